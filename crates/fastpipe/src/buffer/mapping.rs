@@ -1,0 +1,206 @@
+//! One anonymous mapping with forbidden pages on both sides.
+//!
+//! The neighbours keep the kernel from merging it with another mapping, so
+//! that smaps tells of this one alone, and turn an overrun into a fault.
+//! Reserved huge pages have none: they never merge, and to map them over a
+//! reservation is not safe, since a kernel before 6.12 leaves a hole in it
+//! where the pool is short. Another thread's mapping may come to lie in the
+//! hole before we unmap it.
+
+use std::ffi::c_void;
+use std::io;
+use std::ptr::{self, NonNull};
+
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
+use rustix::process::{Resource, getrlimit};
+
+use super::{BufferError, Pages, huge_page_size};
+use crate::pipe::page_size;
+
+#[derive(Debug)]
+pub(super) struct Mapping {
+    /// The whole reservation, guards included.
+    reserved: NonNull<u8>,
+    reserved_len: usize,
+    /// The usable part, of whole pages of the kind asked for.
+    start: NonNull<u8>,
+    mapped_len: usize,
+    pages: Pages,
+}
+
+// SAFETY: a mapping is plain memory, owned by one value and reached through
+// that value's borrows only.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; `&Mapping` gives out nothing that can be written through.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    pub(super) fn new(asked: usize, pages: Pages) -> Result<Self, BufferError> {
+        let unit = match pages {
+            Pages::Base => page_size(),
+            Pages::Huge => huge_page_size(),
+            Pages::HugeTlb => hugetlb_size(),
+        };
+        let too_large = BufferError::TooLarge { asked };
+        let Some(mapped_len) = asked.checked_next_multiple_of(unit) else {
+            return Err(too_large);
+        };
+        let hugetlb = pages == Pages::HugeTlb;
+        let (margin, protection, flags) = if hugetlb {
+            let protection = ProtFlags::READ | ProtFlags::WRITE;
+            (0, protection, MapFlags::HUGETLB)
+        } else {
+            // Room to align in, and a guard on each side.
+            let margin = unit + 2 * page_size();
+            (margin, ProtFlags::empty(), MapFlags::NORESERVE)
+        };
+        let Some(reserved_len) = mapped_len.checked_add(margin) else {
+            return Err(too_large);
+        };
+        let failed = |source| match pages {
+            Pages::HugeTlb => BufferError::NoHugeTlb { asked, source },
+            _ => BufferError::Map { asked, source },
+        };
+
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let reserved = unsafe {
+            rustix::mm::mmap_anonymous(
+                ptr::null_mut(),
+                reserved_len,
+                protection,
+                MapFlags::PRIVATE | flags,
+            )
+        }
+        .map_err(|errno| failed(errno.into()))?
+        .cast::<u8>();
+        let offset = if hugetlb {
+            0
+        } else {
+            (reserved.addr() + page_size()).next_multiple_of(unit) - reserved.addr()
+        };
+        // SAFETY: offset is at most unit + page_size, which is within the
+        // reservation by its length above.
+        let start = unsafe { reserved.add(offset) };
+        let mapping = Mapping {
+            reserved: NonNull::new(reserved).ok_or(BufferError::TooLarge { asked })?,
+            reserved_len,
+            start: NonNull::new(start).ok_or(BufferError::TooLarge { asked })?,
+            mapped_len,
+            pages,
+        };
+        mapping.open().map_err(failed)?;
+        Ok(mapping)
+    }
+
+    pub(super) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    pub(super) fn address(&self) -> usize {
+        self.start.as_ptr().addr()
+    }
+
+    pub(super) fn mapped_len(&self) -> usize {
+        self.mapped_len
+    }
+
+    pub(super) fn pages(&self) -> Pages {
+        self.pages
+    }
+
+    fn pointer(&self) -> *mut c_void {
+        self.start.as_ptr().cast()
+    }
+
+    /// Makes the usable part readable and writable, as wished.
+    fn open(&self) -> io::Result<()> {
+        if self.pages != Pages::HugeTlb {
+            // SAFETY: the range is part of our own reservation.
+            unsafe {
+                rustix::mm::mprotect(
+                    self.pointer(),
+                    self.mapped_len,
+                    MprotectFlags::READ | MprotectFlags::WRITE,
+                )
+            }?;
+        }
+        self.advise()
+    }
+
+    fn advise(&self) -> io::Result<()> {
+        self.madvise(Advice::LinuxDontFork)?;
+        match self.pages {
+            // EINVAL: a kernel without transparent huge pages. Then there are
+            // none to refuse, and that there are none shows in `backing`.
+            Pages::Base => drop(self.madvise(Advice::LinuxNoHugepage)),
+            Pages::Huge => drop(self.madvise(Advice::LinuxHugepage)),
+            Pages::HugeTlb => {}
+        }
+        Ok(())
+    }
+
+    fn madvise(&self, advice: Advice) -> io::Result<()> {
+        // SAFETY: the range is ours. None of the advices used here but
+        // DONTNEED changes what it reads as, and `renew` is exclusive.
+        Ok(unsafe { rustix::mm::madvise(self.pointer(), self.mapped_len, advice) }?)
+    }
+
+    pub(super) fn lock(&self) -> Result<(), BufferError> {
+        // SAFETY: the range is ours; locking changes no byte.
+        unsafe { rustix::mm::mlock(self.pointer(), self.mapped_len) }.map_err(|errno| {
+            BufferError::Lock {
+                asked: self.mapped_len,
+                limit: getrlimit(Resource::Memlock).current,
+                source: errno.into(),
+            }
+        })
+    }
+
+    /// Writes a zero to every base page: a read would only map the shared zero
+    /// page.
+    pub(super) fn touch(&mut self) {
+        for offset in (0..self.mapped_len).step_by(page_size()) {
+            // SAFETY: within the mapping.
+            let at = unsafe { self.start.as_ptr().add(offset) };
+            // SAFETY: valid for writes, and exclusive by `&mut self`.
+            unsafe { at.write_volatile(0) };
+        }
+    }
+
+    /// New pages; the old ones stay with whoever holds them.
+    pub(super) fn renew(&mut self, locked: bool) -> io::Result<()> {
+        if !locked && self.madvise(Advice::LinuxDontNeed).is_ok() {
+            return Ok(());
+        }
+        // EINVAL on memory that is locked, by us or by mlockall(MCL_FUTURE).
+        // Made before the old one is let go, so that a failure loses nothing.
+        let new = Mapping::new(self.mapped_len, self.pages)?;
+        if locked {
+            new.lock()?;
+        }
+        *self = new;
+        Ok(())
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the reservation is ours and no borrow of it is left.
+        let _ = unsafe { rustix::mm::munmap(self.reserved.as_ptr().cast(), self.reserved_len) };
+    }
+}
+
+/// The default size of reserved huge pages: Hugepagesize of /proc/meminfo.
+fn hugetlb_size() -> usize {
+    std::fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| {
+            let line = text
+                .lines()
+                .find(|line| line.starts_with("Hugepagesize:"))?;
+            let kib: usize = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
+            Some(kib * 1024)
+        })
+        .filter(|size| size.is_power_of_two())
+        .unwrap_or_else(huge_page_size)
+}

@@ -1,0 +1,140 @@
+//! splice(2): references to pages move between a pipe and another descriptor.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::pipe::SpliceFlags;
+
+use super::{Counts, Incomplete, Input, MOST_BYTES, Zero, transfer};
+use crate::wait::Interest;
+
+/// What else to tell splice(2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SpliceOptions {
+    /// SPLICE_F_MOVE: a hint without effect since Linux 2.6.21, here for the
+    /// experiment.
+    pub move_pages: bool,
+    /// SPLICE_F_MORE: more will follow; sockets then hold back short packets.
+    pub more: bool,
+}
+
+impl SpliceOptions {
+    fn splice(
+        self,
+        from: BorrowedFd<'_>,
+        to: BorrowedFd<'_>,
+        len: usize,
+        may_block: bool,
+    ) -> rustix::io::Result<usize> {
+        let mut flags = SpliceFlags::empty();
+        flags.set(SpliceFlags::NONBLOCK, !may_block);
+        flags.set(SpliceFlags::MOVE, self.move_pages);
+        flags.set(SpliceFlags::MORE, self.more);
+        rustix::pipe::splice(from, None, to, None, len, flags)
+    }
+}
+
+impl<F: AsFd> Input<F> {
+    /// Moves `len` bytes to `out`, or as many as there are before the end of
+    /// the data (`u64::MAX`: all there is). One of the two must be a pipe.
+    /// Returns the bytes moved.
+    ///
+    /// Nothing is copied between two pipes. What a reader finds behind them is
+    /// still the writer's page.
+    ///
+    /// Only pipes heed [`Wait`](crate::wait::Wait) fully: SPLICE_F_NONBLOCK
+    /// says nothing of a socket, and a full one sleeps all the same unless its
+    /// open file is non-blocking.
+    ///
+    /// # Errors
+    /// [`Incomplete`]: EINVAL where neither is a pipe or `out` was opened with
+    /// O_APPEND, `BrokenPipe`, `WouldBlock` under
+    /// [`Wait::Never`](crate::wait::Wait::Never), and those of splice(2).
+    pub fn splice(
+        &mut self,
+        out: impl AsFd,
+        len: u64,
+        options: SpliceOptions,
+    ) -> Result<u64, Incomplete> {
+        let fd = self.fd.as_fd();
+        let out = out.as_fd();
+        let mut moved = 0;
+        loop {
+            let step = transfer(
+                len - moved,
+                Zero::EndOfData,
+                &mut self.waiter,
+                &mut self.counts,
+                &[Interest::Readable(fd), Interest::Writable(out)],
+                |attempt, _| {
+                    let left = (len - moved - attempt.moved).min(MOST_BYTES);
+                    options.splice(fd, out, left as usize, attempt.may_block)
+                },
+            );
+            match step {
+                Ok(n) => moved += n,
+                Err(incomplete) => {
+                    return Err(Incomplete {
+                        moved: moved + incomplete.moved,
+                        ..incomplete
+                    });
+                }
+            }
+            if moved == len || !more_after_zero(fd, &mut self.counts) {
+                return Ok(moved);
+            }
+        }
+    }
+
+    /// Moves what is there to `out`, `most` bytes at most, waiting for the first
+    /// byte only. Returns 0 at the end of the data.
+    ///
+    /// # Errors
+    /// Those of [`splice`](Self::splice), with nothing moved.
+    pub fn splice_some(
+        &mut self,
+        out: impl AsFd,
+        most: usize,
+        options: SpliceOptions,
+    ) -> Result<usize, Incomplete> {
+        let fd = self.fd.as_fd();
+        let out = out.as_fd();
+        let mut got = 0;
+        loop {
+            // One byte satisfies it; what came with it is told by `got`.
+            transfer(
+                1.min(most as u64),
+                Zero::EndOfData,
+                &mut self.waiter,
+                &mut self.counts,
+                &[Interest::Readable(fd), Interest::Writable(out)],
+                |attempt, _| {
+                    got = options.splice(fd, out, most, attempt.may_block)?;
+                    Ok(got)
+                },
+            )?;
+            if got > 0 || most == 0 || !more_after_zero(fd, &mut self.counts) {
+                return Ok(got);
+            }
+        }
+    }
+
+    /// Drops `len` bytes, or as many as there are before the end of the data,
+    /// by splicing them to /dev/null.
+    ///
+    /// # Errors
+    /// Those of [`splice`](Self::splice) and of opening /dev/null.
+    pub fn discard(&mut self, len: u64) -> io::Result<u64> {
+        let null = std::fs::OpenOptions::new().write(true).open("/dev/null")?;
+        Ok(self.splice(null, len, SpliceOptions::default())?)
+    }
+}
+
+/// splice returns 0 at the end of the data, but not only there. A pipe tells
+/// whether bytes are left. For other inputs 0 is taken for the end, as
+/// read(2)'s would be.
+fn more_after_zero(fd: BorrowedFd<'_>, counts: &mut Counts) -> bool {
+    counts.syscalls += 1;
+    crate::pipe::is_pipe(fd).unwrap_or(false)
+        && crate::pipe::unread(fd).is_ok_and(|bytes| bytes > 0)
+}

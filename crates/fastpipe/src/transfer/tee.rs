@@ -1,0 +1,73 @@
+//! tee(2): a second pipe comes to refer to the same pages.
+
+use std::os::fd::AsFd;
+
+use rustix::pipe::SpliceFlags;
+
+use super::splice::SpliceOptions;
+use super::{Incomplete, Input, Zero, transfer};
+use crate::wait::Interest;
+
+impl<F: AsFd> Input<F> {
+    /// Duplicates at most `len` bytes from the front of this pipe into the
+    /// pipe `copy`, without consuming them. Returns the bytes duplicated: 0 at
+    /// the end of the data.
+    ///
+    /// It is one call: until the bytes are consumed, a second one duplicates
+    /// the same bytes again.
+    ///
+    /// # Errors
+    /// [`Incomplete`] with nothing moved: EINVAL where one is no pipe,
+    /// `BrokenPipe`, `WouldBlock` under
+    /// [`Wait::Never`](crate::wait::Wait::Never), and those of tee(2).
+    pub fn tee(&mut self, copy: impl AsFd, len: usize) -> Result<usize, Incomplete> {
+        let fd = self.fd.as_fd();
+        let copy = copy.as_fd();
+        let mut got = 0;
+        transfer(
+            1.min(len as u64),
+            Zero::EndOfData,
+            &mut self.waiter,
+            &mut self.counts,
+            &[Interest::Readable(fd), Interest::Writable(copy)],
+            |attempt, _| {
+                let mut flags = SpliceFlags::empty();
+                flags.set(SpliceFlags::NONBLOCK, !attempt.may_block);
+                got = rustix::pipe::tee(fd, copy, len, flags)?;
+                Ok(got)
+            },
+        )
+        .map(|_| got)
+    }
+
+    /// Moves `len` bytes to `out`, as [`splice`](Self::splice) does, and leaves
+    /// a duplicate of each in the pipe `copy`. Returns the bytes moved, fewer
+    /// than `len` only at the end of the data.
+    ///
+    /// # Errors
+    /// Those of [`tee`](Self::tee) and [`splice`](Self::splice). `moved` bytes
+    /// went both ways; up to one pipeful more may have gone to `copy` alone.
+    pub fn tee_and_splice(
+        &mut self,
+        copy: impl AsFd,
+        out: impl AsFd,
+        len: u64,
+        options: SpliceOptions,
+    ) -> Result<u64, Incomplete> {
+        let mut moved = 0;
+        while moved < len {
+            let want = (len - moved).min(usize::MAX as u64) as usize;
+            let before = |incomplete: Incomplete| Incomplete {
+                moved: moved + incomplete.moved,
+                ..incomplete
+            };
+            let duplicated = self.tee(&copy, want).map_err(before)? as u64;
+            if duplicated == 0 {
+                break;
+            }
+            // These bytes are there, so this moves exactly as many.
+            moved += self.splice(&out, duplicated, options).map_err(before)?;
+        }
+        Ok(moved)
+    }
+}

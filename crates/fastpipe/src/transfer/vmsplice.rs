@@ -1,0 +1,136 @@
+//! vmsplice(2): the pipe's slots refer to the caller's pages; nothing is
+//! copied.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::pipe::{IoSliceRaw, SpliceFlags};
+
+use super::{Incomplete, MOST_PIECES, Output, Zero, transfer};
+use crate::buffer::PageSlice;
+use crate::wait::Interest;
+
+/// What else to tell vmsplice(2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct VmspliceOptions {
+    /// SPLICE_F_GIFT: the pages are the kernel's to keep. It changes nothing
+    /// that can be observed today and is here for the experiment.
+    pub gift: bool,
+}
+
+impl<F: AsFd> Output<F> {
+    /// Hands all of `pieces`, in order, to the pipe by reference.
+    ///
+    /// An aligned piece takes one slot a page; one that begins or ends within
+    /// a page takes a slot for each page it touches.
+    ///
+    /// The pages must not be written until nobody holds them; see
+    /// [`PageSlice`].
+    ///
+    /// # Errors
+    /// [`Incomplete`]: `BrokenPipe` where no reader is left, EBADF if it is no
+    /// pipe, `WouldBlock` under [`Wait::Never`](crate::wait::Wait::Never), and
+    /// those of vmsplice(2), which a seccomp filter may refuse with EPERM or
+    /// ENOSYS.
+    pub fn vmsplice(
+        &mut self,
+        pieces: &[PageSlice<'_>],
+        options: VmspliceOptions,
+    ) -> Result<(), Incomplete> {
+        // Asked for once: `F` may answer something else the next time.
+        let fd = self.fd.as_fd();
+        if self.write_end != Some(fd.as_raw_fd()) {
+            must_be_a_write_end(fd).map_err(|source| Incomplete { moved: 0, source })?;
+            self.write_end = Some(fd.as_raw_fd());
+        }
+        let total = pieces.iter().map(|p| p.as_bytes().len() as u64).sum();
+        let mut cursor = Cursor::default();
+        transfer(
+            total,
+            Zero::Refusal,
+            &mut self.waiter,
+            &mut self.counts,
+            &[Interest::Writable(fd)],
+            |attempt, _| {
+                cursor.advance_to(attempt.moved, pieces);
+                let mut flags = SpliceFlags::empty();
+                flags.set(SpliceFlags::NONBLOCK, !attempt.may_block);
+                flags.set(SpliceFlags::GIFT, options.gift);
+                cursor.send(fd, pieces, flags)
+            },
+        )
+        .map(drop)
+    }
+}
+
+/// On the read end of a pipe vmsplice(2) goes the other way: it would write
+/// into the pieces, which are borrowed for reading.
+fn must_be_a_write_end(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let access = rustix::fs::fcntl_getfl(fd)? & OFlags::ACCMODE;
+    if access != OFlags::WRONLY && access != OFlags::RDWR {
+        return Err(Errno::BADF.into());
+    }
+    Ok(())
+}
+
+/// Where in a list of pieces the transfer stands.
+#[derive(Default)]
+struct Cursor {
+    moved: u64,
+    piece: usize,
+    offset: usize,
+}
+
+impl Cursor {
+    fn advance_to(&mut self, moved: u64, pieces: &[PageSlice<'_>]) {
+        let mut step = (moved - self.moved) as usize;
+        self.moved = moved;
+        while self.piece < pieces.len() {
+            let left = pieces[self.piece].as_bytes().len() - self.offset;
+            if step < left {
+                self.offset += step;
+                return;
+            }
+            step -= left;
+            self.piece += 1;
+            self.offset = 0;
+        }
+    }
+
+    fn send(
+        &self,
+        fd: BorrowedFd<'_>,
+        pieces: &[PageSlice<'_>],
+        flags: SpliceFlags,
+    ) -> rustix::io::Result<usize> {
+        let first = &pieces[self.piece].as_bytes()[self.offset..];
+        let rest = &pieces[self.piece + 1..];
+        if rest.is_empty() {
+            // The usual case, without a list on the heap.
+            return vmsplice(fd, &[IoSliceRaw::from_slice(first)], flags);
+        }
+        let list: Vec<_> = std::iter::once(first)
+            .chain(rest.iter().map(PageSlice::as_bytes))
+            .filter(|bytes| !bytes.is_empty())
+            .take(MOST_PIECES)
+            .map(IoSliceRaw::from_slice)
+            .collect();
+        vmsplice(fd, &list, flags)
+    }
+}
+
+/// Only ever called with parts of [`PageSlice`]s and a write end.
+fn vmsplice(
+    fd: BorrowedFd<'_>,
+    pieces: &[IoSliceRaw<'_>],
+    flags: SpliceFlags,
+) -> rustix::io::Result<usize> {
+    // SAFETY: the pieces are parts of buffers of their own mapping, which are
+    // unmapped and never handed to an allocator: the pages that the pipe goes
+    // on to hold can't become somebody else's memory. On the write end of a
+    // pipe, which it was shown to be, the kernel only reads from them.
+    unsafe { rustix::pipe::vmsplice(fd, pieces, flags) }
+}

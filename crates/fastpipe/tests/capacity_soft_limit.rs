@@ -1,0 +1,96 @@
+//! A user whose pipes hold nearly all pages that they may: new ones get two
+//! slots or fewer. In a file of its own, since others would get them too.
+
+mod common;
+
+use std::os::fd::OwnedFd;
+
+use common::process::{become_ordinary, in_own_process};
+use common::{WAITS, assert_same, buffer_with, pattern, read_all, write_all};
+use fastpipe::pipe::{self, Limits, page_size};
+use fastpipe::transfer::{Input, Output};
+
+/// The read and the write end.
+type Ends = (OwnedFd, OwnedFd);
+
+/// Makes pipes as large as may be until a new one is small. The pipes, and
+/// the small one.
+fn use_up_the_soft_limit() -> Option<(Vec<Ends>, Ends)> {
+    let limits = Limits::read();
+    let large = limits.max_size?;
+    let mut pipes = Vec::new();
+    for _ in 0..100 {
+        let ends = match pipe::create() {
+            Ok(ends) => ends,
+            Err(error) => {
+                eprintln!("skipped: no more pipes before the soft limit: {error}");
+                return None;
+            }
+        };
+        if pipe::slots(&ends.0).unwrap() <= 2 {
+            return Some((pipes, ends));
+        }
+        pipe::set_capacity_up_to(&ends.0, large).unwrap();
+        pipes.push(ends);
+    }
+    eprintln!("skipped: a hundred pipes do not reach the soft limit: {limits:?}");
+    None
+}
+
+#[test]
+fn all_is_delivered_through_the_few_slots_that_a_used_up_soft_limit_leaves() {
+    let name = "all_is_delivered_through_the_few_slots_that_a_used_up_soft_limit_leaves";
+    in_own_process(name, || {
+        if !become_ordinary() {
+            return;
+        }
+        let Some((_pipes, (reader, writer))) = use_up_the_soft_limit() else {
+            return;
+        };
+
+        // Growing is refused, and by which limit is told.
+        let before = pipe::capacity(&writer).unwrap();
+        let error = pipe::set_capacity(&writer, 65_536).unwrap_err();
+        assert!(
+            error.to_string().contains("pipe-user-pages-soft"),
+            "{error}"
+        );
+        let granted = pipe::set_capacity_up_to(&writer, 1 << 20).unwrap();
+        assert_eq!(granted, before);
+
+        let bytes = pattern(20 * page_size() + 5);
+        let pages = buffer_with(&bytes, 0);
+        for wait in WAITS {
+            for slots in [before / page_size(), 1] {
+                let small = || {
+                    let ends = pipe::create().unwrap();
+                    pipe::set_capacity(&ends.0, slots * page_size()).unwrap();
+                    ends
+                };
+                let (reader, writer) = small();
+                let reading = read_all(reader, vec![3000, 20_000]);
+                Output::new(writer, wait).write(&bytes).unwrap();
+                assert_same(&reading.join().unwrap(), &bytes);
+
+                let (reader, writer) = small();
+                let reading = read_all(reader, vec![3000, 20_000]);
+                let pieces = [pages.slice(..5001), pages.slice(5001..)];
+                Output::new(writer, wait)
+                    .vmsplice(&pieces, Default::default())
+                    .unwrap();
+                assert_same(&reading.join().unwrap(), &bytes);
+
+                let (reader, writer) = small();
+                let (out_reader, out_writer) = small();
+                let writing = write_all(writer, bytes.clone(), vec![]);
+                let reading = read_all(out_reader, vec![3000, 20_000]);
+                Input::new(reader, wait)
+                    .splice(out_writer, u64::MAX, Default::default())
+                    .unwrap();
+                assert_same(&reading.join().unwrap(), &bytes);
+                writing.join().unwrap();
+            }
+        }
+        drop((reader, writer));
+    });
+}

@@ -1,0 +1,71 @@
+//! Tests that need a process of their own: this test binary again, with one
+//! test selected.
+
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+
+const ROLE: &str = "FASTPIPE_TEST_CHILD";
+
+/// Runs `body` in a process of its own, which runs nothing but the calling
+/// test, named `test`.
+pub fn in_own_process(test: &str, body: impl FnOnce()) {
+    if is_child(test) {
+        return body();
+    }
+    let output = command(test, test).output().unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    // Where it skips something, it says so there.
+    eprint!("{stderr}");
+    assert!(output.status.success(), "{}\n{stdout}", output.status);
+    assert!(stdout.contains("1 passed"), "{test} is no test:\n{stdout}");
+}
+
+/// Starts the test named `test` as a child that plays `role`, with its
+/// standard input and error as given.
+pub fn spawn(test: &str, role: &str, stdin: OwnedFd, stderr: Stdio) -> Child {
+    command(test, role)
+        .stdin(stdin)
+        .stdout(Stdio::null())
+        .stderr(stderr)
+        .spawn()
+        .unwrap()
+}
+
+/// Whether this process is a child that plays `role`.
+pub fn is_child(role: &str) -> bool {
+    std::env::var_os(ROLE).is_some_and(|value| value == role)
+}
+
+fn command(test: &str, role: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .env(ROLE, role);
+    command
+}
+
+/// Becomes nobody where this process is root: without capabilities and with
+/// limits that hold. False where the system has no such user.
+pub fn become_ordinary() -> bool {
+    const NOBODY: u32 = 65534;
+    if !rustix::process::geteuid().is_root() {
+        return true;
+    }
+    // rustix changes the calling thread only; libc changes all of them, and
+    // with the test's harness there are two.
+    // SAFETY: no pointers but a null list of length 0.
+    let groups = unsafe { libc::setgroups(0, std::ptr::null()) };
+    // SAFETY: plain numbers.
+    let group = unsafe { libc::setresgid(NOBODY, NOBODY, NOBODY) };
+    // SAFETY: plain numbers.
+    let user = unsafe { libc::setresuid(NOBODY, NOBODY, NOBODY) };
+    if (groups, group, user) != (0, 0, 0) {
+        eprintln!("skipped: can't become an ordinary user here");
+        return false;
+    }
+    // Else /proc/self would belong to root.
+    let readable = rustix::process::DumpableBehavior::Dumpable;
+    rustix::process::set_dumpable_behavior(readable).unwrap();
+    true
+}

@@ -1,0 +1,38 @@
+//! Reaching a state of another thread, instead of sleeping and hoping.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Pid;
+
+/// Gives way until `reached`. Fails when that does not happen: the limit is a
+/// watchdog, not a promise about time.
+pub fn until(what: &str, mut reached: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !reached() {
+        assert!(
+            since.elapsed() < Duration::from_secs(60),
+            "never came about: {what}"
+        );
+        rustix::thread::sched_yield();
+    }
+}
+
+/// Waits until a thread of this process sleeps or is gone.
+pub fn until_asleep(thread: Pid) {
+    let path = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
+    until("the thread sleeps", || {
+        let Ok(stat) = std::fs::read_to_string(&path) else {
+            return true;
+        };
+        // The name, in brackets, may hold anything.
+        let state = stat.rsplit_once(") ").unwrap().1;
+        state.starts_with(['S', 'Z', 'X'])
+    });
+}
+
+/// Waits until a pipe holds at least so many bytes.
+pub fn until_unread(fd: impl std::os::fd::AsFd, bytes: usize) {
+    until("the bytes are in the pipe", || {
+        fastpipe::pipe::unread(&fd).unwrap() >= bytes
+    });
+}

@@ -1,0 +1,271 @@
+//! One thing to be measured: what each end does, and what it is compared with.
+
+use crate::endpoint::spec::{
+    EndSpec, PageKind, Part, Reuse, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique, Waiting,
+};
+use crate::results::{Configuration, DataUse};
+
+/// A case of a suite.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Case {
+    /// Its name in data.
+    pub name: String,
+    /// One line on what it does.
+    pub description: String,
+    /// What becomes of the data.
+    pub data: DataUse,
+    /// Passes of computing over the data at each end.
+    pub work: u32,
+    /// The writer; none where the reader works alone.
+    pub sink: Option<SinkSpec>,
+    /// The reader; none where the writer works alone.
+    pub source: Option<SourceSpec>,
+    /// The pipe's size in bytes; none where there is no pipe.
+    pub pipe_bytes: Option<usize>,
+    /// The name of the case that differs in one factor, and that factor.
+    pub compared_with: Option<(String, String)>,
+    /// See [`EndSpec::slow_down`].
+    pub slow_down: f64,
+}
+
+/// How long the parts of a trial last at least, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Durations {
+    /// The warm-up.
+    pub warm_up_s: f64,
+    /// The timed part.
+    pub timed_s: f64,
+}
+
+impl Case {
+    /// A case of plain blocking write and read of buffers of base pages; the
+    /// methods below change one thing each.
+    pub fn new(name: &str, buffer_bytes: usize, pipe_bytes: usize) -> Self {
+        Case {
+            name: name.to_owned(),
+            description: String::new(),
+            data: DataUse::Read,
+            work: 0,
+            sink: Some(SinkSpec {
+                technique: SinkTechnique::Write,
+                wait: Waiting::Block,
+                buffer_bytes,
+                same_buffer: false,
+                pages: PageKind::Base,
+                touched: true,
+                locked: false,
+                gift: false,
+                reuse: Reuse::Drained,
+            }),
+            source: Some(SourceSpec {
+                technique: SourceTechnique::Read,
+                wait: Waiting::Block,
+                buffer_bytes,
+                pages: PageKind::Base,
+                touched: true,
+                locked: false,
+            }),
+            pipe_bytes: Some(pipe_bytes),
+            compared_with: None,
+            slow_down: 0.0,
+        }
+    }
+
+    /// One line on what it does.
+    pub fn described(mut self, description: &str) -> Self {
+        self.description = description.to_owned();
+        self
+    }
+
+    /// The case it is compared with, and the one factor in which they differ.
+    pub fn against(mut self, case: &str, factor: &str) -> Self {
+        self.compared_with = Some((case.to_owned(), factor.to_owned()));
+        self
+    }
+
+    /// The writer uses vmsplice.
+    pub fn vmsplice(mut self) -> Self {
+        if let Some(sink) = &mut self.sink {
+            sink.technique = SinkTechnique::Vmsplice;
+        }
+        self
+    }
+
+    /// The reader splices to /dev/null.
+    pub fn splice(mut self) -> Self {
+        if let Some(source) = &mut self.source {
+            source.technique = SourceTechnique::Splice;
+        }
+        self.data = DataUse::Discard;
+        self
+    }
+
+    /// The writer's buffers are huge pages; the reader's too, where it has one.
+    pub fn huge(mut self) -> Self {
+        if let Some(sink) = &mut self.sink {
+            sink.pages = PageKind::Huge;
+        }
+        if let Some(source) = &mut self.source
+            && source.technique == SourceTechnique::Read
+        {
+            source.pages = PageKind::Huge;
+        }
+        self
+    }
+
+    /// Both ends spin.
+    pub fn spin(mut self) -> Self {
+        if let Some(sink) = &mut self.sink {
+            sink.wait = Waiting::Spin;
+        }
+        if let Some(source) = &mut self.source {
+            source.wait = Waiting::Spin;
+        }
+        self
+    }
+
+    /// Only the writer's work on the data, without a pipe.
+    pub fn produce_alone(mut self) -> Self {
+        self.source = None;
+        self.pipe_bytes = None;
+        self
+    }
+
+    /// Only the reader's work on the data, without a pipe.
+    pub fn consume_alone(mut self) -> Self {
+        self.sink = None;
+        self.pipe_bytes = None;
+        self
+    }
+
+    /// Sets what becomes of the data.
+    ///
+    /// A reader that splices sees no data, so to look at it all the same it
+    /// splices through a second pipe and reads from that. Pages may then wait
+    /// in the second pipe after they left the first, so a writer that produces
+    /// must never write to a sent page again.
+    pub fn with_data(mut self, data: DataUse) -> Self {
+        let splices = |source: &SourceSpec| source.technique != SourceTechnique::Read;
+        if data != DataUse::Discard
+            && let Some(source) = &mut self.source
+            && splices(source)
+        {
+            source.technique = SourceTechnique::SpliceThrough;
+            if let Some(sink) = &mut self.sink {
+                sink.reuse = Reuse::Fresh;
+            }
+        }
+        // A reader that reads has the data in its memory, asked for or not.
+        let reads = self.source.as_ref().is_some_and(|source| !splices(source));
+        self.data = match data {
+            DataUse::Discard if reads => DataUse::Read,
+            data => data,
+        };
+        self
+    }
+
+    /// The same thing under another name, to be compared with it.
+    pub fn twin(&self) -> Case {
+        let mut twin = self.clone();
+        twin.name = format!("{}_again", self.name);
+        twin.description = format!("{} once more: the null control", self.name);
+        twin.compared_with = Some((self.name.clone(), "nothing".to_owned()));
+        twin
+    }
+
+    /// Whether both ends exist and spin, so that each needs a processor.
+    pub fn spins_in_pairs(&self) -> bool {
+        match (&self.sink, &self.source) {
+            (Some(sink), Some(source)) => {
+                sink.wait == Waiting::Spin || source.wait == Waiting::Spin
+            }
+            _ => false,
+        }
+    }
+
+    /// What the writer's process is told.
+    pub fn writer_spec(
+        &self,
+        cpu: Option<usize>,
+        pipe_bytes: usize,
+        durations: Durations,
+    ) -> Option<EndSpec> {
+        let sink = self.sink.clone()?;
+        let part = match self.source {
+            Some(_) => Part::Writer(sink),
+            None => Part::ProduceAlone(sink),
+        };
+        Some(self.end_spec(part, cpu, pipe_bytes, durations))
+    }
+
+    /// What the reader's process is told.
+    pub fn reader_spec(
+        &self,
+        cpu: Option<usize>,
+        pipe_bytes: usize,
+        durations: Durations,
+    ) -> Option<EndSpec> {
+        let source = self.source.clone()?;
+        let part = match self.sink {
+            Some(_) => Part::Reader(source),
+            None => Part::ConsumeAlone(source),
+        };
+        Some(self.end_spec(part, cpu, pipe_bytes, durations))
+    }
+
+    fn end_spec(
+        &self,
+        part: Part,
+        cpu: Option<usize>,
+        pipe_bytes: usize,
+        durations: Durations,
+    ) -> EndSpec {
+        // When the reader names an offset, the writer is at most a pipeful
+        // ahead (two, with a second pipe), and each end may finish the piece
+        // it is at before it looks.
+        let margin = 2 * (pipe_bytes + self.buffer_bytes()) as u64;
+        EndSpec {
+            part,
+            data: self.data,
+            work: self.work,
+            cpu,
+            warm_up_s: durations.warm_up_s,
+            timed_s: durations.timed_s,
+            margin,
+            slow_down: self.slow_down,
+        }
+    }
+
+    /// Bytes in a buffer.
+    pub fn buffer_bytes(&self) -> usize {
+        let sink = self.sink.as_ref().map(|sink| sink.buffer_bytes);
+        let source = self.source.as_ref().map(|source| source.buffer_bytes);
+        sink.or(source).unwrap_or(0)
+    }
+
+    /// The configuration as asked for.
+    pub fn configuration(&self) -> Configuration {
+        let sink = self.sink.as_ref();
+        let source = self.source.as_ref();
+        let pages = sink.map(|s| s.pages).or(source.map(|s| s.pages));
+        let alone = sink.is_none() || source.is_none();
+        Configuration {
+            writer: sink.map(|sink| match alone {
+                true => "memory".to_owned(),
+                false => sink.technique.name().to_owned(),
+            }),
+            reader: source.map(|source| match alone {
+                true => "memory".to_owned(),
+                false => source.technique.name().to_owned(),
+            }),
+            wait: match sink.map(|s| s.wait).or(source.map(|s| s.wait)) {
+                Some(wait) if !alone => wait.name().to_owned(),
+                _ => "none".to_owned(),
+            },
+            buffer_bytes: self.buffer_bytes(),
+            pages: pages.unwrap_or_default().name().to_owned(),
+            pipe_bytes_asked: self.pipe_bytes,
+            ..Configuration::default()
+        }
+    }
+}

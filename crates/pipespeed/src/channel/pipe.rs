@@ -1,0 +1,360 @@
+//! A pipe: the sink writes or vmsplices, the source reads or splices.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::thread;
+use std::time::Duration;
+
+use fastpipe::buffer::{Backing, Buffer, BufferError};
+use fastpipe::pipe;
+use fastpipe::transfer::{Counts, Incomplete, Input, Output, SpliceOptions, VmspliceOptions};
+use fastpipe::wait::Wait;
+
+use crate::endpoint::spec::{Reuse, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique};
+
+/// The writing end: buffers that are sent in turn.
+#[derive(Debug)]
+pub struct PipeSink<F> {
+    out: Output<F>,
+    technique: SinkTechnique,
+    reuse: Reuse,
+    gift: bool,
+    buffers: Vec<Buffer>,
+    /// The parts of the buffers that are sent in turn.
+    pieces: Vec<Piece>,
+    next: usize,
+    sent: u64,
+    /// System calls made to learn what is unread.
+    asked: u64,
+}
+
+/// A part of a buffer that is sent as one.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    buffer: usize,
+    start: usize,
+    end: usize,
+    /// The stream offset at which its last sending ended; 0 before the first.
+    sent_to: u64,
+}
+
+impl<F: AsFd> PipeSink<F> {
+    /// A sink with its buffers mapped and filled.
+    ///
+    /// # Errors
+    /// When the buffers can't be had as asked.
+    pub fn new(fd: F, spec: &SinkSpec) -> Result<Self, BufferError> {
+        let splices = spec.technique == SinkTechnique::Vmsplice;
+        let (count, halves) = match (splices, spec.same_buffer) {
+            // write copies at once, so one buffer serves.
+            (false, _) => (1, false),
+            (true, false) => (2, false),
+            (true, true) => (1, true),
+        };
+        let mut buffers = Vec::with_capacity(count);
+        for _ in 0..count {
+            let mut buffer = Buffer::builder()
+                .len(spec.buffer_bytes)
+                .pages(spec.pages.into())
+                .touched(spec.touched)
+                .locked(spec.locked)
+                .map()?;
+            if spec.touched {
+                buffer.fill(b'X');
+            }
+            buffers.push(buffer);
+        }
+        let whole = spec.buffer_bytes;
+        let pieces = if halves {
+            [(0, 0, whole / 2), (0, whole / 2, whole)].to_vec()
+        } else {
+            (0..count).map(|buffer| (buffer, 0, whole)).collect()
+        };
+        Ok(PipeSink {
+            out: Output::new(fd, spec.wait.into()),
+            technique: spec.technique,
+            reuse: spec.reuse,
+            gift: spec.gift,
+            buffers,
+            pieces: pieces
+                .into_iter()
+                .map(|(buffer, start, end)| Piece {
+                    buffer,
+                    start,
+                    end,
+                    sent_to: 0,
+                })
+                .collect(),
+            next: 0,
+            sent: 0,
+            asked: 0,
+        })
+    }
+
+    /// The next piece, to be written: waits until nobody needs what it held.
+    ///
+    /// # Errors
+    /// Those of FIONREAD and of getting new pages.
+    pub fn lend(&mut self) -> io::Result<&mut [u8]> {
+        let piece = self.pieces[self.next];
+        if self.technique == SinkTechnique::Vmsplice && piece.sent_to > 0 {
+            match self.reuse {
+                Reuse::Drained => self.wait_until_read(piece.sent_to)?,
+                Reuse::Fresh => self.buffers[piece.buffer].renew()?,
+            }
+        }
+        Ok(&mut self.buffers[piece.buffer][piece.start..piece.end])
+    }
+
+    /// Sends the first `n` bytes of the next piece, and goes on to the one
+    /// after it.
+    ///
+    /// # Errors
+    /// [`Incomplete`], of which `moved` bytes were sent.
+    pub fn commit(&mut self, n: usize) -> Result<(), Incomplete> {
+        let piece = self.pieces[self.next];
+        let buffer = &self.buffers[piece.buffer];
+        let range = piece.start..piece.start + n;
+        let outcome = match self.technique {
+            SinkTechnique::Write => self.out.write(&buffer[range]),
+            SinkTechnique::Vmsplice => self
+                .out
+                .vmsplice(&[buffer.slice(range)], VmspliceOptions { gift: self.gift }),
+        };
+        self.sent += match &outcome {
+            Ok(()) => n as u64,
+            Err(incomplete) => incomplete.moved,
+        };
+        self.pieces[self.next].sent_to = self.sent;
+        self.next = (self.next + 1) % self.pieces.len();
+        outcome
+    }
+
+    /// The length of the next piece.
+    pub fn piece_len(&self) -> usize {
+        let piece = self.pieces[self.next];
+        piece.end - piece.start
+    }
+
+    /// Bytes sent so far.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// How many pieces are sent in turn.
+    pub fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// The alignment of the buffers, in bytes.
+    pub fn alignment(&self) -> usize {
+        self.buffers
+            .iter()
+            .map(Buffer::alignment)
+            .min()
+            .unwrap_or(1)
+    }
+
+    /// What the buffers are made of; see [`Buffer::backing`].
+    ///
+    /// # Errors
+    /// Where nothing tells.
+    pub fn backing(&self) -> Result<Backing, fastpipe::buffer::BackingError> {
+        let mut sum: Option<Backing> = None;
+        for buffer in &self.buffers {
+            let one = buffer.backing()?;
+            sum = Some(match sum {
+                None => one,
+                Some(sum) => Backing {
+                    mapped: sum.mapped + one.mapped,
+                    resident: sum.resident + one.resident,
+                    huge: sum.huge + one.huge,
+                    shown_by: sum.shown_by,
+                },
+            });
+        }
+        // A sink has a buffer at least.
+        Ok(sum.unwrap_or(Backing {
+            mapped: 0,
+            resident: 0,
+            huge: 0,
+            shown_by: fastpipe::buffer::ShownBy::Smaps,
+        }))
+    }
+
+    /// What was done so far.
+    pub fn counts(&self) -> Counts {
+        let mut counts = self.out.counts();
+        counts.syscalls += self.asked;
+        counts
+    }
+
+    /// Waits until all bytes before `offset` have been read from the pipe.
+    ///
+    /// Counted by what is unread, never by "the other buffer has been sent
+    /// since": the reader may have made the pipe larger. While the pipe has
+    /// the size the buffers were made for this finds everything read at once;
+    /// there is no way to sleep until a pipe is drained, so where it does not
+    /// it looks again after a while.
+    fn wait_until_read(&mut self, offset: u64) -> io::Result<()> {
+        loop {
+            self.asked += 1;
+            let unread = pipe::unread(&self.out)? as u64;
+            if self.sent - unread.min(self.sent) >= offset {
+                return Ok(());
+            }
+            if !self.has_reader()? {
+                // The next commit reports it.
+                return Ok(());
+            }
+            match self.out.wait() {
+                Wait::Spin => std::hint::spin_loop(),
+                _ => thread::sleep(Duration::from_micros(20)),
+            }
+        }
+    }
+
+    /// Whether a reader is left: without one, poll(2) reports POLLERR.
+    fn has_reader(&mut self) -> io::Result<bool> {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        self.asked += 1;
+        let mut fds = [PollFd::new(&self.out, PollFlags::empty())];
+        poll(
+            &mut fds,
+            Some(&Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            }),
+        )?;
+        Ok(!fds[0].revents().contains(PollFlags::ERR))
+    }
+}
+
+/// What a source took.
+#[derive(Debug)]
+pub enum Taken<'a> {
+    /// Bytes in the reader's memory.
+    Data(&'a [u8]),
+    /// So many bytes that nobody will see.
+    Discarded(usize),
+}
+
+impl Taken<'_> {
+    /// How many bytes; 0 at the end of the data.
+    pub fn len(&self) -> usize {
+        match self {
+            Taken::Data(bytes) => bytes.len(),
+            Taken::Discarded(n) => *n,
+        }
+    }
+
+    /// Whether the data has ended.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The reading end.
+#[derive(Debug)]
+pub struct PipeSource<F> {
+    input: Input<F>,
+    piece: usize,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    Read(Buffer),
+    SpliceToNull(File),
+    /// Spliced into a pipe of this process and read from there: shows what a
+    /// reader finds that splices onward.
+    SpliceThrough {
+        into: OwnedFd,
+        from: Input<OwnedFd>,
+        buffer: Buffer,
+    },
+}
+
+impl<F: AsFd> PipeSource<F> {
+    /// A source with its buffer mapped.
+    ///
+    /// # Errors
+    /// When the buffer or a second pipe can't be had.
+    pub fn new(fd: F, spec: &SourceSpec) -> anyhow::Result<Self> {
+        let buffer = || {
+            Buffer::builder()
+                .len(spec.buffer_bytes)
+                .pages(spec.pages.into())
+                .touched(spec.touched)
+                .locked(spec.locked)
+                .map()
+        };
+        let way = match spec.technique {
+            SourceTechnique::Read => Way::Read(buffer()?),
+            SourceTechnique::Splice => {
+                Way::SpliceToNull(File::options().write(true).open("/dev/null")?)
+            }
+            SourceTechnique::SpliceThrough => {
+                let (from, into) = pipe::create()?;
+                pipe::set_capacity_up_to(&into, spec.buffer_bytes)?;
+                Way::SpliceThrough {
+                    into,
+                    from: Input::new(from, Wait::Block),
+                    buffer: buffer()?,
+                }
+            }
+        };
+        Ok(PipeSource {
+            input: Input::new(fd, spec.wait.into()),
+            piece: spec.buffer_bytes,
+            way,
+        })
+    }
+
+    /// Takes what is there, a buffer or `most` bytes at most; nothing at the
+    /// end of the data.
+    ///
+    /// # Errors
+    /// [`Incomplete`].
+    pub fn take(&mut self, most: usize) -> Result<Taken<'_>, Incomplete> {
+        let want = most.min(self.piece);
+        match &mut self.way {
+            Way::Read(buffer) => {
+                let n = self.input.read_some(&mut buffer[..want])?;
+                Ok(Taken::Data(&buffer[..n]))
+            }
+            Way::SpliceToNull(null) => {
+                let n = self
+                    .input
+                    .splice(&*null, want as u64, SpliceOptions::default())?;
+                Ok(Taken::Discarded(n as usize))
+            }
+            Way::SpliceThrough { into, from, buffer } => {
+                let room = pipe::capacity(&*into).unwrap_or(want);
+                let n = self
+                    .input
+                    .splice_some(&*into, want.min(room), SpliceOptions::default())?;
+                let got = from.read(&mut buffer[..n])?;
+                Ok(Taken::Data(&buffer[..got]))
+            }
+        }
+    }
+
+    /// The memory that data is read into, where there is some.
+    pub fn buffer(&self) -> Option<&Buffer> {
+        match &self.way {
+            Way::Read(buffer) | Way::SpliceThrough { buffer, .. } => Some(buffer),
+            Way::SpliceToNull(_) => None,
+        }
+    }
+
+    /// What was done so far at this end of the channel.
+    pub fn counts(&self) -> Counts {
+        let mut counts = self.input.counts();
+        if let Way::SpliceThrough { from, .. } = &self.way {
+            counts.syscalls += from.counts().syscalls;
+        }
+        counts
+    }
+}

@@ -1,0 +1,325 @@
+//! The command line: the only source of help, man page and completions.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::machine::placement::{Placement, parse_cpus};
+use crate::results::DataUse;
+use crate::size;
+use crate::suite::Suite;
+
+/// Measures how fast data moves between processes on this machine, and why.
+#[derive(Debug, Parser)]
+#[command(
+    name = "pipespeed",
+    version,
+    infer_long_args = true,
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Repeat the published experiment here: throughput from write and read to
+    /// vmsplice, splice, huge pages and busy waiting.
+    Bench(BenchArgs),
+    /// Compare saved runs: what changed, and is it real?
+    Compare(CompareArgs),
+    /// Write to standard output, a pipe, as fast as told.
+    Write(WriteArgs),
+    /// Read from standard input and tell how fast it was.
+    Read(ReadArgs),
+    /// Print completions for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, in roff.
+    Man,
+}
+
+/// How everything is measured: the same for every measuring command.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Measuring")]
+pub struct MeasureArgs {
+    /// Seconds that the whole run may take [default: 60; 10 with --quick].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub time: Option<f64>,
+    /// Rounds of trials: each runs every case once, in a new order [default:
+    /// as many as fit into the time, 30 at least].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub rounds: Option<u32>,
+    /// Seed of the order of the trials [default: a new one, which is recorded].
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Fewer and shorter trials: about ten seconds. Intervals get wider, and
+    /// small differences stay undecided.
+    #[arg(long)]
+    pub quick: bool,
+    /// Where the two ends run: on two processors that share their last cache,
+    /// on one, or wherever the scheduler puts them.
+    #[arg(long, value_enum, default_value_t)]
+    pub placement: Placement,
+    /// The processors of the writer and of the reader, as in 2,3.
+    #[arg(long, value_name = "W,R", value_parser = parse_cpus, conflicts_with = "placement")]
+    pub cpus: Option<(usize, usize)>,
+    /// One pipe size for all cases, instead of the suite's own.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub pipe_size: Option<usize>,
+    /// One buffer size for all cases, instead of the suite's own.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub buffer_size: Option<usize>,
+    /// What becomes of the data, instead of the suite's own: discarded unseen,
+    /// read into memory, produced and used byte by byte, or verified as well.
+    /// A reader that splices passes it through a second pipe to look at it.
+    #[arg(long, value_enum)]
+    pub data: Option<DataUse>,
+}
+
+/// Where results go.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Output")]
+pub struct OutputArgs {
+    /// Save the record of the run, with every sample, as JSON ('-': standard
+    /// output).
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Save the samples as CSV, a row each ('-': standard output).
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Save the chart as SVG ('-': standard output).
+    #[arg(long, value_name = "FILE")]
+    pub chart: Option<PathBuf>,
+    /// Neither progress nor notes on standard error.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `pipespeed bench`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without --json, --csv and --chart all three are saved in ./pipespeed-results/ \
+(--no-save: not). The record is saved after each round, so that an interrupted \
+run leaves what it has measured.
+
+Examples:
+  pipespeed bench                        the published ladder, one minute
+  pipespeed bench touched --work 4       with computing over the data
+  pipespeed bench --case write_read,vmsplice_read --pipe-size 1M
+  pipespeed bench --quick --json - | jq .cases[].summary")]
+pub struct BenchArgs {
+    /// Which cases to measure.
+    #[arg(value_enum, default_value_t)]
+    pub suite: Suite,
+    /// Only these cases, and those they are compared with.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub case: Vec<String>,
+    /// Passes of computing over the data at each end, to see where the pipe
+    /// stops mattering.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub work: u32,
+    /// List the suite's cases and end.
+    #[arg(long)]
+    pub list: bool,
+    /// Save nothing unless told where.
+    #[arg(long)]
+    pub no_save: bool,
+    /// How to measure.
+    #[command(flatten)]
+    pub measure: MeasureArgs,
+    /// Where results go.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `pipespeed compare`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The samples of two runs are not paired: what the machine did between the runs \
+counts as a difference too. The intervals allow for slow drift within each run, \
+not for changes from one hour to the next.
+
+Examples:
+  pipespeed compare before.json after.json
+  pipespeed compare base.json new.json --fail-on slower:10    for use in CI
+  pipespeed compare a.json b.json c.json                      all against a.json")]
+pub struct CompareArgs {
+    /// Saved runs; the first is what the others are compared with ('-':
+    /// standard input).
+    #[arg(required = true, num_args = 2.., value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Exit with status 1 if a case got slower, by PERCENT at least if given.
+    #[arg(long, value_name = "slower[:PERCENT]", value_parser = fail_on)]
+    pub fail_on: Option<FailOn>,
+    /// Compare in spite of differences that make it senseless.
+    #[arg(long)]
+    pub force: bool,
+    /// Save the comparison as JSON ('-': standard output).
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Save a chart of the ratios as SVG ('-': standard output).
+    #[arg(long, value_name = "FILE")]
+    pub chart: Option<PathBuf>,
+}
+
+/// When a comparison counts as a failure.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FailOn {
+    /// The least slow-down that counts, as a share: 0.1 is 10 %.
+    pub slower_by: f64,
+}
+
+/// The published programs' options: both programs take all of them.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Options of the published programs (hyphens or underscores)")]
+pub struct EndArgs {
+    /// Say on standard error what is done, and count page faults.
+    #[arg(long)]
+    pub verbose: bool,
+    /// Never sleep: try again at once while the pipe is full or empty.
+    #[arg(long, alias = "busy_loop")]
+    pub busy_loop: bool,
+    /// Ask poll(2) before each transfer.
+    #[arg(long)]
+    pub poll: bool,
+    /// Use transparent huge pages.
+    #[arg(long, alias = "huge_page")]
+    pub huge_page: bool,
+    /// Fail unless the buffers really are in huge pages.
+    #[arg(long, alias = "check_huge_page", conflicts_with = "dont_touch_pages")]
+    pub check_huge_page: bool,
+    /// The buffer's size.
+    #[arg(long, alias = "buf_size", value_name = "SIZE", default_value = "256K", value_parser = size::parse)]
+    pub buf_size: usize,
+    /// Write with vmsplice(2), from two buffers in turn, to a pipe of half a
+    /// buffer's size.
+    #[arg(long, alias = "write_with_vmsplice")]
+    pub write_with_vmsplice: bool,
+    /// Read with splice(2), to /dev/null.
+    #[arg(long, alias = "read_with_splice")]
+    pub read_with_splice: bool,
+    /// Gift the pages to the kernel (SPLICE_F_GIFT).
+    #[arg(long)]
+    pub gift: bool,
+    /// Bytes to read; the writer takes the option and goes on until the reader
+    /// closes the pipe.
+    #[arg(long, alias = "bytes_to_pipe", value_name = "SIZE", default_value = "10G", value_parser = size::parse)]
+    pub bytes_to_pipe: usize,
+    /// Set the pipe's size.
+    #[arg(long, alias = "pipe_size", value_name = "SIZE", value_parser = size::parse)]
+    pub pipe_size: Option<usize>,
+    /// Lock the buffers in memory.
+    #[arg(long, alias = "lock_memory")]
+    pub lock_memory: bool,
+    /// Don't write to the buffers before the start.
+    #[arg(long, alias = "dont_touch_pages")]
+    pub dont_touch_pages: bool,
+    /// One buffer in two halves instead of two buffers.
+    #[arg(long, alias = "same_buffer")]
+    pub same_buffer: bool,
+    /// Print the result and the options as a line of CSV.
+    #[arg(long)]
+    pub csv: bool,
+}
+
+/// What a writer sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Sent {
+    /// The same bytes again and again.
+    #[default]
+    Constant,
+    /// A stream of fresh bytes that `read --data verify` can check.
+    Pattern,
+}
+
+/// When vmspliced pages of a pattern are written again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum ReuseArg {
+    /// Never: right whatever the reader does.
+    #[default]
+    Fresh,
+    /// Once they have left the pipe: faster, but wrong if the reader splices
+    /// or tees them on.
+    Drained,
+}
+
+/// `pipespeed write`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  pipespeed write --write-with-vmsplice --huge-page --busy-loop |
+    pipespeed read --read-with-splice --busy-loop")]
+pub struct WriteArgs {
+    /// The published options.
+    #[command(flatten)]
+    pub end: EndArgs,
+    /// What to send.
+    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    pub data: Sent,
+    /// When vmspliced pages of a pattern are written again.
+    #[arg(long, value_enum, default_value_t)]
+    pub reuse: ReuseArg,
+    /// End after so many bytes, rather than when the reader closes the pipe.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub bytes: Option<usize>,
+}
+
+/// `pipespeed read`.
+#[derive(Debug, Args)]
+pub struct ReadArgs {
+    /// The published options.
+    #[command(flatten)]
+    pub end: EndArgs,
+    /// What to do with the data [default: discard with --read-with-splice,
+    /// else read]. Splicing and looking at it takes a second pipe.
+    #[arg(long, value_enum)]
+    pub data: Option<DataUse>,
+}
+
+/// The published writer.
+#[derive(Debug, Parser)]
+#[command(name = "write", version, infer_long_args = true)]
+pub struct ArticleWrite {
+    /// The published options.
+    #[command(flatten)]
+    pub end: EndArgs,
+}
+
+/// The published reader.
+#[derive(Debug, Parser)]
+#[command(name = "read", version, infer_long_args = true)]
+pub struct ArticleRead {
+    /// The published options.
+    #[command(flatten)]
+    pub end: EndArgs,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(seconds),
+        Ok(_) => Err("seconds must be above 0 and at most 86400".to_owned()),
+        Err(_) => Err(format!("'{text}' is no number of seconds")),
+    }
+}
+
+fn fail_on(text: &str) -> Result<FailOn, String> {
+    let percent = match text.split_once(':') {
+        None if text == "slower" => 0.0,
+        Some(("slower", percent)) => percent
+            .trim_end_matches('%')
+            .parse::<f64>()
+            .ok()
+            .filter(|percent| (0.0..100.0).contains(percent))
+            .ok_or_else(|| format!("'{percent}' is no percentage from 0 to 100"))?,
+        _ => return Err("write 'slower' or 'slower:PERCENT'".to_owned()),
+    };
+    Ok(FailOn {
+        slower_by: percent / 100.0,
+    })
+}

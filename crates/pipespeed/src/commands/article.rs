@@ -1,0 +1,40 @@
+//! The published programs: the same code under their names.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{ArticleRead, ArticleWrite, ReuseArg, Sent, WriteArgs};
+use crate::failure::{exit_code, usage};
+
+/// The published `write`.
+pub fn write() -> ExitCode {
+    let end = ArticleWrite::parse().end;
+    if end.write_with_vmsplice && end.pipe_size.is_some() {
+        let error = usage(
+            "--pipe_size and --write_with_vmsplice exclude each other: with vmsplice the pipe \
+             gets half the buffer's size (pipespeed write allows both)",
+        );
+        return exit_code("write", Err(error));
+    }
+    let args = WriteArgs {
+        end,
+        data: Sent::Constant,
+        reuse: ReuseArg::Fresh,
+        bytes: None,
+    };
+    exit_code("write", super::write::run(&args))
+}
+
+/// The published `read`.
+pub fn read() -> ExitCode {
+    let end = ArticleRead::parse().end;
+    if end.write_with_vmsplice && end.pipe_size.is_some() {
+        let error = usage(
+            "--pipe_size and --write_with_vmsplice exclude each other: with vmsplice the pipe \
+             gets half the buffer's size",
+        );
+        return exit_code("read", Err(error));
+    }
+    exit_code("read", super::read::run(&end, None))
+}

@@ -1,0 +1,145 @@
+//! `pipespeed bench`: plan a run, watch over it, save and show it.
+
+mod plan;
+mod progress;
+mod saving;
+
+use std::io::{self, IsTerminal, Write};
+
+use crate::cli::BenchArgs;
+use crate::failure::{Interrupted, usage};
+use crate::interrupt::Interrupt;
+use crate::measure::{Measurement, Observer, Stopped};
+use crate::report;
+use crate::results::Run;
+use crate::size;
+use crate::trial::ProcessRunner;
+
+use self::plan::Plan;
+use self::progress::Progress;
+use self::saving::Saving;
+
+/// Measures a suite.
+///
+/// # Errors
+/// What went wrong. What was measured until then has been saved and shown.
+pub fn run(args: BenchArgs) -> anyhow::Result<()> {
+    let plan = Plan::new(&args)?;
+    if args.list {
+        return list(&plan);
+    }
+    let mut saving = Saving::new(&args, plan.suite)?;
+    let interrupt = Interrupt::install()?;
+    let runner = ProcessRunner::new(
+        ProcessRunner::this_program(),
+        plan.chosen.writer,
+        plan.chosen.reader,
+        plan.durations,
+        interrupt,
+    );
+    let mut progress = Progress::new(args.output.quiet);
+    progress.say(&plan.announcement());
+
+    let mut measurement = Measurement::new(
+        runner,
+        plan.cases.clone(),
+        plan.null_control.as_deref(),
+        plan.empty_run(),
+        &plan.refused,
+    );
+    let mut watch = Watch {
+        progress: &mut progress,
+        saving: &mut saving,
+    };
+    let stopped = measure(&mut measurement, &plan, &mut watch).err();
+    progress.finish();
+    let run = measurement.finish(stopped.as_ref());
+    if run.settings.rounds_done == 0 && run.cases.iter().all(|case| case.samples.is_empty()) {
+        return Err(match stopped {
+            Some(stopped) => into_error(stopped),
+            None => usage("every case is refused here: see --list for others"),
+        });
+    }
+    let saved = saving.finish(&run);
+    show(&run, &saving, args.output.quiet)?;
+    saved?;
+    stopped.map_or(Ok(()), |stopped| Err(into_error(stopped)))
+}
+
+fn measure(
+    measurement: &mut Measurement<ProcessRunner>,
+    plan: &Plan,
+    watch: &mut Watch<'_>,
+) -> Result<(), Stopped> {
+    let started = std::time::Instant::now();
+    measurement.pilot(watch)?;
+    let pilot = started.elapsed().as_secs_f64();
+    let rounds = plan
+        .rounds(measurement.runnable(), pilot)
+        .map_err(Stopped::Error)?;
+    watch.progress.start(rounds, measurement.runnable());
+    measurement.rounds(rounds, watch)
+}
+
+fn into_error(stopped: Stopped) -> anyhow::Error {
+    match stopped {
+        Stopped::Signal(signal) => Interrupted(signal).into(),
+        Stopped::Error(error) => error,
+    }
+}
+
+/// Draws progress between trials, and saves between rounds.
+struct Watch<'a> {
+    progress: &'a mut Progress,
+    saving: &'a mut Saving,
+}
+
+impl Observer for Watch<'_> {
+    fn before_trial(&mut self, case: &str, done: usize, all: usize) {
+        self.progress.before_trial(case, done, all);
+    }
+
+    fn after_round(&mut self, run: &Run) -> anyhow::Result<()> {
+        self.saving.after_round(run)
+    }
+}
+
+/// The table goes to standard output, unless that is taken by a file.
+fn show(run: &Run, saving: &Saving, quiet: bool) -> anyhow::Result<()> {
+    let to_stdout = !saving.uses_stdout();
+    if !to_stdout && quiet {
+        return Ok(());
+    }
+    let terminal = match to_stdout {
+        true => io::stdout().is_terminal(),
+        false => io::stderr().is_terminal(),
+    };
+    let table = report::table(run, report::Style::for_terminal(terminal));
+    let written = match to_stdout {
+        true => writeln!(io::stdout(), "{table}"),
+        false => writeln!(io::stderr(), "{table}"),
+    };
+    if !quiet {
+        for line in saving.said() {
+            eprintln!("{line}");
+        }
+    }
+    Ok(written?)
+}
+
+fn list(plan: &Plan) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    let width = plan
+        .cases
+        .iter()
+        .map(|case| case.name.len())
+        .max()
+        .unwrap_or(0);
+    for case in &plan.cases {
+        let pipe = case.pipe_bytes.map_or("no pipe".to_owned(), |bytes| {
+            format!("pipe {}", size::format(bytes as u64))
+        });
+        writeln!(out, "{:width$}  {} ({pipe})", case.name, case.description)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,319 @@
+//! What a run is going to do, made from the command line and the machine.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::anyhow;
+
+use crate::case::{Case, Durations};
+use crate::cli::BenchArgs;
+use crate::endpoint::spec::SinkTechnique;
+use crate::failure::usage;
+use crate::machine::placement::{self, Chosen};
+use crate::machine::topology::Topology;
+use crate::machine::{Machine, Root, warnings};
+use crate::results::{DataUse, Run, SCHEMA_VERSION, Settings, Warning, WarningKind};
+use crate::schedule::rounds_for_budget;
+use crate::size;
+use crate::suite::{Overrides, Suite};
+
+/// The confidence level of the intervals.
+const CONFIDENCE: f64 = 0.95;
+
+/// A whole run by default, and a quick one, in seconds.
+const BUDGET_S: f64 = 60.0;
+const QUICK_BUDGET_S: f64 = 10.0;
+/// What is kept of the budget for the start and the report, in seconds.
+const RESERVE_S: f64 = 0.6;
+
+/// The fewest rounds of a full run, unless told otherwise.
+const ROUNDS: usize = 30;
+/// The fewest with which several comparisons at once can come to a verdict:
+/// with 9 rounds the sign test reaches 2/2^9 = 0.4 %, enough for 12 of them.
+const FEW_ROUNDS: usize = 9;
+
+const FULL: Durations = Durations {
+    warm_up_s: 0.015,
+    timed_s: 0.150,
+};
+const QUICK: Durations = Durations {
+    warm_up_s: 0.010,
+    timed_s: 0.060,
+};
+
+/// What a run is going to do.
+pub(super) struct Plan {
+    pub(super) suite: Suite,
+    pub(super) cases: Vec<Case>,
+    pub(super) null_control: Option<String>,
+    /// Cases that can't be run here, with the reason.
+    pub(super) refused: BTreeMap<String, String>,
+    pub(super) chosen: Chosen,
+    pub(super) durations: Durations,
+    settings: Settings,
+    machine: Machine,
+    warnings: Vec<Warning>,
+    budget_s: f64,
+    /// Rounds asked for.
+    rounds: Option<usize>,
+    /// Whether the time was asked for: then fewer rounds than usual will do.
+    time_given: bool,
+}
+
+impl Plan {
+    pub(super) fn new(args: &BenchArgs) -> anyhow::Result<Self> {
+        let measure = &args.measure;
+        let overrides = overrides(args)?;
+        let cases = selected(args.suite.cases(&overrides), &args.case)?;
+        let topology = Topology::read(&Root::default());
+        let chosen = match measure.cpus {
+            Some((writer, reader)) => placement::explicit(writer, reader, &topology),
+            None => placement::choose(measure.placement, &topology),
+        }
+        .map_err(|error| usage(error.to_string()))?;
+        let machine = Machine::read(chosen.writer, chosen.reader);
+        let refused = refusals(&cases, &chosen, &topology);
+
+        let mut warnings = warnings::standing(&machine);
+        let told = |kind| {
+            warnings
+                .iter()
+                .any(|warning: &Warning| warning.kind == kind)
+        };
+        if let Some(message) = &chosen.warning
+            && !told(WarningKind::Placement)
+        {
+            warnings.push(Warning {
+                kind: WarningKind::Placement,
+                case: None,
+                message: message.clone(),
+            });
+        }
+        let durations = if measure.quick { QUICK } else { FULL };
+        let null_control = args.suite.null_control();
+        Ok(Plan {
+            suite: args.suite,
+            null_control: cases
+                .iter()
+                .any(|case| case.name == null_control)
+                .then(|| null_control.to_owned()),
+            settings: Settings {
+                seed: measure.seed.unwrap_or_else(new_seed),
+                rounds_planned: 0,
+                rounds_done: 0,
+                order: String::new(),
+                timed_s: durations.timed_s,
+                warm_up_s: durations.warm_up_s,
+                placement: match measure.cpus {
+                    Some(_) => "explicit".to_owned(),
+                    None => measure.placement.name().to_owned(),
+                },
+                writer_cpu: chosen.writer,
+                reader_cpu: chosen.reader,
+                cpu_relation: chosen.relation.clone(),
+                pipe_size: measure.pipe_size,
+                buffer_size: measure.buffer_size,
+                data: measure.data.map(|data| data.name().to_owned()),
+                work: args.work,
+                quick: measure.quick,
+                confidence: CONFIDENCE,
+            },
+            cases,
+            refused,
+            chosen,
+            durations,
+            machine,
+            warnings,
+            budget_s: measure.time.unwrap_or(match measure.quick {
+                true => QUICK_BUDGET_S,
+                false => BUDGET_S,
+            }),
+            rounds: measure.rounds.map(|rounds| rounds as usize),
+            time_given: measure.time.is_some(),
+        })
+    }
+
+    /// What is about to happen, in a line.
+    pub(super) fn announcement(&self) -> String {
+        let places = match (self.chosen.writer, self.chosen.reader) {
+            (Some(writer), Some(reader)) => {
+                format!(
+                    "writer on processor {writer}, reader on {reader} ({})",
+                    self.chosen.relation
+                )
+            }
+            _ => self.chosen.relation.clone(),
+        };
+        let time = match self.rounds {
+            Some(rounds) => format!("{rounds} rounds"),
+            None => format!("at most {:.0} s", self.budget_s),
+        };
+        format!(
+            "pipespeed: {}, {} cases, {time}; {places}",
+            self.suite.name(),
+            self.cases.len()
+        )
+    }
+
+    /// The record, still without cases.
+    pub(super) fn empty_run(&self) -> Run {
+        let mut warnings = self.warnings.clone();
+        if self.settings.quick {
+            warnings.push(Warning {
+                kind: WarningKind::Quick,
+                case: None,
+                message: format!(
+                    "a quick run: trials of {:.0} ms instead of {:.0}, and about a third of the \
+                     rounds: intervals are wider, and small differences stay undecided",
+                    QUICK.timed_s * 1e3,
+                    FULL.timed_s * 1e3
+                ),
+            });
+        }
+        Run {
+            schema_version: SCHEMA_VERSION,
+            pipespeed_version: env!("CARGO_PKG_VERSION").to_owned(),
+            command: command_line(),
+            suite: self.suite.name().to_owned(),
+            started_at: jiff::Timestamp::now()
+                .strftime("%Y-%m-%dT%H:%M:%SZ")
+                .to_string(),
+            interrupted: None,
+            machine: self.machine.clone(),
+            settings: self.settings.clone(),
+            warnings,
+            null_control: None,
+            cases: Vec::new(),
+            findings: Vec::new(),
+        }
+    }
+
+    /// How many rounds to run, from what the pilot took.
+    pub(super) fn rounds(&self, cases: usize, pilot_s: f64) -> anyhow::Result<usize> {
+        if let Some(rounds) = self.rounds {
+            return Ok(rounds);
+        }
+        let left = self.budget_s - pilot_s - RESERVE_S;
+        let least = match self.settings.quick || self.time_given {
+            true => FEW_ROUNDS,
+            false => ROUNDS,
+        };
+        let rounds = rounds_for_budget(pilot_s, left, cases, least);
+        if self.time_given && rounds as f64 * pilot_s > left.max(0.0) * 1.1 {
+            let needed = (least as f64 + 1.0) * pilot_s + RESERVE_S;
+            return Err(anyhow!(
+                "--time {}: {cases} trials a round and {least} rounds take {needed:.0} s: allow \
+                 more, name fewer cases by --case, or say --rounds or --quick",
+                self.budget_s
+            ));
+        }
+        Ok(rounds)
+    }
+}
+
+fn overrides(args: &BenchArgs) -> anyhow::Result<Overrides> {
+    let measure = &args.measure;
+    if args.suite == Suite::Touched
+        && let Some(data @ (DataUse::Discard | DataUse::Read)) = measure.data
+    {
+        return Err(usage(format!(
+            "--data {}: in the suite touched every byte is used: say touch or verify, or take \
+             the suite ladder",
+            data.name()
+        )));
+    }
+    let overrides = Overrides {
+        pipe_bytes: measure.pipe_size,
+        buffer_bytes: measure.buffer_size,
+        data: measure.data,
+        work: args.work,
+    };
+    let unit = 2 * fastpipe::pipe::page_size();
+    let splices = args.suite.cases(&overrides).iter().any(|case| {
+        case.sink
+            .as_ref()
+            .is_some_and(|sink| sink.technique == SinkTechnique::Vmsplice)
+    });
+    if let Some(bytes) = measure.buffer_size
+        && splices
+        && !bytes.is_multiple_of(unit)
+    {
+        return Err(usage(format!(
+            "--buffer-size {bytes}: vmsplice needs a multiple of {unit} bytes (two pages)"
+        )));
+    }
+    let limit = fastpipe::pipe::Limits::read().max_size;
+    if let (Some(bytes), Some(limit)) = (measure.pipe_size, limit)
+        && bytes > limit
+        && fastpipe::pipe::create()
+            .map(|(_, end)| fastpipe::pipe::set_capacity(end, bytes).is_err())
+            .unwrap_or(true)
+    {
+        return Err(usage(format!(
+            "--pipe-size {}: the limit is {} (/proc/sys/fs/pipe-max-size)",
+            size::format(bytes as u64),
+            size::format(limit as u64)
+        )));
+    }
+    Ok(overrides)
+}
+
+/// The cases named, and those they are compared with.
+fn selected(cases: Vec<Case>, names: &[String]) -> anyhow::Result<Vec<Case>> {
+    if names.is_empty() {
+        return Ok(cases);
+    }
+    let known: Vec<&str> = cases.iter().map(|case| &*case.name).collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(usage(format!(
+            "--case {unknown}: no such case in this suite; it has {}",
+            known.join(", ")
+        )));
+    }
+    let mut wanted: BTreeSet<String> = names.iter().cloned().collect();
+    for case in &cases {
+        if let (true, Some((other, _))) = (names.contains(&case.name), &case.compared_with) {
+            wanted.insert(other.clone());
+        }
+    }
+    Ok(cases
+        .into_iter()
+        .filter(|case| wanted.contains(&case.name))
+        .map(|mut case| {
+            let missing = |other: &(String, String)| !wanted.contains(&other.0);
+            if case.compared_with.as_ref().is_some_and(missing) {
+                case.compared_with = None;
+            }
+            case
+        })
+        .collect())
+}
+
+fn refusals(cases: &[Case], chosen: &Chosen, topology: &Topology) -> BTreeMap<String, String> {
+    let Some(reason) = placement::spinning_refused(chosen, topology) else {
+        return BTreeMap::new();
+    };
+    cases
+        .iter()
+        .filter(|case| case.spins_in_pairs())
+        .map(|case| (case.name.clone(), reason.clone()))
+        .collect()
+}
+
+/// From the clock: it only has to differ from run to run, and is recorded.
+fn new_seed() -> u64 {
+    let now = jiff::Timestamp::now();
+    // Few digits, so that it can be typed again.
+    (now.as_nanosecond() as u64 / 1000) % 1_000_000_000
+}
+
+fn command_line() -> Vec<String> {
+    std::env::args_os()
+        .map(|word| word.to_string_lossy().into_owned())
+        .enumerate()
+        // Where the program lies is nobody's business.
+        .map(|(at, word)| match (at, word.rsplit('/').next()) {
+            (0, Some(name)) => name.to_owned(),
+            _ => word,
+        })
+        .collect()
+}

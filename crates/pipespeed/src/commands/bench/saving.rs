@@ -1,0 +1,173 @@
+//! Where a run is saved: after each round as JSON and CSV, at the end as a
+//! chart too.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use crate::cli::BenchArgs;
+use crate::failure::usage;
+use crate::report;
+use crate::results::{self, Run};
+use crate::suite::Suite;
+
+/// Where results go if nobody says.
+const DIRECTORY: &str = "pipespeed-results";
+
+pub(super) struct Saving {
+    json: Option<PathBuf>,
+    csv: Option<PathBuf>,
+    chart: Option<PathBuf>,
+    /// Files nobody asked for: failing to write them is no failure of the run.
+    by_default: bool,
+    said: Vec<String>,
+    ever_saved: bool,
+}
+
+impl Saving {
+    /// Finds out where to save, and that it is possible, before anything is
+    /// measured.
+    pub(super) fn new(args: &BenchArgs, suite: Suite) -> anyhow::Result<Self> {
+        let output = &args.output;
+        let asked = [&output.json, &output.csv, &output.chart];
+        if asked
+            .iter()
+            .filter(|path| path.as_deref().is_some_and(is_stdout))
+            .count()
+            > 1
+        {
+            return Err(usage(
+                "only one of --json, --csv and --chart can be '-', standard output",
+            ));
+        }
+        let by_default = asked.iter().all(|path| path.is_none()) && !args.no_save;
+        let mut saving = Saving {
+            json: output.json.clone(),
+            csv: output.csv.clone(),
+            chart: output.chart.clone(),
+            by_default,
+            said: Vec::new(),
+            ever_saved: false,
+        };
+        if by_default {
+            if let Err(error) = std::fs::create_dir_all(DIRECTORY) {
+                eprintln!("pipespeed: nothing will be saved: ./{DIRECTORY}: {error}");
+                saving.by_default = false;
+                return Ok(saving);
+            }
+            let stem = format!(
+                "{}-{}",
+                suite.name(),
+                jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S")
+            );
+            let file = |kind: &str| Some(Path::new(DIRECTORY).join(format!("{stem}.{kind}")));
+            saving.json = file("json");
+            saving.csv = file("csv");
+            saving.chart = file("svg");
+        }
+        for path in [&saving.json, &saving.csv, &saving.chart]
+            .into_iter()
+            .flatten()
+        {
+            check(path)?;
+        }
+        Ok(saving)
+    }
+
+    /// Saves what can be replaced later. Standard output can't.
+    pub(super) fn after_round(&mut self, run: &Run) -> anyhow::Result<()> {
+        let json = self.json.as_deref().filter(|path| can_be_replaced(path));
+        let csv = self.csv.as_deref().filter(|path| can_be_replaced(path));
+        save(json, csv, None, run)?;
+        self.ever_saved = true;
+        Ok(())
+    }
+
+    /// Saves everything.
+    pub(super) fn finish(&mut self, run: &Run) -> anyhow::Result<()> {
+        save(
+            self.json.as_deref(),
+            self.csv.as_deref(),
+            self.chart.as_deref(),
+            run,
+        )?;
+        let files: Vec<String> = [&self.json, &self.csv, &self.chart]
+            .into_iter()
+            .flatten()
+            .filter(|path| !is_stdout(path))
+            .map(|path| path.display().to_string())
+            .collect();
+        if !files.is_empty() {
+            self.said.push(format!("saved: {}", files.join(" ")));
+        }
+        Ok(())
+    }
+
+    /// What to tell about it.
+    pub(super) fn said(&self) -> &[String] {
+        &self.said
+    }
+
+    /// Whether standard output is taken by a file.
+    pub(super) fn uses_stdout(&self) -> bool {
+        [&self.json, &self.csv, &self.chart]
+            .into_iter()
+            .flatten()
+            .any(|path| is_stdout(path))
+    }
+}
+
+fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-") || path == Path::new("/dev/stdout")
+}
+
+/// A regular file, or one yet to be made: others would get every round's
+/// record one after the other.
+fn can_be_replaced(path: &Path) -> bool {
+    !is_stdout(path) && std::fs::metadata(path).map_or(true, |found| found.is_file())
+}
+
+/// An error now is better than one after a minute.
+fn check(path: &Path) -> anyhow::Result<()> {
+    if is_stdout(path) {
+        return Ok(());
+    }
+    let directory = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    if path.is_dir() {
+        anyhow::bail!("{} is a directory: name a file", path.display());
+    }
+    if !directory.is_dir() {
+        anyhow::bail!("{}: the directory does not exist", path.display());
+    }
+    let writable = |path: &Path| {
+        rustix::fs::access(path, rustix::fs::Access::WRITE_OK)
+            .with_context(|| format!("{} can't be written", path.display()))
+    };
+    match path.exists() {
+        true => writable(path),
+        false => writable(directory),
+    }
+}
+
+fn save(
+    json: Option<&Path>,
+    csv: Option<&Path>,
+    chart: Option<&Path>,
+    run: &Run,
+) -> anyhow::Result<()> {
+    if let Some(path) = json {
+        results::save(path, results::to_json(run).as_bytes())?;
+    }
+    if let Some(path) = csv {
+        let mut rows = Vec::new();
+        results::write_csv(run, &mut rows)?;
+        results::save(path, &rows)?;
+    }
+    if let Some(path) = chart {
+        results::save(path, report::chart(run).as_bytes())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! `pipespeed compare`.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+
+use anyhow::{anyhow, bail};
+
+use crate::cli::CompareArgs;
+use crate::comparison::{Comparison, compare};
+use crate::failure::usage;
+use crate::report::{self, Style};
+use crate::results::{Run, Verdict, load, save};
+
+/// Compares saved runs.
+///
+/// # Errors
+/// What went wrong; and, with `--fail-on`, that a case got slower.
+pub fn run(args: CompareArgs) -> anyhow::Result<()> {
+    if args.files.iter().filter(|file| is_stdio(file)).count() > 1 {
+        return Err(usage("only one of the files can be '-', standard input"));
+    }
+    if args.json.as_deref().is_some_and(is_stdio) && args.chart.as_deref().is_some_and(is_stdio) {
+        return Err(usage(
+            "only one of --json and --chart can be '-', standard output",
+        ));
+    }
+    let runs: Vec<(String, Run)> = args
+        .files
+        .iter()
+        .map(|file| Ok((file.display().to_string(), load(file)?)))
+        .collect::<anyhow::Result<_>>()?;
+    let Some(((old_file, old), newer)) = runs.split_first() else {
+        return Err(usage("name two saved runs at least"));
+    };
+    let comparisons: Vec<Comparison> = newer
+        .iter()
+        .map(|(file, new)| compare(old_file, old, file, new))
+        .collect();
+    refuse_senseless(&comparisons, args.force)?;
+
+    let stdout_taken = [&args.json, &args.chart]
+        .into_iter()
+        .flatten()
+        .any(|path| is_stdio(path));
+    show(&comparisons, stdout_taken)?;
+    if let Some(path) = &args.json {
+        let mut json = match comparisons.as_slice() {
+            [one] => serde_json::to_string_pretty(one)?,
+            many => serde_json::to_string_pretty(many)?,
+        };
+        json.push('\n');
+        save(path, json.as_bytes())?;
+    }
+    if let Some(path) = &args.chart {
+        save(path, report::comparison_chart(&comparisons).as_bytes())?;
+    }
+    match args.fail_on {
+        Some(limit) => fail_on_slower(&comparisons, limit.slower_by),
+        None => Ok(()),
+    }
+}
+
+fn is_stdio(path: &Path) -> bool {
+    path == Path::new("-") || path == Path::new("/dev/stdout")
+}
+
+fn refuse_senseless(comparisons: &[Comparison], force: bool) -> anyhow::Result<()> {
+    for comparison in comparisons {
+        let nothing = comparison.cases.iter().all(|case| case.ratio.is_none());
+        if let Some(reason) = comparison.senseless.first()
+            && (nothing || !force)
+        {
+            let way_out = if nothing {
+                ""
+            } else {
+                "; --force compares them all the same"
+            };
+            bail!(
+                "{} and {} can't be compared: {reason}{way_out}",
+                comparison.old.file,
+                comparison.new.file
+            );
+        }
+    }
+    Ok(())
+}
+
+fn show(comparisons: &[Comparison], stdout_taken: bool) -> anyhow::Result<()> {
+    let terminal = match stdout_taken {
+        true => io::stderr().is_terminal(),
+        false => io::stdout().is_terminal(),
+    };
+    let text = report::comparison_table(comparisons, Style::for_terminal(terminal));
+    match stdout_taken {
+        true => write!(io::stderr(), "{text}")?,
+        false => write!(io::stdout(), "{text}")?,
+    }
+    Ok(())
+}
+
+fn fail_on_slower(comparisons: &[Comparison], slower_by: f64) -> anyhow::Result<()> {
+    let slower: Vec<String> = comparisons
+        .iter()
+        .flat_map(|comparison| &comparison.cases)
+        .filter_map(|case| {
+            let ratio = case.ratio?;
+            (ratio.verdict == Verdict::Slower && 1.0 - ratio.median >= slower_by)
+                .then(|| format!("{} ({})", case.name, report::times(ratio.median)))
+        })
+        .collect();
+    match slower.is_empty() {
+        true => Ok(()),
+        false => Err(anyhow!("--fail-on: slower: {}", slower.join(", "))),
+    }
+}

@@ -1,0 +1,33 @@
+//! What is made from the definition of the command line.
+
+use std::io::{self, Write};
+
+use clap::CommandFactory;
+
+use crate::cli::Cli;
+
+/// Prints completions for a shell.
+///
+/// # Errors
+/// When standard output can't be written.
+pub fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "pipespeed", &mut script);
+    Ok(io::stdout().write_all(&script)?)
+}
+
+/// Prints the manual page: the command's own and, after it, one of each
+/// subcommand.
+///
+/// # Errors
+/// When standard output can't be written.
+pub fn man() -> anyhow::Result<()> {
+    let mut page = Vec::new();
+    let mut command = Cli::command();
+    command.build();
+    clap_mangen::Man::new(command.clone()).render(&mut page)?;
+    for subcommand in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+        clap_mangen::Man::new(subcommand.clone()).render(&mut page)?;
+    }
+    Ok(io::stdout().write_all(&page)?)
+}

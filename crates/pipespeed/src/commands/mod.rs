@@ -1,0 +1,43 @@
+//! One thin file a subcommand.
+
+pub mod article;
+pub mod bench;
+pub mod compare;
+pub mod meta;
+pub mod read;
+pub mod write;
+
+use crate::cli::{Cli, Command, EndArgs};
+use crate::endpoint::spec::{PageKind, Waiting};
+
+/// Does what the command line says.
+///
+/// # Errors
+/// What went wrong, in one line.
+pub fn run(cli: Cli) -> anyhow::Result<()> {
+    match cli.command {
+        Command::Bench(args) => bench::run(args),
+        Command::Compare(args) => compare::run(args),
+        Command::Write(args) => write::run(&args),
+        Command::Read(args) => read::run(&args.end, args.data),
+        Command::Completions { shell } => meta::completions(shell),
+        Command::Man => meta::man(),
+    }
+}
+
+impl EndArgs {
+    fn waiting(&self) -> Waiting {
+        match (self.poll, self.busy_loop) {
+            (true, _) => Waiting::Poll,
+            (false, true) => Waiting::Spin,
+            (false, false) => Waiting::Block,
+        }
+    }
+
+    fn pages(&self) -> PageKind {
+        match self.huge_page {
+            true => PageKind::Huge,
+            false => PageKind::Base,
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! `pipespeed read`, and the published `read`.
+
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
+
+use anyhow::{Context, anyhow};
+use fastpipe::pipe;
+use fastpipe::transfer::Incomplete;
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::channel::pipe::{PipeSource, Taken};
+use crate::cli::EndArgs;
+use crate::endpoint::counters::Meter;
+use crate::endpoint::data::Consumer;
+use crate::endpoint::spec::{SourceSpec, SourceTechnique};
+use crate::failure::usage;
+use crate::results::{DataUse, GIB};
+use crate::size;
+
+/// Reads from standard input and prints how fast that was.
+///
+/// # Errors
+/// What went wrong, naming the option or the limit.
+pub fn run(end: &EndArgs, data: Option<DataUse>) -> anyhow::Result<()> {
+    let stdin = io::stdin();
+    let input = stdin.as_fd();
+    let data = data.unwrap_or(match end.read_with_splice {
+        true => DataUse::Discard,
+        false => DataUse::Read,
+    });
+    let technique = match (end.read_with_splice, data) {
+        (true, DataUse::Discard) => SourceTechnique::Splice,
+        (true, _) => SourceTechnique::SpliceThrough,
+        (false, DataUse::Discard) => {
+            return Err(usage(
+                "--data discard: read(2) copies the data into memory: \
+                 add --read-with-splice, or say --data read",
+            ));
+        }
+        (false, _) => SourceTechnique::Read,
+    };
+    if let Some(bytes) = end.pipe_size {
+        if !pipe::is_pipe(input).context("standard input")? {
+            return Err(usage("--pipe-size: standard input is not a pipe"));
+        }
+        pipe::set_capacity(input, bytes).map_err(|error| anyhow!("--pipe-size: {error}"))?;
+    }
+    if end.read_with_splice && !pipe::is_pipe(input).context("standard input")? {
+        return Err(usage(
+            "--read-with-splice: standard input is not a pipe: pipe something into it, \
+             or leave the option out",
+        ));
+    }
+
+    let mut source = PipeSource::new(
+        input,
+        &SourceSpec {
+            technique,
+            wait: end.waiting(),
+            buffer_bytes: end.buf_size,
+            pages: end.pages(),
+            touched: !end.dont_touch_pages,
+            locked: end.lock_memory,
+        },
+    )
+    .map_err(|error| {
+        use fastpipe::buffer::BufferError;
+        match error.downcast::<BufferError>() {
+            Ok(error) => super::write::buffer_refused(end, error),
+            Err(error) => error,
+        }
+    })?;
+    if let Some(buffer) = source.buffer() {
+        super::write::check_huge_pages(end, || buffer.backing())?;
+    }
+
+    wait_for_data(input)?;
+    let meter = Meter::new();
+    let before = meter.read(0, source.counts());
+    let started = Instant::now();
+    let received = receive(end, data, &mut source)?;
+    let seconds = started.elapsed().as_secs_f64();
+    if end.verbose {
+        let used = meter.read(received, source.counts()).since(&before);
+        eprintln!(
+            "read: {} got in {:.3} s, {} system calls, {} would-blocks, {} page faults",
+            size::format(used.bytes),
+            used.seconds,
+            used.syscalls,
+            used.would_blocks,
+            used.page_faults,
+        );
+    }
+    let line = match end.csv {
+        true => csv_line(end, received as f64 / GIB / seconds),
+        false => result_line(end, received as f64 / GIB / seconds),
+    };
+    Ok(writeln!(io::stdout(), "{line}")?)
+}
+
+/// Sleeps until the first byte is there: what comes before it is the writer's
+/// start, not the transfer.
+fn wait_for_data(input: BorrowedFd<'_>) -> io::Result<()> {
+    let mut fds = [PollFd::from_borrowed_fd(input, PollFlags::IN)];
+    rustix::io::retry_on_intr(|| poll(&mut fds, None))?;
+    Ok(())
+}
+
+fn receive(
+    end: &EndArgs,
+    data: DataUse,
+    source: &mut PipeSource<BorrowedFd<'_>>,
+) -> anyhow::Result<u64> {
+    let mut consumer = Consumer::new(data, 0);
+    let mut received = 0;
+    while received < end.bytes_to_pipe as u64 {
+        let left = end.bytes_to_pipe as u64 - received;
+        let taken = source.take(left.min(usize::MAX as u64) as usize).map_err(
+            |Incomplete { source, .. }| {
+                let so_far = size::format(received);
+                anyhow::Error::new(source).context(format!("standard input, after {so_far}"))
+            },
+        )?;
+        if taken.is_empty() {
+            return Err(anyhow!(
+                "the stream ended early: got {received} bytes, expected {} (--bytes-to-pipe)",
+                end.bytes_to_pipe
+            ));
+        }
+        received += taken.len() as u64;
+        if let Taken::Data(bytes) = taken {
+            consumer.consume(bytes)?;
+        }
+    }
+    Ok(received)
+}
+
+fn result_line(end: &EndArgs, gib_per_s: f64) -> String {
+    let iterations = end.bytes_to_pipe.div_ceil(end.buf_size);
+    format!(
+        "{gib_per_s:.1}GiB/s, {} buffer, {iterations} iterations ({} piped)",
+        size::format(end.buf_size as u64),
+        size::format(end.bytes_to_pipe as u64),
+    )
+}
+
+/// The published columns: gigabytes_per_second (which are GiB/s),
+/// bytes_to_pipe, buf_size, pipe_size, busy_loop, poll, huge_page,
+/// check_huge_page, write_with_vmsplice, read_with_splice, gift, lock_memory,
+/// dont_touch_pages, same_buffer.
+fn csv_line(end: &EndArgs, gib_per_s: f64) -> String {
+    let flags = [
+        end.busy_loop,
+        end.poll,
+        end.huge_page,
+        end.check_huge_page,
+        end.write_with_vmsplice,
+        end.read_with_splice,
+        end.gift,
+        end.lock_memory,
+        end.dont_touch_pages,
+        end.same_buffer,
+    ]
+    .map(|flag| if flag { "1" } else { "0" })
+    .join(",");
+    format!(
+        "{gib_per_s:.6},{},{},{},{flags}",
+        end.bytes_to_pipe,
+        end.buf_size,
+        end.pipe_size.unwrap_or(match end.write_with_vmsplice {
+            true => end.buf_size / 2,
+            false => 0,
+        }),
+    )
+}

@@ -1,0 +1,192 @@
+//! `pipespeed write`, and the published `write`.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use anyhow::{Context, anyhow};
+use fastpipe::pipe;
+
+use crate::channel::pipe::PipeSink;
+use crate::cli::{EndArgs, ReuseArg, Sent, WriteArgs};
+use crate::endpoint::counters::Meter;
+use crate::endpoint::data::Producer;
+use crate::endpoint::process::huge_pages_refused;
+use crate::endpoint::spec::{Reuse, SinkSpec, SinkTechnique};
+use crate::failure::usage;
+use crate::results::DataUse;
+use crate::size;
+
+/// Writes to standard output.
+///
+/// # Errors
+/// What went wrong, naming the option or the limit.
+pub fn run(args: &WriteArgs) -> anyhow::Result<()> {
+    let stdout = io::stdout();
+    let out = stdout.as_fd();
+    let is_pipe = pipe::is_pipe(out).context("standard output")?;
+    if !is_pipe && args.bytes.is_none() {
+        return Err(usage(
+            "standard output is not a pipe, and an endless write could fill a disk: \
+             pipe it into something, or say --bytes SIZE",
+        ));
+    }
+    if !is_pipe && args.end.write_with_vmsplice {
+        return Err(usage(
+            "--write-with-vmsplice: standard output is not a pipe: pipe it into something, \
+             or leave the option out",
+        ));
+    }
+    check_buffer(&args.end)?;
+    if is_pipe {
+        set_pipe_size(&args.end, out)?;
+    }
+
+    let mut sink = PipeSink::new(
+        out,
+        &SinkSpec {
+            technique: match args.end.write_with_vmsplice {
+                true => SinkTechnique::Vmsplice,
+                false => SinkTechnique::Write,
+            },
+            wait: args.end.waiting(),
+            buffer_bytes: args.end.buf_size,
+            same_buffer: args.end.same_buffer,
+            pages: args.end.pages(),
+            touched: !args.end.dont_touch_pages,
+            locked: args.end.lock_memory,
+            gift: args.end.gift,
+            reuse: match args.reuse {
+                ReuseArg::Fresh => Reuse::Fresh,
+                ReuseArg::Drained => Reuse::Drained,
+            },
+        },
+    )
+    .map_err(|error| buffer_refused(&args.end, error))?;
+    check_huge_pages(&args.end, || sink.backing())?;
+
+    if args.end.verbose {
+        eprintln!(
+            "write: {}, {} x {} buffer, aligned to {}, {}",
+            if args.end.write_with_vmsplice {
+                "vmsplice"
+            } else {
+                "write"
+            },
+            sink.pieces(),
+            size::format(sink.piece_len() as u64),
+            size::format(sink.alignment() as u64),
+            match pipe::capacity(out) {
+                Ok(bytes) => format!("pipe of {}", size::format(bytes as u64)),
+                Err(_) => "no pipe".to_owned(),
+            },
+        );
+    }
+    let meter = Meter::new();
+    let before = meter.read(0, sink.counts());
+    send(args, &mut sink)?;
+    if args.end.verbose {
+        let used = meter.read(sink.sent(), sink.counts()).since(&before);
+        eprintln!(
+            "write: {} sent in {:.3} s, {} system calls, {} would-blocks, {} page faults",
+            size::format(used.bytes),
+            used.seconds,
+            used.syscalls,
+            used.would_blocks,
+            used.page_faults,
+        );
+    }
+    Ok(())
+}
+
+/// Sends until the reader closes the pipe, or as many bytes as were asked for.
+fn send(args: &WriteArgs, sink: &mut PipeSink<BorrowedFd<'_>>) -> anyhow::Result<()> {
+    let data = match args.data {
+        Sent::Constant => DataUse::Read,
+        Sent::Pattern => DataUse::Touch,
+    };
+    let mut producer = Producer::new(data, 0);
+    let mut left = args.bytes.map_or(u64::MAX, |bytes| bytes as u64);
+    while left > 0 {
+        let n = (sink.piece_len() as u64).min(left) as usize;
+        if !producer.is_idle() {
+            producer.produce(&mut sink.lend()?[..n]);
+        }
+        match sink.commit(n) {
+            Ok(()) => {}
+            Err(incomplete) if incomplete.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            Err(incomplete) => {
+                let sent = size::format(sink.sent());
+                return Err(anyhow::Error::new(incomplete.source)
+                    .context(format!("standard output, after {sent}")));
+            }
+        }
+        if args.bytes.is_some() {
+            left -= n as u64;
+        }
+    }
+    Ok(())
+}
+
+/// vmsplice takes whole pages, and each of its pieces has to fill the pipe.
+fn check_buffer(end: &EndArgs) -> anyhow::Result<()> {
+    let unit = 2 * pipe::page_size();
+    if end.write_with_vmsplice && !end.buf_size.is_multiple_of(unit) {
+        return Err(usage(format!(
+            "--buf-size {}: with --write-with-vmsplice the buffer must be a multiple of {unit} \
+             bytes (two pages)",
+            end.buf_size
+        )));
+    }
+    Ok(())
+}
+
+fn set_pipe_size(end: &EndArgs, out: BorrowedFd<'_>) -> anyhow::Result<()> {
+    let (bytes, option) = match (end.pipe_size, end.write_with_vmsplice) {
+        (Some(bytes), _) => (bytes, "--pipe-size"),
+        (None, true) => (end.buf_size / 2, "--buf-size (the pipe gets half of it)"),
+        (None, false) => return Ok(()),
+    };
+    pipe::set_capacity(out, bytes)
+        .map(drop)
+        .map_err(|error| anyhow!("{option}: {error}"))
+}
+
+/// Names the option at fault.
+pub(super) fn buffer_refused(end: &EndArgs, error: fastpipe::buffer::BufferError) -> anyhow::Error {
+    use fastpipe::buffer::BufferError;
+    match &error {
+        BufferError::Lock { .. } => anyhow!("--lock-memory: {error}"),
+        _ => anyhow!("--buf-size {}: {error}", end.buf_size),
+    }
+}
+
+/// Fails where huge pages are to be checked and are not there, or can't be
+/// shown to be.
+pub(super) fn check_huge_pages(
+    end: &EndArgs,
+    backing: impl FnOnce() -> Result<fastpipe::buffer::Backing, fastpipe::buffer::BackingError>,
+) -> anyhow::Result<()> {
+    if !end.check_huge_page || !end.huge_page {
+        return Ok(());
+    }
+    let found = backing().map_err(|error| {
+        anyhow!(
+            "--check-huge-page: no way to tell what pages the buffer is made of: {error}; \
+             mount /proc, or leave the option out"
+        )
+    })?;
+    if !found.all_huge() {
+        return Err(anyhow!(
+            "--check-huge-page: {}",
+            huge_pages_refused(found.huge, found.mapped)
+        ));
+    }
+    if end.verbose {
+        eprintln!(
+            "huge pages: all of {} (shown by {})",
+            size::format(found.mapped),
+            found.shown_by.name()
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,13 @@
+//! What runs inside a writing or a reading process.
+//!
+//! [`spec`] says what an end is told; [`data`] produces and uses the bytes,
+//! with [`pattern`] as the stream that can be checked; [`counters`] reads what
+//! the process has used; [`control`] is the conversation with the process that
+//! started it, and [`process`] the whole of an endpoint process.
+
+pub mod control;
+pub mod counters;
+pub mod data;
+pub mod pattern;
+pub mod process;
+pub mod spec;

@@ -1,0 +1,205 @@
+//! What an end of a channel is told to do. Travels as JSON to the process that
+//! does it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::results::DataUse;
+
+/// How the writer hands data to the pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SinkTechnique {
+    /// write(2).
+    Write,
+    /// vmsplice(2).
+    Vmsplice,
+}
+
+impl SinkTechnique {
+    /// The system call's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            SinkTechnique::Write => "write",
+            SinkTechnique::Vmsplice => "vmsplice",
+        }
+    }
+}
+
+/// How the reader takes data from the pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceTechnique {
+    /// read(2).
+    Read,
+    /// splice(2) to /dev/null.
+    Splice,
+    /// splice(2) into a second pipe, and read(2) from that.
+    SpliceThrough,
+}
+
+impl SourceTechnique {
+    /// The system calls' names.
+    pub fn name(self) -> &'static str {
+        match self {
+            SourceTechnique::Read => "read",
+            SourceTechnique::Splice => "splice",
+            SourceTechnique::SpliceThrough => "splice, read",
+        }
+    }
+}
+
+/// How an end waits: [`fastpipe::wait::Wait`] less `Never`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Waiting {
+    /// The system call sleeps.
+    #[default]
+    Block,
+    /// poll(2) before each call.
+    Poll,
+    /// Again at once.
+    Spin,
+    /// Spin for a bounded time, then poll.
+    Adaptive,
+}
+
+impl Waiting {
+    /// The word used in data.
+    pub fn name(self) -> &'static str {
+        match self {
+            Waiting::Block => "block",
+            Waiting::Poll => "poll",
+            Waiting::Spin => "spin",
+            Waiting::Adaptive => "adaptive",
+        }
+    }
+}
+
+impl From<Waiting> for fastpipe::wait::Wait {
+    fn from(waiting: Waiting) -> Self {
+        match waiting {
+            Waiting::Block => Self::Block,
+            Waiting::Poll => Self::Poll,
+            Waiting::Spin => Self::Spin,
+            Waiting::Adaptive => Self::Adaptive,
+        }
+    }
+}
+
+/// The kind of pages of a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PageKind {
+    /// Base pages.
+    #[default]
+    Base,
+    /// Transparent huge pages.
+    Huge,
+}
+
+impl PageKind {
+    /// The word used in data.
+    pub fn name(self) -> &'static str {
+        match self {
+            PageKind::Base => "base",
+            PageKind::Huge => "huge",
+        }
+    }
+}
+
+impl From<PageKind> for fastpipe::buffer::Pages {
+    fn from(kind: PageKind) -> Self {
+        match kind {
+            PageKind::Base => Self::Base,
+            PageKind::Huge => Self::Huge,
+        }
+    }
+}
+
+/// When a vmspliced page may be written again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reuse {
+    /// Once it has left the pipe. Right for a reader that copies.
+    #[default]
+    Drained,
+    /// Never: new pages take its place. Right for every reader.
+    Fresh,
+}
+
+/// The writing end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SinkSpec {
+    /// The system call.
+    pub technique: SinkTechnique,
+    /// How to wait.
+    pub wait: Waiting,
+    /// Bytes in a buffer.
+    pub buffer_bytes: usize,
+    /// One buffer, sent in halves, rather than two.
+    pub same_buffer: bool,
+    /// The kind of pages.
+    pub pages: PageKind,
+    /// Whether the pages are written before the start.
+    pub touched: bool,
+    /// Whether they are locked in memory.
+    pub locked: bool,
+    /// SPLICE_F_GIFT.
+    pub gift: bool,
+    /// When a page may be written again.
+    pub reuse: Reuse,
+}
+
+/// The reading end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceSpec {
+    /// The system call.
+    pub technique: SourceTechnique,
+    /// How to wait.
+    pub wait: Waiting,
+    /// Bytes in a buffer.
+    pub buffer_bytes: usize,
+    /// The kind of pages.
+    pub pages: PageKind,
+    /// Whether the pages are written before the start.
+    pub touched: bool,
+    /// Whether they are locked in memory.
+    pub locked: bool,
+}
+
+/// Which part an endpoint process plays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// Its standard output is the channel.
+    Writer(SinkSpec),
+    /// Its standard input is the channel.
+    Reader(SourceSpec),
+    /// No channel: produces into memory, over and over.
+    ProduceAlone(SinkSpec),
+    /// No channel: uses the same memory, over and over.
+    ConsumeAlone(SourceSpec),
+}
+
+/// All that an endpoint process is told for a trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EndSpec {
+    /// Its part.
+    pub part: Part,
+    /// What becomes of the data.
+    pub data: DataUse,
+    /// Passes of computing over the data.
+    pub work: u32,
+    /// The processor to stay on; null leaves it to the scheduler.
+    pub cpu: Option<usize>,
+    /// The least duration of the warm-up, in seconds.
+    pub warm_up_s: f64,
+    /// The least duration of the timed part, in seconds.
+    pub timed_s: f64,
+    /// How far apart, in bytes, the two ends can be when one of them names an
+    /// offset to the other.
+    pub margin: u64,
+    /// Slows the reader down by this share of its time. Tests of the method
+    /// itself inject it, to see whether it is found; 0 otherwise.
+    pub slow_down: f64,
+}

@@ -1,0 +1,75 @@
+//! Signals that ask a run to end.
+//!
+//! They are noted, not obeyed at once: what was measured is saved and shown
+//! first, and no process is left behind. A second one ends the process as it
+//! would have without us.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// What has been asked for so far.
+#[derive(Debug, Clone)]
+pub struct Interrupt {
+    signal: Arc<AtomicUsize>,
+    /// Readable once a signal has come: wakes a poll that waits for children.
+    wake: Arc<UnixStream>,
+    /// The other end of `wake` where no signal handler holds it: without it
+    /// `wake` would be readable at once.
+    _quiet: Option<Arc<UnixStream>>,
+}
+
+impl Interrupt {
+    /// Takes over SIGINT, SIGTERM and SIGHUP.
+    ///
+    /// # Errors
+    /// Those of sigaction(2) and socketpair(2).
+    pub fn install() -> io::Result<Self> {
+        let (wake, wakes) = UnixStream::pair()?;
+        let signal = Arc::new(AtomicUsize::new(0));
+        let second = Arc::new(AtomicBool::new(false));
+        for number in [SIGINT, SIGTERM, SIGHUP] {
+            // In this order: the first time `second` is still false.
+            signal_hook::flag::register_conditional_default(number, Arc::clone(&second))?;
+            signal_hook::flag::register(number, Arc::clone(&second))?;
+            signal_hook::flag::register_usize(number, Arc::clone(&signal), number as usize)?;
+            signal_hook::low_level::pipe::register(number, wakes.try_clone()?)?;
+        }
+        Ok(Interrupt {
+            signal,
+            wake: Arc::new(wake),
+            _quiet: None,
+        })
+    }
+
+    /// One that never comes: for runs that nobody can interrupt.
+    ///
+    /// # Errors
+    /// Those of socketpair(2).
+    pub fn never() -> io::Result<Self> {
+        let (wake, other) = UnixStream::pair()?;
+        Ok(Interrupt {
+            signal: Arc::new(AtomicUsize::new(0)),
+            wake: Arc::new(wake),
+            _quiet: Some(Arc::new(other)),
+        })
+    }
+
+    /// The signal that came, if one did.
+    pub fn signal(&self) -> Option<i32> {
+        match self.signal.load(Ordering::Relaxed) {
+            0 => None,
+            number => Some(number as i32),
+        }
+    }
+}
+
+impl AsFd for Interrupt {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}

@@ -1,0 +1,24 @@
+//! Measures, explains and reports how fast data moves between processes.
+//!
+//! The library behind the `pipespeed` command; ARCHITECTURE.md in the
+//! repository says which room holds what.
+#![forbid(unsafe_code)]
+
+pub mod case;
+pub mod channel;
+pub mod cli;
+pub mod commands;
+pub mod comparison;
+pub mod endpoint;
+pub mod failure;
+pub mod interrupt;
+pub mod machine;
+pub mod measure;
+pub mod report;
+pub mod results;
+pub mod runner;
+pub mod schedule;
+pub mod size;
+pub mod stats;
+pub mod suite;
+pub mod trial;

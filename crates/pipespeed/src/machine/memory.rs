@@ -1,0 +1,148 @@
+//! Memory: pages of all sizes, and what pipes may take of them.
+
+use serde::{Deserialize, Serialize};
+
+use super::root::Root;
+
+const HUGE: &str = "sys/kernel/mm/hugepages";
+const TRANSPARENT: &str = "sys/kernel/mm/transparent_hugepage";
+
+/// Memory and its pages.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Memory {
+    /// All memory the kernel has, in bytes.
+    pub total_bytes: Option<u64>,
+    /// The size of a base page, in bytes.
+    pub base_page_bytes: usize,
+    /// The reserved huge pages, smallest first
+    /// (Documentation/admin-guide/mm/hugetlbpage.rst).
+    pub huge_pages: Vec<HugePages>,
+    /// Transparent huge pages
+    /// (Documentation/admin-guide/mm/transhuge.rst); null where the kernel has
+    /// none.
+    pub transparent: Option<Transparent>,
+}
+
+/// The reserved huge pages of one size.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HugePages {
+    /// The size of one page, in bytes.
+    pub page_bytes: u64,
+    /// How many there are.
+    pub total: Option<u64>,
+    /// How many of them are free.
+    pub free: Option<u64>,
+    /// How many more the kernel may make when asked.
+    pub overcommit: Option<u64>,
+}
+
+/// When the kernel uses huge pages by itself.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Transparent {
+    /// For private memory: `always`, `madvise` or `never`.
+    pub enabled: Option<String>,
+    /// How hard it tries to make one at a fault.
+    pub defrag: Option<String>,
+    /// For shared memory, `memfd_create` included.
+    pub shmem_enabled: Option<String>,
+    /// The size of the page that one entry of a page middle directory maps, in
+    /// bytes.
+    pub pmd_bytes: Option<u64>,
+    /// The setting of each size, smallest first, where `inherit` means
+    /// `enabled` above; empty before Linux 6.8.
+    pub sizes: Vec<TransparentSize>,
+}
+
+/// The setting of one size of transparent huge pages.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TransparentSize {
+    /// The size of one page, in bytes.
+    pub page_bytes: u64,
+    /// For private memory: `always`, `inherit`, `madvise` or `never`.
+    pub enabled: Option<String>,
+    /// For shared memory.
+    pub shmem_enabled: Option<String>,
+}
+
+/// The limits of pipes (pipe(7)).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PipeLimits {
+    /// The largest capacity an ordinary user may ask for, in bytes.
+    pub max_bytes: Option<u64>,
+    /// Pages all pipes of a user may hold before new ones shrink to two slots
+    /// and none may grow; 0 is no limit.
+    pub user_pages_soft: Option<u64>,
+    /// Pages beyond which a user gets no new pipes; 0 is no limit.
+    pub user_pages_hard: Option<u64>,
+}
+
+impl PipeLimits {
+    pub(super) fn read(root: &Root) -> PipeLimits {
+        PipeLimits {
+            max_bytes: root.number("proc/sys/fs/pipe-max-size"),
+            user_pages_soft: root.number("proc/sys/fs/pipe-user-pages-soft"),
+            user_pages_hard: root.number("proc/sys/fs/pipe-user-pages-hard"),
+        }
+    }
+}
+
+impl Memory {
+    pub(super) fn read(root: &Root) -> Memory {
+        Memory {
+            total_bytes: root
+                .field("proc/meminfo", "MemTotal")
+                .and_then(|value| kib(value.strip_suffix("kB")?.trim())),
+            base_page_bytes: rustix::param::page_size(),
+            huge_pages: sizes(root, HUGE)
+                .into_iter()
+                .map(|(page_bytes, own)| HugePages {
+                    page_bytes,
+                    total: root.number(format!("{own}/nr_hugepages")),
+                    free: root.number(format!("{own}/free_hugepages")),
+                    overcommit: root.number(format!("{own}/nr_overcommit_hugepages")),
+                })
+                .collect(),
+            transparent: root.exists(TRANSPARENT).then(|| transparent(root)),
+        }
+    }
+}
+
+fn transparent(root: &Root) -> Transparent {
+    Transparent {
+        enabled: root.selected(format!("{TRANSPARENT}/enabled")),
+        defrag: root.selected(format!("{TRANSPARENT}/defrag")),
+        shmem_enabled: root.selected(format!("{TRANSPARENT}/shmem_enabled")),
+        pmd_bytes: root.number(format!("{TRANSPARENT}/hpage_pmd_size")),
+        sizes: sizes(root, TRANSPARENT)
+            .into_iter()
+            .map(|(page_bytes, own)| TransparentSize {
+                page_bytes,
+                enabled: root.selected(format!("{own}/enabled")),
+                shmem_enabled: root.selected(format!("{own}/shmem_enabled")),
+            })
+            .collect(),
+    }
+}
+
+/// The directories `hugepages-<KiB>kB` in this one, with the size in bytes.
+fn sizes(root: &Root, directory: &str) -> Vec<(u64, String)> {
+    let mut sizes: Vec<(u64, String)> = root
+        .names(directory)
+        .iter()
+        .filter_map(|name| {
+            let size = name.strip_prefix("hugepages-")?.strip_suffix("kB")?;
+            Some((kib(size)?, format!("{directory}/{name}")))
+        })
+        .collect();
+    sizes.sort();
+    sizes
+}
+
+fn kib(text: &str) -> Option<u64> {
+    text.parse::<u64>().ok()?.checked_mul(1024)
+}

@@ -1,0 +1,239 @@
+//! What else went on while we measured: a cheap reading before and after.
+//!
+//! A reading costs one read of `/proc/stat`, plus one for each control group
+//! that has a quota: some 5 microseconds on a machine of two processors. The
+//! kernel adds up the counts of all interrupts for it, so it grows to about a
+//! millisecond on servers of some hundred processors; it is meant to lie
+//! outside the timed part. The kernel counts in ticks of 10 ms
+//! (`sysconf(_SC_CLK_TCK)`), so that a single short trial says little and
+//! only their sum is worth a warning.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use super::cgroup::Rations;
+use super::root::Root;
+
+/// The files that are read, opened once.
+#[derive(Debug)]
+pub struct NoiseProbe {
+    stat: Option<File>,
+    /// Bytes of `/proc/stat` that hold all lines on processors.
+    stat_bytes: usize,
+    /// `cpu.stat` of each group that rations our time; `None` where control
+    /// groups can't be seen.
+    throttling: Option<Vec<File>>,
+    ticks_per_s: f64,
+}
+
+/// The counts since boot, at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NoiseReading {
+    /// CLOCK_MONOTONIC, in seconds.
+    pub(super) at_s: f64,
+    /// Of all processors together, rounded but once; `None` where
+    /// `/proc/stat` can't be read.
+    all: Option<Ticks>,
+    /// Of each processor.
+    cpus: BTreeMap<usize, Ticks>,
+    /// How long groups of ours were stopped, in seconds.
+    throttled_s: Option<f64>,
+}
+
+/// Time of processors, in seconds (proc_stat(5)).
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Ticks {
+    /// Used by processes, by the kernel for them, and by interrupts.
+    busy: f64,
+    /// Wanted by this guest while the host ran others.
+    steal: f64,
+}
+
+/// What went on between two readings. A quantity the kernel doesn't show is
+/// `None`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NoiseDelta {
+    /// The time between them.
+    pub seconds: f64,
+    /// Stolen time of the processors asked for, as a share of all their time.
+    pub steal_share: Option<f64>,
+    /// How long the quota of a control group stopped its processes, in seconds
+    /// summed over processors.
+    pub throttled_s: Option<f64>,
+    /// The mean number of processors used by others.
+    pub other_load: Option<f64>,
+}
+
+impl Default for NoiseProbe {
+    fn default() -> Self {
+        NoiseProbe::open(&Root::default())
+    }
+}
+
+impl NoiseProbe {
+    /// Opens the files of this machine.
+    pub fn new() -> Self {
+        NoiseProbe::default()
+    }
+
+    /// Opens the files below a root. A quota given to our groups later on is
+    /// not seen.
+    pub fn open(root: &Root) -> Self {
+        let rations = Rations::read(root);
+        let files = rations.groups.iter();
+        let files =
+            files.filter_map(|group| File::open(root.path(group.directory.join("cpu.stat"))).ok());
+        let stat = root.text("proc/stat").unwrap_or_default();
+        let lines = stat.lines().filter(|line| line.starts_with("cpu")).count();
+        NoiseProbe {
+            // Ten counts a line, each of a dozen digits at the most.
+            stat_bytes: (lines + 1) * 160,
+            stat: File::open(root.path("proc/stat")).ok(),
+            throttling: rations.version.map(|_| files.collect()),
+            ticks_per_s: rustix::param::clock_ticks_per_second() as f64,
+        }
+    }
+
+    /// Reads the counts.
+    pub fn take(&self) -> NoiseReading {
+        let now = clock_gettime(ClockId::Monotonic);
+        self.take_at(now.tv_sec as f64 + now.tv_nsec as f64 / 1e9)
+    }
+
+    /// Reads the counts as at this moment of CLOCK_MONOTONIC.
+    pub(super) fn take_at(&self, at_s: f64) -> NoiseReading {
+        let text = self
+            .stat
+            .as_ref()
+            .and_then(|stat| processor_lines(stat, self.stat_bytes));
+        let text = text.unwrap_or_default();
+        let mut cpus = BTreeMap::new();
+        let mut all = None;
+        for line in text.lines() {
+            let Some((number, ticks)) = self.ticks(line) else {
+                continue;
+            };
+            match number {
+                Some(number) => drop(cpus.insert(number, ticks)),
+                None => all = Some(ticks),
+            }
+        }
+        let throttled = self.throttling.as_ref();
+        NoiseReading {
+            at_s,
+            all,
+            cpus,
+            throttled_s: throttled.map(|files| files.iter().filter_map(throttled_s).sum()),
+        }
+    }
+
+    /// One line of `/proc/stat`: `cpu` is all of them, `cpu3` one. The fields
+    /// are user, nice, system, idle, iowait, irq, softirq, steal; the two of
+    /// guests behind them are counted in user and nice already.
+    fn ticks(&self, line: &str) -> Option<(Option<usize>, Ticks)> {
+        let mut words = line.strip_prefix("cpu")?.split(' ');
+        let number = match words.next()? {
+            "" => None,
+            number => Some(number.parse().ok()?),
+        };
+        let counts = words
+            .filter(|word| !word.is_empty())
+            .map_while(|word| word.parse::<u64>().ok());
+        let mut field = [0.0; 8];
+        for (slot, count) in field.iter_mut().zip(counts) {
+            *slot = count as f64 / self.ticks_per_s;
+        }
+        let [user, nice, system, _idle, _iowait, irq, softirq, steal] = field;
+        Some((
+            number,
+            Ticks {
+                busy: user + nice + system + irq + softirq,
+                steal,
+            },
+        ))
+    }
+}
+
+impl NoiseReading {
+    /// A reading of this machine by a probe of its own; with more than one to
+    /// take, a [`NoiseProbe`] saves the opening.
+    pub fn take() -> Self {
+        NoiseProbe::new().take()
+    }
+
+    /// What went on since an earlier reading. Steal is that of `cpus`, or of
+    /// all processors if there are none. `own_cpu_s` is the processor time that
+    /// all our processes used between the two readings, starting and warming up
+    /// included: what is left out counts as others'.
+    pub fn since(&self, earlier: &NoiseReading, cpus: &[usize], own_cpu_s: f64) -> NoiseDelta {
+        let seconds = (self.at_s - earlier.at_s).max(0.0);
+        // Counts of a processor that went offline may go back.
+        let grown = |now: f64, then: f64| (now - then).max(0.0);
+        let all = self.all.zip(earlier.all);
+        let of_one = |cpu: &usize| {
+            self.cpus
+                .get(cpu)
+                .copied()
+                .zip(earlier.cpus.get(cpu).copied())
+        };
+        // Ticks are too coarse to be their own measure of a short time.
+        let stolen: Option<(f64, usize)> = match cpus {
+            [] => all.map(|(now, then)| (grown(now.steal, then.steal), self.cpus.len())),
+            cpus => {
+                let each = cpus
+                    .iter()
+                    .map(|cpu| of_one(cpu).map(|(now, then)| grown(now.steal, then.steal)));
+                each.sum::<Option<f64>>().map(|stolen| (stolen, cpus.len()))
+            }
+        };
+        let steal_share = stolen
+            .map(|(stolen, cpus)| stolen / (seconds * cpus as f64))
+            .filter(|share| share.is_finite())
+            .map(|share| share.min(1.0));
+        let busy = all.map(|(now, then)| grown(now.busy, then.busy));
+        NoiseDelta {
+            seconds,
+            steal_share,
+            throttled_s: self
+                .throttled_s
+                .zip(earlier.throttled_s)
+                .map(|(now, then)| grown(now, then)),
+            other_load: busy
+                .filter(|_| seconds > 0.0)
+                .map(|busy| grown(busy, own_cpu_s) / seconds),
+        }
+    }
+}
+
+/// The lines of `/proc/stat` on processors, which come first. One read gets
+/// them all: a second one would have the kernel count anew.
+fn processor_lines(stat: &File, bytes: usize) -> Option<String> {
+    let mut buffer = vec![0; bytes];
+    let got = stat.read_at(&mut buffer, 0).ok()?;
+    let text = String::from_utf8_lossy(buffer.get(..got)?);
+    // The last line is the rest of the file's, or of one cut off.
+    let whole = text.rfind('\n').unwrap_or(0);
+    Some(text[..whole].to_owned())
+}
+
+/// How long a group was stopped: version 2 counts microseconds, version 1
+/// nanoseconds.
+fn throttled_s(file: &File) -> Option<f64> {
+    let mut buffer = [0; 2048];
+    let got = file.read_at(&mut buffer, 0).ok()?;
+    let text = String::from_utf8_lossy(buffer.get(..got)?).into_owned();
+    text.lines().find_map(|line| {
+        let (name, value) = line.split_once(' ')?;
+        let per_s = match name {
+            "throttled_usec" => 1e6,
+            "throttled_time" => 1e9,
+            _ => return None,
+        };
+        Some(value.trim().parse::<f64>().ok()? / per_s)
+    })
+}

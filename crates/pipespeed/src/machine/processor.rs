@@ -1,0 +1,203 @@
+//! What the processors are, and where the two chosen ones lie.
+
+use serde::{Deserialize, Serialize};
+
+use super::cpu_list::CpuList;
+use super::root::{Root, fields};
+use super::topology::{CPUS, Cpu, Topology};
+
+/// The processors of a machine.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Processors {
+    /// The model's name; on aarch64 the names of all kinds of cores.
+    pub model: Option<String>,
+    /// Vendor, family, model and stepping as numbers, by which x86-64
+    /// processors with a generic name are told apart:
+    /// `GenuineIntel 6/207/2`.
+    pub signature: Option<String>,
+    /// The version of the processor's microcode, which brings mitigations.
+    pub microcode: Option<String>,
+    /// The board, where a device tree names it.
+    pub board: Option<String>,
+    /// The processors that run.
+    pub online: Option<CpuList>,
+    /// Those of them this process may use.
+    pub allowed: CpuList,
+    /// Whether cores run more than one thread: `on`, `off`, `forceoff`,
+    /// `notsupported` (Documentation/ABI/testing/sysfs-devices-system-cpu).
+    pub smt: Option<String>,
+    /// The caches of the writer's processor, or of the first allowed one.
+    pub caches: Vec<Cache>,
+    /// Where the writer's processor lies; null where the scheduler chooses.
+    pub writer: Option<Place>,
+    /// Where the reader's processor lies; null where the scheduler chooses.
+    pub reader: Option<Place>,
+    /// How the two lie to each other, in words; null where the scheduler
+    /// chooses.
+    pub relation: Option<String>,
+    /// The level of the innermost data cache that their two cores share.
+    pub shared_cache_level: Option<u8>,
+}
+
+/// One cache (Documentation/ABI/testing/sysfs-devices-system-cpu).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Cache {
+    /// 1 is nearest to the core.
+    pub level: u8,
+    /// `data`, `instruction` or `unified`.
+    pub kind: String,
+    /// Its size in bytes, all sharers together.
+    pub bytes: Option<u64>,
+    /// The processors that share it.
+    pub cpus: CpuList,
+}
+
+/// Where a processor lies (Documentation/admin-guide/cputopology.rst).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Place {
+    /// Its number.
+    pub cpu: usize,
+    /// Its package (socket).
+    pub package: Option<u32>,
+    /// Its core's number within the package.
+    pub core: Option<u32>,
+    /// The processors of its core, itself included.
+    pub siblings: CpuList,
+    /// Its memory node.
+    pub numa_node: Option<u32>,
+    /// Its speed relative to the fastest core's 1,024.
+    pub capacity: Option<u32>,
+}
+
+impl Place {
+    fn of(cpu: &Cpu) -> Place {
+        Place {
+            cpu: cpu.number,
+            package: cpu.package,
+            core: cpu.core,
+            siblings: cpu.siblings.clone(),
+            numa_node: cpu.numa_node,
+            capacity: cpu.capacity,
+        }
+    }
+}
+
+impl Processors {
+    pub(super) fn read(root: &Root, writer: Option<usize>, reader: Option<usize>) -> Processors {
+        let topology = Topology::read(root);
+        let info = root.text("proc/cpuinfo").unwrap_or_default();
+        let board = root.text("proc/device-tree/model");
+        let relation = writer.zip(reader).map(|(w, r)| topology.relation(w, r));
+        let first = writer.or(topology.allowed.as_slice().first().copied());
+        let place = |cpu: Option<usize>| topology.cpu(cpu?).map(Place::of);
+        Processors {
+            model: model(&info).or_else(|| board.clone()),
+            signature: signature(&info),
+            smt: root.text(format!("{CPUS}/smt/control")),
+            microcode: fields(&info, "microcode").next().map(str::to_owned),
+            board,
+            caches: first.map(|cpu| caches(root, cpu)).unwrap_or_default(),
+            writer: place(writer),
+            reader: place(reader),
+            relation: relation.map(|relation| relation.to_string()),
+            shared_cache_level: relation.and_then(|relation| relation.shared_cache_level()),
+            online: topology.online,
+            allowed: topology.allowed,
+        }
+    }
+}
+
+fn caches(root: &Root, cpu: usize) -> Vec<Cache> {
+    let own = format!("{CPUS}/cpu{cpu}/cache");
+    let indices = root
+        .names(&own)
+        .into_iter()
+        .filter(|name| name.starts_with("index"));
+    indices
+        .filter_map(|index| {
+            let file = |name: &str| root.text(format!("{own}/{index}/{name}"));
+            Some(Cache {
+                level: file("level")?.parse().ok()?,
+                kind: file("type")?.to_lowercase(),
+                bytes: file("size").and_then(|size| cache_bytes(&size)),
+                cpus: file("shared_cpu_list")
+                    .and_then(|list| CpuList::parse(&list))
+                    .unwrap_or_default(),
+            })
+        })
+        .collect()
+}
+
+/// `size` is written in KiB with a `K` behind it (drivers/base/cacheinfo.c).
+fn cache_bytes(size: &str) -> Option<u64> {
+    let kib: u64 = size.strip_suffix('K')?.parse().ok()?;
+    // 0 is what drivers write that don't know.
+    (kib > 0).then(|| kib.checked_mul(1024))?
+}
+
+/// The model by `/proc/cpuinfo`: a name on x86-64, numbers on aarch64.
+fn model(info: &str) -> Option<String> {
+    if let Some(name) = fields(info, "model name").next() {
+        // Intel pads some names with runs of blanks.
+        return Some(name.split_whitespace().collect::<Vec<_>>().join(" "));
+    }
+    let makers = fields(info, "CPU implementer");
+    let mut names: Vec<String> = Vec::new();
+    for (maker, part) in makers.zip(fields(info, "CPU part")) {
+        let name = arm_name(maker, part);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    (!names.is_empty()).then(|| names.join(" and "))
+}
+
+fn signature(info: &str) -> Option<String> {
+    let first = |key| fields(info, key).next();
+    let (vendor, family) = (first("vendor_id")?, first("cpu family")?);
+    Some(format!(
+        "{vendor} {family}/{}/{}",
+        first("model")?,
+        first("stepping")?
+    ))
+}
+
+/// The name of an ARM core by the numbers of its MIDR_EL1 register
+/// (arch/arm64/include/asm/cputype.h).
+fn arm_name(maker: &str, part: &str) -> String {
+    let name = match (maker, part) {
+        ("0x41", "0xd03") => "ARM Cortex-A53",
+        ("0x41", "0xd05") => "ARM Cortex-A55",
+        ("0x41", "0xd07") => "ARM Cortex-A57",
+        ("0x41", "0xd08") => "ARM Cortex-A72",
+        ("0x41", "0xd09") => "ARM Cortex-A73",
+        ("0x41", "0xd0a") => "ARM Cortex-A75",
+        ("0x41", "0xd0b") => "ARM Cortex-A76",
+        ("0x41", "0xd0c") => "ARM Neoverse-N1",
+        ("0x41", "0xd0d") => "ARM Cortex-A77",
+        ("0x41", "0xd40") => "ARM Neoverse-V1",
+        ("0x41", "0xd41") => "ARM Cortex-A78",
+        ("0x41", "0xd44") => "ARM Cortex-X1",
+        ("0x41", "0xd46") => "ARM Cortex-A510",
+        ("0x41", "0xd47") => "ARM Cortex-A710",
+        ("0x41", "0xd48") => "ARM Cortex-X2",
+        ("0x41", "0xd49") => "ARM Neoverse-N2",
+        ("0x41", "0xd4d") => "ARM Cortex-A715",
+        ("0x41", "0xd4e") => "ARM Cortex-X3",
+        ("0x41", "0xd4f") => "ARM Neoverse-V2",
+        ("0x41", "0xd80") => "ARM Cortex-A520",
+        ("0x41", "0xd81") => "ARM Cortex-A720",
+        ("0x41", "0xd82") => "ARM Cortex-X4",
+        ("0x41", "0xd84") => "ARM Neoverse-V3",
+        ("0x41", "0xd85") => "ARM Cortex-X925",
+        ("0x41", "0xd8e") => "ARM Neoverse-N3",
+        ("0xc0", "0xac3") => "Ampere-1",
+        ("0xc0", "0xac4") => "Ampere-1A",
+        ("0x48", "0xd01") => "HiSilicon TSV110",
+        _ => return format!("ARM implementer {maker} part {part}"),
+    };
+    name.to_owned()
+}

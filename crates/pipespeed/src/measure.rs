@@ -1,0 +1,438 @@
+//! A run: rounds of trials in a balanced order, and what they say.
+
+use std::collections::BTreeMap;
+
+use crate::case::Case;
+use crate::machine::noise::NoiseDelta;
+use crate::machine::warnings;
+use crate::results::{
+    CaseResult, Configuration, EndCounters, Flag, GIB, NullControl, Run, Sample, Summary, Warning,
+    WarningKind,
+};
+use crate::runner::{Runner, Trial, TrialError};
+use crate::schedule::Schedule;
+use crate::stats;
+
+/// Steal time above this share of a trial flags it.
+const STEAL: f64 = 0.01;
+/// Waiting for a processor above this share of a trial flags it.
+const RUN_DELAY: f64 = 0.02;
+/// A change of rate within a trial above this share flags it.
+const DRIFT: f64 = 0.20;
+
+/// Looks on while a run is made.
+pub trait Observer {
+    /// A trial is about to begin: the `done`th of `all`.
+    fn before_trial(&mut self, case: &str, done: usize, all: usize);
+
+    /// A round has been completed: the record so far is to be saved.
+    ///
+    /// # Errors
+    /// When it can't be saved; the run then ends with that error.
+    fn after_round(&mut self, run: &Run) -> anyhow::Result<()>;
+}
+
+/// Why a run ended before its last round.
+#[derive(Debug)]
+pub enum Stopped {
+    /// By a signal.
+    Signal(i32),
+    /// By an error.
+    Error(anyhow::Error),
+}
+
+/// A run in the making.
+#[derive(Debug)]
+pub struct Measurement<R> {
+    runner: R,
+    cases: Vec<Case>,
+    run: Run,
+    noise: Vec<NoiseDelta>,
+    /// Whether both ends have a processor of their own, so that waiting for
+    /// one is a disturbance.
+    own_processors: bool,
+}
+
+impl<R: Runner> Measurement<R> {
+    /// A run of `cases`, of which `run` holds everything but the cases. A case
+    /// named in `refused` is not run.
+    pub fn new(
+        runner: R,
+        mut cases: Vec<Case>,
+        null_control: Option<&str>,
+        mut run: Run,
+        refused: &BTreeMap<String, String>,
+    ) -> Self {
+        if let Some(at) = cases
+            .iter()
+            .position(|case| Some(&*case.name) == null_control)
+        {
+            let twin = cases[at].twin();
+            run.null_control = Some(NullControl {
+                case: cases[at].name.clone(),
+                twin: twin.name.clone(),
+                ratio: None,
+            });
+            cases.insert(at + 1, twin);
+        }
+        run.cases = cases.iter().map(|case| unmeasured(case, refused)).collect();
+        let settings = &run.settings;
+        let own_processors = settings.writer_cpu.is_some()
+            && settings.reader_cpu.is_some()
+            && settings.writer_cpu != settings.reader_cpu;
+        Measurement {
+            runner,
+            cases,
+            run,
+            noise: Vec::new(),
+            own_processors,
+        }
+    }
+
+    /// Runs each case once, which shows what is refused here and warms the
+    /// machine up. What is measured is not kept.
+    ///
+    /// # Errors
+    /// When a trial fails, or a signal comes.
+    pub fn pilot(&mut self, observer: &mut impl Observer) -> Result<(), Stopped> {
+        for at in 0..self.cases.len() {
+            if self.run.cases[at].refused.is_some() {
+                continue;
+            }
+            observer.before_trial(&self.cases[at].name, at, self.cases.len());
+            match self.runner.run(&self.cases[at]) {
+                Ok(trial) => note_setup(&mut self.run.cases[at].configuration, &trial),
+                Err(TrialError::Refused(reason)) => self.run.cases[at].refused = Some(reason),
+                Err(TrialError::Interrupted(signal)) => return Err(Stopped::Signal(signal)),
+                Err(TrialError::Failed(error)) => {
+                    let context = format!("case {}", self.cases[at].name);
+                    return Err(Stopped::Error(error.context(context)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How many cases will run in each round.
+    pub fn runnable(&self) -> usize {
+        self.run
+            .cases
+            .iter()
+            .filter(|case| case.refused.is_none())
+            .count()
+    }
+
+    /// Changes how trials are run from now on.
+    pub fn runner_mut(&mut self) -> &mut R {
+        &mut self.runner
+    }
+
+    /// The record, with how it is measured.
+    pub fn run_mut(&mut self) -> &mut Run {
+        &mut self.run
+    }
+
+    /// Runs so many rounds.
+    pub fn rounds(&mut self, rounds: usize, observer: &mut impl Observer) -> Result<(), Stopped> {
+        let runnable: Vec<usize> = (0..self.cases.len())
+            .filter(|at| self.run.cases[*at].refused.is_none())
+            .collect();
+        let schedule = Schedule::new(runnable.len(), rounds, self.run.settings.seed);
+        self.run.settings.rounds_planned = rounds;
+        self.run.settings.order = schedule.order_name();
+        let all = rounds * runnable.len();
+        let mut done = 0;
+        for (round, order) in schedule.orders().iter().enumerate() {
+            for (position, index) in order.iter().enumerate() {
+                let at = runnable[*index];
+                observer.before_trial(&self.cases[at].name, done, all);
+                self.trial(at, round, position)?;
+                done += 1;
+            }
+            self.run.settings.rounds_done = round + 1;
+            self.summarise();
+            observer.after_round(&self.run).map_err(Stopped::Error)?;
+        }
+        Ok(())
+    }
+
+    fn trial(&mut self, at: usize, round: usize, position: usize) -> Result<(), Stopped> {
+        let trial = match self.runner.run(&self.cases[at]) {
+            Ok(trial) => trial,
+            Err(TrialError::Interrupted(signal)) => return Err(Stopped::Signal(signal)),
+            Err(TrialError::Refused(reason)) => {
+                // It was allowed in the pilot.
+                let error =
+                    anyhow::anyhow!("case {}: no longer possible: {reason}", self.cases[at].name);
+                return Err(Stopped::Error(error));
+            }
+            Err(TrialError::Failed(error)) => {
+                let context = format!("case {}, round {round}", self.cases[at].name);
+                return Err(Stopped::Error(error.context(context)));
+            }
+        };
+        let case = &mut self.run.cases[at];
+        note_setup(&mut case.configuration, &trial);
+        if let Some(sample) = sample_of(&trial, round, position, self.own_processors) {
+            case.samples.push(sample);
+        }
+        self.noise.push(trial.noise);
+        Ok(())
+    }
+
+    /// Ends the run: what was measured, and why no more was.
+    pub fn finish(mut self, stopped: Option<&Stopped>) -> Run {
+        self.run.interrupted = stopped.map(|stopped| match stopped {
+            Stopped::Signal(signal) => {
+                format!("by {}", crate::runner::signal_name(*signal))
+            }
+            Stopped::Error(error) => format!("{error:#}"),
+        });
+        self.summarise();
+        self.run.warnings.extend(warnings::of_run(&self.noise));
+        let more = warnings_of_samples(&self.run);
+        self.run.warnings.extend(more);
+        self.run.findings = crate::report::findings(&self.run);
+        self.run
+    }
+
+    fn summarise(&mut self) {
+        let confidence = self.run.settings.confidence;
+        for case in &mut self.run.cases {
+            case.summary = summary(&case.samples, confidence);
+            let per_call = |end: fn(&Sample) -> Option<&EndCounters>| {
+                let ends = || case.samples.iter().filter_map(end);
+                let calls: u64 = ends().map(|end| end.moving_calls).sum();
+                let bytes: u64 = ends().map(|end| end.bytes).sum();
+                (calls > 0).then(|| bytes as f64 / calls as f64)
+            };
+            case.configuration.writer_bytes_per_call = per_call(|s| s.writer.as_ref());
+            case.configuration.reader_bytes_per_call = per_call(|s| s.reader.as_ref());
+        }
+        self.compare(confidence);
+    }
+
+    /// The ratios of all cases to those they are compared with, together: the
+    /// more comparisons, the wider their intervals. The null control stands
+    /// for itself.
+    fn compare(&mut self, confidence: f64) {
+        let twin = self
+            .run
+            .null_control
+            .as_ref()
+            .map(|control| control.twin.clone());
+        let is_twin = |at: &usize| Some(&self.run.cases[*at].name) == twin.as_ref();
+        let (twins, compared): (Vec<usize>, Vec<usize>) =
+            (0..self.run.cases.len()).partition(is_twin);
+        self.compare_family(&compared, confidence);
+        self.compare_family(&twins, confidence);
+        if let (Some(control), Some(twin)) = (&mut self.run.null_control, twins.first()) {
+            control.ratio = self.run.cases[*twin].ratio;
+        }
+    }
+
+    fn compare_family(&mut self, members: &[usize], confidence: f64) {
+        let rates = |case: &CaseResult| -> Vec<(usize, f64)> {
+            case.samples
+                .iter()
+                .map(|s| (s.round, s.gib_per_s))
+                .collect()
+        };
+        let (compared, ratios): (Vec<usize>, Vec<Vec<f64>>) = members
+            .iter()
+            .filter_map(|&at| {
+                let case = &self.run.cases[at];
+                let name = case.compared_with.as_ref()?;
+                let reference = self.run.cases.iter().find(|other| other.name == *name)?;
+                Some((at, stats::paired_ratios(&rates(case), &rates(reference))))
+            })
+            .unzip();
+        for (at, ratio) in compared
+            .into_iter()
+            .zip(stats::holm_ratios(&ratios, confidence))
+        {
+            self.run.cases[at].ratio = ratio;
+        }
+    }
+}
+
+fn unmeasured(case: &Case, refused: &BTreeMap<String, String>) -> CaseResult {
+    let (compared_with, factor) = case.compared_with.clone().unzip();
+    CaseResult {
+        name: case.name.clone(),
+        description: case.description.clone(),
+        data: case.data,
+        configuration: case.configuration(),
+        refused: refused.get(&case.name).cloned(),
+        samples: Vec::new(),
+        summary: None,
+        compared_with,
+        factor,
+        ratio: None,
+    }
+}
+
+fn note_setup(configuration: &mut Configuration, trial: &Trial) {
+    configuration.buffers = trial.setup.pieces;
+    configuration.alignment = trial.setup.alignment;
+    configuration.huge_bytes = trial.setup.huge_bytes;
+    configuration
+        .huge_shown_by
+        .clone_from(&trial.setup.huge_shown_by);
+    configuration.pipe_bytes = trial.pipe_bytes;
+    configuration.slots = trial
+        .pipe_bytes
+        .map(|bytes| bytes / fastpipe::pipe::page_size());
+}
+
+fn sample_of(trial: &Trial, round: usize, position: usize, own_processors: bool) -> Option<Sample> {
+    // The reader keeps the time; a writer on its own does it itself.
+    let timed = trial.reader.as_ref().or(trial.writer.as_ref())?;
+    let seconds = timed.counters.seconds;
+    let bytes = timed.counters.bytes;
+    let ends = || [&trial.writer, &trial.reader].into_iter().flatten();
+
+    let mut flags = Vec::new();
+    if trial.noise.steal_share.is_some_and(|share| share > STEAL) {
+        flags.push(Flag::Steal);
+    }
+    let waited = |end: &EndCounters| end.run_delay_s.is_some_and(|s| s > RUN_DELAY * end.seconds);
+    if own_processors && ends().any(|end| waited(&end.counters)) {
+        flags.push(Flag::RunDelay);
+    }
+    if trial.noise.throttled_s.is_some_and(|seconds| seconds > 0.0) {
+        flags.push(Flag::Throttled);
+    }
+    if stats::relative_drift(&timed.parts_gib_per_s).is_some_and(|drift| drift.abs() > DRIFT) {
+        flags.push(Flag::Drift);
+    }
+    Some(Sample {
+        round,
+        position,
+        bytes,
+        seconds,
+        gib_per_s: bytes as f64 / GIB / seconds,
+        flags,
+        parts_gib_per_s: timed.parts_gib_per_s.clone(),
+        writer: trial.writer.as_ref().map(|end| end.counters.clone()),
+        reader: trial.reader.as_ref().map(|end| end.counters.clone()),
+    })
+}
+
+fn summary(samples: &[Sample], confidence: f64) -> Option<Summary> {
+    let rates: Vec<f64> = samples.iter().map(|sample| sample.gib_per_s).collect();
+    let unflagged: Vec<f64> = samples
+        .iter()
+        .filter(|sample| sample.flags.is_empty())
+        .map(|sample| sample.gib_per_s)
+        .collect();
+    let interval = stats::summary_interval(&rates, confidence);
+    // Each per-GiB figure is the median over the trials of the sum of both ends.
+    let per_gib = |get: fn(&EndCounters) -> f64| {
+        let each: Vec<f64> = samples
+            .iter()
+            .map(|sample| {
+                [&sample.writer, &sample.reader]
+                    .into_iter()
+                    .flatten()
+                    .map(|end| get(end) / (end.bytes as f64 / GIB))
+                    .sum()
+            })
+            .collect();
+        stats::median(&each)
+    };
+    let kib_per_call: Vec<f64> = samples
+        .iter()
+        .filter_map(|sample| {
+            [&sample.writer, &sample.reader]
+                .into_iter()
+                .flatten()
+                .filter(|end| end.moving_calls > 0)
+                .map(|end| end.bytes as f64 / end.moving_calls as f64 / 1024.0)
+                .reduce(f64::min)
+        })
+        .collect();
+    Some(Summary {
+        median: stats::median(&rates)?,
+        low: interval.map(|interval| interval.low),
+        high: interval.map(|interval| interval.high),
+        coverage: interval.map(|interval| interval.coverage),
+        flagged: rates.len() - unflagged.len(),
+        median_unflagged: stats::median(&unflagged),
+        cpu_s_per_gib: per_gib(|end| end.cpu_s),
+        switches_per_gib: per_gib(|end| (end.voluntary_switches + end.involuntary_switches) as f64),
+        syscalls_per_gib: per_gib(|end| end.syscalls as f64),
+        would_blocks_per_gib: per_gib(|end| end.would_blocks as f64),
+        kib_per_call: stats::median(&kib_per_call),
+    })
+}
+
+/// What the samples themselves show of disturbances.
+fn warnings_of_samples(run: &Run) -> Vec<Warning> {
+    let mut found = Vec::new();
+    for case in &run.cases {
+        let Some(summary) = &case.summary else {
+            continue;
+        };
+        let trials = case.samples.len();
+        let with = |flag: Flag| {
+            case.samples
+                .iter()
+                .filter(|s| s.flags.contains(&flag))
+                .count()
+        };
+        let mut warn = |kind, message| {
+            found.push(Warning {
+                kind,
+                case: Some(case.name.clone()),
+                message,
+            });
+        };
+        let rates: Vec<f64> = case.samples.iter().map(|sample| sample.gib_per_s).collect();
+        if let Some(modes) = stats::two_modes(&rates) {
+            warn(
+                WarningKind::TwoModes,
+                format!(
+                    "the samples fall into two groups, around {:.3} GiB/s ({:.0} %) and {:.3} GiB/s \
+                     ({:.0} %): the median describes the larger",
+                    modes.low,
+                    100.0 * (1.0 - modes.share_high),
+                    modes.high,
+                    100.0 * modes.share_high,
+                ),
+            );
+        }
+        let drifting = with(Flag::Drift);
+        if 2 * drifting > trials {
+            warn(
+                WarningKind::Drift,
+                format!(
+                    "the rate changed by over 20 % in the course of {drifting} of {trials} trials"
+                ),
+            );
+        }
+        let delayed = with(Flag::RunDelay);
+        if 4 * delayed > trials {
+            warn(
+                WarningKind::RunDelay,
+                format!(
+                    "in {delayed} of {trials} trials an end had to wait for a processor for over \
+                     2 % of the time: something else runs on it"
+                ),
+            );
+        }
+        if let Some(clean) = summary.median_unflagged
+            && (clean / summary.median - 1.0).abs() > stats::EQUIVALENCE
+        {
+            warn(
+                WarningKind::Flagged,
+                format!(
+                    "{} of {trials} trials are flagged as disturbed; without them the median would \
+                     be {clean:.3} instead of {:.3} GiB/s",
+                    summary.flagged, summary.median,
+                ),
+            );
+        }
+    }
+    found
+}

@@ -1,0 +1,90 @@
+//! The lines below the table: the null control, and how it was measured.
+
+use crate::results::{NullControl, Run, Verdict};
+
+use super::format::{counted, percent, ratio_interval, times};
+use super::steps::steps;
+
+/// What the null control says, with a plain word where it doesn't say `same`.
+pub(super) fn null_control(control: &NullControl) -> Option<String> {
+    let ratio = control.ratio?;
+    let mut line = format!("{} against itself: {}", control.case, times(ratio.median));
+    let shown = ratio_interval(ratio.low, ratio.high);
+    if !shown.is_empty() {
+        line.push(' ');
+        line.push_str(&shown);
+    }
+    match ratio.verdict {
+        Verdict::Same => line.push_str(" same"),
+        Verdict::Undecided => match ratio.low.zip(ratio.high) {
+            Some((low, high)) => {
+                let reach = (1.0 - low).abs().max((high - 1.0).abs());
+                line.push_str(&format!(
+                    " undecided: this run can't tell differences below {} %",
+                    (reach * 100.0).ceil()
+                ));
+            }
+            None => line.push_str(" undecided: too few rounds"),
+        },
+        Verdict::Faster | Verdict::Slower => line.push_str(&format!(
+            " {}: a case can't differ from itself, so this run's method or the machine is \
+             suspect; distrust differences of this size",
+            ratio.verdict.name()
+        )),
+    }
+    Some(line)
+}
+
+/// How the run was measured, in one sentence.
+pub(super) fn measured(run: &Run) -> String {
+    let settings = &run.settings;
+    let rounds = if settings.rounds_done == settings.rounds_planned {
+        counted(settings.rounds_done, "round")
+    } else {
+        format!(
+            "{} of {}",
+            settings.rounds_done,
+            counted(settings.rounds_planned, "round")
+        )
+    };
+    let mut line = format!(
+        "Measured: {rounds} of trials of {} s after {} s of warm-up; order {}, seed {}; {}; \
+         medians with {} intervals",
+        settings.timed_s,
+        settings.warm_up_s,
+        settings.order,
+        settings.seed,
+        processors(run),
+        percent(settings.confidence),
+    );
+    let comparisons = steps(run).len();
+    if comparisons > 0 {
+        line.push_str(&format!(
+            ", ratios paired by round and corrected for {}",
+            counted(comparisons, "comparison")
+        ));
+    }
+    line.push('.');
+    line
+}
+
+/// Where the two ends ran.
+pub(super) fn processors(run: &Run) -> String {
+    let settings = &run.settings;
+    let place = match (settings.writer_cpu, settings.reader_cpu) {
+        (Some(writer), Some(reader)) if writer == reader => {
+            format!("both ends on processor {writer}")
+        }
+        (Some(writer), Some(reader)) => {
+            format!("writer on processor {writer}, reader on {reader}")
+        }
+        (Some(writer), None) => format!("writer on processor {writer}, reader anywhere"),
+        (None, Some(reader)) => format!("writer anywhere, reader on processor {reader}"),
+        (None, None) => "processors chosen by the scheduler".to_owned(),
+    };
+    if settings.cpu_relation.is_empty() {
+        place
+    } else {
+        format!("{place} ({})", settings.cpu_relation)
+    }
+}

@@ -1,0 +1,23 @@
+//! What people look at: a table, sentences and charts, each a pure function of
+//! a recorded run.
+
+mod chart;
+mod compared;
+mod comparisons;
+mod findings;
+mod format;
+mod measured;
+mod origin;
+#[cfg(test)]
+pub(crate) mod sample;
+mod steps;
+mod style;
+mod table;
+
+pub use self::chart::{DotRow, chart, dot_chart};
+pub use self::compared::{comparison_chart, comparison_table};
+pub use self::findings::findings;
+pub use self::format::{interval, ratio_interval, significant, times};
+pub use self::origin::origin;
+pub use self::style::Style;
+pub use self::table::table;

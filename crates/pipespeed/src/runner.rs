@@ -1,0 +1,57 @@
+//! Who runs a trial: the real thing, or a fake one for tests.
+
+use crate::case::Case;
+use crate::endpoint::control::{Outcome, Setup};
+use crate::machine::noise::NoiseDelta;
+
+/// Runs trials.
+pub trait Runner {
+    /// Runs one trial of the case.
+    ///
+    /// # Errors
+    /// [`TrialError`].
+    fn run(&mut self, case: &Case) -> Result<Trial, TrialError>;
+}
+
+/// What one trial gave.
+#[derive(Debug, Clone)]
+pub struct Trial {
+    /// What took effect at the writer.
+    pub setup: Setup,
+    /// The pipe size granted, in bytes.
+    pub pipe_bytes: Option<usize>,
+    /// What the writer measured.
+    pub writer: Option<Outcome>,
+    /// What the reader measured.
+    pub reader: Option<Outcome>,
+    /// What else went on meanwhile.
+    pub noise: NoiseDelta,
+}
+
+/// A trial gave nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// This machine, or its settings, does not allow the case.
+    #[error("{0}")]
+    Refused(String),
+    /// A signal asks the whole run to end.
+    #[error("interrupted by {}", signal_name(*.0))]
+    Interrupted(i32),
+    /// Something went wrong.
+    #[error("{0:#}")]
+    Failed(anyhow::Error),
+}
+
+/// The usual name of a signal.
+pub fn signal_name(signal: i32) -> String {
+    match signal {
+        1 => "SIGHUP".to_owned(),
+        2 => "SIGINT".to_owned(),
+        6 => "SIGABRT".to_owned(),
+        9 => "SIGKILL".to_owned(),
+        11 => "SIGSEGV".to_owned(),
+        13 => "SIGPIPE".to_owned(),
+        15 => "SIGTERM".to_owned(),
+        other => format!("signal {other}"),
+    }
+}

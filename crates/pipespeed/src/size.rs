@@ -1,0 +1,98 @@
+//! Sizes in bytes, as people write them.
+
+use parse_size::Config;
+
+/// Reads a size: a number with or without K, M, G (powers of 1024; also KB,
+/// KiB), above 0.
+///
+/// # Errors
+/// A sentence without the option's name, which clap adds.
+pub fn parse(text: &str) -> Result<usize, String> {
+    let bytes = parse_or_zero(text)?;
+    if bytes == 0 {
+        return Err("a size must be above 0".to_owned());
+    }
+    usize::try_from(bytes).map_err(|_| format!("'{text}' is more than this machine can address"))
+}
+
+fn parse_or_zero(text: &str) -> Result<u64, String> {
+    const HOW: &str = "write bytes, or 64K, 1M, 10G (powers of 1024)";
+    if text.trim().is_empty() {
+        return Err(format!("an empty size; {HOW}"));
+    }
+    if text.trim_start().starts_with('-') {
+        return Err(format!("a size can't be negative; {HOW}"));
+    }
+    Config::new()
+        .with_binary()
+        .parse_size(text)
+        .map_err(|error| match error {
+            parse_size::Error::PosOverflow => format!("'{text}' is too large; {HOW}"),
+            _ => format!("'{text}' is no size; {HOW}"),
+        })
+}
+
+/// Writes a size as the published programs do: the largest unit in which it is
+/// a whole number, else two decimals: `256KiB`, `10GiB`, `1.50MiB`.
+pub fn format(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 4] = [
+        (1 << 40, "TiB"),
+        (1 << 30, "GiB"),
+        (1 << 20, "MiB"),
+        (1 << 10, "KiB"),
+    ];
+    if let Some((unit, name)) = UNITS.iter().rev().rfind(|(unit, _)| bytes >= *unit) {
+        if bytes.is_multiple_of(*unit) {
+            return format!("{}{name}", bytes / unit);
+        }
+        return format!("{:.2}{name}", bytes as f64 / *unit as f64);
+    }
+    format!("{bytes}B")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_powers_of_1024() {
+        assert_eq!(parse("64K"), Ok(65_536));
+        assert_eq!(parse("64k"), Ok(65_536));
+        assert_eq!(parse("64KiB"), Ok(65_536));
+        assert_eq!(parse("1M"), Ok(1 << 20));
+        assert_eq!(parse("10G"), Ok(10 << 30));
+        assert_eq!(parse("4096"), Ok(4096));
+        assert_eq!(parse("1.5K"), Ok(1536));
+    }
+
+    #[test]
+    fn what_is_no_size_says_how_to_write_one() {
+        for text in [
+            "",
+            "  ",
+            "-1",
+            "-64K",
+            "abc",
+            "12Q",
+            "0x10",
+            "1e",
+            "K",
+            "99999999999999999999G",
+            "18446744073709551616",
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains("64K"), "{text:?}: {error}");
+        }
+        assert_eq!(parse("0"), Err("a size must be above 0".to_owned()));
+        assert_eq!(parse("0K"), Err("a size must be above 0".to_owned()));
+    }
+
+    #[test]
+    fn sizes_are_written_in_the_largest_unit() {
+        assert_eq!(format(256 << 10), "256KiB");
+        assert_eq!(format(10 << 30), "10GiB");
+        assert_eq!(format(100), "100B");
+        assert_eq!(format(3 << 19), "1.50MiB");
+        assert_eq!(format(65_537), "64.00KiB");
+    }
+}

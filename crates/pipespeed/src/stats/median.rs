@@ -1,0 +1,176 @@
+//! The median and its interval.
+
+use super::evidence::Evidence;
+
+/// The fewest samples for which an interval is given. With 5 even the whole
+/// range covers the median with less than 95 %.
+pub const MIN_SAMPLES: usize = 6;
+
+/// An interval for a centre, in the unit of the samples.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval {
+    /// Lower end: one of the samples.
+    pub low: f64,
+    /// Upper end: one of the samples.
+    pub high: f64,
+    /// The probability, from 0 to 1, that an interval made in this way contains
+    /// the true centre. At least the confidence asked for: order statistics
+    /// allow only certain levels.
+    pub coverage: f64,
+}
+
+/// The median, in the unit of the samples; the mean of the middle two when
+/// their number is even. `None` without samples or when one is not a number.
+pub fn median(samples: &[f64]) -> Option<f64> {
+    if samples.is_empty() || samples.iter().any(|x| x.is_nan()) {
+        return None;
+    }
+    let mut sorted = samples.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    Some(middle(sorted.len(), |index| sorted[index]))
+}
+
+/// The median of `len` ordered values, given the one at each index from 0.
+pub(super) fn middle(len: usize, at: impl Fn(usize) -> f64) -> f64 {
+    if len % 2 == 1 {
+        at(len / 2)
+    } else {
+        f64::midpoint(at(len / 2 - 1), at(len / 2))
+    }
+}
+
+/// The exact interval of the median by order statistics: from the k-th smallest
+/// to the k-th largest sample, for the greatest k whose coverage, by the
+/// binomial distribution, is `confidence` (such as 0.95) or the next above.
+///
+/// `None` below [`MIN_SAMPLES`], and where even the range covers less. The
+/// samples must be independent; nothing else is assumed of them (Conover,
+/// section 3.2; Hollander & Wolfe, section 3.6).
+pub fn median_interval(samples: &[f64], confidence: f64) -> Option<Interval> {
+    evidence(samples)?.interval(1.0 - confidence)
+}
+
+/// [`median_interval`] for a summary: where `confidence` is out of reach, as
+/// 99.9 % is for 9 samples, the range with its own, lower coverage. `None` only
+/// below [`MIN_SAMPLES`].
+pub fn summary_interval(samples: &[f64], confidence: f64) -> Option<Interval> {
+    let evidence = evidence(samples)?;
+    Some(
+        evidence
+            .interval(1.0 - confidence)
+            .unwrap_or_else(|| evidence.range()),
+    )
+}
+
+fn evidence(samples: &[f64]) -> Option<Evidence> {
+    if samples.len() < MIN_SAMPLES || samples.iter().any(|x| x.is_nan()) {
+        return None;
+    }
+    Evidence::of_one_sample(samples.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn up_to(n: u32) -> Vec<f64> {
+        // Not in order, so that sorting is put to the test.
+        (0..n).map(|i| f64::from(i * 7 % n + 1)).collect()
+    }
+
+    #[test]
+    fn the_median_of_nothing_is_none() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[1.0, f64::NAN]), None);
+    }
+
+    #[test]
+    fn the_median_is_the_middle_sample_or_between_the_middle_two() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
+    }
+
+    #[test]
+    fn five_samples_have_no_interval() {
+        assert_eq!(median_interval(&up_to(5), 0.5), None);
+        assert_eq!(summary_interval(&up_to(5), 0.5), None);
+    }
+
+    #[test]
+    fn the_interval_of_six_samples_is_their_range() {
+        let interval = median_interval(&up_to(6), 0.95).unwrap();
+        assert_eq!((interval.low, interval.high), (1.0, 6.0));
+        assert!((interval.coverage - (1.0 - 2.0 / 64.0)).abs() < 1e-15);
+    }
+
+    #[test]
+    fn the_interval_of_thirty_samples_runs_from_the_tenth_to_the_twenty_first() {
+        let interval = median_interval(&up_to(30), 0.95).unwrap();
+        assert_eq!((interval.low, interval.high), (10.0, 21.0));
+        assert!((interval.coverage - 0.957_226).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_level_that_is_attained_exactly_is_given() {
+        let interval = median_interval(&up_to(6), 1.0 - 2.0 / 64.0).unwrap();
+        assert_eq!((interval.low, interval.high), (1.0, 6.0));
+        let interval = median_interval(&up_to(8), 1.0 - 18.0 / 256.0).unwrap();
+        assert_eq!((interval.low, interval.high), (2.0, 7.0));
+    }
+
+    #[test]
+    fn a_level_out_of_reach_has_no_interval_but_a_summary_shows_the_range() {
+        assert_eq!(median_interval(&up_to(9), 0.999), None);
+        assert_eq!(median_interval(&up_to(9), 1.0), None);
+        let interval = summary_interval(&up_to(9), 0.999).unwrap();
+        assert_eq!((interval.low, interval.high), (1.0, 9.0));
+        assert!((interval.coverage - (1.0 - 2.0 / 512.0)).abs() < 1e-15);
+    }
+
+    #[test]
+    fn a_hundred_thousand_samples_have_an_interval_as_narrow_as_theory_says() {
+        let samples: Vec<f64> = (1..=100_000).map(f64::from).collect();
+        let interval = median_interval(&samples, 0.95).unwrap();
+        // 50,000 less 1.96 times the deviation, the root of n / 4.
+        assert!((interval.low - 49_690.0).abs() <= 1.0, "{interval:?}");
+        assert_eq!(interval.low + interval.high, 100_001.0);
+    }
+
+    proptest! {
+        #[test]
+        fn an_interval_contains_the_median_and_covers_what_was_asked(
+            samples in prop::collection::vec(0.01f64..100.0, 6..80),
+            confidence in 0.0f64..0.9999,
+        ) {
+            let middle = median(&samples).unwrap();
+            if let Some(interval) = median_interval(&samples, confidence) {
+                prop_assert!(interval.low <= middle && middle <= interval.high);
+                prop_assert!(interval.coverage >= confidence - 1e-9);
+                prop_assert_eq!(summary_interval(&samples, confidence), Some(interval));
+            }
+            let shown = summary_interval(&samples, confidence).unwrap();
+            prop_assert!(shown.low <= middle && middle <= shown.high);
+        }
+
+        #[test]
+        fn more_confidence_never_narrows_an_interval(
+            samples in prop::collection::vec(0.01f64..100.0, 6..80),
+            a in 0.5f64..0.999,
+            b in 0.5f64..0.999,
+        ) {
+            let less = summary_interval(&samples, a.min(b)).unwrap();
+            let more = summary_interval(&samples, a.max(b)).unwrap();
+            prop_assert!(more.low <= less.low && less.high <= more.high);
+        }
+
+        #[test]
+        fn more_samples_leave_out_a_greater_share_of_them(n in 6u32..400) {
+            let share = |n: u32| {
+                let i = median_interval(&up_to(n * 7 + 1), 0.95).unwrap();
+                (i.high - i.low) / f64::from(n * 7 + 1)
+            };
+            prop_assert!(share(n * 2) < share(n));
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Which cases make up a suite: data, one file a suite.
+
+mod ladder;
+mod touched;
+
+use crate::case::Case;
+use crate::results::DataUse;
+
+/// What may be asked of a suite instead of its own values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Overrides {
+    /// One pipe size for all cases, in bytes.
+    pub pipe_bytes: Option<usize>,
+    /// One buffer size for all cases, in bytes.
+    pub buffer_bytes: Option<usize>,
+    /// What becomes of the data.
+    pub data: Option<DataUse>,
+    /// Passes of computing over the data at each end.
+    pub work: u32,
+}
+
+/// The suites.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Suite {
+    /// The published experiment: from write and read to busy waiting on huge
+    /// pages, one step at a time.
+    #[default]
+    Ladder,
+    /// The same where every byte is produced by the writer and used by the
+    /// reader.
+    Touched,
+}
+
+impl Suite {
+    /// The name in data.
+    pub fn name(self) -> &'static str {
+        match self {
+            Suite::Ladder => "ladder",
+            Suite::Touched => "touched",
+        }
+    }
+
+    /// Its cases, in the order in which they are shown. Each is compared with
+    /// one that differs in one factor, except those that begin a comparison.
+    pub fn cases(self, overrides: &Overrides) -> Vec<Case> {
+        let cases = match self {
+            Suite::Ladder => ladder::cases(overrides),
+            Suite::Touched => touched::cases(overrides),
+        };
+        cases
+            .into_iter()
+            .map(|case| Case {
+                work: overrides.work,
+                ..case
+            })
+            .collect()
+    }
+
+    /// The case that is measured twice, under two names.
+    pub fn null_control(self) -> &'static str {
+        "write_read"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn all(overrides: &Overrides) -> Vec<(Suite, Vec<Case>)> {
+        [Suite::Ladder, Suite::Touched]
+            .map(|suite| (suite, suite.cases(overrides)))
+            .to_vec()
+    }
+
+    #[test]
+    fn names_are_unique_and_comparisons_name_an_earlier_case() {
+        let many = [
+            Overrides::default(),
+            Overrides {
+                pipe_bytes: Some(1 << 20),
+                ..Overrides::default()
+            },
+            Overrides {
+                buffer_bytes: Some(128 << 10),
+                ..Overrides::default()
+            },
+            Overrides {
+                buffer_bytes: Some(1 << 20),
+                ..Overrides::default()
+            },
+            Overrides {
+                data: Some(DataUse::Verify),
+                ..Overrides::default()
+            },
+        ];
+        for overrides in &many {
+            for (suite, cases) in all(overrides) {
+                let mut seen = HashSet::new();
+                for case in &cases {
+                    if let Some((other, _)) = &case.compared_with {
+                        assert!(seen.contains(other), "{} of {suite:?}", case.name);
+                    }
+                    assert!(seen.insert(case.name.clone()), "{} twice", case.name);
+                }
+                assert!(seen.contains(suite.null_control()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_case_differs_from_the_one_it_is_compared_with_in_one_factor() {
+        // The technique, the wait, the pages and the pipe's size count as one
+        // each; what becomes of the data follows from the technique.
+        for (suite, cases) in all(&Overrides::default()) {
+            for case in &cases {
+                let Some((other, _)) = &case.compared_with else {
+                    continue;
+                };
+                let other = cases.iter().find(|c| c.name == *other).unwrap();
+                let (Some(s1), Some(s2)) = (&case.sink, &other.sink) else {
+                    continue;
+                };
+                let (Some(r1), Some(r2)) = (&case.source, &other.source) else {
+                    continue;
+                };
+                let factors = usize::from(s1.technique != s2.technique)
+                    + usize::from(r1.technique != r2.technique)
+                    + usize::from(s1.wait != s2.wait || r1.wait != r2.wait)
+                    + usize::from(s1.pages != s2.pages)
+                    + usize::from(case.pipe_bytes != other.pipe_bytes)
+                    + usize::from(s1.buffer_bytes != s2.buffer_bytes);
+                assert_eq!(factors, 1, "{suite:?}: {} and {}", case.name, other.name);
+            }
+        }
+    }
+
+    #[test]
+    fn data_that_is_looked_at_behind_a_splice_is_never_overwritten() {
+        use crate::endpoint::spec::{Reuse, SourceTechnique};
+        let overrides = Overrides {
+            data: Some(DataUse::Verify),
+            ..Overrides::default()
+        };
+        for case in Suite::Ladder.cases(&overrides) {
+            let technique = case.source.as_ref().unwrap().technique;
+            assert_ne!(technique, SourceTechnique::Splice, "{}", case.name);
+            if technique == SourceTechnique::SpliceThrough {
+                assert_eq!(
+                    case.sink.as_ref().unwrap().reuse,
+                    Reuse::Fresh,
+                    "{}",
+                    case.name
+                );
+            }
+        }
+    }
+}
