@@ -140,10 +140,16 @@ impl fmt::Display for CapacityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a pipe of {} bytes was refused", self.asked)?;
         match (self.source.kind(), self.limit) {
-            (io::ErrorKind::PermissionDenied, Some(limit)) if self.asked > limit => write!(
-                f,
-                ": the limit is {limit} bytes (/proc/sys/fs/pipe-max-size)"
-            ),
+            // EINVAL: more than any limit could be.
+            (io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput, Some(limit))
+                if self.asked > limit =>
+            {
+                write!(
+                    f,
+                    ": the limit is {limit} bytes; ask for less, or have \
+                     /proc/sys/fs/pipe-max-size raised"
+                )
+            }
             (io::ErrorKind::PermissionDenied, _) => write!(
                 f,
                 ": this user's pipes already hold as many pages as \

@@ -49,7 +49,7 @@ pub enum Command {
 #[command(next_help_heading = "Measuring")]
 pub struct MeasureArgs {
     /// Seconds that the whole run may take [default: 60; 10 with --quick].
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub time: Option<f64>,
     /// Rounds of trials: each runs every case once, in a new order [default:
     /// as many as fit into the time, 30 at least].
@@ -70,10 +70,10 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "W,R", value_parser = parse_cpus, conflicts_with = "placement")]
     pub cpus: Option<(usize, usize)>,
     /// One pipe size for all cases, instead of the suite's own.
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_negative_numbers = true)]
     pub pipe_size: Option<usize>,
     /// One buffer size for all cases, instead of the suite's own.
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_negative_numbers = true)]
     pub buffer_size: Option<usize>,
     /// What becomes of the data, instead of the suite's own: discarded unseen,
     /// read into memory, produced and used byte by byte, or verified as well.
@@ -195,7 +195,7 @@ pub struct EndArgs {
     #[arg(long, alias = "check_huge_page", conflicts_with = "dont_touch_pages")]
     pub check_huge_page: bool,
     /// The buffer's size.
-    #[arg(long, alias = "buf_size", value_name = "SIZE", default_value = "256K", value_parser = size::parse)]
+    #[arg(long, alias = "buf_size", value_name = "SIZE", default_value = "256K", value_parser = size::parse, allow_negative_numbers = true)]
     pub buf_size: usize,
     /// Write with vmsplice(2), from two buffers in turn, to a pipe of half a
     /// buffer's size.
@@ -209,10 +209,10 @@ pub struct EndArgs {
     pub gift: bool,
     /// Bytes to read; the writer takes the option and goes on until the reader
     /// closes the pipe.
-    #[arg(long, alias = "bytes_to_pipe", value_name = "SIZE", default_value = "10G", value_parser = size::parse)]
+    #[arg(long, alias = "bytes_to_pipe", value_name = "SIZE", default_value = "10G", value_parser = size::parse, allow_negative_numbers = true)]
     pub bytes_to_pipe: usize,
     /// Set the pipe's size.
-    #[arg(long, alias = "pipe_size", value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, alias = "pipe_size", value_name = "SIZE", value_parser = size::parse, allow_negative_numbers = true)]
     pub pipe_size: Option<usize>,
     /// Lock the buffers in memory.
     #[arg(long, alias = "lock_memory")]
@@ -266,7 +266,7 @@ pub struct WriteArgs {
     #[arg(long, value_enum, default_value_t)]
     pub reuse: ReuseArg,
     /// End after so many bytes, rather than when the reader closes the pipe.
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_negative_numbers = true)]
     pub bytes: Option<usize>,
 }
 

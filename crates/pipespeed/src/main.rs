@@ -3,10 +3,9 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use pipespeed::cli::Cli;
 use pipespeed::endpoint::process::{self, Role};
-use pipespeed::failure::exit_code;
+use pipespeed::failure::{exit_code, parse};
 
 fn main() -> ExitCode {
     // An end of a trial: not a command for people, so not in the definition.
@@ -17,5 +16,8 @@ fn main() -> ExitCode {
             None => ExitCode::from(2),
         };
     }
-    exit_code("pipespeed", pipespeed::commands::run(Cli::parse()))
+    match parse::<Cli>("pipespeed") {
+        Ok(cli) => exit_code("pipespeed", pipespeed::commands::run(cli)),
+        Err(code) => code,
+    }
 }

@@ -2,14 +2,15 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::cli::{ArticleRead, ArticleWrite, ReuseArg, Sent, WriteArgs};
-use crate::failure::{exit_code, usage};
+use crate::failure::{exit_code, parse, usage};
 
 /// The published `write`.
 pub fn write() -> ExitCode {
-    let end = ArticleWrite::parse().end;
+    let end = match parse::<ArticleWrite>("write") {
+        Ok(args) => args.end,
+        Err(code) => return code,
+    };
     if end.write_with_vmsplice && end.pipe_size.is_some() {
         let error = usage(
             "--pipe_size and --write_with_vmsplice exclude each other: with vmsplice the pipe \
@@ -28,7 +29,10 @@ pub fn write() -> ExitCode {
 
 /// The published `read`.
 pub fn read() -> ExitCode {
-    let end = ArticleRead::parse().end;
+    let end = match parse::<ArticleRead>("read") {
+        Ok(args) => args.end,
+        Err(code) => return code,
+    };
     if end.write_with_vmsplice && end.pipe_size.is_some() {
         let error = usage(
             "--pipe_size and --write_with_vmsplice exclude each other: with vmsplice the pipe \
