@@ -141,16 +141,21 @@ fn a_buffer_is_not_inherited_by_forked_children() {
 }
 
 #[test]
-fn a_buffer_between_its_guards_is_no_neighbours_part() {
-    let buffers: Vec<_> = (0..20)
-        .map(|_| Buffer::builder().len(page_size()).map().unwrap())
-        .collect();
-    for buffer in &buffers {
-        assert_eq!(backing(buffer).resident, page_size() as u64);
+fn a_buffer_lies_between_forbidden_pages() {
+    for pages in [Pages::Base, Pages::Huge] {
+        let buffer = Buffer::builder().len(5000).pages(pages).map().unwrap();
+        let start = buffer.as_ptr().addr();
+        let end = start + backing(&buffer).mapped as usize;
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let before = maps.lines().find(|l| l.contains(&format!("-{start:x} ")));
+        let after = maps.lines().find(|l| l.starts_with(&format!("{end:x}-")));
+        for guard in [before, after] {
+            assert!(guard.is_some_and(|l| l.contains(" ---p ")), "{guard:?}");
+        }
     }
 }
 
-/// Sends `len` bytes by reference, lets the buffer go by `part_with`, and
+/// Sends a buffer by reference, lets it go by `part_with`, and
 /// sees what the pipe holds after the memory has been used again.
 fn stays_in_the_pipe(mut buffer: Buffer, part_with: impl FnOnce(Buffer) -> Option<Buffer>) {
     let bytes = pattern(buffer.len());

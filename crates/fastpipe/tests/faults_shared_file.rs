@@ -197,6 +197,7 @@ fn never_waits_for_a_fifo_either() {
     let bytes = pattern(capacity + 5000);
     let mut out = Output::new(writer, Wait::Never);
     assert_eq!(would_block(out.write(&bytes).unwrap_err()), capacity);
+    assert_eq!(out.counts().polls, 0, "it has an open file of its own");
     let mut got = vec![0; capacity];
     reader.read_exact(&mut got).unwrap();
     out.write(&bytes[capacity..]).unwrap();

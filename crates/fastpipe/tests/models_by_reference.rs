@@ -4,6 +4,7 @@ mod common;
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::AsFd;
 
 use common::shapes::{capacity, cases, chunks, cut, size, sizes, waits};
 use common::{Directory, assert_same, buffer_with, pattern, pipe_of, read_all, write_all};
@@ -68,6 +69,33 @@ proptest! {
         let counts = input.counts();
         prop_assert_eq!(counts.bytes, bytes.len() as u64);
         prop_assert!(counts.moving_calls <= counts.syscalls);
+        drop(second_writer);
+        assert_same(&reading.join().unwrap(), &bytes);
+        writing.join().unwrap();
+    }
+
+    #[test]
+    fn splice_some_moves_at_least_a_byte_until_the_data_ends(
+        capacities in (capacity(), capacity()), sizes in sizes(), most in chunks(),
+        chunks in chunks(), wait in waits(),
+    ) {
+        let bytes = pattern(sizes.iter().sum());
+        let (first_reader, first_writer) = pipe_of(capacities.0);
+        let (second_reader, second_writer) = pipe_of(capacities.1);
+        let writing = write_all(first_writer, bytes.clone(), sizes);
+        let reading = read_all(second_reader, chunks);
+        let mut input = Input::new(first_reader, wait);
+        let mut moved = 0;
+        for most in most.into_iter().chain([usize::MAX]).cycle() {
+            let n = input.splice_some(&second_writer, most, Default::default()).unwrap();
+            prop_assert!(n <= most);
+            moved += n;
+            if n == 0 {
+                break;
+            }
+        }
+        prop_assert_eq!(moved, bytes.len());
+        prop_assert_eq!(input.counts().bytes, bytes.len() as u64);
         drop(second_writer);
         assert_same(&reading.join().unwrap(), &bytes);
         writing.join().unwrap();
@@ -206,5 +234,25 @@ fn discard_drops_what_is_asked_for_or_all_there_is() {
         assert_eq!(input.discard(u64::MAX).unwrap(), 119_999);
         assert_eq!(input.counts().bytes, 200_000);
         writing.join().unwrap();
+    }
+}
+
+#[test]
+fn splice_some_does_not_wait_for_more_than_is_there() {
+    let null = File::options().write(true).open("/dev/null").unwrap();
+    for wait in common::ALL_WAITS {
+        let (reader, writer) = pipe_of(65_536);
+        let (out_reader, out_writer) = pipe_of(65_536);
+        let mut input = Input::new(&reader, wait);
+        for out in [&out_writer, &null.as_fd().try_clone_to_owned().unwrap()] {
+            rustix::io::write(&writer, b"abc").unwrap();
+            let mut splice = |most| input.splice_some(out, most, Default::default()).unwrap();
+            assert_eq!(
+                (splice(0), splice(1), splice(usize::MAX)),
+                (0, 1, 2),
+                "{wait:?}"
+            );
+        }
+        assert_eq!(fastpipe::pipe::unread(&out_reader).unwrap(), 3);
     }
 }

@@ -40,8 +40,7 @@ impl<F: AsFd> Input<F> {
     pub fn read_some(&mut self, buffer: &mut [u8]) -> Result<usize, Incomplete> {
         let fd = self.fd.as_fd();
         let nowait = &mut self.nowait;
-        let mut got = 0;
-        // One byte satisfies it; what came with it is told by `got`.
+        // One byte satisfies it; more may come with it.
         transfer(
             1.min(buffer.len() as u64),
             Zero::EndOfData,
@@ -49,14 +48,13 @@ impl<F: AsFd> Input<F> {
             &mut self.counts,
             &[Interest::Readable(fd)],
             |attempt, counts| {
-                got = if attempt.may_block {
-                    rustix::io::read(fd, &mut *buffer)?
+                if attempt.may_block {
+                    rustix::io::read(fd, &mut *buffer)
                 } else {
-                    nowait.read(fd, &mut *buffer, counts)?
-                };
-                Ok(got)
+                    nowait.read(fd, &mut *buffer, counts)
+                }
             },
         )
-        .map(|_| got)
+        .map(|moved| moved as usize)
     }
 }

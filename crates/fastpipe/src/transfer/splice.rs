@@ -23,13 +23,14 @@ impl SpliceOptions {
         self,
         from: BorrowedFd<'_>,
         to: BorrowedFd<'_>,
-        len: usize,
+        len: u64,
         may_block: bool,
     ) -> rustix::io::Result<usize> {
         let mut flags = SpliceFlags::empty();
         flags.set(SpliceFlags::NONBLOCK, !may_block);
         flags.set(SpliceFlags::MOVE, self.move_pages);
         flags.set(SpliceFlags::MORE, self.more);
+        let len = len.min(MOST_BYTES) as usize;
         rustix::pipe::splice(from, None, to, None, len, flags)
     }
 }
@@ -67,8 +68,8 @@ impl<F: AsFd> Input<F> {
                 &mut self.counts,
                 &[Interest::Readable(fd), Interest::Writable(out)],
                 |attempt, _| {
-                    let left = (len - moved - attempt.moved).min(MOST_BYTES);
-                    options.splice(fd, out, left as usize, attempt.may_block)
+                    let left = len - moved - attempt.moved;
+                    options.splice(fd, out, left, attempt.may_block)
                 },
             );
             match step {
@@ -99,22 +100,18 @@ impl<F: AsFd> Input<F> {
     ) -> Result<usize, Incomplete> {
         let fd = self.fd.as_fd();
         let out = out.as_fd();
-        let mut got = 0;
         loop {
-            // One byte satisfies it; what came with it is told by `got`.
-            transfer(
+            // One byte satisfies it; more may come with it.
+            let got = transfer(
                 1.min(most as u64),
                 Zero::EndOfData,
                 &mut self.waiter,
                 &mut self.counts,
                 &[Interest::Readable(fd), Interest::Writable(out)],
-                |attempt, _| {
-                    got = options.splice(fd, out, most, attempt.may_block)?;
-                    Ok(got)
-                },
+                |attempt, _| options.splice(fd, out, most as u64, attempt.may_block),
             )?;
             if got > 0 || most == 0 || !more_after_zero(fd, &mut self.counts) {
-                return Ok(got);
+                return Ok(got as usize);
             }
         }
     }

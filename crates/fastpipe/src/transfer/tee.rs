@@ -23,7 +23,6 @@ impl<F: AsFd> Input<F> {
     pub fn tee(&mut self, copy: impl AsFd, len: usize) -> Result<usize, Incomplete> {
         let fd = self.fd.as_fd();
         let copy = copy.as_fd();
-        let mut got = 0;
         transfer(
             1.min(len as u64),
             Zero::EndOfData,
@@ -33,20 +32,21 @@ impl<F: AsFd> Input<F> {
             |attempt, _| {
                 let mut flags = SpliceFlags::empty();
                 flags.set(SpliceFlags::NONBLOCK, !attempt.may_block);
-                got = rustix::pipe::tee(fd, copy, len, flags)?;
-                Ok(got)
+                rustix::pipe::tee(fd, copy, len, flags)
             },
         )
-        .map(|_| got)
+        .map(|moved| moved as usize)
     }
 
     /// Moves `len` bytes to `out`, as [`splice`](Self::splice) does, and leaves
     /// a duplicate of each in the pipe `copy`. Returns the bytes moved, fewer
-    /// than `len` only at the end of the data.
+    /// than `len` only at the end of the data. [`counts`](Self::counts) has each
+    /// of them twice, once for either way.
     ///
     /// # Errors
     /// Those of [`tee`](Self::tee) and [`splice`](Self::splice). `moved` bytes
-    /// went both ways; up to one pipeful more may have gone to `copy` alone.
+    /// went both ways; up to one pipeful more may have gone to `copy` alone, so
+    /// it can't be resumed. Not for [`Wait::Never`](crate::wait::Wait::Never).
     pub fn tee_and_splice(
         &mut self,
         copy: impl AsFd,

@@ -68,6 +68,7 @@ pub fn assert_same(got: &[u8], expected: &[u8]) {
 
 /// A pipe with (about) so much capacity.
 pub fn pipe_of(capacity: usize) -> (OwnedFd, OwnedFd) {
+    state::watch();
     let (reader, writer) = fastpipe::pipe::create().unwrap();
     fastpipe::pipe::set_capacity_up_to(&writer, capacity).unwrap();
     (reader, writer)
@@ -139,6 +140,7 @@ impl Directory {
 
     /// Both ends of a FIFO.
     pub fn fifo(&self, name: &str) -> (File, File) {
+        state::watch();
         let path = self.path(name);
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, Mode::RUSR | Mode::WUSR).unwrap();
         assert!(is_fifo(&path));

@@ -1,5 +1,6 @@
 //! Reaching a state of another thread, instead of sleeping and hoping.
 
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
@@ -34,5 +35,17 @@ pub fn until_asleep(thread: Pid) {
 pub fn until_unread(fd: impl std::os::fd::AsFd, bytes: usize) {
     until("the bytes are in the pipe", || {
         fastpipe::pipe::unread(&fd).unwrap() >= bytes
+    });
+}
+
+/// Makes a hanging test end, and loudly. No test comes near this limit.
+pub fn watch() {
+    static WATCHED: Once = Once::new();
+    WATCHED.call_once(|| {
+        std::thread::spawn(|| {
+            std::thread::sleep(Duration::from_secs(240));
+            eprintln!("a transfer hangs: aborted");
+            std::process::abort();
+        });
     });
 }
