@@ -256,9 +256,6 @@ Example:
   pipespeed write --write-with-vmsplice --huge-page --busy-loop |
     pipespeed read --read-with-splice --busy-loop")]
 pub struct WriteArgs {
-    /// The published options.
-    #[command(flatten)]
-    pub end: EndArgs,
     /// What to send.
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     pub data: Sent,
@@ -268,23 +265,31 @@ pub struct WriteArgs {
     /// End after so many bytes, rather than when the reader closes the pipe.
     #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_negative_numbers = true)]
     pub bytes: Option<usize>,
+    /// The published options.
+    #[command(flatten)]
+    pub end: EndArgs,
 }
 
 /// `pipespeed read`.
 #[derive(Debug, Args)]
 pub struct ReadArgs {
-    /// The published options.
-    #[command(flatten)]
-    pub end: EndArgs,
     /// What to do with the data [default: discard with --read-with-splice,
     /// else read]. Splicing and looking at it takes a second pipe.
     #[arg(long, value_enum)]
     pub data: Option<DataUse>,
+    /// The published options.
+    #[command(flatten)]
+    pub end: EndArgs,
 }
 
 /// The published writer.
 #[derive(Debug, Parser)]
-#[command(name = "write", version, infer_long_args = true)]
+#[command(
+    name = "write",
+    version,
+    infer_long_args = true,
+    args_override_self = true
+)]
 pub struct ArticleWrite {
     /// The published options.
     #[command(flatten)]
@@ -293,7 +298,12 @@ pub struct ArticleWrite {
 
 /// The published reader.
 #[derive(Debug, Parser)]
-#[command(name = "read", version, infer_long_args = true)]
+#[command(
+    name = "read",
+    version,
+    infer_long_args = true,
+    args_override_self = true
+)]
 pub struct ArticleRead {
     /// The published options.
     #[command(flatten)]

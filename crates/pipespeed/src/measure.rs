@@ -367,31 +367,60 @@ fn summary(samples: &[Sample], confidence: f64) -> Option<Summary> {
     })
 }
 
-/// What the samples themselves show of disturbances.
+/// What the samples themselves show of disturbances: those that several cases
+/// share in one sentence.
 fn warnings_of_samples(run: &Run) -> Vec<Warning> {
+    let measured = || run.cases.iter().filter(|case| !case.samples.is_empty());
+    // The share of trials in which something can be taken for the rule.
+    let mostly = |case: &&CaseResult, flag: Flag, share: f64| {
+        let with = case
+            .samples
+            .iter()
+            .filter(|s| s.flags.contains(&flag))
+            .count();
+        with as f64 > share * case.samples.len() as f64
+    };
+    let named = |flag: Flag, share: f64| -> Option<String> {
+        let names: Vec<&str> = measured()
+            .filter(|case| mostly(case, flag, share))
+            .map(|case| &*case.name)
+            .collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    };
     let mut found = Vec::new();
-    for case in &run.cases {
-        let Some(summary) = &case.summary else {
-            continue;
-        };
-        let trials = case.samples.len();
-        let with = |flag: Flag| {
-            case.samples
-                .iter()
-                .filter(|s| s.flags.contains(&flag))
-                .count()
-        };
-        let mut warn = |kind, message| {
-            found.push(Warning {
-                kind,
-                case: Some(case.name.clone()),
-                message,
-            });
-        };
+    let mut warn = |kind, case: Option<&CaseResult>, message| {
+        found.push(Warning {
+            kind,
+            case: case.map(|case| case.name.clone()),
+            message,
+        });
+    };
+    if let Some(names) = named(Flag::RunDelay, 0.25) {
+        warn(
+            WarningKind::RunDelay,
+            None,
+            format!(
+                "an end had to wait for its processor for over 2 % of the time, as something else \
+                 ran on it, in over a quarter of the trials of {names}"
+            ),
+        );
+    }
+    if let Some(names) = named(Flag::Drift, 0.5) {
+        warn(
+            WarningKind::Drift,
+            None,
+            format!(
+                "the rate changed by over 20 % from the first half of a trial to the second, in \
+                 most trials of {names}"
+            ),
+        );
+    }
+    for case in measured() {
         let rates: Vec<f64> = case.samples.iter().map(|sample| sample.gib_per_s).collect();
         if let Some(modes) = stats::two_modes(&rates) {
             warn(
                 WarningKind::TwoModes,
+                Some(case),
                 format!(
                     "the samples fall into two groups, around {:.3} GiB/s ({:.0} %) and {:.3} GiB/s \
                      ({:.0} %): the median describes the larger",
@@ -402,34 +431,19 @@ fn warnings_of_samples(run: &Run) -> Vec<Warning> {
                 ),
             );
         }
-        let drifting = with(Flag::Drift);
-        if 2 * drifting > trials {
-            warn(
-                WarningKind::Drift,
-                format!(
-                    "the rate changed by over 20 % in the course of {drifting} of {trials} trials"
-                ),
-            );
-        }
-        let delayed = with(Flag::RunDelay);
-        if 4 * delayed > trials {
-            warn(
-                WarningKind::RunDelay,
-                format!(
-                    "in {delayed} of {trials} trials an end had to wait for a processor for over \
-                     2 % of the time: something else runs on it"
-                ),
-            );
-        }
-        if let Some(clean) = summary.median_unflagged
+        if let Some(summary) = &case.summary
+            && let Some(clean) = summary.median_unflagged
             && (clean / summary.median - 1.0).abs() > stats::EQUIVALENCE
         {
             warn(
                 WarningKind::Flagged,
+                Some(case),
                 format!(
-                    "{} of {trials} trials are flagged as disturbed; without them the median would \
-                     be {clean:.3} instead of {:.3} GiB/s",
-                    summary.flagged, summary.median,
+                    "{} of {} trials are flagged as disturbed; without them the median would be \
+                     {clean:.3} instead of {:.3} GiB/s",
+                    summary.flagged,
+                    case.samples.len(),
+                    summary.median,
                 ),
             );
         }

@@ -6,7 +6,7 @@
 //! the boot parameters only those that bear on speed. (A kernel's release and a
 //! product's name are kept, as they are.)
 //!
-//! All is read from small files below a [`Root`](crate::machine::Root). What is
+//! All is read from small files below a [`Root`]. What is
 //! missing, unreadable
 //! or odd is null: a container, an ordinary user and a strange kernel get a
 //! record with gaps.

@@ -274,7 +274,7 @@ pub enum Flag {
     RunDelay,
     /// The control group's quota stopped the trial.
     Throttled,
-    /// The last part ran at a rate over 20 % off the first.
+    /// The second half ran at a rate over 20 % off the first, every part of it.
     Drift,
 }
 

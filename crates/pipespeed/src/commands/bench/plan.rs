@@ -22,8 +22,10 @@ const CONFIDENCE: f64 = 0.95;
 /// A whole run by default, and a quick one, in seconds.
 const BUDGET_S: f64 = 60.0;
 const QUICK_BUDGET_S: f64 = 10.0;
-/// What is kept of the budget for the start and the report, in seconds.
-const RESERVE_S: f64 = 0.6;
+/// What is kept of the budget for the start, the report, and trials that take
+/// longer than those of the pilot: a share and a constant, in seconds.
+const RESERVE: f64 = 0.04;
+const RESERVE_S: f64 = 0.3;
 
 /// The fewest rounds of a full run, unless told otherwise.
 const ROUNDS: usize = 30;
@@ -192,7 +194,7 @@ impl Plan {
         if let Some(rounds) = self.rounds {
             return Ok(rounds);
         }
-        let left = self.budget_s - pilot_s - RESERVE_S;
+        let left = self.budget_s * (1.0 - RESERVE) - pilot_s - RESERVE_S;
         let least = match self.settings.quick || self.time_given {
             true => FEW_ROUNDS,
             false => ROUNDS,
