@@ -53,10 +53,10 @@ pub struct MeasureArgs {
     pub time: Option<f64>,
     /// Rounds of trials: each runs every case once, in a new order [default:
     /// as many as fit into the time, 30 at least].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true)]
     pub rounds: Option<u32>,
     /// Seed of the order of the trials [default: a new one, which is recorded].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// Fewer and shorter trials: about ten seconds. Intervals get wider, and
     /// small differences stay undecided.
@@ -70,10 +70,10 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "W,R", value_parser = parse_cpus, conflicts_with = "placement")]
     pub cpus: Option<(usize, usize)>,
     /// One pipe size for all cases, instead of the suite's own.
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     pub pipe_size: Option<usize>,
     /// One buffer size for all cases, instead of the suite's own.
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     pub buffer_size: Option<usize>,
     /// What becomes of the data, instead of the suite's own: discarded unseen,
     /// read into memory, produced and used byte by byte, or verified as well.
@@ -122,7 +122,12 @@ pub struct BenchArgs {
     pub case: Vec<String>,
     /// Passes of computing over the data at each end, to see where the pipe
     /// stops mattering.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        allow_negative_numbers = true
+    )]
     pub work: u32,
     /// List the suite's cases and end.
     #[arg(long)]
@@ -195,7 +200,7 @@ pub struct EndArgs {
     #[arg(long, alias = "check_huge_page", conflicts_with = "dont_touch_pages")]
     pub check_huge_page: bool,
     /// The buffer's size.
-    #[arg(long, alias = "buf_size", value_name = "SIZE", default_value = "256K", value_parser = size::parse, allow_negative_numbers = true)]
+    #[arg(long, alias = "buf_size", value_name = "SIZE", default_value = "256K", value_parser = size::parse, allow_hyphen_values = true)]
     pub buf_size: usize,
     /// Write with vmsplice(2), from two buffers in turn, to a pipe of half a
     /// buffer's size.
@@ -209,10 +214,10 @@ pub struct EndArgs {
     pub gift: bool,
     /// Bytes to read; the writer takes the option and goes on until the reader
     /// closes the pipe.
-    #[arg(long, alias = "bytes_to_pipe", value_name = "SIZE", default_value = "10G", value_parser = size::parse, allow_negative_numbers = true)]
+    #[arg(long, alias = "bytes_to_pipe", value_name = "SIZE", default_value = "10G", value_parser = size::parse, allow_hyphen_values = true)]
     pub bytes_to_pipe: usize,
     /// Set the pipe's size.
-    #[arg(long, alias = "pipe_size", value_name = "SIZE", value_parser = size::parse, allow_negative_numbers = true)]
+    #[arg(long, alias = "pipe_size", value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     pub pipe_size: Option<usize>,
     /// Lock the buffers in memory.
     #[arg(long, alias = "lock_memory")]
@@ -263,7 +268,7 @@ pub struct WriteArgs {
     #[arg(long, value_enum, default_value_t)]
     pub reuse: ReuseArg,
     /// End after so many bytes, rather than when the reader closes the pipe.
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     pub bytes: Option<usize>,
     /// The published options.
     #[command(flatten)]

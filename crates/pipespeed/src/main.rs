@@ -9,9 +9,9 @@ use pipespeed::failure::{exit_code, parse};
 
 fn main() -> ExitCode {
     // An end of a trial: not a command for people, so not in the definition.
-    let mut args = std::env::args();
-    if args.nth(1).as_deref() == Some(process::SUBCOMMAND) {
-        return match args.next().as_deref().and_then(Role::from_name) {
+    let mut args = std::env::args_os();
+    if args.nth(1).is_some_and(|word| word == process::SUBCOMMAND) {
+        return match args.next().and_then(|role| Role::from_name(role.to_str()?)) {
             Some(role) => exit_code("pipespeed", process::main(role).map_err(Into::into)),
             None => ExitCode::from(2),
         };

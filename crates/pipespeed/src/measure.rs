@@ -190,6 +190,7 @@ impl<R: Runner> Measurement<R> {
         });
         self.summarise();
         self.run.warnings.extend(warnings::of_run(&self.noise));
+        self.run.warnings.extend(too_few_rounds(&self.run));
         let more = warnings_of_samples(&self.run);
         self.run.warnings.extend(more);
         self.run.findings = crate::report::findings(&self.run);
@@ -364,6 +365,26 @@ fn summary(samples: &[Sample], confidence: f64) -> Option<Summary> {
         syscalls_per_gib: per_gib(|end| end.syscalls as f64),
         would_blocks_per_gib: per_gib(|end| end.would_blocks as f64),
         kib_per_call: stats::median(&kib_per_call),
+    })
+}
+
+/// Says so where no verdict is possible: n rounds that all agree have a
+/// probability of 2 / 2^n by chance, which has to be below the share of the
+/// error allowed that falls to each comparison.
+fn too_few_rounds(run: &Run) -> Option<Warning> {
+    let compared = run.cases.iter().filter(|case| case.ratio.is_some()).count();
+    let comparisons = compared.saturating_sub(usize::from(run.null_control.is_some()));
+    let allowed = (1.0 - run.settings.confidence) / comparisons.max(1) as f64;
+    let needed = (1.0 - allowed.log2()).ceil() as usize;
+    let needed = needed.max(stats::MIN_SAMPLES);
+    (comparisons > 0 && run.settings.rounds_done < needed).then(|| Warning {
+        kind: WarningKind::Quick,
+        case: None,
+        message: format!(
+            "with {} rounds no verdict is possible on {comparisons} comparisons at once: {needed} \
+             are the least",
+            run.settings.rounds_done
+        ),
     })
 }
 

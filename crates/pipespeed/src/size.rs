@@ -20,7 +20,8 @@ fn parse_or_zero(text: &str) -> Result<u64, String> {
     if text.trim().is_empty() {
         return Err(format!("an empty size; {HOW}"));
     }
-    if text.trim_start().starts_with('-') {
+    let negative = text.trim_start().strip_prefix('-');
+    if negative.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
         return Err(format!("a size can't be negative; {HOW}"));
     }
     Config::new()

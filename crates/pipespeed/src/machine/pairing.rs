@@ -51,24 +51,24 @@ pub(super) fn lack(a: &Cpu, b: &Cpu, topology: &Topology) -> Option<String> {
     let pair = format!("processors {} and {}", a.number, b.number);
     match a.relation(b) {
         Relation::SharedCache(_) if is_slow(a, topology) != is_slow(b, topology) => Some(format!(
-            "The two ends run on unlike cores ({pair}), one of them slower, for there are no two alike to choose from."
+            "the two ends run on unlike cores ({pair}), one of them slower, for there are no two alike to choose from"
         )),
         Relation::SharedCache(_) => None,
         Relation::Siblings | Relation::One => Some(format!(
-            "The two ends run on siblings of one core ({pair}), for no other core is allowed here: they take turns \
-             in its units, and figures are lower than on two cores."
+            "the two ends run on siblings of one core ({pair}), for no other core is allowed here: they take turns \
+             in its units, and figures are lower than on two cores"
         )),
         Relation::Package => Some(format!(
-            "The two ends run on cores that share no cache the kernel knows of ({pair}): data may pass through \
-             memory, and figures be lower for it."
+            "the two ends run on cores that share no cache the kernel knows of ({pair}): data may pass through \
+             memory, and figures be lower for it"
         )),
         Relation::Packages => Some(format!(
-            "The two ends run in different packages ({pair}), for no two allowed cores share a cache: data cross \
-             from one package to the other, and figures are lower for it."
+            "the two ends run in different packages ({pair}), for no two allowed cores share a cache: data cross \
+             from one package to the other, and figures are lower for it"
         )),
         Relation::Unknown => Some(format!(
-            "The kernel doesn't say how {pair}, on which the two ends run, lie to each other: they may be threads \
-             of one core."
+            "the kernel doesn't say how {pair}, on which the two ends run, lie to each other: they may be threads \
+             of one core"
         )),
     }
 }

@@ -158,8 +158,8 @@ pub fn choose(placement: Placement, topology: &Topology) -> Result<Chosen, Place
             [] => Err(unknown),
             [only] => {
                 let warning = format!(
-                    "There is only one processor for this process (number {}), so both ends share it and the \
-                     figures show switching between them as much as moving data.",
+                    "there is only one processor for this process (number {}), so both ends share it and the \
+                     figures show switching between them as much as moving data",
                     only.number
                 );
                 Ok(pinned(only.number, only.number, topology, Some(warning)))

@@ -38,8 +38,8 @@ pub fn of_run(deltas: &[NoiseDelta]) -> Vec<Warning> {
     let mut found = Vec::new();
     if let Some(share) = mean(|delta| delta.steal_share).filter(|share| *share > STEAL_SHARE) {
         let message = format!(
-            "The hypervisor gave {:.1} % of our processors' time to others (steal): repeat the run when the host is \
-             quieter, or on processors of its own.",
+            "the hypervisor gave {:.1} % of our processors' time to others (steal): repeat the run when the host is \
+             quieter, or on processors of its own",
             share * 100.0
         );
         found.push(whole_run(WarningKind::Steal, message));
@@ -49,16 +49,16 @@ pub fn of_run(deltas: &[NoiseDelta]) -> Vec<Warning> {
     if throttled_s > 0.0 {
         let trials = throttled().filter(|seconds| *seconds > 0.0).count();
         let message = format!(
-            "The control group's quota stopped processes for {throttled_s:.2} s in {trials} of {} trials: raise its \
-             cpu.max to 2 processors or more.",
+            "the control group's quota stopped processes for {throttled_s:.2} s in {trials} of {} trials: raise its \
+             cpu.max to 2 processors or more",
             deltas.len()
         );
         found.push(whole_run(WarningKind::Throttled, message));
     }
     if let Some(load) = mean(|delta| delta.other_load).filter(|load| *load > OTHER_LOAD) {
         let message = format!(
-            "Other processes used {load:.2} processors on average while trials ran: stop them, or pin the ends away \
-             from them with --cpus."
+            "other processes used {load:.2} processors on average while trials ran: stop them, or pin the ends away \
+             from them with --cpus"
         );
         found.push(whole_run(WarningKind::OtherLoad, message));
     }
@@ -84,12 +84,12 @@ fn one_processor(machine: &Machine) -> Option<Warning> {
         .map(|online| online.len())
     {
         Some(online) if online > 1 => format!(
-            "This process may use only processor {only} of the {online} there are, so both ends share it: widen its \
-             affinity (taskset) or cpuset."
+            "this process may use only processor {only} of the {online} there are, so both ends share it: widen its \
+             affinity (taskset) or cpuset"
         ),
         _ => format!(
-            "There is only one processor (number {only}), so both ends share it: use a machine of two or more to \
-             see how fast data move between processors."
+            "there is only one processor (number {only}), so both ends share it: use a machine of two or more to \
+             see how fast data move between processors"
         ),
     };
     Some(whole_run(WarningKind::Placement, message))
@@ -105,8 +105,8 @@ fn guest(machine: &Machine) -> Option<Warning> {
         None => String::new(),
     };
     let message = format!(
-        "This is a guest{by}, where waking a sleeping peer takes several microseconds: cases that block look worse \
-         than on bare metal, so judge those by runs on the machine that matters."
+        "this is a guest{by}, where waking a sleeping peer takes several microseconds: cases that block look worse \
+         than on bare metal, so judge those by runs on the machine that matters"
     );
     Some(whole_run(WarningKind::Guest, message))
 }
@@ -129,7 +129,7 @@ fn quota(machine: &Machine) -> Option<Warning> {
     } else {
         "the ends are stopped if these and other processes of the group use it up; raise cpu.max if trials are throttled"
     };
-    let message = format!("The control group may use {quota:.2} processors{period}: {effect}.");
+    let message = format!("the control group may use {quota:.2} processors{period}: {effect}");
     Some(whole_run(WarningKind::Throttled, message))
 }
 
@@ -149,8 +149,8 @@ fn governor(machine: &Machine) -> Option<Warning> {
         None => String::new(),
     };
     let message = format!(
-        "The frequency governor is {}{driver}, so the clock rate may change within and between trials: set it with \
-         cpupower frequency-set -g performance.",
+        "the frequency governor is {}{driver}, so the clock rate may change within and between trials: set it with \
+         cpupower frequency-set -g performance",
         others.join(" and ")
     );
     Some(whole_run(WarningKind::Governor, message))
@@ -168,8 +168,8 @@ fn clock_source(machine: &Machine) -> Option<Warning> {
         "no faster source is offered here, so trust long trials more than single latencies"
     };
     let message = format!(
-        "The clock source is {source}, which the vDSO cannot read, so that each look at the clock is a system call: \
-         {tsc}."
+        "the clock source is {source}, which the vDSO cannot read, so that each look at the clock is a system call: \
+         {tsc}"
     );
     Some(whole_run(WarningKind::ClockSource, message))
 }
@@ -178,7 +178,7 @@ fn pressure_stall(machine: &Machine) -> Option<Warning> {
     if machine.kernel.pressure_stall != Some(true) {
         return None;
     }
-    let message = "The kernel keeps pressure-stall accounts, which costs a little on every sleep and wake-up: boot with \
-                   psi=0 to see blocking cases without it.";
+    let message = "the kernel keeps pressure-stall accounts, which costs a little on every sleep and wake-up: boot with \
+                   psi=0 to see blocking cases without it";
     Some(whole_run(WarningKind::PressureStall, message.to_owned()))
 }
