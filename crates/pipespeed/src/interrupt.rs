@@ -33,6 +33,10 @@ impl Interrupt {
         let signal = Arc::new(AtomicUsize::new(0));
         let second = Arc::new(AtomicBool::new(false));
         for number in [SIGINT, SIGTERM, SIGHUP] {
+            // nohup(1), and shells for what they start in the background.
+            if is_ignored(number) {
+                continue;
+            }
             // In this order: the first time `second` is still false.
             signal_hook::flag::register_conditional_default(number, Arc::clone(&second))?;
             signal_hook::flag::register(number, Arc::clone(&second))?;
@@ -66,6 +70,15 @@ impl Interrupt {
             number => Some(number as i32),
         }
     }
+}
+
+/// Whether this process was started with the signal ignored: the mask SigIgn
+/// of proc_pid_status(5).
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 impl AsFd for Interrupt {

@@ -436,6 +436,16 @@ fn warnings_of_samples(run: &Run) -> Vec<Warning> {
             ),
         );
     }
+    if let Some(medians) = shifted_medians(run) {
+        warn(
+            WarningKind::Flagged,
+            None,
+            format!(
+                "trials flagged as disturbed move medians by over 5 %; without them they would be, \
+                 in GiB/s: {medians}"
+            ),
+        );
+    }
     for case in measured() {
         let rates: Vec<f64> = case.samples.iter().map(|sample| sample.gib_per_s).collect();
         if let Some(modes) = stats::two_modes(&rates) {
@@ -452,22 +462,29 @@ fn warnings_of_samples(run: &Run) -> Vec<Warning> {
                 ),
             );
         }
-        if let Some(summary) = &case.summary
-            && let Some(clean) = summary.median_unflagged
-            && (clean / summary.median - 1.0).abs() > stats::EQUIVALENCE
-        {
-            warn(
-                WarningKind::Flagged,
-                Some(case),
-                format!(
-                    "{} of {} trials are flagged as disturbed; without them the median would be \
-                     {clean:.3} instead of {:.3} GiB/s",
-                    summary.flagged,
-                    case.samples.len(),
-                    summary.median,
-                ),
-            );
-        }
     }
     found
+}
+
+/// The cases whose median differs without the flagged trials, with that median
+/// and the share of flagged trials.
+fn shifted_medians(run: &Run) -> Option<String> {
+    let shifted: Vec<String> = run
+        .cases
+        .iter()
+        .filter_map(|case| {
+            let summary = case.summary.as_ref()?;
+            let clean = summary.median_unflagged?;
+            let moved = (clean / summary.median - 1.0).abs() > stats::EQUIVALENCE;
+            moved.then(|| {
+                format!(
+                    "{} {clean:.3} ({} of {} flagged)",
+                    case.name,
+                    summary.flagged,
+                    case.samples.len()
+                )
+            })
+        })
+        .collect();
+    (!shifted.is_empty()).then(|| shifted.join(", "))
 }

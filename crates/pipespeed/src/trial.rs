@@ -17,11 +17,12 @@ use fastpipe::shared::SharedWords;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::case::{Case, Durations};
 use crate::endpoint::control::{Control, Outcome, Report, Setup};
 use crate::endpoint::counters::process_time;
-use crate::endpoint::process::{Role, SHARED_WORDS, SUBCOMMAND};
+use crate::endpoint::process::{LEFT, Role, SHARED_WORDS, SUBCOMMAND};
 use crate::endpoint::spec::EndSpec;
 use crate::interrupt::Interrupt;
 use crate::machine::noise::NoiseProbe;
@@ -225,11 +226,17 @@ impl End {
     fn gone(&mut self, error: io::Error) -> TrialError {
         // It can't be waiting for us, but it might still hang elsewhere.
         let _ = self.child.kill();
-        let how = match self.child.wait() {
+        let status = self.child.wait();
+        self.reaped = true;
+        // A terminal sends Ctrl-C to all of us, and to an end first perhaps.
+        if let Ok(Some(signal @ (SIGHUP | SIGINT | SIGTERM))) = status.as_ref().map(|s| s.signal())
+        {
+            return TrialError::Interrupted(signal);
+        }
+        let how = match status {
             Ok(status) => describe(status),
             Err(error) => error.to_string(),
         };
-        self.reaped = true;
         TrialError::Failed(anyhow!("the {} {how} ({error})", self.role.name()))
     }
 }
@@ -280,14 +287,16 @@ impl Ends<'_> {
     }
 
     /// The error of a trial in which `role` reported something else than its
-    /// outcome. A writer only complains of the reader having left when the
-    /// reader failed, was killed or was interrupted: then that is the error.
+    /// outcome. An end that only complains of the other having left
+    /// ([`LEFT`]) is not to blame: what the other says of itself, or how it
+    /// ended, is the error.
     fn blame(&mut self, role: Role, report: Report) -> TrialError {
-        if role == Role::Writer && self.reader.as_ref().is_some_and(|end| !end.reported) {
+        let complains = matches!(&report, Report::Failed(reason) if reason.contains(LEFT));
+        if complains && self.iter_mut().any(|end| !end.reported) {
             self.deadline = self.deadline.min(Instant::now() + Duration::from_secs(1));
             match self.next_report() {
-                Ok((Role::Reader, Report::Failed(reason))) => {
-                    return unexpected(Role::Reader, Report::Failed(reason));
+                Ok((other, Report::Failed(reason))) if !reason.contains(LEFT) => {
+                    return unexpected(other, Report::Failed(reason));
                 }
                 Err(error) => return error,
                 Ok(_) => {}

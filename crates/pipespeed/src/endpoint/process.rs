@@ -35,6 +35,9 @@ use crate::results::{EndCounters, GIB};
 /// The hidden subcommand under which an endpoint process runs.
 pub const SUBCOMMAND: &str = "__endpoint";
 
+/// In the message of an end that found the other one gone.
+pub const LEFT: &str = "before the end of the timed part";
+
 /// The shared words: the offsets at which the readings are taken, 0 until
 /// they are named.
 pub const SHARED_WORDS: usize = 2;
@@ -245,7 +248,7 @@ fn writer<F: AsFd>(
             counters: second.since(&first),
             parts_gib_per_s: Vec::new(),
         }),
-        _ => bail!("the reader left before the end of the timed part"),
+        _ => bail!("the reader left {LEFT}"),
     }
 }
 
@@ -263,7 +266,7 @@ fn reader<F: AsFd>(
         let taken = source.take(usize::MAX)?;
         let n = taken.len();
         if n == 0 {
-            bail!("the data ended after {received} bytes, before the end of the timed part");
+            bail!("the data ended after {received} bytes, {LEFT}");
         }
         if let Taken::Data(bytes) = taken {
             consumer.consume(bytes)?;

@@ -1,0 +1,188 @@
+//! Conditions under which a command runs: another user, lower limits, fewer
+//! processors, system calls refused.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Resource, Rlimit, geteuid, setrlimit};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use tempfile::TempDir;
+
+const NOBODY: u32 = 65534;
+
+/// The program where everybody may run it, since its own directory may be
+/// closed to others.
+#[derive(Debug)]
+pub struct ForAll(TempDir);
+
+impl ForAll {
+    /// A copy of the program; none, said aloud, where this is root and can't
+    /// become somebody else.
+    pub fn new() -> Option<Self> {
+        let mut probe = Command::new("true");
+        let probe = ordinary(&mut probe).stdout(Stdio::null()).status();
+        if !probe.is_ok_and(|status| status.success()) {
+            eprintln!("skipped: can't become an ordinary user here");
+            return None;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let program = directory.path().join("pipespeed");
+        fs::copy(env!("CARGO_BIN_EXE_pipespeed"), program).unwrap();
+        Some(ForAll(directory))
+    }
+
+    /// The command as an ordinary user without capabilities.
+    pub fn pipespeed(&self, args: &str) -> Command {
+        let mut command = Command::new(self.0.path().join("pipespeed"));
+        command.args(args.split_whitespace());
+        ordinary(&mut command);
+        command
+    }
+}
+
+fn ordinary(command: &mut Command) -> &mut Command {
+    if geteuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command
+}
+
+/// Runs `act` in the child, just before it becomes the command.
+fn before(command: &mut Command, act: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
+    // SAFETY: all callers below make nothing but system calls that are safe
+    // after a fork: they allocate nothing and take no lock.
+    unsafe { command.pre_exec(act) };
+}
+
+/// With a limit lowered.
+pub fn limit(command: &mut Command, resource: Resource, value: u64) {
+    let lowered = Rlimit {
+        current: Some(value),
+        maximum: Some(value),
+    };
+    before(command, move || {
+        setrlimit(resource, lowered).map_err(Into::into)
+    });
+}
+
+/// On one processor only.
+pub fn one_processor(command: &mut Command) {
+    let mut only = CpuSet::new();
+    only.set(first_processor());
+    before(command, move || {
+        sched_setaffinity(None, &only).map_err(Into::into)
+    });
+}
+
+/// The first processor this process may use.
+pub fn first_processor() -> usize {
+    let allowed = sched_getaffinity(None).unwrap();
+    let mut all = 0..CpuSet::MAX_CPU;
+    all.find(|cpu| allowed.is_set(*cpu)).unwrap()
+}
+
+/// How many processors this process may use.
+pub fn processors() -> u32 {
+    sched_getaffinity(None).unwrap().count()
+}
+
+/// Without transparent huge pages.
+pub fn no_huge_pages(command: &mut Command) {
+    before(command, || {
+        // Through libc: rustix leaves the last three arguments to chance, and
+        // the kernel wants them to be 0.
+        // SAFETY: plain numbers.
+        let set = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
+        match set {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    });
+}
+
+/// Whether this system gives transparent huge pages to those who ask, and this
+/// process is one who may.
+pub fn huge_pages() -> bool {
+    let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    setting.is_ok_and(|text| !text.contains("[never]")) && !status.contains("THP_enabled:\t0")
+}
+
+/// With vmsplice(2) refused by EPERM, as the filters of some containers do.
+/// False, said aloud, where there are no filters.
+pub fn no_vmsplice(command: &mut Command) -> bool {
+    let code = |code: u32| code as u16;
+    // Load the number of the system call; if it is not vmsplice, skip one.
+    let program = [
+        (code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS), 0, 0, 0),
+        (
+            code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K),
+            0,
+            1,
+            libc::SYS_vmsplice as u32,
+        ),
+        (
+            code(libc::BPF_RET | libc::BPF_K),
+            0,
+            0,
+            libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
+        ),
+        (
+            code(libc::BPF_RET | libc::BPF_K),
+            0,
+            0,
+            libc::SECCOMP_RET_ALLOW,
+        ),
+    ]
+    .map(|(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k });
+    let filtered = move || {
+        let filter = libc::sock_fprog {
+            len: program.len() as u16,
+            filter: program.as_ptr().cast_mut(),
+        };
+        rustix::thread::set_no_new_privs(true)?;
+        // SAFETY: the filter points to the program, which outlives the call
+        // and is only read.
+        let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &filter) };
+        match set {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    let mut probe = Command::new("true");
+    before(&mut probe, filtered);
+    if !probe.status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no seccomp filters here");
+        return false;
+    }
+    before(command, filtered);
+    true
+}
+
+/// A shell script in a mount namespace of its own, with the program as `$0`;
+/// none, said aloud, where that is not allowed.
+pub fn in_mount_namespace(script: &str, args: &[&str]) -> Option<Command> {
+    let mut probe = unshare();
+    let probe = probe.args(["sh", "-c", "mount -t tmpfs none /mnt"]);
+    if !probe.output().is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: no mount namespaces here");
+        return None;
+    }
+    let mut command = unshare();
+    command.args(["sh", "-c", script, env!("CARGO_BIN_EXE_pipespeed")]);
+    command.args(args);
+    Some(command)
+}
+
+fn unshare() -> Command {
+    let mut command = Command::new("unshare");
+    command.args(match geteuid().is_root() {
+        true => &["-m"][..],
+        false => &["-r", "-m"][..],
+    });
+    command
+}

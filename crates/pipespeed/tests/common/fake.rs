@@ -1,0 +1,209 @@
+//! A runner that measures nothing: invented numbers, the same every time.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use anyhow::anyhow;
+use pipespeed::case::Case;
+use pipespeed::endpoint::control::{Outcome, Setup};
+use pipespeed::endpoint::spec::PageKind;
+use pipespeed::machine::{Machine, NoiseDelta};
+use pipespeed::measure::{Measurement, Observer};
+use pipespeed::results::{EndCounters, GIB, Run, SCHEMA_VERSION, Settings};
+use pipespeed::runner::{Runner, Trial, TrialError};
+use pipespeed::suite::{Overrides, Suite};
+
+/// The duration of every invented trial, in seconds: exact in binary.
+pub const SECONDS: f64 = 0.125;
+
+/// What an invented trial gives other than numbers.
+#[derive(Debug, Clone)]
+pub enum Trouble {
+    /// A failed trial.
+    Failure(String),
+    /// A signal.
+    Signal(i32),
+    /// A refusal.
+    Refusal(String),
+}
+
+/// The runner.
+#[derive(Debug, Clone, Default)]
+pub struct FakeRunner {
+    /// Cases that are refused whenever they are tried.
+    pub refused: BTreeMap<String, String>,
+    /// How much faster than usual a case is.
+    pub factors: BTreeMap<String, f64>,
+    /// At which trial (from 0, the pilot's included) what goes wrong.
+    pub trouble: Option<(usize, Trouble)>,
+    /// The case of each trial so far. A clone of the runner shares it.
+    pub log: Rc<RefCell<Vec<String>>>,
+}
+
+impl Runner for FakeRunner {
+    fn run(&mut self, case: &Case) -> Result<Trial, TrialError> {
+        let number = self.log.borrow().len();
+        self.log.borrow_mut().push(case.name.clone());
+        match &self.trouble {
+            Some((at, trouble)) if *at == number => {
+                return Err(match trouble.clone() {
+                    Trouble::Failure(reason) => TrialError::Failed(anyhow!(reason)),
+                    Trouble::Signal(signal) => TrialError::Interrupted(signal),
+                    Trouble::Refusal(reason) => TrialError::Refused(reason),
+                });
+            }
+            _ => {}
+        }
+        if let Some(reason) = self.refused.get(&case.name) {
+            return Err(TrialError::Refused(reason.clone()));
+        }
+        let times = self
+            .log
+            .borrow()
+            .iter()
+            .filter(|name| **name == case.name)
+            .count();
+        let wobble = 1.0 + 0.01 * ((times * 3 % 7) as f64 - 3.0) / 3.0;
+        let factor = self.factors.get(&case.name).copied().unwrap_or(1.0);
+        Ok(trial(case, rate(case) * factor * wobble))
+    }
+}
+
+/// A rate in GiB/s by what the case does; the same for a case and its twin.
+fn rate(case: &Case) -> f64 {
+    let configuration = case.configuration();
+    let mut rate = 1.0;
+    if configuration.writer.as_deref() == Some("vmsplice") {
+        rate *= 4.0;
+    }
+    if configuration.reader.as_deref() == Some("splice") {
+        rate *= 2.0;
+    }
+    if configuration.pages == "huge" {
+        rate *= 1.25;
+    }
+    if configuration.wait == "spin" {
+        rate *= 3.0;
+    }
+    rate
+}
+
+fn trial(case: &Case, gib_per_s: f64) -> Trial {
+    let bytes = (gib_per_s * GIB * SECONDS) as u64;
+    let calls = bytes / (64 << 10);
+    let end = |cpu: f64| {
+        Some(Outcome {
+            counters: EndCounters {
+                bytes,
+                seconds: SECONDS,
+                cpu_s: SECONDS * cpu,
+                voluntary_switches: calls / 2,
+                involuntary_switches: 3,
+                syscalls: calls + 5,
+                moving_calls: calls,
+                would_blocks: 0,
+                page_faults: 1,
+                run_delay_s: Some(0.0),
+            },
+            parts_gib_per_s: vec![gib_per_s; 2],
+        })
+    };
+    let huge = case.sink.as_ref().map(|sink| match sink.pages {
+        PageKind::Huge => 512 << 10,
+        PageKind::Base => 0,
+    });
+    Trial {
+        setup: Setup {
+            pieces: case.sink.as_ref().map(|_| 2),
+            alignment: case.sink.as_ref().map(|_| 4096),
+            huge_bytes: huge,
+            huge_shown_by: huge.map(|_| "smaps".to_owned()),
+        },
+        pipe_bytes: case.pipe_bytes,
+        writer: case.sink.as_ref().and_then(|_| end(0.5)),
+        reader: case.source.as_ref().and_then(|_| end(0.75)),
+        noise: NoiseDelta::default(),
+    }
+}
+
+/// Everything of a run but what is measured.
+pub fn empty_run(suite: Suite) -> Run {
+    Run {
+        schema_version: SCHEMA_VERSION,
+        pipespeed_version: "0.0.0-invented".to_owned(),
+        command: vec!["pipespeed".to_owned(), "bench".to_owned()],
+        suite: suite.name().to_owned(),
+        started_at: "2026-03-14T09:26:53Z".to_owned(),
+        interrupted: None,
+        machine: Machine::default(),
+        settings: Settings {
+            seed: 42,
+            rounds_planned: 0,
+            rounds_done: 0,
+            order: String::new(),
+            timed_s: 0.1,
+            warm_up_s: 0.01,
+            placement: "different".to_owned(),
+            writer_cpu: Some(0),
+            reader_cpu: Some(1),
+            cpu_relation: "different cores".to_owned(),
+            pipe_size: None,
+            buffer_size: None,
+            data: None,
+            work: 0,
+            quick: false,
+            confidence: 0.95,
+        },
+        warnings: Vec::new(),
+        null_control: None,
+        cases: Vec::new(),
+        findings: Vec::new(),
+    }
+}
+
+/// A measurement of a suite as it is published.
+pub fn measurement(suite: Suite, runner: FakeRunner) -> Measurement<FakeRunner> {
+    let cases = suite.cases(&Overrides::default());
+    let refused = BTreeMap::new();
+    Measurement::new(
+        runner,
+        cases,
+        Some(suite.null_control()),
+        empty_run(suite),
+        &refused,
+    )
+}
+
+/// A whole run of so many rounds.
+pub fn whole_run(suite: Suite, runner: FakeRunner, rounds: usize) -> Run {
+    let mut measurement = measurement(suite, runner);
+    measurement.pilot(&mut Watch::default()).unwrap();
+    measurement.rounds(rounds, &mut Watch::default()).unwrap();
+    measurement.finish(None)
+}
+
+/// Notes what an observer is told.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// Case, number and count, of each trial.
+    pub trials: Vec<(String, usize, usize)>,
+    /// The record after each round.
+    pub rounds: Vec<Run>,
+    /// The round (from 1) that can't be saved.
+    pub full_after: Option<usize>,
+}
+
+impl Observer for Watch {
+    fn before_trial(&mut self, case: &str, done: usize, all: usize) {
+        self.trials.push((case.to_owned(), done, all));
+    }
+
+    fn after_round(&mut self, run: &Run) -> anyhow::Result<()> {
+        self.rounds.push(run.clone());
+        match self.full_after == Some(self.rounds.len()) {
+            true => Err(anyhow!("the disk is full")),
+            false => Ok(()),
+        }
+    }
+}

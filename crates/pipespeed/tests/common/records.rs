@@ -1,0 +1,74 @@
+//! Records of invented runs in a directory, where `compare` is run.
+
+use std::fs;
+
+use pipespeed::results::{Run, to_json};
+use pipespeed::suite::Suite;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::fake::{FakeRunner, whole_run};
+use super::{Outcome, json, pipespeed, run_alone};
+
+/// The rounds of each run.
+pub const ROUNDS: usize = 12;
+
+/// A run in which some cases are so much faster than usual.
+pub fn run(suite: Suite, factors: &[(&str, f64)]) -> Run {
+    let factors = factors.iter().map(|(name, f)| ((*name).to_owned(), *f));
+    let runner = FakeRunner {
+        factors: factors.collect(),
+        ..FakeRunner::default()
+    };
+    whole_run(suite, runner, ROUNDS)
+}
+
+/// A directory with records in it, where the command is run.
+pub struct Records(pub TempDir);
+
+impl Records {
+    /// `old.json`, an ordinary ladder.
+    pub fn new() -> Self {
+        let records = Records(tempfile::tempdir().unwrap());
+        records.save("old.json", &run(Suite::Ladder, &[]));
+        records
+    }
+
+    pub fn save(&self, name: &str, run: &Run) {
+        fs::write(self.0.path().join(name), to_json(run)).unwrap();
+    }
+
+    /// An ordinary ladder with something changed.
+    pub fn changed(&self, name: &str, change: impl FnOnce(&mut Run)) {
+        let mut run = run(Suite::Ladder, &[]);
+        change(&mut run);
+        self.save(name, &run);
+    }
+
+    /// A ladder with one case a fifth slower.
+    pub fn slower(&self, name: &str) {
+        self.save(name, &run(Suite::Ladder, &[("vmsplice_read", 0.8)]));
+    }
+
+    pub fn compare(&self, args: &str) -> Outcome {
+        let mut command = pipespeed(&format!("compare {args}"));
+        command.current_dir(&self.0);
+        run_alone(command)
+    }
+
+    /// The comparison of `old.json` and another as JSON.
+    pub fn comparison(&self, args: &str) -> Value {
+        json(
+            &self
+                .compare(&format!("old.json {args} --json -"))
+                .succeeded()
+                .out,
+        )
+    }
+}
+
+/// A case of a comparison.
+pub fn case<'a>(comparison: &'a Value, name: &str) -> &'a Value {
+    let cases = comparison["cases"].as_array().unwrap();
+    cases.iter().find(|case| case["name"] == name).unwrap()
+}
