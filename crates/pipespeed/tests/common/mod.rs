@@ -99,9 +99,17 @@ fn spawn(mut command: Command, stdout: Stdio, out: File) -> Running {
     let err = tempfile::tempfile().unwrap();
     command.stdout(stdout).stderr(err.try_clone().unwrap());
     let what = format!("{command:?}");
-    let child = match command.spawn() {
-        Ok(child) => child,
-        Err(error) => panic!("{what}: {error}"),
+    let child = loop {
+        match command.spawn() {
+            Ok(child) => break child,
+            // A program that was just copied here: a test in another thread
+            // forked while the copy was still open for writing, and its child
+            // holds that descriptor until it has called exec.
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                std::thread::yield_now();
+            }
+            Err(error) => panic!("{what}: {error}"),
+        }
     };
     Running {
         what,
