@@ -282,7 +282,7 @@ fn notes(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
     let mut notes = Vec::new();
     for (run, which) in [(old, "older"), (new, "newer")] {
         if let Some(why) = &run.interrupted {
-            notes.push(format!("the {which} run was interrupted {why}"));
+            notes.push(format!("the {which} run ended early: {why}"));
         }
         if run.settings.quick {
             notes.push(format!("the {which} run is a quick one"));

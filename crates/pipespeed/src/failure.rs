@@ -68,11 +68,8 @@ fn one_line(message: &str) -> String {
             continue;
         }
         if !line.is_empty() {
-            line.push_str(if part.starts_with("tip:") || part.starts_with('[') {
-                " "
-            } else {
-                ", "
-            });
+            let joined = part.starts_with("tip:") || part.starts_with('[') || line.ends_with(':');
+            line.push_str(if joined { " " } else { ", " });
         }
         line.push_str(part);
     }

@@ -183,9 +183,7 @@ impl<R: Runner> Measurement<R> {
     /// Ends the run: what was measured, and why no more was.
     pub fn finish(mut self, stopped: Option<&Stopped>) -> Run {
         self.run.interrupted = stopped.map(|stopped| match stopped {
-            Stopped::Signal(signal) => {
-                format!("by {}", crate::runner::signal_name(*signal))
-            }
+            Stopped::Signal(signal) => crate::runner::signal_name(*signal),
             Stopped::Error(error) => format!("{error:#}"),
         });
         self.summarise();

@@ -22,7 +22,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::case::{Case, Durations};
 use crate::endpoint::control::{Control, Outcome, Report, Setup};
 use crate::endpoint::counters::process_time;
-use crate::endpoint::process::{LEFT, Role, SHARED_WORDS, SUBCOMMAND};
+use crate::endpoint::process::{Role, SHARED_WORDS, SUBCOMMAND};
 use crate::endpoint::spec::EndSpec;
 use crate::interrupt::Interrupt;
 use crate::machine::noise::NoiseProbe;
@@ -287,19 +287,17 @@ impl Ends<'_> {
     }
 
     /// The error of a trial in which `role` reported something else than its
-    /// outcome. An end that only complains of the other having left
-    /// ([`LEFT`]) is not to blame: what the other says of itself, or how it
-    /// ended, is the error.
+    /// outcome. An end that only found the other one gone is not to blame:
+    /// what the other says of itself, or how it ended, is the error.
     fn blame(&mut self, role: Role, report: Report) -> TrialError {
-        let complains = matches!(&report, Report::Failed(reason) if reason.contains(LEFT));
-        if complains && self.iter_mut().any(|end| !end.reported) {
+        if matches!(report, Report::Left(_)) && self.iter_mut().any(|end| !end.reported) {
             self.deadline = self.deadline.min(Instant::now() + Duration::from_secs(1));
             match self.next_report() {
-                Ok((other, Report::Failed(reason))) if !reason.contains(LEFT) => {
-                    return unexpected(other, Report::Failed(reason));
-                }
+                Ok((_, Report::Left(_) | Report::Ready(_) | Report::Done(_))) => {}
+                Ok((other, report)) => return unexpected(other, report),
+                // It says nothing: then the complaint is all there is.
+                Err(TrialError::Failed(_)) if Instant::now() >= self.deadline => {}
                 Err(error) => return error,
-                Ok(_) => {}
             }
         }
         unexpected(role, report)
@@ -381,7 +379,9 @@ fn own_processor_time() -> Duration {
 fn unexpected(role: Role, report: Report) -> TrialError {
     match report {
         Report::Refused(reason) => TrialError::Refused(reason),
-        Report::Failed(reason) => TrialError::Failed(anyhow!("the {}: {reason}", role.name())),
+        Report::Failed(reason) | Report::Left(reason) => {
+            TrialError::Failed(anyhow!("the {}: {reason}", role.name()))
+        }
         Report::Ready(_) | Report::Done(_) => {
             TrialError::Failed(anyhow!("the {} spoke out of turn", role.name()))
         }

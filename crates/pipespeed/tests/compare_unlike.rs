@@ -128,11 +128,11 @@ fn runs_without_a_measured_case_in_common_are_refused_even_by_force() {
 fn an_interrupted_run_is_compared_and_said_to_be_one() {
     let records = Records::new();
     records.changed("new.json", |run| {
-        run.interrupted = Some("by SIGINT".to_owned())
+        run.interrupted = Some("SIGINT".to_owned())
     });
     let outcome = records.compare("old.json new.json").succeeded();
     assert!(
-        outcome.out.contains("interrupted by SIGINT"),
+        outcome.out.contains("the newer run ended early: SIGINT"),
         "{outcome:#?}"
     );
 }

@@ -160,7 +160,7 @@ fn cut_short(trouble: Trouble) -> (Stopped, Run) {
 fn what_was_measured_before_a_trial_failed_makes_a_valid_record() {
     for (trouble, signal, why) in [
         (Trouble::Failure("it broke".to_owned()), None, "it broke"),
-        (Trouble::Signal(15), Some(15), "by SIGTERM"),
+        (Trouble::Signal(15), Some(15), "SIGTERM"),
         (
             Trouble::Refusal("no more huge pages".to_owned()),
             None,

@@ -6,6 +6,8 @@ mod saving;
 
 use std::io::{self, IsTerminal, Write};
 
+use anyhow::Context;
+
 use crate::cli::BenchArgs;
 use crate::failure::{Interrupted, usage};
 use crate::interrupt::Interrupt;
@@ -124,7 +126,10 @@ fn show(run: &Run, saving: &Saving, quiet: bool) -> anyhow::Result<()> {
             eprintln!("{line}");
         }
     }
-    Ok(written?)
+    written.context(match to_stdout {
+        true => "standard output",
+        false => "standard error",
+    })
 }
 
 fn list(plan: &Plan) -> anyhow::Result<()> {
@@ -139,7 +144,8 @@ fn list(plan: &Plan) -> anyhow::Result<()> {
         let pipe = case.pipe_bytes.map_or("no pipe".to_owned(), |bytes| {
             format!("pipe {}", size::format(bytes as u64))
         });
-        writeln!(out, "{:width$}  {} ({pipe})", case.name, case.description)?;
+        writeln!(out, "{:width$}  {} ({pipe})", case.name, case.description)
+            .context("standard output")?;
     }
     Ok(())
 }

@@ -96,7 +96,7 @@ pub fn run(end: &EndArgs, data: Option<DataUse>) -> anyhow::Result<()> {
         true => csv_line(end, received as f64 / GIB / seconds),
         false => result_line(end, received as f64 / GIB / seconds),
     };
-    Ok(writeln!(io::stdout(), "{line}")?)
+    writeln!(io::stdout(), "{line}").context("standard output")
 }
 
 /// Sleeps until the first byte is there: what comes before it is the writer's

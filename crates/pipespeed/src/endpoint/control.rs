@@ -32,6 +32,9 @@ pub enum Report {
     Ready(Setup),
     /// The machine does not give what the case needs.
     Refused(String),
+    /// The other end has left before the trial was over: what it says of
+    /// itself, or how it ended, is the reason.
+    Left(String),
     /// Something went wrong.
     Failed(String),
     /// The trial is over.

@@ -35,9 +35,6 @@ use crate::results::{EndCounters, GIB};
 /// The hidden subcommand under which an endpoint process runs.
 pub const SUBCOMMAND: &str = "__endpoint";
 
-/// In the message of an end that found the other one gone.
-pub const LEFT: &str = "before the end of the timed part";
-
 /// The shared words: the offsets at which the readings are taken, 0 until
 /// they are named.
 pub const SHARED_WORDS: usize = 2;
@@ -83,6 +80,11 @@ impl Role {
 #[error("{0}")]
 struct Refused(String);
 
+/// The end that found the other one gone.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Left(String);
+
 /// Runs an endpoint and reports to the control socket.
 ///
 /// # Errors
@@ -100,10 +102,17 @@ pub fn main(role: Role) -> io::Result<()> {
     let mut control = Control::new(UnixStream::from(control));
     match run(&mut control, channel) {
         Ok(outcome) => control.send(&Report::Done(Box::new(outcome))),
-        Err(error) => control.send(&match error.downcast_ref::<Refused>() {
-            Some(Refused(reason)) => Report::Refused(reason.clone()),
-            None => Report::Failed(format!("{error:#}")),
-        }),
+        Err(error) => control.send(&complaint(&error)),
+    }
+}
+
+fn complaint(error: &anyhow::Error) -> Report {
+    if let Some(Refused(reason)) = error.downcast_ref() {
+        Report::Refused(reason.clone())
+    } else if let Some(Left(how)) = error.downcast_ref() {
+        Report::Left(how.clone())
+    } else {
+        Report::Failed(format!("{error:#}"))
     }
 }
 
@@ -248,7 +257,9 @@ fn writer<F: AsFd>(
             counters: second.since(&first),
             parts_gib_per_s: Vec::new(),
         }),
-        _ => bail!("the reader left {LEFT}"),
+        _ => bail!(Left(
+            "the reader left before the end of the trial".to_owned()
+        )),
     }
 }
 
@@ -266,7 +277,9 @@ fn reader<F: AsFd>(
         let taken = source.take(usize::MAX)?;
         let n = taken.len();
         if n == 0 {
-            bail!("the data ended after {received} bytes, {LEFT}");
+            bail!(Left(format!(
+                "the data ended early, after {received} bytes"
+            )));
         }
         if let Taken::Data(bytes) = taken {
             consumer.consume(bytes)?;

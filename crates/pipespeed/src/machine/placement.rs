@@ -52,7 +52,7 @@ pub struct Chosen {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
     /// The text isn't two numbers.
-    #[error("--cpus: {given:?} is not two processor numbers W,R, as in --cpus 2,3")]
+    #[error("{given:?} is not two processor numbers W,R, as in --cpus 2,3")]
     NotAPair {
         /// What was given.
         given: String,

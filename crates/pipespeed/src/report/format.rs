@@ -76,7 +76,7 @@ pub(super) fn wrap(text: &str, width: usize, indent: &str) -> String {
 }
 
 /// `1 round`, `30 rounds`.
-pub(super) fn counted(count: usize, what: &str) -> String {
+pub fn counted(count: usize, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {what}{plural}")
 }

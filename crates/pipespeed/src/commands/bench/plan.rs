@@ -11,6 +11,7 @@ use crate::failure::usage;
 use crate::machine::placement::{self, Chosen};
 use crate::machine::topology::Topology;
 use crate::machine::{Machine, Root, warnings};
+use crate::report::counted;
 use crate::results::{DataUse, Run, SCHEMA_VERSION, Settings, Warning, WarningKind};
 use crate::schedule::rounds_for_budget;
 use crate::size;
@@ -146,13 +147,13 @@ impl Plan {
             _ => self.chosen.relation.clone(),
         };
         let time = match self.rounds {
-            Some(rounds) => format!("{rounds} rounds"),
+            Some(rounds) => counted(rounds, "round"),
             None => format!("at most {:.0} s", self.budget_s),
         };
         format!(
-            "pipespeed: {}, {} cases, {time}; {places}",
+            "pipespeed: {}, {}, {time}; {places}",
             self.suite.name(),
-            self.cases.len()
+            counted(self.cases.len(), "case")
         )
     }
 

@@ -18,10 +18,9 @@ pub(super) struct Saving {
     json: Option<PathBuf>,
     csv: Option<PathBuf>,
     chart: Option<PathBuf>,
-    /// Files nobody asked for: failing to write them is no failure of the run.
+    /// Nobody said where to save.
     by_default: bool,
     said: Vec<String>,
-    ever_saved: bool,
 }
 
 impl Saving {
@@ -47,10 +46,11 @@ impl Saving {
             chart: output.chart.clone(),
             by_default,
             said: Vec::new(),
-            ever_saved: false,
         };
         if by_default {
-            if let Err(error) = std::fs::create_dir_all(DIRECTORY) {
+            let here = Path::new(DIRECTORY);
+            let place = if here.exists() { here } else { Path::new(".") };
+            if let Err(error) = rustix::fs::access(place, rustix::fs::Access::WRITE_OK) {
                 eprintln!("pipespeed: nothing will be saved: ./{DIRECTORY}: {error}");
                 saving.by_default = false;
                 return Ok(saving);
@@ -64,6 +64,8 @@ impl Saving {
             saving.json = file("json");
             saving.csv = file("csv");
             saving.chart = file("svg");
+            // The directory is made when there is something to save.
+            return Ok(saving);
         }
         for path in [&saving.json, &saving.csv, &saving.chart]
             .into_iter()
@@ -78,13 +80,13 @@ impl Saving {
     pub(super) fn after_round(&mut self, run: &Run) -> anyhow::Result<()> {
         let json = self.json.as_deref().filter(|path| can_be_replaced(path));
         let csv = self.csv.as_deref().filter(|path| can_be_replaced(path));
-        save(json, csv, None, run)?;
-        self.ever_saved = true;
-        Ok(())
+        self.make_directory()?;
+        save(json, csv, None, run)
     }
 
     /// Saves everything.
     pub(super) fn finish(&mut self, run: &Run) -> anyhow::Result<()> {
+        self.make_directory()?;
         save(
             self.json.as_deref(),
             self.csv.as_deref(),
@@ -99,6 +101,13 @@ impl Saving {
             .collect();
         if !files.is_empty() {
             self.said.push(format!("saved: {}", files.join(" ")));
+        }
+        Ok(())
+    }
+
+    fn make_directory(&self) -> anyhow::Result<()> {
+        if self.by_default {
+            std::fs::create_dir_all(DIRECTORY).with_context(|| format!("./{DIRECTORY}"))?;
         }
         Ok(())
     }
