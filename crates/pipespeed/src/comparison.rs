@@ -309,7 +309,7 @@ fn notes(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
     }
     if let Some(shift) = common_shift(cases) {
         notes.push(format!(
-            "all cases moved the same way, by {:+.0} % in the middle: that is rather the machine \
+            "all cases moved the same way, by {:+.0} % in the middle: rather the machine or its settings \
              than any one case",
             (shift - 1.0) * 100.0
         ));
