@@ -55,6 +55,7 @@ impl Case {
                 touched: true,
                 locked: false,
                 gift: false,
+                rewritten: false,
                 reuse: Reuse::Drained,
             }),
             source: Some(SourceSpec {
@@ -151,9 +152,22 @@ impl Case {
             && splices(source)
         {
             source.technique = SourceTechnique::SpliceThrough;
+            self.description
+                .push_str("; spliced on into a second pipe, to look at the data");
+            if let Some((_, factor)) = &mut self.compared_with
+                && factor == "splice"
+            {
+                factor.push_str(" and a second pipe");
+                if data != DataUse::Read {
+                    factor.push_str(", fresh pages");
+                }
+            }
             if let Some(sink) = &mut self.sink {
                 sink.reuse = Reuse::Fresh;
             }
+        }
+        if let Some(sink) = &mut self.sink {
+            sink.rewritten = matches!(data, DataUse::Touch | DataUse::Verify);
         }
         // A reader that reads has the data in its memory, asked for or not.
         let reads = self.source.as_ref().is_some_and(|source| !splices(source));

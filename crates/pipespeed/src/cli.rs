@@ -53,7 +53,7 @@ pub struct MeasureArgs {
     pub time: Option<f64>,
     /// Rounds of trials: each runs every case once, in a new order [default:
     /// as many as fit into the time, 30 at least].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true, conflicts_with = "time")]
     pub rounds: Option<u32>,
     /// Seed of the order of the trials [default: a new one, which is recorded].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
@@ -126,6 +126,7 @@ pub struct BenchArgs {
         long,
         value_name = "N",
         default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(..=1000),
         allow_negative_numbers = true
     )]
     pub work: u32,
@@ -159,7 +160,8 @@ pub struct CompareArgs {
     /// standard input).
     #[arg(required = true, num_args = 2.., value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Exit with status 1 if a case got slower, by PERCENT at least if given.
+    /// Exit with status 1 if a case got slower, by PERCENT at least if given
+    /// (less than 5 never counts), or if no verdict is possible.
     #[arg(long, value_name = "slower[:PERCENT]", value_parser = fail_on)]
     pub fail_on: Option<FailOn>,
     /// Compare in spite of differences that make it senseless.

@@ -10,7 +10,7 @@
 use serde::Serialize;
 
 use crate::machine::Difference;
-use crate::results::{CaseResult, Ratio, Run, SCHEMA_VERSION, Verdict};
+use crate::results::{CaseResult, Ratio, Run, SCHEMA_VERSION, Verdict, WarningKind};
 use crate::stats::{self, EQUIVALENCE};
 
 /// The rounds of a run are put together into so many blocks: the fewest with
@@ -261,15 +261,15 @@ fn senseless(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
             old.settings.work, new.settings.work
         ));
     }
-    let other_data = |case: &ComparedCase| case.note.as_ref().is_some_and(|n| n.contains("data "));
-    if let Some(case) = cases
-        .iter()
-        .find(|case| case.ratio.is_some() && other_data(case))
-    {
+    let other_data = old.cases.iter().find_map(|a| {
+        let b = new.cases.iter().find(|b| b.name == a.name)?;
+        (a.data != b.data).then_some((&a.name, a.data, b.data))
+    });
+    if let Some((name, a, b)) = other_data {
         reasons.push(format!(
-            "the data meets another end in the two runs ({}: {})",
-            case.name,
-            case.note.as_deref().unwrap_or_default()
+            "the data of {name} is {} in one run and {} in the other",
+            a.outcome(),
+            b.outcome()
         ));
     }
     if cases.iter().all(|case| case.ratio.is_none()) {
@@ -283,6 +283,25 @@ fn notes(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
     for (run, which) in [(old, "older"), (new, "newer")] {
         if let Some(why) = &run.interrupted {
             notes.push(format!("the {which} run ended early: {why}"));
+        }
+        let disturbing = |kind: WarningKind| {
+            use WarningKind::{Drift, OtherLoad, RunDelay, Steal, Throttled};
+            matches!(kind, Drift | OtherLoad | RunDelay | Steal | Throttled)
+        };
+        for warning in run.warnings.iter().filter(|w| disturbing(w.kind)) {
+            notes.push(format!(
+                "the {which} run was disturbed: {}",
+                warning.message
+            ));
+        }
+        if let Some(control) = &run.null_control
+            && let Some(ratio) = control.ratio
+            && matches!(ratio.verdict, Verdict::Faster | Verdict::Slower)
+        {
+            notes.push(format!(
+                "in the {which} run the null control came out {}: doubt it",
+                ratio.verdict.name()
+            ));
         }
         if run.settings.quick {
             notes.push(format!("the {which} run is a quick one"));

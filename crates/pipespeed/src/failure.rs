@@ -1,6 +1,6 @@
 //! How the command ends: exit codes and the one line on standard error.
 
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// The command line asks for something that makes no sense, or lacks
@@ -14,6 +14,29 @@ pub struct Usage(pub String);
 #[error("interrupted by {}", crate::runner::signal_name(*.0))]
 pub struct Interrupted(pub i32);
 
+/// Standard output was closed by its reader, who has had enough: the normal end
+/// of a producer.
+#[derive(Debug, thiserror::Error)]
+#[error("standard output was closed")]
+pub struct Closed;
+
+/// Names standard output in an error of writing to it.
+///
+/// # Errors
+/// [`Closed`] if nobody reads it any more, else the error in context.
+pub fn to_stdout(written: io::Result<()>) -> anyhow::Result<()> {
+    written.map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Closed.into(),
+        _ => anyhow::Error::new(error).context("standard output"),
+    })
+}
+
+/// Says a line on standard error. That it can't be written is no reason to
+/// fail, and there would be nowhere to tell.
+pub fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
 /// An error of bad usage.
 pub fn usage(message: impl Into<String>) -> anyhow::Error {
     Usage(message.into()).into()
@@ -26,11 +49,10 @@ pub fn exit_code(program: &str, outcome: anyhow::Result<()>) -> ExitCode {
     let Err(error) = outcome else {
         return ExitCode::SUCCESS;
     };
-    let closed = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
-    if error.downcast_ref::<io::Error>().is_some_and(closed) {
+    if error.is::<Closed>() {
         return ExitCode::SUCCESS;
     }
-    eprintln!("{program}: {error:#}");
+    say(&format!("{program}: {error:#}"));
     if error.is::<Usage>() {
         ExitCode::from(2)
     } else if let Some(Interrupted(signal)) = error.downcast_ref() {

@@ -20,6 +20,9 @@ const RUN_DELAY: f64 = 0.02;
 /// A change of rate within a trial above this share flags it.
 const DRIFT: f64 = 0.20;
 
+/// A timed part that lasted so many times as long as it should flags a trial.
+const OVERLONG: f64 = 2.0;
+
 /// Looks on while a run is made.
 pub trait Observer {
     /// A trial is about to begin: the `done`th of `all`.
@@ -48,6 +51,9 @@ pub struct Measurement<R> {
     cases: Vec<Case>,
     run: Run,
     noise: Vec<NoiseDelta>,
+    /// Trials that were refused although the pilot's was not, with the last
+    /// reason.
+    refused_later: BTreeMap<String, (usize, String)>,
     /// Whether both ends have a processor of their own, so that waiting for
     /// one is a disturbance.
     own_processors: bool,
@@ -85,6 +91,7 @@ impl<R: Runner> Measurement<R> {
             cases,
             run,
             noise: Vec::new(),
+            refused_later: BTreeMap::new(),
             own_processors,
         }
     }
@@ -161,10 +168,13 @@ impl<R: Runner> Measurement<R> {
             Ok(trial) => trial,
             Err(TrialError::Interrupted(signal)) => return Err(Stopped::Signal(signal)),
             Err(TrialError::Refused(reason)) => {
-                // It was allowed in the pilot.
-                let error =
-                    anyhow::anyhow!("case {}: no longer possible: {reason}", self.cases[at].name);
-                return Err(Stopped::Error(error));
+                // It was allowed in the pilot: huge pages may have run short.
+                // The round goes without it.
+                let name = &self.cases[at].name;
+                let later = self.refused_later.entry(name.clone()).or_default();
+                later.0 += 1;
+                later.1 = reason;
+                return Ok(());
             }
             Err(TrialError::Failed(error)) => {
                 let context = format!("case {}, round {round}", self.cases[at].name);
@@ -173,7 +183,10 @@ impl<R: Runner> Measurement<R> {
         };
         let case = &mut self.run.cases[at];
         note_setup(&mut case.configuration, &trial);
-        if let Some(sample) = sample_of(&trial, round, position, self.own_processors) {
+        if let Some(mut sample) = sample_of(&trial, round, position, self.own_processors) {
+            if sample.seconds > OVERLONG * self.run.settings.timed_s {
+                sample.flags.push(Flag::Overlong);
+            }
             case.samples.push(sample);
         }
         self.noise.push(trial.noise);
@@ -188,6 +201,16 @@ impl<R: Runner> Measurement<R> {
         });
         self.summarise();
         self.run.warnings.extend(warnings::of_run(&self.noise));
+        self.run.machine.during = NoiseDelta::overall(&self.noise);
+        let refused = std::mem::take(&mut self.refused_later);
+        let refused = refused.into_iter().map(|(case, (trials, reason))| Warning {
+            kind: WarningKind::Configuration,
+            case: Some(case),
+            message: format!(
+                "refused in {trials} trials after the pilot, which are missing: {reason}"
+            ),
+        });
+        self.run.warnings.extend(refused);
         self.run.warnings.extend(too_few_rounds(&self.run));
         let more = warnings_of_samples(&self.run);
         self.run.warnings.extend(more);

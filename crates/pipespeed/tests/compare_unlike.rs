@@ -64,7 +64,7 @@ fn other_work_or_other_use_of_the_data_makes_no_sense_to_compare() {
     });
     records
         .compare("old.json data.json")
-        .refused(1, &["write_read", "verify"]);
+        .refused(1, &["write_read", "verified"]);
 }
 
 #[test]
@@ -89,13 +89,19 @@ fn a_case_that_is_missing_or_refused_is_named_and_the_rest_compared() {
     let comparison = records.comparison("refused.json");
     let refused = case(&comparison, "busy_loop_huge");
     assert_eq!(refused["note"], "refused in the newer run: one processor");
-    let table = records
-        .compare("old.json refused.json --fail-on slower")
-        .succeeded();
+    let table = records.compare("old.json refused.json").succeeded();
     assert!(
         table
             .out
             .contains("refused in the newer run: one processor")
+    );
+    // A gate can't be passed by losing the case.
+    let gate = records.compare("old.json refused.json --fail-on slower");
+    assert_eq!(gate.code, Some(1), "{gate:#?}");
+    assert!(
+        gate.err
+            .contains("--fail-on: no verdict is possible, for want of rounds or of the case"),
+        "{gate:#?}"
     );
     let reverse = json(
         &records

@@ -141,6 +141,35 @@ fn each_trial_is_seen_once_in_the_order_of_the_schedule() {
     }
 }
 
+#[test]
+fn a_trial_refused_after_the_pilot_is_left_out_and_told() {
+    let runner = FakeRunner {
+        trouble: Some((
+            CASES + 2 * CASES + 4,
+            Trouble::Refusal("no more huge pages".to_owned()),
+        )),
+        ..FakeRunner::default()
+    };
+    let mut measurement = measurement(Suite::Ladder, runner);
+    measurement.pilot(&mut Watch::default()).unwrap();
+    measurement.rounds(ROUNDS, &mut Watch::default()).unwrap();
+    let run = measurement.finish(None);
+    let short: Vec<&str> = run
+        .cases
+        .iter()
+        .filter(|case| case.samples.len() == ROUNDS - 1)
+        .map(|case| &*case.name)
+        .collect();
+    let [name] = short[..] else {
+        panic!("{short:?}")
+    };
+    let told = run.warnings.iter().any(|warning| {
+        warning.case.as_deref() == Some(name) && warning.message.contains("no more huge pages")
+    });
+    assert!(told, "{:?}", run.warnings);
+    assert_eq!(run.interrupted, None);
+}
+
 /// A run in which something happens in the middle of the third round.
 fn cut_short(trouble: Trouble) -> (Stopped, Run) {
     let runner = FakeRunner {
@@ -161,11 +190,6 @@ fn what_was_measured_before_a_trial_failed_makes_a_valid_record() {
     for (trouble, signal, why) in [
         (Trouble::Failure("it broke".to_owned()), None, "it broke"),
         (Trouble::Signal(15), Some(15), "SIGTERM"),
-        (
-            Trouble::Refusal("no more huge pages".to_owned()),
-            None,
-            "no longer possible: no more huge pages",
-        ),
     ] {
         let (stopped, run) = cut_short(trouble);
         match (stopped, signal) {

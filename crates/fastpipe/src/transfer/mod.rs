@@ -19,7 +19,7 @@ pub use self::vmsplice::VmspliceOptions;
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
 
@@ -68,7 +68,7 @@ impl Incomplete {
 
 impl fmt::Display for Incomplete {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (after {} bytes)", self.source, self.moved)
+        write!(f, "ended after {} bytes", self.moved)
     }
 }
 
@@ -95,8 +95,6 @@ pub struct Output<F> {
     waiter: Waiter,
     counts: Counts,
     nowait: Nowait,
-    /// The descriptor that was seen to be a write end, as vmsplice needs.
-    write_end: Option<RawFd>,
 }
 
 impl<F: AsFd> Output<F> {
@@ -107,7 +105,6 @@ impl<F: AsFd> Output<F> {
             waiter: Waiter::new(wait),
             counts: Counts::default(),
             nowait: Nowait::default(),
-            write_end: None,
         }
     }
 

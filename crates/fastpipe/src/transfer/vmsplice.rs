@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -40,12 +40,11 @@ impl<F: AsFd> Output<F> {
         pieces: &[PageSlice<'_>],
         options: VmspliceOptions,
     ) -> Result<(), Incomplete> {
-        // Asked for once: `F` may answer something else the next time.
+        // Asked for once: `F` may answer something else the next time. And looked
+        // at every time: the same number may stand for another file by now, as
+        // safe code can bring about for the standard descriptors.
         let fd = self.fd.as_fd();
-        if self.write_end != Some(fd.as_raw_fd()) {
-            must_be_a_write_end(fd).map_err(|source| Incomplete { moved: 0, source })?;
-            self.write_end = Some(fd.as_raw_fd());
-        }
+        must_be_a_write_end(fd).map_err(|source| Incomplete { moved: 0, source })?;
         let total = pieces.iter().map(|p| p.as_bytes().len() as u64).sum();
         let mut cursor = Cursor::default();
         transfer(

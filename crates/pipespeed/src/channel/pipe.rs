@@ -46,16 +46,26 @@ impl<F: AsFd> PipeSink<F> {
     /// When the buffers can't be had as asked.
     pub fn new(fd: F, spec: &SinkSpec) -> Result<Self, BufferError> {
         let splices = spec.technique == SinkTechnique::Vmsplice;
-        let (count, halves) = match (splices, spec.same_buffer) {
+        let whole = spec.buffer_bytes;
+        let (count, parts) = match (splices, spec.same_buffer) {
             // write copies at once, so one buffer serves.
-            (false, _) => (1, false),
-            (true, false) => (2, false),
-            (true, true) => (1, true),
+            (false, _) => (1, 1),
+            (true, true) => (1, 2),
+            (true, false) => match pieces_to_fill(&fd, spec) {
+                // The published way: two buffers of pages of their own.
+                0..=2 => (2, 1),
+                // So many that huge pages of their own would take too much.
+                more => (1, more),
+            },
+        };
+        let len = match spec.same_buffer {
+            true => whole,
+            false => whole.saturating_mul(parts),
         };
         let mut buffers = Vec::with_capacity(count);
         for _ in 0..count {
             let mut buffer = Buffer::builder()
-                .len(spec.buffer_bytes)
+                .len(len)
                 .pages(spec.pages.into())
                 .touched(spec.touched)
                 .locked(spec.locked)
@@ -65,12 +75,10 @@ impl<F: AsFd> PipeSink<F> {
             }
             buffers.push(buffer);
         }
-        let whole = spec.buffer_bytes;
-        let pieces = if halves {
-            [(0, 0, whole / 2), (0, whole / 2, whole)].to_vec()
-        } else {
-            (0..count).map(|buffer| (buffer, 0, whole)).collect()
-        };
+        let part = len / parts;
+        let pieces: Vec<(usize, usize, usize)> = (0..count)
+            .flat_map(|buffer| (0..parts).map(move |at| (buffer, at * part, (at + 1) * part)))
+            .collect();
         Ok(PipeSink {
             out: Output::new(fd, spec.wait.into()),
             technique: spec.technique,
@@ -90,6 +98,11 @@ impl<F: AsFd> PipeSink<F> {
             sent: 0,
             asked: 0,
         })
+    }
+
+    /// The system call in use.
+    pub fn technique(&self) -> SinkTechnique {
+        self.technique
     }
 
     /// The next piece, to be written: waits until nobody needs what it held.
@@ -220,14 +233,22 @@ impl<F: AsFd> PipeSink<F> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         self.asked += 1;
         let mut fds = [PollFd::new(&self.out, PollFlags::empty())];
-        poll(
-            &mut fds,
-            Some(&Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            }),
-        )?;
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        rustix::io::retry_on_intr(|| poll(&mut fds, Some(&now)))?;
         Ok(!fds[0].revents().contains(PollFlags::ERR))
+    }
+}
+
+/// How many pieces it takes to fill the pipe and have one more in hand, where
+/// pieces are written again once they have left the pipe: the next one has
+/// then always left it, and there is nothing to wait for.
+fn pieces_to_fill(fd: impl AsFd, spec: &SinkSpec) -> usize {
+    match (spec.rewritten, spec.reuse, pipe::capacity(fd)) {
+        (true, Reuse::Drained, Ok(bytes)) => bytes.div_ceil(spec.buffer_bytes) + 1,
+        _ => 2,
     }
 }
 
@@ -258,6 +279,7 @@ impl Taken<'_> {
 /// The reading end.
 #[derive(Debug)]
 pub struct PipeSource<F> {
+    technique: SourceTechnique,
     input: Input<F>,
     piece: usize,
     way: Way,
@@ -271,6 +293,7 @@ enum Way {
     /// reader finds that splices onward.
     SpliceThrough {
         into: OwnedFd,
+        room: usize,
         from: Input<OwnedFd>,
         buffer: Buffer,
     },
@@ -297,15 +320,17 @@ impl<F: AsFd> PipeSource<F> {
             }
             SourceTechnique::SpliceThrough => {
                 let (from, into) = pipe::create()?;
-                pipe::set_capacity_up_to(&into, spec.buffer_bytes)?;
+                let room = pipe::set_capacity_up_to(&into, spec.buffer_bytes)?;
                 Way::SpliceThrough {
                     into,
+                    room,
                     from: Input::new(from, Wait::Block),
                     buffer: buffer()?,
                 }
             }
         };
         Ok(PipeSource {
+            technique: spec.technique,
             input: Input::new(fd, spec.wait.into()),
             piece: spec.buffer_bytes,
             way,
@@ -330,15 +355,24 @@ impl<F: AsFd> PipeSource<F> {
                     .splice(&*null, want as u64, SpliceOptions::default())?;
                 Ok(Taken::Discarded(n as usize))
             }
-            Way::SpliceThrough { into, from, buffer } => {
-                let room = pipe::capacity(&*into).unwrap_or(want);
-                let n = self
-                    .input
-                    .splice_some(&*into, want.min(room), SpliceOptions::default())?;
+            Way::SpliceThrough {
+                into,
+                room,
+                from,
+                buffer,
+            } => {
+                let n =
+                    self.input
+                        .splice_some(&*into, want.min(*room), SpliceOptions::default())?;
                 let got = from.read(&mut buffer[..n])?;
                 Ok(Taken::Data(&buffer[..got]))
             }
         }
+    }
+
+    /// The system calls in use.
+    pub fn technique(&self) -> SourceTechnique {
+        self.technique
     }
 
     /// The memory that data is read into, where there is some.

@@ -6,10 +6,8 @@ mod saving;
 
 use std::io::{self, IsTerminal, Write};
 
-use anyhow::Context;
-
 use crate::cli::BenchArgs;
-use crate::failure::{Interrupted, usage};
+use crate::failure::{Interrupted, say, to_stdout};
 use crate::interrupt::Interrupt;
 use crate::measure::{Measurement, Observer, Stopped};
 use crate::report;
@@ -59,7 +57,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<()> {
     if run.settings.rounds_done == 0 && run.cases.iter().all(|case| case.samples.is_empty()) {
         return Err(match stopped {
             Some(stopped) => into_error(stopped),
-            None => usage("every case is refused here: see --list for others"),
+            None => anyhow::anyhow!("nothing was measured"),
         });
     }
     let saved = saving.finish(&run);
@@ -76,6 +74,14 @@ fn measure(
     let started = std::time::Instant::now();
     measurement.pilot(watch)?;
     let pilot = started.elapsed().as_secs_f64();
+    if measurement.runnable() == 0 {
+        let cases = &measurement.run_mut().cases;
+        let reason = cases.iter().find_map(|case| case.refused.clone());
+        return Err(Stopped::Error(anyhow::anyhow!(
+            "every case is refused here: {}",
+            reason.unwrap_or_default()
+        )));
+    }
     let rounds = plan
         .rounds(measurement.runnable(), pilot)
         .map_err(Stopped::Error)?;
@@ -108,28 +114,29 @@ impl Observer for Watch<'_> {
 
 /// The table goes to standard output, unless that is taken by a file.
 fn show(run: &Run, saving: &Saving, quiet: bool) -> anyhow::Result<()> {
-    let to_stdout = !saving.uses_stdout();
-    if !to_stdout && quiet {
+    let on_stdout = !saving.uses_stdout();
+    if !on_stdout && quiet {
         return Ok(());
     }
-    let terminal = match to_stdout {
+    let terminal = match on_stdout {
         true => io::stdout().is_terminal(),
         false => io::stderr().is_terminal(),
     };
     let table = report::table(run, report::Style::for_terminal(terminal));
-    let written = match to_stdout {
+    let written = match on_stdout {
         true => writeln!(io::stdout(), "{table}"),
         false => writeln!(io::stderr(), "{table}"),
     };
     if !quiet {
         for line in saving.said() {
-            eprintln!("{line}");
+            say(line);
         }
     }
-    written.context(match to_stdout {
-        true => "standard output",
-        false => "standard error",
-    })
+    match on_stdout {
+        true => to_stdout(written),
+        // Like all that is said there: see `say`.
+        false => Ok(()),
+    }
 }
 
 fn list(plan: &Plan) -> anyhow::Result<()> {
@@ -144,8 +151,11 @@ fn list(plan: &Plan) -> anyhow::Result<()> {
         let pipe = case.pipe_bytes.map_or("no pipe".to_owned(), |bytes| {
             format!("pipe {}", size::format(bytes as u64))
         });
-        writeln!(out, "{:width$}  {} ({pipe})", case.name, case.description)
-            .context("standard output")?;
+        to_stdout(writeln!(
+            out,
+            "{:width$}  {} ({pipe})",
+            case.name, case.description
+        ))?;
     }
     Ok(())
 }

@@ -1,25 +1,24 @@
 //! `pipespeed compare`.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
 
 use anyhow::{anyhow, bail};
 
 use crate::cli::CompareArgs;
 use crate::comparison::{Comparison, compare};
-use crate::failure::usage;
+use crate::failure::{to_stdout, usage};
 use crate::report::{self, Style};
-use crate::results::{Run, Verdict, load, save};
+use crate::results::{Run, Verdict, is_stdout, load, save};
 
 /// Compares saved runs.
 ///
 /// # Errors
 /// What went wrong; and, with `--fail-on`, that a case got slower.
 pub fn run(args: CompareArgs) -> anyhow::Result<()> {
-    if args.files.iter().filter(|file| is_stdio(file)).count() > 1 {
+    if args.files.iter().filter(|file| is_stdout(file)).count() > 1 {
         return Err(usage("only one of the files can be '-', standard input"));
     }
-    if args.json.as_deref().is_some_and(is_stdio) && args.chart.as_deref().is_some_and(is_stdio) {
+    if args.json.as_deref().is_some_and(is_stdout) && args.chart.as_deref().is_some_and(is_stdout) {
         return Err(usage(
             "only one of --json and --chart can be '-', standard output",
         ));
@@ -41,7 +40,7 @@ pub fn run(args: CompareArgs) -> anyhow::Result<()> {
     let stdout_taken = [&args.json, &args.chart]
         .into_iter()
         .flatten()
-        .any(|path| is_stdio(path));
+        .any(|path| is_stdout(path));
     show(&comparisons, stdout_taken)?;
     if let Some(path) = &args.json {
         let mut json = match comparisons.as_slice() {
@@ -58,10 +57,6 @@ pub fn run(args: CompareArgs) -> anyhow::Result<()> {
         Some(limit) => fail_on_slower(&comparisons, limit.slower_by),
         None => Ok(()),
     }
-}
-
-fn is_stdio(path: &Path) -> bool {
-    path == Path::new("-") || path == Path::new("/dev/stdout")
 }
 
 fn refuse_senseless(comparisons: &[Comparison], force: bool) -> anyhow::Result<()> {
@@ -92,13 +87,31 @@ fn show(comparisons: &[Comparison], stdout_taken: bool) -> anyhow::Result<()> {
     };
     let text = report::comparison_table(comparisons, Style::for_terminal(terminal));
     match stdout_taken {
-        true => write!(io::stderr(), "{text}")?,
-        false => write!(io::stdout(), "{text}")?,
+        true => {
+            // Like all that is said there: see `failure::say`.
+            let _ = write!(io::stderr(), "{text}");
+            Ok(())
+        }
+        false => to_stdout(write!(io::stdout(), "{text}")),
     }
-    Ok(())
 }
 
 fn fail_on_slower(comparisons: &[Comparison], slower_by: f64) -> anyhow::Result<()> {
+    // A gate that can't close is no gate.
+    let unsure: Vec<&str> = comparisons
+        .iter()
+        .flat_map(|comparison| &comparison.cases)
+        .filter(|case| case.old.is_some())
+        .filter(|case| case.ratio.is_none_or(|ratio| ratio.low.is_none()))
+        .map(|case| &*case.name)
+        .collect();
+    if !unsure.is_empty() {
+        return Err(anyhow!(
+            "--fail-on: no verdict is possible, for want of rounds or of the case in the newer \
+             run, on {}",
+            unsure.join(", ")
+        ));
+    }
     let slower: Vec<String> = comparisons
         .iter()
         .flat_map(|comparison| &comparison.cases)

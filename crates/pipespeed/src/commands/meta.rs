@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use anyhow::Context;
 use clap::CommandFactory;
 
 use crate::cli::Cli;
+use crate::failure::to_stdout;
 
 /// Prints completions for a shell.
 ///
@@ -14,7 +14,7 @@ use crate::cli::Cli;
 pub fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "pipespeed", &mut script);
-    io::stdout().write_all(&script).context("standard output")
+    to_stdout(io::stdout().write_all(&script))
 }
 
 /// Prints the manual page: the command's own and, after it, one of each
@@ -30,5 +30,5 @@ pub fn man() -> anyhow::Result<()> {
     for subcommand in command.get_subcommands().filter(|c| !c.is_hide_set()) {
         clap_mangen::Man::new(subcommand.clone()).render(&mut page)?;
     }
-    io::stdout().write_all(&page).context("standard output")
+    to_stdout(io::stdout().write_all(&page))
 }

@@ -9,6 +9,7 @@ pub mod write;
 
 use crate::cli::{Cli, Command, EndArgs};
 use crate::endpoint::spec::{PageKind, Waiting};
+use crate::failure::usage;
 
 /// Does what the command line says.
 ///
@@ -18,11 +19,27 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Bench(args) => bench::run(args),
         Command::Compare(args) => compare::run(args),
-        Command::Write(args) => write::run(&args),
-        Command::Read(args) => read::run(&args.end, args.data),
+        Command::Write(args) => {
+            check(&args.end)?;
+            write::run(&args)
+        }
+        Command::Read(args) => {
+            check(&args.end)?;
+            read::run(&args.end, args.data)
+        }
         Command::Completions { shell } => meta::completions(shell),
         Command::Man => meta::man(),
     }
+}
+
+/// What the published programs let pass in silence.
+fn check(end: &EndArgs) -> anyhow::Result<()> {
+    if end.check_huge_page && !end.huge_page {
+        return Err(usage(
+            "--check-huge-page: add --huge-page, which asks for them",
+        ));
+    }
+    Ok(())
 }
 
 impl EndArgs {

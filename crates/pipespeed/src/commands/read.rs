@@ -14,7 +14,7 @@ use crate::cli::EndArgs;
 use crate::endpoint::counters::Meter;
 use crate::endpoint::data::Consumer;
 use crate::endpoint::spec::{SourceSpec, SourceTechnique};
-use crate::failure::usage;
+use crate::failure::{say, to_stdout, usage};
 use crate::results::{DataUse, GIB};
 use crate::size;
 
@@ -23,6 +23,7 @@ use crate::size;
 /// # Errors
 /// What went wrong, naming the option or the limit.
 pub fn run(end: &EndArgs, data: Option<DataUse>) -> anyhow::Result<()> {
+    let asked = data;
     let stdin = io::stdin();
     let input = stdin.as_fd();
     let data = data.unwrap_or(match end.read_with_splice {
@@ -83,20 +84,24 @@ pub fn run(end: &EndArgs, data: Option<DataUse>) -> anyhow::Result<()> {
     let seconds = started.elapsed().as_secs_f64();
     if end.verbose {
         let used = meter.read(received, source.counts()).since(&before);
-        eprintln!(
+        say(&format!(
             "read: {} got in {:.3} s, {} system calls, {} would-blocks, {} page faults",
             size::format(used.bytes),
             used.seconds,
             used.syscalls,
             used.would_blocks,
             used.page_faults,
-        );
+        ));
     }
-    let line = match end.csv {
+    let mut line = match end.csv {
         true => csv_line(end, received as f64 / GIB / seconds),
         false => result_line(end, received as f64 / GIB / seconds),
     };
-    writeln!(io::stdout(), "{line}").context("standard output")
+    // The published line says nothing of the data.
+    if let (Some(data), false) = (asked, end.csv) {
+        line.push_str(&format!(", {}", data.outcome()));
+    }
+    to_stdout(writeln!(io::stdout(), "{line}"))
 }
 
 /// Sleeps until the first byte is there: what comes before it is the writer's

@@ -12,7 +12,7 @@ use crate::endpoint::counters::Meter;
 use crate::endpoint::data::Producer;
 use crate::endpoint::process::huge_pages_refused;
 use crate::endpoint::spec::{Reuse, SinkSpec, SinkTechnique};
-use crate::failure::usage;
+use crate::failure::{say, usage};
 use crate::results::DataUse;
 use crate::size;
 
@@ -36,6 +36,9 @@ pub fn run(args: &WriteArgs) -> anyhow::Result<()> {
              or leave the option out",
         ));
     }
+    if !is_pipe && args.end.pipe_size.is_some() {
+        return Err(usage("--pipe-size: standard output is not a pipe"));
+    }
     check_buffer(&args.end)?;
     if is_pipe {
         set_pipe_size(&args.end, out)?;
@@ -55,6 +58,7 @@ pub fn run(args: &WriteArgs) -> anyhow::Result<()> {
             touched: !args.end.dont_touch_pages,
             locked: args.end.lock_memory,
             gift: args.end.gift,
+            rewritten: args.data == Sent::Pattern,
             reuse: match args.reuse {
                 ReuseArg::Fresh => Reuse::Fresh,
                 ReuseArg::Drained => Reuse::Drained,
@@ -65,7 +69,7 @@ pub fn run(args: &WriteArgs) -> anyhow::Result<()> {
     check_huge_pages(&args.end, || sink.backing())?;
 
     if args.end.verbose {
-        eprintln!(
+        say(&format!(
             "write: {}, {} x {} buffer, aligned to {}, {}",
             if args.end.write_with_vmsplice {
                 "vmsplice"
@@ -79,21 +83,21 @@ pub fn run(args: &WriteArgs) -> anyhow::Result<()> {
                 Ok(bytes) => format!("pipe of {}", size::format(bytes as u64)),
                 Err(_) => "no pipe".to_owned(),
             },
-        );
+        ));
     }
     let meter = Meter::new();
     let before = meter.read(0, sink.counts());
     send(args, &mut sink)?;
     if args.end.verbose {
         let used = meter.read(sink.sent(), sink.counts()).since(&before);
-        eprintln!(
+        say(&format!(
             "write: {} sent in {:.3} s, {} system calls, {} would-blocks, {} page faults",
             size::format(used.bytes),
             used.seconds,
             used.syscalls,
             used.would_blocks,
             used.page_faults,
-        );
+        ));
     }
     Ok(())
 }
@@ -182,11 +186,11 @@ pub(super) fn check_huge_pages(
         ));
     }
     if end.verbose {
-        eprintln!(
+        say(&format!(
             "huge pages: all of {} (shown by {})",
             size::format(found.mapped),
             found.shown_by.name()
-        );
+        ));
     }
     Ok(())
 }

@@ -22,8 +22,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use fastpipe::buffer::Backing;
 use fastpipe::shared::SharedWords;
-use fastpipe::transfer::Counts;
+use fastpipe::transfer::{Counts, Incomplete};
+use rustix::io::Errno;
 
 use super::control::{Control, Outcome, Report, Setup};
 use super::counters::{Meter, Reading};
@@ -131,7 +133,15 @@ fn run(control: &mut Control, channel: OwnedFd) -> anyhow::Result<Outcome> {
             writer(&spec, &mut sink, words.words())
         }
         Part::Reader(source) => {
+            let pages = source.pages;
+            let touched = source.touched;
             let mut source = PipeSource::new(channel, source)?;
+            if let Some(buffer) = source.buffer()
+                && pages == PageKind::Huge
+                && touched
+            {
+                all_huge(buffer.backing()?)?;
+            }
             start(control, Setup::default())?;
             reader(&spec, &mut source, words.words())
         }
@@ -176,6 +186,21 @@ fn stay_on(cpu: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A system call that is refused before it has moved anything, as a seccomp
+/// filter does, is what the machine does not allow; later it is a failure.
+fn refused_or_failed(call: &str, moved_before: u64, incomplete: Incomplete) -> anyhow::Error {
+    const REFUSALS: [Errno; 4] = [Errno::PERM, Errno::ACCESS, Errno::NOSYS, Errno::INVAL];
+    let errno = Errno::from_io_error(&incomplete.source);
+    let error = incomplete.source;
+    if moved_before == 0 && errno.is_some_and(|errno| REFUSALS.contains(&errno)) {
+        return Refused(format!(
+            "{call} is not allowed here: {error}; a seccomp filter, as of a container, may refuse it"
+        ))
+        .into();
+    }
+    anyhow::Error::new(error).context(call.to_owned())
+}
+
 /// Makes sure that huge pages asked for are there.
 fn proven<F: AsFd>(
     sink: PipeSink<F>,
@@ -183,12 +208,16 @@ fn proven<F: AsFd>(
     touched: bool,
 ) -> anyhow::Result<PipeSink<F>> {
     if pages == PageKind::Huge && touched {
-        let backing = sink.backing()?;
-        if !backing.all_huge() {
-            bail!(Refused(huge_pages_refused(backing.huge, backing.mapped)));
-        }
+        all_huge(sink.backing()?)?;
     }
     Ok(sink)
+}
+
+fn all_huge(backing: Backing) -> anyhow::Result<()> {
+    if !backing.all_huge() {
+        bail!(Refused(huge_pages_refused(backing.huge, backing.mapped)));
+    }
+    Ok(())
 }
 
 /// Why a buffer is not in huge pages, in one sentence.
@@ -235,8 +264,19 @@ fn writer<F: AsFd>(
         }
         match sink.commit(sink.piece_len()) {
             Ok(()) => {}
-            Err(incomplete) if incomplete.kind() == io::ErrorKind::BrokenPipe => break,
-            Err(incomplete) => return Err(incomplete.into()),
+            Err(incomplete) if incomplete.kind() == io::ErrorKind::BrokenPipe => {
+                // The reader leaves at the second offset, which may lie within
+                // the piece that was being sent.
+                let end = words[END].load(Ordering::Acquire);
+                if first.is_some() && second.is_none() && end != 0 && sink.sent() >= end {
+                    second = Some(meter.read(sink.sent(), sink.counts()));
+                }
+                break;
+            }
+            Err(incomplete) => {
+                let call = sink.technique().name();
+                return Err(refused_or_failed(call, sink.sent(), incomplete));
+            }
         }
         let due = match (&first, &second) {
             (None, _) => BEGIN,
@@ -274,7 +314,10 @@ fn reader<F: AsFd>(
     let mut clock = Clock::new(spec);
     let mut received = 0;
     let mut take = |received: &mut u64, source: &mut PipeSource<F>| -> anyhow::Result<()> {
-        let taken = source.take(usize::MAX)?;
+        let call = source.technique().name();
+        let taken = source
+            .take(usize::MAX)
+            .map_err(|incomplete| refused_or_failed(call, *received, incomplete))?;
         let n = taken.len();
         if n == 0 {
             bail!(Left(format!(

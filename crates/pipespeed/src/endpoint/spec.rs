@@ -146,6 +146,9 @@ pub struct SinkSpec {
     pub locked: bool,
     /// SPLICE_F_GIFT.
     pub gift: bool,
+    /// Whether the pages are written again and again, rather than sent as they
+    /// are.
+    pub rewritten: bool,
     /// When a page may be written again.
     pub reuse: Reuse,
 }

@@ -81,6 +81,9 @@ pub struct Machine {
     /// The mean number of runnable or waiting tasks over 1, 5 and 15 minutes
     /// before the run (proc_loadavg(5)).
     pub load: Option<[f64; 3]>,
+    /// Steal time, throttling and others' load over all trials of the run;
+    /// null where none was made.
+    pub during: Option<noise::NoiseDelta>,
 }
 
 impl Machine {
@@ -114,6 +117,7 @@ impl Machine {
             clock: Clock::read(root),
             cgroup: Cgroup::read(root),
             load: load(root),
+            during: None,
         }
     }
 }

@@ -159,6 +159,31 @@ impl NoiseProbe {
     }
 }
 
+impl NoiseDelta {
+    /// Several stretches of time taken together: the sum of their seconds and
+    /// of the throttled ones, the means of the others weighted by time. `None`
+    /// without any.
+    pub fn overall(deltas: &[NoiseDelta]) -> Option<NoiseDelta> {
+        let mean = |of: fn(&NoiseDelta) -> Option<f64>| {
+            let known = || {
+                deltas
+                    .iter()
+                    .filter_map(move |delta| Some((of(delta)?, delta.seconds)))
+            };
+            let seconds: f64 = known().map(|(_, seconds)| seconds).sum();
+            let sum: f64 = known().map(|(value, seconds)| value * seconds).sum();
+            (seconds > 0.0).then(|| sum / seconds)
+        };
+        let throttled: Vec<f64> = deltas.iter().filter_map(|d| d.throttled_s).collect();
+        (!deltas.is_empty()).then(|| NoiseDelta {
+            seconds: deltas.iter().map(|delta| delta.seconds).sum(),
+            steal_share: mean(|delta| delta.steal_share),
+            throttled_s: (!throttled.is_empty()).then(|| throttled.iter().sum()),
+            other_load: mean(|delta| delta.other_load),
+        })
+    }
+}
+
 impl NoiseReading {
     /// A reading of this machine by a probe of its own; with more than one to
     /// take, a [`NoiseProbe`] saves the opening.

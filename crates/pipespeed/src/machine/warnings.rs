@@ -25,18 +25,9 @@ pub fn standing(machine: &Machine) -> Vec<Warning> {
 /// What disturbed a run, by the readings around its trials taken together: a
 /// single trial is too short for the kernel's ticks.
 pub fn of_run(deltas: &[NoiseDelta]) -> Vec<Warning> {
-    let mean = |of: fn(&NoiseDelta) -> Option<f64>| {
-        let known = || {
-            deltas
-                .iter()
-                .filter_map(move |delta| Some((of(delta)?, delta.seconds)))
-        };
-        let seconds: f64 = known().map(|(_, seconds)| seconds).sum();
-        let sum: f64 = known().map(|(value, seconds)| value * seconds).sum();
-        (seconds > 0.0).then(|| sum / seconds)
-    };
+    let overall = NoiseDelta::overall(deltas).unwrap_or_default();
     let mut found = Vec::new();
-    if let Some(share) = mean(|delta| delta.steal_share).filter(|share| *share > STEAL_SHARE) {
+    if let Some(share) = overall.steal_share.filter(|share| *share > STEAL_SHARE) {
         let message = format!(
             "the hypervisor gave {:.1} % of our processors' time to others (steal): repeat the run when the host is \
              quieter, or on processors of its own",
@@ -55,7 +46,7 @@ pub fn of_run(deltas: &[NoiseDelta]) -> Vec<Warning> {
         );
         found.push(whole_run(WarningKind::Throttled, message));
     }
-    if let Some(load) = mean(|delta| delta.other_load).filter(|load| *load > OTHER_LOAD) {
+    if let Some(load) = overall.other_load.filter(|load| *load > OTHER_LOAD) {
         let message = format!(
             "other processes used {load:.2} processors on average while trials ran: stop them, or pin the ends away \
              from them with --cpus"

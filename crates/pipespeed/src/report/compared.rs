@@ -1,5 +1,7 @@
 //! Comparisons of saved runs as text and as a chart.
 
+use std::cmp::Ordering;
+
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::comparison::{ComparedCase, Comparison};
@@ -36,9 +38,15 @@ pub fn comparison_chart(comparisons: &[Comparison]) -> String {
                     true => format!("{} {}", short(&comparison.new.file), case.name),
                     false => case.name.clone(),
                 },
-                ratio: case
-                    .ratio
-                    .and_then(|ratio| Some((ratio.median, ratio.low?, ratio.high?))),
+                ratio: case.ratio.map(|ratio| {
+                    let at = ratio.median;
+                    (at, ratio.low.unwrap_or(at), ratio.high.unwrap_or(at))
+                }),
+                beyond: match case.ratio.map(|ratio| ratio.verdict) {
+                    Some(Verdict::Faster) => Ordering::Greater,
+                    Some(Verdict::Slower) => Ordering::Less,
+                    _ => Ordering::Equal,
+                },
                 note: match case.ratio {
                     Some(ratio) => ratio.verdict.name().to_owned(),
                     None => "no ratio".to_owned(),

@@ -13,12 +13,12 @@ use super::{Run, SCHEMA_VERSION};
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The file could not be read at all.
-    #[error("{}: cannot be read: {source}; give a file made by --json", shown(.path))]
+    #[error("{}: cannot be read: {cause}; give a file made by --json", shown(.path))]
     Unreadable {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        cause: io::Error,
     },
     /// There is nothing in the file: most often a run that was never finished.
     #[error("{}: empty: the run that should have written it saved no round; run it again", shown(.path))]
@@ -27,12 +27,12 @@ pub enum LoadError {
         path: PathBuf,
     },
     /// The file holds something other than JSON.
-    #[error("{}: not JSON ({source}); give a file made by --json, not the table or --csv", shown(.path))]
+    #[error("{}: not JSON ({cause}); give a file made by --json, not the table or --csv", shown(.path))]
     NotJson {
         /// The file.
         path: PathBuf,
         /// Where the parser stopped.
-        source: serde_json::Error,
+        cause: serde_json::Error,
     },
     /// JSON, but without the mark every record of ours carries.
     #[error("{}: JSON, but not a run of pipespeed (it has no schema_version); give a file made by --json", shown(.path))]
@@ -57,12 +57,12 @@ pub enum LoadError {
         found: u64,
     },
     /// The right version, but a field is missing or of the wrong kind.
-    #[error("{}: a damaged record ({source}): it was changed after it was saved; run it again", shown(.path))]
+    #[error("{}: a damaged record ({cause}): it lacks something, or was changed; run it again", shown(.path))]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What is wrong and where.
-        source: serde_json::Error,
+        cause: serde_json::Error,
     },
 }
 
@@ -91,9 +91,9 @@ pub fn to_json(run: &Run) -> String {
 /// See [`LoadError`].
 pub fn load(path: impl AsRef<Path>) -> Result<Run, LoadError> {
     let path = path.as_ref();
-    let bytes = read(path).map_err(|source| LoadError::Unreadable {
+    let bytes = read(path).map_err(|cause| LoadError::Unreadable {
         path: path.to_owned(),
-        source,
+        cause,
     })?;
     parse(path, &bytes)
 }
@@ -117,7 +117,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Run, LoadError> {
     // may lack any of them, and that would be the wrong thing to complain of.
     let any: Value = match serde_json::from_slice(bytes) {
         Ok(any) => any,
-        Err(source) => return Err(LoadError::NotJson { path, source }),
+        Err(cause) => return Err(LoadError::NotJson { path, cause }),
     };
     let ours = u64::from(SCHEMA_VERSION);
     match any.get("schema_version").and_then(Value::as_u64) {
@@ -126,7 +126,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Run, LoadError> {
         Some(found) if found < ours => Err(LoadError::Older { path, found }),
         // Parsed from the text again, for an error that names line and column.
         Some(_) => {
-            serde_json::from_slice(bytes).map_err(|source| LoadError::Damaged { path, source })
+            serde_json::from_slice(bytes).map_err(|cause| LoadError::Damaged { path, cause })
         }
     }
 }

@@ -10,7 +10,7 @@ mod save;
 
 pub use self::csv::write_csv;
 pub use self::json::{LoadError, load, to_json};
-pub use self::save::save;
+pub use self::save::{is_replaceable, is_stdout, save};
 
 use serde::{Deserialize, Serialize};
 
@@ -274,6 +274,9 @@ pub enum Flag {
     RunDelay,
     /// The control group's quota stopped the trial.
     Throttled,
+    /// The timed part took over twice its time: the trial was stopped and went
+    /// on, or is too slow for its time.
+    Overlong,
     /// The second half ran at a rate over 20 % off the first, every part of it.
     Drift,
 }

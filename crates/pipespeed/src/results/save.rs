@@ -33,9 +33,18 @@ pub fn save(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
     })
 }
 
+/// Whether [`save`] replaces what is there, so that a later version takes an
+/// earlier one's place: regular files, and those yet to be made.
+pub fn is_replaceable(path: impl AsRef<Path>) -> bool {
+    let path = path.as_ref();
+    !is_stdout(path)
+        && !is_descriptor(path)
+        && fs::metadata(path).map_or(true, |found| found.is_file())
+}
+
 /// `/dev/stdout` is written through our own standard output: opened anew, it
 /// would start over at the beginning of a file that was redirected to.
-fn is_stdout(path: &Path) -> bool {
+pub fn is_stdout(path: &Path) -> bool {
     path == Path::new("-") || path == Path::new("/dev/stdout")
 }
 

@@ -10,7 +10,7 @@ use crate::case::Case;
 
 /// The published buffer.
 const BUFFER: usize = 256 << 10;
-/// A pipe's capacity if nobody sets it.
+/// A pipe's capacity if nobody sets it, where pages are 4 KiB (16 slots).
 const DEFAULT_PIPE: usize = 64 << 10;
 
 pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {

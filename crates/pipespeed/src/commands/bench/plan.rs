@@ -67,6 +67,7 @@ impl Plan {
         let measure = &args.measure;
         let overrides = overrides(args)?;
         let cases = selected(args.suite.cases(&overrides), &args.case)?;
+        check(&cases, args)?;
         let topology = Topology::read(&Root::default());
         let chosen = match measure.cpus {
             Some((writer, reader)) => placement::explicit(writer, reader, &topology),
@@ -92,13 +93,14 @@ impl Plan {
             });
         }
         let durations = if measure.quick { QUICK } else { FULL };
-        let null_control = args.suite.null_control();
+        let usual = args.suite.null_control();
+        let null_control = match cases.iter().any(|case| case.name == usual) {
+            true => Some(usual.to_owned()),
+            false => cases.first().map(|case| case.name.clone()),
+        };
         Ok(Plan {
             suite: args.suite,
-            null_control: cases
-                .iter()
-                .any(|case| case.name == null_control)
-                .then(|| null_control.to_owned()),
+            null_control,
             settings: Settings {
                 seed: measure.seed.unwrap_or_else(new_seed),
                 rounds_planned: 0,
@@ -224,14 +226,27 @@ fn overrides(args: &BenchArgs) -> anyhow::Result<Overrides> {
             data.name()
         )));
     }
-    let overrides = Overrides {
+    Ok(Overrides {
         pipe_bytes: measure.pipe_size,
         buffer_bytes: measure.buffer_size,
         data: measure.data,
         work: args.work,
-    };
+    })
+}
+
+/// Whether the options make sense for these cases.
+fn check(cases: &[Case], args: &BenchArgs) -> anyhow::Result<()> {
+    let measure = &args.measure;
+    let discards = |case: &&Case| case.data == DataUse::Discard;
+    if let (true, Some(case)) = (args.work > 0, cases.iter().find(discards)) {
+        return Err(usage(format!(
+            "--work: the reader of {} splices the data on unseen, so it can't compute over it: \
+             add --data touch, or take the suite touched",
+            case.name
+        )));
+    }
     let unit = 2 * fastpipe::pipe::page_size();
-    let splices = args.suite.cases(&overrides).iter().any(|case| {
+    let splices = cases.iter().any(|case| {
         case.sink
             .as_ref()
             .is_some_and(|sink| sink.technique == SinkTechnique::Vmsplice)
@@ -257,7 +272,7 @@ fn overrides(args: &BenchArgs) -> anyhow::Result<Overrides> {
             size::format(limit as u64)
         )));
     }
-    Ok(overrides)
+    Ok(())
 }
 
 /// The cases named, and those they are compared with.

@@ -1,6 +1,7 @@
 //! Progress on a terminal, drawn between trials only: while a trial runs
 //! nothing of ours does.
 
+use crate::failure::say;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 pub(super) struct Progress {
@@ -23,7 +24,7 @@ impl Progress {
     /// Says a line above the bar.
     pub(super) fn say(&self, line: &str) {
         if !self.quiet {
-            self.bar.suspend(|| eprintln!("{line}"));
+            self.bar.suspend(|| say(line));
         }
     }
 

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use crate::cli::BenchArgs;
-use crate::failure::usage;
+use crate::failure::{Closed, say, usage};
 use crate::report;
-use crate::results::{self, Run};
+use crate::results::{self, Run, is_replaceable, is_stdout};
 use crate::suite::Suite;
 
 /// Where results go if nobody says.
@@ -51,7 +51,9 @@ impl Saving {
             let here = Path::new(DIRECTORY);
             let place = if here.exists() { here } else { Path::new(".") };
             if let Err(error) = rustix::fs::access(place, rustix::fs::Access::WRITE_OK) {
-                eprintln!("pipespeed: nothing will be saved: ./{DIRECTORY}: {error}");
+                say(&format!(
+                    "pipespeed: nothing will be saved: ./{DIRECTORY}: {error}"
+                ));
                 saving.by_default = false;
                 return Ok(saving);
             }
@@ -67,19 +69,29 @@ impl Saving {
             // The directory is made when there is something to save.
             return Ok(saving);
         }
-        for path in [&saving.json, &saving.csv, &saving.chart]
-            .into_iter()
-            .flatten()
-        {
-            check(path)?;
+        let named = [
+            ("--json", &saving.json),
+            ("--csv", &saving.csv),
+            ("--chart", &saving.chart),
+        ];
+        let named = named.map(|(option, path)| Some((option, path.as_deref()?)));
+        let named: Vec<(&str, &Path)> = named.into_iter().flatten().collect();
+        for (at, (option, path)) in named.iter().enumerate() {
+            if let Some((other, _)) = named[..at].iter().find(|(_, taken)| taken == path) {
+                return Err(usage(format!(
+                    "{other} and {option} name the same file, {}",
+                    path.display()
+                )));
+            }
+            check(path).with_context(|| (*option).to_owned())?;
         }
         Ok(saving)
     }
 
     /// Saves what can be replaced later. Standard output can't.
     pub(super) fn after_round(&mut self, run: &Run) -> anyhow::Result<()> {
-        let json = self.json.as_deref().filter(|path| can_be_replaced(path));
-        let csv = self.csv.as_deref().filter(|path| can_be_replaced(path));
+        let json = self.json.as_deref().filter(|path| is_replaceable(path));
+        let csv = self.csv.as_deref().filter(|path| is_replaceable(path));
         self.make_directory()?;
         save(json, csv, None, run)
     }
@@ -126,16 +138,6 @@ impl Saving {
     }
 }
 
-fn is_stdout(path: &Path) -> bool {
-    path == Path::new("-") || path == Path::new("/dev/stdout")
-}
-
-/// A regular file, or one yet to be made: others would get every round's
-/// record one after the other.
-fn can_be_replaced(path: &Path) -> bool {
-    !is_stdout(path) && std::fs::metadata(path).map_or(true, |found| found.is_file())
-}
-
 /// An error now is better than one after a minute.
 fn check(path: &Path) -> anyhow::Result<()> {
     if is_stdout(path) {
@@ -168,15 +170,25 @@ fn save(
     run: &Run,
 ) -> anyhow::Result<()> {
     if let Some(path) = json {
-        results::save(path, results::to_json(run).as_bytes())?;
+        put(path, results::to_json(run).as_bytes())?;
     }
     if let Some(path) = csv {
         let mut rows = Vec::new();
         results::write_csv(run, &mut rows)?;
-        results::save(path, &rows)?;
+        put(path, &rows)?;
     }
     if let Some(path) = chart {
-        results::save(path, report::chart(run).as_bytes())?;
+        put(path, report::chart(run).as_bytes())?;
     }
     Ok(())
+}
+
+/// A reader of standard output may have had enough; that of a file may not.
+fn put(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    results::save(path, bytes).map_err(|error| {
+        match is_stdout(path) && error.kind() == std::io::ErrorKind::BrokenPipe {
+            true => Closed.into(),
+            false => error.into(),
+        }
+    })
 }

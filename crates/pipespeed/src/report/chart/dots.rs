@@ -1,5 +1,6 @@
 //! Ratios as points with intervals around 1, one row each.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 
 use plotters::prelude::RGBColor;
@@ -20,6 +21,8 @@ pub struct DotRow {
     /// The median ratio and the ends of its interval; null where there is
     /// none.
     pub ratio: Option<(f64, f64, f64)>,
+    /// Whether it is called greater or less than 1: its colour.
+    pub beyond: Ordering,
     /// A word on it, such as the verdict, or why there is no ratio.
     pub note: String,
 }
@@ -121,10 +124,10 @@ impl Scale {
                 plain(SMALL, MUTED),
             );
         };
-        let colour = match (low > 1.0, high < 1.0) {
-            (true, _) => ABOVE,
-            (_, true) => BELOW,
-            _ => NEITHER,
+        let colour = match row.beyond {
+            Ordering::Greater => ABOVE,
+            Ordering::Less => BELOW,
+            Ordering::Equal => NEITHER,
         };
         canvas.text(&name, place, Side::Left, plain(TEXT, INK))?;
         canvas.whisker(self.x(low)..self.x(high), y, colour)?;

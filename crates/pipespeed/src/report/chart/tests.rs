@@ -65,6 +65,11 @@ fn dots() -> Vec<DotRow> {
     let row = |name: &str, ratio, note: &str| DotRow {
         name: name.to_owned(),
         ratio,
+        beyond: match note {
+            "faster" => std::cmp::Ordering::Greater,
+            "slower" => std::cmp::Ordering::Less,
+            _ => std::cmp::Ordering::Equal,
+        },
         note: note.to_owned(),
     };
     vec![
