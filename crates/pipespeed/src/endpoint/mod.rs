@@ -5,6 +5,7 @@
 //! the process has used; [`control`] is the conversation with the process that
 //! started it, and [`process`] the whole of an endpoint process.
 
+mod clock;
 pub mod control;
 pub mod counters;
 pub mod data;

@@ -19,7 +19,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use fastpipe::buffer::Backing;
@@ -27,12 +26,13 @@ use fastpipe::shared::SharedWords;
 use fastpipe::transfer::{Counts, Incomplete};
 use rustix::io::Errno;
 
+use super::clock::Clock;
 use super::control::{Control, Outcome, Report, Setup};
 use super::counters::{Meter, Reading};
 use super::data::{Consumer, Producer};
 use super::spec::{EndSpec, PageKind, Part, SinkSpec, SourceSpec};
 use crate::channel::pipe::{PipeSink, PipeSource, Taken};
-use crate::results::{EndCounters, GIB};
+use crate::results::EndCounters;
 
 /// The hidden subcommand under which an endpoint process runs.
 pub const SUBCOMMAND: &str = "__endpoint";
@@ -42,13 +42,6 @@ pub const SUBCOMMAND: &str = "__endpoint";
 pub const SHARED_WORDS: usize = 2;
 const BEGIN: usize = 0;
 const END: usize = 1;
-
-/// The reader looks at the clock once in so many bytes: at the highest rates
-/// that is every 15 us, and a look costs about 30 ns.
-const LOOK_EVERY: u64 = 1 << 20;
-
-/// The timed part is divided into so many parts to show a drift.
-const PARTS: u32 = 8;
 
 /// Which of the standard descriptors is the channel; the other is the control
 /// socket.
@@ -408,75 +401,4 @@ fn alone_source(source: &SourceSpec) -> anyhow::Result<fastpipe::buffer::Buffer>
         .map()?;
     super::pattern::fill(&mut memory, 0);
     Ok(memory)
-}
-
-/// Keeps the time of a trial, looking at the clock now and then.
-struct Clock {
-    warm_up: Duration,
-    timed: Duration,
-    slow_down: f64,
-    started: Instant,
-    looked: Instant,
-    look_at: u64,
-    elapsed: Duration,
-    /// Elapsed time and bytes at the end of each part.
-    progress: Vec<(Duration, u64)>,
-}
-
-impl Clock {
-    fn new(spec: &EndSpec) -> Self {
-        let now = Instant::now();
-        Clock {
-            warm_up: Duration::from_secs_f64(spec.warm_up_s),
-            timed: Duration::from_secs_f64(spec.timed_s),
-            slow_down: spec.slow_down,
-            started: now,
-            looked: now,
-            look_at: 0,
-            elapsed: Duration::ZERO,
-            progress: Vec::with_capacity(PARTS as usize + 1),
-        }
-    }
-
-    fn restart(&mut self, bytes: u64) {
-        self.started = Instant::now();
-        self.looked = self.started;
-        self.look_at = bytes + LOOK_EVERY;
-        self.elapsed = Duration::ZERO;
-        self.progress.clear();
-        self.progress.push((Duration::ZERO, bytes));
-    }
-
-    /// The time elapsed at the last look, which is now if one is due.
-    fn look(&mut self, bytes: u64) -> Duration {
-        if bytes >= self.look_at {
-            self.look_at = bytes + LOOK_EVERY;
-            let now = Instant::now();
-            if self.slow_down > 0.0 {
-                let pause = (now - self.looked).mul_f64(self.slow_down);
-                while now.elapsed() < pause {
-                    std::hint::spin_loop();
-                }
-            }
-            self.looked = Instant::now();
-            self.elapsed = self.looked - self.started;
-            let parts = self.progress.len() as u32;
-            if parts <= PARTS && self.elapsed * PARTS >= self.timed * parts {
-                self.progress.push((self.elapsed, bytes));
-            }
-        }
-        self.elapsed
-    }
-
-    /// The rate of each part, in GiB/s.
-    fn rates(&self) -> Vec<f64> {
-        self.progress
-            .windows(2)
-            .map(|pair| {
-                let (from, before) = pair[0];
-                let (to, after) = pair[1];
-                (after - before) as f64 / GIB / (to - from).as_secs_f64()
-            })
-            .collect()
-    }
 }

@@ -1,24 +1,21 @@
 //! A run: rounds of trials in a balanced order, and what they say.
 
+mod disturbances;
+mod sample;
+
 use std::collections::BTreeMap;
 
 use crate::case::Case;
 use crate::machine::noise::NoiseDelta;
 use crate::machine::warnings;
 use crate::results::{
-    CaseResult, Configuration, EndCounters, Flag, GIB, NullControl, Run, Sample, Summary, Warning,
-    WarningKind,
+    CaseResult, Configuration, EndCounters, Flag, NullControl, Run, Sample, Warning, WarningKind,
 };
 use crate::runner::{Runner, Trial, TrialError};
 use crate::schedule::Schedule;
 use crate::stats;
 
-/// Steal time above this share of a trial flags it.
-const STEAL: f64 = 0.01;
-/// Waiting for a processor above this share of a trial flags it.
-const RUN_DELAY: f64 = 0.02;
-/// A change of rate within a trial above this share flags it.
-const DRIFT: f64 = 0.20;
+use self::sample::{sample_of, summary};
 
 /// A timed part that lasted so many times as long as it should flags a trial.
 const OVERLONG: f64 = 2.0;
@@ -211,8 +208,10 @@ impl<R: Runner> Measurement<R> {
             ),
         });
         self.run.warnings.extend(refused);
-        self.run.warnings.extend(too_few_rounds(&self.run));
-        let more = warnings_of_samples(&self.run);
+        self.run
+            .warnings
+            .extend(disturbances::too_few_rounds(&self.run));
+        let more = disturbances::of_samples(&self.run);
         self.run.warnings.extend(more);
         self.run.findings = crate::report::findings(&self.run);
         self.run
@@ -305,207 +304,4 @@ fn note_setup(configuration: &mut Configuration, trial: &Trial) {
     configuration.slots = trial
         .pipe_bytes
         .map(|bytes| bytes / fastpipe::pipe::page_size());
-}
-
-fn sample_of(trial: &Trial, round: usize, position: usize, own_processors: bool) -> Option<Sample> {
-    // The reader keeps the time; a writer on its own does it itself.
-    let timed = trial.reader.as_ref().or(trial.writer.as_ref())?;
-    let seconds = timed.counters.seconds;
-    let bytes = timed.counters.bytes;
-    let ends = || [&trial.writer, &trial.reader].into_iter().flatten();
-
-    let mut flags = Vec::new();
-    if trial.noise.steal_share.is_some_and(|share| share > STEAL) {
-        flags.push(Flag::Steal);
-    }
-    let waited = |end: &EndCounters| end.run_delay_s.is_some_and(|s| s > RUN_DELAY * end.seconds);
-    if own_processors && ends().any(|end| waited(&end.counters)) {
-        flags.push(Flag::RunDelay);
-    }
-    if trial.noise.throttled_s.is_some_and(|seconds| seconds > 0.0) {
-        flags.push(Flag::Throttled);
-    }
-    if stats::relative_drift(&timed.parts_gib_per_s).is_some_and(|drift| drift.abs() > DRIFT) {
-        flags.push(Flag::Drift);
-    }
-    Some(Sample {
-        round,
-        position,
-        bytes,
-        seconds,
-        gib_per_s: bytes as f64 / GIB / seconds,
-        flags,
-        parts_gib_per_s: timed.parts_gib_per_s.clone(),
-        writer: trial.writer.as_ref().map(|end| end.counters.clone()),
-        reader: trial.reader.as_ref().map(|end| end.counters.clone()),
-    })
-}
-
-fn summary(samples: &[Sample], confidence: f64) -> Option<Summary> {
-    let rates: Vec<f64> = samples.iter().map(|sample| sample.gib_per_s).collect();
-    let unflagged: Vec<f64> = samples
-        .iter()
-        .filter(|sample| sample.flags.is_empty())
-        .map(|sample| sample.gib_per_s)
-        .collect();
-    let interval = stats::summary_interval(&rates, confidence);
-    // Each per-GiB figure is the median over the trials of the sum of both ends.
-    let per_gib = |get: fn(&EndCounters) -> f64| {
-        let each: Vec<f64> = samples
-            .iter()
-            .map(|sample| {
-                [&sample.writer, &sample.reader]
-                    .into_iter()
-                    .flatten()
-                    .map(|end| get(end) / (end.bytes as f64 / GIB))
-                    .sum()
-            })
-            .collect();
-        stats::median(&each)
-    };
-    let kib_per_call: Vec<f64> = samples
-        .iter()
-        .filter_map(|sample| {
-            [&sample.writer, &sample.reader]
-                .into_iter()
-                .flatten()
-                .filter(|end| end.moving_calls > 0)
-                .map(|end| end.bytes as f64 / end.moving_calls as f64 / 1024.0)
-                .reduce(f64::min)
-        })
-        .collect();
-    Some(Summary {
-        median: stats::median(&rates)?,
-        low: interval.map(|interval| interval.low),
-        high: interval.map(|interval| interval.high),
-        coverage: interval.map(|interval| interval.coverage),
-        flagged: rates.len() - unflagged.len(),
-        median_unflagged: stats::median(&unflagged),
-        cpu_s_per_gib: per_gib(|end| end.cpu_s),
-        switches_per_gib: per_gib(|end| (end.voluntary_switches + end.involuntary_switches) as f64),
-        syscalls_per_gib: per_gib(|end| end.syscalls as f64),
-        would_blocks_per_gib: per_gib(|end| end.would_blocks as f64),
-        kib_per_call: stats::median(&kib_per_call),
-    })
-}
-
-/// Says so where no verdict is possible: n rounds that all agree have a
-/// probability of 2 / 2^n by chance, which has to be below the share of the
-/// error allowed that falls to each comparison.
-fn too_few_rounds(run: &Run) -> Option<Warning> {
-    let compared = run.cases.iter().filter(|case| case.ratio.is_some()).count();
-    let comparisons = compared.saturating_sub(usize::from(run.null_control.is_some()));
-    let allowed = (1.0 - run.settings.confidence) / comparisons.max(1) as f64;
-    let needed = (1.0 - allowed.log2()).ceil() as usize;
-    let needed = needed.max(stats::MIN_SAMPLES);
-    (comparisons > 0 && run.settings.rounds_done < needed).then(|| Warning {
-        kind: WarningKind::Quick,
-        case: None,
-        message: format!(
-            "with {} rounds no verdict is possible on {comparisons} comparisons at once: {needed} \
-             are the least",
-            run.settings.rounds_done
-        ),
-    })
-}
-
-/// What the samples themselves show of disturbances: those that several cases
-/// share in one sentence.
-fn warnings_of_samples(run: &Run) -> Vec<Warning> {
-    let measured = || run.cases.iter().filter(|case| !case.samples.is_empty());
-    // The share of trials in which something can be taken for the rule.
-    let mostly = |case: &&CaseResult, flag: Flag, share: f64| {
-        let with = case
-            .samples
-            .iter()
-            .filter(|s| s.flags.contains(&flag))
-            .count();
-        with as f64 > share * case.samples.len() as f64
-    };
-    let named = |flag: Flag, share: f64| -> Option<String> {
-        let names: Vec<&str> = measured()
-            .filter(|case| mostly(case, flag, share))
-            .map(|case| &*case.name)
-            .collect();
-        (!names.is_empty()).then(|| names.join(", "))
-    };
-    let mut found = Vec::new();
-    let mut warn = |kind, case: Option<&CaseResult>, message| {
-        found.push(Warning {
-            kind,
-            case: case.map(|case| case.name.clone()),
-            message,
-        });
-    };
-    if let Some(names) = named(Flag::RunDelay, 0.25) {
-        warn(
-            WarningKind::RunDelay,
-            None,
-            format!(
-                "an end had to wait for its processor for over 2 % of the time, as something else \
-                 ran on it, in over a quarter of the trials of {names}"
-            ),
-        );
-    }
-    if let Some(names) = named(Flag::Drift, 0.5) {
-        warn(
-            WarningKind::Drift,
-            None,
-            format!(
-                "the rate changed by over 20 % from the first half of a trial to the second, in \
-                 most trials of {names}"
-            ),
-        );
-    }
-    if let Some(medians) = shifted_medians(run) {
-        warn(
-            WarningKind::Flagged,
-            None,
-            format!(
-                "trials flagged as disturbed move medians by over 5 %; without them they would be, \
-                 in GiB/s: {medians}"
-            ),
-        );
-    }
-    for case in measured() {
-        let rates: Vec<f64> = case.samples.iter().map(|sample| sample.gib_per_s).collect();
-        if let Some(modes) = stats::two_modes(&rates) {
-            warn(
-                WarningKind::TwoModes,
-                Some(case),
-                format!(
-                    "the samples fall into two groups, around {:.3} GiB/s ({:.0} %) and {:.3} GiB/s \
-                     ({:.0} %): the median describes the larger",
-                    modes.low,
-                    100.0 * (1.0 - modes.share_high),
-                    modes.high,
-                    100.0 * modes.share_high,
-                ),
-            );
-        }
-    }
-    found
-}
-
-/// The cases whose median differs without the flagged trials, with that median
-/// and the share of flagged trials.
-fn shifted_medians(run: &Run) -> Option<String> {
-    let shifted: Vec<String> = run
-        .cases
-        .iter()
-        .filter_map(|case| {
-            let summary = case.summary.as_ref()?;
-            let clean = summary.median_unflagged?;
-            let moved = (clean / summary.median - 1.0).abs() > stats::EQUIVALENCE;
-            moved.then(|| {
-                format!(
-                    "{} {clean:.3} ({} of {} flagged)",
-                    case.name,
-                    summary.flagged,
-                    case.samples.len()
-                )
-            })
-        })
-        .collect();
-    (!shifted.is_empty()).then(|| shifted.join(", "))
 }

@@ -1,0 +1,99 @@
+//! A trial as a sample, and what the samples of a case say.
+
+use crate::results::{EndCounters, Flag, GIB, Sample, Summary};
+use crate::runner::Trial;
+use crate::stats;
+
+/// Steal time above this share of a trial flags it.
+const STEAL: f64 = 0.01;
+/// Waiting for a processor above this share of a trial flags it.
+const RUN_DELAY: f64 = 0.02;
+/// A change of rate within a trial above this share flags it.
+const DRIFT: f64 = 0.20;
+
+pub(super) fn sample_of(
+    trial: &Trial,
+    round: usize,
+    position: usize,
+    own_processors: bool,
+) -> Option<Sample> {
+    // The reader keeps the time; a writer on its own does it itself.
+    let timed = trial.reader.as_ref().or(trial.writer.as_ref())?;
+    let seconds = timed.counters.seconds;
+    let bytes = timed.counters.bytes;
+    let ends = || [&trial.writer, &trial.reader].into_iter().flatten();
+
+    let mut flags = Vec::new();
+    if trial.noise.steal_share.is_some_and(|share| share > STEAL) {
+        flags.push(Flag::Steal);
+    }
+    let waited = |end: &EndCounters| end.run_delay_s.is_some_and(|s| s > RUN_DELAY * end.seconds);
+    if own_processors && ends().any(|end| waited(&end.counters)) {
+        flags.push(Flag::RunDelay);
+    }
+    if trial.noise.throttled_s.is_some_and(|seconds| seconds > 0.0) {
+        flags.push(Flag::Throttled);
+    }
+    if stats::relative_drift(&timed.parts_gib_per_s).is_some_and(|drift| drift.abs() > DRIFT) {
+        flags.push(Flag::Drift);
+    }
+    Some(Sample {
+        round,
+        position,
+        bytes,
+        seconds,
+        gib_per_s: bytes as f64 / GIB / seconds,
+        flags,
+        parts_gib_per_s: timed.parts_gib_per_s.clone(),
+        writer: trial.writer.as_ref().map(|end| end.counters.clone()),
+        reader: trial.reader.as_ref().map(|end| end.counters.clone()),
+    })
+}
+
+pub(super) fn summary(samples: &[Sample], confidence: f64) -> Option<Summary> {
+    let rates: Vec<f64> = samples.iter().map(|sample| sample.gib_per_s).collect();
+    let unflagged: Vec<f64> = samples
+        .iter()
+        .filter(|sample| sample.flags.is_empty())
+        .map(|sample| sample.gib_per_s)
+        .collect();
+    let interval = stats::summary_interval(&rates, confidence);
+    // Each per-GiB figure is the median over the trials of the sum of both ends.
+    let per_gib = |get: fn(&EndCounters) -> f64| {
+        let each: Vec<f64> = samples
+            .iter()
+            .map(|sample| {
+                [&sample.writer, &sample.reader]
+                    .into_iter()
+                    .flatten()
+                    .map(|end| get(end) / (end.bytes as f64 / GIB))
+                    .sum()
+            })
+            .collect();
+        stats::median(&each)
+    };
+    let kib_per_call: Vec<f64> = samples
+        .iter()
+        .filter_map(|sample| {
+            [&sample.writer, &sample.reader]
+                .into_iter()
+                .flatten()
+                .filter(|end| end.moving_calls > 0)
+                .map(|end| end.bytes as f64 / end.moving_calls as f64 / 1024.0)
+                .reduce(f64::min)
+        })
+        .collect();
+    Some(Summary {
+        median: stats::median(&rates)?,
+        low: interval.map(|interval| interval.low),
+        high: interval.map(|interval| interval.high),
+        coverage: interval.map(|interval| interval.coverage),
+        flagged: rates.len() - unflagged.len(),
+        median_unflagged: stats::median(&unflagged),
+        cpu_s_per_gib: per_gib(|end| end.cpu_s),
+        switches_per_gib: per_gib(|end| (end.voluntary_switches + end.involuntary_switches) as f64),
+        syscalls_per_gib: per_gib(|end| end.syscalls as f64),
+        would_blocks_per_gib: per_gib(|end| end.would_blocks as f64),
+        kib_per_call: stats::median(&kib_per_call),
+    })
+}
