@@ -33,8 +33,8 @@ pub enum Wait {
 /// The longest that [`Wait::Adaptive`] spins before it sleeps.
 ///
 /// Spinning for as long as sleeping and waking would cost loses at most as
-/// much as it can win. A wake-up across processors was measured at 2 us on
-/// bare metal and 6 to 14 us on a virtual machine.
+/// much as it can win. A wake-up across processors was measured at 6 to 14 us
+/// on a virtual machine; the rest is margin for slower ones.
 pub const MOST_SPINNING: Duration = Duration::from_micros(50);
 
 /// The shortest spin worth trying again after spinning stopped paying.

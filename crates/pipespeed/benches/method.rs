@@ -8,21 +8,18 @@
 //! control was called faster or slower (which must not be more than the
 //! interval promises), and in how many the slow-down was found.
 
-use std::path::PathBuf;
+#[path = "common.rs"]
+mod common;
+
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use pipespeed::case::{Case, Durations};
-use pipespeed::interrupt::Interrupt;
-use pipespeed::machine::Root;
-use pipespeed::machine::placement::{Placement, choose};
-use pipespeed::machine::topology::Topology;
 use pipespeed::results::{GIB, Verdict};
 use pipespeed::runner::Runner;
 use pipespeed::schedule::Schedule;
 use pipespeed::stats;
 use pipespeed::suite::{Overrides, Suite};
-use pipespeed::trial::ProcessRunner;
 
 const DURATIONS: Durations = Durations {
     warm_up_s: 0.008,
@@ -48,15 +45,7 @@ fn main() -> ExitCode {
 
 fn run() -> anyhow::Result<()> {
     let options = options()?;
-    let topology = Topology::read(&Root::default());
-    let chosen = choose(Placement::Different, &topology)?;
-    let mut runner = ProcessRunner::new(
-        PathBuf::from(env!("CARGO_BIN_EXE_pipespeed")),
-        chosen.writer,
-        chosen.reader,
-        DURATIONS,
-        Interrupt::never()?,
-    );
+    let (mut runner, _) = common::runner(DURATIONS)?;
     let case = Suite::Ladder
         .cases(&Overrides::default())
         .into_iter()

@@ -8,16 +8,15 @@
 //! part. Printed is the ratio by round, pipespeed over C, with its interval.
 //! Needs a C compiler, `cc` or `$CC`.
 
+#[path = "../common.rs"]
+mod common;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail, ensure};
 use pipespeed::case::{Case, Durations};
 use pipespeed::endpoint::spec::{PageKind, SinkTechnique, SourceTechnique, Waiting};
-use pipespeed::interrupt::Interrupt;
-use pipespeed::machine::Root;
-use pipespeed::machine::placement::{Placement, choose};
-use pipespeed::machine::topology::Topology;
 use pipespeed::report;
 use pipespeed::results::GIB;
 use pipespeed::runner::{Runner, TrialError};
@@ -47,15 +46,7 @@ fn run() -> anyhow::Result<()> {
         println!("skipped: no C compiler: install one, or set CC");
         return Ok(());
     };
-    let topology = Topology::read(&Root::default());
-    let chosen = choose(Placement::Different, &topology)?;
-    let mut runner = ProcessRunner::new(
-        PathBuf::from(env!("CARGO_BIN_EXE_pipespeed")),
-        chosen.writer,
-        chosen.reader,
-        DURATIONS,
-        Interrupt::never()?,
-    );
+    let (mut runner, chosen) = common::runner(DURATIONS)?;
     let cases: Vec<Case> = Suite::Ladder
         .cases(&Overrides::default())
         .into_iter()

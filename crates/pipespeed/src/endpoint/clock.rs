@@ -6,7 +6,7 @@ use super::spec::EndSpec;
 use crate::results::GIB;
 
 /// The reader looks at the clock once in so many bytes: at the highest rates
-/// that is every 15 us, and a look costs about 30 ns.
+/// that is every 15 us, and a look costs some tens of nanoseconds.
 const LOOK_EVERY: u64 = 1 << 20;
 
 /// The timed part is divided into so many parts to show a drift.

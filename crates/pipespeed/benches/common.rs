@@ -1,0 +1,24 @@
+//! What the benchmarks of the method share: a runner of real trials on two
+//! processors.
+
+use std::path::PathBuf;
+
+use pipespeed::case::Durations;
+use pipespeed::interrupt::Interrupt;
+use pipespeed::machine::Root;
+use pipespeed::machine::placement::{Chosen, Placement, choose};
+use pipespeed::machine::topology::Topology;
+use pipespeed::trial::ProcessRunner;
+
+/// The runner, and the processors it uses.
+pub fn runner(durations: Durations) -> anyhow::Result<(ProcessRunner, Chosen)> {
+    let chosen = choose(Placement::Different, &Topology::read(&Root::default()))?;
+    let runner = ProcessRunner::new(
+        PathBuf::from(env!("CARGO_BIN_EXE_pipespeed")),
+        chosen.writer,
+        chosen.reader,
+        durations,
+        Interrupt::never()?,
+    );
+    Ok((runner, chosen))
+}
