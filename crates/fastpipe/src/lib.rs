@@ -39,6 +39,9 @@
 
 pub mod buffer;
 pub mod pipe;
+pub mod reuse;
 pub mod shared;
+mod sys;
 pub mod transfer;
 pub mod wait;
+pub mod writer;

@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
@@ -63,6 +64,21 @@ pub fn slots(fd: impl AsFd) -> io::Result<usize> {
 /// Those of ioctl(2).
 pub fn unread(fd: impl AsFd) -> io::Result<usize> {
     Ok(rustix::io::ioctl_fionread(fd)? as usize)
+}
+
+/// Whether anybody has the read end open: without one, poll(2) reports
+/// POLLERR at the write end.
+///
+/// # Errors
+/// Those of poll(2).
+pub fn has_reader(fd: impl AsFd) -> io::Result<bool> {
+    let mut fds = [PollFd::new(&fd, PollFlags::empty())];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    rustix::io::retry_on_intr(|| poll(&mut fds, Some(&now)))?;
+    Ok(!fds[0].revents().contains(PollFlags::ERR))
 }
 
 /// Sets the capacity to at least `bytes` and returns what was granted: the

@@ -167,6 +167,36 @@ impl Mapping {
         }
     }
 
+    /// Writes to the byte at `offset` what it holds, so that its page is there
+    /// and this process's own.
+    pub(super) fn fault_in(&mut self, offset: usize) {
+        assert!(offset < self.mapped_len);
+        // SAFETY: within the mapping.
+        let at = unsafe { self.start.as_ptr().add(offset) };
+        // SAFETY: valid for reads, and exclusive by `&mut self`.
+        let byte = unsafe { at.read_volatile() };
+        // SAFETY: as above, and for writes.
+        unsafe { at.write_volatile(byte) };
+    }
+
+    /// As `fault_in` for memory that is known to be new: reading it first
+    /// would map the shared zero page, and fault twice.
+    pub(super) fn fault_in_new(&mut self, offset: usize) {
+        assert!(offset < self.mapped_len);
+        // SAFETY: within the mapping.
+        let at = unsafe { self.start.as_ptr().add(offset) };
+        // SAFETY: valid for writes, and exclusive by `&mut self`.
+        unsafe { at.write_volatile(0) };
+    }
+
+    /// Whether a child that is forked gets a copy.
+    pub(super) fn inherited(&self, inherited: bool) -> io::Result<()> {
+        match inherited {
+            true => self.madvise(Advice::LinuxDoFork),
+            false => self.madvise(Advice::LinuxDontFork),
+        }
+    }
+
     /// New pages; the old ones stay with whoever holds them.
     pub(super) fn renew(&mut self, locked: bool) -> io::Result<()> {
         if !locked && self.madvise(Advice::LinuxDontNeed).is_ok() {

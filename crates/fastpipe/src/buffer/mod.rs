@@ -18,6 +18,7 @@ use std::slice;
 
 use self::mapping::Mapping;
 use crate::pipe::page_size;
+use crate::sys::minor_faults;
 
 /// The size of a transparent huge page that one page-table entry maps, in
 /// bytes: 2 MiB on x86-64 and on aarch64 with 4 KiB pages. Read from
@@ -163,6 +164,30 @@ impl Buffer {
     /// When no new mapping can be had; the old pages are then still there.
     pub fn renew(&mut self) -> io::Result<()> {
         self.mapping.renew(self.locked)
+    }
+
+    /// Makes sure that the page at `offset` is there and this process's own;
+    /// changes no byte. Returns whether that took a page fault.
+    ///
+    /// # Panics
+    /// If the offset is not within the buffer.
+    pub(crate) fn fault_in(&mut self, offset: usize) -> bool {
+        let before = minor_faults();
+        self.mapping.fault_in(offset);
+        minor_faults() != before
+    }
+
+    /// As `fault_in`, on memory that was not written since it was mapped or
+    /// renewed.
+    pub(crate) fn fault_in_new(&mut self, offset: usize) -> bool {
+        let before = minor_faults();
+        self.mapping.fault_in_new(offset);
+        minor_faults() != before
+    }
+
+    /// Whether forked children get a copy: not, unless this is called.
+    pub(crate) fn inherited(&self, inherited: bool) -> io::Result<()> {
+        self.mapping.inherited(inherited)
     }
 
     /// What pages the buffer is made of now, from

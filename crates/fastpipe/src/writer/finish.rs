@@ -1,0 +1,93 @@
+//! The end of a writer: an account, or an error that keeps what was not sent.
+
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+
+use super::{Path, PipeWriter};
+use crate::transfer::Counts;
+
+/// What a writer did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// The technique in use at the end.
+    pub path: Path,
+    /// Bytes, system calls and would-blocks of sending.
+    pub counts: Counts,
+    /// Those of the bytes that were handed over rather than copied.
+    pub zero_copy_bytes: u64,
+    /// How often a used-up slab of pages was let go for new ones.
+    pub slabs_renewed: u64,
+    /// How often one was written again.
+    pub slabs_reused: u64,
+}
+
+impl Report {
+    pub(super) fn new<F: AsFd>(writer: &PipeWriter<F>) -> Self {
+        let mut turns = writer.turns;
+        turns += writer.region.turns();
+        Report {
+            path: writer.path(),
+            counts: writer.out_ref().counts(),
+            zero_copy_bytes: writer.spliced,
+            slabs_renewed: turns.renewed,
+            slabs_reused: turns.reused,
+        }
+    }
+}
+
+/// [`PipeWriter::finish`] could not send everything.
+pub struct FinishError<F: AsFd> {
+    error: io::Error,
+    writer: Box<PipeWriter<F>>,
+}
+
+impl<F: AsFd> FinishError<F> {
+    pub(super) fn new(error: io::Error, writer: PipeWriter<F>) -> Self {
+        FinishError {
+            error,
+            writer: Box::new(writer),
+        }
+    }
+
+    /// The error.
+    pub fn error(&self) -> &io::Error {
+        &self.error
+    }
+
+    /// The error, and the writer with what was not sent. Dropping the writer
+    /// tries once more.
+    pub fn into_parts(self) -> (io::Error, PipeWriter<F>) {
+        (self.error, *self.writer)
+    }
+}
+
+impl<F: AsFd> fmt::Debug for FinishError<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FinishError")
+            .field("error", &self.error)
+            .field("queued", &self.writer.queued())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<F: AsFd> fmt::Display for FinishError<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes could not be sent", self.writer.queued())
+    }
+}
+
+impl<F: AsFd> std::error::Error for FinishError<F> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl<F: AsFd> From<FinishError<F>> for io::Error {
+    /// Keeps the error; drops the writer, which tries once more to send what
+    /// is left.
+    fn from(finish: FinishError<F>) -> Self {
+        finish.error
+    }
+}

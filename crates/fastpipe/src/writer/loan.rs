@@ -1,0 +1,52 @@
+//! Memory that a writer lends.
+
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::AsFd;
+
+use super::{PipeWriter, queued};
+
+/// Memory for the next bytes of a stream, lent by
+/// [`PipeWriter::lend`](super::PipeWriter::lend). Dropped, it sends nothing.
+#[derive(Debug)]
+#[must_use = "a loan that is not committed sends nothing"]
+pub struct Loan<'a, F: AsFd> {
+    writer: &'a mut PipeWriter<F>,
+}
+
+impl<'a, F: AsFd> Loan<'a, F> {
+    pub(super) fn new(writer: &'a mut PipeWriter<F>) -> Self {
+        Loan { writer }
+    }
+
+    /// Sends the first `n` bytes.
+    ///
+    /// # Errors
+    /// Those of vmsplice(2) and write(2); `BrokenPipe` if there is no reader.
+    /// What was not sent is queued; see [`PipeWriter`].
+    ///
+    /// # Panics
+    /// If the loan has fewer bytes than that.
+    pub fn commit(self, n: usize) -> io::Result<()> {
+        let len = self.len();
+        assert!(n <= len, "{n} bytes of a loan of {len}");
+        self.writer.filled += n;
+        queued(self.writer.push())
+    }
+}
+
+impl<F: AsFd> Deref for Loan<'_, F> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        let writer = &*self.writer;
+        &writer.region.bytes()[writer.filled..writer.end]
+    }
+}
+
+impl<F: AsFd> DerefMut for Loan<'_, F> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let writer = &mut *self.writer;
+        &mut writer.region.bytes_mut()[writer.filled..writer.end]
+    }
+}

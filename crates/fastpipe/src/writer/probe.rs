@@ -1,0 +1,101 @@
+//! What this kernel does with pages, tried out on a private pipe.
+
+use std::io;
+use std::sync::OnceLock;
+
+use crate::buffer::{Buffer, Pages};
+use crate::pipe::{self, page_size};
+use crate::sys::duplicate_memory;
+use crate::transfer::{Input, Output, VmspliceOptions};
+use crate::wait::Wait;
+
+/// Whether vmsplice(2) leaves references to the caller's pages in the pipe, as
+/// it has since Linux 2.6.17, or copies them, as a change proposed in 2026
+/// would have it.
+///
+/// # Errors
+/// Those of vmsplice(2) and of making a pipe.
+pub(super) fn vmsplice_refers() -> io::Result<bool> {
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+    once(&KNOWN, try_vmsplice)
+}
+
+fn try_vmsplice() -> io::Result<bool> {
+    let mut page = Buffer::builder().len(page_size()).map()?;
+    seen_after_a_write(&mut page, |_| Ok(())).map(|seen| seen == NEW)
+}
+
+/// Whether the kernel, made to treat a huge page as shared, copies it at the
+/// next write while a pipe refers to it.
+///
+/// # Errors
+/// As above, and those of [`duplicate_memory`].
+pub(super) fn kernel_referees() -> io::Result<bool> {
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+    once(&KNOWN, try_the_referee)
+}
+
+fn try_the_referee() -> io::Result<bool> {
+    let mut page = Buffer::builder()
+        .len(page_size())
+        .pages(Pages::Huge)
+        .map()?;
+    let mut faulted = false;
+    let seen = seen_after_a_write(&mut page, |page| {
+        page.inherited(true)?;
+        let duplicated = duplicate_memory();
+        page.inherited(false)?;
+        duplicated?;
+        faulted = page.fault_in(0);
+        Ok(())
+    })?;
+    Ok(faulted && seen == OLD)
+}
+
+/// The kernel stays the same while a process runs; only what is refused may
+/// change.
+fn once(known: &OnceLock<bool>, find_out: fn() -> io::Result<bool>) -> io::Result<bool> {
+    if let Some(known) = known.get() {
+        return Ok(*known);
+    }
+    let found = find_out()?;
+    Ok(*known.get_or_init(|| found))
+}
+
+const OLD: u8 = b'o';
+const NEW: u8 = b'n';
+
+/// Hands a page to a pipe, writes to it, and tells what the pipe's reader then
+/// finds.
+fn seen_after_a_write(
+    page: &mut Buffer,
+    between: impl FnOnce(&mut Buffer) -> io::Result<()>,
+) -> io::Result<u8> {
+    let (reader, writer) = pipe::create()?;
+    page[..page_size()].fill(OLD);
+    Output::new(&writer, Wait::Block)
+        .vmsplice(&[page.slice(..page_size())], VmspliceOptions::default())?;
+    between(page)?;
+    page[0] = NEW;
+    let mut seen = [0];
+    Input::new(&reader, Wait::Block).read(&mut seen)?;
+    Ok(seen[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_is_not_refereed_changes_under_the_reader_and_one_that_is_does_not() {
+        // On the kernels this is developed on. Elsewhere the writer falls back.
+        match vmsplice_refers() {
+            Ok(true) => {}
+            other => return eprintln!("skipped: vmsplice does not refer here: {other:?}"),
+        }
+        match kernel_referees() {
+            Ok(true) => {}
+            other => eprintln!("skipped: the kernel does not referee here: {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! How queued bytes get into the kernel, and from which memory.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{FileType, OFlags};
+
+use super::path::refusal;
+use super::region::Region;
+use super::{Frozen, LITTLE, PipeWriter, Reason, pages_up, probe};
+use crate::buffer::{Pages, huge_page_size};
+use crate::pipe::{self, page_size};
+use crate::reuse::Reuse;
+use crate::transfer::VmspliceOptions;
+use crate::wait::Wait;
+
+/// From what size on a piece of whole pages goes by vmsplice: below, the call
+/// costs as much as copying.
+const LEAST_SPLICED: usize = 4096;
+
+/// The slabs of a region from which is copied.
+const COPIED_REGION: usize = 128 << 10;
+
+/// The slabs for [`Reuse::Refereed`]: calling the referee costs about as much
+/// as zeroing two huge pages, so it should serve many; and all of them should
+/// stay in the last-level cache.
+const REFEREED_SLABS: usize = 8;
+
+/// How a writer goes about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Copies, since little was written so far.
+    Little,
+    /// Hands pages over.
+    Zero,
+    /// Copies.
+    Copying(Reason),
+}
+
+/// Bytes that are being repeated.
+#[derive(Debug)]
+pub(super) struct Repeating {
+    data: Frozen,
+    /// Bytes left, of copies that follow one another.
+    left: u128,
+    /// Where in a copy the next byte is.
+    at: usize,
+}
+
+impl Repeating {
+    pub(super) fn new(data: Frozen, left: u128) -> Self {
+        Repeating { data, left, at: 0 }
+    }
+
+    pub(super) fn left(&self) -> u128 {
+        self.left
+    }
+
+    fn advance(&mut self, bytes: u64) {
+        let len = self.data.as_bytes().len();
+        self.left -= u128::from(bytes);
+        self.at = ((self.at as u64 + bytes) % len as u64) as usize;
+    }
+}
+
+impl<F: AsFd> PipeWriter<F> {
+    /// Sends everything that is queued, in order.
+    pub(super) fn push(&mut self) -> io::Result<()> {
+        self.send()?;
+        while self.repeating.is_some() {
+            self.repeat_some()?;
+        }
+        Ok(())
+    }
+
+    /// Sends `sent..filled`: whole pages by reference, the rest by copying.
+    fn send(&mut self) -> io::Result<()> {
+        while self.sent < self.filled {
+            let page = page_size();
+            let whole = (self.filled - self.sent) / page * page;
+            let aligned = self.sent.is_multiple_of(page);
+            if self.stage == Stage::Zero && aligned && whole >= LEAST_SPLICED {
+                self.splice(self.sent + whole)?;
+            } else if self.stage == Stage::Zero && !aligned {
+                // Up to where pages begin again.
+                self.copy(self.filled.min(pages_up(self.sent)))?;
+            } else {
+                self.copy(self.filled)?;
+            }
+        }
+        self.reset(self.held);
+        Ok(())
+    }
+
+    /// Everything was sent; goes on at `held`. While something is repeated
+    /// there is no room for `write` to come in between.
+    pub(super) fn reset(&mut self, held: usize) {
+        self.held = held;
+        self.sent = held;
+        self.filled = held;
+        self.end = match self.repeating {
+            Some(_) => held,
+            None => self.region.slab_len().min(held + self.window),
+        };
+    }
+
+    /// Hands `sent..to` over. If that is refused, goes over to copying.
+    fn splice(&mut self, to: usize) -> io::Result<()> {
+        let Some(out) = &mut self.out else {
+            return Ok(());
+        };
+        let pages = self.region.slice(self.sent, to);
+        let outcome = out.vmsplice(&[pages], VmspliceOptions::default());
+        let (moved, error) = match outcome {
+            Ok(()) => (to - self.sent, None),
+            Err(incomplete) => (incomplete.moved as usize, Some(incomplete.source)),
+        };
+        self.spliced += moved as u64;
+        self.sent += moved;
+        // A page is held even if only a part of it was taken.
+        self.held = pages_up(self.sent).max(self.held);
+        match error {
+            None => Ok(()),
+            Some(error) => match refusal(&error) {
+                Some(reason) => {
+                    self.stage = Stage::Copying(reason);
+                    Ok(())
+                }
+                None => Err(error),
+            },
+        }
+    }
+
+    /// Copies `sent..to` to the output.
+    fn copy(&mut self, to: usize) -> io::Result<()> {
+        let Some(out) = &mut self.out else {
+            return Ok(());
+        };
+        let outcome = out.write(&self.region.bytes()[self.sent..to]);
+        match outcome {
+            Ok(()) => self.sent = to,
+            Err(incomplete) => {
+                self.sent += incomplete.moved as usize;
+                return Err(incomplete.source);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends some of what is being repeated. Nothing else is queued.
+    fn repeat_some(&mut self) -> io::Result<()> {
+        self.prepare(0);
+        let Some(repeating) = &mut self.repeating else {
+            return Ok(());
+        };
+        let Some(out) = &mut self.out else {
+            return Ok(());
+        };
+        let layout = repeating.data.layout(repeating.left);
+        let from = repeating.at;
+        let len = ((layout.len() - from) as u128).min(repeating.left) as usize;
+        let outcome = if self.stage == Stage::Zero && len >= LEAST_SPLICED {
+            let piece = layout.slice(from..from + len);
+            let outcome = out.vmsplice(&[piece], VmspliceOptions::default());
+            let moved = outcome.as_ref().map_or_else(|e| e.moved, |()| len as u64);
+            self.spliced += moved;
+            outcome
+        } else if len >= LEAST_SPLICED || repeating.left == len as u128 {
+            out.write(&layout[from..from + len])
+        } else {
+            // Many small copies: gathered first.
+            return self.gather_copies();
+        };
+        match &outcome {
+            Ok(()) => repeating.advance(len as u64),
+            Err(incomplete) => repeating.advance(incomplete.moved),
+        }
+        if repeating.left == 0 {
+            self.repeating = None;
+            self.reset(self.held);
+        }
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(incomplete) => match (self.stage, refusal(&incomplete.source)) {
+                (Stage::Zero, Some(reason)) => {
+                    self.stage = Stage::Copying(reason);
+                    Ok(())
+                }
+                _ => Err(incomplete.source),
+            },
+        }
+    }
+
+    /// Fills the window with copies, and sends it.
+    fn gather_copies(&mut self) -> io::Result<()> {
+        self.open_window(1)?;
+        if let Some(repeating) = &mut self.repeating {
+            while self.filled < self.end && repeating.left > 0 {
+                let copy = &repeating.data.as_bytes()[repeating.at..];
+                let n = copy.len().min(self.end - self.filled);
+                let n = (n as u128).min(repeating.left) as usize;
+                let to = self.filled + n;
+                self.region.bytes_mut()[self.filled..to].copy_from_slice(&copy[..n]);
+                self.filled = to;
+                repeating.advance(n as u64);
+            }
+            self.end = self.filled;
+            if repeating.left == 0 {
+                self.repeating = None;
+            }
+        }
+        self.send()
+    }
+
+    /// Makes room for `at_least` bytes from a page boundary on. Everything was
+    /// sent.
+    pub(super) fn open_window(&mut self, at_least: usize) -> io::Result<()> {
+        debug_assert_eq!(self.sent, self.filled);
+        self.prepare(at_least);
+        let at_least = at_least.max(1);
+        if self.region.slab_len() < at_least {
+            self.replace_region(at_least)?;
+        } else if self.region.slab_len() - self.held < at_least {
+            let sent = self.out_ref().counts().bytes;
+            let Some(out) = &self.out else {
+                return Ok(());
+            };
+            self.region.turn(sent, || {
+                let unread = pipe::unread(out)? as u64;
+                Ok(sent.saturating_sub(unread))
+            })?;
+            self.reset(0);
+            if !self.pays() {
+                self.go_over_to_copying(Reason::NoHugePages)?;
+            }
+        }
+        let len = pages_up(at_least).max(self.window);
+        self.end = self.region.slab_len().min(self.held + len);
+        Ok(())
+    }
+
+    fn replace_region(&mut self, at_least: usize) -> io::Result<()> {
+        let region = self.make_region(at_least)?;
+        self.turns += self.region.turns();
+        self.region = region;
+        self.reset(0);
+        Ok(())
+    }
+
+    /// Whether the region's pages are worth handing over: replacing base pages
+    /// costs more than copying.
+    fn pays(&self) -> bool {
+        let replaced = matches!(self.region.policy(), Reuse::Fresh | Reuse::Refereed);
+        self.stage != Stage::Zero
+            || !replaced
+            || self.plan.pages == Pages::Base
+            || self.region.is_huge()
+    }
+
+    /// Leaves the first stage once it is worth it, and cleans up after a
+    /// switch in mid-stream.
+    fn prepare(&mut self, at_least: usize) {
+        debug_assert_eq!(self.sent, self.filled);
+        match self.stage {
+            Stage::Little => {
+                let much = self.plan.at_once
+                    || at_least > self.region.slab_len()
+                    || self.out_ref().counts().bytes >= LITTLE
+                    || self
+                        .repeating
+                        .as_ref()
+                        .is_some_and(|r| r.left() >= u128::from(LITTLE));
+                if much {
+                    self.decide();
+                }
+            }
+            // What is left of the slab may be little, and is not needed.
+            Stage::Copying(reason) if self.held > 0 => {
+                let _ = self.go_over_to_copying(reason);
+            }
+            _ => {}
+        }
+    }
+
+    fn decide(&mut self) {
+        let reason = match self.obstacle() {
+            Some(reason) => reason,
+            None => {
+                self.stage = Stage::Zero;
+                match self.replace_region(0) {
+                    Ok(()) if self.pays() => return,
+                    Ok(()) => Reason::NoHugePages,
+                    Err(_) => Reason::NoMemory,
+                }
+            }
+        };
+        // The small region does as well if there is no memory for another.
+        let _ = self.go_over_to_copying(reason);
+    }
+
+    /// Why not to hand pages over, if there is a reason. Raises the capacity.
+    fn obstacle(&mut self) -> Option<Reason> {
+        let fd = self.out_ref().as_fd();
+        let kind = rustix::fs::fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode));
+        match kind {
+            Ok(FileType::Fifo) => {}
+            Ok(kind) => return Some(Reason::NotAPipe(kind.into())),
+            Err(_) => return Some(Reason::NotAPipe(FileType::Unknown.into())),
+        }
+        if let Some(wish) = self.plan.capacity
+            && pipe::capacity(fd).is_ok_and(|has| has < wish)
+        {
+            // A wish: a smaller pipe works too.
+            let _ = pipe::set_capacity_up_to(fd, wish);
+        }
+        if self.plan.copying {
+            return Some(Reason::Asked);
+        }
+        if rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::APPEND)) {
+            return Some(Reason::Append);
+        }
+        match probe::vmsplice_refers() {
+            Ok(true) => None,
+            Ok(false) => Some(Reason::KernelCopies),
+            // Where the experiment itself fails, as for lack of descriptors,
+            // the real thing will show.
+            Err(error) => refusal(&error),
+        }
+    }
+
+    /// Slabs of pages to hand over, each of at least `at_least` bytes; or
+    /// memory to copy from.
+    fn make_region(&mut self, at_least: usize) -> io::Result<Region> {
+        if self.stage != Stage::Zero {
+            let mut region =
+                Region::new(at_least.max(COPIED_REGION), 1, Pages::Base, Reuse::Fresh)?;
+            self.window = region.slab_len();
+            region.open_first();
+            return Ok(region);
+        }
+        let capacity = pipe::capacity(self.out_ref()).unwrap_or(64 << 10);
+        self.window = match self.plan.loan {
+            Some(bytes) => pages_up(bytes.max(1)),
+            None => pages_up((capacity / 2).clamp(64 << 10, 512 << 10)),
+        };
+        let policy = match self.plan.reuse {
+            Reuse::Refereed if !probe::kernel_referees().unwrap_or(false) => Reuse::Fresh,
+            policy => policy,
+        };
+        let unit = match self.plan.pages {
+            Pages::Base => self.window,
+            Pages::Huge | Pages::HugeTlb => huge_page_size(),
+        };
+        let slab = at_least.max(unit);
+        let count = match (policy, self.plan.region) {
+            (Reuse::Fresh, _) => 1,
+            (Reuse::Drained(_), None) => capacity.div_ceil(slab) + 1,
+            (Reuse::Refereed, None) => REFEREED_SLABS,
+            (_, Some(bytes)) => bytes.div_ceil(slab).max(2),
+        };
+        let slab = match (policy, self.plan.region) {
+            (Reuse::Fresh, Some(bytes)) => slab.max(bytes),
+            _ => slab,
+        };
+        let mut region = Region::new(slab, count, self.plan.pages, policy)?;
+        region.open_first();
+        Ok(region)
+    }
+
+    fn go_over_to_copying(&mut self, reason: Reason) -> io::Result<()> {
+        self.stage = Stage::Copying(reason);
+        self.replace_region(0)
+    }
+
+    /// Waits until the pipe is empty.
+    pub(super) fn wait_until_read(&mut self) -> io::Result<()> {
+        const SHORTEST: Duration = Duration::from_micros(20);
+        const LONGEST: Duration = Duration::from_millis(1);
+        let wait = self.plan.wait;
+        let out = self.out_ref();
+        if !pipe::is_pipe(out)? {
+            return Ok(());
+        }
+        let mut pause = SHORTEST;
+        while pipe::unread(out)? > 0 {
+            if !pipe::has_reader(out)? {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            match wait {
+                Wait::Never => return Err(io::ErrorKind::WouldBlock.into()),
+                Wait::Spin => std::hint::spin_loop(),
+                Wait::Block | Wait::Poll | Wait::Adaptive => {
+                    thread::sleep(pause);
+                    pause = (pause * 2).min(LONGEST);
+                }
+            }
+        }
+        Ok(())
+    }
+}
