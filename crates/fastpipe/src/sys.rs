@@ -123,13 +123,15 @@ mod tests {
     #[test]
     fn a_write_after_duplicating_faults_and_the_one_after_that_does_not() {
         let mut memory = vec![1u8; 64 << 10];
+        // SAFETY: in bounds.
+        let at = unsafe { memory.as_mut_ptr().add(32 << 10) };
         duplicate_memory().unwrap();
         let before = minor_faults();
-        // SAFETY: in bounds.
-        unsafe { memory.as_mut_ptr().add(32 << 10).write_volatile(2) };
+        // SAFETY: within a live allocation that nothing else refers to.
+        unsafe { at.write_volatile(2) };
         let between = minor_faults();
-        // SAFETY: in bounds.
-        unsafe { memory.as_mut_ptr().add(32 << 10).write_volatile(3) };
+        // SAFETY: as above.
+        unsafe { at.write_volatile(3) };
         let after = minor_faults();
         assert!(between > before);
         assert_eq!(after, between);

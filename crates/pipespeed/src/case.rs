@@ -1,7 +1,8 @@
 //! One thing to be measured: what each end does, and what it is compared with.
 
 use crate::endpoint::spec::{
-    EndSpec, PageKind, Part, Reuse, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique, Waiting,
+    EndSpec, PageKind, Part, Policy, Reuse, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique,
+    Waiting,
 };
 use crate::results::{Configuration, DataUse};
 
@@ -50,6 +51,7 @@ impl Case {
                 technique: SinkTechnique::Write,
                 wait: Waiting::Block,
                 buffer_bytes,
+                loan_bytes: buffer_bytes,
                 same_buffer: false,
                 pages: PageKind::Base,
                 touched: true,
@@ -88,6 +90,23 @@ impl Case {
     pub fn vmsplice(mut self) -> Self {
         if let Some(sink) = &mut self.sink {
             sink.technique = SinkTechnique::Vmsplice;
+        }
+        self
+    }
+
+    /// The writer is a library's; `piece` and `loan` are bytes made at a time,
+    /// and gathered at most.
+    pub fn library(mut self, technique: SinkTechnique, piece: usize, loan: usize) -> Self {
+        if let Some(sink) = &mut self.sink {
+            sink.technique = technique;
+            sink.buffer_bytes = piece;
+            sink.loan_bytes = loan;
+            sink.pages = match technique {
+                SinkTechnique::BufWriter
+                | SinkTechnique::PipeWriter(Policy::Copying)
+                | SinkTechnique::PipeWriterIo(Policy::Copying) => PageKind::Base,
+                _ => PageKind::Huge,
+            };
         }
         self
     }
@@ -237,7 +256,8 @@ impl Case {
         // When the reader names an offset, the writer is at most a pipeful
         // ahead (two, with a second pipe), and each end may finish the piece
         // it is at before it looks.
-        let margin = 2 * (pipe_bytes + self.buffer_bytes()) as u64;
+        let loan = self.sink.as_ref().map_or(0, |sink| sink.loan_bytes);
+        let margin = 2 * (pipe_bytes + self.buffer_bytes().max(loan)) as u64;
         EndSpec {
             part,
             data: self.data,

@@ -241,6 +241,8 @@ impl<F: AsFd> PipeWriter<F> {
         if self.filled == self.end || self.repeating.is_some() {
             self.push()?;
             self.open_window(1)?;
+        } else if self.filled == self.sent {
+            self.prepare(0);
         }
         // What is copied anyway need not be copied twice.
         if self.filled == self.sent

@@ -261,7 +261,7 @@ impl<F: AsFd> PipeWriter<F> {
 
     /// Leaves the first stage once it is worth it, and cleans up after a
     /// switch in mid-stream.
-    fn prepare(&mut self, at_least: usize) {
+    pub(super) fn prepare(&mut self, at_least: usize) {
         debug_assert_eq!(self.sent, self.filled);
         match self.stage {
             Stage::Little => {

@@ -170,6 +170,7 @@ fn bare_trial(
     let technique = match sink.technique {
         SinkTechnique::Write => "write",
         SinkTechnique::Vmsplice => "vmsplice",
+        other => anyhow::bail!("the C program has no {}", other.name()),
     };
     let mut writer = command("write", technique, sink.wait, sink.pages, cpus.0)
         .stdin(Stdio::null())

@@ -11,6 +11,8 @@ use fastpipe::pipe;
 use fastpipe::transfer::{Counts, Incomplete, Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
 
+use super::Sink;
+use crate::endpoint::data::Producer;
 use crate::endpoint::spec::{Reuse, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique};
 
 /// The writing end: buffers that are sent in turn.
@@ -100,11 +102,6 @@ impl<F: AsFd> PipeSink<F> {
         })
     }
 
-    /// The system call in use.
-    pub fn technique(&self) -> SinkTechnique {
-        self.technique
-    }
-
     /// The next piece, to be written: waits until nobody needs what it held.
     ///
     /// # Errors
@@ -131,7 +128,7 @@ impl<F: AsFd> PipeSink<F> {
         let range = piece.start..piece.start + n;
         let outcome = match self.technique {
             SinkTechnique::Write => self.out.write(&buffer[range]),
-            SinkTechnique::Vmsplice => self
+            _ => self
                 .out
                 .vmsplice(&[buffer.slice(range)], VmspliceOptions { gift: self.gift }),
         };
@@ -217,7 +214,8 @@ impl<F: AsFd> PipeSink<F> {
             if self.sent - unread.min(self.sent) >= offset {
                 return Ok(());
             }
-            if !self.has_reader()? {
+            self.asked += 1;
+            if !pipe::has_reader(&self.out)? {
                 // The next commit reports it.
                 return Ok(());
             }
@@ -227,18 +225,29 @@ impl<F: AsFd> PipeSink<F> {
             }
         }
     }
+}
 
-    /// Whether a reader is left: without one, poll(2) reports POLLERR.
-    fn has_reader(&mut self) -> io::Result<bool> {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        self.asked += 1;
-        let mut fds = [PollFd::new(&self.out, PollFlags::empty())];
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        rustix::io::retry_on_intr(|| poll(&mut fds, Some(&now)))?;
-        Ok(!fds[0].revents().contains(PollFlags::ERR))
+impl<F: AsFd> Sink for PipeSink<F> {
+    fn send(&mut self, producer: &mut Producer) -> Result<(), Incomplete> {
+        if !producer.is_idle() {
+            let piece = self
+                .lend()
+                .map_err(|source| Incomplete { moved: 0, source })?;
+            producer.produce(piece);
+        }
+        self.commit(self.piece_len())
+    }
+
+    fn sent(&self) -> u64 {
+        PipeSink::sent(self)
+    }
+
+    fn counts(&self) -> Counts {
+        PipeSink::counts(self)
+    }
+
+    fn call(&self) -> &'static str {
+        self.technique.name()
     }
 }
 

@@ -53,6 +53,7 @@ pub fn run(args: &WriteArgs) -> anyhow::Result<()> {
             },
             wait: args.end.waiting(),
             buffer_bytes: args.end.buf_size,
+            loan_bytes: args.end.buf_size,
             same_buffer: args.end.same_buffer,
             pages: args.end.pages(),
             touched: !args.end.dont_touch_pages,

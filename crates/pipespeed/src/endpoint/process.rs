@@ -31,6 +31,8 @@ use super::control::{Control, Outcome, Report, Setup};
 use super::counters::{Meter, Reading};
 use super::data::{Consumer, Producer};
 use super::spec::{EndSpec, PageKind, Part, SinkSpec, SourceSpec};
+use crate::channel::Sink;
+use crate::channel::library::LibrarySink;
 use crate::channel::pipe::{PipeSink, PipeSource, Taken};
 use crate::results::EndCounters;
 
@@ -118,6 +120,13 @@ fn run(control: &mut Control, channel: OwnedFd) -> anyhow::Result<Outcome> {
         stay_on(cpu)?;
     }
     match &spec.part {
+        Part::Writer(sink) if sink.technique.is_library() => {
+            let Some(mut sink) = LibrarySink::new(channel, sink)? else {
+                bail!("no such sink");
+            };
+            start(control, Setup::default())?;
+            writer(&spec, &mut sink, words.words())
+        }
         Part::Writer(sink) => {
             let mut sink = PipeSink::new(channel, sink)
                 .map_err(anyhow::Error::new)
@@ -242,20 +251,13 @@ fn setup_of<F: AsFd>(sink: &PipeSink<F>) -> Setup {
 }
 
 /// Sends until the reader has left.
-fn writer<F: AsFd>(
-    spec: &EndSpec,
-    sink: &mut PipeSink<F>,
-    words: &[AtomicU64],
-) -> anyhow::Result<Outcome> {
+fn writer(spec: &EndSpec, sink: &mut impl Sink, words: &[AtomicU64]) -> anyhow::Result<Outcome> {
     let meter = Meter::new();
     let mut producer = Producer::new(spec.data, spec.work);
     let mut first: Option<Reading> = None;
     let mut second: Option<Reading> = None;
     loop {
-        if !producer.is_idle() {
-            producer.produce(sink.lend()?);
-        }
-        match sink.commit(sink.piece_len()) {
+        match sink.send(&mut producer) {
             Ok(()) => {}
             Err(incomplete) if incomplete.kind() == io::ErrorKind::BrokenPipe => {
                 // The reader leaves at the second offset, which may lie within
@@ -267,8 +269,7 @@ fn writer<F: AsFd>(
                 break;
             }
             Err(incomplete) => {
-                let call = sink.technique().name();
-                return Err(refused_or_failed(call, sink.sent(), incomplete));
+                return Err(refused_or_failed(sink.call(), sink.sent(), incomplete));
             }
         }
         let due = match (&first, &second) {
@@ -280,7 +281,10 @@ fn writer<F: AsFd>(
         if offset != 0 && sink.sent() >= offset {
             let reading = Some(meter.read(sink.sent(), sink.counts()));
             match due {
-                BEGIN => first = reading,
+                BEGIN => {
+                    sink.as_asked().map_err(Refused)?;
+                    first = reading;
+                }
                 _ => second = reading,
             }
         }

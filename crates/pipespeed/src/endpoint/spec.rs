@@ -13,14 +13,60 @@ pub enum SinkTechnique {
     Write,
     /// vmsplice(2).
     Vmsplice,
+    /// The library's `PipeWriter`, the data made in the memory it lends.
+    PipeWriter(Policy),
+    /// The same as an `io::Write`, which copies what it is given.
+    PipeWriterIo(Policy),
+    /// The standard library's `BufWriter` on standard output.
+    BufWriter,
 }
 
 impl SinkTechnique {
-    /// The system call's name.
+    /// Whether it is a library's, rather than a bare system call.
+    pub fn is_library(self) -> bool {
+        !matches!(self, SinkTechnique::Write | SinkTechnique::Vmsplice)
+    }
+
+    /// The system call's name, or what stands in its place.
     pub fn name(self) -> &'static str {
         match self {
             SinkTechnique::Write => "write",
             SinkTechnique::Vmsplice => "vmsplice",
+            SinkTechnique::PipeWriter(Policy::Copying) => "PipeWriter, copying",
+            SinkTechnique::PipeWriter(Policy::Fresh) => "PipeWriter, fresh",
+            SinkTechnique::PipeWriter(Policy::Drained) => "PipeWriter, drained",
+            SinkTechnique::PipeWriter(Policy::Refereed) => "PipeWriter, refereed",
+            SinkTechnique::PipeWriterIo(Policy::Copying) => "PipeWriter as io::Write, copying",
+            SinkTechnique::PipeWriterIo(Policy::Fresh) => "PipeWriter as io::Write, fresh",
+            SinkTechnique::PipeWriterIo(Policy::Drained) => "PipeWriter as io::Write, drained",
+            SinkTechnique::PipeWriterIo(Policy::Refereed) => "PipeWriter as io::Write, refereed",
+            SinkTechnique::BufWriter => "BufWriter",
+        }
+    }
+}
+
+/// How a `PipeWriter` goes about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Policy {
+    /// By write(2).
+    Copying,
+    /// Pages are never written again.
+    Fresh,
+    /// Pages are written again once they left the pipe.
+    Drained,
+    /// Pages are written again once the kernel finds that nobody holds them.
+    Refereed,
+}
+
+impl Policy {
+    /// The word used in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::Copying => "copying",
+            Policy::Fresh => "fresh",
+            Policy::Drained => "drained",
+            Policy::Refereed => "refereed",
         }
     }
 }
@@ -136,6 +182,9 @@ pub struct SinkSpec {
     pub wait: Waiting,
     /// Bytes in a buffer.
     pub buffer_bytes: usize,
+    /// The most bytes that a `PipeWriter` lends or gathers before it sends
+    /// them.
+    pub loan_bytes: usize,
     /// One buffer, sent in halves, rather than two.
     pub same_buffer: bool,
     /// The kind of pages.

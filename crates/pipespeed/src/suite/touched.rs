@@ -3,11 +3,14 @@
 //!
 //! A writer that vmsplices may not write to a page again before it has left
 //! the pipe; it uses two buffers in turn and makes sure by counting what is
-//! unread. The two cases without a pipe are the ceilings: no channel can be
+//! unread. The library's `PipeWriter` is measured as a program would use it; it
+//! picks sizes of its own, so the pipe is as large as it would make it, and the
+//! reader is the same plain read(2) as everywhere. The two cases without a pipe are the ceilings: no channel can be
 //! faster than the slower of its ends.
 
 use super::Overrides;
 use crate::case::Case;
+use crate::endpoint::spec::{Policy, SinkTechnique};
 use crate::results::DataUse;
 
 /// The ladder's buffer.
@@ -16,10 +19,24 @@ const BUFFER: usize = 256 << 10;
 /// next one has always left the pipe.
 const PIPE: usize = 256 << 10;
 
+/// What `PipeWriter` asks for by itself: the pipe, and half of it a loan.
+const LIBRARY_PIPE: usize = 1 << 20;
+const LOAN: usize = 512 << 10;
+/// What a program writes at a time.
+const WRITTEN: usize = 64 << 10;
+
 pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     let buffer = overrides.buffer_bytes.unwrap_or(BUFFER);
     let pipe = overrides.pipe_bytes.unwrap_or(PIPE);
     let data = overrides.data.unwrap_or(DataUse::Touch);
+    let library_pipe = overrides.pipe_bytes.unwrap_or(LIBRARY_PIPE);
+    let loan = overrides.buffer_bytes.unwrap_or(LOAN);
+    let written = overrides.buffer_bytes.unwrap_or(WRITTEN);
+    let writer = |name, policy| {
+        Case::new(name, buffer, library_pipe)
+            .library(SinkTechnique::PipeWriter(policy), loan, loan)
+            .spin()
+    };
     [
         Case::new("write_read", buffer, pipe).described("write(2) and read(2)"),
         Case::new("write_read_spin", buffer, pipe)
@@ -41,6 +58,25 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
             .spin()
             .described("the same, neither end ever sleeping")
             .against("vmsplice_read_huge", "spinning instead of sleeping"),
+        writer("pipewriter_write_path", Policy::Copying)
+            .described("PipeWriter, made to copy by write(2)")
+            .against("write_read_spin", "PipeWriter, copying"),
+        writer("pipewriter_fresh", Policy::Fresh)
+            .described("PipeWriter as it is: pages are never written again")
+            .against("write_read_spin", "PipeWriter"),
+        writer("pipewriter_refereed", Policy::Refereed)
+            .described("pages are written again once the kernel finds nobody holding them")
+            .against("pipewriter_fresh", "kernel referees"),
+        writer("pipewriter_drained", Policy::Drained)
+            .described("pages are written again once they left the pipe")
+            .against("write_read_spin", "PipeWriter, drained"),
+        Case::new("bufwriter_stdout_64k", buffer, pipe)
+            .library(SinkTechnique::BufWriter, written, written)
+            .described("BufWriter on standard output, 64 KiB written at a time"),
+        Case::new("io_write_64k", buffer, library_pipe)
+            .library(SinkTechnique::PipeWriterIo(Policy::Fresh), written, loan)
+            .described("the same bytes written to a PipeWriter")
+            .against("bufwriter_stdout_64k", "PipeWriter for BufWriter"),
         Case::new("produce_alone", buffer, pipe)
             .produce_alone()
             .described("only producing the data, into memory"),

@@ -1,0 +1,121 @@
+//! Is a `PipeWriter` as good a `Write` as a `BufWriter`?
+//!
+//! `cargo bench -p pipespeed --bench small_writes [-- --rounds N]`
+//!
+//! Writes pieces of several sizes to a pipe that `pipespeed read` reads, by
+//! `BufWriter`, by `BufWriter` with 64 KiB, and by `PipeWriter` as it is. In
+//! each round all of them run, in turns that begin elsewhere each time. Prints
+//! the medians with 95 % intervals, and PipeWriter's rate divided by each of
+//! the others', paired by round.
+
+mod common;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use fastpipe::pipe;
+use fastpipe::writer::PipeWriter;
+use pipespeed::case::Durations;
+use pipespeed::stats;
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+const SIZES: [usize; 4] = [16, 128, 4096, 64 << 10];
+const WRITERS: [&str; 3] = ["BufWriter", "BufWriter 64K", "PipeWriter"];
+const WARM_UP: Duration = Duration::from_millis(20);
+const TIMED: Duration = Duration::from_millis(100);
+
+fn main() -> anyhow::Result<()> {
+    let rounds = rounds()?;
+    // The processors are chosen as everywhere; no trial is run by it.
+    let (_, chosen) = common::runner(Durations {
+        warm_up_s: 0.0,
+        timed_s: 0.0,
+    })?;
+    for size in SIZES {
+        let mut rates = [const { Vec::new() }; WRITERS.len()];
+        for round in 0..rounds {
+            for turn in 0..WRITERS.len() {
+                let which = (round + turn) % WRITERS.len();
+                rates[which].push(trial(which, size, (chosen.writer, chosen.reader))?);
+            }
+        }
+        println!("{size} bytes at a time, GiB/s:");
+        let ours = &rates[WRITERS.len() - 1];
+        for (name, theirs) in WRITERS.iter().zip(&rates) {
+            let median = stats::median(theirs).context("no rounds")?;
+            let interval = stats::median_interval(theirs, 0.95).context("too few rounds")?;
+            let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| a / b).collect();
+            let ratio = stats::median(&ratios).context("no rounds")?;
+            let around = stats::median_interval(&ratios, 0.95).context("too few rounds")?;
+            println!(
+                "  {name:14} {median:6.3} [{:.3}, {:.3}]   PipeWriter x{ratio:.2} [{:.2}, {:.2}]",
+                interval.low, interval.high, around.low, around.high
+            );
+        }
+    }
+    Ok(())
+}
+
+fn rounds() -> anyhow::Result<usize> {
+    // cargo bench adds --bench.
+    let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
+    match words.next().as_deref() {
+        None => Ok(30),
+        Some("--rounds") => Ok(words.next().context("--rounds N")?.parse()?),
+        Some(other) => anyhow::bail!("unknown: {other}"),
+    }
+}
+
+fn stay_on(cpu: Option<usize>) -> anyhow::Result<()> {
+    if let Some(cpu) = cpu {
+        let mut set = CpuSet::new();
+        set.set(cpu);
+        sched_setaffinity(None, &set)?;
+    }
+    Ok(())
+}
+
+/// GiB per second.
+fn trial(which: usize, size: usize, cpus: (Option<usize>, Option<usize>)) -> anyhow::Result<f64> {
+    let (from, to) = pipe::create()?;
+    stay_on(cpus.1)?;
+    let mut reader = Command::new(env!("CARGO_BIN_EXE_pipespeed"))
+        .args(["read"])
+        .stdin(from)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    stay_on(cpus.0)?;
+    let rate = match which {
+        0 => timed(BufWriter::new(File::from(to)), size)?,
+        1 => timed(BufWriter::with_capacity(64 << 10, File::from(to)), size)?,
+        _ => timed(PipeWriter::builder().open(to)?, size)?,
+    };
+    reader.wait()?;
+    Ok(rate)
+}
+
+fn timed(mut out: impl Write, size: usize) -> io::Result<f64> {
+    let piece = vec![b'x'; size];
+    // The clock is looked at now and then only.
+    let batch = (256 << 10) / size;
+    let started = Instant::now();
+    while started.elapsed() < WARM_UP {
+        for _ in 0..batch {
+            out.write_all(std::hint::black_box(&piece))?;
+        }
+    }
+    let started = Instant::now();
+    let mut bytes = 0;
+    while started.elapsed() < TIMED {
+        for _ in 0..batch {
+            out.write_all(std::hint::black_box(&piece))?;
+        }
+        bytes += batch * size;
+    }
+    out.flush()?;
+    Ok(bytes as f64 / started.elapsed().as_secs_f64() / (1u64 << 30) as f64)
+}
