@@ -241,8 +241,6 @@ impl<F: AsFd> PipeWriter<F> {
         if self.filled == self.end || self.repeating.is_some() {
             self.push()?;
             self.open_window(1)?;
-        } else if self.filled == self.sent {
-            self.prepare(0);
         }
         // What is copied anyway need not be copied twice.
         if self.filled == self.sent
@@ -260,7 +258,9 @@ impl<F: AsFd> PipeWriter<F> {
         if self.filled == self.end {
             // The bytes are ours now. An error comes again with the next call,
             // which sends them.
-            let _ = self.push();
+            if self.push().is_ok() {
+                self.prepare(0);
+            }
         }
         Ok(n)
     }
