@@ -8,19 +8,13 @@
 //! the medians with 95 % intervals, and PipeWriter's rate divided by each of
 //! the others', paired by round.
 
-mod common;
+mod writers;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use fastpipe::pipe;
 use fastpipe::writer::PipeWriter;
-use pipespeed::case::Durations;
-use pipespeed::stats;
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 const SIZES: [usize; 4] = [16, 128, 4096, 64 << 10];
 const WRITERS: [&str; 3] = ["BufWriter", "BufWriter 64K", "PipeWriter"];
@@ -28,67 +22,33 @@ const WARM_UP: Duration = Duration::from_millis(20);
 const TIMED: Duration = Duration::from_millis(100);
 
 fn main() -> anyhow::Result<()> {
-    let rounds = rounds()?;
-    // The processors are chosen as everywhere; no trial is run by it.
-    let (_, chosen) = common::runner(Durations {
-        warm_up_s: 0.0,
-        timed_s: 0.0,
-    })?;
+    let rounds = writers::rounds()?;
+    let cpus = writers::processors()?;
     for size in SIZES {
         let mut rates = [const { Vec::new() }; WRITERS.len()];
         for round in 0..rounds {
             for turn in 0..WRITERS.len() {
                 let which = (round + turn) % WRITERS.len();
-                rates[which].push(trial(which, size, (chosen.writer, chosen.reader))?);
+                rates[which].push(trial(which, size, cpus)?);
             }
         }
         println!("{size} bytes at a time, GiB/s:");
         let ours = &rates[WRITERS.len() - 1];
         for (name, theirs) in WRITERS.iter().zip(&rates) {
-            let median = stats::median(theirs).context("no rounds")?;
-            let interval = stats::median_interval(theirs, 0.95).context("too few rounds")?;
             let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| a / b).collect();
-            let ratio = stats::median(&ratios).context("no rounds")?;
-            let around = stats::median_interval(&ratios, 0.95).context("too few rounds")?;
             println!(
-                "  {name:14} {median:6.3} [{:.3}, {:.3}]   PipeWriter x{ratio:.2} [{:.2}, {:.2}]",
-                interval.low, interval.high, around.low, around.high
+                "  {name:14} {}   PipeWriter x{}",
+                writers::summary(theirs)?,
+                writers::summary(&ratios)?
             );
         }
     }
     Ok(())
 }
 
-fn rounds() -> anyhow::Result<usize> {
-    // cargo bench adds --bench.
-    let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
-    match words.next().as_deref() {
-        None => Ok(30),
-        Some("--rounds") => Ok(words.next().context("--rounds N")?.parse()?),
-        Some(other) => anyhow::bail!("unknown: {other}"),
-    }
-}
-
-fn stay_on(cpu: Option<usize>) -> anyhow::Result<()> {
-    if let Some(cpu) = cpu {
-        let mut set = CpuSet::new();
-        set.set(cpu);
-        sched_setaffinity(None, &set)?;
-    }
-    Ok(())
-}
-
 /// GiB per second.
-fn trial(which: usize, size: usize, cpus: (Option<usize>, Option<usize>)) -> anyhow::Result<f64> {
-    let (from, to) = pipe::create()?;
-    stay_on(cpus.1)?;
-    let mut reader = Command::new(env!("CARGO_BIN_EXE_pipespeed"))
-        .args(["read"])
-        .stdin(from)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()?;
-    stay_on(cpus.0)?;
+fn trial(which: usize, size: usize, cpus: writers::Processors) -> anyhow::Result<f64> {
+    let (to, mut reader) = writers::reader(cpus)?;
     let rate = match which {
         0 => timed(BufWriter::new(File::from(to)), size)?,
         1 => timed(BufWriter::with_capacity(64 << 10, File::from(to)), size)?,

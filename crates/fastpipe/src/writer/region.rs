@@ -10,6 +10,7 @@
 //! whether its pages are written again or let go.
 
 use std::io;
+use std::time::{Duration, Instant};
 
 use crate::buffer::{Buffer, PageSlice, Pages, huge_page_size};
 use crate::pipe::page_size;
@@ -31,11 +32,40 @@ pub(super) struct Region {
     current: usize,
     policy: Reuse,
     pages: Pages,
-    /// Whether the memory was duplicated since the first slab's last turn.
-    refereed: bool,
+    referee: Referee,
     turns: Turns,
     /// Whether the slabs that were looked at turned out to be of huge pages.
     huge: bool,
+}
+
+/// Whether the kernel decides about this round's slabs.
+#[derive(Debug, Default)]
+struct Referee {
+    /// Whether the memory was duplicated since the first slab's last turn.
+    was_here: bool,
+    /// So many rounds it is not asked.
+    rounds_off: u32,
+    /// How many it was the last time.
+    last_off: u32,
+}
+
+/// What zeroing new pages costs at least, in bytes a microsecond: 2 MiB in
+/// 48 us were measured, and up to twice that. Duplicating the process's page
+/// tables for longer than zeroing the region would take loses.
+const ZEROED_PER_US: u128 = 40 << 10;
+
+/// The most rounds without asking again.
+const MOST_OFF: u32 = 1024;
+
+impl Referee {
+    fn took(&mut self, time: Duration, bytes: usize) {
+        if time.as_micros() * ZEROED_PER_US <= bytes as u128 {
+            self.last_off = 0;
+        } else {
+            self.last_off = (self.last_off * 2).clamp(16, MOST_OFF);
+            self.rounds_off = self.last_off;
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -79,7 +109,7 @@ impl Region {
             current: 0,
             policy,
             pages,
-            refereed: false,
+            referee: Referee::default(),
             turns: Turns::default(),
             huge: true,
         })
@@ -147,9 +177,9 @@ impl Region {
             Reuse::Drained(AssertReaderCopies) => drained()? >= sent_to,
             Reuse::Refereed => {
                 if next == 0 {
-                    self.refereed = self.call_the_referee().is_ok();
+                    self.call_the_referee();
                 }
-                self.refereed && self.is_ours(next)
+                self.referee.was_here && self.is_ours(next)
             }
         };
         if may_be_written {
@@ -178,8 +208,20 @@ impl Region {
         }
     }
 
-    /// Marks all pages as shared with a process that is gone.
-    fn call_the_referee(&self) -> io::Result<()> {
+    /// Marks all pages as shared with a process that is gone, if that pays.
+    fn call_the_referee(&mut self) {
+        self.referee.was_here = false;
+        if self.referee.rounds_off > 0 {
+            self.referee.rounds_off -= 1;
+            return;
+        }
+        let started = Instant::now();
+        self.referee.was_here = self.duplicate().is_ok();
+        let bytes = self.slab_len() * self.slabs.len();
+        self.referee.took(started.elapsed(), bytes);
+    }
+
+    fn duplicate(&self) -> io::Result<()> {
         for slab in &self.slabs {
             slab.buffer.inherited(true)?;
         }
@@ -198,5 +240,38 @@ impl Region {
         let buffer = &mut self.slabs[slab].buffer;
         let far = buffer.len() / 2;
         buffer.fault_in(0) && !(far > 0 && buffer.fault_in(far))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REGION: usize = 16 << 20;
+
+    #[test]
+    fn a_referee_who_costs_more_than_zeroing_is_asked_more_and_more_seldom() {
+        let mut referee = Referee::default();
+        let mut asked = 0;
+        for _ in 0..10_000 {
+            if referee.rounds_off > 0 {
+                referee.rounds_off -= 1;
+                continue;
+            }
+            asked += 1;
+            referee.took(Duration::from_millis(3), REGION);
+        }
+        assert!((5..30).contains(&asked), "asked {asked} times");
+    }
+
+    #[test]
+    fn a_referee_who_costs_less_than_zeroing_is_asked_every_time() {
+        let mut referee = Referee::default();
+        referee.took(Duration::from_millis(3), REGION);
+        referee.rounds_off = 0;
+        referee.took(Duration::from_micros(200), REGION);
+        assert_eq!(referee.rounds_off, 0);
+        referee.took(Duration::from_millis(3), REGION);
+        assert_eq!(referee.rounds_off, 16, "begins anew");
     }
 }

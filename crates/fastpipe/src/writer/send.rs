@@ -16,9 +16,10 @@ use crate::reuse::Reuse;
 use crate::transfer::VmspliceOptions;
 use crate::wait::Wait;
 
-/// From what size on a piece of whole pages goes by vmsplice: below, the call
-/// costs as much as copying.
-const LEAST_SPLICED: usize = 4096;
+/// From what size on a piece of whole pages goes by vmsplice, in bytes. One page
+/// takes about as long either way (measured: 0.65 and 0.72 GiB/s, two pages
+/// 1.13 and 0.88), and copied it holds nothing of ours.
+const LEAST_SPLICED: usize = 8 << 10;
 
 /// The slabs of a region from which is copied.
 const COPIED_REGION: usize = 128 << 10;

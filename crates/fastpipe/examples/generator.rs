@@ -1,0 +1,20 @@
+//! A generator: 10 GB of numbers, made in place.
+//!
+//! `cargo run --release --example generator | wc -c`
+
+use fastpipe::writer::PipeWriter;
+
+fn main() -> std::io::Result<()> {
+    let mut out = PipeWriter::builder().stdout()?;
+    let mut number = 0u64;
+    for _ in 0..20_000 {
+        let mut page = out.lend(512 << 10)?;
+        for word in page.as_chunks_mut::<8>().0 {
+            *word = number.to_le_bytes();
+            number += 1;
+        }
+        let n = page.len();
+        page.commit(n)?;
+    }
+    out.finish().map(drop).map_err(Into::into)
+}
