@@ -18,11 +18,10 @@ pub(crate) fn minor_faults() -> u64 {
 /// How [`duplicate_memory`] went about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Duplicated {
-    /// By a process that the kernel refused to make only after it had
-    /// duplicated the memory for it.
-    Refused,
-    /// By a process that was made, did nothing, and was reaped.
-    Reaped,
+    /// For a process that the kernel then could not make.
+    ForNobody,
+    /// For a process that was made, did nothing, and was reaped.
+    ForAChild,
 }
 
 /// Has the kernel duplicate this process's memory, copy on write, and drop the
@@ -32,55 +31,36 @@ pub(crate) enum Duplicated {
 /// the next write to each faults, and the kernel then copies the page unless
 /// nobody else refers to it (Linux 5.19 and later, do_wp_page).
 ///
-/// No process is needed for that. clone3(2) duplicates the memory (copy_mm)
-/// before it looks at the wish for a certain process number (alloc_pid), and a
-/// number that is taken is refused, with EEXIST, or with EPERM for lack of
-/// privilege. Where clone3 is not to be had, or succeeds (in a process whose
-/// children are numbered apart), a child is made that exits at once; it sends
-/// no signal, and only a wait for it by number finds it.
+/// No process is needed for that. clone(2) duplicates the memory (copy_mm of
+/// copy_process) before it stores the descriptor that CLONE_PIDFD asks for;
+/// where that can't be stored it undoes everything and answers EFAULT. Nobody
+/// else answers that: not a limit on processes, and hardly a seccomp filter. A
+/// kernel before 5.2 knows no CLONE_PIDFD and makes a child. It exits at once,
+/// sends no signal, and only a wait for it by number finds it.
 ///
 /// # Errors
-/// Those of clone(2): EAGAIN at a limit on processes, EPERM or ENOSYS by a
-/// seccomp filter, ENOMEM.
+/// Those of clone(2): EAGAIN at a limit on processes, EMFILE at one on
+/// descriptors, EPERM or ENOSYS by a seccomp filter, ENOMEM.
 pub(crate) fn duplicate_memory() -> io::Result<Duplicated> {
-    let taken: libc::pid_t = rustix::process::getpid().as_raw_nonzero().get();
-    // SAFETY: all zeroes is a valid clone_args: no flag, no signal, no stack.
-    let mut wish: libc::clone_args = unsafe { MaybeUninit::zeroed().assume_init() };
-    // Not worth copying for a process that is not to be.
-    wish.flags = (libc::CLONE_FS | libc::CLONE_FILES) as u64;
-    wish.set_tid = (&raw const taken).addr() as u64;
-    wish.set_tid_size = 1;
-    // SAFETY: the arguments are valid and outlive the call. Without CLONE_VM
-    // a child, if there is one after all, has memory of its own.
-    let outcome = unsafe {
-        libc::syscall(
-            libc::SYS_clone3,
-            &raw const wish,
-            size_of::<libc::clone_args>(),
-        )
-    };
-    match outcome {
-        0 => exit_at_once(),
-        -1 => {
-            let error = io::Error::last_os_error();
-            match error.raw_os_error() {
-                Some(libc::EEXIST | libc::EPERM) => Ok(Duplicated::Refused),
-                Some(libc::ENOSYS | libc::EINVAL | libc::E2BIG) => with_a_child(),
-                _ => Err(error),
-            }
-        }
-        child => reap(child as libc::pid_t),
-    }
+    /// Within the kernel's part of every address space.
+    const NOWHERE: libc::c_long = -8;
+    clone(libc::CLONE_PIDFD, NOWHERE)
 }
 
-fn with_a_child() -> io::Result<Duplicated> {
-    let flags = (libc::CLONE_FS | libc::CLONE_FILES) as libc::c_long;
-    // SAFETY: without CLONE_VM the child has memory of its own, and it calls
-    // nothing but exit_group. The zeroes (no stack, no ids) mean the same in
-    // whatever order the architecture takes them.
-    match unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) } {
+/// `descriptor_at` is where CLONE_PIDFD would store.
+fn clone(more: libc::c_int, descriptor_at: libc::c_long) -> io::Result<Duplicated> {
+    // Tables of files are not worth copying for a process that is not to be.
+    let flags = libc::c_long::from(libc::CLONE_FS | libc::CLONE_FILES | more);
+    // SAFETY: without CLONE_VM a child, if there is one, has memory of its own,
+    // and it calls nothing but exit_group. The first three arguments (flags,
+    // stack, where to store) come in this order on x86-64 and aarch64; the
+    // others are not used with these flags.
+    match unsafe { libc::syscall(libc::SYS_clone, flags, 0, descriptor_at, 0, 0) } {
         0 => exit_at_once(),
-        -1 => Err(io::Error::last_os_error()),
+        -1 => match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::EFAULT) => Ok(Duplicated::ForNobody),
+            error => Err(error),
+        },
         child => reap(child as libc::pid_t),
     }
 }
@@ -100,9 +80,9 @@ fn reap(child: libc::pid_t) -> io::Result<Duplicated> {
         let error = io::Error::last_os_error();
         match reaped {
             -1 if error.kind() == io::ErrorKind::Interrupted => {}
-            -1 if error.raw_os_error() == Some(libc::ECHILD) => return Ok(Duplicated::Reaped),
+            -1 if error.raw_os_error() == Some(libc::ECHILD) => return Ok(Duplicated::ForAChild),
             -1 => return Err(error),
-            _ => return Ok(Duplicated::Reaped),
+            _ => return Ok(Duplicated::ForAChild),
         }
     }
 }
@@ -114,7 +94,7 @@ mod tests {
     #[test]
     fn memory_is_duplicated_without_a_process_or_with_one_that_is_gone() {
         duplicate_memory().unwrap();
-        assert_eq!(with_a_child().unwrap(), Duplicated::Reaped);
+        assert_eq!(clone(0, 0).unwrap(), Duplicated::ForAChild);
         // SAFETY: no status is wanted.
         let left = unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL | libc::WNOHANG) };
         assert!(left <= 0, "a child is left");

@@ -8,7 +8,8 @@
 //!    answer EAGAIN to every write that has a timestamp to update.
 //! 1. preadv2 and pwritev2 with RWF_NOWAIT: per call. Works on pipes since
 //!    Linux 6.4 or so, on sockets and /dev/null.
-//! 2. On a pipe or FIFO that answers EOPNOTSUPP: an open file of our own, made
+//! 2. On a pipe or FIFO that answers EOPNOTSUPP, or where a seccomp filter
+//!    refuses those calls (ENOSYS, EPERM): an open file of our own, made
 //!    by opening /proc/self/fd/N again with O_NONBLOCK.
 //! 3. Else (a terminal, no /proc): poll first, then a call small enough not to
 //!    sleep when poll said so. A second writer or reader may come in between;
@@ -63,7 +64,7 @@ impl Nowait {
                         ReadWriteFlags::NOWAIT,
                     );
                     match result {
-                        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM | Errno::ACCESS) => {
                             counts.syscalls += 1;
                             *self = Self::otherwise(fd, OFlags::WRONLY);
                         }
@@ -98,7 +99,7 @@ impl Nowait {
                         ReadWriteFlags::NOWAIT,
                     );
                     match result {
-                        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM | Errno::ACCESS) => {
                             counts.syscalls += 1;
                             *self = Self::otherwise(fd, OFlags::RDONLY);
                         }

@@ -1,0 +1,21 @@
+//! A filter: `cargo run --release --example upper < file | less`
+
+use std::io::{self, Read};
+
+use fastpipe::reader::PipeReader;
+use fastpipe::writer::PipeWriter;
+
+fn main() -> io::Result<()> {
+    let mut input = PipeReader::builder().stdin()?;
+    let mut out = PipeWriter::builder().stdout()?;
+    loop {
+        let mut page = out.lend(256 << 10)?;
+        let n = input.read(&mut page)?;
+        if n == 0 {
+            break;
+        }
+        page[..n].make_ascii_uppercase();
+        page.commit(n)?;
+    }
+    out.finish().map(drop).map_err(Into::into)
+}

@@ -1,0 +1,349 @@
+//! The loop: move, wait, call back, fall back.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::{Duration, Instant};
+
+use rustix::fs::SeekFrom;
+
+use super::copy::Copying;
+use super::ends::Place;
+use super::options::{self, Flow, Options};
+use super::plan::Plan;
+use super::private::PrivatePipe;
+use super::report::{
+    Activity, End, PassedOver, Progress, RelayError, Relayed, Side, Technique, Why,
+};
+use super::step::Step;
+use super::waiting::{Waited, Watch};
+use super::{direct, in_kernel};
+use crate::pipe;
+
+/// After so many attempts that moved nothing although both ends were ready,
+/// something is wrong with the technique or with poll(2).
+const MOST_FUTILE: u32 = 100;
+
+/// Between attempts at reading and writing, where that happens to them.
+const BREATHER: Duration = Duration::from_millis(1);
+
+type Callback<'c> = &'c mut dyn FnMut(&Progress<'_>) -> Flow;
+
+/// A relay on its way.
+pub(super) struct Engine<'a> {
+    input: Place<'a>,
+    output: Place<'a>,
+    options: Options,
+    watch: Watch<'a>,
+
+    technique: Technique,
+    /// To be tried next, in this order.
+    others: VecDeque<Technique>,
+    passed_over: Vec<PassedOver>,
+    private: Option<PrivatePipe>,
+    copying: Copying<'a>,
+    /// The technique says that the input has ended, and a read is to confirm it.
+    doubted: bool,
+    futile: u32,
+
+    taken: u64,
+    given: u64,
+    activity: Activity,
+    started: Instant,
+    next_call: Option<Instant>,
+    /// What may be taken until then.
+    allowance: Option<u64>,
+}
+
+impl<'a> Engine<'a> {
+    pub(super) fn new(input: Place<'a>, output: Place<'a>, options: &Options) -> Self {
+        let plan = Plan::new(&input, &output, options.technique);
+        let mut others = VecDeque::from(plan.techniques);
+        let started = Instant::now();
+        if options.raise_capacity && output.is_pipe() {
+            raise(&output);
+        }
+        if options.raise_input_capacity && input.is_pipe() {
+            raise(&input);
+        }
+        Engine {
+            watch: Watch::new(&input, &output, options.wait),
+            technique: others.pop_front().unwrap_or(Technique::Copy),
+            others,
+            passed_over: plan.passed_over,
+            private: None,
+            copying: Copying::new(&input, &output, options.block.unwrap_or(options::COPIED)),
+            doubted: false,
+            futile: 0,
+            taken: 0,
+            given: 0,
+            activity: Activity::Moving,
+            started,
+            next_call: Some(started),
+            allowance: None,
+            input,
+            output,
+            options: *options,
+        }
+    }
+
+    pub(super) fn run(mut self, progress: Callback<'_>) -> Result<Relayed, RelayError> {
+        let outcome = self.go(progress);
+        if let Ok(End::Stopped) = outcome {
+            self.give_without_waiting();
+        }
+        let undelivered = self.hand_back();
+        self.activity = Activity::Ended;
+        self.call(progress);
+        match outcome {
+            Ok(end) => Ok(Relayed {
+                end,
+                taken: self.taken,
+                given: self.given,
+                undelivered,
+                elapsed: self.started.elapsed(),
+                technique: self.technique,
+                passed_over: self.passed_over,
+            }),
+            Err((side, source)) => Err(RelayError {
+                side,
+                source,
+                taken: self.taken,
+                given: self.given,
+                undelivered,
+                technique: self.technique,
+                passed_over: self.passed_over,
+            }),
+        }
+    }
+
+    fn go(&mut self, progress: Callback<'_>) -> Result<End, (Side, io::Error)> {
+        loop {
+            if self.next_call.is_some_and(|when| when <= Instant::now()) {
+                let flow = self.call(progress);
+                if flow == Flow::Stop {
+                    return Ok(End::Stopped);
+                }
+                self.heed(flow);
+            }
+            let may_take = self.may_take();
+            if self.held() == 0 && may_take == 0 {
+                if self.options.limit.is_some_and(|limit| self.taken >= limit) {
+                    return Ok(End::Limit);
+                }
+                self.hold_back()?;
+                continue;
+            }
+            if let Some(end) = self.step(may_take)? {
+                return Ok(end);
+            }
+        }
+    }
+
+    /// One attempt, and what follows from it.
+    fn step(&mut self, may_take: u64) -> Result<Option<End>, (Side, io::Error)> {
+        match self.attempt(may_take) {
+            Step::Moved { taken, given } => {
+                self.taken += taken;
+                self.given += given;
+                if let Some(allowance) = &mut self.allowance {
+                    *allowance -= taken;
+                }
+                self.activity = Activity::Moving;
+                self.futile = 0;
+                self.watch.moved();
+                if self.doubted {
+                    let after = self.given;
+                    self.fall_back_to_copying(Why::EndedEarly { after });
+                }
+            }
+            // By a signal.
+            Step::Blocked(needs) if !needs.input && !needs.output => {}
+            Step::Blocked(needs) => {
+                let activity = &mut self.activity;
+                let until = self.next_call;
+                let waited = self.watch.wait(needs, until, |side| {
+                    *activity = Activity::WaitingFor(side);
+                })?;
+                if waited == Waited::Ready {
+                    self.was_futile()?;
+                }
+            }
+            Step::End if self.technique == Technique::Copy || self.doubted => {
+                return Ok(Some(End::EndOfData));
+            }
+            Step::End => self.doubted = true,
+            Step::Refused(errno) => {
+                let why = Why::Refused {
+                    errno: errno.raw_os_error(),
+                    after: self.given,
+                };
+                self.fall_back(why);
+            }
+            Step::Failed(side, error) => return Err((side, error)),
+        }
+        Ok(None)
+    }
+
+    fn attempt(&mut self, may_take: u64) -> Step {
+        if self.doubted {
+            return self.copying.step(may_take);
+        }
+        let most = may_take.min(self.options.block.unwrap_or(options::SPLICED) as u64);
+        match self.technique {
+            Technique::Splice => direct::step(&self.input, &self.output, most),
+            Technique::Sendfile => in_kernel::sendfile(&self.input, &self.output, most),
+            Technique::CopyFileRange => in_kernel::copy_file_range(&self.input, &self.output, most),
+            Technique::SpliceThroughPipe => {
+                let pipe = match &mut self.private {
+                    Some(pipe) => pipe,
+                    none => match PrivatePipe::new(self.options.raise_capacity) {
+                        Ok(pipe) => none.insert(pipe),
+                        Err(error) => return refused(&error),
+                    },
+                };
+                pipe.step(&self.input, &self.output, most)
+            }
+            Technique::Copy => self.copying.step(may_take),
+        }
+    }
+
+    /// What may be taken from the input now.
+    fn may_take(&self) -> u64 {
+        let limit = self
+            .options
+            .limit
+            .map_or(u64::MAX, |limit| limit - self.taken);
+        limit.min(self.allowance.unwrap_or(u64::MAX))
+    }
+
+    /// What was taken and not given.
+    fn held(&self) -> u64 {
+        self.copying.held() + self.private.as_ref().map_or(0, PrivatePipe::held)
+    }
+
+    fn fall_back(&mut self, why: Why) {
+        // Only read and write can get at what is in the private pipe.
+        match self.others.pop_front() {
+            Some(next) if next != Technique::Copy && self.held() == 0 => {
+                self.pass_over(why);
+                self.technique = next;
+            }
+            _ => self.fall_back_to_copying(why),
+        }
+    }
+
+    fn fall_back_to_copying(&mut self, why: Why) {
+        self.pass_over(why);
+        self.others.clear();
+        self.technique = Technique::Copy;
+        self.doubted = false;
+        if let Some(pipe) = self.private.take() {
+            self.copying.adopt(pipe);
+        }
+    }
+
+    fn pass_over(&mut self, why: Why) {
+        self.futile = 0;
+        self.passed_over.push(PassedOver {
+            technique: self.technique,
+            why,
+        });
+    }
+
+    /// Counts attempts that moved nothing. Only where they go on without end
+    /// does this do anything.
+    fn was_futile(&mut self) -> Result<(), (Side, io::Error)> {
+        if self.watch.spins() {
+            return Ok(());
+        }
+        self.futile += 1;
+        if self.futile < MOST_FUTILE {
+            return Ok(());
+        }
+        if self.technique == Technique::Copy || self.doubted {
+            let until = Instant::now() + BREATHER;
+            return self
+                .watch
+                .pause(self.next_call.map_or(until, |next| next.min(until)));
+        }
+        let after = self.given;
+        self.fall_back(Why::Stuck { after });
+        Ok(())
+    }
+
+    /// Waits for the next call without taking anything.
+    fn hold_back(&mut self) -> Result<(), (Side, io::Error)> {
+        self.activity = Activity::HeldBack;
+        // Somebody must lift it.
+        let until = *self
+            .next_call
+            .get_or_insert_with(|| Instant::now() + options::INTERVAL);
+        self.watch.pause(until)
+    }
+
+    fn heed(&mut self, flow: Flow) {
+        let (allowance, within) = match flow {
+            Flow::AtMost { bytes, within } => (Some(bytes), within),
+            Flow::Continue | Flow::Stop => (None, None),
+        };
+        self.allowance = allowance;
+        let interval = self.options.interval;
+        let delay = within.map_or(interval, |within| within.min(interval));
+        // From now, not from when it was due: calls never pile up.
+        self.next_call = Instant::now().checked_add(delay);
+    }
+
+    fn call(&self, progress: Callback<'_>) -> Flow {
+        let unread = self
+            .output
+            .is_pipe()
+            .then(|| pipe::unread(self.output.fd).ok());
+        progress(&Progress {
+            taken: self.taken,
+            given: self.given,
+            unread: unread.flatten(),
+            elapsed: self.started.elapsed(),
+            activity: self.activity,
+            technique: self.technique,
+            passed_over: &self.passed_over,
+        })
+    }
+
+    fn give_without_waiting(&mut self) {
+        while self.held() > 0 {
+            match self.attempt(0) {
+                Step::Moved { given, .. } => self.given += given,
+                _ => break,
+            }
+        }
+    }
+
+    /// Empties this process of what was taken: back into the input where it has
+    /// a position, else to the caller.
+    fn hand_back(&mut self) -> Vec<u8> {
+        if let Some(pipe) = self.private.take() {
+            self.copying.adopt(pipe);
+        }
+        let undelivered = self.copying.hand_back();
+        if !undelivered.is_empty() && self.input.is_file() {
+            let back = SeekFrom::Current(-(undelivered.len() as i64));
+            if rustix::fs::seek(self.input.fd, back).is_ok() {
+                self.taken -= undelivered.len() as u64;
+                return Vec::new();
+            }
+        }
+        undelivered
+    }
+}
+
+fn refused(error: &io::Error) -> Step {
+    use rustix::io::Errno;
+    Step::Refused(Errno::from_io_error(error).unwrap_or(Errno::IO))
+}
+
+fn raise(place: &Place<'_>) {
+    // Smaller is slower, not wrong.
+    if pipe::capacity(place.fd).is_ok_and(|now| now < options::CAPACITY) {
+        let _ = pipe::set_capacity_up_to(place.fd, options::CAPACITY);
+    }
+}

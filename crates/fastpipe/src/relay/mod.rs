@@ -1,0 +1,117 @@
+//! From any descriptor to any other, by the fastest way the kernel offers.
+//!
+//! [`relay`] moves bytes from one descriptor to another until the input ends, a
+//! limit is reached, or the callback says stop. It picks a [`Technique`] by what
+//! the two ends are, and falls back when one is refused, at the start or in
+//! mid-stream, without losing or repeating a byte.
+//!
+//! ```
+//! use fastpipe::pipe;
+//! use fastpipe::relay::{Flow, Options, Technique, relay};
+//!
+//! let (reader, writer) = pipe::create()?;
+//! let manifest = std::fs::File::open("Cargo.toml")?;
+//! let options = Options::new().limit(9);
+//! let done = relay(&manifest, &writer, &options, |progress| {
+//!     eprintln!("{} bytes by {}", progress.given, progress.technique);
+//!     Flow::Continue
+//! })?;
+//! assert_eq!((done.given, done.technique), (9, Technique::Splice));
+//! # let mut got = [0; 9];
+//! # std::io::Read::read_exact(&mut std::fs::File::from(reader), &mut got)?;
+//! # assert_eq!(&got, b"[package]");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # It never sleeps in a call
+//! It waits in poll(2) and nowhere else, so the callback is called on time
+//! whatever the two ends do, and an idle relay wakes up for the callback only.
+//! While it waits for the input it notices when nobody reads the output any
+//! more, and ends with `BrokenPipe`, even if everything so far was read. (A TCP
+//! peer that has only shut down its own sending may still read: it is not gone
+//! until it says so.)
+//!
+//! (Reading and writing files on a disk takes as long as the disk takes,
+//! which is why each call is [bounded](Options::block).)
+//!
+//! Nothing is done to the descriptors to that end: O_NONBLOCK belongs to the
+//! open file, which strangers may share. SPLICE_F_NONBLOCK, RWF_NOWAIT and
+//! MSG_DONTWAIT are per call. A FIFO or a terminal that knows none of them is
+//! opened again. What is left is a character device that is no terminal, and the
+//! master of a pseudo-terminal: they are polled first and then written to in
+//! small pieces, and could sleep where they have room for less than 512 bytes.
+//!
+//! # Which technique
+//! | from | to | technique |
+//! |---|---|---|
+//! | anything but a terminal | a pipe | [`Splice`](Technique::Splice) |
+//! | a pipe | /dev/null, a non-blocking Unix socket | [`Splice`](Technique::Splice) |
+//! | a regular file | a regular file | [`CopyFileRange`](Technique::CopyFileRange) |
+//! | a file | /dev/null, a non-blocking socket | [`Sendfile`](Technique::Sendfile) |
+//! | a socket | a file, /dev/null | [`SpliceThroughPipe`](Technique::SpliceThroughPipe) |
+//! | a pipe | a file, a TCP socket | [`Copy`](Technique::Copy): measured as fast or faster |
+//! | a socket | a socket | [`Copy`](Technique::Copy): measured as fast |
+//! | anything | a blocking socket, a terminal | [`Copy`](Technique::Copy): all else could sleep |
+//!
+//! [`Options::technique`] asks for another, [`Progress::passed_over`] tells why
+//! the others are not used.
+//!
+//! The pages of a file that were spliced are the file's own: who writes to the
+//! file before they are read changes what is read. [`Options::copy`] does not
+//! have that.
+//!
+//! # What becomes of bytes that can't be delivered
+//! Where the input is a file its position is put back. Else bytes that were
+//! taken, and could not be given since the output broke or the callback said
+//! stop, are handed back: [`RelayError::undelivered`], [`Relayed::undelivered`].
+//! Direct splicing takes nothing that it has not given.
+//!
+//! A pipe holds more than its capacity where pieces came from a socket: each slot
+//! may then refer to 32 KiB. [`Progress::unread`] tells.
+
+mod copy;
+mod direct;
+mod ends;
+mod engine;
+mod in_kernel;
+mod options;
+mod plan;
+mod private;
+mod report;
+mod sink;
+mod step;
+mod waiting;
+
+pub use self::options::{Flow, INTERVAL, Options};
+pub use self::report::{
+    Activity, End, PassedOver, Progress, RelayError, Relayed, Side, Technique, Why,
+};
+
+use std::os::fd::AsFd;
+
+use self::ends::Place;
+use self::engine::Engine;
+
+/// Moves bytes from `input` to `output` until the input ends. See the
+/// [module](self).
+///
+/// `progress` is called at the beginning, then every [`Options::interval`]
+/// whatever the two ends do, and once at the end, also when it fails; its last
+/// answer is not heeded.
+///
+/// SIGPIPE is left alone: unless it is ignored, as Rust programs do, it comes
+/// before the error.
+///
+/// # Errors
+/// [`RelayError`], which tells whose error it was and what was moved.
+pub fn relay(
+    input: impl AsFd,
+    output: impl AsFd,
+    options: &Options,
+    mut progress: impl FnMut(&Progress<'_>) -> Flow,
+) -> Result<Relayed, RelayError> {
+    let input = Place::look_at(input.as_fd()).map_err(|e| RelayError::at_once(Side::Input, e))?;
+    let output =
+        Place::look_at(output.as_fd()).map_err(|e| RelayError::at_once(Side::Output, e))?;
+    Engine::new(input, output, options).run(&mut progress)
+}

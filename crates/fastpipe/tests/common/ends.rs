@@ -1,0 +1,204 @@
+//! Every kind of input and output that a relay may meet.
+#![allow(dead_code)] // Each test file uses some of it.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::thread::JoinHandle;
+
+use rustix::fs::OFlags;
+use rustix::pty::OpenptFlags;
+use rustix::termios::OptionalActions;
+
+use super::common::{Directory, state};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum From {
+    File,
+    Pipe,
+    Fifo,
+    Unix,
+    Tcp,
+    Terminal,
+}
+
+pub const FROM: [From; 6] = [
+    From::File,
+    From::Pipe,
+    From::Fifo,
+    From::Unix,
+    From::Tcp,
+    From::Terminal,
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum To {
+    File,
+    Append,
+    Pipe,
+    Fifo,
+    Unix,
+    UnixNonblocking,
+    Tcp,
+    TcpNonblocking,
+    Terminal,
+}
+
+pub const TO: [To; 9] = [
+    To::File,
+    To::Append,
+    To::Pipe,
+    To::Fifo,
+    To::Unix,
+    To::UnixNonblocking,
+    To::Tcp,
+    To::TcpNonblocking,
+    To::Terminal,
+];
+
+/// An input that holds `bytes`, written in pieces of odd sizes by a thread of
+/// its own where it does not hold them by itself. The thread closes its end,
+/// but for a terminal's, which would lose what is in it.
+pub fn input(from: From, directory: &Directory, bytes: &[u8]) -> (OwnedFd, JoinHandle<OwnedFd>) {
+    state::watch();
+    let (ours, theirs) = match from {
+        From::File => {
+            let file = directory.file("in", bytes);
+            let other = file.try_clone().unwrap();
+            return (file.into(), std::thread::spawn(|| other.into()));
+        }
+        From::Pipe => fastpipe::pipe::create().unwrap(),
+        From::Fifo => {
+            let (reader, writer) = directory.fifo("in-fifo");
+            (reader.into(), writer.into())
+        }
+        From::Unix => unix(),
+        From::Tcp => tcp(),
+        From::Terminal => {
+            let (master, slave) = terminal();
+            (slave, master)
+        }
+    };
+    let bytes = bytes.to_vec();
+    let writing = std::thread::spawn(move || {
+        let mut file = File::from(theirs);
+        let mut rest = &bytes[..];
+        for size in [1, 4095, 70_000, 3, 8192, 12_345].iter().cycle() {
+            let (piece, left) = rest.split_at((*size).min(rest.len()));
+            file.write_all(piece).unwrap();
+            rest = left;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        match from {
+            From::Terminal => file.into(),
+            // Closed; something must be returned.
+            _ => File::open("/dev/null").unwrap().into(),
+        }
+    });
+    (ours, writing)
+}
+
+/// What comes out of an output, once that is closed: so many bytes where it is a
+/// terminal, else all of them.
+pub struct Collector(JoinHandle<Vec<u8>>);
+
+impl Collector {
+    pub fn finish(self) -> Vec<u8> {
+        self.0.join().unwrap()
+    }
+}
+
+/// An output, and what collects the `len` bytes that it is to get.
+pub fn output(to: To, directory: &Directory, len: usize) -> (OwnedFd, Collector) {
+    state::watch();
+    let (ours, theirs) = match to {
+        To::File | To::Append => {
+            let path = directory.path("out");
+            std::fs::write(&path, b"").unwrap();
+            let file = match to {
+                To::Append => File::options().append(true).open(&path),
+                _ => File::options().write(true).open(&path),
+            };
+            // It is read when it is complete: see `collected`.
+            let file: OwnedFd = file.unwrap().into();
+            let collecting = std::thread::spawn(Vec::new);
+            return (file, Collector(collecting));
+        }
+        To::Pipe => {
+            let (reader, writer) = fastpipe::pipe::create().unwrap();
+            (writer, reader)
+        }
+        To::Fifo => {
+            let (reader, writer) = directory.fifo("out-fifo");
+            (writer.into(), reader.into())
+        }
+        To::Unix => unix(),
+        To::UnixNonblocking => nonblocking(unix()),
+        To::Tcp => tcp(),
+        To::TcpNonblocking => nonblocking(tcp()),
+        To::Terminal => {
+            let (master, slave) = terminal();
+            (slave, master)
+        }
+    };
+    let collecting = std::thread::spawn(move || {
+        let mut got = Vec::new();
+        let mut file = File::from(theirs);
+        if to == To::Terminal {
+            got.resize(len, 0);
+            file.read_exact(&mut got).unwrap();
+        } else {
+            file.read_to_end(&mut got).unwrap();
+        }
+        got
+    });
+    (ours, Collector(collecting))
+}
+
+/// What came out of the output, which is closed.
+pub fn collected(to: To, directory: &Directory, ours: OwnedFd, collector: Collector) -> Vec<u8> {
+    // A terminal's master would report a hang-up before the bytes are read.
+    let _open = (to == To::Terminal).then(|| ours.as_fd().try_clone_to_owned().unwrap());
+    drop(ours);
+    let got = collector.finish();
+    match to {
+        To::File | To::Append => std::fs::read(directory.path("out")).unwrap(),
+        _ => got,
+    }
+}
+
+pub fn unix() -> (OwnedFd, OwnedFd) {
+    let (a, b) = UnixStream::pair().unwrap();
+    (a.into(), b.into())
+}
+
+pub fn tcp() -> (OwnedFd, OwnedFd) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let a = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (b, _) = listener.accept().unwrap();
+    (a.into(), b.into())
+}
+
+/// The first of the two is made non-blocking: it is the test's own.
+fn nonblocking(pair: (OwnedFd, OwnedFd)) -> (OwnedFd, OwnedFd) {
+    let flags = rustix::fs::fcntl_getfl(&pair.0).unwrap();
+    rustix::fs::fcntl_setfl(&pair.0, flags | OFlags::NONBLOCK).unwrap();
+    pair
+}
+
+/// A master and its slave, which passes bytes on as they are.
+pub fn terminal() -> (OwnedFd, OwnedFd) {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let master = rustix::pty::openpt(flags).unwrap();
+    rustix::pty::grantpt(&master).unwrap();
+    rustix::pty::unlockpt(&master).unwrap();
+    let slave = rustix::pty::ioctl_tiocgptpeer(&master, flags).unwrap();
+    let mut how = rustix::termios::tcgetattr(&slave).unwrap();
+    how.make_raw();
+    rustix::termios::tcsetattr(&slave, OptionalActions::Now, &how).unwrap();
+    (master, slave)
+}

@@ -1,0 +1,286 @@
+//! Techniques that are refused, at the start and in mid-stream.
+
+mod common;
+#[path = "common/ends.rs"]
+mod ends;
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use common::{Directory, assert_same, flags, pattern};
+use ends::{From, To, collected, input, output};
+use fastpipe::relay::{End, Flow, Options, PassedOver, Progress, Technique, Why, relay};
+use rustix::fs::OFlags;
+
+const LEN: usize = 300_001;
+
+/// Small blocks, and a call of the callback before each step.
+fn step_by_step(technique: Technique) -> Options {
+    Options::new()
+        .technique(technique)
+        .block(10_000)
+        .interval(Duration::ZERO)
+}
+
+fn why(technique: Technique, passed_over: &[PassedOver]) -> Why {
+    let found = passed_over.iter().find(|p| p.technique == technique);
+    found.expect("it was passed over").why
+}
+
+/// Relays all of LEN bytes, calls `trouble` once when half of them were taken
+/// (and some of those not given yet, where the technique holds any), and checks
+/// that every byte arrived by reading and writing.
+fn troubled(
+    technique: Technique,
+    from: From,
+    to: To,
+    mut trouble: impl FnMut(&OwnedFd),
+) -> (Why, u64) {
+    let directory = Directory::new();
+    let bytes = pattern(LEN);
+    let (reader, writing) = input(from, &directory, &bytes);
+    let (writer, collector) = output(to, &directory, LEN);
+    let holds = technique == Technique::SpliceThroughPipe;
+    let mut troubled_at = None;
+    let done = relay(&reader, &writer, &step_by_step(technique), |progress| {
+        let now = progress.taken >= LEN as u64 / 2 && (!holds || progress.taken > progress.given);
+        if now && troubled_at.is_none() {
+            assert_eq!(progress.technique, technique);
+            trouble(&writer);
+            troubled_at = Some(progress.given);
+        }
+        Flow::Continue
+    })
+    .unwrap();
+    assert_eq!((done.taken, done.given), (LEN as u64, LEN as u64));
+    assert_eq!(done.end, End::EndOfData);
+    assert_eq!(done.technique, Technique::Copy);
+    assert_same(&collected(to, &directory, writer, collector), &bytes);
+    writing.join().unwrap();
+    (
+        why(technique, &done.passed_over),
+        troubled_at.expect("there was trouble"),
+    )
+}
+
+/// Those that move from a kind of input to a kind of output.
+const CASES: [(Technique, From, To); 6] = [
+    (Technique::Splice, From::Pipe, To::Pipe),
+    (Technique::Splice, From::File, To::Pipe),
+    (Technique::Splice, From::Pipe, To::File),
+    (Technique::SpliceThroughPipe, From::Unix, To::File),
+    (Technique::Sendfile, From::File, To::File),
+    (Technique::CopyFileRange, From::File, To::File),
+];
+
+#[test]
+fn an_output_opened_to_append_is_written_to() {
+    for (technique, from, to) in CASES {
+        if to != To::File {
+            continue;
+        }
+        let directory = Directory::new();
+        let bytes = pattern(LEN);
+        let (reader, writing) = input(from, &directory, &bytes);
+        let (writer, collector) = output(To::Append, &directory, LEN);
+        let options = Options::new().technique(technique);
+        let done = relay(&reader, &writer, &options, |_| Flow::Continue).unwrap();
+        let refused = why(technique, &done.passed_over);
+        assert!(matches!(refused, Why::Refused { after: 0, .. }));
+        assert_same(&collected(to, &directory, writer, collector), &bytes);
+        writing.join().unwrap();
+    }
+}
+
+#[test]
+fn an_output_that_is_made_to_append_in_mid_stream_costs_no_byte() {
+    for (technique, from, to) in CASES {
+        if to != To::File {
+            continue;
+        }
+        let (why, at) = troubled(technique, from, to, |writer| {
+            let appending = flags(writer) | OFlags::APPEND;
+            rustix::fs::fcntl_setfl(writer, appending).unwrap();
+        });
+        let Why::Refused { errno, after } = why else {
+            panic!("{why:?}");
+        };
+        assert_eq!(after, at);
+        let expected = match technique {
+            Technique::CopyFileRange => libc::EBADF,
+            _ => libc::EINVAL,
+        };
+        assert_eq!(errno, expected);
+    }
+}
+
+#[test]
+fn a_socket_that_is_made_to_block_in_mid_stream_is_not_spliced_to() {
+    for (technique, from) in [
+        (Technique::Splice, From::Pipe),
+        (Technique::SpliceThroughPipe, From::Tcp),
+        (Technique::Sendfile, From::File),
+    ] {
+        let (why, at) = troubled(technique, from, To::UnixNonblocking, |writer| {
+            let blocking = flags(writer) - OFlags::NONBLOCK;
+            rustix::fs::fcntl_setfl(writer, blocking).unwrap();
+        });
+        let errno = libc::EWOULDBLOCK;
+        assert_eq!(why, Why::Refused { errno, after: at });
+    }
+}
+
+/// Makes system calls fail with `errno` for the calling thread from now on, as
+/// the filters of some containers do.
+fn forbid(calls: &[libc::c_long], errno: i32) -> bool {
+    let code = |code: u32| code as u16;
+    let load = code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS);
+    let equal = code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K);
+    let answer = code(libc::BPF_RET | libc::BPF_K);
+    // Load the number of the system call; go to the last line if it is one of
+    // these.
+    let mut program = vec![(load, 0, 0)];
+    for (i, call) in calls.iter().enumerate() {
+        program.push((equal, (calls.len() - i) as u8, *call as u32));
+    }
+    program.push((answer, 0, libc::SECCOMP_RET_ALLOW));
+    program.push((answer, 0, libc::SECCOMP_RET_ERRNO | errno as u32));
+    let mut program: Vec<_> = program
+        .into_iter()
+        .map(|(code, jt, k)| libc::sock_filter { code, jt, jf: 0, k })
+        .collect();
+    let filter = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_mut_ptr(),
+    };
+    rustix::thread::set_no_new_privs(true).unwrap();
+    // SAFETY: the filter points to the program, which outlives the call; it
+    // binds this thread only.
+    let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &filter) };
+    set == 0
+}
+
+/// The system calls that move bytes without read and write.
+const MOVING: [libc::c_long; 3] = [
+    libc::SYS_splice,
+    libc::SYS_sendfile,
+    libc::SYS_copy_file_range,
+];
+
+/// Whether filters can be set, tried in a thread that is thrown away.
+fn filters_work() -> bool {
+    let work = std::thread::spawn(|| forbid(&[], 0)).join().unwrap();
+    if !work {
+        eprintln!("skipped: no seccomp filters here");
+    }
+    work
+}
+
+#[test]
+fn where_a_filter_forbids_them_from_the_start_every_byte_is_read_and_written() {
+    if !filters_work() {
+        return;
+    }
+    for (technique, from, to) in CASES {
+        for errno in [libc::EPERM, libc::ENOSYS, libc::EACCES] {
+            // A thread of its own, since a filter can't be taken off again.
+            let filtered = std::thread::spawn(move || {
+                let directory = Directory::new();
+                let bytes = pattern(LEN);
+                let (reader, writing) = input(from, &directory, &bytes);
+                let (writer, collector) = output(to, &directory, LEN);
+                assert!(forbid(&MOVING, errno));
+                for options in [step_by_step(technique), Options::new()] {
+                    let options = options.limit(LEN as u64 / 2);
+                    let done = relay(&reader, &writer, &options, |_| Flow::Continue).unwrap();
+                    assert_eq!(done.given, LEN as u64 / 2);
+                    assert_eq!(done.technique, Technique::Copy);
+                }
+                relay(&reader, &writer, &Options::new(), |_| Flow::Continue).unwrap();
+                assert_same(&collected(to, &directory, writer, collector), &bytes);
+                writing.join().unwrap();
+            });
+            filtered.join().unwrap();
+        }
+    }
+}
+
+#[test]
+fn where_a_filter_comes_in_mid_stream_no_byte_is_lost_or_repeated() {
+    if !filters_work() {
+        return;
+    }
+    for (technique, from, to) in CASES {
+        let filtered = std::thread::spawn(move || {
+            let (why, at) = troubled(technique, from, to, |_| {
+                assert!(forbid(&MOVING, libc::EPERM));
+            });
+            let errno = libc::EPERM;
+            assert_eq!(why, Why::Refused { errno, after: at });
+        });
+        filtered.join().unwrap();
+    }
+}
+
+#[test]
+fn where_even_reading_without_sleeping_is_unknown_every_byte_arrives() {
+    if !filters_work() {
+        return;
+    }
+    let filtered = std::thread::spawn(|| {
+        let calls = [libc::SYS_preadv2, libc::SYS_pwritev2];
+        assert!(forbid(&calls, libc::ENOSYS));
+        for (from, to) in [(From::Pipe, To::Pipe), (From::Tcp, To::Fifo)] {
+            let directory = Directory::new();
+            let bytes = pattern(LEN);
+            let (reader, writing) = input(from, &directory, &bytes);
+            let (writer, collector) = output(to, &directory, LEN);
+            let options = Options::new().copy();
+            relay(&reader, &writer, &options, |_| Flow::Continue).unwrap();
+            assert_same(&collected(to, &directory, writer, collector), &bytes);
+            writing.join().unwrap();
+        }
+    });
+    filtered.join().unwrap();
+}
+
+#[test]
+fn what_is_appended_after_the_technique_saw_the_end_is_relayed_too() {
+    for technique in [
+        Technique::Sendfile,
+        Technique::CopyFileRange,
+        Technique::Splice,
+    ] {
+        let to = match technique {
+            Technique::Splice => To::Pipe,
+            _ => To::File,
+        };
+        let directory = Directory::new();
+        let bytes = pattern(LEN);
+        let file = directory.file("in", &bytes[..LEN / 2]);
+        let mut appending = File::options()
+            .append(true)
+            .open(directory.path("in"))
+            .unwrap();
+        let (writer, collector) = output(to, &directory, LEN);
+        let mut calls_at_the_end = 0;
+        let options = step_by_step(technique);
+        let done = relay(&file, &writer, &options, |progress: &Progress| {
+            if progress.taken == LEN as u64 / 2 {
+                calls_at_the_end += 1;
+                // The first is before the technique has returned 0.
+                if calls_at_the_end == 2 {
+                    appending.write_all(&bytes[LEN / 2..]).unwrap();
+                }
+            }
+            Flow::Continue
+        })
+        .unwrap();
+        assert_same(&collected(to, &directory, writer, collector), &bytes);
+        assert_eq!(done.technique, Technique::Copy);
+        let why = why(technique, &done.passed_over);
+        assert!(matches!(why, Why::EndedEarly { .. }), "{why:?}");
+    }
+}
