@@ -56,20 +56,14 @@ pub(crate) enum Interest<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct Waiter {
     wait: Wait,
-    may_spin: bool,
-    budget: Duration,
-    spinning_since: Option<Instant>,
-    waits_without_spinning: u32,
+    spinner: Spinner,
 }
 
 impl Waiter {
     pub(crate) fn new(wait: Wait) -> Self {
         Waiter {
             wait,
-            may_spin: wait == Wait::Adaptive && allowed_processors() > 1,
-            budget: MOST_SPINNING / 2,
-            spinning_since: None,
-            waits_without_spinning: 0,
+            spinner: Spinner::new(wait),
         }
     }
 
@@ -113,7 +107,7 @@ impl Waiter {
                 Ok(())
             }
             Wait::Adaptive => {
-                if self.go_on_spinning() {
+                if self.spinner.goes_on() {
                     hint::spin_loop();
                     Ok(())
                 } else {
@@ -125,36 +119,68 @@ impl Waiter {
 
     /// Called when an attempt moved something: spinning for it has paid.
     pub(crate) fn moved(&mut self) {
-        if self.spinning_since.take().is_some() {
+        self.spinner.paid();
+    }
+}
+
+/// For how long [`Wait::Adaptive`] spins, learned from what it brought.
+#[derive(Debug, Clone)]
+pub(crate) struct Spinner {
+    may_spin: bool,
+    budget: Duration,
+    since: Option<Instant>,
+    waits_without: u32,
+}
+
+impl Spinner {
+    /// One that spins under [`Wait::Adaptive`] on several processors only.
+    pub(crate) fn new(wait: Wait) -> Self {
+        Spinner {
+            may_spin: wait == Wait::Adaptive && allowed_processors() > 1,
+            budget: MOST_SPINNING / 2,
+            since: None,
+            waits_without: 0,
+        }
+    }
+
+    /// Whether it is in the middle of spinning.
+    pub(crate) fn is_spinning(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// Called when what was waited for has come.
+    pub(crate) fn paid(&mut self) {
+        if self.since.take().is_some() {
             self.budget = (self.budget * 2).min(MOST_SPINNING);
         }
     }
 
-    fn go_on_spinning(&mut self) -> bool {
+    /// Whether to try again at once rather than sleep.
+    pub(crate) fn goes_on(&mut self) -> bool {
         if !self.may_spin {
             return false;
         }
-        match self.spinning_since {
+        match self.since {
             Some(since) if since.elapsed() < self.budget => true,
             Some(_) => {
                 // Did not pay: spin for less the next time.
-                self.spinning_since = None;
+                self.since = None;
                 self.budget /= 2;
                 if self.budget < LEAST_SPINNING {
                     self.budget = Duration::ZERO;
-                    self.waits_without_spinning = 0;
+                    self.waits_without = 0;
                 }
                 false
             }
             None => {
                 if self.budget.is_zero() {
-                    self.waits_without_spinning += 1;
-                    if self.waits_without_spinning < RETRY_AFTER {
+                    self.waits_without += 1;
+                    if self.waits_without < RETRY_AFTER {
                         return false;
                     }
                     self.budget = LEAST_SPINNING;
                 }
-                self.spinning_since = Some(Instant::now());
+                self.since = Some(Instant::now());
                 true
             }
         }
@@ -192,28 +218,28 @@ pub fn allowed_processors() -> usize {
 mod tests {
     use super::*;
 
-    fn adaptive(may_spin: bool) -> Waiter {
-        Waiter {
+    fn adaptive(may_spin: bool) -> Spinner {
+        Spinner {
             may_spin,
-            ..Waiter::new(Wait::Adaptive)
+            ..Spinner::new(Wait::Adaptive)
         }
     }
 
     #[test]
     fn adaptive_never_spins_where_only_one_processor_is_allowed() {
-        let mut waiter = adaptive(false);
+        let mut spinner = adaptive(false);
         for _ in 0..1000 {
-            assert!(!waiter.go_on_spinning());
+            assert!(!spinner.goes_on());
         }
     }
 
     #[test]
     fn adaptive_spins_less_and_less_where_spinning_does_not_pay_and_then_only_tries_now_and_then() {
-        let mut waiter = adaptive(true);
+        let mut spinner = adaptive(true);
         let mut spells = Vec::new();
         for _ in 0..(20 + 3 * RETRY_AFTER) {
             let mut spun = false;
-            while waiter.go_on_spinning() {
+            while spinner.goes_on() {
                 spun = true;
             }
             spells.push(spun);
@@ -230,12 +256,12 @@ mod tests {
 
     #[test]
     fn adaptive_goes_back_to_spinning_for_longer_when_it_pays() {
-        let mut waiter = adaptive(true);
-        waiter.budget = LEAST_SPINNING;
+        let mut spinner = adaptive(true);
+        spinner.budget = LEAST_SPINNING;
         for _ in 0..10 {
-            assert!(waiter.go_on_spinning());
-            waiter.moved();
+            assert!(spinner.goes_on());
+            spinner.paid();
         }
-        assert_eq!(waiter.budget, MOST_SPINNING);
+        assert_eq!(spinner.budget, MOST_SPINNING);
     }
 }

@@ -3,7 +3,7 @@
 use std::hint;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::ends::Place;
 use super::report::Side;
 use super::step::Needs;
-use crate::wait::{MOST_SPINNING, Wait, allowed_processors};
+use crate::wait::{Spinner, Wait};
 
 /// Whether poll(2) says that `events`, the end or an error are there.
 pub(super) fn is_ready(fd: BorrowedFd<'_>, events: PollFlags) -> bool {
@@ -39,18 +39,12 @@ pub(super) struct Watch<'a> {
     input: Place<'a>,
     output: Place<'a>,
     wait: Wait,
-    may_spin: bool,
-    /// How long [`Wait::Adaptive`] spins: for less when it did not pay.
-    budget: Duration,
-    spinning_since: Option<Instant>,
+    spinner: Spinner,
     /// Whether poll(2) is asked for the output's end. Only pipes and sockets
     /// say so reliably: a pseudo-terminal's master "hangs up" while no slave is
     /// open yet.
     watches_output: bool,
 }
-
-/// The least that [`Wait::Adaptive`] spins.
-const LEAST_SPINNING: Duration = Duration::from_micros(2);
 
 impl<'a> Watch<'a> {
     pub(super) fn new(input: &Place<'a>, output: &Place<'a>, wait: Wait) -> Self {
@@ -58,23 +52,19 @@ impl<'a> Watch<'a> {
             input: *input,
             output: *output,
             wait,
-            may_spin: wait == Wait::Adaptive && allowed_processors() > 1,
-            budget: MOST_SPINNING / 2,
-            spinning_since: None,
+            spinner: Spinner::new(wait),
             watches_output: output.is_pipe() || output.is_socket(),
         }
     }
 
     /// Whether it does not poll, and so does not know what is ready.
     pub(super) fn spins(&self) -> bool {
-        self.wait == Wait::Spin || self.spinning_since.is_some()
+        self.wait == Wait::Spin || self.spinner.is_spinning()
     }
 
     /// Called when bytes have moved: if it was spun for, that has paid.
     pub(super) fn moved(&mut self) {
-        if self.spinning_since.take().is_some() {
-            self.budget = (self.budget * 2).min(MOST_SPINNING);
-        }
+        self.spinner.paid();
     }
 
     /// Waits until each of `needs` has been ready once, the clock has come to
@@ -93,7 +83,7 @@ impl<'a> Watch<'a> {
         mut waits_for: impl FnMut(Side),
     ) -> Result<Waited, (Side, io::Error)> {
         let mut missing = needs;
-        let spins = self.wait == Wait::Spin || self.goes_on_spinning();
+        let spins = self.wait == Wait::Spin || self.spinner.goes_on();
         match self.wait {
             Wait::Never => {
                 let side = if missing.input && !is_ready(self.input.fd, PollFlags::IN) {
@@ -195,19 +185,6 @@ impl<'a> Watch<'a> {
             }
         }
         Err((Side::Output, Errno::PIPE.into()))
-    }
-
-    fn goes_on_spinning(&mut self) -> bool {
-        if !self.may_spin {
-            return false;
-        }
-        let since = *self.spinning_since.get_or_insert_with(Instant::now);
-        if since.elapsed() < self.budget {
-            return true;
-        }
-        self.spinning_since = None;
-        self.budget = (self.budget / 2).max(LEAST_SPINNING);
-        false
     }
 }
 
