@@ -14,6 +14,10 @@ use crate::wait::Wait;
 /// without privilege gets. A larger pipe means fewer waits and fewer wake-ups.
 pub const DEFAULT_CAPACITY: usize = 1 << 20;
 
+/// Wishes beyond these are taken for these, in bytes.
+pub(super) const MOST_LOAN: usize = 64 << 20;
+pub(super) const MOST_REGION: usize = 1 << 30;
+
 /// How a [`PipeWriter`] is to be made.
 #[derive(Debug, Clone, Copy)]
 pub struct Builder {
@@ -75,7 +79,7 @@ impl Builder {
 
     /// The memory to lend from, in bytes, rounded up to whole pages (of their
     /// kind). If not said: 2 MiB for `Fresh`, twice that and more than the pipe
-    /// holds for `Drained`, 16 MiB for `Refereed`.
+    /// holds for `Drained`, 16 MiB for `Refereed`. At most 1 GiB.
     pub fn region(mut self, bytes: usize) -> Self {
         self.region = Some(bytes);
         self
@@ -83,7 +87,7 @@ impl Builder {
 
     /// The most bytes of a loan that asks for less, and the piece that written
     /// bytes are gathered to, in bytes, rounded up to whole pages. If not said:
-    /// half the pipe's capacity, from 64 KiB to 512 KiB.
+    /// half the pipe's capacity, from 64 KiB to 512 KiB. At most 64 MiB.
     pub fn loan(mut self, bytes: usize) -> Self {
         self.loan = Some(bytes);
         self

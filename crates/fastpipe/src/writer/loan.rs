@@ -12,11 +12,13 @@ use super::{PipeWriter, queued};
 #[must_use = "a loan that is not committed sends nothing"]
 pub struct Loan<'a, F: AsFd> {
     writer: &'a mut PipeWriter<F>,
+    /// The least bytes it had to have.
+    asked: usize,
 }
 
 impl<'a, F: AsFd> Loan<'a, F> {
-    pub(super) fn new(writer: &'a mut PipeWriter<F>) -> Self {
-        Loan { writer }
+    pub(super) fn new(writer: &'a mut PipeWriter<F>, asked: usize) -> Self {
+        Loan { writer, asked }
     }
 
     /// Sends the first `n` bytes.
@@ -31,6 +33,7 @@ impl<'a, F: AsFd> Loan<'a, F> {
         let len = self.len();
         assert!(n <= len, "{n} bytes of a loan of {len}");
         self.writer.filled += n;
+        self.writer.copied = self.writer.would_waste(n, self.asked);
         queued(self.writer.push())
     }
 }

@@ -82,10 +82,14 @@ const LITTLE_REGION: usize = 64 << 10;
 /// # Memory
 /// It lends from pages of its own, which are unmapped in the end and never
 /// given to an allocator, so they outlive it, a panic and a broken pipe for
-/// whoever holds them. Loans follow one another page by page, however small.
-/// So all that is held for it, by pipes and whoever took the pages on, is what
-/// was sent and is held, rounded up to whole pages of their kind (2 MiB for
-/// huge pages) at both ends; and the region itself ([`Builder::region`]).
+/// whoever holds them. Loans follow one another page by page, however small,
+/// and less than two pages are copied. So a stretch of the stream that is held,
+/// by pipes and whoever took the pages on, costs at most twice its length, and
+/// a whole page of its kind (2 MiB for huge pages) at both ends. A loan that
+/// asks for more than half a huge page may have to leave most of the current
+/// one unused: committed for less than half, it is copied, and otherwise the
+/// stretch may cost eight times its length. Beyond that there is the region
+/// itself ([`Builder::region`]).
 ///
 /// # fork
 /// Its memory is not inherited by a child that is forked: such a child can't
@@ -106,6 +110,8 @@ pub struct PipeWriter<F: AsFd = OwnedFd> {
     sent: usize,
     filled: usize,
     end: usize,
+    /// Whether `sent..filled` is not to be handed over.
+    copied: bool,
     /// The most bytes of `end - held`.
     window: usize,
     /// What comes after `filled`.
@@ -135,6 +141,7 @@ impl<F: AsFd> PipeWriter<F> {
             held: 0,
             sent: 0,
             filled: 0,
+            copied: false,
             repeating: None,
             spliced: 0,
             turns: Turns::default(),
@@ -154,7 +161,7 @@ impl<F: AsFd> PipeWriter<F> {
     pub fn lend(&mut self, at_least: usize) -> io::Result<Loan<'_, F>> {
         self.push()?;
         self.open_window(at_least)?;
-        Ok(Loan::new(self))
+        Ok(Loan::new(self, at_least))
     }
 
     /// Sends `data`, `times` times over, by reference.
@@ -247,11 +254,13 @@ impl<F: AsFd> PipeWriter<F> {
             && data.len() >= self.window
             && matches!(self.stage, Stage::Copying(_))
         {
-            return match self.out().write(data) {
-                Ok(()) => Ok(data.len()),
-                Err(incomplete) if incomplete.moved > 0 => Ok(incomplete.moved as usize),
-                Err(incomplete) => Err(incomplete.source),
-            };
+            match self.out().write(data) {
+                Ok(()) => return Ok(data.len()),
+                Err(incomplete) if incomplete.moved > 0 => return Ok(incomplete.moved as usize),
+                // Then it is queued, so that there is something to flush.
+                Err(incomplete) if incomplete.source.kind() == io::ErrorKind::WouldBlock => {}
+                Err(incomplete) => return Err(incomplete.source),
+            }
         }
         let n = data.len().min(self.end - self.filled);
         self.copy_in(&data[..n]);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::fs::{FileType, OFlags};
 
+use super::builder::{MOST_LOAN, MOST_REGION};
 use super::path::refusal;
 use super::region::Region;
 use super::{Frozen, LITTLE, PipeWriter, Reason, pages_up, probe};
@@ -82,9 +83,10 @@ impl<F: AsFd> PipeWriter<F> {
             let page = page_size();
             let whole = (self.filled - self.sent) / page * page;
             let aligned = self.sent.is_multiple_of(page);
-            if self.stage == Stage::Zero && aligned && whole >= LEAST_SPLICED {
+            let by_reference = self.stage == Stage::Zero && !self.copied;
+            if by_reference && aligned && whole >= LEAST_SPLICED {
                 self.splice(self.sent + whole)?;
-            } else if self.stage == Stage::Zero && !aligned {
+            } else if by_reference && !aligned {
                 // Up to where pages begin again.
                 self.copy(self.filled.min(pages_up(self.sent)))?;
             } else {
@@ -95,12 +97,20 @@ impl<F: AsFd> PipeWriter<F> {
         Ok(())
     }
 
+    /// Whether handing over `n` bytes where `asked` were asked for would hold
+    /// much more memory than that: the next loan like it needs a huge page of
+    /// its own.
+    pub(super) fn would_waste(&self, n: usize, asked: usize) -> bool {
+        self.region.is_huge() && asked > self.region.slab_len() / 2 && n < asked / 2
+    }
+
     /// Everything was sent; goes on at `held`. While something is repeated
     /// there is no room for `write` to come in between.
     pub(super) fn reset(&mut self, held: usize) {
         self.held = held;
         self.sent = held;
         self.filled = held;
+        self.copied = false;
         self.end = match self.repeating {
             Some(_) => held,
             None => self.region.slab_len().min(held + self.window),
@@ -234,7 +244,8 @@ impl<F: AsFd> PipeWriter<F> {
             })?;
             self.reset(0);
             if !self.pays() {
-                self.go_over_to_copying(Reason::NoHugePages)?;
+                self.stage = Stage::Copying(Reason::NoHugePages);
+                self.replace_region(at_least)?;
             }
         }
         let len = pages_up(at_least).max(self.window);
@@ -343,7 +354,7 @@ impl<F: AsFd> PipeWriter<F> {
         }
         let capacity = pipe::capacity(self.out_ref()).unwrap_or(64 << 10);
         self.window = match self.plan.loan {
-            Some(bytes) => pages_up(bytes.max(1)),
+            Some(bytes) => pages_up(bytes.clamp(1, MOST_LOAN)),
             None => pages_up((capacity / 2).clamp(64 << 10, 512 << 10)),
         };
         let policy = match self.plan.reuse {
@@ -355,13 +366,14 @@ impl<F: AsFd> PipeWriter<F> {
             Pages::Huge | Pages::HugeTlb => huge_page_size(),
         };
         let slab = at_least.max(unit);
-        let count = match (policy, self.plan.region) {
+        let region = self.plan.region.map(|bytes| bytes.min(MOST_REGION));
+        let count = match (policy, region) {
             (Reuse::Fresh, _) => 1,
             (Reuse::Drained(_), None) => capacity.div_ceil(slab) + 1,
             (Reuse::Refereed, None) => REFEREED_SLABS,
             (_, Some(bytes)) => bytes.div_ceil(slab).max(2),
         };
-        let slab = match (policy, self.plan.region) {
+        let slab = match (policy, region) {
             (Reuse::Fresh, Some(bytes)) => slab.max(bytes),
             _ => slab,
         };
@@ -386,7 +398,9 @@ impl<F: AsFd> PipeWriter<F> {
         }
         let mut pause = SHORTEST;
         while pipe::unread(out)? > 0 {
-            if !pipe::has_reader(out)? {
+            // It may have read the last byte in between, and gone. What nobody
+            // has read stays in the pipe as long as we have it open.
+            if !pipe::has_reader(out)? && pipe::unread(out)? > 0 {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
             match wait {

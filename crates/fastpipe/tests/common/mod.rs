@@ -1,9 +1,13 @@
 //! What the tests of fastpipe share.
 #![allow(dead_code)] // Each test file uses some of it.
 
+pub mod interpreter;
+pub mod onward;
 pub mod process;
+pub mod seccomp;
 pub mod shapes;
 pub mod state;
+pub mod writers;
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -37,7 +37,8 @@ pub fn is_child(role: &str) -> bool {
     std::env::var_os(ROLE).is_some_and(|value| value == role)
 }
 
-fn command(test: &str, role: &str) -> Command {
+/// This test binary again, to run the test named `test` as `role`.
+pub fn command(test: &str, role: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args([test, "--exact", "--nocapture", "--test-threads=1"])

@@ -1,0 +1,323 @@
+//! A program for a writer and its reader, made of bytes, run against a
+//! `Vec<u8>`. Used by the property tests and by the fuzz target, so it needs
+//! nothing but the library.
+//!
+//! Where the writer never waits, all is done by one thread, in an order that
+//! the bytes decide; the reader may also pass pages on and look at them much
+//! later. Else the reader is a thread that reads pieces of given sizes.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+
+use fastpipe::buffer::Pages;
+use fastpipe::pipe;
+use fastpipe::reuse::{AssertReaderCopies, Reuse};
+use fastpipe::wait::Wait;
+use fastpipe::writer::{Frozen, PipeWriter};
+use rustix::pipe::{SpliceFlags, splice};
+
+/// The most bytes that a program sends.
+const MOST_SENT: usize = 8 << 20;
+
+/// The most operations.
+const MOST_STEPS: usize = 60;
+
+/// Decisions, one byte or two each; zeroes when there are no more.
+struct Decisions<'a>(&'a [u8]);
+
+impl Decisions<'_> {
+    fn byte(&mut self) -> usize {
+        let Some((first, rest)) = self.0.split_first() else {
+            return 0;
+        };
+        self.0 = rest;
+        usize::from(*first)
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.byte() % from.len()]
+    }
+
+    /// From nothing to about 700 KiB, mostly small, often near a page's end.
+    fn size(&mut self) -> usize {
+        let fine = self.byte();
+        match self.byte() % 6 {
+            0 => fine % 40,
+            1 => 4090 + fine % 12,
+            2 => 4096 * (fine % 40),
+            3 => 300 * fine,
+            4 => 65_530 + fine % 12,
+            _ => 2777 * fine,
+        }
+    }
+}
+
+/// Any bytes; the place decides.
+fn fill(bytes: &mut [u8], at: usize) {
+    for (n, byte) in bytes.iter_mut().enumerate() {
+        let at = (at + n) as u32;
+        *byte = ((at.wrapping_mul(0x9e37_79b1) ^ (at >> 3)) >> 11) as u8;
+    }
+}
+
+fn made(at: usize, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    fill(&mut bytes, at);
+    bytes
+}
+
+/// The far side of the pipe, for a program in one thread.
+struct Near {
+    file: File,
+    got: Vec<u8>,
+    /// Where the pages are held that were passed on, and which bytes they are.
+    onward: (OwnedFd, OwnedFd),
+    held: Vec<(usize, usize)>,
+}
+
+impl Near {
+    fn new(reader: OwnedFd) -> Self {
+        Near {
+            file: File::from(reader),
+            got: Vec::new(),
+            onward: pipe::create().unwrap(),
+            held: Vec::new(),
+        }
+    }
+
+    fn read(&mut self, most: usize) {
+        let n = most.min(pipe::unread(&self.file).unwrap());
+        let from = self.got.len();
+        self.got.resize(from + n, 0);
+        self.file.read_exact(&mut self.got[from..]).unwrap();
+    }
+
+    /// Passes some on, to be looked at in the end. Leaves a gap for it.
+    fn hold(&mut self, most: usize) {
+        let n = most.min(pipe::unread(&self.file).unwrap());
+        if n == 0 {
+            return;
+        }
+        let to = self.onward.1.as_fd();
+        let held = splice(&self.file, None, to, None, n, SpliceFlags::NONBLOCK);
+        let Ok(held) = held else {
+            return;
+        };
+        self.held.push((self.got.len(), held));
+        self.got.resize(self.got.len() + held, 0);
+    }
+
+    /// Looks at what was held.
+    fn look(&mut self) {
+        let mut onward = File::from(self.onward.0.try_clone().unwrap());
+        for (at, len) in self.held.drain(..) {
+            onward.read_exact(&mut self.got[at..at + len]).unwrap();
+        }
+    }
+}
+
+fn assert_same(got: &[u8], sent: &[u8]) {
+    let differ = got.iter().zip(sent).position(|(a, b)| a != b);
+    assert!(
+        differ.is_none() && got.len() == sent.len(),
+        "{} bytes for {}, the first difference at {differ:?}",
+        got.len(),
+        sent.len()
+    );
+}
+
+/// Runs the program.
+///
+/// # Panics
+/// If the reader did not get exactly what was sent, or the writer broke a
+/// promise on the way.
+pub fn run(program: &[u8]) {
+    let mut decide = Decisions(program);
+    let never = decide.byte() % 4 != 0;
+    let (reader, writer) = pipe::create().unwrap();
+    let capacity = decide.pick(&[65_536, 4096, 16_384, 262_144]);
+    let _ = pipe::set_capacity_up_to(&writer, capacity);
+    let reuse = decide.pick(&[
+        Reuse::Fresh,
+        Reuse::Refereed,
+        Reuse::Drained(AssertReaderCopies),
+    ]);
+    let waits = [Wait::Block, Wait::Poll, Wait::Adaptive, Wait::Spin];
+    let wait = if never {
+        Wait::Never
+    } else {
+        decide.pick(&waits)
+    };
+    let mut builder = PipeWriter::builder().reuse(reuse).wait(wait);
+    builder = builder.pages(decide.pick(&[Pages::Base, Pages::Huge, Pages::HugeTlb]));
+    builder = match decide.byte() % 3 {
+        0 => builder,
+        1 => builder.region(decide.size()),
+        _ => builder.region(4 << 20),
+    };
+    builder = match decide.byte() % 3 {
+        0 => builder,
+        1 => builder.loan(decide.size()),
+        _ => builder.loan(8192),
+    };
+    builder = match decide.byte() % 3 {
+        0 => builder.keep_capacity(),
+        1 => builder.capacity(1 << decide.pick(&[12, 16, 18, 20])),
+        _ => builder,
+    };
+    if decide.byte() % 8 == 7 {
+        builder = builder.copying();
+    }
+    if decide.byte() % 4 != 0 {
+        builder = builder.at_once();
+    }
+    let mut out = builder.open(writer).unwrap();
+    if never {
+        let copies = matches!(reuse, Reuse::Drained(_));
+        let mut near = Near::new(reader);
+        let sent = steps(&mut out, &mut decide, Some((&mut near, copies)));
+        end_near(out, near, &sent, decide.byte() % 2 == 0);
+        return;
+    }
+    let size = 1 + decide.size();
+    let reading = std::thread::spawn(move || {
+        let (mut file, mut got) = (File::from(reader), Vec::new());
+        let mut chunk = vec![0; 4096 + size];
+        for most in [4096 + size, size.max(500)].iter().cycle() {
+            match file.read(&mut chunk[..*most]).unwrap() {
+                0 => break,
+                n => got.extend_from_slice(&chunk[..n]),
+            }
+        }
+        got
+    });
+    let sent = steps(&mut out, &mut decide, None);
+    if decide.byte() % 2 == 0 {
+        out.wait_drained().unwrap();
+        assert_eq!(pipe::unread(&out).unwrap(), 0);
+        drop(out);
+    } else {
+        assert_eq!(out.finish().unwrap().1.counts.bytes, sent.len() as u64);
+    }
+    assert_same(&reading.join().unwrap(), &sent);
+}
+
+/// Reads what is left, however the writer ends.
+fn end_near(mut out: PipeWriter, mut near: Near, sent: &[u8], finish: bool) {
+    while out.queued() > 0 || pipe::unread(&near.file).unwrap() > 0 {
+        near.read(usize::MAX);
+        if let Err(error) = out.flush() {
+            assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        }
+    }
+    if finish {
+        let report = out.finish().unwrap().1;
+        assert_eq!(report.counts.bytes, sent.len() as u64);
+    } else {
+        drop(out);
+    }
+    near.read(usize::MAX);
+    near.look();
+    assert_same(&near.got, sent);
+}
+
+/// What the writer answered, where it may answer that it would have to wait.
+#[track_caller]
+fn taken<T>(answer: std::io::Result<T>, never: bool, queued: u128) -> Option<T> {
+    match answer {
+        Ok(value) => Some(value),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
+            assert!(never && queued > 0, "nothing stood in the way");
+            None
+        }
+    }
+}
+
+/// Does what the bytes say. Returns what the writer took.
+fn steps(
+    out: &mut PipeWriter,
+    decide: &mut Decisions<'_>,
+    mut near: Option<(&mut Near, bool)>,
+) -> Vec<u8> {
+    let never = near.is_some();
+    let mut sent: Vec<u8> = Vec::new();
+    for _ in 0..MOST_STEPS {
+        if decide.0.is_empty() || sent.len() > MOST_SENT {
+            break;
+        }
+        let queued = out.queued();
+        match decide.byte() % 12 {
+            0..3 => {
+                let (ask, n) = (decide.size(), decide.size());
+                if let Some(mut loan) = taken(out.lend(ask), never, queued) {
+                    assert!(loan.len() >= ask);
+                    let n = n.min(loan.len());
+                    loan.fill(b'?');
+                    fill(&mut loan[..n], sent.len());
+                    loan.commit(n).unwrap();
+                    sent.extend(made(sent.len(), n));
+                }
+            }
+            3 => {
+                if let Some(mut loan) = taken(out.lend(decide.size()), never, queued) {
+                    loan.fill(b'!');
+                }
+            }
+            4..6 => {
+                let bytes = made(sent.len(), decide.size());
+                let mut rest = &bytes[..];
+                while !rest.is_empty() {
+                    let answer = out.write(rest);
+                    // Whether something must be queued then is another test's
+                    // business.
+                    let Some(n) = taken(answer, never, u128::MAX) else {
+                        break;
+                    };
+                    sent.extend_from_slice(&rest[..n]);
+                    rest = &rest[n..];
+                }
+            }
+            6 => {
+                let flushed = out.flush();
+                if taken(flushed, never, out.queued()).is_some() {
+                    assert_eq!(out.queued(), 0);
+                }
+            }
+            7 => {
+                let data = made(sent.len(), 1 + decide.size());
+                let most = (1 << 20) / data.len() + 1;
+                let times = (decide.byte() * decide.byte() + decide.byte() % 3).min(most);
+                let frozen = Frozen::new(&data).unwrap();
+                if taken(out.repeat(&frozen, times as u64), never, queued).is_some() {
+                    sent.extend(data.repeat(times));
+                }
+            }
+            8 => {
+                let shift = decide.pick(&[12, 14, 16, 18, 20]);
+                // Refused where more is queued or a limit says so.
+                let _ = pipe::set_capacity(&*out, 1 << shift);
+            }
+            9 | 10 => {
+                let most = decide.size();
+                if let Some((near, _)) = &mut near {
+                    near.read(most);
+                }
+            }
+            _ => {
+                let most = decide.size();
+                match &mut near {
+                    Some((near, false)) => near.hold(most),
+                    Some((near, true)) => near.read(most),
+                    None => {}
+                }
+            }
+        }
+        if let Some((near, _)) = &near {
+            let there = near.got.len() + pipe::unread(&near.file).unwrap();
+            assert_eq!(there as u128 + out.queued(), sent.len() as u128);
+        }
+    }
+    sent
+}

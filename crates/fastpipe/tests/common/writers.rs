@@ -1,0 +1,281 @@
+//! What the tests of the writer share: a stream whose every byte tells where
+//! it belongs, the settings that must be right for every reader, and the ways
+//! to feed a writer.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+
+use fastpipe::buffer::{Buffer, Pages};
+use fastpipe::reuse::{AssertReaderCopies, Reuse};
+use fastpipe::wait::Wait;
+use fastpipe::writer::{Builder, Path, PipeWriter, Reason};
+
+pub const KIB: usize = 1 << 10;
+pub const MIB: usize = 1 << 20;
+
+/// The eight bytes that begin at offset `8 * word` of the stream. Each occurs
+/// once (it can be inverted), so that a lost, repeated, displaced or stale
+/// stretch shows.
+fn word(word: u64) -> u64 {
+    let mut x = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// Fills `bytes` with the stream from offset `at` on.
+pub fn fill(bytes: &mut [u8], at: u64) {
+    let skip = (at % 8) as usize;
+    let head = bytes.len().min((8 - skip) % 8);
+    let (first, rest) = bytes.split_at_mut(head);
+    first.copy_from_slice(&word(at / 8).to_le_bytes()[skip..][..head]);
+    let mut next = (at + head as u64) / 8;
+    let mut words = rest.chunks_exact_mut(8);
+    for bytes in &mut words {
+        bytes.copy_from_slice(&word(next).to_le_bytes());
+        next += 1;
+    }
+    let last = words.into_remainder();
+    let n = last.len();
+    last.copy_from_slice(&word(next).to_le_bytes()[..n]);
+}
+
+/// `len` bytes of the stream from offset `at` on.
+pub fn stream(at: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    fill(&mut bytes, at);
+    bytes
+}
+
+/// Something else than the stream was found.
+#[derive(Debug)]
+pub struct Wrong {
+    /// The offset of the first wrong byte.
+    at: u64,
+    /// How many bytes of the piece are wrong.
+    bytes: usize,
+    /// Where the wrong bytes belong, if that is within a gigabyte.
+    belong: Option<i64>,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Wrong { at, bytes, belong } = self;
+        write!(f, "{bytes} wrong bytes from offset {at} on")?;
+        match belong {
+            Some(by) => write!(f, ", displaced by {by}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether `bytes` are the stream from offset `at` on.
+pub fn check(bytes: &[u8], at: u64) -> Result<(), Wrong> {
+    let mut expected = [0; 4096];
+    for (n, piece) in bytes.chunks(4096).enumerate() {
+        let from = at + 4096 * n as u64;
+        let expected = &mut expected[..piece.len()];
+        fill(expected, from);
+        if piece != expected {
+            let first = piece.iter().zip(&*expected).position(|(a, b)| a != b);
+            let first = first.unwrap();
+            let bytes = piece.iter().zip(&*expected).filter(|(a, b)| a != b);
+            return Err(Wrong {
+                at: from + first as u64,
+                bytes: bytes.count(),
+                belong: belonging(&piece[first..], from + first as u64),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// By how much the bytes at `at` are displaced, if they are of the stream.
+fn belonging(bytes: &[u8], at: u64) -> Option<i64> {
+    // Some word boundary is among the first eight bytes.
+    (0..8).find_map(|skip| {
+        let found = u64::from_le_bytes(bytes.get(skip..skip + 8)?.try_into().ok()?);
+        let near = (at / 8).saturating_sub(1 << 20)..(at / 8) + (1 << 20);
+        let is = near.into_iter().find(|n| word(*n) == found)?;
+        Some((is * 8) as i64 - (at + skip as u64) as i64)
+    })
+}
+
+/// Reads exactly `len` bytes and compares them with the stream from `at` on.
+pub fn expect(from: &mut impl Read, at: u64, len: usize) {
+    let mut left = len;
+    let mut chunk = vec![0; left.min(256 * KIB)];
+    let mut at = at;
+    while left > 0 {
+        let n = left.min(chunk.len());
+        from.read_exact(&mut chunk[..n]).unwrap();
+        check(&chunk[..n], at).unwrap_or_else(|wrong| panic!("{wrong}"));
+        at += n as u64;
+        left -= n;
+    }
+}
+
+/// Reads to the end in pieces of these sizes, over and over, and compares with
+/// the stream from `at` on. Returns where it ended.
+pub fn expect_all(from: &mut impl Read, at: u64, sizes: &[usize]) -> u64 {
+    let mut chunk = vec![0; sizes.iter().copied().max().unwrap()];
+    let mut at = at;
+    for size in sizes.iter().cycle() {
+        match from.read(&mut chunk[..*size]).unwrap() {
+            0 => break,
+            n => {
+                check(&chunk[..n], at).unwrap_or_else(|wrong| panic!("{wrong}"));
+                at += n as u64;
+            }
+        }
+    }
+    at
+}
+
+/// How a writer is set up, with a name for messages.
+#[derive(Clone, Copy)]
+pub struct Setting {
+    pub name: &'static str,
+    pub builder: Builder,
+}
+
+impl fmt::Debug for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// The settings that must be right whoever reads. The regions are small, so
+/// that pages come round again soon.
+pub fn safe_settings() -> Vec<Setting> {
+    let fresh = PipeWriter::builder();
+    let refereed = fresh.reuse(Reuse::Refereed).region(4 * MIB);
+    let setting = |name, builder| Setting { name, builder };
+    vec![
+        setting("fresh", fresh),
+        setting("fresh, at once", fresh.at_once()),
+        setting(
+            "fresh, base pages",
+            fresh.at_once().pages(Pages::Base).region(MIB),
+        ),
+        setting("refereed", refereed),
+        setting("refereed, at once", refereed.at_once()),
+        setting(
+            "refereed, base pages",
+            refereed.at_once().pages(Pages::Base).region(MIB),
+        ),
+        setting("copying", fresh.copying()),
+        setting("copying, at once", fresh.copying().at_once()),
+    ]
+}
+
+/// Those with [`Reuse::Drained`], for readers that copy.
+pub fn drained_settings() -> Vec<Setting> {
+    let drained = PipeWriter::builder()
+        .reuse(Reuse::Drained(AssertReaderCopies))
+        .region(4 * MIB);
+    let setting = |name, builder| Setting { name, builder };
+    vec![
+        setting("drained", drained),
+        setting("drained, at once", drained.at_once()),
+        setting(
+            "drained, base pages",
+            drained.at_once().pages(Pages::Base).region(MIB),
+        ),
+    ]
+}
+
+/// All of them.
+pub fn settings() -> Vec<Setting> {
+    let mut all = safe_settings();
+    all.extend(drained_settings());
+    all
+}
+
+/// How bytes are given to a writer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    Lend,
+    Write,
+    Both,
+}
+
+pub const HOWS: [How; 3] = [How::Lend, How::Write, How::Both];
+
+const LENT: [usize; 9] = [
+    4096, 1, 65_536, 4097, 524_288, 100_000, 8192, 300_001, 1_048_576,
+];
+const WRITTEN: [usize; 8] = [3, 4096, 70_000, 1, 600_001, 17, 65_536, 131_072];
+
+/// Sends `len` bytes of the stream from offset `at` on.
+pub fn send<F: AsFd>(
+    out: &mut PipeWriter<F>,
+    how: How,
+    at: u64,
+    len: usize,
+) -> Result<(), io::Error> {
+    let (mut at, mut left) = (at, len);
+    let mut bytes = Vec::new();
+    let mut turn = 0;
+    while left > 0 {
+        let lend = match how {
+            How::Lend => true,
+            How::Write => false,
+            How::Both => turn % 2 == 0,
+        };
+        let n = if lend {
+            let n = LENT[turn % LENT.len()].min(left);
+            let mut loan = out.lend(n)?;
+            fill(&mut loan[..n], at);
+            loan.commit(n)?;
+            n
+        } else {
+            let n = WRITTEN[turn % WRITTEN.len()].min(left);
+            bytes.resize(n, 0);
+            fill(&mut bytes, at);
+            out.write_all(&bytes)?;
+            n
+        };
+        at += n as u64;
+        left -= n;
+        turn += 1;
+    }
+    Ok(())
+}
+
+/// Whether a writer that has sent much and took `path` hands its pages over
+/// under `wish`; says so where this machine can't.
+pub fn goes_by(path: Path, wish: Reuse, of: &str) -> bool {
+    if path == Path::Vmsplice(wish) {
+        return true;
+    }
+    assert!(is_excused(path), "{of}: {path}");
+    eprintln!("skipped in part: {of}: {wish:?} is not to be had here: {path}");
+    false
+}
+
+/// Whether a machine may lack what it takes to hand pages over as asked.
+fn is_excused(path: Path) -> bool {
+    use Reason::{KernelCopies, NoHugePages, NoMemory, Refused};
+    matches!(
+        path,
+        Path::Vmsplice(Reuse::Fresh)
+            | Path::Write(KernelCopies | NoHugePages | NoMemory | Refused(_))
+    )
+}
+
+/// A page-aligned piece of memory that holds `bytes`, as a reader's own.
+pub fn own_pages(bytes: &[u8]) -> Buffer {
+    super::buffer_with(bytes, 0)
+}
+
+/// Every way of waiting that the tests of signals and outputs go through.
+pub const SLEEPING: [Wait; 3] = [Wait::Block, Wait::Poll, Wait::Adaptive];
+
+/// What a thread that panicked said.
+pub fn said(why: &Box<dyn std::any::Any + Send>) -> &str {
+    let text = why.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| why.downcast_ref::<&str>().copied())
+        .unwrap_or("a panic without words")
+}
