@@ -5,11 +5,11 @@ mod common;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use common::state::{until, until_asleep};
+use common::state::until_asleep;
+use common::storm::{Storm, until_interrupted};
 use common::{WAITS, assert_same, buffer_with, pattern, pipe_of, read_all};
 use fastpipe::transfer::{Input, Output};
 use fastpipe::wait::Wait;
@@ -18,71 +18,15 @@ use rustix::process::Pid;
 const CAPACITY: usize = 4 * 4096;
 const BYTES: usize = 12 * CAPACITY;
 
-/// Signals handled.
-static HANDLED: AtomicU64 = AtomicU64::new(0);
-
 /// So that a test counts its own signals only.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-extern "C" fn count(_: libc::c_int) {
-    HANDLED.fetch_add(1, Ordering::Relaxed);
-}
-
-/// SIGALRM for the calling thread every 100 us, until dropped. A timer of the
-/// thread's own, since setitimer(2)'s signals go to the process, which is to
-/// say to the harness' main thread.
-struct Storm(libc::timer_t);
-
-impl Storm {
-    fn begin() -> Self {
-        // SAFETY: all of its fields may be zero.
-        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        // No SA_RESTART: every sleeping call returns EINTR.
-        action.sa_sigaction = count as *const () as usize;
-        // SAFETY: valid for reading; the handler only adds to an atomic.
-        let set = unsafe { libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut()) };
-        assert_eq!(set, 0);
-
-        // SAFETY: all of its fields may be zero.
-        let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
-        event.sigev_notify = libc::SIGEV_THREAD_ID;
-        event.sigev_signo = libc::SIGALRM;
-        event.sigev_notify_thread_id = rustix::thread::gettid().as_raw_nonzero().get();
-        let mut timer = std::ptr::null_mut();
-        // SAFETY: both pointers are to live values of the right types.
-        let made = unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer) };
-        assert_eq!(made, 0);
-        let often = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 100_000,
-        };
-        let when = libc::itimerspec {
-            it_interval: often,
-            it_value: often,
-        };
-        // SAFETY: the timer was just made; `when` is valid for reading.
-        let begun = unsafe { libc::timer_settime(timer, 0, &when, std::ptr::null_mut()) };
-        assert_eq!(begun, 0);
-        Storm(timer)
-    }
-}
-
-impl Drop for Storm {
-    fn drop(&mut self) {
-        // SAFETY: ours, and not deleted before.
-        unsafe { libc::timer_delete(self.0) };
-    }
-}
-
 /// Waits until a thread sleeps (if it ever does) and signals went on.
-fn until_interrupted(thread: Pid, sleeps: bool) {
+fn until_asleep_and_interrupted(thread: Pid, sleeps: bool) {
     if sleeps {
         until_asleep(thread);
     }
-    let before = HANDLED.load(Ordering::Relaxed);
-    until("two signals more", || {
-        HANDLED.load(Ordering::Relaxed) >= before + 2
-    });
+    until_interrupted();
 }
 
 /// A reader that lets the other end be interrupted before each piece.
@@ -94,7 +38,7 @@ fn slow_reader(reader: OwnedFd, thread: Pid, wait: Wait) -> JoinHandle<Vec<u8>> 
         let mut chunk = [0; CAPACITY / 2 + 1];
         loop {
             if got.len() + CAPACITY < BYTES {
-                until_interrupted(thread, sleeps);
+                until_asleep_and_interrupted(thread, sleeps);
             }
             match file.read(&mut chunk).unwrap() {
                 0 => return got,
@@ -110,7 +54,7 @@ fn slow_writer(writer: OwnedFd, thread: Pid, wait: Wait) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let mut file = File::from(writer);
         for piece in pattern(BYTES).chunks(CAPACITY / 2 + 1) {
-            until_interrupted(thread, sleeps);
+            until_asleep_and_interrupted(thread, sleeps);
             file.write_all(piece).unwrap();
         }
     })

@@ -9,6 +9,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use common::seccomp::{filters_work, refuse};
 use common::{Directory, assert_same, flags, pattern};
 use ends::{From, To, collected, input, output};
 use fastpipe::relay::{End, Flow, Options, PassedOver, Progress, Technique, Why, relay};
@@ -132,51 +133,12 @@ fn a_socket_that_is_made_to_block_in_mid_stream_is_not_spliced_to() {
     }
 }
 
-/// Makes system calls fail with `errno` for the calling thread from now on, as
-/// the filters of some containers do.
-fn forbid(calls: &[libc::c_long], errno: i32) -> bool {
-    let code = |code: u32| code as u16;
-    let load = code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS);
-    let equal = code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K);
-    let answer = code(libc::BPF_RET | libc::BPF_K);
-    // Load the number of the system call; go to the last line if it is one of
-    // these.
-    let mut program = vec![(load, 0, 0)];
-    for (i, call) in calls.iter().enumerate() {
-        program.push((equal, (calls.len() - i) as u8, *call as u32));
-    }
-    program.push((answer, 0, libc::SECCOMP_RET_ALLOW));
-    program.push((answer, 0, libc::SECCOMP_RET_ERRNO | errno as u32));
-    let mut program: Vec<_> = program
-        .into_iter()
-        .map(|(code, jt, k)| libc::sock_filter { code, jt, jf: 0, k })
-        .collect();
-    let filter = libc::sock_fprog {
-        len: program.len() as u16,
-        filter: program.as_mut_ptr(),
-    };
-    rustix::thread::set_no_new_privs(true).unwrap();
-    // SAFETY: the filter points to the program, which outlives the call; it
-    // binds this thread only.
-    let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &filter) };
-    set == 0
-}
-
 /// The system calls that move bytes without read and write.
 const MOVING: [libc::c_long; 3] = [
     libc::SYS_splice,
     libc::SYS_sendfile,
     libc::SYS_copy_file_range,
 ];
-
-/// Whether filters can be set, tried in a thread that is thrown away.
-fn filters_work() -> bool {
-    let work = std::thread::spawn(|| forbid(&[], 0)).join().unwrap();
-    if !work {
-        eprintln!("skipped: no seccomp filters here");
-    }
-    work
-}
 
 #[test]
 fn where_a_filter_forbids_them_from_the_start_every_byte_is_read_and_written() {
@@ -191,7 +153,7 @@ fn where_a_filter_forbids_them_from_the_start_every_byte_is_read_and_written() {
                 let bytes = pattern(LEN);
                 let (reader, writing) = input(from, &directory, &bytes);
                 let (writer, collector) = output(to, &directory, LEN);
-                assert!(forbid(&MOVING, errno));
+                assert!(refuse(&MOVING, errno));
                 for options in [step_by_step(technique), Options::new()] {
                     let options = options.limit(LEN as u64 / 2);
                     let done = relay(&reader, &writer, &options, |_| Flow::Continue).unwrap();
@@ -215,7 +177,7 @@ fn where_a_filter_comes_in_mid_stream_no_byte_is_lost_or_repeated() {
     for (technique, from, to) in CASES {
         let filtered = std::thread::spawn(move || {
             let (why, at) = troubled(technique, from, to, |_| {
-                assert!(forbid(&MOVING, libc::EPERM));
+                assert!(refuse(&MOVING, libc::EPERM));
             });
             let errno = libc::EPERM;
             assert_eq!(why, Why::Refused { errno, after: at });
@@ -231,7 +193,7 @@ fn where_even_reading_without_sleeping_is_unknown_every_byte_arrives() {
     }
     let filtered = std::thread::spawn(|| {
         let calls = [libc::SYS_preadv2, libc::SYS_pwritev2];
-        assert!(forbid(&calls, libc::ENOSYS));
+        assert!(refuse(&calls, libc::ENOSYS));
         for (from, to) in [(From::Pipe, To::Pipe), (From::Tcp, To::Fifo)] {
             let directory = Directory::new();
             let bytes = pattern(LEN);

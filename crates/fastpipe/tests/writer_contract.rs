@@ -35,6 +35,34 @@ fn much_that_is_only_written_is_handed_over_too() {
     }
 }
 
+/// Each piece ends where the first, small region does, or a loan.
+#[test]
+fn pieces_that_fill_every_buffer_exactly_are_handed_over_too() {
+    for piece in [4 * KIB, 16 * KIB, 64 * KIB, 128 * KIB, 512 * KIB] {
+        for how in [How::Lend, How::Write] {
+            let (reader, writer) = pipe_of(64 * KIB);
+            let reading = read_all(reader, vec![256 * KIB]);
+            let mut out = PipeWriter::builder().open(writer).unwrap();
+            for n in 0..6 * MIB / piece {
+                let bytes = stream((n * piece) as u64, piece);
+                match how {
+                    How::Write => out.write_all(&bytes).unwrap(),
+                    _ => {
+                        let mut loan = out.lend(piece).unwrap();
+                        loan[..piece].copy_from_slice(&bytes);
+                        loan.commit(piece).unwrap();
+                    }
+                }
+            }
+            goes_by(out.path(), Reuse::Fresh, &format!("{how:?} of {piece}"));
+            drop(out);
+            let got = reading.join().unwrap();
+            assert_eq!(got.len(), 6 * MIB);
+            check(&got, 0).unwrap();
+        }
+    }
+}
+
 #[test]
 fn little_is_written_and_leaves_the_pipe_as_it_is() {
     let (reader, writer) = pipe_of(64 * KIB);

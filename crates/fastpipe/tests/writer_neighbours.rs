@@ -9,12 +9,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::scope;
 
 use common::onward::{Onward, hold_and_read_on};
 use common::pipe_of;
-use common::state::{until, until_asleep};
+use common::state::until_asleep;
+use common::storm::{Storm, until_interrupted};
 use common::writers::{
     How, KIB, MIB, SLEEPING, Setting, check, safe_settings, send, settings, stream,
 };
@@ -155,82 +155,50 @@ fn children_forked_while_pages_are_in_flight_change_nothing() {
     }
 }
 
-/// Signals handled.
-static HANDLED: AtomicU64 = AtomicU64::new(0);
-
-extern "C" fn count(_: libc::c_int) {
-    HANDLED.fetch_add(1, Ordering::Relaxed);
-}
-
-fn handle_the_signal() {
-    // SAFETY: all of its fields may be zero.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // No SA_RESTART: every sleeping call returns EINTR.
-    action.sa_sigaction = count as *const () as usize;
-    // SAFETY: valid for reading; the handler only adds to an atomic.
-    let set = unsafe { libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()) };
-    assert_eq!(set, 0);
-}
-
 #[test]
 fn a_storm_of_signals_costs_no_byte() {
+    const LEN: usize = 3 * MIB;
+    const REPEATED: usize = 100_000;
     let _turn = ONE_AT_A_TIME.lock().unwrap();
-    handle_the_signal();
     for wait in SLEEPING {
         for setting in settings() {
             let (reader, writer) = pipe_of(16 * KIB);
             let builder = setting.builder.wait(wait).keep_capacity();
             let writing = rustix::thread::gettid();
-            // SAFETY: it takes nothing.
-            let thread = unsafe { libc::pthread_self() } as usize;
-            let begun = AtomicBool::new(false);
             scope(|scope| {
-                let reading = scope.spawn(|| {
+                let reading = scope.spawn(move || {
                     let mut file = File::from(reader);
                     let mut at = 0;
                     let mut chunk = vec![0; 20_001];
-                    let mut interrupted = 0;
-                    loop {
-                        let interrupt = || {
-                            // SAFETY: the thread waits for this one to end.
-                            unsafe { libc::pthread_kill(thread as libc::pthread_t, libc::SIGUSR1) };
-                        };
-                        if begun.load(Ordering::Relaxed) && interrupted < 40 {
-                            // Asleep in a call, twice in a row.
-                            for _ in 0..2 {
-                                until_asleep(writing);
-                                let before = HANDLED.load(Ordering::Relaxed);
-                                interrupt();
-                                until("the signal is handled", || {
-                                    HANDLED.load(Ordering::Relaxed) > before
-                                });
-                            }
-                            interrupted += 1;
+                    for n in 0.. {
+                        // Asleep in a call, or wherever it may be.
+                        if n < 40 {
+                            until_asleep(writing);
+                        }
+                        if at < MIB as u64 {
+                            until_interrupted();
                         }
                         match file.read(&mut chunk).unwrap() {
-                            0 => return at,
+                            0 => break,
                             n => {
                                 check(&chunk[..n], at).unwrap();
                                 at += n as u64;
                             }
                         }
-                        // And wherever it may be now.
-                        if begun.load(Ordering::Relaxed) && at < MIB as u64 {
-                            interrupt();
-                        }
                     }
+                    at
                 });
+                let storm = Storm::begin();
                 let mut out = builder.open(writer).unwrap();
-                begun.store(true, Ordering::Relaxed);
-                send(&mut out, How::Both, 0, 3 * MIB).unwrap();
-                out.repeat(&Frozen::new(&stream(3 * MIB as u64, 100_000)).unwrap(), 1)
-                    .unwrap();
+                send(&mut out, How::Both, 0, LEN).unwrap();
+                let repeated = Frozen::new(&stream(LEN as u64, REPEATED)).unwrap();
+                out.repeat(&repeated, 1).unwrap();
                 out.flush().unwrap();
                 out.wait_drained().unwrap();
+                drop(storm);
                 drop(out);
-                assert_eq!(reading.join().unwrap(), 3 * MIB as u64 + 100_000);
+                assert_eq!(reading.join().unwrap(), (LEN + REPEATED) as u64);
             });
         }
     }
-    assert!(HANDLED.load(Ordering::Relaxed) > 0);
 }

@@ -7,6 +7,7 @@ pub mod process;
 pub mod seccomp;
 pub mod shapes;
 pub mod state;
+pub mod storm;
 pub mod writers;
 
 use std::fs::File;

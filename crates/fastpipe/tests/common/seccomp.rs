@@ -31,3 +31,8 @@ pub fn refuse(calls: &[libc::c_long], errno: i32) -> bool {
     }
     set == 0
 }
+
+/// Whether filters can be set, tried in a thread that is thrown away.
+pub fn filters_work() -> bool {
+    std::thread::spawn(|| refuse(&[], 0)).join().unwrap()
+}
