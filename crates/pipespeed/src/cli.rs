@@ -1,9 +1,12 @@
 //! The command line: the only source of help, man page and completions.
 
+mod producers;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use self::producers::{FizzbuzzArgs, YesArgs};
 use crate::machine::placement::{Placement, parse_cpus};
 use crate::results::DataUse;
 use crate::size;
@@ -35,6 +38,11 @@ pub enum Command {
     Write(WriteArgs),
     /// Read from standard input and tell how fast it was.
     Read(ReadArgs),
+    /// Count, saying Fizz for multiples of 3 and Buzz for multiples of 5: as
+    /// fast as a pipe takes it.
+    Fizzbuzz(FizzbuzzArgs),
+    /// Print a line again and again, as yes does, as fast as a pipe takes it.
+    Yes(YesArgs),
     /// Print completions for a shell.
     Completions {
         /// The shell.

@@ -3,9 +3,11 @@
 pub mod article;
 pub mod bench;
 pub mod compare;
+pub mod fizzbuzz;
 pub mod meta;
 pub mod read;
 pub mod write;
+pub mod yes;
 
 use crate::cli::{Cli, Command, EndArgs};
 use crate::endpoint::spec::{PageKind, Waiting};
@@ -27,6 +29,8 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
             check(&args.end)?;
             read::run(&args.end, args.data)
         }
+        Command::Fizzbuzz(args) => fizzbuzz::run(&args),
+        Command::Yes(args) => yes::run(&args),
         Command::Completions { shell } => meta::completions(shell),
         Command::Man => meta::man(),
     }

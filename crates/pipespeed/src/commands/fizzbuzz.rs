@@ -1,0 +1,93 @@
+//! `pipespeed fizzbuzz`.
+
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+
+use anyhow::Context;
+use fastpipe::reuse::{AssertReaderCopies, Reuse};
+use fastpipe::wait::Wait;
+use fastpipe::writer::{Builder, PipeWriter};
+use rustix::fs::FileType;
+
+use crate::cli::{FizzbuzzArgs, ReuseArg};
+use crate::failure::{say, to_stdout, usage};
+use crate::fizzbuzz::{FizzBuzz, LAST, Path};
+use crate::size;
+
+/// What is written again should stay in the second-level cache: the pipe, a
+/// loan being filled, and one to spare.
+const DRAINED_PIPE: usize = 256 << 10;
+const DRAINED_LOAN: usize = 128 << 10;
+const DRAINED_REGION: usize = DRAINED_PIPE + 2 * DRAINED_LOAN;
+
+/// Prints the lines to standard output.
+///
+/// # Errors
+/// What went wrong, naming the option.
+pub fn run(args: &FizzbuzzArgs) -> anyhow::Result<()> {
+    let last = args.to.unwrap_or(LAST);
+    if last < args.from {
+        return Err(usage(format!(
+            "--to {last} is before --from {}: nothing to print",
+            args.from
+        )));
+    }
+    let by = args.by.unwrap_or_else(Path::fastest);
+    if !by.is_known_here() {
+        return Err(usage(format!(
+            "--by: this processor has no {}: leave the option out",
+            by.name()
+        )));
+    }
+    if args.to.is_none() && is_regular_file(io::stdout().as_fd())? {
+        return Err(usage(
+            "standard output is a file, and lines without end would fill the disk: say --to N",
+        ));
+    }
+    let mut out = builder(args).stdout().context("standard output")?;
+    let sent = send(&mut FizzBuzz::by(by, args.from, last), &mut out);
+    if args.verbose {
+        let report = out.report();
+        say(&format!(
+            "fizzbuzz: made by {}, sent {} by {} in {} system calls",
+            by.name(),
+            size::format(report.counts.bytes),
+            report.path,
+            report.counts.syscalls,
+        ));
+    }
+    to_stdout(sent)
+}
+
+fn builder(args: &FizzbuzzArgs) -> Builder {
+    let wait = match args.busy_loop {
+        true => Wait::Spin,
+        false => Wait::Block,
+    };
+    let builder = PipeWriter::builder().wait(wait);
+    match args.reuse {
+        ReuseArg::Fresh => builder,
+        ReuseArg::Drained => builder
+            .reuse(Reuse::Drained(AssertReaderCopies))
+            .capacity(DRAINED_PIPE)
+            .loan(DRAINED_LOAN)
+            .region(DRAINED_REGION),
+    }
+}
+
+fn send<F: AsFd>(lines: &mut FizzBuzz, out: &mut PipeWriter<F>) -> io::Result<()> {
+    loop {
+        let mut loan = out.lend(0)?;
+        let len = loan.len();
+        let n = lines.fill(&mut loan);
+        loan.commit(n)?;
+        if n < len {
+            return out.flush();
+        }
+    }
+}
+
+fn is_regular_file(fd: impl AsFd) -> anyhow::Result<bool> {
+    let stat = rustix::fs::fstat(fd).context("standard output")?;
+    Ok(FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+}

@@ -1,0 +1,43 @@
+//! `pipespeed yes`.
+
+use std::os::unix::ffi::OsStrExt;
+
+use anyhow::Context;
+use fastpipe::wait::Wait;
+use fastpipe::writer::{Frozen, PipeWriter};
+
+use crate::cli::YesArgs;
+use crate::failure::to_stdout;
+
+/// Prints the line until nobody reads it any more.
+///
+/// # Errors
+/// What went wrong with standard output.
+pub fn run(args: &YesArgs) -> anyhow::Result<()> {
+    let line = Frozen::new(&line(args)).context("no memory for the line")?;
+    let wait = match args.busy_loop {
+        true => Wait::Spin,
+        false => Wait::Block,
+    };
+    let mut out = PipeWriter::builder()
+        .wait(wait)
+        .stdout()
+        .context("standard output")?;
+    loop {
+        to_stdout(out.repeat(&line, u64::MAX))?;
+    }
+}
+
+fn line(args: &YesArgs) -> Vec<u8> {
+    let mut line = match args.strings.is_empty() {
+        true => b"y".to_vec(),
+        false => args
+            .strings
+            .iter()
+            .map(|string| string.as_bytes())
+            .collect::<Vec<_>>()
+            .join(&b' '),
+    };
+    line.push(b'\n');
+    line
+}

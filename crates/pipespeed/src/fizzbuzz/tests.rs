@@ -1,0 +1,143 @@
+//! Every way against the naive one.
+
+use proptest::prelude::*;
+
+use super::naive::lines;
+use super::{FizzBuzz, LAST, Path};
+
+/// The paths that this machine knows.
+fn paths() -> impl Iterator<Item = Path> {
+    Path::ALL.into_iter().filter(|path| {
+        let known = path.is_known_here();
+        if !known {
+            eprintln!("skipped: no {} here", path.name());
+        }
+        known
+    })
+}
+
+/// Makes the lines in pieces of these sizes, over and over.
+fn made(path: Path, from: u64, last: u64, sizes: &[usize]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut fizzbuzz = FizzBuzz::by(path, from, last);
+    for size in sizes.iter().cycle() {
+        let mut piece = vec![b'?'; *size];
+        let n = fizzbuzz.fill(&mut piece);
+        out.extend_from_slice(&piece[..n]);
+        if n < *size {
+            assert_eq!(fizzbuzz.fill(&mut piece), 0, "more after the end");
+            break;
+        }
+    }
+    out
+}
+
+#[track_caller]
+fn is_right(path: Path, from: u64, last: u64, sizes: &[usize]) {
+    let (got, expected) = (made(path, from, last, sizes), lines(from, last));
+    let differ = got.iter().zip(&expected).position(|(a, b)| a != b);
+    assert!(
+        differ.is_none() && got.len() == expected.len(),
+        "{path:?}, {from} to {last} by {sizes:?}: {} bytes for {}, the first difference at \
+         {differ:?}",
+        got.len(),
+        expected.len(),
+    );
+}
+
+#[test]
+fn the_first_lines_are_those_that_everybody_knows() {
+    let expected = "1\n2\nFizz\n4\nBuzz\nFizz\n7\n8\nFizz\nBuzz\n11\nFizz\n13\n14\nFizzBuzz\n16\n";
+    assert_eq!(lines(1, 16), expected.as_bytes());
+    for path in paths() {
+        assert_eq!(made(path, 1, 16, &[1000]), expected.as_bytes());
+    }
+}
+
+#[test]
+fn every_power_of_ten_and_its_neighbours_are_right() {
+    for path in paths() {
+        for exponent in 0..19 {
+            let power = 10u64.pow(exponent);
+            for around in [0, 1, 99, 100, 101, 300, 5000] {
+                let from = power.saturating_sub(around).max(1);
+                is_right(path, from, power + around, &[4096]);
+                is_right(path, from, power, &[100_000]);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_last_lines_there_are_are_right() {
+    for path in paths() {
+        is_right(path, LAST - 3000, LAST, &[8192]);
+        // Where the first of 19 digits changes.
+        for first in 2..=9 {
+            let change = first * 10u64.pow(18);
+            is_right(path, change - 700, change + 700, &[4096]);
+        }
+    }
+}
+
+#[test]
+fn ranges_shorter_than_a_buffer_and_of_one_line_and_none_are_right() {
+    for path in paths() {
+        for from in [1, 2, 14, 15, 99, 100, 101, 12_300, 12_345, LAST - 1, LAST] {
+            for len in [0, 1, 2, 15, 99, 100, 101] {
+                let last = from.saturating_add(len).min(LAST);
+                is_right(path, from, last, &[10_000]);
+            }
+        }
+        assert_eq!(made(path, 10, 9, &[100]), b"");
+    }
+}
+
+#[test]
+fn lines_beyond_the_last_are_not_made() {
+    assert_eq!(
+        made(Path::Portable, LAST, u64::MAX, &[100]),
+        lines(LAST, LAST)
+    );
+}
+
+#[test]
+fn pieces_of_every_size_join_without_a_seam() {
+    for path in paths() {
+        for size in 1..300 {
+            is_right(path, 9_999_000, 10_001_234, &[size]);
+        }
+        is_right(path, 1, 200_000, &[1, 65_536, 3, 4096, 1500]);
+    }
+}
+
+/// All the carries of four digits.
+#[test]
+fn a_million_lines_are_right() {
+    for path in paths() {
+        is_right(path, 1, 1_100_000, &[65_536]);
+        is_right(path, 99_999_500_000, 100_000_500_000, &[262_144]);
+    }
+}
+
+fn sizes() -> impl Strategy<Value = Vec<usize>> {
+    prop::collection::vec(
+        prop_oneof![1..100usize, 1000..5000usize, 1..200_000usize],
+        1..6,
+    )
+}
+
+proptest! {
+    #[test]
+    fn any_range_in_pieces_of_any_size_is_right(
+        exponent in 0..63u32,
+        within in any::<u64>(),
+        len in 0..3000u64,
+        sizes in sizes(),
+    ) {
+        let from = ((1 << exponent) + within % (1 << exponent)).min(LAST);
+        for path in paths() {
+            is_right(path, from, from.saturating_add(len).min(LAST), &sizes);
+        }
+    }
+}

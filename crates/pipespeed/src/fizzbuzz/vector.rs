@@ -1,0 +1,206 @@
+//! Filling in 32 or 64 bytes at a time.
+//!
+//! ```text
+//! x = the digits, a byte each, the hundreds' first, 246 added to each, so that
+//!     a sum of ten carries into the next byte
+//! for each segment:
+//!     digits = x - 246 + '0' + (0, 1, 2, ...)      in each 16 bytes of a register
+//!     for each 32 or 64 bytes of the template's code:
+//!         out = shuffle(digits, code) - code
+//!             code is the digit's number i: digit + i - i
+//!             code is 256 - c:              0 - (256 - c) = c
+//!     x = max(x + 1, 246)                           bytes that carried are 0: repaired
+//! ```
+//!
+//! Four instructions for so many bytes. Stores are aligned but for a segment's
+//! first; a segment's last goes beyond its end, and the next one overwrites
+//! that.
+#![allow(unsafe_code)]
+
+use super::Run;
+
+#[cfg(target_arch = "x86_64")]
+pub(super) use self::x86_64::{fill_avx2, fill_avx512, has_avx2, has_avx512};
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) use self::elsewhere::{fill_avx2, fill_avx512, has_avx2, has_avx512};
+
+#[cfg(not(target_arch = "x86_64"))]
+mod elsewhere {
+    use super::Run;
+
+    pub(crate) fn has_avx2() -> bool {
+        false
+    }
+
+    pub(crate) fn has_avx512() -> bool {
+        false
+    }
+
+    pub(crate) fn fill_avx2(run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
+        super::super::portable::fill(run, out)
+    }
+
+    pub(crate) fn fill_avx512(run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
+        super::super::portable::fill(run, out)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86_64 {
+    use std::arch::x86_64::*;
+
+    use super::Run;
+    use crate::fizzbuzz::template::{LONGEST, SLACK};
+
+    /// What is added to a digit so that ten of them carry.
+    const BIAS: u8 = 256u16.wrapping_sub(10) as u8;
+
+    pub(crate) fn has_avx2() -> bool {
+        is_x86_feature_detected!("avx2")
+    }
+
+    pub(crate) fn has_avx512() -> bool {
+        is_x86_feature_detected!("avx512bw") && has_avx2()
+    }
+
+    pub(crate) fn fill_avx2(run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
+        assert!(has_avx2());
+        // SAFETY: the processor has the instructions.
+        unsafe { fill_by_32(run, out) }
+    }
+
+    pub(crate) fn fill_avx512(run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
+        assert!(has_avx512());
+        // SAFETY: the processor has the instructions.
+        unsafe { fill_by_64(run, out) }
+    }
+
+    /// The digits of the hundreds, biased.
+    fn biased(hundreds: u64) -> u128 {
+        let mut left = hundreds;
+        let bytes = [0; 16].map(|_: u8| {
+            let digit = (left % 10) as u8;
+            left /= 10;
+            digit + BIAS
+        });
+        u128::from_le_bytes(bytes)
+    }
+
+    /// Adds one, and gives what is to be shuffled.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn step(x: &mut u128) -> __m128i {
+        let to_vector = |x: u128| _mm_set_epi64x((x >> 64) as i64, x as i64);
+        let add: [u8; 16] = std::array::from_fn(|i| (b'0' + i as u8).wrapping_sub(BIAS));
+        let add = to_vector(u128::from_le_bytes(add));
+        let digits = _mm_add_epi8(to_vector(*x), add);
+        let next = to_vector(x.wrapping_add(1));
+        let next = _mm_max_epu8(next, _mm_set1_epi8(BIAS as i8));
+        let low = _mm_cvtsi128_si64(next) as u64;
+        let high = _mm_extract_epi64::<1>(next) as u64;
+        *x = u128::from(high) << 64 | u128::from(low);
+        digits
+    }
+
+    /// The loop around both: calls `$segment` with the digits, the template's
+    /// code, the segment's length and where it goes.
+    macro_rules! fill {
+        ($run:ident, $out:ident, $segment:ident) => {{
+            let mut x = biased($run.hundreds);
+            let mut third = ($run.hundreds % 3) as usize;
+            let (mut count, mut at) = (0, 0);
+            while count < $run.most {
+                let template = &$run.templates[third];
+                let len = template.len();
+                let Some(room) = $out.get_mut(at..at + len + SLACK) else {
+                    break;
+                };
+                $segment(step(&mut x), template.code(), len, room);
+                at += len;
+                count += 1;
+                third = if third == 2 { 0 } else { third + 1 };
+            }
+            (count, at)
+        }};
+    }
+
+    #[target_feature(enable = "avx2")]
+    fn fill_by_32(run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
+        fill!(run, out, segment_by_32)
+    }
+
+    #[target_feature(enable = "avx512bw")]
+    fn fill_by_64(run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
+        fill!(run, out, segment_by_64)
+    }
+
+    /// A segment: `$put` at its beginning, then four at a time from where the
+    /// output is aligned.
+    macro_rules! segment {
+        ($name:ident, $put:ident, $features:literal, $bytes:literal, $broadcast:ident) => {
+            #[target_feature(enable = $features)]
+            #[inline]
+            fn $name(digits: __m128i, code: &[u8; LONGEST + SLACK], len: usize, out: &mut [u8]) {
+                assert!(len <= LONGEST && len + SLACK <= out.len());
+                let digits = $broadcast(digits);
+                let (from, to) = (code.as_ptr(), out.as_mut_ptr());
+                // SAFETY: both are longer than that.
+                unsafe { $put(digits, from, to) };
+                let mut at = $bytes - to.addr() % $bytes;
+                while at < len {
+                    for ahead in [0, $bytes, 2 * $bytes, 3 * $bytes] {
+                        if ahead >= SLACK {
+                            break;
+                        }
+                        let (from, to) =
+                            (from.wrapping_add(at + ahead), to.wrapping_add(at + ahead));
+                        // SAFETY: at most SLACK bytes from `at` on, which is
+                        // less than `len`, and both have so many.
+                        unsafe { $put(digits, from, to) };
+                    }
+                    at += SLACK.min(4 * $bytes);
+                }
+            }
+        };
+    }
+
+    segment!(
+        segment_by_32,
+        put_32,
+        "avx2",
+        32,
+        _mm256_broadcastsi128_si256
+    );
+    segment!(
+        segment_by_64,
+        put_64,
+        "avx512bw",
+        64,
+        _mm512_broadcast_i32x4
+    );
+
+    /// # Safety
+    /// 32 bytes can be read at `from`, and written at `to`.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    unsafe fn put_32(digits: __m256i, from: *const u8, to: *mut u8) {
+        // SAFETY: as said above.
+        let code = unsafe { _mm256_loadu_si256(from.cast()) };
+        let made = _mm256_sub_epi8(_mm256_shuffle_epi8(digits, code), code);
+        // SAFETY: as said above.
+        unsafe { _mm256_storeu_si256(to.cast(), made) };
+    }
+
+    /// # Safety
+    /// 64 bytes can be read at `from`, and written at `to`.
+    #[target_feature(enable = "avx512bw")]
+    #[inline]
+    unsafe fn put_64(digits: __m512i, from: *const u8, to: *mut u8) {
+        // SAFETY: as said above.
+        let code = unsafe { _mm512_loadu_si512(from.cast()) };
+        let made = _mm512_sub_epi8(_mm512_shuffle_epi8(digits, code), code);
+        // SAFETY: as said above.
+        unsafe { _mm512_storeu_si512(to.cast(), made) };
+    }
+}
