@@ -80,12 +80,6 @@ impl Builder {
     /// The memory to lend from, in bytes, rounded up to whole pages (of their
     /// kind). If not said: 2 MiB for `Fresh`, twice that and more than the pipe
     /// holds for `Drained`, 16 MiB for `Refereed`. At most 1 GiB.
-    ///
-    /// `Drained` takes less if told so, at least two loans, and uses parts of
-    /// huge pages. That is faster where the reader does not look at the data
-    /// (splices it to /dev/null): what is written again is then still in the
-    /// second-level cache. It should be more than the pipe holds, or pages are
-    /// let go rather than written again.
     pub fn region(mut self, bytes: usize) -> Self {
         self.region = Some(bytes);
         self

@@ -12,7 +12,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use crate::buffer::{Buffer, PageSlice, Pages};
+use crate::buffer::{Buffer, PageSlice, Pages, huge_page_size};
 use crate::pipe::page_size;
 use crate::reuse::{AssertReaderCopies, Reuse};
 use crate::sys::duplicate_memory;
@@ -84,10 +84,14 @@ impl std::ops::AddAssign for Turns {
 }
 
 impl Region {
-    /// `count` slabs of `len` bytes each, rounded up to whole base pages; each
-    /// in pages of its own. No page is there yet.
+    /// `count` slabs of `len` bytes each, rounded up to whole pages of the kind
+    /// asked for. No page is there yet.
     pub(super) fn new(len: usize, count: usize, pages: Pages, policy: Reuse) -> io::Result<Self> {
-        let len = len.checked_next_multiple_of(page_size()).unwrap_or(len);
+        let unit = match pages {
+            Pages::Base => page_size(),
+            Pages::Huge | Pages::HugeTlb => huge_page_size(),
+        };
+        let len = len.checked_next_multiple_of(unit).unwrap_or(len);
         let mut slabs = Vec::with_capacity(count);
         for _ in 0..count {
             let buffer = Buffer::builder()

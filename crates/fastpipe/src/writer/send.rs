@@ -30,9 +30,6 @@ const COPIED_REGION: usize = 128 << 10;
 /// stay in the last-level cache.
 const REFEREED_SLABS: usize = 8;
 
-/// So many huge pages a region that is smaller than two of them may take.
-const SMALL_SLABS: usize = 4;
-
 /// How a writer goes about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -104,9 +101,7 @@ impl<F: AsFd> PipeWriter<F> {
     /// much more memory than that: the next loan like it needs a huge page of
     /// its own.
     pub(super) fn would_waste(&self, n: usize, asked: usize) -> bool {
-        let held = !matches!(self.region.policy(), Reuse::Drained(_));
-        let own = asked > self.region.slab_len() / 2;
-        held && self.region.is_huge() && own && n < asked / 2
+        self.region.is_huge() && asked > self.region.slab_len() / 2 && n < asked / 2
     }
 
     /// Everything was sent; goes on at `held`. While something is repeated
@@ -370,18 +365,8 @@ impl<F: AsFd> PipeWriter<F> {
             Pages::Base => self.window,
             Pages::Huge | Pages::HugeTlb => huge_page_size(),
         };
+        let slab = at_least.max(unit);
         let region = self.plan.region.map(|bytes| bytes.min(MOST_REGION));
-        let slab = match (policy, region) {
-            // A part of a huge page each: what is written again and again
-            // should stay in the cache.
-            (Reuse::Drained(_), Some(bytes)) if bytes < 2 * unit => {
-                at_least.max(self.window).max(bytes / SMALL_SLABS)
-            }
-            _ => at_least
-                .checked_next_multiple_of(unit)
-                .unwrap_or(at_least)
-                .max(unit),
-        };
         let count = match (policy, region) {
             (Reuse::Fresh, _) => 1,
             (Reuse::Drained(_), None) => capacity.div_ceil(slab) + 1,
@@ -389,7 +374,7 @@ impl<F: AsFd> PipeWriter<F> {
             (_, Some(bytes)) => bytes.div_ceil(slab).max(2),
         };
         let slab = match (policy, region) {
-            (Reuse::Fresh, Some(bytes)) => slab.max(bytes.next_multiple_of(unit)),
+            (Reuse::Fresh, Some(bytes)) => slab.max(bytes),
             _ => slab,
         };
         let mut region = Region::new(slab, count, self.plan.pages, policy)?;
