@@ -2,9 +2,19 @@
 //!
 //! `cargo run --release --example generator | wc -c`
 
+use std::io::{self, ErrorKind};
+
 use fastpipe::writer::PipeWriter;
 
-fn main() -> std::io::Result<()> {
+fn main() -> io::Result<()> {
+    match generate() {
+        // The reader has had enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        done => done,
+    }
+}
+
+fn generate() -> io::Result<()> {
     let mut out = PipeWriter::builder().stdout()?;
     let mut number = 0u64;
     for _ in 0..20_000 {

@@ -3,6 +3,7 @@
 //!
 //! `yes | cargo run --release --example relay | head -c 20G > /dev/null`
 
+use std::error::Error;
 use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -21,7 +22,9 @@ fn main() -> ExitCode {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) if error.reader_is_gone() => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error}");
+            // It says how far it got; its source, why.
+            let why = error.source().map(ToString::to_string);
+            eprintln!("{error}: {}", why.unwrap_or_default());
             ExitCode::FAILURE
         }
     }

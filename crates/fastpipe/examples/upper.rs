@@ -1,11 +1,19 @@
 //! A filter: `cargo run --release --example upper < file | less`
 
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 
 use fastpipe::reader::PipeReader;
 use fastpipe::writer::PipeWriter;
 
 fn main() -> io::Result<()> {
+    match filter() {
+        // The reader has had enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        done => done,
+    }
+}
+
+fn filter() -> io::Result<()> {
     let mut input = PipeReader::builder().stdin()?;
     let mut out = PipeWriter::builder().stdout()?;
     loop {

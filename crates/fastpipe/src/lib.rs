@@ -30,7 +30,21 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! (Or use it as any [`io::Write`](std::io::Write): `writeln!(out, ...)`.)
+//! (Or use it as any [`io::Write`](std::io::Write): `writeln!(out, ...)`.) When
+//! its reader has had enough, as `head` soon has, the next call answers
+//! `BrokenPipe`. Most programs that produce data take that for a good end:
+//!
+//! ```
+//! use std::io::{self, ErrorKind};
+//!
+//! # fn produce() -> io::Result<()> { Err(ErrorKind::BrokenPipe.into()) }
+//! fn main() -> io::Result<()> {
+//!     match produce() {
+//!         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+//!         done => done,
+//!     }
+//! }
+//! ```
 //!
 //! A filter reads into memory that is sent on:
 //!
@@ -73,7 +87,7 @@
 //! | The reader splices or tees pages onward: they are still in use when the pipe is empty | pages are never written again ([`Reuse::Fresh`](reuse::Reuse::Fresh), the default), or only once the kernel finds that nobody holds them ([`Refereed`](reuse::Reuse::Refereed)) |
 //! | The reader makes the pipe larger: "a pipeful was sent since" says nothing | what is unread is counted ([`Drained`](reuse::Reuse::Drained)) |
 //! | Memory goes back to the allocator while the pipe holds it | it is a mapping of its own, unmapped in the end |
-//! | fork shares pages with a child | the memory is not inherited (MADV_DONTFORK) |
+//! | fork shares pages with a child | the child finds zeroes (MADV_WIPEONFORK) |
 //! | Locked memory is not let go by MADV_DONTNEED | a new mapping takes its place |
 //! | A few bytes hold a huge page | pieces follow one another page by page; what is held is what was sent, rounded up at its ends |
 //! | vmsplice is refused (seccomp), the output is no pipe, or opened to append | write(2) goes on at the byte where it stopped; [`path`](writer::PipeWriter::path) tells why |
@@ -83,8 +97,8 @@
 //!
 //! # Which policy for which reader
 //!
-//! See [`reuse`]. In short: leave it at the default. `Drained` is twice as fast
-//! again, for a reader you know to copy, as one that calls read(2) does.
+//! See [`reuse`]. In short: leave it at the default. `Drained` is up to twice as
+//! fast again, for a reader you know to copy, as one that calls read(2) does.
 //! `Refereed` lies between the two and is right for every reader, for small
 //! processes.
 //!

@@ -127,14 +127,14 @@ fn huge_pages_are_shown_by_every_witness() {
 }
 
 #[test]
-fn a_buffer_is_not_inherited_by_forked_children() {
+fn a_buffer_is_wiped_in_forked_children() {
     for pages in [Pages::Base, Pages::Huge] {
         let mut buffer = Buffer::builder().len(10_000).pages(pages).map().unwrap();
         for _ in 0..2 {
             let entry = smaps_entry(&buffer);
             let flags = entry.lines().last().unwrap();
             assert!(flags.starts_with("VmFlags:"), "{entry}");
-            assert!(flags.split(' ').any(|flag| flag == "dc"), "{flags}");
+            assert!(flags.split(' ').any(|flag| flag == "wf"), "{flags}");
             buffer.renew().unwrap();
         }
     }

@@ -8,12 +8,14 @@ use std::os::fd::OwnedFd;
 use std::thread::scope;
 
 use common::onward::{Onward, hold_and_read_on, splice};
-use common::process::in_own_process;
+use common::process::{become_ordinary, in_own_process};
 use common::writers::{How, KIB, MIB, check, expect_all, fill, safe_settings, send, settings};
 use common::{pipe_of, read_all};
 use fastpipe::buffer::{Pages, huge_page_size};
 use fastpipe::reuse::Reuse;
 use fastpipe::writer::{Path, PipeWriter, Reason};
+use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// As little as is handed over rather than copied.
 const PIECE: usize = 8 * KIB;
@@ -133,6 +135,50 @@ fn where_all_memory_is_locked_pages_are_replaced_all_the_same() {
                 out.finish().unwrap();
                 let (bytes, wrong) = reading.join().unwrap();
                 assert_eq!((bytes, wrong), (30 * MIB as u64, 0), "{setting:?}");
+            }
+        }
+    });
+}
+
+/// As in a container with the usual limit of 8 MiB, and around it: there is no
+/// room for a region, or for the old one's successor.
+#[test]
+fn where_no_more_memory_may_be_locked_the_rest_is_copied() {
+    const NAME: &str = "where_no_more_memory_may_be_locked_the_rest_is_copied";
+    const SMALL: usize = 64 * KIB;
+    const LEN: usize = 20 * MIB;
+    in_own_process(NAME, || {
+        let limit = |mebibytes: u64| {
+            let all = getrlimit(Resource::Memlock);
+            let current = Some(mebibytes * MIB as u64);
+            setrlimit(Resource::Memlock, Rlimit { current, ..all }).is_ok()
+        };
+        if !become_ordinary() {
+            return;
+        }
+        if let Err(error) = mlockall(MlockAllFlags::FUTURE) {
+            return eprintln!("skipped: mlockall: {error}");
+        }
+        for mebibytes in [6, 7, 8] {
+            for setting in settings() {
+                if !limit(mebibytes) {
+                    return eprintln!("skipped: may not lock {mebibytes} MiB here");
+                }
+                let (reader, writer) = pipe_of(64 * KIB);
+                let reading =
+                    std::thread::spawn(move || expect_all(&mut File::from(reader), 0, &[64 * KIB]));
+                let mut out = setting.builder.open(writer).unwrap();
+                for at in (0..LEN).step_by(SMALL) {
+                    let mut loan = out.lend(SMALL).unwrap();
+                    fill(&mut loan[..SMALL], at as u64);
+                    loan.commit(SMALL).unwrap();
+                }
+                let report = out.finish().unwrap().1;
+                assert_eq!(report.counts.bytes, LEN as u64);
+                assert_eq!(reading.join().unwrap(), LEN as u64, "{setting:?}");
+                if !setting.name.starts_with("copying") && !setting.name.contains("base") {
+                    assert_eq!(report.path, Path::Write(Reason::NoMemory), "{setting:?}");
+                }
             }
         }
     });

@@ -16,11 +16,19 @@ use fastpipe::reuse::{AssertReaderCopies, Reuse};
 /// handed over under the policy that was asked for.
 fn wrong_pieces(setting: Setting, wish: Reuse, how: How, onward: Onward) -> (usize, bool) {
     const LEN: usize = 30 * MIB + 4321;
+    const PIECE: usize = 300_000;
     let (read_end, write_end) = pipe_of(64 * KIB);
     scope(|scope| {
         let reading = scope.spawn(move || hold_and_read_on(read_end, onward));
         let mut out = setting.builder.open(write_end).unwrap();
-        let sent = send(&mut out, how, 0, LEN);
+        let sent = match wish {
+            // What is still unread when its turn comes is let go as well.
+            Reuse::Drained(_) => (0..LEN).step_by(PIECE).try_for_each(|at| {
+                send(&mut out, how, at as u64, PIECE.min(LEN - at))?;
+                out.wait_drained()
+            }),
+            _ => send(&mut out, how, 0, LEN),
+        };
         let path = out.path();
         let report = sent.and_then(|()| Ok(out.finish()?.1));
         let (bytes, wrong) = reading

@@ -11,7 +11,8 @@ use std::thread::scope;
 
 use common::state::until_asleep;
 use common::writers::{
-    HOWS, How, KIB, MIB, Setting, check, expect, expect_all, fill, safe_settings, send, settings,
+    HOWS, How, KIB, MIB, Setting, check, expect, expect_all, fill, goes_by, safe_settings, send,
+    settings,
 };
 use common::{Directory, pipe_of};
 use fastpipe::buffer::Pages;
@@ -77,6 +78,32 @@ fn pages_that_came_round_several_times_carry_the_right_bytes() {
                 "{setting:?}: {report:?}"
             );
         }
+    }
+}
+
+/// Slabs of several huge pages, each of which has to be looked at.
+#[test]
+fn long_loans_are_refereed_too() {
+    const LOAN: usize = 3 * MIB;
+    let (reader, writer) = pipe_of(64 * KIB);
+    let reading =
+        std::thread::spawn(move || expect_all(&mut File::from(reader), 0, &[256 * KIB, 7]));
+    let builder = PipeWriter::builder().reuse(Reuse::Refereed);
+    let mut out = builder.open(writer).unwrap();
+    for n in 0..40 {
+        let mut loan = out.lend(LOAN).unwrap();
+        fill(&mut loan[..LOAN], (n * LOAN) as u64);
+        loan.commit(LOAN).unwrap();
+        // Nobody holds anything then.
+        out.wait_drained().unwrap();
+    }
+    // Back to pieces of the usual size.
+    send(&mut out, How::Both, 40 * LOAN as u64, 20 * MIB).unwrap();
+    let report = out.finish().unwrap().1;
+    let len = (40 * LOAN + 20 * MIB) as u64;
+    assert_eq!(reading.join().unwrap(), len);
+    if goes_by(report.path, Reuse::Refereed, "long loans") {
+        assert!(report.slabs_reused > 10, "{report:?}");
     }
 }
 

@@ -11,9 +11,10 @@ use std::thread::scope;
 
 use common::onward::{Onward, hold_and_read_on, splice};
 use common::process::in_own_process;
-use common::seccomp::refuse;
+use common::seccomp::{refuse, refuse_everywhere};
+use common::state::{until_asleep, until_unread};
 use common::writers::{
-    HOWS, How, KIB, MIB, check, expect, expect_all, fill, goes_by, safe_settings, send,
+    HOWS, How, KIB, MIB, check, expect, expect_all, fill, goes_by, safe_settings, send, stream,
 };
 use common::{pipe_of, read_all};
 use fastpipe::pipe;
@@ -94,6 +95,60 @@ fn vmsplice_refused_in_mid_stream_loses_and_repeats_nothing() {
             assert_eq!(wrong, 0, "{setting:?}");
         }
     }
+}
+
+/// The call that is refused is the second one for the same piece, of which the
+/// first took a part.
+#[test]
+fn vmsplice_refused_while_the_writer_sleeps_in_it_loses_and_repeats_nothing() {
+    const NAME: &str = "vmsplice_refused_while_the_writer_sleeps_in_it_loses_and_repeats_nothing";
+    in_own_process(NAME, || {
+        let (reader, writer) = pipe_of(64 * KIB);
+        let (repeating_reader, repeating_writer) = pipe_of(64 * KIB);
+        let frozen = Frozen::new(&stream(3, 100_000)).unwrap();
+        let sender = |writer, repeated: Option<&Frozen>| {
+            let builder = PipeWriter::builder().keep_capacity().at_once();
+            let mut out = builder.open(writer).unwrap();
+            match repeated {
+                Some(frozen) => out.repeat(frozen, 5).unwrap(),
+                None => {
+                    let mut loan = out.lend(300_000).unwrap();
+                    fill(&mut loan[..300_000], 0);
+                    loan.commit(300_000).unwrap();
+                }
+            }
+            out.finish().unwrap().1
+        };
+        scope(|scope| {
+            let (tell, told) = std::sync::mpsc::channel();
+            let also = tell.clone();
+            let lending = scope.spawn(move || {
+                tell.send(rustix::thread::gettid()).unwrap();
+                sender(writer, None)
+            });
+            let frozen = &frozen;
+            let repeating = scope.spawn(move || {
+                also.send(rustix::thread::gettid()).unwrap();
+                sender(repeating_writer, Some(frozen))
+            });
+            let threads = [told.recv().unwrap(), told.recv().unwrap()];
+            // Both pipes are full, and both writers asleep for the rest.
+            for pipe in [&reader, &repeating_reader] {
+                until_unread(pipe, 64 * KIB);
+            }
+            threads.into_iter().for_each(until_asleep);
+            let refused = refuse_everywhere(&[libc::SYS_vmsplice], libc::EPERM);
+            expect_all(&mut File::from(reader), 0, &[10_000]);
+            let got = read_all(repeating_reader, vec![10_000]).join().unwrap();
+            assert!(got == stream(3, 100_000).repeat(5));
+            let (lent, repeated) = (lending.join().unwrap(), repeating.join().unwrap());
+            assert_eq!(lent.counts.bytes, 300_000);
+            if refused && lent.zero_copy_bytes > 0 {
+                assert_eq!(lent.path, Path::Write(Reason::Refused(libc::EPERM)));
+                assert_eq!(repeated.path, Path::Write(Reason::Refused(libc::EPERM)));
+            }
+        });
+    });
 }
 
 /// A loan is half sent, at a page boundary or off it.

@@ -128,7 +128,7 @@ impl Mapping {
     }
 
     fn advise(&self) -> io::Result<()> {
-        self.madvise(Advice::LinuxDontFork)?;
+        self.inherited(false)?;
         match self.pages {
             // EINVAL: a kernel without transparent huge pages. Then there are
             // none to refuse, and that there are none shows in `backing`.
@@ -189,17 +189,25 @@ impl Mapping {
         unsafe { at.write_volatile(0) };
     }
 
-    /// Whether a child that is forked gets a copy.
+    /// Whether a child that is forked gets a copy; else it finds zeroes there.
+    /// Not MADV_DONTFORK: whatever came to lie in the hole it leaves would be
+    /// taken for ours in the child. Reserved huge pages know neither, and are
+    /// always inherited.
     pub(super) fn inherited(&self, inherited: bool) -> io::Result<()> {
-        match inherited {
-            true => self.madvise(Advice::LinuxDoFork),
-            false => self.madvise(Advice::LinuxDontFork),
+        match (self.pages, inherited) {
+            (Pages::HugeTlb, _) => Ok(()),
+            (_, true) => self.madvise(Advice::LinuxKeepOnFork),
+            (_, false) => self.madvise(Advice::LinuxWipeOnFork),
         }
     }
 
     /// New pages; the old ones stay with whoever holds them.
     pub(super) fn renew(&mut self, locked: bool) -> io::Result<()> {
-        if !locked && self.madvise(Advice::LinuxDontNeed).is_ok() {
+        // A reserved huge page that is let go while somebody holds it is not
+        // back in the pool, and to fault in another one then kills the process
+        // (SIGBUS). mmap(2) fails instead.
+        let advised = !locked && self.pages != Pages::HugeTlb;
+        if advised && self.madvise(Advice::LinuxDontNeed).is_ok() {
             return Ok(());
         }
         // EINVAL on memory that is locked, by us or by mlockall(MCL_FUTURE).

@@ -111,8 +111,9 @@ impl Builder {
 
 /// Page-aligned memory. See the [module](self).
 ///
-/// It is not inherited by a forked child (MADV_DONTFORK): otherwise the
-/// parent's next write would part from the pages that a pipe holds.
+/// A forked child finds zeroes in it (MADV_WIPEONFORK; only reserved huge pages
+/// are inherited as usual): were the pages shared with a child, the parent's
+/// next write to each would copy it.
 #[derive(Debug)]
 pub struct Buffer {
     mapping: Mapping,
@@ -185,7 +186,8 @@ impl Buffer {
         minor_faults() != before
     }
 
-    /// Whether forked children get a copy: not, unless this is called.
+    /// Whether forked children get a copy: they find zeroes, unless this is
+    /// called.
     pub(crate) fn inherited(&self, inherited: bool) -> io::Result<()> {
         self.mapping.inherited(inherited)
     }
@@ -336,10 +338,15 @@ impl std::error::Error for BufferError {
 impl From<BufferError> for io::Error {
     fn from(error: BufferError) -> Self {
         let kind = match &error {
-            BufferError::Empty | BufferError::TooLarge { .. } => io::ErrorKind::InvalidInput,
-            BufferError::Map { source, .. }
-            | BufferError::NoHugeTlb { source, .. }
-            | BufferError::Lock { source, .. } => source.kind(),
+            BufferError::Empty => io::ErrorKind::InvalidInput,
+            BufferError::TooLarge { .. } => io::ErrorKind::OutOfMemory,
+            // EAGAIN of mmap(2) means RLIMIT_MEMLOCK, where all memory to come
+            // is locked, and waiting does not help.
+            BufferError::Map { .. } | BufferError::NoHugeTlb { .. } => io::ErrorKind::OutOfMemory,
+            BufferError::Lock { source, .. } => match source.kind() {
+                io::ErrorKind::WouldBlock => io::ErrorKind::OutOfMemory,
+                kind => kind,
+            },
         };
         io::Error::new(kind, error)
     }

@@ -20,6 +20,7 @@ pub(super) const MOST_REGION: usize = 1 << 30;
 
 /// How a [`PipeWriter`] is to be made.
 #[derive(Debug, Clone, Copy)]
+#[must_use]
 pub struct Builder {
     pub(super) reuse: Reuse,
     pub(super) wait: Wait,
@@ -80,6 +81,9 @@ impl Builder {
     /// The memory to lend from, in bytes, rounded up to whole pages (of their
     /// kind). If not said: 2 MiB for `Fresh`, twice that and more than the pipe
     /// holds for `Drained`, 16 MiB for `Refereed`. At most 1 GiB.
+    ///
+    /// A loan that asks for more gets a region as long as itself (`Drained`: two
+    /// of them), which is used up before the usual one comes back.
     pub fn region(mut self, bytes: usize) -> Self {
         self.region = Some(bytes);
         self

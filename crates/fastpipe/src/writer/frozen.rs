@@ -65,6 +65,9 @@ impl Frozen {
 /// The buffer's bytes are the data. Nothing can write to them any more.
 impl From<Buffer> for Frozen {
     fn from(buffer: Buffer) -> Self {
+        // Nobody writes to it, so a forked child may share it. Where that is
+        // refused the child finds zeroes.
+        let _ = buffer.inherited(true);
         Frozen(Arc::new(Shared {
             once: buffer,
             many: OnceLock::new(),
@@ -85,6 +88,8 @@ fn lay_out(once: &[u8]) -> Option<Buffer> {
         .map()
         .ok()?;
     many[..len].copy_from_slice(once);
+    // As for `once`.
+    let _ = many.inherited(true);
     let mut done = len;
     while done < many.len() {
         let step = done.min(many.len() - done);

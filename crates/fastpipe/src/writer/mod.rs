@@ -61,8 +61,9 @@ const LITTLE_REGION: usize = 64 << 10;
 /// [`Loan::commit`] hands what it is given to the kernel before it returns.
 /// Bytes written by [`io::Write`] are gathered until a loan is full or
 /// [`flush`](Write::flush) is called. Dropping the writer flushes it, ignoring
-/// errors, unless the thread is panicking; [`finish`](Self::finish) does not
-/// ignore them. Neither waits until anybody has read the bytes;
+/// errors, unless the thread is panicking (then what was gathered, up to a
+/// loan's size, is lost); [`finish`](Self::finish) does not ignore them. Neither
+/// waits until anybody has read the bytes;
 /// [`wait_drained`](Self::wait_drained) does.
 ///
 /// Whole pages go by vmsplice(2), what is left over by write(2).
@@ -79,6 +80,10 @@ const LITTLE_REGION: usize = 64 << 10;
 ///   is used up) `write` answer [`io::ErrorKind::WouldBlock`] and take nothing;
 /// * `flush` goes on sending, and answers `WouldBlock` until all is sent.
 ///
+/// `write_all` and `writeln!` call `write` several times, and don't tell how
+/// much was taken before one of them failed: an event loop calls `write`, or
+/// fills loans.
+///
 /// # Memory
 /// It lends from pages of its own, which are unmapped in the end and never
 /// given to an allocator, so they outlive it, a panic and a broken pipe for
@@ -92,8 +97,9 @@ const LITTLE_REGION: usize = 64 << 10;
 /// itself ([`Builder::region`]).
 ///
 /// # fork
-/// Its memory is not inherited by a child that is forked: such a child can't
-/// use the writer, and must not drop it.
+/// A child that is forked finds zeroes where its memory was, also where a loan
+/// was filled or bytes are queued: it should leave the writer alone. Dropped
+/// there, the writer sends what is queued, as any buffer would.
 #[derive(Debug)]
 pub struct PipeWriter<F: AsFd = OwnedFd> {
     /// `None` once it has been finished.
@@ -114,6 +120,8 @@ pub struct PipeWriter<F: AsFd = OwnedFd> {
     copied: bool,
     /// The most bytes of `end - held`.
     window: usize,
+    /// How long a slab is unless a loan asks for more, in bytes.
+    usual_slab: usize,
     /// What comes after `filled`.
     repeating: Option<Repeating>,
     spliced: u64,
@@ -136,6 +144,7 @@ impl<F: AsFd> PipeWriter<F> {
             plan,
             stage: Stage::Little,
             window: region.slab_len(),
+            usual_slab: region.slab_len(),
             end: region.slab_len(),
             region,
             held: 0,
@@ -156,8 +165,8 @@ impl<F: AsFd> PipeWriter<F> {
     ///
     /// # Errors
     /// Those of sending what was written before; `WouldBlock` under
-    /// [`Wait::Never`](crate::wait::Wait::Never) while that can't be sent; `OutOfMemory` where pages
-    /// can't be had.
+    /// [`Wait::Never`](crate::wait::Wait::Never) while that can't be sent;
+    /// `OutOfMemory` where not even pages to copy from can be had.
     pub fn lend(&mut self, at_least: usize) -> io::Result<Loan<'_, F>> {
         self.push()?;
         self.open_window(at_least)?;
@@ -309,8 +318,8 @@ impl<F: AsFd> AsFd for PipeWriter<F> {
     }
 }
 
-/// As `BufWriter`: sends what is queued, ignoring errors, but not while
-/// panicking. Does not wait until it has been read.
+/// Sends what is queued, ignoring errors, but not while panicking. Does not wait
+/// until it has been read.
 impl<F: AsFd> Drop for PipeWriter<F> {
     fn drop(&mut self) {
         if self.out.is_some() && !thread::panicking() {

@@ -47,6 +47,8 @@ struct Referee {
     rounds_off: u32,
     /// How many it was the last time.
     last_off: u32,
+    /// The slabs that had been written again when it was last asked.
+    reused_before: u64,
 }
 
 /// What zeroing new pages costs at least, in bytes a microsecond: 2 MiB in
@@ -62,9 +64,13 @@ impl Referee {
         if time.as_micros() * ZEROED_PER_US <= bytes as u128 {
             self.last_off = 0;
         } else {
-            self.last_off = (self.last_off * 2).clamp(16, MOST_OFF);
-            self.rounds_off = self.last_off;
+            self.stay_away();
         }
+    }
+
+    fn stay_away(&mut self) {
+        self.last_off = (self.last_off * 2).clamp(16, MOST_OFF);
+        self.rounds_off = self.last_off;
     }
 }
 
@@ -210,6 +216,11 @@ impl Region {
 
     /// Marks all pages as shared with a process that is gone, if that pays.
     fn call_the_referee(&mut self) {
+        if self.referee.was_here && self.turns.reused == self.referee.reused_before {
+            // All for nothing: everything is held, or the pages are not huge.
+            self.referee.stay_away();
+        }
+        self.referee.reused_before = self.turns.reused;
         self.referee.was_here = false;
         if self.referee.rounds_off > 0 {
             self.referee.rounds_off -= 1;
@@ -232,14 +243,14 @@ impl Region {
         outcome.map(drop)
     }
 
-    /// Has the referee decide on the slab's pages. If the first write does not
-    /// fault, the referee was not there. If one further on faults too, the
-    /// huge page was held by somebody and has been taken apart; its remains are
-    /// not worth keeping.
+    /// Has the referee decide on the slab's huge pages. If the first write to
+    /// one does not fault, the referee was not there. If the next one faults
+    /// too, the huge page was held by somebody and has been taken apart (or was
+    /// none); its remains are not worth keeping.
     fn is_ours(&mut self, slab: usize) -> bool {
         let buffer = &mut self.slabs[slab].buffer;
-        let far = buffer.len() / 2;
-        buffer.fault_in(0) && !(far > 0 && buffer.fault_in(far))
+        let mut huge_pages = (0..buffer.len()).step_by(huge_page_size());
+        huge_pages.all(|at| buffer.fault_in(at) && !buffer.fault_in(at + page_size()))
     }
 }
 

@@ -11,7 +11,7 @@ use super::builder::{MOST_LOAN, MOST_REGION};
 use super::path::refusal;
 use super::region::Region;
 use super::{Frozen, LITTLE, PipeWriter, Reason, pages_up, probe};
-use crate::buffer::{Pages, huge_page_size};
+use crate::buffer::{BufferError, Pages, huge_page_size};
 use crate::pipe::{self, page_size};
 use crate::reuse::Reuse;
 use crate::transfer::VmspliceOptions;
@@ -25,10 +25,10 @@ const LEAST_SPLICED: usize = 8 << 10;
 /// The slabs of a region from which is copied.
 const COPIED_REGION: usize = 128 << 10;
 
-/// The slabs for [`Reuse::Refereed`]: calling the referee costs about as much
-/// as zeroing two huge pages, so it should serve many; and all of them should
-/// stay in the last-level cache.
-const REFEREED_SLABS: usize = 8;
+/// The region for [`Reuse::Refereed`], in bytes: calling the referee costs about
+/// as much as zeroing two huge pages, so it should serve many; and all of them
+/// should stay in the last-level cache.
+const REFEREED_REGION: usize = 16 << 20;
 
 /// How a writer goes about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -231,21 +231,32 @@ impl<F: AsFd> PipeWriter<F> {
         debug_assert_eq!(self.sent, self.filled);
         self.prepare(at_least);
         let at_least = at_least.max(1);
-        if self.region.slab_len() < at_least {
+        let is_used_up = self.region.slab_len() - self.held < at_least;
+        let is_long = self.region.slab_len() > self.usual_slab && self.usual_slab >= at_least;
+        if self.region.slab_len() < at_least || is_used_up && is_long {
             self.replace_region(at_least)?;
-        } else if self.region.slab_len() - self.held < at_least {
+        } else if is_used_up {
             let sent = self.out_ref().counts().bytes;
             let Some(out) = &self.out else {
                 return Ok(());
             };
-            self.region.turn(sent, || {
+            let turned = self.region.turn(sent, || {
                 let unread = pipe::unread(out)? as u64;
                 Ok(sent.saturating_sub(unread))
-            })?;
-            self.reset(0);
-            if !self.pays() {
-                self.stage = Stage::Copying(Reason::NoHugePages);
-                self.replace_region(at_least)?;
+            });
+            // The pages it has may be held by somebody, so that there is no way
+            // round others.
+            let instead = match turned {
+                Err(error) => Some(no_pages(&error)),
+                Ok(()) if !self.pays() => Some(Reason::NoHugePages),
+                Ok(()) => None,
+            };
+            match instead {
+                None => self.reset(0),
+                Some(reason) => {
+                    self.stage = Stage::Copying(reason);
+                    self.replace_region(at_least)?;
+                }
             }
         }
         let len = pages_up(at_least).max(self.window);
@@ -304,7 +315,7 @@ impl<F: AsFd> PipeWriter<F> {
                 match self.replace_region(0) {
                     Ok(()) if self.pays() => return,
                     Ok(()) => Reason::NoHugePages,
-                    Err(_) => Reason::NoMemory,
+                    Err(error) => no_pages(&error),
                 }
             }
         };
@@ -349,6 +360,7 @@ impl<F: AsFd> PipeWriter<F> {
             let mut region =
                 Region::new(at_least.max(COPIED_REGION), 1, Pages::Base, Reuse::Fresh)?;
             self.window = region.slab_len();
+            self.usual_slab = COPIED_REGION;
             region.open_first();
             return Ok(region);
         }
@@ -357,25 +369,34 @@ impl<F: AsFd> PipeWriter<F> {
             Some(bytes) => pages_up(bytes.clamp(1, MOST_LOAN)),
             None => pages_up((capacity / 2).clamp(64 << 10, 512 << 10)),
         };
-        let policy = match self.plan.reuse {
-            Reuse::Refereed if !probe::kernel_referees().unwrap_or(false) => Reuse::Fresh,
-            policy => policy,
+        let policy = match (self.plan.reuse, self.plan.pages) {
+            // Tried out for huge pages. For base pages the kernel would be asked
+            // page by page; for reserved ones it looks at mappings only, and
+            // would give a page back that a pipe holds (hugetlb_wp).
+            (Reuse::Refereed, Pages::Base | Pages::HugeTlb) => Reuse::Fresh,
+            (Reuse::Refereed, Pages::Huge) if !probe::kernel_referees().unwrap_or(false) => {
+                Reuse::Fresh
+            }
+            (policy, _) => policy,
         };
         let unit = match self.plan.pages {
             Pages::Base => self.window,
             Pages::Huge | Pages::HugeTlb => huge_page_size(),
         };
-        let slab = at_least.max(unit);
-        let region = self.plan.region.map(|bytes| bytes.min(MOST_REGION));
-        let count = match (policy, region) {
+        let wish = self.plan.region.map(|bytes| bytes.min(MOST_REGION));
+        self.usual_slab = match (policy, wish) {
+            (Reuse::Fresh, Some(bytes)) => bytes.next_multiple_of(unit).max(unit),
+            _ => unit,
+        };
+        let slab = match at_least.checked_next_multiple_of(unit) {
+            Some(bytes) => bytes.max(self.usual_slab),
+            None => at_least,
+        };
+        let count = match (policy, wish) {
             (Reuse::Fresh, _) => 1,
             (Reuse::Drained(_), None) => capacity.div_ceil(slab) + 1,
-            (Reuse::Refereed, None) => REFEREED_SLABS,
-            (_, Some(bytes)) => bytes.div_ceil(slab).max(2),
-        };
-        let slab = match (policy, region) {
-            (Reuse::Fresh, Some(bytes)) => slab.max(bytes),
-            _ => slab,
+            (Reuse::Drained(_), Some(bytes)) => bytes.div_ceil(slab).max(2),
+            (Reuse::Refereed, wish) => (wish.unwrap_or(REFEREED_REGION) / slab).max(1),
         };
         let mut region = Region::new(slab, count, self.plan.pages, policy)?;
         region.open_first();
@@ -413,5 +434,13 @@ impl<F: AsFd> PipeWriter<F> {
             }
         }
         Ok(())
+    }
+}
+
+/// Why a region could not be made.
+fn no_pages(error: &io::Error) -> Reason {
+    match error.get_ref().and_then(|source| source.downcast_ref()) {
+        Some(BufferError::NoHugeTlb { .. }) => Reason::NoHugePages,
+        _ => Reason::NoMemory,
     }
 }

@@ -3,6 +3,15 @@
 /// Makes these system calls fail with `errno` for the calling thread from now
 /// on. False where there are no filters.
 pub fn refuse(calls: &[libc::c_long], errno: i32) -> bool {
+    set_filter(calls, errno, 0)
+}
+
+/// The same for every thread of this process.
+pub fn refuse_everywhere(calls: &[libc::c_long], errno: i32) -> bool {
+    set_filter(calls, errno, libc::SECCOMP_FILTER_FLAG_TSYNC)
+}
+
+fn set_filter(calls: &[libc::c_long], errno: i32, flags: libc::c_ulong) -> bool {
     let op = |code: u32, jt: u8, k: u32| libc::sock_filter {
         code: code as u16,
         jt,
@@ -23,9 +32,9 @@ pub fn refuse(calls: &[libc::c_long], errno: i32) -> bool {
         filter: program.as_mut_ptr(),
     };
     rustix::thread::set_no_new_privs(true).unwrap();
-    // SAFETY: the filter points to the program, which outlives the call; it
-    // binds this thread only.
-    let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &filter) };
+    let mode = libc::SECCOMP_SET_MODE_FILTER;
+    // SAFETY: the filter points to the program, which outlives the call.
+    let set = unsafe { libc::syscall(libc::SYS_seccomp, mode, flags, &filter) };
     if set != 0 {
         eprintln!("skipped: no seccomp filters here");
     }

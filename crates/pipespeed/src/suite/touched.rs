@@ -5,8 +5,8 @@
 //! the pipe; it uses two buffers in turn and makes sure by counting what is
 //! unread. The library's `PipeWriter` is measured as a program would use it; it
 //! picks sizes of its own, so the pipe is as large as it would make it, and the
-//! reader is the same plain read(2) as everywhere. The two cases without a pipe are the ceilings: no channel can be
-//! faster than the slower of its ends.
+//! reader is the same plain read(2) as everywhere. The two cases without a pipe
+//! are the ceilings: no channel can be faster than the slower of its ends.
 
 use super::Overrides;
 use crate::case::Case;
@@ -60,23 +60,26 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
             .against("vmsplice_read_huge", "spinning instead of sleeping"),
         writer("pipewriter_write_path", Policy::Copying)
             .described("PipeWriter, made to copy by write(2)")
-            .against("write_read_spin", "PipeWriter, copying"),
+            .against("write_read_spin", "PipeWriter and its larger pipe, copying"),
         writer("pipewriter_fresh", Policy::Fresh)
             .described("PipeWriter as it is: pages are never written again")
-            .against("write_read_spin", "PipeWriter"),
+            .against("write_read_spin", "PipeWriter and its larger pipe"),
         writer("pipewriter_refereed", Policy::Refereed)
             .described("pages are written again once the kernel finds nobody holding them")
             .against("pipewriter_fresh", "kernel referees"),
         writer("pipewriter_drained", Policy::Drained)
             .described("pages are written again once they left the pipe")
-            .against("write_read_spin", "PipeWriter, drained"),
+            .against("write_read_spin", "PipeWriter and its larger pipe, drained"),
         Case::new("bufwriter_stdout_64k", buffer, pipe)
             .library(SinkTechnique::BufWriter, written, written)
             .described("BufWriter on standard output, 64 KiB written at a time"),
         Case::new("io_write_64k", buffer, library_pipe)
             .library(SinkTechnique::PipeWriterIo(Policy::Fresh), written, loan)
             .described("the same bytes written to a PipeWriter")
-            .against("bufwriter_stdout_64k", "PipeWriter for BufWriter"),
+            .against(
+                "bufwriter_stdout_64k",
+                "PipeWriter and its larger pipe for BufWriter",
+            ),
         Case::new("produce_alone", buffer, pipe)
             .produce_alone()
             .described("only producing the data, into memory"),
