@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::pipe::SpliceFlags;
 
-use super::{Counts, Incomplete, Input, MOST_BYTES, Zero, transfer};
+use super::{Counts, Incomplete, Input, MOST_BYTES, Output, Zero, transfer};
 use crate::wait::Interest;
 
 /// What else to tell splice(2).
@@ -124,6 +124,24 @@ impl<F: AsFd> Input<F> {
     pub fn discard(&mut self, len: u64) -> io::Result<u64> {
         let null = std::fs::OpenOptions::new().write(true).open("/dev/null")?;
         Ok(self.splice(null, len, SpliceOptions::default())?)
+    }
+}
+
+impl<F: AsFd> Output<F> {
+    /// Moves `len` bytes that are in the pipe `from`.
+    pub(crate) fn splice_from(&mut self, from: impl AsFd, len: u64) -> Result<u64, Incomplete> {
+        let (from, fd) = (from.as_fd(), self.fd.as_fd());
+        transfer(
+            len,
+            Zero::Refusal,
+            &mut self.waiter,
+            &mut self.counts,
+            &[Interest::Writable(fd)],
+            |attempt, _| {
+                let left = len - attempt.moved;
+                SpliceOptions::default().splice(from, fd, left, attempt.may_block)
+            },
+        )
     }
 }
 

@@ -7,6 +7,8 @@ mod loan;
 mod path;
 mod probe;
 mod region;
+mod repeater;
+mod repeating;
 mod send;
 
 pub use self::builder::{Builder, DEFAULT_CAPACITY};
@@ -20,7 +22,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
 
 use self::region::{Region, Turns};
-use self::send::{Repeating, Stage};
+use self::repeating::Repeating;
+use self::send::Stage;
 use crate::buffer::Pages;
 use crate::pipe::page_size;
 use crate::reuse::Reuse;

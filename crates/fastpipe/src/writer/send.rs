@@ -10,7 +10,7 @@ use rustix::fs::{FileType, OFlags};
 use super::builder::{MOST_LOAN, MOST_REGION};
 use super::path::refusal;
 use super::region::Region;
-use super::{Frozen, LITTLE, PipeWriter, Reason, pages_up, probe};
+use super::{LITTLE, PipeWriter, Reason, pages_up, probe};
 use crate::buffer::{BufferError, Pages, huge_page_size};
 use crate::pipe::{self, page_size};
 use crate::reuse::Reuse;
@@ -20,7 +20,7 @@ use crate::wait::Wait;
 /// From what size on a piece of whole pages goes by vmsplice, in bytes. One page
 /// takes about as long either way (measured: 0.65 and 0.72 GiB/s, two pages
 /// 1.13 and 0.88), and copied it holds nothing of ours.
-const LEAST_SPLICED: usize = 8 << 10;
+pub(super) const LEAST_SPLICED: usize = 8 << 10;
 
 /// The slabs of a region from which is copied.
 const COPIED_REGION: usize = 128 << 10;
@@ -41,32 +41,6 @@ pub(super) enum Stage {
     Copying(Reason),
 }
 
-/// Bytes that are being repeated.
-#[derive(Debug)]
-pub(super) struct Repeating {
-    data: Frozen,
-    /// Bytes left, of copies that follow one another.
-    left: u128,
-    /// Where in a copy the next byte is.
-    at: usize,
-}
-
-impl Repeating {
-    pub(super) fn new(data: Frozen, left: u128) -> Self {
-        Repeating { data, left, at: 0 }
-    }
-
-    pub(super) fn left(&self) -> u128 {
-        self.left
-    }
-
-    fn advance(&mut self, bytes: u64) {
-        let len = self.data.as_bytes().len();
-        self.left -= u128::from(bytes);
-        self.at = ((self.at as u64 + bytes) % len as u64) as usize;
-    }
-}
-
 impl<F: AsFd> PipeWriter<F> {
     /// Sends everything that is queued, in order.
     pub(super) fn push(&mut self) -> io::Result<()> {
@@ -78,7 +52,7 @@ impl<F: AsFd> PipeWriter<F> {
     }
 
     /// Sends `sent..filled`: whole pages by reference, the rest by copying.
-    fn send(&mut self) -> io::Result<()> {
+    pub(super) fn send(&mut self) -> io::Result<()> {
         while self.sent < self.filled {
             let page = page_size();
             let whole = (self.filled - self.sent) / page * page;
@@ -158,71 +132,6 @@ impl<F: AsFd> PipeWriter<F> {
             }
         }
         Ok(())
-    }
-
-    /// Sends some of what is being repeated. Nothing else is queued.
-    fn repeat_some(&mut self) -> io::Result<()> {
-        self.prepare(0);
-        let Some(repeating) = &mut self.repeating else {
-            return Ok(());
-        };
-        let Some(out) = &mut self.out else {
-            return Ok(());
-        };
-        let layout = repeating.data.layout(repeating.left);
-        let from = repeating.at;
-        let len = ((layout.len() - from) as u128).min(repeating.left) as usize;
-        let outcome = if self.stage == Stage::Zero && len >= LEAST_SPLICED {
-            let piece = layout.slice(from..from + len);
-            let outcome = out.vmsplice(&[piece], VmspliceOptions::default());
-            let moved = outcome.as_ref().map_or_else(|e| e.moved, |()| len as u64);
-            self.spliced += moved;
-            outcome
-        } else if len >= LEAST_SPLICED || repeating.left == len as u128 {
-            out.write(&layout[from..from + len])
-        } else {
-            // Many small copies: gathered first.
-            return self.gather_copies();
-        };
-        match &outcome {
-            Ok(()) => repeating.advance(len as u64),
-            Err(incomplete) => repeating.advance(incomplete.moved),
-        }
-        if repeating.left == 0 {
-            self.repeating = None;
-            self.reset(self.held);
-        }
-        match outcome {
-            Ok(()) => Ok(()),
-            Err(incomplete) => match (self.stage, refusal(&incomplete.source)) {
-                (Stage::Zero, Some(reason)) => {
-                    self.stage = Stage::Copying(reason);
-                    Ok(())
-                }
-                _ => Err(incomplete.source),
-            },
-        }
-    }
-
-    /// Fills the window with copies, and sends it.
-    fn gather_copies(&mut self) -> io::Result<()> {
-        self.open_window(1)?;
-        if let Some(repeating) = &mut self.repeating {
-            while self.filled < self.end && repeating.left > 0 {
-                let copy = &repeating.data.as_bytes()[repeating.at..];
-                let n = copy.len().min(self.end - self.filled);
-                let n = (n as u128).min(repeating.left) as usize;
-                let to = self.filled + n;
-                self.region.bytes_mut()[self.filled..to].copy_from_slice(&copy[..n]);
-                self.filled = to;
-                repeating.advance(n as u64);
-            }
-            self.end = self.filled;
-            if repeating.left == 0 {
-                self.repeating = None;
-            }
-        }
-        self.send()
     }
 
     /// Makes room for `at_least` bytes from a page boundary on. Everything was

@@ -1,0 +1,150 @@
+//! How bytes that are repeated get into the kernel.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+
+use super::path::refusal;
+use super::repeater::Repeater;
+use super::send::{LEAST_SPLICED, Stage};
+use super::{Frozen, PipeWriter};
+use crate::transfer::{Incomplete, VmspliceOptions};
+
+/// From so many repeated bytes on it pays to set pipes up for them.
+const MUCH: u128 = 128 << 20;
+
+/// Bytes that are being repeated.
+#[derive(Debug)]
+pub(super) struct Repeating {
+    data: Frozen,
+    /// Bytes left, of copies that follow one another.
+    left: u128,
+    /// Where in a copy the next byte is.
+    at: usize,
+    /// Sends it where there is much of it; none before, and once that failed.
+    repeater: Option<Repeater>,
+    repeater_tried: bool,
+}
+
+impl Repeating {
+    pub(super) fn new(data: Frozen, left: u128) -> Self {
+        Repeating {
+            data,
+            left,
+            at: 0,
+            repeater: None,
+            repeater_tried: false,
+        }
+    }
+
+    pub(super) fn left(&self) -> u128 {
+        self.left
+    }
+
+    /// Sets up what sends much, which begins with a copy's first byte.
+    fn prepare(&mut self) {
+        if !self.repeater_tried && self.at == 0 && self.left >= MUCH {
+            self.repeater = Repeater::new(self.data.layout(self.left));
+            self.repeater_tried = true;
+        }
+    }
+
+    fn advance(&mut self, bytes: u64) {
+        let len = self.data.as_bytes().len();
+        self.left -= u128::from(bytes);
+        self.at = ((self.at as u64 + bytes) % len as u64) as usize;
+    }
+}
+
+impl<F: AsFd> PipeWriter<F> {
+    /// Sends some of what is being repeated. Nothing else is queued.
+    pub(super) fn repeat_some(&mut self) -> io::Result<()> {
+        self.prepare(0);
+        let Some(repeating) = &mut self.repeating else {
+            return Ok(());
+        };
+        let Some(out) = &mut self.out else {
+            return Ok(());
+        };
+        if self.stage == Stage::Zero {
+            repeating.prepare();
+        }
+        if self.stage == Stage::Zero
+            && let Some(repeater) = &mut repeating.repeater
+        {
+            let sent = repeater.send(out, repeating.left);
+            let moved = sent.as_ref().map_or_else(|error| error.moved, |n| *n);
+            self.spliced += moved;
+            repeating.advance(moved);
+            return self.after_repeating(sent.err());
+        }
+        let layout = repeating.data.layout(repeating.left);
+        let from = repeating.at;
+        let len = ((layout.len() - from) as u128).min(repeating.left) as usize;
+        let outcome = if self.stage == Stage::Zero && len >= LEAST_SPLICED {
+            let piece = layout.slice(from..from + len);
+            let outcome = out.vmsplice(&[piece], VmspliceOptions::default());
+            let moved = outcome.as_ref().map_or_else(|e| e.moved, |()| len as u64);
+            self.spliced += moved;
+            outcome
+        } else if len >= LEAST_SPLICED || repeating.left == len as u128 {
+            out.write(&layout[from..from + len])
+        } else {
+            // Many small copies: gathered first.
+            return self.gather_copies();
+        };
+        match &outcome {
+            Ok(()) => repeating.advance(len as u64),
+            Err(incomplete) => repeating.advance(incomplete.moved),
+        }
+        self.after_repeating(outcome.err())
+    }
+
+    /// Some of what is being repeated was sent, and then perhaps there was an
+    /// error.
+    fn after_repeating(&mut self, error: Option<Incomplete>) -> io::Result<()> {
+        let Some(repeating) = &mut self.repeating else {
+            return Ok(());
+        };
+        if repeating.left == 0 {
+            self.repeating = None;
+            self.reset(self.held);
+            return Ok(());
+        }
+        let Some(Incomplete { source, .. }) = error else {
+            return Ok(());
+        };
+        let usual = matches!(source.kind(), ErrorKind::WouldBlock | ErrorKind::BrokenPipe);
+        if !usual && repeating.repeater.take().is_some() {
+            // There are other ways; if it was the output's fault it comes again.
+            return Ok(());
+        }
+        match (self.stage, refusal(&source)) {
+            (Stage::Zero, Some(reason)) => {
+                self.stage = Stage::Copying(reason);
+                Ok(())
+            }
+            _ => Err(source),
+        }
+    }
+
+    /// Fills the window with copies, and sends it.
+    fn gather_copies(&mut self) -> io::Result<()> {
+        self.open_window(1)?;
+        if let Some(repeating) = &mut self.repeating {
+            while self.filled < self.end && repeating.left > 0 {
+                let copy = &repeating.data.as_bytes()[repeating.at..];
+                let n = copy.len().min(self.end - self.filled);
+                let n = (n as u128).min(repeating.left) as usize;
+                let to = self.filled + n;
+                self.region.bytes_mut()[self.filled..to].copy_from_slice(&copy[..n]);
+                self.filled = to;
+                repeating.advance(n as u64);
+            }
+            self.end = self.filled;
+            if repeating.left == 0 {
+                self.repeating = None;
+            }
+        }
+        self.send()
+    }
+}
