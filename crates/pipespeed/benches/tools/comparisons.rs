@@ -191,7 +191,7 @@ fn fizzbuzzes() -> Vec<Comparison> {
             |bytes| {
                 let line = format!(
                     "pipespeed write --write-with-vmsplice --huge-page --busy-loop \
-                     --buf-size 256K --pipe-size 256K | {READ} {bytes}"
+                     --buf-size 1M --pipe-size 1M | {READ} {bytes}"
                 );
                 shell(line).pinned()
             },

@@ -5,20 +5,14 @@ use std::os::fd::AsFd;
 
 use anyhow::Context;
 use fastpipe::reuse::{AssertReaderCopies, Reuse};
-use fastpipe::wait::Wait;
 use fastpipe::writer::{Builder, PipeWriter};
 use rustix::fs::FileType;
 
 use crate::cli::{FizzbuzzArgs, ReuseArg};
+use crate::commands::waiting;
 use crate::failure::{say, to_stdout, usage};
 use crate::fizzbuzz::{FizzBuzz, LAST, Path};
 use crate::size;
-
-/// What is written again should stay in the second-level cache: the pipe, a
-/// loan being filled, and one to spare.
-const DRAINED_PIPE: usize = 256 << 10;
-const DRAINED_LOAN: usize = 128 << 10;
-const DRAINED_REGION: usize = DRAINED_PIPE + 2 * DRAINED_LOAN;
 
 /// Prints the lines to standard output.
 ///
@@ -60,18 +54,10 @@ pub fn run(args: &FizzbuzzArgs) -> anyhow::Result<()> {
 }
 
 fn builder(args: &FizzbuzzArgs) -> Builder {
-    let wait = match args.busy_loop {
-        true => Wait::Spin,
-        false => Wait::Block,
-    };
-    let builder = PipeWriter::builder().wait(wait);
+    let builder = PipeWriter::builder().wait(waiting(args.busy_loop));
     match args.reuse {
         ReuseArg::Fresh => builder,
-        ReuseArg::Drained => builder
-            .reuse(Reuse::Drained(AssertReaderCopies))
-            .capacity(DRAINED_PIPE)
-            .loan(DRAINED_LOAN)
-            .region(DRAINED_REGION),
+        ReuseArg::Drained => builder.reuse(Reuse::Drained(AssertReaderCopies)),
     }
 }
 

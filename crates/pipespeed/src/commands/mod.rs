@@ -9,6 +9,8 @@ pub mod read;
 pub mod write;
 pub mod yes;
 
+use fastpipe::wait::Wait;
+
 use crate::cli::{Cli, Command, EndArgs};
 use crate::endpoint::spec::{PageKind, Waiting};
 use crate::failure::usage;
@@ -33,6 +35,15 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Yes(args) => yes::run(&args),
         Command::Completions { shell } => meta::completions(shell),
         Command::Man => meta::man(),
+    }
+}
+
+/// How a producer waits for room: it sleeps only if there is none for a while,
+/// since to wake it up takes longer than a pipe takes to be drained.
+fn waiting(busy_loop: bool) -> Wait {
+    match busy_loop {
+        true => Wait::Spin,
+        false => Wait::Adaptive,
     }
 }
 

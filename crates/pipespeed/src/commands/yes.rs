@@ -3,10 +3,10 @@
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::Context;
-use fastpipe::wait::Wait;
 use fastpipe::writer::{Frozen, PipeWriter};
 
 use crate::cli::YesArgs;
+use crate::commands::waiting;
 use crate::failure::to_stdout;
 
 /// Prints the line until nobody reads it any more.
@@ -15,12 +15,8 @@ use crate::failure::to_stdout;
 /// What went wrong with standard output.
 pub fn run(args: &YesArgs) -> anyhow::Result<()> {
     let line = Frozen::new(&line(args)).context("no memory for the line")?;
-    let wait = match args.busy_loop {
-        true => Wait::Spin,
-        false => Wait::Block,
-    };
     let mut out = PipeWriter::builder()
-        .wait(wait)
+        .wait(waiting(args.busy_loop))
         .stdout()
         .context("standard output")?;
     loop {
