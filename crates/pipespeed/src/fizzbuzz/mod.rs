@@ -4,7 +4,7 @@
 //! Numbers of one digit count differ from line to line in their last digits
 //! only, and whether a line is a number depends on it modulo 15. So 100 lines
 //! that begin at a multiple of 100, a *segment*, look like one of three
-//! [templates](template): the digits from the hundreds on are to be filled in,
+//! templates: the digits from the hundreds on are to be filled in,
 //! the same ones on every line.
 //!
 //! ```text
