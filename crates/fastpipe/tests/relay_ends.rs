@@ -97,6 +97,16 @@ fn whatever_the_way_of_waiting_and_the_block_every_byte_arrives() {
 }
 
 #[test]
+fn a_block_without_bounds_is_taken_for_the_largest() {
+    for technique in TECHNIQUES {
+        for (from, to) in [(From::Pipe, To::Pipe), (From::File, To::File)] {
+            let options = Options::new().technique(technique).block(usize::MAX);
+            check(from, to, options, LEN);
+        }
+    }
+}
+
+#[test]
 fn without_a_limit_it_goes_on_to_the_end() {
     for from in FROM {
         // A terminal has no end that loses nothing.

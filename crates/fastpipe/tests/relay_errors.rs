@@ -187,6 +187,25 @@ fn when_the_reader_dies_in_mid_stream_every_byte_is_accounted_for() {
 }
 
 #[test]
+fn a_socket_that_nobody_reads_is_an_error_and_no_signal_where_it_is_sent_to() {
+    // A process of its own, which a SIGPIPE would kill.
+    common::process::in_own_process(
+        "a_socket_that_nobody_reads_is_an_error_and_no_signal_where_it_is_sent_to",
+        || {
+            // SAFETY: it only has the signal do what it does by default.
+            unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+            let (reader, writer) = pipe_of(65_536);
+            File::from(writer).write_all(b"bytes").unwrap();
+            let (output, peer) = unix();
+            drop(peer);
+            let error = fails(&reader, &output, &Options::new().copy());
+            assert!(error.reader_is_gone());
+            assert_eq!(error.undelivered, b"bytes");
+        },
+    );
+}
+
+#[test]
 fn never_waits_for_neither_end_and_can_be_resumed() {
     for technique in [Technique::Splice, Technique::Copy] {
         let options = Options::new().technique(technique).wait(Wait::Never);
@@ -218,6 +237,10 @@ fn an_error_says_whose_it_is() {
     let (_reader, output) = pipe_of(4096);
     let error = fails(File::open("/").unwrap(), &output, &Options::new());
     assert_eq!(error.to_string(), "the input failed after 0 bytes");
+    // Why is its source's to say.
+    let source = std::error::Error::source(&error).unwrap();
+    let source = source.downcast_ref::<std::io::Error>().unwrap();
+    assert_eq!(source.kind(), ErrorKind::IsADirectory);
     assert_eq!(std::io::Error::from(error).kind(), ErrorKind::IsADirectory);
     let options = Options::new().interval(Duration::MAX);
     let full = File::options().write(true).open("/dev/full").unwrap();

@@ -10,9 +10,10 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use common::seccomp::{filters_work, refuse};
-use common::{Directory, assert_same, flags, pattern};
+use common::{Directory, assert_same, flags, pattern, pipe_of};
 use ends::{From, To, collected, input, output};
 use fastpipe::relay::{End, Flow, Options, PassedOver, Progress, Technique, Why, relay};
+use fastpipe::wait::Wait;
 use rustix::fs::OFlags;
 
 const LEN: usize = 300_001;
@@ -184,6 +185,53 @@ fn where_a_filter_comes_in_mid_stream_no_byte_is_lost_or_repeated() {
         });
         filtered.join().unwrap();
     }
+}
+
+#[test]
+fn a_technique_that_moves_nothing_while_both_ends_are_ready_is_given_up() {
+    if !filters_work() {
+        return;
+    }
+    for (technique, from, to) in CASES {
+        // A file is always ready: no such call says that it would block.
+        if (from, to) == (From::File, To::File) {
+            continue;
+        }
+        let filtered = std::thread::spawn(move || {
+            let directory = Directory::new();
+            let bytes = pattern(LEN);
+            let (reader, writing) = input(from, &directory, &bytes);
+            let (writer, collector) = output(to, &directory, LEN);
+            assert!(refuse(&MOVING, libc::EAGAIN));
+            let options = Options::new().technique(technique);
+            let done = relay(&reader, &writer, &options, |_| Flow::Continue).unwrap();
+            assert_eq!(why(technique, &done.passed_over), Why::Stuck { after: 0 });
+            assert_same(&collected(to, &directory, writer, collector), &bytes);
+            writing.join().unwrap();
+        });
+        filtered.join().unwrap();
+    }
+}
+
+#[test]
+fn a_technique_is_not_given_up_for_having_spun() {
+    let (input, _input_writer) = pipe_of(65_536);
+    let (_reader, output) = pipe_of(65_536);
+    let mut calls = 0;
+    let options = Options::new().wait(Wait::Spin).interval(Duration::ZERO);
+    let done = relay(&input, &output, &options, |_| {
+        // One for each spin.
+        calls += 1;
+        match calls < 1000 {
+            true => Flow::Continue,
+            false => Flow::Stop,
+        }
+    })
+    .unwrap();
+    assert_eq!(
+        (done.end, done.technique),
+        (End::Stopped, Technique::Splice)
+    );
 }
 
 #[test]

@@ -201,6 +201,85 @@ fn the_death_of_the_outputs_reader_ends_an_idle_relay() {
 }
 
 #[test]
+fn the_death_of_the_outputs_reader_ends_an_idle_relay_that_spins() {
+    for options in [Options::new(), Options::new().copy()] {
+        for (to, output, reader) in outputs(&Directory::new()) {
+            if to == "terminal" {
+                continue;
+            }
+            let (input, input_writer) = pipe_of(65_536);
+            let mut input_writer = File::from(input_writer);
+            let (_, relaying) = in_a_thread(input, output, options.wait(Wait::Spin));
+            // Something unread, so that TCP says at once that it is lost.
+            input_writer.write_all(b"ten bytes.").unwrap();
+            until("they have arrived", || {
+                rustix::io::ioctl_fionread(&reader).is_ok_and(|n| n == 10)
+            });
+            drop(reader);
+            until("the relay ends", || relaying.is_finished());
+            let error = relaying.join().unwrap().unwrap_err();
+            assert_eq!(error.side, Side::Output, "{to}");
+            assert!(error.reader_is_gone(), "{to}: {}", error.source);
+            assert_eq!((error.taken, error.given), (10, 10));
+        }
+    }
+}
+
+/// Has poll(2) say POLLERR of a TCP socket that is well: what it sent without
+/// copying was sent, says a notice in its error queue. False where it can't.
+fn noticed(socket: &OwnedFd) -> bool {
+    use std::os::fd::AsRawFd;
+    let (fd, on) = (socket.as_raw_fd(), 1_i32);
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_ZEROCOPY);
+    // SAFETY: the pointer is to a live value of the length given.
+    let set = unsafe { libc::setsockopt(fd, level, name, (&raw const on).cast(), 4) };
+    // SAFETY: the data is valid for ever.
+    let sent = unsafe { libc::send(fd, b"!".as_ptr().cast(), 1, libc::MSG_ZEROCOPY) };
+    if (set, sent) != (0, 1) {
+        eprintln!("skipped: no sending without copying here");
+        return false;
+    }
+    until("the notice", || {
+        let flags = rustix::event::PollFlags::empty();
+        let mut fds = [rustix::event::PollFd::new(socket, flags)];
+        rustix::event::poll(&mut fds, Some(&Default::default())).unwrap() == 1
+    });
+    true
+}
+
+#[test]
+fn a_notice_in_the_outputs_error_queue_is_not_its_end() {
+    for wait in [Wait::Block, Wait::Spin] {
+        let (output, reader) = tcp();
+        if !noticed(&output) {
+            return;
+        }
+        let (input, input_writer) = pipe_of(65_536);
+        let mut input_writer = Some(File::from(input_writer));
+        let mut waiting = 0;
+        // Without end while it is spun, but that is in the number of spins.
+        let options = Options::new().wait(wait).interval(match wait {
+            Wait::Spin => Duration::ZERO,
+            _ => OFTEN,
+        });
+        let done = relay(&input, &output, &options, |progress| {
+            waiting += usize::from(progress.activity == Activity::WaitingFor(Side::Input));
+            // After some looks at the output.
+            if waiting == 5000 || waiting == 5 && wait == Wait::Block {
+                input_writer.take().unwrap().write_all(b"?").unwrap();
+                waiting += 1;
+            }
+            Flow::Continue
+        })
+        .unwrap();
+        assert_eq!((done.end, done.given), (End::EndOfData, 1));
+        let mut got = [0; 2];
+        File::from(reader).read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"!?");
+    }
+}
+
+#[test]
 fn what_is_in_a_hung_up_input_is_relayed_before_the_end() {
     for options in [Options::new(), Options::new().copy()] {
         for wait in [Wait::Block, Wait::Adaptive] {
@@ -217,6 +296,24 @@ fn what_is_in_a_hung_up_input_is_relayed_before_the_end() {
             assert_same(&got, &pattern(60_000));
         }
     }
+}
+
+#[test]
+fn a_technique_is_not_given_up_for_having_had_to_wait() {
+    const WAITS: u64 = 300;
+    let (input, input_writer) = pipe_of(65_536);
+    let mut input_writer = File::from(input_writer);
+    let seen = input.try_clone().unwrap();
+    let output = File::options().write(true).open("/dev/null").unwrap();
+    let (thread, relaying) = in_a_thread(input, output.into(), Options::new());
+    for _ in 0..WAITS {
+        until_asleep(thread);
+        input_writer.write_all(b".").unwrap();
+        until("it has gone", || pipe::unread(&seen).unwrap() == 0);
+    }
+    drop(input_writer);
+    let done = relaying.join().unwrap().unwrap();
+    assert_eq!((done.given, done.technique), (WAITS, Technique::Splice));
 }
 
 #[test]
@@ -280,6 +377,34 @@ fn an_idle_relay_wakes_up_for_its_callback_only() {
             let slept = sleeps() - before;
             assert!(slept <= calls + 10, "{slept} sleeps for {calls} calls");
         }
+    });
+}
+
+#[test]
+fn where_nothing_moves_although_both_ends_are_ready_it_draws_breath() {
+    use common::seccomp::{filters_work, refuse};
+    let test = "where_nothing_moves_although_both_ends_are_ready_it_draws_breath";
+    common::process::in_own_process(test, || {
+        if !filters_work() {
+            return;
+        }
+        let (input, input_writer) = pipe_of(65_536);
+        let (_reader, output) = pipe_of(65_536);
+        File::from(input_writer).write_all(b"stays").unwrap();
+        assert!(refuse(&[libc::SYS_preadv2], libc::EAGAIN));
+        let (mut calls, before) = (0, sleeps());
+        let options = Options::new().copy().interval(OFTEN);
+        relay(&input, &output, &options, |_| {
+            calls += 1;
+            // It may have to give way now and then, too.
+            match sleeps() - before < 500 && calls < 5000 {
+                true => Flow::Continue,
+                false => Flow::Stop,
+            }
+        })
+        .unwrap();
+        let slept = sleeps() - before;
+        assert!(slept >= 500, "{slept} sleeps in {calls} calls");
     });
 }
 

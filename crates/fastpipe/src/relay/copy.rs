@@ -1,12 +1,13 @@
 //! read(2) into a buffer, and write(2) or send(2) out of it: works between any
-//! two ends, and tells which of them failed.
+//! two ends, and tells which of them failed. Messages are taken by recv(2), whole.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
 
-use super::ends::Place;
+use super::ends::{Kind, Place};
+use super::messages::{self, Next};
 use super::private::PrivatePipe;
 use super::report::Side;
 use super::sink::Sink;
@@ -22,6 +23,7 @@ use crate::wait::Wait;
 #[derive(Debug)]
 pub(super) struct Copying<'a> {
     source: Input<BorrowedFd<'a>>,
+    takes_messages: bool,
     output: Place<'a>,
     /// Made when first needed: it may have to open something.
     sink: Option<Sink<'a>>,
@@ -40,6 +42,7 @@ impl<'a> Copying<'a> {
     pub(super) fn new(input: &Place<'a>, output: &Place<'a>, size: usize) -> Self {
         Copying {
             source: Input::new(input.fd, Wait::Never),
+            takes_messages: input.kind == Kind::Messages,
             output: *output,
             sink: None,
             size,
@@ -60,7 +63,8 @@ impl<'a> Copying<'a> {
         (self.end - self.start) as u64 + self.before.as_ref().map_or(0, PrivatePipe::held)
     }
 
-    /// Takes at most `most` bytes, or gives what it holds.
+    /// Takes at most `most` bytes, or gives what it holds. Of a message what is
+    /// beyond is lost.
     pub(super) fn step(&mut self, most: u64) -> Step {
         if self.start == self.end
             && self.held() > 0
@@ -70,6 +74,8 @@ impl<'a> Copying<'a> {
         }
         if self.start < self.end {
             self.give()
+        } else if self.takes_messages {
+            self.take_message(most)
         } else {
             self.take(most)
         }
@@ -97,6 +103,40 @@ impl<'a> Copying<'a> {
                 Step::Blocked(Needs::INPUT)
             }
             Err(incomplete) => Step::Failed(Side::Input, incomplete.source),
+        }
+    }
+
+    /// Takes the next message whole, however long: the buffer grows with it.
+    ///
+    /// So much is in the kernel already, within what SO_SNDBUF allowed the sender.
+    fn take_message(&mut self, most: u64) -> Step {
+        let fd = *self.source.get_ref();
+        let len = match messages::next(fd) {
+            Ok(Next::Message(len)) => len,
+            Ok(Next::End) => return Step::End,
+            Err(errno) => return not_taken(errno),
+        };
+        if len > self.size {
+            self.size = len;
+            self.buffer = None;
+        }
+        let buffer = match self.buffer() {
+            Ok(buffer) => buffer,
+            Err(error) => return Step::Failed(Side::Input, error),
+        };
+        let room = most.min(buffer.len() as u64) as usize;
+        match messages::take(fd, &mut buffer[..room]) {
+            // Somebody else has taken the one that was looked at, and this one is
+            // longer than any before.
+            Ok((n, len)) if n < len && (n as u64) < most => not_taken(Errno::MSGSIZE),
+            Ok((n, _)) => {
+                (self.start, self.end) = (0, n);
+                Step::Moved {
+                    taken: n as u64,
+                    given: 0,
+                }
+            }
+            Err(errno) => not_taken(errno),
         }
     }
 
@@ -158,5 +198,13 @@ impl<'a> Copying<'a> {
             Some(buffer) => buffer,
             none => none.insert(Buffer::builder().len(self.size).touched(false).map()?),
         })
+    }
+}
+
+fn not_taken(errno: Errno) -> Step {
+    match errno {
+        // EWOULDBLOCK is the same number on Linux.
+        Errno::AGAIN => Step::Blocked(Needs::INPUT),
+        errno => Step::Failed(Side::Input, errno.into()),
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::{FileType, OFlags, Stat};
 use rustix::net::{AddressFamily, SocketType};
 
 /// What a descriptor is, as far as moving bytes is concerned.
@@ -32,15 +32,30 @@ pub(super) enum Kind {
 pub(super) struct Place<'a> {
     pub(super) fd: BorrowedFd<'a>,
     pub(super) kind: Kind,
+    id: FileId,
+}
+
+/// Which file it is, and how long it was when it was looked at.
+#[derive(Debug, Clone, Copy)]
+struct FileId {
+    device: u64,
+    inode: u64,
+    len: u64,
 }
 
 impl<'a> Place<'a> {
     /// # Errors
     /// Those of fstat(2).
     pub(super) fn look_at(fd: BorrowedFd<'a>) -> io::Result<Self> {
+        let stat = rustix::fs::fstat(fd)?;
         Ok(Place {
             fd,
-            kind: kind_of(fd)?,
+            kind: kind_of(fd, &stat),
+            id: FileId {
+                device: stat.st_dev,
+                inode: stat.st_ino,
+                len: stat.st_size as u64,
+            },
         })
     }
 
@@ -62,15 +77,39 @@ impl<'a> Place<'a> {
         self.is_file() || self.kind == Kind::Memory
     }
 
+    /// Whether it is the same regular file as `output`, which is written at or
+    /// after the place that is read, so that `most` bytes are more than can be
+    /// read before what was written is read again: without end, if `most` is.
+    pub(super) fn feeds_on(&self, output: &Place<'_>, most: u64) -> io::Result<bool> {
+        let regular = |place: &Place<'_>| matches!(place.kind, Kind::Regular { .. });
+        let (a, b) = (&self.id, &output.id);
+        let same = (a.device, a.inode) == (b.device, b.inode);
+        if !same || !regular(self) || !regular(output) {
+            return Ok(false);
+        }
+        let flags = [self.fd, output.fd].map(rustix::fs::fcntl_getfl);
+        let (from, to) = (flags[0]?, flags[1]?);
+        // The wrong way round: the calls that follow will tell.
+        if from & OFlags::ACCMODE == OFlags::WRONLY || to & OFlags::ACCMODE == OFlags::RDONLY {
+            return Ok(false);
+        }
+        let read = rustix::fs::tell(self.fd)?;
+        let written = match to.contains(OFlags::APPEND) {
+            true => b.len,
+            false => rustix::fs::tell(output.fd)?,
+        };
+        // At its end there is nothing to read, and so nothing to write.
+        Ok(read < a.len && read <= written && most > written - read)
+    }
+
     /// Whether its open file was made non-blocking by whoever made it.
     pub(super) fn is_nonblocking(&self) -> bool {
         rustix::fs::fcntl_getfl(self.fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
     }
 }
 
-fn kind_of(fd: BorrowedFd<'_>) -> io::Result<Kind> {
-    let stat = rustix::fs::fstat(fd)?;
-    Ok(match FileType::from_raw_mode(stat.st_mode) {
+fn kind_of(fd: BorrowedFd<'_>, stat: &Stat) -> Kind {
+    match FileType::from_raw_mode(stat.st_mode) {
         FileType::Fifo => Kind::Pipe,
         FileType::RegularFile => Kind::Regular {
             says_empty: stat.st_size == 0,
@@ -84,7 +123,7 @@ fn kind_of(fd: BorrowedFd<'_>) -> io::Result<Kind> {
         },
         FileType::CharacterDevice => character_device(stat.st_rdev),
         _ => Kind::Other,
-    })
+    }
 }
 
 /// By the numbers of Documentation/admin-guide/devices.txt.

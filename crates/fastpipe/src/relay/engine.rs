@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::SeekFrom;
 
 use super::copy::Copying;
-use super::ends::Place;
+use super::ends::{Kind, Place};
 use super::options::{self, Flow, Options};
 use super::plan::Plan;
 use super::private::PrivatePipe;
@@ -50,8 +50,9 @@ pub(super) struct Engine<'a> {
     activity: Activity,
     started: Instant,
     next_call: Option<Instant>,
-    /// What may be taken until then.
-    allowance: Option<u64>,
+    /// What may be taken until then. Below 0 where a message was longer, which
+    /// is then worked off.
+    allowance: Option<i128>,
 }
 
 impl<'a> Engine<'a> {
@@ -146,7 +147,7 @@ impl<'a> Engine<'a> {
                 self.taken += taken;
                 self.given += given;
                 if let Some(allowance) = &mut self.allowance {
-                    *allowance -= taken;
+                    *allowance -= i128::from(taken);
                 }
                 self.activity = Activity::Moving;
                 self.futile = 0;
@@ -213,7 +214,13 @@ impl<'a> Engine<'a> {
             .options
             .limit
             .map_or(u64::MAX, |limit| limit - self.taken);
-        limit.min(self.allowance.unwrap_or(u64::MAX))
+        match self.allowance {
+            Some(..=0) => 0,
+            // A part of a message can't be left for later.
+            Some(_) if self.input.kind == Kind::Messages => limit,
+            Some(allowance) => limit.min(u64::try_from(allowance).unwrap_or(u64::MAX)),
+            None => limit,
+        }
     }
 
     /// What was taken and not given.
@@ -283,7 +290,10 @@ impl<'a> Engine<'a> {
 
     fn heed(&mut self, flow: Flow) {
         let (allowance, within) = match flow {
-            Flow::AtMost { bytes, within } => (Some(bytes), within),
+            Flow::AtMost { bytes, within } => {
+                let beyond = self.allowance.unwrap_or(0).min(0);
+                (Some(i128::from(bytes) + beyond), within)
+            }
             Flow::Continue | Flow::Stop => (None, None),
         };
         self.allowance = allowance;

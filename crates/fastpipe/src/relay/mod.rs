@@ -32,7 +32,9 @@
 //! until it says so.)
 //!
 //! (Reading and writing files on a disk takes as long as the disk takes,
-//! which is why each call is [bounded](Options::block).)
+//! which is why each call is [bounded](Options::block). A file that is regular by
+//! name only, and whose read waits for something to happen, as trace_pipe of
+//! tracefs and /proc/kmsg, sleeps in that read.)
 //!
 //! Nothing is done to the descriptors to that end: O_NONBLOCK belongs to the
 //! open file, which strangers may share. SPLICE_F_NONBLOCK, RWF_NOWAIT and
@@ -66,6 +68,17 @@
 //! stop, are handed back: [`RelayError::undelivered`], [`Relayed::undelivered`].
 //! Direct splicing takes nothing that it has not given.
 //!
+//! # Messages
+//! From a socket that keeps messages apart (datagrams, SOCK_SEQPACKET) each is
+//! taken whole, by [`Technique::Copy`], whatever [`Options::block`] and
+//! [`Flow::AtMost`] say; only [`Options::limit`] cuts one. The buffer grows to
+//! the longest, which SO_SNDBUF of its sender bounds. To another such socket each
+//! is sent as one again, but those without bytes are passed over: they are not
+//! the end. Datagrams have no end, unless receiving is shut down (shutdown(2)).
+//! Where others take messages from the same socket at the same time and a longer
+//! one comes in between, it may be cut: that ends the relay with EMSGSIZE.
+//!
+//! # Smaller things
 //! A pipe holds more than its capacity where pieces came from a socket: each slot
 //! may then refer to 32 KiB. [`Progress::unread`] tells.
 
@@ -74,6 +87,7 @@ mod direct;
 mod ends;
 mod engine;
 mod in_kernel;
+mod messages;
 mod options;
 mod plan;
 mod private;
@@ -87,6 +101,7 @@ pub use self::report::{
     Activity, End, PassedOver, Progress, RelayError, Relayed, Side, Technique, Why,
 };
 
+use std::io::{Error, ErrorKind};
 use std::os::fd::AsFd;
 
 use self::ends::Place;
@@ -100,10 +115,18 @@ use self::engine::Engine;
 /// answer is not heeded.
 ///
 /// SIGPIPE is left alone: unless it is ignored, as Rust programs do, it comes
-/// before the error.
+/// before the error where a call finds that nobody reads the output any more.
+/// It does not come where poll(2) finds that first, and not from send(2) to a
+/// socket ([`Technique::Copy`]), which is told not to send it.
 ///
 /// # Errors
 /// [`RelayError`], which tells whose error it was and what was moved.
+///
+/// `InvalidInput` of the output, before the first call of `progress` and with
+/// nothing done, if both ends are the same regular file and the output appends,
+/// or writes at or after the place where the input reads: it would read what it
+/// wrote, without end. Not where the input is at its end, or where
+/// [`Options::limit`] is reached before that.
 pub fn relay(
     input: impl AsFd,
     output: impl AsFd,
@@ -113,5 +136,15 @@ pub fn relay(
     let input = Place::look_at(input.as_fd()).map_err(|e| RelayError::at_once(Side::Input, e))?;
     let output =
         Place::look_at(output.as_fd()).map_err(|e| RelayError::at_once(Side::Output, e))?;
+    let most = options.limit.unwrap_or(u64::MAX);
+    match input.feeds_on(&output, most) {
+        Ok(false) => {}
+        Ok(true) => {
+            let why = "the input is the output too, and would be read without end";
+            let error = Error::new(ErrorKind::InvalidInput, why);
+            return Err(RelayError::at_once(Side::Output, error));
+        }
+        Err(error) => return Err(RelayError::at_once(Side::Input, error)),
+    }
     Engine::new(input, output, options).run(&mut progress)
 }

@@ -15,6 +15,9 @@ pub(super) const SPLICED: usize = 1024 * 1024;
 /// so much stays in the second-level cache between the two.
 pub(super) const COPIED: usize = 128 * 1024;
 
+/// The most that [`Options::block`] takes: a buffer may have to be that large.
+const MOST_BLOCK: usize = 64 * 1024 * 1024;
+
 /// The capacity wished for where a pipe is made larger, in bytes.
 pub(super) const CAPACITY: usize = 1024 * 1024;
 
@@ -86,10 +89,12 @@ impl Options {
     }
 
     /// The most bytes that one call is to move, which bounds how long the
-    /// callback can be late on a slow disk; at least 1. If not said: 128 KiB
-    /// where data is copied, 1 MiB where it is not.
+    /// callback can be late on a slow disk: at least 1, at most 64 MiB, and what
+    /// is outside is taken for the nearest of the two. If not said: 128 KiB where
+    /// data is copied, 1 MiB where it is not. A message is taken whole all the
+    /// same.
     pub fn block(mut self, bytes: usize) -> Self {
-        self.block = Some(bytes.max(1));
+        self.block = Some(bytes.clamp(1, MOST_BLOCK));
         self
     }
 
@@ -119,6 +124,8 @@ pub enum Flow {
     /// End now, in good order: [`End::Stopped`](super::End::Stopped).
     Stop,
     /// Go on, but take at most so many bytes from the input until the next call.
+    /// A message that some of this allows is taken whole; what of it was not
+    /// allowed is taken off what the next answers allow.
     AtMost {
         /// The bytes.
         bytes: u64,

@@ -196,6 +196,9 @@ pub struct Relayed {
 }
 
 /// A relay failed.
+///
+/// It is displayed without its [`source`](Self::source), which
+/// [`Error::source`](std::error::Error::source) returns.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct RelayError {

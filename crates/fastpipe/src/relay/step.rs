@@ -27,7 +27,8 @@ impl Needs {
 /// What an attempt came to. No byte has been moved but by `Moved`.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// So many bytes left the input, so many reached the output; not both are 0.
+    /// So many bytes left the input, so many reached the output; both are 0 only
+    /// where a message without bytes was taken.
     Moved { taken: u64, given: u64 },
     /// It would have slept.
     Blocked(Needs),

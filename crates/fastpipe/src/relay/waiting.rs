@@ -16,13 +16,18 @@ use crate::wait::{Spinner, Wait};
 /// Whether poll(2) says that `events`, the end or an error are there.
 pub(super) fn is_ready(fd: BorrowedFd<'_>, events: PollFlags) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(fd, events)];
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
     // If it can't tell, the call that follows will.
-    !matches!(poll(&mut fds, Some(&now)), Ok(0))
+    !matches!(poll(&mut fds, Some(&AT_ONCE)), Ok(0))
 }
+
+/// How many times it spins between two looks at the output: that often a poll
+/// costs next to nothing, and it is still less than a millisecond or so.
+const SPINS_PER_LOOK: u32 = 1024;
+
+const AT_ONCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
 
 /// How a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +45,8 @@ pub(super) struct Watch<'a> {
     output: Place<'a>,
     wait: Wait,
     spinner: Spinner,
+    /// Without polling, since the output was looked at.
+    spins: u32,
     /// Whether poll(2) is asked for the output's end. Only pipes and sockets
     /// say so reliably: a pseudo-terminal's master "hangs up" while no slave is
     /// open yet.
@@ -53,6 +60,7 @@ impl<'a> Watch<'a> {
             output: *output,
             wait,
             spinner: Spinner::new(wait),
+            spins: 0,
             watches_output: output.is_pipe() || output.is_socket(),
         }
     }
@@ -96,6 +104,13 @@ impl<'a> Watch<'a> {
             _ if spins => {
                 waits_for(side_of(missing));
                 hint::spin_loop();
+                self.spins += 1;
+                if missing.input && self.spins >= SPINS_PER_LOOK {
+                    self.spins = 0;
+                    // The end of the output is told where room is not asked for.
+                    let mut input = Needs::INPUT;
+                    self.poll_for(&mut input, Some(&AT_ONCE))?;
+                }
                 return Ok(Waited::Ready);
             }
             _ => {}
@@ -139,6 +154,14 @@ impl<'a> Watch<'a> {
                 Timespec::try_from(left).ok()
             }
         };
+        self.poll_for(missing, timeout.as_ref())
+    }
+
+    fn poll_for(
+        &mut self,
+        missing: &mut Needs,
+        timeout: Option<&Timespec>,
+    ) -> Result<Waited, (Side, io::Error)> {
         let (input, output) = (self.input.fd, self.output.fd);
         let mut fds = Vec::with_capacity(2);
         if missing.input {
@@ -150,7 +173,7 @@ impl<'a> Watch<'a> {
             // Errors are told unasked.
             fds.push(PollFd::from_borrowed_fd(output, PollFlags::empty()));
         }
-        match poll(&mut fds, timeout.as_ref()) {
+        match poll(&mut fds, timeout) {
             Ok(0) => return Ok(Waited::Until),
             Ok(_) => {}
             Err(Errno::INTR) => return Ok(Waited::Ready),
