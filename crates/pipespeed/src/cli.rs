@@ -1,5 +1,9 @@
 //! The command line: the only source of help, man page and completions.
 
+mod meter;
+
+pub use self::meter::MeterArgs;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -35,6 +39,9 @@ pub enum Command {
     Write(WriteArgs),
     /// Read from standard input and tell how fast it was.
     Read(ReadArgs),
+    /// Pass a stream on, or watch another process's files, and show how far it
+    /// is: pv's letters, at the pipe's speed.
+    Meter(Box<MeterArgs>),
     /// Print completions for a shell.
     Completions {
         /// The shell.

@@ -14,6 +14,7 @@ pub mod failure;
 pub mod interrupt;
 pub mod machine;
 pub mod measure;
+pub mod meter;
 pub mod report;
 pub mod results;
 pub mod runner;

@@ -113,5 +113,50 @@ pub fn relay(
     let input = Place::look_at(input.as_fd()).map_err(|e| RelayError::at_once(Side::Input, e))?;
     let output =
         Place::look_at(output.as_fd()).map_err(|e| RelayError::at_once(Side::Output, e))?;
-    Engine::new(input, output, options).run(&mut progress)
+    Engine::new(input, output, options, None).run(&mut progress)
+}
+
+/// As [`relay`], and shows each byte to `look` once, in order, as soon as it
+/// has been given to the output.
+///
+/// It uses [`Technique::Copy`], whatever the options say: the bytes must pass
+/// through this process. They are looked at while they are still in the cache.
+///
+/// What `look` answers holds from then on: [`Flow::Stop`] ends it in good order,
+/// [`Flow::AtMost`] and [`Flow::CallAfter`] replace what may still be taken until
+/// the next call of `progress`, and [`Flow::Continue`] changes nothing. Since nothing is taken
+/// before all that was taken has been given, `look` can find out how much may
+/// be taken without a byte too many: where at most `n` lines are wanted, `n`
+/// bytes hold no more than that.
+///
+/// ```
+/// use fastpipe::pipe;
+/// use fastpipe::relay::{Flow, Options, relay_inspecting};
+///
+/// let (reader, writer) = pipe::create()?;
+/// let manifest = std::fs::File::open("Cargo.toml")?;
+/// let mut lines = 0;
+/// let look = |bytes: &[u8]| {
+///     lines += bytes.iter().filter(|byte| **byte == b'\n').count();
+///     Flow::Continue
+/// };
+/// relay_inspecting(&manifest, &writer, &Options::new(), look, |_| Flow::Continue)?;
+/// assert!(lines > 1);
+/// # drop(reader);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// Those of [`relay`]. What could not be delivered has not been looked at.
+pub fn relay_inspecting(
+    input: impl AsFd,
+    output: impl AsFd,
+    options: &Options,
+    mut look: impl FnMut(&[u8]) -> Flow,
+    mut progress: impl FnMut(&Progress<'_>) -> Flow,
+) -> Result<Relayed, RelayError> {
+    let input = Place::look_at(input.as_fd()).map_err(|e| RelayError::at_once(Side::Input, e))?;
+    let output =
+        Place::look_at(output.as_fd()).map_err(|e| RelayError::at_once(Side::Output, e))?;
+    Engine::new(input, output, options, Some(&mut look)).run(&mut progress)
 }

@@ -4,6 +4,7 @@ pub mod article;
 pub mod bench;
 pub mod compare;
 pub mod meta;
+pub mod meter;
 pub mod read;
 pub mod write;
 
@@ -27,6 +28,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
             check(&args.end)?;
             read::run(&args.end, args.data)
         }
+        Command::Meter(args) => meter::run(*args),
         Command::Completions { shell } => meta::completions(shell),
         Command::Man => meta::man(),
     }
