@@ -1,11 +1,13 @@
 //! The command line: the only source of help, man page and completions.
 
+mod meter;
 mod producers;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use self::meter::MeterArgs;
 pub use self::producers::{FizzbuzzArgs, YesArgs};
 use crate::machine::placement::{Placement, parse_cpus};
 use crate::results::DataUse;
@@ -38,6 +40,9 @@ pub enum Command {
     Write(WriteArgs),
     /// Read from standard input and tell how fast it was.
     Read(ReadArgs),
+    /// Pass a stream on, or watch another process's files, and show how far it
+    /// is: pv's letters, at the pipe's speed.
+    Meter(Box<MeterArgs>),
     /// Count, saying Fizz for multiples of 3 and Buzz for multiples of 5: as
     /// fast as a pipe takes it.
     Fizzbuzz(FizzbuzzArgs),

@@ -20,6 +20,11 @@ pub struct Interrupted(pub i32);
 #[error("standard output was closed")]
 pub struct Closed;
 
+/// What went wrong has been said already, with this as the exit status.
+#[derive(Debug, thiserror::Error)]
+#[error("failed with status {0}")]
+pub struct Told(pub u8);
+
 /// Names standard output in an error of writing to it.
 ///
 /// # Errors
@@ -51,6 +56,9 @@ pub fn exit_code(program: &str, outcome: anyhow::Result<()>) -> ExitCode {
     };
     if error.is::<Closed>() {
         return ExitCode::SUCCESS;
+    }
+    if let Some(Told(code)) = error.downcast_ref() {
+        return ExitCode::from(*code);
     }
     say(&format!("{program}: {error:#}"));
     if error.is::<Usage>() {

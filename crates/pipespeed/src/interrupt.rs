@@ -74,7 +74,7 @@ impl Interrupt {
 
 /// Whether this process was started with the signal ignored: the mask SigIgn
 /// of proc_pid_status(5).
-fn is_ignored(signal: i32) -> bool {
+pub(crate) fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

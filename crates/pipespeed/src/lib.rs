@@ -15,6 +15,7 @@ pub mod fizzbuzz;
 pub mod interrupt;
 pub mod machine;
 pub mod measure;
+pub mod meter;
 pub mod report;
 pub mod results;
 pub mod runner;

@@ -18,8 +18,8 @@ use crate::wait::Wait;
 
 /// A buffer and what is in it.
 ///
-/// Whoever wants to look at the data does so between [`take`](Self::take) and
-/// [`give`](Self::give): all of it is in the buffer then, once.
+/// Whoever wants to look at the data does so after each [`give`](Self::give):
+/// each byte that was given is seen then, once and in order.
 #[derive(Debug)]
 pub(super) struct Copying<'a> {
     source: Input<BorrowedFd<'a>>,
@@ -158,6 +158,14 @@ impl<'a> Copying<'a> {
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => Step::Blocked(Needs::OUTPUT),
             Err(error) => Step::Failed(Side::Output, error),
+        }
+    }
+
+    /// The last `n` bytes that were given. No more than the last step gave.
+    pub(super) fn last_given(&self, n: usize) -> &[u8] {
+        match &self.buffer {
+            Some(buffer) => &buffer[self.start - n..self.start],
+            None => &[],
         }
     }
 

@@ -28,6 +28,9 @@ const BREATHER: Duration = Duration::from_millis(1);
 
 type Callback<'c> = &'c mut dyn FnMut(&Progress<'_>) -> Flow;
 
+/// What looks at the bytes as they are given.
+pub(super) type Look<'c> = &'c mut dyn FnMut(&[u8]) -> Flow;
+
 /// A relay on its way.
 pub(super) struct Engine<'a> {
     input: Place<'a>,
@@ -53,11 +56,26 @@ pub(super) struct Engine<'a> {
     /// What may be taken until then. Below 0 where a message was longer, which
     /// is then worked off.
     allowance: Option<i128>,
+    /// The callback is to be called when that is used up.
+    call_when_used: bool,
+    look: Option<Look<'a>>,
+    /// The look has said stop.
+    enough: bool,
 }
 
 impl<'a> Engine<'a> {
-    pub(super) fn new(input: Place<'a>, output: Place<'a>, options: &Options) -> Self {
-        let plan = Plan::new(&input, &output, options.technique);
+    /// With a `look` it copies, whatever the options say.
+    pub(super) fn new(
+        input: Place<'a>,
+        output: Place<'a>,
+        options: &Options,
+        look: Option<Look<'a>>,
+    ) -> Self {
+        let wish = match look {
+            Some(_) => Some(Technique::Copy),
+            None => options.technique,
+        };
+        let plan = Plan::new(&input, &output, wish);
         let mut others = VecDeque::from(plan.techniques);
         let started = Instant::now();
         if options.raise_capacity && output.is_pipe() {
@@ -81,6 +99,9 @@ impl<'a> Engine<'a> {
             started,
             next_call: Some(started),
             allowance: None,
+            call_when_used: false,
+            look,
+            enough: false,
             input,
             output,
             options: *options,
@@ -126,6 +147,9 @@ impl<'a> Engine<'a> {
                 }
                 self.heed(flow);
             }
+            if self.enough {
+                return Ok(End::Stopped);
+            }
             let may_take = self.may_take();
             if self.held() == 0 && may_take == 0 {
                 if self.options.limit.is_some_and(|limit| self.taken >= limit) {
@@ -148,7 +172,11 @@ impl<'a> Engine<'a> {
                 self.given += given;
                 if let Some(allowance) = &mut self.allowance {
                     *allowance -= i128::from(taken);
+                    if *allowance <= 0 && taken > 0 && self.call_when_used {
+                        self.call_by(Instant::now());
+                    }
                 }
+                self.look_at(given);
                 self.activity = Activity::Moving;
                 self.futile = 0;
                 self.watch.moved();
@@ -290,17 +318,45 @@ impl<'a> Engine<'a> {
 
     fn heed(&mut self, flow: Flow) {
         let (allowance, within) = match flow {
-            Flow::AtMost { bytes, within } => {
+            Flow::AtMost { bytes, within } | Flow::CallAfter { bytes, within } => {
                 let beyond = self.allowance.unwrap_or(0).min(0);
                 (Some(i128::from(bytes) + beyond), within)
             }
             Flow::Continue | Flow::Stop => (None, None),
         };
         self.allowance = allowance;
+        self.call_when_used = matches!(flow, Flow::CallAfter { .. });
         let interval = self.options.interval;
         let delay = within.map_or(interval, |within| within.min(interval));
         // From now, not from when it was due: calls never pile up.
         self.next_call = Instant::now().checked_add(delay);
+    }
+
+    /// Shows the last `given` bytes to whoever looks at them.
+    fn look_at(&mut self, given: u64) {
+        let Some(look) = &mut self.look else {
+            return;
+        };
+        if given == 0 {
+            return;
+        }
+        let flow = look(self.copying.last_given(given as usize));
+        match flow {
+            Flow::Continue => {}
+            Flow::Stop => self.enough = true,
+            Flow::AtMost { bytes, within } | Flow::CallAfter { bytes, within } => {
+                self.allowance = Some(i128::from(bytes));
+                self.call_when_used = matches!(flow, Flow::CallAfter { .. });
+                if let Some(when) = within.and_then(|within| Instant::now().checked_add(within)) {
+                    self.call_by(when);
+                }
+            }
+        }
+    }
+
+    /// Has the callback called at `when`, unless it is to be called sooner.
+    fn call_by(&mut self, when: Instant) {
+        self.next_call = Some(self.next_call.map_or(when, |next| next.min(when)));
     }
 
     fn call(&self, progress: Callback<'_>) -> Flow {
@@ -322,7 +378,10 @@ impl<'a> Engine<'a> {
     fn give_without_waiting(&mut self) {
         while self.held() > 0 {
             match self.attempt(0) {
-                Step::Moved { given, .. } => self.given += given,
+                Step::Moved { given, .. } => {
+                    self.given += given;
+                    self.look_at(given);
+                }
                 _ => break,
             }
         }

@@ -133,18 +133,70 @@ pub fn relay(
     options: &Options,
     mut progress: impl FnMut(&Progress<'_>) -> Flow,
 ) -> Result<Relayed, RelayError> {
+    let (input, output) = ends(&input, &output, options)?;
+    Engine::new(input, output, options, None).run(&mut progress)
+}
+
+/// As [`relay`], and shows each byte to `look` once, in order, as soon as it
+/// has been given to the output.
+///
+/// It uses [`Technique::Copy`], whatever the options say: the bytes must pass
+/// through this process. They are looked at while they are still in the cache.
+///
+/// What `look` answers holds from then on: [`Flow::Stop`] ends it in good order,
+/// [`Flow::AtMost`] and [`Flow::CallAfter`] replace what may still be taken until
+/// the next call of `progress`, and [`Flow::Continue`] changes nothing. Since nothing is taken
+/// before all that was taken has been given, `look` can find out how much may
+/// be taken without a byte too many: where at most `n` lines are wanted, `n`
+/// bytes hold no more than that.
+///
+/// ```
+/// use fastpipe::pipe;
+/// use fastpipe::relay::{Flow, Options, relay_inspecting};
+///
+/// let (reader, writer) = pipe::create()?;
+/// let manifest = std::fs::File::open("Cargo.toml")?;
+/// let mut lines = 0;
+/// let look = |bytes: &[u8]| {
+///     lines += bytes.iter().filter(|byte| **byte == b'\n').count();
+///     Flow::Continue
+/// };
+/// relay_inspecting(&manifest, &writer, &Options::new(), look, |_| Flow::Continue)?;
+/// assert!(lines > 1);
+/// # drop(reader);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// Those of [`relay`]. What could not be delivered has not been looked at.
+pub fn relay_inspecting(
+    input: impl AsFd,
+    output: impl AsFd,
+    options: &Options,
+    mut look: impl FnMut(&[u8]) -> Flow,
+    mut progress: impl FnMut(&Progress<'_>) -> Flow,
+) -> Result<Relayed, RelayError> {
+    let (input, output) = ends(&input, &output, options)?;
+    Engine::new(input, output, options, Some(&mut look)).run(&mut progress)
+}
+
+/// Looks at the two ends, and whether one may go to the other.
+fn ends<'a>(
+    input: &'a impl AsFd,
+    output: &'a impl AsFd,
+    options: &Options,
+) -> Result<(Place<'a>, Place<'a>), RelayError> {
     let input = Place::look_at(input.as_fd()).map_err(|e| RelayError::at_once(Side::Input, e))?;
     let output =
         Place::look_at(output.as_fd()).map_err(|e| RelayError::at_once(Side::Output, e))?;
     let most = options.limit.unwrap_or(u64::MAX);
     match input.feeds_on(&output, most) {
-        Ok(false) => {}
+        Ok(false) => Ok((input, output)),
         Ok(true) => {
             let why = "the input is the output too, and would be read without end";
             let error = Error::new(ErrorKind::InvalidInput, why);
-            return Err(RelayError::at_once(Side::Output, error));
+            Err(RelayError::at_once(Side::Output, error))
         }
-        Err(error) => return Err(RelayError::at_once(Side::Input, error)),
+        Err(error) => Err(RelayError::at_once(Side::Input, error)),
     }
-    Engine::new(input, output, options).run(&mut progress)
 }

@@ -133,4 +133,14 @@ pub enum Flow {
         /// sooner.
         within: Option<Duration>,
     },
+    /// As [`AtMost`](Flow::AtMost), and the next call comes at once when the
+    /// last of the bytes has been taken: for who wants to know, and allow more,
+    /// without being called again and again while nothing moves.
+    CallAfter {
+        /// The bytes.
+        bytes: u64,
+        /// The next call comes after the interval, or after this if it is
+        /// sooner, even if they have not been taken.
+        within: Option<Duration>,
+    },
 }

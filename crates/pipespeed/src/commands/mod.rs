@@ -5,6 +5,7 @@ pub mod bench;
 pub mod compare;
 pub mod fizzbuzz;
 pub mod meta;
+pub mod meter;
 pub mod read;
 pub mod write;
 pub mod yes;
@@ -31,6 +32,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
             check(&args.end)?;
             read::run(&args.end, args.data)
         }
+        Command::Meter(args) => meter::run(*args),
         Command::Fizzbuzz(args) => fizzbuzz::run(&args),
         Command::Yes(args) => yes::run(&args),
         Command::Completions { shell } => meta::completions(shell),

@@ -8,6 +8,7 @@ pub mod conditions;
 pub mod fake;
 pub mod procs;
 pub mod records;
+pub mod terminal;
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};

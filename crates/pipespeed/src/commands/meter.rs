@@ -1,0 +1,92 @@
+//! `pipespeed meter`.
+
+use crate::cli::MeterArgs;
+use crate::failure::{Told, usage};
+use crate::meter::{self, Format, Item, Options, Show, Unit};
+
+/// Passes a stream on, or watches a process, and shows how far it is.
+///
+/// # Errors
+/// Wrong usage; or [`Told`] with pv's exit status, since each failure has been
+/// said when it came.
+pub fn run(args: MeterArgs) -> anyhow::Result<()> {
+    let left_out = [
+        (args.last_written.is_some(), "--last-written (-A)"),
+        (args.remote.is_some(), "--remote (-R)"),
+        (args.pidfile.is_some(), "--pidfile (-P)"),
+    ];
+    for (given, option) in left_out {
+        if given {
+            return Err(usage(format!(
+                "{option} of pv is not offered by pipespeed meter"
+            )));
+        }
+    }
+    match meter::run(&options(args)).code() {
+        0 => Ok(()),
+        code => Err(Told(code).into()),
+    }
+}
+
+fn options(args: MeterArgs) -> Options {
+    Options {
+        show: show(&args),
+        watch: args.watchfd,
+        force: args.force,
+        name: args.name,
+        unit: match (args.null, args.line_mode) {
+            (true, _) => Unit::Lines { end: 0 },
+            (false, true) => Unit::Lines { end: b'\n' },
+            (false, false) => Unit::Bytes,
+        },
+        size: args.size.map(|size| size as u64),
+        stop_at_size: args.stop_at_size,
+        rate_limit: args.rate_limit.map(|rate| rate as u64),
+        interval: args.interval,
+        delay: args.delay_start,
+        wait: args.wait,
+        width: args.width,
+        height: args.height,
+        cursor: args.cursor,
+        block: args.buffer_size,
+        copy: args.no_splice,
+        skip_errors: args.skip_errors > 0,
+        resize_input: args.resize_input,
+        files: args.files,
+    }
+}
+
+fn show(args: &MeterArgs) -> Show {
+    if args.quiet {
+        return Show::Nothing;
+    }
+    if args.json {
+        return Show::Json;
+    }
+    if args.numeric {
+        let (count, timer) = (args.bytes, args.timer);
+        return Show::Number { count, timer };
+    }
+    if let Some(format) = &args.format {
+        return Show::Line(format.clone());
+    }
+    // In the order of the line.
+    let asked = [
+        (args.bytes, Item::Count),
+        (args.buffer_percent, Item::Fill),
+        (args.timer, Item::Timer),
+        (args.rate, Item::Rate),
+        (args.average_rate, Item::Average),
+        (args.progress, Item::Bar),
+        (args.eta, Item::TimeLeft),
+        (args.fineta, Item::Arrival),
+    ];
+    let items: Vec<Item> = asked
+        .into_iter()
+        .filter_map(|(asked, item)| asked.then_some(item))
+        .collect();
+    match items.is_empty() {
+        true => Show::Line(Format::default()),
+        false => Show::Line(Format::of(items)),
+    }
+}

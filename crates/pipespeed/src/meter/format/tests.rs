@@ -1,0 +1,128 @@
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use proptest::prelude::*;
+
+use super::*;
+
+fn half_way() -> Snapshot {
+    Snapshot {
+        done: 3 << 20,
+        begun_at: 0,
+        size: Some(6 << 20),
+        elapsed: Duration::from_secs(3),
+        rate: Some(1_048_576.0),
+        fill: Some(0.5),
+        beats: 3,
+        last: false,
+    }
+}
+
+fn shown(format: &Format, snapshot: &Snapshot, width: usize, name: Option<&str>) -> String {
+    let now = Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC);
+    let setting = Setting {
+        name,
+        unit: Unit::Bytes,
+        width,
+        now: &now,
+    };
+    format.line(snapshot, &setting).text
+}
+
+fn by(text: &str, snapshot: &Snapshot) -> String {
+    shown(&Format::parse(text).unwrap(), snapshot, 60, Some("disk"))
+}
+
+#[test]
+fn the_default_line_is_drawn_at_any_width() {
+    let format = Format::default();
+    let line = |width| shown(&format, &half_way(), width, None);
+    insta::assert_snapshot!(line(80), @"3.00MiB 0:00:03 [1.00MiB/s] [================>                ]  50% ETA 0:00:03");
+    insta::assert_snapshot!(line(60), @"3.00MiB 0:00:03 [1.00MiB/s] [======>      ]  50% ETA 0:00:03");
+    insta::assert_snapshot!(line(48), @"3.00MiB 0:00:03 [1.00MiB/s]      50% ETA 0:00:03");
+    insta::assert_snapshot!(line(40), @"3.00MiB 0:00:03 [1.00MiB/s] ETA 0:00:03");
+    insta::assert_snapshot!(line(10), @"3.00MiB 0:");
+    insta::assert_snapshot!(line(0), @"");
+}
+
+#[test]
+fn without_a_size_a_mark_moves_and_there_is_no_time_left() {
+    let mut snapshot = half_way();
+    snapshot.size = None;
+    let line = shown(&Format::default(), &snapshot, 50, Some("disk"));
+    insta::assert_snapshot!(line, @"     disk: 3.00MiB 0:00:03 [1.00MiB/s] [   <=>   ]");
+}
+
+#[test]
+fn the_last_line_has_the_average_and_nothing_to_come() {
+    let mut snapshot = half_way();
+    snapshot.rate = Some(5.0);
+    snapshot.last = true;
+    let line = shown(&Format::default(), &snapshot, 50, None);
+    insta::assert_snapshot!(line, @"3.00MiB 0:00:03 [1.00MiB/s] [=======>       ]  50%");
+}
+
+#[test]
+fn a_format_is_text_and_letters() {
+    assert_eq!(by("%t|%b|%%", &half_way()), "0:00:03|3.00MiB|%");
+    assert_eq!(by("%r%a", &half_way()), "[1.00MiB/s][1.00MiB/s]");
+    assert_eq!(by("%T %N", &half_way()), "{ 50%}      disk:");
+    assert_eq!(by("%I", &half_way()), "ETA 00:00:03");
+    assert_eq!(by("in %p", &half_way()).len(), 60);
+    assert_eq!(by("", &half_way()), "");
+    let mut slow = half_way();
+    slow.rate = Some(100.0);
+    assert_eq!(by("%I", &slow), "ETA 1970-01-01 08:44:17");
+    slow.rate = Some(1e-9);
+    assert_eq!(by("%I", &slow), "ETA --:--:--");
+    slow.rate = None;
+    assert_eq!(by("%e", &slow), "ETA -:--:--");
+}
+
+#[test]
+fn a_format_that_is_none_says_what_is_wrong() {
+    assert!(Format::parse("%x").unwrap_err().contains("%x"));
+    assert!(Format::parse("50%").unwrap_err().contains("%%"));
+    assert!(Format::parse("%p%p").unwrap_err().contains("once"));
+}
+
+#[test]
+fn control_characters_never_reach_the_terminal() {
+    assert_eq!(by("a\u{1b}[2J\n%t\r", &half_way()), "a?[2J?0:00:03?");
+    let name = shown(&Format::default(), &half_way(), 20, Some("x\u{1b}y\n"));
+    assert!(name.starts_with("     x?y?:"), "{name:?}");
+}
+
+#[test]
+fn wide_characters_take_two_columns() {
+    let format = Format::parse("%N").unwrap();
+    let line = shown(&format, &half_way(), 7, Some("漢字漢字漢字"));
+    assert_eq!(line, "   漢字");
+}
+
+proptest! {
+    #[test]
+    fn no_line_is_wider_than_the_terminal(
+        text in "([a-z漢 ]|%[pteIrabTN%]){0,12}",
+        name in prop::option::of(".{0,20}"),
+        done: u64,
+        size in prop::option::of(any::<u64>()),
+        seconds in 0..u64::MAX / 2,
+        rate in prop::option::of(0.0..1e30_f64),
+        beats: u64,
+        last: bool,
+        width in 0..200_usize,
+    ) {
+        let Ok(format) = Format::parse(&text) else { return Ok(()) };
+        let snapshot = Snapshot {
+            done, begun_at: 0, size, rate, beats, last,
+            elapsed: Duration::from_secs(seconds),
+            fill: None,
+        };
+        let now = Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC);
+        let setting = Setting { name: name.as_deref(), unit: Unit::Bytes, width, now: &now };
+        let line = format.line(&snapshot, &setting);
+        prop_assert!(line.width() <= width, "{line:?}");
+        prop_assert!(!line.text.chars().any(char::is_control));
+        prop_assert!(line.text.get(line.bar.clone()).is_some());
+    }
+}

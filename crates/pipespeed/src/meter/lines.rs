@@ -1,0 +1,129 @@
+//! Lines in a stream of bytes: how many there were, and how many have left.
+
+use std::collections::VecDeque;
+
+/// How far apart the marks are at least, in bytes: a page.
+const APART: u64 = 4096;
+
+/// How far back they are kept: more than a pipe holds, as it is made here.
+const BACK: u64 = 4 << 20;
+
+/// Counts lines, and remembers roughly where they were, as far back as bytes may
+/// still be unread.
+#[derive(Debug, Clone)]
+pub struct LineCounter {
+    end: u8,
+    bytes: u64,
+    lines: u64,
+    /// Bytes, and the lines in them, from the beginning.
+    marks: VecDeque<(u64, u64)>,
+}
+
+impl LineCounter {
+    /// Lines that end with `end`.
+    pub fn new(end: u8) -> Self {
+        LineCounter {
+            end,
+            bytes: 0,
+            lines: 0,
+            marks: VecDeque::from([(0, 0)]),
+        }
+    }
+
+    /// Looks at the bytes that come next. Returns how many lines end in them.
+    pub fn see(&mut self, bytes: &[u8]) -> u64 {
+        let lines = memchr::memchr_iter(self.end, bytes).count() as u64;
+        self.bytes += bytes.len() as u64;
+        self.lines += lines;
+        let last_but_one = self.marks.iter().rev().nth(1);
+        if last_but_one.is_some_and(|mark| self.bytes - mark.0 < APART) {
+            self.marks.pop_back();
+        }
+        self.marks.push_back((self.bytes, self.lines));
+        while self
+            .marks
+            .get(1)
+            .is_some_and(|second| self.bytes - second.0 > BACK)
+        {
+            self.marks.pop_front();
+        }
+        lines
+    }
+
+    /// Lines seen so far.
+    pub fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// The lines in all but the last `unread` bytes: exact for 0, else as if
+    /// lines were of equal length between two marks.
+    pub fn without(&self, unread: u64) -> u64 {
+        let place = self.bytes.saturating_sub(unread);
+        let after = self.marks.partition_point(|mark| mark.0 < place);
+        let (Some(after), Some(before)) = (
+            self.marks.get(after),
+            self.marks.get(after.saturating_sub(1)),
+        ) else {
+            return self.lines;
+        };
+        let (bytes, lines) = (after.0 - before.0, after.1 - before.1);
+        if bytes == 0 || place < before.0 {
+            return before.1;
+        }
+        before.1 + (u128::from(lines) * u128::from(place - before.0) / u128::from(bytes)) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn they_are_as_many_as_a_naive_count_says(
+            pieces in prop::collection::vec(prop::collection::vec(0..4_u8, 0..9000), 0..20),
+            end in 0..4_u8,
+        ) {
+            let mut counter = LineCounter::new(end);
+            for piece in &pieces {
+                let naive = piece.iter().filter(|byte| **byte == end).count() as u64;
+                prop_assert_eq!(counter.see(piece), naive);
+            }
+            let all: Vec<u8> = pieces.concat();
+            let naive = all.iter().filter(|byte| **byte == end).count() as u64;
+            prop_assert_eq!(counter.lines(), naive);
+            prop_assert_eq!(counter.without(0), naive);
+            prop_assert_eq!(counter.without(all.len() as u64), 0);
+            let mut before = naive;
+            for unread in (0..all.len() + 100).step_by(977) {
+                let now = counter.without(unread as u64);
+                prop_assert!(now <= before);
+                before = now;
+            }
+        }
+    }
+
+    #[test]
+    fn evenly_long_lines_are_told_where_they_are() {
+        let mut counter = LineCounter::new(b'\n');
+        let block = b"0123456\n".repeat(16_384);
+        for _ in 0..100 {
+            counter.see(&block);
+        }
+        assert_eq!(counter.without(0), 1_638_400);
+        assert_eq!(counter.without(8), 1_638_399);
+        assert_eq!(counter.without(1 << 20), 1_638_400 - (1 << 17));
+        assert!(counter.marks.len() < 50);
+    }
+
+    #[test]
+    fn single_bytes_leave_few_marks() {
+        let mut counter = LineCounter::new(b'\n');
+        for _ in 0..100_000 {
+            counter.see(b"\n");
+        }
+        assert!(counter.marks.len() < 60, "{}", counter.marks.len());
+        assert_eq!(counter.without(50_000), 50_000);
+    }
+}

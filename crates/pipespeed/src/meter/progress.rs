@@ -1,0 +1,233 @@
+//! Rates and times, as pure functions of samples.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// The time over which the current rate is taken.
+pub const WINDOW: Duration = Duration::from_secs(4);
+
+/// No more samples than this in a window: a shorter interval needs no finer
+/// ones.
+const RESOLUTION: u32 = 64;
+
+/// How much had passed at which time, for as long as it matters.
+#[derive(Debug, Clone)]
+pub struct History {
+    samples: VecDeque<(Duration, u64)>,
+}
+
+impl History {
+    /// Begins with nothing at time 0.
+    pub fn new() -> Self {
+        History {
+            samples: VecDeque::from([(Duration::ZERO, 0)]),
+        }
+    }
+
+    /// Begins anew with `count` at `at`.
+    pub fn begin(&mut self, at: Duration, count: u64) {
+        self.samples.clear();
+        self.samples.push_back((at, count));
+    }
+
+    /// Takes a sample. One from before the last is taken as of the same time.
+    pub fn add(&mut self, at: Duration, count: u64) {
+        let newest = self
+            .samples
+            .back()
+            .map_or(Duration::ZERO, |newest| newest.0);
+        let at = at.max(newest);
+        // The last but one stays, or the newest would be replaced for ever.
+        let before = self.samples.iter().rev().nth(1).map(|sample| sample.0);
+        if before.is_some_and(|before| at - before < WINDOW / RESOLUTION) {
+            self.samples.pop_back();
+        }
+        self.samples.push_back((at, count));
+        // The oldest kept is the last that is as old as the window.
+        while self
+            .samples
+            .get(1)
+            .is_some_and(|second| at - second.0 >= WINDOW)
+        {
+            self.samples.pop_front();
+        }
+    }
+
+    /// Units a second over the window; over less at the beginning. None before
+    /// time has passed.
+    pub fn rate(&self) -> Option<f64> {
+        let (oldest, newest) = (self.samples.front()?, self.samples.back()?);
+        per_second(newest.1.saturating_sub(oldest.1), newest.0 - oldest.0)
+    }
+}
+
+/// `count` in `time`, a second. None if no time has passed.
+pub fn per_second(count: u64, time: Duration) -> Option<f64> {
+    (!time.is_zero()).then(|| count as f64 / time.as_secs_f64())
+}
+
+/// All that is known at one moment. Counts are in units.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Snapshot {
+    /// What has left.
+    pub done: u64,
+    /// What had when this began: not 0 for a file that is watched from its
+    /// middle on.
+    pub begun_at: u64,
+    /// What is expected in all.
+    pub size: Option<u64>,
+    /// Time since the beginning.
+    pub elapsed: Duration,
+    /// Units a second of late.
+    pub rate: Option<f64>,
+    /// How full the output pipe is, from 0 to 1.
+    pub fill: Option<f64>,
+    /// How often it was found to have moved, which moves the indicator.
+    pub beats: u64,
+    /// Whether this is the last one.
+    pub last: bool,
+}
+
+impl Snapshot {
+    /// Units a second since the beginning.
+    pub fn average(&self) -> Option<f64> {
+        per_second(self.done.saturating_sub(self.begun_at), self.elapsed)
+    }
+
+    /// The rate to show: that of late, or in the end that of the whole.
+    pub fn shown_rate(&self) -> Option<f64> {
+        match self.last {
+            true => self.average(),
+            false => self.rate,
+        }
+    }
+
+    /// What share of the expected has left; above 1 if it was too little.
+    pub fn share(&self) -> Option<f64> {
+        match self.size {
+            None | Some(0) => None,
+            Some(size) => Some(self.done as f64 / size as f64),
+        }
+    }
+
+    /// Whole per cents, rounded down: 100 is said when all is there.
+    pub fn percent(&self) -> Option<u64> {
+        let size = self.size.filter(|size| *size > 0)?;
+        u64::try_from(u128::from(self.done) * 100 / u128::from(size)).ok()
+    }
+
+    /// Time left at the rate of late. None where nothing moves or no size is
+    /// known.
+    pub fn time_left(&self) -> Option<Duration> {
+        let left = self.size?.saturating_sub(self.done);
+        if left == 0 {
+            return Some(Duration::ZERO);
+        }
+        let rate = self.rate.filter(|rate| *rate > 0.0)?;
+        Duration::try_from_secs_f64(left as f64 / rate).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn seconds(seconds: f64) -> Duration {
+        Duration::from_secs_f64(seconds)
+    }
+
+    #[test]
+    fn the_rate_is_that_of_the_last_seconds_not_of_the_last_interval() {
+        let mut history = History::new();
+        for second in 1..=100_u64 {
+            history.add(seconds(second as f64), second * 1000);
+        }
+        assert_eq!(history.rate(), Some(1000.0));
+        // A second of standstill: a quarter of the window.
+        history.add(seconds(101.0), 100_000);
+        assert_eq!(history.rate(), Some(750.0));
+        for second in 102..=104 {
+            history.add(seconds(f64::from(second)), 100_000);
+        }
+        assert_eq!(history.rate(), Some(0.0));
+    }
+
+    #[test]
+    fn a_rate_needs_time() {
+        let mut history = History::new();
+        assert_eq!(history.rate(), None);
+        history.add(Duration::ZERO, 10);
+        assert_eq!(history.rate(), None);
+        history.add(seconds(0.5), 10);
+        assert_eq!(history.rate(), Some(20.0));
+    }
+
+    #[test]
+    fn an_interval_longer_than_the_window_takes_the_rate_of_the_interval() {
+        let mut history = History::new();
+        history.add(seconds(60.0), 600);
+        history.add(seconds(120.0), 6600);
+        assert_eq!(history.rate(), Some(100.0));
+    }
+
+    #[test]
+    fn time_left_follows_the_rate_of_late() {
+        let mut snapshot = Snapshot {
+            done: 500,
+            size: Some(1500),
+            elapsed: seconds(100.0),
+            rate: Some(100.0),
+            ..Snapshot::default()
+        };
+        assert_eq!(snapshot.time_left(), Some(seconds(10.0)));
+        assert_eq!(snapshot.average(), Some(5.0));
+        assert_eq!(snapshot.percent(), Some(33));
+        snapshot.rate = Some(0.0);
+        assert_eq!(snapshot.time_left(), None);
+        snapshot.rate = Some(1e-300);
+        assert_eq!(snapshot.time_left(), None);
+        snapshot.done = 2000;
+        assert_eq!(snapshot.time_left(), Some(Duration::ZERO));
+        assert_eq!(snapshot.percent(), Some(133));
+        snapshot.size = None;
+        assert_eq!((snapshot.time_left(), snapshot.percent()), (None, None));
+    }
+
+    proptest! {
+        #[test]
+        fn the_rate_lies_between_the_slowest_and_the_fastest_step(
+            steps in prop::collection::vec((0.001..5.0_f64, 0..1_000_000_u64), 1..300),
+        ) {
+            let mut history = History::new();
+            let (mut at, mut count) = (0.0, 0);
+            let (mut low, mut high) = (f64::INFINITY, 0.0_f64);
+            for (time, more) in steps {
+                at += time;
+                count += more;
+                history.add(seconds(at), count);
+                low = low.min(more as f64 / time);
+                high = high.max(more as f64 / time);
+                prop_assert!(history.samples.len() <= RESOLUTION as usize * 2 + 3);
+                let rate = history.rate().unwrap();
+                prop_assert!(rate >= low * 0.999 && rate <= high * 1.001);
+                let spanned = history.samples.back().unwrap().0 - history.samples[1].0;
+                prop_assert!(spanned < WINDOW);
+            }
+        }
+
+        #[test]
+        fn a_steady_stream_has_its_rate_at_any_interval(
+            rate in 1..1_000_000_000_u64,
+            interval in 0.01..20.0_f64,
+        ) {
+            let mut history = History::new();
+            for step in 1..200 {
+                let at = seconds(interval * f64::from(step));
+                history.add(at, (at.as_secs_f64() * rate as f64) as u64);
+            }
+            let found = history.rate().unwrap();
+            prop_assert!((found - rate as f64).abs() <= rate as f64 * 0.01 + 1.0);
+        }
+    }
+}
