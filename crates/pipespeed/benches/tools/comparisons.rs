@@ -177,7 +177,7 @@ fn a_file() -> anyhow::Result<NamedTempFile> {
 
 fn fizzbuzzes() -> Vec<Comparison> {
     const READ: &str = "pipespeed read --read-with-splice --busy-loop --bytes-to-pipe";
-    let fresh = |bytes| shell(format!("pipespeed fizzbuzz | {READ} {bytes}"));
+    let fresh = |bytes| shell(format!("pipespeed fizzbuzz | {READ} {bytes}")).pinned();
     vec![
         compare(
             "fizzbuzz drained, against an unchanging buffer",
@@ -200,7 +200,7 @@ fn fizzbuzzes() -> Vec<Comparison> {
             "fizzbuzz, against one that writes",
             Some(3.0),
             fresh,
-            |bytes| shell(format!("{} | {READ} {bytes}", by_write())),
+            |bytes| shell(format!("{} | {READ} {bytes}", by_write())).pinned(),
         ),
         compare(
             "fizzbuzz | meter, against fizzbuzz | pv",
@@ -257,8 +257,9 @@ pub fn generate_by_write() {
 
 fn yeses() -> Vec<Comparison> {
     const READ: &str = "pipespeed read --read-with-splice --busy-loop --bytes-to-pipe";
-    let ours = |bytes| shell(format!("pipespeed yes | {READ} {bytes}"));
-    let theirs = |program: String| move |bytes| shell(format!("{program} | {READ} {bytes}"));
+    let ours = |bytes| shell(format!("pipespeed yes | {READ} {bytes}")).pinned();
+    let theirs =
+        |program: String| move |bytes| shell(format!("{program} | {READ} {bytes}")).pinned();
     let uutils = std::env::var("UU_YES").ok();
     let mut against_uutils = compare(
         "yes, against the uutils' yes",
