@@ -1,5 +1,6 @@
 //! The command line: the only source of help, man page and completions.
 
+mod costs;
 mod meter;
 mod producers;
 
@@ -7,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use self::costs::CostsArgs;
 pub use self::meter::MeterArgs;
 pub use self::producers::{FizzbuzzArgs, YesArgs};
 use crate::machine::placement::{Placement, parse_cpus};
@@ -40,6 +42,8 @@ pub enum Command {
     Write(WriteArgs),
     /// Read from standard input and tell how fast it was.
     Read(ReadArgs),
+    /// Measure what the steps of moving data cost here, without privilege.
+    Costs(CostsArgs),
     /// Pass a stream on, or watch another process's files, and show how far it
     /// is: pv's letters, at the pipe's speed.
     Meter(Box<MeterArgs>),

@@ -9,6 +9,7 @@ pub mod channel;
 pub mod cli;
 pub mod commands;
 pub mod comparison;
+pub mod costs;
 pub mod endpoint;
 pub mod failure;
 pub mod fizzbuzz;

@@ -3,6 +3,7 @@
 pub mod article;
 pub mod bench;
 pub mod compare;
+pub mod costs;
 pub mod fizzbuzz;
 pub mod meta;
 pub mod meter;
@@ -32,6 +33,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
             check(&args.end)?;
             read::run(&args.end, args.data)
         }
+        Command::Costs(args) => costs::run(&args),
         Command::Meter(args) => meter::run(*args),
         Command::Fizzbuzz(args) => fizzbuzz::run(&args),
         Command::Yes(args) => yes::run(&args),

@@ -4,6 +4,7 @@
 mod chart;
 mod compared;
 mod comparisons;
+mod costs;
 mod findings;
 mod format;
 mod measured;
@@ -16,6 +17,7 @@ mod table;
 
 pub use self::chart::{DotRow, chart, dot_chart};
 pub use self::compared::{comparison_chart, comparison_table};
+pub use self::costs::costs_table;
 pub use self::findings::findings;
 pub use self::format::{counted, interval, ratio_interval, significant, times};
 pub use self::origin::origin;
