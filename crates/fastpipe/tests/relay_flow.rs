@@ -48,6 +48,13 @@ fn an_answer_that_asks_for_the_next_call_sooner_gets_it_sooner() {
 }
 
 #[test]
+fn an_answer_that_asks_for_a_call_when_all_is_used_up_gets_it_then() {
+    let (bytes, within) = (1000, None);
+    let done = answered(5500, vec![Flow::CallAfter { bytes, within }]);
+    assert_eq!((done.end, done.given), (End::EndOfData, 5500));
+}
+
+#[test]
 fn what_is_held_back_goes_on_once_the_callback_says_continue() {
     let (bytes, within) = (0, Some(Duration::ZERO));
     let held = Flow::AtMost { bytes, within };

@@ -22,6 +22,7 @@ pub mod results;
 pub mod runner;
 pub mod schedule;
 pub mod size;
+pub mod standard;
 pub mod stats;
 pub mod suite;
 pub mod trial;

@@ -7,6 +7,7 @@ use pipespeed::cli::Cli;
 use pipespeed::costs::echo;
 use pipespeed::endpoint::process::{self, Role};
 use pipespeed::failure::{exit_code, parse};
+use pipespeed::standard;
 
 fn main() -> ExitCode {
     // An end of a trial: not a command for people, so not in the definition.
@@ -20,6 +21,12 @@ fn main() -> ExitCode {
             Some(role) => exit_code("pipespeed", process::main(role).map_err(Into::into)),
             None => ExitCode::from(2),
         };
+    }
+    if standard::is_closed(1) {
+        return exit_code(
+            "pipespeed",
+            Err(anyhow::anyhow!("standard output is closed")),
+        );
     }
     match parse::<Cli>("pipespeed") {
         Ok(cli) => exit_code("pipespeed", pipespeed::commands::run(cli)),

@@ -15,7 +15,11 @@ pub fn parse(text: &str) -> Result<usize, String> {
     usize::try_from(bytes).map_err(|_| format!("'{text}' is more than this machine can address"))
 }
 
-fn parse_or_zero(text: &str) -> Result<u64, String> {
+/// The same, or 0.
+///
+/// # Errors
+/// As above.
+pub fn parse_or_zero(text: &str) -> Result<u64, String> {
     const HOW: &str = "write bytes, or 64K, 1M, 10G (powers of 1024)";
     if text.trim().is_empty() {
         return Err(format!("an empty size; {HOW}"));

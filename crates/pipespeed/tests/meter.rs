@@ -312,11 +312,10 @@ fn what_pv_has_and_this_has_not_is_said_in_one_line() {
     }
     for (options, word) in [
         ("-F %x", "%x"),
-        ("-L 0", "above 0"),
-        ("-i 0", "0.01"),
-        ("-i -1", "0.01"),
+        ("-L -1", "negative"),
+        ("-i -1", "seconds"),
         ("-s abc", "abc"),
-        ("-w 0", "--width"),
+        ("-w x", "--width"),
         ("-d 1 /etc/passwd", "--watchfd"),
         ("-d x:y", "PID:FD"),
         ("-n -q", "--quiet"),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -92,11 +93,13 @@ impl Pipeline {
         }
         let seconds = started.elapsed().as_secs_f64();
         places.stay(None)?;
-        // An earlier one may end by SIGPIPE.
-        ensure!(
-            statuses.last().is_some_and(|status| status.success()),
-            "the last program failed"
-        );
+        let (last, earlier) = statuses.split_last().context("no program")?;
+        ensure!(last.success(), "the last program failed: {last}");
+        for status in earlier {
+            // Its reader may have had enough.
+            let by_pipe = status.signal() == Some(rustix::process::Signal::PIPE.as_raw());
+            ensure!(status.success() || by_pipe, "a program failed: {status}");
+        }
         Ok(Timed { seconds })
     }
 }

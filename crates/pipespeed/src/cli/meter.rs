@@ -21,6 +21,12 @@ Formats (-F): %p bar, %t timer, %e time left, %I time of arrival, %r rate, \
 %a average rate, %b count, %T filling of the output pipe, %N name, %% per cent \
 sign.
 
+Of --json: bytes (those that have left) or lines, unread_bytes (in the output pipe), \
+rate_bytes_per_second (of the last seconds), average_bytes_per_second, elapsed_seconds, \
+eta_seconds, size_bytes, name, technique; null where it is not known. The last object has summary \
+(true), end (end of data, size reached, consumer gone, output failed), status and passed_over: the \
+techniques that were not used, and why.
+
 Exit status: 0, or the sum of 2 (a file or process could not be opened), 4 (an \
 input is the output), 16 (bytes could not be read or written). 2 as well for \
 wrong usage. A consumer that ends early is no failure.
@@ -86,7 +92,7 @@ pub struct MeterArgs {
     /// Share the terminal with other meters, each in a row of its own.
     #[arg(short, long, help_heading = HOW)]
     pub cursor: bool,
-    /// Seconds between two drawings, 0.01 at least.
+    /// Seconds between two drawings; 0.01 if less.
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = interval, allow_negative_numbers = true, help_heading = HOW)]
     pub interval: Duration,
     /// Show nothing and count no time before the first byte.
@@ -96,16 +102,19 @@ pub struct MeterArgs {
     #[arg(short = 'D', long, value_name = "SECONDS", default_value = "0", value_parser = delay, allow_negative_numbers = true, hide_default_value = true, help_heading = HOW)]
     pub delay_start: Duration,
     /// Columns [default: the terminal's].
-    #[arg(short, long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true, help_heading = HOW)]
-    pub width: Option<u16>,
+    #[arg(short, long, value_name = "COLUMNS", allow_negative_numbers = true, help_heading = HOW)]
+    pub width: Option<u32>,
     /// Rows, for -c and -d [default: the terminal's].
-    #[arg(short = 'H', long, value_name = "ROWS", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true, help_heading = HOW)]
-    pub height: Option<u16>,
+    #[arg(short = 'H', long, value_name = "ROWS", allow_negative_numbers = true, help_heading = HOW)]
+    pub height: Option<u32>,
 
-    /// The amount expected in all, as 3G [default: that of the files].
-    #[arg(short, long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true, help_heading = DATA)]
-    pub size: Option<usize>,
-    /// End at the size; what is beyond is not even read.
+    /// The amount expected in all, as 3G; 0 is unknown [default: that of the
+    /// files; if it can't be told, that of a block device that is written to,
+    /// where it then stops].
+    #[arg(short, long, value_name = "SIZE", value_parser = size::parse_or_zero, allow_hyphen_values = true, help_heading = DATA)]
+    pub size: Option<u64>,
+    /// End at the size; what is beyond is not even read. (With -l long lines
+    /// then go slowly, the last ones byte by byte.)
     #[arg(short = 'S', long, help_heading = DATA)]
     pub stop_at_size: bool,
     /// Count lines instead of bytes, in -s and -L as well.
@@ -114,12 +123,13 @@ pub struct MeterArgs {
     /// Count lines that end with a null byte.
     #[arg(short = '0', long, help_heading = DATA)]
     pub null: bool,
-    /// Pass so many bytes a second at most, as 10M.
-    #[arg(short = 'L', long, value_name = "RATE", value_parser = size::parse, allow_hyphen_values = true, help_heading = DATA)]
-    pub rate_limit: Option<usize>,
+    /// Pass so many bytes a second at most, as 10M; 0 is no limit. The pipe at
+    /// standard output is then not made larger.
+    #[arg(short = 'L', long, value_name = "RATE", value_parser = size::parse_or_zero, allow_hyphen_values = true, help_heading = DATA)]
+    pub rate_limit: Option<u64>,
     /// Read and write, through a buffer of this size.
-    #[arg(short = 'B', long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true, help_heading = DATA)]
-    pub buffer_size: Option<usize>,
+    #[arg(short = 'B', long, value_name = "SIZE", value_parser = size::parse_or_zero, allow_hyphen_values = true, help_heading = DATA)]
+    pub buffer_size: Option<u64>,
     /// Only read and write: copy all data.
     #[arg(short = 'C', long, help_heading = DATA)]
     pub no_splice: bool,
@@ -151,7 +161,7 @@ const HOW: &str = "How to show it";
 const DATA: &str = "What to do with the data";
 
 fn interval(text: &str) -> Result<Duration, String> {
-    seconds(text, 0.01)
+    Ok(seconds(text, 0.0)?.max(Duration::from_millis(10)))
 }
 
 fn delay(text: &str) -> Result<Duration, String> {

@@ -39,21 +39,31 @@ fn options(args: MeterArgs) -> Options {
             (false, true) => Unit::Lines { end: b'\n' },
             (false, false) => Unit::Bytes,
         },
-        size: args.size.map(|size| size as u64),
+        size: set(args.size),
         stop_at_size: args.stop_at_size,
-        rate_limit: args.rate_limit.map(|rate| rate as u64),
+        rate_limit: set(args.rate_limit),
         interval: args.interval,
         delay: args.delay_start,
         wait: args.wait,
-        width: args.width,
-        height: args.height,
+        width: columns(args.width),
+        height: columns(args.height),
         cursor: args.cursor,
-        block: args.buffer_size,
+        block: set(args.buffer_size).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
         copy: args.no_splice,
         skip_errors: args.skip_errors > 0,
         resize_input: args.resize_input,
         files: args.files,
     }
+}
+
+/// pv's 0 means that it was not said.
+fn set(number: Option<u64>) -> Option<u64> {
+    number.filter(|number| *number > 0)
+}
+
+fn columns(number: Option<u32>) -> Option<u16> {
+    let number = number.filter(|number| *number > 0)?;
+    Some(u16::try_from(number).unwrap_or(u16::MAX))
 }
 
 fn show(args: &MeterArgs) -> Show {

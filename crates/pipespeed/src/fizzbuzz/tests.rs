@@ -68,6 +68,21 @@ fn every_power_of_ten_and_its_neighbours_are_right() {
     }
 }
 
+/// Where a carry runs through many digits of one digit count.
+#[test]
+fn multiples_of_powers_of_ten_and_their_neighbours_are_right() {
+    for path in paths() {
+        for exponent in 3..18 {
+            for factor in [2, 3, 7, 10, 11, 20, 47, 99] {
+                let at = factor * 10u64.pow(exponent);
+                if at < LAST - 1000 {
+                    is_right(path, at - 500, at + 500, &[100_000]);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn the_last_lines_there_are_are_right() {
     for path in paths() {

@@ -247,9 +247,14 @@ fn arrival(now: &Zoned, left: Duration) -> Option<String> {
     Some(when.strftime(format).to_string())
 }
 
-/// A character that moves no cursor.
-fn visible(letter: char) -> char {
-    if letter.is_control() { '?' } else { letter }
+/// A character that moves no cursor and turns no text round.
+pub(super) fn visible(letter: char) -> char {
+    let turns = matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if letter.is_control() || turns {
+        '?'
+    } else {
+        letter
+    }
 }
 
 /// Takes off what is beyond so many columns.

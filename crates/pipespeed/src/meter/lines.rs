@@ -50,6 +50,11 @@ impl LineCounter {
         lines
     }
 
+    /// About how long the next line will be, in bytes.
+    pub fn likely_length(&self) -> u64 {
+        (self.bytes + 1).div_ceil(self.lines + 1)
+    }
+
     /// Lines seen so far.
     pub fn lines(&self) -> u64 {
         self.lines

@@ -15,6 +15,12 @@ use super::options::{Options, Show};
 use super::progress::{History, Snapshot};
 use super::units::Unit;
 
+/// How it ends when nobody reads the output any more.
+pub const CONSUMER_GONE: &str = "consumer gone";
+
+/// The most bytes that are passed because lines are likely to be long.
+const LIKELY: u64 = 16 << 10;
+
 /// A stream on its way.
 #[derive(Debug)]
 pub struct Session<'o> {
@@ -124,6 +130,11 @@ impl<'o> Session<'o> {
         self.counts.given = progress.given;
         self.counts.unread = progress.unread.map(|bytes| bytes as u64);
         self.technique = Some(progress.technique.name());
+        if progress.activity == Activity::Ended {
+            // The answer is not heeded, and what was taken may have been put
+            // back.
+            return Flow::Continue;
+        }
         let Some(now) = self.clock.now() else {
             if self.counts.before + self.counts.given == 0 {
                 // Called as soon as there is something.
@@ -136,8 +147,8 @@ impl<'o> Session<'o> {
             self.history.begin(Duration::ZERO, 0);
             return self.flow(Duration::ZERO, progress.taken);
         };
-        if progress.activity != Activity::Ended && self.display.is_due(now) {
-            let snapshot = self.snapshot(now, false);
+        if self.display.is_due(now) {
+            let snapshot = self.snapshot(now, false, false);
             let beside = self.beside();
             self.display.show(&snapshot, &beside);
         }
@@ -150,7 +161,7 @@ impl<'o> Session<'o> {
         self.clock.expect(within);
         let units = match &self.lines {
             Some(lines) => lines.lines() - self.counts.lines,
-            None => taken - self.counts.taken,
+            None => taken.saturating_sub(self.counts.taken),
         };
         self.counts.taken = taken;
         self.counts.lines += units;
@@ -172,11 +183,16 @@ impl<'o> Session<'o> {
         }
     }
 
-    /// No more bytes than lines may pass: they can't hold more.
+    /// Where it is to stop at so many lines, no more bytes than lines: they
+    /// can't hold more. Where only their rate is limited, what so many lines
+    /// are likely to take; a few too many are made up for.
     fn flow_of_lines(&self, within: Option<Duration>) -> Flow {
         let wanted = self.left_to_pass().unwrap_or(u64::MAX);
+        let length = self.lines.as_ref().map_or(1, LineCounter::likely_length);
+        let likely = self.lines_allowed.saturating_mul(length);
+        let allowed = likely.clamp(self.lines_allowed, self.lines_allowed.max(LIKELY));
         Flow::CallAfter {
-            bytes: wanted.min(self.lines_allowed),
+            bytes: wanted.min(allowed),
             within,
         }
     }
@@ -201,11 +217,11 @@ impl<'o> Session<'o> {
         self.flow_of_lines(ask_again.then_some(Duration::ZERO))
     }
 
-    fn snapshot(&mut self, now: Duration, last: bool) -> Snapshot {
+    /// `delivered`: what waits in the output pipe counts as well.
+    fn snapshot(&mut self, now: Duration, last: bool, delivered: bool) -> Snapshot {
         let counts = &mut self.counts;
         let given = counts.before + counts.given;
-        // In the end what waits in the pipe is on its way too.
-        let unread = counts.unread.filter(|_| !last).unwrap_or(0);
+        let unread = counts.unread.filter(|_| !delivered).unwrap_or(0);
         let done = match &self.lines {
             Some(lines) => lines.without(unread),
             None => given.saturating_sub(unread),
@@ -245,7 +261,9 @@ impl<'o> Session<'o> {
             None if matches!(self.options.show, Show::Line(_)) => return,
             None => Duration::ZERO,
         };
-        let snapshot = self.snapshot(now, true);
+        // What waits in the pipe is on its way, if there is anybody to read it.
+        let delivered = end != CONSUMER_GONE;
+        let snapshot = self.snapshot(now, true, delivered);
         let ending = Ending {
             end,
             status,
@@ -260,4 +278,80 @@ impl<'o> Session<'o> {
 fn fill(unread: Option<u64>) -> Option<f64> {
     let capacity = pipe::capacity(std::io::stdout()).ok()?;
     Some((unread? as f64 / capacity as f64).min(1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limited(rate: u64) -> Options {
+        Options {
+            show: Show::Nothing,
+            rate_limit: Some(rate),
+            ..Options::default()
+        }
+    }
+
+    /// What may be taken, or how long it is to wait.
+    fn answer(flow: Flow) -> Result<u64, Option<Duration>> {
+        match flow {
+            Flow::CallAfter { bytes, .. } => Ok(bytes),
+            Flow::AtMost { bytes: 0, within } => Err(within),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_has_passed_is_charged_to_the_limit() {
+        let options = limited(1_000_000);
+        let mut session = Session::new(&options, None);
+        let (mut now, mut taken) = (Duration::ZERO, 0);
+        while now < Duration::from_secs(10) {
+            match answer(session.flow(now, taken)) {
+                Ok(bytes) => taken += bytes,
+                Err(within) => now += within.unwrap(),
+            }
+        }
+        assert!(
+            (9_900_000..10_200_000).contains(&taken),
+            "{taken} bytes in 10 s"
+        );
+    }
+
+    #[test]
+    fn lines_are_charged_however_long_they_are() {
+        for length in [1, 80, 200_000] {
+            let options = Options {
+                unit: Unit::Lines { end: b'\n' },
+                ..limited(100)
+            };
+            let mut session = Session::new(&options, None);
+            let mut line = vec![b'x'; length];
+            line[length - 1] = b'\n';
+            let (mut now, mut at, mut lines, mut calls) = (Duration::ZERO, 0, 0, 0);
+            while now < Duration::from_secs(10) {
+                calls += 1;
+                match answer(session.flow(now, 0)) {
+                    Ok(bytes) => {
+                        // As a relay would pass them on.
+                        let stream = line.repeat((bytes as usize).div_ceil(length) + 1);
+                        let piece = &stream[at..at + bytes as usize];
+                        lines += piece.iter().filter(|byte| **byte == b'\n').count();
+                        at = (at + bytes as usize) % length;
+                        session.look(piece);
+                    }
+                    Err(within) => now += within.unwrap(),
+                }
+            }
+            assert!(
+                (950..1100).contains(&lines),
+                "{lines} lines of {length} bytes in 10 s"
+            );
+            // Long ones are not passed on byte by byte.
+            assert!(
+                calls < 100 * 1000,
+                "{calls} calls for lines of {length} bytes"
+            );
+        }
+    }
 }

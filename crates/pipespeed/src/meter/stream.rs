@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
+use super::format::visible;
 use super::options::Options;
-use super::session::Session;
+use super::session::{CONSUMER_GONE, Session};
 use super::status::Status;
 use super::transfer::{Ended, pass};
 use super::units::Unit;
+use crate::standard;
 
 /// What a read error makes unreadable, in bytes: the rest of a disk's sector.
 const SECTOR: u64 = 512;
@@ -59,6 +61,10 @@ fn one(
     let name = shown(path);
     let (stdin, file);
     let input = if path == Path::new("-") {
+        if standard::is_closed(0) {
+            session.complain("standard input: it is closed");
+            return (None, Status::ACCESS);
+        }
         stdin = io::stdin();
         stdin.as_fd()
     } else {
@@ -88,7 +94,7 @@ fn one(
         match pass(input, output, None, session) {
             Ended::Input => return (None, failure),
             Ended::Enough => return (Some("size reached"), failure),
-            Ended::ReaderGone => return (Some("consumer gone"), failure),
+            Ended::ReaderGone => return (Some(CONSUMER_GONE), failure),
             Ended::OutputFailed(error) => {
                 session.complain(&format!("standard output: {error}"));
                 failure.add(Status::TRANSFER);
@@ -100,18 +106,26 @@ fn one(
                 }
                 complained = true;
                 failure.add(Status::TRANSFER);
-                if !session.options().skip_errors {
+                if !session.options().skip_errors || !has_sectors(input) {
                     return (None, failure);
                 }
                 match skip(input, output, session) {
                     Some(Ended::Input) => {}
                     Some(Ended::Enough) => return (Some("size reached"), failure),
-                    Some(Ended::ReaderGone) => return (Some("consumer gone"), failure),
+                    Some(Ended::ReaderGone) => return (Some(CONSUMER_GONE), failure),
                     _ => return (None, failure),
                 }
             }
         }
     }
+}
+
+/// Whether there is something behind what can't be read: a directory has no end.
+fn has_sectors(input: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstat(input).is_ok_and(|stat| {
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        matches!(kind, FileType::RegularFile | FileType::BlockDevice)
+    })
 }
 
 /// Goes to the next sector of a file that can't be read here, and passes zeros on
@@ -128,7 +142,7 @@ fn skip(input: BorrowedFd<'_>, output: BorrowedFd<'_>, session: &mut Session<'_>
 fn shown(path: &Path) -> String {
     match path.to_str() {
         Some("-") => "standard input".to_owned(),
-        _ => path.display().to_string(),
+        _ => path.display().to_string().chars().map(visible).collect(),
     }
 }
 

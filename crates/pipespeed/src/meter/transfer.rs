@@ -36,6 +36,9 @@ pub fn pass(
     let asked = session.options();
     let mut options = relay::Options::new()
         .interval(session.interval())
+        // What a pipe holds comes out of it at once, however slowly it was
+        // filled.
+        .raise_capacity(asked.rate_limit.is_none())
         .raise_input_capacity(asked.resize_input);
     if asked.copy || asked.block.is_some() {
         options = options.copy();
