@@ -1,6 +1,7 @@
 //! The command line: the only source of help, man page and completions.
 
 mod meter;
+mod pages;
 mod producers;
 
 use std::path::PathBuf;
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use self::meter::MeterArgs;
+pub use self::pages::PagesArgs;
 pub use self::producers::{FizzbuzzArgs, YesArgs};
 use crate::machine::placement::{Placement, parse_cpus};
 use crate::results::DataUse;
@@ -36,6 +38,9 @@ pub enum Command {
     Bench(BenchArgs),
     /// Compare saved runs: what changed, and is it real?
     Compare(CompareArgs),
+    /// Show what memory is made of: which entries of the page tables lead to an
+    /// address, and which pages lie there.
+    Pages(PagesArgs),
     /// Write to standard output, a pipe, as fast as told.
     Write(WriteArgs),
     /// Read from standard input and tell how fast it was.

@@ -17,6 +17,7 @@ mod table;
 pub use self::chart::{DotRow, chart, dot_chart};
 pub use self::compared::{comparison_chart, comparison_table};
 pub use self::findings::findings;
+pub(crate) use self::format::wrap;
 pub use self::format::{counted, interval, ratio_interval, significant, times};
 pub use self::origin::origin;
 pub use self::style::Style;
