@@ -135,6 +135,7 @@
 //! * [`reuse`]: when a page may be written again;
 //! * [`buffer`]: page-aligned memory of base, transparent-huge or hugetlb
 //!   pages, and proof of which it got;
+//! * [`memory`]: what the kernel tells of a process's mappings and pages;
 //! * [`pipe`]: what a pipe is like: capacity, slots, unread bytes, the
 //!   system's limits;
 //! * [`transfer`]: whole transfers by write, read, vmsplice, splice and tee,
@@ -144,6 +145,7 @@
 #![deny(unsafe_code)]
 
 pub mod buffer;
+pub mod memory;
 pub mod pipe;
 pub mod reader;
 pub mod relay;

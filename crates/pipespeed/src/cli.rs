@@ -2,6 +2,7 @@
 
 mod costs;
 mod meter;
+mod pages;
 mod producers;
 
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use self::costs::CostsArgs;
 pub use self::meter::MeterArgs;
+pub use self::pages::PagesArgs;
 pub use self::producers::{FizzbuzzArgs, YesArgs};
 use crate::machine::placement::{Placement, parse_cpus};
 use crate::results::DataUse;
@@ -38,6 +40,9 @@ pub enum Command {
     Bench(BenchArgs),
     /// Compare saved runs: what changed, and is it real?
     Compare(CompareArgs),
+    /// Show what memory is made of: which entries of the page tables lead to an
+    /// address, and which pages lie there.
+    Pages(PagesArgs),
     /// Write to standard output, a pipe, as fast as told.
     Write(WriteArgs),
     /// Read from standard input and tell how fast it was.

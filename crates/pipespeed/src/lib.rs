@@ -17,6 +17,7 @@ pub mod interrupt;
 pub mod machine;
 pub mod measure;
 pub mod meter;
+pub mod pages;
 pub mod report;
 pub mod results;
 pub mod runner;

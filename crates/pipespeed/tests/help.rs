@@ -12,6 +12,7 @@ fn help_and_version_are_no_errors() {
         "compare -h",
         "write --help",
         "read --help",
+        "pages --help",
         "help",
     ] {
         let outcome = run_alone(pipespeed(args)).succeeded();

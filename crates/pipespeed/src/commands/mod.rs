@@ -7,6 +7,7 @@ pub mod costs;
 pub mod fizzbuzz;
 pub mod meta;
 pub mod meter;
+pub mod pages;
 pub mod read;
 pub mod write;
 pub mod yes;
@@ -25,6 +26,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Bench(args) => bench::run(args),
         Command::Compare(args) => compare::run(args),
+        Command::Pages(args) => pages::run(&args),
         Command::Write(args) => {
             check(&args.end)?;
             write::run(&args)

@@ -52,7 +52,7 @@ fn hundredths(ratio: f64) -> String {
 
 /// Breaks `text` at spaces into lines of at most `width` characters, the second
 /// and later ones indented. A longer word gets a line to itself.
-pub(super) fn wrap(text: &str, width: usize, indent: &str) -> String {
+pub(crate) fn wrap(text: &str, width: usize, indent: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
     let mut filled = 0;

@@ -19,6 +19,7 @@ pub use self::chart::{DotRow, chart, dot_chart};
 pub use self::compared::{comparison_chart, comparison_table};
 pub use self::costs::costs_table;
 pub use self::findings::findings;
+pub(crate) use self::format::wrap;
 pub use self::format::{counted, interval, ratio_interval, significant, times};
 pub use self::origin::origin;
 pub use self::style::Style;

@@ -44,7 +44,8 @@ impl ForAll {
     }
 }
 
-fn ordinary(command: &mut Command) -> &mut Command {
+/// As an ordinary user without capabilities, where this is root.
+pub fn ordinary(command: &mut Command) -> &mut Command {
     if geteuid().is_root() {
         command.uid(NOBODY).gid(NOBODY);
     }

@@ -1,0 +1,121 @@
+//! The options of `pipespeed pages`.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args};
+
+use crate::pages::Architecture;
+use crate::size;
+
+/// `pipespeed pages`.
+#[derive(Debug, Args)]
+#[command(
+    group = ArgGroup::new("what").args(["address", "buffer"]).required(true),
+    after_help = "\
+With --address alone no memory is looked at: it tells which entries of the page \
+tables lead there. Frame numbers and flags are shown to root (CAP_SYS_ADMIN); \
+the rest works without.
+
+Examples:
+  pipespeed pages --address 0x0000f2705af953c0
+  pipespeed pages --address 0x0000f2705af953c0 --page-size 64K
+  pipespeed pages --buffer 10000            three pages: are they contiguous?
+  pipespeed pages --buffer 4M --huge
+  pipespeed pages --pid 1234 --address 0x7ffd1c3e2000 --length 16K"
+)]
+pub struct PagesArgs {
+    /// An address, in hexadecimal, as 0x7f0012345678.
+    #[arg(long, value_parser = address, allow_hyphen_values = true)]
+    pub address: Option<u64>,
+    /// Allocate a buffer of this size, and look at its pages.
+    #[arg(long, value_name = "SIZE", value_parser = range, allow_hyphen_values = true)]
+    pub buffer: Option<u64>,
+    /// Look at the address in this process's memory.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)), requires = "address", conflicts_with = "buffer", allow_negative_numbers = true)]
+    pub pid: Option<u32>,
+    /// Look at so many bytes from the address on [default: one page].
+    #[arg(long, value_name = "SIZE", value_parser = range, requires = "pid", conflicts_with = "buffer", allow_hyphen_values = true)]
+    pub length: Option<u64>,
+    // clap does not insist on what is required where something else given
+    // excludes it: so --address is named as well.
+    /// Transparent huge pages for the buffer.
+    #[arg(long, requires = "buffer", conflicts_with = "address")]
+    pub huge: bool,
+    /// Reserved huge pages for the buffer, from the administrator's pool.
+    #[arg(long, requires = "buffer", conflicts_with_all = ["huge", "address"])]
+    pub hugetlb: bool,
+    /// Don't write to the buffer before looking.
+    #[arg(long, requires = "buffer", conflicts_with = "address")]
+    pub untouched: bool,
+    /// Take the address apart as this architecture does [default: this
+    /// machine's].
+    #[arg(long, value_enum, conflicts_with_all = ["buffer", "pid"])]
+    pub arch: Option<Architecture>,
+    /// Take it apart by so many levels of tables: 4 or 5 on x86-64, 2 to 5
+    /// elsewhere [default: this machine's].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=5), conflicts_with_all = ["buffer", "pid"], allow_negative_numbers = true)]
+    pub levels: Option<u32>,
+    /// Take it apart by base pages of this size: 4K, or 16K and 64K on aarch64
+    /// [default: this machine's].
+    #[arg(long, value_name = "SIZE", value_parser = page, conflicts_with_all = ["buffer", "pid"], allow_hyphen_values = true)]
+    pub page_size: Option<u64>,
+    /// Take it apart by so many bits, as 39, 48 or 52 on aarch64 [default: by
+    /// the levels].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(36..=57), conflicts_with_all = ["buffer", "pid"], allow_negative_numbers = true)]
+    pub address_bits: Option<u32>,
+    /// Save what was found as JSON ('-': standard output).
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// More would be a long list, and a buffer of it a burden to the machine.
+const LARGEST: usize = 1 << 30;
+
+fn range(text: &str) -> Result<u64, String> {
+    match size::parse(text)? {
+        bytes @ ..=LARGEST => Ok(bytes as u64),
+        _ => Err("1G is the most to look at in one go".to_owned()),
+    }
+}
+
+fn page(text: &str) -> Result<u64, String> {
+    match size::parse(text)? {
+        bytes @ (4096 | 16_384 | 65_536) => Ok(bytes as u64),
+        _ => Err("base pages are of 4K, 16K or 64K".to_owned()),
+    }
+}
+
+fn address(text: &str) -> Result<u64, String> {
+    const HOW: &str = "write an address in hexadecimal, as 0x7f0012345678";
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+    let Some(digits) = digits.filter(|digits| !digits.is_empty()) else {
+        return Err(HOW.to_owned());
+    };
+    // from_str_radix would take a sign.
+    if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return Err(HOW.to_owned());
+    }
+    u64::from_str_radix(digits, 16).map_err(|_| "an address has 64 bits at most".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_hexadecimal_and_say_so() {
+        assert_eq!(address("0x0000f2705af953c0"), Ok(0xf270_5af9_53c0));
+        assert_eq!(address("0XFF"), Ok(255));
+        assert_eq!(address("0xffffffffffffffff"), Ok(u64::MAX));
+        for text in [
+            "", "0x", "10000", "7f00", "0xg", "0x+1", "-0x1", "0x 1", "0x1_0",
+        ] {
+            assert!(address(text).unwrap_err().contains("0x7f"), "{text:?}");
+        }
+        assert!(
+            address("0x10000000000000000")
+                .unwrap_err()
+                .contains("64 bits")
+        );
+    }
+}

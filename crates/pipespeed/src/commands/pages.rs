@@ -1,0 +1,190 @@
+//! `pipespeed pages`.
+
+use std::io::{self, Write};
+
+use anyhow::anyhow;
+use fastpipe::buffer::{Buffer, Pages, huge_page_size};
+use fastpipe::memory::Process;
+
+use crate::cli::PagesArgs;
+use crate::failure::{to_stdout, usage};
+use crate::pages::{
+    Architecture, Half, Memory, Report, Scheme, SchemeError, Walk, Wanted, drawing, look,
+    machine_scheme, own_architecture, table,
+};
+use crate::report::wrap;
+use crate::results::{is_stdout, save};
+
+/// Shows what memory is made of.
+///
+/// # Errors
+/// What went wrong, in one line.
+pub fn run(args: &PagesArgs) -> anyhow::Result<()> {
+    let (heading, report) = match (args.buffer, args.address) {
+        (Some(bytes), _) => buffer(args, bytes)?,
+        (None, Some(address)) => match args.pid {
+            Some(pid) => process(args, pid, address)?,
+            None => decoded(args, address)?,
+        },
+        (None, None) => return Err(usage("name an --address or a size of a --buffer")),
+    };
+    let mut text = heading;
+    text += &drawing(&report.walk, huge_page_of(report.memory.as_ref()));
+    if let Some(memory) = &report.memory {
+        text.push('\n');
+        text += &table(memory);
+    }
+    let json_on_stdout = args.json.as_deref().is_some_and(is_stdout);
+    if json_on_stdout {
+        // Like all that is said there: see `failure::say`.
+        let _ = write!(io::stderr(), "{text}");
+    } else {
+        to_stdout(write!(io::stdout(), "{text}"))?;
+    }
+    if let Some(path) = &args.json {
+        let json = serde_json::to_string_pretty(&report)? + "\n";
+        save(path, json.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// An address by itself.
+fn decoded(args: &PagesArgs, address: u64) -> anyhow::Result<(String, Report)> {
+    let wanted = Wanted {
+        page_bytes: args.page_size,
+        levels: args.levels,
+        address_bits: args.address_bits,
+    };
+    let scheme = match (args.arch, own_architecture()) {
+        (None, Some(own)) if wanted == Wanted::default() => machine_scheme(own),
+        (None, Some(own)) => Scheme::find(own, with_own_pages(own, wanted))
+            // Pages that this machine has not are another's: of those known,
+            // aarch64's.
+            .or_else(|error| elsewhere(wanted).ok_or(error)),
+        (Some(architecture), _) => Scheme::find(architecture, wanted),
+        (None, None) => {
+            return Err(usage(
+                "the page tables of this machine are not known here: choose others by --arch",
+            ));
+        }
+    };
+    let scheme = scheme.map_err(|error: SchemeError| usage(format!("{error} (see --arch)")))?;
+    let report = Report {
+        walk: Walk::of(address, scheme),
+        memory: None,
+    };
+    Ok((String::new(), report))
+}
+
+/// Pages of this machine's size, where nothing else is said and it has such
+/// tables.
+fn with_own_pages(own: Architecture, wanted: Wanted) -> Wanted {
+    let pages = Wanted {
+        page_bytes: wanted
+            .page_bytes
+            .or_else(|| machine_scheme(own).ok().map(Scheme::page_bytes)),
+        ..wanted
+    };
+    match Scheme::find(own, pages) {
+        Ok(_) => pages,
+        Err(_) => wanted,
+    }
+}
+
+fn elsewhere(wanted: Wanted) -> Option<Scheme> {
+    let larger = wanted.page_bytes.is_some_and(|bytes| bytes > 4096);
+    let scheme = larger.then(|| Scheme::find(Architecture::Aarch64, wanted).ok());
+    scheme.flatten()
+}
+
+/// A buffer of our own.
+fn buffer(args: &PagesArgs, bytes: u64) -> anyhow::Result<(String, Report)> {
+    let scheme = own_scheme()?;
+    let (pages, kind) = match (args.huge, args.hugetlb) {
+        (true, _) => (
+            Pages::Huge,
+            "transparent huge pages, if the system grants them",
+        ),
+        (_, true) => (Pages::HugeTlb, "reserved huge pages"),
+        _ => (Pages::Base, "base pages"),
+    };
+    let made = Buffer::builder()
+        .len(usize::try_from(bytes)?)
+        .pages(pages)
+        .touched(!args.untouched)
+        .map();
+    let buffer = made.map_err(|error| anyhow!("--buffer: {error}"))?;
+    let address = buffer.as_ptr().addr() as u64;
+    let memory = look(Process::Own, address, bytes)?;
+    let touched = match args.untouched {
+        true => "not written to",
+        false => "each written to once",
+    };
+    let heading = wrap(
+        &format!("A buffer of {bytes} bytes: {kind}, {touched}."),
+        80,
+        "  ",
+    ) + "\n\n";
+    let report = Report {
+        walk: Walk::of(address, scheme),
+        memory: Some(memory),
+    };
+    Ok((heading, report))
+}
+
+/// The memory of another process.
+fn process(args: &PagesArgs, pid: u32, address: u64) -> anyhow::Result<(String, Report)> {
+    let walk = Walk::of(address, own_scheme()?);
+    match walk.half {
+        Half::User => {}
+        // One page of the upper half is mapped for processes on x86-64: the
+        // old vsyscall's. So it is left to the list of mappings.
+        Half::Kernel => {}
+        Half::NonCanonical => {
+            return Err(anyhow!(
+                "--address {address:#x}: not an address on this machine ({}): its topmost bits \
+                 are not all alike",
+                walk.scheme
+            ));
+        }
+    }
+    // The kernel's lists have no tags.
+    let plain = match walk.tag {
+        Some(_) => address & (u64::MAX >> 8),
+        None => address,
+    };
+    let length = args.length.unwrap_or(1);
+    let memory = look(Process::Other(pid), plain, length)?;
+    let heading = format!("Memory of process {pid}.\n\n");
+    let report = Report {
+        walk,
+        memory: Some(memory),
+    };
+    Ok((heading, report))
+}
+
+fn own_scheme() -> anyhow::Result<Scheme> {
+    let Some(own) = own_architecture() else {
+        return Err(anyhow!(
+            "the page tables of this machine's processor are not known here"
+        ));
+    };
+    Ok(machine_scheme(own)?)
+}
+
+/// The size of the huge page that the walk to the first page ends at, where
+/// that is certain: a compound page of that size may be mapped page by page,
+/// but not if smaps counts all of the mapping as mapped by large entries.
+fn huge_page_of(memory: Option<&Memory>) -> Option<u64> {
+    let memory = memory?;
+    let first = memory.pages.first()?;
+    let mapping = memory.mappings.first()?;
+    if first.huge.backed != Some(true) {
+        return None;
+    }
+    if first.huge.reserved {
+        return mapping.kernel_page_bytes;
+    }
+    let all = mapping.huge_bytes == mapping.resident_bytes;
+    all.then_some(huge_page_size() as u64)
+}

@@ -1,0 +1,151 @@
+//! Whether a huge page backs a page, and how that is known.
+
+use fastpipe::buffer::huge_page_size;
+use fastpipe::memory::{FrameFlags, PageFlags, Region};
+use fastpipe::pipe::page_size;
+
+use super::record::Huge;
+
+/// From the flags of the frame.
+///
+/// The kernel marks compound pages of every size as transparent huge ones,
+/// down to a few base pages, since it makes such. So only one of the size that
+/// an entry of a page middle directory maps is taken for huge.
+pub(super) fn from_flags(flags: PageFlags, compound_bytes: Option<u64>) -> Huge {
+    let whole = compound_bytes.is_some_and(|bytes| bytes >= huge_page_size() as u64);
+    let reserved = flags.is_hugetlb();
+    Huge {
+        backed: Some(reserved || flags.is_transparent_huge() && whole),
+        shown_by: Some("kpageflags"),
+        reserved,
+        compound_bytes,
+    }
+}
+
+/// From the sums of the whole mapping, which settle it for one page only if
+/// all or none of the mapping is in huge pages.
+pub(super) fn from_sums(region: Option<&Region>) -> Huge {
+    let Some(amounts) = region.and_then(|region| region.amounts) else {
+        return Huge::default();
+    };
+    let reserved = amounts.page > page_size() as u64;
+    let backed = match amounts.transparent_huge {
+        _ if reserved => Some(true),
+        0 => Some(false),
+        huge if huge == amounts.resident => Some(true),
+        _ => None,
+    };
+    Huge {
+        backed,
+        shown_by: backed.map(|_| "smaps"),
+        reserved,
+        compound_bytes: None,
+    }
+}
+
+/// How large the compound pages are that frames belong to.
+pub(super) struct Compounds<'a> {
+    flags: &'a FrameFlags,
+    /// The first frame of the block looked at last, and the block's flags.
+    block: (u64, Vec<PageFlags>),
+}
+
+impl<'a> Compounds<'a> {
+    pub(super) fn new(flags: &'a FrameFlags) -> Self {
+        Compounds {
+            flags,
+            block: (0, Vec::new()),
+        }
+    }
+
+    /// In bytes, up to the size of a transparent huge page; `None` for a frame
+    /// on its own. The page allocator aligns compound pages to their size, so
+    /// that one of that size or less lies within a block of it.
+    pub(super) fn bytes_around(&mut self, frame: u64) -> Option<u64> {
+        let frames = (huge_page_size() / page_size()) as u64;
+        let first = frame / frames * frames;
+        if self.block.0 != first || self.block.1.is_empty() {
+            // Without an answer nothing is known of the compound page.
+            let flags = self.flags.of_run(first, frames as usize).ok()?;
+            self.block = (first, flags);
+        }
+        let count = compound_around(&self.block.1, (frame - first) as usize)?;
+        Some((count * page_size()) as u64)
+    }
+}
+
+/// How many of these frames belong to the same compound page as the one at
+/// `at`.
+fn compound_around(flags: &[PageFlags], at: usize) -> Option<usize> {
+    let own = flags.get(at)?;
+    if !own.is_compound_head() && !own.is_compound_tail() {
+        return None;
+    }
+    let before = flags[..=at].iter().rposition(|f| f.is_compound_head());
+    let rest = flags[at + 1..].iter();
+    let after = rest.take_while(|f| f.is_compound_tail()).count();
+    // Without a head here it began in the block before.
+    Some(at - before.unwrap_or(0) + 1 + after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fastpipe::memory::Amounts;
+
+    const HEAD: PageFlags = PageFlags(1 << 15 | 1 << 22);
+    const TAIL: PageFlags = PageFlags(1 << 16 | 1 << 22);
+    const ALONE: PageFlags = PageFlags(1 << 12);
+
+    #[test]
+    fn a_compound_page_reaches_from_its_head_to_its_last_tail() {
+        let flags = [ALONE, HEAD, TAIL, TAIL, HEAD, TAIL, ALONE];
+        let sizes: Vec<_> = (0..8).map(|at| compound_around(&flags, at)).collect();
+        let expected = [
+            None,
+            Some(3),
+            Some(3),
+            Some(3),
+            Some(2),
+            Some(2),
+            None,
+            None,
+        ];
+        assert_eq!(sizes, expected);
+        // Of a gigantic page no head is in sight.
+        assert_eq!(compound_around(&[TAIL, TAIL], 1), Some(2));
+    }
+
+    #[test]
+    fn a_compound_page_below_the_size_of_a_huge_one_is_none() {
+        let huge = huge_page_size() as u64;
+        assert_eq!(from_flags(TAIL, Some(huge)).backed, Some(true));
+        assert_eq!(from_flags(TAIL, Some(65_536)).backed, Some(false));
+        assert_eq!(from_flags(ALONE, None).backed, Some(false));
+        let reserved = from_flags(PageFlags(1 << 16 | 1 << 17), Some(huge));
+        assert_eq!((reserved.backed, reserved.reserved), (Some(true), true));
+    }
+
+    #[test]
+    fn the_sums_of_a_mapping_tell_of_a_page_only_if_all_or_none_are_huge() {
+        let backed = |transparent_huge, page| {
+            let amounts = Amounts {
+                resident: 4 << 20,
+                transparent_huge,
+                page,
+                ..Amounts::default()
+            };
+            let region = Region {
+                amounts: Some(amounts),
+                ..Region::default()
+            };
+            from_sums(Some(&region)).backed
+        };
+        let base = page_size() as u64;
+        assert_eq!(backed(0, base), Some(false));
+        assert_eq!(backed(2 << 20, base), None);
+        assert_eq!(backed(4 << 20, base), Some(true));
+        assert_eq!(backed(0, 512 * base), Some(true));
+        assert_eq!(from_sums(None), Huge::default());
+    }
+}

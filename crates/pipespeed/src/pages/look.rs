@@ -1,0 +1,271 @@
+//! The pages behind a range of a process's memory.
+
+use std::io;
+use std::path::Path;
+
+use fastpipe::memory::{Entry, FrameFlags, Pagemap, Process, Region, regions};
+use fastpipe::pipe::page_size;
+use rustix::io::Errno;
+
+use super::huge::{Compounds, from_flags, from_sums};
+use super::record::{Hidden, Mapping, Memory, Page, State};
+
+/// Memory can't be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum LookError {
+    /// There is no such process, or /proc hides it.
+    #[error("--pid {0}: there is no such process")]
+    NoProcess(u32),
+    /// It is another user's.
+    #[error(
+        "--pid {0}: not allowed to look at this process's memory: be its user, or root \
+         (CAP_SYS_PTRACE)"
+    )]
+    NotAllowed(u32),
+    /// It has ended, or is one of the kernel's own threads.
+    #[error("process {0} has no memory of its own: it has ended, or is a thread of the kernel")]
+    NoMemory(Process),
+    /// No mapping has the address.
+    #[error("{address:#x} is not mapped in process {process}: {nearest}")]
+    NotMapped {
+        /// The address.
+        address: u64,
+        /// Whose.
+        process: Process,
+        /// What lies around it.
+        nearest: String,
+    },
+    /// A file in /proc can't be read.
+    #[error("the mappings of process {process} can't be read: {source}")]
+    Unreadable {
+        /// Whose.
+        process: Process,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Looks at the base pages that `length` bytes at `address` touch.
+///
+/// # Errors
+/// [`LookError`]. That a part can't be seen without privilege is none: it is
+/// in [`Memory::hidden`].
+pub fn look(process: Process, address: u64, length: u64) -> Result<Memory, LookError> {
+    let regions = regions(process).map_err(|source| unreadable(process, source))?;
+    if regions.is_empty() {
+        return Err(LookError::NoMemory(process));
+    }
+    if region_of(&regions, address).is_none() {
+        return Err(LookError::NotMapped {
+            address,
+            process,
+            nearest: nearest(&regions, address),
+        });
+    }
+    let page = page_size() as u64;
+    let first = address / page * page;
+    let last = address.saturating_add(length - 1) / page * page;
+    let count = ((last - first) / page + 1) as usize;
+
+    let mut hidden = Vec::new();
+    let entries = Pagemap::open(process).and_then(|pagemap| pagemap.entries(first, count));
+    let entries = entries.unwrap_or_else(|error| {
+        hidden.push(Hidden::Pages(error.to_string()));
+        Vec::new()
+    });
+    let mut pages: Vec<Page> = (0..count)
+        .map(|i| {
+            let address = first + i as u64 * page;
+            let region = region_of(&regions, address);
+            plain(address, region, entries.get(i).copied())
+        })
+        .collect();
+    add_flags(&mut pages, &mut hidden);
+
+    let concerned = regions.iter().filter(|r| r.start <= last && first < r.end);
+    if concerned.clone().any(|region| region.amounts.is_none()) {
+        hidden.push(Hidden::Amounts);
+    }
+    Ok(Memory {
+        pid: match process {
+            Process::Own => None,
+            Process::Other(pid) => Some(pid),
+        },
+        mappings: concerned.map(mapping).collect(),
+        page_bytes: page,
+        runs: runs(&pages),
+        pages,
+        hidden,
+    })
+}
+
+/// A page as far as the page table tells.
+fn plain(address: u64, region: Option<&Region>, entry: Option<Entry>) -> Page {
+    let state = match entry {
+        _ if region.is_none() => State::Unmapped,
+        None => State::Unknown,
+        Some(entry) if entry.is_present() => State::Present,
+        Some(entry) if entry.is_swapped() => State::Swapped,
+        Some(_) => State::Absent,
+    };
+    Page {
+        address,
+        state,
+        frame: entry.and_then(Entry::frame),
+        follows: None,
+        huge: match state {
+            State::Present | State::Unknown => from_sums(region),
+            _ => Default::default(),
+        },
+        flags: None,
+    }
+}
+
+/// Adds what the frames' numbers and flags tell.
+fn add_flags(pages: &mut [Page], hidden: &mut Vec<Hidden>) {
+    let present = |page: &Page| page.state == State::Present;
+    if pages
+        .iter()
+        .any(|page| present(page) && page.frame.is_none())
+    {
+        hidden.push(Hidden::Frames);
+    }
+    for i in 1..pages.len() {
+        if let (Some(before), Some(own)) = (pages[i - 1].frame, pages[i].frame) {
+            pages[i].follows = Some(own == before + 1);
+        }
+    }
+    if pages.iter().all(|page| page.frame.is_none()) {
+        return;
+    }
+    if let Err(error) = read_flags(pages) {
+        hidden.push(Hidden::Flags(error.to_string()));
+    }
+}
+
+fn read_flags(pages: &mut [Page]) -> io::Result<()> {
+    let file = FrameFlags::open()?;
+    let mut compounds = Compounds::new(&file);
+    for page in pages {
+        let Some(frame) = page.frame else { continue };
+        match file.of(frame) {
+            Ok(flags) => {
+                page.flags = Some(flags);
+                let compound = flags.is_compound_head() || flags.is_compound_tail();
+                let bytes = compound.then(|| compounds.bytes_around(frame)).flatten();
+                page.huge = from_flags(flags, bytes);
+            }
+            // Memory of a device has frames without flags.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// How many pieces the frames lie in.
+fn runs(pages: &[Page]) -> Option<usize> {
+    let present = pages.iter().filter(|page| page.state == State::Present);
+    let frames: Option<Vec<u64>> = present.map(|page| page.frame).collect();
+    let frames = frames.filter(|frames| !frames.is_empty())?;
+    let breaks = frames.windows(2).filter(|two| two[1] != two[0] + 1).count();
+    Some(breaks + 1)
+}
+
+/// Mappings are in the order of their addresses.
+fn region_of(regions: &[Region], address: u64) -> Option<&Region> {
+    let after = regions.partition_point(|region| region.start <= address);
+    let region = regions.get(after.checked_sub(1)?)?;
+    region.contains(address).then_some(region)
+}
+
+/// What lies around an address that is not mapped.
+fn nearest(regions: &[Region], address: u64) -> String {
+    let after = regions.partition_point(|region| region.start <= address);
+    let below = after.checked_sub(1).and_then(|i| regions.get(i));
+    let names: Vec<String> = [("below", below), ("above", regions.get(after))]
+        .into_iter()
+        .filter_map(|(side, region)| {
+            let region = region?;
+            Some(format!(
+                "the next mapping {side} is {:#x}-{:#x}",
+                region.start, region.end
+            ))
+        })
+        .collect();
+    names.join(", ")
+}
+
+fn mapping(region: &Region) -> Mapping {
+    let amounts = region.amounts;
+    Mapping {
+        start: region.start,
+        end: region.end,
+        permissions: region.permissions.clone(),
+        name: region.name.clone(),
+        resident_bytes: amounts.map(|amounts| amounts.resident + amounts.hugetlb),
+        huge_bytes: amounts.map(|amounts| amounts.transparent_huge + amounts.hugetlb),
+        kernel_page_bytes: amounts.map(|amounts| amounts.page),
+    }
+}
+
+fn unreadable(process: Process, source: io::Error) -> LookError {
+    let Process::Other(pid) = process else {
+        return LookError::Unreadable { process, source };
+    };
+    let exists = Path::new(&format!("/proc/{pid}")).exists();
+    match source.kind() {
+        io::ErrorKind::NotFound if !exists => LookError::NoProcess(pid),
+        io::ErrorKind::PermissionDenied => LookError::NotAllowed(pid),
+        _ if Errno::from_io_error(&source) == Some(Errno::SRCH) => match exists {
+            true => LookError::NoMemory(process),
+            false => LookError::NoProcess(pid),
+        },
+        _ => LookError::Unreadable { process, source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pages(frames: &[Option<u64>]) -> Vec<Page> {
+        let page = |frame: &Option<u64>| Page {
+            frame: *frame,
+            ..plain(0, None, None)
+        };
+        let mut pages: Vec<Page> = frames.iter().map(page).collect();
+        pages
+            .iter_mut()
+            .for_each(|page| page.state = State::Present);
+        pages
+    }
+
+    #[test]
+    fn runs_are_counted_where_the_frames_are_known() {
+        assert_eq!(runs(&pages(&[Some(7), Some(8), Some(9)])), Some(1));
+        assert_eq!(runs(&pages(&[Some(7), Some(6), Some(7)])), Some(2));
+        assert_eq!(runs(&pages(&[Some(7), None])), None);
+        assert_eq!(runs(&[]), None);
+    }
+
+    #[test]
+    fn mappings_are_found_by_any_address_within_and_by_none_beside() {
+        let region = |start, end| Region {
+            start,
+            end,
+            ..Region::default()
+        };
+        let regions = [region(0x1000, 0x3000), region(0x5000, 0x6000)];
+        for (address, start) in [(0x1000, 0x1000), (0x2fff, 0x1000), (0x5fff, 0x5000)] {
+            assert_eq!(region_of(&regions, address).map(|r| r.start), Some(start));
+        }
+        for address in [0, 0xfff, 0x3000, 0x4fff, 0x6000] {
+            assert_eq!(region_of(&regions, address), None);
+        }
+        assert_eq!(
+            nearest(&regions, 0x3000),
+            "the next mapping below is 0x1000-0x3000, the next mapping above is 0x5000-0x6000"
+        );
+    }
+}

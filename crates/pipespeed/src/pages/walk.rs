@@ -1,0 +1,135 @@
+//! An address as the indices of its page table's walk.
+
+use serde::Serialize;
+
+use super::record::hexadecimal;
+use super::scheme::{Architecture, Scheme};
+
+/// Which half of the address space an address lies in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Half {
+    /// The lower one, of processes.
+    User,
+    /// The upper one, of the kernel.
+    Kernel,
+    /// Neither: the bits above those translated are not as they must be, and
+    /// to use the address faults.
+    NonCanonical,
+}
+
+/// One table that the walk passes through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Level {
+    /// As the kernel calls the table: `PGD`, `P4D`, `PUD`, `PMD`, `PTE`.
+    pub name: &'static str,
+    /// Which of its entries.
+    pub index: u64,
+    /// How many it has.
+    pub entries: u64,
+    /// The lowest bit of the address that counts for the index.
+    pub lowest_bit: u32,
+    /// How many bits count.
+    pub bits: u32,
+}
+
+impl Level {
+    /// The bytes of address space that one entry stands for.
+    pub fn covers(&self) -> u64 {
+        1 << self.lowest_bit
+    }
+}
+
+/// An address taken apart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Walk {
+    /// The address.
+    #[serde(serialize_with = "hexadecimal")]
+    pub address: u64,
+    /// How its page tables are built.
+    #[serde(rename = "page_tables")]
+    pub scheme: Scheme,
+    /// Where it lies.
+    pub half: Half,
+    /// The top byte, where aarch64 ignores it and it says something (a tag).
+    pub tag: Option<u8>,
+    /// The tables, from the top.
+    pub levels: Vec<Level>,
+    /// The byte within the base page.
+    pub offset: u64,
+}
+
+impl Walk {
+    /// Takes an address apart. An address that is not canonical has indices
+    /// too; no processor would use them.
+    pub fn of(address: u64, scheme: Scheme) -> Walk {
+        let mut above = scheme.address_bits;
+        let mut levels = Vec::new();
+        for (name, below) in scheme.names().iter().zip((0..scheme.levels).rev()) {
+            let lowest_bit = scheme.page_bits + below * scheme.table_bits();
+            let bits = above - lowest_bit;
+            levels.push(Level {
+                name,
+                index: address >> lowest_bit & low_bits(bits),
+                entries: 1 << bits,
+                lowest_bit,
+                bits,
+            });
+            above = lowest_bit;
+        }
+        let (half, tag) = half(address, scheme);
+        Walk {
+            address,
+            scheme,
+            half,
+            tag,
+            levels,
+            offset: address & low_bits(scheme.page_bits),
+        }
+    }
+
+    /// The first address of its base page.
+    pub fn page(&self) -> u64 {
+        self.address & !low_bits(self.scheme.page_bits)
+    }
+}
+
+/// Where an address lies, and its tag.
+fn half(address: u64, scheme: Scheme) -> (Half, Option<u8>) {
+    match scheme.architecture {
+        // The bits above are copies of the highest that is translated. The
+        // upper half is the kernel's.
+        Architecture::X86_64 | Architecture::Riscv64 => {
+            let shift = scheme.address_bits - 1;
+            let half = match address >> shift {
+                0 => Half::User,
+                above if above == low_bits(64 - shift) => Half::Kernel,
+                _ => Half::NonCanonical,
+            };
+            (half, None)
+        }
+        // Two tables: one for addresses whose bits above are 0, one for those
+        // where they are 1. Bit 55 chooses, and the eight bits at the top are
+        // the program's own where the kernel allows it, as Linux does
+        // (Documentation/arch/arm64/tagged-pointers.rst).
+        Architecture::Aarch64 => {
+            let above = (address & low_bits(56)) >> scheme.address_bits;
+            let top = (address >> 56) as u8;
+            if above == 0 {
+                (Half::User, (top != 0).then_some(top))
+            } else if above == low_bits(56 - scheme.address_bits) {
+                (Half::Kernel, (top != 0xff).then_some(top))
+            } else {
+                (Half::NonCanonical, None)
+            }
+        }
+    }
+}
+
+fn low_bits(count: u32) -> u64 {
+    u64::MAX.checked_shr(64 - count).unwrap_or(0)
+}
+
+#[cfg(test)]
+#[path = "walk_tests.rs"]
+mod tests;
