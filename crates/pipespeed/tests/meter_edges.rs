@@ -110,3 +110,27 @@ fn a_name_that_would_steer_the_terminal_is_shown_harmlessly() {
     assert_eq!(done.code, Some(2), "{done:?}");
     assert!(done.err.contains("a?]0;b?c"), "{done:?}");
 }
+
+#[test]
+fn a_fifo_without_a_writer_is_waited_for_while_the_display_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap();
+    let (err, err_into) = std::io::pipe().unwrap();
+    let mut command = pipespeed("meter --json -i 0.02");
+    command.arg(&path).stderr(err_into);
+    let out = tempfile::tempfile().unwrap();
+    let mut child = command.stdout(out.try_clone().unwrap()).spawn().unwrap();
+    // Else its copy keeps the pipe open.
+    drop(command);
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(err));
+    for _ in 0..3 {
+        assert_eq!(json(&lines.next().unwrap().unwrap())["bytes"], 0);
+    }
+    let bytes = vec![b'x'; 300_000];
+    std::fs::write(&path, &bytes).unwrap();
+    let last = lines.last().unwrap().unwrap();
+    assert_eq!(json(&last)["bytes"], 300_000);
+    assert!(child.wait().unwrap().success());
+    assert_eq!(out.metadata().unwrap().len(), 300_000);
+}

@@ -147,12 +147,26 @@ impl<'o> Session<'o> {
             self.history.begin(Duration::ZERO, 0);
             return self.flow(Duration::ZERO, progress.taken);
         };
+        self.draw_if_due(now);
+        self.flow(now, progress.taken)
+    }
+
+    fn draw_if_due(&mut self, now: Duration) {
         if self.display.is_due(now) {
             let snapshot = self.snapshot(now, false, false);
             let beside = self.beside();
             self.display.show(&snapshot, &beside);
         }
-        self.flow(now, progress.taken)
+    }
+
+    /// Draws while there is no relay under way. Returns when it wants to be
+    /// called again, if ever.
+    pub fn idle(&mut self) -> Option<Duration> {
+        let now = self.clock.now()?;
+        self.draw_if_due(now);
+        let within = self.display.until_next(now);
+        self.clock.expect(within);
+        within
     }
 
     /// How relay is to go on.

@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FileType;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
 
 use super::format::visible;
 use super::options::Options;
@@ -68,7 +70,7 @@ fn one(
         stdin = io::stdin();
         stdin.as_fd()
     } else {
-        match File::open(path) {
+        match open(path, session) {
             Ok(opened) => file = opened,
             Err(error) => {
                 session.complain(&format!("{name}: {error}"));
@@ -116,6 +118,27 @@ fn one(
                     _ => return (None, failure),
                 }
             }
+        }
+    }
+}
+
+/// Opens a file; a FIFO that has no writer yet is waited for while the display
+/// goes on.
+fn open(path: &Path, session: &mut Session<'_>) -> io::Result<File> {
+    if !std::fs::metadata(path).is_ok_and(|about| about.file_type().is_fifo()) {
+        return File::open(path);
+    }
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    loop {
+        let within = session.idle();
+        let within = within.and_then(|within| Timespec::try_from(within).ok());
+        let mut fds = [PollFd::new(&file, PollFlags::IN)];
+        // Nothing at all before the first writer has come.
+        match rustix::event::poll(&mut fds, within.as_ref()) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Ok(file),
+            Err(error) => return Err(error.into()),
         }
     }
 }
