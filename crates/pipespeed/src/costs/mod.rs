@@ -2,7 +2,7 @@
 //! any privilege.
 //!
 //! All of it is driven from one thread, so that nothing waits for anything: a
-//! [`Probe`] repeats a step, times it, and puts the pipe back to where it was.
+//! probe repeats a step, times it, and puts the pipe back to where it was.
 //! All probes run once a round, in turns, so that what drifts from second to
 //! second touches all alike; a cost is the median over the rounds, with its
 //! exact interval. Only a wake-up takes a second process.
