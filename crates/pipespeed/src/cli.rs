@@ -2,6 +2,7 @@
 
 mod meter;
 mod producers;
+mod profile;
 
 use std::path::PathBuf;
 
@@ -9,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use self::meter::MeterArgs;
 pub use self::producers::{FizzbuzzArgs, YesArgs};
+pub use self::profile::{ProfileArgs, ProfileOutput};
 use crate::machine::placement::{Placement, parse_cpus};
 use crate::results::DataUse;
 use crate::size;
@@ -36,6 +38,9 @@ pub enum Command {
     Bench(BenchArgs),
     /// Compare saved runs: what changed, and is it real?
     Compare(CompareArgs),
+    /// Show where the time of a case goes, by sampling the kernel: copies, pages,
+    /// locks, waking, sleeping.
+    Profile(ProfileArgs),
     /// Write to standard output, a pipe, as fast as told.
     Write(WriteArgs),
     /// Read from standard input and tell how fast it was.

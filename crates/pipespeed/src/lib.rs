@@ -16,6 +16,7 @@ pub mod interrupt;
 pub mod machine;
 pub mod measure;
 pub mod meter;
+pub mod profile;
 pub mod report;
 pub mod results;
 pub mod runner;

@@ -6,6 +6,7 @@ pub mod compare;
 pub mod fizzbuzz;
 pub mod meta;
 pub mod meter;
+pub mod profile;
 pub mod read;
 pub mod write;
 pub mod yes;
@@ -24,6 +25,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Bench(args) => bench::run(args),
         Command::Compare(args) => compare::run(args),
+        Command::Profile(args) => profile::run(&args),
         Command::Write(args) => {
             check(&args.end)?;
             write::run(&args)
