@@ -4,6 +4,7 @@ mod costs;
 mod meter;
 mod pages;
 mod producers;
+mod profile;
 
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ pub use self::costs::CostsArgs;
 pub use self::meter::MeterArgs;
 pub use self::pages::PagesArgs;
 pub use self::producers::{FizzbuzzArgs, YesArgs};
+pub use self::profile::{ProfileArgs, ProfileOutput};
 use crate::machine::placement::{Placement, parse_cpus};
 use crate::results::DataUse;
 use crate::size;
@@ -43,6 +45,9 @@ pub enum Command {
     /// Show what memory is made of: which entries of the page tables lead to an
     /// address, and which pages lie there.
     Pages(PagesArgs),
+    /// Show where the time of a case goes, by sampling the kernel: copies, pages,
+    /// locks, waking, sleeping.
+    Profile(ProfileArgs),
     /// Write to standard output, a pipe, as fast as told.
     Write(WriteArgs),
     /// Read from standard input and tell how fast it was.

@@ -18,6 +18,7 @@ pub mod machine;
 pub mod measure;
 pub mod meter;
 pub mod pages;
+pub mod profile;
 pub mod report;
 pub mod results;
 pub mod runner;

@@ -75,6 +75,21 @@ impl ProcessRunner {
 
 impl Runner for ProcessRunner {
     fn run(&mut self, case: &Case) -> Result<Trial, TrialError> {
+        self.run_watched(case, &mut |_, _| Ok(()))
+    }
+}
+
+impl ProcessRunner {
+    /// Runs one trial of the case. `attach` is shown each end's process once
+    /// both are set up, and before either starts.
+    ///
+    /// # Errors
+    /// [`TrialError`]; an error of `attach` is its `Failed`.
+    pub fn run_watched(
+        &mut self,
+        case: &Case,
+        attach: &mut dyn FnMut(Role, u32) -> anyhow::Result<()>,
+    ) -> Result<Trial, TrialError> {
         if let Some(signal) = self.interrupt.signal() {
             return Err(TrialError::Interrupted(signal));
         }
@@ -111,6 +126,9 @@ impl Runner for ProcessRunner {
                 }
                 (role, report) => return Err(unexpected(role, report)),
             }
+        }
+        for end in ends.iter_mut() {
+            attach(end.role, end.child.id()).map_err(TrialError::Failed)?;
         }
         ends.each(|end| end.control.send_go())?;
         let mut outcomes: [Option<Outcome>; 2] = [None, None];

@@ -10,6 +10,7 @@ fn help_and_version_are_no_errors() {
         "--help",
         "bench --help",
         "compare -h",
+        "profile --help",
         "write --help",
         "read --help",
         "pages --help",

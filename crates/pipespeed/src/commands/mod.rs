@@ -8,6 +8,7 @@ pub mod fizzbuzz;
 pub mod meta;
 pub mod meter;
 pub mod pages;
+pub mod profile;
 pub mod read;
 pub mod write;
 pub mod yes;
@@ -27,6 +28,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Bench(args) => bench::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Pages(args) => pages::run(&args),
+        Command::Profile(args) => profile::run(&args),
         Command::Write(args) => {
             check(&args.end)?;
             write::run(&args)

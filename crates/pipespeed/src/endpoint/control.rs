@@ -62,6 +62,10 @@ pub struct Outcome {
     /// Rates of the successive parts of the timed part, in GiB/s; the reader's
     /// only.
     pub parts_gib_per_s: Vec<f64>,
+    /// When the two readings were taken, in nanoseconds of CLOCK_MONOTONIC: what
+    /// a profile of this end keeps its samples of.
+    #[serde(default)]
+    pub window_ns: (u64, u64),
 }
 
 /// The word that starts a trial.

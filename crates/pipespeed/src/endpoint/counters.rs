@@ -20,6 +20,7 @@ pub struct Meter {
 #[derive(Debug, Clone)]
 pub struct Reading {
     at: Instant,
+    monotonic_ns: u64,
     bytes: u64,
     counts: Counts,
     cpu: Duration,
@@ -51,6 +52,7 @@ impl Meter {
             involuntary_switches: count(|usage| usage.involuntary_context_switches()),
             page_faults: count(|usage| usage.minor_page_faults() + usage.major_page_faults()),
             run_delay: self.run_delay(),
+            monotonic_ns: monotonic_ns(),
             at: Instant::now(),
         }
     }
@@ -78,6 +80,12 @@ impl Reading {
         self.at
     }
 
+    /// The moment of the reading as other processes see it too: nanoseconds of
+    /// CLOCK_MONOTONIC (clock_gettime(2)).
+    pub fn monotonic_ns(&self) -> u64 {
+        self.monotonic_ns
+    }
+
     /// What was used since `earlier`.
     pub fn since(&self, earlier: &Reading) -> EndCounters {
         EndCounters {
@@ -102,4 +110,9 @@ impl Reading {
 pub fn process_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

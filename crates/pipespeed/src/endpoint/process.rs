@@ -293,6 +293,7 @@ fn writer(spec: &EndSpec, sink: &mut impl Sink, words: &[AtomicU64]) -> anyhow::
         (Some(first), Some(second)) => Ok(Outcome {
             counters: second.since(&first),
             parts_gib_per_s: Vec::new(),
+            window_ns: (first.monotonic_ns(), second.monotonic_ns()),
         }),
         _ => bail!(Left(
             "the reader left before the end of the trial".to_owned()
@@ -355,6 +356,7 @@ fn reader<F: AsFd>(
     Ok(Outcome {
         counters: second.since(&first),
         parts_gib_per_s,
+        window_ns: (first.monotonic_ns(), second.monotonic_ns()),
     })
 }
 
@@ -382,6 +384,7 @@ fn timed_alone(
             ..second.since(&first)
         },
         parts_gib_per_s: clock.rates(),
+        window_ns: (first.monotonic_ns(), second.monotonic_ns()),
     })
 }
 

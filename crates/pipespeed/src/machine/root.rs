@@ -52,7 +52,7 @@ impl Root {
     }
 
     /// A file that holds one number.
-    pub(super) fn number<T: FromStr>(&self, file: impl AsRef<Path>) -> Option<T> {
+    pub(crate) fn number<T: FromStr>(&self, file: impl AsRef<Path>) -> Option<T> {
         self.text(file)?.parse().ok()
     }
 
@@ -90,7 +90,7 @@ impl Root {
 
     /// The value of the first line `key: value` of a file such as
     /// `/proc/self/status`.
-    pub(super) fn field(&self, file: impl AsRef<Path>, key: &str) -> Option<String> {
+    pub(crate) fn field(&self, file: impl AsRef<Path>, key: &str) -> Option<String> {
         fields(&self.text(file)?, key).next().map(str::to_owned)
     }
 }

@@ -9,18 +9,20 @@ mod findings;
 mod format;
 mod measured;
 mod origin;
+mod profile;
 #[cfg(test)]
 pub(crate) mod sample;
 mod steps;
 mod style;
 mod table;
 
-pub use self::chart::{DotRow, chart, dot_chart};
+pub use self::chart::{DotRow, chart, dot_chart, profile_chart};
 pub use self::compared::{comparison_chart, comparison_table};
 pub use self::costs::costs_table;
 pub use self::findings::findings;
 pub(crate) use self::format::wrap;
 pub use self::format::{counted, interval, ratio_interval, significant, times};
 pub use self::origin::origin;
+pub use self::profile::{profile_case, profile_ladder};
 pub use self::style::Style;
 pub use self::table::table;

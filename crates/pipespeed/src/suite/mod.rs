@@ -56,6 +56,27 @@ impl Suite {
             .collect()
     }
 
+    /// Its rungs: the cases less those that are there only to be compared with,
+    /// as the ladder's control of the pipe's size is. A rung whose partner is
+    /// left out is compared with the first.
+    pub fn rungs(self, overrides: &Overrides) -> Vec<Case> {
+        let mut rungs = self.cases(overrides);
+        rungs.retain(|case| {
+            let factor = case.compared_with.as_ref().map(|(_, factor)| &**factor);
+            factor != Some("pipe size")
+        });
+        let names: Vec<String> = rungs.iter().map(|case| case.name.clone()).collect();
+        for case in &mut rungs {
+            if let Some((other, factor)) = &mut case.compared_with
+                && !names.contains(other)
+            {
+                other.clone_from(&names[0]);
+                factor.push_str(" and a larger pipe");
+            }
+        }
+        rungs
+    }
+
     /// The case that is measured twice, under two names.
     pub fn null_control(self) -> &'static str {
         "write_read"
@@ -144,6 +165,16 @@ mod tests {
                     + if is_library(s1.technique) { 0 } else { chosen };
                 assert_eq!(factors, 1, "{suite:?}: {} and {}", case.name, other.name);
             }
+        }
+    }
+
+    #[test]
+    fn the_ladder_has_seven_rungs_each_compared_with_one_of_them() {
+        let rungs = Suite::Ladder.rungs(&Overrides::default());
+        assert_eq!(rungs.len(), 7);
+        for (at, case) in rungs.iter().enumerate().skip(1) {
+            let (other, _) = case.compared_with.as_ref().unwrap();
+            assert!(rungs[..at].iter().any(|earlier| earlier.name == *other));
         }
     }
 

@@ -116,15 +116,20 @@ pub fn huge_pages() -> bool {
 /// With vmsplice(2) refused by EPERM, as the filters of some containers do.
 /// False, said aloud, where there are no filters.
 pub fn no_vmsplice(command: &mut Command) -> bool {
+    without_call(command, libc::SYS_vmsplice)
+}
+
+/// The same for any system call.
+pub fn without_call(command: &mut Command, number: libc::c_long) -> bool {
     let code = |code: u32| code as u16;
-    // Load the number of the system call; if it is not vmsplice, skip one.
+    // Load the number of the system call; if it is another one, skip one.
     let program = [
         (code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS), 0, 0, 0),
         (
             code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K),
             0,
             1,
-            libc::SYS_vmsplice as u32,
+            number as u32,
         ),
         (
             code(libc::BPF_RET | libc::BPF_K),

@@ -107,6 +107,7 @@ fn trial(case: &Case, gib_per_s: f64) -> Trial {
                 run_delay_s: Some(0.0),
             },
             parts_gib_per_s: vec![gib_per_s; 2],
+            window_ns: (0, (SECONDS * 1e9) as u64),
         })
     };
     let huge = case.sink.as_ref().map(|sink| match sink.pages {

@@ -4,10 +4,12 @@
 mod bars;
 mod canvas;
 mod dots;
+mod stacked;
 mod text;
 
 pub use self::bars::chart;
 pub use self::dots::{DotRow, dot_chart};
+pub use self::stacked::profile_chart;
 
 #[cfg(test)]
 mod tests;

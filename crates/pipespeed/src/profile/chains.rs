@@ -1,0 +1,74 @@
+//! Call chains kept as data: what the table of costs makes of them.
+
+use std::collections::BTreeMap;
+
+use super::groups::{Group, Table};
+
+const RECORDED: &str = include_str!("chains/linux-6.18.txt");
+const BY_HAND: &str = include_str!("chains/by-hand.txt");
+
+/// A line of the files.
+struct Line<'a> {
+    case: &'a str,
+    end: &'a str,
+    weight: u64,
+    group: Group,
+    /// The innermost first.
+    chain: Vec<&'a str>,
+}
+
+fn lines(text: &str) -> Vec<Line<'_>> {
+    let read = |line| {
+        let words: Vec<&str> = str::split(line, ' ').collect();
+        let [case, end, weight, group, frames] = words[..] else {
+            panic!("{line}");
+        };
+        Line {
+            case,
+            end,
+            weight: weight.parse().unwrap(),
+            group: serde_json::from_value(group.into()).unwrap(),
+            chain: match frames {
+                "-" => Vec::new(),
+                frames => frames.rsplit(';').collect(),
+            },
+        }
+    };
+    text.lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(read)
+        .collect()
+}
+
+fn check(text: &str) {
+    for line in lines(text) {
+        let (group, by) = Table::built_in().attribute(&line.chain);
+        assert_eq!(group, line.group, "{} by {by}: {:?}", line.case, line.chain);
+    }
+}
+
+#[test]
+fn chains_recorded_on_linux_6_18_go_where_they_went() {
+    check(RECORDED);
+}
+
+#[test]
+fn chains_as_linux_5_10_and_6_1_make_them_find_their_groups() {
+    check(BY_HAND);
+}
+
+#[test]
+fn little_of_what_was_recorded_is_unknown_on_each_of_the_seven_rungs() {
+    let mut ends: BTreeMap<(&str, &str), (u64, u64)> = BTreeMap::new();
+    for line in lines(RECORDED) {
+        let (all, other) = ends.entry((line.case, line.end)).or_default();
+        *all += line.weight;
+        if line.group == Group::Other {
+            *other += line.weight;
+        }
+    }
+    assert_eq!(ends.len(), 14);
+    for ((case, end), (all, other)) in ends {
+        assert!(other * 10 < all, "{case}, {end}: {other} of {all}");
+    }
+}

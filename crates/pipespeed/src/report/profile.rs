@@ -1,0 +1,306 @@
+//! Where the time of a case goes, as text.
+
+use std::fmt::Write;
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use crate::profile::account::PAGE;
+use crate::profile::groups::Group;
+use crate::profile::record::{CaseProfile, EndProfile, Profile};
+use crate::profile::tree::tree;
+use crate::results::GIB;
+
+use super::format::{significant, wrap};
+use super::style::{BOLD, DIM, Style};
+
+/// The widest name of a group.
+const NAME: usize = 35;
+/// The longest bar.
+const BAR: usize = 40;
+/// Changes that a step up the ladder names for each end.
+const CHANGES: usize = 3;
+/// Functions of "other kernel" that are named below the tables.
+const OTHERS: usize = 5;
+/// Changes smaller than this share of the earlier wall time are none.
+const CHANGE: f64 = 0.02;
+
+/// One case: a bar a cost for each end, and the call tree below the system
+/// call, without what is below `threshold`, a share of the end's samples.
+pub fn profile_case(profile: &Profile, threshold: f64, style: Style) -> String {
+    let mut text = String::new();
+    for case in &profile.cases {
+        line(&mut text, &style.paint(&heading(case), BOLD));
+        for end in &case.ends {
+            line(&mut text, "");
+            bars(&mut text, end, style);
+        }
+        for end in &case.ends {
+            let lines = tree(&end.stacks).lines(threshold);
+            line(&mut text, "");
+            let title = format!(
+                "{}: running time by call chains ({} samples, below {:.1} % left out)",
+                end.role,
+                end.samples,
+                threshold * 100.0
+            );
+            line(&mut text, &style.paint(&title, BOLD));
+            for branch in lines {
+                line(&mut text, &branch);
+            }
+        }
+    }
+    below(&mut text, profile, style);
+    text
+}
+
+/// Cases side by side, and what each step up the ladder saves.
+pub fn profile_ladder(profile: &Profile, style: Style) -> String {
+    let mut text = String::new();
+    for role in ["writer", "reader"] {
+        let title = format!("{role}: nanoseconds per 4 KiB, by where they go");
+        line(&mut text, &style.paint(&title, BOLD));
+        line(&mut text, &side_by_side(profile, role));
+        line(&mut text, "");
+    }
+    line(
+        &mut text,
+        &style.paint("What each step changes, in ns per 4 KiB", BOLD),
+    );
+    for step in steps(profile) {
+        line(&mut text, &wrap(&step, style.width(), "    "));
+    }
+    let unknown = unknown(profile);
+    if !unknown.is_empty() {
+        line(&mut text, "");
+        let said = format!("  other kernel, the biggest of each end's samples: {unknown}");
+        line(&mut text, &wrap(&said, style.width(), "    "));
+    }
+    for case in &profile.cases {
+        if let Some(reason) = &case.refused {
+            let said = format!("  {}: refused: {reason}", case.name);
+            line(&mut text, &wrap(&said, style.width(), "    "));
+        }
+    }
+    below(&mut text, profile, style);
+    text
+}
+
+fn heading(case: &CaseProfile) -> String {
+    // Both ends pass the same bytes in the same time.
+    let wall = PAGE / (case.gib_per_s_unsampled * GIB) * 1e9;
+    format!(
+        "{}: {} GiB/s, {} ns per 4 KiB ({} GiB/s while sampled)",
+        case.name,
+        significant(case.gib_per_s_unsampled),
+        significant(wall),
+        significant(case.gib_per_s)
+    )
+}
+
+fn bars(text: &mut String, end: &EndProfile, style: Style) {
+    let head = format!("{:NAME$}  ns/page   share", end.role);
+    line(text, &style.paint(&head, BOLD));
+    let room = style.width().saturating_sub(NAME + 19).min(BAR);
+    let mut costs = end.costs.clone();
+    costs.sort_by(|a, b| b.ns_per_page.total_cmp(&a.ns_per_page));
+    for cost in costs {
+        let bar = "#".repeat((cost.share * room as f64).round() as usize);
+        let row = format!(
+            "{:NAME$} {:>8} {:>5.1} %  {bar}",
+            cost.group.name(),
+            significant(cost.ns_per_page),
+            cost.share * 100.0
+        );
+        line(text, row.trim_end());
+    }
+    let sum = end.sum_ns_per_page();
+    let wall = end.usage.wall_ns_per_page();
+    let row = format!(
+        "{:NAME$} {:>8} {:>5.1} %  of {} ns wall time",
+        "sum",
+        significant(sum),
+        sum / wall * 100.0,
+        significant(wall)
+    );
+    line(text, &style.paint(&row, DIM));
+    if !end.others.is_empty() {
+        let others = format!(
+            "  other kernel ({:.1} % of samples): {}",
+            end.other_share_of_samples() * 100.0,
+            others(end)
+        );
+        line(
+            text,
+            &style.paint(&wrap(&others, style.width(), "    "), DIM),
+        );
+    }
+}
+
+fn others(end: &EndProfile) -> String {
+    let named: Vec<String> = end
+        .others
+        .iter()
+        .map(|function| format!("{} {:.1} %", function.name, function.share * 100.0))
+        .collect();
+    named.join(", ")
+}
+
+/// What makes up "other kernel" over all cases, the biggest first.
+fn unknown(profile: &Profile) -> String {
+    let ends = profile
+        .cases
+        .iter()
+        .flat_map(|case| case.ends.iter().map(move |end| (case, end)));
+    let mut all: Vec<(f64, String)> = ends
+        .flat_map(|(case, end)| {
+            end.others.iter().map(move |function| {
+                let share = function.share * 100.0;
+                let whose = format!(
+                    "{} {share:.1} % ({}, {})",
+                    function.name, case.name, end.role
+                );
+                (function.share, whose)
+            })
+        })
+        .collect();
+    all.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let named: Vec<String> = all.into_iter().take(OTHERS).map(|(_, said)| said).collect();
+    named.join(", ")
+}
+
+fn side_by_side(profile: &Profile, role: &str) -> String {
+    let ends: Vec<(&str, &EndProfile)> = profile
+        .cases
+        .iter()
+        .filter_map(|case| {
+            let end = case.ends.iter().find(|end| end.role == role)?;
+            Some((&*case.name, end))
+        })
+        .collect();
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let names = ends.iter().map(|(name, _)| name.replace('_', "\n"));
+    table.set_header(std::iter::once(String::new()).chain(names));
+    let mut row = |name: &str, cells: &mut dyn Iterator<Item = String>| {
+        table.add_row(std::iter::once(name.to_owned()).chain(cells));
+    };
+    for group in Group::ALL {
+        if ends.iter().all(|(_, end)| end.ns_per_page(group) == 0.0) {
+            continue;
+        }
+        row(
+            group.name(),
+            &mut ends.iter().map(|(_, end)| match end.ns_per_page(group) {
+                0.0 => "-".to_owned(),
+                ns => tenths(ns),
+            }),
+        );
+    }
+    let sum = |end: &EndProfile| end.sum_ns_per_page();
+    let wall = |end: &EndProfile| end.usage.wall_ns_per_page();
+    row("sum", &mut ends.iter().map(|(_, end)| tenths(sum(end))));
+    row(
+        "wall time",
+        &mut ends.iter().map(|(_, end)| tenths(wall(end))),
+    );
+    let other = |end: &EndProfile| format!("{:.1} %", end.other_share_of_samples() * 100.0);
+    row(
+        "other, of the samples",
+        &mut ends.iter().map(|(_, end)| other(end)),
+    );
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let text = table.to_string();
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    lines.join("\n")
+}
+
+/// Nanoseconds, all of a column with the same decimals.
+fn tenths(ns: f64) -> String {
+    match ns < 0.05 {
+        true => "0.0".to_owned(),
+        false => format!("{ns:.1}"),
+    }
+}
+
+/// A sentence a step: how much the wall time shrank, and which costs did.
+fn steps(profile: &Profile) -> Vec<String> {
+    let find = |name: &str| profile.cases.iter().find(|case| case.name == name);
+    let mut said = Vec::new();
+    for case in &profile.cases {
+        let Some((from, factor)) = &case.compared_with else {
+            continue;
+        };
+        let Some(from) = find(from).filter(|from| from.refused.is_none()) else {
+            continue;
+        };
+        if case.refused.is_some() {
+            continue;
+        }
+        let mut parts = Vec::new();
+        for end in &case.ends {
+            let Some(before) = from.ends.iter().find(|before| before.role == end.role) else {
+                continue;
+            };
+            parts.push(change(before, end));
+        }
+        said.push(format!(
+            "  {} -> {} ({factor}): {}",
+            from.name,
+            case.name,
+            parts.join("; ")
+        ));
+    }
+    said
+}
+
+fn change(before: &EndProfile, after: &EndProfile) -> String {
+    let (old, new) = (
+        before.usage.wall_ns_per_page(),
+        after.usage.wall_ns_per_page(),
+    );
+    let mut changes: Vec<(Group, f64)> = Group::ALL
+        .into_iter()
+        .map(|group| (group, after.ns_per_page(group) - before.ns_per_page(group)))
+        .filter(|(_, change)| change.abs() >= CHANGE * old)
+        .collect();
+    changes.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
+    let named: Vec<String> = changes
+        .iter()
+        .take(CHANGES)
+        .map(|(group, change)| {
+            let sign = if *change < 0.0 { "-" } else { "+" };
+            format!("{} {sign}{}", group.name(), significant(change.abs()))
+        })
+        .collect();
+    let named = match named.is_empty() {
+        true => "nothing by 2 % or more".to_owned(),
+        false => named.join(", "),
+    };
+    format!(
+        "{} {} to {}: {named}",
+        after.role,
+        significant(old),
+        significant(new)
+    )
+}
+
+fn below(text: &mut String, profile: &Profile, style: Style) {
+    line(text, "");
+    let mut notes = vec![
+        "wall time, running and waiting for a processor are the scheduler's account of trials that were not \
+         sampled; asleep is the rest; samples of as many other trials share out the running time"
+            .to_owned(),
+        format!("ends: {}", profile.placement),
+    ];
+    notes.extend(profile.notes.iter().cloned());
+    for note in notes {
+        let note = wrap(&format!("note: {note}"), style.width(), "      ");
+        line(text, &style.paint(&note, DIM));
+    }
+}
+
+fn line(text: &mut String, line: &str) {
+    writeln!(text, "{line}").expect("a string takes all");
+}
