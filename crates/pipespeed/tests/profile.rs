@@ -90,7 +90,7 @@ fn an_ordinary_user_hears_which_setting_refuses_him() {
     let words = [
         "/proc/sys/kernel/perf_event_paranoid",
         "CAP_PERFMON",
-        "pipespeed bench",
+        "pipespeed costs",
     ];
     run_alone(program.pipespeed("profile write_read --quiet")).refused(1, &words);
 }
@@ -107,7 +107,7 @@ fn a_filter_that_refuses_the_call_is_named() {
         eprintln!("skipped: refused without a filter too");
         return;
     }
-    outcome.refused(1, &["seccomp", "pipespeed bench"]);
+    outcome.refused(1, &["seccomp", "pipespeed costs"]);
 }
 
 #[test]
