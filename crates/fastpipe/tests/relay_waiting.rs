@@ -7,64 +7,17 @@ mod ends;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{Receiver, channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use common::state::{until, until_asleep, until_unread};
 use common::{Directory, assert_same, pattern, pipe_of};
-use ends::{tcp, terminal, unix};
+use ends::{idle_inputs, in_a_thread, outputs};
 use fastpipe::pipe;
-use fastpipe::relay::{Activity, End, Flow, Options, RelayError, Relayed, Side, Technique, relay};
+use fastpipe::relay::{Activity, End, Flow, Options, Side, Technique, relay};
 use fastpipe::wait::Wait;
-use rustix::process::Pid;
 
 const OFTEN: Duration = Duration::from_millis(1);
-
-/// Named pairs of a descriptor for the relay and its other end.
-type Pairs = Vec<(&'static str, OwnedFd, OwnedFd)>;
-
-/// Inputs, and what keeps them open.
-fn idle_inputs(directory: &Directory) -> Pairs {
-    let (pipe, pipe_writer) = pipe_of(65_536);
-    let (fifo, fifo_writer) = directory.fifo("idle");
-    let (unix, unix_peer) = unix();
-    let (tcp, tcp_peer) = tcp();
-    let (master, slave) = terminal();
-    let (other_master, other_slave) = terminal();
-    vec![
-        ("pipe", pipe, pipe_writer),
-        ("FIFO", fifo.into(), fifo_writer.into()),
-        ("Unix", unix, unix_peer),
-        ("TCP", tcp, tcp_peer),
-        ("terminal", slave, master),
-        ("master", other_master, other_slave),
-    ]
-}
-
-/// Outputs, and what reads them.
-fn outputs(directory: &Directory) -> Pairs {
-    let nonblocking = |pair: (OwnedFd, OwnedFd)| {
-        rustix::io::ioctl_fionbio(&pair.0, true).unwrap();
-        pair
-    };
-    let (pipe_reader, pipe) = pipe_of(65_536);
-    let (fifo_reader, fifo) = directory.fifo("out");
-    let (unix_out, unix_peer) = unix();
-    let (unix_nonblocking, other_peer) = nonblocking(unix());
-    let (tcp_out, tcp_peer) = tcp();
-    let (tcp_nonblocking, other_tcp_peer) = nonblocking(tcp());
-    let (master, slave) = terminal();
-    vec![
-        ("pipe", pipe, pipe_reader),
-        ("FIFO", fifo.into(), fifo_reader.into()),
-        ("Unix", unix_out, unix_peer),
-        ("non-blocking Unix", unix_nonblocking, other_peer),
-        ("TCP", tcp_out, tcp_peer),
-        ("non-blocking TCP", tcp_nonblocking, other_tcp_peer),
-        ("terminal", slave, master),
-    ]
-}
 
 #[test]
 fn while_the_input_is_idle_the_callback_goes_on_being_called() {
@@ -155,127 +108,6 @@ fn while_the_output_is_blocked_the_callback_goes_on_being_called_and_stopping_lo
                 }
             }
         }
-    }
-}
-
-/// A relay in a thread of its own, which never calls back.
-fn in_a_thread(
-    input: OwnedFd,
-    output: OwnedFd,
-    options: Options,
-) -> (Pid, JoinHandle<Result<Relayed, RelayError>>) {
-    let (tell, told): (_, Receiver<Pid>) = channel();
-    let relaying = std::thread::spawn(move || {
-        tell.send(rustix::thread::gettid()).unwrap();
-        let options = options.interval(Duration::MAX);
-        relay(&input, &output, &options, |_| Flow::Continue)
-    });
-    (told.recv().unwrap(), relaying)
-}
-
-#[test]
-fn the_death_of_the_outputs_reader_ends_an_idle_relay() {
-    for options in [Options::new(), Options::new().copy()] {
-        for (to, output, reader) in outputs(&Directory::new()) {
-            if to == "terminal" {
-                continue;
-            }
-            let (input, input_writer) = pipe_of(65_536);
-            let mut input_writer = File::from(input_writer);
-            let (thread, relaying) = in_a_thread(input, output, options);
-            // Something unread, so that TCP says at once that it is lost.
-            input_writer.write_all(b"ten bytes.").unwrap();
-            let mut waiting = [rustix::event::PollFd::new(
-                &reader,
-                rustix::event::PollFlags::IN,
-            )];
-            rustix::event::poll(&mut waiting, None).unwrap();
-            until_asleep(thread);
-            drop(reader);
-            let error = relaying.join().unwrap().unwrap_err();
-            assert_eq!(error.side, Side::Output, "{to}");
-            assert!(error.reader_is_gone(), "{to}: {}", error.source);
-            assert_eq!((error.taken, error.given), (10, 10));
-        }
-    }
-}
-
-#[test]
-fn the_death_of_the_outputs_reader_ends_an_idle_relay_that_spins() {
-    for options in [Options::new(), Options::new().copy()] {
-        for (to, output, reader) in outputs(&Directory::new()) {
-            if to == "terminal" {
-                continue;
-            }
-            let (input, input_writer) = pipe_of(65_536);
-            let mut input_writer = File::from(input_writer);
-            let (_, relaying) = in_a_thread(input, output, options.wait(Wait::Spin));
-            // Something unread, so that TCP says at once that it is lost.
-            input_writer.write_all(b"ten bytes.").unwrap();
-            until("they have arrived", || {
-                rustix::io::ioctl_fionread(&reader).is_ok_and(|n| n == 10)
-            });
-            drop(reader);
-            until("the relay ends", || relaying.is_finished());
-            let error = relaying.join().unwrap().unwrap_err();
-            assert_eq!(error.side, Side::Output, "{to}");
-            assert!(error.reader_is_gone(), "{to}: {}", error.source);
-            assert_eq!((error.taken, error.given), (10, 10));
-        }
-    }
-}
-
-/// Has poll(2) say POLLERR of a TCP socket that is well: what it sent without
-/// copying was sent, says a notice in its error queue. False where it can't.
-fn noticed(socket: &OwnedFd) -> bool {
-    use std::os::fd::AsRawFd;
-    let (fd, on) = (socket.as_raw_fd(), 1_i32);
-    let (level, name) = (libc::SOL_SOCKET, libc::SO_ZEROCOPY);
-    // SAFETY: the pointer is to a live value of the length given.
-    let set = unsafe { libc::setsockopt(fd, level, name, (&raw const on).cast(), 4) };
-    // SAFETY: the data is valid for ever.
-    let sent = unsafe { libc::send(fd, b"!".as_ptr().cast(), 1, libc::MSG_ZEROCOPY) };
-    if (set, sent) != (0, 1) {
-        eprintln!("skipped: no sending without copying here");
-        return false;
-    }
-    until("the notice", || {
-        let flags = rustix::event::PollFlags::empty();
-        let mut fds = [rustix::event::PollFd::new(socket, flags)];
-        rustix::event::poll(&mut fds, Some(&Default::default())).unwrap() == 1
-    });
-    true
-}
-
-#[test]
-fn a_notice_in_the_outputs_error_queue_is_not_its_end() {
-    for wait in [Wait::Block, Wait::Spin] {
-        let (output, reader) = tcp();
-        if !noticed(&output) {
-            return;
-        }
-        let (input, input_writer) = pipe_of(65_536);
-        let mut input_writer = Some(File::from(input_writer));
-        let mut waiting = 0;
-        // Without end while it is spun, but that is in the number of spins.
-        let options = Options::new().wait(wait).interval(match wait {
-            Wait::Spin => Duration::ZERO,
-            _ => OFTEN,
-        });
-        let done = relay(&input, &output, &options, |progress| {
-            waiting += usize::from(progress.activity == Activity::WaitingFor(Side::Input));
-            // After some looks at the output.
-            if waiting == 5000 || waiting == 5 && wait == Wait::Block {
-                input_writer.take().unwrap().write_all(b"?").unwrap();
-                waiting += 1;
-            }
-            Flow::Continue
-        })
-        .unwrap();
-        assert_eq!((done.end, done.given), (End::EndOfData, 1));
-        let mut got = [0; 2];
-        File::from(reader).read_exact(&mut got).unwrap();
-        assert_eq!(&got, b"!?");
     }
 }
 
@@ -433,26 +265,6 @@ fn never_more_is_taken_between_two_calls_than_the_callback_allowed() {
             assert_same(&got, &bytes);
         }
     }
-}
-
-#[test]
-fn a_relay_that_is_held_back_notices_that_its_reader_is_gone() {
-    let (input, input_writer) = pipe_of(65_536);
-    let (reader, output) = pipe_of(65_536);
-    File::from(input_writer).write_all(b"kept").unwrap();
-    let mut reader = Some(reader);
-    let options = Options::new().interval(OFTEN);
-    let error = relay(&input, &output, &options, |progress| {
-        if progress.activity == Activity::HeldBack {
-            reader = None;
-        }
-        let (bytes, within) = (0, None);
-        Flow::AtMost { bytes, within }
-    })
-    .unwrap_err();
-    assert!(error.reader_is_gone());
-    assert_eq!((error.taken, error.given), (0, 0));
-    assert_eq!(pipe::unread(&input).unwrap(), 4);
 }
 
 #[test]

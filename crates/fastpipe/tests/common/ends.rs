@@ -6,13 +6,17 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
+use fastpipe::relay::{Flow, Options, RelayError, Relayed, relay};
 use rustix::fs::OFlags;
+use rustix::process::Pid;
 use rustix::pty::OpenptFlags;
 use rustix::termios::OptionalActions;
 
-use super::common::{Directory, state};
+use super::common::{Directory, pipe_of, state};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum From {
@@ -201,4 +205,64 @@ pub fn terminal() -> (OwnedFd, OwnedFd) {
     how.make_raw();
     rustix::termios::tcsetattr(&slave, OptionalActions::Now, &how).unwrap();
     (master, slave)
+}
+
+/// Named pairs of a descriptor for the relay and its other end.
+pub type Pairs = Vec<(&'static str, OwnedFd, OwnedFd)>;
+
+/// Inputs, and what keeps them open.
+pub fn idle_inputs(directory: &Directory) -> Pairs {
+    let (pipe, pipe_writer) = pipe_of(65_536);
+    let (fifo, fifo_writer) = directory.fifo("idle");
+    let (unix, unix_peer) = unix();
+    let (tcp, tcp_peer) = tcp();
+    let (master, slave) = terminal();
+    let (other_master, other_slave) = terminal();
+    vec![
+        ("pipe", pipe, pipe_writer),
+        ("FIFO", fifo.into(), fifo_writer.into()),
+        ("Unix", unix, unix_peer),
+        ("TCP", tcp, tcp_peer),
+        ("terminal", slave, master),
+        ("master", other_master, other_slave),
+    ]
+}
+
+/// Outputs, and what reads them.
+pub fn outputs(directory: &Directory) -> Pairs {
+    let nonblocking = |pair: (OwnedFd, OwnedFd)| {
+        rustix::io::ioctl_fionbio(&pair.0, true).unwrap();
+        pair
+    };
+    let (pipe_reader, pipe) = pipe_of(65_536);
+    let (fifo_reader, fifo) = directory.fifo("out");
+    let (unix_out, unix_peer) = unix();
+    let (unix_nonblocking, other_peer) = nonblocking(unix());
+    let (tcp_out, tcp_peer) = tcp();
+    let (tcp_nonblocking, other_tcp_peer) = nonblocking(tcp());
+    let (master, slave) = terminal();
+    vec![
+        ("pipe", pipe, pipe_reader),
+        ("FIFO", fifo.into(), fifo_reader.into()),
+        ("Unix", unix_out, unix_peer),
+        ("non-blocking Unix", unix_nonblocking, other_peer),
+        ("TCP", tcp_out, tcp_peer),
+        ("non-blocking TCP", tcp_nonblocking, other_tcp_peer),
+        ("terminal", slave, master),
+    ]
+}
+
+/// A relay in a thread of its own, which never calls back.
+pub fn in_a_thread(
+    input: OwnedFd,
+    output: OwnedFd,
+    options: Options,
+) -> (Pid, JoinHandle<Result<Relayed, RelayError>>) {
+    let (tell, told): (_, Receiver<Pid>) = channel();
+    let relaying = std::thread::spawn(move || {
+        tell.send(rustix::thread::gettid()).unwrap();
+        let options = options.interval(Duration::MAX);
+        relay(&input, &output, &options, |_| Flow::Continue)
+    });
+    (told.recv().unwrap(), relaying)
 }
