@@ -55,6 +55,15 @@ pub fn format(bytes: u64) -> String {
     format!("{bytes}B")
 }
 
+/// A size as it stands in a name: `128k`.
+pub fn short(bytes: usize) -> String {
+    match bytes {
+        _ if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => format!("{}m", bytes >> 20),
+        _ if bytes.is_multiple_of(1024) => format!("{}k", bytes >> 10),
+        _ => bytes.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

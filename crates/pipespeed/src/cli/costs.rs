@@ -20,6 +20,10 @@ pub struct CostsArgs {
     /// Save the costs, with every sample, as JSON ('-': standard output).
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Only the elementary costs: no predictions, and nothing to compare them
+    /// with.
+    #[arg(long)]
+    pub no_model: bool,
     /// No progress on standard error.
     #[arg(long, short)]
     pub quiet: bool,

@@ -8,7 +8,7 @@ use fastpipe::pipe;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::{Group, Kind, Per, Prepared, Probe, prepared};
+use super::{Group, Kind, Per, Prepared, Probe, Value, prepared};
 
 const CALLS: u32 = 2000;
 
@@ -34,12 +34,12 @@ impl Probe for Empty {
         &self.0
     }
 
-    fn run(&mut self) -> io::Result<Vec<f64>> {
+    fn run(&mut self) -> io::Result<Vec<Value>> {
         let started = Instant::now();
         for _ in 0..CALLS {
             std::hint::black_box(rustix::process::getppid());
         }
-        Ok(vec![each(started, CALLS)])
+        Ok(vec![each(started, CALLS).into()])
     }
 }
 
@@ -74,7 +74,7 @@ impl Probe for WouldBlock {
         &self.kinds
     }
 
-    fn run(&mut self) -> io::Result<Vec<f64>> {
+    fn run(&mut self) -> io::Result<Vec<Value>> {
         let started = Instant::now();
         let mut byte = [0];
         for _ in 0..CALLS {
@@ -84,7 +84,7 @@ impl Probe for WouldBlock {
                 Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
             }
         }
-        Ok(vec![each(started, CALLS)])
+        Ok(vec![each(started, CALLS).into()])
     }
 }
 

@@ -1,9 +1,35 @@
-//! The other process of a wake-up: sends back each byte it gets.
+//! The other process of a wake-up: sends back what it gets.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+
+use super::clock::now_ns;
 
 /// The argument of the hidden subcommand under which it runs.
 pub const ROLE: &str = "echo";
+
+/// What goes to and fro: the time at which it was sent, and back with it how
+/// long it took to get there; both in nanoseconds.
+pub type Message = [u8; 16];
+
+/// A message of these two.
+pub fn encode(sent_ns: u64, took_ns: u64) -> Message {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&sent_ns.to_ne_bytes());
+    bytes[8..].copy_from_slice(&took_ns.to_ne_bytes());
+    bytes
+}
+
+/// The two of a message.
+pub fn decode(message: Message) -> (u64, u64) {
+    let both = u128::from_ne_bytes(message);
+    let (low, high) = (both as u64, (both >> 64) as u64);
+    match cfg!(target_endian = "little") {
+        true => (low, high),
+        false => (high, low),
+    }
+}
 
 /// Runs until its input ends.
 ///
@@ -12,17 +38,29 @@ pub const ROLE: &str = "echo";
 pub fn main() -> io::Result<()> {
     // It never outlives who started it.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-    let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
-    let mut byte = [0];
+    // Not by way of std's buffers: an answer with a line's end among its bytes
+    // would go in two calls.
+    let mut input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let mut output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let mut message = Message::default();
     loop {
-        match input.read(&mut byte) {
-            Ok(0) => return Ok(()),
-            Ok(_) => {
-                output.write_all(&byte)?;
-                output.flush()?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+        match input.read_exact(&mut message) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             Err(error) => return Err(error),
         }
+        let arrived = now_ns();
+        let (sent, _) = decode(message);
+        output.write_all(&encode(arrived, arrived.saturating_sub(sent)))?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_what_it_was() {
+        assert_eq!(decode(encode(1, u64::MAX - 1)), (1, u64::MAX - 1));
     }
 }

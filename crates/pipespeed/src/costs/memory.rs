@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::pipe::page_size;
 
-use super::{Group, Kind, Per, Prepared, Probe, prepared};
+use super::{Group, Kind, Per, Prepared, Probe, Value, prepared};
 use crate::endpoint::pattern;
 use crate::machine::Cache;
 
@@ -102,12 +102,12 @@ impl Probe for Walk {
         &self.kinds
     }
 
-    fn run(&mut self) -> io::Result<Vec<f64>> {
+    fn run(&mut self) -> io::Result<Vec<Value>> {
         let read = self.timed(|from, _| {
             black_box(pattern::sum(black_box(from)));
         });
         let copied = self.timed(|from, to| black_box(to).copy_from_slice(black_box(from)));
-        Ok(vec![read, copied])
+        Ok(vec![read.into(), copied.into()])
     }
 }
 

@@ -8,10 +8,21 @@
 //! exact interval. Only a wake-up takes a second process.
 
 mod calls;
+pub mod cells;
+mod clock;
 pub mod echo;
+mod ends;
+mod interruptions;
+mod lock;
 mod memory;
+pub mod model;
 mod pages;
 mod pipes;
+pub mod predict;
+pub mod prediction;
+mod processors;
+mod sleeps;
+pub mod through;
 mod wakeups;
 
 use std::io;
@@ -32,6 +43,8 @@ pub enum Per {
     Page,
     /// A process that is woken up.
     WakeUp,
+    /// Nothing: it is a share in percent.
+    Percent,
 }
 
 /// A group of costs that are shown together.
@@ -48,19 +61,25 @@ pub enum Group {
     Pages,
     /// Memory as such.
     Memory,
+    /// Pages through a pipe, both ends at work: what the model is made of.
+    Through,
     /// Waking up.
     WakeUps,
+    /// The same, by how long the sleeper has slept.
+    Sleeps,
 }
 
 impl Group {
     /// All of them, as they are shown.
-    pub const ALL: [Group; 6] = [
+    pub const ALL: [Group; 8] = [
         Group::Calls,
         Group::Copying,
         Group::Referring,
         Group::Pages,
         Group::Memory,
+        Group::Through,
         Group::WakeUps,
+        Group::Sleeps,
     ];
 
     /// As it is shown.
@@ -71,7 +90,9 @@ impl Group {
             Group::Referring => "handing pages over",
             Group::Pages => "new pages",
             Group::Memory => "memory",
-            Group::WakeUps => "waking the other end",
+            Group::Through => "through a pipe, nobody asleep",
+            Group::WakeUps => "waking the other end, both asleep in turns",
+            Group::Sleeps => "waking the other end on another processor",
         }
     }
 }
@@ -106,16 +127,20 @@ pub struct Cost {
     /// Which it is.
     #[serde(flatten)]
     pub kind: Kind,
-    /// The median in nanoseconds; none where it was refused.
-    pub median_ns: Option<f64>,
+    /// The median in nanoseconds, or in percent; none where it was refused.
+    pub median: Option<f64>,
     /// Its interval of 95 %; none with fewer than six rounds.
-    pub low_ns: Option<f64>,
+    pub low: Option<f64>,
     /// The interval's upper end.
-    pub high_ns: Option<f64>,
+    pub high: Option<f64>,
     /// Why there is none.
     pub refused: Option<String>,
-    /// Each round's, in nanoseconds.
-    pub samples_ns: Vec<f64>,
+    /// Each round's.
+    pub samples: Vec<f64>,
+    /// How what one round's stands for was spread, as quantiles in steps of
+    /// equal size; empty where nobody needs it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub spreads: Vec<Vec<f64>>,
 }
 
 /// A step that can be repeated and timed.
@@ -123,8 +148,47 @@ trait Probe {
     /// What it measures: one or several costs.
     fn kinds(&self) -> &[Kind];
 
-    /// Measures them once, in nanoseconds and in the same order.
-    fn run(&mut self) -> io::Result<Vec<f64>>;
+    /// Measures them once, in the same order.
+    fn run(&mut self) -> io::Result<Vec<Value>>;
+}
+
+/// What one round gave for one cost, in its unit.
+#[derive(Debug, Clone, PartialEq)]
+struct Value {
+    value: f64,
+    /// See [`Cost::spreads`].
+    spread: Option<Vec<f64>>,
+}
+
+/// Quantiles that are kept: 2.5 %, 7.5 % and so on.
+const QUANTILES: usize = 20;
+
+impl Value {
+    /// What each of many took, less what is no part of it. The mean is one
+    /// without the lowest and the highest tenth: all count, but one that
+    /// another process got in the way of would outweigh all others.
+    fn spread(mut samples: Vec<f64>, less: f64) -> Value {
+        for sample in &mut samples {
+            *sample = (*sample - less).max(0.0);
+        }
+        samples.sort_by(f64::total_cmp);
+        let off = samples.len() / 10;
+        let kept = &samples[off..samples.len() - off];
+        let quantile = |at: usize| samples.get((2 * at + 1) * samples.len() / (2 * QUANTILES));
+        Value {
+            value: kept.iter().sum::<f64>() / kept.len().max(1) as f64,
+            spread: Some((0..QUANTILES).filter_map(quantile).copied().collect()),
+        }
+    }
+}
+
+impl From<f64> for Value {
+    fn from(ns: f64) -> Self {
+        Value {
+            value: ns,
+            spread: None,
+        }
+    }
 }
 
 /// A probe that could be prepared, or why not.
@@ -137,31 +201,51 @@ fn prepared<P: Probe + 'static>(kinds: Vec<Kind>, probe: io::Result<P>) -> Prepa
     }
 }
 
-/// Measures all costs, `rounds` times each.
-///
-/// `progress` is called before each round with how many are done.
+/// Where and how often costs are measured.
+#[derive(Debug)]
+pub struct Plan<'a> {
+    /// How often each is.
+    pub rounds: usize,
+    /// For its caches.
+    pub machine: &'a Machine,
+    /// For the ways in which processors lie to each other.
+    pub topology: &'a Topology,
+    /// The processor on which both ends of a pipe run.
+    pub one: Option<usize>,
+    /// Those of a writer and of a reader that don't share one.
+    pub two: Option<(usize, usize)>,
+    /// Sizes of pipe and piece to send pages through, in bytes.
+    pub sizes: &'a [(usize, usize)],
+}
+
+/// Measures all costs. `each_round` is called after each round with its number,
+/// from 0.
 ///
 /// # Errors
-/// When a step fails that could be prepared, naming it.
+/// When a step fails that could be prepared, naming it; those of `each_round`.
 pub fn measure(
-    rounds: usize,
-    machine: &Machine,
-    topology: &Topology,
-    mut progress: impl FnMut(usize),
+    plan: &Plan<'_>,
+    mut each_round: impl FnMut(usize) -> anyhow::Result<()>,
 ) -> anyhow::Result<Vec<Cost>> {
-    let mut all: Vec<(Prepared, Vec<Vec<f64>>)> = Vec::new();
-    let probes = calls::probes()
+    let through = plan
+        .one
+        .map(|one| through::probes(plan.sizes, one, plan.two));
+    let mut all: Vec<(Prepared, Vec<Vec<Value>>)> = calls::probes()
         .into_iter()
+        .chain(interruptions::probes(
+            plan.two.map(|(cpu, _)| cpu).or(plan.one),
+        ))
         .chain(pipes::probes())
         .chain(pages::probes())
-        .chain(memory::probes(&machine.processors.caches))
-        .chain(wakeups::probes(topology));
-    for probe in probes {
-        all.push((probe, Vec::new()));
-    }
+        .chain(memory::probes(&plan.machine.processors.caches))
+        .chain(through.into_iter().flatten())
+        .chain(wakeups::probes(plan.topology))
+        .chain(sleeps::probes(plan.two))
+        .chain(lock::probes(plan.two))
+        .map(|prepared| (prepared, Vec::new()))
+        .collect();
     // The first round warms everything up and does not count.
-    for round in 0..=rounds {
-        progress(round.saturating_sub(1));
+    for round in 0..=plan.rounds {
         for (prepared, samples) in &mut all {
             let Ok(probe) = prepared else {
                 continue;
@@ -174,30 +258,38 @@ pub fn measure(
                     *prepared = Err((probe.kinds().to_vec(), error.to_string()));
                 }
                 Err(error) => {
-                    let what = &probe.kinds()[0].what;
-                    return Err(anyhow::Error::new(error).context(what.clone()));
+                    let kind = &probe.kinds()[0];
+                    return Err(anyhow::Error::new(error).context(kind.name.clone()));
                 }
             }
+        }
+        if let Some(round) = round.checked_sub(1) {
+            each_round(round)?;
         }
     }
     Ok(all.into_iter().flat_map(costs).collect())
 }
 
-fn costs((prepared, samples): (Prepared, Vec<Vec<f64>>)) -> Vec<Cost> {
+fn costs((prepared, samples): (Prepared, Vec<Vec<Value>>)) -> Vec<Cost> {
     let (kinds, refused) = match prepared {
         Ok(probe) => (probe.kinds().to_vec(), None),
         Err((kinds, why)) => (kinds, Some(why)),
     };
-    let cost = |(at, kind)| {
-        let samples_ns: Vec<f64> = samples.iter().map(|values| values[at]).collect();
-        let interval = stats::median_interval(&samples_ns, 0.95);
+    let cost = |(at, kind): (usize, Kind)| {
+        let rounds = &samples;
+        let samples: Vec<f64> = rounds.iter().map(|values| values[at].value).collect();
+        let interval = stats::median_interval(&samples, 0.95);
         Cost {
             kind,
-            median_ns: stats::median(&samples_ns),
-            low_ns: interval.as_ref().map(|interval| interval.low),
-            high_ns: interval.as_ref().map(|interval| interval.high),
+            median: stats::median(&samples),
+            low: interval.as_ref().map(|interval| interval.low),
+            high: interval.as_ref().map(|interval| interval.high),
             refused: refused.clone(),
-            samples_ns,
+            samples,
+            spreads: rounds
+                .iter()
+                .filter_map(|values| values[at].spread.clone())
+                .collect(),
         }
     };
     kinds.into_iter().enumerate().map(cost).collect()
@@ -214,9 +306,9 @@ mod tests {
             &self.0
         }
 
-        fn run(&mut self) -> io::Result<Vec<f64>> {
+        fn run(&mut self) -> io::Result<Vec<Value>> {
             self.1 += 1.0;
-            Ok(vec![self.1, 2.0 * self.1])
+            Ok(vec![self.1.into(), (2.0 * self.1).into()])
         }
     }
 
@@ -229,11 +321,11 @@ mod tests {
     #[test]
     fn a_cost_is_the_median_of_its_own_samples() {
         let probe = prepared(two(), Ok(Counting(two(), 0.0)));
-        let samples = (1..=7).map(|n| vec![f64::from(n), 2.0 * f64::from(n)]);
+        let samples = (1..=7).map(|n| vec![f64::from(n).into(), (2.0 * f64::from(n)).into()]);
         let costs = costs((probe, samples.collect()));
-        let medians: Vec<_> = costs.iter().map(|cost| cost.median_ns).collect();
+        let medians: Vec<_> = costs.iter().map(|cost| cost.median).collect();
         assert_eq!(medians, [Some(4.0), Some(8.0)]);
-        assert!(costs[1].low_ns < costs[1].median_ns && costs[1].median_ns < costs[1].high_ns);
+        assert!(costs[1].low < costs[1].median && costs[1].median < costs[1].high);
     }
 
     #[test]
@@ -241,7 +333,7 @@ mod tests {
         let probe = prepared::<Counting>(two(), Err(io::ErrorKind::Unsupported.into()));
         let costs = costs((probe, Vec::new()));
         assert_eq!(costs.len(), 2);
-        assert!(costs.iter().all(|cost| cost.median_ns.is_none()));
+        assert!(costs.iter().all(|cost| cost.median.is_none()));
         assert!(costs.iter().all(|cost| cost.refused.is_some()));
     }
 }

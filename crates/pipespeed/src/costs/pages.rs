@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use fastpipe::buffer::{Buffer, Pages, huge_page_size};
 use fastpipe::pipe::page_size;
 
-use super::{Group, Kind, Per, Prepared, Probe, prepared};
+use super::{Group, Kind, Per, Prepared, Probe, Value, prepared};
 
 /// How many huge pages, and base pages for as much, make a sample.
 const BYTES: usize = 4 << 20;
@@ -69,7 +69,7 @@ impl Probe for Fresh {
         &self.kinds
     }
 
-    fn run(&mut self) -> io::Result<Vec<f64>> {
+    fn run(&mut self) -> io::Result<Vec<Value>> {
         let started = Instant::now();
         self.buffer.renew()?;
         let released = started.elapsed();
@@ -81,6 +81,6 @@ impl Probe for Fresh {
         let faulted = started.elapsed();
         let pages = (self.buffer.len() / page_size()) as f64;
         let each = |time: Duration| time.as_nanos() as f64 / pages;
-        Ok(vec![each(faulted), each(released)])
+        Ok(vec![each(faulted).into(), each(released).into()])
     }
 }

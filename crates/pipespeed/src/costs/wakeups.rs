@@ -1,18 +1,21 @@
 //! What it takes to wake the other end, by where the two run.
 //!
-//! A byte goes to another process and comes back, both asleep until it arrives.
-//! Half of that, less a write and a read of one byte that nobody sleeps for, is
-//! a wake-up: the call of the scheduler, the interrupt where it takes one, the
-//! other processor's way out of idleness, and the switch.
+//! A message goes to another process and comes back, both asleep until it
+//! arrives; each carries the time it was sent. A wake-up lasts from the call
+//! that causes it until the other process runs: the scheduler, the interrupt
+//! where it takes one, the other processor's way out of idleness, and the
+//! switch. The write and the read of a message that nobody sleeps for are taken
+//! off.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-
 use super::calls::each;
-use super::{Group, Kind, Per, Prepared, Probe, echo, prepared};
+use super::clock::now_ns;
+use super::echo::{self, Message, decode, encode};
+use super::processors::on_processor;
+use super::{Group, Kind, Per, Prepared, Probe, Value, prepared};
 use crate::endpoint::process::SUBCOMMAND;
 use crate::machine::topology::{Relation, Topology};
 
@@ -24,8 +27,8 @@ pub(super) fn probes(topology: &Topology) -> Vec<Prepared> {
     pairs(topology)
         .into_iter()
         .map(|(relation, cpus)| {
-            let (name, what) = words(relation);
-            let kinds = vec![Kind::new(Group::WakeUps, Per::WakeUp, name, what)];
+            let what = relation.to_string();
+            let kinds = vec![Kind::new(Group::WakeUps, Per::WakeUp, name(relation), what)];
             prepared(kinds.clone(), PingPong::new(kinds, cpus))
         })
         .collect()
@@ -46,16 +49,16 @@ fn pairs(topology: &Topology) -> Vec<(Relation, (usize, usize))> {
     pairs
 }
 
-fn words(relation: Relation) -> (String, String) {
-    let name = match relation {
+/// The name of a wake-up's cost.
+pub fn name(relation: Relation) -> String {
+    match relation {
         Relation::One => "wake_up_same".to_owned(),
         Relation::Siblings => "wake_up_sibling".to_owned(),
         Relation::SharedCache(level) => format!("wake_up_shared_l{level}"),
         Relation::Package => "wake_up_package".to_owned(),
         Relation::Packages => "wake_up_packages".to_owned(),
         Relation::Unknown => "wake_up_other".to_owned(),
-    };
-    (name, relation.to_string())
+    }
 }
 
 struct PingPong {
@@ -72,18 +75,17 @@ impl PingPong {
     fn new(kinds: Vec<Kind>, (here, there): (usize, usize)) -> io::Result<Self> {
         let (echo_from, to) = io::pipe()?;
         let (from, echo_to) = io::pipe()?;
-        let before = sched_getaffinity(None)?;
-        stay_on(there)?;
-        let child = Command::new(std::env::current_exe()?)
-            .args([SUBCOMMAND, echo::ROLE])
-            .stdin(echo_from)
-            .stdout(echo_to)
-            .stderr(Stdio::null())
-            .spawn();
-        sched_setaffinity(None, &before)?;
+        let child = on_processor(there, || {
+            Command::new(std::env::current_exe()?)
+                .args([SUBCOMMAND, echo::ROLE])
+                .stdin(echo_from)
+                .stdout(echo_to)
+                .stderr(Stdio::null())
+                .spawn()
+        })?;
         Ok(PingPong {
             kinds,
-            child: child?,
+            child,
             to: Some(to),
             from,
             own: io::pipe()?,
@@ -91,23 +93,25 @@ impl PingPong {
         })
     }
 
-    fn trips(&mut self) -> io::Result<Vec<f64>> {
-        let mut byte = [b'x'];
+    fn trips(&mut self) -> io::Result<Vec<Value>> {
+        let mut took = Vec::new();
+        let mut message = Message::default();
+        let Some(to) = &mut self.to else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        for _ in 0..TRIPS {
+            to.write_all(&encode(now_ns(), 0))?;
+            self.from.read_exact(&mut message)?;
+            let (sent, there) = decode(message);
+            took.push(there as f64);
+            took.push(now_ns().saturating_sub(sent) as f64);
+        }
         let started = Instant::now();
         for _ in 0..TRIPS {
-            if let Some(to) = &mut self.to {
-                to.write_all(&byte)?;
-            }
-            self.from.read_exact(&mut byte)?;
+            self.own.1.write_all(&message)?;
+            self.own.0.read_exact(&mut message)?;
         }
-        let trip = each(started, TRIPS);
-        let started = Instant::now();
-        for _ in 0..TRIPS {
-            self.own.1.write_all(&byte)?;
-            self.own.0.read_exact(&mut byte)?;
-        }
-        let calls = each(started, TRIPS);
-        Ok(vec![(trip / 2.0 - calls).max(0.0)])
+        Ok(vec![Value::spread(took, each(started, TRIPS))])
     }
 }
 
@@ -116,12 +120,8 @@ impl Probe for PingPong {
         &self.kinds
     }
 
-    fn run(&mut self) -> io::Result<Vec<f64>> {
-        let before = sched_getaffinity(None)?;
-        stay_on(self.cpu)?;
-        let values = self.trips();
-        sched_setaffinity(None, &before)?;
-        values
+    fn run(&mut self) -> io::Result<Vec<Value>> {
+        on_processor(self.cpu, || self.trips())
     }
 }
 
@@ -131,10 +131,4 @@ impl Drop for PingPong {
         self.to = None;
         let _ = self.child.wait();
     }
-}
-
-fn stay_on(cpu: usize) -> io::Result<()> {
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    Ok(sched_setaffinity(None, &set)?)
 }

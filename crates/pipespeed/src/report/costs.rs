@@ -37,8 +37,10 @@ pub fn costs_table(costs: &[Cost], style: Style) -> String {
 fn unit(group: Group) -> &'static str {
     match group {
         Group::Calls => "ns a call",
-        Group::WakeUps => "ns a wake-up",
-        Group::Copying | Group::Referring | Group::Pages | Group::Memory => "ns a page",
+        Group::WakeUps | Group::Sleeps => "ns a wake-up",
+        Group::Copying | Group::Referring | Group::Pages | Group::Memory | Group::Through => {
+            "ns a page"
+        }
     }
 }
 
@@ -46,12 +48,12 @@ fn table(rows: &[&Cost], longest: usize) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     for cost in rows {
-        let (median, range) = match (cost.median_ns, &cost.refused) {
-            (Some(median), _) => (significant(median), interval(cost.low_ns, cost.high_ns)),
+        let (median, range) = match (cost.median, &cost.refused) {
+            (Some(median), _) => (significant(median), interval(cost.low, cost.high)),
             (None, Some(why)) => ("-".to_owned(), why.clone()),
             (None, None) => ("-".to_owned(), String::new()),
         };
-        let rate = match (cost.median_ns, cost.kind.per) {
+        let rate = match (cost.median, cost.kind.per) {
             (Some(ns), Per::Page) => {
                 let page = fastpipe::pipe::page_size() as f64;
                 format!("{} GiB/s", significant(page / ns * 1e9 / GIB))
@@ -83,11 +85,12 @@ mod tests {
                 group,
                 per,
             },
-            median_ns: ns,
-            low_ns: ns,
-            high_ns: ns.map(|ns| 2.0 * ns),
+            median: ns,
+            low: ns,
+            high: ns.map(|ns| 2.0 * ns),
             refused: ns.is_none().then(|| "not allowed".to_owned()),
-            samples_ns: Vec::new(),
+            samples: Vec::new(),
+            spreads: Vec::new(),
         }
     }
 

@@ -7,6 +7,7 @@
 
 use super::Overrides;
 use crate::case::Case;
+use crate::size;
 
 /// The published buffer.
 const BUFFER: usize = 256 << 10;
@@ -17,7 +18,7 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     let buffer = overrides.buffer_bytes.unwrap_or(BUFFER);
     let small = overrides.pipe_bytes.unwrap_or(DEFAULT_PIPE);
     let large = overrides.pipe_bytes.unwrap_or(buffer / 2);
-    let control = format!("write_read_{}", short(large));
+    let control = format!("write_read_{}", size::short(large));
 
     let mut cases =
         vec![Case::new("write_read", buffer, small).described("write(2) and read(2): two copies")];
@@ -68,14 +69,5 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     match overrides.data {
         Some(data) => cases.into_iter().map(|case| case.with_data(data)).collect(),
         None => cases,
-    }
-}
-
-/// A size as it stands in a name: `128k`.
-fn short(bytes: usize) -> String {
-    match bytes {
-        _ if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => format!("{}m", bytes >> 20),
-        _ if bytes.is_multiple_of(1024) => format!("{}k", bytes >> 10),
-        _ => bytes.to_string(),
     }
 }

@@ -1,0 +1,196 @@
+//! The two ends of a pipe as probes drive them: one fills it, one empties it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use fastpipe::buffer::{Buffer, Pages};
+use fastpipe::pipe;
+use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
+use fastpipe::wait::Wait;
+
+/// How a pipe is filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum In {
+    Write(Pages),
+    Vmsplice { pages: Pages, touched: bool },
+    Tee,
+    Splice,
+}
+
+/// How it is emptied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Out {
+    Read(Pages),
+    SpliceToNull,
+}
+
+/// Fills a pipe. All sizes are in bytes.
+pub(super) struct Sender {
+    way: In,
+    pipe: OwnedFd,
+    pipe_bytes: usize,
+    /// The most that one call is given.
+    piece: usize,
+    /// Sent in turn, as the ladder's writer does.
+    from: Vec<Buffer>,
+    /// The buffer whose turn it is, and how much of it is sent.
+    at: (usize, usize),
+    /// What `tee` and `splice` take from.
+    other: Option<(OwnedFd, OwnedFd)>,
+}
+
+/// Empties it.
+pub(super) struct Receiver {
+    pipe: OwnedFd,
+    pipe_bytes: usize,
+    piece: usize,
+    to: Target,
+}
+
+enum Target {
+    Memory(Buffer),
+    Null(File),
+}
+
+/// Both ends of a new pipe of exactly that size.
+///
+/// # Errors
+/// When the pipe or the memory can't be had as asked.
+pub(super) fn ends(
+    way_in: In,
+    way_out: Out,
+    pipe_bytes: usize,
+    piece: usize,
+) -> io::Result<(Sender, Receiver)> {
+    let (reader, writer) = pipe_of(pipe_bytes)?;
+    let (pages, touched) = match way_in {
+        In::Write(pages) => (pages, true),
+        In::Vmsplice { pages, touched } => (pages, touched),
+        In::Tee | In::Splice => (Pages::Base, true),
+    };
+    let other = match way_in {
+        In::Tee | In::Splice => Some(pipe_of(pipe_bytes)?),
+        In::Write(_) | In::Vmsplice { .. } => None,
+    };
+    // vmsplice must not write to what the pipe holds; write copies at once.
+    let (count, bytes) = match way_in {
+        In::Write(_) => (1, piece),
+        In::Vmsplice { .. } => (2, piece),
+        In::Tee | In::Splice => (1, pipe_bytes),
+    };
+    let from: io::Result<Vec<Buffer>> = (0..count).map(|_| memory(bytes, pages, touched)).collect();
+    let sender = Sender {
+        way: way_in,
+        pipe: writer,
+        pipe_bytes,
+        piece,
+        from: from?,
+        at: (0, 0),
+        other,
+    };
+    let to = match way_out {
+        Out::Read(pages) => Target::Memory(memory(piece, pages, true)?),
+        Out::SpliceToNull => Target::Null(File::options().write(true).open("/dev/null")?),
+    };
+    let receiver = Receiver {
+        pipe: reader,
+        pipe_bytes,
+        piece,
+        to,
+    };
+    Ok((sender, receiver))
+}
+
+fn pipe_of(bytes: usize) -> io::Result<(OwnedFd, OwnedFd)> {
+    let ends = pipe::create()?;
+    let granted = pipe::set_capacity(&ends.1, bytes)?;
+    if granted != bytes {
+        let why = format!("a pipe of {bytes} bytes is granted {granted}");
+        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+    }
+    Ok(ends)
+}
+
+/// Memory that is known to be of the pages asked for.
+fn memory(bytes: usize, pages: Pages, touched: bool) -> io::Result<Buffer> {
+    let buffer = Buffer::builder()
+        .len(bytes)
+        .pages(pages)
+        .touched(touched)
+        .map()?;
+    if pages == Pages::Huge && touched && !buffer.backing().is_ok_and(|backing| backing.all_huge())
+    {
+        let why = "this system grants no huge pages, or does not show them";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+    }
+    Ok(buffer)
+}
+
+impl Sender {
+    /// Makes the next filling possible where that takes something. Not part of
+    /// what is timed.
+    pub(super) fn prepare(&mut self) -> io::Result<()> {
+        if let Some((reader, writer)) = &self.other
+            && pipe::unread(reader)? == 0
+        {
+            Output::new(writer, Wait::Never).vmsplice(
+                &[self.from[0].slice(..self.pipe_bytes)],
+                VmspliceOptions::default(),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Fills the pipe, a piece at a time.
+    pub(super) fn fill(&mut self) -> io::Result<()> {
+        let mut out = Output::new(&self.pipe, Wait::Never);
+        let other = self.other.as_ref().map(|(reader, _)| reader);
+        let mut room = self.pipe_bytes;
+        while room > 0 {
+            let (buffer, sent) = self.at;
+            let piece = room.min(self.piece - sent);
+            let range = sent..sent + piece;
+            match (self.way, other) {
+                (In::Write(_), _) => out.write(&self.from[buffer][range])?,
+                (In::Vmsplice { .. }, _) => {
+                    let piece = self.from[buffer].slice(range);
+                    out.vmsplice(&[piece], VmspliceOptions::default())?;
+                }
+                (In::Tee, Some(other)) => {
+                    Input::new(other, Wait::Never).tee(&self.pipe, piece)?;
+                }
+                (In::Splice, Some(other)) => {
+                    let options = SpliceOptions::default();
+                    Input::new(other, Wait::Never).splice(&self.pipe, piece as u64, options)?;
+                }
+                (In::Tee | In::Splice, None) => return Err(io::ErrorKind::InvalidInput.into()),
+            }
+            self.at = match sent + piece == self.piece {
+                true => ((buffer + 1) % self.from.len(), 0),
+                false => (buffer, sent + piece),
+            };
+            room -= piece;
+        }
+        Ok(())
+    }
+}
+
+impl Receiver {
+    /// Empties the full pipe, a piece at a time.
+    pub(super) fn empty(&mut self) -> io::Result<()> {
+        let mut input = Input::new(&self.pipe, Wait::Never);
+        let mut left = self.pipe_bytes;
+        while left > 0 {
+            let piece = self.piece.min(left);
+            match &mut self.to {
+                Target::Memory(buffer) => drop(input.read(&mut buffer[..piece])?),
+                Target::Null(null) => {
+                    input.splice(&*null, piece as u64, SpliceOptions::default())?;
+                }
+            }
+            left -= piece;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,443 @@
+//! What the elementary costs make of a pipeline: two ends that take turns at a
+//! pipe, played through step by step.
+//!
+//! What it knows of pipes (fs/pipe.c and fs/splice.c of Linux 5.10 to 6.18):
+//!
+//! - A call holds the pipe's lock for as long as it moves pages, so the two
+//!   ends never move any at the same time.
+//! - A writer that finds the pipe full, and a reader that finds it empty,
+//!   sleeps, or comes back with would-block at once.
+//! - An end that has moved all it could wakes the other if that sleeps. Then it
+//!   goes on, while the other is still waking up.
+//! - Ends that wait for the lock spin; who has just let it go is sometimes back
+//!   before the other notices.
+//! - A write(2) that is not through looks whether there is room again before it
+//!   asks for the lock, and sleeps if there is none; a new call asks first.
+//! - On one processor whoever is woken runs at once, and the other goes on when
+//!   that sleeps.
+//!
+//! There is nothing in it to be fitted: all figures are costs that were
+//! measured by themselves.
+
+use crate::stats::Rng;
+
+/// Wake-ups on another processor, as they were spread.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WakeUps {
+    /// How long the other end had slept, in nanoseconds.
+    pub slept_ns: f64,
+    /// Until it runs.
+    pub until_ns: Vec<f64>,
+    /// Until the caller goes on.
+    pub call_ns: Vec<f64>,
+}
+
+/// What takes the processor from an end now and then.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Interruptions {
+    /// From one to the next on the average, in nanoseconds.
+    pub every_ns: f64,
+    /// How long they take.
+    pub lengths_ns: Vec<f64>,
+}
+
+/// What waiting for the other end takes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Waiting {
+    /// Both ends spin, each on its processor; a would-block takes so many
+    /// nanoseconds.
+    Spin(f64),
+    /// They sleep, on one processor; a switch takes so many nanoseconds.
+    SleepOnOne(f64),
+    /// They sleep, on two processors: wake-ups after sleeps of several lengths,
+    /// the shortest first. Whether they fall in step, so that neither ever
+    /// needs to sleep, is a matter of chance.
+    SleepOnTwo {
+        /// The wake-ups.
+        wake_ups: Vec<WakeUps>,
+        /// What gets in the way of the ends.
+        interruptions: Interruptions,
+        /// How often, of 1, an end that has let the lock go gets it again
+        /// although the other waits for it.
+        lock_kept: f64,
+    },
+}
+
+/// A pipeline.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pipeline {
+    /// Pages that the pipe holds.
+    pub capacity: usize,
+    /// Pages that one call of either end moves at most.
+    pub piece: usize,
+    /// Nanoseconds a page on the way in.
+    pub in_ns: f64,
+    /// Nanoseconds a page on the way out.
+    pub out_ns: f64,
+    /// Whether a call goes on until its piece is through, as write(2) does, or
+    /// comes back when the pipe is full, as vmsplice(2) does.
+    pub writes_all: bool,
+    /// What the ends do when they can't go on.
+    pub waiting: Waiting,
+}
+
+/// Played before the clock starts, and after; in nanoseconds and in calls at
+/// most.
+const WARM_UP: (f64, usize) = (2e6, 2000);
+const TIMED: (f64, usize) = (60e6, 40_000);
+
+/// Nanoseconds for each page that goes through.
+pub fn ns_per_page(pipeline: &Pipeline) -> f64 {
+    // The reader is there first, and finds nothing.
+    let asleep_ns = match pipeline.waiting {
+        Waiting::Spin(_) => None,
+        Waiting::SleepOnOne(_) | Waiting::SleepOnTwo { .. } => Some(0.0),
+    };
+    let reader = End {
+        asleep_ns,
+        ..End::default()
+    };
+    let mut play = Play {
+        pipeline,
+        ends: [End::default(), reader],
+        unlocked_ns: 0.0,
+        last: WRITER,
+        held: 0,
+        passed: 0,
+        chance: Rng::new(1),
+    };
+    play.interrupt_later(WRITER, 0.0);
+    play.interrupt_later(READER, 0.0);
+    play.on(WARM_UP);
+    let begun = (play.passed, play.unlocked_ns);
+    play.on(TIMED);
+    let pages = (play.passed - begun.0).max(1);
+    (play.unlocked_ns - begun.1) / pages as f64
+}
+
+const WRITER: usize = 0;
+const READER: usize = 1;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct End {
+    /// When it wants to go on.
+    ready_ns: f64,
+    /// Since when it sleeps.
+    asleep_ns: Option<f64>,
+    /// Pages of its piece that it has moved.
+    moved: usize,
+    /// When something takes its processor next.
+    interrupted_ns: f64,
+}
+
+struct Play<'a> {
+    pipeline: &'a Pipeline,
+    ends: [End; 2],
+    /// When the pipe's lock was, or will be, let go.
+    unlocked_ns: f64,
+    /// By whom.
+    last: usize,
+    /// Pages in the pipe.
+    held: usize,
+    /// Pages that have left it.
+    passed: usize,
+    /// The same each time: the same costs make the same prediction.
+    chance: Rng,
+}
+
+impl Play<'_> {
+    fn on(&mut self, (ns, calls): (f64, usize)) {
+        let end = self.unlocked_ns + ns;
+        for _ in 0..calls {
+            if self.unlocked_ns >= end {
+                return;
+            }
+            let next = self.next();
+            if !self.is_interrupted(next) {
+                self.step(next);
+            }
+        }
+    }
+
+    /// Who gets the lock next: whoever has wanted it for longest, or who has
+    /// just let it go.
+    fn next(&mut self) -> usize {
+        let [writer, reader] = &self.ends;
+        let first = match (writer.asleep_ns, reader.asleep_ns) {
+            (Some(_), _) => return READER,
+            (None, Some(_)) => return WRITER,
+            (None, None) if reader.ready_ns < writer.ready_ns => READER,
+            (None, None) => WRITER,
+        };
+        let both_want_it = self.ends.iter().all(|end| end.ready_ns <= self.unlocked_ns);
+        match &self.pipeline.waiting {
+            Waiting::SleepOnTwo { lock_kept, .. }
+                if both_want_it && self.chance.share() < *lock_kept =>
+            {
+                self.last
+            }
+            _ => first,
+        }
+    }
+
+    fn step(&mut self, at: usize) {
+        let end = &mut self.ends[at];
+        let start = end.ready_ns.max(self.unlocked_ns);
+        let (possible, ns) = match at {
+            WRITER => (self.pipeline.capacity - self.held, self.pipeline.in_ns),
+            _ => (self.held, self.pipeline.out_ns),
+        };
+        if possible == 0 {
+            return self.wait(at, start);
+        }
+        // A writer's piece goes on until all of it is moved; a reader's call
+        // ends with what there is.
+        let pages = possible.min(self.pipeline.piece - end.moved);
+        end.moved = match at {
+            WRITER => (end.moved + pages) % self.pipeline.piece,
+            _ => 0,
+        };
+        let done = start + pages as f64 * ns;
+        self.unlocked_ns = done;
+        self.last = at;
+        end.ready_ns = done;
+        match at {
+            WRITER => self.held += pages,
+            _ => {
+                self.held -= pages;
+                self.passed += pages;
+            }
+        }
+        let [writer, reader] = &self.ends;
+        let reader_waits = reader.asleep_ns.is_none() && reader.ready_ns <= done;
+        let is_full = self.held == self.pipeline.capacity;
+        if at == WRITER && self.pipeline.writes_all && is_full && writer.moved > 0 && reader_waits {
+            // Nothing has been read yet when it looks.
+            return self.wait(WRITER, done);
+        }
+        self.wake_other(at, done);
+    }
+
+    /// Whether something takes the end's processor before it goes on; if so it
+    /// wants to go on later.
+    fn is_interrupted(&mut self, at: usize) -> bool {
+        let Waiting::SleepOnTwo { interruptions, .. } = &self.pipeline.waiting else {
+            return false;
+        };
+        let end = &mut self.ends[at];
+        let start = end.ready_ns.max(self.unlocked_ns);
+        if end.interrupted_ns >= start {
+            return false;
+        }
+        let length = any(&interruptions.lengths_ns, &mut self.chance);
+        let over = end.interrupted_ns + length;
+        let is_late = over > start;
+        end.ready_ns = end.ready_ns.max(over);
+        self.interrupt_later(at, over);
+        is_late
+    }
+
+    fn interrupt_later(&mut self, at: usize, now: f64) {
+        self.ends[at].interrupted_ns = match &self.pipeline.waiting {
+            Waiting::SleepOnTwo { interruptions, .. } if !interruptions.lengths_ns.is_empty() => {
+                // As likely at any moment.
+                now - interruptions.every_ns * (1.0 - self.chance.share()).ln()
+            }
+            _ => f64::INFINITY,
+        };
+    }
+
+    fn wait(&mut self, at: usize, now: f64) {
+        let (this, other) = (at, 1 - at);
+        match &self.pipeline.waiting {
+            Waiting::Spin(would_block_ns) => self.ends[this].ready_ns = now + would_block_ns,
+            Waiting::SleepOnTwo { .. } => self.ends[this].asleep_ns = Some(now),
+            Waiting::SleepOnOne(switch_ns) => {
+                self.ends[this].asleep_ns = Some(now);
+                self.ends[other].ready_ns = now + switch_ns;
+            }
+        }
+    }
+
+    fn wake_other(&mut self, at: usize, now: f64) {
+        let (this, other) = (at, 1 - at);
+        let Some(asleep) = self.ends[other].asleep_ns.take() else {
+            return;
+        };
+        match &self.pipeline.waiting {
+            Waiting::Spin(_) => {}
+            Waiting::SleepOnTwo { wake_ups, .. } => {
+                if let Some(wake_ups) = after(wake_ups, now - asleep) {
+                    self.ends[other].ready_ns = now + any(&wake_ups.until_ns, &mut self.chance);
+                    self.ends[this].ready_ns = now + any(&wake_ups.call_ns, &mut self.chance);
+                }
+            }
+            // Until the other sleeps again.
+            Waiting::SleepOnOne(switch_ns) => {
+                self.ends[other].ready_ns = now + switch_ns;
+                self.ends[this].ready_ns = f64::INFINITY;
+            }
+        }
+    }
+}
+
+/// The wake-ups after sleeps no longer than that, or after the shortest.
+fn after(wake_ups: &[WakeUps], slept_ns: f64) -> Option<&WakeUps> {
+    let longer = wake_ups.partition_point(|known| known.slept_ns <= slept_ns);
+    wake_ups.get(longer.saturating_sub(1))
+}
+
+/// One of those that were seen; none lasts no time.
+fn any(seen: &[f64], chance: &mut Rng) -> f64 {
+    match seen.len() {
+        0 => 0.0,
+        count => seen[chance.below(count)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pipeline(capacity: usize, piece: usize, waiting: Waiting) -> Pipeline {
+        Pipeline {
+            capacity,
+            piece,
+            in_ns: 10.0,
+            out_ns: 30.0,
+            writes_all: false,
+            waiting,
+        }
+    }
+
+    fn never() -> Interruptions {
+        Interruptions {
+            every_ns: 0.0,
+            lengths_ns: Vec::new(),
+        }
+    }
+
+    fn two(until_ns: f64, call_ns: f64) -> Waiting {
+        let wake_ups = WakeUps {
+            slept_ns: 0.0,
+            until_ns: vec![until_ns],
+            call_ns: vec![call_ns],
+        };
+        Waiting::SleepOnTwo {
+            wake_ups: vec![wake_ups],
+            interruptions: never(),
+            lock_kept: 0.0,
+        }
+    }
+
+    fn is_close(a: f64, b: f64) -> bool {
+        (a / b - 1.0).abs() < 0.01
+    }
+
+    #[test]
+    fn ends_that_spin_take_turns_at_the_lock() {
+        for (capacity, piece) in [(16, 64), (64, 64), (256, 64), (16, 1), (7, 3)] {
+            let ns = ns_per_page(&pipeline(capacity, piece, Waiting::Spin(0.0)));
+            assert!(is_close(ns, 40.0), "{capacity} {piece}: {ns}");
+        }
+    }
+
+    #[test]
+    fn on_one_processor_each_pipeful_or_piece_takes_two_switches() {
+        let ns =
+            |capacity, piece| ns_per_page(&pipeline(capacity, piece, Waiting::SleepOnOne(1600.0)));
+        assert!(is_close(ns(16, 64), 40.0 + 2.0 * 1600.0 / 16.0));
+        assert!(is_close(ns(64, 64), 40.0 + 2.0 * 1600.0 / 64.0));
+        // The reader runs as soon as there is a piece.
+        assert!(is_close(ns(256, 64), 40.0 + 2.0 * 1600.0 / 64.0));
+    }
+
+    #[test]
+    fn on_two_processors_a_small_pipe_takes_two_wake_ups_a_pipeful() {
+        let ns = ns_per_page(&pipeline(16, 64, two(20_000.0, 8000.0)));
+        assert!(is_close(ns, 40.0 + 2.0 * 20_000.0 / 16.0), "{ns}");
+    }
+
+    #[test]
+    fn a_caller_that_comes_back_late_finds_the_work_done_and_does_not_sleep() {
+        // Woken 5 us after the call, the reader has emptied the pipe when the
+        // writer is through with waking it after 8: only the reader ever sleeps.
+        let ns = ns_per_page(&pipeline(16, 64, two(5000.0, 8000.0)));
+        assert!(is_close(ns, (8000.0 + 160.0) / 16.0), "{ns}");
+    }
+
+    #[test]
+    fn a_large_pipe_hides_wake_ups() {
+        let small = ns_per_page(&pipeline(64, 64, two(5000.0, 1000.0)));
+        let large = ns_per_page(&pipeline(256, 64, two(5000.0, 1000.0)));
+        assert!(small > 150.0 && is_close(large, 40.0), "{small} {large}");
+    }
+
+    #[test]
+    fn interruptions_put_ends_out_of_step() {
+        let ns = |every| {
+            let mut waiting = two(5000.0, 1000.0);
+            if let Waiting::SleepOnTwo { interruptions, .. } = &mut waiting {
+                interruptions.every_ns = every;
+                interruptions.lengths_ns = vec![30_000.0];
+            }
+            ns_per_page(&pipeline(256, 64, waiting))
+        };
+        // A thousandth and a fifth of the time.
+        assert!(is_close(ns(30e6), 40.0));
+        assert!((44.0..80.0).contains(&ns(150_000.0)), "{}", ns(150_000.0));
+    }
+
+    #[test]
+    fn who_gets_the_lock_again_finds_nothing_to_do_and_sleeps() {
+        let ns = |kept| {
+            let mut waiting = two(10_000.0, 1000.0);
+            if let Waiting::SleepOnTwo {
+                wake_ups,
+                lock_kept,
+                ..
+            } = &mut waiting
+            {
+                *lock_kept = kept;
+                // After a short sleep they fall in step.
+                wake_ups[0].until_ns = vec![0.0, 10_000.0];
+            }
+            ns_per_page(&pipeline(64, 64, waiting))
+        };
+        let (never, sometimes, always) = (ns(0.0), ns(0.05), ns(1.0));
+        assert!(
+            never < sometimes && sometimes < always,
+            "{never} {sometimes} {always}"
+        );
+    }
+
+    #[test]
+    fn a_write_that_is_not_through_sleeps_without_asking_for_the_lock() {
+        // One that asks for the lock waits there while the reader works, and
+        // they stay in step.
+        let ns = |writes_all| {
+            let pipeline = Pipeline {
+                writes_all,
+                ..pipeline(16, 64, two(300.0, 500.0))
+            };
+            ns_per_page(&pipeline)
+        };
+        assert!(is_close(ns(false), 40.0), "{}", ns(false));
+        assert!(ns(true) > 50.0, "{}", ns(true));
+    }
+
+    #[test]
+    fn the_wake_up_is_that_of_the_longest_sleep_that_was_no_longer() {
+        let known = [100.0, 300.0].map(|slept_ns| WakeUps {
+            slept_ns,
+            until_ns: vec![],
+            call_ns: vec![],
+        });
+        let slept = |ns| after(&known, ns).map(|wake_ups| wake_ups.slept_ns);
+        assert_eq!(slept(0.0), Some(100.0));
+        assert_eq!(slept(299.0), Some(100.0));
+        assert_eq!(slept(300.0), Some(300.0));
+        assert_eq!(slept(1e9), Some(300.0));
+        assert_eq!(after(&[], 5.0), None);
+    }
+}

@@ -1,0 +1,91 @@
+//! What the costs predict, beside what was measured.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::format::significant;
+use super::style::{BOLD, Style};
+use crate::costs::prediction::Prediction;
+use crate::machine::placement::Placement;
+use crate::size;
+
+/// A table for each placement: the rungs by the pipe's size.
+pub fn predictions_table(predictions: &[Prediction], style: Style) -> String {
+    let mut text = String::new();
+    for (placement, title) in [
+        (Placement::Different, "two processors"),
+        (Placement::Same, "one processor"),
+    ] {
+        let there: Vec<&Prediction> = predictions
+            .iter()
+            .filter(|prediction| prediction.placement == placement)
+            .collect();
+        if !there.is_empty() {
+            let title = format!("predicted and measured on {title} (GiB/s)");
+            text.push_str(&style.paint(&title, BOLD));
+            text.push('\n');
+            text.push_str(&table(&there));
+            text.push_str("\n\n");
+        }
+    }
+    text.push_str(&verdict(predictions));
+    text
+}
+
+fn table(predictions: &[&Prediction]) -> String {
+    let mut sizes: Vec<usize> = predictions.iter().map(|p| p.pipe_bytes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let mut cases: Vec<&str> = Vec::new();
+    for prediction in predictions {
+        if !cases.contains(&&*prediction.case) {
+            cases.push(&prediction.case);
+        }
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let mut head = vec!["  pipe".to_owned()];
+    head.extend(sizes.iter().map(|size| size::format(*size as u64)));
+    table.set_header(head);
+    for case in cases {
+        let mut row = vec![format!("  {case}")];
+        for size in &sizes {
+            let here = predictions
+                .iter()
+                .find(|p| p.case == case && p.pipe_bytes == *size);
+            row.push(here.map(|p| cell(p)).unwrap_or_default());
+        }
+        table.add_row(row);
+    }
+    for (at, column) in table.column_iter_mut().enumerate() {
+        if at > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        column.set_padding((0, 2));
+    }
+    table.trim_fmt()
+}
+
+fn cell(prediction: &Prediction) -> String {
+    let mark = if prediction.is_default { "*" } else { "" };
+    let Some(measured) = prediction.measured else {
+        return "refused".to_owned();
+    };
+    let predicted = match (prediction.explains(), prediction.predicted) {
+        (Some(true), Some(predicted)) => significant(predicted),
+        (Some(false), _) => "unexplained".to_owned(),
+        _ => "-".to_owned(),
+    };
+    format!("{predicted} {}{mark}", significant(measured))
+}
+
+fn verdict(predictions: &[Prediction]) -> String {
+    let judged: Vec<bool> = predictions
+        .iter()
+        .filter_map(Prediction::explains)
+        .collect();
+    let explained = judged.iter().filter(|explains| **explains).count();
+    format!(
+        "{explained} of {} within 25 %; * as in the ladder\n",
+        judged.len()
+    )
+}
