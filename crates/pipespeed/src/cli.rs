@@ -71,6 +71,25 @@ pub enum Command {
     Man,
 }
 
+/// Where the two ends of a case run, and through what the data goes: the same
+/// for all that measure cases or sample them.
+#[derive(Debug, Clone, Args)]
+pub struct SetupArgs {
+    /// Where the two ends run: on two processors that share their last cache,
+    /// on one, or wherever the scheduler puts them.
+    #[arg(long, value_enum, default_value_t)]
+    pub placement: Placement,
+    /// The processors of the writer and of the reader, as in 2,3.
+    #[arg(long, value_name = "W,R", value_parser = parse_cpus, conflicts_with = "placement")]
+    pub cpus: Option<(usize, usize)>,
+    /// One pipe size for all cases, instead of the suite's own.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
+    pub pipe_size: Option<usize>,
+    /// One buffer size for all cases, instead of the suite's own.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
+    pub buffer_size: Option<usize>,
+}
+
 /// How everything is measured: the same for every measuring command.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Measuring")]
@@ -89,19 +108,9 @@ pub struct MeasureArgs {
     /// small differences stay undecided.
     #[arg(long)]
     pub quick: bool,
-    /// Where the two ends run: on two processors that share their last cache,
-    /// on one, or wherever the scheduler puts them.
-    #[arg(long, value_enum, default_value_t)]
-    pub placement: Placement,
-    /// The processors of the writer and of the reader, as in 2,3.
-    #[arg(long, value_name = "W,R", value_parser = parse_cpus, conflicts_with = "placement")]
-    pub cpus: Option<(usize, usize)>,
-    /// One pipe size for all cases, instead of the suite's own.
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
-    pub pipe_size: Option<usize>,
-    /// One buffer size for all cases, instead of the suite's own.
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
-    pub buffer_size: Option<usize>,
+    /// Where the ends run, and through what the data goes.
+    #[command(flatten)]
+    pub setup: SetupArgs,
     /// What becomes of the data, instead of the suite's own: discarded unseen,
     /// read into memory, produced and used byte by byte, or verified as well.
     /// A reader that splices passes it through a second pipe to look at it.

@@ -7,15 +7,19 @@ use pipespeed::cli::Cli;
 use pipespeed::costs::echo;
 use pipespeed::endpoint::process::{self, Role};
 use pipespeed::failure::{exit_code, parse};
+use pipespeed::profile::pipeline::process as stage;
 use pipespeed::standard;
 
 fn main() -> ExitCode {
-    // An end of a trial: not a command for people, so not in the definition.
+    // An end of a trial, or some other helper: not a command for people, so not in the definition.
     let mut args = std::env::args_os();
     if args.nth(1).is_some_and(|word| word == process::SUBCOMMAND) {
         let role = args.next();
         if role.as_deref().is_some_and(|role| role == echo::ROLE) {
             return exit_code("pipespeed", echo::main().map_err(Into::into));
+        }
+        if role.as_deref().is_some_and(|role| role == stage::ROLE) {
+            return stage::main(args);
         }
         return match role.and_then(|role| Role::from_name(role.to_str()?)) {
             Some(role) => exit_code("pipespeed", process::main(role).map_err(Into::into)),

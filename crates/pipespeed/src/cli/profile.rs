@@ -4,9 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::seconds;
-use crate::machine::placement::{Placement, parse_cpus};
-use crate::size;
+use super::{SetupArgs, seconds};
 use crate::suite::Suite;
 
 /// `pipespeed profile`.
@@ -16,13 +14,22 @@ Each end's costs add up to its wall time. Sampling the kernel takes root, \
 CAP_PERFMON and CAP_SYSLOG, or /proc/sys/kernel/perf_event_paranoid at 1 and \
 kptr_restrict at 0; the perf program is not needed.
 
+A pipeline of your own is one quoted string for sh after '--'; several words are \
+one program and its arguments. Every stage and what it starts is sampled, from its \
+start to its end or until --time is over, when it is ended. Its standard input and \
+error are pipespeed's; its standard output is discarded unless it is redirected: a \
+file or another program behind it may make it slower than /dev/null does. Its stages \
+run wherever the scheduler puts them; taskset within the command binds one.
+
 Examples:
   pipespeed profile write_read                       bars and the call tree
   pipespeed profile --all --chart rungs.svg          the ladder side by side
-  pipespeed profile vmsplice_splice --flame f.svg    a flame graph")]
+  pipespeed profile vmsplice_splice --flame f.svg    a flame graph
+  pipespeed profile -- 'zcat big.gz | wc -l'         which stage is slow, and why
+  pipespeed profile --time 5 -- 'yes | pv > /dev/null'")]
 pub struct ProfileArgs {
     /// The case.
-    #[arg(value_name = "CASE", required_unless_present = "all")]
+    #[arg(value_name = "CASE", required_unless_present_any = ["all", "command"])]
     pub case: Option<String>,
     /// The seven rungs of the published ladder, side by side.
     #[arg(long, conflicts_with_all = ["case", "suite"])]
@@ -30,26 +37,20 @@ pub struct ProfileArgs {
     /// The suite that the case belongs to [default: the first that has it].
     #[arg(long, value_enum)]
     pub suite: Option<Suite>,
+    /// A pipeline of your own, quoted: 'COMMAND | COMMAND'.
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["case", "all", "suite", "placement", "cpus", "pipe_size", "buffer_size"])]
+    pub command: Vec<String>,
     /// Seconds to sample each case for; as many again go by without, to see
-    /// what sampling costs.
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds, allow_negative_numbers = true)]
-    pub time: f64,
+    /// what sampling costs [default: 2]. A pipeline is ended after so many
+    /// [default: 10].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    pub time: Option<f64>,
     /// Leave out of the call tree what takes less than PERCENT of the samples.
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent, allow_negative_numbers = true)]
     pub threshold: f64,
-    /// Where the two ends run: on two processors that share their last cache,
-    /// on one, or wherever the scheduler puts them.
-    #[arg(long, value_enum, default_value_t)]
-    pub placement: Placement,
-    /// The processors of the writer and of the reader, as in 2,3.
-    #[arg(long, value_name = "W,R", value_parser = parse_cpus, conflicts_with = "placement")]
-    pub cpus: Option<(usize, usize)>,
-    /// A pipe size instead of the suite's own.
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
-    pub pipe_size: Option<usize>,
-    /// A buffer size instead of the suite's own.
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
-    pub buffer_size: Option<usize>,
+    /// Where the ends of a case run, and through what the data goes.
+    #[command(flatten)]
+    pub setup: SetupArgs,
     /// Where the profile goes beside standard output.
     #[command(flatten)]
     pub output: ProfileOutput,

@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 
@@ -9,11 +10,12 @@ use crate::case::{Case, Durations};
 use crate::cli::{ProfileArgs, ProfileOutput};
 use crate::failure::{Interrupted, say, to_stdout, usage};
 use crate::interrupt::Interrupt;
-use crate::machine::placement::{self, Chosen};
+use crate::machine::placement::{self, Chosen, Placement};
 use crate::machine::topology::Topology;
 use crate::machine::{Machine, Root};
 use crate::profile::collect::{Sampling, profile};
-use crate::profile::record::{CaseProfile, Profile, SCHEMA_VERSION};
+use crate::profile::pipeline::{self, Pipeline, in_short};
+use crate::profile::record::{CaseProfile, PipelineProfile, Profile, SCHEMA_VERSION};
 use crate::profile::refusal::{self, Facts};
 use crate::profile::symbols::Symbols;
 use crate::profile::{flame, notes, perf};
@@ -29,7 +31,11 @@ const TRIAL: Durations = Durations {
     timed_s: 0.4,
 };
 
-/// Profiles a case or the ladder.
+/// Seconds to sample a case for, and a pipeline at most, unless told.
+const CASE_S: f64 = 2.0;
+const PIPELINE_S: f64 = 10.0;
+
+/// Profiles a case, the ladder or a pipeline.
 ///
 /// # Errors
 /// What went wrong, or why sampling is refused.
@@ -50,12 +56,12 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
         rustix::fs::access(place, rustix::fs::Access::WRITE_OK)
             .map_err(|errno| usage(format!("cannot write {}: {errno}", path.display())))?;
     }
-    let cases = cases(args)?;
+    let what = What::of(args)?;
     let root = Root::default();
     let topology = Topology::read(&root);
-    let chosen = match args.cpus {
+    let chosen = match args.setup.cpus {
         Some((writer, reader)) => placement::explicit(writer, reader, &topology),
-        None => placement::choose(args.placement, &topology),
+        None => placement::choose(what.placement(args), &topology),
     }
     .map_err(|error| usage(error.to_string()))?;
     let facts = Facts::read(&root);
@@ -66,10 +72,6 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
         event,
         symbols,
         facts,
-        cpus: [chosen.writer, chosen.reader].map(|cpu| match cpu {
-            Some(cpu) => vec![cpu],
-            None => topology.allowed.as_slice().to_vec(),
-        }),
     };
     let machine = Machine::read(chosen.writer, chosen.reader);
     let mut made = Profile {
@@ -81,19 +83,83 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
         placement: places(&chosen),
         notes: notes::standing(&machine, event),
         cases: Vec::new(),
+        pipeline: None,
     };
-    sample(args, &cases, &sampling, &chosen, &topology, &mut made)?;
+    match &what {
+        What::Cases(cases) => sample(args, cases, &sampling, &chosen, &topology, &mut made)?,
+        What::Pipeline(pipeline) => {
+            made.pipeline = Some(sample_pipeline(args, pipeline, &sampling, &topology)?);
+        }
+    }
     made.notes.extend(notes::of_samples(&made));
     save_files(output, &made)?;
     if taken == 0 {
         let style = report::Style::for_terminal(io::stdout().is_terminal());
-        let text = match args.all {
-            true => report::profile_ladder(&made, style),
-            false => report::profile_case(&made, args.threshold / 100.0, style),
+        let threshold = args.threshold / 100.0;
+        let text = match &made.pipeline {
+            Some(pipeline) => report::profile_pipeline(&made, pipeline, threshold, style),
+            None if args.all => report::profile_ladder(&made, style),
+            None => report::profile_case(&made, threshold, style),
         };
         to_stdout(write!(io::stdout(), "{text}"))?;
     }
-    Ok(())
+    // What was seen until then has been shown.
+    match made.pipeline.and_then(|pipeline| pipeline.interrupted) {
+        Some(signal) => Err(Interrupted(signal).into()),
+        None => Ok(()),
+    }
+}
+
+/// What is profiled.
+enum What {
+    Cases(Vec<Case>),
+    Pipeline(Pipeline),
+}
+
+impl What {
+    fn of(args: &ProfileArgs) -> anyhow::Result<Self> {
+        if args.command.is_empty() {
+            return Ok(What::Cases(cases(args)?));
+        }
+        Pipeline::new(&args.command)
+            .map(What::Pipeline)
+            .map_err(|error| {
+                usage(format!(
+                    "-- {}: {error}",
+                    in_short(&args.command.join(" "), 60)
+                ))
+            })
+    }
+
+    fn placement(&self, args: &ProfileArgs) -> Placement {
+        match self {
+            What::Cases(_) => args.setup.placement,
+            What::Pipeline(_) => Placement::Free,
+        }
+    }
+}
+
+fn sample_pipeline(
+    args: &ProfileArgs,
+    pipeline: &Pipeline,
+    sampling: &Sampling,
+    topology: &Topology,
+) -> anyhow::Result<PipelineProfile> {
+    let interrupt = Interrupt::install()?;
+    if !args.output.quiet {
+        say(&format!(
+            "pipespeed: sampling {}",
+            in_short(&pipeline.text, 60)
+        ));
+    }
+    let limit = Duration::from_secs_f64(args.time.unwrap_or(PIPELINE_S));
+    let cpus = topology.allowed.as_slice();
+    let made = pipeline::profile(pipeline, sampling, cpus, limit, &interrupt)?;
+    let not_run = made.stages.iter().find(|stage| stage.could_not_run());
+    match not_run {
+        Some(stage) => anyhow::bail!("{} is no command that can be run here", stage.end.role),
+        None => Ok(made),
+    }
 }
 
 fn sample(
@@ -111,7 +177,12 @@ fn sample(
         TRIAL,
         Interrupt::install()?,
     );
-    let trials = (args.time / TRIAL.timed_s).ceil().max(1.0) as usize;
+    let cpus = [chosen.writer, chosen.reader].map(|cpu| match cpu {
+        Some(cpu) => vec![cpu],
+        None => topology.allowed.as_slice().to_vec(),
+    });
+    let seconds = args.time.unwrap_or(CASE_S);
+    let trials = (seconds / TRIAL.timed_s).ceil().max(1.0) as usize;
     let no_spinning = placement::spinning_refused(chosen, topology);
     for case in cases {
         if !args.output.quiet {
@@ -120,7 +191,7 @@ fn sample(
         let refused = no_spinning.clone().filter(|_| case.spins_in_pairs());
         let outcome = match refused {
             Some(reason) => Err(TrialError::Refused(reason)),
-            None => profile(&mut runner, case, sampling, trials),
+            None => profile(&mut runner, case, sampling, &cpus, trials),
         };
         made.cases.push(match outcome {
             Ok(case) => case,
@@ -137,8 +208,8 @@ fn sample(
 
 fn cases(args: &ProfileArgs) -> anyhow::Result<Vec<Case>> {
     let overrides = Overrides {
-        pipe_bytes: args.pipe_size,
-        buffer_bytes: args.buffer_size,
+        pipe_bytes: args.setup.pipe_size,
+        buffer_bytes: args.setup.buffer_size,
         ..Overrides::default()
     };
     let Some(name) = &args.case else {

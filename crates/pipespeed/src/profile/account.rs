@@ -44,15 +44,29 @@ impl Usage {
         self.would_blocks += counters.would_blocks;
     }
 
-    /// Wall time for 4 KiB, in nanoseconds.
+    /// Wall time for 4 KiB, in nanoseconds; 0 where no bytes are known.
     pub fn wall_ns_per_page(&self) -> f64 {
-        self.per_page(self.wall_s)
+        self.ns_per_page(self.wall_s).unwrap_or(0.0)
     }
 
-    fn per_page(&self, seconds: f64) -> f64 {
+    /// What so much time is for 4 KiB, in nanoseconds; none where no bytes are
+    /// known.
+    pub fn ns_per_page(&self, seconds: f64) -> Option<f64> {
         match self.bytes {
-            0 => 0.0,
-            bytes => seconds * 1e9 * PAGE / bytes as f64,
+            0 => None,
+            bytes => Some(seconds * 1e9 * PAGE / bytes as f64),
+        }
+    }
+
+    /// With running and waiting for a processor made smaller, in proportion, where
+    /// they exceed the wall time, as those of several processors do.
+    pub fn within_wall_time(&self) -> Usage {
+        let most = self.wall_s / (self.cpu_s + self.run_delay_s).max(f64::MIN_POSITIVE);
+        let factor = most.min(1.0);
+        Usage {
+            cpu_s: self.cpu_s * factor,
+            run_delay_s: self.run_delay_s * factor,
+            ..*self
         }
     }
 }
@@ -60,13 +74,13 @@ impl Usage {
 /// The costs that every call has, whether or not it moves anything.
 const OF_EACH_CALL: [Group; 3] = [Group::EntryExit, Group::PipeLock, Group::UserCode];
 
-/// Shares the wall time out to the costs, in nanoseconds for 4 KiB.
+/// Shares the wall time out to the costs, in seconds.
 ///
 /// `weights` are those of the samples of running time. Calls that found the
 /// pipe full or empty come to their end before they touch a page, so what they
 /// take is estimated: of the costs that every call has, their share by number.
 pub fn split(usage: &Usage, weights: &BTreeMap<Group, u64>) -> BTreeMap<Group, f64> {
-    let running = usage.per_page(usage.cpu_s);
+    let running = usage.cpu_s;
     let sampled: u64 = weights.values().sum();
     let mut costs: BTreeMap<Group, f64> = BTreeMap::new();
     if sampled == 0 {
@@ -88,8 +102,8 @@ pub fn split(usage: &Usage, weights: &BTreeMap<Group, u64>) -> BTreeMap<Group, f
         costs.insert(Group::Spinning, spinning);
     }
     let asleep = usage.wall_s - usage.cpu_s - usage.run_delay_s;
-    costs.insert(Group::Asleep, usage.per_page(asleep.max(0.0)));
-    costs.insert(Group::RunDelay, usage.per_page(usage.run_delay_s));
+    costs.insert(Group::Asleep, asleep.max(0.0));
+    costs.insert(Group::RunDelay, usage.run_delay_s);
     costs.retain(|_, cost| *cost > 0.0);
     costs
 }
@@ -114,7 +128,7 @@ mod tests {
     fn samples_share_out_the_running_time_and_the_rest_was_slept() {
         let weights = BTreeMap::from([(Group::CopyToUser, 3), (Group::PipeLock, 1)]);
         let costs = split(&usage(), &weights);
-        let near = |group: Group, ns: f64| (costs[&group] - ns).abs() < 1e-6;
+        let near = |group: Group, ns: f64| (costs[&group] * 1e3 - ns).abs() < 1e-6;
         assert!(near(Group::CopyToUser, 300.0), "{costs:?}");
         assert!(near(Group::PipeLock, 100.0), "{costs:?}");
         assert!(near(Group::RunDelay, 100.0), "{costs:?}");
@@ -129,9 +143,12 @@ mod tests {
         };
         let weights = BTreeMap::from([(Group::CopyToUser, 3), (Group::PipeLock, 1)]);
         let costs = split(&spun, &weights);
-        assert!((costs[&Group::Spinning] - 25.0).abs() < 1e-6, "{costs:?}");
         assert!(
-            (costs[&Group::CopyToUser] - 300.0).abs() < 1e-6,
+            (costs[&Group::Spinning] * 1e3 - 25.0).abs() < 1e-6,
+            "{costs:?}"
+        );
+        assert!(
+            (costs[&Group::CopyToUser] * 1e3 - 300.0).abs() < 1e-6,
             "{costs:?}"
         );
     }
@@ -139,7 +156,25 @@ mod tests {
     #[test]
     fn running_time_without_samples_is_other() {
         let costs = split(&usage(), &BTreeMap::new());
-        assert!((costs[&Group::Other] - 400.0).abs() < 1e-6, "{costs:?}");
+        assert!((costs[&Group::Other] - 0.4).abs() < 1e-6, "{costs:?}");
+    }
+
+    #[test]
+    fn time_on_several_processors_is_brought_down_to_the_wall_time() {
+        let parallel = Usage {
+            cpu_s: 1.5,
+            run_delay_s: 0.5,
+            ..usage()
+        };
+        let weights = BTreeMap::from([(Group::UserCode, 1)]);
+        let costs = split(&parallel.within_wall_time(), &weights);
+        assert!((costs[&Group::UserCode] - 0.75).abs() < 1e-9, "{costs:?}");
+        assert!((costs[&Group::RunDelay] - 0.25).abs() < 1e-9, "{costs:?}");
+        assert!(
+            (costs.values().sum::<f64>() - 1.0).abs() < 1e-9,
+            "{costs:?}"
+        );
+        assert_eq!(usage().within_wall_time(), usage());
     }
 
     proptest! {
@@ -161,7 +196,7 @@ mod tests {
             // As they come: only groups that samples have.
             let weights = Group::ALL.into_iter().skip(3).zip(weights).collect();
             let sum: f64 = split(&usage, &weights).values().sum();
-            let wall = usage.wall_ns_per_page();
+            let wall = usage.wall_s;
             prop_assert!((sum / wall - 1.0).abs() < 1e-9, "{sum} {wall}");
         }
     }

@@ -6,15 +6,17 @@
 //! [`symbols`] names the kernel's functions, [`groups`] is the table of costs
 //! and how a call chain finds its place in it, [`account`] splits an end's wall
 //! time, [`record`] is what is kept, [`tree`] and [`flame`] show the call
-//! chains.
+//! chains. [`collect`] samples cases, [`pipeline`] anybody's commands.
 
 pub mod account;
 pub mod collect;
 pub mod flame;
+pub mod gathered;
 pub mod group;
 pub mod groups;
 pub mod notes;
 pub mod perf;
+pub mod pipeline;
 pub mod record;
 pub mod refusal;
 pub mod symbols;
@@ -22,3 +24,5 @@ pub mod tree;
 
 #[cfg(test)]
 mod chains;
+#[cfg(test)]
+pub(crate) mod sample;

@@ -1,8 +1,9 @@
 //! Taking samples of a process while it runs.
 //!
-//! The samples wait in memory shared with the kernel until the process has
-//! ended: nobody reads them meanwhile, so that sampling disturbs by nothing but
-//! its interrupts. What does not fit is counted as lost.
+//! The samples wait in memory shared with the kernel. Those of a trial stay
+//! there until it is over: nobody reads them meanwhile, so that sampling
+//! disturbs by nothing but its interrupts. A pipeline may take any time, so its
+//! samples are read as it goes. What does not fit is counted as lost.
 
 use perf_event::data::Record;
 use perf_event::events::{Hardware, Software};
@@ -44,6 +45,26 @@ const RING_BYTES: usize = 512 << 10;
 /// (/proc/sys/kernel/perf_event_mlock_kb, 516 a processor).
 const RING_BYTES_EACH: usize = 256 << 10;
 
+/// Memory for samples on each of `cpus` processors, of two ends that are not
+/// read before they have ended.
+pub fn ring_bytes(cpus: usize) -> usize {
+    match cpus {
+        1 => RING_BYTES,
+        _ => RING_BYTES_EACH,
+    }
+}
+
+/// The same where so many processes are sampled and read as they go, who
+/// together stay within what is granted without privilege. Each ring takes a
+/// page more.
+pub fn shared_ring_bytes(processes: usize) -> usize {
+    const GRANTED: usize = 516 << 10;
+    const LEAST: usize = 16 << 10;
+    let each = (GRANTED / processes.max(1)).saturating_sub(rustix::param::page_size());
+    let power = each.checked_ilog2().map_or(0, |log| 1 << log);
+    power.clamp(LEAST, RING_BYTES_EACH)
+}
+
 /// A sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
@@ -56,15 +77,14 @@ pub struct Sample {
     pub kernel: Vec<u64>,
 }
 
-/// What was sampled of a process.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Samples {
-    /// Those kept.
-    pub samples: Vec<Sample>,
-    /// How many found no room.
-    pub lost: u64,
-    /// How often the kernel stopped sampling for taking too much time.
-    pub throttled: u64,
+/// Who is told what was sampled of a process.
+pub trait Take {
+    /// A sample.
+    fn sample(&mut self, sample: Sample);
+    /// So many samples found no room.
+    fn lost(&mut self, count: u64);
+    /// The kernel stopped sampling for taking too much time.
+    fn throttled(&mut self);
 }
 
 /// Samples one process, and its threads and children to come.
@@ -124,20 +144,22 @@ impl Probe {
     ///
     /// The kernel passes an event on to threads and children only if it is
     /// bound to a processor (kernel/events/core.c, `perf_mmap`), hence one for
-    /// each.
+    /// each, with a ring of `ring_bytes`.
     ///
     /// # Errors
     /// [`Refusal`].
-    pub fn attach(event: Event, pid: u32, cpus: &[usize], facts: &Facts) -> Result<Self, Refusal> {
-        let bytes = match cpus.len() {
-            1 => RING_BYTES,
-            _ => RING_BYTES_EACH,
-        };
+    pub fn attach(
+        event: Event,
+        pid: u32,
+        cpus: &[usize],
+        ring_bytes: usize,
+        facts: &Facts,
+    ) -> Result<Self, Refusal> {
         let mut rings = Vec::with_capacity(cpus.len());
         for cpu in cpus {
             let counter =
                 open(event, Some(pid), Some(*cpu)).map_err(|error| opening(error, facts))?;
-            rings.push(counter.sampled(bytes).map_err(mapping)?);
+            rings.push(counter.sampled(ring_bytes).map_err(mapping)?);
         }
         for ring in &mut rings {
             ring.enable().map_err(Refusal::Other)?;
@@ -145,9 +167,22 @@ impl Probe {
         Ok(Probe { rings })
     }
 
-    /// What was sampled, once the process has ended.
-    pub fn collect(mut self) -> Samples {
-        let mut samples = Samples::default();
+    /// Stops sampling, or goes on, with all children.
+    ///
+    /// # Errors
+    /// Those of ioctl(2).
+    pub fn turn(&mut self, on: bool) -> std::io::Result<()> {
+        for ring in &mut self.rings {
+            match on {
+                true => ring.enable()?,
+                false => ring.disable()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over what was sampled since the last time.
+    pub fn drain(&mut self, taker: &mut impl Take) {
         for ring in &mut self.rings {
             while let Some(record) = ring.next_record() {
                 let in_kernel = record.misc() & CPU_MODE == IN_KERNEL;
@@ -158,20 +193,19 @@ impl Probe {
                         if in_kernel && kernel.is_empty() {
                             kernel.extend(sample.ip());
                         }
-                        samples.samples.push(Sample {
+                        taker.sample(Sample {
                             time_ns: sample.time().unwrap_or(0),
                             weight: sample.period().unwrap_or(1),
                             kernel,
                         });
                     }
-                    Ok(Record::Lost(lost)) => samples.lost += lost.lost,
-                    Ok(Record::Throttle(_)) => samples.throttled += 1,
+                    Ok(Record::Lost(lost)) => taker.lost(lost.lost),
+                    Ok(Record::Throttle(_)) => taker.throttled(),
                     Ok(_) => {}
-                    Err(_) => samples.lost += 1,
+                    Err(_) => taker.lost(1),
                 }
             }
         }
-        samples
     }
 }
 
@@ -203,6 +237,19 @@ fn kernel_part(chain: &[u64]) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rings_of_any_number_of_processes_stay_within_what_is_granted() {
+        for processes in 1..=20 {
+            let bytes = shared_ring_bytes(processes);
+            assert!(bytes.is_power_of_two());
+            assert!(
+                processes * (bytes + 4096) <= 516 << 10,
+                "{processes}: {bytes}"
+            );
+        }
+        assert_eq!(shared_ring_bytes(2), 128 << 10);
+    }
 
     #[test]
     fn only_the_kernels_part_of_a_chain_is_kept() {

@@ -28,6 +28,89 @@ pub struct Profile {
     pub notes: Vec<String>,
     /// The cases, in the suite's order.
     pub cases: Vec<CaseProfile>,
+    /// Somebody's own pipeline, if that is what was profiled.
+    pub pipeline: Option<PipelineProfile>,
+}
+
+/// A pipeline.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PipelineProfile {
+    /// As it was given.
+    pub command: String,
+    /// How long it took, in seconds.
+    pub wall_s: f64,
+    /// Whether it was ended for taking longer than --time.
+    pub out_of_time: bool,
+    /// The signal that ended it, if one did.
+    pub interrupted: Option<i32>,
+    /// Processes that went on after its end and were ended.
+    pub left: usize,
+    /// Its stages, in order.
+    pub stages: Vec<StageProfile>,
+}
+
+/// One stage of a pipeline: its process and all that those start.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StageProfile {
+    /// What sh was given.
+    pub command: String,
+    /// How it ended.
+    pub status: Status,
+    /// From the start to the end of its first process, in seconds.
+    pub wall_s: f64,
+    /// Processor time of all its processes, in seconds.
+    pub cpu_s: f64,
+    /// Whether its costs are those of the phases without sampling; else, where
+    /// its processes come and go too quickly for that, of the whole time.
+    pub by_phases: bool,
+    /// Bytes from the stage before; null where nobody counted them.
+    pub taken_bytes: Option<u64>,
+    /// Bytes to the stage behind; null where nobody counted them.
+    pub given_bytes: Option<u64>,
+    /// What it waited for while it slept, by how often it was seen to, as
+    /// shares; the most frequent first.
+    pub waits: Vec<Function>,
+    /// How often it was seen asleep.
+    pub seen_asleep: u64,
+    /// Where its time went. Its role is the stage's number and command in short;
+    /// its bytes are those taken, for the first stage those given, 0 where they
+    /// are unknown.
+    #[serde(flatten)]
+    pub end: EndProfile,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// It exited with this status.
+    Exited(i32),
+    /// This signal ended it.
+    Signal(i32),
+}
+
+impl Profile {
+    /// All ends, each with the name of its case or pipeline.
+    pub fn ends(&self) -> impl Iterator<Item = (&str, &EndProfile)> {
+        let cases = self.cases.iter();
+        let of_cases = cases.flat_map(|case| case.ends.iter().map(move |end| (&*case.name, end)));
+        let pipeline = self.pipeline.iter();
+        let stages = pipeline.flat_map(|pipeline| pipeline.stages.iter());
+        of_cases.chain(stages.map(|stage| ("pipeline", &stage.end)))
+    }
+}
+
+impl StageProfile {
+    /// Whether its shell says that there is no such command, or that it can't be
+    /// run (POSIX.1-2024, Shell Command Language, 2.8.2).
+    pub fn could_not_run(&self) -> bool {
+        matches!(self.status, Status::Exited(126 | 127))
+    }
+
+    /// Processors that it kept busy on average.
+    pub fn processors(&self) -> f64 {
+        self.end.usage.cpu_s / self.end.usage.wall_s
+    }
 }
 
 /// One case.
@@ -69,8 +152,7 @@ pub struct EndProfile {
     pub lost: u64,
     /// How often the kernel stopped sampling for a while.
     pub throttled: u64,
-    /// Wall time for 4 KiB without sampling, in nanoseconds, by costs; they add
-    /// up to it.
+    /// The wall time without sampling, by costs; they add up to it.
     pub costs: Vec<Cost>,
     /// The functions that make up "other kernel", the biggest first.
     pub others: Vec<Function>,
@@ -83,8 +165,10 @@ pub struct EndProfile {
 pub struct Cost {
     /// Which.
     pub group: Group,
-    /// Nanoseconds for 4 KiB.
-    pub ns_per_page: f64,
+    /// In seconds.
+    pub seconds: f64,
+    /// In nanoseconds for 4 KiB; null where no bytes are known.
+    pub ns_per_page: Option<f64>,
     /// Share of the end's wall time.
     pub share: f64,
 }
@@ -130,7 +214,7 @@ impl EndProfile {
     /// What a group takes, in nanoseconds for 4 KiB.
     pub fn ns_per_page(&self, group: Group) -> f64 {
         let cost = self.costs.iter().find(|cost| cost.group == group);
-        cost.map_or(0.0, |cost| cost.ns_per_page)
+        cost.and_then(|cost| cost.ns_per_page).unwrap_or(0.0)
     }
 
     /// A group's share of the wall time.
@@ -141,7 +225,13 @@ impl EndProfile {
 
     /// What all costs together take, in nanoseconds for 4 KiB.
     pub fn sum_ns_per_page(&self) -> f64 {
-        self.costs.iter().map(|cost| cost.ns_per_page).sum()
+        let costs = self.costs.iter();
+        costs.filter_map(|cost| cost.ns_per_page).sum()
+    }
+
+    /// What all costs together take of the wall time, as a share.
+    pub fn sum_of_shares(&self) -> f64 {
+        self.costs.iter().map(|cost| cost.share).sum()
     }
 
     /// The weight of all samples.

@@ -9,6 +9,7 @@ mod findings;
 mod format;
 mod measured;
 mod origin;
+mod pipeline;
 mod predicted;
 mod profile;
 #[cfg(test)]
@@ -24,6 +25,7 @@ pub use self::findings::findings;
 pub(crate) use self::format::wrap;
 pub use self::format::{counted, interval, ratio_interval, significant, times};
 pub use self::origin::origin;
+pub use self::pipeline::profile_pipeline;
 pub use self::predicted::predictions_table;
 pub use self::profile::{profile_case, profile_ladder};
 pub use self::style::Style;

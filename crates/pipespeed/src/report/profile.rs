@@ -32,25 +32,38 @@ pub fn profile_case(profile: &Profile, threshold: f64, style: Style) -> String {
         line(&mut text, &style.paint(&heading(case), BOLD));
         for end in &case.ends {
             line(&mut text, "");
-            bars(&mut text, end, style);
+            bars(&mut text, &end.role, end, style);
         }
         for end in &case.ends {
-            let lines = tree(&end.stacks).lines(threshold);
             line(&mut text, "");
-            let title = format!(
-                "{}: running time by call chains ({} samples, below {:.1} % left out)",
-                end.role,
-                end.samples,
-                threshold * 100.0
-            );
-            line(&mut text, &style.paint(&title, BOLD));
-            for branch in lines {
-                line(&mut text, &branch);
-            }
+            call_tree(&mut text, end, threshold, style);
         }
     }
-    below(&mut text, profile, style);
+    below(&mut text, profile, &[OF_TRIALS, &ends(profile)], style);
     text
+}
+
+/// How the figures of cases come about.
+const OF_TRIALS: &str = "wall time, running and waiting for a processor are the scheduler's account of trials that \
+                         were not sampled; asleep is the rest; samples of as many other trials share out the \
+                         running time";
+
+fn ends(profile: &Profile) -> String {
+    format!("ends: {}", profile.placement)
+}
+
+/// The call chains of an end below the system call.
+pub(super) fn call_tree(text: &mut String, end: &EndProfile, threshold: f64, style: Style) {
+    let title = format!(
+        "{}: running time by call chains ({} samples, below {:.1} % left out)",
+        end.role,
+        end.samples,
+        threshold * 100.0
+    );
+    line(text, &style.paint(&title, BOLD));
+    for branch in tree(&end.stacks).lines(threshold) {
+        line(text, &branch);
+    }
 }
 
 /// Cases side by side, and what each step up the ladder saves.
@@ -81,7 +94,7 @@ pub fn profile_ladder(profile: &Profile, style: Style) -> String {
             line(&mut text, &wrap(&said, style.width(), "    "));
         }
     }
-    below(&mut text, profile, style);
+    below(&mut text, profile, &[OF_TRIALS, &ends(profile)], style);
     text
 }
 
@@ -97,29 +110,39 @@ fn heading(case: &CaseProfile) -> String {
     )
 }
 
-fn bars(text: &mut String, end: &EndProfile, style: Style) {
-    let head = format!("{:NAME$}  ns/page   share", end.role);
+/// A bar a cost, the biggest first, and their sum; in seconds where no bytes are
+/// known.
+pub(super) fn bars(text: &mut String, title: &str, end: &EndProfile, style: Style) {
+    let unit = match end.usage.bytes {
+        0 => "seconds",
+        _ => "ns/page",
+    };
+    let head = format!("{title:NAME$}  {unit}   share");
     line(text, &style.paint(&head, BOLD));
     let room = style.width().saturating_sub(NAME + 19).min(BAR);
     let mut costs = end.costs.clone();
-    costs.sort_by(|a, b| b.ns_per_page.total_cmp(&a.ns_per_page));
+    costs.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     for cost in costs {
         let bar = "#".repeat((cost.share * room as f64).round() as usize);
         let row = format!(
             "{:NAME$} {:>8} {:>5.1} %  {bar}",
             cost.group.name(),
-            significant(cost.ns_per_page),
+            significant(cost.ns_per_page.unwrap_or(cost.seconds)),
             cost.share * 100.0
         );
         line(text, row.trim_end());
     }
-    let sum = end.sum_ns_per_page();
-    let wall = end.usage.wall_ns_per_page();
+    let wall_s = end.usage.wall_s;
+    let (wall, unit) = match end.usage.ns_per_page(wall_s) {
+        Some(ns) => (ns, "ns"),
+        None => (wall_s, "s"),
+    };
+    let sum = end.sum_of_shares();
     let row = format!(
-        "{:NAME$} {:>8} {:>5.1} %  of {} ns wall time",
+        "{:NAME$} {:>8} {:>5.1} %  of {} {unit} wall time",
         "sum",
-        significant(sum),
-        sum / wall * 100.0,
+        significant(wall * sum),
+        sum * 100.0,
         significant(wall)
     );
     line(text, &style.paint(&row, DIM));
@@ -286,21 +309,20 @@ fn change(before: &EndProfile, after: &EndProfile) -> String {
     )
 }
 
-fn below(text: &mut String, profile: &Profile, style: Style) {
+/// What has to be known to read the figures: first `general`, then the notes.
+pub(super) fn below(text: &mut String, profile: &Profile, general: &[&str], style: Style) {
     line(text, "");
-    let mut notes = vec![
-        "wall time, running and waiting for a processor are the scheduler's account of trials that were not \
-         sampled; asleep is the rest; samples of as many other trials share out the running time"
-            .to_owned(),
-        format!("ends: {}", profile.placement),
-    ];
-    notes.extend(profile.notes.iter().cloned());
-    for note in notes {
+    let notes = profile.notes.iter().map(String::as_str);
+    for note in general.iter().copied().chain(notes) {
         let note = wrap(&format!("note: {note}"), style.width(), "      ");
         line(text, &style.paint(&note, DIM));
     }
 }
 
-fn line(text: &mut String, line: &str) {
+pub(super) fn line(text: &mut String, line: &str) {
     writeln!(text, "{line}").expect("a string takes all");
 }
+
+#[cfg(test)]
+#[path = "profile_tests.rs"]
+mod tests;

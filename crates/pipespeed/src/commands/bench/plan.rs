@@ -69,9 +69,9 @@ impl Plan {
         let cases = selected(args.suite.cases(&overrides), &args.case)?;
         check(&cases, args)?;
         let topology = Topology::read(&Root::default());
-        let chosen = match measure.cpus {
+        let chosen = match measure.setup.cpus {
             Some((writer, reader)) => placement::explicit(writer, reader, &topology),
-            None => placement::choose(measure.placement, &topology),
+            None => placement::choose(measure.setup.placement, &topology),
         }
         .map_err(|error| usage(error.to_string()))?;
         let machine = Machine::read(chosen.writer, chosen.reader);
@@ -108,15 +108,15 @@ impl Plan {
                 order: String::new(),
                 timed_s: durations.timed_s,
                 warm_up_s: durations.warm_up_s,
-                placement: match measure.cpus {
+                placement: match measure.setup.cpus {
                     Some(_) => "explicit".to_owned(),
-                    None => measure.placement.name().to_owned(),
+                    None => measure.setup.placement.name().to_owned(),
                 },
                 writer_cpu: chosen.writer,
                 reader_cpu: chosen.reader,
                 cpu_relation: chosen.relation.clone(),
-                pipe_size: measure.pipe_size,
-                buffer_size: measure.buffer_size,
+                pipe_size: measure.setup.pipe_size,
+                buffer_size: measure.setup.buffer_size,
                 data: measure.data.map(|data| data.name().to_owned()),
                 work: args.work,
                 quick: measure.quick,
@@ -227,8 +227,8 @@ fn overrides(args: &BenchArgs) -> anyhow::Result<Overrides> {
         )));
     }
     Ok(Overrides {
-        pipe_bytes: measure.pipe_size,
-        buffer_bytes: measure.buffer_size,
+        pipe_bytes: measure.setup.pipe_size,
+        buffer_bytes: measure.setup.buffer_size,
         data: measure.data,
         work: args.work,
     })
@@ -251,7 +251,7 @@ fn check(cases: &[Case], args: &BenchArgs) -> anyhow::Result<()> {
             .as_ref()
             .is_some_and(|sink| sink.technique == SinkTechnique::Vmsplice)
     });
-    if let Some(bytes) = measure.buffer_size
+    if let Some(bytes) = measure.setup.buffer_size
         && splices
         && !bytes.is_multiple_of(unit)
     {
@@ -260,7 +260,7 @@ fn check(cases: &[Case], args: &BenchArgs) -> anyhow::Result<()> {
         )));
     }
     let limit = fastpipe::pipe::Limits::read().max_size;
-    if let (Some(bytes), Some(limit)) = (measure.pipe_size, limit)
+    if let (Some(bytes), Some(limit)) = (measure.setup.pipe_size, limit)
         && bytes > limit
         && fastpipe::pipe::create()
             .map(|(_, end)| fastpipe::pipe::set_capacity(end, bytes).is_err())
