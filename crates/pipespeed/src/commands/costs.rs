@@ -29,6 +29,9 @@ struct Record<'a> {
 /// # Errors
 /// When a step fails, or the record can't be saved.
 pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
+    if args.pinning.pinning {
+        return super::pinning::run(args);
+    }
     let machine = Machine::read(None, None);
     let topology = Topology::read(&Root::default());
     let bar = bar(args);
@@ -58,7 +61,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
 }
 
 /// Moves between rounds only.
-fn bar(args: &CostsArgs) -> ProgressBar {
+pub(super) fn bar(args: &CostsArgs) -> ProgressBar {
     let target = match args.quiet || !io::stderr().is_terminal() {
         true => ProgressDrawTarget::hidden(),
         false => ProgressDrawTarget::stderr(),

@@ -11,6 +11,7 @@ mod calls;
 pub mod echo;
 mod memory;
 mod pages;
+pub mod pinning;
 mod pipes;
 mod wakeups;
 

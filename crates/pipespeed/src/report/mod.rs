@@ -9,6 +9,7 @@ mod findings;
 mod format;
 mod measured;
 mod origin;
+mod pinning;
 mod profile;
 #[cfg(test)]
 pub(crate) mod sample;
@@ -23,6 +24,7 @@ pub use self::findings::findings;
 pub(crate) use self::format::wrap;
 pub use self::format::{counted, interval, ratio_interval, significant, times};
 pub use self::origin::origin;
+pub use self::pinning::pinning;
 pub use self::profile::{profile_case, profile_ladder};
 pub use self::style::Style;
 pub use self::table::table;
