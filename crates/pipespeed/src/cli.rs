@@ -3,6 +3,7 @@
 mod costs;
 mod meter;
 mod pages;
+mod pinning;
 mod producers;
 mod profile;
 
@@ -13,6 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use self::costs::CostsArgs;
 pub use self::meter::MeterArgs;
 pub use self::pages::PagesArgs;
+pub use self::pinning::{ArticleGetUserPages, PinnedPages, PinningArgs};
 pub use self::producers::{FizzbuzzArgs, YesArgs};
 pub use self::profile::{ProfileArgs, ProfileOutput};
 use crate::machine::placement::{Placement, parse_cpus};

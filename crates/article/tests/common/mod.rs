@@ -25,6 +25,11 @@ pub fn read(args: &str) -> Command {
     program(env!("CARGO_BIN_EXE_read"), args)
 }
 
+/// The published `get-user-pages`.
+pub fn get_user_pages(args: &str) -> Command {
+    program(env!("CARGO_BIN_EXE_get-user-pages"), args)
+}
+
 fn program(path: &str, args: &str) -> Command {
     let mut command = Command::new(path);
     command.args(args.split_whitespace()).stdin(Stdio::null());

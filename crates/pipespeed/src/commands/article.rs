@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::cli::{ArticleRead, ArticleWrite, ReuseArg, Sent, WriteArgs};
+use crate::cli::{ArticleGetUserPages, ArticleRead, ArticleWrite, ReuseArg, Sent, WriteArgs};
 use crate::failure::{exit_code, parse, usage};
 
 /// The published `write`.
@@ -41,4 +41,13 @@ pub fn read() -> ExitCode {
         return exit_code("read", Err(error));
     }
     exit_code("read", super::read::run(&end, None))
+}
+
+/// The published `get-user-pages`.
+pub fn get_user_pages() -> ExitCode {
+    let end = match parse::<ArticleGetUserPages>("get-user-pages") {
+        Ok(args) => args.end,
+        Err(code) => return code,
+    };
+    exit_code("get-user-pages", super::pinning::get_user_pages(&end))
 }

@@ -37,6 +37,9 @@ struct Record<'a> {
 /// # Errors
 /// When a step fails, or the record can't be saved.
 pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
+    if args.pinning.pinning {
+        return super::pinning::run(args);
+    }
     let topology = Topology::read(&Root::default());
     let places = places(&topology);
     let machine = Machine::read(None, None);
@@ -126,7 +129,7 @@ fn measure(
 }
 
 /// Moves between rounds only.
-fn bar(args: &CostsArgs) -> ProgressBar {
+pub(super) fn bar(args: &CostsArgs) -> ProgressBar {
     let target = match args.quiet || !io::stderr().is_terminal() {
         true => ProgressDrawTarget::hidden(),
         false => ProgressDrawTarget::stderr(),

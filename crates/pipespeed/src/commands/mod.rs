@@ -8,6 +8,7 @@ pub mod fizzbuzz;
 pub mod meta;
 pub mod meter;
 pub mod pages;
+pub mod pinning;
 pub mod profile;
 pub mod read;
 pub mod write;

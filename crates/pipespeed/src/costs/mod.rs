@@ -17,6 +17,7 @@ mod lock;
 mod memory;
 pub mod model;
 mod pages;
+pub mod pinning;
 mod pipes;
 pub mod predict;
 pub mod prediction;

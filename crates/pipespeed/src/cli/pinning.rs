@@ -1,0 +1,57 @@
+//! The options of `pipespeed costs --pinning`, and of the published
+//! `get-user-pages`.
+
+use clap::{Args, Parser, ValueEnum};
+
+use super::EndArgs;
+use crate::size;
+
+/// What pages are pinned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum PinnedPages {
+    /// Base and huge pages, in turns.
+    #[default]
+    Both,
+    /// Base pages.
+    Base,
+    /// Transparent huge pages.
+    Huge,
+}
+
+/// `pipespeed costs --pinning`.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Pinning pages")]
+pub struct PinningArgs {
+    /// Measure only what it costs to pin pages, as vmsplice does: by the
+    /// kernel's own benchmark (gup_test, for root, in kernels built with it),
+    /// and by an estimate, which works everywhere.
+    #[arg(long)]
+    pub pinning: bool,
+    /// Pages that the kernel's benchmark pins at a time; vmsplice takes 16.
+    #[arg(long, value_name = "N", default_value_t = crate::costs::pinning::PIPE_PAGES_PER_CALL, value_parser = clap::value_parser!(u32).range(1..=1 << 20), allow_negative_numbers = true, requires = "pinning")]
+    pub pages_per_call: u32,
+    /// What each call of the kernel's benchmark pins, 1M or more [default:
+    /// 256M, less where memory is short].
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true, requires = "pinning")]
+    pub size: Option<usize>,
+    /// What pages to pin.
+    #[arg(long, value_enum, default_value_t, requires = "pinning")]
+    pub pages: PinnedPages,
+    /// Pin pages that nobody has written to: the kernel's page of zeroes.
+    #[arg(long, requires = "pinning")]
+    pub untouched: bool,
+}
+
+/// The published `get-user-pages`.
+#[derive(Debug, Parser)]
+#[command(
+    name = "get-user-pages",
+    version,
+    infer_long_args = true,
+    args_override_self = true
+)]
+pub struct ArticleGetUserPages {
+    /// The published options.
+    #[command(flatten)]
+    pub end: EndArgs,
+}
