@@ -5,15 +5,18 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::PinningArgs;
+use crate::size;
 
 /// `pipespeed costs`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It needs no privilege. All costs are measured from one thread, so that nothing \
-waits for anything; only a wake-up takes a second process.
+It needs no privilege. From the elementary costs it predicts each rung of the \
+ladder, measures it, and says what would help most here.
 
 Examples:
-  pipespeed costs
+  pipespeed costs                       about a minute
+  pipespeed costs --check               whether the advice holds
+  pipespeed costs --piece 4K            for a program that writes 4 KiB at a time
   pipespeed costs --rounds 101 --json costs.json
   pipespeed costs --pinning             what it costs to pin a page")]
 pub struct CostsArgs {
@@ -23,10 +26,16 @@ pub struct CostsArgs {
     /// Save the costs, with every sample, as JSON ('-': standard output).
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Only the elementary costs: no predictions, and nothing to compare them
-    /// with.
+    /// Only the elementary costs: no predictions, nothing to compare them with,
+    /// and no advice.
     #[arg(long)]
     pub no_model: bool,
+    /// Bytes that your own program moves by one call; the advice goes by it.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "64K", allow_hyphen_values = true, conflicts_with = "no_model")]
+    pub piece: usize,
+    /// Measure what the advice promises, too: 15 to 20 seconds more.
+    #[arg(long, conflicts_with = "no_model")]
+    pub check: bool,
     /// No progress on standard error.
     #[arg(long, short)]
     pub quiet: bool,

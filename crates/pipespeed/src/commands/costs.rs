@@ -6,19 +6,26 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use crate::cli::CostsArgs;
-use crate::costs::cells::{self, Cell, Measuring};
+use crate::costs::advice::{self, Advice, advise};
+use crate::costs::cells::{self, Measuring};
+use crate::costs::predict::Figures;
 use crate::costs::prediction::{Prediction, predictions};
-use crate::costs::{self, Cost, Plan};
-use crate::failure::{Interrupted, to_stdout};
+use crate::costs::{self, Cost, Plan, check};
+use crate::failure::{Interrupted, to_stdout, usage};
 use crate::interrupt::Interrupt;
 use crate::machine::placement::{self, Chosen, Placement};
-use crate::machine::topology::Topology;
+use crate::machine::topology::{Relation, Topology};
 use crate::machine::{Machine, Root};
 use crate::report::{self, Style};
 use crate::results::{is_stdout, save};
+use crate::size;
 
-/// Rungs are measured in every so many rounds of the costs.
-const CELLS_EVERY: usize = 3;
+/// The ladder as it is, is measured in every round of the costs, the other
+/// sizes and placements in every so many.
+const ALL_EVERY: usize = 3;
+
+/// The largest piece that advice is given on, in bytes.
+const MOST_PIECE: usize = 16 << 20;
 
 /// What is saved.
 #[derive(Serialize)]
@@ -30,15 +37,26 @@ struct Record<'a> {
     machine: &'a Machine,
     costs: &'a [Cost],
     predictions: &'a [Prediction],
+    advice: &'a [Advice],
 }
 
-/// Measures the elementary costs, and the rungs beside what they predict.
+/// Measures the elementary costs, the rungs beside what they predict, and says
+/// what would help.
 ///
 /// # Errors
 /// When a step fails, or the record can't be saved.
 pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     if args.pinning.pinning {
         return super::pinning::run(args);
+    }
+    let page_bytes = fastpipe::pipe::page_size();
+    if !args.piece.is_multiple_of(page_bytes) || args.piece > MOST_PIECE {
+        return Err(usage(format!(
+            "--piece {}: whole pages of {} only, up to {}",
+            size::format(args.piece as u64),
+            size::format(page_bytes as u64),
+            size::format(MOST_PIECE as u64),
+        )));
     }
     let topology = Topology::read(&Root::default());
     let places = places(&topology);
@@ -47,20 +65,42 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
         true => Vec::new(),
         false => cells::all(&places, &topology),
     };
+    let interrupt = Interrupt::install()?;
+    let mut measuring = Measuring::new(&places, 1, &interrupt);
     let bar = bar(args);
-    let costs = measure(args, &machine, &topology, &places, &mut cells, &bar);
+    let costs = measure(args, &machine, &topology, &places, |round| {
+        bar.set_position(round as u64);
+        if let Some(signal) = interrupt.signal() {
+            return Err(Interrupted(signal).into());
+        }
+        let all = round % ALL_EVERY == 0;
+        measuring.round(round, &mut cells, |cell| all || cell.is_default)
+    });
     bar.finish_and_clear();
     let costs = costs?;
     let predictions = predictions(&cells, &costs);
+    let relation = relation(&places, &topology).filter(|_| !args.no_model);
+    let mut advice = relation.map_or_else(Vec::new, |relation| {
+        advise(&Figures::medians(&costs), relation, args.piece)
+    });
+    if args.check {
+        bar.reset();
+        bar.set_length(check::ROUNDS as u64);
+        let progress = |round| bar.set_position(round as u64);
+        let checked = check::check(&mut advice, &mut measuring, &places, &topology, progress);
+        bar.finish_and_clear();
+        checked?;
+    }
+    let record = Record {
+        version: 1,
+        rounds: args.rounds,
+        page_bytes,
+        machine: &machine,
+        costs: &costs,
+        predictions: &predictions,
+        advice: &advice,
+    };
     if let Some(path) = &args.json {
-        let record = Record {
-            version: 1,
-            rounds: args.rounds,
-            page_bytes: fastpipe::pipe::page_size(),
-            machine: &machine,
-            costs: &costs,
-            predictions: &predictions,
-        };
         let mut json = serde_json::to_string_pretty(&record)?;
         json.push('\n');
         save(path, json.as_bytes())?;
@@ -69,12 +109,25 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
         }
     }
     let style = Style::for_terminal(io::stdout().is_terminal());
-    let mut text = report::costs_table(&costs, style);
-    if !predictions.is_empty() {
-        text.push('\n');
-        text.push_str(&report::predictions_table(&predictions, style));
+    to_stdout(io::stdout().write_all(text(&record, style).as_bytes()))
+}
+
+fn text(record: &Record<'_>, style: Style) -> String {
+    let mut parts = vec![report::costs_table(record.costs, style)];
+    parts.extend(report::through_table(record.costs, style));
+    if !record.predictions.is_empty() {
+        parts.push(report::predictions_table(record.predictions, style));
     }
-    to_stdout(io::stdout().write_all(text.as_bytes()))
+    if !record.advice.is_empty() {
+        parts.push(report::advice_text(record.advice, style));
+    }
+    parts.join("\n")
+}
+
+/// How the processors of two ends lie to each other.
+fn relation(places: &[(Placement, Chosen)], topology: &Topology) -> Option<Relation> {
+    let (_, chosen) = places.first()?;
+    Some(topology.relation(chosen.writer?, chosen.reader?))
 }
 
 /// Where the ends run on two processors, if there are two, and where on one.
@@ -95,19 +148,21 @@ fn measure(
     machine: &Machine,
     topology: &Topology,
     places: &[(Placement, Chosen)],
-    cells: &mut [Cell],
-    bar: &ProgressBar,
+    each_round: impl FnMut(usize) -> anyhow::Result<()>,
 ) -> anyhow::Result<Vec<Cost>> {
     let at = |wanted| {
         let (_, chosen) = places.iter().find(|(placement, _)| *placement == wanted)?;
         Some((chosen.writer?, chosen.reader?))
     };
-    let interrupt = Interrupt::install()?;
-    let mut measuring = Measuring::new(places, 1, &interrupt);
-    let sizes = match args.no_model {
-        true => Vec::new(),
-        false => cells::sizes(),
-    };
+    let mut sizes = Vec::new();
+    if !args.no_model {
+        sizes = cells::sizes();
+        for size in advice::sizes(args.piece) {
+            if !sizes.contains(&size) {
+                sizes.push(size);
+            }
+        }
+    }
     let plan = Plan {
         rounds: args.rounds as usize,
         machine,
@@ -116,16 +171,7 @@ fn measure(
         two: at(Placement::Different),
         sizes: &sizes,
     };
-    costs::measure(&plan, |round| {
-        bar.set_position(round as u64);
-        if let Some(signal) = interrupt.signal() {
-            return Err(Interrupted(signal).into());
-        }
-        match round % CELLS_EVERY {
-            0 => measuring.round(round, cells),
-            _ => Ok(()),
-        }
-    })
+    costs::measure(&plan, each_round)
 }
 
 /// Moves between rounds only.

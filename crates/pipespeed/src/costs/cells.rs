@@ -101,7 +101,7 @@ pub fn sizes() -> Vec<(usize, usize)> {
     sizes
 }
 
-fn cell(
+pub(super) fn cell(
     case: Case,
     placement: Placement,
     chosen: &Chosen,
@@ -120,7 +120,7 @@ fn cell(
     })
 }
 
-fn scenario(case: &Case, chosen: &Chosen, topology: &Topology) -> Option<Scenario> {
+pub(super) fn scenario(case: &Case, chosen: &Chosen, topology: &Topology) -> Option<Scenario> {
     let (sink, source) = (case.sink.as_ref()?, case.source.as_ref()?);
     let huge = sink.pages == PageKind::Huge;
     let technique = match (sink.technique, source.technique, huge) {
@@ -172,12 +172,17 @@ impl Measuring {
         }
     }
 
-    /// One trial of each cell, in random order.
+    /// One trial of each cell that is wanted, in random order.
     ///
     /// # Errors
     /// When a trial fails, naming the cell, or is interrupted.
-    pub fn round(&mut self, round: usize, cells: &mut [Cell]) -> anyhow::Result<()> {
-        let mut order: Vec<usize> = (0..cells.len()).collect();
+    pub fn round(
+        &mut self,
+        round: usize,
+        cells: &mut [Cell],
+        wanted: impl Fn(&Cell) -> bool,
+    ) -> anyhow::Result<()> {
+        let mut order: Vec<usize> = (0..cells.len()).filter(|at| wanted(&cells[*at])).collect();
         self.rng.shuffle(&mut order);
         for at in order {
             self.trial(round, &mut cells[at])?;

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::pipe;
-use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
+use fastpipe::transfer::{Incomplete, Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
 
 /// How a pipe is filled.
@@ -142,6 +142,17 @@ impl Sender {
         Ok(())
     }
 
+    /// Puts in what goes in by one call: bytes, 0 if the pipe is full.
+    pub(super) fn put_once(&mut self) -> io::Result<u64> {
+        let mut out = Output::new(&self.pipe, Wait::Never);
+        let from = &self.from[0];
+        moved(match self.way {
+            In::Vmsplice { .. } => out.vmsplice(&[from.slice(..)], VmspliceOptions::default()),
+            _ => out.write(from),
+        })
+        .map(|()| out.counts().bytes)
+    }
+
     /// Fills the pipe, a piece at a time.
     pub(super) fn fill(&mut self) -> io::Result<()> {
         let mut out = Output::new(&self.pipe, Wait::Never);
@@ -176,7 +187,28 @@ impl Sender {
     }
 }
 
+/// Nothing to move is no error here.
+fn moved<T: Default>(outcome: Result<T, Incomplete>) -> io::Result<T> {
+    match outcome {
+        Ok(moved) => Ok(moved),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(T::default()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 impl Receiver {
+    /// Takes out what comes out by one call: bytes, 0 if the pipe is empty.
+    pub(super) fn take_once(&mut self) -> io::Result<u64> {
+        let mut input = Input::new(&self.pipe, Wait::Never);
+        match &mut self.to {
+            Target::Memory(buffer) => moved(input.read_some(buffer)).map(|bytes| bytes as u64),
+            Target::Null(null) => {
+                let (piece, options) = (self.piece, SpliceOptions::default());
+                moved(input.splice_some(&*null, piece, options)).map(|bytes| bytes as u64)
+            }
+        }
+    }
+
     /// Empties the full pipe, a piece at a time.
     pub(super) fn empty(&mut self) -> io::Result<()> {
         let mut input = Input::new(&self.pipe, Wait::Never);

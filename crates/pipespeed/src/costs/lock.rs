@@ -6,58 +6,60 @@
 //! that may sleep would go to sleep then, and the other would have to wake it.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use fastpipe::pipe;
-use rustix::fs::OFlags;
-use rustix::io::Errno;
-
+use super::advice::usual_pipe;
 use super::clock::now_ns;
+use super::ends::{Receiver, Sender, ends};
 use super::processors::on_processor;
+use super::through::Technique;
 use super::{Group, Kind, Per, Prepared, Probe, Value, prepared};
-
-/// The name of the share.
-pub const NAME: &str = "lock_kept";
 
 /// One sample takes so long.
 const SAMPLE_NS: u64 = 4_000_000;
 
-/// A pipeful: the usual capacity.
-const PIECE: usize = 64 << 10;
+/// The name of the share for a technique; which pages it uses makes no
+/// difference to the lock.
+pub fn name(technique: Technique) -> String {
+    let technique = match technique {
+        Technique::WriteRead | Technique::WriteReadHuge => Technique::WriteRead,
+        Technique::VmspliceRead | Technique::VmspliceReadHuge => Technique::VmspliceRead,
+        Technique::VmspliceSplice | Technique::VmspliceSpliceHuge => Technique::VmspliceSplice,
+    };
+    format!("lock_kept_{}", technique.name())
+}
 
 pub(super) fn probes(pair: Option<(usize, usize)>) -> Vec<Prepared> {
     let Some(cpus) = pair else {
         return Vec::new();
     };
-    let what = "the pipe's lock got again before the other end, %";
-    let kinds = vec![Kind::new(Group::Sleeps, Per::Percent, NAME, what)];
-    vec![prepared(kinds.clone(), Contended::new(kinds, cpus))]
+    let techniques = [
+        (Technique::WriteRead, "write, read"),
+        (Technique::VmspliceRead, "vmsplice, read"),
+        (Technique::VmspliceSplice, "vmsplice, splice"),
+    ];
+    let probe = |(technique, words): (Technique, &str)| {
+        let what = format!("got again before the other end: {words}");
+        let kinds = vec![Kind::new(Group::Lock, Per::Percent, name(technique), what)];
+        let (way_in, way_out) = technique.ways();
+        let ends = ends(way_in, way_out, usual_pipe(), usual_pipe());
+        let contended = ends.map(|(sender, receiver)| Contended {
+            kinds: kinds.clone(),
+            cpus,
+            sender,
+            receiver,
+        });
+        prepared(kinds.clone(), contended)
+    };
+    techniques.into_iter().map(probe).collect()
 }
 
 struct Contended {
     kinds: Vec<Kind>,
     cpus: (usize, usize),
-    reader: OwnedFd,
-    writer: OwnedFd,
-}
-
-impl Contended {
-    fn new(kinds: Vec<Kind>, cpus: (usize, usize)) -> io::Result<Self> {
-        let (reader, writer) = pipe::create()?;
-        pipe::set_capacity(&writer, PIECE)?;
-        for end in [&reader, &writer] {
-            // They are our own.
-            rustix::fs::fcntl_setfl(end, OFlags::NONBLOCK)?;
-        }
-        Ok(Contended {
-            kinds,
-            cpus,
-            reader,
-            writer,
-        })
-    }
+    sender: Sender,
+    receiver: Receiver,
 }
 
 impl Probe for Contended {
@@ -67,28 +69,25 @@ impl Probe for Contended {
 
     fn run(&mut self) -> io::Result<Vec<Value>> {
         let (here, there) = self.cpus;
-        let (reader, writer) = (&self.reader, &self.writer);
+        let (sender, receiver) = (&mut self.sender, &mut self.receiver);
         let over = &AtomicBool::new(false);
-        let (from, mut to) = (vec![0; PIECE], vec![0; PIECE]);
-        let (writes, reads) = thread::scope(|scope| {
-            let reading = scope.spawn(move || {
-                let read = || rustix::io::read(reader, &mut to[..]);
-                on_processor(there, || calls(over, read))
-            });
+        let (ins, outs) = thread::scope(|scope| {
+            let taking =
+                scope.spawn(move || on_processor(there, || calls(over, || receiver.take_once())));
             let end = now_ns() + SAMPLE_NS;
-            let write = || {
+            let put = || {
                 if now_ns() > end {
                     over.store(true, Ordering::Relaxed);
                 }
-                rustix::io::write(writer, &from[..])
+                sender.put_once()
             };
-            let writes = on_processor(here, || calls(over, write));
+            let ins = on_processor(here, || calls(over, put));
             over.store(true, Ordering::Relaxed);
-            let reads = reading.join();
             let died = |_| Err(io::Error::other("a thread of a probe has died"));
-            Ok::<_, io::Error>((writes?, reads.unwrap_or_else(died)?))
+            let outs = taking.join().unwrap_or_else(died);
+            Ok::<_, io::Error>((ins?, outs?))
         })?;
-        let (moved, back) = (writes.moved + reads.moved, writes.back + reads.back);
+        let (moved, back) = (ins.moved + outs.moved, ins.back + outs.back);
         Ok(vec![(100.0 * back as f64 / moved.max(1) as f64).into()])
     }
 }
@@ -102,25 +101,14 @@ struct Calls {
     back: u64,
 }
 
-fn calls(
-    over: &AtomicBool,
-    mut call: impl FnMut() -> rustix::io::Result<usize>,
-) -> io::Result<Calls> {
+fn calls(over: &AtomicBool, mut call: impl FnMut() -> io::Result<u64>) -> io::Result<Calls> {
     let mut calls = Calls::default();
     let mut has_moved = false;
     while !over.load(Ordering::Relaxed) {
-        match call() {
-            Ok(_) => {
-                calls.moved += 1;
-                has_moved = true;
-            }
-            Err(Errno::AGAIN) => {
-                calls.back += u64::from(has_moved);
-                has_moved = false;
-            }
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
+        let moves = call()? > 0;
+        calls.moved += u64::from(moves);
+        calls.back += u64::from(has_moved && !moves);
+        has_moved = moves;
     }
     Ok(calls)
 }

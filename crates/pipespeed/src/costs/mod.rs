@@ -7,8 +7,11 @@
 //! second touches all alike; a cost is the median over the rounds, with its
 //! exact interval. Only a wake-up takes a second process.
 
+pub mod advice;
+mod baton;
 mod calls;
 pub mod cells;
+pub mod check;
 mod clock;
 pub mod echo;
 mod ends;
@@ -68,11 +71,13 @@ pub enum Group {
     WakeUps,
     /// The same, by how long the sleeper has slept.
     Sleeps,
+    /// The pipe's lock.
+    Lock,
 }
 
 impl Group {
     /// All of them, as they are shown.
-    pub const ALL: [Group; 8] = [
+    pub const ALL: [Group; 9] = [
         Group::Calls,
         Group::Copying,
         Group::Referring,
@@ -81,6 +86,7 @@ impl Group {
         Group::Through,
         Group::WakeUps,
         Group::Sleeps,
+        Group::Lock,
     ];
 
     /// As it is shown.
@@ -94,6 +100,7 @@ impl Group {
             Group::Through => "through a pipe, nobody asleep",
             Group::WakeUps => "waking the other end, both asleep in turns",
             Group::Sleeps => "waking the other end on another processor",
+            Group::Lock => "the pipe's lock",
         }
     }
 }
@@ -138,8 +145,8 @@ pub struct Cost {
     pub refused: Option<String>,
     /// Each round's.
     pub samples: Vec<f64>,
-    /// How what one round's stands for was spread, as quantiles in steps of
-    /// equal size; empty where nobody needs it.
+    /// What each round's stands for, in the order in which it came; empty where
+    /// it stands for itself.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub spreads: Vec<Vec<f64>>,
 }
@@ -161,24 +168,21 @@ struct Value {
     spread: Option<Vec<f64>>,
 }
 
-/// Quantiles that are kept: 2.5 %, 7.5 % and so on.
-const QUANTILES: usize = 20;
-
 impl Value {
     /// What each of many took, less what is no part of it. The mean is one
     /// without the lowest and the highest tenth: all count, but one that
     /// another process got in the way of would outweigh all others.
-    fn spread(mut samples: Vec<f64>, less: f64) -> Value {
+    fn of_many(mut samples: Vec<f64>, less: f64) -> Value {
         for sample in &mut samples {
-            *sample = (*sample - less).max(0.0);
+            *sample = (*sample - less).max(0.0).round();
         }
-        samples.sort_by(f64::total_cmp);
-        let off = samples.len() / 10;
-        let kept = &samples[off..samples.len() - off];
-        let quantile = |at: usize| samples.get((2 * at + 1) * samples.len() / (2 * QUANTILES));
+        let mut sorted = samples.clone();
+        sorted.sort_by(f64::total_cmp);
+        let off = sorted.len() / 10;
+        let kept = &sorted[off..sorted.len() - off];
         Value {
             value: kept.iter().sum::<f64>() / kept.len().max(1) as f64,
-            spread: Some((0..QUANTILES).filter_map(quantile).copied().collect()),
+            spread: Some(samples),
         }
     }
 }

@@ -10,7 +10,9 @@
 //! - An end that has moved all it could wakes the other if that sleeps. Then it
 //!   goes on, while the other is still waking up.
 //! - Ends that wait for the lock spin; who has just let it go is sometimes back
-//!   before the other notices.
+//!   before the other notices. They spin only while the lock's owner runs: if
+//!   its processor is taken away, they sleep until it has let the lock go
+//!   (kernel/locking/mutex.c, mutex_spin_on_owner).
 //! - A write(2) that is not through looks whether there is room again before it
 //!   asks for the lock, and sleeps if there is none; a new call asks first.
 //! - On one processor whoever is woken runs at once, and the other goes on when
@@ -26,10 +28,8 @@ use crate::stats::Rng;
 pub struct WakeUps {
     /// How long the other end had slept, in nanoseconds.
     pub slept_ns: f64,
-    /// Until it runs.
-    pub until_ns: Vec<f64>,
-    /// Until the caller goes on.
-    pub call_ns: Vec<f64>,
+    /// Until it runs, and until the caller goes on.
+    pub ns: Vec<(f64, f64)>,
 }
 
 /// What takes the processor from an end now and then.
@@ -53,6 +53,11 @@ pub enum Waiting {
     /// the shortest first. Whether they fall in step, so that neither ever
     /// needs to sleep, is a matter of chance.
     SleepOnTwo {
+        /// Nanoseconds a page on the way in, of a call that comes after a
+        /// sleep: the caches have gone cold.
+        cold_in_ns: f64,
+        /// The same on the way out.
+        cold_out_ns: f64,
         /// The wake-ups.
         wake_ups: Vec<WakeUps>,
         /// What gets in the way of the ends.
@@ -115,6 +120,10 @@ pub fn ns_per_page(pipeline: &Pipeline) -> f64 {
     (play.unlocked_ns - begun.1) / pages as f64
 }
 
+/// Interrupts take less; what takes more is somebody else's turn on the
+/// processor, and the kernel knows that the process does not run.
+const INTERRUPT_NS: f64 = 5000.0;
+
 const WRITER: usize = 0;
 const READER: usize = 1;
 
@@ -128,6 +137,8 @@ struct End {
     moved: usize,
     /// When something takes its processor next.
     interrupted_ns: f64,
+    /// Whether it has slept since it last moved pages.
+    is_cold: bool,
 }
 
 struct Play<'a> {
@@ -183,9 +194,19 @@ impl Play<'_> {
     fn step(&mut self, at: usize) {
         let end = &mut self.ends[at];
         let start = end.ready_ns.max(self.unlocked_ns);
+        let (mut in_ns, mut out_ns) = (self.pipeline.in_ns, self.pipeline.out_ns);
+        if let Waiting::SleepOnTwo {
+            cold_in_ns,
+            cold_out_ns,
+            ..
+        } = &self.pipeline.waiting
+            && end.is_cold
+        {
+            (in_ns, out_ns) = (*cold_in_ns, *cold_out_ns);
+        }
         let (possible, ns) = match at {
-            WRITER => (self.pipeline.capacity - self.held, self.pipeline.in_ns),
-            _ => (self.held, self.pipeline.out_ns),
+            WRITER => (self.pipeline.capacity - self.held, in_ns),
+            _ => (self.held, out_ns),
         };
         if possible == 0 {
             return self.wait(at, start);
@@ -197,7 +218,11 @@ impl Play<'_> {
             WRITER => (end.moved + pages) % self.pipeline.piece,
             _ => 0,
         };
-        let done = start + pages as f64 * ns;
+        end.is_cold = false;
+        let mut done = start + pages as f64 * ns;
+        let taken = self.taken_within(at, done);
+        done += taken.unwrap_or(0.0);
+        let end = &mut self.ends[at];
         self.unlocked_ns = done;
         self.last = at;
         end.ready_ns = done;
@@ -214,6 +239,12 @@ impl Play<'_> {
         if at == WRITER && self.pipeline.writes_all && is_full && writer.moved > 0 && reader_waits {
             // Nothing has been read yet when it looks.
             return self.wait(WRITER, done);
+        }
+        if taken.is_some_and(|ns| ns > INTERRUPT_NS) {
+            let waiter = &mut self.ends[1 - at];
+            if waiter.asleep_ns.is_none() && waiter.ready_ns <= done {
+                waiter.asleep_ns = Some(waiter.ready_ns.max(start));
+            }
         }
         self.wake_other(at, done);
     }
@@ -235,6 +266,21 @@ impl Play<'_> {
         end.ready_ns = end.ready_ns.max(over);
         self.interrupt_later(at, over);
         is_late
+    }
+
+    /// How long an end's processor is taken from it before that time, while it
+    /// moves pages.
+    fn taken_within(&mut self, at: usize, done: f64) -> Option<f64> {
+        let Waiting::SleepOnTwo { interruptions, .. } = &self.pipeline.waiting else {
+            return None;
+        };
+        let begin = self.ends[at].interrupted_ns;
+        if begin >= done {
+            return None;
+        }
+        let length = any(&interruptions.lengths_ns, &mut self.chance);
+        self.interrupt_later(at, done + length);
+        Some(length)
     }
 
     fn interrupt_later(&mut self, at: usize, now: f64) {
@@ -264,13 +310,14 @@ impl Play<'_> {
         let Some(asleep) = self.ends[other].asleep_ns.take() else {
             return;
         };
+        self.ends[other].is_cold = true;
         match &self.pipeline.waiting {
             Waiting::Spin(_) => {}
             Waiting::SleepOnTwo { wake_ups, .. } => {
-                if let Some(wake_ups) = after(wake_ups, now - asleep) {
-                    self.ends[other].ready_ns = now + any(&wake_ups.until_ns, &mut self.chance);
-                    self.ends[this].ready_ns = now + any(&wake_ups.call_ns, &mut self.chance);
-                }
+                let seen = after(wake_ups, now - asleep).map_or(&[][..], |known| &known.ns);
+                let (until_ns, call_ns) = any(seen, &mut self.chance);
+                self.ends[other].ready_ns = now + until_ns;
+                self.ends[this].ready_ns = now + call_ns;
             }
             // Until the other sleeps again.
             Waiting::SleepOnOne(switch_ns) => {
@@ -288,11 +335,10 @@ fn after(wake_ups: &[WakeUps], slept_ns: f64) -> Option<&WakeUps> {
 }
 
 /// One of those that were seen; none lasts no time.
-fn any(seen: &[f64], chance: &mut Rng) -> f64 {
-    match seen.len() {
-        0 => 0.0,
-        count => seen[chance.below(count)],
-    }
+fn any<T: Copy + Default>(seen: &[T], chance: &mut Rng) -> T {
+    seen.get(chance.below(seen.len()))
+        .copied()
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -320,10 +366,11 @@ mod tests {
     fn two(until_ns: f64, call_ns: f64) -> Waiting {
         let wake_ups = WakeUps {
             slept_ns: 0.0,
-            until_ns: vec![until_ns],
-            call_ns: vec![call_ns],
+            ns: vec![(until_ns, call_ns)],
         };
         Waiting::SleepOnTwo {
+            cold_in_ns: 10.0,
+            cold_out_ns: 30.0,
             wake_ups: vec![wake_ups],
             interruptions: never(),
             lock_kept: 0.0,
@@ -356,6 +403,21 @@ mod tests {
     fn on_two_processors_a_small_pipe_takes_two_wake_ups_a_pipeful() {
         let ns = ns_per_page(&pipeline(16, 64, two(20_000.0, 8000.0)));
         assert!(is_close(ns, 40.0 + 2.0 * 20_000.0 / 16.0), "{ns}");
+    }
+
+    #[test]
+    fn a_call_after_a_sleep_takes_longer() {
+        let mut waiting = two(20_000.0, 8000.0);
+        if let Waiting::SleepOnTwo {
+            cold_in_ns,
+            cold_out_ns,
+            ..
+        } = &mut waiting
+        {
+            (*cold_in_ns, *cold_out_ns) = (100.0, 1000.0);
+        }
+        let ns = ns_per_page(&pipeline(16, 64, waiting));
+        assert!(is_close(ns, 1100.0 + 2.0 * 20_000.0 / 16.0), "{ns}");
     }
 
     #[test]
@@ -400,7 +462,7 @@ mod tests {
             {
                 *lock_kept = kept;
                 // After a short sleep they fall in step.
-                wake_ups[0].until_ns = vec![0.0, 10_000.0];
+                wake_ups[0].ns = vec![(0.0, 1000.0), (10_000.0, 1000.0)];
             }
             ns_per_page(&pipeline(64, 64, waiting))
         };
@@ -430,8 +492,7 @@ mod tests {
     fn the_wake_up_is_that_of_the_longest_sleep_that_was_no_longer() {
         let known = [100.0, 300.0].map(|slept_ns| WakeUps {
             slept_ns,
-            until_ns: vec![],
-            call_ns: vec![],
+            ns: Vec::new(),
         });
         let slept = |ns| after(&known, ns).map(|wake_ups| wake_ups.slept_ns);
         assert_eq!(slept(0.0), Some(100.0));

@@ -1,7 +1,7 @@
 //! The model applied to what was measured.
 
 use super::model::{self, Interruptions, Pipeline, Waiting, WakeUps};
-use super::through::{self, Technique};
+use super::through::{self, Technique, Turns};
 use super::{Cost, interruptions, lock, sleeps, wakeups};
 use crate::machine::topology::Relation;
 use crate::results::GIB;
@@ -21,6 +21,14 @@ pub struct Scenario {
     /// How the ends' processors lie to each other.
     pub relation: Relation,
 }
+
+/// A round in which wake-ups took so many times as long as usual was disturbed
+/// as a whole.
+const DISTURBED: f64 = 2.0;
+
+/// And a single one that took so many times as long was kept from its
+/// processor, which is counted as an interruption.
+const MOST_OF_USUAL: f64 = 5.0;
 
 /// The figures of one round, or the medians of all.
 pub struct Figures<'a> {
@@ -58,13 +66,16 @@ impl<'a> Figures<'a> {
     /// missing.
     pub fn rate(&self, scenario: &Scenario) -> Option<f64> {
         let page = page_size();
-        let crosses = scenario.relation != Relation::One;
-        let names = through::names(scenario.technique, scenario.pipe, scenario.piece, crosses);
+        let turns = match scenario.relation {
+            Relation::One => Turns::Alone,
+            _ => Turns::Spinning,
+        };
+        let [in_ns, out_ns] = self.through(scenario, turns)?;
         let pipeline = Pipeline {
-            capacity: scenario.pipe / page,
-            piece: scenario.piece / page,
-            in_ns: self.ns(&names[0])?,
-            out_ns: self.ns(&names[1])?,
+            capacity: (scenario.pipe / page).max(1),
+            piece: (scenario.piece / page).max(1),
+            in_ns,
+            out_ns,
             writes_all: matches!(
                 scenario.technique,
                 Technique::WriteRead | Technique::WriteReadHuge
@@ -72,6 +83,12 @@ impl<'a> Figures<'a> {
             waiting: self.waiting(scenario)?,
         };
         Some(page as f64 / model::ns_per_page(&pipeline) * 1e9 / GIB)
+    }
+
+    /// Nanoseconds a page, in and out.
+    fn through(&self, scenario: &Scenario, turns: Turns) -> Option<[f64; 2]> {
+        let names = through::names(scenario.technique, scenario.pipe, scenario.piece, turns);
+        Some([self.ns(&names[0])?, self.ns(&names[1])?])
     }
 
     fn waiting(&self, scenario: &Scenario) -> Option<Waiting> {
@@ -94,10 +111,13 @@ impl<'a> Figures<'a> {
             // There are few in a round.
             lengths_ns: self.cost(one)?.spreads.concat(),
         };
+        let [cold_in_ns, cold_out_ns] = self.through(scenario, Turns::Sleeping)?;
         Some(Waiting::SleepOnTwo {
+            cold_in_ns,
+            cold_out_ns,
             wake_ups,
             interruptions,
-            lock_kept: self.ns(lock::NAME)? / 100.0,
+            lock_kept: self.ns(&lock::name(scenario.technique))? / 100.0,
         })
     }
 
@@ -105,16 +125,22 @@ impl<'a> Figures<'a> {
         let [until, call] = sleeps::names(slept_ns);
         Some(WakeUps {
             slept_ns: slept_ns as f64,
-            until_ns: self.spread(&until)?,
-            call_ns: self.spread(&call)?,
+            ns: self.spread(&until)?.zip(self.spread(&call)?).collect(),
         })
     }
 
-    fn spread(&self, name: &str) -> Option<Vec<f64>> {
-        let spreads = &self.cost(name)?.spreads;
-        match self.round {
-            None => Some(spreads.concat()),
-            Some(round) => spreads.get(round).cloned(),
-        }
+    /// What single wake-ups took, of all rounds, since the rare ones matter
+    /// too; moved to where this round's lie.
+    fn spread(&self, name: &str) -> Option<impl Iterator<Item = f64>> {
+        let cost = self.cost(name)?;
+        let (here, usual) = (self.ns(name)?, cost.median?);
+        let scale = match usual > 0.0 {
+            true => (here / usual).min(DISTURBED),
+            false => 1.0,
+        };
+        let all = cost.spreads.iter().flatten();
+        // What hit a whole round is no chance of single wake-ups.
+        let most = MOST_OF_USUAL * usual;
+        Some(all.map(move |ns| ns.min(most) * scale))
     }
 }

@@ -106,8 +106,8 @@ impl Probe for Sleep {
             Ok(each(started, TIMES as u32))
         })?;
         Ok(vec![
-            Value::spread(until, calls),
-            Value::spread(call, calls / 2.0),
+            Value::of_many(until, calls),
+            Value::of_many(call, calls / 2.0),
         ])
     }
 }

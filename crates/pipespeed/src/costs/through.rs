@@ -4,32 +4,27 @@
 //! With two, what one end leaves in its cache has to come over to the other:
 //! the data, the pipe's slots and lock, and the pages themselves, which go back
 //! to the other processor's free lists. That is what the ends of a real
-//! pipeline pay, and no microbenchmark on one processor shows it.
+//! pipeline pay, and no microbenchmark on one processor shows it. If they sleep
+//! until it is their turn, each finds its processor's caches gone cold, too.
 
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fastpipe::buffer::Pages;
 use fastpipe::pipe::page_size;
 
+use super::baton::{WARM_UP, batons, usual};
 use super::ends::{In, Out, Receiver, Sender, ends};
 use super::processors::on_processor;
 use super::{Group, Kind, Per, Prepared, Probe, Value, prepared};
-use crate::{size, stats};
+use crate::size;
 
 /// The piece that each end moves by one call: the ladder's buffer.
 pub const PIECE: usize = 256 << 10;
 
 /// About so much goes through for one sample.
-const VOLUME: usize = 3 << 20;
-
-/// Turns before those that count: the first finds everything cold.
-const WARM_UP: u32 = 2;
-
-/// A turn takes less than a millisecond.
-const PATIENCE: Duration = Duration::from_secs(5);
+const VOLUME: usize = 6 << 20;
 
 /// The ways through a pipe, each with the pages of its buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -71,7 +66,7 @@ impl Technique {
         }
     }
 
-    fn ways(self) -> (In, Out) {
+    pub(super) fn ways(self) -> (In, Out) {
         let vmsplice = |pages| In::Vmsplice {
             pages,
             touched: true,
@@ -87,12 +82,27 @@ impl Technique {
     }
 }
 
+/// Who does the work at the ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Turns {
+    /// One processor.
+    Alone,
+    /// Two in turns; who waits spins.
+    Spinning,
+    /// Two in turns; who waits sleeps. Sleeping and waking are not counted.
+    Sleeping,
+}
+
 /// The names of the costs of a way through a pipe of so many bytes with pieces
 /// of so many: in, and out.
-pub fn names(technique: Technique, pipe: usize, piece: usize, crosses: bool) -> [String; 2] {
-    let place = if crosses { "two" } else { "one" };
+pub fn names(technique: Technique, pipe: usize, piece: usize, turns: Turns) -> [String; 2] {
+    let place = match turns {
+        Turns::Alone => "one_cpu",
+        Turns::Spinning => "two_cpus",
+        Turns::Sleeping => "two_cpus_after_sleep",
+    };
     let (name, pipe, piece) = (technique.name(), size::short(pipe), size::short(piece));
-    ["in", "out"].map(|end| format!("{name}_{end}_{pipe}_pieces_{piece}_{place}_cpu"))
+    ["in", "out"].map(|end| format!("{name}_{end}_{pipe}_pieces_{piece}_{place}"))
 }
 
 /// All techniques, for all those sizes of the pipe and of the piece; on one
@@ -105,9 +115,11 @@ pub(super) fn probes(
     let mut probes = Vec::new();
     for technique in Technique::ALL {
         for &(pipe, piece) in sizes {
-            probes.push(Through::prepared(technique, pipe, piece, (one, one)));
+            let through = |cpus, turns| Through::prepared(technique, pipe, piece, cpus, turns);
+            probes.push(through((one, one), Turns::Alone));
             if let Some(pair) = two {
-                probes.push(Through::prepared(technique, pipe, piece, pair));
+                probes.push(through(pair, Turns::Spinning));
+                probes.push(through(pair, Turns::Sleeping));
             }
         }
     }
@@ -121,11 +133,18 @@ struct Through {
     pipe: usize,
     /// The sender's processor and the receiver's.
     cpus: (usize, usize),
+    turns: Turns,
 }
 
 impl Through {
-    fn prepared(technique: Technique, pipe: usize, piece: usize, cpus: (usize, usize)) -> Prepared {
-        let names = names(technique, pipe, piece, cpus.0 != cpus.1);
+    fn prepared(
+        technique: Technique,
+        pipe: usize,
+        piece: usize,
+        cpus: (usize, usize),
+        turns: Turns,
+    ) -> Prepared {
+        let names = names(technique, pipe, piece, turns);
         let kinds = names.map(|name| Kind::new(Group::Through, Per::Page, name, ""));
         let (way_in, way_out) = technique.ways();
         let through = ends(way_in, way_out, pipe, piece).map(|(sender, receiver)| Through {
@@ -134,17 +153,23 @@ impl Through {
             receiver,
             pipe,
             cpus,
+            turns,
         });
         prepared(kinds.to_vec(), through)
     }
 
-    fn turns(&self) -> u32 {
-        WARM_UP + (VOLUME / self.pipe).max(3) as u32
+    fn count(&self) -> u32 {
+        let volume = match self.turns {
+            Turns::Alone | Turns::Spinning => VOLUME,
+            // They take longer.
+            Turns::Sleeping => VOLUME / 4,
+        };
+        WARM_UP + (volume / self.pipe).max(3) as u32
     }
 
-    fn alone(&mut self) -> io::Result<(f64, f64)> {
+    fn alone(&mut self) -> io::Result<[f64; 2]> {
         let (mut filling, mut emptying) = (Vec::new(), Vec::new());
-        for _ in 0..self.turns() {
+        for _ in 0..self.count() {
             let started = Instant::now();
             self.sender.fill()?;
             let between = Instant::now();
@@ -152,29 +177,25 @@ impl Through {
             emptying.push(between.elapsed());
             filling.push(between - started);
         }
-        Ok((usual(&filling), usual(&emptying)))
+        Ok([usual(&filling), usual(&emptying)])
     }
 
-    fn in_turns(&mut self) -> io::Result<(f64, f64)> {
-        let turns = self.turns();
-        let baton = Baton::default();
-        let (sender, receiver, there) = (&mut self.sender, &mut self.receiver, self.cpus.1);
-        thread::scope(|scope| {
-            let baton = &baton;
-            let other = scope
-                .spawn(move || on_processor(there, || baton.run(turns, 1, || receiver.empty())));
-            let filling = baton.run(turns, 0, || sender.fill());
-            let emptying = other
-                .join()
-                .unwrap_or_else(|_| Err(io::Error::other("a thread of a probe has died")));
-            match (filling, emptying) {
-                // The other one knows why.
-                (Err(error), Err(cause)) if error.kind() == io::ErrorKind::Interrupted => {
-                    Err(cause)
-                }
-                (filling, emptying) => Ok((filling?, emptying?)),
-            }
-        })
+    fn in_turns(&mut self) -> io::Result<[f64; 2]> {
+        let count = self.count();
+        let [here, there] = batons(self.turns)?;
+        let (sender, receiver, cpu) = (&mut self.sender, &mut self.receiver, self.cpus.1);
+        let (filling, emptying) = thread::scope(|scope| {
+            let other =
+                scope.spawn(move || on_processor(cpu, || there.run(count, || receiver.empty())));
+            let filling = here.run(count, || sender.fill());
+            let died = |_| Err(io::Error::other("a thread of a probe has died"));
+            (filling, other.join().unwrap_or_else(died))
+        });
+        match (filling, emptying) {
+            // The other one knows why.
+            (Err(error), Err(cause)) if error.kind() == io::ErrorKind::Interrupted => Err(cause),
+            (filling, emptying) => Ok([filling?, emptying?]),
+        }
     }
 }
 
@@ -185,70 +206,11 @@ impl Probe for Through {
 
     fn run(&mut self) -> io::Result<Vec<Value>> {
         let here = self.cpus.0;
-        let (filling, emptying) = on_processor(here, || match self.cpus.0 == self.cpus.1 {
-            true => self.alone(),
-            false => self.in_turns(),
+        let ends = on_processor(here, || match self.turns {
+            Turns::Alone => self.alone(),
+            Turns::Spinning | Turns::Sleeping => self.in_turns(),
         })?;
         let pages = self.pipe as f64 / page_size() as f64;
-        Ok([filling, emptying].map(|ns| (ns / pages).into()).to_vec())
-    }
-}
-
-/// The median of the turns in nanoseconds: an interruption meets one of them.
-fn usual(turns: &[Duration]) -> f64 {
-    let ns: Vec<f64> = turns
-        .iter()
-        .skip(WARM_UP as usize)
-        .map(|turn| turn.as_nanos() as f64)
-        .collect();
-    stats::median(&ns).unwrap_or(0.0)
-}
-
-/// Goes back and forth between two threads that spin until they have it.
-#[derive(Default)]
-struct Baton(AtomicU32);
-
-impl Baton {
-    /// Both may stop waiting.
-    const DROPPED: u32 = u32::MAX;
-
-    /// Acts whenever it is this thread's turn: `parity` says which numbers are.
-    /// The time that is usual.
-    fn run(
-        &self,
-        turns: u32,
-        parity: u32,
-        mut act: impl FnMut() -> io::Result<()>,
-    ) -> io::Result<f64> {
-        let mut taken = Vec::new();
-        for turn in 0..turns {
-            let mine = 2 * turn + parity;
-            self.wait(mine)?;
-            let started = Instant::now();
-            if let Err(error) = act() {
-                self.0.store(Self::DROPPED, Ordering::Release);
-                return Err(error);
-            }
-            taken.push(started.elapsed());
-            self.0.store(mine + 1, Ordering::Release);
-        }
-        Ok(usual(&taken))
-    }
-
-    fn wait(&self, mine: u32) -> io::Result<()> {
-        let started = Instant::now();
-        loop {
-            for _ in 0..1 << 16 {
-                match self.0.load(Ordering::Acquire) {
-                    Self::DROPPED => return Err(io::ErrorKind::Interrupted.into()),
-                    number if number == mine => return Ok(()),
-                    _ => std::hint::spin_loop(),
-                }
-            }
-            // Its thread is gone, or something keeps it off its processor.
-            if started.elapsed() > PATIENCE {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-        }
+        Ok(ends.map(|ns| (ns / pages).into()).to_vec())
     }
 }

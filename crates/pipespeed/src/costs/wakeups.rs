@@ -111,7 +111,7 @@ impl PingPong {
             self.own.1.write_all(&message)?;
             self.own.0.read_exact(&mut message)?;
         }
-        Ok(vec![Value::spread(took, each(started, TRIPS))])
+        Ok(vec![Value::of_many(took, each(started, TRIPS))])
     }
 }
 

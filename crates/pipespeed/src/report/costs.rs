@@ -4,8 +4,11 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use super::format::{interval, significant};
 use super::style::{BOLD, Style};
+use crate::costs::cells::PIPE_SIZES;
+use crate::costs::through::{PIECE, Technique, Turns, names};
 use crate::costs::{Cost, Group, Per};
 use crate::results::GIB;
+use crate::size;
 
 /// The costs as text, group by group; what could not be measured with its
 /// reason.
@@ -14,6 +17,10 @@ pub fn costs_table(costs: &[Cost], style: Style) -> String {
     let longest = costs.iter().map(|cost| cost.kind.what.len()).max();
     let mut text = String::new();
     for group in Group::ALL {
+        // They have a table of their own.
+        if group == Group::Through {
+            continue;
+        }
         let rows: Vec<&Cost> = costs
             .iter()
             .filter(|cost| cost.kind.group == group)
@@ -38,6 +45,7 @@ fn unit(group: Group) -> &'static str {
     match group {
         Group::Calls => "ns a call",
         Group::WakeUps | Group::Sleeps => "ns a wake-up",
+        Group::Lock => "% of the times it is let go",
         Group::Copying | Group::Referring | Group::Pages | Group::Memory | Group::Through => {
             "ns a page"
         }
@@ -70,6 +78,58 @@ fn table(rows: &[&Cost], longest: usize) -> String {
         column.set_padding((0, 2));
     }
     table.trim_fmt()
+}
+
+/// What a page costs on its way through pipes of several sizes while nobody
+/// sleeps; none where that was not measured.
+pub fn through_table(costs: &[Cost], style: Style) -> Option<String> {
+    let median = |name: &str| costs.iter().find(|cost| cost.kind.name == name)?.median;
+    let mut text = String::new();
+    for (turns, place) in [
+        (Turns::Alone, "on one processor"),
+        (Turns::Spinning, "on two in turns, nobody asleep"),
+        (Turns::Sleeping, "on two in turns, each after a sleep"),
+    ] {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        let mut head = vec!["  pipe".to_owned()];
+        head.extend(PIPE_SIZES.map(|bytes| size::format(bytes as u64)));
+        table.set_header(head);
+        let mut any = false;
+        for technique in Technique::ALL {
+            let mut row = vec![format!("  {}", technique.name())];
+            for pipe in PIPE_SIZES {
+                let [into, out] = names(technique, pipe, PIECE, turns);
+                row.push(match (median(&into), median(&out)) {
+                    (Some(into), Some(out)) => {
+                        any = true;
+                        format!("{} + {}", significant(into), significant(out))
+                    }
+                    _ => "-".to_owned(),
+                });
+            }
+            table.add_row(row);
+        }
+        if any {
+            let title = format!("through a pipe {place} (ns a page, in + out)");
+            text.push_str(&style.paint(&title, BOLD));
+            text.push('\n');
+            align(&mut table);
+            text.push_str(&table.trim_fmt());
+            text.push('\n');
+        }
+    }
+    (!text.is_empty()).then_some(text)
+}
+
+/// Figures to the right.
+pub(super) fn align(table: &mut Table) {
+    for (at, column) in table.column_iter_mut().enumerate() {
+        if at > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        column.set_padding((0, 2));
+    }
 }
 
 #[cfg(test)]

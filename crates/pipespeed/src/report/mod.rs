@@ -1,6 +1,7 @@
 //! What people look at: a table, sentences and charts, each a pure function of
 //! a recorded run.
 
+mod advice;
 mod chart;
 mod compared;
 mod comparisons;
@@ -19,9 +20,10 @@ mod steps;
 mod style;
 mod table;
 
+pub use self::advice::advice_text;
 pub use self::chart::{DotRow, chart, dot_chart, profile_chart};
 pub use self::compared::{comparison_chart, comparison_table};
-pub use self::costs::costs_table;
+pub use self::costs::{costs_table, through_table};
 pub use self::findings::findings;
 pub(crate) use self::format::wrap;
 pub use self::format::{counted, interval, ratio_interval, significant, times};

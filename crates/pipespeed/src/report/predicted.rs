@@ -1,10 +1,11 @@
 //! What the costs predict, beside what was measured.
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{Table, presets};
 
+use super::costs::align;
 use super::format::significant;
 use super::style::{BOLD, Style};
-use crate::costs::prediction::Prediction;
+use crate::costs::prediction::{Prediction, TOLERANCE};
 use crate::machine::placement::Placement;
 use crate::size;
 
@@ -20,7 +21,7 @@ pub fn predictions_table(predictions: &[Prediction], style: Style) -> String {
             .filter(|prediction| prediction.placement == placement)
             .collect();
         if !there.is_empty() {
-            let title = format!("predicted and measured on {title} (GiB/s)");
+            let title = format!("the ladder on {title} (GiB/s: predicted, measured)");
             text.push_str(&style.paint(&title, BOLD));
             text.push('\n');
             text.push_str(&table(&there));
@@ -56,12 +57,7 @@ fn table(predictions: &[&Prediction]) -> String {
         }
         table.add_row(row);
     }
-    for (at, column) in table.column_iter_mut().enumerate() {
-        if at > 0 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        column.set_padding((0, 2));
-    }
+    align(&mut table);
     table.trim_fmt()
 }
 
@@ -85,7 +81,8 @@ fn verdict(predictions: &[Prediction]) -> String {
         .collect();
     let explained = judged.iter().filter(|explains| **explains).count();
     format!(
-        "{explained} of {} within 25 %; * as in the ladder\n",
-        judged.len()
+        "{explained} of {} predictions within {:.0} % of what was measured; * as the ladder has it\n",
+        judged.len(),
+        100.0 * TOLERANCE
     )
 }

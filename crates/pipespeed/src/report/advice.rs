@@ -1,0 +1,102 @@
+//! What would help most.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::format::{ratio_interval, significant, times};
+use super::style::{BOLD, Style};
+use crate::costs::advice::{Advice, Change, LARGE_PIPE, Promise};
+use crate::costs::through::PIECE;
+use crate::size;
+
+/// A block for each user: the changes, the one that helps most first.
+pub fn advice_text(advice: &[Advice], style: Style) -> String {
+    let checked = advice.iter().any(|advice| advice.checked.is_some());
+    let mut text = style.paint("what would help most here", BOLD);
+    text.push_str(match checked {
+        true => " (predicted, and measured)\n",
+        false => " (predicted; --check measures it)\n",
+    });
+    for advice in advice {
+        text.push_str(&headline(advice));
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        for promise in &advice.promises {
+            let what = words(promise.changes[0]);
+            table.add_row(row(what, promise, checked));
+        }
+        if let Some(together) = &advice.together {
+            let what: Vec<String> = together.changes.iter().map(|c| words(*c)).collect();
+            let what = format!("together: {}", what.join(", "));
+            table.add_row(row(what, together, checked));
+        }
+        let right = CellAlignment::Right;
+        let left = CellAlignment::Left;
+        for (column, alignment) in table
+            .column_iter_mut()
+            .zip([left, right, right, left, right])
+        {
+            column.set_cell_alignment(alignment);
+            column.set_padding((0, 2));
+        }
+        text.push_str(&table.trim_fmt());
+        text.push('\n');
+    }
+    if advice.iter().any(|advice| {
+        advice
+            .promises
+            .iter()
+            .any(|p| p.changes == [Change::Spinning])
+    }) {
+        text.push_str("Spinning takes a processor for each end, and all of it.\n");
+    }
+    text
+}
+
+fn headline(advice: &Advice) -> String {
+    let measured = advice.checked.as_ref().and_then(|checked| checked.measured);
+    let measured = measured.map_or_else(String::new, |rate| {
+        format!(", measured {}", significant(rate))
+    });
+    format!(
+        "{}, pipe of {}, {} at a time: {} GiB/s{measured}\n",
+        advice.user,
+        size::format(advice.pipe_bytes as u64),
+        size::format(advice.piece_bytes as u64),
+        significant(advice.predicted),
+    )
+}
+
+fn row(what: String, promise: &Promise, checked: bool) -> Vec<String> {
+    let mut row = vec![
+        format!("  {what}"),
+        times(promise.gain),
+        format!("{} GiB/s", significant(promise.predicted)),
+    ];
+    if !checked {
+        return row;
+    }
+    match &promise.checked {
+        Some(checked) => match (checked.gain, checked.measured, &checked.refused) {
+            (Some(gain), Some(rate), _) => {
+                let within = ratio_interval(checked.gain_low, checked.gain_high);
+                row.push(format!("measured {} {within}", times(gain)));
+                row.push(format!("{} GiB/s", significant(rate)));
+            }
+            (_, _, Some(why)) => row.push(why.clone()),
+            _ => {}
+        },
+        None => row.push("not measured".to_owned()),
+    }
+    row
+}
+
+fn words(change: Change) -> String {
+    match change {
+        Change::LargerPipe => format!("a pipe of {}", size::format(LARGE_PIPE as u64)),
+        Change::OneProcessor => "one processor for both ends".to_owned(),
+        Change::Spinning => "spinning instead of sleeping".to_owned(),
+        Change::Vmsplice => "vmsplice instead of write".to_owned(),
+        Change::HugePages => "huge pages".to_owned(),
+        Change::LargerPieces => format!("{} at a time", size::format(PIECE as u64)),
+    }
+}
