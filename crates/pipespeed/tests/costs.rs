@@ -2,13 +2,13 @@
 
 mod common;
 
-use common::{json, json_file, pipespeed, run_alone};
+use common::{conditions, json, json_file, pipespeed, run_alone};
 
 #[test]
 fn every_cost_has_a_figure_or_a_reason_and_the_record_has_every_sample() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("costs.json");
-    let mut command = pipespeed("costs --rounds 7 --quiet --json");
+    let mut command = pipespeed("costs --rounds 7 --no-model --quiet --json");
     command.arg(&path);
     let done = run_alone(command).succeeded();
     assert_eq!(done.err, "");
@@ -56,13 +56,84 @@ fn every_cost_has_a_figure_or_a_reason_and_the_record_has_every_sample() {
 
 #[test]
 fn the_record_can_go_to_standard_output() {
-    let done = run_alone(pipespeed("costs --rounds 1 --json -")).succeeded();
+    let done = run_alone(pipespeed("costs --rounds 1 --no-model --json -")).succeeded();
     assert_eq!(json(&done.out)["rounds"], 1);
 }
 
 #[test]
 fn what_makes_no_sense_is_said_in_one_line() {
     run_alone(pipespeed("costs --rounds 0")).refused(2, &["--rounds"]);
-    let unwritable = pipespeed("costs --rounds 1 --quiet --json /no/such/directory/x");
+    run_alone(pipespeed("costs --piece 1000")).refused(2, &["--piece", "whole pages"]);
+    run_alone(pipespeed("costs --piece 1G")).refused(2, &["--piece", "up to 16MiB"]);
+    run_alone(pipespeed("costs --check --no-model")).refused(2, &["--check", "--no-model"]);
+    let unwritable = pipespeed("costs --rounds 1 --no-model --quiet --json /no/such/directory/x");
     run_alone(unwritable).refused(1, &["/no/such/directory"]);
+}
+
+#[test]
+fn rungs_are_predicted_and_measured_and_promises_put_to_the_test() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("costs.json");
+    let mut command = pipespeed("costs --rounds 1 --check --quiet --json");
+    command.arg(&path);
+    let done = run_alone(command).succeeded();
+    for words in ["of what was measured", "what would help most here"] {
+        assert!(done.out.contains(words), "{words}: {}", done.out);
+    }
+    let record = json_file(&path);
+    let predictions = record["predictions"].as_array().unwrap();
+    assert!(predictions.len() >= 21, "{predictions:?}");
+    for prediction in predictions {
+        // A rung that can't run says why; all others have both figures.
+        match prediction["refused"].is_string() {
+            true => assert!(prediction["measured"].is_null(), "{prediction}"),
+            false => {
+                assert!(
+                    prediction["measured"].as_f64().unwrap() > 0.0,
+                    "{prediction}"
+                );
+                assert!(
+                    prediction["predicted"].as_f64().unwrap() > 0.0,
+                    "{prediction}"
+                );
+            }
+        }
+    }
+    for advice in record["advice"].as_array().unwrap() {
+        for promise in advice["promises"].as_array().unwrap() {
+            let checked = &promise["checked"];
+            let gain = checked["gain"].as_f64();
+            assert!(
+                gain.is_some() || checked["refused"].is_string(),
+                "{promise}"
+            );
+        }
+    }
+}
+
+#[test]
+fn on_one_processor_there_is_less_to_say_and_it_is_said() {
+    let mut command = pipespeed("costs --rounds 1 --quiet");
+    conditions::one_processor(&mut command);
+    let done = run_alone(command).succeeded();
+    assert!(
+        done.out.contains("the ladder on one processor"),
+        "{}",
+        done.out
+    );
+    assert!(!done.out.contains("on two processors"), "{}", done.out);
+    assert!(!done.out.contains("spinning instead"), "{}", done.out);
+}
+
+#[test]
+fn where_vmsplice_is_forbidden_the_rest_is_measured() {
+    let mut command = pipespeed("costs --rounds 1 --quiet");
+    if !conditions::no_vmsplice(&mut command) {
+        eprintln!("skipped: no filter of system calls here");
+        return;
+    }
+    let done = run_alone(command).succeeded();
+    assert!(done.out.contains("a plain write | read"), "{}", done.out);
+    assert!(done.out.contains("Operation not permitted"), "{}", done.out);
+    assert!(!done.out.contains("vmsplice | splice,"), "{}", done.out);
 }

@@ -238,3 +238,89 @@ fn together(
     let single = singles.first().map_or(0.0, |single| single.predicted);
     (best.changes.len() > 1 && best.predicted > single * WORTH).then_some(best)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::costs::synthetic::costs;
+
+    fn plain(relation: Relation) -> Scenario {
+        Scenario {
+            technique: Technique::WriteRead,
+            pipe: usual_pipe(),
+            piece: 64 << 10,
+            spins: false,
+            relation,
+        }
+    }
+
+    #[test]
+    fn what_helps_most_comes_first() {
+        let costs = costs(7);
+        let advice = advise(
+            &Figures::medians(&costs),
+            Relation::SharedCache(3),
+            64 << 10,
+        );
+        assert_eq!(advice.len(), 3);
+        for advice in &advice {
+            let gains: Vec<f64> = advice.promises.iter().map(|p| p.gain).collect();
+            assert!(gains.is_sorted_by(|a, b| a >= b), "{gains:?}");
+            // With wake-ups at 20 us nothing comes near not sleeping.
+            let first = advice.promises[0].changes[0];
+            assert!(
+                [Change::Spinning, Change::LargerPipe].contains(&first),
+                "{first:?}"
+            );
+        }
+        let single = |advice: &Advice, change| {
+            advice
+                .promises
+                .iter()
+                .find(|p| p.changes == [change])
+                .map(|p| p.gain)
+        };
+        assert!(single(&advice[0], Change::Vmsplice).unwrap() > 1.1);
+        assert_eq!(single(&advice[1], Change::Vmsplice), None);
+        // write copies, whatever the pages are.
+        assert!((single(&advice[0], Change::HugePages).unwrap() - 1.0).abs() < 0.02);
+    }
+
+    #[test]
+    fn together_is_the_least_that_comes_near_the_best() {
+        let costs = costs(7);
+        let advice = advise(
+            &Figures::medians(&costs),
+            Relation::SharedCache(3),
+            64 << 10,
+        );
+        let together = advice[0].together.as_ref().unwrap();
+        assert!(together.changes.contains(&Change::Vmsplice));
+        assert!(together.changes.contains(&Change::HugePages));
+        // The costs know no difference between piece sizes.
+        assert!(
+            !together.changes.contains(&Change::LargerPieces),
+            "{together:?}"
+        );
+        assert!(together.gain > advice[0].promises[0].gain);
+    }
+
+    #[test]
+    fn changes_that_exclude_each_other_are_not_made_together() {
+        let one = plain(Relation::One);
+        assert_eq!(Change::Spinning.apply(one), None);
+        assert_eq!(Change::OneProcessor.apply(one), None);
+        let spinning = Change::Spinning.apply(plain(Relation::Siblings)).unwrap();
+        assert_eq!(Change::OneProcessor.apply(spinning), None);
+        assert_eq!(Change::Spinning.apply(spinning), None);
+        let vmsplice = Change::Vmsplice.apply(one).unwrap();
+        assert_eq!(vmsplice.technique, Technique::VmspliceRead);
+        assert_eq!(Change::Vmsplice.apply(vmsplice), None);
+    }
+
+    #[test]
+    fn without_costs_there_is_no_advice() {
+        let none: [crate::costs::Cost; 0] = [];
+        assert!(advise(&Figures::medians(&none), Relation::One, 64 << 10).is_empty());
+    }
+}

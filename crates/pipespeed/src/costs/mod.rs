@@ -26,6 +26,8 @@ pub mod predict;
 pub mod prediction;
 mod processors;
 mod sleeps;
+#[cfg(test)]
+pub(crate) mod synthetic;
 pub mod through;
 mod wakeups;
 

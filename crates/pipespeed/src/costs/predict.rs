@@ -144,3 +144,63 @@ impl<'a> Figures<'a> {
         Some(all.map(move |ns| ns.min(most) * scale))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::costs::synthetic::{SWITCH, WAKE_UP, costs, per_page};
+
+    fn scenario(spins: bool, relation: Relation) -> Scenario {
+        Scenario {
+            technique: Technique::WriteRead,
+            pipe: 64 << 10,
+            piece: 256 << 10,
+            spins,
+            relation,
+        }
+    }
+
+    fn ns_per_page(costs: &[Cost], scenario: &Scenario) -> f64 {
+        let rate = Figures::medians(costs).rate(scenario).unwrap();
+        page_size() as f64 * 1e9 / GIB / rate
+    }
+
+    #[test]
+    fn a_pipeful_takes_both_ends_and_what_waiting_takes() {
+        let costs = costs(7);
+        let (into, out) = per_page(Technique::WriteRead);
+        let slots = (64 << 10) as f64 / page_size() as f64;
+        let two = Relation::SharedCache(3);
+        for (scenario, waiting) in [
+            (scenario(true, two), 0.0),
+            (scenario(false, Relation::One), 2.0 * SWITCH),
+            (scenario(false, two), 2.0 * WAKE_UP),
+        ] {
+            let expected = into + out + waiting / slots;
+            let ns = ns_per_page(&costs, &scenario);
+            assert!((ns / expected - 1.0).abs() < 0.02, "{ns}: {scenario:?}");
+        }
+    }
+
+    #[test]
+    fn a_round_s_prediction_is_of_its_own_costs() {
+        let mut costs = costs(7);
+        let names = through::names(Technique::WriteRead, 64 << 10, 256 << 10, Turns::Spinning);
+        let cost = costs.iter_mut().find(|cost| cost.kind.name == names[0]);
+        cost.unwrap().samples[3] *= 3.0;
+        let scenario = scenario(true, Relation::Siblings);
+        let rate = |round| Figures::of_round(&costs, round).rate(&scenario).unwrap();
+        assert_eq!(rate(2), Figures::medians(&costs).rate(&scenario).unwrap());
+        assert!((rate(2) / rate(3) - 2.0).abs() < 0.02);
+    }
+
+    #[test]
+    fn where_a_cost_is_missing_nothing_is_predicted() {
+        let mut costs = costs(7);
+        let scenario = scenario(false, Relation::Siblings);
+        assert!(Figures::medians(&costs).rate(&scenario).is_some());
+        assert_eq!(Figures::of_round(&costs, 7).rate(&scenario), None);
+        costs.retain(|cost| !cost.kind.name.starts_with("wake_up_after_8000"));
+        assert_eq!(Figures::medians(&costs).rate(&scenario), None);
+    }
+}

@@ -100,3 +100,61 @@ fn words(change: Change) -> String {
         Change::LargerPieces => format!("{} at a time", size::format(PIECE as u64)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::costs::advice::{Checked, advise};
+    use crate::costs::predict::Figures;
+    use crate::costs::synthetic::costs;
+    use crate::machine::topology::Relation;
+
+    fn advice() -> Vec<Advice> {
+        advise(
+            &Figures::medians(&costs(7)),
+            Relation::SharedCache(3),
+            64 << 10,
+        )
+    }
+
+    #[test]
+    fn each_user_has_a_block_with_the_best_change_first() {
+        let text = advice_text(&advice(), Style::for_terminal(false));
+        let at = |word: &str| text.find(word).unwrap_or_else(|| panic!("{word}: {text}"));
+        assert!(at("a plain write | read, pipe of 64KiB, 64KiB at a time") < at("vmsplice | read"));
+        assert!(at("spinning instead of sleeping") < at("huge pages"));
+        at("together: ");
+        at("--check measures it");
+        at("Spinning takes a processor");
+        assert!(!text.contains("measured x"));
+    }
+
+    #[test]
+    fn a_check_stands_beside_its_promise() {
+        let mut advice = advice();
+        let checked = |gain| {
+            Some(Checked {
+                measured: Some(7.25),
+                gain: Some(gain),
+                gain_low: Some(gain - 0.5),
+                gain_high: Some(gain + 0.5),
+                refused: None,
+            })
+        };
+        advice[0].checked = checked(1.0);
+        advice[0].promises[0].checked = checked(3.5);
+        advice[0].promises[1].checked = Some(Checked {
+            refused: Some("not allowed here".to_owned()),
+            ..Checked::default()
+        });
+        let text = advice_text(&advice, Style::for_terminal(false));
+        for words in [
+            "measured x3.50 [3.00, 4.00]",
+            "7.25 GiB/s",
+            "not allowed here",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        assert!(!text.contains("--check"));
+    }
+}

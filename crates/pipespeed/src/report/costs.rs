@@ -155,6 +155,19 @@ mod tests {
     }
 
     #[test]
+    fn ways_through_a_pipe_stand_side_by_side() {
+        let costs = crate::costs::synthetic::costs(7);
+        let style = Style::for_terminal(false);
+        let text = through_table(&costs, style).unwrap();
+        assert!(
+            text.contains("400 + 400") && text.contains("20.0 + 50.0"),
+            "{text}"
+        );
+        assert_eq!(text.matches("vmsplice_splice_huge").count(), 3);
+        assert_eq!(through_table(&[], style), None);
+    }
+
+    #[test]
     fn each_group_has_a_title_with_its_unit_and_a_refusal_its_reason() {
         let costs = [
             cost(Group::WakeUps, Per::WakeUp, "one processor", Some(1234.5)),

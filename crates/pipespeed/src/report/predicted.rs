@@ -86,3 +86,42 @@ fn verdict(predictions: &[Prediction]) -> String {
         100.0 * TOLERANCE
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prediction(case: &str, placement: Placement, ratio: Option<f64>) -> Prediction {
+        Prediction {
+            case: case.to_owned(),
+            placement,
+            pipe_bytes: 64 << 10,
+            is_default: case == "first",
+            predicted: ratio.map(|ratio| 2.0 * ratio),
+            measured: ratio.map(|_| 2.0),
+            measured_low: None,
+            measured_high: None,
+            ratio,
+            ratio_low: None,
+            ratio_high: None,
+            refused: ratio.is_none().then(|| "no".to_owned()),
+        }
+    }
+
+    #[test]
+    fn what_is_off_is_unexplained_and_nothing_else() {
+        let all = [
+            prediction("first", Placement::Different, Some(1.1)),
+            prediction("second", Placement::Different, Some(1.6)),
+            prediction("third", Placement::Same, None),
+        ];
+        let text = predictions_table(&all, Style::for_terminal(false));
+        let at = |word: &str| text.find(word).unwrap_or_else(|| panic!("{word}: {text}"));
+        assert!(at("two processors") < at("one processor"));
+        at("2.20 2.00*");
+        at("unexplained 2.00");
+        at("refused");
+        at("1 of 2 predictions within 25 %");
+        assert!(!text.contains("3.20"), "{text}");
+    }
+}

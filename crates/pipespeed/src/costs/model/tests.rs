@@ -1,0 +1,157 @@
+use super::*;
+
+fn pipeline(capacity: usize, piece: usize, waiting: Waiting) -> Pipeline {
+    Pipeline {
+        capacity,
+        piece,
+        in_ns: 10.0,
+        out_ns: 30.0,
+        writes_all: false,
+        waiting,
+    }
+}
+
+fn never() -> Interruptions {
+    Interruptions {
+        every_ns: 0.0,
+        lengths_ns: Vec::new(),
+    }
+}
+
+fn two(until_ns: f64, call_ns: f64) -> Waiting {
+    let wake_ups = WakeUps {
+        slept_ns: 0.0,
+        ns: vec![(until_ns, call_ns)],
+    };
+    Waiting::SleepOnTwo {
+        cold_in_ns: 10.0,
+        cold_out_ns: 30.0,
+        wake_ups: vec![wake_ups],
+        interruptions: never(),
+        lock_kept: 0.0,
+    }
+}
+
+fn is_close(a: f64, b: f64) -> bool {
+    (a / b - 1.0).abs() < 0.01
+}
+
+#[test]
+fn ends_that_spin_take_turns_at_the_lock() {
+    for (capacity, piece) in [(16, 64), (64, 64), (256, 64), (16, 1), (7, 3)] {
+        let ns = ns_per_page(&pipeline(capacity, piece, Waiting::Spin(0.0)));
+        assert!(is_close(ns, 40.0), "{capacity} {piece}: {ns}");
+    }
+}
+
+#[test]
+fn on_one_processor_each_pipeful_or_piece_takes_two_switches() {
+    let ns = |capacity, piece| ns_per_page(&pipeline(capacity, piece, Waiting::SleepOnOne(1600.0)));
+    assert!(is_close(ns(16, 64), 40.0 + 2.0 * 1600.0 / 16.0));
+    assert!(is_close(ns(64, 64), 40.0 + 2.0 * 1600.0 / 64.0));
+    // The reader runs as soon as there is a piece.
+    assert!(is_close(ns(256, 64), 40.0 + 2.0 * 1600.0 / 64.0));
+}
+
+#[test]
+fn on_two_processors_a_small_pipe_takes_two_wake_ups_a_pipeful() {
+    let ns = ns_per_page(&pipeline(16, 64, two(20_000.0, 8000.0)));
+    assert!(is_close(ns, 40.0 + 2.0 * 20_000.0 / 16.0), "{ns}");
+}
+
+#[test]
+fn a_call_after_a_sleep_takes_longer() {
+    let mut waiting = two(20_000.0, 8000.0);
+    if let Waiting::SleepOnTwo {
+        cold_in_ns,
+        cold_out_ns,
+        ..
+    } = &mut waiting
+    {
+        (*cold_in_ns, *cold_out_ns) = (100.0, 1000.0);
+    }
+    let ns = ns_per_page(&pipeline(16, 64, waiting));
+    assert!(is_close(ns, 1100.0 + 2.0 * 20_000.0 / 16.0), "{ns}");
+}
+
+#[test]
+fn a_caller_that_comes_back_late_finds_the_work_done_and_does_not_sleep() {
+    // Woken 5 us after the call, the reader has emptied the pipe when the
+    // writer is through with waking it after 8: only the reader ever sleeps.
+    let ns = ns_per_page(&pipeline(16, 64, two(5000.0, 8000.0)));
+    assert!(is_close(ns, (8000.0 + 160.0) / 16.0), "{ns}");
+}
+
+#[test]
+fn a_large_pipe_hides_wake_ups() {
+    let small = ns_per_page(&pipeline(64, 64, two(5000.0, 1000.0)));
+    let large = ns_per_page(&pipeline(256, 64, two(5000.0, 1000.0)));
+    assert!(small > 150.0 && is_close(large, 40.0), "{small} {large}");
+}
+
+#[test]
+fn interruptions_put_ends_out_of_step() {
+    let ns = |every| {
+        let mut waiting = two(5000.0, 1000.0);
+        if let Waiting::SleepOnTwo { interruptions, .. } = &mut waiting {
+            interruptions.every_ns = every;
+            interruptions.lengths_ns = vec![30_000.0];
+        }
+        ns_per_page(&pipeline(256, 64, waiting))
+    };
+    // A thousandth and a fifth of the time.
+    assert!(is_close(ns(30e6), 40.0));
+    assert!((44.0..80.0).contains(&ns(150_000.0)), "{}", ns(150_000.0));
+}
+
+#[test]
+fn who_gets_the_lock_again_finds_nothing_to_do_and_sleeps() {
+    let ns = |kept| {
+        let mut waiting = two(10_000.0, 1000.0);
+        if let Waiting::SleepOnTwo {
+            wake_ups,
+            lock_kept,
+            ..
+        } = &mut waiting
+        {
+            *lock_kept = kept;
+            // After a short sleep they fall in step.
+            wake_ups[0].ns = vec![(0.0, 1000.0), (10_000.0, 1000.0)];
+        }
+        ns_per_page(&pipeline(64, 64, waiting))
+    };
+    let (never, sometimes, always) = (ns(0.0), ns(0.05), ns(1.0));
+    assert!(
+        never < sometimes && sometimes < always,
+        "{never} {sometimes} {always}"
+    );
+}
+
+#[test]
+fn a_write_that_is_not_through_sleeps_without_asking_for_the_lock() {
+    // One that asks for the lock waits there while the reader works, and
+    // they stay in step.
+    let ns = |writes_all| {
+        let pipeline = Pipeline {
+            writes_all,
+            ..pipeline(16, 64, two(300.0, 500.0))
+        };
+        ns_per_page(&pipeline)
+    };
+    assert!(is_close(ns(false), 40.0), "{}", ns(false));
+    assert!(ns(true) > 50.0, "{}", ns(true));
+}
+
+#[test]
+fn the_wake_up_is_that_of_the_longest_sleep_that_was_no_longer() {
+    let known = [100.0, 300.0].map(|slept_ns| WakeUps {
+        slept_ns,
+        ns: Vec::new(),
+    });
+    let slept = |ns| after(&known, ns).map(|wake_ups| wake_ups.slept_ns);
+    assert_eq!(slept(0.0), Some(100.0));
+    assert_eq!(slept(299.0), Some(100.0));
+    assert_eq!(slept(300.0), Some(300.0));
+    assert_eq!(slept(1e9), Some(300.0));
+    assert_eq!(after(&[], 5.0), None);
+}

@@ -1,0 +1,63 @@
+//! Costs that were never measured, for tests: round figures, of which one can
+//! say what they must come to.
+
+use super::through::{self, Technique, Turns};
+use super::{Cost, Group, Kind, Per, advice, cells, interruptions, lock, sleeps, wakeups};
+use crate::machine::topology::Relation;
+
+/// A wake-up on another processor, in nanoseconds.
+pub const WAKE_UP: f64 = 20_000.0;
+/// A switch on one processor.
+pub const SWITCH: f64 = 2000.0;
+
+/// A cost of the same value in each of so many rounds.
+pub fn cost(name: impl Into<String>, value: f64, rounds: usize) -> Cost {
+    Cost {
+        kind: Kind::new(Group::Calls, Per::Call, name, ""),
+        median: Some(value),
+        low: None,
+        high: None,
+        refused: None,
+        samples: vec![value; rounds],
+        spreads: vec![vec![value]; rounds],
+    }
+}
+
+/// Nanoseconds a page, in and out.
+pub fn per_page(technique: Technique) -> (f64, f64) {
+    match technique {
+        Technique::WriteRead | Technique::WriteReadHuge => (400.0, 400.0),
+        Technique::VmspliceRead => (60.0, 100.0),
+        Technique::VmspliceReadHuge => (20.0, 100.0),
+        Technique::VmspliceSplice => (60.0, 50.0),
+        Technique::VmspliceSpliceHuge => (20.0, 50.0),
+    }
+}
+
+/// All that predictions for pieces of 64 KiB take.
+pub fn costs(rounds: usize) -> Vec<Cost> {
+    let cost = |name: String, value| cost(name, value, rounds);
+    let mut all = vec![
+        cost("would_block".to_owned(), 200.0),
+        cost(wakeups::name(Relation::One), SWITCH),
+    ];
+    let sizes = [cells::sizes(), advice::sizes(64 << 10)].concat();
+    for technique in Technique::ALL {
+        let (into, out) = per_page(technique);
+        for (pipe, piece) in &sizes {
+            for turns in [Turns::Alone, Turns::Spinning, Turns::Sleeping] {
+                let names = through::names(technique, *pipe, *piece, turns);
+                let [name_in, name_out] = names;
+                all.extend([cost(name_in, into), cost(name_out, out)]);
+            }
+        }
+        all.push(cost(lock::name(technique), 0.0));
+    }
+    for slept in sleeps::SLEEPS_NS {
+        let [until, call] = sleeps::names(slept);
+        all.extend([cost(until, WAKE_UP), cost(call, 8000.0)]);
+    }
+    let [one, between] = interruptions::NAMES;
+    all.extend([cost(one.to_owned(), 1500.0), cost(between.to_owned(), 1e12)]);
+    all
+}
