@@ -10,7 +10,7 @@ use crate::costs::advice::{self, Advice, advise};
 use crate::costs::cells::{self, Measuring};
 use crate::costs::predict::Figures;
 use crate::costs::prediction::{Prediction, predictions};
-use crate::costs::{self, Cost, Plan, check};
+use crate::costs::{self, Cost, Plan, check, interruptions};
 use crate::failure::{Interrupted, to_stdout, usage};
 use crate::interrupt::Interrupt;
 use crate::machine::placement::{self, Chosen, Placement};
@@ -23,6 +23,10 @@ use crate::size;
 /// The ladder as it is, is measured in every round of the costs, the other
 /// sizes and placements in every so many.
 const ALL_EVERY: usize = 3;
+
+/// If interruptions take a larger share of the time, something else runs.
+/// The clock's tick and a host's own doings take 1 to 4 %.
+const DISTURBED: f64 = 0.08;
 
 /// The largest piece that advice is given on, in bytes.
 const MOST_PIECE: usize = 16 << 20;
@@ -120,6 +124,13 @@ fn text(record: &Record<'_>, style: Style) -> String {
     }
     if !record.advice.is_empty() {
         parts.push(report::advice_text(record.advice, style));
+    }
+    if let Some(share) = interruptions::share(record.costs).filter(|share| *share > DISTURBED) {
+        parts.push(format!(
+            "note: {:.0} % of the processor's time went elsewhere, to other processes or the host: \
+             expect little of these figures\n",
+            100.0 * share
+        ));
     }
     parts.join("\n")
 }

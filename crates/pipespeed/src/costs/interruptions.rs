@@ -9,7 +9,7 @@ use std::io;
 
 use super::clock::now_ns;
 use super::processors::on_processor;
-use super::{Group, Kind, Per, Prepared, Probe, Value, prepared};
+use super::{Cost, Group, Kind, Per, Prepared, Probe, Value, prepared};
 
 /// The names of the costs: one interruption, and the time from one to the next.
 pub const NAMES: [&str; 2] = ["interruption", "between_interruptions"];
@@ -23,6 +23,17 @@ const GAP_NS: u64 = 1000;
 
 /// Lengths that are kept of a round.
 const KEPT: usize = 64;
+
+/// The share of the time that interruptions took, of 1; none where it was not
+/// measured.
+pub fn share(costs: &[Cost]) -> Option<f64> {
+    let mean = |name: &str| {
+        let cost = costs.iter().find(|cost| cost.kind.name == name)?;
+        cost.median
+    };
+    let [one, between] = NAMES;
+    Some(mean(one)? / mean(between)?)
+}
 
 pub(super) fn probes(cpu: Option<usize>) -> Vec<Prepared> {
     let [one, between] = NAMES;
@@ -78,4 +89,18 @@ fn gaps() -> Vec<f64> {
         before = now;
     }
     gaps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::costs::synthetic::cost;
+
+    #[test]
+    fn the_share_is_of_the_time_between_them() {
+        let [one, between] = NAMES;
+        let costs = [cost(one, 50.0, 1), cost(between, 1000.0, 1)];
+        assert_eq!(share(&costs), Some(0.05));
+        assert_eq!(share(&costs[..1]), None);
+    }
 }

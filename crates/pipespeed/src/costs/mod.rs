@@ -15,7 +15,7 @@ pub mod check;
 mod clock;
 pub mod echo;
 mod ends;
-mod interruptions;
+pub mod interruptions;
 mod lock;
 mod memory;
 pub mod model;
