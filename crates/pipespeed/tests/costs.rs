@@ -2,7 +2,12 @@
 
 mod common;
 
-use common::{conditions, json, json_file, pipespeed, run_alone};
+use std::os::unix::process::CommandExt;
+
+use common::conditions::{self, ForAll};
+use common::procs::{Mark, eventually};
+use common::{json, json_file, pipespeed, run_alone, start};
+use rustix::process::{Resource, Signal, kill_process_group};
 
 #[test]
 fn every_cost_has_a_figure_or_a_reason_and_the_record_has_every_sample() {
@@ -64,7 +69,7 @@ fn the_record_can_go_to_standard_output() {
 fn what_makes_no_sense_is_said_in_one_line() {
     run_alone(pipespeed("costs --rounds 0")).refused(2, &["--rounds"]);
     run_alone(pipespeed("costs --piece 1000")).refused(2, &["--piece", "whole pages"]);
-    run_alone(pipespeed("costs --piece 1G")).refused(2, &["--piece", "up to 16MiB"]);
+    run_alone(pipespeed("costs --piece 1G")).refused(2, &["--piece", "up to 4MiB"]);
     run_alone(pipespeed("costs --check --no-model")).refused(2, &["--check", "--no-model"]);
     let unwritable = pipespeed("costs --rounds 1 --no-model --quiet --json /no/such/directory/x");
     run_alone(unwritable).refused(1, &["/no/such/directory"]);
@@ -136,4 +141,82 @@ fn where_vmsplice_is_forbidden_the_rest_is_measured() {
     assert!(done.out.contains("a plain write | read"), "{}", done.out);
     assert!(done.out.contains("Operation not permitted"), "{}", done.out);
     assert!(!done.out.contains("vmsplice | splice,"), "{}", done.out);
+}
+
+#[test]
+fn without_threads_descriptors_or_huge_pages_the_rest_is_measured() {
+    let mut command = pipespeed("costs --rounds 1 --quiet");
+    conditions::no_huge_pages(&mut command);
+    let done = run_alone(command).succeeded();
+    assert!(done.out.contains("grants no huge pages"), "{}", done.out);
+    assert!(
+        done.out.contains("refused: write_read_huge"),
+        "{}",
+        done.out
+    );
+    // What nobody has written to shows no huge pages: that is no figure.
+    let untouched = done
+        .out
+        .lines()
+        .find(|line| line.contains("huge pages nobody wrote to"));
+    assert!(
+        untouched.unwrap().contains("grants no huge pages"),
+        "{}",
+        done.out
+    );
+
+    // The soft limit is raised.
+    let mut command = pipespeed("costs --rounds 1 --no-model --quiet");
+    conditions::soft_limit(&mut command, Resource::Nofile, 64);
+    run_alone(command).succeeded();
+}
+
+#[test]
+fn an_ordinary_user_gets_the_same() {
+    let Some(program) = ForAll::new() else {
+        eprintln!("skipped: not root, so all other tests are this one");
+        return;
+    };
+    let done = run_alone(program.pipespeed("costs --rounds 1 --quiet")).succeeded();
+    for words in [
+        "the ladder on",
+        "what would help most here",
+        "through a pipe",
+    ] {
+        assert!(done.out.contains(words), "{words}: {}", done.out);
+    }
+}
+
+#[test]
+fn who_may_start_no_thread_is_told_so() {
+    let Some(program) = ForAll::new() else {
+        eprintln!("skipped: not root, whom no limit of processes keeps from making more");
+        return;
+    };
+    let mut command = program.pipespeed("costs --rounds 1 --no-model --quiet");
+    conditions::limit(&mut command, Resource::Nproc, 0);
+    let done = run_alone(command).succeeded();
+    assert!(
+        done.out.contains("Resource temporarily unavailable"),
+        "{}",
+        done.out
+    );
+    assert!(done.out.contains("copying through a pipe"), "{}", done.out);
+}
+
+#[test]
+fn a_terminal_s_interrupt_is_no_failure() {
+    for _ in 0..3 {
+        let mut command = pipespeed("costs --quiet");
+        command.process_group(0);
+        let mark = Mark::on(&mut command);
+        let running = start(command);
+        // Until the probes are there, one of which is a process.
+        let echo = || (mark.processes().len() > 1).then_some(());
+        assert!(eventually(echo).is_some());
+        kill_process_group(running.pid(), Signal::INT).unwrap();
+        let done = running.finish();
+        assert_eq!(done.code, Some(130), "{}", done.err);
+        mark.nobody_left();
+    }
 }

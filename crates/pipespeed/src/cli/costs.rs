@@ -28,13 +28,13 @@ pub struct CostsArgs {
     pub json: Option<PathBuf>,
     /// Only the elementary costs: no predictions, nothing to compare them with,
     /// and no advice.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "pinning")]
     pub no_model: bool,
     /// Bytes that your own program moves by one call; the advice goes by it.
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "64K", allow_hyphen_values = true, conflicts_with = "no_model")]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "64K", allow_hyphen_values = true, conflicts_with_all = ["no_model", "pinning"])]
     pub piece: usize,
     /// Measure what the advice promises, too: 15 to 20 seconds more.
-    #[arg(long, conflicts_with = "no_model")]
+    #[arg(long, conflicts_with_all = ["no_model", "pinning"])]
     pub check: bool,
     /// No progress on standard error.
     #[arg(long, short)]

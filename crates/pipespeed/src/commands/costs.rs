@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::Serialize;
 
 use crate::cli::CostsArgs;
@@ -17,7 +18,7 @@ use crate::machine::placement::{self, Chosen, Placement};
 use crate::machine::topology::{Relation, Topology};
 use crate::machine::{Machine, Root};
 use crate::report::{self, Style};
-use crate::results::{is_stdout, save};
+use crate::results::{check_place, is_stdout, save};
 use crate::size;
 
 /// The ladder as it is, is measured in every round of the costs, the other
@@ -29,7 +30,10 @@ const ALL_EVERY: usize = 3;
 const DISTURBED: f64 = 0.08;
 
 /// The largest piece that advice is given on, in bytes.
-const MOST_PIECE: usize = 16 << 20;
+const MOST_PIECE: usize = 4 << 20;
+
+/// Enough for all probes.
+const DESCRIPTORS: u64 = 1024;
 
 /// What is saved.
 #[derive(Serialize)]
@@ -62,6 +66,10 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
             size::format(MOST_PIECE as u64),
         )));
     }
+    if let Some(path) = &args.json {
+        check_place(path)?;
+    }
+    allow_descriptors();
     let topology = Topology::read(&Root::default());
     let places = places(&topology);
     let machine = Machine::read(None, None);
@@ -72,11 +80,12 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let interrupt = Interrupt::install()?;
     let mut measuring = Measuring::new(&places, 1, &interrupt);
     let bar = bar(args);
-    let costs = measure(args, &machine, &topology, &places, |round| {
+    let go_on = || match interrupt.signal() {
+        Some(signal) => Err(Interrupted(signal).into()),
+        None => Ok(()),
+    };
+    let costs = measure(args, &machine, &topology, &places, go_on, |round| {
         bar.set_position(round as u64);
-        if let Some(signal) = interrupt.signal() {
-            return Err(Interrupted(signal).into());
-        }
         let all = round % ALL_EVERY == 0;
         measuring.round(round, &mut cells, |cell| all || cell.is_default)
     });
@@ -122,8 +131,12 @@ fn text(record: &Record<'_>, style: Style) -> String {
     if !record.predictions.is_empty() {
         parts.push(report::predictions_table(record.predictions, style));
     }
-    if !record.advice.is_empty() {
-        parts.push(report::advice_text(record.advice, style));
+    if !record.predictions.is_empty() {
+        parts.push(report::advice_text(
+            record.advice,
+            record.predictions,
+            style,
+        ));
     }
     if let Some(share) = interruptions::share(record.costs).filter(|share| *share > DISTURBED) {
         parts.push(format!(
@@ -133,6 +146,18 @@ fn text(record: &Record<'_>, style: Style) -> String {
         ));
     }
     parts.join("\n")
+}
+
+/// Probes hold many pipes; the soft limit may be too low, the hard one seldom
+/// is.
+fn allow_descriptors() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let wanted = hard.min(DESCRIPTORS);
+        if soft < wanted {
+            // Where it fails, what lacks them says so.
+            let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted, hard);
+        }
+    }
 }
 
 /// How the processors of two ends lie to each other.
@@ -159,6 +184,7 @@ fn measure(
     machine: &Machine,
     topology: &Topology,
     places: &[(Placement, Chosen)],
+    go_on: impl FnMut() -> anyhow::Result<()>,
     each_round: impl FnMut(usize) -> anyhow::Result<()>,
 ) -> anyhow::Result<Vec<Cost>> {
     let at = |wanted| {
@@ -182,7 +208,7 @@ fn measure(
         two: at(Placement::Different),
         sizes: &sizes,
     };
-    costs::measure(&plan, each_round)
+    costs::measure(&plan, go_on, each_round)
 }
 
 /// Moves between rounds only.

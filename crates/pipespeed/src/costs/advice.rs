@@ -3,22 +3,17 @@
 
 use serde::Serialize;
 
+use super::ends::usual_pipe;
 use super::predict::{Figures, Scenario};
 use super::through::{PIECE, Technique};
 use crate::machine::topology::Relation;
-
-/// The capacity of a pipe that nobody has changed, in bytes: 16 slots
-/// (pipe(7)), of 4 KiB on most machines.
-pub fn usual_pipe() -> usize {
-    16 * fastpipe::pipe::page_size()
-}
 
 /// The pipe that one may ask for without privilege, in bytes
 /// (/proc/sys/fs/pipe-max-size as it usually is).
 pub const LARGE_PIPE: usize = 1 << 20;
 
-/// A change that adds less is not worth making.
-const WORTH: f64 = 1.05;
+/// A change that gains less is not worth making.
+pub const WORTH: f64 = 1.05;
 
 /// One thing to do differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -18,6 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Baton {
     is_first: bool,
     way: Way,
+    is_through: bool,
 }
 
 enum Way {
@@ -47,7 +48,13 @@ pub(super) fn batons(turns: Turns) -> io::Result<[Baton; 2]> {
             )
         }
     };
-    Ok([(true, first), (false, second)].map(|(is_first, way)| Baton { is_first, way }))
+    Ok(
+        [(true, first), (false, second)].map(|(is_first, way)| Baton {
+            is_first,
+            way,
+            is_through: false,
+        }),
+    )
 }
 
 /// Both may stop waiting.
@@ -70,15 +77,13 @@ impl Baton {
                 self.wait(turn)?;
             }
             let started = Instant::now();
-            if let Err(error) = act() {
-                self.drop_it();
-                return Err(error);
-            }
+            act()?;
             taken.push(started.elapsed());
             if turn + 1 < turns || self.is_first {
                 self.pass(turn)?;
             }
         }
+        self.is_through = true;
         Ok(usual(&taken))
     }
 
@@ -107,9 +112,14 @@ impl Baton {
             Way::Sleeping(_, to) => to.write_all(&[0]),
         }
     }
+}
 
-    fn drop_it(&self) {
-        if let Way::Spinning(number) = &self.way {
+/// The other need not wait for one that has failed, or never ran.
+impl Drop for Baton {
+    fn drop(&mut self) {
+        if let Way::Spinning(number) = &self.way
+            && !self.is_through
+        {
             number.store(DROPPED, Ordering::Release);
         }
     }

@@ -149,10 +149,7 @@ pub struct Measuring {
 }
 
 impl Measuring {
-    /// Ready to.
-    ///
-    /// # Errors
-    /// When signals can't be taken over.
+    /// Ready to, in those places.
     pub fn new(places: &[(Placement, Chosen)], seed: u64, interrupt: &Interrupt) -> Self {
         let runner = |chosen: &Chosen| {
             ProcessRunner::new(

@@ -3,11 +3,20 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::pipe;
 use fastpipe::transfer::{Incomplete, Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
+
+use super::mapped::mapped;
+
+/// The capacity of a pipe that nobody has changed, in bytes: 16 slots
+/// (pipe(7)), of 4 KiB on most machines.
+pub(super) fn usual_pipe() -> usize {
+    16 * fastpipe::pipe::page_size()
+}
 
 /// How a pipe is filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +37,7 @@ pub(super) enum Out {
 /// Fills a pipe. All sizes are in bytes.
 pub(super) struct Sender {
     way: In,
-    pipe: OwnedFd,
+    pipe: Arc<OwnedFd>,
     pipe_bytes: usize,
     /// The most that one call is given.
     piece: usize,
@@ -42,7 +51,7 @@ pub(super) struct Sender {
 
 /// Empties it.
 pub(super) struct Receiver {
-    pipe: OwnedFd,
+    pipe: Arc<OwnedFd>,
     pipe_bytes: usize,
     piece: usize,
     to: Target,
@@ -53,17 +62,42 @@ enum Target {
     Null(File),
 }
 
-/// Both ends of a new pipe of exactly that size.
+/// A pipe that several probes use in turns, which leave it empty: a user may
+/// have so many large ones only (pipe-user-pages-soft).
+#[derive(Clone)]
+pub(super) struct Shared {
+    /// Its size in bytes.
+    pub(super) bytes: usize,
+    reader: Arc<OwnedFd>,
+    writer: Arc<OwnedFd>,
+}
+
+impl Shared {
+    /// A new one of exactly that size.
+    ///
+    /// # Errors
+    /// When it can't be had.
+    pub(super) fn new(bytes: usize) -> io::Result<Self> {
+        let (reader, writer) = pipe_of(bytes)?;
+        Ok(Shared {
+            bytes,
+            reader: Arc::new(reader),
+            writer: Arc::new(writer),
+        })
+    }
+}
+
+/// Both ends of a pipe.
 ///
 /// # Errors
-/// When the pipe or the memory can't be had as asked.
+/// When the memory can't be had as asked.
 pub(super) fn ends(
     way_in: In,
     way_out: Out,
-    pipe_bytes: usize,
+    pipe: &Shared,
     piece: usize,
 ) -> io::Result<(Sender, Receiver)> {
-    let (reader, writer) = pipe_of(pipe_bytes)?;
+    let pipe_bytes = pipe.bytes;
     let (pages, touched) = match way_in {
         In::Write(pages) => (pages, true),
         In::Vmsplice { pages, touched } => (pages, touched),
@@ -79,10 +113,10 @@ pub(super) fn ends(
         In::Vmsplice { .. } => (2, piece),
         In::Tee | In::Splice => (1, pipe_bytes),
     };
-    let from: io::Result<Vec<Buffer>> = (0..count).map(|_| memory(bytes, pages, touched)).collect();
+    let from: io::Result<Vec<Buffer>> = (0..count).map(|_| mapped(bytes, pages, touched)).collect();
     let sender = Sender {
         way: way_in,
-        pipe: writer,
+        pipe: Arc::clone(&pipe.writer),
         pipe_bytes,
         piece,
         from: from?,
@@ -90,11 +124,11 @@ pub(super) fn ends(
         other,
     };
     let to = match way_out {
-        Out::Read(pages) => Target::Memory(memory(piece, pages, true)?),
+        Out::Read(pages) => Target::Memory(mapped(piece, pages, true)?),
         Out::SpliceToNull => Target::Null(File::options().write(true).open("/dev/null")?),
     };
     let receiver = Receiver {
-        pipe: reader,
+        pipe: Arc::clone(&pipe.reader),
         pipe_bytes,
         piece,
         to,
@@ -102,7 +136,11 @@ pub(super) fn ends(
     Ok((sender, receiver))
 }
 
-fn pipe_of(bytes: usize) -> io::Result<(OwnedFd, OwnedFd)> {
+/// A new pipe of exactly that size in bytes.
+///
+/// # Errors
+/// When it can't be had.
+pub(super) fn pipe_of(bytes: usize) -> io::Result<(OwnedFd, OwnedFd)> {
     let ends = pipe::create()?;
     let granted = pipe::set_capacity(&ends.1, bytes)?;
     if granted != bytes {
@@ -112,22 +150,14 @@ fn pipe_of(bytes: usize) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(ends)
 }
 
-/// Memory that is known to be of the pages asked for.
-fn memory(bytes: usize, pages: Pages, touched: bool) -> io::Result<Buffer> {
-    let buffer = Buffer::builder()
-        .len(bytes)
-        .pages(pages)
-        .touched(touched)
-        .map()?;
-    if pages == Pages::Huge && touched && !buffer.backing().is_ok_and(|backing| backing.all_huge())
-    {
-        let why = "this system grants no huge pages, or does not show them";
-        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
-    }
-    Ok(buffer)
-}
-
 impl Sender {
+    /// Goes over to another pipe.
+    pub(super) fn turn_to(&mut self, pipe: &Shared) {
+        self.pipe = Arc::clone(&pipe.writer);
+        self.pipe_bytes = pipe.bytes;
+        self.at = (0, 0);
+    }
+
     /// Makes the next filling possible where that takes something. Not part of
     /// what is timed.
     pub(super) fn prepare(&mut self) -> io::Result<()> {
@@ -144,7 +174,7 @@ impl Sender {
 
     /// Puts in what goes in by one call: bytes, 0 if the pipe is full.
     pub(super) fn put_once(&mut self) -> io::Result<u64> {
-        let mut out = Output::new(&self.pipe, Wait::Never);
+        let mut out = Output::new(&*self.pipe, Wait::Never);
         let from = &self.from[0];
         moved(match self.way {
             In::Vmsplice { .. } => out.vmsplice(&[from.slice(..)], VmspliceOptions::default()),
@@ -155,7 +185,7 @@ impl Sender {
 
     /// Fills the pipe, a piece at a time.
     pub(super) fn fill(&mut self) -> io::Result<()> {
-        let mut out = Output::new(&self.pipe, Wait::Never);
+        let mut out = Output::new(&*self.pipe, Wait::Never);
         let other = self.other.as_ref().map(|(reader, _)| reader);
         let mut room = self.pipe_bytes;
         while room > 0 {
@@ -169,11 +199,11 @@ impl Sender {
                     out.vmsplice(&[piece], VmspliceOptions::default())?;
                 }
                 (In::Tee, Some(other)) => {
-                    Input::new(other, Wait::Never).tee(&self.pipe, piece)?;
+                    Input::new(other, Wait::Never).tee(&*self.pipe, piece)?;
                 }
                 (In::Splice, Some(other)) => {
                     let options = SpliceOptions::default();
-                    Input::new(other, Wait::Never).splice(&self.pipe, piece as u64, options)?;
+                    Input::new(other, Wait::Never).splice(&*self.pipe, piece as u64, options)?;
                 }
                 (In::Tee | In::Splice, None) => return Err(io::ErrorKind::InvalidInput.into()),
             }
@@ -197,9 +227,15 @@ fn moved<T: Default>(outcome: Result<T, Incomplete>) -> io::Result<T> {
 }
 
 impl Receiver {
+    /// Goes over to another pipe.
+    pub(super) fn turn_to(&mut self, pipe: &Shared) {
+        self.pipe = Arc::clone(&pipe.reader);
+        self.pipe_bytes = pipe.bytes;
+    }
+
     /// Takes out what comes out by one call: bytes, 0 if the pipe is empty.
     pub(super) fn take_once(&mut self) -> io::Result<u64> {
-        let mut input = Input::new(&self.pipe, Wait::Never);
+        let mut input = Input::new(&*self.pipe, Wait::Never);
         match &mut self.to {
             Target::Memory(buffer) => moved(input.read_some(buffer)).map(|bytes| bytes as u64),
             Target::Null(null) => {
@@ -211,7 +247,7 @@ impl Receiver {
 
     /// Empties the full pipe, a piece at a time.
     pub(super) fn empty(&mut self) -> io::Result<()> {
-        let mut input = Input::new(&self.pipe, Wait::Never);
+        let mut input = Input::new(&*self.pipe, Wait::Never);
         let mut left = self.pipe_bytes;
         while left > 0 {
             let piece = self.piece.min(left);

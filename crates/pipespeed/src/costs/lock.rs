@@ -9,10 +9,9 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use super::advice::usual_pipe;
 use super::clock::now_ns;
-use super::ends::{Receiver, Sender, ends};
-use super::processors::on_processor;
+use super::ends::{Receiver, Sender, Shared, ends, usual_pipe};
+use super::processors::{joined, on_processor};
 use super::through::Technique;
 use super::{Group, Kind, Per, Prepared, Probe, Value, prepared};
 
@@ -43,7 +42,8 @@ pub(super) fn probes(pair: Option<(usize, usize)>) -> Vec<Prepared> {
         let what = format!("got again before the other end: {words}");
         let kinds = vec![Kind::new(Group::Lock, Per::Percent, name(technique), what)];
         let (way_in, way_out) = technique.ways();
-        let ends = ends(way_in, way_out, usual_pipe(), usual_pipe());
+        let ends =
+            Shared::new(usual_pipe()).and_then(|pipe| ends(way_in, way_out, &pipe, pipe.bytes));
         let contended = ends.map(|(sender, receiver)| Contended {
             kinds: kinds.clone(),
             cpus,
@@ -72,8 +72,8 @@ impl Probe for Contended {
         let (sender, receiver) = (&mut self.sender, &mut self.receiver);
         let over = &AtomicBool::new(false);
         let (ins, outs) = thread::scope(|scope| {
-            let taking =
-                scope.spawn(move || on_processor(there, || calls(over, || receiver.take_once())));
+            let take = move || on_processor(there, || calls(over, || receiver.take_once()));
+            let taking = thread::Builder::new().spawn_scoped(scope, take)?;
             let end = now_ns() + SAMPLE_NS;
             let put = || {
                 if now_ns() > end {
@@ -83,8 +83,7 @@ impl Probe for Contended {
             };
             let ins = on_processor(here, || calls(over, put));
             over.store(true, Ordering::Relaxed);
-            let died = |_| Err(io::Error::other("a thread of a probe has died"));
-            let outs = taking.join().unwrap_or_else(died);
+            let outs = joined(taking);
             Ok::<_, io::Error>((ins?, outs?))
         })?;
         let (moved, back) = (ins.moved + outs.moved, ins.back + outs.back);

@@ -1,11 +1,12 @@
 //! What the steps of moving data cost on this machine, in nanoseconds; without
 //! any privilege.
 //!
-//! All of it is driven from one thread, so that nothing waits for anything: a
-//! probe repeats a step, times it, and puts the pipe back to where it was.
-//! All probes run once a round, in turns, so that what drifts from second to
-//! second touches all alike; a cost is the median over the rounds, with its
-//! exact interval. Only a wake-up takes a second process.
+//! A probe repeats a step, times it, and puts the pipe back to where it was;
+//! most are driven from one thread, so that nothing waits for anything. All
+//! probes run once a round, in turns, so that what drifts from second to second
+//! touches all alike; a cost is the median over the rounds, with its exact
+//! interval. What crosses over between processors takes a second thread, a
+//! wake-up of another process that.
 
 pub mod advice;
 mod baton;
@@ -17,6 +18,7 @@ pub mod echo;
 mod ends;
 pub mod interruptions;
 mod lock;
+mod mapped;
 mod memory;
 pub mod model;
 mod pages;
@@ -99,7 +101,7 @@ impl Group {
             Group::Referring => "handing pages over",
             Group::Pages => "new pages",
             Group::Memory => "memory",
-            Group::Through => "through a pipe, nobody asleep",
+            Group::Through => "through a pipe",
             Group::WakeUps => "waking the other end, both asleep in turns",
             Group::Sleeps => "waking the other end on another processor",
             Group::Lock => "the pipe's lock",
@@ -225,13 +227,15 @@ pub struct Plan<'a> {
     pub sizes: &'a [(usize, usize)],
 }
 
-/// Measures all costs. `each_round` is called after each round with its number,
+/// Measures all costs. `go_on` is asked before each step; `each_round` is called after each round with its number,
 /// from 0.
 ///
 /// # Errors
-/// When a step fails that could be prepared, naming it; those of `each_round`.
+/// When a step fails that could be prepared, naming it; those of `go_on` and
+/// of `each_round`.
 pub fn measure(
     plan: &Plan<'_>,
+    mut go_on: impl FnMut() -> anyhow::Result<()>,
     mut each_round: impl FnMut(usize) -> anyhow::Result<()>,
 ) -> anyhow::Result<Vec<Cost>> {
     let through = plan
@@ -257,6 +261,7 @@ pub fn measure(
             let Ok(probe) = prepared else {
                 continue;
             };
+            go_on()?;
             match probe.run() {
                 Ok(values) if round > 0 => samples.push(values),
                 Ok(_) => {}

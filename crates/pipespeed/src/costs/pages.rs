@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use fastpipe::buffer::{Buffer, Pages, huge_page_size};
 use fastpipe::pipe::page_size;
 
+use super::mapped::mapped;
 use super::{Group, Kind, Per, Prepared, Probe, Value, prepared};
 
 /// How many huge pages, and base pages for as much, make a sample.
@@ -51,11 +52,7 @@ impl Fresh {
             Pages::Base => (page_size(), BYTES),
             _ => (huge_page_size(), BYTES.max(huge_page_size())),
         };
-        let buffer = Buffer::builder().len(len).pages(pages).map()?;
-        if pages != Pages::Base && !buffer.backing().is_ok_and(|backing| backing.all_huge()) {
-            let why = "this system grants no huge pages, or does not show them";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
-        }
+        let buffer = mapped(len, pages, true)?;
         Ok(Fresh {
             kinds,
             buffer,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fastpipe::buffer::Pages;
 use fastpipe::pipe::page_size;
 
-use super::ends::{In, Out, Receiver, Sender, ends};
+use super::ends::{In, Out, Receiver, Sender, Shared, ends};
 use super::{Group, Kind, Per, Prepared, Probe, Value, prepared};
 
 /// A pipeful, and the piece that is put in by one call: the ladder's buffer.
@@ -113,7 +113,7 @@ struct Filled {
 
 impl Filled {
     fn new(kinds: Vec<Kind>, way_in: In, way_out: Out, shown: (bool, bool)) -> io::Result<Self> {
-        let (sender, receiver) = ends(way_in, way_out, PIECE, PIECE)?;
+        let (sender, receiver) = ends(way_in, way_out, &Shared::new(PIECE)?, PIECE)?;
         Ok(Filled {
             kinds,
             shown,

@@ -1,6 +1,7 @@
-//! Staying on a processor for a while.
+//! Threads, and staying on a processor for a while.
 
 use std::io;
+use std::thread::ScopedJoinHandle;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -16,4 +17,13 @@ pub(super) fn on_processor<T>(cpu: usize, act: impl FnOnce() -> io::Result<T>) -
     let done = act();
     sched_setaffinity(None, &before)?;
     done
+}
+
+/// What a thread came to.
+///
+/// # Errors
+/// Its own, or that it died.
+pub(super) fn joined<T>(thread: ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
+    let died = |_| Err(io::Error::other("a thread of a probe has died"));
+    thread.join().unwrap_or_else(died)
 }

@@ -16,8 +16,8 @@ use std::time::Instant;
 
 use super::calls::each;
 use super::clock::{now_ns, work_until};
-use super::processors::on_processor;
-use super::{Group, Kind, Per, Prepared, Probe, Value, prepared};
+use super::processors::{joined, on_processor};
+use super::{Group, Kind, Per, Prepared, Probe, Value};
 
 /// How long the sleeper sleeps before it is woken, in nanoseconds.
 pub const SLEEPS_NS: [u64; 8] = [500, 1000, 2000, 4000, 8000, 20_000, 60_000, 200_000];
@@ -39,9 +39,12 @@ pub(super) fn probes(pair: Option<(usize, usize)>) -> Vec<Prepared> {
     let Some(cpus) = pair else {
         return Vec::new();
     };
-    let probe = |slept_ns: &u64| {
-        let kinds = kinds(*slept_ns);
-        prepared(kinds.clone(), Sleep::new(kinds, cpus, *slept_ns))
+    let probe = |slept_ns: &u64| -> Prepared {
+        Ok(Box::new(Sleep {
+            kinds: kinds(*slept_ns),
+            cpus,
+            slept_ns: *slept_ns,
+        }))
     };
     SLEEPS_NS.iter().map(probe).collect()
 }
@@ -60,21 +63,6 @@ struct Sleep {
     kinds: Vec<Kind>,
     cpus: (usize, usize),
     slept_ns: u64,
-    reader: PipeReader,
-    writer: PipeWriter,
-}
-
-impl Sleep {
-    fn new(kinds: Vec<Kind>, cpus: (usize, usize), slept_ns: u64) -> io::Result<Self> {
-        let (reader, writer) = io::pipe()?;
-        Ok(Sleep {
-            kinds,
-            cpus,
-            slept_ns,
-            reader,
-            writer,
-        })
-    }
 }
 
 impl Probe for Sleep {
@@ -83,25 +71,25 @@ impl Probe for Sleep {
     }
 
     fn run(&mut self) -> io::Result<Vec<Value>> {
-        let (here, there) = self.cpus;
-        let slept_ns = self.slept_ns;
-        let (reader, writer) = (&mut self.reader, &mut self.writer);
+        let ((here, there), slept_ns) = (self.cpus, self.slept_ns);
+        // Whoever fails closes an end, which wakes the other.
+        let (reader, writer) = io::pipe()?;
         let words = Words::default();
         let (call, until) = thread::scope(|scope| {
             let words = &words;
-            let sleeper = scope.spawn(move || on_processor(there, || sleep(reader, words)));
+            let sleep = move || on_processor(there, || sleep(reader, words));
+            let sleeper = thread::Builder::new().spawn_scoped(scope, sleep)?;
             let call = on_processor(here, || wake(writer, words, slept_ns));
-            let until = sleeper
-                .join()
-                .unwrap_or_else(|_| Err(io::Error::other("a thread of a probe has died")));
+            let until = joined(sleeper);
             Ok::<_, io::Error>((call?, until?))
         })?;
         // What the calls take where nobody sleeps.
+        let (mut reader, mut writer) = io::pipe()?;
         let calls = on_processor(here, || {
             let started = Instant::now();
             for _ in 0..TIMES {
-                self.writer.write_all(&[0; 8])?;
-                self.reader.read_exact(&mut [0; 8])?;
+                writer.write_all(&[0; 8])?;
+                reader.read_exact(&mut [0; 8])?;
             }
             Ok(each(started, TIMES as u32))
         })?;
@@ -121,7 +109,7 @@ struct Words {
     asleep_ns: AtomicU64,
 }
 
-fn sleep(reader: &mut PipeReader, words: &Words) -> io::Result<Vec<f64>> {
+fn sleep(mut reader: PipeReader, words: &Words) -> io::Result<Vec<f64>> {
     let mut until = Vec::new();
     let mut bytes = [0; 8];
     for time in 1..=TIMES {
@@ -133,7 +121,7 @@ fn sleep(reader: &mut PipeReader, words: &Words) -> io::Result<Vec<f64>> {
     Ok(until)
 }
 
-fn wake(writer: &mut PipeWriter, words: &Words, slept_ns: u64) -> io::Result<Vec<f64>> {
+fn wake(mut writer: PipeWriter, words: &Words, slept_ns: u64) -> io::Result<Vec<f64>> {
     let mut call = Vec::new();
     for time in 1..=TIMES {
         words.ready.store(time, Ordering::Release);

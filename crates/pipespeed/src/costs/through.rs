@@ -15,8 +15,8 @@ use fastpipe::buffer::Pages;
 use fastpipe::pipe::page_size;
 
 use super::baton::{WARM_UP, batons, usual};
-use super::ends::{In, Out, Receiver, Sender, ends};
-use super::processors::on_processor;
+use super::ends::{In, Out, Receiver, Sender, Shared, ends};
+use super::processors::{joined, on_processor};
 use super::{Group, Kind, Per, Prepared, Probe, Value, prepared};
 use crate::size;
 
@@ -112,64 +112,94 @@ pub(super) fn probes(
     one: usize,
     two: Option<(usize, usize)>,
 ) -> Vec<Prepared> {
+    let mut all = vec![((one, one), Turns::Alone)];
+    all.extend(two.map(|pair| (pair, Turns::Spinning)));
+    all.extend(two.map(|pair| (pair, Turns::Sleeping)));
+    let mut pipes: Vec<Result<Shared, (usize, String)>> = Vec::new();
+    let mut pieces: Vec<usize> = Vec::new();
+    for &(pipe, piece) in sizes {
+        let known = |known: &Result<Shared, (usize, String)>| match known {
+            Ok(known) => known.bytes == pipe,
+            Err((bytes, _)) => *bytes == pipe,
+        };
+        if !pipes.iter().any(known) {
+            pipes.push(Shared::new(pipe).map_err(|error| (pipe, error.to_string())));
+        }
+        if !pieces.contains(&piece) {
+            pieces.push(piece);
+        }
+    }
     let mut probes = Vec::new();
     for technique in Technique::ALL {
-        for &(pipe, piece) in sizes {
-            let through = |cpus, turns| Through::prepared(technique, pipe, piece, cpus, turns);
-            probes.push(through((one, one), Turns::Alone));
-            if let Some(pair) = two {
-                probes.push(through(pair, Turns::Spinning));
-                probes.push(through(pair, Turns::Sleeping));
+        for &piece in &pieces {
+            let mut granted = Vec::new();
+            for pipe in &pipes {
+                match pipe {
+                    Ok(pipe) if sizes.contains(&(pipe.bytes, piece)) => granted.push(pipe.clone()),
+                    Ok(_) => {}
+                    Err((bytes, why)) if sizes.contains(&(*bytes, piece)) => {
+                        probes.push(Err((kinds(technique, *bytes, piece, &all), why.clone())));
+                    }
+                    Err(_) => {}
+                }
             }
+            probes.extend(Through::prepared(technique, piece, granted, &all));
         }
     }
     probes
 }
 
+/// A writer's processor and a reader's, and how they take turns.
+type Places = [((usize, usize), Turns)];
+
+fn kinds(technique: Technique, pipe: usize, piece: usize, places: &Places) -> Vec<Kind> {
+    let names = places
+        .iter()
+        .flat_map(|(_, turns)| names(technique, pipe, piece, *turns));
+    names
+        .map(|name| {
+            let what = name.replace('_', " ");
+            Kind::new(Group::Through, Per::Page, name, what)
+        })
+        .collect()
+}
+
+/// A way through several pipes, in all places.
 struct Through {
     kinds: Vec<Kind>,
     sender: Sender,
     receiver: Receiver,
-    pipe: usize,
-    /// The sender's processor and the receiver's.
-    cpus: (usize, usize),
-    turns: Turns,
+    pipes: Vec<Shared>,
+    places: Vec<((usize, usize), Turns)>,
 }
 
 impl Through {
     fn prepared(
         technique: Technique,
-        pipe: usize,
         piece: usize,
-        cpus: (usize, usize),
-        turns: Turns,
-    ) -> Prepared {
-        let names = names(technique, pipe, piece, turns);
-        let kinds = names.map(|name| Kind::new(Group::Through, Per::Page, name, ""));
+        pipes: Vec<Shared>,
+        places: &Places,
+    ) -> Option<Prepared> {
+        let first = pipes.first()?;
         let (way_in, way_out) = technique.ways();
-        let through = ends(way_in, way_out, pipe, piece).map(|(sender, receiver)| Through {
-            kinds: kinds.to_vec(),
+        let ends = ends(way_in, way_out, first, piece);
+        let kinds: Vec<Kind> = pipes
+            .iter()
+            .flat_map(|pipe| kinds(technique, pipe.bytes, piece, places))
+            .collect();
+        let through = ends.map(|(sender, receiver)| Through {
+            kinds: kinds.clone(),
             sender,
             receiver,
-            pipe,
-            cpus,
-            turns,
+            pipes,
+            places: places.to_vec(),
         });
-        prepared(kinds.to_vec(), through)
+        Some(prepared(kinds, through))
     }
 
-    fn count(&self) -> u32 {
-        let volume = match self.turns {
-            Turns::Alone | Turns::Spinning => VOLUME,
-            // They take longer.
-            Turns::Sleeping => VOLUME / 4,
-        };
-        WARM_UP + (volume / self.pipe).max(3) as u32
-    }
-
-    fn alone(&mut self) -> io::Result<[f64; 2]> {
+    fn alone(&mut self, count: u32) -> io::Result<[f64; 2]> {
         let (mut filling, mut emptying) = (Vec::new(), Vec::new());
-        for _ in 0..self.count() {
+        for _ in 0..count {
             let started = Instant::now();
             self.sender.fill()?;
             let between = Instant::now();
@@ -180,17 +210,15 @@ impl Through {
         Ok([usual(&filling), usual(&emptying)])
     }
 
-    fn in_turns(&mut self) -> io::Result<[f64; 2]> {
-        let count = self.count();
-        let [here, there] = batons(self.turns)?;
-        let (sender, receiver, cpu) = (&mut self.sender, &mut self.receiver, self.cpus.1);
+    fn in_turns(&mut self, count: u32, there: usize, turns: Turns) -> io::Result<[f64; 2]> {
+        let [first, second] = batons(turns)?;
+        let (sender, receiver) = (&mut self.sender, &mut self.receiver);
         let (filling, emptying) = thread::scope(|scope| {
-            let other =
-                scope.spawn(move || on_processor(cpu, || there.run(count, || receiver.empty())));
-            let filling = here.run(count, || sender.fill());
-            let died = |_| Err(io::Error::other("a thread of a probe has died"));
-            (filling, other.join().unwrap_or_else(died))
-        });
+            let empty = move || on_processor(there, || second.run(count, || receiver.empty()));
+            let other = thread::Builder::new().spawn_scoped(scope, empty)?;
+            let filling = first.run(count, || sender.fill());
+            Ok::<_, io::Error>((filling, joined(other)))
+        })?;
         match (filling, emptying) {
             // The other one knows why.
             (Err(error), Err(cause)) if error.kind() == io::ErrorKind::Interrupted => Err(cause),
@@ -199,18 +227,36 @@ impl Through {
     }
 }
 
+/// How many turns make a sample.
+fn count(pipe: usize, turns: Turns) -> u32 {
+    let volume = match turns {
+        Turns::Alone | Turns::Spinning => VOLUME,
+        // They take longer.
+        Turns::Sleeping => VOLUME / 4,
+    };
+    WARM_UP + (volume / pipe).max(3) as u32
+}
+
 impl Probe for Through {
     fn kinds(&self) -> &[Kind] {
         &self.kinds
     }
 
     fn run(&mut self) -> io::Result<Vec<Value>> {
-        let here = self.cpus.0;
-        let ends = on_processor(here, || match self.turns {
-            Turns::Alone => self.alone(),
-            Turns::Spinning | Turns::Sleeping => self.in_turns(),
-        })?;
-        let pages = self.pipe as f64 / page_size() as f64;
-        Ok(ends.map(|ns| (ns / pages).into()).to_vec())
+        let mut values = Vec::new();
+        for pipe in self.pipes.clone() {
+            self.sender.turn_to(&pipe);
+            self.receiver.turn_to(&pipe);
+            let pages = pipe.bytes as f64 / page_size() as f64;
+            for ((here, there), turns) in self.places.clone() {
+                let count = count(pipe.bytes, turns);
+                let ends = on_processor(here, || match turns {
+                    Turns::Alone => self.alone(count),
+                    Turns::Spinning | Turns::Sleeping => self.in_turns(count, there, turns),
+                })?;
+                values.extend(ends.map(|ns| Value::from(ns / pages)));
+            }
+        }
+        Ok(values)
     }
 }

@@ -8,6 +8,7 @@
 //! off.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
@@ -81,6 +82,8 @@ impl PingPong {
                 .stdin(echo_from)
                 .stdout(echo_to)
                 .stderr(Stdio::null())
+                // A terminal's signals are for us; it ends when its input does.
+                .process_group(0)
                 .spawn()
         })?;
         Ok(PingPong {

@@ -2,52 +2,98 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::format::{ratio_interval, significant, times};
+use super::format::{ratio_interval, significant, times, wrap};
 use super::style::{BOLD, Style};
-use crate::costs::advice::{Advice, Change, LARGE_PIPE, Promise};
+use crate::costs::advice::{Advice, Change, LARGE_PIPE, Promise, WORTH};
+use crate::costs::prediction::Prediction;
 use crate::costs::through::PIECE;
 use crate::size;
 
+/// The share of predictions that must hold for the advice to be worth much:
+/// six in seven.
+const RELIABLE: f64 = 6.0 / 7.0;
+
 /// A block for each user: the changes, the one that helps most first.
-pub fn advice_text(advice: &[Advice], style: Style) -> String {
+pub fn advice_text(advice: &[Advice], predictions: &[Prediction], style: Style) -> String {
     let checked = advice.iter().any(|advice| advice.checked.is_some());
     let mut text = style.paint("what would help most here", BOLD);
+    if advice.is_empty() {
+        text.push_str(": nothing can be said, since costs are missing (see above)\n");
+        return text;
+    }
     text.push_str(match checked {
         true => " (predicted, and measured)\n",
         false => " (predicted; --check measures it)\n",
     });
-    for advice in advice {
-        text.push_str(&headline(advice));
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING);
-        for promise in &advice.promises {
-            let what = words(promise.changes[0]);
-            table.add_row(row(what, promise, checked));
-        }
-        if let Some(together) = &advice.together {
-            let what: Vec<String> = together.changes.iter().map(|c| words(*c)).collect();
-            let what = format!("together: {}", what.join(", "));
-            table.add_row(row(what, together, checked));
-        }
-        let right = CellAlignment::Right;
-        let left = CellAlignment::Left;
-        for (column, alignment) in table
-            .column_iter_mut()
-            .zip([left, right, right, left, right])
-        {
-            column.set_cell_alignment(alignment);
-            column.set_padding((0, 2));
-        }
-        text.push_str(&table.trim_fmt());
-        text.push('\n');
+    let judged: Vec<bool> = predictions
+        .iter()
+        .filter_map(Prediction::explains)
+        .collect();
+    let held = judged.iter().filter(|held| **held).count();
+    if (held as f64) < RELIABLE * judged.len() as f64 {
+        text.push_str(
+            "Predictions hold too seldom at present to rely on: something else runs, or this machine does\n\
+             things that the model does not know.\n",
+        );
     }
-    if advice.iter().any(|advice| {
+    for advice in advice {
+        text.push_str(&block(advice, checked));
+    }
+    let spins = |advice: &Advice| {
         advice
             .promises
             .iter()
             .any(|p| p.changes == [Change::Spinning])
-    }) {
+    };
+    if advice.iter().any(spins) {
         text.push_str("Spinning takes a processor for each end, and all of it.\n");
+    }
+    text
+}
+
+fn block(advice: &Advice, checked: bool) -> String {
+    let mut text = headline(advice);
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let (helping, rest): (Vec<&Promise>, Vec<&Promise>) =
+        advice.promises.iter().partition(|p| p.gain >= WORTH);
+    for promise in helping {
+        let what = words(promise.changes[0]);
+        table.add_row(row(what, promise, checked));
+    }
+    if let Some(together) = &advice.together {
+        let what: Vec<String> = together.changes.iter().map(|c| words(*c)).collect();
+        let what = format!("together: {}", what.join(", "));
+        table.add_row(row(what, together, checked));
+    }
+    let (right, left) = (CellAlignment::Right, CellAlignment::Left);
+    for (column, alignment) in table
+        .column_iter_mut()
+        .zip([left, right, right, left, right])
+    {
+        column.set_cell_alignment(alignment);
+        column.set_padding((0, 2));
+    }
+    text.push_str(&table.trim_fmt());
+    text.push('\n');
+    if !rest.is_empty() {
+        let each = rest.iter().map(|promise| {
+            let measured = promise.checked.as_ref().and_then(|checked| checked.gain);
+            let measured =
+                measured.map_or_else(String::new, |gain| format!(", measured {}", times(gain)));
+            format!(
+                "{} ({}{measured})",
+                words(promise.changes[0]),
+                times(promise.gain)
+            )
+        });
+        let each: Vec<String> = each.collect();
+        text.push_str(&wrap(
+            &format!("  no gain: {}", each.join("; ")),
+            100,
+            "    ",
+        ));
+        text.push('\n');
     }
     text
 }
@@ -119,7 +165,7 @@ mod tests {
 
     #[test]
     fn each_user_has_a_block_with_the_best_change_first() {
-        let text = advice_text(&advice(), Style::for_terminal(false));
+        let text = advice_text(&advice(), &[], Style::for_terminal(false));
         let at = |word: &str| text.find(word).unwrap_or_else(|| panic!("{word}: {text}"));
         assert!(at("a plain write | read, pipe of 64KiB, 64KiB at a time") < at("vmsplice | read"));
         assert!(at("spinning instead of sleeping") < at("huge pages"));
@@ -127,6 +173,15 @@ mod tests {
         at("--check measures it");
         at("Spinning takes a processor");
         assert!(!text.contains("measured x"));
+    }
+
+    #[test]
+    fn what_does_not_help_is_no_advice() {
+        let text = advice_text(&advice(), &[], Style::for_terminal(false));
+        let line = text.lines().find(|line| line.contains("no gain")).unwrap();
+        assert!(line.contains("huge pages (x1.00)"), "{text}");
+        let none = advice_text(&[], &[], Style::for_terminal(false));
+        assert!(none.contains("nothing can be said"), "{none}");
     }
 
     #[test]
@@ -147,7 +202,7 @@ mod tests {
             refused: Some("not allowed here".to_owned()),
             ..Checked::default()
         });
-        let text = advice_text(&advice, Style::for_terminal(false));
+        let text = advice_text(&advice, &[], Style::for_terminal(false));
         for words in [
             "measured x3.50 [3.00, 4.00]",
             "7.25 GiB/s",

@@ -3,7 +3,7 @@
 use comfy_table::{Table, presets};
 
 use super::costs::align;
-use super::format::significant;
+use super::format::{significant, wrap};
 use super::style::{BOLD, Style};
 use crate::costs::prediction::{Prediction, TOLERANCE};
 use crate::machine::placement::Placement;
@@ -75,16 +75,45 @@ fn cell(prediction: &Prediction) -> String {
 }
 
 fn verdict(predictions: &[Prediction]) -> String {
-    let judged: Vec<bool> = predictions
-        .iter()
-        .filter_map(Prediction::explains)
-        .collect();
-    let explained = judged.iter().filter(|explains| **explains).count();
-    format!(
-        "{explained} of {} predictions within {:.0} % of what was measured; * as the ladder has it\n",
-        judged.len(),
-        100.0 * TOLERANCE
-    )
+    let count = |is_counted: &dyn Fn(&Prediction) -> bool| {
+        let counted = predictions
+            .iter()
+            .filter(|prediction| is_counted(prediction));
+        let judged: Vec<bool> = counted.filter_map(Prediction::explains).collect();
+        let explained = judged.iter().filter(|explains| **explains).count();
+        format!("{explained} of {}", judged.len())
+    };
+    let mut text = format!(
+        "Within {:.0} % of what was measured: {} predictions, {} of the ladder as it is (*).\n",
+        100.0 * TOLERANCE,
+        count(&|_| true),
+        count(&|prediction| prediction.is_default),
+    );
+    for (reason, cases) in refusals(predictions) {
+        text.push_str(&wrap(
+            &format!("refused: {}: {reason}", cases.join(", ")),
+            100,
+            "  ",
+        ));
+        text.push('\n');
+    }
+    text
+}
+
+/// Each reason once, with the cases that it keeps from running.
+fn refusals(predictions: &[Prediction]) -> Vec<(&str, Vec<&str>)> {
+    let mut refusals: Vec<(&str, Vec<&str>)> = Vec::new();
+    for prediction in predictions {
+        let Some(reason) = prediction.refused.as_deref() else {
+            continue;
+        };
+        match refusals.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, cases)) if cases.contains(&&*prediction.case) => {}
+            Some((_, cases)) => cases.push(&prediction.case),
+            None => refusals.push((reason, vec![&prediction.case])),
+        }
+    }
+    refusals
 }
 
 #[cfg(test)]
@@ -121,7 +150,8 @@ mod tests {
         at("2.20 2.00*");
         at("unexplained 2.00");
         at("refused");
-        at("1 of 2 predictions within 25 %");
+        at("Within 25 % of what was measured: 1 of 2 predictions, 1 of 1 of the ladder");
+        at("refused: third: no");
         assert!(!text.contains("3.20"), "{text}");
     }
 }

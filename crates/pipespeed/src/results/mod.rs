@@ -10,7 +10,7 @@ mod save;
 
 pub use self::csv::write_csv;
 pub use self::json::{LoadError, load, to_json};
-pub use self::save::{is_replaceable, is_stdout, save};
+pub use self::save::{check_place, is_replaceable, is_stdout, save};
 
 use serde::{Deserialize, Serialize};
 

@@ -33,6 +33,27 @@ pub fn save(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
     })
 }
 
+/// Looks whether something can be saved there, before it takes a minute to make.
+///
+/// # Errors
+/// What [`save`] would say of a directory that is missing or may not be written.
+pub fn check_place(path: &Path) -> io::Result<()> {
+    if is_stdout(path) || path.exists() {
+        return Ok(());
+    }
+    let place = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    rustix::fs::access(place, rustix::fs::Access::WRITE_OK).map_err(|errno| {
+        let error = io::Error::from(errno);
+        io::Error::new(
+            error.kind(),
+            format!("cannot write {}: {error}", path.display()),
+        )
+    })
+}
+
 /// Whether [`save`] replaces what is there, so that a later version takes an
 /// earlier one's place: regular files, and those yet to be made.
 pub fn is_replaceable(path: impl AsRef<Path>) -> bool {

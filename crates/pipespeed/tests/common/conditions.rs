@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use rustix::process::{Resource, Rlimit, geteuid, setrlimit};
+use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tempfile::TempDir;
 
@@ -66,6 +66,17 @@ pub fn limit(command: &mut Command, resource: Resource, value: u64) {
         maximum: Some(value),
     };
     before(command, move || {
+        setrlimit(resource, lowered).map_err(Into::into)
+    });
+}
+
+/// With a soft limit lowered, which the command may raise again.
+pub fn soft_limit(command: &mut Command, resource: Resource, value: u64) {
+    before(command, move || {
+        let lowered = Rlimit {
+            current: Some(value),
+            ..getrlimit(resource)
+        };
         setrlimit(resource, lowered).map_err(Into::into)
     });
 }

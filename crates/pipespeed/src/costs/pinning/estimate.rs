@@ -16,11 +16,12 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use fastpipe::buffer::{Buffer, Pages};
-use fastpipe::pipe::{self, page_size};
+use fastpipe::pipe::page_size;
 use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
 
-use super::huge_pages_or_refuse;
+use crate::costs::ends::pipe_of;
+use crate::costs::mapped::mapped;
 
 /// A pipeful: the ladder's buffer.
 const PIECE: usize = 256 << 10;
@@ -43,24 +44,12 @@ pub(super) struct Pipes {
 
 impl Pipes {
     pub(super) fn new(pages: Pages, untouched: bool) -> io::Result<Pipes> {
-        let pipe_of = || {
-            let ends = pipe::create()?;
-            pipe::set_capacity(&ends.1, PIECE)?;
-            Ok::<_, io::Error>(ends)
-        };
-        let (reader, writer) = pipe_of()?;
-        let pages = Buffer::builder()
-            .len(PIECE)
-            .pages(pages)
-            .touched(!untouched)
-            .map()?;
-        if !untouched {
-            huge_pages_or_refuse(&pages)?;
-        }
+        let (reader, writer) = pipe_of(PIECE)?;
+        let pages = mapped(PIECE, pages, !untouched)?;
         Ok(Pipes {
             reader,
             writer,
-            other: pipe_of()?,
+            other: pipe_of(PIECE)?,
             pages,
             null: std::fs::File::options().write(true).open("/dev/null")?,
         })

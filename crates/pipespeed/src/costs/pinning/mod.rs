@@ -21,7 +21,7 @@ mod tests;
 use std::fmt::Debug;
 use std::io;
 
-use fastpipe::buffer::{Buffer, Pages};
+use fastpipe::buffer::Pages;
 use serde::Serialize;
 
 pub use self::estimate::PAGES_PER_CALL as PIPE_PAGES_PER_CALL;
@@ -265,15 +265,4 @@ pub fn measure(
         figures.extend(difference(&figures, step));
     }
     Ok((kernel, figures))
-}
-
-/// Refuses a buffer that should be in huge pages and is not, or can't be shown
-/// to be.
-fn huge_pages_or_refuse(buffer: &Buffer) -> io::Result<()> {
-    let asked = buffer.pages() != Pages::Base;
-    if asked && !buffer.backing().is_ok_and(|backing| backing.all_huge()) {
-        let why = "this system grants no huge pages, or does not show them";
-        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
-    }
-    Ok(())
 }

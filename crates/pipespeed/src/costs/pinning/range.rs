@@ -7,8 +7,9 @@ use fastpipe::buffer::{Buffer, Pages, huge_page_size};
 use fastpipe::pipe::page_size;
 use serde::Serialize;
 
+use super::Plan;
 use super::kernel::{Kernel, Pinned};
-use super::{Plan, huge_pages_or_refuse};
+use crate::costs::mapped::mapped;
 
 /// The least that a sample is to take on the kernel's clock of whole
 /// microseconds, and the most calls it may take for that.
@@ -47,14 +48,7 @@ impl Range {
             .size
             .checked_next_multiple_of(unit)
             .ok_or_else(too_large)?;
-        let buffer = Buffer::builder()
-            .len(len)
-            .pages(pages)
-            .touched(!plan.untouched)
-            .map()?;
-        if !plan.untouched {
-            huge_pages_or_refuse(&buffer)?;
-        }
+        let buffer = mapped(len, pages, !plan.untouched)?;
         Ok(Range {
             buffer,
             pages_per_call: plan.pages_per_call,
