@@ -37,7 +37,8 @@ pub(super) enum Out {
 /// Fills a pipe. All sizes are in bytes.
 pub(super) struct Sender {
     way: In,
-    pipe: Arc<OwnedFd>,
+    /// For good: how not to sleep has to be found out for each descriptor.
+    out: Output<Arc<OwnedFd>>,
     pipe_bytes: usize,
     /// The most that one call is given.
     piece: usize,
@@ -51,7 +52,7 @@ pub(super) struct Sender {
 
 /// Empties it.
 pub(super) struct Receiver {
-    pipe: Arc<OwnedFd>,
+    input: Input<Arc<OwnedFd>>,
     pipe_bytes: usize,
     piece: usize,
     to: Target,
@@ -116,7 +117,7 @@ pub(super) fn ends(
     let from: io::Result<Vec<Buffer>> = (0..count).map(|_| mapped(bytes, pages, touched)).collect();
     let sender = Sender {
         way: way_in,
-        pipe: Arc::clone(&pipe.writer),
+        out: Output::new(Arc::clone(&pipe.writer), Wait::Never),
         pipe_bytes,
         piece,
         from: from?,
@@ -128,7 +129,7 @@ pub(super) fn ends(
         Out::SpliceToNull => Target::Null(File::options().write(true).open("/dev/null")?),
     };
     let receiver = Receiver {
-        pipe: Arc::clone(&pipe.reader),
+        input: Input::new(Arc::clone(&pipe.reader), Wait::Never),
         pipe_bytes,
         piece,
         to,
@@ -153,7 +154,7 @@ pub(super) fn pipe_of(bytes: usize) -> io::Result<(OwnedFd, OwnedFd)> {
 impl Sender {
     /// Goes over to another pipe.
     pub(super) fn turn_to(&mut self, pipe: &Shared) {
-        self.pipe = Arc::clone(&pipe.writer);
+        self.out = Output::new(Arc::clone(&pipe.writer), Wait::Never);
         self.pipe_bytes = pipe.bytes;
         self.at = (0, 0);
     }
@@ -174,18 +175,21 @@ impl Sender {
 
     /// Puts in what goes in by one call: bytes, 0 if the pipe is full.
     pub(super) fn put_once(&mut self) -> io::Result<u64> {
-        let mut out = Output::new(&*self.pipe, Wait::Never);
         let from = &self.from[0];
+        let before = self.out.counts().bytes;
         moved(match self.way {
-            In::Vmsplice { .. } => out.vmsplice(&[from.slice(..)], VmspliceOptions::default()),
-            _ => out.write(from),
-        })
-        .map(|()| out.counts().bytes)
+            In::Vmsplice { .. } => {
+                let piece = from.slice(..);
+                self.out.vmsplice(&[piece], VmspliceOptions::default())
+            }
+            _ => self.out.write(from),
+        })?;
+        Ok(self.out.counts().bytes - before)
     }
 
     /// Fills the pipe, a piece at a time.
     pub(super) fn fill(&mut self) -> io::Result<()> {
-        let mut out = Output::new(&*self.pipe, Wait::Never);
+        let out = &mut self.out;
         let other = self.other.as_ref().map(|(reader, _)| reader);
         let mut room = self.pipe_bytes;
         while room > 0 {
@@ -199,11 +203,11 @@ impl Sender {
                     out.vmsplice(&[piece], VmspliceOptions::default())?;
                 }
                 (In::Tee, Some(other)) => {
-                    Input::new(other, Wait::Never).tee(&*self.pipe, piece)?;
+                    Input::new(other, Wait::Never).tee(&*out, piece)?;
                 }
                 (In::Splice, Some(other)) => {
                     let options = SpliceOptions::default();
-                    Input::new(other, Wait::Never).splice(&*self.pipe, piece as u64, options)?;
+                    Input::new(other, Wait::Never).splice(&*out, piece as u64, options)?;
                 }
                 (In::Tee | In::Splice, None) => return Err(io::ErrorKind::InvalidInput.into()),
             }
@@ -229,13 +233,13 @@ fn moved<T: Default>(outcome: Result<T, Incomplete>) -> io::Result<T> {
 impl Receiver {
     /// Goes over to another pipe.
     pub(super) fn turn_to(&mut self, pipe: &Shared) {
-        self.pipe = Arc::clone(&pipe.reader);
+        self.input = Input::new(Arc::clone(&pipe.reader), Wait::Never);
         self.pipe_bytes = pipe.bytes;
     }
 
     /// Takes out what comes out by one call: bytes, 0 if the pipe is empty.
     pub(super) fn take_once(&mut self) -> io::Result<u64> {
-        let mut input = Input::new(&*self.pipe, Wait::Never);
+        let input = &mut self.input;
         match &mut self.to {
             Target::Memory(buffer) => moved(input.read_some(buffer)).map(|bytes| bytes as u64),
             Target::Null(null) => {
@@ -247,7 +251,7 @@ impl Receiver {
 
     /// Empties the full pipe, a piece at a time.
     pub(super) fn empty(&mut self) -> io::Result<()> {
-        let mut input = Input::new(&*self.pipe, Wait::Never);
+        let input = &mut self.input;
         let mut left = self.pipe_bytes;
         while left > 0 {
             let piece = self.piece.min(left);

@@ -63,10 +63,10 @@ mod tests {
 
     #[test]
     fn shares_lie_from_0_to_below_1_and_are_evenly_spread() {
-        let mut rng = Rng::new(1);
-        let shares: Vec<f64> = (0..10_000).map(|_| rng.share()).collect();
+        let mut rng = Rng::new(2);
+        let shares: Vec<f64> = (0..100_000).map(|_| rng.share()).collect();
         assert!(shares.iter().all(|share| (0.0..1.0).contains(share)));
-        let mean = shares.iter().sum::<f64>() / 10_000.0;
+        let mean = shares.iter().sum::<f64>() / 100_000.0;
         assert!((0.49..0.51).contains(&mean), "{mean}");
     }
 
