@@ -182,6 +182,62 @@ fn the_report_names_stages_and_what_they_wait_for() {
 }
 
 #[test]
+fn a_pipeline_that_sleeps_names_what_it_waits_for() {
+    if !sampling() {
+        return;
+    }
+    let outcome = run_alone(profile("--time 0.5", "sleep 1000 | cat | cat")).succeeded();
+    let text = outcome.out.replace('\n', " ");
+    assert!(text.contains("1: sleep 1000"), "{outcome:#?}");
+    assert!(!text.contains("by turns"), "{outcome:#?}");
+    assert!(
+        text.contains("waiting for a timer (sleep)."),
+        "{outcome:#?}"
+    );
+    assert!(!text.contains("other end"), "{outcome:#?}");
+    // What a stage left in the background holds the pipe open.
+    let outcome = run_alone(profile("--time 0.5", "(sleep 1000 & true) | cat")).succeeded();
+    let text = outcome.out.replace('\n', " ");
+    assert!(text.contains("left behind"), "{outcome:#?}");
+}
+
+#[test]
+fn who_has_too_few_descriptors_hears_so_at_once() {
+    if !sampling() {
+        return;
+    }
+    for limit in 10..16 {
+        let mut command = Command::new("sh");
+        let script = format!(
+            "ulimit -n {limit}; exec \"$0\" profile --quiet -- 'true | true | true | true'"
+        );
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_pipespeed")]);
+        let began = std::time::Instant::now();
+        run_alone(command).refused(1, &["ulimit -n"]);
+        // Less than what it would wait for processes that can't be ended.
+        let took = began.elapsed();
+        assert!(
+            took < std::time::Duration::from_secs(4),
+            "{limit}: {took:?}"
+        );
+    }
+}
+
+#[test]
+fn a_stopped_stage_ends_when_it_is_asked_to() {
+    if !sampling() {
+        return;
+    }
+    let pipeline = "sh -c 'kill -STOP $$; :' | cat";
+    let pipeline = pipeline_of(&run_alone(profile("--time 0.3 --json -", pipeline)).succeeded());
+    // SIGTERM, not SIGKILL a second later.
+    assert_eq!(
+        pipeline["stages"][0]["status"]["signal"], 15,
+        "{pipeline:#}"
+    );
+}
+
+#[test]
 fn the_files_hold_any_command() {
     if !sampling() {
         return;
@@ -226,6 +282,17 @@ fn a_command_that_is_not_there_or_fails_is_named() {
             .contains("1: no_such_command_at_all 7 is no command"),
         "{outcome:#?}"
     );
+    // Others use the same statuses: of something that they were to run.
+    for command in [
+        "env no_such_command_at_all",
+        "sh -c 'exit 127'",
+        "(exit 127)",
+    ] {
+        let pipeline = format!("{command} | cat");
+        let outcome = run_alone(profile("", &pipeline)).succeeded();
+        let said = format!("1: {command} exited with status 127, by which");
+        assert!(outcome.out.contains(&said), "{outcome:#?}");
+    }
     let outcome = run_alone(profile("", "(exit 3) | cat")).succeeded();
     assert!(
         outcome.out.contains("1: (exit 3) exited with status 3."),
@@ -247,6 +314,9 @@ fn what_makes_no_sense_is_bad_usage() {
     refused("a | | b", &["-- a | | b", "command is missing"]);
     refused("a; b | c", &["';'", "parentheses"]);
     refused("a 'b | c", &["never closed"]);
+    refused(&"(".repeat(131_000), &["nested more than 100 deep"]);
+    refused("cat << E | b", &["here-document", "script"]);
+    refused("case x in x) a;; esac", &["parentheses", "script"]);
     run_alone(pipespeed("profile write_read -- a")).refused(2, &["CASE", "COMMAND"]);
     run_alone(pipespeed("profile --all -- a")).refused(2, &["--all", "COMMAND"]);
     for option in [

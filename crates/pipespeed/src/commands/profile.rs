@@ -88,7 +88,8 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     match &what {
         What::Cases(cases) => sample(args, cases, &sampling, &chosen, &topology, &mut made)?,
         What::Pipeline(pipeline) => {
-            made.pipeline = Some(sample_pipeline(args, pipeline, &sampling, &topology)?);
+            let sampled = sample_pipeline(args, pipeline, &sampling, &topology);
+            made.pipeline = Some(sampled.map_err(refusal::if_out_of_files)?);
         }
     }
     made.notes.extend(notes::of_samples(&made));
@@ -155,7 +156,7 @@ fn sample_pipeline(
     let limit = Duration::from_secs_f64(args.time.unwrap_or(PIPELINE_S));
     let cpus = topology.allowed.as_slice();
     let made = pipeline::profile(pipeline, sampling, cpus, limit, &interrupt)?;
-    let not_run = made.stages.iter().find(|stage| stage.could_not_run());
+    let not_run = made.stages.iter().find(|stage| !stage.ran);
     match not_run {
         Some(stage) => anyhow::bail!("{} is no command that can be run here", stage.end.role),
         None => Ok(made),

@@ -15,6 +15,9 @@ use crate::results::EndCounters;
 /// Bytes that times are given for.
 pub const PAGE: f64 = 4096.0;
 
+/// So few bytes say nothing of pages.
+pub const FEW_BYTES: u64 = 1 << 20;
+
 /// What an end used in all the timed parts together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {

@@ -91,6 +91,15 @@ impl Group {
         }
     }
 
+    /// The same in a pipeline of somebody's own, whose stages may sleep for
+    /// anything.
+    pub fn name_in_pipeline(self) -> &'static str {
+        match self {
+            Group::Asleep => "asleep",
+            group => group.name(),
+        }
+    }
+
     /// The group of a section of the table, by its name in data.
     pub(super) fn from_section(section: &str) -> Option<Self> {
         Some(match section {

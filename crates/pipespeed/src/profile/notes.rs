@@ -1,5 +1,6 @@
 //! What colours a profile, said aloud.
 
+use super::account::FEW_BYTES;
 use super::perf::{Event, FREQUENCY};
 use super::record::{EndProfile, PipelineProfile, Profile};
 use crate::machine::{Machine, warnings};
@@ -138,7 +139,7 @@ fn of_pipeline(pipeline: &PipelineProfile, notes: &mut Vec<String>) {
                  without: its figures are of both",
                 stage.end.role
             ));
-        } else if slowed > SLOWED {
+        } else if slowed > SLOWED && usage.bytes >= FEW_BYTES {
             notes.push(format!(
                 "{}: {:.0} % slower while sampled than between",
                 stage.end.role,

@@ -56,6 +56,8 @@ pub struct StageProfile {
     pub command: String,
     /// How it ended.
     pub status: Status,
+    /// Whether its command could be run at all.
+    pub ran: bool,
     /// From the start to the end of its first process, in seconds.
     pub wall_s: f64,
     /// Processor time of all its processes, in seconds.
@@ -100,13 +102,16 @@ impl Profile {
     }
 }
 
-impl StageProfile {
-    /// Whether its shell says that there is no such command, or that it can't be
-    /// run (POSIX.1-2024, Shell Command Language, 2.8.2).
-    pub fn could_not_run(&self) -> bool {
-        matches!(self.status, Status::Exited(126 | 127))
+impl Status {
+    /// Whether by it a shell says that there is no such command, or that it can't
+    /// be run (POSIX.1-2024, Shell Command Language, 2.8.2). So do env(1),
+    /// xargs(1) and others of what they were to run.
+    pub fn says_not_run(self) -> bool {
+        matches!(self, Status::Exited(126 | 127))
     }
+}
 
+impl StageProfile {
     /// Processors that it kept busy on average.
     pub fn processors(&self) -> f64 {
         self.end.usage.cpu_s / self.end.usage.wall_s

@@ -69,6 +69,12 @@ pub enum Refusal {
     /// There are none.
     #[error("kernel functions have no names here: {0}; {INSTEAD}")]
     NoSymbols(SymbolsError),
+    /// No descriptor is left: every stage takes one a processor, and a few more.
+    #[error(
+        "there are too few file descriptors ({0}): sampling takes one for each process and \
+         processor; raise their limit (ulimit -n)"
+    )]
+    Files(Errno),
     /// Anything else.
     #[error("can't sample the kernel: {0}; {INSTEAD}")]
     Other(io::Error),
@@ -124,8 +130,23 @@ pub fn opening(error: io::Error, facts: &Facts) -> Refusal {
             _ if facts.filtered => Refusal::Seccomp { errno },
             _ => Refusal::Elsewhere { errno },
         },
+        Errno::MFILE | Errno::NFILE => Refusal::Files(errno),
         _ => Refusal::Other(error),
     }
+}
+
+/// A refusal in place of an error that no descriptor is left, wherever it came
+/// up; others as they are.
+pub fn if_out_of_files(error: anyhow::Error) -> anyhow::Error {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());
+    match causes.find_map(out_of_files) {
+        Some(errno) => Refusal::Files(errno).into(),
+        None => error,
+    }
+}
+
+fn out_of_files(error: &io::Error) -> Option<Errno> {
+    Errno::from_io_error(error).filter(|errno| matches!(*errno, Errno::MFILE | Errno::NFILE))
 }
 
 /// What stands behind an error of mapping the samples' memory.
@@ -150,6 +171,9 @@ pub fn symbols(error: SymbolsError, facts: &Facts) -> Refusal {
             kptr_restrict,
             paranoid,
         },
+        (SymbolsError::Unreadable(error), _) if out_of_files(&error).is_some() => {
+            opening(error, facts)
+        }
         (error, _) => Refusal::NoSymbols(error),
     }
 }
@@ -196,6 +220,18 @@ mod tests {
         assert!(said(Errno::PERM, container).contains("seccomp"));
         assert!(said(Errno::NOSYS, container).contains("seccomp"));
         assert!(said(Errno::NOSYS, Facts::default()).contains("CONFIG_PERF_EVENTS"));
+    }
+
+    #[test]
+    fn whoever_runs_out_of_descriptors_hears_of_their_limit() {
+        let said = said(Errno::MFILE, Facts::default());
+        assert!(said.contains("ulimit -n"), "{said}");
+        let within = |errno: Errno| {
+            let error = anyhow::Error::new(io::Error::from(errno)).context("a pipe");
+            if_out_of_files(error).to_string()
+        };
+        assert_eq!(within(Errno::MFILE), said);
+        assert_eq!(within(Errno::NOENT), "a pipe");
     }
 
     #[test]

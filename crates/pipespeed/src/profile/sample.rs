@@ -117,6 +117,7 @@ fn stage(
     StageProfile {
         command: command.to_owned(),
         status,
+        ran: true,
         wall_s: 2.0 * end.usage.wall_s,
         cpu_s: 2.0 * end.usage.cpu_s,
         by_phases: true,

@@ -1,14 +1,18 @@
 //! Where the time of somebody's own pipeline goes, as text.
 
+mod pace;
+
 use comfy_table::{CellAlignment, Table, presets};
 
+use crate::profile::account::FEW_BYTES;
 use crate::profile::groups::Group;
 use crate::profile::perf::FREQUENCY;
-use crate::profile::pipeline::{INPUT, OUTPUT, PHASE_MS, in_short};
+use crate::profile::pipeline::{PHASE_MS, in_short};
 use crate::profile::record::{PipelineProfile, Profile, StageProfile, Status};
 use crate::results::GIB;
 use crate::runner::signal_name;
 
+use self::pace::limit;
 use super::format::{significant, wrap};
 use super::profile::{bars, below, call_tree, line};
 use super::style::{BOLD, Style};
@@ -19,11 +23,6 @@ const COMMAND: usize = 90;
 const WAITS: usize = 3;
 /// A cost of a smaller share is not named.
 const NAMED: f64 = 0.005;
-/// A stage that sleeps less than this share of its time is what the others wait
-/// for.
-const BUSY: f64 = 0.25;
-/// A stage that is there for less than this share of the pipeline's time can't be.
-const THERE: f64 = 0.5;
 
 /// The stages side by side, then each one's bars and call tree.
 pub fn profile_pipeline(
@@ -49,7 +48,8 @@ pub fn profile_pipeline(
     for stage in &pipeline.stages {
         line(&mut text, "");
         line(&mut text, &style.paint(&stage.end.role, BOLD));
-        bars(&mut text, basis(stage), &stage.end, style);
+        let name = Group::name_in_pipeline;
+        bars(&mut text, &basis(stage), &stage.end, name, style);
         if stage.end.share(Group::Asleep) > 0.0 && stage.seen_asleep > 0 {
             let said = format!(
                 "  asleep, waiting for: {} (seen asleep {} times)",
@@ -83,11 +83,15 @@ fn how_it_ended(pipeline: &PipelineProfile) -> String {
 }
 
 /// What a stage's pages are.
-fn basis(stage: &StageProfile) -> &'static str {
-    match stage.taken_bytes {
-        _ if stage.end.usage.bytes == 0 => "bytes none or unknown",
-        Some(_) => "per 4 KiB taken in",
-        None => "per 4 KiB put out",
+fn basis(stage: &StageProfile) -> String {
+    let (bytes, how) = match stage.taken_bytes {
+        Some(bytes) => (bytes, "taken in"),
+        None => (stage.given_bytes.unwrap_or(0), "put out"),
+    };
+    match stage.end.usage.bytes {
+        FEW_BYTES.. => format!("per 4 KiB {how}"),
+        _ if bytes > 0 => format!("{bytes} bytes {how}"),
+        _ => "bytes none or unknown".to_owned(),
     }
 }
 
@@ -106,10 +110,12 @@ fn side_by_side(pipeline: &PipelineProfile) -> String {
     ]);
     for stage in &pipeline.stages {
         let rate = |bytes: Option<u64>| match bytes {
+            Some(bytes) if bytes < FEW_BYTES => format!("{bytes} B"),
             Some(bytes) => significant(bytes as f64 / GIB / stage.wall_s),
             None => "-".to_owned(),
         };
-        let percent = |share: f64| format!("{:.0} %", share * 100.0);
+        // A difference of figures may be just below zero.
+        let percent = |share: f64| format!("{:.0} %", share.max(0.0) * 100.0);
         let delayed = stage.end.share(Group::RunDelay);
         let asleep = stage.end.share(Group::Asleep);
         let running = match stage.processors() {
@@ -161,64 +167,6 @@ fn waits(stage: &StageProfile) -> String {
     named.join(", ")
 }
 
-/// A sentence on which stage sets the pace.
-fn limit(pipeline: &PipelineProfile) -> String {
-    let asleep = |stage: &StageProfile| stage.end.share(Group::Asleep);
-    let there = pipeline
-        .stages
-        .iter()
-        .filter(|stage| stage.wall_s >= THERE * pipeline.wall_s);
-    let Some(least) = there.clone().min_by(|a, b| asleep(a).total_cmp(&asleep(b))) else {
-        return "No stage is there most of the time: they work one after the other.".to_owned();
-    };
-    let busy: Vec<&str> = there
-        .filter(|stage| asleep(stage) < BUSY)
-        .map(|stage| &*stage.end.role)
-        .collect();
-    let delayed = least.end.share(Group::RunDelay);
-    match busy.as_slice() {
-        [] => format!(
-            "No stage is busy all the time: even {} sleeps {:.0} % of it{}.",
-            least.end.role,
-            asleep(least) * 100.0,
-            match least.waits.first() {
-                Some(wait) if wait.name == INPUT || wait.name == OUTPUT => {
-                    format!(
-                        ", mostly waiting for {}; the stages wait for each other by turns",
-                        wait.name
-                    )
-                }
-                Some(wait) => format!(", mostly waiting for {}", wait.name),
-                None => String::new(),
-            }
-        ),
-        [only] => format!(
-            "{} {only}: it sleeps {:.0} % of its time{}, and runs mostly {}.",
-            match pipeline.stages.len() {
-                1 => "All is",
-                _ => "The pipeline is as fast as",
-            },
-            asleep(least) * 100.0,
-            match delayed >= BUSY {
-                true => format!(
-                    ", is ready {:.0} % of it but without a processor",
-                    delayed * 100.0
-                ),
-                false => String::new(),
-            },
-            mostly(least)
-        ),
-        several if delayed >= BUSY => format!(
-            "There are too few processors: {} are ready to run most of the time and wait for one.",
-            several.join(" and ")
-        ),
-        several => format!(
-            "{} are all busy: the pipeline gets faster only if each of them does.",
-            several.join(" and ")
-        ),
-    }
-}
-
 /// A sentence for each stage that failed. What ends by SIGPIPE was left by its
 /// reader, and what was ended is no failure.
 fn failures(pipeline: &PipelineProfile) -> Vec<String> {
@@ -234,6 +182,12 @@ fn failures(pipeline: &PipelineProfile) -> Vec<String> {
                 // As sh says it of its child.
                 Status::Exited(code) if code == 128 + SIGPIPE && !last => return None,
                 Status::Signal(SIGPIPE) if !last => return None,
+                Status::Exited(code @ 126) => format!(
+                    "exited with status {code}, by which shells, env and xargs say that something can't be run"
+                ),
+                Status::Exited(code @ 127) => format!(
+                    "exited with status {code}, by which shells, env and xargs say that there is no such command"
+                ),
                 Status::Exited(code) => format!("exited with status {code}"),
                 Status::Signal(signal) => format!("was killed by {}", signal_name(signal)),
             };
@@ -273,18 +227,29 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_is_busy_nobody_is_blamed() {
+    fn a_few_bytes_are_no_pages() {
         let text = changed(|pipeline| {
-            pipeline.stages.remove(1);
+            let stage = &mut pipeline.stages[1];
+            stage.taken_bytes = Some(6);
+            stage.end.usage.bytes = 6;
+            // More than its wall time, by rounding.
+            stage.end.costs[0].share = 1.0 + 1e-12;
+            stage.end.costs.truncate(1);
+            stage.end.costs[0].group = Group::Asleep;
         });
-        assert!(text.contains("even 3: sink sleeps 80 % of it"), "{text}");
-        let text = changed(|pipeline| {
-            pipeline.stages[0] = pipeline.stages[1].clone();
-        });
-        assert!(
-            text.contains("2: filter and 2: filter are all busy"),
-            "{text}"
-        );
+        assert!(text.contains("\n6 bytes taken in  "), "{text}");
+        assert!(!text.contains("-0 %"), "{text}");
+        let row = text
+            .lines()
+            .find(|line| line.contains("2: filter"))
+            .unwrap();
+        assert!(row.contains(" 0 %") && row.contains("6 B"), "{row}");
+        assert!(!text.contains("waiting for the other end"), "{text}");
+        let unit = text
+            .lines()
+            .find(|line| line.starts_with("6 bytes"))
+            .unwrap();
+        assert!(unit.contains("seconds"), "{unit}");
     }
 
     #[test]
@@ -323,6 +288,11 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("then ended, as --time says"), "{text}");
+        let text = changed(|pipeline| pipeline.stages[2].status = Status::Exited(127));
+        assert!(
+            text.contains("3: sink exited with status 127, by which shells, env"),
+            "{text}"
+        );
         let text = changed(|pipeline| pipeline.stages[2].status = Status::Signal(13));
         assert!(text.contains("3: sink was killed by SIGPIPE."), "{text}");
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use crate::profile::account::PAGE;
+use crate::profile::account::{FEW_BYTES, PAGE};
 use crate::profile::groups::Group;
 use crate::profile::record::{CaseProfile, EndProfile, Profile};
 use crate::profile::tree::tree;
@@ -32,7 +32,7 @@ pub fn profile_case(profile: &Profile, threshold: f64, style: Style) -> String {
         line(&mut text, &style.paint(&heading(case), BOLD));
         for end in &case.ends {
             line(&mut text, "");
-            bars(&mut text, &end.role, end, style);
+            bars(&mut text, &end.role, end, Group::name, style);
         }
         for end in &case.ends {
             line(&mut text, "");
@@ -111,11 +111,18 @@ fn heading(case: &CaseProfile) -> String {
 }
 
 /// A bar a cost, the biggest first, and their sum; in seconds where no bytes are
-/// known.
-pub(super) fn bars(text: &mut String, title: &str, end: &EndProfile, style: Style) {
-    let unit = match end.usage.bytes {
-        0 => "seconds",
-        _ => "ns/page",
+/// known, or too few to tell of pages.
+pub(super) fn bars(
+    text: &mut String,
+    title: &str,
+    end: &EndProfile,
+    name: fn(Group) -> &'static str,
+    style: Style,
+) {
+    let in_pages = end.usage.bytes >= FEW_BYTES;
+    let unit = match in_pages {
+        false => "seconds",
+        true => "ns/page",
     };
     let head = format!("{title:NAME$}  {unit}   share");
     line(text, &style.paint(&head, BOLD));
@@ -126,14 +133,18 @@ pub(super) fn bars(text: &mut String, title: &str, end: &EndProfile, style: Styl
         let bar = "#".repeat((cost.share * room as f64).round() as usize);
         let row = format!(
             "{:NAME$} {:>8} {:>5.1} %  {bar}",
-            cost.group.name(),
-            significant(cost.ns_per_page.unwrap_or(cost.seconds)),
+            name(cost.group),
+            significant(
+                cost.ns_per_page
+                    .filter(|_| in_pages)
+                    .unwrap_or(cost.seconds)
+            ),
             cost.share * 100.0
         );
         line(text, row.trim_end());
     }
     let wall_s = end.usage.wall_s;
-    let (wall, unit) = match end.usage.ns_per_page(wall_s) {
+    let (wall, unit) = match end.usage.ns_per_page(wall_s).filter(|_| in_pages) {
         Some(ns) => (ns, "ns"),
         None => (wall_s, "s"),
     };

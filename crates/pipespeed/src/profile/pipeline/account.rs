@@ -138,17 +138,33 @@ pub fn signal_descendants(signal: Signal) {
         if let (Some(Ok(descriptor)), Some((seen, _))) = (descriptor, seen)
             && parent(pid).is_some_and(|now| now == *seen || now == own)
         {
-            let _ = pidfd_send_signal(descriptor, signal);
+            let _ = pidfd_send_signal(&descriptor, signal);
+            // Who is stopped can't obey.
+            if signal == Signal::TERM {
+                let _ = pidfd_send_signal(descriptor, Signal::CONT);
+            }
         }
     }
 }
 
-/// The fourth field of proc_pid_stat(5); the second, a name in parentheses, may
-/// hold anything.
 fn parent(pid: i32) -> Option<i32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat_field(&format!("/proc/{pid}"), 4)?.parse().ok()
+}
+
+/// A field of proc_pid_stat(5) behind the second, by its number there. That one,
+/// a name in parentheses, may hold anything.
+pub fn stat_field(dir: &str, number: usize) -> Option<String> {
+    let stat = fs::read_to_string(format!("{dir}/stat")).ok()?;
     let (_, after) = stat.rsplit_once(')')?;
-    after.split_ascii_whitespace().nth(1)?.parse().ok()
+    let mut fields = after.split_ascii_whitespace();
+    fields.nth(number.checked_sub(3)?).map(str::to_owned)
+}
+
+/// The name of a process, be it dead: of its program's file, 15 bytes of it
+/// (proc_pid_comm(5)).
+pub fn name(pid: Pid) -> Option<String> {
+    let name = fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_pid())).ok()?;
+    Some(name.trim_end_matches('\n').to_owned())
 }
 
 #[cfg(test)]

@@ -154,11 +154,13 @@ fn stage_profile(
         })
         .collect();
     waits.sort_by(|a, b| b.share.total_cmp(&a.share));
+    let status = seen
+        .ended
+        .map_or(Status::Exited(0), |ended| status_of(ended.status));
     StageProfile {
         command: command.to_owned(),
-        status: seen
-            .ended
-            .map_or(Status::Exited(0), |ended| status_of(ended.status)),
+        status,
+        ran: !(seen.unchanged && status.says_not_run()),
         wall_s: used.all.wall_s,
         cpu_s: used.all.cpu_s,
         by_phases: used.by_phases,

@@ -14,7 +14,7 @@ use rustix::process::{
     kill_process, pidfd_open, set_parent_process_death_signal, waitid, waitpid,
 };
 
-use super::account::schedule;
+use super::account::{name, schedule};
 use crate::endpoint::process::SUBCOMMAND;
 use crate::trial::ProcessRunner;
 
@@ -57,6 +57,8 @@ pub struct Process {
     /// How long it had run before the command.
     ran_before: Duration,
     began: Instant,
+    /// What it was called before the command.
+    name: Option<String>,
 }
 
 /// How a stage ended, and what it used.
@@ -83,7 +85,7 @@ impl Process {
             .stdout(stdout)
             .spawn()?;
         let pid = Pid::from_child(&child);
-        let ending = pidfd_open(pid, PidfdFlags::empty())?;
+        let ending = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| kill(pid))?;
         let stopped = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let status = loop {
             match waitid(WaitId::Pid(pid), stopped) {
@@ -102,6 +104,7 @@ impl Process {
                 .unwrap_or_default()
                 .0,
             began: Instant::now(),
+            name: name(pid),
         })
     }
 
@@ -121,8 +124,22 @@ impl Process {
 
     /// Kills it, before it could begin.
     pub fn kill(&self) {
-        let _ = kill_process(self.pid, Signal::KILL);
-        let _ = waitpid(Some(self.pid), WaitOptions::empty());
+        kill(self.pid);
+    }
+
+    /// Whether what has ended is still what was there before the command: itself,
+    /// or the shell that was to make way for it.
+    pub fn is_unchanged(&self, command: &[String]) -> bool {
+        let shell = match command {
+            [sh, option, text] if option == "-c" => text
+                .strip_prefix("exec ")
+                // The shell itself can be run, or it would not be there.
+                .filter(|text| text.split_ascii_whitespace().next() != Some(sh))
+                .map(|_| sh),
+            _ => None,
+        };
+        let now = name(self.pid);
+        now.is_some() && (now == self.name || now.as_ref() == shell)
     }
 
     /// What became of it, once it has ended, and no more of it is left then.
@@ -138,6 +155,12 @@ impl Process {
             status,
         })
     }
+}
+
+/// Kills a child and waits for its end.
+fn kill(pid: Pid) {
+    let _ = kill_process(pid, Signal::KILL);
+    let _ = waitpid(Some(pid), WaitOptions::empty());
 }
 
 /// Waits for a process that has ended; its status and its processor time, with

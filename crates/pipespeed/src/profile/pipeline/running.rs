@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, getpid, set_child_subreaper};
+use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
 
 use super::account::{Account, signal_descendants};
 use super::process::{Ended, Process, reap};
@@ -42,6 +42,7 @@ pub struct Running {
 
 struct RunningStage {
     process: Process,
+    words: Vec<String>,
     probe: Probe,
     seen: Seen,
 }
@@ -55,6 +56,8 @@ pub struct Seen {
     pub watch: Watch,
     /// How it ended.
     pub ended: Option<Ended>,
+    /// Whether it ended as what was there before its command, alone.
+    pub unchanged: bool,
     /// Processor time of what it left to others to wait for.
     pub orphans: Duration,
     /// What it used while it was not sampled, and while it was.
@@ -226,6 +229,8 @@ impl Running {
                 // A dead process keeps its accounts until it is waited for.
                 stage.look();
                 stage.account(sampled);
+                stage.seen.unchanged = stage.seen.watch.processes.len() <= 1
+                    && stage.process.is_unchanged(&stage.words);
                 stage.seen.ended = Some(stage.process.reap()?);
                 continue;
             }
@@ -282,6 +287,7 @@ fn start(
     match probe {
         Ok(probe) => Ok(RunningStage {
             process,
+            words: stage.words.clone(),
             probe,
             seen: Seen {
                 unsampled: Account::nothing(),
@@ -330,6 +336,12 @@ impl Drop for Running {
     fn drop(&mut self) {
         if self.stages.iter().all(|stage| stage.seen.ended.is_some()) {
             return;
+        }
+        // Those that are known need no descriptors, of which there may be none left.
+        for stage in &self.stages {
+            if stage.seen.ended.is_none() {
+                let _ = kill_process(stage.process.pid, Signal::KILL);
+            }
         }
         let hopeless = Instant::now() + PATIENCE;
         while Instant::now() < hopeless {

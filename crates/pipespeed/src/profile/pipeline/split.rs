@@ -15,8 +15,20 @@ pub enum BadCommand {
     #[error("a {0} is opened and never closed")]
     Open(char),
     /// A parenthesis was never opened.
-    #[error("a ')' closes nothing")]
+    #[error(
+        "a ')' closes nothing; the patterns of a 'case' have to be opened too, all of it in \
+         parentheses, as in '(case x in (x) a;; esac) | b', or go into a script"
+    )]
     Closed,
+    /// Too much within each other.
+    #[error("quotes and parentheses are nested more than {DEEPEST} deep; put it into a script")]
+    Deep,
+    /// A here-document.
+    #[error(
+        "the lines of a here-document ('<<') can't stand here; put them into a file ('< FILE'), or \
+         the whole into a script"
+    )]
+    HereDocument,
     /// More than one pipeline.
     #[error(
         "{0} joins more than one pipeline; what belongs to one stage goes into parentheses, as in \
@@ -25,16 +37,34 @@ pub enum BadCommand {
     Joined(&'static str),
 }
 
+/// How deep quotes and parentheses may be nested: each level takes some stack.
+const DEEPEST: usize = 100;
+
+/// A blank or a new line (POSIX.1-2024, Shell Command Language, 2.3).
+fn is_blank(c: char) -> bool {
+    c.is_ascii_whitespace()
+}
+
+/// Without the blanks around it; one that is escaped is none.
+fn trim(text: &str) -> &str {
+    let text = text.trim_start_matches(is_blank);
+    let kept = text.trim_end_matches(is_blank);
+    let escapes = kept.len() - kept.trim_end_matches('\\').len();
+    let escaped = escapes % 2 == 1 && kept.len() < text.len();
+    &text[..kept.len() + usize::from(escaped)]
+}
+
 /// The stages of a pipeline, each as sh takes it.
 ///
 /// # Errors
 /// [`BadCommand`].
 pub fn stages(command: &str) -> Result<Vec<String>, BadCommand> {
+    let mut text = trim(command);
     let mut scanner = Scanner {
-        text: command.trim().as_bytes(),
+        text: text.as_bytes(),
         at: 0,
+        depth: 0,
     };
-    let text = command.trim();
     let mut stages = Vec::new();
     let mut begin = 0;
     let mut before = b' ';
@@ -50,7 +80,7 @@ pub fn stages(command: &str) -> Result<Vec<String>, BadCommand> {
             b'|' if before == b'>' => {}
             b'|' if scanner.peek() == Some(b'|') => return Err(BadCommand::Joined("'||'")),
             b'|' => {
-                let stage = text[begin..end].trim();
+                let stage = trim(&text[begin..end]);
                 // `|&` is bash's short form.
                 let with_errors = scanner.peek() == Some(b'&');
                 scanner.at += usize::from(with_errors);
@@ -64,6 +94,17 @@ pub fn stages(command: &str) -> Result<Vec<String>, BadCommand> {
             b'&' if matches!(before, b'>' | b'<') => {}
             b'&' if scanner.peek() == Some(b'&') => return Err(BadCommand::Joined("'&&'")),
             b'&' => return Err(BadCommand::Joined("'&'")),
+            b'<' if scanner.peek() == Some(b'<') => {
+                scanner.at += 1;
+                // `<<<` is bash's string in place of a file.
+                if scanner.next() != Some(b'<') {
+                    return Err(BadCommand::HereDocument);
+                }
+            }
+            b';' if trim(&text[scanner.at..]).is_empty() => {
+                text = &text[..end];
+                break;
+            }
             b';' => return Err(BadCommand::Joined("';'")),
             b'\n' if !so_far.is_empty() => return Err(BadCommand::Joined("a new line")),
             b')' => return Err(BadCommand::Closed),
@@ -78,7 +119,7 @@ pub fn stages(command: &str) -> Result<Vec<String>, BadCommand> {
             false => b'"',
         };
     }
-    stages.push(text[begin..].trim().to_owned());
+    stages.push(trim(&text[begin..]).to_owned());
     match stages
         .iter()
         .any(|stage| stage.trim_end_matches(" 2>&1").is_empty())
@@ -91,6 +132,8 @@ pub fn stages(command: &str) -> Result<Vec<String>, BadCommand> {
 struct Scanner<'a> {
     text: &'a [u8],
     at: usize,
+    /// What is open at `at`.
+    depth: usize,
 }
 
 impl Scanner<'_> {
@@ -135,8 +178,13 @@ impl Scanner<'_> {
 
     /// Up to and with `close`; within, what `nests` says is passed over too.
     fn skip_to(&mut self, open: u8, close: u8, nests: fn(u8) -> bool) -> Result<(), BadCommand> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(BadCommand::Deep);
+        }
         while let Some(c) = self.next() {
             if c == close {
+                self.depth -= 1;
                 return Ok(());
             }
             if nests(c) {
@@ -174,13 +222,79 @@ impl Scanner<'_> {
     }
 }
 
-/// Words that sh knows itself, and has to run itself.
+/// Words that sh, or bash in its place, knows itself, and has to run itself.
 const SHELLS_OWN: &[&str] = &[
-    ".", ":", "[", "alias", "bg", "break", "case", "cd", "command", "continue", "do", "echo",
-    "eval", "exec", "exit", "export", "false", "fg", "for", "function", "getopts", "hash", "if",
-    "jobs", "kill", "local", "printf", "pwd", "read", "readonly", "return", "select", "set",
-    "shift", "source", "test", "time", "times", "trap", "true", "type", "ulimit", "umask",
-    "unalias", "unset", "until", "wait", "while",
+    ".",
+    ":",
+    "[",
+    "alias",
+    "bg",
+    "bind",
+    "break",
+    "builtin",
+    "caller",
+    "case",
+    "cd",
+    "command",
+    "compgen",
+    "complete",
+    "compopt",
+    "continue",
+    "coproc",
+    "declare",
+    "dirs",
+    "disown",
+    "do",
+    "echo",
+    "enable",
+    "eval",
+    "exec",
+    "exit",
+    "export",
+    "false",
+    "fc",
+    "fg",
+    "for",
+    "function",
+    "getopts",
+    "hash",
+    "help",
+    "history",
+    "if",
+    "jobs",
+    "kill",
+    "let",
+    "local",
+    "logout",
+    "mapfile",
+    "popd",
+    "printf",
+    "pushd",
+    "pwd",
+    "read",
+    "readarray",
+    "readonly",
+    "return",
+    "select",
+    "set",
+    "shift",
+    "shopt",
+    "source",
+    "suspend",
+    "test",
+    "time",
+    "times",
+    "trap",
+    "true",
+    "type",
+    "typeset",
+    "ulimit",
+    "umask",
+    "unalias",
+    "unset",
+    "until",
+    "wait",
+    "while",
 ];
 
 /// What sh is given to run: a plain command takes its place, so that the
@@ -195,100 +309,5 @@ pub fn for_shell(stage: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn splits(command: &str, expected: &[&str]) {
-        assert_eq!(stages(command).unwrap(), expected, "{command}");
-    }
-
-    #[test]
-    fn stages_are_what_stands_between_pipes() {
-        splits("yes", &["yes"]);
-        splits(" zcat a.gz|wc  -l ", &["zcat a.gz", "wc  -l"]);
-        splits(
-            "a | b 2>&1 | c >/dev/null",
-            &["a", "b 2>&1", "c >/dev/null"],
-        );
-        splits("a |\n  b", &["a", "b"]);
-        splits("a |& b", &["a 2>&1", "b"]);
-        splits("é a|ü", &["é a", "ü"]);
-        splits("a | b # | c", &["a", "b # | c"]);
-    }
-
-    #[test]
-    fn a_pipe_within_anything_joins_no_stages() {
-        for alone in [
-            "grep 'a|b'",
-            r#"grep "a|b \" | c""#,
-            r"grep a\|b",
-            "echo $(a | b)",
-            r#"echo "x $(a "|" b) | y""#,
-            "echo `a | b`",
-            "(a | b; c || d)",
-            "{ a | b; { c | d; }; } 2>/dev/null",
-            "echo $((1 | 2))",
-            "echo ${a:-x|y}",
-            "a >| file",
-            "! { a | b; }",
-        ] {
-            splits(alone, &[alone]);
-            splits(&format!("{alone} | z"), &[alone, "z"]);
-        }
-        splits("echo { | b", &["echo {", "b"]);
-    }
-
-    #[test]
-    fn what_is_more_than_a_pipeline_says_what_to_do() {
-        for (command, joint) in [
-            ("a; b | c", "';'"),
-            ("a && b | c", "'&&'"),
-            ("a || b", "'||'"),
-            ("a | b &", "'&'"),
-            ("a\nb", "a new line"),
-            ("while read x; do a | b; done", "';'"),
-        ] {
-            let error = stages(command).unwrap_err();
-            assert_eq!(error, BadCommand::Joined(joint), "{command}");
-            assert!(error.to_string().contains("'(a; b) | c'"), "{error}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_command_is_refused() {
-        for command in ["", " ", "a |", "| a", "a | | b", "|& a"] {
-            assert_eq!(stages(command), Err(BadCommand::Empty), "{command:?}");
-        }
-        assert_eq!(stages("a 'b | c"), Err(BadCommand::Open('\'')));
-        assert_eq!(stages("(a | b"), Err(BadCommand::Open('(')));
-        assert_eq!(stages("{ a | b"), Err(BadCommand::Open('{')));
-        assert_eq!(stages("a) | b"), Err(BadCommand::Closed));
-    }
-
-    #[test]
-    fn only_a_plain_command_takes_the_shells_place() {
-        assert_eq!(for_shell("zcat a.gz > x"), "exec zcat a.gz > x");
-        for own in [
-            "echo hi",
-            "A=1 b",
-            "(a; b)",
-            "{ a; }",
-            "while read x",
-            "! a",
-            "< a wc",
-            "\"my cmd\"",
-        ] {
-            assert_eq!(for_shell(own), own);
-        }
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn no_text_is_too_strange(text in "[a|&;(){}'\"`$#\\\\ \n>é]{0,30}") {
-            if let Ok(stages) = stages(&text) {
-                proptest::prop_assert!(stages.iter().all(|stage| !stage.is_empty()));
-            }
-        }
-    }
-}
+#[path = "split_tests.rs"]
+mod tests;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-use super::account::{Account, bytes, children, numbers_in, schedule, tree};
+use super::account::{Account, bytes, children, numbers_in, schedule, stat_field, tree};
 
 /// What was seen of a stage.
 #[derive(Debug, Default)]
@@ -68,14 +68,10 @@ impl Watch {
     }
 }
 
-/// The state, proc_pid_stat(5)'s third field.
+/// By the state, proc_pid_stat(5)'s third field.
 fn is_dead(task_dir: &str) -> bool {
-    let stat = fs::read_to_string(format!("{task_dir}/stat")).unwrap_or_default();
-    let after = stat
-        .rsplit_once(')')
-        .map_or("", |(_, after)| after)
-        .trim_start();
-    after.starts_with(['Z', 'X']) || after.is_empty()
+    let state = stat_field(task_dir, 3);
+    state.is_none_or(|state| state == "Z" || state == "X")
 }
 
 /// What a stage waits for whose threads sleep in these functions, in words:
@@ -125,6 +121,7 @@ fn said(function: &str) -> Option<&'static str> {
         | "io_schedule"
         | "blk_io_schedule" => "a file's data (disk)",
         "n_tty_read" | "wait_woken" => "the terminal or a socket",
+        "do_signal_stop" => "SIGCONT (it is stopped)",
         _ => return None,
     })
 }
