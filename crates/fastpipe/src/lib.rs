@@ -132,6 +132,8 @@
 //!
 //! * [`writer`] and [`reader`], the two ends of a stream;
 //! * [`relay`]: from any descriptor to any other;
+//! * [`ring`]: a ring in memory that two processes share, for programs that both
+//!   use this library: nothing is copied, and no system call made;
 //! * [`reuse`]: when a page may be written again;
 //! * [`buffer`]: page-aligned memory of base, transparent-huge or hugetlb
 //!   pages, and proof of which it got;
@@ -150,6 +152,7 @@ pub mod pipe;
 pub mod reader;
 pub mod relay;
 pub mod reuse;
+pub mod ring;
 pub mod shared;
 mod sys;
 pub mod transfer;

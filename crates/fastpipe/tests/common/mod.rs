@@ -4,6 +4,7 @@
 pub mod interpreter;
 pub mod onward;
 pub mod process;
+pub mod ring_interpreter;
 pub mod seccomp;
 pub mod shapes;
 pub mod state;

@@ -1,0 +1,141 @@
+//! An end of a ring on its way to another process, by a unix socket.
+//!
+//! The one side offers: a few bytes that say which end it is, with the memory's
+//! descriptor and a pidfd of its own (SCM_RIGHTS, unix(7)). The other side
+//! attaches and answers with one byte and a pidfd of its own. So each end knows
+//! the other's process by a descriptor that can't come to mean another process,
+//! whoever made the socket and in whichever pid namespace the other one lives,
+//! and each keeps a duplicate of the socket.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+
+use super::cursor::Role;
+use super::error::refused;
+use super::memory::Memory;
+use super::peer::{Peer, ourselves};
+use super::side::Side;
+
+/// Which end is on its way.
+fn offer_of(role: Role) -> &'static [u8; 8] {
+    match role {
+        Role::Producer => b"ringput1",
+        Role::Consumer => b"ringget1",
+    }
+}
+
+const TAKEN: &[u8; 1] = b"y";
+const REFUSED: &[u8; 1] = b"n";
+
+/// Makes a ring, keeps the end `role` and hands over the other one.
+pub(super) fn offer(stream: &UnixStream, role: Role, capacity: usize) -> io::Result<Side> {
+    let memory = Memory::create(capacity)?;
+    let own = ourselves();
+    let mut fds = vec![memory.as_fd()];
+    fds.extend(own.iter().map(AsFd::as_fd));
+    send(stream, offer_of(role.other()), &fds)?;
+    let mut answer = [0];
+    let pidfd = receive(stream, &mut answer)?.into_iter().next();
+    if answer != *TAKEN {
+        return Err(io::Error::new(
+            io::ErrorKind::ConnectionRefused,
+            "the other process did not take its end of the ring",
+        ));
+    }
+    let mut side = Side::attach(memory, role)?;
+    side.watch(Peer::handed_over(pidfd, stream)?);
+    Ok(side)
+}
+
+/// Takes the end `role` of a ring that is offered.
+pub(super) fn accept(stream: &UnixStream, role: Role) -> io::Result<Side> {
+    let mut said = [0; 8];
+    let mut fds = receive(stream, &mut said)?.into_iter();
+    let attached = match fds.next() {
+        _ if said != *offer_of(role) => Err(refused("what came is no offer of that end of a ring")),
+        None => Err(refused("the offer of a ring came without a descriptor")),
+        Some(file) => attach(file, role, fds.next(), stream),
+    };
+    match attached {
+        Ok(side) => {
+            let own = ourselves();
+            let own: Vec<_> = own.iter().map(AsFd::as_fd).collect();
+            send(stream, TAKEN, &own)?;
+            Ok(side)
+        }
+        Err(error) => {
+            // What went wrong here is what the caller needs to know.
+            let _ = send(stream, REFUSED, &[]);
+            Err(error)
+        }
+    }
+}
+
+fn attach(
+    file: OwnedFd,
+    role: Role,
+    pidfd: Option<OwnedFd>,
+    stream: &UnixStream,
+) -> io::Result<Side> {
+    let mut side = Side::attach(Memory::open(file)?, role)?;
+    side.watch(Peer::handed_over(pidfd, stream)?);
+    Ok(side)
+}
+
+fn send(stream: &UnixStream, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(fds));
+    }
+    loop {
+        let sent = sendmsg(
+            stream,
+            &[IoSlice::new(bytes)],
+            &mut control,
+            SendFlags::NOSIGNAL,
+        );
+        match sent {
+            Err(Errno::INTR) => {}
+            // So few bytes go at once or not at all.
+            sent => return sent.map(drop).map_err(io::Error::from),
+        }
+    }
+}
+
+/// Fills `bytes`. Returns the descriptors that came along, two at most as far
+/// as we care; the kernel closes what there is no space for.
+fn receive(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<Vec<OwnedFd>> {
+    let mut fds = Vec::new();
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut rest = [IoSliceMut::new(&mut bytes[filled..])];
+        match recvmsg(stream, &mut rest, &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(errno.into()),
+            Ok(message) if message.bytes == 0 => {
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "the socket was closed while a ring was being handed over",
+                ));
+            }
+            Ok(message) => filled += message.bytes,
+        }
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(received) = message {
+                fds.extend(received);
+            }
+        }
+    }
+    Ok(fds)
+}

@@ -1,0 +1,257 @@
+//! The mapping of a ring. Nothing else in `ring` touches a raw pointer.
+//!
+//! The file is a page for the [`Header`] and, behind it, the data. The data is
+//! mapped twice, one behind the other, so that whatever lies in the ring lies
+//! in one piece. The file is sealed against resizing: an access to a page
+//! behind its end would be a SIGBUS.
+//!
+//! # A peer that keeps to no rules
+//! It may write to these pages at any time. What the language says of that:
+//! references to memory that changes behind them are undefined behaviour, so
+//! there is none to the data but to atomics, and what goes in and out goes by
+//! `copy_nonoverlapping` to and from memory that is ours alone. Strictly, a
+//! copy that races with a write is a data race; the language has no bulk copy
+//! that may race. What we rely on is that memcpy(3) is only a sequence of loads
+//! and stores: it takes no decision by the bytes it copies, they can't be known
+//! to the compiler, which did not see them written, and whatever it loads is a
+//! valid `u8`. Bytes that a peer changes meanwhile come out as a mixture.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::atomic::AtomicU8;
+
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+
+use super::MOST_CAPACITY;
+use super::error::refused;
+use super::header::Header;
+use crate::pipe::page_size;
+
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+
+/// f_type of tmpfs: TMPFS_MAGIC of linux/magic.h.
+const TMPFS: u64 = 0x0102_1994;
+
+#[derive(Debug)]
+pub(super) struct Memory {
+    /// The header's page, the data, the data again.
+    start: NonNull<u8>,
+    /// A power of two, and of whole pages.
+    capacity: usize,
+    file: OwnedFd,
+}
+
+// SAFETY: it owns its mapping. `&self` reaches only atomics, and only
+// `&mut self` copies.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// A new ring's. `capacity` is rounded up to a power of two of whole pages.
+    pub(super) fn create(capacity: usize) -> io::Result<Self> {
+        if capacity == 0 || capacity > MOST_CAPACITY {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a ring's capacity is 1 byte to 1 GiB",
+            ));
+        }
+        let capacity = capacity.next_power_of_two().max(page_size());
+        let file = memfd()?;
+        // Has the pages allocated: where there is no memory for them it is an
+        // error now and not a SIGBUS later.
+        let len = (page_size() + capacity) as u64;
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, len)?;
+        rustix::fs::fcntl_add_seals(&file, SEALS | SealFlags::SEAL)?;
+        let memory = Self::map(file, capacity)?;
+        memory.header().identify(capacity as u64);
+        Ok(memory)
+    }
+
+    /// Maps what somebody else has made, and need not be trusted with.
+    pub(super) fn open(file: OwnedFd) -> io::Result<Self> {
+        // EINVAL: no file of a kind that can be sealed.
+        let seals = match rustix::fs::fcntl_get_seals(&file) {
+            Err(Errno::INVAL) => SealFlags::empty(),
+            seals => seals?,
+        };
+        if !seals.contains(SEALS) {
+            return Err(refused(
+                "not a ring: the file is not sealed against resizing",
+            ));
+        }
+        // Reserved huge pages can be sealed too, but a hole that the peer
+        // punches into them is a SIGBUS when the pool is empty. tmpfs just
+        // allocates another page.
+        if rustix::fs::fstatfs(&file)?.f_type as u64 != TMPFS {
+            return Err(refused("not a ring: the file is not of ordinary pages"));
+        }
+        let size = rustix::fs::fstat(&file)?.st_size;
+        let capacity = usize::try_from(size)
+            .ok()
+            .and_then(|size| size.checked_sub(page_size()))
+            .filter(|capacity| {
+                capacity.is_power_of_two() && (page_size()..=MOST_CAPACITY).contains(capacity)
+            })
+            .ok_or_else(|| refused("not a ring: the file is of no ring's size"))?;
+        let memory = Self::map(file, capacity)?;
+        if memory.header().check(capacity as u64).is_err() {
+            return Err(refused(
+                "not a ring of this version: the header says something else",
+            ));
+        }
+        Ok(memory)
+    }
+
+    /// The file must be of a page and `capacity` bytes.
+    fn map(file: OwnedFd, capacity: usize) -> io::Result<Self> {
+        let none = ProtFlags::empty();
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs
+        // no memory of ours.
+        let start = unsafe {
+            rustix::mm::mmap_anonymous(
+                ptr::null_mut(),
+                reserved(capacity),
+                none,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }?;
+        let memory = Memory {
+            start: NonNull::new(start.cast())
+                .ok_or_else(|| io::Error::other("mmap returned address 0"))?,
+            capacity,
+            file,
+        };
+        memory.map_at(0, page_size() + capacity, 0)?;
+        memory.map_at(page_size() + capacity, capacity, page_size())?;
+        Ok(memory)
+    }
+
+    /// Maps `len` bytes of the file from `from` on at `at` of the reservation.
+    fn map_at(&self, at: usize, len: usize, from: usize) -> io::Result<()> {
+        assert!(at + len <= reserved(self.capacity));
+        // SAFETY: within the reservation.
+        let address = unsafe { self.start.as_ptr().add(at) };
+        // SAFETY: it replaces pages of our own reservation, which nothing
+        // refers to yet.
+        unsafe {
+            rustix::mm::mmap(
+                address.cast(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::FIXED,
+                &self.file,
+                from as u64,
+            )
+        }?;
+        Ok(())
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    #[inline]
+    pub(super) fn header(&self) -> &Header {
+        // SAFETY: the first page is mapped for as long as self lives, can't
+        // fault (sealed), is aligned, larger than a Header, and any bit pattern
+        // is one, since it is all atomics.
+        unsafe { self.start.cast::<Header>().as_ref() }
+    }
+
+    /// Where the byte at `position` of the stream lies, with `len - 1` more
+    /// behind it.
+    #[inline]
+    fn at(&self, position: u64, len: usize) -> *mut u8 {
+        assert!(len <= self.capacity);
+        let offset = (position & (self.capacity as u64 - 1)) as usize;
+        // SAFETY: offset is less than the capacity, and len at most that, so
+        // offset + len is within the two mappings of the data.
+        unsafe { self.start.as_ptr().add(page_size() + offset) }
+    }
+
+    /// Copies `from` to `position` on. It is at most the capacity long.
+    #[inline]
+    pub(super) fn copy_in(&mut self, position: u64, from: &[u8]) {
+        let to = self.at(position, from.len());
+        // SAFETY: `at` checked the length; `from` is no shared memory of ours,
+        // since no reference to that is given out but by `bytes`, whose caller
+        // promised that it is gone. About races see the top.
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+    }
+
+    /// Copies the bytes from `position` on to `to`.
+    #[inline]
+    pub(super) fn copy_out(&mut self, position: u64, to: &mut [u8]) {
+        let from = self.at(position, to.len());
+        // SAFETY: as in `copy_in`.
+        unsafe { ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
+    }
+
+    /// `len` bytes from `position` on become `value`.
+    pub(super) fn fill(&mut self, position: u64, len: usize, value: u8) {
+        let to = self.at(position, len);
+        // SAFETY: as in `copy_in`.
+        unsafe { ptr::write_bytes(to, value, len) };
+    }
+
+    /// `len` bytes from `position` on, as what may change at any time.
+    pub(super) fn atomics(&self, position: u64, len: usize) -> &[AtomicU8] {
+        let from = self.at(position, len).cast::<AtomicU8>();
+        // SAFETY: `at` checked the length; the memory lives as long as self,
+        // and to atomics whoever writes is not undefined.
+        unsafe { slice::from_raw_parts(from, len) }
+    }
+
+    /// `len` bytes from `position` on.
+    ///
+    /// # Safety
+    /// Nobody writes to them while the slice lives.
+    pub(super) unsafe fn bytes(&self, position: u64, len: usize) -> &[u8] {
+        let from = self.at(position, len);
+        // SAFETY: `at` checked the length; the rest is the caller's promise.
+        unsafe { slice::from_raw_parts(from, len) }
+    }
+
+    /// `len` bytes from `position` on.
+    ///
+    /// # Safety
+    /// Nobody else reads or writes them while the slice lives.
+    pub(super) unsafe fn bytes_mut(&mut self, position: u64, len: usize) -> &mut [u8] {
+        let from = self.at(position, len);
+        // SAFETY: `at` checked the length; the rest is the caller's promise.
+        unsafe { slice::from_raw_parts_mut(from, len) }
+    }
+}
+
+impl AsFd for Memory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the reservation is ours and no borrow of it is left.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), reserved(self.capacity)) };
+    }
+}
+
+fn reserved(capacity: usize) -> usize {
+    page_size() + 2 * capacity
+}
+
+fn memfd() -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    // Where vm.memfd_noexec is 2 it must be said that it is not to be executed;
+    // a kernel before 6.3 does not know how to say that.
+    match rustix::fs::memfd_create("fastpipe-ring", flags | MemfdFlags::NOEXEC_SEAL) {
+        Err(Errno::INVAL) => Ok(rustix::fs::memfd_create("fastpipe-ring", flags)?),
+        file => Ok(file?),
+    }
+}

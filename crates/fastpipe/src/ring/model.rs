@@ -1,0 +1,134 @@
+//! The orderings, checked in every interleaving by loom:
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p fastpipe --release --lib ring::model`
+//!
+//! What runs is the header's own code, on loom's atomics. The data is a few
+//! cells, in which loom finds races; a wake-up that is lost is a deadlock.
+#![allow(unsafe_code)]
+
+use std::time::Duration;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+use super::cursor::{Cursor, Role};
+use super::header::{EndState, Header};
+
+const CAPACITY: usize = 2;
+
+#[derive(Default)]
+struct Ring {
+    header: Header,
+    data: [UnsafeCell<u64>; CAPACITY],
+}
+
+struct End {
+    ring: Arc<Ring>,
+    role: Role,
+    cursor: Cursor,
+}
+
+impl End {
+    fn new(ring: &Arc<Ring>, role: Role) -> Self {
+        assert!(ring.header.claim(role));
+        End {
+            ring: Arc::clone(ring),
+            role,
+            cursor: ring.header.cursor(role, CAPACITY as u64).unwrap(),
+        }
+    }
+
+    /// As `Side::wait_slowly` under `Wait::Block`. False at the end.
+    fn wait(&mut self) -> bool {
+        let header = &self.ring.header;
+        loop {
+            let state = header.peer(self.role).unwrap();
+            header.look(self.role, &mut self.cursor).unwrap();
+            if self.cursor.available() > 0 {
+                return true;
+            }
+            if state != EndState::Open {
+                return false;
+            }
+            let limit = Duration::MAX;
+            header.sleep(self.role, &mut self.cursor, 1, limit).unwrap();
+        }
+    }
+
+    fn cell(&self) -> &UnsafeCell<u64> {
+        &self.ring.data[self.cursor.position() as usize % CAPACITY]
+    }
+
+    fn leave(&mut self) {
+        self.ring.header.leave(self.role, &mut self.cursor, 1);
+    }
+
+    fn close(self) {
+        self.ring.header.close(self.role, true);
+    }
+}
+
+fn produce(mut end: End, words: u64) -> u64 {
+    for word in 0..words {
+        if !end.wait() {
+            return word;
+        }
+        end.cell().with_mut(|at| {
+            // SAFETY: loom checks that nobody else is at it.
+            unsafe { *at = word }
+        });
+        end.leave();
+    }
+    end.close();
+    words
+}
+
+fn consume(mut end: End, most: u64) -> u64 {
+    for expected in 0..most {
+        if !end.wait() {
+            return expected;
+        }
+        let word = end.cell().with(|at| {
+            // SAFETY: loom checks that nobody writes to it.
+            unsafe { *at }
+        });
+        assert_eq!(word, expected);
+        end.leave();
+    }
+    end.close();
+    most
+}
+
+fn check(words: u64, wanted: u64) {
+    let mut model = loom::model::Builder::new();
+    // More than a handful of switches finds nothing more, and takes hours.
+    model.preemption_bound = Some(4);
+    model.check(move || {
+        let ring = Arc::new(Ring::default());
+        let (producer, consumer) = (
+            End::new(&ring, Role::Producer),
+            End::new(&ring, Role::Consumer),
+        );
+        let producing = thread::spawn(move || produce(producer, words));
+        let got = consume(consumer, wanted);
+        let put = producing.join().unwrap();
+        assert_eq!(got, words.min(wanted));
+        assert!(put >= got);
+    });
+}
+
+#[test]
+fn what_is_produced_is_consumed_in_order_and_nobody_sleeps_for_ever() {
+    check(3, 10);
+}
+
+#[test]
+fn a_consumer_that_closes_its_end_wakes_its_producer() {
+    check(4, 1);
+}
+
+#[test]
+fn an_empty_stream_ends() {
+    check(0, 1);
+}

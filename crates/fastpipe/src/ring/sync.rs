@@ -1,0 +1,104 @@
+//! What two processes synchronise by: the standard library's atomics and
+//! futex(2), or loom's models of them where the orderings are checked.
+
+#[cfg(loom)]
+pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
+#[cfg(not(loom))]
+pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, fence};
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// A word that its owner sleeps on and its peer wakes it by. Orders nothing by
+/// itself: what it stands for is ordered by fences.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(super) struct Word {
+    value: AtomicU32,
+    #[cfg(loom)]
+    queue: model::Queue,
+}
+
+impl Word {
+    pub(super) fn set(&self, value: u32) {
+        self.value.store(value, Relaxed);
+    }
+
+    pub(super) fn get(&self) -> u32 {
+        self.value.load(Relaxed)
+    }
+}
+
+#[cfg(not(loom))]
+impl Word {
+    /// Sleeps while the word is `value`, until woken, interrupted, or for no
+    /// reason at all; `limit` at most.
+    pub(super) fn wait(&self, value: u32, limit: Duration) {
+        use rustix::thread::futex::{Flags, Timespec, wait};
+
+        let limit = Timespec {
+            tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(limit.subsec_nanos()),
+        };
+        // Not Flags::PRIVATE: the peer is another process. EAGAIN, EINTR and
+        // ETIMEDOUT all mean to look again, and nothing else can come: the
+        // word is aligned, and mapped for as long as it is borrowed.
+        let _ = wait(&self.value, Flags::empty(), value, Some(&limit));
+    }
+
+    /// Wakes whoever sleeps on it.
+    pub(super) fn wake(&self) {
+        use rustix::thread::futex::{Flags, wake};
+
+        let _ = wake(&self.value, Flags::empty(), i32::MAX as u32);
+    }
+}
+
+#[cfg(loom)]
+impl Word {
+    /// Without a limit, so that a wake-up that is lost is a deadlock, which
+    /// loom reports.
+    pub(super) fn wait(&self, value: u32, _limit: Duration) {
+        self.queue.wait(|| self.get() == value);
+    }
+
+    pub(super) fn wake(&self) {
+        self.queue.wake();
+    }
+}
+
+#[cfg(loom)]
+mod model {
+    use loom::sync::{Condvar, Mutex};
+
+    /// What the kernel does: it compares the word under the lock that a
+    /// wake-up takes, too.
+    #[derive(Debug)]
+    pub(super) struct Queue {
+        lock: Mutex<()>,
+        sleepers: Condvar,
+    }
+
+    impl Default for Queue {
+        fn default() -> Self {
+            Queue {
+                lock: Mutex::new(()),
+                sleepers: Condvar::new(),
+            }
+        }
+    }
+
+    impl Queue {
+        pub(super) fn wait(&self, unchanged: impl Fn() -> bool) {
+            let guard = self.lock.lock().unwrap();
+            if unchanged() {
+                drop(self.sleepers.wait(guard).unwrap());
+            }
+        }
+
+        pub(super) fn wake(&self) {
+            let _guard = self.lock.lock().unwrap();
+            self.sleepers.notify_all();
+        }
+    }
+}
