@@ -12,7 +12,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use fastpipe::pipe;
 use fastpipe::shared::SharedWords;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -20,6 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::case::{Case, Durations};
+use crate::channel::{self, OpenError};
 use crate::endpoint::control::{Control, Outcome, Report, Setup};
 use crate::endpoint::counters::process_time;
 use crate::endpoint::process::{Role, SHARED_WORDS, SUBCOMMAND};
@@ -94,8 +94,11 @@ impl ProcessRunner {
             return Err(TrialError::Interrupted(signal));
         }
         let (before, used_before) = (self.noise.take(), own_processor_time());
-        let channel = Channel::new(case)?;
-        let margin_bytes = channel.pipe_bytes.unwrap_or(0);
+        let channel = channel::open(case).map_err(|error| match error {
+            OpenError::Refused(reason) => TrialError::Refused(reason),
+            OpenError::Failed(error) => TrialError::Failed(error),
+        })?;
+        let margin_bytes = channel.granted.pipe_bytes.unwrap_or(0);
         let words = SharedWords::create(SHARED_WORDS).map_err(failed("shared memory"))?;
         let writer_spec = case.writer_spec(self.writer_cpu, margin_bytes, self.durations);
         let reader_spec = case.reader_spec(self.reader_cpu, margin_bytes, self.durations);
@@ -152,7 +155,7 @@ impl ProcessRunner {
             .collect();
         Ok(Trial {
             setup,
-            pipe_bytes: channel.pipe_bytes,
+            granted: channel.granted,
             noise: after.since(&before, &cpus, own_cpu_s),
             writer,
             reader,
@@ -193,33 +196,6 @@ impl ProcessRunner {
             Ok(()) => Ok(end),
             Err(error) => Err(end.gone(error)),
         }
-    }
-}
-
-/// The channel of a trial, before its ends are handed to the processes.
-struct Channel {
-    write_end: Option<OwnedFd>,
-    read_end: Option<OwnedFd>,
-    pipe_bytes: Option<usize>,
-}
-
-impl Channel {
-    fn new(case: &Case) -> Result<Self, TrialError> {
-        let Some(bytes) = case.pipe_bytes else {
-            return Ok(Channel {
-                write_end: None,
-                read_end: None,
-                pipe_bytes: None,
-            });
-        };
-        let (read_end, write_end) = pipe::create().map_err(failed("a pipe"))?;
-        let granted = pipe::set_capacity(&write_end, bytes)
-            .map_err(|error| TrialError::Refused(error.to_string()))?;
-        Ok(Channel {
-            write_end: Some(write_end),
-            read_end: Some(read_end),
-            pipe_bytes: Some(granted),
-        })
     }
 }
 

@@ -9,7 +9,7 @@ use crate::case::Case;
 use crate::machine::noise::NoiseDelta;
 use crate::machine::warnings;
 use crate::results::{
-    CaseResult, Configuration, EndCounters, Flag, NullControl, Run, Sample, Warning, WarningKind,
+    CaseResult, Configuration, DataUse, EndCounters, Flag, NullControl, Run, Sample, Warning, WarningKind,
 };
 use crate::runner::{Runner, Trial, TrialError};
 use crate::schedule::Schedule;
@@ -30,7 +30,13 @@ pub trait Observer {
     /// # Errors
     /// When it can't be saved; the run then ends with that error.
     fn after_round(&mut self, run: &Run) -> anyhow::Result<()>;
+
+    /// A trial failed and the run goes on without it.
+    fn trial_failed(&mut self, _error: &anyhow::Error) {}
 }
+
+/// So many failed trials of a case are enough of them.
+const MOST_FAILURES: usize = 3;
 
 /// Why a run ended before its last round.
 #[derive(Debug)]
@@ -51,6 +57,10 @@ pub struct Measurement<R> {
     /// Trials that were refused although the pilot's was not, with the last
     /// reason.
     refused_later: BTreeMap<String, (usize, String)>,
+    /// Trials that failed although the run goes on, with the first reason.
+    failed: BTreeMap<String, (usize, String)>,
+    /// Whether the other cases go on when a trial of one has failed.
+    keeps_going: bool,
     /// Whether both ends have a processor of their own, so that waiting for
     /// one is a disturbance.
     own_processors: bool,
@@ -89,8 +99,42 @@ impl<R: Runner> Measurement<R> {
             run,
             noise: Vec::new(),
             refused_later: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            keeps_going: false,
             own_processors,
         }
+    }
+
+    /// A trial that fails does not end the run: the other cases go on.
+    pub fn keep_going(mut self) -> Self {
+        self.keeps_going = true;
+        self
+    }
+
+    /// Runs each case once with every byte compared with what it has to be.
+    /// One that fails is not measured.
+    ///
+    /// # Errors
+    /// When a trial fails and the run does not go on without it, or a signal
+    /// comes.
+    pub fn verify(&mut self, observer: &mut impl Observer) -> Result<(), Stopped> {
+        for at in 0..self.cases.len() {
+            let name = &self.cases[at].name;
+            let twin = self.run.null_control.as_ref().map(|control| &control.twin);
+            if self.run.cases[at].refused.is_some() || twin == Some(name) {
+                continue;
+            }
+            observer.before_trial(name, at, self.cases.len());
+            let case = self.cases[at].clone().with_data(DataUse::Verify);
+            match self.runner.run(&case) {
+                Ok(trial) => {
+                    let compared = trial.reader.map(|end| end.counters.bytes);
+                    self.run.cases[at].verified_bytes = compared;
+                }
+                Err(error) => self.not_run(at, "verified pass", error, observer)?,
+            }
+        }
+        Ok(())
     }
 
     /// Runs each case once, which shows what is refused here and warms the
@@ -106,15 +150,65 @@ impl<R: Runner> Measurement<R> {
             observer.before_trial(&self.cases[at].name, at, self.cases.len());
             match self.runner.run(&self.cases[at]) {
                 Ok(trial) => note_setup(&mut self.run.cases[at].configuration, &trial),
-                Err(TrialError::Refused(reason)) => self.run.cases[at].refused = Some(reason),
-                Err(TrialError::Interrupted(signal)) => return Err(Stopped::Signal(signal)),
-                Err(TrialError::Failed(error)) => {
-                    let context = format!("case {}", self.cases[at].name);
-                    return Err(Stopped::Error(error.context(context)));
-                }
+                Err(error) => self.not_run(at, "", error, observer)?,
             }
         }
         Ok(())
+    }
+
+    /// A case that could not be run before the first round is out.
+    fn not_run(
+        &mut self,
+        at: usize,
+        when: &str,
+        error: TrialError,
+        observer: &mut impl Observer,
+    ) -> Result<(), Stopped> {
+        let reason = match error {
+            TrialError::Refused(reason) => reason,
+            TrialError::Interrupted(signal) => return Err(Stopped::Signal(signal)),
+            TrialError::Failed(error) => {
+                let reason = format!("failed: {error:#}");
+                self.failed(at, when, error, observer)?;
+                reason
+            }
+        };
+        self.run.cases[at].refused = Some(reason);
+        Ok(())
+    }
+
+    /// A failed trial ends the run, unless the others go on.
+    fn failed(
+        &mut self,
+        at: usize,
+        when: &str,
+        error: anyhow::Error,
+        observer: &mut impl Observer,
+    ) -> Result<(), Stopped> {
+        let name = &self.cases[at].name;
+        let reason = format!("{error:#}");
+        let error = error.context(match when {
+            "" => format!("case {name}"),
+            when => format!("case {name}, {when}"),
+        });
+        if !self.keeps_going {
+            return Err(Stopped::Error(error));
+        }
+        observer.trial_failed(&error);
+        let noted = self.failed.entry(name.clone()).or_insert((0, reason));
+        noted.0 += 1;
+        Ok(())
+    }
+
+    /// What failed although the run went on, in a line; none if nothing did.
+    pub fn failures(&self) -> Option<String> {
+        let (case, (_, reason)) = self.failed.first_key_value()?;
+        let trials: usize = self.failed.values().map(|(trials, _)| trials).sum();
+        Some(format!(
+            "{} of {} failed ({case}: {reason})",
+            crate::report::counted(trials, "trial"),
+            crate::report::counted(self.failed.len(), "case"),
+        ))
     }
 
     /// How many cases will run in each round.
@@ -149,8 +243,11 @@ impl<R: Runner> Measurement<R> {
         for (round, order) in schedule.orders().iter().enumerate() {
             for (position, index) in order.iter().enumerate() {
                 let at = runnable[*index];
-                observer.before_trial(&self.cases[at].name, done, all);
-                self.trial(at, round, position)?;
+                let failures = self.failed.get(&self.cases[at].name);
+                if failures.is_none_or(|(trials, _)| *trials < MOST_FAILURES) {
+                    observer.before_trial(&self.cases[at].name, done, all);
+                    self.trial(at, round, position, observer)?;
+                }
                 done += 1;
             }
             self.run.settings.rounds_done = round + 1;
@@ -160,7 +257,13 @@ impl<R: Runner> Measurement<R> {
         Ok(())
     }
 
-    fn trial(&mut self, at: usize, round: usize, position: usize) -> Result<(), Stopped> {
+    fn trial(
+        &mut self,
+        at: usize,
+        round: usize,
+        position: usize,
+        observer: &mut impl Observer,
+    ) -> Result<(), Stopped> {
         let trial = match self.runner.run(&self.cases[at]) {
             Ok(trial) => trial,
             Err(TrialError::Interrupted(signal)) => return Err(Stopped::Signal(signal)),
@@ -174,8 +277,7 @@ impl<R: Runner> Measurement<R> {
                 return Ok(());
             }
             Err(TrialError::Failed(error)) => {
-                let context = format!("case {}, round {round}", self.cases[at].name);
-                return Err(Stopped::Error(error.context(context)));
+                return self.failed(at, &format!("round {round}"), error, observer);
             }
         };
         let case = &mut self.run.cases[at];
@@ -208,6 +310,16 @@ impl<R: Runner> Measurement<R> {
             ),
         });
         self.run.warnings.extend(refused);
+        let failed = std::mem::take(&mut self.failed);
+        let failed = failed.into_iter().map(|(case, (trials, reason))| Warning {
+            kind: WarningKind::Failed,
+            case: Some(case),
+            message: format!(
+                "{} failed and are missing: {reason}",
+                crate::report::counted(trials, "trial")
+            ),
+        });
+        self.run.warnings.extend(failed);
         self.run
             .warnings
             .extend(disturbances::too_few_rounds(&self.run));
@@ -220,7 +332,7 @@ impl<R: Runner> Measurement<R> {
     fn summarise(&mut self) {
         let confidence = self.run.settings.confidence;
         for case in &mut self.run.cases {
-            case.summary = summary(&case.samples, confidence);
+            case.summary = summary(&case.samples, confidence, case.configuration.message_bytes);
             let per_call = |end: fn(&Sample) -> Option<&EndCounters>| {
                 let ends = || case.samples.iter().filter_map(end);
                 let calls: u64 = ends().map(|end| end.moving_calls).sum();
@@ -285,6 +397,7 @@ fn unmeasured(case: &Case, refused: &BTreeMap<String, String>) -> CaseResult {
         data: case.data,
         configuration: case.configuration(),
         refused: refused.get(&case.name).cloned(),
+        verified_bytes: None,
         samples: Vec::new(),
         summary: None,
         compared_with,
@@ -300,8 +413,18 @@ fn note_setup(configuration: &mut Configuration, trial: &Trial) {
     configuration
         .huge_shown_by
         .clone_from(&trial.setup.huge_shown_by);
-    configuration.pipe_bytes = trial.pipe_bytes;
-    configuration.slots = trial
+    let granted = &trial.granted;
+    configuration.pipe_bytes = granted.pipe_bytes;
+    configuration.send_buffer_bytes = granted.send_buffer_bytes;
+    configuration.receive_buffer_bytes = granted.receive_buffer_bytes;
+    configuration.nodelay = granted.nodelay;
+    configuration.queue_messages = granted.queue_messages;
+    if let Some(told) = trial.writer.as_ref().and_then(|end| end.zerocopy) {
+        let add = |sum: &mut Option<u64>, more| *sum = Some(sum.unwrap_or(0) + more);
+        add(&mut configuration.zerocopy_sends, told.completed);
+        add(&mut configuration.zerocopy_copied, told.copied);
+    }
+    configuration.slots = granted
         .pipe_bytes
         .map(|bytes| bytes / fastpipe::pipe::page_size());
 }

@@ -56,6 +56,7 @@ pub(crate) fn case(name: &str, rate: f64, against: Option<(&str, &str, Ratio)>) 
             ..Configuration::default()
         },
         refused: None,
+        verified_bytes: None,
         samples,
         summary: Some(Summary {
             median: rate,
@@ -65,6 +66,7 @@ pub(crate) fn case(name: &str, rate: f64, against: Option<(&str, &str, Ratio)>) 
             flagged: 0,
             median_unflagged: Some(rate),
             cpu_s_per_gib: Some(1.3 / rate),
+            cpu_us_per_message: None,
             switches_per_gib: Some(if name.starts_with("busy") {
                 1.4
             } else {

@@ -132,6 +132,8 @@ pub enum WarningKind {
     Flagged,
     /// What was asked for turned out otherwise.
     Configuration,
+    /// Trials failed; the others went on.
+    Failed,
 }
 
 /// One case measured twice a round under two names.
@@ -159,6 +161,9 @@ pub struct CaseResult {
     pub configuration: Configuration,
     /// Why the case could not be run here; null when it could.
     pub refused: Option<String>,
+    /// Bytes compared with what they have to be, in a trial of its own before
+    /// the first round; null where there was none.
+    pub verified_bytes: Option<u64>,
     /// The trials, in the order of their rounds.
     pub samples: Vec<Sample>,
     /// What the samples say; null without any.
@@ -215,10 +220,17 @@ pub struct Configuration {
     pub writer: Option<String>,
     /// How the reader takes it: `read`, `splice`; null where no reader runs.
     pub reader: Option<String>,
+    /// What lies between the ends: `pipe`, `fifo`, `tcp` and so on; null where
+    /// there is only one end.
+    pub channel: Option<String>,
+    /// The size of the messages; null where a case is not about messages.
+    pub message_bytes: Option<usize>,
     /// How the ends wait for each other: `block`, `poll`, `spin`, `adaptive`.
     pub wait: String,
     /// Bytes handed over in one piece.
     pub buffer_bytes: usize,
+    /// The most that the reader asks for at a time.
+    pub reader_buffer_bytes: Option<usize>,
     /// How many such buffers the writer uses in turn.
     pub buffers: Option<usize>,
     /// Pages asked for: `base`, `huge` (transparent) or `hugetlb`.
@@ -235,6 +247,18 @@ pub struct Configuration {
     pub pipe_bytes: Option<usize>,
     /// The slots of the pipe.
     pub slots: Option<usize>,
+    /// SO_SNDBUF of the writer's socket, as it was at the start.
+    pub send_buffer_bytes: Option<usize>,
+    /// SO_RCVBUF of the reader's socket, as it was at the start.
+    pub receive_buffer_bytes: Option<usize>,
+    /// Whether TCP_NODELAY is set.
+    pub nodelay: Option<bool>,
+    /// The messages that a message queue holds.
+    pub queue_messages: Option<usize>,
+    /// Sends whose completion MSG_ZEROCOPY has reported, over all samples.
+    pub zerocopy_sends: Option<u64>,
+    /// Those of them that the kernel says it copied all the same.
+    pub zerocopy_copied: Option<u64>,
     /// Bytes a system call of the writer moved, over all samples.
     pub writer_bytes_per_call: Option<f64>,
     /// Bytes a system call of the reader moved, over all samples.
@@ -324,6 +348,9 @@ pub struct Summary {
     pub median_unflagged: Option<f64>,
     /// Processor time of both ends per GiB, in seconds.
     pub cpu_s_per_gib: Option<f64>,
+    /// Processor time of both ends per message, in microseconds; null where a
+    /// case is not about messages.
+    pub cpu_us_per_message: Option<f64>,
     /// Context switches of both ends per GiB.
     pub switches_per_gib: Option<f64>,
     /// System calls of both ends per GiB.

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use anyhow::anyhow;
 use pipespeed::case::Case;
+use pipespeed::channel::Granted;
 use pipespeed::endpoint::control::{Outcome, Setup};
 use pipespeed::endpoint::spec::PageKind;
 use pipespeed::machine::{Machine, NoiseDelta};
@@ -107,6 +108,7 @@ fn trial(case: &Case, gib_per_s: f64) -> Trial {
                 run_delay_s: Some(0.0),
             },
             parts_gib_per_s: vec![gib_per_s; 2],
+            zerocopy: None,
             window_ns: (0, (SECONDS * 1e9) as u64),
         })
     };
@@ -121,7 +123,10 @@ fn trial(case: &Case, gib_per_s: f64) -> Trial {
             huge_bytes: huge,
             huge_shown_by: huge.map(|_| "smaps".to_owned()),
         },
-        pipe_bytes: case.pipe_bytes,
+        granted: Granted {
+            pipe_bytes: case.pipe_bytes,
+            ..Granted::default()
+        },
         writer: case.sink.as_ref().and_then(|_| end(0.5)),
         reader: case.source.as_ref().and_then(|_| end(0.75)),
         noise: NoiseDelta::default(),
