@@ -1,8 +1,8 @@
 //! One thing to be measured: what each end does, and what it is compared with.
 
 use crate::endpoint::spec::{
-    ChannelKind, EndSpec, PageKind, Part, Policy, Reuse, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique,
-    Waiting,
+    ChannelKind, EndSpec, PageKind, Part, Policy, Reuse, SinkSpec, SinkTechnique, SourceSpec,
+    SourceTechnique, Waiting,
 };
 use crate::results::{Configuration, DataUse};
 

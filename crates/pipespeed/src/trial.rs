@@ -127,7 +127,7 @@ impl ProcessRunner {
                     }
                     waiting -= 1;
                 }
-                (role, report) => return Err(unexpected(role, report)),
+                (role, report) => return Err(ends.blame(role, report)),
             }
         }
         for end in ends.iter_mut() {

@@ -66,7 +66,6 @@ impl LibrarySink {
         let buffer =
             || -> io::Result<Buffer> { Ok(Buffer::builder().len(spec.buffer_bytes).map()?) };
         let way = match spec.technique {
-            
             SinkTechnique::PipeWriter(policy) => Way::Lend {
                 out: open(policy, channel)?,
                 policy,

@@ -45,7 +45,9 @@ pub fn open(message: usize, spins: bool) -> Result<Channel, OpenError> {
         true => libc::O_NONBLOCK,
         false => 0,
     };
-    let mut messages = limit("msg_max").unwrap_or(USUAL_MESSAGES).clamp(1, USUAL_MESSAGES);
+    let mut messages = limit("msg_max")
+        .unwrap_or(USUAL_MESSAGES)
+        .clamp(1, USUAL_MESSAGES);
     let made = libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY | flags;
     let write_end = loop {
         match sys::mq_open(&name, made, messages, message) {

@@ -238,7 +238,8 @@ fn told(control: &[u64]) -> Option<Told> {
     // errno; origin, type, code, padding; info; data.
     let error = control.get(HEADER)?.to_ne_bytes();
     let range = control.get(HEADER + 1)?.to_ne_bytes();
-    let number = |at: usize| u32::from_ne_bytes([range[at], range[at + 1], range[at + 2], range[at + 3]]);
+    let number =
+        |at: usize| u32::from_ne_bytes([range[at], range[at + 1], range[at + 2], range[at + 3]]);
     (error[4] == ORIGIN_ZEROCOPY).then(|| Told {
         first: number(0),
         last: number(4),

@@ -23,13 +23,9 @@ pub fn open_pair(kind: ChannelKind, message: usize) -> Result<Channel, OpenError
         ChannelKind::Datagram => SocketType::DGRAM,
         _ => SocketType::STREAM,
     };
-    let (read_end, write_end) = socketpair(
-        AddressFamily::UNIX,
-        socket_type,
-        SocketFlags::CLOEXEC,
-        None,
-    )
-    .map_err(cant("a socket pair"))?;
+    let (read_end, write_end) =
+        socketpair(AddressFamily::UNIX, socket_type, SocketFlags::CLOEXEC, None)
+            .map_err(cant("a socket pair"))?;
     let channel = of_sockets(read_end, write_end)?;
     let most = channel.granted.send_buffer_bytes.unwrap_or(0);
     let most = most.saturating_sub(KEPT);
@@ -106,6 +102,9 @@ mod tests {
         let name = rustix::net::getpeername(channel.write_end.unwrap()).unwrap();
         let name = rustix::net::SocketAddrUnix::try_from(name.unwrap()).unwrap();
         let path = std::path::PathBuf::from(name.path().unwrap().to_str().unwrap());
-        assert!(!path.exists() && !path.parent().unwrap().exists(), "{path:?}");
+        assert!(
+            !path.exists() && !path.parent().unwrap().exists(),
+            "{path:?}"
+        );
     }
 }

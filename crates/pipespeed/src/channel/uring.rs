@@ -72,15 +72,15 @@ impl Requests {
             // Never full: there is one request at a time.
             pushed.map_err(|_| Errno::BUSY)?;
             let result = self.completion();
-            match Errno::from_raw_os_error(result.min(0).wrapping_neg()) {
-                _ if result >= 0 => {
-                    let n = result as usize;
-                    if n > 0 {
-                        self.counts.bytes += n as u64;
-                        self.counts.moving_calls += 1;
-                    }
-                    return Ok(n);
+            if let Ok(n) = usize::try_from(result) {
+                if n > 0 {
+                    self.counts.bytes += n as u64;
+                    self.counts.moving_calls += 1;
                 }
+                return Ok(n);
+            }
+            // What is below 0 is the number of an error (io_uring_enter(2)).
+            match Errno::from_raw_os_error(result.wrapping_neg()) {
                 Errno::INTR | Errno::AGAIN => self.counts.would_blocks += 1,
                 errno => return Err(errno),
             }

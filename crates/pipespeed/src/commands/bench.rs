@@ -133,7 +133,8 @@ impl Observer for Watch<'_> {
     }
 
     fn trial_failed(&mut self, error: &anyhow::Error) {
-        self.progress.complain(&format!("pipespeed: {error:#}; the other cases go on"));
+        self.progress
+            .complain(&format!("pipespeed: {error:#}; the other cases go on"));
     }
 }
 

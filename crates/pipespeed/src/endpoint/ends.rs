@@ -6,9 +6,10 @@ use std::sync::atomic::AtomicU64;
 
 use anyhow::bail;
 use fastpipe::buffer::Backing;
+use rustix::io::Errno;
 
 use super::control::{Control, Outcome, Setup};
-use super::process::{Refused, is_refusal, reader, start, writer};
+use super::process::{Left, Refused, is_refusal, reader, start, writer};
 use super::spec::{EndSpec, PageKind, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique};
 use crate::channel::library::LibrarySink;
 use crate::channel::mqueue::{QueueSink, QueueSource};
@@ -79,7 +80,8 @@ pub(super) fn write(
         }
         SinkTechnique::QueueSend => driver.write(QueueSink::new(channel, sink)?, of_pieces(1)),
         SinkTechnique::Offer => {
-            let made = OfferSink::new(channel, sink)?;
+            // It talks to the reader first.
+            let made = OfferSink::new(channel, sink).map_err(left)?;
             let setup = of_pieces(made.pieces());
             driver.write(made, setup)
         }
@@ -117,22 +119,44 @@ pub(super) fn read(
         SourceTechnique::Recv => driver.read(SocketSource::new(channel, source)?),
         SourceTechnique::QueueReceive => driver.read(QueueSource::new(channel, source)?),
         SourceTechnique::Fetch => driver.read(FetchSource::new(channel, source)?),
-        SourceTechnique::UringRead => {
-            driver.read(allowed("io_uring_setup", UringSource::new(channel, source))?)
-        }
+        SourceTechnique::UringRead => driver.read(allowed(
+            "io_uring_setup",
+            UringSource::new(channel, source),
+        )?),
+    }
+}
+
+/// That the other end has gone before the start is not this one's fault.
+fn left(error: anyhow::Error) -> anyhow::Error {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+    let kind = error.downcast_ref::<Errno>().map(|errno| errno.kind());
+    match kind {
+        Some(BrokenPipe | ConnectionReset) => Left("the other end is gone".to_owned()).into(),
+        _ => error,
     }
 }
 
 /// What a machine does not allow is a refusal, not a failure.
 fn allowed<T>(call: &str, made: anyhow::Result<T>) -> anyhow::Result<T> {
-    made.map_err(|error| match error.downcast_ref::<io::Error>() {
-        Some(cause) if is_refusal(cause) => Refused(format!(
+    made.map_err(|error| match cause(&error) {
+        Some(cause) if is_refusal(&cause) => Refused(format!(
             "{call} is not allowed here: {cause}; a setting or a seccomp filter, as of a \
              container, may refuse it"
         ))
         .into(),
         _ => error.context(call.to_owned()),
     })
+}
+
+fn cause(error: &anyhow::Error) -> Option<io::Error> {
+    match (
+        error.downcast_ref::<Errno>(),
+        error.downcast_ref::<io::Error>(),
+    ) {
+        (Some(errno), _) => Some((*errno).into()),
+        (None, Some(error)) => error.raw_os_error().map(io::Error::from_raw_os_error),
+        (None, None) => None,
+    }
 }
 
 /// Makes sure that huge pages asked for are there.

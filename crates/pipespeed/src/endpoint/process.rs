@@ -82,7 +82,7 @@ pub(super) struct Refused(pub(super) String);
 /// The end that found the other one gone.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Left(String);
+pub(super) struct Left(pub(super) String);
 
 /// Runs an endpoint and reports to the control socket.
 ///
@@ -164,7 +164,11 @@ fn refused_or_failed(call: &str, moved_before: u64, incomplete: Incomplete) -> a
 }
 
 /// Sends until the reader has left.
-pub(super) fn writer(spec: &EndSpec, sink: &mut impl Sink, words: &[AtomicU64]) -> anyhow::Result<Outcome> {
+pub(super) fn writer(
+    spec: &EndSpec,
+    sink: &mut impl Sink,
+    words: &[AtomicU64],
+) -> anyhow::Result<Outcome> {
     let meter = Meter::new();
     let mut producer = Producer::new(spec.data, spec.work);
     let mut first: Option<Reading> = None;
@@ -267,11 +271,7 @@ pub(super) fn reader(
 }
 
 /// Takes and uses what is there. Returns how many bytes.
-fn take(
-    received: u64,
-    source: &mut impl Source,
-    consumer: &mut Consumer,
-) -> anyhow::Result<u64> {
+fn take(received: u64, source: &mut impl Source, consumer: &mut Consumer) -> anyhow::Result<u64> {
     let call = source.call();
     let taken = source
         .take()

@@ -9,7 +9,8 @@ use crate::case::Case;
 use crate::machine::noise::NoiseDelta;
 use crate::machine::warnings;
 use crate::results::{
-    CaseResult, Configuration, DataUse, EndCounters, Flag, NullControl, Run, Sample, Warning, WarningKind,
+    CaseResult, Configuration, DataUse, EndCounters, Flag, NullControl, Run, Sample, Warning,
+    WarningKind,
 };
 use crate::runner::{Runner, Trial, TrialError};
 use crate::schedule::Schedule;

@@ -1,6 +1,7 @@
 //! What people look at: a table, sentences and charts, each a pure function of
 //! a recorded run.
 
+mod channels;
 mod chart;
 mod compared;
 mod comparisons;

@@ -247,8 +247,8 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
 }
 
 fn case(row: &Row, name: &str, bytes: usize, overrides: &Overrides) -> Case {
-    let mut case = Case::of_messages(name, bytes, row.kind, row.sink, row.source)
-        .described(row.description);
+    let mut case =
+        Case::of_messages(name, bytes, row.kind, row.sink, row.source).described(row.description);
     if let Some(sink) = &mut case.sink {
         sink.reuse = row.reuse;
     }

@@ -19,7 +19,10 @@ fn chosen(channels: &[&str], sizes: &[usize], all: bool) -> Vec<Case> {
 fn the_usual_run_has_six_channels_six_sizes_and_two_ways_to_wait() {
     let cases = chosen(&[], &[], false);
     assert_eq!(cases.len(), 6 * 6 * 2);
-    assert_eq!(cases.iter().filter(|case| case.spins_in_pairs()).count(), 36);
+    assert_eq!(
+        cases.iter().filter(|case| case.spins_in_pairs()).count(),
+        36
+    );
     assert!(cases.iter().all(|case| case.data == DataUse::Touch));
 }
 
@@ -56,8 +59,14 @@ fn without_the_pipe_the_first_one_is_what_the_others_are_compared_with() {
     assert_eq!(
         names,
         [
-            "fifo_1", "tcp_1", "fifo_4095", "tcp_4095", "fifo_1_spin", "tcp_1_spin",
-            "fifo_4095_spin", "tcp_4095_spin"
+            "fifo_1",
+            "tcp_1",
+            "fifo_4095",
+            "tcp_4095",
+            "fifo_1_spin",
+            "tcp_1_spin",
+            "fifo_4095_spin",
+            "tcp_4095_spin"
         ]
     );
     let (other, factor) = cases[3].compared_with.clone().unwrap();
