@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use fastpipe::shared::SharedWords;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -24,6 +24,7 @@ use crate::endpoint::control::{Control, Outcome, Report, Setup};
 use crate::endpoint::counters::process_time;
 use crate::endpoint::process::{Role, SHARED_WORDS, SUBCOMMAND};
 use crate::endpoint::spec::EndSpec;
+use crate::failure::out_of_descriptors;
 use crate::interrupt::Interrupt;
 use crate::machine::noise::NoiseProbe;
 use crate::runner::{Runner, Trial, TrialError, signal_name};
@@ -183,8 +184,10 @@ impl ProcessRunner {
             .stdin(stdin)
             .stdout(stdout)
             .spawn()
-            .with_context(|| format!("can't start the {}", role.name()))
-            .map_err(TrialError::Failed)?;
+            .map_err(failed(match role {
+                Role::Writer => "can't start the writer",
+                Role::Reader => "can't start the reader",
+            }))?;
         let mut end = End {
             role,
             child,
@@ -383,5 +386,12 @@ fn unexpected(role: Role, report: Report) -> TrialError {
 }
 
 fn failed<E: Into<anyhow::Error>>(what: &'static str) -> impl Fn(E) -> TrialError {
-    move |error| TrialError::Failed(error.into().context(what))
+    move |error| {
+        let error = error.into();
+        let cause = error.downcast_ref::<io::Error>();
+        TrialError::Failed(match cause.and_then(out_of_descriptors) {
+            Some(hint) => anyhow!("{what}: {hint}"),
+            None => error.context(what),
+        })
+    }
 }

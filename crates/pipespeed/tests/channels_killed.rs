@@ -11,6 +11,8 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
+const ROUNDS: u32 = 5;
+
 /// A run of one channel beside the pipe.
 struct Beside {
     running: Running,
@@ -113,7 +115,7 @@ fn assert_told(outcome: &Outcome, role: &str) {
     let lines: Vec<&str> = outcome.err.lines().collect();
     let killed = format!("the {role} was killed by SIGKILL");
     let clear = |line: &&str| line.starts_with("pipespeed: ") && line.contains(&killed);
-    assert!(lines.iter().all(|line| clear(line)), "{outcome:#?}");
+    assert!(lines.iter().all(clear), "{outcome:#?}");
     assert!(lines[0].ends_with("the other cases go on"), "{outcome:#?}");
     let last = lines.last().unwrap();
     assert!(last.ends_with("all else was measured"), "{outcome:#?}");
@@ -142,14 +144,17 @@ fn an_end_killed_before_the_first_round_takes_its_case_with_it_only() {
 fn an_end_killed_in_a_round_costs_that_trial_only() {
     for channel in others() {
         for role in ["writer", "reader"] {
-            let (outcome, record) = killed(|| Beside::start(channel, 12).saved(), role);
+            let (outcome, record) = killed(|| Beside::start(channel, ROUNDS).saved(), role);
             assert_told(&outcome, role);
-            assert_eq!(record["settings"]["rounds_done"], 12, "{channel}, {role}");
+            assert_eq!(
+                record["settings"]["rounds_done"], ROUNDS,
+                "{channel}, {role}"
+            );
             assert_eq!(record["interrupted"], Value::Null);
             let samples = |case: &Value| case["samples"].as_array().unwrap().len();
             let cases = record["cases"].as_array().unwrap();
             let measured = cases.iter().filter(|case| case["refused"].is_null());
-            let missing: usize = measured.map(|case| 12 - samples(case)).sum();
+            let missing: usize = measured.map(|case| ROUNDS as usize - samples(case)).sum();
             assert_eq!(missing, 1, "{channel}, {role}: {outcome:#?}");
             let warnings = record["warnings"].as_array().unwrap();
             let told = |warning: &&Value| warning["kind"] == "failed";

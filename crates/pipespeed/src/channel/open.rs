@@ -5,11 +5,11 @@ use std::os::fd::OwnedFd;
 
 use fastpipe::pipe;
 use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
 
 use super::{fifo, mqueue, tcp, unix};
 use crate::case::Case;
 use crate::endpoint::spec::ChannelKind;
+use crate::failure::out_of_descriptors;
 use crate::size;
 
 /// A channel that nobody uses yet. Whatever name it had is gone already.
@@ -115,14 +115,10 @@ pub(super) fn cant<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> Open
                 | Errno::OPNOTSUPP
                 | Errno::ADDRNOTAVAIL,
             ) => OpenError::Refused(format!("{what} is not to be had here: {error}")),
-            Some(Errno::MFILE) => OpenError::Failed(anyhow::anyhow!(
-                "{what}: no descriptor is left: {error}; raise the limit (ulimit -n{})",
-                match getrlimit(Resource::Nofile).current {
-                    Some(limit) => format!(", now {limit}"),
-                    None => String::new(),
-                }
-            )),
-            _ => OpenError::Failed(anyhow::Error::new(error).context(what)),
+            _ => OpenError::Failed(match out_of_descriptors(&error) {
+                Some(hint) => anyhow::anyhow!("{what}: {hint}"),
+                None => anyhow::Error::new(error).context(what),
+            }),
         }
     }
 }

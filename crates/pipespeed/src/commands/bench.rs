@@ -98,10 +98,11 @@ fn measure(
     if measurement.runnable() == 0 {
         let cases = &measurement.run_mut().cases;
         let reason = cases.iter().find_map(|case| case.refused.clone());
-        return Err(Stopped::Error(anyhow::anyhow!(
-            "every case is refused here: {}",
-            reason.unwrap_or_default()
-        )));
+        let reason = reason.unwrap_or_default();
+        return Err(Stopped::Error(match reason.starts_with("failed: ") {
+            true => anyhow::anyhow!("no case could be run: {reason}"),
+            false => anyhow::anyhow!("every case is refused here: {reason}"),
+        }));
     }
     let rounds = plan
         .rounds(measurement.runnable(), pilot, verifying)

@@ -1,6 +1,7 @@
 //! A run: rounds of trials in a balanced order, and what they say.
 
 mod disturbances;
+mod failures;
 mod sample;
 
 use std::collections::BTreeMap;
@@ -9,8 +10,7 @@ use crate::case::Case;
 use crate::machine::noise::NoiseDelta;
 use crate::machine::warnings;
 use crate::results::{
-    CaseResult, Configuration, DataUse, EndCounters, Flag, NullControl, Run, Sample, Warning,
-    WarningKind,
+    CaseResult, Configuration, EndCounters, Flag, NullControl, Run, Sample, Warning, WarningKind,
 };
 use crate::runner::{Runner, Trial, TrialError};
 use crate::schedule::Schedule;
@@ -35,9 +35,6 @@ pub trait Observer {
     /// A trial failed and the run goes on without it.
     fn trial_failed(&mut self, _error: &anyhow::Error) {}
 }
-
-/// So many failed trials of a case are enough of them.
-const MOST_FAILURES: usize = 3;
 
 /// Why a run ended before its last round.
 #[derive(Debug)]
@@ -112,32 +109,6 @@ impl<R: Runner> Measurement<R> {
         self
     }
 
-    /// Runs each case once with every byte compared with what it has to be.
-    /// One that fails is not measured.
-    ///
-    /// # Errors
-    /// When a trial fails and the run does not go on without it, or a signal
-    /// comes.
-    pub fn verify(&mut self, observer: &mut impl Observer) -> Result<(), Stopped> {
-        for at in 0..self.cases.len() {
-            let name = &self.cases[at].name;
-            let twin = self.run.null_control.as_ref().map(|control| &control.twin);
-            if self.run.cases[at].refused.is_some() || twin == Some(name) {
-                continue;
-            }
-            observer.before_trial(name, at, self.cases.len());
-            let case = self.cases[at].clone().with_data(DataUse::Verify);
-            match self.runner.run(&case) {
-                Ok(trial) => {
-                    let compared = trial.reader.map(|end| end.counters.bytes);
-                    self.run.cases[at].verified_bytes = compared;
-                }
-                Err(error) => self.not_run(at, "verified pass", error, observer)?,
-            }
-        }
-        Ok(())
-    }
-
     /// Runs each case once, which shows what is refused here and warms the
     /// machine up. What is measured is not kept.
     ///
@@ -155,61 +126,6 @@ impl<R: Runner> Measurement<R> {
             }
         }
         Ok(())
-    }
-
-    /// A case that could not be run before the first round is out.
-    fn not_run(
-        &mut self,
-        at: usize,
-        when: &str,
-        error: TrialError,
-        observer: &mut impl Observer,
-    ) -> Result<(), Stopped> {
-        let reason = match error {
-            TrialError::Refused(reason) => reason,
-            TrialError::Interrupted(signal) => return Err(Stopped::Signal(signal)),
-            TrialError::Failed(error) => {
-                let reason = format!("failed: {error:#}");
-                self.failed(at, when, error, observer)?;
-                reason
-            }
-        };
-        self.run.cases[at].refused = Some(reason);
-        Ok(())
-    }
-
-    /// A failed trial ends the run, unless the others go on.
-    fn failed(
-        &mut self,
-        at: usize,
-        when: &str,
-        error: anyhow::Error,
-        observer: &mut impl Observer,
-    ) -> Result<(), Stopped> {
-        let name = &self.cases[at].name;
-        let reason = format!("{error:#}");
-        let error = error.context(match when {
-            "" => format!("case {name}"),
-            when => format!("case {name}, {when}"),
-        });
-        if !self.keeps_going {
-            return Err(Stopped::Error(error));
-        }
-        observer.trial_failed(&error);
-        let noted = self.failed.entry(name.clone()).or_insert((0, reason));
-        noted.0 += 1;
-        Ok(())
-    }
-
-    /// What failed although the run went on, in a line; none if nothing did.
-    pub fn failures(&self) -> Option<String> {
-        let (case, (_, reason)) = self.failed.first_key_value()?;
-        let trials: usize = self.failed.values().map(|(trials, _)| trials).sum();
-        Some(format!(
-            "{} of {} failed ({case}: {reason})",
-            crate::report::counted(trials, "trial"),
-            crate::report::counted(self.failed.len(), "case"),
-        ))
     }
 
     /// How many cases will run in each round.
@@ -244,8 +160,7 @@ impl<R: Runner> Measurement<R> {
         for (round, order) in schedule.orders().iter().enumerate() {
             for (position, index) in order.iter().enumerate() {
                 let at = runnable[*index];
-                let failures = self.failed.get(&self.cases[at].name);
-                if failures.is_none_or(|(trials, _)| *trials < MOST_FAILURES) {
+                if !self.failed_enough(at) {
                     observer.before_trial(&self.cases[at].name, done, all);
                     self.trial(at, round, position, observer)?;
                 }
@@ -311,15 +226,7 @@ impl<R: Runner> Measurement<R> {
             ),
         });
         self.run.warnings.extend(refused);
-        let failed = std::mem::take(&mut self.failed);
-        let failed = failed.into_iter().map(|(case, (trials, reason))| Warning {
-            kind: WarningKind::Failed,
-            case: Some(case),
-            message: format!(
-                "{} failed and are missing: {reason}",
-                crate::report::counted(trials, "trial")
-            ),
-        });
+        let failed = self.failure_warnings();
         self.run.warnings.extend(failed);
         self.run
             .warnings
