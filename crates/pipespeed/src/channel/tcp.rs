@@ -124,8 +124,9 @@ impl ZerocopySink {
         loop {
             self.attempts.counts.syscalls += 1;
             match sys::error_message(self.fd.as_fd(), &mut control) {
-                Ok(_) => {
-                    if let Some(told) = told(&control) {
+                Ok(bytes) => {
+                    let words = (bytes / 8).min(control.len());
+                    if let Some(told) = told(&control[..words]) {
                         let pending = &mut self.pending;
                         self.completions.note(told, |piece| pending[piece] -= 1);
                     }
@@ -279,6 +280,27 @@ mod tests {
         assert_eq!((counts.completed, counts.copied), (5, 3));
         assert!(completions.under_way.is_empty());
         assert_eq!(completions.first, 3);
+    }
+
+    #[test]
+    fn a_completion_is_read_from_its_control_message_and_nothing_else_is() {
+        let mut range = [0; 8];
+        range[..4].copy_from_slice(&7_u32.to_ne_bytes());
+        range[4..].copy_from_slice(&9_u32.to_ne_bytes());
+        let message = |origin, code| {
+            let error = [0, 0, 0, 0, origin, 0, code, 0];
+            [0, 0, u64::from_ne_bytes(error), u64::from_ne_bytes(range)]
+        };
+        let expected = |copied| Told {
+            first: 7,
+            last: 9,
+            copied,
+        };
+        let copied = message(ORIGIN_ZEROCOPY, CODE_COPIED);
+        assert_eq!(told(&copied), Some(expected(true)));
+        assert_eq!(told(&message(ORIGIN_ZEROCOPY, 0)), Some(expected(false)));
+        assert_eq!(told(&message(2, CODE_COPIED)), None);
+        assert_eq!(told(&copied[..3]), None);
     }
 
     #[test]

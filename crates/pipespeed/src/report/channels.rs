@@ -202,7 +202,7 @@ pub(super) fn reason(case: &CaseResult) -> String {
 /// The kernel's buffers, channel by channel.
 fn buffers(run: &Run) -> String {
     let mut told: Vec<(&str, String)> = Vec::new();
-    for case in &run.cases {
+    for case in run.cases.iter().filter(|case| !is_twin(run, &case.name)) {
         let of_case = buffer(case);
         if !of_case.is_empty() && !told.iter().any(|(name, _)| *name == channel(case)) {
             told.push((channel(case), of_case));
@@ -303,7 +303,7 @@ fn best<'a>(cases: impl Iterator<Item = &'a CaseResult>) -> Option<String> {
     measured.sort_by(|a, b| b.1.median.total_cmp(&a.1.median));
     let ((case, summary), others) = measured.split_first()?;
     let name = |case: &CaseResult| match case.configuration.wait == "spin" {
-        true => format!("{}, spinning", channel(case)),
+        true => format!("{} spinning", channel(case)),
         false => channel(case).to_owned(),
     };
     let alike: Vec<String> = others
@@ -324,7 +324,7 @@ fn best<'a>(cases: impl Iterator<Item = &'a CaseResult>) -> Option<String> {
         _ => format!(
             "{} ({rate} GiB/s; not told apart: {})",
             name(case),
-            alike.join("; ")
+            alike.join(", ")
         ),
     })
 }

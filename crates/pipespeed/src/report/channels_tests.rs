@@ -75,7 +75,7 @@ fn the_best_channel_is_named_with_those_not_told_apart_from_it() {
     assert_eq!(
         found[3],
         "Use this for messages of 64KiB: tcp (5.00 GiB/s; not told apart: fifo) where the ends \
-         sleep; pipe, spinning (9.00 GiB/s) where they may spin."
+         sleep; pipe spinning (9.00 GiB/s) where they may spin."
     );
     assert_eq!(
         found[1],
