@@ -244,7 +244,7 @@ fn without_descriptors_every_line_names_the_limit_and_nothing_is_left() {
     // From what every trial needs down to what the command itself does.
     let mut told = 0;
     for descriptors in (8..24).rev() {
-        let args = format!("{SHORT} --channel pipe,fifo,tcp --size 1K --json -");
+        let args = format!("{SHORT} --channel pipe,fifo,unix,tcp --size 1K --json -");
         let mut command = pipespeed(&args);
         conditions::limit(&mut command, Resource::Nofile, descriptors);
         let outcome = clean(command);

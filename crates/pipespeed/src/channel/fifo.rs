@@ -5,33 +5,25 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 
+use super::name::PrivateName;
+
 /// Makes a FIFO in a private directory, opens both ends and removes it: the
 /// reading end, and the writing end.
 ///
 /// # Errors
 /// Those of mkdir(2), mknod(2) and open(2).
 pub fn open() -> io::Result<(OwnedFd, OwnedFd)> {
-    let directory = private_directory()?;
-    let path = directory.path().join("fifo");
+    let name = PrivateName::new("fifo")?;
     let mode = Mode::RUSR | Mode::WUSR;
-    mknodat(CWD, &path, FileType::Fifo, mode, 0)?;
-    let end = |flags| rustix::fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty());
+    mknodat(CWD, name.path(), FileType::Fifo, mode, 0)?;
+    let end = |flags| rustix::fs::open(name.path(), flags | OFlags::CLOEXEC, Mode::empty());
     // To open an end waits for the other (fifo(7)), but for this one, which is
     // there only until both are.
     let first = end(OFlags::RDONLY | OFlags::NONBLOCK)?;
     let write_end = end(OFlags::WRONLY)?;
     let read_end = end(OFlags::RDONLY)?;
     drop(first);
-    directory.close()?;
     Ok((read_end, write_end))
-}
-
-/// A directory that nobody else may look into, removed when it is dropped.
-///
-/// # Errors
-/// Those of mkdir(2), with the place in their text.
-pub(super) fn private_directory() -> io::Result<tempfile::TempDir> {
-    tempfile::Builder::new().prefix("pipespeed-").tempdir()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 
-use super::fifo::private_directory;
+use super::name::PrivateName;
 use super::open::{Channel, Granted, OpenError, cant, over_limit};
 use crate::endpoint::spec::ChannelKind;
 
@@ -43,12 +43,10 @@ pub fn open_pair(kind: ChannelKind, message: usize) -> Result<Channel, OpenError
 /// [`OpenError`].
 pub fn open_named() -> Result<Channel, OpenError> {
     let cant = || cant("a unix socket with a name");
-    let directory = private_directory().map_err(cant())?;
-    let path = directory.path().join("socket");
-    let listener = UnixListener::bind(&path).map_err(cant())?;
-    let write_end = UnixStream::connect(&path).map_err(cant())?;
+    let name = PrivateName::new("socket").map_err(cant())?;
+    let listener = UnixListener::bind(name.path()).map_err(cant())?;
+    let write_end = UnixStream::connect(name.path()).map_err(cant())?;
     let (read_end, _) = listener.accept().map_err(cant())?;
-    directory.close().map_err(cant())?;
     of_sockets(read_end.into(), write_end.into())
 }
 
