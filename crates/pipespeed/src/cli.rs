@@ -99,7 +99,7 @@ pub struct SetupArgs {
 #[command(next_help_heading = "Measuring")]
 pub struct MeasureArgs {
     /// Seconds that the whole run may take [default: 60, 10 with --quick; suite
-    /// channels: 170, 28].
+    /// channels: 170, 26].
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub time: Option<f64>,
     /// Rounds of trials: each runs every case once, in a new order [default:

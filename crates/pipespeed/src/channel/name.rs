@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// A name in a directory of its own, into which nobody else may look. Both are
@@ -22,8 +23,11 @@ impl PrivateName {
     /// # Errors
     /// Those of mkdir(2), with the place in their text.
     pub fn new(name: &str) -> io::Result<Self> {
-        let directory = tempfile::Builder::new().prefix("pipespeed-").tempdir()?;
-        let directory = directory.keep();
+        let directory = tempfile::Builder::new()
+            .prefix("pipespeed-")
+            .permissions(fs::Permissions::from_mode(0o700))
+            .tempdir()?
+            .keep();
         Ok(PrivateName {
             path: directory.join(name),
             directory,
@@ -47,7 +51,6 @@ impl Drop for PrivateName {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_name_is_private_and_goes_with_whatever_it_stands_for() {

@@ -53,7 +53,7 @@ impl Lengths {
             (Suite::Channels, true) => Lengths {
                 verifying: Some(lasting(0.001, 0.004)),
                 least_in_time: stats::MIN_SAMPLES,
-                ..lengths(lasting(0.004, 0.020), 28.0, stats::MIN_SAMPLES)
+                ..lengths(lasting(0.004, 0.020), 26.0, stats::MIN_SAMPLES)
             },
         }
     }
