@@ -1,10 +1,26 @@
 //! One thing to be measured: what each end does, and what it is compared with.
 
 use crate::endpoint::spec::{
-    EndSpec, PageKind, Part, Policy, Reuse, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique,
-    Waiting,
+    ChannelKind, EndSpec, PageKind, Part, Policy, Reuse, SinkSpec, SinkTechnique, SourceSpec,
+    SourceTechnique, Waiting,
 };
 use crate::results::{Configuration, DataUse};
+
+/// The reader looks at the clock once in so many bytes at most: at the highest
+/// rates that is every 15 us, and a look costs some tens of nanoseconds.
+const LOOK_EVERY: u64 = 1 << 20;
+/// Or once in so many messages, each of which takes a system call.
+const LOOK_EVERY_MESSAGES: u64 = 256;
+
+/// How many messages are between the reader's naming an offset and the
+/// writer's seeing it: for the time this takes, small ones; large ones take
+/// longer each.
+const MARGIN_MESSAGES: usize = 64;
+const MARGIN_BYTES: usize = 64 << 10;
+const LEAST_MARGIN_MESSAGES: usize = 4;
+
+/// The least that the reader of a stream of messages asks for at a time.
+const LEAST_READ: usize = 64 << 10;
 
 /// A case of a suite.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,8 +37,13 @@ pub struct Case {
     pub sink: Option<SinkSpec>,
     /// The reader; none where the writer works alone.
     pub source: Option<SourceSpec>,
+    /// What lies between the ends, where there are two.
+    pub channel: ChannelKind,
     /// The pipe's size in bytes; none where there is no pipe.
     pub pipe_bytes: Option<usize>,
+    /// The size of the messages, where the case is about messages: what one
+    /// call of the writer carries.
+    pub message_bytes: Option<usize>,
     /// The name of the case that differs in one factor, and that factor.
     pub compared_with: Option<(String, String)>,
     /// See [`EndSpec::slow_down`].
@@ -68,10 +89,37 @@ impl Case {
                 touched: true,
                 locked: false,
             }),
+            channel: ChannelKind::Pipe,
             pipe_bytes: Some(pipe_bytes),
+            message_bytes: None,
             compared_with: None,
             slow_down: 0.0,
         }
+    }
+
+    /// Messages of one size through any channel, every byte of them produced
+    /// and used. A reader of a stream asks for 64 KiB at a time at least.
+    pub fn of_messages(
+        name: &str,
+        message_bytes: usize,
+        channel: ChannelKind,
+        sink: SinkTechnique,
+        source: SourceTechnique,
+    ) -> Self {
+        let mut case = Case::new(name, message_bytes, 0);
+        case.channel = channel;
+        case.pipe_bytes = None;
+        case.message_bytes = Some(message_bytes);
+        if let Some(end) = &mut case.sink {
+            end.technique = sink;
+        }
+        if let Some(end) = &mut case.source {
+            end.technique = source;
+            if !channel.keeps_messages() {
+                end.buffer_bytes = message_bytes.max(LEAST_READ);
+            }
+        }
+        case
     }
 
     /// One line on what it does.
@@ -165,7 +213,7 @@ impl Case {
     /// in the second pipe after they left the first, so a writer that produces
     /// must never write to a sent page again.
     pub fn with_data(mut self, data: DataUse) -> Self {
-        let splices = |source: &SourceSpec| source.technique != SourceTechnique::Read;
+        let splices = |source: &SourceSpec| source.technique.splices();
         if data != DataUse::Discard
             && let Some(source) = &mut self.source
             && splices(source)
@@ -206,14 +254,16 @@ impl Case {
         twin
     }
 
+    /// Whether an end never sleeps.
+    pub fn spins(&self) -> bool {
+        let sink = self.sink.as_ref().map(|sink| sink.wait);
+        let source = self.source.as_ref().map(|source| source.wait);
+        sink == Some(Waiting::Spin) || source == Some(Waiting::Spin)
+    }
+
     /// Whether both ends exist and spin, so that each needs a processor.
     pub fn spins_in_pairs(&self) -> bool {
-        match (&self.sink, &self.source) {
-            (Some(sink), Some(source)) => {
-                sink.wait == Waiting::Spin || source.wait == Waiting::Spin
-            }
-            _ => false,
-        }
+        self.spins() && self.sink.is_some() && self.source.is_some()
     }
 
     /// What the writer's process is told.
@@ -253,11 +303,18 @@ impl Case {
         pipe_bytes: usize,
         durations: Durations,
     ) -> EndSpec {
-        // When the reader names an offset, the writer is at most a pipeful
-        // ahead (two, with a second pipe), and each end may finish the piece
-        // it is at before it looks.
         let loan = self.sink.as_ref().map_or(0, |sink| sink.loan_bytes);
-        let margin = 2 * (pipe_bytes + self.buffer_bytes().max(loan)) as u64;
+        let (margin, look_every) = match self.message_bytes {
+            // Each end may finish the piece it is at before it looks.
+            None => (2 * (pipe_bytes + self.buffer_bytes().max(loan)), LOOK_EVERY),
+            Some(bytes) => {
+                let messages = (MARGIN_BYTES / bytes).min(MARGIN_MESSAGES);
+                (
+                    bytes * messages.max(LEAST_MARGIN_MESSAGES),
+                    LOOK_EVERY.min(LOOK_EVERY_MESSAGES * bytes as u64),
+                )
+            }
+        };
         EndSpec {
             part,
             data: self.data,
@@ -265,7 +322,8 @@ impl Case {
             cpu,
             warm_up_s: durations.warm_up_s,
             timed_s: durations.timed_s,
-            margin,
+            margin: margin as u64,
+            look_every,
             slow_down: self.slow_down,
         }
     }
@@ -296,7 +354,10 @@ impl Case {
                 Some(wait) if !alone => wait.name().to_owned(),
                 _ => "none".to_owned(),
             },
+            channel: (!alone).then(|| self.channel.name().to_owned()),
+            message_bytes: self.message_bytes,
             buffer_bytes: self.buffer_bytes(),
+            reader_buffer_bytes: source.map(|source| source.buffer_bytes),
             pages: pages.unwrap_or_default().name().to_owned(),
             pipe_bytes_asked: self.pipe_bytes,
             ..Configuration::default()

@@ -1,5 +1,6 @@
 //! The command line: the only source of help, man page and completions.
 
+mod channels;
 mod costs;
 mod meter;
 mod pages;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use self::channels::ChannelsArgs;
 pub use self::costs::CostsArgs;
 pub use self::meter::MeterArgs;
 pub use self::pages::PagesArgs;
@@ -96,18 +98,19 @@ pub struct SetupArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Measuring")]
 pub struct MeasureArgs {
-    /// Seconds that the whole run may take [default: 60; 10 with --quick].
+    /// Seconds that the whole run may take [default: 60, 10 with --quick; suite
+    /// channels: 170, 26].
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub time: Option<f64>,
     /// Rounds of trials: each runs every case once, in a new order [default:
-    /// as many as fit into the time, 30 at least].
+    /// as many as fit into the time, 30 at least; suite channels: 9].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true, conflicts_with = "time")]
     pub rounds: Option<u32>,
     /// Seed of the order of the trials [default: a new one, which is recorded].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
-    /// Fewer and shorter trials: about ten seconds. Intervals get wider, and
-    /// small differences stay undecided.
+    /// Fewer and shorter trials: about ten seconds, thirty in the suite
+    /// channels. Intervals get wider, and small differences stay undecided.
     #[arg(long)]
     pub quick: bool,
     /// Where the ends run, and through what the data goes.
@@ -149,6 +152,8 @@ run leaves what it has measured.
 Examples:
   pipespeed bench                        the published ladder, one minute
   pipespeed bench touched --work 4       with computing over the data
+  pipespeed bench channels               pipes beside sockets, TCP, queues: three minutes
+  pipespeed bench channels --channel pipe,tcp --size 4K,1M
   pipespeed bench --case write_read,vmsplice_read --pipe-size 1M
   pipespeed bench --quick --json - | jq .cases[].summary")]
 pub struct BenchArgs {
@@ -174,6 +179,9 @@ pub struct BenchArgs {
     /// Save nothing unless told where.
     #[arg(long)]
     pub no_save: bool,
+    /// Which channels and messages.
+    #[command(flatten)]
+    pub channels: ChannelsArgs,
     /// How to measure.
     #[command(flatten)]
     pub measure: MeasureArgs,

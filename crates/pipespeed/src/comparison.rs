@@ -205,6 +205,16 @@ fn configuration_changes(old: &CaseResult, new: &CaseResult) -> Vec<String> {
         bytes(Some(b.buffer_bytes)),
     );
     push("pipe", bytes(a.pipe_bytes), bytes(b.pipe_bytes));
+    push(
+        "SO_SNDBUF",
+        bytes(a.send_buffer_bytes),
+        bytes(b.send_buffer_bytes),
+    );
+    push(
+        "SO_RCVBUF",
+        bytes(a.receive_buffer_bytes),
+        bytes(b.receive_buffer_bytes),
+    );
     changed
 }
 

@@ -3,6 +3,9 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+
 /// The command line asks for something that makes no sense, or lacks
 /// something: exit status 2.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +43,18 @@ pub fn to_stdout(written: io::Result<()>) -> anyhow::Result<()> {
 /// fail, and there would be nowhere to tell.
 pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// What to do where this process may open no more files: which limit it is.
+pub fn out_of_descriptors(error: &io::Error) -> Option<String> {
+    let too_many = Errno::from_io_error(error) == Some(Errno::MFILE);
+    too_many.then(|| {
+        let now = match getrlimit(Resource::Nofile).current {
+            Some(limit) => format!(", now {limit}"),
+            None => String::new(),
+        };
+        format!("no descriptor is left: {error}; raise the limit (ulimit -n{now})")
+    })
 }
 
 /// An error of bad usage.

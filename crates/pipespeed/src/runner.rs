@@ -1,6 +1,7 @@
 //! Who runs a trial: the real thing, or a fake one for tests.
 
 use crate::case::Case;
+use crate::channel::Granted;
 use crate::endpoint::control::{Outcome, Setup};
 use crate::machine::noise::NoiseDelta;
 
@@ -18,8 +19,8 @@ pub trait Runner {
 pub struct Trial {
     /// What took effect at the writer.
     pub setup: Setup,
-    /// The pipe size granted, in bytes.
-    pub pipe_bytes: Option<usize>,
+    /// What the channel got.
+    pub granted: Granted,
     /// What the writer measured.
     pub writer: Option<Outcome>,
     /// What the reader measured.

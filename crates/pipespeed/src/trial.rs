@@ -11,8 +11,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
-use fastpipe::pipe;
+use anyhow::anyhow;
 use fastpipe::shared::SharedWords;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -20,10 +19,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::case::{Case, Durations};
+use crate::channel::{self, OpenError};
 use crate::endpoint::control::{Control, Outcome, Report, Setup};
 use crate::endpoint::counters::process_time;
 use crate::endpoint::process::{Role, SHARED_WORDS, SUBCOMMAND};
 use crate::endpoint::spec::EndSpec;
+use crate::failure::out_of_descriptors;
 use crate::interrupt::Interrupt;
 use crate::machine::noise::NoiseProbe;
 use crate::runner::{Runner, Trial, TrialError, signal_name};
@@ -94,8 +95,11 @@ impl ProcessRunner {
             return Err(TrialError::Interrupted(signal));
         }
         let (before, used_before) = (self.noise.take(), own_processor_time());
-        let channel = Channel::new(case)?;
-        let margin_bytes = channel.pipe_bytes.unwrap_or(0);
+        let channel = channel::open(case).map_err(|error| match error {
+            OpenError::Refused(reason) => TrialError::Refused(reason),
+            OpenError::Failed(error) => TrialError::Failed(error),
+        })?;
+        let margin_bytes = channel.granted.pipe_bytes.unwrap_or(0);
         let words = SharedWords::create(SHARED_WORDS).map_err(failed("shared memory"))?;
         let writer_spec = case.writer_spec(self.writer_cpu, margin_bytes, self.durations);
         let reader_spec = case.reader_spec(self.reader_cpu, margin_bytes, self.durations);
@@ -124,7 +128,7 @@ impl ProcessRunner {
                     }
                     waiting -= 1;
                 }
-                (role, report) => return Err(unexpected(role, report)),
+                (role, report) => return Err(ends.blame(role, report)),
             }
         }
         for end in ends.iter_mut() {
@@ -152,7 +156,7 @@ impl ProcessRunner {
             .collect();
         Ok(Trial {
             setup,
-            pipe_bytes: channel.pipe_bytes,
+            granted: channel.granted,
             noise: after.since(&before, &cpus, own_cpu_s),
             writer,
             reader,
@@ -180,8 +184,10 @@ impl ProcessRunner {
             .stdin(stdin)
             .stdout(stdout)
             .spawn()
-            .with_context(|| format!("can't start the {}", role.name()))
-            .map_err(TrialError::Failed)?;
+            .map_err(failed(match role {
+                Role::Writer => "can't start the writer",
+                Role::Reader => "can't start the reader",
+            }))?;
         let mut end = End {
             role,
             child,
@@ -193,33 +199,6 @@ impl ProcessRunner {
             Ok(()) => Ok(end),
             Err(error) => Err(end.gone(error)),
         }
-    }
-}
-
-/// The channel of a trial, before its ends are handed to the processes.
-struct Channel {
-    write_end: Option<OwnedFd>,
-    read_end: Option<OwnedFd>,
-    pipe_bytes: Option<usize>,
-}
-
-impl Channel {
-    fn new(case: &Case) -> Result<Self, TrialError> {
-        let Some(bytes) = case.pipe_bytes else {
-            return Ok(Channel {
-                write_end: None,
-                read_end: None,
-                pipe_bytes: None,
-            });
-        };
-        let (read_end, write_end) = pipe::create().map_err(failed("a pipe"))?;
-        let granted = pipe::set_capacity(&write_end, bytes)
-            .map_err(|error| TrialError::Refused(error.to_string()))?;
-        Ok(Channel {
-            write_end: Some(write_end),
-            read_end: Some(read_end),
-            pipe_bytes: Some(granted),
-        })
     }
 }
 
@@ -407,5 +386,12 @@ fn unexpected(role: Role, report: Report) -> TrialError {
 }
 
 fn failed<E: Into<anyhow::Error>>(what: &'static str) -> impl Fn(E) -> TrialError {
-    move |error| TrialError::Failed(error.into().context(what))
+    move |error| {
+        let error = error.into();
+        let cause = error.downcast_ref::<io::Error>();
+        TrialError::Failed(match cause.and_then(out_of_descriptors) {
+            Some(hint) => anyhow!("{what}: {hint}"),
+            None => error.context(what),
+        })
+    }
 }

@@ -66,7 +66,6 @@ impl LibrarySink {
         let buffer =
             || -> io::Result<Buffer> { Ok(Buffer::builder().len(spec.buffer_bytes).map()?) };
         let way = match spec.technique {
-            SinkTechnique::Write | SinkTechnique::Vmsplice => return Ok(None),
             SinkTechnique::PipeWriter(policy) => Way::Lend {
                 out: open(policy, channel)?,
                 policy,
@@ -81,6 +80,7 @@ impl LibrarySink {
                 buffer: buffer()?,
                 sent: 0,
             },
+            _ => return Ok(None),
         };
         Ok(Some(LibrarySink { way }))
     }

@@ -11,7 +11,7 @@ use fastpipe::pipe;
 use fastpipe::transfer::{Counts, Incomplete, Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
 
-use super::Sink;
+use super::{Sink, Source, Taken};
 use crate::endpoint::data::Producer;
 use crate::endpoint::spec::{Reuse, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique};
 
@@ -261,30 +261,6 @@ fn pieces_to_fill(fd: impl AsFd, spec: &SinkSpec) -> usize {
     }
 }
 
-/// What a source took.
-#[derive(Debug)]
-pub enum Taken<'a> {
-    /// Bytes in the reader's memory.
-    Data(&'a [u8]),
-    /// So many bytes that nobody will see.
-    Discarded(usize),
-}
-
-impl Taken<'_> {
-    /// How many bytes; 0 at the end of the data.
-    pub fn len(&self) -> usize {
-        match self {
-            Taken::Data(bytes) => bytes.len(),
-            Taken::Discarded(n) => *n,
-        }
-    }
-
-    /// Whether the data has ended.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
 /// The reading end.
 #[derive(Debug)]
 pub struct PipeSource<F> {
@@ -323,7 +299,6 @@ impl<F: AsFd> PipeSource<F> {
                 .map()
         };
         let way = match spec.technique {
-            SourceTechnique::Read => Way::Read(buffer()?),
             SourceTechnique::Splice => {
                 Way::SpliceToNull(File::options().write(true).open("/dev/null")?)
             }
@@ -337,6 +312,8 @@ impl<F: AsFd> PipeSource<F> {
                     buffer: buffer()?,
                 }
             }
+            // The others are of other channels.
+            _ => Way::Read(buffer()?),
         };
         Ok(PipeSource {
             technique: spec.technique,
@@ -399,5 +376,19 @@ impl<F: AsFd> PipeSource<F> {
             counts.syscalls += from.counts().syscalls;
         }
         counts
+    }
+}
+
+impl<F: AsFd> Source for PipeSource<F> {
+    fn take(&mut self) -> Result<Taken<'_>, Incomplete> {
+        PipeSource::take(self, usize::MAX)
+    }
+
+    fn counts(&self) -> Counts {
+        PipeSource::counts(self)
+    }
+
+    fn call(&self) -> &'static str {
+        self.technique.name()
     }
 }

@@ -1,5 +1,6 @@
 //! `pipespeed bench`: plan a run, watch over it, save and show it.
 
+mod lengths;
 mod plan;
 mod progress;
 mod saving;
@@ -13,6 +14,7 @@ use crate::measure::{Measurement, Observer, Stopped};
 use crate::report;
 use crate::results::Run;
 use crate::size;
+use crate::suite::Suite;
 use crate::trial::ProcessRunner;
 
 use self::plan::Plan;
@@ -34,7 +36,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<()> {
         ProcessRunner::this_program(),
         plan.chosen.writer,
         plan.chosen.reader,
-        plan.durations,
+        plan.lengths.durations,
         interrupt,
     );
     let mut progress = Progress::new(args.output.quiet);
@@ -47,12 +49,16 @@ pub fn run(args: BenchArgs) -> anyhow::Result<()> {
         plan.empty_run(),
         &plan.refused,
     );
+    if plan.suite == Suite::Channels {
+        measurement = measurement.keep_going();
+    }
     let mut watch = Watch {
         progress: &mut progress,
         saving: &mut saving,
     };
     let stopped = measure(&mut measurement, &plan, &mut watch).err();
     progress.finish();
+    let failures = measurement.failures();
     let run = measurement.finish(stopped.as_ref());
     if run.settings.rounds_done == 0 && run.cases.iter().all(|case| case.samples.is_empty()) {
         return Err(match stopped {
@@ -63,7 +69,11 @@ pub fn run(args: BenchArgs) -> anyhow::Result<()> {
     let saved = saving.finish(&run);
     show(&run, &saving, args.output.quiet)?;
     saved?;
-    stopped.map_or(Ok(()), |stopped| Err(into_error(stopped)))
+    match (stopped, failures) {
+        (Some(stopped), _) => Err(into_error(stopped)),
+        (None, Some(failures)) => Err(anyhow::anyhow!("{failures}; all else was measured")),
+        (None, None) => Ok(()),
+    }
 }
 
 fn measure(
@@ -71,19 +81,31 @@ fn measure(
     plan: &Plan,
     watch: &mut Watch<'_>,
 ) -> Result<(), Stopped> {
+    let begun = std::time::Instant::now();
+    if let Some(durations) = plan.lengths.verifying {
+        watch.progress.doing("verifying");
+        measurement.runner_mut().set_durations(durations);
+        measurement.verify(watch)?;
+        measurement
+            .runner_mut()
+            .set_durations(plan.lengths.durations);
+        watch.progress.doing("pilot");
+    }
+    let verifying = begun.elapsed().as_secs_f64();
     let started = std::time::Instant::now();
     measurement.pilot(watch)?;
     let pilot = started.elapsed().as_secs_f64();
     if measurement.runnable() == 0 {
         let cases = &measurement.run_mut().cases;
         let reason = cases.iter().find_map(|case| case.refused.clone());
-        return Err(Stopped::Error(anyhow::anyhow!(
-            "every case is refused here: {}",
-            reason.unwrap_or_default()
-        )));
+        let reason = reason.unwrap_or_default();
+        return Err(Stopped::Error(match reason.starts_with("failed: ") {
+            true => anyhow::anyhow!("no case could be run: {reason}"),
+            false => anyhow::anyhow!("every case is refused here: {reason}"),
+        }));
     }
     let rounds = plan
-        .rounds(measurement.runnable(), pilot)
+        .rounds(measurement.runnable(), pilot, verifying)
         .map_err(Stopped::Error)?;
     watch.progress.start(rounds, measurement.runnable());
     measurement.rounds(rounds, watch)
@@ -109,6 +131,11 @@ impl Observer for Watch<'_> {
 
     fn after_round(&mut self, run: &Run) -> anyhow::Result<()> {
         self.saving.after_round(run)
+    }
+
+    fn trial_failed(&mut self, error: &anyhow::Error) {
+        self.progress
+            .complain(&format!("pipespeed: {error:#}; the other cases go on"));
     }
 }
 
@@ -148,12 +175,18 @@ fn list(plan: &Plan) -> anyhow::Result<()> {
         .max()
         .unwrap_or(0);
     for case in &plan.cases {
-        let pipe = case.pipe_bytes.map_or("no pipe".to_owned(), |bytes| {
-            format!("pipe {}", size::format(bytes as u64))
-        });
+        let size = match (case.pipe_bytes, case.message_bytes) {
+            (Some(bytes), None) => format!("pipe {}", size::format(bytes as u64)),
+            (None, None) => "no pipe".to_owned(),
+            (_, Some(bytes)) => format!(
+                "messages of {}, {}",
+                size::format(bytes as u64),
+                if case.spins() { "spinning" } else { "blocking" }
+            ),
+        };
         to_stdout(writeln!(
             out,
-            "{:width$}  {} ({pipe})",
+            "{:width$}  {} ({size})",
             case.name, case.description
         ))?;
     }

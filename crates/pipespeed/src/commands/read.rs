@@ -9,7 +9,8 @@ use fastpipe::pipe;
 use fastpipe::transfer::Incomplete;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::channel::pipe::{PipeSource, Taken};
+use crate::channel::Taken;
+use crate::channel::pipe::PipeSource;
 use crate::cli::EndArgs;
 use crate::endpoint::counters::Meter;
 use crate::endpoint::data::Consumer;

@@ -5,10 +5,6 @@ use std::time::{Duration, Instant};
 use super::spec::EndSpec;
 use crate::results::GIB;
 
-/// The reader looks at the clock once in so many bytes: at the highest rates
-/// that is every 15 us, and a look costs some tens of nanoseconds.
-const LOOK_EVERY: u64 = 1 << 20;
-
 /// The timed part is divided into so many parts to show a drift.
 const PARTS: u32 = 8;
 
@@ -17,6 +13,7 @@ pub(super) struct Clock {
     pub(super) warm_up: Duration,
     pub(super) timed: Duration,
     slow_down: f64,
+    look_every: u64,
     started: Instant,
     looked: Instant,
     look_at: u64,
@@ -32,6 +29,7 @@ impl Clock {
             warm_up: Duration::from_secs_f64(spec.warm_up_s),
             timed: Duration::from_secs_f64(spec.timed_s),
             slow_down: spec.slow_down,
+            look_every: spec.look_every,
             started: now,
             looked: now,
             look_at: 0,
@@ -43,7 +41,7 @@ impl Clock {
     pub(super) fn restart(&mut self, bytes: u64) {
         self.started = Instant::now();
         self.looked = self.started;
-        self.look_at = bytes + LOOK_EVERY;
+        self.look_at = bytes + self.look_every;
         self.elapsed = Duration::ZERO;
         self.progress.clear();
         self.progress.push((Duration::ZERO, bytes));
@@ -52,7 +50,7 @@ impl Clock {
     /// The time elapsed at the last look, which is now if one is due.
     pub(super) fn look(&mut self, bytes: u64) -> Duration {
         if bytes >= self.look_at {
-            self.look_at = bytes + LOOK_EVERY;
+            self.look_at = bytes + self.look_every;
             let now = Instant::now();
             if self.slow_down > 0.0 {
                 let pause = (now - self.looked).mul_f64(self.slow_down);

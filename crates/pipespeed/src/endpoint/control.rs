@@ -22,6 +22,7 @@ use rustix::net::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::spec::EndSpec;
+use crate::channel::ZerocopyCounts;
 use crate::results::EndCounters;
 
 /// What an endpoint says.
@@ -62,6 +63,9 @@ pub struct Outcome {
     /// Rates of the successive parts of the timed part, in GiB/s; the reader's
     /// only.
     pub parts_gib_per_s: Vec<f64>,
+    /// What the completions of MSG_ZEROCOPY said; a writer's that uses it.
+    #[serde(default)]
+    pub zerocopy: Option<ZerocopyCounts>,
     /// When the two readings were taken, in nanoseconds of CLOCK_MONOTONIC: what
     /// a profile of this end keeps its samples of.
     #[serde(default)]

@@ -5,10 +5,12 @@
 //! the process has used; [`control`] is the conversation with the process that
 //! started it, and [`process`] the whole of an endpoint process.
 
+mod alone;
 mod clock;
 pub mod control;
 pub mod counters;
 pub mod data;
+mod ends;
 pub mod pattern;
 pub mod process;
 pub mod spec;

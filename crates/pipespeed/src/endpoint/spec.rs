@@ -5,7 +5,61 @@ use serde::{Deserialize, Serialize};
 
 use crate::results::DataUse;
 
-/// How the writer hands data to the pipe.
+/// What lies between the two ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChannelKind {
+    /// pipe(2).
+    #[default]
+    Pipe,
+    /// A pipe with a name: mkfifo(3).
+    Fifo,
+    /// socketpair(2), a stream.
+    SocketPair,
+    /// socketpair(2), messages in order.
+    SeqPacket,
+    /// socketpair(2), datagrams.
+    Datagram,
+    /// A unix socket bound to a name, a stream.
+    Unix,
+    /// A connection over the loopback device.
+    Tcp,
+    /// A POSIX message queue: mq_overview(7).
+    MessageQueue,
+    /// The writer's own memory, read by process_vm_readv(2).
+    Memory,
+}
+
+impl ChannelKind {
+    /// The word used in data.
+    pub fn name(self) -> &'static str {
+        match self {
+            ChannelKind::Pipe => "pipe",
+            ChannelKind::Fifo => "fifo",
+            ChannelKind::SocketPair => "socketpair",
+            ChannelKind::SeqPacket => "seqpacket",
+            ChannelKind::Datagram => "datagram",
+            ChannelKind::Unix => "unix",
+            ChannelKind::Tcp => "tcp",
+            ChannelKind::MessageQueue => "message queue",
+            ChannelKind::Memory => "memory",
+        }
+    }
+
+    /// Whether each message arrives by itself; else they run together into a
+    /// stream.
+    pub fn keeps_messages(self) -> bool {
+        matches!(
+            self,
+            ChannelKind::SeqPacket
+                | ChannelKind::Datagram
+                | ChannelKind::MessageQueue
+                | ChannelKind::Memory
+        )
+    }
+}
+
+/// How the writer hands data to the channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SinkTechnique {
@@ -19,12 +73,27 @@ pub enum SinkTechnique {
     PipeWriterIo(Policy),
     /// The standard library's `BufWriter` on standard output.
     BufWriter,
+    /// send(2).
+    Send,
+    /// send(2) with MSG_ZEROCOPY.
+    SendZerocopy,
+    /// mq_send(3).
+    QueueSend,
+    /// The message stays where it is; the reader is told where that is.
+    Offer,
+    /// write by io_uring.
+    UringWrite,
 }
 
 impl SinkTechnique {
     /// Whether it is a library's, rather than a bare system call.
     pub fn is_library(self) -> bool {
-        !matches!(self, SinkTechnique::Write | SinkTechnique::Vmsplice)
+        matches!(
+            self,
+            SinkTechnique::PipeWriter(_)
+                | SinkTechnique::PipeWriterIo(_)
+                | SinkTechnique::BufWriter
+        )
     }
 
     /// The system call's name, or what stands in its place.
@@ -41,6 +110,11 @@ impl SinkTechnique {
             SinkTechnique::PipeWriterIo(Policy::Drained) => "PipeWriter as io::Write, drained",
             SinkTechnique::PipeWriterIo(Policy::Refereed) => "PipeWriter as io::Write, refereed",
             SinkTechnique::BufWriter => "BufWriter",
+            SinkTechnique::Send => "send",
+            SinkTechnique::SendZerocopy => "send, MSG_ZEROCOPY",
+            SinkTechnique::QueueSend => "mq_send",
+            SinkTechnique::Offer => "send of an address",
+            SinkTechnique::UringWrite => "io_uring write",
         }
     }
 }
@@ -71,7 +145,7 @@ impl Policy {
     }
 }
 
-/// How the reader takes data from the pipe.
+/// How the reader takes data from the channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceTechnique {
@@ -81,15 +155,35 @@ pub enum SourceTechnique {
     Splice,
     /// splice(2) into a second pipe, and read(2) from that.
     SpliceThrough,
+    /// recv(2).
+    Recv,
+    /// mq_receive(3).
+    QueueReceive,
+    /// process_vm_readv(2).
+    Fetch,
+    /// read by io_uring.
+    UringRead,
 }
 
 impl SourceTechnique {
+    /// Whether the data goes by without coming into the reader's memory.
+    pub fn splices(self) -> bool {
+        matches!(
+            self,
+            SourceTechnique::Splice | SourceTechnique::SpliceThrough
+        )
+    }
+
     /// The system calls' names.
     pub fn name(self) -> &'static str {
         match self {
             SourceTechnique::Read => "read",
             SourceTechnique::Splice => "splice",
             SourceTechnique::SpliceThrough => "splice, read",
+            SourceTechnique::Recv => "recv",
+            SourceTechnique::QueueReceive => "mq_receive",
+            SourceTechnique::Fetch => "process_vm_readv",
+            SourceTechnique::UringRead => "io_uring read",
         }
     }
 }
@@ -248,9 +342,11 @@ pub struct EndSpec {
     pub warm_up_s: f64,
     /// The least duration of the timed part, in seconds.
     pub timed_s: f64,
-    /// How far apart, in bytes, the two ends can be when one of them names an
-    /// offset to the other.
+    /// How far ahead of what the writer has sent, in bytes, the reader names
+    /// an offset: more than the writer may send until it sees it.
     pub margin: u64,
+    /// The reader looks at the clock once in so many bytes.
+    pub look_every: u64,
     /// Slows the reader down by this share of its time. Tests of the method
     /// itself inject it, to see whether it is found; 0 otherwise.
     pub slow_down: f64,

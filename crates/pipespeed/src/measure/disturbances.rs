@@ -4,6 +4,9 @@
 use crate::results::{CaseResult, Flag, Run, Warning, WarningKind};
 use crate::stats;
 
+/// So many cases are named in a warning that concerns several of them.
+const MOST_NAMED: usize = 12;
+
 /// Says so where no verdict is possible: n rounds that all agree have a
 /// probability of 2 / 2^n by chance, which has to be below the share of the
 /// error allowed that falls to each comparison.
@@ -42,7 +45,11 @@ pub(super) fn of_samples(run: &Run) -> Vec<Warning> {
             .filter(|case| mostly(case, flag, share))
             .map(|case| &*case.name)
             .collect();
-        (!names.is_empty()).then(|| names.join(", "))
+        match names.len() {
+            0 => None,
+            1..=MOST_NAMED => Some(names.join(", ")),
+            many => Some(format!("{many} of {} cases", measured().count())),
+        }
     };
     let mut found = Vec::new();
     let mut warn = |kind, case: Option<&CaseResult>, message| {
@@ -82,22 +89,38 @@ pub(super) fn of_samples(run: &Run) -> Vec<Warning> {
             ),
         );
     }
-    for case in measured() {
-        let rates: Vec<f64> = case.samples.iter().map(|sample| sample.gib_per_s).collect();
-        if let Some(modes) = stats::two_modes(&rates) {
-            warn(
-                WarningKind::TwoModes,
-                Some(case),
-                format!(
-                    "the samples fall into two groups, around {:.3} GiB/s ({:.0} %) and {:.3} GiB/s \
-                     ({:.0} %): the median describes the larger",
-                    modes.low,
-                    100.0 * (1.0 - modes.share_high),
-                    modes.high,
-                    100.0 * modes.share_high,
-                ),
-            );
-        }
+    let two_modes: Vec<(&CaseResult, stats::Modes)> = measured()
+        .filter_map(|case| {
+            let rates: Vec<f64> = case.samples.iter().map(|sample| sample.gib_per_s).collect();
+            Some((case, stats::two_modes(&rates)?))
+        })
+        .collect();
+    if two_modes.len() > MOST_NAMED {
+        warn(
+            WarningKind::TwoModes,
+            None,
+            format!(
+                "the samples fall into two groups in {} of {} cases: their medians describe the \
+                 larger",
+                two_modes.len(),
+                measured().count()
+            ),
+        );
+        return found;
+    }
+    for (case, modes) in two_modes {
+        warn(
+            WarningKind::TwoModes,
+            Some(case),
+            format!(
+                "the samples fall into two groups, around {:.3} GiB/s ({:.0} %) and {:.3} GiB/s \
+                 ({:.0} %): the median describes the larger",
+                modes.low,
+                100.0 * (1.0 - modes.share_high),
+                modes.high,
+                100.0 * modes.share_high,
+            ),
+        );
     }
     found
 }
@@ -122,5 +145,9 @@ fn shifted_medians(run: &Run) -> Option<String> {
             })
         })
         .collect();
-    (!shifted.is_empty()).then(|| shifted.join(", "))
+    match shifted.len() {
+        0 => None,
+        1..=MOST_NAMED => Some(shifted.join(", ")),
+        many => Some(format!("other ones in {many} of {} cases", run.cases.len())),
+    }
 }

@@ -1,6 +1,7 @@
 //! A run: rounds of trials in a balanced order, and what they say.
 
 mod disturbances;
+mod failures;
 mod sample;
 
 use std::collections::BTreeMap;
@@ -30,6 +31,9 @@ pub trait Observer {
     /// # Errors
     /// When it can't be saved; the run then ends with that error.
     fn after_round(&mut self, run: &Run) -> anyhow::Result<()>;
+
+    /// A trial failed and the run goes on without it.
+    fn trial_failed(&mut self, _error: &anyhow::Error) {}
 }
 
 /// Why a run ended before its last round.
@@ -51,6 +55,10 @@ pub struct Measurement<R> {
     /// Trials that were refused although the pilot's was not, with the last
     /// reason.
     refused_later: BTreeMap<String, (usize, String)>,
+    /// Trials that failed although the run goes on, with the first reason.
+    failed: BTreeMap<String, (usize, String)>,
+    /// Whether the other cases go on when a trial of one has failed.
+    keeps_going: bool,
     /// Whether both ends have a processor of their own, so that waiting for
     /// one is a disturbance.
     own_processors: bool,
@@ -89,8 +97,16 @@ impl<R: Runner> Measurement<R> {
             run,
             noise: Vec::new(),
             refused_later: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            keeps_going: false,
             own_processors,
         }
+    }
+
+    /// A trial that fails does not end the run: the other cases go on.
+    pub fn keep_going(mut self) -> Self {
+        self.keeps_going = true;
+        self
     }
 
     /// Runs each case once, which shows what is refused here and warms the
@@ -106,12 +122,7 @@ impl<R: Runner> Measurement<R> {
             observer.before_trial(&self.cases[at].name, at, self.cases.len());
             match self.runner.run(&self.cases[at]) {
                 Ok(trial) => note_setup(&mut self.run.cases[at].configuration, &trial),
-                Err(TrialError::Refused(reason)) => self.run.cases[at].refused = Some(reason),
-                Err(TrialError::Interrupted(signal)) => return Err(Stopped::Signal(signal)),
-                Err(TrialError::Failed(error)) => {
-                    let context = format!("case {}", self.cases[at].name);
-                    return Err(Stopped::Error(error.context(context)));
-                }
+                Err(error) => self.not_run(at, "", error, observer)?,
             }
         }
         Ok(())
@@ -149,8 +160,10 @@ impl<R: Runner> Measurement<R> {
         for (round, order) in schedule.orders().iter().enumerate() {
             for (position, index) in order.iter().enumerate() {
                 let at = runnable[*index];
-                observer.before_trial(&self.cases[at].name, done, all);
-                self.trial(at, round, position)?;
+                if !self.failed_enough(at) {
+                    observer.before_trial(&self.cases[at].name, done, all);
+                    self.trial(at, round, position, observer)?;
+                }
                 done += 1;
             }
             self.run.settings.rounds_done = round + 1;
@@ -160,7 +173,13 @@ impl<R: Runner> Measurement<R> {
         Ok(())
     }
 
-    fn trial(&mut self, at: usize, round: usize, position: usize) -> Result<(), Stopped> {
+    fn trial(
+        &mut self,
+        at: usize,
+        round: usize,
+        position: usize,
+        observer: &mut impl Observer,
+    ) -> Result<(), Stopped> {
         let trial = match self.runner.run(&self.cases[at]) {
             Ok(trial) => trial,
             Err(TrialError::Interrupted(signal)) => return Err(Stopped::Signal(signal)),
@@ -174,8 +193,7 @@ impl<R: Runner> Measurement<R> {
                 return Ok(());
             }
             Err(TrialError::Failed(error)) => {
-                let context = format!("case {}, round {round}", self.cases[at].name);
-                return Err(Stopped::Error(error.context(context)));
+                return self.failed(at, &format!("round {round}"), error, observer);
             }
         };
         let case = &mut self.run.cases[at];
@@ -208,6 +226,8 @@ impl<R: Runner> Measurement<R> {
             ),
         });
         self.run.warnings.extend(refused);
+        let failed = self.failure_warnings();
+        self.run.warnings.extend(failed);
         self.run
             .warnings
             .extend(disturbances::too_few_rounds(&self.run));
@@ -220,7 +240,7 @@ impl<R: Runner> Measurement<R> {
     fn summarise(&mut self) {
         let confidence = self.run.settings.confidence;
         for case in &mut self.run.cases {
-            case.summary = summary(&case.samples, confidence);
+            case.summary = summary(&case.samples, confidence, case.configuration.message_bytes);
             let per_call = |end: fn(&Sample) -> Option<&EndCounters>| {
                 let ends = || case.samples.iter().filter_map(end);
                 let calls: u64 = ends().map(|end| end.moving_calls).sum();
@@ -285,6 +305,7 @@ fn unmeasured(case: &Case, refused: &BTreeMap<String, String>) -> CaseResult {
         data: case.data,
         configuration: case.configuration(),
         refused: refused.get(&case.name).cloned(),
+        verified_bytes: None,
         samples: Vec::new(),
         summary: None,
         compared_with,
@@ -300,8 +321,18 @@ fn note_setup(configuration: &mut Configuration, trial: &Trial) {
     configuration
         .huge_shown_by
         .clone_from(&trial.setup.huge_shown_by);
-    configuration.pipe_bytes = trial.pipe_bytes;
-    configuration.slots = trial
+    let granted = &trial.granted;
+    configuration.pipe_bytes = granted.pipe_bytes;
+    configuration.send_buffer_bytes = granted.send_buffer_bytes;
+    configuration.receive_buffer_bytes = granted.receive_buffer_bytes;
+    configuration.nodelay = granted.nodelay;
+    configuration.queue_messages = granted.queue_messages;
+    if let Some(told) = trial.writer.as_ref().and_then(|end| end.zerocopy) {
+        let add = |sum: &mut Option<u64>, more| *sum = Some(sum.unwrap_or(0) + more);
+        add(&mut configuration.zerocopy_sends, told.completed);
+        add(&mut configuration.zerocopy_copied, told.copied);
+    }
+    configuration.slots = granted
         .pipe_bytes
         .map(|bytes| bytes / fastpipe::pipe::page_size());
 }

@@ -50,7 +50,11 @@ pub(super) fn sample_of(
     })
 }
 
-pub(super) fn summary(samples: &[Sample], confidence: f64) -> Option<Summary> {
+pub(super) fn summary(
+    samples: &[Sample],
+    confidence: f64,
+    message_bytes: Option<usize>,
+) -> Option<Summary> {
     let rates: Vec<f64> = samples.iter().map(|sample| sample.gib_per_s).collect();
     let unflagged: Vec<f64> = samples
         .iter()
@@ -83,6 +87,7 @@ pub(super) fn summary(samples: &[Sample], confidence: f64) -> Option<Summary> {
                 .reduce(f64::min)
         })
         .collect();
+    let cpu_s_per_gib = per_gib(|end| end.cpu_s);
     Some(Summary {
         median: stats::median(&rates)?,
         low: interval.map(|interval| interval.low),
@@ -90,7 +95,10 @@ pub(super) fn summary(samples: &[Sample], confidence: f64) -> Option<Summary> {
         coverage: interval.map(|interval| interval.coverage),
         flagged: rates.len() - unflagged.len(),
         median_unflagged: stats::median(&unflagged),
-        cpu_s_per_gib: per_gib(|end| end.cpu_s),
+        cpu_s_per_gib,
+        cpu_us_per_message: cpu_s_per_gib
+            .zip(message_bytes)
+            .map(|(seconds, bytes)| seconds * 1e6 * bytes as f64 / GIB),
         switches_per_gib: per_gib(|end| (end.voluntary_switches + end.involuntary_switches) as f64),
         syscalls_per_gib: per_gib(|end| end.syscalls as f64),
         would_blocks_per_gib: per_gib(|end| end.would_blocks as f64),

@@ -3,12 +3,16 @@
 
 use crate::results::{CaseResult, DataUse, Run, Summary, Verdict};
 
+use super::channels;
 use super::format::{ratio_interval, significant, times};
 use super::steps::{Step, steps};
 
-/// Two or three sentences on what mattered most here and what did not; empty
-/// for a suite that compares nothing.
+/// Two or three sentences on what mattered most here and what did not, or of
+/// channels, which to use; empty for a suite that compares nothing.
 pub fn findings(run: &Run) -> Vec<String> {
+    if channels::are_compared(run) {
+        return channels::findings(run);
+    }
     let steps = steps(run);
     let doubt = doubt(run);
     let mut sentences = Vec::new();

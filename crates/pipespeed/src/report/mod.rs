@@ -2,6 +2,7 @@
 //! a recorded run.
 
 mod advice;
+mod channels;
 mod chart;
 mod compared;
 mod comparisons;

@@ -6,6 +6,8 @@ use crate::results::{
     Sample, Settings, Summary, Verdict, Warning, WarningKind,
 };
 
+use crate::suite::{Overrides, Selection, Suite, channels};
+
 const ROUNDS: usize = 30;
 
 /// What the reports are told about the machine.
@@ -56,6 +58,7 @@ pub(crate) fn case(name: &str, rate: f64, against: Option<(&str, &str, Ratio)>) 
             ..Configuration::default()
         },
         refused: None,
+        verified_bytes: None,
         samples,
         summary: Some(Summary {
             median: rate,
@@ -65,6 +68,7 @@ pub(crate) fn case(name: &str, rate: f64, against: Option<(&str, &str, Ratio)>) 
             flagged: 0,
             median_unflagged: Some(rate),
             cpu_s_per_gib: Some(1.3 / rate),
+            cpu_us_per_message: None,
             switches_per_gib: Some(if name.starts_with("busy") {
                 1.4
             } else {
@@ -235,6 +239,53 @@ pub(crate) fn ladder() -> Run {
             message: "the samples fall into two groups, at 2.7 and 3.1 GiB/s".to_owned(),
         },
     ];
+    run
+}
+
+/// The suite `channels` as it might come out: rates grow with the size of the
+/// messages up to a limit of the channel's, and spinning doubles them.
+pub(crate) fn channels(all: bool) -> Run {
+    let overrides = Overrides {
+        selection: Selection {
+            all,
+            ..Selection::default()
+        },
+        ..Overrides::default()
+    };
+    let made = Suite::Channels.cases(&overrides);
+    let cases = made.iter().map(|made| {
+        let kind = channels::channel_of(&made.name).unwrap();
+        let kind = channels::names().position(|name| name == kind).unwrap() as f64;
+        let bytes = made.message_bytes.unwrap() as f64;
+        let most = 1.0 + kind / 4.0;
+        let rate = most * bytes / (bytes + 6000.0 * (1.0 + kind % 3.0));
+        let rate = if made.spins() { 2.0 * rate } else { rate };
+        let against = made.compared_with.as_ref();
+        let against = against.map(|(other, factor)| (&**other, &**factor, ratio(1.0 + kind / 9.0)));
+        let mut case = case(&made.name, rate, against);
+        case.data = made.data;
+        case.configuration = Configuration {
+            pipe_bytes: (kind < 4.0).then_some(64 << 10),
+            send_buffer_bytes: (kind >= 4.0).then_some(212_992),
+            ..made.configuration()
+        };
+        case.verified_bytes = Some(1 << 20);
+        if let Some(summary) = &mut case.summary {
+            summary.cpu_us_per_message = Some(1.3e6 / rate * bytes / GIB);
+        }
+        case
+    });
+    let mut run = run("channels", cases.collect());
+    run.null_control = None;
+    let over = "limit: a message has at most 212960 bytes here (SO_SNDBUF less 32)";
+    for case in &mut run.cases {
+        if case.name.starts_with("seqpacket_1m") || case.name.starts_with("seqpacket_256k") {
+            case.refused = Some(over.to_owned());
+            case.samples.clear();
+            case.summary = None;
+            case.ratio = None;
+        }
+    }
     run
 }
 

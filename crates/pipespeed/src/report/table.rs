@@ -4,6 +4,7 @@ use comfy_table::{CellAlignment, Row, Table, presets};
 
 use crate::results::{CaseResult, Run, Verdict};
 
+use super::channels;
 use super::comparisons::comparisons;
 use super::findings::findings;
 use super::format::{interval, percent, significant, wrap};
@@ -13,11 +14,11 @@ use super::style::{BOLD, DIM, RED, Style, YELLOW};
 /// The run as text: a row a case, what each case changed, and below them the
 /// null control, notes, findings and how it was measured.
 pub fn table(run: &Run, style: Style) -> String {
-    let mut blocks = vec![cases(run, style)];
-    let compared = comparisons(run, style);
-    if !compared.is_empty() {
-        blocks.push(compared);
-    }
+    let mut blocks = match channels::are_compared(run) {
+        true => channels::blocks(run, style),
+        false => vec![cases(run, style), comparisons(run, style)],
+    };
+    blocks.retain(|block| !block.is_empty());
     blocks.extend(below(run, style));
     let mut text = blocks.join("\n\n");
     text.push('\n');

@@ -30,7 +30,7 @@ const COUNTERS: [CounterColumn; 10] = [
 /// A column of the configuration, the same in every row of a case.
 type ConfigurationColumn = (&'static str, fn(&Configuration) -> String);
 
-const CONFIGURATION: [ConfigurationColumn; 11] = [
+const CONFIGURATION: [ConfigurationColumn; 17] = [
     ("writer", |c| or_empty(c.writer.as_ref())),
     ("reader", |c| or_empty(c.reader.as_ref())),
     ("wait", |c| c.wait.clone()),
@@ -42,6 +42,12 @@ const CONFIGURATION: [ConfigurationColumn; 11] = [
     ("pipe_bytes_asked", |c| or_empty(c.pipe_bytes_asked)),
     ("pipe_bytes", |c| or_empty(c.pipe_bytes)),
     ("slots", |c| or_empty(c.slots)),
+    ("channel", |c| or_empty(c.channel.as_ref())),
+    ("message_bytes", |c| or_empty(c.message_bytes)),
+    ("reader_buffer_bytes", |c| or_empty(c.reader_buffer_bytes)),
+    ("send_buffer_bytes", |c| or_empty(c.send_buffer_bytes)),
+    ("receive_buffer_bytes", |c| or_empty(c.receive_buffer_bytes)),
+    ("queue_messages", |c| or_empty(c.queue_messages)),
 ];
 
 const SAMPLE: [&str; 9] = [

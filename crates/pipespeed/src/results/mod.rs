@@ -4,10 +4,12 @@
 //! Rates are in GiB/s and sizes in bytes, both by powers of 1024; times are in
 //! seconds. A field that was not measured is `null`, never 0.
 
+mod configuration;
 mod csv;
 mod json;
 mod save;
 
+pub use self::configuration::Configuration;
 pub use self::csv::write_csv;
 pub use self::json::{LoadError, load, to_json};
 pub use self::save::{check_place, is_replaceable, is_stdout, save};
@@ -132,6 +134,8 @@ pub enum WarningKind {
     Flagged,
     /// What was asked for turned out otherwise.
     Configuration,
+    /// Trials failed; the others went on.
+    Failed,
 }
 
 /// One case measured twice a round under two names.
@@ -159,6 +163,9 @@ pub struct CaseResult {
     pub configuration: Configuration,
     /// Why the case could not be run here; null when it could.
     pub refused: Option<String>,
+    /// Bytes compared with what they have to be, in a trial of its own before
+    /// the first round; null where there was none.
+    pub verified_bytes: Option<u64>,
     /// The trials, in the order of their rounds.
     pub samples: Vec<Sample>,
     /// What the samples say; null without any.
@@ -205,40 +212,6 @@ impl DataUse {
             DataUse::Verify => "verified",
         }
     }
-}
-
-/// The configuration that took effect, as the ends of the case reported it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Configuration {
-    /// How the writer hands data to the channel: `write`, `vmsplice`; null
-    /// where no writer runs.
-    pub writer: Option<String>,
-    /// How the reader takes it: `read`, `splice`; null where no reader runs.
-    pub reader: Option<String>,
-    /// How the ends wait for each other: `block`, `poll`, `spin`, `adaptive`.
-    pub wait: String,
-    /// Bytes handed over in one piece.
-    pub buffer_bytes: usize,
-    /// How many such buffers the writer uses in turn.
-    pub buffers: Option<usize>,
-    /// Pages asked for: `base`, `huge` (transparent) or `hugetlb`.
-    pub pages: String,
-    /// Bytes of the writer's buffers shown to be in huge pages.
-    pub huge_bytes: Option<u64>,
-    /// How that was shown: `smaps` or `pagemap`.
-    pub huge_shown_by: Option<String>,
-    /// The alignment of the writer's buffer in bytes (a power of two).
-    pub alignment: Option<usize>,
-    /// The pipe size asked for.
-    pub pipe_bytes_asked: Option<usize>,
-    /// The pipe size granted.
-    pub pipe_bytes: Option<usize>,
-    /// The slots of the pipe.
-    pub slots: Option<usize>,
-    /// Bytes a system call of the writer moved, over all samples.
-    pub writer_bytes_per_call: Option<f64>,
-    /// Bytes a system call of the reader moved, over all samples.
-    pub reader_bytes_per_call: Option<f64>,
 }
 
 /// One trial.
@@ -324,6 +297,9 @@ pub struct Summary {
     pub median_unflagged: Option<f64>,
     /// Processor time of both ends per GiB, in seconds.
     pub cpu_s_per_gib: Option<f64>,
+    /// Processor time of both ends per message, in microseconds; null where a
+    /// case is not about messages.
+    pub cpu_us_per_message: Option<f64>,
     /// Context switches of both ends per GiB.
     pub switches_per_gib: Option<f64>,
     /// System calls of both ends per GiB.

@@ -1,13 +1,15 @@
 //! Which cases make up a suite: data, one file a suite.
 
+pub mod channels;
 mod ladder;
 mod touched;
 
+pub use self::channels::Selection;
 use crate::case::Case;
 use crate::results::DataUse;
 
 /// What may be asked of a suite instead of its own values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Overrides {
     /// One pipe size for all cases, in bytes.
     pub pipe_bytes: Option<usize>,
@@ -17,6 +19,8 @@ pub struct Overrides {
     pub data: Option<DataUse>,
     /// Passes of computing over the data at each end.
     pub work: u32,
+    /// Which channels and sizes of messages.
+    pub selection: Selection,
 }
 
 /// The suites.
@@ -29,6 +33,9 @@ pub enum Suite {
     /// The same where every byte is produced by the writer and used by the
     /// reader.
     Touched,
+    /// Pipes beside sockets, TCP, message queues and other ways to pass data,
+    /// by the size of the messages.
+    Channels,
 }
 
 impl Suite {
@@ -37,6 +44,7 @@ impl Suite {
         match self {
             Suite::Ladder => "ladder",
             Suite::Touched => "touched",
+            Suite::Channels => "channels",
         }
     }
 
@@ -46,6 +54,7 @@ impl Suite {
         let cases = match self {
             Suite::Ladder => ladder::cases(overrides),
             Suite::Touched => touched::cases(overrides),
+            Suite::Channels => channels::cases(overrides),
         };
         cases
             .into_iter()
@@ -79,7 +88,10 @@ impl Suite {
 
     /// The case that is measured twice, under two names.
     pub fn null_control(self) -> &'static str {
-        "write_read"
+        match self {
+            Suite::Ladder | Suite::Touched => "write_read",
+            Suite::Channels => "pipe_64k",
+        }
     }
 }
 
@@ -90,7 +102,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn all(overrides: &Overrides) -> Vec<(Suite, Vec<Case>)> {
-        [Suite::Ladder, Suite::Touched]
+        [Suite::Ladder, Suite::Touched, Suite::Channels]
             .map(|suite| (suite, suite.cases(overrides)))
             .to_vec()
     }
@@ -144,7 +156,9 @@ mod tests {
                     | SinkTechnique::BufWriter
             )
         };
-        for (suite, cases) in all(&Overrides::default()) {
+        let of_one_channel = |(suite, _): &(Suite, _)| *suite != Suite::Channels;
+        let all = all(&Overrides::default()).into_iter();
+        for (suite, cases) in all.filter(of_one_channel) {
             for case in &cases {
                 let Some((other, _)) = &case.compared_with else {
                     continue;

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use anyhow::anyhow;
 use pipespeed::case::Case;
+use pipespeed::channel::Granted;
 use pipespeed::endpoint::control::{Outcome, Setup};
 use pipespeed::endpoint::spec::PageKind;
 use pipespeed::machine::{Machine, NoiseDelta};
@@ -33,6 +34,8 @@ pub enum Trouble {
 pub struct FakeRunner {
     /// Cases that are refused whenever they are tried.
     pub refused: BTreeMap<String, String>,
+    /// Cases that fail from their trial of this number (from 0) on, and why.
+    pub failing: BTreeMap<String, (usize, String)>,
     /// How much faster than usual a case is.
     pub factors: BTreeMap<String, f64>,
     /// At which trial (from 0, the pilot's included) what goes wrong.
@@ -64,6 +67,11 @@ impl Runner for FakeRunner {
             .iter()
             .filter(|name| **name == case.name)
             .count();
+        if let Some((from, reason)) = self.failing.get(&case.name)
+            && times > *from
+        {
+            return Err(TrialError::Failed(anyhow!(reason.clone())));
+        }
         let wobble = 1.0 + 0.01 * ((times * 3 % 7) as f64 - 3.0) / 3.0;
         let factor = self.factors.get(&case.name).copied().unwrap_or(1.0);
         Ok(trial(case, rate(case) * factor * wobble))
@@ -107,6 +115,7 @@ fn trial(case: &Case, gib_per_s: f64) -> Trial {
                 run_delay_s: Some(0.0),
             },
             parts_gib_per_s: vec![gib_per_s; 2],
+            zerocopy: None,
             window_ns: (0, (SECONDS * 1e9) as u64),
         })
     };
@@ -121,7 +130,10 @@ fn trial(case: &Case, gib_per_s: f64) -> Trial {
             huge_bytes: huge,
             huge_shown_by: huge.map(|_| "smaps".to_owned()),
         },
-        pipe_bytes: case.pipe_bytes,
+        granted: Granted {
+            pipe_bytes: case.pipe_bytes,
+            ..Granted::default()
+        },
         writer: case.sink.as_ref().and_then(|_| end(0.5)),
         reader: case.source.as_ref().and_then(|_| end(0.75)),
         noise: NoiseDelta::default(),
@@ -193,11 +205,17 @@ pub struct Watch {
     pub rounds: Vec<Run>,
     /// The round (from 1) that can't be saved.
     pub full_after: Option<usize>,
+    /// What was said of trials that failed.
+    pub failed: Vec<String>,
 }
 
 impl Observer for Watch {
     fn before_trial(&mut self, case: &str, done: usize, all: usize) {
         self.trials.push((case.to_owned(), done, all));
+    }
+
+    fn trial_failed(&mut self, error: &anyhow::Error) {
+        self.failed.push(format!("{error:#}"));
     }
 
     fn after_round(&mut self, run: &Run) -> anyhow::Result<()> {

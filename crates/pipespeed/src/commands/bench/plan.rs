@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::anyhow;
 
-use crate::case::{Case, Durations};
+use crate::case::Case;
 use crate::cli::BenchArgs;
 use crate::endpoint::spec::SinkTechnique;
 use crate::failure::usage;
@@ -17,31 +17,15 @@ use crate::schedule::rounds_for_budget;
 use crate::size;
 use crate::suite::{Overrides, Suite};
 
+use super::lengths::{Lengths, rounds_for_verdicts};
+
 /// The confidence level of the intervals.
 const CONFIDENCE: f64 = 0.95;
 
-/// A whole run by default, and a quick one, in seconds.
-const BUDGET_S: f64 = 60.0;
-const QUICK_BUDGET_S: f64 = 10.0;
 /// What is kept of the budget for the start, the report, and trials that take
 /// longer than those of the pilot: a share and a constant, in seconds.
 const RESERVE: f64 = 0.04;
 const RESERVE_S: f64 = 0.3;
-
-/// The fewest rounds of a full run, unless told otherwise.
-const ROUNDS: usize = 30;
-/// The fewest with which several comparisons at once can come to a verdict:
-/// with 9 rounds the sign test reaches 2/2^9 = 0.4 %, enough for 12 of them.
-const FEW_ROUNDS: usize = 9;
-
-const FULL: Durations = Durations {
-    warm_up_s: 0.015,
-    timed_s: 0.150,
-};
-const QUICK: Durations = Durations {
-    warm_up_s: 0.010,
-    timed_s: 0.060,
-};
 
 /// What a run is going to do.
 pub(super) struct Plan {
@@ -51,7 +35,7 @@ pub(super) struct Plan {
     /// Cases that can't be run here, with the reason.
     pub(super) refused: BTreeMap<String, String>,
     pub(super) chosen: Chosen,
-    pub(super) durations: Durations,
+    pub(super) lengths: Lengths,
     settings: Settings,
     machine: Machine,
     warnings: Vec<Warning>,
@@ -92,11 +76,21 @@ impl Plan {
                 message: message.clone(),
             });
         }
-        let durations = if measure.quick { QUICK } else { FULL };
+        let lengths = Lengths::of(args.suite, measure.quick);
+        let durations = lengths.durations;
         let usual = args.suite.null_control();
         let null_control = match cases.iter().any(|case| case.name == usual) {
             true => Some(usual.to_owned()),
             false => cases.first().map(|case| case.name.clone()),
+        };
+        // All of it takes as long as verdicts need, not a time.
+        let rounds = match (measure.rounds, measure.time, args.channels.all) {
+            (Some(rounds), ..) => Some(rounds as usize),
+            (None, None, true) => Some(match measure.quick {
+                true => lengths.least_rounds,
+                false => rounds_for_verdicts(cases.len(), CONFIDENCE),
+            }),
+            _ => None,
         };
         Ok(Plan {
             suite: args.suite,
@@ -125,14 +119,11 @@ impl Plan {
             cases,
             refused,
             chosen,
-            durations,
+            lengths,
             machine,
             warnings,
-            budget_s: measure.time.unwrap_or(match measure.quick {
-                true => QUICK_BUDGET_S,
-                false => BUDGET_S,
-            }),
-            rounds: measure.rounds.map(|rounds| rounds as usize),
+            budget_s: measure.time.unwrap_or(lengths.budget_s),
+            rounds,
             time_given: measure.time.is_some(),
         })
     }
@@ -149,7 +140,11 @@ impl Plan {
             _ => self.chosen.relation.clone(),
         };
         let time = match self.rounds {
-            Some(rounds) => counted(rounds, "round"),
+            Some(rounds) => {
+                // Of the null control's twin, too.
+                let seconds = self.lengths.of_rounds(rounds, self.cases.len() + 1);
+                format!("{}, about {}", counted(rounds, "round"), in_words(seconds))
+            }
             None => format!("at most {:.0} s", self.budget_s),
         };
         format!(
@@ -169,8 +164,8 @@ impl Plan {
                 message: format!(
                     "a quick run: trials of {:.0} ms instead of {:.0}, and about a third of the \
                      rounds: intervals are wider, and small differences stay undecided",
-                    QUICK.timed_s * 1e3,
-                    FULL.timed_s * 1e3
+                    self.lengths.durations.timed_s * 1e3,
+                    Lengths::of(self.suite, false).durations.timed_s * 1e3
                 ),
             });
         }
@@ -192,19 +187,24 @@ impl Plan {
         }
     }
 
-    /// How many rounds to run, from what the pilot took.
-    pub(super) fn rounds(&self, cases: usize, pilot_s: f64) -> anyhow::Result<usize> {
+    /// How many rounds to run, from what the pilot took, and the verified pass.
+    pub(super) fn rounds(
+        &self,
+        cases: usize,
+        pilot_s: f64,
+        verifying_s: f64,
+    ) -> anyhow::Result<usize> {
         if let Some(rounds) = self.rounds {
             return Ok(rounds);
         }
-        let left = self.budget_s * (1.0 - RESERVE) - pilot_s - RESERVE_S;
-        let least = match self.settings.quick || self.time_given {
-            true => FEW_ROUNDS,
-            false => ROUNDS,
+        let left = self.budget_s * (1.0 - RESERVE) - pilot_s - verifying_s - RESERVE_S;
+        let least = match self.time_given {
+            true => self.lengths.least_in_time,
+            false => self.lengths.least_rounds,
         };
         let rounds = rounds_for_budget(pilot_s, left, cases, least);
         if self.time_given && rounds as f64 * pilot_s > left.max(0.0) * 1.1 {
-            let needed = (least as f64 + 1.0) * pilot_s + RESERVE_S;
+            let needed = (least as f64 + 1.0) * pilot_s + verifying_s + RESERVE_S;
             return Err(anyhow!(
                 "--time {}: {cases} trials a round and {least} rounds take {needed:.0} s: allow \
                  more, name fewer cases by --case, or say --rounds or --quick",
@@ -215,15 +215,25 @@ impl Plan {
     }
 }
 
+/// A time that is only estimated.
+fn in_words(seconds: f64) -> String {
+    match seconds < 100.0 {
+        true => format!("{seconds:.0} s"),
+        false => format!("{:.0} minutes", seconds / 60.0),
+    }
+}
+
 fn overrides(args: &BenchArgs) -> anyhow::Result<Overrides> {
     let measure = &args.measure;
-    if args.suite == Suite::Touched
+    check_suite(args)?;
+    if args.suite != Suite::Ladder
         && let Some(data @ (DataUse::Discard | DataUse::Read)) = measure.data
     {
         return Err(usage(format!(
-            "--data {}: in the suite touched every byte is used: say touch or verify, or take \
-             the suite ladder",
-            data.name()
+            "--data {}: in the suite {} every byte is used: say touch or verify, or take the \
+             suite ladder",
+            data.name(),
+            args.suite.name()
         )));
     }
     Ok(Overrides {
@@ -231,7 +241,25 @@ fn overrides(args: &BenchArgs) -> anyhow::Result<Overrides> {
         buffer_bytes: measure.setup.buffer_size,
         data: measure.data,
         work: args.work,
+        selection: args.channels.selection(),
     })
+}
+
+/// Options that only some suites take.
+fn check_suite(args: &BenchArgs) -> anyhow::Result<()> {
+    let channels = args.suite == Suite::Channels;
+    if let (false, Some(option)) = (channels, args.channels.given()) {
+        return Err(usage(format!(
+            "{option}: the suite {} has no channels to choose from: say `bench channels`",
+            args.suite.name()
+        )));
+    }
+    if channels && args.measure.setup.buffer_size.is_some() {
+        return Err(usage(
+            "--buffer-size: in the suite channels a buffer is a message: say --size",
+        ));
+    }
+    Ok(())
 }
 
 /// Whether the options make sense for these cases.

@@ -28,6 +28,16 @@ impl Progress {
         }
     }
 
+    /// Says a line above the bar, asked for or not: something went wrong.
+    pub(super) fn complain(&self, line: &str) {
+        self.bar.suspend(|| say(line));
+    }
+
+    /// What the trials are for, while their number is not known.
+    pub(super) fn doing(&self, what: &str) {
+        self.bar.set_style(style(&format!("  {what}: {{msg}}")));
+    }
+
     /// The number of trials is known.
     pub(super) fn start(&self, rounds: usize, cases: usize) {
         self.bar.reset();

@@ -24,7 +24,7 @@ const AXIS: i32 = 46;
 /// the interval on it and the step it takes beside it. Its colour says what
 /// became of the data. Refused cases are named with the reason; the null
 /// control's twin is left out.
-pub fn chart(run: &Run) -> String {
+pub(super) fn chart(run: &Run) -> String {
     let cases: Vec<&CaseResult> = run
         .cases
         .iter()
@@ -57,7 +57,7 @@ pub fn chart(run: &Run) -> String {
     })
 }
 
-fn method(run: &Run) -> String {
+pub(super) fn method(run: &Run) -> String {
     let settings = &run.settings;
     let mut words = vec![
         counted(settings.rounds_done, "round"),

@@ -130,6 +130,25 @@ impl Canvas<'_> {
         Ok(())
     }
 
+    /// An upright interval with ends across it.
+    pub fn upright_whisker(&self, x: i32, y: Range<i32>, colour: RGBColor) -> Drawn {
+        self.line((x, y.start), (x, y.end), colour, 1)?;
+        for end in [y.start, y.end] {
+            self.line((x - 3, end), (x + 3, end), colour, 1)?;
+        }
+        Ok(())
+    }
+
+    /// One of the marks that points are told apart by, besides their colour.
+    pub fn mark(&self, at: (i32, i32), shape: usize, colour: RGBColor) -> Drawn {
+        let (x, y) = at;
+        match shape % 3 {
+            0 => self.dot(at, 4, colour),
+            1 => self.rectangle(x - 3..x + 4, y - 3..y + 4, colour),
+            _ => self.area.draw(&TriangleMarker::new(at, 5, colour.filled())),
+        }
+    }
+
     /// Upright lines with a label below each, and what they count.
     pub fn axis(&self, ticks: &[(i32, String)], x: Range<i32>, y: Range<i32>, unit: &str) -> Drawn {
         for (at, label) in ticks {

@@ -4,12 +4,25 @@
 mod bars;
 mod canvas;
 mod dots;
+mod lines;
 mod stacked;
 mod text;
 
-pub use self::bars::chart;
 pub use self::dots::{DotRow, dot_chart};
 pub use self::stacked::profile_chart;
+
+use crate::results::Run;
+
+use super::channels;
+
+/// Draws a run: lines over the size of the messages where channels were
+/// compared, else a bar a case.
+pub fn chart(run: &Run) -> String {
+    match channels::are_compared(run) {
+        true => lines::chart(run),
+        false => bars::chart(run),
+    }
+}
 
 #[cfg(test)]
 mod tests;

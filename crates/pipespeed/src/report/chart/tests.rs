@@ -2,7 +2,7 @@
 //! `PIPESPEED_CHARTS=DIR cargo test charts` leaves the pictures in DIR.
 
 use super::*;
-use crate::report::sample::{case, ladder, ratio, refuse, run};
+use crate::report::sample::{case, channels, ladder, ratio, refuse, run};
 use crate::results::{DataUse, Run};
 
 /// The texts of a picture, which has to be well-formed.
@@ -172,6 +172,8 @@ fn all_charts_are_well_formed() {
         ("ladder", chart(&ladder())),
         ("refused", chart(&refused())),
         ("three", chart(&three())),
+        ("channels", chart(&channels(false))),
+        ("all_channels", chart(&channels(true))),
         ("long", chart(&long_names(12))),
         ("many", chart(&long_names(18))),
         (
@@ -199,5 +201,33 @@ fn all_charts_are_well_formed() {
             let path = std::path::Path::new(&directory).join(format!("{name}.svg"));
             std::fs::write(path, svg).unwrap();
         }
+    }
+}
+
+#[test]
+fn lines_of_channels_are_named_and_labels_do_not_lie_on_each_other() {
+    let svg = chart(&channels(true));
+    let document = roxmltree::Document::parse(&svg).unwrap();
+    let text = |node: &roxmltree::Node<'_, '_>| node.text().unwrap_or("").trim().to_owned();
+    for name in crate::suite::channels::names() {
+        let mut places: Vec<f64> = document
+            .descendants()
+            .filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "text")))
+            .filter(|node| crate::suite::channels::names().any(|known| known == text(node)))
+            .filter_map(|node| node.attribute("y")?.parse().ok())
+            .collect();
+        assert_eq!(
+            texts(&svg).iter().filter(|t| *t == name).count(),
+            2,
+            "{name}"
+        );
+        places.sort_by(f64::total_cmp);
+        assert!(
+            places.windows(2).all(|pair| pair[1] - pair[0] >= 15.0),
+            "{places:?}"
+        );
+    }
+    for label in ["1B", "4MiB", "GiB/s", "size of a message"] {
+        assert!(texts(&svg).contains(&label.to_owned()), "{label}");
     }
 }

@@ -1,0 +1,152 @@
+//! System calls that rustix lacks: message queues, and two of MSG_ZEROCOPY.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_int, c_long};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+use rustix::io::Errno;
+
+/// Opens or makes a message queue for so many messages of so many bytes
+/// (mq_open(2)). The kernel takes the name without the slash that begins it in
+/// C.
+///
+/// # Errors
+/// Those of mq_open(2).
+pub(super) fn mq_open(
+    name: &CStr,
+    flags: c_int,
+    messages: usize,
+    message_bytes: usize,
+) -> rustix::io::Result<OwnedFd> {
+    // SAFETY: a struct of numbers, of which all bits may be 0.
+    let mut shape: libc::mq_attr = unsafe { std::mem::zeroed() };
+    shape.mq_maxmsg = messages as _;
+    shape.mq_msgsize = message_bytes as _;
+    // SAFETY: the name ends with a 0 and the shape is a struct mq_attr; both
+    // are only read, during the call.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_mq_open,
+            name.as_ptr(),
+            flags | libc::O_CLOEXEC,
+            0o600 as libc::mode_t,
+            &raw const shape,
+        )
+    };
+    let fd = checked(fd)?;
+    // SAFETY: a descriptor that the kernel has just made; nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
+}
+
+/// Removes the name of a message queue (mq_unlink(2)).
+///
+/// # Errors
+/// Those of mq_unlink(2).
+pub(super) fn mq_unlink(name: &CStr) -> rustix::io::Result<()> {
+    // SAFETY: the name ends with a 0 and is only read.
+    let outcome = unsafe { libc::syscall(libc::SYS_mq_unlink, name.as_ptr()) };
+    checked(outcome).map(drop)
+}
+
+/// Sends a message, waiting until `deadline` of CLOCK_REALTIME at most
+/// (mq_timedsend(2)).
+///
+/// # Errors
+/// Those of mq_timedsend(2).
+pub(super) fn mq_send(
+    queue: BorrowedFd<'_>,
+    message: &[u8],
+    deadline: Option<libc::timespec>,
+) -> rustix::io::Result<()> {
+    let deadline = deadline.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: the message is as long as said, and the deadline is a timespec
+    // or null; both are only read, during the call.
+    let outcome = unsafe {
+        libc::syscall(
+            libc::SYS_mq_timedsend,
+            queue.as_raw_fd(),
+            message.as_ptr(),
+            message.len(),
+            0,
+            deadline,
+        )
+    };
+    checked(outcome).map(drop)
+}
+
+/// Receives a message into a buffer that is as long as the queue's longest
+/// (mq_timedreceive(2)). Returns its length.
+///
+/// # Errors
+/// Those of mq_timedreceive(2).
+pub(super) fn mq_receive(queue: BorrowedFd<'_>, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+    // SAFETY: the kernel writes no more than the buffer's length to it; a null
+    // priority and a null deadline are allowed.
+    let outcome = unsafe {
+        libc::syscall(
+            libc::SYS_mq_timedreceive,
+            queue.as_raw_fd(),
+            buffer.as_mut_ptr(),
+            buffer.len(),
+            ptr::null_mut::<u32>(),
+            ptr::null::<libc::timespec>(),
+        )
+    };
+    checked(outcome).map(|n| n as usize)
+}
+
+/// Allows MSG_ZEROCOPY on a socket (SO_ZEROCOPY, socket(7)).
+///
+/// # Errors
+/// Those of setsockopt(2).
+pub(super) fn allow_zerocopy(socket: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    let on: c_int = 1;
+    // SAFETY: the value is an int, of the length said, and is only read.
+    let outcome = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ZEROCOPY,
+            (&raw const on).cast(),
+            size_of::<c_int>() as libc::socklen_t,
+        )
+    };
+    checked(c_long::from(outcome)).map(drop)
+}
+
+/// Takes one message from a socket's queue of errors, without waiting
+/// (recvmsg(2), MSG_ERRQUEUE). Returns the bytes of its control part, which is
+/// put into `control`.
+///
+/// # Errors
+/// Those of recvmsg(2); `AGAIN` where there is none.
+pub(super) fn error_message(
+    socket: BorrowedFd<'_>,
+    control: &mut [u64],
+) -> rustix::io::Result<usize> {
+    // SAFETY: a struct of numbers and pointers, all of which may be 0: no
+    // name, no data.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_control = control.as_mut_ptr().cast();
+    header.msg_controllen = size_of_val(control) as _;
+    // SAFETY: the control part is as long as the header says, and is not used
+    // otherwise during the call. Numbers have no invalid bits.
+    let outcome = unsafe {
+        libc::recvmsg(
+            socket.as_raw_fd(),
+            &raw mut header,
+            libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT,
+        )
+    };
+    checked(outcome as c_long)?;
+    Ok(header.msg_controllen as usize)
+}
+
+fn checked(outcome: c_long) -> rustix::io::Result<c_long> {
+    match outcome {
+        -1 => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
+        value => Ok(value),
+    }
+}

@@ -1,0 +1,313 @@
+//! TCP over the loopback device, and sends with MSG_ZEROCOPY.
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+
+use fastpipe::buffer::Buffer;
+use fastpipe::transfer::{Counts, Incomplete};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+
+use super::attempt::{Attempts, unsent};
+use super::open::{Channel, OpenError, cant};
+use super::socket::{filled, send_flags};
+use super::unix::of_sockets;
+use super::{Sink, ZerocopyCounts, sys};
+use crate::endpoint::data::Producer;
+use crate::endpoint::spec::SinkSpec;
+
+/// A connection from this machine to itself, on a port of the kernel's choice
+/// that is closed again at once. Small messages leave at once (TCP_NODELAY).
+///
+/// # Errors
+/// [`OpenError`].
+pub fn open() -> Result<Channel, OpenError> {
+    let cant = || cant("a TCP connection over loopback");
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(cant())?;
+    let address = listener.local_addr().map_err(cant())?;
+    let write_end = TcpStream::connect(address).map_err(cant())?;
+    let ours = write_end.local_addr().map_err(cant())?;
+    // Any process of this machine may have come first.
+    let read_end = loop {
+        let (end, peer) = listener.accept().map_err(cant())?;
+        if peer == ours {
+            break end;
+        }
+    };
+    for end in [&write_end, &read_end] {
+        end.set_nodelay(true).map_err(cant())?;
+    }
+    let nodelay = write_end.nodelay().map_err(cant())?;
+    let mut channel = of_sockets(read_end.into(), write_end.into())?;
+    channel.granted.nodelay = Some(nodelay);
+    Ok(channel)
+}
+
+/// The flag of send(2) that sends pages instead of copying them.
+const MSG_ZEROCOPY: SendFlags = SendFlags::from_bits_retain(0x400_0000);
+
+/// How many messages are under way at most, and how many bytes of them.
+const MOST_PIECES: usize = 64;
+const MOST_BYTES: usize = 8 << 20;
+
+/// The writing end with MSG_ZEROCOPY. A message's memory is not written again
+/// before the kernel has said that it is done with it (Linux,
+/// Documentation/networking/msg_zerocopy.rst).
+#[derive(Debug)]
+pub struct ZerocopySink {
+    fd: OwnedFd,
+    attempts: Attempts,
+    flags: SendFlags,
+    buffer: Buffer,
+    /// Bytes of a message.
+    piece: usize,
+    /// Of each piece, the sends that are not completed.
+    pending: Vec<u32>,
+    next: usize,
+    completions: Completions,
+}
+
+impl ZerocopySink {
+    /// A sink with its buffers mapped and filled.
+    ///
+    /// # Errors
+    /// When the buffers can't be had, or the kernel refuses SO_ZEROCOPY.
+    pub fn new(fd: OwnedFd, spec: &SinkSpec) -> anyhow::Result<Self> {
+        sys::allow_zerocopy(fd.as_fd())?;
+        let attempts = Attempts::new(spec.wait);
+        let pieces = (MOST_BYTES / spec.buffer_bytes).clamp(2, MOST_PIECES);
+        Ok(ZerocopySink {
+            fd,
+            flags: send_flags(&attempts) | MSG_ZEROCOPY,
+            attempts,
+            buffer: filled(spec.buffer_bytes * pieces)?,
+            piece: spec.buffer_bytes,
+            pending: vec![0; pieces],
+            next: 0,
+            completions: Completions::default(),
+        })
+    }
+
+    /// How many pieces are sent in turn.
+    pub fn pieces(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Waits until a completion has come at least.
+    fn await_completion(&mut self) -> rustix::io::Result<()> {
+        loop {
+            if self.take_completions()? > 0 {
+                return Ok(());
+            }
+            if self.attempts.spins() {
+                self.attempts.counts.would_blocks += 1;
+                std::hint::spin_loop();
+            }
+            // Errors are always asked for (poll(2)), and nothing else is here.
+            let mut fds = [PollFd::new(&self.fd, PollFlags::empty())];
+            let at_once = rustix::event::Timespec::default();
+            let timeout = self.attempts.spins().then_some(&at_once);
+            self.attempts.call(|| poll(&mut fds, timeout))?;
+            let gone = fds[0].revents().contains(PollFlags::HUP);
+            if gone && self.take_completions()? == 0 {
+                return Err(Errno::PIPE);
+            }
+        }
+    }
+
+    /// Takes the completions that have come. Returns how many sends they are.
+    fn take_completions(&mut self) -> rustix::io::Result<u64> {
+        let before = self.completions.counts.completed;
+        let mut control = [0; 16];
+        loop {
+            self.attempts.counts.syscalls += 1;
+            match sys::error_message(self.fd.as_fd(), &mut control) {
+                Ok(bytes) => {
+                    let words = (bytes / 8).min(control.len());
+                    if let Some(told) = told(&control[..words]) {
+                        let pending = &mut self.pending;
+                        self.completions.note(told, |piece| pending[piece] -= 1);
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(self.completions.counts.completed - before),
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+}
+
+impl Sink for ZerocopySink {
+    fn send(&mut self, producer: &mut Producer) -> Result<(), Incomplete> {
+        while self.pending[self.next] > 0 {
+            self.await_completion().map_err(|errno| unsent(0, errno))?;
+        }
+        let start = self.next * self.piece;
+        if !producer.is_idle() {
+            producer.produce(&mut self.buffer[start..start + self.piece]);
+        }
+        let mut sent = 0;
+        while sent < self.piece {
+            let rest = &self.buffer[start + sent..start + self.piece];
+            match self.attempts.call(|| send(&self.fd, rest, self.flags)) {
+                Ok(n) => {
+                    self.attempts.moved(n);
+                    sent += n;
+                    self.pending[self.next] += 1;
+                    self.completions.sent_of(self.next);
+                }
+                // The completions that wait to be taken use up net.core.optmem_max.
+                Err(Errno::NOBUFS) if !self.completions.under_way.is_empty() => {
+                    self.await_completion()
+                        .map_err(|errno| unsent(sent, errno))?;
+                }
+                Err(errno) => return Err(unsent(sent, errno)),
+            }
+        }
+        self.next = (self.next + 1) % self.pending.len();
+        Ok(())
+    }
+
+    fn sent(&self) -> u64 {
+        self.attempts.counts.bytes
+    }
+
+    fn counts(&self) -> Counts {
+        self.attempts.counts
+    }
+
+    fn call(&self) -> &'static str {
+        "send with MSG_ZEROCOPY"
+    }
+
+    fn zerocopy(&self) -> Option<ZerocopyCounts> {
+        Some(self.completions.counts)
+    }
+}
+
+/// Sends are numbered from 0 by the kernel; a completion tells of a range of
+/// them, and ranges may come in any order.
+#[derive(Debug, Default)]
+struct Completions {
+    /// The piece of each send since number `first`; none once completed.
+    under_way: VecDeque<Option<usize>>,
+    first: u32,
+    counts: ZerocopyCounts,
+}
+
+impl Completions {
+    fn sent_of(&mut self, piece: usize) {
+        self.under_way.push_back(Some(piece));
+    }
+
+    fn note(&mut self, told: Told, mut done: impl FnMut(usize)) {
+        let count = told.last.wrapping_sub(told.first).wrapping_add(1);
+        for at in 0..count {
+            let index = told.first.wrapping_add(at).wrapping_sub(self.first) as usize;
+            let Some(piece) = self.under_way.get_mut(index).and_then(Option::take) else {
+                continue;
+            };
+            done(piece);
+            self.counts.completed += 1;
+            self.counts.copied += u64::from(told.copied);
+        }
+        while self.under_way.front() == Some(&None) {
+            self.under_way.pop_front();
+            self.first = self.first.wrapping_add(1);
+        }
+    }
+}
+
+/// What one completion tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Told {
+    first: u32,
+    last: u32,
+    copied: bool,
+}
+
+/// SO_EE_ORIGIN_ZEROCOPY and SO_EE_CODE_ZEROCOPY_COPIED (linux/errqueue.h).
+const ORIGIN_ZEROCOPY: u8 = 5;
+const CODE_COPIED: u8 = 1;
+
+/// The completion in a control message: behind its header, a cmsghdr of 16
+/// bytes, stands a struct sock_extended_err.
+fn told(control: &[u64]) -> Option<Told> {
+    const HEADER: usize = 2;
+    // errno; origin, type, code, padding; info; data.
+    let error = control.get(HEADER)?.to_ne_bytes();
+    let range = control.get(HEADER + 1)?.to_ne_bytes();
+    let number =
+        |at: usize| u32::from_ne_bytes([range[at], range[at + 1], range[at + 2], range[at + 3]]);
+    (error[4] == ORIGIN_ZEROCOPY).then(|| Told {
+        first: number(0),
+        last: number(4),
+        copied: error[6] & CODE_COPIED != 0,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn completions_are_counted_once_in_whatever_order_they_come() {
+        let mut completions = Completions {
+            first: u32::MAX - 1,
+            ..Completions::default()
+        };
+        for piece in [0, 1, 0, 1, 0] {
+            completions.sent_of(piece);
+        }
+        let mut pending = [3, 2];
+        let mut note = |first, last, copied| {
+            let told = Told {
+                first,
+                last,
+                copied,
+            };
+            completions.note(told, |piece| pending[piece] -= 1);
+            // Told twice: the second time says nothing.
+            completions.note(told, |piece| pending[piece] -= 1);
+        };
+        note(0, 1, true);
+        note(u32::MAX - 1, u32::MAX, false);
+        note(2, 2, true);
+        assert_eq!(pending, [0, 0]);
+        let counts = completions.counts;
+        assert_eq!((counts.completed, counts.copied), (5, 3));
+        assert!(completions.under_way.is_empty());
+        assert_eq!(completions.first, 3);
+    }
+
+    #[test]
+    fn a_completion_is_read_from_its_control_message_and_nothing_else_is() {
+        let mut range = [0; 8];
+        range[..4].copy_from_slice(&7_u32.to_ne_bytes());
+        range[4..].copy_from_slice(&9_u32.to_ne_bytes());
+        let message = |origin, code| {
+            let error = [0, 0, 0, 0, origin, 0, code, 0];
+            [0, 0, u64::from_ne_bytes(error), u64::from_ne_bytes(range)]
+        };
+        let expected = |copied| Told {
+            first: 7,
+            last: 9,
+            copied,
+        };
+        let copied = message(ORIGIN_ZEROCOPY, CODE_COPIED);
+        assert_eq!(told(&copied), Some(expected(true)));
+        assert_eq!(told(&message(ORIGIN_ZEROCOPY, 0)), Some(expected(false)));
+        assert_eq!(told(&message(2, CODE_COPIED)), None);
+        assert_eq!(told(&copied[..3]), None);
+    }
+
+    #[test]
+    fn a_connection_is_to_this_machine_and_does_not_delay() {
+        let channel = open().unwrap();
+        assert_eq!(channel.granted.nodelay, Some(true));
+        let end = TcpStream::from(channel.write_end.unwrap());
+        assert!(end.peer_addr().unwrap().ip().is_loopback());
+    }
+}

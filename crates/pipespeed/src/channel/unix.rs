@@ -1,0 +1,108 @@
+//! Unix sockets: pairs of three kinds, and a stream bound to a name.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
+
+use super::name::PrivateName;
+use super::open::{Channel, Granted, OpenError, cant, over_limit};
+use crate::endpoint::spec::ChannelKind;
+
+/// What the kernel keeps of the send buffer for itself: a message may be so
+/// much shorter than that (unix_dgram_sendmsg in net/unix/af_unix.c).
+const KEPT: usize = 32;
+
+/// A pair of connected sockets.
+///
+/// # Errors
+/// [`OpenError`]: refused where a message does not fit the send buffer.
+pub fn open_pair(kind: ChannelKind, message: usize) -> Result<Channel, OpenError> {
+    let socket_type = match kind {
+        ChannelKind::SeqPacket => SocketType::SEQPACKET,
+        ChannelKind::Datagram => SocketType::DGRAM,
+        _ => SocketType::STREAM,
+    };
+    let (read_end, write_end) =
+        socketpair(AddressFamily::UNIX, socket_type, SocketFlags::CLOEXEC, None)
+            .map_err(cant("a socket pair"))?;
+    let channel = of_sockets(read_end, write_end)?;
+    let most = channel.granted.send_buffer_bytes.unwrap_or(0);
+    let most = most.saturating_sub(KEPT);
+    if socket_type != SocketType::STREAM && message > most {
+        let why = format!("SO_SNDBUF less {KEPT}; /proc/sys/net/core/wmem_default");
+        return Err(over_limit(most, &why));
+    }
+    Ok(channel)
+}
+
+/// A stream over a name in a private directory, which is gone when this
+/// returns.
+///
+/// # Errors
+/// [`OpenError`].
+pub fn open_named() -> Result<Channel, OpenError> {
+    let cant = || cant("a unix socket with a name");
+    let name = PrivateName::new("socket").map_err(cant())?;
+    let listener = UnixListener::bind(name.path()).map_err(cant())?;
+    let write_end = UnixStream::connect(name.path()).map_err(cant())?;
+    let (read_end, _) = listener.accept().map_err(cant())?;
+    of_sockets(read_end.into(), write_end.into())
+}
+
+/// Two sockets as a channel, with the buffers they have.
+pub(super) fn of_sockets(read_end: OwnedFd, write_end: OwnedFd) -> Result<Channel, OpenError> {
+    let sizes = |write_end: &OwnedFd, read_end: &OwnedFd| -> rustix::io::Result<Granted> {
+        Ok(Granted {
+            send_buffer_bytes: Some(sockopt::socket_send_buffer_size(write_end.as_fd())?),
+            receive_buffer_bytes: Some(sockopt::socket_recv_buffer_size(read_end.as_fd())?),
+            ..Granted::default()
+        })
+    };
+    let granted = sizes(&write_end, &read_end).map_err(cant("a socket's buffers"))?;
+    Ok(Channel {
+        write_end: Some(write_end),
+        read_end: Some(read_end),
+        granted,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+    use rustix::net::{SendFlags, send};
+
+    #[test]
+    fn the_limit_is_the_largest_message_that_the_kernel_takes() {
+        for kind in [ChannelKind::SeqPacket, ChannelKind::Datagram] {
+            let granted = open_pair(kind, 1).unwrap().granted;
+            let most = granted.send_buffer_bytes.unwrap() - KEPT;
+            let channel = open_pair(kind, most).unwrap();
+            let end = channel.write_end.as_ref().unwrap();
+            let mut message = vec![7; most];
+            send(end, &message, SendFlags::DONTWAIT).unwrap();
+            message.push(7);
+            let refused = send(end, &message, SendFlags::DONTWAIT);
+            assert_eq!(refused.unwrap_err(), Errno::MSGSIZE);
+            match open_pair(kind, most + 1) {
+                Err(OpenError::Refused(reason)) => {
+                    assert!(reason.starts_with("limit: "), "{reason}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_named_socket_leaves_no_name() {
+        let channel = open_named().unwrap();
+        let name = rustix::net::getpeername(channel.write_end.unwrap()).unwrap();
+        let name = rustix::net::SocketAddrUnix::try_from(name.unwrap()).unwrap();
+        let path = std::path::PathBuf::from(name.path().unwrap().to_str().unwrap());
+        assert!(
+            !path.exists() && !path.parent().unwrap().exists(),
+            "{path:?}"
+        );
+    }
+}

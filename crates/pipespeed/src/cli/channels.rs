@@ -1,0 +1,66 @@
+//! What only the suite channels takes.
+
+use clap::builder::PossibleValuesParser;
+
+use crate::size;
+use crate::suite::channels::{self, MOST_BYTES, Selection};
+
+/// Which channels and messages.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Suite channels")]
+pub struct ChannelsArgs {
+    /// Only these channels, each compared with the pipe if it is among them,
+    /// else with the first.
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(channels::names())
+    )]
+    pub channel: Vec<String>,
+    /// Only messages of these sizes, from 1 to 4M.
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_delimiter = ',',
+        value_parser = message_size,
+        allow_hyphen_values = true
+    )]
+    pub size: Vec<usize>,
+    /// All channels, and sizes from 1 byte to 4 MiB. Says first how long it
+    /// takes.
+    #[arg(long)]
+    pub all: bool,
+}
+
+impl ChannelsArgs {
+    /// What is chosen.
+    pub fn selection(&self) -> Selection {
+        Selection {
+            channels: self.channel.clone(),
+            sizes: self.size.clone(),
+            all: self.all,
+        }
+    }
+
+    /// The first option that was given.
+    pub fn given(&self) -> Option<&'static str> {
+        match self {
+            _ if !self.channel.is_empty() => Some("--channel"),
+            _ if !self.size.is_empty() => Some("--size"),
+            _ if self.all => Some("--all"),
+            _ => None,
+        }
+    }
+}
+
+fn message_size(text: &str) -> Result<usize, String> {
+    match size::parse(text) {
+        Ok(bytes) if bytes <= MOST_BYTES => Ok(bytes),
+        Ok(_) => Err(format!(
+            "a message has from 1 byte to {}",
+            size::format(MOST_BYTES as u64)
+        )),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,77 @@
+//! How long trials and runs last, by suite.
+
+use crate::case::Durations;
+use crate::stats;
+use crate::suite::Suite;
+
+/// The fewest rounds of a full run, unless told otherwise.
+const ROUNDS: usize = 30;
+/// The fewest with which several comparisons at once can come to a verdict:
+/// with 9 rounds the sign test reaches 2/2^9 = 0.4 %, enough for 12 of them.
+const FEW_ROUNDS: usize = 9;
+
+/// What a trial takes besides its parts, as seen: two processes are started
+/// and reaped.
+const TRIAL_OVERHEAD_S: f64 = 0.02;
+
+/// How long a run lasts, and its trials.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Lengths {
+    /// Of the parts of a trial.
+    pub durations: Durations,
+    /// Of the parts of a trial that verifies; none where there are no such.
+    pub verifying: Option<Durations>,
+    /// Of the whole run, in seconds.
+    pub budget_s: f64,
+    /// The fewest rounds.
+    pub least_rounds: usize,
+    /// The same where the time was asked for.
+    pub least_in_time: usize,
+}
+
+impl Lengths {
+    /// The usual ones.
+    pub fn of(suite: Suite, quick: bool) -> Self {
+        let lasting = |warm_up_s, timed_s| Durations { warm_up_s, timed_s };
+        let lengths = |durations, budget_s, least_rounds| Lengths {
+            durations,
+            verifying: None,
+            budget_s,
+            least_rounds,
+            least_in_time: FEW_ROUNDS,
+        };
+        match (suite, quick) {
+            (Suite::Ladder | Suite::Touched, false) => lengths(lasting(0.015, 0.150), 60.0, ROUNDS),
+            (Suite::Ladder | Suite::Touched, true) => {
+                lengths(lasting(0.010, 0.060), 10.0, FEW_ROUNDS)
+            }
+            // Nine times as many cases.
+            (Suite::Channels, false) => Lengths {
+                verifying: Some(lasting(0.002, 0.010)),
+                ..lengths(lasting(0.010, 0.100), 170.0, FEW_ROUNDS)
+            },
+            (Suite::Channels, true) => Lengths {
+                verifying: Some(lasting(0.001, 0.004)),
+                least_in_time: stats::MIN_SAMPLES,
+                ..lengths(lasting(0.004, 0.020), 26.0, stats::MIN_SAMPLES)
+            },
+        }
+    }
+
+    /// How long so many rounds of so many cases take, with the pilot and the
+    /// verified pass, in seconds. An estimate from nothing but the durations.
+    pub fn of_rounds(&self, rounds: usize, cases: usize) -> f64 {
+        let trial = |parts: Durations| parts.warm_up_s + parts.timed_s + TRIAL_OVERHEAD_S;
+        let round = cases as f64 * trial(self.durations);
+        let verifying = self.verifying.map_or(0.0, trial);
+        (rounds + 1) as f64 * round + cases as f64 * verifying
+    }
+}
+
+/// The fewest rounds with which so many comparisons can come to verdicts: n
+/// rounds that all agree have a probability of 2 / 2^n by chance, which has to
+/// be below the share of the error allowed that falls to each.
+pub(super) fn rounds_for_verdicts(comparisons: usize, confidence: f64) -> usize {
+    let allowed = (1.0 - confidence) / comparisons.max(1) as f64;
+    ((1.0 - allowed.log2()).ceil() as usize).max(stats::MIN_SAMPLES)
+}

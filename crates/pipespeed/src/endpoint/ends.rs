@@ -1,0 +1,207 @@
+//! Which sink or source a spec asks for: made, proven, and driven.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::AtomicU64;
+
+use anyhow::bail;
+use fastpipe::buffer::Backing;
+use rustix::io::Errno;
+
+use super::control::{Control, Outcome, Setup};
+use super::process::{Left, Refused, is_refusal, reader, start, writer};
+use super::spec::{EndSpec, PageKind, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique};
+use crate::channel::library::LibrarySink;
+use crate::channel::mqueue::{QueueSink, QueueSource};
+use crate::channel::pipe::{PipeSink, PipeSource};
+use crate::channel::socket::{SocketSink, SocketSource};
+use crate::channel::tcp::ZerocopySink;
+use crate::channel::uring::{UringSink, UringSource};
+use crate::channel::vm_readv::{FetchSource, OfferSink};
+use crate::channel::{Sink, Source};
+
+/// What an end needs besides its spec.
+struct Driver<'a> {
+    control: &'a mut Control,
+    spec: &'a EndSpec,
+    words: &'a [AtomicU64],
+}
+
+impl Driver<'_> {
+    fn write(self, mut sink: impl Sink, setup: Setup) -> anyhow::Result<Outcome> {
+        start(self.control, setup)?;
+        writer(self.spec, &mut sink, self.words)
+    }
+
+    fn read(self, mut source: impl Source) -> anyhow::Result<Outcome> {
+        start(self.control, Setup::default())?;
+        reader(self.spec, &mut source, self.words)
+    }
+}
+
+/// The writer of a trial, from its setting up to its end.
+pub(super) fn write(
+    control: &mut Control,
+    spec: &EndSpec,
+    sink: &SinkSpec,
+    channel: OwnedFd,
+    words: &[AtomicU64],
+) -> anyhow::Result<Outcome> {
+    let driver = Driver {
+        control,
+        spec,
+        words,
+    };
+    let of_pieces = |pieces: usize| Setup {
+        pieces: Some(pieces),
+        ..Setup::default()
+    };
+    match sink.technique {
+        SinkTechnique::Write | SinkTechnique::Vmsplice => {
+            let made = PipeSink::new(channel, sink)
+                .map_err(anyhow::Error::new)
+                .and_then(|made| proven(made, sink.pages, sink.touched))?;
+            let setup = setup_of(&made);
+            driver.write(made, setup)
+        }
+        SinkTechnique::PipeWriter(_)
+        | SinkTechnique::PipeWriterIo(_)
+        | SinkTechnique::BufWriter => {
+            let Some(made) = LibrarySink::new(channel, sink)? else {
+                bail!("no such sink");
+            };
+            driver.write(made, Setup::default())
+        }
+        SinkTechnique::Send => driver.write(SocketSink::new(channel, sink)?, of_pieces(1)),
+        SinkTechnique::SendZerocopy => {
+            let made = allowed("SO_ZEROCOPY", ZerocopySink::new(channel, sink))?;
+            let setup = of_pieces(made.pieces());
+            driver.write(made, setup)
+        }
+        SinkTechnique::QueueSend => driver.write(QueueSink::new(channel, sink)?, of_pieces(1)),
+        SinkTechnique::Offer => {
+            // It talks to the reader first.
+            let made = OfferSink::new(channel, sink).map_err(left)?;
+            let setup = of_pieces(made.pieces());
+            driver.write(made, setup)
+        }
+        SinkTechnique::UringWrite => {
+            let made = allowed("io_uring_setup", UringSink::new(channel, sink))?;
+            driver.write(made, of_pieces(1))
+        }
+    }
+}
+
+/// The reader of a trial, from its setting up to its end.
+pub(super) fn read(
+    control: &mut Control,
+    spec: &EndSpec,
+    source: &SourceSpec,
+    channel: OwnedFd,
+    words: &[AtomicU64],
+) -> anyhow::Result<Outcome> {
+    let driver = Driver {
+        control,
+        spec,
+        words,
+    };
+    match source.technique {
+        SourceTechnique::Read | SourceTechnique::Splice | SourceTechnique::SpliceThrough => {
+            let made = PipeSource::new(channel, source)?;
+            if let Some(buffer) = made.buffer()
+                && source.pages == PageKind::Huge
+                && source.touched
+            {
+                all_huge(buffer.backing()?)?;
+            }
+            driver.read(made)
+        }
+        SourceTechnique::Recv => driver.read(SocketSource::new(channel, source)?),
+        SourceTechnique::QueueReceive => driver.read(QueueSource::new(channel, source)?),
+        SourceTechnique::Fetch => driver.read(FetchSource::new(channel, source)?),
+        SourceTechnique::UringRead => driver.read(allowed(
+            "io_uring_setup",
+            UringSource::new(channel, source),
+        )?),
+    }
+}
+
+/// That the other end has gone before the start is not this one's fault.
+fn left(error: anyhow::Error) -> anyhow::Error {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+    let kind = error.downcast_ref::<Errno>().map(|errno| errno.kind());
+    match kind {
+        Some(BrokenPipe | ConnectionReset) => Left("the other end is gone".to_owned()).into(),
+        _ => error,
+    }
+}
+
+/// What a machine does not allow is a refusal, not a failure.
+fn allowed<T>(call: &str, made: anyhow::Result<T>) -> anyhow::Result<T> {
+    made.map_err(|error| match cause(&error) {
+        Some(cause) if is_refusal(&cause) => Refused(format!(
+            "{call} is not allowed here: {cause}; a setting or a seccomp filter, as of a \
+             container, may refuse it"
+        ))
+        .into(),
+        _ => error.context(call.to_owned()),
+    })
+}
+
+fn cause(error: &anyhow::Error) -> Option<io::Error> {
+    match (
+        error.downcast_ref::<Errno>(),
+        error.downcast_ref::<io::Error>(),
+    ) {
+        (Some(errno), _) => Some((*errno).into()),
+        (None, Some(error)) => error.raw_os_error().map(io::Error::from_raw_os_error),
+        (None, None) => None,
+    }
+}
+
+/// Makes sure that huge pages asked for are there.
+fn proven<F: AsFd>(
+    sink: PipeSink<F>,
+    pages: PageKind,
+    touched: bool,
+) -> anyhow::Result<PipeSink<F>> {
+    if pages == PageKind::Huge && touched {
+        all_huge(sink.backing()?)?;
+    }
+    Ok(sink)
+}
+
+fn all_huge(backing: Backing) -> anyhow::Result<()> {
+    if !backing.all_huge() {
+        bail!(Refused(huge_pages_refused(backing.huge, backing.mapped)));
+    }
+    Ok(())
+}
+
+/// Why a buffer is not in huge pages, in one sentence.
+pub fn huge_pages_refused(huge: u64, mapped: u64) -> String {
+    const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+    let setting = std::fs::read_to_string(SETTING).unwrap_or_default();
+    let why = match setting.trim() {
+        "" => "this kernel has no transparent huge pages".to_owned(),
+        text if text.contains("[never]") => {
+            format!("{SETTING} is 'never'; 'madvise' is enough")
+        }
+        _ => "memory may be too fragmented, or the process may not use them".to_owned(),
+    };
+    format!(
+        "transparent huge pages were not given ({} of {} KiB): {why}",
+        huge / 1024,
+        mapped / 1024
+    )
+}
+
+fn setup_of<F: AsFd>(sink: &PipeSink<F>) -> Setup {
+    let backing = sink.backing().ok();
+    Setup {
+        pieces: Some(sink.pieces()),
+        alignment: Some(sink.alignment()),
+        huge_bytes: backing.map(|backing| backing.huge),
+        huge_shown_by: backing.map(|backing| backing.shown_by.name().to_owned()),
+    }
+}
