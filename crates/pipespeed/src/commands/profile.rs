@@ -1,7 +1,7 @@
 //! `pipespeed profile`: sample, attribute, show.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -20,7 +20,7 @@ use crate::profile::refusal::{self, Facts};
 use crate::profile::symbols::Symbols;
 use crate::profile::{flame, notes, perf};
 use crate::report;
-use crate::results::{is_stdout, save};
+use crate::results::{check_place, is_stdout, save};
 use crate::runner::TrialError;
 use crate::suite::{Overrides, Suite};
 use crate::trial::ProcessRunner;
@@ -48,13 +48,8 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
         return Err(usage("only one file can go to standard output ('-')"));
     }
     // Not after all that measuring.
-    for path in files.into_iter().flatten().filter(|path| !is_stdout(path)) {
-        let place = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        rustix::fs::access(place, rustix::fs::Access::WRITE_OK)
-            .map_err(|errno| usage(format!("cannot write {}: {errno}", path.display())))?;
+    for path in files.into_iter().flatten() {
+        check_place(path).map_err(|error| usage(error.to_string()))?;
     }
     let what = What::of(args)?;
     let root = Root::default();
