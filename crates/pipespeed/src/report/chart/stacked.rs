@@ -43,7 +43,11 @@ pub fn profile_chart(profile: &Profile) -> String {
             ends.any(|end| end.share(*group) >= 0.005)
         })
         .collect();
-    let legend = places(&shown);
+    let name = match profile.pipeline {
+        Some(_) => Group::name_in_pipeline,
+        None => Group::name,
+    };
+    let legend = places(&shown, name);
     let lines = legend.last().map_or(0, |(_, _, line)| line + 1);
     let body = lines * LEGEND_LINE + 12 + length(rows.len()) * CASE + AXIS;
     let heading = Heading {
@@ -61,7 +65,7 @@ pub fn profile_chart(profile: &Profile) -> String {
         for (group, x, line) in &legend {
             let y = top + line * LEGEND_LINE + LEGEND_LINE / 2;
             canvas.rectangle(*x..x + 12, y - 6..y + 6, colour(*group))?;
-            canvas.text(group.name(), (x + 18, y), Side::Right, plain(SMALL, INK))?;
+            canvas.text(name(*group), (x + 18, y), Side::Right, plain(SMALL, INK))?;
         }
         let top = top + lines * LEGEND_LINE + 12;
         let names = rows.iter().map(|(name, _)| text_width(name, TEXT)).max();
@@ -104,11 +108,11 @@ fn rows(profile: &Profile) -> Vec<(&str, Vec<&EndProfile>)> {
 }
 
 /// Where the legend's entries begin: x and line.
-fn places(shown: &[Group]) -> Vec<(Group, i32, i32)> {
+fn places(shown: &[Group], name: fn(Group) -> &'static str) -> Vec<(Group, i32, i32)> {
     let (mut x, mut line) = (MARGIN, 0);
     let mut places = Vec::new();
     for group in shown {
-        let width = 18 + text_width(group.name(), SMALL) + 14;
+        let width = 18 + text_width(name(*group), SMALL) + 14;
         if x > MARGIN && x + width > WIDTH - MARGIN {
             (x, line) = (MARGIN, line + 1);
         }
