@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::channels::Kind;
 use super::histogram::{Counts, Latencies};
-use super::spec::{Mode, Outcome, Wait};
+use super::spec::{Length, Mode, Outcome, Wait};
 use crate::machine::Machine;
 use crate::stats::{median, median_interval};
 
@@ -32,6 +32,8 @@ pub struct Record {
 pub struct Settings {
     /// Which exchange.
     pub mode: Mode,
+    /// How long each launch was measured for.
+    pub length: Length,
     /// How both processes wait.
     pub wait: Wait,
     /// The sender's processor, and the echo's.
@@ -196,7 +198,7 @@ impl Record {
     ///
     /// # Errors
     /// None in memory.
-    pub fn csv(&self) -> anyhow::Result<Vec<u8>> {
+    pub fn csv(&self) -> anyhow::Result<String> {
         let mut out = csv::Writer::from_writer(Vec::new());
         out.write_record([
             "channel", "size", "round", "count", "p50_us", "p90_us", "p99_us", "p999_us", "max_us",
@@ -207,7 +209,7 @@ impl Record {
                 out.serialize((case.channel, case.size, launch))?;
             }
         }
-        Ok(out.into_inner()?)
+        Ok(String::from_utf8(out.into_inner()?)?)
     }
 }
 
