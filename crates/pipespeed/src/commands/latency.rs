@@ -113,7 +113,11 @@ fn cases(args: &LatencyArgs) -> Vec<CaseRecord> {
     };
     kinds
         .iter()
-        .flat_map(|kind| of(*kind).into_iter().map(|size| CaseRecord::new(*kind, size)))
+        .flat_map(|kind| {
+            of(*kind)
+                .into_iter()
+                .map(|size| CaseRecord::new(*kind, size))
+        })
         .collect()
 }
 
@@ -171,6 +175,11 @@ fn record(plan: &Plan, chosen: &Chosen) -> Record {
 }
 
 fn show(args: &LatencyArgs, record: &Record) -> anyhow::Result<()> {
+    if let [only] = record.cases.as_slice()
+        && only.refused.is_some()
+    {
+        return Ok(());
+    }
     let mut taken = false;
     for (option, path) in args.files() {
         let bytes = match option {

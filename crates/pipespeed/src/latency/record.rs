@@ -185,7 +185,10 @@ fn summary(launches: &[Launch]) -> Option<Summary> {
         p90_us: middle(|launch| launch.p90_us)?,
         p99_us: middle(|launch| launch.p99_us)?,
         p999_us: middle(|launch| launch.p999_us)?,
-        max_us: launches.iter().map(|launch| launch.max_us).fold(0.0, f64::max),
+        max_us: launches
+            .iter()
+            .map(|launch| launch.max_us)
+            .fold(0.0, f64::max),
         mib_per_s: middle(|launch| launch.mib_per_s)?,
         per_s: middle(|launch| launch.per_s)?,
         least_count: launches.iter().map(|launch| launch.count).min()?,
@@ -199,10 +202,23 @@ impl Record {
     /// # Errors
     /// None in memory.
     pub fn csv(&self) -> anyhow::Result<String> {
-        let mut out = csv::Writer::from_writer(Vec::new());
+        // The heading is ours: one can't be had of a tuple.
+        let mut out = csv::WriterBuilder::new()
+            .has_headers(false)
+            .from_writer(Vec::new());
         out.write_record([
-            "channel", "size", "round", "count", "p50_us", "p90_us", "p99_us", "p999_us", "max_us",
-            "mib_per_s", "per_s", "unanswered",
+            "channel",
+            "size",
+            "round",
+            "count",
+            "p50_us",
+            "p90_us",
+            "p99_us",
+            "p999_us",
+            "max_us",
+            "mib_per_s",
+            "per_s",
+            "unanswered",
         ])?;
         for case in &self.cases {
             for launch in &case.launches {

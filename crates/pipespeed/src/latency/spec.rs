@@ -6,9 +6,7 @@ use super::channels::Kind;
 use super::histogram::Counts;
 
 /// How a process waits for a message.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Wait {
     /// It sleeps in the call.

@@ -87,7 +87,11 @@ fn row(case: &CaseRecord) -> [String; 9] {
 pub fn latency_notes(record: &Record, style: Style) -> String {
     let mut text = String::new();
     for case in &record.cases {
-        let name = format!("{} of {}", case.channel.name(), size::format(case.size as u64));
+        let name = format!(
+            "{} of {}",
+            case.channel.name(),
+            size::format(case.size as u64)
+        );
         if let Some(how) = &case.deadlock {
             let line = wrap(&format!("{name}: {how}"), style.width(), "  ");
             text.push_str(&style.paint(&line, RED));
@@ -163,7 +167,10 @@ fn method(record: &Record) -> String {
     };
     let place = match settings.cpus {
         [Some(sender), Some(echo)] => {
-            format!("sender on processor {sender}, echo on {echo} ({})", settings.relation)
+            format!(
+                "sender on processor {sender}, echo on {echo} ({})",
+                settings.relation
+            )
         }
         _ => settings.relation.clone(),
     };

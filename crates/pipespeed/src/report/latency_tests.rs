@@ -95,7 +95,10 @@ fn the_chart_is_xml_and_names_channels_percentiles_and_units() {
         .filter_map(|node| node.text().map(str::trim))
         .collect();
     for word in ["pipe", "tcp", "50", "99.9", "99.99", "us", "8B"] {
-        assert!(texts.iter().any(|text| text.contains(word)), "{word}: {texts:?}");
+        assert!(
+            texts.iter().any(|text| text.contains(word)),
+            "{word}: {texts:?}"
+        );
     }
     assert!(!texts.contains(&"eventfd"), "{texts:?}");
 }
