@@ -127,7 +127,7 @@ fn ours(options: &Options) -> anyhow::Result<f64> {
 fn options() -> anyhow::Result<Options> {
     let mut options = Options {
         rounds: 31,
-        count: 20_000,
+        count: 50_000,
         cpu: 0,
     };
     let mut words = std::env::args().skip(1);

@@ -7,6 +7,9 @@ use super::trial::TrialError;
 use crate::schedule::Schedule;
 use crate::size;
 
+/// After so many failures a case is not tried again.
+const MOST_FAILURES: usize = 3;
+
 /// How all cases are measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
@@ -43,11 +46,13 @@ pub fn run(
     mut passed: impl FnMut(),
 ) -> Ended {
     let mut ended = Ended::default();
+    let mut failed = vec![0; cases.len()];
     let schedule = Schedule::new(cases.len(), plan.rounds, plan.seed);
     for (round, order) in schedule.orders().iter().enumerate() {
         for &at in order {
             let case = &mut cases[at];
-            if case.refused.is_none() && case.deadlock.is_none() {
+            let open = case.refused.is_none() && case.deadlock.is_none();
+            if open && failed[at] < MOST_FAILURES {
                 match trial(&spec(plan, case)) {
                     Ok(outcome) => case.add(round, &outcome),
                     Err(TrialError::Refused(why)) => case.refused = Some(why),
@@ -57,6 +62,7 @@ pub fn run(
                         return ended;
                     }
                     Err(TrialError::Failed(error)) => {
+                        failed[at] += 1;
                         let size = size::format(case.size as u64);
                         let line = format!("{} of {size}: {error:#}", case.channel.name());
                         told(&line);

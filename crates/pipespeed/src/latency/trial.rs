@@ -26,7 +26,7 @@ use crate::interrupt::Interrupt;
 use crate::runner::signal_name;
 use crate::size;
 
-/// A trial that takes so much longer than it should has gone wrong.
+/// A trial in which nothing moves for so long has gone wrong.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often both processes are looked at where they may deadlock.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -84,6 +84,8 @@ impl Trials {
             words,
             interrupt: &self.interrupt,
             deadline: Instant::now() + PATIENCE,
+            patient: true,
+            moved: 0,
             detector: (spec.mode == Mode::Naive).then(Detector::default),
             limit: self.limit,
         };
@@ -101,8 +103,7 @@ impl Trials {
         let mut said = pair.next();
         // The sender may be seen to leave before it is heard.
         if let Ok((Role::Echo, Said::Left(_))) = said {
-            pair.detector = None;
-            pair.deadline = Instant::now() + LAST_WORDS;
+            pair.hurry();
             said = pair.next_of(&[Role::Sender]);
         }
         match said {
@@ -187,6 +188,10 @@ struct Pair<'a> {
     words: SharedWords,
     interrupt: &'a Interrupt,
     deadline: Instant,
+    /// Whether the deadline is put off while something moves.
+    patient: bool,
+    /// What both had moved when it was put off last.
+    moved: u64,
     detector: Option<Detector>,
     limit: Duration,
 }
@@ -204,7 +209,7 @@ impl Pair<'_> {
                 return Err(TrialError::Interrupted(signal));
             }
             let now = Instant::now();
-            if now >= self.deadline {
+            if now >= self.deadline && !self.put_off(now) {
                 return Err(TrialError::Failed(anyhow!("the trial hangs")));
             }
             let mut left = self.deadline - now;
@@ -239,6 +244,24 @@ impl Pair<'_> {
         }
     }
 
+    /// From now on only last words are waited for.
+    fn hurry(&mut self) {
+        self.detector = None;
+        self.patient = false;
+        self.deadline = Instant::now() + LAST_WORDS;
+    }
+
+    /// Puts off the deadline if something has moved since the last time.
+    fn put_off(&mut self, now: Instant) -> bool {
+        let moved = self.looks().iter().map(|look| look.moved).sum();
+        let goes_on = self.patient && moved != self.moved;
+        if goes_on {
+            self.moved = moved;
+            self.deadline = now + PATIENCE;
+        }
+        goes_on
+    }
+
     fn looks(&self) -> [Look; 2] {
         [Role::Sender, Role::Echo].map(|role| {
             let at = role as usize;
@@ -256,8 +279,7 @@ impl Pair<'_> {
                 Role::Sender => Role::Echo,
                 Role::Echo => Role::Sender,
             };
-            self.detector = None;
-            self.deadline = Instant::now() + LAST_WORDS;
+            self.hurry();
             match self.next_of(&[other]) {
                 Ok((other, said)) if !matches!(said, Said::Left(_)) => {
                     return complaint(other, said);

@@ -165,6 +165,10 @@ fn method(record: &Record) -> String {
         Length::Count(count) => counted(count as usize, "round trip"),
         Length::Time(ns) => format!("{} s", significant(ns as f64 / 1e9)),
     };
+    let launches = match settings.rounds {
+        1 => "1 launch".to_owned(),
+        many => format!("{many} launches"),
+    };
     let place = match settings.cpus {
         [Some(sender), Some(echo)] => {
             format!(
@@ -178,8 +182,7 @@ fn method(record: &Record) -> String {
         "Measured: {exchange}; there and back, not halved; {waiting}; {place}; {} of {length} after a warm-up, \
          order from seed {}. Percentiles: median over launches, p50 with its 95 % interval; max: the longest of all. \
          MiB/s: round trips a second times the size, each message counted once though it travels twice.",
-        counted(settings.rounds, "launch").replace("launchs", "launches"),
-        settings.seed
+        launches, settings.seed
     )
 }
 
