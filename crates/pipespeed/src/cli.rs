@@ -2,6 +2,7 @@
 
 mod channels;
 mod costs;
+mod latency;
 mod meter;
 mod pages;
 mod pinning;
@@ -14,6 +15,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use self::channels::ChannelsArgs;
 pub use self::costs::CostsArgs;
+pub use self::latency::LatencyArgs;
 pub use self::meter::MeterArgs;
 pub use self::pages::PagesArgs;
 pub use self::pinning::{ArticleGetUserPages, PinnedPages, PinningArgs};
@@ -44,6 +46,9 @@ pub enum Command {
     /// Repeat the published experiment here: throughput from write and read to
     /// vmsplice, splice, huge pages and busy waiting.
     Bench(BenchArgs),
+    /// Measure round trips: a message to another process and back, through
+    /// pipes, sockets, TCP, queues and eventfds.
+    Latency(Box<LatencyArgs>),
     /// Compare saved runs: what changed, and is it real?
     Compare(CompareArgs),
     /// Show what memory is made of: which entries of the page tables lead to an

@@ -14,6 +14,7 @@ pub mod endpoint;
 pub mod failure;
 pub mod fizzbuzz;
 pub mod interrupt;
+pub mod latency;
 pub mod machine;
 pub mod measure;
 pub mod meter;

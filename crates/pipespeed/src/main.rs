@@ -7,6 +7,7 @@ use pipespeed::cli::Cli;
 use pipespeed::costs::echo;
 use pipespeed::endpoint::process::{self, Role};
 use pipespeed::failure::{exit_code, parse};
+use pipespeed::latency::process as round_trip;
 use pipespeed::profile::pipeline::process as stage;
 use pipespeed::standard;
 
@@ -20,6 +21,10 @@ fn main() -> ExitCode {
         }
         if role.as_deref().is_some_and(|role| role == stage::ROLE) {
             return stage::main(args);
+        }
+        let end = role.as_deref().and_then(|role| role.to_str());
+        if let Some(role) = end.and_then(round_trip::Role::from_argument) {
+            return exit_code("pipespeed", round_trip::main(role).map_err(Into::into));
         }
         return match role.and_then(|role| Role::from_name(role.to_str()?)) {
             Some(role) => exit_code("pipespeed", process::main(role).map_err(Into::into)),

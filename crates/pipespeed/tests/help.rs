@@ -9,6 +9,7 @@ fn help_and_version_are_no_errors() {
     for args in [
         "--help",
         "bench --help",
+        "latency --help",
         "compare -h",
         "profile --help",
         "write --help",

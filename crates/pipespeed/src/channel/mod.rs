@@ -16,6 +16,7 @@ pub mod uring;
 pub mod vm_readv;
 
 pub use self::open::{Channel, Granted, OpenError, open};
+pub(crate) use self::open::{cant, over_limit};
 
 use fastpipe::transfer::{Counts, Incomplete};
 use serde::{Deserialize, Serialize};

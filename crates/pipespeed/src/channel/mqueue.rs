@@ -6,7 +6,7 @@
 
 use std::ffi::CString;
 use std::fs;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use fastpipe::buffer::Buffer;
@@ -171,6 +171,23 @@ impl Sink for QueueSink {
     fn expect_leaving(&mut self) {
         self.may_be_alone = true;
     }
+}
+
+/// Sends a message.
+///
+/// # Errors
+/// Those of mq_timedsend(2).
+pub fn send(queue: BorrowedFd<'_>, message: &[u8]) -> rustix::io::Result<()> {
+    sys::mq_send(queue, message, None)
+}
+
+/// Receives a message into a buffer that is as long as the queue's longest.
+/// Returns its length.
+///
+/// # Errors
+/// Those of mq_timedreceive(2).
+pub fn receive(queue: BorrowedFd<'_>, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+    sys::mq_receive(queue, buffer)
 }
 
 /// The moment at which a send that may be in vain gives up.

@@ -91,7 +91,7 @@ fn of_pipe(ends: (OwnedFd, OwnedFd), bytes: Option<usize>) -> Result<Channel, Op
 }
 
 /// A size that a channel can't carry: not a failure, but a fact about it.
-pub(super) fn over_limit(most: usize, why: &str) -> OpenError {
+pub(crate) fn over_limit(most: usize, why: &str) -> OpenError {
     OpenError::Refused(format!(
         "limit: a message has at most {} here ({why})",
         match most < 1 << 20 && !most.is_multiple_of(1024) {
@@ -102,7 +102,7 @@ pub(super) fn over_limit(most: usize, why: &str) -> OpenError {
 }
 
 /// Tells what a machine refuses from what went wrong.
-pub(super) fn cant<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> OpenError {
+pub(crate) fn cant<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> OpenError {
     move |error| {
         let error = error.into();
         match Errno::from_io_error(&error) {

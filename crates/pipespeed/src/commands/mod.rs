@@ -5,6 +5,7 @@ pub mod bench;
 pub mod compare;
 pub mod costs;
 pub mod fizzbuzz;
+pub mod latency;
 pub mod meta;
 pub mod meter;
 pub mod pages;
@@ -27,6 +28,7 @@ use crate::failure::usage;
 pub fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Bench(args) => bench::run(args),
+        Command::Latency(args) => latency::run(&args),
         Command::Compare(args) => compare::run(args),
         Command::Pages(args) => pages::run(&args),
         Command::Profile(args) => profile::run(&args),

@@ -75,6 +75,9 @@ pub struct Outcome {
 /// The word that starts a trial.
 pub const GO: &str = "\"go\"";
 
+/// How many descriptors go with a message at most.
+pub const MOST_DESCRIPTORS: usize = 3;
+
 /// One side of the conversation.
 #[derive(Debug)]
 pub struct Control {
@@ -94,11 +97,34 @@ impl Control {
     /// # Errors
     /// Those of sendmsg(2).
     pub fn send_spec(&mut self, spec: &EndSpec, words: BorrowedFd<'_>) -> io::Result<()> {
-        let line = to_line(spec)?;
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        self.send_with(spec, &[words])
+    }
+
+    /// Receives what [`send_spec`](Self::send_spec) sent.
+    ///
+    /// # Errors
+    /// Those of recvmsg(2); `InvalidData` for anything else than a spec.
+    pub fn receive_spec(&mut self) -> io::Result<(EndSpec, OwnedFd)> {
+        let (spec, fds) = self.receive_with()?;
+        let words = fds.into_iter().next();
+        let words =
+            words.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no shared words came"));
+        Ok((spec, words?))
+    }
+
+    /// Sends a message and, with it, descriptors: [`MOST_DESCRIPTORS`] at most.
+    ///
+    /// # Errors
+    /// Those of sendmsg(2).
+    pub fn send_with(
+        &mut self,
+        message: &impl Serialize,
+        fds: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        let line = to_line(message)?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        let fds = [words];
-        ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+        ancillary.push(SendAncillaryMessage::ScmRights(fds));
         let sent = sendmsg(
             self.socket.get_ref(),
             &[IoSlice::new(&line)],
@@ -108,13 +134,14 @@ impl Control {
         self.socket.get_mut().write_all(&line[sent..])
     }
 
-    /// Receives what [`send_spec`](Self::send_spec) sent.
+    /// Receives what [`send_with`](Self::send_with) sent, before anything else
+    /// is received.
     ///
     /// # Errors
-    /// Those of recvmsg(2); `InvalidData` for anything else than a spec.
-    pub fn receive_spec(&mut self) -> io::Result<(EndSpec, OwnedFd)> {
+    /// Those of recvmsg(2); `InvalidData` for any other message.
+    pub fn receive_with<T: DeserializeOwned>(&mut self) -> io::Result<(T, Vec<OwnedFd>)> {
         let mut line = vec![0; 16 * 1024];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let message = recvmsg(
             self.socket.get_ref(),
@@ -123,24 +150,23 @@ impl Control {
             RecvFlags::CMSG_CLOEXEC,
         )?;
         line.truncate(message.bytes);
-        let words = ancillary
-            .drain()
-            .find_map(|message| match message {
-                RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-                _ => None,
-            })
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no shared words came"))?;
+        let mut received = Vec::new();
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                received.extend(fds);
+            }
+        }
         if line.last() != Some(&b'\n') {
             self.socket.read_until(b'\n', &mut line)?;
         }
-        Ok((serde_json::from_slice(&line)?, words))
+        Ok((serde_json::from_slice(&line)?, received))
     }
 
     /// Sends a report.
     ///
     /// # Errors
     /// Those of the socket.
-    pub fn send(&mut self, report: &Report) -> io::Result<()> {
+    pub fn send(&mut self, report: &impl Serialize) -> io::Result<()> {
         let line = to_line(report)?;
         self.socket.get_mut().write_all(&line)
     }

@@ -77,7 +77,7 @@ impl Role {
 /// The end that could not be set up as the case needs it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Refused(pub(super) String);
+pub(crate) struct Refused(pub(crate) String);
 
 /// The end that found the other one gone.
 #[derive(Debug, thiserror::Error)]
@@ -136,7 +136,7 @@ pub(super) fn start(control: &mut Control, setup: Setup) -> anyhow::Result<()> {
 }
 
 /// Pins this process to one processor.
-fn stay_on(cpu: usize) -> anyhow::Result<()> {
+pub(crate) fn stay_on(cpu: usize) -> anyhow::Result<()> {
     let mut set = rustix::thread::CpuSet::new();
     set.set(cpu);
     rustix::thread::sched_setaffinity(None, &set)

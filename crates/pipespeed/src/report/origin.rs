@@ -6,8 +6,13 @@ use crate::results::Run;
 /// The processor's model, the kernel and the date: what a figure has to say of
 /// itself when it is seen away from its run.
 pub fn origin(run: &Run) -> String {
-    let mut words = machine_words(&run.machine);
-    if let Some(date) = run.started_at.get(..10) {
+    of_machine(&run.machine, &run.started_at)
+}
+
+/// The same of anything measured on a machine, begun at that time.
+pub(super) fn of_machine(machine: &Machine, started_at: &str) -> String {
+    let mut words = machine_words(machine);
+    if let Some(date) = started_at.get(..10) {
         words.push(date.to_owned());
     }
     words.join(", ")

@@ -29,7 +29,7 @@ const LEADER: i32 = 26;
 const APART: i32 = 2;
 
 /// Colours that can be told apart, with the marks, by any colour vision.
-const COLOURS: [RGBColor; 14] = [
+pub(super) const COLOURS: [RGBColor; 14] = [
     RGBColor(31, 35, 40),
     RGBColor(178, 84, 10),
     RGBColor(11, 105, 168),
@@ -256,7 +256,7 @@ impl Scale {
 
 /// Round rates within a range: 1, 2 and 5 in every decade, or only 1 where
 /// there are many.
-fn rate_ticks(range: &Range<f64>) -> Vec<f64> {
+pub(super) fn rate_ticks(range: &Range<f64>) -> Vec<f64> {
     let decades = range.start.log10().floor() as i32..=range.end.log10().ceil() as i32;
     let within: &[f64] = match decades.end() - decades.start() > 4 {
         true => &[1.0],
@@ -270,7 +270,7 @@ fn rate_ticks(range: &Range<f64>) -> Vec<f64> {
 
 /// Ascending places near `wished` (ascending too), at least a label apart and,
 /// where there is room, within `range`.
-fn apart(wished: &[i32], range: &Range<i32>) -> Vec<i32> {
+pub(super) fn apart(wished: &[i32], range: &Range<i32>) -> Vec<i32> {
     let mut places = wished.to_vec();
     for at in 1..places.len() {
         places[at] = places[at].max(places[at - 1] + LABEL);

@@ -5,10 +5,12 @@ mod bars;
 mod canvas;
 mod dots;
 mod lines;
+mod percentiles;
 mod stacked;
 mod text;
 
 pub use self::dots::{DotRow, dot_chart};
+pub use self::percentiles::latency_chart;
 pub use self::stacked::profile_chart;
 
 use crate::results::Run;

@@ -1,0 +1,110 @@
+//! The options of `pipespeed latency`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{OutputArgs, seconds};
+use crate::latency::channels::{Kind, MOST_BYTES};
+use crate::latency::spec::Wait;
+use crate::machine::placement::{Placement, parse_cpus};
+use crate::size;
+
+/// `pipespeed latency`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A round trip lasts from before the message is sent until the whole of it has come \
+back from another process; it is not halved. With --rate it counts from when the \
+message was due, so that a stall is seen by all messages that were due in it.
+
+Examples:
+  pipespeed latency                                  four channels, three sizes
+  pipespeed latency pipe eventfd --wait spin
+  pipespeed latency tcp --size 1K --rate 2000        at a fixed rate
+  pipespeed latency pipe --size 64K,128K --naive     the exchange that deadlocks
+  pipespeed latency --json latency.json --chart latency.svg")]
+pub struct LatencyArgs {
+    /// What the messages go through [default: pipe, socketpair, tcp and
+    /// eventfd].
+    #[arg(value_enum, value_name = "CHANNEL")]
+    pub channels: Vec<Kind>,
+    /// Sizes of messages, from 1 to 16M [default: 8, 1K and 64K; an eventfd
+    /// carries 8 bytes].
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = message_size, allow_hyphen_values = true)]
+    pub size: Vec<usize>,
+    /// Round trips of each launch, instead of a time.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000), allow_negative_numbers = true, conflicts_with = "time")]
+    pub count: Option<u64>,
+    /// Seconds that the whole run may take.
+    #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds, allow_negative_numbers = true)]
+    pub time: f64,
+    /// Launches of each case: below 6 there are no intervals.
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
+    pub rounds: u32,
+    /// Seed of the order of the cases [default: a new one, which is recorded].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub seed: Option<u64>,
+    /// Open loop: send so many messages a second, whether or not any has come
+    /// back.
+    #[arg(long, value_name = "PER_SECOND", value_parser = rate, allow_negative_numbers = true, conflicts_with = "naive")]
+    pub rate: Option<f64>,
+    /// How both processes wait for a message.
+    #[arg(long, value_enum, default_value_t, conflicts_with = "naive")]
+    pub wait: Wait,
+    /// Both processes write first and read then: what deadlocks above the
+    /// channel's capacity.
+    #[arg(long)]
+    pub naive: bool,
+    /// Seconds without progress after which --naive calls it a deadlock.
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = limit, allow_negative_numbers = true, requires = "naive")]
+    pub limit: f64,
+    /// Where the two processes run: on two processors that share their last
+    /// cache, on one, or wherever the scheduler puts them.
+    #[arg(long, value_enum, default_value_t)]
+    pub placement: Placement,
+    /// The processors of the sender and of the echo, as in 2,3.
+    #[arg(long, value_name = "S,E", value_parser = parse_cpus, conflicts_with = "placement")]
+    pub cpus: Option<(usize, usize)>,
+    /// Where results go.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+impl LatencyArgs {
+    /// The files that are asked for, with their options.
+    pub fn files(&self) -> impl Iterator<Item = (&'static str, &PathBuf)> {
+        let output = &self.output;
+        let all = [
+            ("--json", &output.json),
+            ("--csv", &output.csv),
+            ("--chart", &output.chart),
+        ];
+        all.into_iter()
+            .filter_map(|(option, path)| Some((option, path.as_ref()?)))
+    }
+}
+
+fn message_size(text: &str) -> Result<usize, String> {
+    match size::parse(text) {
+        Ok(bytes) if bytes <= MOST_BYTES => Ok(bytes),
+        Ok(_) => Err(format!(
+            "a message has from 1 byte to {}",
+            size::format(MOST_BYTES as u64)
+        )),
+        Err(error) => Err(error),
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if (0.1..=1e7).contains(&rate) => Ok(rate),
+        _ => Err("a rate is from 0.1 to 10000000 messages a second".to_owned()),
+    }
+}
+
+fn limit(text: &str) -> Result<f64, String> {
+    match seconds(text) {
+        Ok(limit) if (0.1..=50.0).contains(&limit) => Ok(limit),
+        _ => Err("a limit is from 0.1 to 50 seconds".to_owned()),
+    }
+}

@@ -1,0 +1,226 @@
+//! Ways there and back between two processes.
+
+use std::os::fd::OwnedFd;
+
+use fastpipe::pipe;
+use rustix::event::{EventfdFlags, eventfd};
+use serde::{Deserialize, Serialize};
+
+use crate::channel::{Channel, OpenError, cant, fifo, mqueue, over_limit, tcp, unix};
+use crate::endpoint::spec::ChannelKind;
+use crate::size;
+
+/// What messages go through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Two pipes.
+    Pipe,
+    /// Two FIFOs.
+    Fifo,
+    /// A unix socket pair, stream.
+    Socketpair,
+    /// A unix socket pair, messages in order (SOCK_SEQPACKET).
+    Seqpacket,
+    /// A unix socket pair, datagrams.
+    Datagram,
+    /// A unix socket bound to a name, stream.
+    Unix,
+    /// TCP over loopback, TCP_NODELAY.
+    Tcp,
+    /// Two POSIX message queues.
+    Mqueue,
+    /// Two eventfds: a counter each, no data (8 bytes).
+    Eventfd,
+}
+
+/// Bytes of an eventfd's value (eventfd(2)).
+pub const EVENTFD_BYTES: usize = 8;
+
+/// The largest message, in bytes.
+pub const MOST_BYTES: usize = 16 << 20;
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 9] = [
+        Kind::Pipe,
+        Kind::Fifo,
+        Kind::Socketpair,
+        Kind::Seqpacket,
+        Kind::Datagram,
+        Kind::Unix,
+        Kind::Tcp,
+        Kind::Mqueue,
+        Kind::Eventfd,
+    ];
+
+    /// Those of a run that names none.
+    pub const USUAL: [Kind; 4] = [Kind::Pipe, Kind::Socketpair, Kind::Tcp, Kind::Eventfd];
+
+    /// The word used in options and records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Pipe => "pipe",
+            Kind::Fifo => "fifo",
+            Kind::Socketpair => "socketpair",
+            Kind::Seqpacket => "seqpacket",
+            Kind::Datagram => "datagram",
+            Kind::Unix => "unix",
+            Kind::Tcp => "tcp",
+            Kind::Mqueue => "mqueue",
+            Kind::Eventfd => "eventfd",
+        }
+    }
+}
+
+/// A way there and back that nobody uses yet. Whatever name it had is gone
+/// already.
+#[derive(Debug)]
+pub struct Way {
+    /// The sender's end.
+    pub sender: Ends,
+    /// The echo's end.
+    pub echo: Ends,
+    /// What one direction holds, in words.
+    pub holds: String,
+}
+
+/// What one process reads from and writes to: two descriptors, or one for
+/// both.
+#[derive(Debug)]
+pub struct Ends {
+    /// What it reads from.
+    pub input: OwnedFd,
+    /// What it writes to, unless it is the same.
+    pub output: Option<OwnedFd>,
+}
+
+/// Opens a way for messages of this size.
+///
+/// # Errors
+/// [`OpenError`]: refused where it can't carry such messages.
+pub fn open(kind: Kind, size: usize) -> Result<Way, OpenError> {
+    match kind {
+        Kind::Pipe => {
+            let pipe = || pipe::create().map_err(cant("a pipe"));
+            of_pipes(pipe()?, pipe()?)
+        }
+        Kind::Fifo => {
+            let fifo = || fifo::open().map_err(cant("a FIFO"));
+            of_pipes(fifo()?, fifo()?)
+        }
+        Kind::Socketpair => of_sockets(unix::open_pair(ChannelKind::SocketPair, size)?),
+        Kind::Seqpacket => of_sockets(unix::open_pair(ChannelKind::SeqPacket, size)?),
+        Kind::Datagram => of_sockets(unix::open_pair(ChannelKind::Datagram, size)?),
+        Kind::Unix => of_sockets(unix::open_named()?),
+        Kind::Tcp => of_sockets(tcp::open()?),
+        Kind::Mqueue => {
+            let there = mqueue::open(size, false)?;
+            let holds = there.granted.queue_messages.unwrap_or(0);
+            let holds = format!("a queue holds {holds} messages");
+            of_two(there, mqueue::open(size, false)?, holds)
+        }
+        Kind::Eventfd => of_eventfds(size),
+    }
+}
+
+fn of_pipes(there: (OwnedFd, OwnedFd), back: (OwnedFd, OwnedFd)) -> Result<Way, OpenError> {
+    let capacity = pipe::capacity(&there.1).map_err(cant("a pipe"))?;
+    Ok(Way {
+        sender: Ends {
+            input: back.0,
+            output: Some(there.1),
+        },
+        echo: Ends {
+            input: there.0,
+            output: Some(back.1),
+        },
+        holds: format!("each pipe holds {}", size::format(capacity as u64)),
+    })
+}
+
+fn of_two(there: Channel, back: Channel, holds: String) -> Result<Way, OpenError> {
+    let missing = || OpenError::Failed(anyhow::anyhow!("a channel with one end"));
+    Ok(Way {
+        sender: Ends {
+            input: back.read_end.ok_or_else(missing)?,
+            output: there.write_end,
+        },
+        echo: Ends {
+            input: there.read_end.ok_or_else(missing)?,
+            output: back.write_end,
+        },
+        holds,
+    })
+}
+
+fn of_sockets(channel: Channel) -> Result<Way, OpenError> {
+    let missing = || OpenError::Failed(anyhow::anyhow!("a channel with one end"));
+    let bytes = |granted: Option<usize>| size::format(granted.unwrap_or(0) as u64);
+    let holds = format!(
+        "a socket's send buffer is {} (SO_SNDBUF, bookkeeping included), its receive buffer {}",
+        bytes(channel.granted.send_buffer_bytes),
+        bytes(channel.granted.receive_buffer_bytes)
+    );
+    let one = |end: Option<OwnedFd>| {
+        Ok(Ends {
+            input: end.ok_or_else(missing)?,
+            output: None,
+        })
+    };
+    Ok(Way {
+        sender: one(channel.write_end)?,
+        echo: one(channel.read_end)?,
+        holds,
+    })
+}
+
+/// As semaphores, so that each message is read by itself: otherwise one read
+/// takes all that were written (eventfd(2)).
+fn of_eventfds(size: usize) -> Result<Way, OpenError> {
+    if size != EVENTFD_BYTES {
+        return Err(over_limit(
+            EVENTFD_BYTES,
+            "and at least: an eventfd carries one 64-bit number, no data",
+        ));
+    }
+    let make = || {
+        let made = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE);
+        made.map_err(cant("an eventfd"))
+    };
+    let copy = |fd: &OwnedFd| fd.try_clone().map_err(cant("an eventfd"));
+    let (there, back) = (make()?, make()?);
+    Ok(Way {
+        sender: Ends {
+            input: copy(&back)?,
+            output: Some(copy(&there)?),
+        },
+        echo: Ends {
+            input: there,
+            output: Some(back),
+        },
+        holds: "an eventfd counts to 2^64 - 2".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum;
+
+    #[test]
+    fn every_channel_is_in_the_list_under_its_name() {
+        assert_eq!(Kind::value_variants(), Kind::ALL);
+        for kind in Kind::ALL {
+            let named = kind.to_possible_value().unwrap();
+            assert_eq!(named.get_name(), kind.name());
+        }
+    }
+
+    #[test]
+    fn an_eventfd_carries_one_number() {
+        let error = open(Kind::Eventfd, 9).unwrap_err();
+        assert!(matches!(&error, OpenError::Refused(why) if why.contains("8 bytes")));
+        assert!(open(Kind::Eventfd, 8).is_ok());
+    }
+}

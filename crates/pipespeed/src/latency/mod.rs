@@ -1,0 +1,28 @@
+//! Round trips: a message goes to another process and comes back.
+//!
+//! `channels.rs` opens a way there and back, `port.rs` is one end of it, `process.rs`
+//! what runs at each end: `closed.rs` one message at a time, `open_loop.rs`
+//! messages at a fixed rate, `naive.rs` the exchange that deadlocks.
+//! `trial.rs` starts both ends and watches them, `deadlock.rs` tells a deadlock
+//! from slowness, `rounds.rs` makes a run of trials, `histogram.rs` keeps what
+//! came of it and `record.rs` is what is saved.
+
+pub mod channels;
+mod closed;
+pub mod deadlock;
+pub mod histogram;
+mod message;
+mod naive;
+mod open_loop;
+mod port;
+pub mod process;
+pub mod record;
+pub mod rounds;
+pub mod spec;
+pub mod trial;
+
+/// Nanoseconds of CLOCK_MONOTONIC, which is the same in all processes.
+fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

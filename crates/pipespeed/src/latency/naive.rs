@@ -1,0 +1,21 @@
+//! The exchange as it is written at first: each end sends its message, then
+//! reads the other's. Beyond what the channel holds both sleep in their write,
+//! and neither gets to reading. The sender does what it does in the closed loop;
+//! only the other end does not wait for the message before it answers.
+
+use super::closed::trip;
+use super::message::Message;
+use super::port::Port;
+use super::spec::{Outcome, Spec};
+
+/// What the other end does, until the sender leaves.
+pub(super) fn echo(port: &mut Port, spec: &Spec) -> anyhow::Result<Outcome> {
+    let mut message = Message::new(spec.kind, spec.size);
+    let mut back = vec![0; spec.size];
+    let mut number = 0;
+    loop {
+        message.number(number);
+        trip(port, &message, &mut back)?;
+        number += 1;
+    }
+}

@@ -1,0 +1,253 @@
+//! The open loop: message i is due at start + i / rate, whatever became of
+//! those before it, and its round trip counts from when it was due.
+//!
+//! A loop that sends when the last answer has come, or that counts from the
+//! sending, leaves out all the messages that a stall would have held up (Gil
+//! Tene's "coordinated omission"). Here each of them is late by what was left
+//! of the stall when it was due.
+
+use anyhow::ensure;
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+
+use super::closed::{WRONG, warm_up};
+use super::histogram::Latencies;
+use super::message::Message;
+use super::now_ns;
+use super::port::{Port, complaint};
+use super::spec::{Length, Outcome, Spec, Wait};
+
+/// So long before a message is due the sender stops sleeping, as a timer may
+/// be late by tens of microseconds.
+const AWAKE_NS: u64 = 200_000;
+/// A loop that is so much behind its schedule gives up.
+const MOST_LATE_NS: u64 = 1_000_000_000;
+
+/// When messages are due, and how late their answers are: arithmetic only.
+#[derive(Debug)]
+struct Schedule {
+    start_ns: u64,
+    rate: f64,
+    count: u64,
+    sent: u64,
+    answered: u64,
+    latencies: Latencies,
+}
+
+impl Schedule {
+    fn new(start_ns: u64, rate: f64, length: Length) -> Self {
+        let count = match length {
+            Length::Count(count) => count,
+            Length::Time(ns) => (ns as f64 / 1e9 * rate).round() as u64,
+        };
+        Schedule {
+            start_ns,
+            rate,
+            count: count.max(1),
+            sent: 0,
+            answered: 0,
+            latencies: Latencies::default(),
+        }
+    }
+
+    fn due(&self, number: u64) -> u64 {
+        self.start_ns + (number as f64 / self.rate * 1e9) as u64
+    }
+
+    /// When the next message is due; none when all are sent.
+    fn next(&self) -> Option<u64> {
+        (self.sent < self.count).then(|| self.due(self.sent))
+    }
+
+    /// An answer has come: messages stay in order.
+    fn answer(&mut self, now: u64) {
+        self.latencies
+            .record(now.saturating_sub(self.due(self.answered)));
+        self.answered += 1;
+    }
+
+    fn is_over(&self) -> bool {
+        self.answered == self.count
+    }
+
+    /// Whether it is hopeless: a second after all should have been sent, and
+    /// three times as long as it should have taken.
+    fn gives_up(&self, now: u64) -> bool {
+        let planned = self.due(self.count) - self.start_ns;
+        now.saturating_sub(self.start_ns) > 3 * planned + MOST_LATE_NS
+    }
+
+    /// Those that were due and did not come back have waited until now, at
+    /// least. Returns how many.
+    fn abandon(&mut self, now: u64) -> u64 {
+        let missing = self.count - self.answered;
+        while !self.is_over() {
+            self.answer(now);
+        }
+        missing
+    }
+}
+
+/// What the sender does: it never sleeps in a call, and reads whatever has
+/// come, so that neither end waits for the other to read.
+pub(super) fn send(port: &mut Port, spec: &Spec, rate: f64) -> anyhow::Result<Outcome> {
+    let first = warm_up(port, spec)?;
+    port.never_sleep()?;
+    let start = now_ns() + 1_000_000;
+    let mut schedule = Schedule::new(start, rate, spec.length);
+    let mut traffic = Traffic {
+        there: Message::new(spec.kind, spec.size),
+        expected: Message::new(spec.kind, spec.size),
+        back: vec![0; spec.size],
+        sent: 0,
+        received: 0,
+        first,
+    };
+    let mut unanswered = 0;
+    let mut now = now_ns();
+    while !schedule.is_over() {
+        let received = traffic.receive(port, &mut schedule)?;
+        now = now_ns();
+        if schedule.gives_up(now) {
+            unanswered = schedule.abandon(now);
+            break;
+        }
+        let full = traffic.send(port, &mut schedule, now)?;
+        if !received && spec.wait != Wait::Spin {
+            idle(port, &schedule, now, full)?;
+        }
+    }
+    Ok(Outcome {
+        counts: schedule.latencies.counts(),
+        seconds: now.saturating_sub(start) as f64 / 1e9,
+        unanswered,
+    })
+}
+
+/// Waits for an answer, for room where the channel is full, or until shortly
+/// before the next message is due.
+fn idle(port: &Port, schedule: &Schedule, now: u64, full: bool) -> anyhow::Result<()> {
+    let events = match full {
+        true => PollFlags::IN | PollFlags::OUT,
+        false => PollFlags::IN,
+    };
+    // A look from time to time tells whether it is hopeless.
+    let timeout = match schedule.next() {
+        Some(due) if !full => {
+            let early = if port.apart() { AWAKE_NS } else { 0 };
+            due.saturating_sub(now).saturating_sub(early)
+        }
+        _ => MOST_LATE_NS / 10,
+    };
+    if timeout > 0 {
+        port.sleep(events, Some(timeout)).map_err(complaint)?;
+    }
+    Ok(())
+}
+
+/// The messages under way in both directions.
+struct Traffic {
+    there: Message,
+    expected: Message,
+    back: Vec<u8>,
+    /// Bytes of the message being sent, and of the one being received.
+    sent: usize,
+    received: usize,
+    /// The number of the first message.
+    first: u64,
+}
+
+impl Traffic {
+    /// Takes what has come. Returns whether anything had.
+    fn receive(&mut self, port: &mut Port, schedule: &mut Schedule) -> anyhow::Result<bool> {
+        match port.try_receive(&mut self.back[self.received..]) {
+            Ok(received) => self.received += received,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
+            Err(errno) => return Err(complaint(errno)),
+        }
+        if self.received == self.back.len() {
+            self.expected.number(self.first + schedule.answered);
+            schedule.answer(now_ns());
+            ensure!(self.expected.came_back(&self.back), "{WRONG}");
+            self.received = 0;
+        }
+        Ok(true)
+    }
+
+    /// Sends what is due, one call. Returns whether the channel is full.
+    fn send(&mut self, port: &mut Port, schedule: &mut Schedule, now: u64) -> anyhow::Result<bool> {
+        if schedule.next().is_none_or(|due| due > now) {
+            return Ok(false);
+        }
+        self.there.number(self.first + schedule.sent);
+        match port.try_send(&self.there.bytes()[self.sent..]) {
+            Ok(sent) => self.sent += sent,
+            Err(Errno::AGAIN) => return Ok(true),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(complaint(errno)),
+        }
+        if self.sent == self.there.bytes().len() {
+            schedule.sent += 1;
+            self.sent = 0;
+        }
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A service that answers within 20 us but stalls for a while.
+    fn through_a_stall(stall: std::ops::Range<u64>) -> Latencies {
+        let mut schedule = Schedule::new(5 * MS, 1000.0, Length::Count(1000));
+        for number in 0..1000 {
+            let due = schedule.due(number);
+            schedule.sent += 1;
+            let served = match stall.contains(&due) {
+                true => stall.end,
+                false => due,
+            };
+            schedule.answer(served + 20_000);
+        }
+        assert!(schedule.is_over() && schedule.next().is_none());
+        schedule.latencies
+    }
+
+    fn longer_than(latencies: &Latencies, ns: u64) -> u64 {
+        let counts = latencies.counts();
+        let long = counts.iter().filter(|(at, _)| *at > ns);
+        long.map(|(_, count)| count).sum()
+    }
+
+    #[test]
+    fn a_stall_is_seen_by_every_message_that_was_due_in_it() {
+        let latencies = through_a_stall(405 * MS..505 * MS);
+        assert_eq!(latencies.len(), 1000);
+        assert_eq!(longer_than(&latencies, 100_000), 100);
+        assert_eq!(longer_than(&latencies, 50 * MS + MS / 2), 50);
+        assert!((latencies.max_us() / 100_020.0 - 1.0).abs() < 0.01);
+        assert!((latencies.percentile_us(50.0) - 20.0).abs() < 0.1);
+        assert!(latencies.percentile_us(99.0) > 85_000.0);
+    }
+
+    #[test]
+    fn without_a_stall_nothing_is_late() {
+        assert_eq!(longer_than(&through_a_stall(0..0), 21_000), 0);
+    }
+
+    #[test]
+    fn what_never_came_back_counts_with_the_time_it_has_waited() {
+        let mut schedule = Schedule::new(0, 1000.0, Length::Time(10 * MS));
+        assert_eq!(schedule.count, 10);
+        for _ in 0..4 {
+            schedule.answer(schedule.due(schedule.answered) + 1000);
+        }
+        assert!(!schedule.gives_up(1000 * MS) && schedule.gives_up(1031 * MS));
+        assert_eq!(schedule.abandon(1031 * MS), 6);
+        assert_eq!(schedule.latencies.len(), 10);
+        assert_eq!(longer_than(&schedule.latencies, 1000 * MS), 6);
+    }
+}

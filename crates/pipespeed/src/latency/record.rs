@@ -1,0 +1,261 @@
+//! What is saved of a run of round trips.
+
+use serde::Serialize;
+
+use super::channels::Kind;
+use super::histogram::{Counts, Latencies};
+use super::spec::{Length, Mode, Outcome, Wait};
+use crate::machine::Machine;
+use crate::stats::{median, median_interval};
+
+/// A run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Record {
+    /// Of this record's form.
+    pub version: u32,
+    /// When it began: the local time with its offset.
+    pub started_at: String,
+    /// The machine.
+    pub machine: Machine,
+    /// What was asked for.
+    pub settings: Settings,
+    /// The cases in the order of the options.
+    pub cases: Vec<CaseRecord>,
+    /// Trials that failed, in words.
+    pub failures: Vec<String>,
+    /// What limits what the figures say.
+    pub warnings: Vec<String>,
+}
+
+/// How it was measured.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Settings {
+    /// Which exchange.
+    pub mode: Mode,
+    /// How long each launch was measured for.
+    pub length: Length,
+    /// How both processes wait.
+    pub wait: Wait,
+    /// The sender's processor, and the echo's.
+    pub cpus: [Option<usize>; 2],
+    /// How they lie to each other.
+    pub relation: String,
+    /// Launches of each case that were asked for.
+    pub rounds: usize,
+    /// Of the order of the cases.
+    pub seed: u64,
+}
+
+/// A channel and a size.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CaseRecord {
+    /// The channel.
+    pub channel: Kind,
+    /// Bytes of a message.
+    pub size: usize,
+    /// Why it was not measured.
+    pub refused: Option<String>,
+    /// How it deadlocked.
+    pub deadlock: Option<String>,
+    /// What its launches brought.
+    pub launches: Vec<Launch>,
+    /// All of them together; none without any.
+    pub summary: Option<Summary>,
+    /// All round trips of all launches by their nanoseconds.
+    pub histogram: Counts,
+}
+
+/// One launch: a new pair of processes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Launch {
+    /// The round, from 0.
+    pub round: usize,
+    /// Round trips.
+    pub count: u64,
+    /// Half of the round trips took at most so many microseconds.
+    pub p50_us: f64,
+    /// 90 of 100.
+    pub p90_us: f64,
+    /// 99 of 100.
+    pub p99_us: f64,
+    /// 999 of 1000.
+    pub p999_us: f64,
+    /// The longest.
+    pub max_us: f64,
+    /// Round trips times the size, in MiB/s: each message counted once,
+    /// though it travels twice.
+    pub mib_per_s: f64,
+    /// Round trips a second.
+    pub per_s: f64,
+    /// Messages that had not come back when an open loop gave up.
+    pub unanswered: u64,
+}
+
+impl Launch {
+    /// What a trial brought.
+    pub fn of(round: usize, size: usize, outcome: &Outcome) -> Launch {
+        let latencies = Latencies::of(&outcome.counts);
+        let answered = latencies.len() - outcome.unanswered.min(latencies.len());
+        let per_s = answered as f64 / outcome.seconds.max(1e-9);
+        Launch {
+            round,
+            count: latencies.len(),
+            p50_us: latencies.percentile_us(50.0),
+            p90_us: latencies.percentile_us(90.0),
+            p99_us: latencies.percentile_us(99.0),
+            p999_us: latencies.percentile_us(99.9),
+            max_us: latencies.max_us(),
+            mib_per_s: per_s * size as f64 / f64::from(1 << 20),
+            per_s,
+            unanswered: outcome.unanswered,
+        }
+    }
+}
+
+/// A median over launches with its 95 % interval, if there were enough.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Middle {
+    /// The median.
+    pub median: f64,
+    /// The interval's lower end.
+    pub low: Option<f64>,
+    /// Its upper end.
+    pub high: Option<f64>,
+}
+
+/// A case: medians over its launches.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Summary {
+    /// See [`Launch`].
+    pub p50_us: Middle,
+    /// See [`Launch`].
+    pub p90_us: Middle,
+    /// See [`Launch`].
+    pub p99_us: Middle,
+    /// See [`Launch`].
+    pub p999_us: Middle,
+    /// The longest of all launches.
+    pub max_us: f64,
+    /// See [`Launch`].
+    pub mib_per_s: Middle,
+    /// See [`Launch`].
+    pub per_s: Middle,
+    /// The fewest round trips of a launch.
+    pub least_count: u64,
+    /// Messages of all launches that had not come back.
+    pub unanswered: u64,
+}
+
+impl CaseRecord {
+    /// A case without launches.
+    pub fn new(channel: Kind, size: usize) -> Self {
+        CaseRecord {
+            channel,
+            size,
+            refused: None,
+            deadlock: None,
+            launches: Vec::new(),
+            summary: None,
+            histogram: Counts::new(),
+        }
+    }
+
+    /// Adds a launch.
+    pub fn add(&mut self, round: usize, outcome: &Outcome) {
+        self.launches.push(Launch::of(round, self.size, outcome));
+        let mut all = Latencies::of(&self.histogram);
+        all.add(&outcome.counts);
+        self.histogram = all.counts();
+        self.summary = summary(&self.launches);
+    }
+}
+
+fn summary(launches: &[Launch]) -> Option<Summary> {
+    let middle = |value: fn(&Launch) -> f64| {
+        let values: Vec<f64> = launches.iter().map(value).collect();
+        let interval = median_interval(&values, 0.95);
+        Some(Middle {
+            median: median(&values)?,
+            low: interval.map(|interval| interval.low),
+            high: interval.map(|interval| interval.high),
+        })
+    };
+    Some(Summary {
+        p50_us: middle(|launch| launch.p50_us)?,
+        p90_us: middle(|launch| launch.p90_us)?,
+        p99_us: middle(|launch| launch.p99_us)?,
+        p999_us: middle(|launch| launch.p999_us)?,
+        max_us: launches
+            .iter()
+            .map(|launch| launch.max_us)
+            .fold(0.0, f64::max),
+        mib_per_s: middle(|launch| launch.mib_per_s)?,
+        per_s: middle(|launch| launch.per_s)?,
+        least_count: launches.iter().map(|launch| launch.count).min()?,
+        unanswered: launches.iter().map(|launch| launch.unanswered).sum(),
+    })
+}
+
+impl Record {
+    /// The launches as CSV, a row each.
+    ///
+    /// # Errors
+    /// None in memory.
+    pub fn csv(&self) -> anyhow::Result<String> {
+        // The heading is ours: one can't be had of a tuple.
+        let mut out = csv::WriterBuilder::new()
+            .has_headers(false)
+            .from_writer(Vec::new());
+        out.write_record([
+            "channel",
+            "size",
+            "round",
+            "count",
+            "p50_us",
+            "p90_us",
+            "p99_us",
+            "p999_us",
+            "max_us",
+            "mib_per_s",
+            "per_s",
+            "unanswered",
+        ])?;
+        for case in &self.cases {
+            for launch in &case.launches {
+                out.serialize((case.channel, case.size, launch))?;
+            }
+        }
+        Ok(String::from_utf8(out.into_inner()?)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(ns: &[u64], seconds: f64) -> Outcome {
+        Outcome {
+            counts: ns.iter().map(|ns| (*ns, 1)).collect(),
+            seconds,
+            unanswered: 0,
+        }
+    }
+
+    #[test]
+    fn throughput_counts_each_message_once() {
+        let launch = Launch::of(0, 1 << 20, &outcome(&[1000; 10], 2.0));
+        assert_eq!((launch.per_s, launch.mib_per_s), (5.0, 5.0));
+    }
+
+    #[test]
+    fn a_case_has_medians_of_its_launches_and_the_longest_of_all() {
+        let mut case = CaseRecord::new(Kind::Pipe, 8);
+        for (round, us) in [10, 30, 20, 10, 30, 20, 500].into_iter().enumerate() {
+            case.add(round, &outcome(&[us * 1000, us * 1000], 1.0));
+        }
+        let summary = case.summary.unwrap();
+        assert!((summary.p50_us.median - 20.0).abs() < 0.1, "{summary:?}");
+        assert!(summary.p50_us.low.is_some() && summary.max_us > 499.0);
+        assert_eq!(case.histogram.iter().map(|(_, n)| n).sum::<u64>(), 14);
+    }
+}

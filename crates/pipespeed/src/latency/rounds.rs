@@ -1,0 +1,136 @@
+//! A run: rounds in which each case is launched once, in an order that
+//! changes.
+
+use super::record::CaseRecord;
+use super::spec::{Length, Mode, Outcome, Spec, Wait};
+use super::trial::TrialError;
+use crate::schedule::Schedule;
+use crate::size;
+
+/// After so many failures a case is not tried again.
+const MOST_FAILURES: usize = 3;
+
+/// How all cases are measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Which exchange.
+    pub mode: Mode,
+    /// How long the timed part of a trial lasts.
+    pub length: Length,
+    /// How both processes wait.
+    pub wait: Wait,
+    /// Whether each has a processor of its own.
+    pub apart: bool,
+    /// Launches of each case.
+    pub rounds: usize,
+    /// Of the order.
+    pub seed: u64,
+}
+
+/// What a run came to, besides its cases.
+#[derive(Debug, Default)]
+pub struct Ended {
+    /// Trials that failed, in words.
+    pub failures: Vec<String>,
+    /// The signal that ended it early.
+    pub interrupted: Option<i32>,
+}
+
+/// Runs all rounds. `trial` runs one; `told` hears of each that failed at once,
+/// and `passed` of each that is over.
+pub fn run(
+    plan: &Plan,
+    cases: &mut [CaseRecord],
+    mut trial: impl FnMut(&Spec) -> Result<Outcome, TrialError>,
+    mut told: impl FnMut(&str),
+    mut passed: impl FnMut(),
+) -> Ended {
+    let mut ended = Ended::default();
+    let mut failed = vec![0; cases.len()];
+    let schedule = Schedule::new(cases.len(), plan.rounds, plan.seed);
+    for (round, order) in schedule.orders().iter().enumerate() {
+        for &at in order {
+            let case = &mut cases[at];
+            let open = case.refused.is_none() && case.deadlock.is_none();
+            if open && failed[at] < MOST_FAILURES {
+                match trial(&spec(plan, case)) {
+                    Ok(outcome) => case.add(round, &outcome),
+                    Err(TrialError::Refused(why)) => case.refused = Some(why),
+                    Err(TrialError::Deadlock(how)) => case.deadlock = Some(how),
+                    Err(TrialError::Interrupted(signal)) => {
+                        ended.interrupted = Some(signal);
+                        return ended;
+                    }
+                    Err(TrialError::Failed(error)) => {
+                        failed[at] += 1;
+                        let size = size::format(case.size as u64);
+                        let line = format!("{} of {size}: {error:#}", case.channel.name());
+                        told(&line);
+                        ended.failures.push(line);
+                    }
+                }
+            }
+            passed();
+        }
+    }
+    ended
+}
+
+fn spec(plan: &Plan, case: &CaseRecord) -> Spec {
+    Spec {
+        kind: case.channel,
+        size: case.size,
+        mode: plan.mode,
+        length: plan.length,
+        wait: plan.wait,
+        cpu: None,
+        apart: plan.apart,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::channels::Kind;
+
+    #[test]
+    fn one_trial_that_fails_costs_that_trial_and_a_refused_case_is_not_tried_again() {
+        let plan = Plan {
+            mode: Mode::Closed,
+            length: Length::Count(1),
+            wait: Wait::Block,
+            apart: true,
+            rounds: 6,
+            seed: 1,
+        };
+        let mut cases = [Kind::Pipe, Kind::Tcp, Kind::Eventfd].map(|kind| CaseRecord::new(kind, 9));
+        let (mut refusals, mut failed, mut passed) = (0, 0, 0);
+        let mut lines = Vec::new();
+        let ended = run(
+            &plan,
+            &mut cases,
+            |spec| match spec.kind {
+                Kind::Eventfd => {
+                    refusals += 1;
+                    Err(TrialError::Refused("limit".to_owned()))
+                }
+                Kind::Tcp if failed == 0 => {
+                    failed += 1;
+                    Err(anyhow::anyhow!("the echo was killed").into())
+                }
+                _ => Ok(Outcome {
+                    counts: vec![(1000, 3)],
+                    seconds: 1.0,
+                    unanswered: 0,
+                }),
+            },
+            |line| lines.push(line.to_owned()),
+            || passed += 1,
+        );
+        assert_eq!(ended.failures, lines);
+        assert_eq!(lines, ["tcp of 9B: the echo was killed"]);
+        assert_eq!(cases.each_ref().map(|case| case.launches.len()), [6, 5, 0]);
+        assert_eq!((refusals, passed), (1, 18));
+        assert_eq!(cases[2].refused.as_deref(), Some("limit"));
+    }
+}

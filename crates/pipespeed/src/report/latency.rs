@@ -1,0 +1,191 @@
+//! Round trips as text: a table, and what has to be said of it.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::format::{counted, interval, significant, wrap};
+use super::style::{BOLD, RED, Style};
+use crate::latency::record::{CaseRecord, Record, Summary};
+use crate::latency::spec::{Length, Mode, Wait};
+use crate::size;
+
+/// Below so many round trips in a launch its p99.9 is its longest.
+const FOR_P999: u64 = 1000;
+/// The share of a rate that must be reached for it to have been kept.
+const KEPT: f64 = 0.95;
+
+const HEADINGS: [&str; 9] = [
+    "channel", "size", "p50", "[95 %]", "p90", "p99", "p99.9", "max", "MiB/s",
+];
+
+/// The table with its notes.
+pub fn latency_table(record: &Record, style: Style) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.add_row(HEADINGS);
+    for case in &record.cases {
+        table.add_row(row(case));
+    }
+    for (index, column) in table.column_iter_mut().enumerate() {
+        if !matches!(index, 0 | 3) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        column.set_padding((0, 2));
+    }
+    let title = match record.settings.mode {
+        Mode::Open(_) => "Round trip from when the message was due, in us",
+        Mode::Closed | Mode::Naive => "Round trip, in us",
+    };
+    let mut text = style.paint(title, BOLD) + "\n";
+    for (line, case) in table.lines().zip(heading_first(&record.cases)) {
+        let line = line.trim_end();
+        match case.and_then(|case| case.refused.as_deref()) {
+            Some(reason) => text.push_str(&wrap(
+                &format!("{line}  {reason}"),
+                style.width(),
+                "                    ",
+            )),
+            None => text.push_str(line),
+        }
+        text.push('\n');
+    }
+    text + "\n" + &latency_notes(record, style)
+}
+
+fn heading_first(cases: &[CaseRecord]) -> impl Iterator<Item = Option<&CaseRecord>> {
+    std::iter::once(None).chain(cases.iter().map(Some))
+}
+
+fn row(case: &CaseRecord) -> [String; 9] {
+    let name = case.channel.name().to_owned();
+    let size = size::format(case.size as u64);
+    let Some(summary) = &case.summary else {
+        let what = match (&case.refused, &case.deadlock) {
+            (Some(_), _) => "-",
+            (None, Some(_)) => "deadlock",
+            (None, None) => "failed",
+        };
+        let mut row: [String; 9] = Default::default();
+        row[0] = name;
+        row[1] = size;
+        row[2] = what.to_owned();
+        return row;
+    };
+    [
+        name,
+        size,
+        significant(summary.p50_us.median),
+        interval(summary.p50_us.low, summary.p50_us.high),
+        significant(summary.p90_us.median),
+        significant(summary.p99_us.median),
+        significant(summary.p999_us.median),
+        significant(summary.max_us),
+        significant(summary.mib_per_s.median),
+    ]
+}
+
+/// What has to be said of the figures.
+pub fn latency_notes(record: &Record, style: Style) -> String {
+    let mut text = String::new();
+    for case in &record.cases {
+        let name = format!(
+            "{} of {}",
+            case.channel.name(),
+            size::format(case.size as u64)
+        );
+        if let Some(how) = &case.deadlock {
+            let line = wrap(&format!("{name}: {how}"), style.width(), "  ");
+            text.push_str(&style.paint(&line, RED));
+            text.push('\n');
+        }
+        if let (Mode::Open(rate), Some(summary)) = (record.settings.mode, &case.summary) {
+            for note in of_rate(&name, rate, summary) {
+                text.push_str(&wrap(&note, style.width(), "  "));
+                text.push('\n');
+            }
+        }
+    }
+    let few = record.cases.iter().filter_map(|case| case.summary);
+    let notes = few
+        .map(|summary| summary.least_count)
+        .min()
+        .filter(|count| *count < FOR_P999)
+        .map(|count| {
+            format!(
+                "a launch had as few as {}: its p99.9 is its longest (--time or --count takes more)",
+                counted(count as usize, "round trip")
+            )
+        });
+    for note in notes.iter().chain(&record.warnings) {
+        text.push_str(&wrap(&format!("note: {note}"), style.width(), "  "));
+        text.push('\n');
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text + &wrap(&method(record), style.width(), "  ") + "\n"
+}
+
+/// Whether a rate was kept.
+fn of_rate(name: &str, rate: f64, summary: &Summary) -> Vec<String> {
+    let mut notes = Vec::new();
+    if summary.per_s.median < rate * KEPT {
+        notes.push(format!(
+            "{name}: the rate was not kept: {} of {} messages a second came back, so each waits longer than the one \
+             before",
+            significant(summary.per_s.median),
+            significant(rate)
+        ));
+    }
+    if summary.unanswered > 0 {
+        notes.push(format!(
+            "{name}: {} had not come back when the launch was given up; they count with the time they had waited",
+            counted(summary.unanswered as usize, "message")
+        ));
+    }
+    notes
+}
+
+/// What the figures are.
+fn method(record: &Record) -> String {
+    let settings = &record.settings;
+    let exchange = match settings.mode {
+        Mode::Closed => "one message at a time, sent when the last has come back".to_owned(),
+        Mode::Open(rate) => format!(
+            "{} messages a second on a fixed schedule, each counted from when it was due",
+            significant(rate)
+        ),
+        Mode::Naive => "both processes write first and read then".to_owned(),
+    };
+    let waiting = match settings.wait {
+        Wait::Block => "sleeping",
+        Wait::Spin => "spinning",
+        Wait::Adaptive => "spinning for 50 us, then sleeping",
+    };
+    let length = match settings.length {
+        Length::Count(count) => counted(count as usize, "round trip"),
+        Length::Time(ns) => format!("{} s", significant(ns as f64 / 1e9)),
+    };
+    let launches = match settings.rounds {
+        1 => "1 launch".to_owned(),
+        many => format!("{many} launches"),
+    };
+    let place = match settings.cpus {
+        [Some(sender), Some(echo)] => {
+            format!(
+                "sender on processor {sender}, echo on {echo} ({})",
+                settings.relation
+            )
+        }
+        _ => settings.relation.clone(),
+    };
+    format!(
+        "Measured: {exchange}; there and back, not halved; {waiting}; {place}; {} of {length} after a warm-up, \
+         order from seed {}. Percentiles: median over launches, p50 with its 95 % interval; max: the longest of all. \
+         MiB/s: round trips a second times the size, each message counted once though it travels twice.",
+        launches, settings.seed
+    )
+}
+
+#[cfg(test)]
+#[path = "latency_tests.rs"]
+mod tests;

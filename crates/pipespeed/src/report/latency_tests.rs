@@ -1,0 +1,104 @@
+use super::*;
+use crate::latency::channels::Kind;
+use crate::latency::record::Settings;
+use crate::latency::spec::Outcome;
+use crate::machine::Machine;
+use crate::report::latency_chart;
+
+pub(crate) fn record(mode: Mode) -> Record {
+    let mut cases: Vec<CaseRecord> = [(Kind::Pipe, 8), (Kind::Tcp, 8), (Kind::Pipe, 1 << 17)]
+        .into_iter()
+        .map(|(kind, size)| CaseRecord::new(kind, size))
+        .collect();
+    for case in &mut cases[..2] {
+        let slow = if case.channel == Kind::Tcp { 3 } else { 1 };
+        for round in 0..7 {
+            let counts = (0..2000)
+                .map(|at| (slow * (8000 + round * 100 + at * at / 40), 1))
+                .collect();
+            let outcome = Outcome {
+                counts,
+                seconds: 1.0,
+                unanswered: 0,
+            };
+            case.add(round as usize, &outcome);
+        }
+    }
+    cases[2].deadlock = Some("deadlock: both sleep".to_owned());
+    let mut eventfd = CaseRecord::new(Kind::Eventfd, 1024);
+    eventfd.refused = Some("limit: a message has at most 8 bytes".to_owned());
+    cases.push(eventfd);
+    Record {
+        version: 1,
+        started_at: "2026-03-14T09:26:53Z".to_owned(),
+        machine: Machine::default(),
+        settings: Settings {
+            mode,
+            length: Length::Count(2000),
+            wait: Wait::Block,
+            cpus: [Some(0), Some(1)],
+            relation: "different cores".to_owned(),
+            rounds: 7,
+            seed: 5,
+        },
+        cases,
+        failures: Vec::new(),
+        warnings: vec!["this is a guest".to_owned()],
+    }
+}
+
+#[track_caller]
+fn has(text: &str, words: &[&str]) {
+    for word in words {
+        assert!(text.contains(word), "{word:?} is missing: {text}");
+    }
+}
+
+#[test]
+fn each_case_has_a_row_and_what_can_t_be_measured_its_reason() {
+    let text = latency_table(&record(Mode::Closed), Style::default());
+    has(
+        &text,
+        &[
+            "Round trip, in us",
+            "p99.9",
+            "128KiB  deadlock",
+            "pipe of 128KiB: deadlock: both sleep",
+            "limit: a message has at most 8 bytes",
+            "note: this is a guest",
+            "there and back, not halved",
+            "each message counted once",
+        ],
+    );
+    let row = text.lines().find(|line| line.starts_with("tcp")).unwrap();
+    let p50: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(p50[1..3], ["8B", "99.8"], "{text}");
+    assert!(!text.contains("p99.9 is its longest"), "{text}");
+}
+
+#[test]
+fn a_rate_that_was_not_kept_is_said_so() {
+    let kept = latency_table(&record(Mode::Open(2000.0)), Style::default());
+    assert!(!kept.contains("was not kept"), "{kept}");
+    has(&kept, &["from when the message was due"]);
+    let text = latency_table(&record(Mode::Open(9000.0)), Style::default());
+    has(&text, &["pipe of 8B: the rate was not kept: 2000 of 9000"]);
+}
+
+#[test]
+fn the_chart_is_xml_and_names_channels_percentiles_and_units() {
+    let svg = latency_chart(&record(Mode::Closed));
+    let document = roxmltree::Document::parse(&svg).unwrap();
+    let texts: Vec<&str> = document
+        .descendants()
+        .filter(|node| node.has_tag_name("text"))
+        .filter_map(|node| node.text().map(str::trim))
+        .collect();
+    for word in ["pipe", "tcp", "50", "99.9", "99.99", "us", "8B"] {
+        assert!(
+            texts.iter().any(|text| text.contains(word)),
+            "{word}: {texts:?}"
+        );
+    }
+    assert!(!texts.contains(&"eventfd"), "{texts:?}");
+}

@@ -1,0 +1,136 @@
+//! `pipespeed latency`: every channel, sizes, rates, files, and what is refused.
+
+mod common;
+
+use common::{Outcome, json, json_file, names_in, pipespeed, run_alone};
+use serde_json::Value;
+
+/// One launch of a few round trips on whatever processors there are.
+const FEW: &str = "--count 30 --rounds 1 --placement free -q";
+
+fn latency(args: &str) -> Outcome {
+    run_alone(pipespeed(&format!("latency {args}")))
+}
+
+fn cases(args: &str) -> Vec<Value> {
+    let outcome = latency(&format!("{args} --json -")).succeeded();
+    json(&outcome.out)["cases"].as_array().unwrap().clone()
+}
+
+/// Every byte of the first messages, and both ends of all, are compared with
+/// what was sent: a launch succeeds only if they came back as they went.
+#[test]
+fn every_channel_carries_small_and_large_messages_there_and_back() {
+    for rate in ["", "--rate 3000"] {
+        let all = "pipe fifo socketpair seqpacket datagram unix tcp mqueue eventfd";
+        let cases = cases(&format!("{all} --size 1,8,4K,70000,1M {FEW} {rate}"));
+        assert_eq!(cases.len(), 9 * 5);
+        for case in &cases {
+            let (channel, size) = (case["channel"].as_str().unwrap(), &case["size"]);
+            match case["refused"].as_str() {
+                Some(reason) => {
+                    assert!(reason.starts_with("limit: "), "{case:#}");
+                    let limited = ["seqpacket", "datagram", "mqueue", "eventfd"];
+                    assert!(limited.contains(&channel), "{case:#}");
+                }
+                None => assert_eq!(
+                    case["launches"][0]["count"], 30,
+                    "{channel} {size}: {case:#}"
+                ),
+            }
+        }
+        let measured = |channel: &str| {
+            let own = cases.iter().filter(|case| case["channel"] == channel);
+            own.filter(|case| case["refused"].is_null()).count()
+        };
+        assert_eq!(["pipe", "tcp", "eventfd"].map(measured), [5, 5, 1]);
+        assert!(measured("mqueue") >= 1 && measured("seqpacket") >= 3);
+    }
+}
+
+#[test]
+fn spinning_and_adaptive_processes_get_their_messages_too() {
+    for wait in ["adaptive", "spin"] {
+        // Free, since a machine may have one processor.
+        let outcome = latency(&format!(
+            "pipe tcp mqueue eventfd --size 8 {FEW} --wait {wait}"
+        ));
+        if outcome.err.contains("needs two processors") {
+            eprintln!("skipped: {}", outcome.err.trim());
+            continue;
+        }
+        outcome.succeeded();
+    }
+}
+
+#[test]
+fn percentiles_ascend_and_files_hold_all_launches() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = pipespeed(
+        "latency pipe eventfd --size 8 --count 200 --rounds 7 --placement same \
+         --json a.json --csv a.csv --chart a.svg",
+    );
+    command.current_dir(&directory);
+    let outcome = run_alone(command).succeeded();
+    for word in [
+        "p99.9",
+        "eventfd",
+        "there and back",
+        "one message at a time",
+    ] {
+        assert!(outcome.out.contains(word), "{word}: {outcome:#?}");
+    }
+    assert_eq!(names_in(directory.path()), ["a.csv", "a.json", "a.svg"]);
+    let record = json_file(&directory.path().join("a.json"));
+    for case in record["cases"].as_array().unwrap() {
+        let launches = case["launches"].as_array().unwrap();
+        assert_eq!(launches.len(), 7);
+        for launch in launches {
+            let names = ["p50_us", "p90_us", "p99_us", "p999_us", "max_us"];
+            let values = names.map(|name| launch[name].as_f64().unwrap());
+            assert!(values[0] > 0.0 && values.is_sorted(), "{launch:#}");
+        }
+        let histogram = case["histogram"].as_array().unwrap();
+        let trips = histogram.iter().map(|pair| pair[1].as_u64().unwrap());
+        assert_eq!(trips.sum::<u64>(), 7 * 200);
+        assert!(case["summary"]["p50_us"]["low"].is_number(), "{case:#}");
+    }
+    let csv = std::fs::read_to_string(directory.path().join("a.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 1 + 2 * 7, "{csv}");
+    assert!(csv.starts_with("channel,size,round,count,p50_us"), "{csv}");
+    let svg = std::fs::read_to_string(directory.path().join("a.svg")).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("99.99"));
+}
+
+#[test]
+fn a_rate_that_can_t_be_kept_is_said_so_and_nothing_is_left_out() {
+    let args = "pipe --size 256K --count 20000 --rate 10000000 --rounds 1 --placement free";
+    let outcome = latency(&format!("{args} --json -")).succeeded();
+    assert!(
+        outcome.err.contains("the rate was not kept"),
+        "{outcome:#?}"
+    );
+    let launch = &json(&outcome.out)["cases"][0]["launches"][0];
+    assert_eq!(launch["count"], 20_000, "{launch:#}");
+}
+
+#[test]
+fn what_makes_no_sense_names_the_option_and_the_way_out() {
+    let usage: [(&str, &[&str]); 9] = [
+        ("foo", &["foo", "socketpair", "eventfd"]),
+        ("pipe --size 0", &["--size", "above 0"]),
+        ("pipe --size 17M", &["--size", "16MiB"]),
+        ("pipe --size x", &["--size", "64K"]),
+        ("pipe --rate 0", &["--rate", "0.1"]),
+        ("pipe --count 0", &["--count", "1"]),
+        ("pipe --naive --wait spin", &["--naive", "--wait"]),
+        ("pipe --limit 1", &["--naive"]),
+        ("pipe --cpus 0,99999", &["99999", "--cpus"]),
+    ];
+    for (args, words) in usage {
+        latency(args).refused(2, words);
+    }
+    latency("pipe --csv - --json -").refused(2, &["--csv", "--json"]);
+    latency("pipe --cpus 0,0 --wait spin").refused(2, &["--wait spin", "two processors"]);
+    latency("eventfd --size 1K -q").refused(1, &["eventfd", "limit", "8 bytes"]);
+}

@@ -1,0 +1,160 @@
+//! `pipespeed latency` where something goes wrong: the naive exchange, killed
+//! processes, signals. Nobody is left, and no name.
+
+mod common;
+
+use common::procs::{Mark, eventually};
+use common::{Outcome, Running, json, names_in, pipespeed, start};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+struct Marked {
+    running: Running,
+    mark: Mark,
+    private: TempDir,
+}
+
+impl Marked {
+    fn start(args: &str) -> Self {
+        let private = tempfile::tempdir().unwrap();
+        let mut command = pipespeed(&format!("latency {args}"));
+        command.env("TMPDIR", private.path());
+        let mark = Mark::on(&mut command);
+        Marked {
+            running: start(command),
+            mark,
+            private,
+        }
+    }
+
+    #[track_caller]
+    fn finish(self) -> Outcome {
+        let outcome = self.running.finish();
+        self.mark.nobody_left();
+        assert!(names_in(self.private.path()).is_empty());
+        outcome
+    }
+
+    /// A process in the role that exchanges messages: it has been told which.
+    fn exchanging(&self, role: &str) -> Option<Pid> {
+        self.mark.instructed_endpoint(&format!("latency-{role}"))
+    }
+}
+
+/// Sizes beyond what is held, and the function that the kernel sleeps in.
+#[test]
+fn the_naive_exchange_above_the_capacity_is_detected_explained_and_ended() {
+    for (channel, size, function) in [
+        ("pipe", "128K", "pipe_write"),
+        ("fifo", "128K", "pipe_write"),
+        ("socketpair", "4M", "sock_alloc_send_pskb"),
+        ("tcp", "16M", ""),
+    ] {
+        let args = format!("{channel} --size {size} --naive --limit 0.3 --count 3 --rounds 6");
+        let outcome = Marked::start(&args).finish();
+        assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+        assert!(
+            outcome.err.contains("1 of 1 cases deadlocked"),
+            "{outcome:#?}"
+        );
+        let text = outcome.out.split_whitespace().collect::<Vec<_>>().join(" ");
+        for word in [
+            "deadlock: the sender (process",
+            "the echo (process",
+            "state S",
+            "Neither has moved a byte for 0.3 s",
+            "Both were ended",
+        ] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+        match text.contains("not readable") {
+            true => eprintln!("skipped: wait channels are not readable here"),
+            false => assert!(text.contains(function), "{text}"),
+        }
+    }
+}
+
+#[test]
+fn the_naive_exchange_below_the_capacity_works() {
+    let args = "pipe socketpair eventfd --size 8,32K --naive --count 20 --rounds 1 --json - -q";
+    let outcome = Marked::start(args).finish().succeeded();
+    let record = json(&outcome.out);
+    for case in record["cases"].as_array().unwrap() {
+        let launches = case["launches"].as_array().unwrap().len();
+        let limited = case["channel"] == "eventfd" && case["size"] != 8;
+        assert_eq!(launches, usize::from(!limited), "{case:#}");
+    }
+}
+
+#[test]
+fn one_case_that_deadlocks_does_not_keep_others_from_being_measured() {
+    let args = "pipe --size 8,128K --naive --limit 0.2 --count 20 --rounds 2";
+    let outcome = Marked::start(args).finish();
+    assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+    assert!(
+        outcome.err.contains("1 of 2 cases deadlocked"),
+        "{outcome:#?}"
+    );
+    let row = outcome.out.lines().find(|line| line.starts_with("pipe  "));
+    assert!(row.is_some_and(|row| row.contains("8B")), "{outcome:#?}");
+}
+
+#[test]
+fn a_killed_process_costs_its_trial_only() {
+    for channel in ["pipe", "socketpair", "tcp", "mqueue", "eventfd"] {
+        for role in ["sender", "echo"] {
+            let args = format!("{channel} --size 8 --time 2 --rounds 3 --placement free");
+            let run = Marked::start(&args);
+            let killed = eventually(|| kill_process(run.exchanging(role)?, Signal::KILL).ok());
+            assert!(killed.is_some(), "no {role}");
+            let outcome = run.finish();
+            assert_eq!(outcome.code, Some(1), "{channel}, {role}: {outcome:#?}");
+            let lines: Vec<&str> = outcome.err.lines().collect();
+            let told = format!("{channel} of 8B: the {role} was killed by SIGKILL");
+            assert_eq!(lines.len(), 2, "{outcome:#?}");
+            assert!(lines[0].contains(&told), "{outcome:#?}");
+            assert!(lines[0].ends_with("the other cases go on"), "{outcome:#?}");
+            assert!(lines[1].contains("1 of 3 trials failed"), "{outcome:#?}");
+            assert!(outcome.out.contains("Measured: "), "{outcome:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_process_killed_before_it_was_told_anything_is_told_of_too() {
+    let run = Marked::start("fifo --size 8 --count 50 --rounds 300 --placement free");
+    let killed = eventually(|| {
+        let pid = run.mark.endpoint("latency-echo")?;
+        kill_process(pid, Signal::KILL).ok()
+    });
+    assert!(killed.is_some());
+    let outcome = run.finish();
+    assert!(matches!(outcome.code, Some(0 | 1)), "{outcome:#?}");
+    for line in outcome.err.lines() {
+        let clear = line.contains("the echo was killed by SIGKILL") || line.contains("1 of 300");
+        assert!(clear, "{outcome:#?}");
+    }
+}
+
+#[test]
+fn a_signal_ends_the_run_and_shows_what_was_measured() {
+    let run = Marked::start("pipe mqueue unix --size 8 --time 60 --rounds 6");
+    eventually(|| run.exchanging("sender")).unwrap();
+    run.running.send(Signal::INT);
+    let outcome = run.finish();
+    assert_eq!(outcome.code, Some(130), "{outcome:#?}");
+    assert!(
+        outcome.err.contains("interrupted by SIGINT"),
+        "{outcome:#?}"
+    );
+    assert!(outcome.out.contains("Measured: "), "{outcome:#?}");
+}
+
+#[test]
+fn when_the_command_is_killed_its_processes_go_with_it() {
+    let run = Marked::start("pipe eventfd --size 8 --time 60 --rounds 2");
+    eventually(|| run.exchanging("echo").and(run.exchanging("sender"))).unwrap();
+    run.running.send(Signal::KILL);
+    let outcome = run.finish();
+    assert_eq!(outcome.signal, Some(9), "{outcome:#?}");
+}
