@@ -36,22 +36,29 @@ pub fn save(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
 /// Looks whether something can be saved there, before it takes a minute to make.
 ///
 /// # Errors
-/// What [`save`] would say of a directory that is missing or may not be written.
+/// What [`save`] would say of a directory, or of one that is missing or may not
+/// be written.
 pub fn check_place(path: &Path) -> io::Result<()> {
-    if is_stdout(path) || path.exists() {
+    if is_stdout(path) {
+        return Ok(());
+    }
+    let named = |error: io::Error| {
+        io::Error::new(
+            error.kind(),
+            format!("cannot write {}: {error}", path.display()),
+        )
+    };
+    if path.is_dir() {
+        return Err(named(io::ErrorKind::IsADirectory.into()));
+    }
+    if path.exists() {
         return Ok(());
     }
     let place = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    rustix::fs::access(place, rustix::fs::Access::WRITE_OK).map_err(|errno| {
-        let error = io::Error::from(errno);
-        io::Error::new(
-            error.kind(),
-            format!("cannot write {}: {error}", path.display()),
-        )
-    })
+    rustix::fs::access(place, rustix::fs::Access::WRITE_OK).map_err(|errno| named(errno.into()))
 }
 
 /// Whether [`save`] replaces what is there, so that a later version takes an
@@ -201,6 +208,18 @@ mod tests {
         let error = save("/dev/full", b"bytes").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         assert!(error.to_string().contains("/dev/full"), "{error}");
+    }
+
+    #[test]
+    fn a_place_that_will_not_do_is_known_beforehand() {
+        let directory = tempfile::tempdir().unwrap();
+        let there = directory.path();
+        assert!(check_place(&there.join("new")).is_ok());
+        assert!(check_place(Path::new("-")).is_ok());
+        for bad in [there.to_owned(), there.join("no/such")] {
+            let error = check_place(&bad).unwrap_err().to_string();
+            assert!(error.contains(&bad.display().to_string()), "{error}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadCommand {
     /// A stage is empty.
-    #[error("a command is missing before or after a '|'")]
+    #[error("a command is missing, before or after a '|' or all of it")]
     Empty,
     /// A quote or a parenthesis stays open.
     #[error("a {0} is opened and never closed")]
