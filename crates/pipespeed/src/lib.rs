@@ -6,6 +6,7 @@
 
 pub mod case;
 pub mod channel;
+pub mod check;
 pub mod cli;
 pub mod commands;
 pub mod comparison;

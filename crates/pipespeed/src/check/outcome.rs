@@ -1,0 +1,64 @@
+//! What came of a check.
+
+/// Whether a statement holds here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It is so.
+    Pass,
+    /// It is not, though every pipe must be so: the command fails.
+    Fail,
+    /// Systems differ in this; this is how it is here.
+    Seen,
+    /// The system does not let us find out, or use it.
+    Refused,
+}
+
+/// What came of a check.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Outcome {
+    /// Whether the statement holds.
+    pub verdict: Verdict,
+    /// The value seen: `65536 bytes`.
+    pub seen: String,
+    /// What follows from it, or what refuses and how to allow it; nothing where
+    /// the value says it all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+impl Outcome {
+    /// It is so, and this was seen.
+    pub fn pass(seen: impl Into<String>) -> Self {
+        Outcome::new(Verdict::Pass, seen)
+    }
+
+    /// It is not as it must be: this was seen instead.
+    pub fn fail(seen: impl Into<String>) -> Self {
+        Outcome::new(Verdict::Fail, seen)
+    }
+
+    /// This is how it is here.
+    pub fn seen(seen: impl Into<String>) -> Self {
+        Outcome::new(Verdict::Seen, seen)
+    }
+
+    /// The system refuses, for this reason.
+    pub fn refused(reason: impl Into<String>) -> Self {
+        Outcome::new(Verdict::Refused, reason)
+    }
+
+    fn new(verdict: Verdict, seen: impl Into<String>) -> Self {
+        Outcome {
+            verdict,
+            seen: seen.into(),
+            note: None,
+        }
+    }
+
+    /// What follows from it, or the way out.
+    pub fn noting(mut self, note: impl Into<String>) -> Self {
+        self.note = Some(note.into());
+        self
+    }
+}
