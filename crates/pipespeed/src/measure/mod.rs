@@ -59,6 +59,8 @@ pub struct Measurement<R> {
     failed: BTreeMap<String, (usize, String)>,
     /// Whether the other cases go on when a trial of one has failed.
     keeps_going: bool,
+    /// How many trials there are of cases that don't run in every round.
+    rare: BTreeMap<String, usize>,
     /// Whether both ends have a processor of their own, so that waiting for
     /// one is a disturbance.
     own_processors: bool,
@@ -99,6 +101,7 @@ impl<R: Runner> Measurement<R> {
             refused_later: BTreeMap::new(),
             failed: BTreeMap::new(),
             keeps_going: false,
+            rare: BTreeMap::new(),
             own_processors,
         }
     }
@@ -107,6 +110,22 @@ impl<R: Runner> Measurement<R> {
     pub fn keep_going(mut self) -> Self {
         self.keeps_going = true;
         self
+    }
+
+    /// So many trials, spread evenly over the rounds, are all there will be of
+    /// the cases named.
+    pub fn rarely(&mut self, trials: BTreeMap<String, usize>) {
+        self.rare = trials;
+    }
+
+    /// Whether a case has a trial in a round of so many.
+    fn takes_part(&self, at: usize, round: usize, rounds: usize) -> bool {
+        let Some(trials) = self.rare.get(&self.cases[at].name) else {
+            return true;
+        };
+        // The middle of each of so many equal stretches of rounds.
+        let due = |round: usize| (2 * round * trials + rounds) / (2 * rounds);
+        due(round + 1) > due(round)
     }
 
     /// Runs each case once, which shows what is refused here and warms the
@@ -120,7 +139,7 @@ impl<R: Runner> Measurement<R> {
                 continue;
             }
             observer.before_trial(&self.cases[at].name, at, self.cases.len());
-            match self.runner.run(&self.cases[at]) {
+            match self.runner.run(&self.cases[at].for_pilot()) {
                 Ok(trial) => note_setup(&mut self.run.cases[at].configuration, &trial),
                 Err(error) => self.not_run(at, "", error, observer)?,
             }
@@ -155,11 +174,20 @@ impl<R: Runner> Measurement<R> {
         let schedule = Schedule::new(runnable.len(), rounds, self.run.settings.seed);
         self.run.settings.rounds_planned = rounds;
         self.run.settings.order = schedule.order_name();
-        let all = rounds * runnable.len();
+        let in_round = |at: &usize, round| self.takes_part(*at, round, rounds);
+        let rows: Vec<Vec<usize>> = schedule
+            .orders()
+            .iter()
+            .enumerate()
+            .map(|(round, order)| {
+                let cases = order.iter().map(|index| runnable[*index]);
+                cases.filter(|at| in_round(at, round)).collect()
+            })
+            .collect();
+        let all = rows.iter().map(Vec::len).sum();
         let mut done = 0;
-        for (round, order) in schedule.orders().iter().enumerate() {
-            for (position, index) in order.iter().enumerate() {
-                let at = runnable[*index];
+        for (round, row) in rows.iter().enumerate() {
+            for (position, &at) in row.iter().enumerate() {
                 if !self.failed_enough(at) {
                     observer.before_trial(&self.cases[at].name, done, all);
                     self.trial(at, round, position, observer)?;
@@ -199,7 +227,8 @@ impl<R: Runner> Measurement<R> {
         let case = &mut self.run.cases[at];
         note_setup(&mut case.configuration, &trial);
         if let Some(mut sample) = sample_of(&trial, round, position, self.own_processors) {
-            if sample.seconds > OVERLONG * self.run.settings.timed_s {
+            let timed = self.cases[at].volume_bytes.is_none();
+            if timed && sample.seconds > OVERLONG * self.run.settings.timed_s {
                 sample.flags.push(Flag::Overlong);
             }
             case.samples.push(sample);
