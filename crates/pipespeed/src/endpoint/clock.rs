@@ -7,7 +7,8 @@ use crate::results::GIB;
 
 /// The timed part is divided into so many parts to show a drift,
 const PARTS: u64 = 8;
-/// and a large volume into parts of no more than so many bytes.
+/// and a volume into more, of no more than so many bytes.
+const PARTS_OF_VOLUME: u64 = 20;
 const LARGEST_PART: u64 = 256 << 20;
 
 /// Keeps the time of a trial, looking at the clock now and then.
@@ -30,8 +31,9 @@ pub(super) struct Clock {
 impl Clock {
     pub(super) fn new(spec: &EndSpec) -> Self {
         let now = Instant::now();
-        let parts = spec.timed_bytes.unwrap_or(0).div_ceil(LARGEST_PART);
-        let parts = parts.max(PARTS);
+        let parts = spec.timed_bytes.map_or(PARTS, |bytes| {
+            bytes.div_ceil(LARGEST_PART).max(PARTS_OF_VOLUME)
+        });
         Clock {
             warm_up: Duration::from_secs_f64(spec.warm_up_s),
             timed: Duration::from_secs_f64(spec.timed_s),

@@ -15,12 +15,13 @@ pub(super) enum Claim {
     NoGain,
 }
 
+pub(super) const CONFIRMED: &str = "confirmed";
+pub(super) const REFUTED: &str = "refuted";
+pub(super) const UNDECIDED: &str = "undecided";
+
 /// What a ratio says of a claim: confirmed, refuted or undecided. A difference
 /// no larger than `doubt`, a logarithm, decides nothing.
 pub(super) fn judge(claim: Claim, ratio: &Ratio, doubt: f64) -> &'static str {
-    const CONFIRMED: &str = "confirmed";
-    const REFUTED: &str = "refuted";
-    const UNDECIDED: &str = "undecided";
     let certain = |end: Option<f64>| end.is_some_and(|end| end.ln().abs() > doubt);
     let verdict = match ratio.verdict {
         Verdict::Faster if !certain(ratio.low) => Verdict::Undecided,

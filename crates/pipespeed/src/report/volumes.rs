@@ -1,9 +1,8 @@
 //! What a run of the suite volumes says: does the rate depend on the volume?
 
 use crate::results::{CaseResult, Run, Verdict};
-use crate::size;
 use crate::stats::{self, MIN_SAMPLES};
-use crate::suite::Suite;
+use crate::suite::{Suite, shown};
 
 use super::format::{counted, ratio_interval, times};
 use super::published::{Claim, judge};
@@ -109,17 +108,6 @@ fn in_its_course(case: &CaseResult, confidence: f64) -> Option<String> {
         counted(pairs.len(), "pair"),
         counted(case.samples.len(), "trial"),
     ))
-}
-
-/// `0.25 GiB`, `25 GiB`; what is less than that, in its own unit.
-fn shown(bytes: u64) -> String {
-    match bytes >= GIB / 4 {
-        true => format!(
-            "{} GiB",
-            (bytes as f64 * 100.0 / GIB as f64).round() / 100.0
-        ),
-        false => size::format(bytes),
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod touched;
 mod volumes;
 
 pub use self::channels::Selection;
-pub use self::volumes::Volumes;
+pub use self::volumes::{Volumes, shown};
 use crate::case::Case;
 use crate::results::DataUse;
 

@@ -36,7 +36,7 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     let case = |bytes: u64| {
         let case = Case::new(&name(bytes), buffer, pipe)
             .of_volume(bytes)
-            .described(&format!("write(2) and read(2), {}", size::format(bytes)));
+            .described(&format!("write(2) and read(2), {}", shown(bytes)));
         match &smallest {
             Some(smallest) if *smallest != case.name => case.against(smallest, "volume"),
             _ => case,
@@ -46,6 +46,19 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     match overrides.data {
         Some(data) => cases.map(|case| case.with_data(data)).collect(),
         None => cases.collect(),
+    }
+}
+
+/// A volume as people read it: `0.25 GiB`, `25 GiB`; what is less, in its own
+/// unit.
+pub fn shown(bytes: u64) -> String {
+    const GIB: u64 = 1 << 30;
+    match bytes >= GIB / 4 {
+        true => format!(
+            "{} GiB",
+            (bytes as f64 * 100.0 / GIB as f64).round() / 100.0
+        ),
+        false => size::format(bytes),
     }
 }
 

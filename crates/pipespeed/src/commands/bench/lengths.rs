@@ -13,6 +13,9 @@ const FEW_ROUNDS: usize = 9;
 /// The same for the suite options.
 const OPTIONS_ROUNDS: usize = 10;
 
+/// A quick run of volumes makes two comparisons.
+const VOLUMES_ROUNDS: usize = 7;
+
 /// What a trial takes besides its parts, as seen: two processes are started
 /// and reaped.
 pub(super) const TRIAL_OVERHEAD_S: f64 = 0.02;
@@ -61,7 +64,7 @@ impl Lengths {
             }
             // A volume ends a trial, not a time.
             (Suite::Volumes, false) => lengths(lasting(0.015, 0.0), 170.0, FEW_ROUNDS),
-            (Suite::Volumes, true) => lengths(lasting(0.010, 0.0), 12.0, FEW_ROUNDS),
+            (Suite::Volumes, true) => lengths(lasting(0.010, 0.0), 12.0, VOLUMES_ROUNDS),
             // Nine times as many cases.
             (Suite::Channels, false) => Lengths {
                 verifying: Some(lasting(0.002, 0.010)),

@@ -1,9 +1,8 @@
 //! How many trials of each volume fit into a run.
 //!
 //! A large volume takes a hundred times as long as a small one, and one trial of
-//! it may take most of the time there is. So what can't run in every round has
-//! half the time to itself, and a trial in as many rounds as that is enough
-//! for, one at least.
+//! it may take most of the time there is. So a volume that can't run in every
+//! round runs in some, one at least.
 
 use std::collections::BTreeMap;
 
@@ -94,41 +93,46 @@ pub(super) struct Trials {
 }
 
 impl Trials {
+    /// Rounds asked for run everything. Else the smallest volumes run in every
+    /// round, as many of them as leave time for one trial of each larger one;
+    /// what is left then is shared by those and by more rounds.
     pub(super) fn plan(paces: &[Pace], allowed: &Allowed) -> Trials {
-        let half = allowed.left_s.max(0.0) / 2.0;
-        let too_long = |pace: &&Pace| {
-            allowed.rounds.is_none() && allowed.least_rounds as f64 * pace.seconds > half
+        let sum = |paces: &[Pace]| paces.iter().map(|pace| pace.seconds).sum::<f64>();
+        let mut ascending = paces.to_vec();
+        ascending.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        let least_s = |often: usize| {
+            let (often, rare) = ascending.split_at(often);
+            allowed.least_rounds as f64 * sum(often) + sum(rare)
         };
-        let (rare, often): (Vec<&Pace>, Vec<&Pace>) = paces.iter().partition(too_long);
-        let share = half / rare.len().max(1) as f64;
-        let fitting = |pace: &Pace| ((share / pace.seconds) as usize).max(1);
-        let mut of: BTreeMap<String, usize> = rare
-            .iter()
-            .map(|pace| (pace.case.clone(), fitting(pace)))
-            .collect();
+        let fits = |often: &usize| least_s(*often) <= allowed.left_s;
+        let often = match allowed.rounds {
+            Some(_) => paces.len(),
+            None => (1..=paces.len()).rev().find(fits).unwrap_or(1),
+        };
+        let spare_s = (allowed.left_s - least_s(often)).max(0.0) / 2.0;
+        let (often, rare) = ascending.split_at(often);
+        let share_s = spare_s / rare.len().max(1) as f64;
+        let more = |pace: &Pace| (share_s / pace.seconds) as usize;
         let rare_s: f64 = rare
             .iter()
-            .map(|pace| fitting(pace) as f64 * pace.seconds)
+            .map(|pace| (1 + more(pace)) as f64 * pace.seconds)
             .sum();
-        let round_s: f64 = often.iter().map(|pace| pace.seconds).sum();
-        let rounds = match (allowed.rounds, often.is_empty()) {
-            (Some(rounds), _) => rounds,
-            (None, true) => of.values().copied().max().unwrap_or(1),
-            (None, false) => (((allowed.left_s - rare_s).max(0.0) / round_s) as usize)
-                .clamp(allowed.least_rounds, MOST_ROUNDS.max(allowed.least_rounds)),
-        };
-        for trials in of.values_mut() {
-            *trials = (*trials).min(rounds);
-        }
+        let fitting = ((allowed.left_s - rare_s).max(0.0) / sum(often)) as usize;
+        let most = MOST_ROUNDS.max(allowed.least_rounds);
+        let rounds = allowed
+            .rounds
+            .unwrap_or(fitting.clamp(allowed.least_rounds, most));
+        let of: BTreeMap<String, usize> = rare
+            .iter()
+            .map(|pace| (pace.case.clone(), (1 + more(pace)).min(rounds)))
+            .collect();
         let trials = |pace: &Pace| of.get(&pace.case).copied().unwrap_or(rounds);
+        let seconds = |pace: &Pace| trials(pace) as f64 * pace.seconds;
         Trials {
             rounds,
-            seconds: paces
-                .iter()
-                .map(|pace| trials(pace) as f64 * pace.seconds)
-                .sum(),
-            of: of.clone(),
+            seconds: paces.iter().map(seconds).sum(),
             paces: paces.to_vec(),
+            of,
         }
     }
 
@@ -213,8 +217,6 @@ mod tests {
 
     #[test]
     fn one_trial_of_each_is_the_least() {
-        let trials = Trials::plan(&paces(&[360.0]), &allowed(160.0));
-        assert_eq!((trials.rounds, trials.seconds), (1, 360.0));
         let trials = Trials::plan(&paces(&[0.4, 360.0]), &allowed(160.0));
         assert_eq!(trials.of, BTreeMap::from([("1".to_owned(), 1)]));
         assert_eq!(trials.rounds, 9);
