@@ -72,7 +72,8 @@ impl Case {
             (sink.offset > 0, &off),
         ]
         .into_iter()
-        .filter_map(|(is_so, name)| is_so.then(|| name.to_owned()))
+        .filter(|(is_so, _)| *is_so)
+        .map(|(_, name)| name.to_owned())
         .collect()
     }
 
