@@ -110,8 +110,7 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub time: Option<f64>,
     /// Rounds of trials: each runs every case once, in a new order [default:
-    /// as many as fit into the time, 30 at least; suites channels and volumes: 9,
-    /// options: 10].
+    /// as many as fit into the time, 30 at least; suites channels, volumes: 9; options: 10].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true, conflicts_with = "time")]
     pub rounds: Option<u32>,
     /// Seed of the order of the trials [default: a new one, which is recorded].
@@ -163,7 +162,6 @@ Examples:
   pipespeed bench channels               pipes beside sockets, TCP, queues: three minutes
   pipespeed bench channels --channel pipe,tcp --size 4K,1M
   pipespeed bench options                which of the published options help here: one minute
-  pipespeed bench volumes --volume 0.25G,250G
   pipespeed bench --case write_read,vmsplice_read --pipe-size 1M
   pipespeed bench --quick --json - | jq .cases[].summary")]
 pub struct BenchArgs {

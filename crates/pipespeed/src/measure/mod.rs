@@ -2,6 +2,7 @@
 
 mod disturbances;
 mod failures;
+mod rows;
 mod sample;
 
 use std::collections::BTreeMap;
@@ -112,22 +113,6 @@ impl<R: Runner> Measurement<R> {
         self
     }
 
-    /// So many trials, spread evenly over the rounds, are all there will be of
-    /// the cases named.
-    pub fn rarely(&mut self, trials: BTreeMap<String, usize>) {
-        self.rare = trials;
-    }
-
-    /// Whether a case has a trial in a round of so many.
-    fn takes_part(&self, at: usize, round: usize, rounds: usize) -> bool {
-        let Some(trials) = self.rare.get(&self.cases[at].name) else {
-            return true;
-        };
-        // The middle of each of so many equal stretches of rounds.
-        let due = |round: usize| (2 * round * trials + rounds) / (2 * rounds);
-        due(round + 1) > due(round)
-    }
-
     /// Runs each case once, which shows what is refused here and warms the
     /// machine up. What is measured is not kept.
     ///
@@ -174,16 +159,7 @@ impl<R: Runner> Measurement<R> {
         let schedule = Schedule::new(runnable.len(), rounds, self.run.settings.seed);
         self.run.settings.rounds_planned = rounds;
         self.run.settings.order = schedule.order_name();
-        let in_round = |at: &usize, round| self.takes_part(*at, round, rounds);
-        let rows: Vec<Vec<usize>> = schedule
-            .orders()
-            .iter()
-            .enumerate()
-            .map(|(round, order)| {
-                let cases = order.iter().map(|index| runnable[*index]);
-                cases.filter(|at| in_round(at, round)).collect()
-            })
-            .collect();
+        let rows = self.rows(&schedule, &runnable);
         let all = rows.iter().map(Vec::len).sum();
         let mut done = 0;
         for (round, row) in rows.iter().enumerate() {
