@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 
 use anyhow::bail;
-use fastpipe::buffer::Backing;
+use fastpipe::buffer::{Backing, BufferError};
 use rustix::io::Errno;
 
 use super::control::{Control, Outcome, Setup};
@@ -59,7 +59,7 @@ pub(super) fn write(
     match sink.technique {
         SinkTechnique::Write | SinkTechnique::Vmsplice => {
             let made = PipeSink::new(channel, sink)
-                .map_err(anyhow::Error::new)
+                .map_err(no_buffer)
                 .and_then(|made| proven(made, sink.pages, sink.touched))?;
             let setup = setup_of(&made);
             driver.write(made, setup)
@@ -157,6 +157,16 @@ fn cause(error: &anyhow::Error) -> Option<io::Error> {
         (None, Some(error)) => error.raw_os_error().map(io::Error::from_raw_os_error),
         (None, None) => None,
     }
+}
+
+/// Limits on memory are a refusal, with the way out.
+fn no_buffer(error: BufferError) -> anyhow::Error {
+    let way_out = match &error {
+        BufferError::NoHugeTlb { .. } => "as root, `sysctl vm.nr_hugepages=8` reserves some",
+        BufferError::Lock { .. } => "raise it by `ulimit -l`, or run as root",
+        _ => return error.into(),
+    };
+    Refused(format!("{error}; {way_out}")).into()
 }
 
 /// Makes sure that huge pages asked for are there.
