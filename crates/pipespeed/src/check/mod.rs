@@ -2,6 +2,9 @@
 //! seen.
 
 mod outcome;
+mod permissions;
+mod refusal;
+mod zero_copy;
 
 pub use self::outcome::{Outcome, Verdict};
 

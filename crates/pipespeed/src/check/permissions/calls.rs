@@ -1,0 +1,86 @@
+//! System calls that filters like to refuse.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use anyhow::Context;
+use fastpipe::buffer::Buffer;
+use fastpipe::pipe::{self, page_size};
+use fastpipe::transfer::{Incomplete, Input, Output, SpliceOptions, VmspliceOptions};
+use fastpipe::wait::Wait;
+use rustix::io::Errno;
+
+use crate::channel::uring;
+use crate::check::{Outcome, refusal};
+use crate::machine::Root;
+
+pub(super) fn splice() -> anyhow::Result<Outcome> {
+    let ((from, _open), (_reader, to)) = (with_a_byte()?, pipe::create()?);
+    let mut input = Input::new(&from, Wait::Never);
+    allowed("splice(2)", input.splice(to, 1, SpliceOptions::default()))
+}
+
+pub(super) fn tee() -> anyhow::Result<Outcome> {
+    let ((from, _open), (_reader, to)) = (with_a_byte()?, pipe::create()?);
+    let mut input = Input::new(&from, Wait::Never);
+    allowed("tee(2)", input.tee(to, 1))
+}
+
+pub(super) fn vmsplice() -> anyhow::Result<Outcome> {
+    let page = Buffer::builder().len(page_size()).map()?;
+    let (_reader, writer) = pipe::create()?;
+    let mut output = Output::new(&writer, Wait::Never);
+    let sent = output.vmsplice(&[page.slice(..)], VmspliceOptions::default());
+    allowed("vmsplice(2)", sent)
+}
+
+/// A pipe with a byte in it. Its other end stays open, so that there is more to
+/// come.
+fn with_a_byte() -> anyhow::Result<(OwnedFd, OwnedFd)> {
+    let (reader, writer) = pipe::create()?;
+    let mut output = Output::new(&writer, Wait::Never);
+    output.write(&[0]).context("write(2)")?;
+    Ok((reader, writer))
+}
+
+fn allowed<T>(call: &str, outcome: Result<T, Incomplete>) -> anyhow::Result<Outcome> {
+    match outcome {
+        Ok(_) => Ok(Outcome::pass("allowed")),
+        Err(incomplete) => refusal::or_error(call, incomplete.source),
+    }
+}
+
+const DISABLED: &str = "proc/sys/kernel/io_uring_disabled";
+
+pub(super) fn io_uring() -> anyhow::Result<Outcome> {
+    let Err(error) = uring::try_out() else {
+        return Ok(Outcome::pass("allowed"));
+    };
+    match disabled(&error, Root::default().number(DISABLED)) {
+        Some(refused) => Ok(refused),
+        None => refusal::or_error("io_uring_setup(2) or io_uring_enter(2)", error),
+    }
+}
+
+/// The setting, where it is what refuses.
+pub(super) fn disabled(error: &io::Error, setting: Option<u32>) -> Option<Outcome> {
+    let errno = Errno::from_io_error(error)?;
+    match (errno, setting) {
+        (Errno::PERM, Some(setting @ 1..)) => {
+            let refused = Outcome::refused(format!("EPERM: /{DISABLED} is {setting}"));
+            Some(refused.noting(match setting {
+                1 => {
+                    "only members of the group in /proc/sys/kernel/io_uring_group, and root, may; \
+                     set it to 0"
+                }
+                _ => "nobody may; set it to 0",
+            }))
+        }
+        // Before Linux 5.12 rings were locked memory.
+        (Errno::NOMEM, _) => Some(
+            Outcome::refused("ENOMEM: not enough memory may be locked")
+                .noting("raise RLIMIT_MEMLOCK (ulimit -l); rings count on kernels before 5.12"),
+        ),
+        _ => None,
+    }
+}

@@ -1,0 +1,91 @@
+//! Who refuses a system call.
+
+use std::io;
+
+use rustix::io::Errno;
+
+use super::Outcome;
+use crate::machine::Root;
+
+/// The refusal that an error of this system call is, if it is one.
+pub(super) fn of(call: &str, error: &io::Error) -> Option<Outcome> {
+    let errno = Errno::from_io_error(error)?;
+    because(call, errno, is_filtered(&Root::default()))
+}
+
+/// A call that is refused is an outcome; whatever else keeps it from working is
+/// an error.
+///
+/// # Errors
+/// The error, where it is no refusal.
+pub(super) fn or_error(call: &str, error: io::Error) -> anyhow::Result<Outcome> {
+    match of(call, &error) {
+        Some(refused) => Ok(refused),
+        None => Err(anyhow::Error::new(error).context(call.to_owned())),
+    }
+}
+
+/// Whether a filter looks at this thread's system calls (proc_pid_status(5)).
+pub(super) fn is_filtered(root: &Root) -> bool {
+    root.field("proc/thread-self/status", "Seccomp").as_deref() == Some("2")
+}
+
+fn because(call: &str, errno: Errno, filtered: bool) -> Option<Outcome> {
+    let name = name(errno)?;
+    Some(match (errno, filtered) {
+        (_, true) => by_filter(call, name),
+        (Errno::NOSYS, false) => Outcome::refused(format!("{name}: this kernel has no {call}")),
+        (_, false) => Outcome::refused(format!("{name}, without a seccomp filter")).noting(
+            "a security module (SELinux, AppArmor) or the bounds of a user namespace are left; try \
+             it outside the container",
+        ),
+    })
+}
+
+/// By the filter that this thread is under.
+pub(super) fn by_filter(call: &str, errno: &str) -> Outcome {
+    Outcome::refused(format!("{errno}: a seccomp filter")).noting(format!(
+        "Seccomp is 2 in /proc/self/status; the filter, usually a container's, has to let {call} \
+         pass"
+    ))
+}
+
+/// The name of an error by which calls are refused.
+pub(super) fn name(errno: Errno) -> Option<&'static str> {
+    match errno {
+        Errno::PERM => Some("EPERM"),
+        Errno::ACCESS => Some("EACCES"),
+        Errno::NOSYS => Some("ENOSYS"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::Verdict;
+
+    #[test]
+    fn a_filter_is_blamed_only_where_there_is_one() {
+        let seen = |errno, filtered| because("tee(2)", errno, filtered).unwrap().seen;
+        assert_eq!(seen(Errno::PERM, true), "EPERM: a seccomp filter");
+        assert_eq!(seen(Errno::NOSYS, true), "ENOSYS: a seccomp filter");
+        assert_eq!(
+            seen(Errno::NOSYS, false),
+            "ENOSYS: this kernel has no tee(2)"
+        );
+        assert_eq!(
+            seen(Errno::ACCESS, false),
+            "EACCES, without a seccomp filter"
+        );
+    }
+
+    #[test]
+    fn what_is_no_refusal_stays_an_error() {
+        assert_eq!(of("tee(2)", &Errno::MFILE.into()), None);
+        let error = or_error("tee(2)", Errno::MFILE.into()).unwrap_err();
+        assert!(error.to_string().contains("tee(2)"), "{error}");
+        let refused = or_error("tee(2)", Errno::PERM.into()).unwrap();
+        assert_eq!(refused.verdict, Verdict::Refused);
+    }
+}
