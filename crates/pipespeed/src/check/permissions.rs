@@ -85,7 +85,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "may-lock-memory",
         group: Group::Permissions,
-        statement: "the ladder's buffer may be locked in memory",
+        statement: "256 KiB, the ladder's buffer, may be locked in memory",
         explanation: "A buffer of 256 KiB is locked by mlock(2). Refused beyond RLIMIT_MEMLOCK (ulimit \
                       -l) without CAP_IPC_LOCK. --lock-memory needs it, and nothing gets faster by \
                       it.",

@@ -33,25 +33,22 @@ pub(super) fn is_filtered(root: &Root) -> bool {
 fn because(call: &str, errno: Errno, filtered: bool) -> Option<Outcome> {
     let name = name(errno)?;
     Some(match (errno, filtered) {
-        (_, true) => by_filter(call, name),
-        (Errno::NOSYS, false) => Outcome::refused(format!("{name}: this kernel has no {call}")),
-        (_, false) => Outcome::refused(format!("{name}, without a seccomp filter")).noting(
+        (_, true) => {
+            Outcome::refused(format!("refused by a seccomp filter ({name})")).noting(format!(
+                "Seccomp is 2 in /proc/self/status; the filter, usually a container's, has to let \
+                 {call} pass"
+            ))
+        }
+        (Errno::NOSYS, false) => Outcome::refused(format!("not in this kernel ({name})")),
+        (_, false) => Outcome::refused(format!("refused, by no seccomp filter ({name})")).noting(
             "a security module (SELinux, AppArmor) or the bounds of a user namespace are left; try \
              it outside the container",
         ),
     })
 }
 
-/// By the filter that this thread is under.
-pub(super) fn by_filter(call: &str, errno: &str) -> Outcome {
-    Outcome::refused(format!("{errno}: a seccomp filter")).noting(format!(
-        "Seccomp is 2 in /proc/self/status; the filter, usually a container's, has to let {call} \
-         pass"
-    ))
-}
-
 /// The name of an error by which calls are refused.
-pub(super) fn name(errno: Errno) -> Option<&'static str> {
+fn name(errno: Errno) -> Option<&'static str> {
     match errno {
         Errno::PERM => Some("EPERM"),
         Errno::ACCESS => Some("EACCES"),
@@ -68,16 +65,16 @@ mod tests {
     #[test]
     fn a_filter_is_blamed_only_where_there_is_one() {
         let seen = |errno, filtered| because("tee(2)", errno, filtered).unwrap().seen;
-        assert_eq!(seen(Errno::PERM, true), "EPERM: a seccomp filter");
-        assert_eq!(seen(Errno::NOSYS, true), "ENOSYS: a seccomp filter");
         assert_eq!(
-            seen(Errno::NOSYS, false),
-            "ENOSYS: this kernel has no tee(2)"
+            seen(Errno::PERM, true),
+            "refused by a seccomp filter (EPERM)"
         );
         assert_eq!(
-            seen(Errno::ACCESS, false),
-            "EACCES, without a seccomp filter"
+            seen(Errno::NOSYS, true),
+            "refused by a seccomp filter (ENOSYS)"
         );
+        assert_eq!(seen(Errno::NOSYS, false), "not in this kernel (ENOSYS)");
+        assert!(seen(Errno::ACCESS, false).contains("no seccomp filter (EACCES)"));
     }
 
     #[test]

@@ -45,7 +45,7 @@ fn with_a_byte() -> anyhow::Result<(OwnedFd, OwnedFd)> {
 
 fn allowed<T>(call: &str, outcome: Result<T, Incomplete>) -> anyhow::Result<Outcome> {
     match outcome {
-        Ok(_) => Ok(Outcome::pass("allowed")),
+        Ok(_) => Ok(Outcome::pass("yes")),
         Err(incomplete) => refusal::or_error(call, incomplete.source),
     }
 }
@@ -54,7 +54,7 @@ const DISABLED: &str = "proc/sys/kernel/io_uring_disabled";
 
 pub(super) fn io_uring() -> anyhow::Result<Outcome> {
     let Err(error) = uring::try_out() else {
-        return Ok(Outcome::pass("allowed"));
+        return Ok(Outcome::pass("yes"));
     };
     match disabled(&error, Root::default().number(DISABLED)) {
         Some(refused) => Ok(refused),
@@ -67,7 +67,9 @@ pub(super) fn disabled(error: &io::Error, setting: Option<u32>) -> Option<Outcom
     let errno = Errno::from_io_error(error)?;
     match (errno, setting) {
         (Errno::PERM, Some(setting @ 1..)) => {
-            let refused = Outcome::refused(format!("EPERM: /{DISABLED} is {setting}"));
+            let refused = Outcome::refused(format!(
+                "refused by /{DISABLED}, which is {setting} (EPERM)"
+            ));
             Some(refused.noting(match setting {
                 1 => {
                     "only members of the group in /proc/sys/kernel/io_uring_group, and root, may; \
@@ -78,7 +80,7 @@ pub(super) fn disabled(error: &io::Error, setting: Option<u32>) -> Option<Outcom
         }
         // Before Linux 5.12 rings were locked memory.
         (Errno::NOMEM, _) => Some(
-            Outcome::refused("ENOMEM: not enough memory may be locked")
+            Outcome::refused("refused by the limit of locked memory (ENOMEM)")
                 .noting("raise RLIMIT_MEMLOCK (ulimit -l); rings count on kernels before 5.12"),
         ),
         _ => None,

@@ -18,13 +18,11 @@ pub(super) fn transparent() -> anyhow::Result<Outcome> {
     let shown_by = backing.shown_by.name();
     Ok(match backing.all_huge() {
         true => Outcome::pass(format!(
-            "allowed: {} in one page ({shown_by})",
+            "yes, {} in one page, as {shown_by} shows",
             format(backing.mapped)
         )),
-        false => {
-            let why = huge_pages_refused(backing.huge, backing.mapped);
-            Outcome::refused(why).noting(format!("as {shown_by} shows"))
-        }
+        false => Outcome::refused(format!("none was, as {shown_by} shows"))
+            .noting(huge_pages_refused(backing.huge, backing.mapped)),
     })
 }
 
@@ -35,7 +33,7 @@ pub(super) fn reserved() -> anyhow::Result<Outcome> {
     // Mapped means reserved. To touch it is to be killed (SIGBUS) where a
     // control group has no huge page left.
     let source = match builder.touched(false).map() {
-        Ok(_) => return Ok(Outcome::pass("allowed: one is there for us")),
+        Ok(_) => return Ok(Outcome::pass("yes, one is there for us")),
         Err(BufferError::NoHugeTlb { source, .. }) => source,
         Err(error) => return Err(error.into()),
     };
@@ -50,10 +48,10 @@ pub(super) fn reserved() -> anyhow::Result<Outcome> {
 
 pub(super) fn none_left(pool: Option<u64>) -> Outcome {
     match pool {
-        Some(0) => Outcome::refused(format!("none are reserved: /{POOL} is 0")).noting(
+        Some(0) => Outcome::refused(format!("none are reserved, /{POOL} is 0")).noting(
             "root reserves some by writing their number there, early, while memory is whole",
         ),
-        Some(pool) => Outcome::refused(format!("all {pool} are taken, or none are for us")).noting(
+        Some(pool) => Outcome::refused(format!("all {pool} are taken, or not for us")).noting(
             format!("raise /{POOL}; control groups (hugetlb) bound them too"),
         ),
         None => Outcome::refused("none are reserved"),
@@ -65,7 +63,7 @@ const LOCKED: usize = 256 << 10;
 
 pub(super) fn locked() -> anyhow::Result<Outcome> {
     let (limit, source) = match Buffer::builder().len(LOCKED).locked(true).map() {
-        Ok(_) => return Ok(Outcome::pass(format!("allowed: {}", format(LOCKED as u64)))),
+        Ok(_) => return Ok(Outcome::pass(format!("yes, {}", format(LOCKED as u64)))),
         Err(BufferError::Lock { limit, source, .. }) => (limit, source),
         Err(error) => return Err(error.into()),
     };
@@ -83,9 +81,9 @@ pub(super) fn over_limit(error: &io::Error, limit: Option<u64>) -> Option<Outcom
         (Errno::NOMEM, limit) => limit,
         _ => return None,
     };
-    let (limit, asked) = (format(limit), format(LOCKED as u64));
+    let limit = format(limit);
     Some(
-        Outcome::refused(format!("RLIMIT_MEMLOCK is {limit}, {asked} are asked for"))
+        Outcome::refused(format!("refused by RLIMIT_MEMLOCK, which is {limit}"))
             .noting("raise it (ulimit -l), or have CAP_IPC_LOCK; it makes nothing faster"),
     )
 }
@@ -104,10 +102,10 @@ pub(super) fn frames() -> anyhow::Result<Outcome> {
         Err(error) => return closed("/proc/self/pagemap", error),
     };
     let Some(frame) = entries.first().and_then(|entry| entry.frame()) else {
-        return Ok(Outcome::refused("hidden: pagemap shows 0 for them").noting(NEEDED));
+        return Ok(Outcome::refused("hidden, pagemap shows 0 for all of them").noting(NEEDED));
     };
     match FrameFlags::open().and_then(|flags| flags.of(frame)) {
-        Ok(_) => Ok(Outcome::pass("allowed: both")),
+        Ok(_) => Ok(Outcome::pass("yes, both")),
         Err(error) => closed("/proc/kpageflags", error),
     }
 }

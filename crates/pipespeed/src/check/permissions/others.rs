@@ -41,9 +41,9 @@ pub(super) fn process_vm_readv() -> anyhow::Result<Outcome> {
         &there,
     );
     match read.map_err(|errno| Errno::from_raw_os_error(errno as i32)) {
-        Ok(_) if bytes == MAGIC => Ok(Outcome::pass("allowed")),
+        Ok(_) if bytes == MAGIC => Ok(Outcome::pass("yes")),
         Ok(_) => Ok(Outcome::fail("other bytes were read than are there")),
-        Err(Errno::FAULT) if first == 0 => Ok(Outcome::pass("allowed")),
+        Err(Errno::FAULT) if first == 0 => Ok(Outcome::pass("yes")),
         Err(errno) => refused(errno, &Root::default()),
     }
 }
@@ -61,7 +61,7 @@ pub(super) fn by_yama(errno: Errno, scope: Option<u32>, filtered: bool) -> Optio
     let scope = scope.filter(|scope| *scope >= 2)?;
     (errno == Errno::PERM && !filtered).then(|| {
         Outcome::refused(format!(
-            "EPERM: /proc/sys/kernel/yama/ptrace_scope is {scope}"
+            "refused by /proc/sys/kernel/yama/ptrace_scope, which is {scope} (EPERM)"
         ))
         .noting(match scope {
             2 => "it takes CAP_SYS_PTRACE; at 1 a parent may read its children's memory",

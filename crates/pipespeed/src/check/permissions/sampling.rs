@@ -11,7 +11,7 @@ use crate::profile::symbols::Symbols;
 pub(super) fn run() -> anyhow::Result<Outcome> {
     let root = Root::default();
     Ok(match sampled(&root, &Facts::read(&root)) {
-        Ok(event) => Outcome::pass(format!("allowed: {}, with names", event.name())),
+        Ok(event) => Outcome::pass(format!("yes, by {}", event.name())),
         Err(refusal) => Outcome::refused(in_short(&refusal)).noting(refusal.to_string()),
     })
 }
@@ -28,13 +28,13 @@ fn sampled(root: &Root, facts: &Facts) -> Result<Event, Refusal> {
 /// What refuses, without the way out.
 pub(super) fn in_short(refusal: &Refusal) -> String {
     match refusal {
-        Refusal::Paranoid { level } => format!("perf_event_paranoid is {level}"),
-        Refusal::Elsewhere { .. } => "a security module or a user namespace".to_owned(),
-        Refusal::Seccomp { .. } => "a seccomp filter".to_owned(),
+        Refusal::Paranoid { level } => format!("refused by perf_event_paranoid, which is {level}"),
+        Refusal::Elsewhere { .. } => "refused by a security module or a user namespace".to_owned(),
+        Refusal::Seccomp { .. } => "refused by a seccomp filter".to_owned(),
         Refusal::NotBuilt => "this kernel has no perf events".to_owned(),
         Refusal::Memory => "no memory for samples".to_owned(),
         Refusal::SymbolsHidden { kptr_restrict, .. } => {
-            format!("names are hidden: kptr_restrict is {kptr_restrict}")
+            format!("names are hidden by kptr_restrict, which is {kptr_restrict}")
         }
         Refusal::NoSymbols(_) => "kernel functions have no names".to_owned(),
         Refusal::Files(_) => "too few file descriptors".to_owned(),

@@ -82,7 +82,7 @@ fn in_file(vmsplice: VmspliceOptions, splice: SpliceOptions) -> Step<bool> {
 
 pub(super) fn compared(with: Found, without: Found) -> Outcome {
     match with == without {
-        true => Outcome::seen(format!("nothing: either way {with}")),
-        false => Outcome::seen(format!("something: with it {with}; without it {without}")),
+        true => Outcome::seen(format!("either way {with}")),
+        false => Outcome::seen(format!("it does: with it {with}; without it {without}")),
     }
 }

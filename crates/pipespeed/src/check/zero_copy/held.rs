@@ -33,11 +33,11 @@ fn behind(passed_on: impl FnOnce(&Pipe, &Pipe) -> Step<()>) -> anyhow::Result<Ou
         let unread = first.unread()?;
         page[0] = NEW;
         Ok(match (unread, second.first_byte()?) {
-            (0, NEW) => Outcome::seen("yes: a change after the drain is read downstream").noting(
+            (0, NEW) => Outcome::seen("yes, a change after the drain is read downstream").noting(
                 "an empty pipe does not mean that its pages may be written again; fastpipe's \
                  Fresh and Refereed never rest on it",
             ),
-            (0, OLD) => Outcome::seen("no: downstream has a copy"),
+            (0, OLD) => Outcome::seen("no, downstream has a copy"),
             (0, _) => Outcome::fail("other bytes came out than were put in"),
             (unread, _) => Outcome::fail(format!("{unread} bytes are left in the first pipe")),
         })
@@ -51,8 +51,8 @@ pub(super) fn let_go() -> anyhow::Result<Outcome> {
         at("madvise(2)", page.renew())?;
         page.fill(NEW);
         Ok(match pipe.first_byte()? {
-            OLD => Outcome::pass("yes: the old bytes are read"),
-            _ => Outcome::fail("no: bytes written after it was let go are read").noting(
+            OLD => Outcome::pass("yes, the old bytes are read"),
+            _ => Outcome::fail("no, bytes written after it was let go are read").noting(
                 "do not use vmsplice(2) on this system: no policy for writing pages again is safe",
             ),
         })
@@ -66,8 +66,8 @@ pub(super) fn file() -> anyhow::Result<Outcome> {
         spliced(&file, &pipe.writer, SpliceOptions::default())?;
         at("pwrite(2)", file.write_all_at(&[NEW], 0))?;
         Ok(match pipe.first_byte()? {
-            NEW => Outcome::seen("yes: a later write to the file is read from the pipe"),
-            OLD => Outcome::seen("no: the pipe has a copy"),
+            NEW => Outcome::seen("yes, a later write is read from the pipe"),
+            OLD => Outcome::seen("no, the pipe has a copy"),
             _ => Outcome::fail("other bytes came out than are in the file"),
         })
     })
@@ -84,8 +84,8 @@ pub(super) fn memory_file(bytes: &[u8]) -> Step<File> {
 pub(super) fn refereed() -> anyhow::Result<Outcome> {
     needs_references(|| {
         Ok(match at("clone(2)", kernel_referees())? {
-            true => Outcome::seen("yes: a page that a pipe holds is copied when written"),
-            false => Outcome::seen("no: a page that a pipe holds is written, or no fault is taken")
+            true => Outcome::seen("yes, a page that a pipe holds is copied when written"),
+            false => Outcome::seen("no, a page that a pipe holds is written, or no fault is taken")
                 .noting("fastpipe's Refereed is Fresh here; Linux 5.19 and later referee"),
         })
     })

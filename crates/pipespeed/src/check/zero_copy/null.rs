@@ -42,12 +42,12 @@ pub(super) fn verdict(ratios: &Ratios) -> Outcome {
     // Nearer to not looking than to reading.
     let unlooked = splice - 1.0 < (read - 1.0) / 3.0;
     match (*read < LOOKING, unlooked) {
-        (true, _) => Outcome::seen(format!("can't be told: {figures}")).noting(
+        (true, _) => Outcome::seen(format!("can't be told, {figures}")).noting(
             "reading costs no time here either, or the machine was busy; by the kernel's source \
              nobody looks",
         ),
-        (false, true) => Outcome::seen(format!("not looked at: {figures}")),
-        (false, false) => Outcome::seen(format!("looked at: {figures}")),
+        (false, true) => Outcome::seen(format!("yes, {figures}")),
+        (false, false) => Outcome::seen(format!("no, {figures}")),
     }
 }
 

@@ -12,8 +12,8 @@ use crate::check::Outcome;
 pub(super) fn from_memory() -> anyhow::Result<Outcome> {
     found(|| {
         Ok(match vmsplice_refers()? {
-            true => Outcome::seen("refers: the reader finds a later change"),
-            false => Outcome::seen("copies: the reader does not find a later change")
+            true => Outcome::seen("yes, a later change is read"),
+            false => Outcome::seen("no, it copies: a later change is not read")
                 .noting("vmsplice(2) has nothing over write(2) on this kernel"),
         })
     })
@@ -33,10 +33,10 @@ pub(super) fn to_memory() -> anyhow::Result<Outcome> {
         Ok(match (came, shared, same_frame) {
             (false, ..) => Outcome::fail("other bytes came out than were put in"),
             (_, true, _) | (_, _, Some(true)) => {
-                Outcome::seen("shares: memory and pipe are the same page")
+                Outcome::seen("no, memory and pipe share the page")
             }
-            (.., Some(false)) => Outcome::seen("copies: into another page frame"),
-            (.., None) => Outcome::seen("copies: a later change does not show"),
+            (.., Some(false)) => Outcome::seen("yes, into another page frame"),
+            (.., None) => Outcome::seen("yes, a later change does not show"),
         })
     })
 }

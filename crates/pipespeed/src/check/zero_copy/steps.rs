@@ -37,7 +37,11 @@ pub(super) fn at<T>(what: &'static str, outcome: Result<T, impl Into<io::Error>>
 /// # Errors
 /// When a step fails otherwise.
 pub(super) fn found(experiment: impl FnOnce() -> Step<Outcome>) -> anyhow::Result<Outcome> {
-    experiment().or_else(|stopped| refusal::or_error(stopped.what, stopped.error))
+    experiment().or_else(|Stopped { what, error }| {
+        let mut outcome = refusal::or_error(what, error)?;
+        outcome.seen = format!("{what} is {}", outcome.seen);
+        Ok(outcome)
+    })
 }
 
 /// A page of base size, all of it [`OLD`].
@@ -107,7 +111,7 @@ pub(super) fn needs_references(
 ) -> anyhow::Result<Outcome> {
     found(|| match vmsplice_refers()? {
         true => experiment(),
-        false => Ok(Outcome::seen("nothing to see: vmsplice(2) copies here")
+        false => Ok(Outcome::seen("can't be told, vmsplice(2) copies here")
             .noting("see vmsplice-refers; no page of the caller's is ever in a pipe")),
     })
 }
