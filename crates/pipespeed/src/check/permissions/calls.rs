@@ -15,29 +15,33 @@ use crate::check::{Outcome, refusal};
 use crate::machine::Root;
 
 pub(super) fn splice() -> anyhow::Result<Outcome> {
-    let ((from, _open), (_reader, to)) = (with_a_byte()?, pipe::create()?);
+    let ((from, _open), (_reader, to)) = (with_a_byte()?, new_pipe()?);
     let mut input = Input::new(&from, Wait::Never);
     allowed("splice(2)", input.splice(to, 1, SpliceOptions::default()))
 }
 
 pub(super) fn tee() -> anyhow::Result<Outcome> {
-    let ((from, _open), (_reader, to)) = (with_a_byte()?, pipe::create()?);
+    let ((from, _open), (_reader, to)) = (with_a_byte()?, new_pipe()?);
     let mut input = Input::new(&from, Wait::Never);
     allowed("tee(2)", input.tee(to, 1))
 }
 
 pub(super) fn vmsplice() -> anyhow::Result<Outcome> {
     let page = Buffer::builder().len(page_size()).map()?;
-    let (_reader, writer) = pipe::create()?;
+    let (_reader, writer) = new_pipe()?;
     let mut output = Output::new(&writer, Wait::Never);
     let sent = output.vmsplice(&[page.slice(..)], VmspliceOptions::default());
     allowed("vmsplice(2)", sent)
 }
 
+fn new_pipe() -> anyhow::Result<(OwnedFd, OwnedFd)> {
+    pipe::create().context("pipe2(2)")
+}
+
 /// A pipe with a byte in it. Its other end stays open, so that there is more to
 /// come.
 fn with_a_byte() -> anyhow::Result<(OwnedFd, OwnedFd)> {
-    let (reader, writer) = pipe::create()?;
+    let (reader, writer) = new_pipe()?;
     let mut output = Output::new(&writer, Wait::Never);
     output.write(&[0]).context("write(2)")?;
     Ok((reader, writer))
@@ -78,10 +82,13 @@ pub(super) fn disabled(error: &io::Error, setting: Option<u32>) -> Option<Outcom
                 _ => "nobody may; set it to 0",
             }))
         }
-        // Before Linux 5.12 rings were locked memory.
+        // What a ring takes counts as locked memory, but for those who have
+        // CAP_IPC_LOCK: seen on Linux 6.18, and so before 5.12.
         (Errno::NOMEM, _) => Some(
-            Outcome::refused("refused by the limit of locked memory (ENOMEM)")
-                .noting("raise RLIMIT_MEMLOCK (ulimit -l); rings count on kernels before 5.12"),
+            Outcome::refused("refused by RLIMIT_MEMLOCK (ENOMEM)").noting(
+                "the memory of a ring counts as locked; raise the limit (ulimit -l), or have \
+                 CAP_IPC_LOCK",
+            ),
         ),
         _ => None,
     }

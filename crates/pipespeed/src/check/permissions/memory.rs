@@ -6,6 +6,7 @@ use fastpipe::buffer::{Buffer, BufferError, Pages, huge_page_size};
 use fastpipe::memory::{FrameFlags, Pagemap, Process};
 use fastpipe::pipe::page_size;
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use crate::check::{Outcome, refusal};
 use crate::endpoint::process::huge_pages_refused;
@@ -63,7 +64,13 @@ const LOCKED: usize = 256 << 10;
 
 pub(super) fn locked() -> anyhow::Result<Outcome> {
     let (limit, source) = match Buffer::builder().len(LOCKED).locked(true).map() {
-        Ok(_) => return Ok(Outcome::pass(format!("yes, {}", format(LOCKED as u64)))),
+        Ok(_) => {
+            let limit = match getrlimit(Resource::Memlock).current {
+                Some(limit) => format!("is {}", format(limit)),
+                None => "is unlimited".to_owned(),
+            };
+            return Ok(Outcome::pass(format!("yes, RLIMIT_MEMLOCK {limit}")));
+        }
         Err(BufferError::Lock { limit, source, .. }) => (limit, source),
         Err(error) => return Err(error.into()),
     };

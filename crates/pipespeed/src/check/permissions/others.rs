@@ -20,6 +20,10 @@ const MAGIC: &[u8] = b"\x7fELF";
 pub(super) fn process_vm_readv() -> anyhow::Result<Outcome> {
     let other = match Other::start() {
         Ok(other) => other,
+        // Not for this program only: it is told what to do about it elsewhere.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+            return Err(anyhow::Error::new(error).context("pipe2(2)"));
+        }
         Err(error) => {
             return Ok(Outcome::refused(format!("no second process: {error}"))
                 .noting("the program has to be able to start itself once more"));

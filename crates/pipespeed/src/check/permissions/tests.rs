@@ -51,7 +51,7 @@ fn io_urings_setting_is_blamed_only_where_it_refuses() {
     assert_eq!(disabled(&eperm, None), None);
     assert_eq!(disabled(&Errno::NOSYS.into(), Some(2)), None);
     let old = disabled(&Errno::NOMEM.into(), None).unwrap();
-    assert!(old.note.unwrap().contains("RLIMIT_MEMLOCK"));
+    assert!(old.seen.contains("RLIMIT_MEMLOCK"));
 }
 
 #[test]

@@ -12,19 +12,31 @@ use super::steps::{NEW, OLD, Pipe, Step, at, found, needs_references, old_page, 
 use crate::check::Outcome;
 
 pub(super) fn behind_splice() -> anyhow::Result<Outcome> {
-    behind(|first, second| first.splice(&second.writer, SpliceOptions::default()))
+    behind(
+        |first, second| first.splice(&second.writer, SpliceOptions::default()),
+        |outcome| {
+            outcome.noting(
+                "so an empty pipe does not mean that its pages may be written again; fastpipe's \
+                 Fresh and Refereed do not rest on it",
+            )
+        },
+    )
 }
 
 pub(super) fn behind_tee() -> anyhow::Result<Outcome> {
-    behind(|first, second| {
+    let passed_on = |first: &Pipe, second: &Pipe| {
         first.tee(second)?;
         first.first_byte().map(drop)
-    })
+    };
+    behind(passed_on, |outcome| outcome)
 }
 
 /// What the reader of a second pipe finds of a page that is changed after it has
-/// left the first one.
-fn behind(passed_on: impl FnOnce(&Pipe, &Pipe) -> Step<()>) -> anyhow::Result<Outcome> {
+/// left the first one. `noted` says what follows if it is the change.
+fn behind(
+    passed_on: impl FnOnce(&Pipe, &Pipe) -> Step<()>,
+    noted: impl FnOnce(Outcome) -> Outcome,
+) -> anyhow::Result<Outcome> {
     needs_references(|| {
         let mut page = old_page()?;
         let first = Pipe::holding(&page, VmspliceOptions::default())?;
@@ -33,10 +45,9 @@ fn behind(passed_on: impl FnOnce(&Pipe, &Pipe) -> Step<()>) -> anyhow::Result<Ou
         let unread = first.unread()?;
         page[0] = NEW;
         Ok(match (unread, second.first_byte()?) {
-            (0, NEW) => Outcome::seen("yes, a change after the drain is read downstream").noting(
-                "an empty pipe does not mean that its pages may be written again; fastpipe's \
-                 Fresh and Refereed never rest on it",
-            ),
+            (0, NEW) => noted(Outcome::seen(
+                "yes, a change after the drain is read downstream",
+            )),
             (0, OLD) => Outcome::seen("no, downstream has a copy"),
             (0, _) => Outcome::fail("other bytes came out than were put in"),
             (unread, _) => Outcome::fail(format!("{unread} bytes are left in the first pipe")),
