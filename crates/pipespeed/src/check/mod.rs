@@ -78,7 +78,12 @@ pub struct Check {
 }
 
 /// The checks of each file, in the order of reports.
-const PARTS: &[&[Check]] = &[limits::capacity::CHECKS];
+const PARTS: &[&[Check]] = &[
+    limits::capacity::CHECKS,
+    limits::slots::CHECKS,
+    limits::resizing::CHECKS,
+    limits::users::CHECKS,
+];
 
 /// All checks that are run unless others are asked for, in the order of
 /// reports: by group.
