@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use fastpipe::pipe::CapacityError;
 use rustix::io::Errno;
 
 use super::Outcome;
@@ -55,7 +56,10 @@ fn words(payload: &(dyn Any + Send)) -> &str {
 /// What the system does not let us do is a refusal; anything else a check did
 /// not expect is an error.
 fn of_error(error: &anyhow::Error) -> Outcome {
+    let capacity = error.downcast_ref::<CapacityError>();
     match errno(error) {
+        // It names the limit itself.
+        Some(Errno::PERM) if capacity.is_some() => Outcome::refused(format!("{error}")),
         Some(Errno::MFILE) => {
             let refused = Outcome::refused(format!("{error:#}"));
             match out_of_descriptors(&Errno::MFILE.into()) {

@@ -83,6 +83,9 @@ pub struct Check {
 /// The checks of each file, in the order of reports.
 const PARTS: &[&[Check]] = &[
     limits::capacity::CHECKS,
+    limits::slots::CHECKS,
+    limits::resizing::CHECKS,
+    limits::users::CHECKS,
     zero_copy::CHECKS,
     permissions::CHECKS,
 ];

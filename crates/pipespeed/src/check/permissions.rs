@@ -54,8 +54,8 @@ pub(super) const CHECKS: &[Check] = &[
         name: "may-read-processes",
         group: Group::Permissions,
         statement: "process_vm_readv(2) may read a child's memory",
-        explanation: "The program is started once more, and the first bytes of its first mapping are \
-                      read by process_vm_readv(2). The rules are those of ptrace(2): the same user, \
+        explanation: "The program is started once more, and the first byte of its memory is read by \
+                      process_vm_readv(2). The rules are those of ptrace(2): the same user, \
                       and whatever the Yama module adds. The channel vm_readv of bench channels \
                       needs it.",
         reference: "process_vm_readv(2); ptrace(2); Documentation/admin-guide/LSM/Yama.rst",

@@ -1,15 +1,17 @@
 //! What a new pipe holds, found by filling it.
 
+use anyhow::Context;
 use fastpipe::pipe::{self, page_size};
 
-use crate::check::pipes::{Ends, Moved};
+use crate::channel::fifo;
+use crate::check::pipes::{Ends, Moved, fill};
 use crate::check::{Check, Group, Outcome};
 
 pub(in crate::check) const CHECKS: &[Check] = &[
     Check {
         name: "page-size",
         group: Group::Limits,
-        statement: "a slot of a pipe holds one page, or a part of one",
+        statement: "the size of a page, which each slot of a pipe refers to",
         explanation: "A pipe is a ring of slots, each of which refers to a page: the page's size \
                       is what all other sizes are counted by. It is 4096 bytes on x86-64, and \
                       4096, 16384 or 65536 on aarch64.",
@@ -19,7 +21,7 @@ pub(in crate::check) const CHECKS: &[Check] = &[
     Check {
         name: "default-capacity",
         group: Group::Limits,
-        statement: "a new pipe takes 16 pages before a writer has to wait",
+        statement: "what a new pipe takes before a writer has to wait",
         explanation: "A new pipe is filled, a page at a time, until the next page would have to \
                       wait: 65536 bytes with pages of 4096. A user whose pipes hold more pages \
                       than fs.pipe-user-pages-soft allows gets new pipes of two slots (one before \
@@ -46,6 +48,16 @@ pub(in crate::check) const CHECKS: &[Check] = &[
                       this before they read deadlock (pipespeed latency --naive).",
         reference: "pipe(7), \"Pipe capacity\"; POSIX.1-2024, write(); pipe_write() in fs/pipe.c",
         run: first_byte_to_wait,
+    },
+    Check {
+        name: "fifo-capacity",
+        group: Group::Limits,
+        statement: "what a new FIFO takes",
+        explanation: "A FIFO is a pipe with a name: the kernel makes and uses both by the same \
+                      code. One is made in the directory for temporary files, opened at both \
+                      ends, and removed at once.",
+        reference: "fifo(7); fifo_open() in fs/pipe.c",
+        run: fifo_capacity,
     },
 ];
 
@@ -90,4 +102,16 @@ fn first_byte_to_wait() -> anyhow::Result<Outcome> {
         (Moved::Bytes(bytes), Moved::WouldWait) if bytes == capacity => Outcome::pass(seen),
         _ => Outcome::fail(seen),
     })
+}
+
+fn fifo_capacity() -> anyhow::Result<Outcome> {
+    let (_read_end, write_end) =
+        fifo::open().context("a FIFO in the directory for temporary files")?;
+    // The open file is ours alone.
+    rustix::io::ioctl_fionbio(&write_end, true)?;
+    let bytes = fill(&write_end, page_size())?;
+    Ok(Outcome::seen(format!(
+        "{bytes} bytes, {} slots",
+        pipe::slots(&write_end)?
+    )))
 }
