@@ -9,6 +9,7 @@ mod limits;
 mod outcome;
 mod pipes;
 mod record;
+mod semantics;
 
 #[cfg(test)]
 mod tests;
@@ -83,6 +84,13 @@ const PARTS: &[&[Check]] = &[
     limits::slots::CHECKS,
     limits::resizing::CHECKS,
     limits::users::CHECKS,
+    semantics::atomicity::CHECKS,
+    semantics::bytes::CHECKS,
+    semantics::closing::CHECKS,
+    semantics::sigpipe::CHECKS,
+    semantics::readiness::CHECKS,
+    semantics::flags::CHECKS,
+    semantics::packets::CHECKS,
 ];
 
 /// All checks that are run unless others are asked for, in the order of
