@@ -4,7 +4,7 @@ use fastpipe::pipe;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-use crate::check::pipes::{Ends, Moved};
+use crate::check::pipes::{Ends, Moved, unexpected};
 use crate::check::{Check, Group, Outcome};
 
 pub(in crate::check) const CHECKS: &[Check] = &[
@@ -90,7 +90,7 @@ fn no_seek() -> anyhow::Result<Outcome> {
     let ends = Ends::new()?;
     Ok(match rustix::fs::seek(&ends.read, SeekFrom::Current(0)) {
         Err(Errno::SPIPE) => Outcome::pass("ESPIPE"),
-        Err(errno) => Outcome::fail(errno.to_string()),
+        Err(errno) => unexpected(errno)?,
         Ok(at) => Outcome::fail(format!("position {at}")),
     })
 }

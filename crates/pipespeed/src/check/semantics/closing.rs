@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::shell::Shell;
 use crate::channel::name::PrivateName;
-use crate::check::pipes::{Ends, Moved, moved};
+use crate::check::pipes::{Ends, Moved, moved, unexpected};
 use crate::check::{Check, Group, Outcome};
 
 pub(in crate::check) const CHECKS: &[Check] = &[
@@ -129,7 +129,7 @@ fn epipe() -> anyhow::Result<Outcome> {
     drop(read);
     Ok(match rustix::io::write(&write, b"x") {
         Err(Errno::PIPE) => Outcome::pass("EPIPE"),
-        Err(errno) => Outcome::fail(errno.to_string()),
+        Err(errno) => unexpected(errno)?,
         Ok(bytes) => Outcome::fail(format!("{bytes} byte written")),
     })
 }

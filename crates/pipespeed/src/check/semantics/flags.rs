@@ -37,7 +37,7 @@ pub(in crate::check) const CHECKS: &[Check] = &[
         group: Group::Semantics,
         statement: "where a single call may be told not to wait (RWF_NOWAIT)",
         explanation: "preadv2(2) and pwritev2(2) take the flag for one call, so that O_NONBLOCK need \
-                      not be touched. Pipes have it since Linux 5.5 or so; FIFOs do not.",
+                      not be touched. Pipes have it since Linux 6.4 or so; FIFOs do not.",
         reference: "readv(2), RWF_NOWAIT; FMODE_NOWAIT in create_pipe_files(), fs/pipe.c",
         run: nowait,
     },

@@ -38,7 +38,7 @@ pub(in crate::check) const CHECKS: &[Check] = &[
     Check {
         name: "poll-slots",
         group: Group::Semantics,
-        statement: "POLLOUT at a pipe whose last slot is hardly used",
+        statement: "POLLOUT where all slots are in use, the last one hardly",
         explanation: "All slots of the pipe are in use, but the last holds one byte. poll(2) looks \
                       for a free slot only, while a short write goes into the page in the last \
                       one.",
@@ -127,8 +127,11 @@ fn slots() -> anyhow::Result<Outcome> {
     let flags = ready(&ends.write, PollFlags::OUT)?;
     let taken = ends.write(100)?;
     Ok(Outcome::seen(format!(
-        "{} with room for {} bytes; {taken} for 100 bytes",
-        names(flags),
+        "{} with room for {} bytes, and write(2) takes {taken} of 100",
+        match flags.is_empty() {
+            true => "not reported".to_owned(),
+            false => names(flags),
+        },
         page_size() - 1
     )))
 }
