@@ -11,6 +11,7 @@ mod permissions;
 mod pipes;
 mod record;
 mod refusal;
+mod semantics;
 mod zero_copy;
 
 #[cfg(test)]
@@ -86,6 +87,13 @@ const PARTS: &[&[Check]] = &[
     limits::slots::CHECKS,
     limits::resizing::CHECKS,
     limits::users::CHECKS,
+    semantics::atomicity::CHECKS,
+    semantics::bytes::CHECKS,
+    semantics::closing::CHECKS,
+    semantics::sigpipe::CHECKS,
+    semantics::readiness::CHECKS,
+    semantics::flags::CHECKS,
+    semantics::packets::CHECKS,
     zero_copy::CHECKS,
     permissions::CHECKS,
 ];

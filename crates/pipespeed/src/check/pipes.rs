@@ -10,6 +10,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
+use super::Outcome;
+
 /// The ends of a new pipe.
 pub(super) struct Ends {
     pub read: OwnedFd,
@@ -157,5 +159,17 @@ pub(super) fn names(flags: PollFlags) -> String {
     match names.is_empty() {
         true => "nothing".to_owned(),
         false => names.join(" and "),
+    }
+}
+
+/// Another error than the one that must come: a failure of the statement, unless
+/// it is how system calls are refused.
+///
+/// # Errors
+/// The refusal.
+pub(super) fn unexpected(errno: Errno) -> anyhow::Result<Outcome> {
+    match errno {
+        Errno::PERM | Errno::ACCESS | Errno::NOSYS => Err(errno.into()),
+        _ => Ok(Outcome::fail(errno.to_string())),
     }
 }

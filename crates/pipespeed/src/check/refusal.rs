@@ -25,6 +25,13 @@ pub(super) fn or_error(call: &str, error: io::Error) -> anyhow::Result<Outcome> 
     }
 }
 
+/// Whether there are too few file descriptors, which is told for all checks
+/// alike: they hand that error on.
+pub(super) fn out_of_descriptors(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE))
+}
+
 /// Whether a filter looks at this thread's system calls (proc_pid_status(5)).
 pub(super) fn is_filtered(root: &Root) -> bool {
     root.field("proc/thread-self/status", "Seccomp").as_deref() == Some("2")

@@ -67,7 +67,7 @@ fn summary(record: &Record) -> String {
         .map(|(count, mark)| format!("{count} {mark}"))
         .collect();
     format!(
-        "{}: {}; {:.1} s (check --explain NAME tells more of one)",
+        "{}: {}; {:.2} s (pipespeed check --explain NAME tells more of one)",
         super::counted(summary.checks, "check"),
         counts.join(", "),
         record.seconds
@@ -115,4 +115,113 @@ pub fn check_explanation(check: &Check, style: Style) -> String {
 
 fn width<'a>(names: impl Iterator<Item = &'a str>) -> usize {
     names.map(str::len).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::Outcome;
+
+    fn check(group: Group, name: &'static str, statement: &'static str) -> Check {
+        Check {
+            name,
+            group,
+            statement,
+            explanation: "Something is tried out, in this way and in that, until it is clear.",
+            reference: "pipe(7); pipe_write() in fs/pipe.c",
+            run: || Ok(Outcome::pass("never run")),
+        }
+    }
+
+    fn record() -> Record {
+        let known = [
+            (
+                check(Group::Limits, "default-capacity", "what a new pipe takes"),
+                Outcome::seen("8192 bytes, 2 slots").noting(
+                    "this user's pipes hold more pages than /proc/sys/fs/pipe-user-pages-soft \
+                     allows: close pipes, or have it raised",
+                ),
+            ),
+            (
+                check(
+                    Group::Semantics,
+                    "epipe",
+                    "writing where no reader is left is EPIPE",
+                ),
+                Outcome::pass("EPIPE"),
+            ),
+            (
+                check(
+                    Group::Semantics,
+                    "atomic-pipe-buf",
+                    "writes of PIPE_BUF bytes stay whole",
+                ),
+                Outcome::fail("3 of 1024 records of 4096 bytes torn"),
+            ),
+            (
+                check(
+                    Group::Semantics,
+                    "nonblock-reopened",
+                    "a pipe reopened has its own flags",
+                ),
+                Outcome::error("no answer within 3 s: it hangs"),
+            ),
+            (
+                check(Group::Permissions, "vmsplice", "vmsplice(2) is allowed"),
+                Outcome::refused("EPERM: a seccomp filter"),
+            ),
+        ];
+        let checked = known
+            .iter()
+            .map(|(check, outcome)| Checked::new(check, outcome.clone(), 0.01));
+        Record::new(checked.collect(), Default::default(), String::new(), 0.8)
+    }
+
+    #[test]
+    fn the_checks_at_80_columns() {
+        let style = Style {
+            width: Some(80),
+            colour: false,
+        };
+        let text = checks(&record(), style);
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn colours_change_no_letter() {
+        let plain = checks(&record(), Style::default());
+        let style = Style {
+            width: None,
+            colour: true,
+        };
+        let coloured = checks(&record(), style);
+        assert!(coloured.contains("\x1b[31mFAIL"), "{coloured}");
+        let codes = [BOLD, DIM, GREEN, RED, YELLOW, "0"].map(|code| format!("\x1b[{code}m"));
+        let bare = codes
+            .iter()
+            .fold(coloured, |text, code| text.replace(code, ""));
+        assert_eq!(bare, plain);
+    }
+
+    #[test]
+    fn lists_and_explanations_fit_80_columns() {
+        let style = Style {
+            width: Some(80),
+            colour: false,
+        };
+        let all: Vec<&Check> = crate::check::all()
+            .chain([&crate::check::SOFT_LIMIT])
+            .collect();
+        let list = check_list(&all, style);
+        let told = all.iter().map(|check| check_explanation(check, style));
+        for text in told.chain([list]) {
+            for line in text.lines() {
+                assert!(line.chars().count() <= 80, "{line}");
+            }
+        }
+    }
 }

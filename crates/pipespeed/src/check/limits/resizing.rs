@@ -51,7 +51,7 @@ pub(in crate::check) const CHECKS: &[Check] = &[
     Check {
         name: "capacity-busy",
         group: Group::Limits,
-        statement: "a pipe can't be made smaller than what is in it: EBUSY",
+        statement: "a pipe can't be made smaller than what is in it",
         explanation: "A full pipe is to become one page large. That must be refused and change \
                       nothing: no byte is lost, and the capacity is as before.",
         reference: "fcntl(2), F_SETPIPE_SZ, EBUSY; pipe_resize_ring() in fs/pipe.c",

@@ -14,7 +14,7 @@ pub(in crate::check) const CHECKS: &[Check] = &[
     Check {
         name: "one-byte-writes",
         group: Group::Limits,
-        statement: "how many one-byte writes fill four slots",
+        statement: "how many one-byte writes fill two slots",
         explanation: "write(2) appends to the page in the last slot as long as there is room in it, \
                       so that small writes do not use up the slots: a pipe takes as many bytes one \
                       at a time as in pages.",
@@ -54,7 +54,7 @@ pub(in crate::check) const CHECKS: &[Check] = &[
 ];
 
 /// Slots of the pipe that is filled byte by byte: each byte is a system call.
-const FEW: usize = 4;
+const FEW: usize = 2;
 
 /// How far into a page an unaligned piece starts.
 const OFF: usize = 100;

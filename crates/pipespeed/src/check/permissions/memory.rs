@@ -8,14 +8,22 @@ use fastpipe::pipe::page_size;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use crate::check::{Outcome, refusal};
+use crate::check::Outcome;
+use crate::check::refusal::{self, out_of_descriptors};
 use crate::endpoint::process::huge_pages_refused;
 use crate::machine::Root;
 use crate::size::format;
 
 pub(super) fn transparent() -> anyhow::Result<Outcome> {
     let builder = Buffer::builder().len(huge_page_size());
-    let backing = builder.pages(Pages::Huge).map()?.backing()?;
+    let backing = match builder.pages(Pages::Huge).map()?.backing() {
+        Ok(backing) => backing,
+        // No /proc, say; whether they are given is then not to be seen.
+        Err(error) if !out_of_descriptors(&error.source) => {
+            return Ok(Outcome::refused(format!("can't be told, {error}")));
+        }
+        Err(error) => return Err(error.into()),
+    };
     let shown_by = backing.shown_by.name();
     Ok(match backing.all_huge() {
         true => Outcome::pass(format!(
@@ -117,8 +125,11 @@ pub(super) fn frames() -> anyhow::Result<Outcome> {
     }
 }
 
-/// A file that can't be read is a refusal, whatever the reason.
+/// A file that can't be read is a refusal, unless it is for lack of descriptors.
 fn closed(file: &str, error: io::Error) -> anyhow::Result<Outcome> {
+    if out_of_descriptors(&error) {
+        return Err(anyhow::Error::new(error).context(file.to_owned()));
+    }
     Ok(Outcome::refused(format!("{file}: {error}"))
         .noting("it takes root, CAP_SYS_ADMIN, and a /proc that has it"))
 }

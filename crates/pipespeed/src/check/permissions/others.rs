@@ -17,8 +17,7 @@ use crate::machine::Root;
 pub(super) fn process_vm_readv() -> anyhow::Result<Outcome> {
     let other = match Other::start() {
         Ok(other) => other,
-        // Of which the framework knows what to do about it.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+        Err(error) if refusal::out_of_descriptors(&error) => {
             return Err(anyhow::Error::new(error).context("pipe2(2)"));
         }
         Err(error) => {
