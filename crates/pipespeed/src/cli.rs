@@ -1,6 +1,7 @@
 //! The command line: the only source of help, man page and completions.
 
 mod channels;
+mod check;
 mod costs;
 mod latency;
 mod meter;
@@ -15,6 +16,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use self::channels::ChannelsArgs;
+pub use self::check::CheckArgs;
 pub use self::costs::CostsArgs;
 pub use self::latency::LatencyArgs;
 pub use self::meter::MeterArgs;
@@ -65,6 +67,9 @@ pub enum Command {
     Read(ReadArgs),
     /// Measure what the steps of moving data cost here, without privilege.
     Costs(CostsArgs),
+    /// Try out what pipes are like here: limits, semantics, zero-copy and
+    /// permissions, each with the value seen.
+    Check(CheckArgs),
     /// Pass a stream on, or watch another process's files, and show how far it
     /// is: pv's letters, at the pipe's speed.
     Meter(Box<MeterArgs>),
