@@ -68,9 +68,20 @@ pub fn open(case: &Case) -> Result<Channel, OpenError> {
         ChannelKind::Unix => unix::open_named(),
         ChannelKind::Tcp => tcp::open(),
         ChannelKind::MessageQueue => mqueue::open(message, case.spins()),
-        // The addresses go over a socket; the data does not.
-        ChannelKind::Memory => unix::open_pair(ChannelKind::SocketPair, 0),
+        // What goes over the socket is the ring itself, or where each message
+        // lies; the data does not.
+        ChannelKind::Ring | ChannelKind::Memory => over_a_socket(),
     }
+}
+
+/// A socket pair for the ends to find each other by, whose buffers are no part
+/// of the channel's.
+fn over_a_socket() -> Result<Channel, OpenError> {
+    let channel = unix::open_pair(ChannelKind::SocketPair, 0)?;
+    Ok(Channel {
+        granted: Granted::default(),
+        ..channel
+    })
 }
 
 fn of_pipe(ends: (OwnedFd, OwnedFd), bytes: Option<usize>) -> Result<Channel, OpenError> {
