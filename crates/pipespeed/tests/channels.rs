@@ -83,7 +83,9 @@ fn verified(sizes: &str) {
             }
         }
     }
-    assert!(measured.contains(&Some("pipe")), "{measured:?}");
+    for channel in ["pipe", "ring", "ring_copy"] {
+        assert!(measured.contains(&Some(channel)), "{measured:?}");
+    }
 }
 
 #[test]
@@ -98,15 +100,15 @@ fn sizes_that_fit_no_page_arrive_whole_through_every_channel() {
 
 #[test]
 fn messages_larger_than_a_pipe_arrive_whole_through_every_channel() {
-    verified("65537,1000003");
+    verified("65537,1000003,4M");
 }
 
 #[test]
 fn the_record_says_what_took_effect() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = pipespeed(&format!(
-        "{SHORT} --channel pipe,socketpair,tcp,tcp_zerocopy,mqueue --size 4K --json r.json \
-         --csv r.csv --chart r.svg"
+        "{SHORT} --channel pipe,ring,ring_copy,socketpair,tcp,tcp_zerocopy,mqueue --size 4K \
+         --json r.json --csv r.csv --chart r.svg"
     ));
     command.current_dir(&directory);
     clean(command).succeeded();
@@ -125,6 +127,22 @@ fn the_record_says_what_took_effect() {
     assert_eq!(took("pipe_4k", "channel"), "pipe");
     assert_eq!(took("pipe_4k", "pipe_bytes"), 65_536);
     assert_eq!(took("pipe_4k", "reader_buffer_bytes"), 65_536);
+    for (ring, buffers) in [("ring_4k", Value::Null), ("ring_copy_4k", 1.into())] {
+        assert_eq!(took(ring, "ring_bytes"), 1 << 20);
+        assert_eq!(took(ring, "buffers"), buffers);
+        assert_eq!(took(ring, "reader_buffer_bytes"), 65_536);
+        assert!(took(ring, "send_buffer_bytes").is_null());
+        assert_eq!(took(ring, "writer_bytes_per_call"), 4096.0);
+        assert!(took(ring, "reader_bytes_per_call").as_f64().unwrap() >= 4096.0);
+    }
+    // No end of it sleeps, and none is to be woken.
+    if let Some(spun) = case(&record, "ring_4k_spin")["samples"][0].as_object() {
+        for end in ["writer", "reader"] {
+            let calls = spun[end]["syscalls"].as_u64().unwrap();
+            assert!(calls < 100, "{calls} of the {end}");
+            assert!(spun[end]["moving_calls"].as_u64().unwrap() > 100);
+        }
+    }
     assert_eq!(took("tcp_4k", "nodelay"), true);
     assert!(took("tcp_4k", "receive_buffer_bytes").as_u64().unwrap() > 4096);
     assert!(took("socketpair_4k", "send_buffer_bytes").as_u64().unwrap() > 4096);
@@ -190,6 +208,8 @@ fn a_channel_that_a_filter_refuses_is_shown_as_refused() {
         (libc::SYS_vmsplice, "vmsplice", "vmsplice"),
         (libc::SYS_bind, "tcp", "TCP"),
         (libc::SYS_bind, "unix", "unix socket"),
+        (libc::SYS_fallocate, "ring", "a ring in shared memory"),
+        (libc::SYS_fallocate, "ring_copy", "a ring in shared memory"),
         (libc::SYS_mknodat, "fifo", "FIFO"),
     ] {
         let args = format!("{SHORT} --channel pipe,{channel} --size 1K --json -");
@@ -244,7 +264,7 @@ fn without_descriptors_every_line_names_the_limit_and_nothing_is_left() {
     // From what every trial needs down to what the command itself does.
     let mut told = 0;
     for descriptors in (8..24).rev() {
-        let args = format!("{SHORT} --channel pipe,fifo,unix,tcp --size 1K --json -");
+        let args = format!("{SHORT} --channel pipe,ring,fifo,unix,tcp --size 1K --json -");
         let mut command = pipespeed(&args);
         conditions::limit(&mut command, Resource::Nofile, descriptors);
         let outcome = clean(command);
@@ -303,7 +323,7 @@ fn bad_input_names_what_there_is() {
 fn all_of_it_says_first_how_long_it_takes() {
     let list = run(pipespeed("bench channels --all --list")).succeeded();
     let all = list.out.lines().count();
-    assert!(all >= 13 * 11 * 2, "{all}");
+    assert!(all >= 15 * 11 * 2, "{all}");
     let usual = run(pipespeed("bench channels --list")).succeeded();
     assert_eq!(usual.out.lines().count(), 6 * 6 * 2);
     // Interrupted as soon as it has said so.

@@ -199,26 +199,35 @@ pub(super) fn reason(case: &CaseResult) -> String {
     }
 }
 
-/// The kernel's buffers, channel by channel.
+/// The buffers between the ends, channel by channel.
 fn buffers(run: &Run) -> String {
-    let mut told: Vec<(&str, String)> = Vec::new();
+    // Of each channel what it had, smallest messages first.
+    let mut told: Vec<(&str, Vec<String>)> = Vec::new();
     for case in run.cases.iter().filter(|case| !is_twin(run, &case.name)) {
         let of_case = buffer(case);
-        if !of_case.is_empty() && !told.iter().any(|(name, _)| *name == channel(case)) {
-            told.push((channel(case), of_case));
+        let name = channel(case);
+        match told.iter_mut().find(|(other, _)| *other == name) {
+            _ if of_case.is_empty() => {}
+            Some((_, had)) if had.contains(&of_case) => {}
+            Some((_, had)) => had.push(of_case),
+            None => told.push((name, vec![of_case])),
         }
     }
     // Channels that have the same stand together.
     let mut lines: Vec<(String, String)> = Vec::new();
-    for (name, of_case) in told {
-        match lines.iter_mut().find(|(_, other)| *other == of_case) {
+    for (name, had) in told {
+        let all = match &had[..] {
+            [first, .., last] => format!("{first} to {last} by the size of the messages"),
+            had => had.concat(),
+        };
+        match lines.iter_mut().find(|(_, other)| *other == all) {
             Some((names, _)) => *names = format!("{names}, {name}"),
-            None => lines.push((name.to_owned(), of_case)),
+            None => lines.push((name.to_owned(), all)),
         }
     }
     let lines: Vec<String> = lines
         .into_iter()
-        .map(|(names, of_case)| format!("{names}: {of_case}"))
+        .map(|(names, all)| format!("{names}: {all}"))
         .collect();
     format!(
         "Buffers, at the start: {}. A reader of a stream asks for 64 KiB at a time at least, of \
@@ -232,6 +241,7 @@ fn buffer(case: &CaseResult) -> String {
     let bytes = |bytes: usize| size::format(bytes as u64);
     let mut words = Vec::new();
     words.extend(configuration.pipe_bytes.map(bytes));
+    words.extend(configuration.ring_bytes.map(bytes));
     words.extend(
         configuration
             .send_buffer_bytes
