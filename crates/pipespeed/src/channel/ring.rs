@@ -11,21 +11,44 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 use fastpipe::buffer::Buffer;
+use fastpipe::pipe::page_size;
 use fastpipe::ring;
 use fastpipe::transfer::{Counts, Incomplete};
+use rustix::process::{Resource, getrlimit};
 
+use super::open::{Channel, OpenError, over_a_socket};
 use super::socket::filled;
 use super::{Sink, Source, Taken};
 use crate::endpoint::data::Producer;
 use crate::endpoint::spec::{SinkSpec, SinkTechnique, SourceSpec, SourceTechnique};
+use crate::size;
 
 /// The least capacity of a ring, in bytes.
-pub const LEAST_CAPACITY: usize = 1 << 20;
+const LEAST_CAPACITY: usize = 1 << 20;
 
 /// The capacity of a ring for messages of a size: a message is lent as a whole,
 /// and the next one can be made while it is used.
 fn capacity(message: usize) -> usize {
     LEAST_CAPACITY.max(2 * message)
+}
+
+/// What the ends find each other by; the writer makes the ring itself.
+///
+/// # Errors
+/// [`OpenError`]: refused where so large a file may not be written.
+pub fn open(message: usize) -> Result<Channel, OpenError> {
+    // The memory is a file's, and who goes over this limit is killed
+    // (fallocate(2), SIGXFSZ in signal(7)).
+    let limit = getrlimit(Resource::Fsize).current;
+    let file = capacity(message).next_power_of_two() + page_size();
+    if let Some(most) = limit.filter(|most| file as u64 > *most) {
+        return Err(OpenError::Refused(format!(
+            "limit: a ring for messages of {} is a file of {file} bytes, and here a file may \
+             have {most} (ulimit -f)",
+            size::format(message as u64)
+        )));
+    }
+    over_a_socket()
 }
 
 /// The writing end.

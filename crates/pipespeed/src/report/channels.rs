@@ -229,10 +229,12 @@ fn buffers(run: &Run) -> String {
         .into_iter()
         .map(|(names, all)| format!("{names}: {all}"))
         .collect();
+    let buffers = match lines.is_empty() {
+        true => String::new(),
+        false => format!("Buffers, at the start: {}. ", lines.join("; ")),
+    };
     format!(
-        "Buffers, at the start: {}. A reader of a stream asks for 64 KiB at a time at least, of \
-         messages for one.",
-        lines.join("; ")
+        "{buffers}A reader of a stream asks for 64 KiB at a time at least, of messages for one."
     )
 }
 
