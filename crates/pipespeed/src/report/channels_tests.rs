@@ -57,6 +57,18 @@ fn no_line_is_wider_than_the_terminal() {
 }
 
 #[test]
+fn a_long_reason_takes_lines_and_no_column() {
+    let mut run = channels(false);
+    let long = "limit: a message has at most so many bytes here ".repeat(6);
+    crate::report::sample::refuse(&mut run, "tcp_1m", &long);
+    for (width, columns) in [(120, "CPU us"), (80, "interval")] {
+        let text = shown(&run, width);
+        assert!(text.contains(columns), "{width}: {text}");
+        assert!(text.lines().all(|line| line.chars().count() <= width));
+    }
+}
+
+#[test]
 fn the_best_channel_is_named_with_those_not_told_apart_from_it() {
     let mut run = channels(false);
     let set = |run: &mut Run, name: &str, low: f64, median: f64, high: f64| {

@@ -12,7 +12,7 @@ const FEW_ROUNDS: usize = 9;
 
 /// What a trial takes besides its parts, as seen: two processes are started
 /// and reaped.
-const TRIAL_OVERHEAD_S: f64 = 0.02;
+const TRIAL_OVERHEAD_S: f64 = 0.01;
 
 /// How long a run lasts, and its trials.
 #[derive(Debug, Clone, Copy, PartialEq)]
