@@ -20,6 +20,8 @@ const LOOK_EVERY_MESSAGES: u64 = 256;
 /// writer's seeing it: for the time this takes, small ones; large ones take
 /// longer each.
 const MARGIN_MESSAGES: usize = 64;
+/// A ring takes one in some nanoseconds.
+const MARGIN_RING_MESSAGES: usize = 1024;
 const MARGIN_BYTES: usize = 64 << 10;
 const LEAST_MARGIN_MESSAGES: usize = 4;
 
@@ -318,7 +320,11 @@ impl Case {
             // Each end may finish the piece it is at before it looks.
             None => (2 * (pipe_bytes + self.buffer_bytes().max(loan)), LOOK_EVERY),
             Some(bytes) => {
-                let messages = (MARGIN_BYTES / bytes).min(MARGIN_MESSAGES);
+                let small = match self.channel {
+                    ChannelKind::Ring => MARGIN_RING_MESSAGES,
+                    _ => MARGIN_MESSAGES,
+                };
+                let messages = (MARGIN_BYTES / bytes).min(small);
                 (
                     bytes * messages.max(LEAST_MARGIN_MESSAGES),
                     LOOK_EVERY.min(LOOK_EVERY_MESSAGES * bytes as u64),

@@ -164,7 +164,7 @@ run leaves what it has measured.
 Examples:
   pipespeed bench                        the published ladder, one minute
   pipespeed bench touched --work 4       with computing over the data
-  pipespeed bench channels               pipes beside sockets, TCP, queues: three minutes
+  pipespeed bench channels               pipes beside shared memory, sockets, TCP: three minutes
   pipespeed bench channels --channel pipe,tcp --size 4K,1M
   pipespeed bench options                which of the published options help here: one minute
   pipespeed bench --case write_read,vmsplice_read --pipe-size 1M

@@ -31,6 +31,8 @@ pub enum ChannelKind {
     MessageQueue,
     /// The writer's own memory, read by process_vm_readv(2).
     Memory,
+    /// `fastpipe::ring`: memory that both have mapped.
+    Ring,
 }
 
 impl ChannelKind {
@@ -46,6 +48,7 @@ impl ChannelKind {
             ChannelKind::Tcp => "tcp",
             ChannelKind::MessageQueue => "message queue",
             ChannelKind::Memory => "memory",
+            ChannelKind::Ring => "ring",
         }
     }
 
@@ -86,6 +89,10 @@ pub enum SinkTechnique {
     Offer,
     /// write by io_uring.
     UringWrite,
+    /// The message is made in a ring in shared memory.
+    RingLend,
+    /// The message is copied into it.
+    RingWrite,
 }
 
 impl SinkTechnique {
@@ -118,6 +125,8 @@ impl SinkTechnique {
             SinkTechnique::QueueSend => "mq_send",
             SinkTechnique::Offer => "send of an address",
             SinkTechnique::UringWrite => "io_uring write",
+            SinkTechnique::RingLend => "lend, commit",
+            SinkTechnique::RingWrite => "write to a ring",
         }
     }
 }
@@ -166,6 +175,10 @@ pub enum SourceTechnique {
     Fetch,
     /// read by io_uring.
     UringRead,
+    /// The data is used in a ring in shared memory.
+    RingPeek,
+    /// The data is copied out of it.
+    RingRead,
 }
 
 impl SourceTechnique {
@@ -187,6 +200,8 @@ impl SourceTechnique {
             SourceTechnique::QueueReceive => "mq_receive",
             SourceTechnique::Fetch => "process_vm_readv",
             SourceTechnique::UringRead => "io_uring read",
+            SourceTechnique::RingPeek => "peek, release",
+            SourceTechnique::RingRead => "read from a ring",
         }
     }
 }

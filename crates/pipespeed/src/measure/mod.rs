@@ -322,6 +322,7 @@ fn unmeasured(case: &Case, refused: &BTreeMap<String, String>) -> CaseResult {
 fn note_setup(configuration: &mut Configuration, trial: &Trial) {
     configuration.buffers = trial.setup.pieces;
     configuration.alignment = trial.setup.alignment;
+    configuration.ring_bytes = trial.setup.ring_bytes;
     configuration.huge_bytes = trial.setup.huge_bytes;
     configuration
         .huge_shown_by

@@ -51,12 +51,15 @@ pub struct Configuration {
     pub nodelay: Option<bool>,
     /// The messages that a message queue holds.
     pub queue_messages: Option<usize>,
+    /// The capacity of a ring in shared memory.
+    pub ring_bytes: Option<usize>,
     /// Sends whose completion MSG_ZEROCOPY has reported, over all samples.
     pub zerocopy_sends: Option<u64>,
     /// Those of them that the kernel says it copied all the same.
     pub zerocopy_copied: Option<u64>,
-    /// Bytes a system call of the writer moved, over all samples.
+    /// Bytes a system call of the writer moved, over all samples; with a ring in
+    /// shared memory, a call of the library.
     pub writer_bytes_per_call: Option<f64>,
-    /// Bytes a system call of the reader moved, over all samples.
+    /// The same of the reader.
     pub reader_bytes_per_call: Option<f64>,
 }

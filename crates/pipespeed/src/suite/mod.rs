@@ -38,8 +38,8 @@ pub enum Suite {
     /// The same where every byte is produced by the writer and used by the
     /// reader.
     Touched,
-    /// Pipes beside sockets, TCP, message queues and other ways to pass data,
-    /// by the size of the messages.
+    /// Pipes beside shared memory, sockets, TCP and other ways to pass data, by
+    /// the size of the messages.
     Channels,
     /// The published side experiments, each beside the case without it:
     /// untouched, gifted, locked, shared and unaligned buffers, reserved huge

@@ -18,7 +18,7 @@ const VOLUMES_ROUNDS: usize = 7;
 
 /// What a trial takes besides its parts, as seen: two processes are started
 /// and reaped.
-pub(super) const TRIAL_OVERHEAD_S: f64 = 0.02;
+pub(super) const TRIAL_OVERHEAD_S: f64 = 0.01;
 
 /// How long a run lasts, and its trials.
 #[derive(Debug, Clone, Copy, PartialEq)]
