@@ -3,6 +3,7 @@
 mod channels;
 mod costs;
 mod latency;
+mod memory;
 mod meter;
 mod pages;
 mod pinning;
@@ -16,6 +17,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use self::channels::ChannelsArgs;
 pub use self::costs::CostsArgs;
 pub use self::latency::LatencyArgs;
+pub use self::memory::MemoryArgs;
 pub use self::meter::MeterArgs;
 pub use self::pages::PagesArgs;
 pub use self::pinning::{ArticleGetUserPages, PinnedPages, PinningArgs};
@@ -104,11 +106,12 @@ pub struct SetupArgs {
 #[command(next_help_heading = "Measuring")]
 pub struct MeasureArgs {
     /// Seconds that the whole run may take [default: 60, 10 with --quick; suite
-    /// channels: 170, 26].
+    /// channels: 170, 26; memory: 85, 25].
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub time: Option<f64>,
     /// Rounds of trials: each runs every case once, in a new order [default:
-    /// as many as fit into the time, 30 at least; suite channels: 9].
+    /// as many as fit into the time, 30 at least; suites channels and memory:
+    /// 9].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true, conflicts_with = "time")]
     pub rounds: Option<u32>,
     /// Seed of the order of the trials [default: a new one, which is recorded].
@@ -159,6 +162,7 @@ Examples:
   pipespeed bench touched --work 4       with computing over the data
   pipespeed bench channels               pipes beside sockets, TCP, queues: three minutes
   pipespeed bench channels --channel pipe,tcp --size 4K,1M
+  pipespeed bench memory                 what memory does, and the ladder beside it
   pipespeed bench --case write_read,vmsplice_read --pipe-size 1M
   pipespeed bench --quick --json - | jq .cases[].summary")]
 pub struct BenchArgs {
@@ -187,6 +191,9 @@ pub struct BenchArgs {
     /// Which channels and messages.
     #[command(flatten)]
     pub channels: ChannelsArgs,
+    /// What blocks of memory lie in.
+    #[command(flatten)]
+    pub memory: MemoryArgs,
     /// How to measure.
     #[command(flatten)]
     pub measure: MeasureArgs,

@@ -1,6 +1,7 @@
 //! `pipespeed bench`: plan a run, watch over it, save and show it.
 
 mod lengths;
+mod memory;
 mod plan;
 mod progress;
 mod saving;

@@ -30,7 +30,7 @@ use super::control::{Control, Outcome, Report, Setup};
 use super::counters::{Meter, Reading};
 use super::data::{Consumer, Producer};
 use super::spec::{EndSpec, Part};
-use super::{alone, ends};
+use super::{alone, ends, memory};
 use crate::channel::{Sink, Source, Taken};
 
 pub use super::ends::huge_pages_refused;
@@ -126,6 +126,7 @@ fn run(control: &mut Control, channel: OwnedFd) -> anyhow::Result<Outcome> {
         Part::Reader(source) => ends::read(control, &spec, source, channel, words.words()),
         Part::ProduceAlone(sink) => alone::produce(control, &spec, sink),
         Part::ConsumeAlone(source) => alone::consume(control, &spec, source),
+        Part::Memory(block) => memory::run(control, &spec, block),
     }
 }
 

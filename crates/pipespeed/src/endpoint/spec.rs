@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::memory::MemorySpec;
 use crate::results::DataUse;
 
 /// What lies between the two ends.
@@ -227,7 +228,7 @@ impl From<Waiting> for fastpipe::wait::Wait {
 }
 
 /// The kind of pages of a buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum PageKind {
     /// Base pages.
@@ -325,6 +326,8 @@ pub enum Part {
     ProduceAlone(SinkSpec),
     /// No channel: uses the same memory, over and over.
     ConsumeAlone(SourceSpec),
+    /// No channel: goes over a block of memory, over and over.
+    Memory(MemorySpec),
 }
 
 /// All that an endpoint process is told for a trial.

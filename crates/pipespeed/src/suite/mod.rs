@@ -2,10 +2,12 @@
 
 pub mod channels;
 mod ladder;
+pub mod memory;
 mod touched;
 
 pub use self::channels::Selection;
 use crate::case::Case;
+use crate::endpoint::spec::PageKind;
 use crate::results::DataUse;
 
 /// What may be asked of a suite instead of its own values.
@@ -19,8 +21,10 @@ pub struct Overrides {
     pub data: Option<DataUse>,
     /// Passes of computing over the data at each end.
     pub work: u32,
-    /// Which channels and sizes of messages.
+    /// Which channels and sizes of messages, or of blocks of memory.
     pub selection: Selection,
+    /// What blocks of memory lie in.
+    pub pages: Option<PageKind>,
 }
 
 /// The suites.
@@ -36,6 +40,9 @@ pub enum Suite {
     /// Pipes beside sockets, TCP, message queues and other ways to pass data,
     /// by the size of the messages.
     Channels,
+    /// Reading, writing and copying memory by the size of the block, through
+    /// the caches, with the ladder beside it.
+    Memory,
 }
 
 impl Suite {
@@ -45,6 +52,7 @@ impl Suite {
             Suite::Ladder => "ladder",
             Suite::Touched => "touched",
             Suite::Channels => "channels",
+            Suite::Memory => "memory",
         }
     }
 
@@ -55,6 +63,7 @@ impl Suite {
             Suite::Ladder => ladder::cases(overrides),
             Suite::Touched => touched::cases(overrides),
             Suite::Channels => channels::cases(overrides),
+            Suite::Memory => memory::cases(overrides),
         };
         cases
             .into_iter()
@@ -91,6 +100,7 @@ impl Suite {
         match self {
             Suite::Ladder | Suite::Touched => "write_read",
             Suite::Channels => "pipe_64k",
+            Suite::Memory => "mem_copy_256k",
         }
     }
 }
@@ -102,9 +112,14 @@ mod tests {
     use std::collections::HashSet;
 
     fn all(overrides: &Overrides) -> Vec<(Suite, Vec<Case>)> {
-        [Suite::Ladder, Suite::Touched, Suite::Channels]
-            .map(|suite| (suite, suite.cases(overrides)))
-            .to_vec()
+        [
+            Suite::Ladder,
+            Suite::Touched,
+            Suite::Channels,
+            Suite::Memory,
+        ]
+        .map(|suite| (suite, suite.cases(overrides)))
+        .to_vec()
     }
 
     #[test]
