@@ -11,6 +11,7 @@ mod findings;
 mod format;
 mod latency;
 mod measured;
+mod memory;
 mod origin;
 mod pinning;
 mod pipeline;
