@@ -37,9 +37,11 @@ pub(super) fn of_way(run: &Run, way: usize) -> impl Iterator<Item = &CaseResult>
         .filter(move |case| way_of(case) == Some(way) && !is_twin(run, &case.name))
 }
 
-/// The ladder's rungs.
+/// The ladder's rungs, less the null control's twin.
 pub(super) fn rungs(run: &Run) -> impl Iterator<Item = &CaseResult> {
-    run.cases.iter().filter(|case| way_of(case).is_none())
+    run.cases
+        .iter()
+        .filter(|case| way_of(case).is_none() && !is_twin(run, &case.name))
 }
 
 /// The data caches, the innermost first, with their sizes in bytes.

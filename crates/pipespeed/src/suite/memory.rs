@@ -132,7 +132,7 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     cases.extend(
         rungs
             .into_iter()
-            .map(|rung| rung.against(&copy, "a pipe instead of a copy in memory")),
+            .map(|rung| rung.against(&copy, "a pipe instead of memcpy")),
     );
     cases
 }

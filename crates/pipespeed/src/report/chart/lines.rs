@@ -129,11 +129,8 @@ impl Scale {
         };
         let ends: Vec<(f64, f64)> = cases.into_iter().filter_map(ends).collect();
         let low = ends.iter().map(|(low, _)| *low).fold(f64::MAX, f64::min);
-        let high = ends
-            .iter()
-            .map(|(_, high)| *high)
-            .fold(f64::MIN_POSITIVE, f64::max);
-        let (low, high) = (low.clamp(1e-9, high), high);
+        let high = ends.iter().map(|(_, high)| *high).fold(1e-9, f64::max);
+        let low = low.clamp(1e-9, high);
         let labels = names.into_iter().map(|name| text_width(name, SMALL));
         Scale {
             left: MARGIN + 52,
