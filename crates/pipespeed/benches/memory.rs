@@ -169,7 +169,7 @@ fn pages_of_malloc(memory: &Memory) -> PageKind {
 
 fn options() -> anyhow::Result<Options> {
     let mut options = Options {
-        rounds: 21,
+        rounds: 15,
         block: 1 << 30,
     };
     let mut words = std::env::args().skip(1);
