@@ -117,8 +117,8 @@ pub struct MeasureArgs {
     /// Seed of the order of the trials [default: a new one, which is recorded].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
-    /// Fewer and shorter trials: about ten seconds, thirty in the suite
-    /// channels. Intervals get wider, and small differences stay undecided.
+    /// Fewer and shorter trials: about ten seconds, thirty in the suites
+    /// channels and memory. Intervals get wider, and small differences stay undecided.
     #[arg(long)]
     pub quick: bool,
     /// Where the ends run, and through what the data goes.

@@ -268,8 +268,7 @@ fn check_suite(args: &BenchArgs) -> anyhow::Result<()> {
     }
     if let (true, Some(bytes)) = (channels, args.channels.oversized()) {
         return Err(usage(format!(
-            "--size {}: a message has from 1 byte to {}",
-            size::format(bytes as u64),
+            "--size {bytes}: a message has from 1 byte to {}",
             size::format(MOST_BYTES as u64)
         )));
     }
