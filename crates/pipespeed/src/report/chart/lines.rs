@@ -26,7 +26,7 @@ const LABEL: i32 = 16;
 /// From the last points to the labels.
 const LEADER: i32 = 26;
 /// How far points at the same size stand apart, so that none hides another.
-const APART: i32 = 2;
+pub(super) const APART: i32 = 2;
 
 /// Colours that can be told apart, with the marks, by any colour vision.
 pub(super) const COLOURS: [RGBColor; 14] = [

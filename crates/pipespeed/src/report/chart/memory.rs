@@ -11,7 +11,8 @@ use crate::suite::memory::ROWS;
 
 use super::bars::method;
 use super::canvas::{Canvas, Drawn, Heading, INK, MUTED, SMALL, Side, card, plain};
-use super::lines::{COLOURS, Label, Scale};
+use super::lines::{APART, COLOURS, Label, Scale};
+use super::text::length;
 
 const PANEL: i32 = 440;
 /// Room for the names of the caches above the panel.
@@ -27,8 +28,7 @@ pub(super) fn chart(run: &Run) -> String {
         subtitle: &[
             origin(run),
             method(run),
-            "one process going over a block again and again; copy: bytes copied; dashed: the \
-             ladder's rungs, in the same rounds"
+            "one process going over a block; copy: bytes copied; dashed: the ladder's rungs"
                 .to_owned(),
         ],
     };
@@ -51,8 +51,10 @@ pub(super) fn chart(run: &Run) -> String {
             if points.is_empty() {
                 continue;
             }
+            // Side by side, so that no interval hides another.
+            let shift = (length(way) - length(ROWS.len()) / 2) * APART;
             let colour = COLOURS[(way + 1) % COLOURS.len()];
-            let last = scale.line(canvas, &points, &y, (way, colour, 0))?;
+            let last = scale.line(canvas, &points, &y, (way, colour, shift))?;
             labels.push(Label {
                 at: last,
                 name: row.title,
