@@ -4,6 +4,7 @@ mod options;
 mod volume;
 
 pub use self::volume::pilot_bytes;
+use crate::endpoint::memory::MemorySpec;
 use crate::endpoint::spec::{
     ChannelKind, EndSpec, PageKind, Part, Policy, Reuse, SinkSpec, SinkTechnique, SourceSpec,
     SourceTechnique, Waiting,
@@ -43,6 +44,9 @@ pub struct Case {
     pub sink: Option<SinkSpec>,
     /// The reader; none where the writer works alone.
     pub source: Option<SourceSpec>,
+    /// The block that a process without a channel goes over; then there is
+    /// neither a writer nor a reader.
+    pub memory: Option<MemorySpec>,
     /// What lies between the ends, where there are two.
     pub channel: ChannelKind,
     /// The pipe's size in bytes; none where there is no pipe.
@@ -100,6 +104,7 @@ impl Case {
                 locked: false,
                 offset: 0,
             }),
+            memory: None,
             channel: ChannelKind::Pipe,
             pipe_bytes: Some(pipe_bytes),
             message_bytes: None,
@@ -132,6 +137,17 @@ impl Case {
             }
         }
         case
+    }
+
+    /// One process that goes over a block of memory, without a channel.
+    pub fn of_memory(name: &str, memory: MemorySpec) -> Self {
+        Case {
+            sink: None,
+            source: None,
+            pipe_bytes: None,
+            memory: Some(memory),
+            ..Case::new(name, 0, 0)
+        }
     }
 
     /// One line on what it does.
@@ -278,13 +294,16 @@ impl Case {
         self.spins() && self.sink.is_some() && self.source.is_some()
     }
 
-    /// What the writer's process is told.
+    /// What the writer's process, or one without a channel, is told.
     pub fn writer_spec(
         &self,
         cpu: Option<usize>,
         pipe_bytes: usize,
         durations: Durations,
     ) -> Option<EndSpec> {
+        if let Some(memory) = self.memory.clone() {
+            return Some(self.end_spec(Part::Memory(memory), cpu, pipe_bytes, durations));
+        }
         let sink = self.sink.clone()?;
         let part = match self.source {
             Some(_) => Part::Writer(sink),
@@ -349,20 +368,24 @@ impl Case {
     pub fn buffer_bytes(&self) -> usize {
         let sink = self.sink.as_ref().map(|sink| sink.buffer_bytes);
         let source = self.source.as_ref().map(|source| source.buffer_bytes);
-        sink.or(source).unwrap_or(0)
+        let block = self.memory.as_ref().map(|memory| memory.block_bytes);
+        sink.or(source).or(block).unwrap_or(0)
     }
 
     /// The configuration as asked for.
     pub fn configuration(&self) -> Configuration {
         let sink = self.sink.as_ref();
         let source = self.source.as_ref();
+        let memory = self.memory.as_ref();
         let pages = sink.map(|s| s.pages).or(source.map(|s| s.pages));
+        let pages = pages.or(memory.map(|memory| memory.pages));
         let alone = sink.is_none() || source.is_none();
         Configuration {
-            writer: sink.map(|sink| match alone {
-                true => "memory".to_owned(),
-                false => sink.technique.name().to_owned(),
-            }),
+            writer: match sink {
+                Some(sink) if !alone => Some(sink.technique.name().to_owned()),
+                Some(_) => Some("memory".to_owned()),
+                None => memory.map(|_| "memory".to_owned()),
+            },
             reader: source.map(|source| match alone {
                 true => "memory".to_owned(),
                 false => source.technique.name().to_owned(),

@@ -2,6 +2,7 @@
 
 mod able;
 mod lengths;
+mod memory;
 mod plan;
 mod progress;
 mod saving;

@@ -179,7 +179,7 @@ fn proven<F: AsFd>(
     Ok(sink)
 }
 
-fn all_huge(backing: Backing) -> anyhow::Result<()> {
+pub(super) fn all_huge(backing: Backing) -> anyhow::Result<()> {
     if !backing.all_huge() {
         bail!(Refused(huge_pages_refused(backing.huge, backing.mapped)));
     }

@@ -25,13 +25,13 @@ use fastpipe::shared::SharedWords;
 use fastpipe::transfer::Incomplete;
 use rustix::io::Errno;
 
-use super::alone;
 use super::clock::Clock;
 use super::control::{Control, Outcome, Report, Setup};
 use super::counters::{Meter, Reading};
 use super::data::{Consumer, Producer};
 use super::ends::{Driver, cause};
 use super::spec::{EndSpec, Part};
+use super::{alone, memory};
 use crate::channel::{Sink, Source, Taken};
 use crate::failure::out_of_descriptors;
 
@@ -134,6 +134,7 @@ fn run(control: &mut Control, channel: OwnedFd) -> anyhow::Result<Outcome> {
         Part::Reader(source) => driver.read(source, channel),
         Part::ProduceAlone(sink) => alone::produce(driver.control, &spec, sink),
         Part::ConsumeAlone(source) => alone::consume(driver.control, &spec, source),
+        Part::Memory(block) => memory::run(driver.control, &spec, block),
     }
 }
 

@@ -6,6 +6,7 @@ mod memory;
 use serde::{Deserialize, Serialize};
 
 pub use self::memory::{PageKind, Reuse};
+use super::memory::MemorySpec;
 use crate::results::DataUse;
 
 /// What lies between the two ends.
@@ -316,6 +317,8 @@ pub enum Part {
     ProduceAlone(SinkSpec),
     /// No channel: uses the same memory, over and over.
     ConsumeAlone(SourceSpec),
+    /// No channel: goes over a block of memory, over and over.
+    Memory(MemorySpec),
 }
 
 /// All that an endpoint process is told for a trial.

@@ -8,6 +8,7 @@ mod sample;
 use std::collections::BTreeMap;
 
 use crate::case::Case;
+use crate::endpoint::memory::MemorySpec;
 use crate::machine::noise::NoiseDelta;
 use crate::machine::warnings;
 use crate::results::{
@@ -204,7 +205,12 @@ impl<R: Runner> Measurement<R> {
         note_setup(&mut case.configuration, &trial);
         if let Some(mut sample) = sample_of(&trial, round, position, self.own_processors) {
             let timed = self.cases[at].volume_bytes.is_none();
-            if timed && sample.seconds > OVERLONG * self.run.settings.timed_s {
+            // A pass over a block of memory is never cut short.
+            let passes = |block: &MemorySpec| sample.bytes > block.block_bytes as u64;
+            if timed
+                && sample.seconds > OVERLONG * self.run.settings.timed_s
+                && self.cases[at].memory.as_ref().is_none_or(passes)
+            {
                 sample.flags.push(Flag::Overlong);
             }
             case.samples.push(sample);

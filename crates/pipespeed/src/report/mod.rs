@@ -12,6 +12,7 @@ mod findings;
 mod format;
 mod latency;
 mod measured;
+mod memory;
 mod options;
 mod origin;
 mod pinning;

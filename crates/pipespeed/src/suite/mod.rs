@@ -2,6 +2,7 @@
 
 pub mod channels;
 mod ladder;
+pub mod memory;
 mod options;
 mod touched;
 mod volumes;
@@ -9,6 +10,7 @@ mod volumes;
 pub use self::channels::Selection;
 pub use self::volumes::{Volumes, shown};
 use crate::case::Case;
+use crate::endpoint::spec::PageKind;
 use crate::results::DataUse;
 
 /// What may be asked of a suite instead of its own values.
@@ -22,10 +24,12 @@ pub struct Overrides {
     pub data: Option<DataUse>,
     /// Passes of computing over the data at each end.
     pub work: u32,
-    /// Which channels and sizes of messages.
+    /// Which channels and sizes of messages, or of blocks of memory.
     pub selection: Selection,
     /// Which volumes.
     pub volumes: Volumes,
+    /// What blocks of memory lie in.
+    pub pages: Option<PageKind>,
 }
 
 /// The suites.
@@ -47,6 +51,9 @@ pub enum Suite {
     Options,
     /// Write and read over growing volumes: does the rate depend on them?
     Volumes,
+    /// Reading, writing and copying memory by the size of the block, through
+    /// the caches, with the ladder beside it.
+    Memory,
 }
 
 impl Suite {
@@ -58,6 +65,7 @@ impl Suite {
             Suite::Channels => "channels",
             Suite::Options => "options",
             Suite::Volumes => "volumes",
+            Suite::Memory => "memory",
         }
     }
 
@@ -70,6 +78,7 @@ impl Suite {
             Suite::Channels => channels::cases(overrides),
             Suite::Options => options::cases(overrides),
             Suite::Volumes => volumes::cases(overrides),
+            Suite::Memory => memory::cases(overrides),
         };
         cases
             .into_iter()
@@ -108,6 +117,7 @@ impl Suite {
             Suite::Channels => "pipe_64k",
             Suite::Options => "vmsplice_splice_spin",
             Suite::Volumes => "volume_0.25g",
+            Suite::Memory => "mem_copy_256k",
         }
     }
 }

@@ -75,6 +75,13 @@ impl Lengths {
                 least_in_time: stats::MIN_SAMPLES,
                 ..lengths(lasting(0.004, 0.020), 26.0, stats::MIN_SAMPLES)
             },
+            // A block is set up for each trial: the larger ones take longer
+            // for that than to be gone over.
+            (Suite::Memory, false) => lengths(lasting(0.010, 0.060), 85.0, FEW_ROUNDS),
+            (Suite::Memory, true) => Lengths {
+                least_in_time: stats::MIN_SAMPLES,
+                ..lengths(lasting(0.004, 0.020), 25.0, stats::MIN_SAMPLES)
+            },
         }
     }
 

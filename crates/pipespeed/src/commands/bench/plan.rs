@@ -15,10 +15,12 @@ use crate::report::counted;
 use crate::results::{DataUse, Run, SCHEMA_VERSION, Settings, Warning, WarningKind};
 use crate::schedule::rounds_for_budget;
 use crate::size;
+use crate::suite::channels::MOST_BYTES;
 use crate::suite::{Overrides, Suite, Volumes};
 
 use super::able::{contradictions, null_control};
 use super::lengths::{Lengths, rounds_for_verdicts};
+use super::memory;
 
 /// The confidence level of the intervals.
 const CONFIDENCE: f64 = 0.95;
@@ -246,17 +248,27 @@ fn overrides(args: &BenchArgs) -> anyhow::Result<Overrides> {
         buffer_bytes: measure.setup.buffer_size,
         data: measure.data,
         work: args.work,
-        selection: args.channels.selection(),
+        selection: memory::selection(args),
         volumes: Volumes {
             bytes: args.volumes.volume.iter().map(|&n| n as u64).collect(),
             quick: measure.quick,
         },
+        pages: args.memory.pages,
     })
 }
 
 /// Options that only some suites take.
 fn check_suite(args: &BenchArgs) -> anyhow::Result<()> {
     let channels = args.suite == Suite::Channels;
+    if args.suite == Suite::Memory {
+        return memory::check(args);
+    }
+    if args.memory.pages.is_some() {
+        return Err(usage(format!(
+            "--pages: the cases of the suite {} have pages of their own: say `bench memory`",
+            args.suite.name()
+        )));
+    }
     if let (false, Some(option)) = (channels, args.channels.given()) {
         return Err(usage(format!(
             "{option}: the suite {} has no channels to choose from: say `bench channels`",
@@ -267,6 +279,12 @@ fn check_suite(args: &BenchArgs) -> anyhow::Result<()> {
         return Err(usage(format!(
             "--volume: trials of the suite {} last by time: say `bench volumes`",
             args.suite.name()
+        )));
+    }
+    if let (true, Some(bytes)) = (channels, args.channels.oversized()) {
+        return Err(usage(format!(
+            "--size {bytes}: a message has from 1 byte to {}",
+            size::format(MOST_BYTES as u64)
         )));
     }
     if channels && args.measure.setup.buffer_size.is_some() {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The kind of pages of a buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum PageKind {
     /// Base pages.
@@ -11,7 +11,8 @@ pub enum PageKind {
     Base,
     /// Transparent huge pages.
     Huge,
-    /// Huge pages of the pool that the administrator reserved.
+    /// Huge pages of the pool that the administrator reserved. A case of its own, no choice of the command line.
+    #[value(skip)]
     HugeTlb,
 }
 
