@@ -135,14 +135,8 @@ pub(crate) struct Spinner {
 impl Spinner {
     /// One that spins under [`Wait::Adaptive`] on several processors only.
     pub(crate) fn new(wait: Wait) -> Self {
-        Self::of(wait, allowed_processors() > 1)
-    }
-
-    /// One that spins under [`Wait::Adaptive`] where `pays`: what is waited for
-    /// may come from another processor.
-    pub(crate) fn of(wait: Wait, pays: bool) -> Self {
         Spinner {
-            may_spin: wait == Wait::Adaptive && pays,
+            may_spin: wait == Wait::Adaptive && allowed_processors() > 1,
             budget: MOST_SPINNING / 2,
             since: None,
             waits_without: 0,

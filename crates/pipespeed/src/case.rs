@@ -1,5 +1,9 @@
 //! One thing to be measured: what each end does, and what it is compared with.
 
+mod options;
+mod volume;
+
+pub use self::volume::pilot_bytes;
 use crate::endpoint::spec::{
     ChannelKind, EndSpec, PageKind, Part, Policy, Reuse, SinkSpec, SinkTechnique, SourceSpec,
     SourceTechnique, Waiting,
@@ -46,6 +50,9 @@ pub struct Case {
     /// The size of the messages, where the case is about messages: what one
     /// call of the writer carries.
     pub message_bytes: Option<usize>,
+    /// The volume of the timed part, in bytes, where the case is about that;
+    /// else it lasts by time.
+    pub volume_bytes: Option<u64>,
     /// The name of the case that differs in one factor, and that factor.
     pub compared_with: Option<(String, String)>,
     /// See [`EndSpec::slow_down`].
@@ -82,6 +89,7 @@ impl Case {
                 gift: false,
                 rewritten: false,
                 reuse: Reuse::Drained,
+                offset: 0,
             }),
             source: Some(SourceSpec {
                 technique: SourceTechnique::Read,
@@ -90,10 +98,12 @@ impl Case {
                 pages: PageKind::Base,
                 touched: true,
                 locked: false,
+                offset: 0,
             }),
             channel: ChannelKind::Pipe,
             pipe_bytes: Some(pipe_bytes),
             message_bytes: None,
+            volume_bytes: None,
             compared_with: None,
             slow_down: 0.0,
         }
@@ -328,6 +338,7 @@ impl Case {
             cpu,
             warm_up_s: durations.warm_up_s,
             timed_s: durations.timed_s,
+            timed_bytes: self.volume_bytes,
             margin: margin as u64,
             look_every,
             slow_down: self.slow_down,
@@ -362,6 +373,8 @@ impl Case {
             },
             channel: (!alone).then(|| self.channel.name().to_owned()),
             message_bytes: self.message_bytes,
+            volume_bytes: self.volume_bytes,
+            options: self.options(),
             buffer_bytes: self.buffer_bytes(),
             reader_buffer_bytes: source.map(|source| source.buffer_bytes),
             pages: pages.unwrap_or_default().name().to_owned(),

@@ -48,8 +48,8 @@
 //! In the child `Producer::from_fd(io::stdout().as_fd().try_clone_to_owned()?)` takes it.
 //!
 //! # Waiting
-//! See [`Wait`](crate::wait::Wait). `Block` looks for about a microsecond, where the peer may run
-//! on another processor meanwhile, and sleeps then, by futex(2): the peer makes a system call only
+//! See [`Wait`](crate::wait::Wait). `Block` looks for about a microsecond, where there are several
+//! processors, and sleeps then, by futex(2): the peer makes a system call only
 //! to wake a sleeper. `Spin` makes none at all and is fastest where each end has
 //! a processor of its own; `Adaptive` spins while that pays and sleeps then.
 //!

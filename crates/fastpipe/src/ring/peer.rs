@@ -8,7 +8,6 @@ use std::process::Child;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getpid, getppid, pidfd_open};
-use rustix::thread::sched_getaffinity;
 
 /// How the process at the other end is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -112,20 +111,6 @@ impl Peer {
             .any(|fd| fd.revents().intersects(PollFlags::IN | PollFlags::HUP))
     }
 
-    /// Whether it may run on a processor while this thread is on another one.
-    /// False where that can't be told.
-    pub(super) fn may_run_beside_us(&self) -> bool {
-        // Not 0, which would be ourselves.
-        let pid = self.pidfd.as_ref().and_then(pid_of).filter(|pid| *pid > 0);
-        let Some(pid) = pid.and_then(Pid::from_raw) else {
-            return false;
-        };
-        match (sched_getaffinity(None), sched_getaffinity(Some(pid))) {
-            (Ok(ours), Ok(theirs)) => ours.count() > 1 || ours != theirs,
-            _ => false,
-        }
-    }
-
     /// Whether it is stopped. False where that can't be told.
     pub(super) fn is_stopped(&self) -> bool {
         let Some(pid) = self.pidfd.as_ref().and_then(pid_of) else {
@@ -165,7 +150,6 @@ fn duplicate(stream: &UnixStream) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::thread::{CpuSet, sched_setaffinity};
 
     #[test]
     fn a_socket_says_that_its_other_end_is_gone_and_not_that_bytes_came() {
@@ -191,43 +175,6 @@ mod tests {
         assert!(peer.pidfd.is_some());
         assert!(!peer.is_dead());
         assert!(!peer.is_stopped());
-    }
-
-    #[test]
-    fn a_peer_on_another_processor_may_run_beside_us_and_one_on_ours_may_not() {
-        let Ok(all) = sched_getaffinity(None) else {
-            return;
-        };
-        let mut each = (0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu));
-        let (Some(first), Some(second)) = (each.next(), each.next()) else {
-            eprintln!("skipped: only one processor");
-            return;
-        };
-        let only = |cpu| {
-            let mut set = CpuSet::new();
-            set.set(cpu);
-            set
-        };
-        let mut child = std::process::Command::new("sleep")
-            .arg("60")
-            .spawn()
-            .unwrap();
-        match Peer::child(&child) {
-            Ok(peer) => {
-                let pid = Some(Pid::from_child(&child));
-                // Of this thread only.
-                sched_setaffinity(None, &only(first)).unwrap();
-                assert!(peer.may_run_beside_us());
-                sched_setaffinity(pid, &only(second)).unwrap();
-                assert!(peer.may_run_beside_us());
-                sched_setaffinity(pid, &only(first)).unwrap();
-                assert!(!peer.may_run_beside_us());
-            }
-            Err(error) => eprintln!("skipped: {error}"),
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!(!Peer::default().may_run_beside_us());
     }
 
     #[test]

@@ -88,7 +88,7 @@ impl Side {
 
     pub(super) fn set_wait(&mut self, wait: Wait) {
         self.wait = wait;
-        self.spinner = Spinner::of(wait, self.several);
+        self.spinner = Spinner::new(wait);
         let spins = matches!(wait, Wait::Spin | Wait::Never);
         self.header().set_spins(self.role, spins);
     }
@@ -98,9 +98,6 @@ impl Side {
     }
 
     pub(super) fn watch(&mut self, peer: Peer) {
-        // Each end may well be bound to a processor of its own.
-        self.several |= peer.may_run_beside_us();
-        self.spinner = Spinner::of(self.wait, self.several);
         self.peer = Some(peer);
         self.died = false;
     }

@@ -5,7 +5,7 @@ mod attempt;
 pub mod fifo;
 pub mod library;
 pub mod mqueue;
-mod name;
+pub(crate) mod name;
 mod open;
 pub mod pipe;
 pub mod ring;

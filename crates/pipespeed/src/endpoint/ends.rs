@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 
 use anyhow::bail;
-use fastpipe::buffer::Backing;
+use fastpipe::buffer::{Backing, BufferError};
 use rustix::io::Errno;
 
 use super::control::{Control, Outcome, Setup};
@@ -20,6 +20,7 @@ use crate::channel::tcp::ZerocopySink;
 use crate::channel::uring::{UringSink, UringSource};
 use crate::channel::vm_readv::{FetchSource, OfferSink};
 use crate::channel::{Sink, Source};
+use crate::machine::Root;
 
 /// What drives an end, whichever it is.
 pub(super) struct Driver<'a> {
@@ -48,7 +49,7 @@ impl Driver<'_> {
         match sink.technique {
             SinkTechnique::Write | SinkTechnique::Vmsplice => {
                 let made = PipeSink::new(channel, sink)
-                    .map_err(anyhow::Error::new)
+                    .map_err(no_buffer)
                     .and_then(|made| proven(made, sink.pages, sink.touched))?;
                 let setup = setup_of(&made);
                 self.send_by(made, setup)
@@ -156,6 +157,16 @@ pub(super) fn cause(error: &anyhow::Error) -> Option<io::Error> {
     }
 }
 
+/// Limits on memory are a refusal, with the way out.
+fn no_buffer(error: BufferError) -> anyhow::Error {
+    let way_out = match &error {
+        BufferError::NoHugeTlb { .. } => "as root, `sysctl vm.nr_hugepages=8` reserves some",
+        BufferError::Lock { .. } => "raise it by `ulimit -l`, or run as root",
+        _ => return error.into(),
+    };
+    Refused(format!("{error}; {way_out}")).into()
+}
+
 /// Makes sure that huge pages asked for are there.
 fn proven<F: AsFd>(
     sink: PipeSink<F>,
@@ -184,6 +195,10 @@ pub fn huge_pages_refused(huge: u64, mapped: u64) -> String {
         text if text.contains("[never]") => {
             format!("{SETTING} is 'never'; 'madvise' is enough")
         }
+        _ if forbidden_to_us() => {
+            "this process, or who started it, has turned them off (PR_SET_THP_DISABLE of prctl(2))"
+                .to_owned()
+        }
         _ => "memory may be too fragmented, or the process may not use them".to_owned(),
     };
     format!(
@@ -191,6 +206,13 @@ pub fn huge_pages_refused(huge: u64, mapped: u64) -> String {
         huge / 1024,
         mapped / 1024
     )
+}
+
+/// Whether transparent huge pages are turned off for this process
+/// (proc_pid_status(5), `THP_enabled`).
+fn forbidden_to_us() -> bool {
+    let enabled = Root::default().field("proc/self/status", "THP_enabled");
+    enabled.as_deref() == Some("0")
 }
 
 fn setup_of<F: AsFd>(sink: &PipeSink<F>) -> Setup {

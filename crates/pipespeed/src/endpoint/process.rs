@@ -258,14 +258,22 @@ pub(super) fn reader(
 
     let first = meter.read(received, source.counts());
     clock.restart(received);
-    while clock.look(received) < clock.timed {
-        received += take(received, source, &mut consumer)?;
-    }
-    let end = ahead(received);
+    let end = match spec.timed_bytes {
+        Some(bytes) => ahead(received).max(received + bytes),
+        None => {
+            while clock.look(received) < clock.timed {
+                received += take(received, source, &mut consumer)?;
+            }
+            ahead(received)
+        }
+    };
     words[END].store(end, Ordering::Release);
     while received < end {
         clock.look(received);
         received += take(received, source, &mut consumer)?;
+    }
+    if spec.timed_bytes.is_some() {
+        clock.look_now(received);
     }
     let second = meter.read(received, source.counts());
     words[LEFT].store(1, Ordering::Release);

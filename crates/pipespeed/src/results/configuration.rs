@@ -15,6 +15,12 @@ pub struct Configuration {
     pub channel: Option<String>,
     /// The size of the messages; null where a case is not about messages.
     pub message_bytes: Option<usize>,
+    /// The volume that ends a trial's timed part; null where time ends it.
+    pub volume_bytes: Option<u64>,
+    /// What is unusual about the writer's memory: `untouched`, `locked`, `gift`,
+    /// `same buffer`, `16 bytes off`.
+    #[serde(default)]
+    pub options: Vec<String>,
     /// How the ends wait for each other: `block`, `poll`, `spin`, `adaptive`.
     pub wait: String,
     /// Bytes handed over in one piece.

@@ -65,7 +65,8 @@ pub struct Settings {
     pub rounds_done: usize,
     /// How the order of the cases within a round was made.
     pub order: String,
-    /// The least duration of a trial's timed part, in seconds.
+    /// The least duration of a trial's timed part, in seconds; 0 where a volume
+    /// ends it.
     pub timed_s: f64,
     /// The least duration of a trial's warm-up, in seconds.
     pub warm_up_s: f64,

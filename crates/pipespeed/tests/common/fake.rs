@@ -120,7 +120,7 @@ fn trial(case: &Case, gib_per_s: f64) -> Trial {
         })
     };
     let huge = case.sink.as_ref().map(|sink| match sink.pages {
-        PageKind::Huge => 512 << 10,
+        PageKind::Huge | PageKind::HugeTlb => 512 << 10,
         PageKind::Base => 0,
     });
     Trial {
