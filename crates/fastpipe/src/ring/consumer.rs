@@ -93,8 +93,7 @@ impl Consumer {
     /// Waits for `at_least` bytes or the end; looks for `wanted` first.
     #[inline]
     fn wait_for_data(&mut self, at_least: usize, wanted: usize) -> io::Result<()> {
-        self.side.look_for(wanted)?;
-        match self.side.wait_for(at_least.max(1))? {
+        match self.side.wait_for(at_least.max(1), wanted)? {
             Found::Enough | Found::Ended(RingError::PeerClosed) => Ok(()),
             // What it did commit comes first.
             Found::Ended(_) if self.side.available() > 0 => Ok(()),

@@ -21,7 +21,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicU8, Ordering, compiler_fence};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
@@ -152,6 +152,7 @@ impl Memory {
         Ok(())
     }
 
+    #[inline]
     pub(super) fn capacity(&self) -> usize {
         self.capacity
     }
@@ -191,9 +192,14 @@ impl Memory {
         let from = self.at(position, to.len());
         // SAFETY: as in `copy_in`.
         unsafe { ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
+        // From here on the bytes may be others (by a signal handler, as far as
+        // the compiler knows): whoever copies `to` on is not to be given a
+        // second look at `from`, after he checked the first.
+        compiler_fence(Ordering::SeqCst);
     }
 
     /// `len` bytes from `position` on become `value`.
+    #[inline]
     pub(super) fn fill(&mut self, position: u64, len: usize, value: u8) {
         let to = self.at(position, len);
         // SAFETY: as in `copy_in`.
@@ -201,6 +207,7 @@ impl Memory {
     }
 
     /// `len` bytes from `position` on, as what may change at any time.
+    #[inline]
     pub(super) fn atomics(&self, position: u64, len: usize) -> &[AtomicU8] {
         let from = self.at(position, len).cast::<AtomicU8>();
         // SAFETY: `at` checked the length; the memory lives as long as self,
@@ -212,6 +219,7 @@ impl Memory {
     ///
     /// # Safety
     /// Nobody writes to them while the slice lives.
+    #[inline]
     pub(super) unsafe fn bytes(&self, position: u64, len: usize) -> &[u8] {
         let from = self.at(position, len);
         // SAFETY: `at` checked the length; the rest is the caller's promise.
@@ -222,6 +230,7 @@ impl Memory {
     ///
     /// # Safety
     /// Nobody else reads or writes them while the slice lives.
+    #[inline]
     pub(super) unsafe fn bytes_mut(&mut self, position: u64, len: usize) -> &mut [u8] {
         let from = self.at(position, len);
         // SAFETY: `at` checked the length; the rest is the caller's promise.

@@ -107,8 +107,7 @@ impl Producer {
         if let Some(end) = self.side.ended()? {
             return Err(end.into());
         }
-        self.side.look_for(wanted)?;
-        match self.side.wait_for(at_least.max(1))? {
+        match self.side.wait_for(at_least.max(1), wanted)? {
             Found::Enough => Ok(()),
             Found::Ended(end) => Err(end.into()),
         }

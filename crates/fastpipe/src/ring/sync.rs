@@ -6,11 +6,11 @@ pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 #[cfg(not(loom))]
 pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
-/// A word that its owner sleeps on and its peer wakes it by. Orders nothing by
-/// itself: what it stands for is ordered by fences.
+/// A word that its owner sleeps on and its peer wakes it by. What was written
+/// before it was set is seen by who gets it; all else is ordered by fences.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Word {
@@ -20,12 +20,14 @@ pub(super) struct Word {
 }
 
 impl Word {
+    #[inline]
     pub(super) fn set(&self, value: u32) {
-        self.value.store(value, Relaxed);
+        self.value.store(value, Release);
     }
 
+    #[inline]
     pub(super) fn get(&self) -> u32 {
-        self.value.load(Relaxed)
+        self.value.load(Acquire)
     }
 }
 
@@ -42,15 +44,18 @@ impl Word {
         };
         // Not Flags::PRIVATE: the peer is another process. EAGAIN, EINTR and
         // ETIMEDOUT all mean to look again, and nothing else can come: the
-        // word is aligned, and mapped for as long as it is borrowed.
+        // word is aligned, and mapped for as long as it is borrowed. (A peer
+        // that has the kernel answer something else by its own use of the word
+        // makes us look more often.)
         let _ = wait(&self.value, Flags::empty(), value, Some(&limit));
     }
 
-    /// Wakes whoever sleeps on it.
+    /// Wakes who sleeps on it: its owner. A peer can have any number of threads
+    /// sleep there, and we are not to wake them all.
     pub(super) fn wake(&self) {
         use rustix::thread::futex::{Flags, wake};
 
-        let _ = wake(&self.value, Flags::empty(), i32::MAX as u32);
+        let _ = wake(&self.value, Flags::empty(), 1);
     }
 }
 
