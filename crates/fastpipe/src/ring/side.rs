@@ -319,3 +319,23 @@ impl Drop for Side {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_that_are_bound_to_one_processor_do_not_spin_for_each_other_and_all_others_do() {
+        let memory = Memory::create(1).unwrap();
+        let again = Memory::open(memory.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        let producer = Side::attach(memory, Role::Producer).unwrap();
+        let consumer = Side::attach(again, Role::Consumer).unwrap();
+        for (one, other, moves) in [(1, 1, false), (1, 2, true), (1, 0, true), (0, 0, true)] {
+            let header = producer.header();
+            header.set_bound(Role::Producer, Bound(one));
+            header.set_bound(Role::Consumer, Bound(other));
+            assert_eq!(producer.peer_moves(), moves);
+            assert_eq!(consumer.peer_moves(), moves);
+        }
+    }
+}
