@@ -88,6 +88,7 @@
 
 mod consumer;
 mod cursor;
+mod ends;
 mod error;
 mod handover;
 mod header;
