@@ -41,6 +41,8 @@ const TMPFS: u64 = 0x0102_1994;
 pub(super) struct Memory {
     /// The header's page, the data, the data again.
     start: NonNull<u8>,
+    /// Where the data begins.
+    data: NonNull<u8>,
     /// A power of two, and of whole pages.
     capacity: usize,
     file: OwnedFd,
@@ -121,9 +123,12 @@ impl Memory {
                 MapFlags::PRIVATE | MapFlags::NORESERVE,
             )
         }?;
+        let start = NonNull::new(start.cast::<u8>())
+            .ok_or_else(|| io::Error::other("mmap returned address 0"))?;
         let memory = Memory {
-            start: NonNull::new(start.cast())
-                .ok_or_else(|| io::Error::other("mmap returned address 0"))?,
+            start,
+            // SAFETY: the reservation begins with a page for the header.
+            data: unsafe { start.add(page_size()) },
             capacity,
             file,
         };
@@ -173,7 +178,7 @@ impl Memory {
         let offset = (position & (self.capacity as u64 - 1)) as usize;
         // SAFETY: offset is less than the capacity, and len at most that, so
         // offset + len is within the two mappings of the data.
-        unsafe { self.start.as_ptr().add(page_size() + offset) }
+        unsafe { self.data.as_ptr().add(offset) }
     }
 
     /// Copies `from` to `position` on. It is at most the capacity long.
