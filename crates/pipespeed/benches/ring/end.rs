@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail};
 use fastpipe::ring::{Consumer, Peer, Producer};
 use fastpipe::wait::Wait;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -84,15 +84,14 @@ fn consume(consumer: &mut Consumer, plan: &Plan) -> anyhow::Result<()> {
             consumer.read_exact(&mut own)?;
             black_box(sum(&own));
         } else {
-            let mut view = consumer.peek(plan.piece)?;
-            ensure!(view.len() >= plan.piece, "the producer left");
-            let mut sums = [0; 8];
-            let mut line = [0; 64];
-            for at in (0..plan.piece).step_by(64) {
-                view.read_at(at, &mut line);
-                add(&mut sums, &line);
-            }
-            black_box(sums);
+            let view = consumer.peek(plan.piece)?;
+            // Copying 64 bytes at a time out of the view needs no `unsafe` and
+            // was 0.7 as fast: where they lie is checked each time.
+            // SAFETY: the other process is this program, and writes to what was
+            // released only.
+            let bytes = unsafe { view.bytes() };
+            let piece = bytes.get(..plan.piece).context("the producer left")?;
+            black_box(sum(piece));
             view.release(plan.piece);
         }
         got += plan.piece as u64;
@@ -116,15 +115,10 @@ fn consume(consumer: &mut Consumer, plan: &Plan) -> anyhow::Result<()> {
 /// compilers. The pieces are multiples of 64 bytes.
 fn sum(bytes: &[u8]) -> u64 {
     let mut sums = [0u64; 8];
-    for line in bytes.as_chunks().0 {
-        add(&mut sums, line);
+    for line in bytes.as_chunks::<64>().0 {
+        for (sum, word) in sums.iter_mut().zip(line.as_chunks::<8>().0) {
+            *sum = sum.wrapping_add(u64::from_ne_bytes(*word));
+        }
     }
     sums.into_iter().fold(0, u64::wrapping_add)
-}
-
-#[inline]
-fn add(sums: &mut [u64; 8], line: &[u8; 64]) {
-    for (sum, word) in sums.iter_mut().zip(line.as_chunks::<8>().0) {
-        *sum = sum.wrapping_add(u64::from_ne_bytes(*word));
-    }
 }
