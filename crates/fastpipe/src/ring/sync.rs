@@ -107,3 +107,48 @@ mod model {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn is_asleep(thread: rustix::process::Pid) -> bool {
+        let path = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
+        // Not if it is gone.
+        std::fs::read_to_string(path)
+            .is_ok_and(|stat| stat.rsplit_once(") ").unwrap().1.starts_with('S'))
+    }
+
+    #[test]
+    fn of_many_that_sleep_where_the_owner_should_one_is_woken() {
+        let word = Word::default();
+        word.set(1);
+        thread::scope(|scope| {
+            let (sender, sleepers) = std::sync::mpsc::channel();
+            let (woken, wakes) = std::sync::mpsc::channel();
+            for _ in 0..3 {
+                let (word, sender, woken) = (&word, sender.clone(), woken.clone());
+                scope.spawn(move || {
+                    sender.send(rustix::thread::gettid()).unwrap();
+                    word.wait(1, Duration::from_secs(10));
+                    // Nobody listens after the first.
+                    let _ = woken.send(());
+                });
+            }
+            let sleepers: Vec<_> = sleepers.iter().take(3).collect();
+            let since = Instant::now();
+            while !sleepers.iter().all(|thread| is_asleep(*thread)) {
+                assert!(since.elapsed() < Duration::from_secs(5), "they never slept");
+                thread::yield_now();
+            }
+            word.wake();
+            wakes.recv().unwrap();
+            assert!(sleepers.iter().filter(|thread| is_asleep(**thread)).count() >= 2);
+            word.wake();
+            word.wake();
+        });
+    }
+}
