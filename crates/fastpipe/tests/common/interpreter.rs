@@ -104,7 +104,7 @@ fn assert_same(got: &[u8], sent: &[u8]) {
 /// promise on the way.
 pub fn run(program: &[u8]) {
     let mut decide = Decisions::new(program);
-    let never = decide.byte() % 4 != 0;
+    let never = !decide.byte().is_multiple_of(4);
     let (reader, writer) = pipe::create().unwrap();
     let capacity = decide.pick(&[65_536, 4096, 16_384, 262_144]);
     let _ = pipe::set_capacity_up_to(&writer, capacity);
@@ -139,7 +139,7 @@ pub fn run(program: &[u8]) {
     if decide.byte() % 8 == 7 {
         builder = builder.copying();
     }
-    if decide.byte() % 4 != 0 {
+    if !decide.byte().is_multiple_of(4) {
         builder = builder.at_once();
     }
     let mut out = builder.open(writer).unwrap();
@@ -147,7 +147,7 @@ pub fn run(program: &[u8]) {
         let copies = matches!(reuse, Reuse::Drained(_));
         let mut near = Near::new(reader);
         let sent = steps(&mut out, &mut decide, Some((&mut near, copies)));
-        end_near(out, near, &sent, decide.byte() % 2 == 0);
+        end_near(out, near, &sent, decide.byte().is_multiple_of(2));
         return;
     }
     let size = 1 + size(&mut decide);
@@ -163,7 +163,7 @@ pub fn run(program: &[u8]) {
         got
     });
     let sent = steps(&mut out, &mut decide, None);
-    if decide.byte() % 2 == 0 {
+    if decide.byte().is_multiple_of(2) {
         out.wait_drained().unwrap();
         assert_eq!(pipe::unread(&out).unwrap(), 0);
         drop(out);
