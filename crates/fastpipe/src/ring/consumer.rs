@@ -13,6 +13,7 @@ use super::in_place::View;
 use super::memory::Memory;
 use super::peer::{Peer, PeerState};
 use super::side::{Found, Side};
+use crate::transfer::Counts;
 use crate::wait::Wait;
 
 /// The end of a ring that bytes come out at.

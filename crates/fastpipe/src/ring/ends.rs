@@ -31,7 +31,8 @@ macro_rules! both_ends {
             /// `InvalidData` for anything but the memory of a ring that is safe to use: sealed
             /// against resizing, of ordinary pages, of the right size, with a sane header;
             /// `ResourceBusy` if that end is in use; `UnexpectedEof` if the other process hung up;
-            /// those of recvmsg(2) and mmap(2).
+            /// EMFILE where this process may not have another descriptor; those of recvmsg(2) and
+            /// mmap(2).
             pub fn accept(stream: &UnixStream) -> io::Result<Self> {
                 let side = handover::accept(stream, Role::$End)?;
                 Ok($End { side })
@@ -60,6 +61,14 @@ macro_rules! both_ends {
             /// Those of duplicating a descriptor. The end is closed then.
             pub fn into_fd(self) -> io::Result<OwnedFd> {
                 self.side.into_fd()
+            }
+
+            /// What this end did since it was attached: the bytes that went through it; the system
+            #[doc = concat!("calls made to sleep, to wake the ", $other, " and to look whether it lives;")]
+            #[doc = concat!("and, as would-blocks, the times that there was too little ", $awaited, " at")]
+            /// first. No system call moves bytes.
+            pub fn counts(&self) -> Counts {
+                self.side.counts()
             }
 
             /// The most bytes that the ring holds.

@@ -176,12 +176,12 @@ impl Header {
     }
 
     /// Leaves the next `n` bytes to the peer. Release: before it go our accesses
-    /// to them.
+    /// to them. True if that took a system call, to wake it.
     #[inline]
-    pub(super) fn leave(&self, role: Role, cursor: &mut Cursor, n: usize) {
+    pub(super) fn leave(&self, role: Role, cursor: &mut Cursor, n: usize) -> bool {
         let position = cursor.advance(n);
         self.index(role).store(position, Release);
-        self.wake_peer(role, Some(position));
+        self.wake_peer(role, Some(position))
     }
 
     /// Ends it for `role`. To be looked at before the index, by which the peer
@@ -204,42 +204,45 @@ impl Header {
     }
 
     /// Wakes the peer of `role` if it sleeps and what it waits for has come: we
-    /// are at `position` by now, or have ended.
+    /// are at `position` by now, or have ended. True if it was woken.
     ///
     /// A sleeper says so and then looks at the index (`sleep`); we wrote the
     /// index and then look whether it said so. With a fence between the two on
     /// either side at least one of us sees what the other wrote.
     #[inline]
-    fn wake_peer(&self, role: Role, position: Option<u64>) {
+    fn wake_peer(&self, role: Role, position: Option<u64>) -> bool {
         let peer = self.end(role.other());
         // The fence would wait until all that we wrote to the ring is out.
         if peer.spins.load(Relaxed) != 0 {
-            return;
+            return false;
         }
         fence(SeqCst);
         let word = &peer.asleep;
         if word.get() == 0 {
-            return;
+            return false;
         }
         // Acquire, in `get`: what it wants is of this sleep or of a later one.
         let wants = peer.wants.load(Relaxed);
-        if position.is_none_or(|position| has_reached(position, wants)) {
-            // So that nothing more is to be woken until it sleeps again, and
-            // that it does not fall asleep if it was only about to.
-            word.set(0);
-            word.wake();
+        if position.is_some_and(|position| !has_reached(position, wants)) {
+            return false;
         }
+        // So that nothing more is to be woken until it sleeps again, and that it
+        // does not fall asleep if it was only about to.
+        word.set(0);
+        word.wake();
+        true
     }
 
     /// Sleeps until the peer of `role` has moved far enough or ended, `limit` at
-    /// most, or for no reason; not at all where `at_least` bytes are available.
+    /// most, or for no reason; not at all, and then false, where `at_least` bytes
+    /// are available.
     pub(super) fn sleep(
         &self,
         role: Role,
         cursor: &mut Cursor,
         at_least: usize,
         limit: Duration,
-    ) -> Result<(), Corrupt> {
+    ) -> Result<bool, Corrupt> {
         let end = self.end(role);
         end.wants.store(cursor.wanting(at_least), Relaxed);
         end.asleep.set(1);
@@ -247,11 +250,12 @@ impl Header {
         let looked = self
             .peer(role)
             .and_then(|state| self.look(role, cursor).map(|()| state));
-        if looked == Ok(EndState::Open) && cursor.available() < at_least {
+        let sleeps = looked == Ok(EndState::Open) && cursor.available() < at_least;
+        if sleeps {
             end.asleep.wait(1, limit);
         }
         end.asleep.set(0);
-        looked.map(|_| ())
+        looked.map(|_| sleeps)
     }
 }
 
@@ -260,4 +264,37 @@ impl Header {
 #[inline]
 fn has_reached(position: u64, wanted: u64) -> bool {
     position.wrapping_sub(wanted) < 1 << 63
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_that_are_bound_to_one_processor_share_it_and_no_others_do() {
+        let header = Header::default();
+        for (one, other, shared) in [(1, 1, true), (1, 2, false), (1, 0, false), (0, 0, false)] {
+            header.set_bound(Role::Producer, Bound(one));
+            header.set_bound(Role::Consumer, Bound(other));
+            assert_eq!(header.shares_processor(Role::Producer), shared);
+            assert_eq!(header.shares_processor(Role::Consumer), shared);
+        }
+        // Not of whoever takes the end next.
+        header.set_bound(Role::Producer, Bound(1));
+        header.set_bound(Role::Consumer, Bound(1));
+        header.unclaim(Role::Producer);
+        assert!(!header.shares_processor(Role::Consumer));
+    }
+
+    #[test]
+    fn a_position_is_reached_also_beyond_the_end_of_the_numbers() {
+        for (position, wanted, reached) in [
+            (7, 7, true),
+            (7, 8, false),
+            (3, u64::MAX - 3, true),
+            (u64::MAX - 3, 3, false),
+        ] {
+            assert_eq!(has_reached(position, wanted), reached);
+        }
+    }
 }
