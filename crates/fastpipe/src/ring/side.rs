@@ -15,7 +15,7 @@ use super::header::{EndState, Header};
 use super::memory::Memory;
 use super::peer::{Peer, PeerState};
 use crate::transfer::Counts;
-use crate::wait::{Spinner, Wait, allowed_processors};
+use crate::wait::{Bound, Spinner, Wait};
 
 /// How often a waiting end looks whether its peer is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -40,8 +40,6 @@ pub(super) struct Side {
     cursor: Cursor,
     wait: Wait,
     spinner: Spinner,
-    /// Whether the peer may move while we spin.
-    several: bool,
     timeout: Option<Duration>,
     peer: Option<Peer>,
     /// When we last looked at `peer`.
@@ -68,13 +66,13 @@ impl Side {
                 "that end of the ring is in use, or was closed",
             ));
         }
+        memory.header().set_bound(role, Bound::of_this_thread());
         Ok(Side {
             role,
             memory,
             cursor,
             wait: Wait::default(),
-            spinner: Spinner::new(Wait::default()),
-            several: allowed_processors() > 1,
+            spinner: Spinner::if_others_move(Wait::default(), true),
             timeout: None,
             peer: None,
             looked: Instant::now(),
@@ -88,9 +86,12 @@ impl Side {
 
     pub(super) fn set_wait(&mut self, wait: Wait) {
         self.wait = wait;
-        self.spinner = Spinner::new(wait);
+        self.spinner = Spinner::if_others_move(wait, true);
         let spins = matches!(wait, Wait::Spin | Wait::Never);
         self.header().set_spins(self.role, spins);
+        // It may have been bound to a processor since it was attached.
+        let bound_to = Bound::of_this_thread();
+        self.header().set_bound(self.role, bound_to);
     }
 
     pub(super) fn set_timeout(&mut self, timeout: Option<Duration>) {
@@ -102,27 +103,33 @@ impl Side {
         self.died = false;
     }
 
+    #[inline]
     pub(super) fn memory(&self) -> &Memory {
         &self.memory
     }
 
+    #[inline]
     pub(super) fn memory_mut(&mut self) -> &mut Memory {
         &mut self.memory
     }
 
+    #[inline]
     fn header(&self) -> &Header {
         self.memory.header()
     }
 
+    #[inline]
     pub(super) fn capacity(&self) -> usize {
         self.memory.capacity()
     }
 
+    #[inline]
     pub(super) fn position(&self) -> u64 {
         self.cursor.position()
     }
 
     /// The bytes that are ours, as far as is known.
+    #[inline]
     pub(super) fn available(&self) -> usize {
         self.cursor.available()
     }
@@ -167,11 +174,16 @@ impl Side {
     /// Takes in how far the peer has come, unless `wanted` bytes are known of.
     #[inline]
     pub(super) fn look_for(&mut self, wanted: usize) -> io::Result<()> {
+        if self.cursor.available() >= wanted && !self.corrupt {
+            return Ok(());
+        }
+        self.look()
+    }
+
+    #[inline]
+    fn look(&mut self) -> io::Result<()> {
         if self.corrupt {
             return self.give_up();
-        }
-        if self.cursor.available() >= wanted {
-            return Ok(());
         }
         match self.memory.header().look(self.role, &mut self.cursor) {
             Ok(()) => Ok(()),
@@ -179,14 +191,15 @@ impl Side {
         }
     }
 
-    /// Waits until `at_least` bytes are available.
+    /// Waits until `at_least` bytes are available. Looks once for `wanted`,
+    /// which may be more.
     #[inline]
-    pub(super) fn wait_for(&mut self, at_least: usize) -> io::Result<Found> {
+    pub(super) fn wait_for(&mut self, at_least: usize, wanted: usize) -> io::Result<Found> {
+        self.look_for(wanted.max(at_least))?;
         // With more, both ends could wait for each other.
         if at_least > self.capacity() / 2 {
             return too_much();
         }
-        self.look_for(at_least)?;
         if self.cursor.available() >= at_least {
             self.spinner.paid();
             return Ok(Found::Enough);
@@ -211,7 +224,7 @@ impl Side {
             let since = *since.get_or_insert_with(Instant::now);
             match self.wait {
                 Wait::Never | Wait::Spin => {}
-                Wait::Adaptive if self.spinner.goes_on() => {}
+                Wait::Adaptive if self.peer_moves() && self.spinner.goes_on() => {}
                 Wait::Block | Wait::Poll | Wait::Adaptive => self.sleep(at_least, since)?,
             }
             let now = Instant::now();
@@ -237,19 +250,24 @@ impl Side {
         let turns = match self.wait {
             Wait::Never => 1,
             Wait::Spin => TURNS,
-            _ if self.several => TURNS,
+            _ if self.peer_moves() => TURNS,
             _ => 1,
         };
         for turn in 0..turns {
             if turn > 0 {
                 hint::spin_loop();
             }
-            self.look_for(at_least)?;
+            self.look()?;
             if self.cursor.available() >= at_least {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Whether the peer may move while we spin.
+    fn peer_moves(&self) -> bool {
+        !self.header().shares_processor(self.role)
     }
 
     fn sleep(&mut self, at_least: usize, since: Instant) -> io::Result<()> {
