@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fastpipe::buffer::Buffer;
 use fastpipe::transfer::{Counts, Incomplete};
@@ -52,21 +52,99 @@ const MSG_ZEROCOPY: SendFlags = SendFlags::from_bits_retain(0x400_0000);
 const MOST_PIECES: usize = 64;
 const MOST_BYTES: usize = 8 << 20;
 
-/// The writing end with MSG_ZEROCOPY. A message's memory is not written again
-/// before the kernel has said that it is done with it (Linux,
-/// Documentation/networking/msg_zerocopy.rst).
+/// A socket's sends with MSG_ZEROCOPY, by the piece of memory each sends from. A
+/// piece is not written again before the kernel has said that it is done with it
+/// (Linux, Documentation/networking/msg_zerocopy.rst).
+#[derive(Debug)]
+pub(crate) struct ZerocopySends {
+    fd: OwnedFd,
+    /// Of each piece, the sends that are not completed.
+    pending: Vec<u32>,
+    completions: Completions,
+}
+
+impl ZerocopySends {
+    /// Sends from so many pieces.
+    ///
+    /// # Errors
+    /// Those of setsockopt(2): the kernel refuses SO_ZEROCOPY.
+    pub(crate) fn new(fd: OwnedFd, pieces: usize) -> rustix::io::Result<Self> {
+        sys::allow_zerocopy(fd.as_fd())?;
+        Ok(ZerocopySends {
+            fd,
+            pending: vec![0; pieces],
+            completions: Completions::default(),
+        })
+    }
+
+    /// One call, from the memory of `piece`. Returns what it sent.
+    ///
+    /// # Errors
+    /// Those of send(2); `NOBUFS` where completions have to be taken first.
+    pub(crate) fn send(
+        &mut self,
+        piece: usize,
+        bytes: &[u8],
+        flags: SendFlags,
+    ) -> rustix::io::Result<usize> {
+        let sent = send(&self.fd, bytes, flags | MSG_ZEROCOPY)?;
+        self.pending[piece] += 1;
+        self.completions.sent_of(piece);
+        Ok(sent)
+    }
+
+    /// Whether nobody needs the piece any more, as far as is known.
+    pub(crate) fn is_free(&self, piece: usize) -> bool {
+        self.pending[piece] == 0
+    }
+
+    /// Whether completions are still to come.
+    pub(crate) fn awaits_some(&self) -> bool {
+        !self.completions.under_way.is_empty()
+    }
+
+    /// Takes a completion that has come. Returns whether there was any.
+    ///
+    /// # Errors
+    /// Those of recvmsg(2).
+    pub(crate) fn take_completion(&mut self) -> rustix::io::Result<bool> {
+        let mut control = [0; 16];
+        match sys::error_message(self.fd.as_fd(), &mut control) {
+            Ok(bytes) => {
+                let words = (bytes / 8).min(control.len());
+                if let Some(told) = told(&control[..words]) {
+                    let pending = &mut self.pending;
+                    self.completions.note(told, |piece| pending[piece] -= 1);
+                }
+                Ok(true)
+            }
+            Err(Errno::AGAIN) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// What the completions say.
+    pub(crate) fn counts(&self) -> ZerocopyCounts {
+        self.completions.counts
+    }
+}
+
+impl AsFd for ZerocopySends {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// The writing end with MSG_ZEROCOPY.
 #[derive(Debug)]
 pub struct ZerocopySink {
-    fd: OwnedFd,
+    sends: ZerocopySends,
     attempts: Attempts,
-    flags: SendFlags,
     buffer: Buffer,
     /// Bytes of a message.
     piece: usize,
-    /// Of each piece, the sends that are not completed.
-    pending: Vec<u32>,
+    pieces: usize,
     next: usize,
-    completions: Completions,
 }
 
 impl ZerocopySink {
@@ -75,24 +153,20 @@ impl ZerocopySink {
     /// # Errors
     /// When the buffers can't be had, or the kernel refuses SO_ZEROCOPY.
     pub fn new(fd: OwnedFd, spec: &SinkSpec) -> anyhow::Result<Self> {
-        sys::allow_zerocopy(fd.as_fd())?;
-        let attempts = Attempts::new(spec.wait);
         let pieces = (MOST_BYTES / spec.buffer_bytes).clamp(2, MOST_PIECES);
         Ok(ZerocopySink {
-            fd,
-            flags: send_flags(&attempts) | MSG_ZEROCOPY,
-            attempts,
+            sends: ZerocopySends::new(fd, pieces)?,
+            attempts: Attempts::new(spec.wait),
             buffer: filled(spec.buffer_bytes * pieces)?,
             piece: spec.buffer_bytes,
-            pending: vec![0; pieces],
+            pieces,
             next: 0,
-            completions: Completions::default(),
         })
     }
 
     /// How many pieces are sent in turn.
     pub fn pieces(&self) -> usize {
-        self.pending.len()
+        self.pieces
     }
 
     /// Waits until a completion has come at least.
@@ -106,7 +180,7 @@ impl ZerocopySink {
                 std::hint::spin_loop();
             }
             // Errors are always asked for (poll(2)), and nothing else is here.
-            let mut fds = [PollFd::new(&self.fd, PollFlags::empty())];
+            let mut fds = [PollFd::new(&self.sends, PollFlags::empty())];
             let at_once = rustix::event::Timespec::default();
             let timeout = self.attempts.spins().then_some(&at_once);
             self.attempts.call(|| poll(&mut fds, timeout))?;
@@ -119,20 +193,12 @@ impl ZerocopySink {
 
     /// Takes the completions that have come. Returns how many sends they are.
     fn take_completions(&mut self) -> rustix::io::Result<u64> {
-        let before = self.completions.counts.completed;
-        let mut control = [0; 16];
+        let before = self.sends.counts().completed;
         loop {
             self.attempts.counts.syscalls += 1;
-            match sys::error_message(self.fd.as_fd(), &mut control) {
-                Ok(bytes) => {
-                    let words = (bytes / 8).min(control.len());
-                    if let Some(told) = told(&control[..words]) {
-                        let pending = &mut self.pending;
-                        self.completions.note(told, |piece| pending[piece] -= 1);
-                    }
-                }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Ok(self.completions.counts.completed - before),
+            match self.sends.take_completion() {
+                Ok(true) | Err(Errno::INTR) => {}
+                Ok(false) => return Ok(self.sends.counts().completed - before),
                 Err(errno) => return Err(errno),
             }
         }
@@ -141,7 +207,7 @@ impl ZerocopySink {
 
 impl Sink for ZerocopySink {
     fn send(&mut self, producer: &mut Producer) -> Result<(), Incomplete> {
-        while self.pending[self.next] > 0 {
+        while !self.sends.is_free(self.next) {
             self.await_completion().map_err(|errno| unsent(0, errno))?;
         }
         let start = self.next * self.piece;
@@ -151,22 +217,22 @@ impl Sink for ZerocopySink {
         let mut sent = 0;
         while sent < self.piece {
             let rest = &self.buffer[start + sent..start + self.piece];
-            match self.attempts.call(|| send(&self.fd, rest, self.flags)) {
+            let (sends, piece) = (&mut self.sends, self.next);
+            let flags = send_flags(&self.attempts);
+            match self.attempts.call(|| sends.send(piece, rest, flags)) {
                 Ok(n) => {
                     self.attempts.moved(n);
                     sent += n;
-                    self.pending[self.next] += 1;
-                    self.completions.sent_of(self.next);
                 }
                 // The completions that wait to be taken use up net.core.optmem_max.
-                Err(Errno::NOBUFS) if !self.completions.under_way.is_empty() => {
+                Err(Errno::NOBUFS) if self.sends.awaits_some() => {
                     self.await_completion()
                         .map_err(|errno| unsent(sent, errno))?;
                 }
                 Err(errno) => return Err(unsent(sent, errno)),
             }
         }
-        self.next = (self.next + 1) % self.pending.len();
+        self.next = (self.next + 1) % self.pieces;
         Ok(())
     }
 
@@ -183,7 +249,7 @@ impl Sink for ZerocopySink {
     }
 
     fn zerocopy(&self) -> Option<ZerocopyCounts> {
-        Some(self.completions.counts)
+        Some(self.sends.counts())
     }
 }
 

@@ -87,11 +87,7 @@ fn row(case: &CaseRecord) -> [String; 9] {
 pub fn latency_notes(record: &Record, style: Style) -> String {
     let mut text = String::new();
     for case in &record.cases {
-        let name = format!(
-            "{} of {}",
-            case.channel.name(),
-            size::format(case.size as u64)
-        );
+        let name = case.name();
         if let Some(how) = &case.deadlock {
             let line = wrap(&format!("{name}: {how}"), style.width(), "  ");
             text.push_str(&style.paint(&line, RED));
