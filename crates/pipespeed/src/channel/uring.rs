@@ -12,8 +12,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use fastpipe::buffer::Buffer;
 use fastpipe::transfer::{Counts, Incomplete};
-use io_uring::{IoUring, opcode, squeue, types::Fd};
-use rustix::io::Errno;
+use io_uring::types::Fd;
+use io_uring::{IoUring, opcode, squeue};
+use rustix::io::{Errno, ReadWriteFlags};
 
 use super::attempt::{unread, unsent};
 use super::socket::filled;
@@ -31,6 +32,8 @@ const CURRENT_POSITION: u64 = u64::MAX;
 pub(crate) struct Requests {
     ring: IoUring,
     spins: bool,
+    /// RWF_NOWAIT or 0.
+    flags: i32,
     counts: Counts,
 }
 
@@ -43,8 +46,16 @@ impl Requests {
         Ok(Requests {
             ring: IoUring::new(ENTRIES)?,
             spins,
+            flags: 0,
             counts: Counts::default(),
         })
+    }
+
+    /// From now on requests that would wait end with `AGAIN`. O_NONBLOCK does
+    /// not bring that about: of such a file io_uring waits all the same
+    /// (io_rw_init_file in io_uring/rw.c).
+    pub(crate) fn never_wait(&mut self) {
+        self.flags = ReadWriteFlags::NOWAIT.bits() as i32;
     }
 
     /// Writes as much of `from` as there is room for.
@@ -55,7 +66,10 @@ impl Requests {
         // A request's length is 32 bits; what is left goes with the next one.
         let len = u32::try_from(from.len()).unwrap_or(u32::MAX);
         let request = opcode::Write::new(Fd(to.as_raw_fd()), from.as_ptr(), len);
-        let request = request.offset(CURRENT_POSITION).build();
+        let request = request
+            .offset(CURRENT_POSITION)
+            .rw_flags(self.flags)
+            .build();
         // SAFETY: descriptor and bytes are borrowed until this returns.
         unsafe { self.make(request) }
     }
@@ -71,7 +85,10 @@ impl Requests {
     ) -> rustix::io::Result<usize> {
         let len = u32::try_from(into.len()).unwrap_or(u32::MAX);
         let request = opcode::Read::new(Fd(from.as_raw_fd()), into.as_mut_ptr(), len);
-        let request = request.offset(CURRENT_POSITION).build();
+        let request = request
+            .offset(CURRENT_POSITION)
+            .rw_flags(self.flags)
+            .build();
         // SAFETY: the descriptor is borrowed until this returns, and so are the
         // bytes, mutably.
         unsafe { self.make(request) }

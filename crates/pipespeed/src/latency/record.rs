@@ -13,6 +13,10 @@ use crate::results::Flag;
 use crate::size;
 use crate::stats::{median, median_interval};
 
+/// What a wake-up takes by itself of the time between waking and running: not
+/// what something else does to it.
+const WAKE_UP_S: f64 = 5e-6;
+
 /// A run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Record {
@@ -67,6 +71,8 @@ pub struct CaseRecord {
     /// What the completions of MSG_ZEROCOPY said, all launches together; none
     /// where it was not used.
     pub zerocopy: Option<ZerocopyCounts>,
+    /// Launches that failed.
+    pub failed: usize,
     /// What its launches brought.
     pub launches: Vec<Launch>,
     /// All of them together; none without any.
@@ -113,11 +119,9 @@ impl Launch {
         let latencies = Latencies::of(&outcome.counts);
         let answered = latencies.len() - outcome.unanswered.min(latencies.len());
         let per_s = answered as f64 / outcome.seconds.max(1e-9);
-        let waited = measured.waited_s.into_iter().flatten();
-        let waited_share = waited
-            .reduce(f64::max)
-            .map(|s| s / outcome.seconds.max(1e-9));
-        let waited = waited_share.is_some_and(|share| share > RUN_DELAY);
+        let longest = measured.waited_s.into_iter().flatten().reduce(f64::max);
+        let woken_s = WAKE_UP_S * latencies.len() as f64;
+        let waited = longest.is_some_and(|s| s - woken_s > RUN_DELAY * outcome.seconds);
         Launch {
             round,
             count: latencies.len(),
@@ -129,7 +133,7 @@ impl Launch {
             mib_per_s: per_s * size as f64 / f64::from(1 << 20),
             per_s,
             unanswered: outcome.unanswered,
-            waited_share,
+            waited_share: longest.map(|s| s / outcome.seconds.max(1e-9)),
             flags: from_outside(&measured.noise, apart && waited),
         }
     }
@@ -178,6 +182,7 @@ impl CaseRecord {
             refused: None,
             deadlock: None,
             zerocopy: None,
+            failed: 0,
             launches: Vec::new(),
             summary: None,
             histogram: Counts::new(),

@@ -50,13 +50,12 @@ pub fn run(
     mut passed: impl FnMut(),
 ) -> Ended {
     let mut ended = Ended::default();
-    let mut failed = vec![0; cases.len()];
     let schedule = Schedule::new(cases.len(), plan.rounds, plan.seed);
     for (round, order) in schedule.orders().iter().enumerate() {
         for &at in order {
             let case = &mut cases[at];
             let open = case.refused.is_none() && case.deadlock.is_none();
-            if open && failed[at] < MOST_FAILURES {
+            if open && case.failed < MOST_FAILURES {
                 match trial(&spec(plan, case)) {
                     Ok(measured) => {
                         case.add(round, &measured, plan.apart);
@@ -69,7 +68,7 @@ pub fn run(
                         return ended;
                     }
                     Err(TrialError::Failed(error)) => {
-                        failed[at] += 1;
+                        case.failed += 1;
                         let line = format!("{}: {error:#}", case.name());
                         told(&line);
                         ended.failures.push(line);

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
-use super::{Link, sleep, some, without_sleep};
+use super::{Link, sleep, some};
 use crate::channel::uring::Requests;
 use crate::latency::memory::Messages;
 
@@ -39,9 +39,9 @@ impl Link for Uring {
         some(self.requests.read(self.input.as_fd(), &mut message[at..]))
     }
 
-    /// Requests of such a descriptor end at once (io_uring_enter(2)).
     fn never_sleep(&mut self) -> io::Result<()> {
-        without_sleep(&[self.input.as_fd(), self.output.as_fd()])
+        self.requests.never_wait();
+        Ok(())
     }
 
     fn sleep(&mut self, events: PollFlags, ns: Option<u64>) -> Result<(), Errno> {
