@@ -197,6 +197,11 @@ fn what_makes_no_sense_names_the_option_and_the_way_out() {
     for (args, words) in usage {
         latency(args).refused(2, words);
     }
+    latency("pipe --chart /").refused(2, &["--chart", "directory"]);
+    let refused = latency("eventfd --size 1K --json -");
+    assert_eq!(refused.code, Some(1), "{refused:#?}");
+    let reason = &json(&refused.out)["cases"][0]["refused"];
+    assert!(reason.as_str().unwrap().contains("8 bytes"), "{refused:#?}");
     latency("pipe --csv - --json -").refused(2, &["--csv", "--json"]);
     latency("pipe --cpus 0,0 --wait spin").refused(2, &["--wait spin", "two processors"]);
     latency("eventfd --size 1K -q").refused(1, &["eventfd", "limit", "8 bytes"]);

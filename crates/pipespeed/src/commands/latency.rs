@@ -20,7 +20,7 @@ use crate::machine::topology::Topology;
 use crate::machine::{Machine, NoiseDelta, NoiseProbe, Root, of_run, spinning_refused, standing};
 use crate::measure::{RULE, waited_for_processor};
 use crate::report::{self, Style};
-use crate::results::{Flag, is_stdout, save};
+use crate::results::{Flag, check_place, is_stdout, save};
 use crate::trial::ProcessRunner;
 
 /// Sizes of a run that names none.
@@ -54,6 +54,7 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     let mut cases = cases(args)?;
     let plan = plan(args, &topology, &chosen, cases.len());
     let mut record = record(&plan, &chosen);
+    record.warnings.extend(overtime(args, cases.len()));
     let interrupt = Interrupt::install()?;
     let trials = Trials {
         program: ProcessRunner::this_program(),
@@ -92,11 +93,30 @@ fn check(args: &LatencyArgs) -> anyhow::Result<()> {
     let to_stdout = args.files().filter(|(_, path)| is_stdout(path));
     let options: Vec<&str> = to_stdout.map(|(option, _)| option).collect();
     match options.as_slice() {
-        [first, second, ..] => Err(usage(format!(
-            "{second} -: standard output is taken by {first}; name a file"
-        ))),
-        _ => Ok(()),
+        [first, second, ..] => {
+            return Err(usage(format!(
+                "{second} -: standard output is taken by {first}; name a file"
+            )));
+        }
+        _ => {}
     }
+    for (option, path) in args.files() {
+        check_place(path).map_err(|error| usage(format!("{option}: {error}")))?;
+    }
+    Ok(())
+}
+
+/// Where there are more launches than the time has room for.
+fn overtime(args: &LatencyArgs, cases: usize) -> Option<String> {
+    let launches = args.rounds as usize * cases;
+    let least_s = launches as f64 * (SHORTEST_S + AROUND_S);
+    (args.count.is_none() && least_s > args.time).then(|| {
+        format!(
+            "--time {}: {launches} launches of at least {SHORTEST_S} s take about {least_s:.0} s; fewer channels, sizes \
+             or --rounds take less",
+            args.time
+        )
+    })
 }
 
 /// Each channel with each size; those of an eventfd are all alike.
@@ -216,11 +236,6 @@ fn record(plan: &Plan, chosen: &Chosen) -> Record {
 }
 
 fn show(args: &LatencyArgs, record: &Record) -> anyhow::Result<()> {
-    if let [only] = record.cases.as_slice()
-        && only.refused.is_some()
-    {
-        return Ok(());
-    }
     let mut taken = false;
     for (option, path) in args.files() {
         let bytes = match option {
@@ -230,6 +245,12 @@ fn show(args: &LatencyArgs, record: &Record) -> anyhow::Result<()> {
         };
         save(path, bytes.as_bytes())?;
         taken |= is_stdout(path);
+    }
+    if let [only] = record.cases.as_slice()
+        && only.refused.is_some()
+    {
+        // The error says all.
+        return Ok(());
     }
     let style = Style::for_terminal(io::stdout().is_terminal());
     match (taken, args.output.quiet) {
@@ -251,6 +272,9 @@ fn verdict(record: &Record, rounds: usize) -> anyhow::Result<()> {
     if deadlocks > 0 {
         let of = cases.len();
         return Err(anyhow!("--naive: {deadlocks} of {of} cases deadlocked"));
+    }
+    if !record.failures.is_empty() && cases.iter().all(|case| case.launches.is_empty()) {
+        return Err(anyhow!("nothing was measured: every trial failed"));
     }
     if !record.failures.is_empty() {
         return Err(anyhow!(
@@ -300,6 +324,15 @@ mod tests {
             .map_err(|error| error.to_string())
             .unwrap()
             .args
+    }
+
+    #[test]
+    fn more_launches_than_the_time_has_room_for_are_told_of() {
+        assert_eq!(overtime(&args(""), 13), None);
+        assert_eq!(overtime(&args("--count 5"), 1000), None);
+        let told = overtime(&args("--time 2 --rounds 10"), 10).unwrap();
+        assert!(told.contains("--time 2: 100 launches"), "{told}");
+        assert!(told.contains("about 4 s") || told.contains("about 5 s"));
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! One trial: start both processes, watch them, collect, reap.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::anyhow;
 use fastpipe::shared::SharedWords;
 
 use super::channels::{self, Ends};
@@ -18,6 +19,7 @@ use crate::channel::OpenError;
 use crate::endpoint::control::Control;
 use crate::endpoint::counters::run_delay_s;
 use crate::endpoint::process::SUBCOMMAND;
+use crate::failure::out_of_descriptors;
 use crate::interrupt::Interrupt;
 use crate::machine::{NoiseDelta, NoiseProbe};
 use crate::runner::signal_name;
@@ -93,7 +95,7 @@ impl Trials {
                 OpenError::Refused(reason) => TrialError::Refused(reason),
                 OpenError::Failed(error) => TrialError::Failed(error),
             })?;
-        let words = SharedWords::create(WORDS).context("shared memory")?;
+        let words = SharedWords::create(WORDS).map_err(cant("shared memory"))?;
         let sender = self.start(Role::Sender, &way.sender, spec, &words)?;
         let echo = self.start(Role::Echo, &way.echo, spec, &words)?;
         let holds = way.holds;
@@ -138,13 +140,16 @@ impl Trials {
         spec: &Spec,
         words: &SharedWords,
     ) -> Result<End, TrialError> {
-        let (ours, theirs) = UnixStream::pair().context("a control socket")?;
+        let (ours, theirs) = UnixStream::pair().map_err(cant("a control socket"))?;
         let child = Command::new(&self.program)
             .args([SUBCOMMAND, role.argument()])
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .spawn()
-            .with_context(|| format!("can't start the {}", role.name()))?;
+            .map_err(cant(match role {
+                Role::Sender => "can't start the sender",
+                Role::Echo => "can't start the echo",
+            }))?;
         let mut end = End {
             role,
             child,
@@ -160,5 +165,14 @@ impl Trials {
             Ok(()) => Ok(end),
             Err(error) => Err(end.gone(&error)),
         }
+    }
+}
+
+fn cant(what: &'static str) -> impl Fn(io::Error) -> TrialError {
+    move |error| {
+        TrialError::Failed(match out_of_descriptors(&error) {
+            Some(hint) => anyhow!("{what}: {hint}"),
+            None => anyhow::Error::new(error).context(what),
+        })
     }
 }
