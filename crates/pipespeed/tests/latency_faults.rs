@@ -107,7 +107,7 @@ fn a_channel_that_never_blocks_does_not_deadlock() {
 
 #[test]
 fn one_case_that_deadlocks_does_not_keep_others_from_being_measured() {
-    let args = "pipe --size 8,128K --naive --limit 0.2 --count 20 --rounds 2";
+    let args = "pipe --size 8,65537 --naive --limit 0.2 --count 20 --rounds 2";
     let outcome = Marked::start(args).finish();
     assert_eq!(outcome.code, Some(1), "{outcome:#?}");
     assert!(
@@ -116,6 +116,10 @@ fn one_case_that_deadlocks_does_not_keep_others_from_being_measured() {
     );
     let row = outcome.out.lines().find(|line| line.starts_with("pipe  "));
     assert!(row.is_some_and(|row| row.contains("8B")), "{outcome:#?}");
+    assert!(
+        outcome.out.contains("pipe of 65537B: deadlock"),
+        "{outcome:#?}"
+    );
 }
 
 #[test]

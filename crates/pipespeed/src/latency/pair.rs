@@ -214,7 +214,7 @@ impl<'a> Pair<'a> {
             place(Role::Sender),
             place(Role::Echo),
             self.limit.as_secs_f64(),
-            size::format(spec.size as u64),
+            size::exact(spec.size as u64),
         ))
     }
 }

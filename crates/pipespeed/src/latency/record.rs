@@ -191,7 +191,7 @@ impl CaseRecord {
 
     /// The channel and the size, in words.
     pub fn name(&self) -> String {
-        let size = size::format(self.size as u64);
+        let size = size::exact(self.size as u64);
         format!("{} of {size}", self.channel.name())
     }
 

@@ -58,7 +58,7 @@ fn heading_first(cases: &[CaseRecord]) -> impl Iterator<Item = Option<&CaseRecor
 
 fn row(case: &CaseRecord) -> [String; 9] {
     let name = case.channel.name().to_owned();
-    let size = size::format(case.size as u64);
+    let size = size::exact(case.size as u64);
     let Some(summary) = &case.summary else {
         let what = match (&case.refused, &case.deadlock, case.failed) {
             (Some(_), _, _) => "-",
