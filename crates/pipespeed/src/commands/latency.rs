@@ -92,13 +92,10 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
 fn check(args: &LatencyArgs) -> anyhow::Result<()> {
     let to_stdout = args.files().filter(|(_, path)| is_stdout(path));
     let options: Vec<&str> = to_stdout.map(|(option, _)| option).collect();
-    match options.as_slice() {
-        [first, second, ..] => {
-            return Err(usage(format!(
-                "{second} -: standard output is taken by {first}; name a file"
-            )));
-        }
-        _ => {}
+    if let [first, second, ..] = options.as_slice() {
+        return Err(usage(format!(
+            "{second} -: standard output is taken by {first}; name a file"
+        )));
     }
     for (option, path) in args.files() {
         check_place(path).map_err(|error| usage(format!("{option}: {error}")))?;
