@@ -109,31 +109,26 @@ pub(super) fn link(
     let mut link: Box<dyn Link> = match needs.kind {
         Kind::Vmsplice => Box::new(Vmsplice::new(input, two(output)?)),
         Kind::Uring => {
-            let spins = needs.wait == Wait::Spin;
-            let made = Uring::new(input, two(output)?, spins);
-            let made = made.map_err(|error| allowed("io_uring_setup", error))?;
-            return ready(made, needs.wait == Wait::Adaptive);
+            let made = Uring::new(input, two(output)?, needs.wait == Wait::Spin);
+            Box::new(made.map_err(|error| allowed("io_uring_setup", error))?)
         }
         Kind::TcpZerocopy => {
             let made = Zerocopy::new(input, needs.turns);
             Box::new(made.map_err(|errno| allowed("SO_ZEROCOPY", errno.into()))?)
         }
         Kind::VmReadv => Box::new(Fetch::new(input).map_err(super::port::complaint)?),
-        Kind::Ring => return Ok(Box::new(InPlace::new(needs, input, two(output)?)?)),
-        Kind::RingCopy => return Ok(Box::new(RingCopy::new(needs, input, two(output)?)?)),
+        Kind::Ring => Box::new(InPlace::new(needs, input, two(output)?)?),
+        Kind::RingCopy => Box::new(RingCopy::new(needs, input, two(output)?)?),
         _ => Box::new(Calls::new(needs.kind, input, output)),
     };
-    if needs.wait != Wait::Block {
-        link.never_sleep()?;
+    // These look at memory, and make no call until something is there.
+    let in_memory = matches!(needs.kind, Kind::Uring | Kind::Ring | Kind::RingCopy);
+    match needs.wait {
+        Wait::Block => {}
+        Wait::Spin if in_memory => {}
+        Wait::Spin | Wait::Adaptive => link.never_sleep()?,
     }
     Ok(link)
-}
-
-fn ready(mut link: Uring, never_sleeps: bool) -> anyhow::Result<Box<dyn Link>> {
-    if never_sleeps {
-        link.never_sleep()?;
-    }
-    Ok(Box::new(link))
 }
 
 /// What a machine does not allow is a refusal, not a failure.

@@ -33,7 +33,7 @@ impl Ends {
         let mut ends = Ends {
             output: Producer::from_fd(output)?,
             input: Consumer::from_fd(input)?,
-            waits: needs.wait != Wait::Adaptive,
+            waits: true,
         };
         if needs.wait == Wait::Spin {
             ends.output.set_wait(fastpipe::wait::Wait::Spin);
