@@ -8,6 +8,8 @@
 //! back through two pipes, between two processes), so means are compared; ours
 //! is the time of a launch over its round trips.
 
+mod options;
+
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail, ensure};
@@ -21,17 +23,11 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("latency: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    options::exit_code("latency", run())
 }
 
 fn run() -> anyhow::Result<()> {
-    let options = options()?;
+    let options = asked_for()?;
     if let Err(error) = perf(&options) {
         eprintln!("skipped: perf bench sched pipe under taskset can't be run here: {error:#}");
         return Ok(());
@@ -124,26 +120,20 @@ fn ours(options: &Options) -> anyhow::Result<f64> {
     Ok(1e6 / per_s.context("no rate in the record")?)
 }
 
-fn options() -> anyhow::Result<Options> {
+fn asked_for() -> anyhow::Result<Options> {
     let mut options = Options {
         rounds: 31,
         count: 50_000,
         cpu: 0,
     };
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        let mut value = || {
-            words
-                .next()
-                .with_context(|| format!("{word}: a value is missing"))
-        };
-        match word.as_str() {
-            "--bench" => {}
+    options::each(|word, value| {
+        match word {
             "--rounds" => options.rounds = value()?.parse()?,
             "--count" => options.count = value()?.parse()?,
             "--cpu" => options.cpu = value()?.parse()?,
             _ => bail!("unknown option {word}"),
         }
-    }
+        Ok(())
+    })?;
     Ok(options)
 }

@@ -10,6 +10,7 @@
 
 #[path = "common.rs"]
 mod common;
+mod options;
 
 use std::process::ExitCode;
 
@@ -34,17 +35,11 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("method: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    options::exit_code("method", run())
 }
 
 fn run() -> anyhow::Result<()> {
-    let options = options()?;
+    let options = asked_for()?;
     let (mut runner, _) = common::runner(DURATIONS)?;
     let case = Suite::Ladder
         .cases(&Overrides::default())
@@ -113,28 +108,22 @@ fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn options() -> anyhow::Result<Options> {
+fn asked_for() -> anyhow::Result<Options> {
     let mut options = Options {
         runs: 200,
         rounds: 10,
         case: "write_read".to_owned(),
         slow_down: 0.10,
     };
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        let mut value = || {
-            words
-                .next()
-                .with_context(|| format!("{word}: a value is missing"))
-        };
-        match word.as_str() {
-            "--bench" => {}
+    options::each(|word, value| {
+        match word {
             "--runs" => options.runs = value()?.parse()?,
             "--rounds" => options.rounds = value()?.parse()?,
             "--case" => options.case = value()?,
             "--slow-down" => options.slow_down = value()?.parse::<f64>()? / 100.0,
             _ => bail!("unknown option {word}"),
         }
-    }
+        Ok(())
+    })?;
     Ok(options)
 }

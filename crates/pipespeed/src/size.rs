@@ -55,6 +55,16 @@ pub fn format(bytes: u64) -> String {
     format!("{bytes}B")
 }
 
+/// Writes a size as [`format()`] does, but to the byte: `65537B`, where that would
+/// be rounded.
+pub fn exact(bytes: u64) -> String {
+    let text = format(bytes);
+    match text.contains('.') {
+        true => format!("{bytes}B"),
+        false => text,
+    }
+}
+
 /// A size as it stands in a name: `128k`.
 pub fn short(bytes: usize) -> String {
     match bytes {
@@ -68,6 +78,12 @@ pub fn short(bytes: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_exact_size_is_not_rounded() {
+        let sizes = [7, 1024, 65_537, 3 << 20].map(exact);
+        assert_eq!(sizes, ["7B", "1KiB", "65537B", "3MiB"]);
+    }
 
     #[test]
     fn letters_are_powers_of_1024() {

@@ -363,7 +363,7 @@ fn readable(fds: &[BorrowedFd<'_>], deadline: Instant) -> io::Result<Option<usiz
 }
 
 /// Processor time of this process and of all children it has reaped.
-fn own_processor_time() -> Duration {
+pub(crate) fn own_processor_time() -> Duration {
     let children = getrusage(UsageWho::RUSAGE_CHILDREN).map_or(Duration::ZERO, |usage| {
         let time = usage.user_time() + usage.system_time();
         Duration::from_micros(time.num_microseconds() as u64)

@@ -8,12 +8,13 @@
 
 use std::hint;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use fastpipe::buffer::Buffer;
 use fastpipe::transfer::{Counts, Incomplete};
-use io_uring::{IoUring, opcode, squeue, types::Fd};
-use rustix::io::Errno;
+use io_uring::types::Fd;
+use io_uring::{IoUring, opcode, squeue};
+use rustix::io::{Errno, ReadWriteFlags};
 
 use super::attempt::{unread, unsent};
 use super::socket::filled;
@@ -57,64 +58,93 @@ pub fn try_out() -> io::Result<()> {
     tried_ring().map(drop)
 }
 
-/// A ring, one descriptor and one buffer.
-struct Requests {
+/// A ring of requests, of which one is under way at a time.
+pub(crate) struct Requests {
     ring: IoUring,
-    fd: OwnedFd,
-    buffer: Buffer,
     spins: bool,
+    /// RWF_NOWAIT or 0.
+    flags: i32,
     counts: Counts,
 }
 
 impl Requests {
-    fn new(fd: OwnedFd, buffer: Buffer, wait: Waiting) -> io::Result<Self> {
+    /// A ring. Where it spins, a request's end is looked for in memory.
+    ///
+    /// # Errors
+    /// Those of io_uring_setup(2), which may be refused.
+    pub(crate) fn new(spins: bool) -> io::Result<Self> {
         Ok(Requests {
             ring: tried_ring()?,
-            fd,
-            buffer,
-            spins: wait == Waiting::Spin,
+            spins,
+            flags: 0,
             counts: Counts::default(),
         })
     }
 
-    fn write(&mut self, from: usize) -> rustix::io::Result<usize> {
-        let rest = &self.buffer[from..];
+    /// From now on requests that would wait end with `AGAIN`. O_NONBLOCK does
+    /// not bring that about: of such a file io_uring waits all the same
+    /// (io_rw_init_file in io_uring/rw.c).
+    pub(crate) fn never_wait(&mut self) {
+        self.flags = ReadWriteFlags::NOWAIT.bits() as i32;
+    }
+
+    /// Writes as much of `from` as there is room for.
+    ///
+    /// # Errors
+    /// Those of write(2).
+    pub(crate) fn write(&mut self, to: BorrowedFd<'_>, from: &[u8]) -> rustix::io::Result<usize> {
         // A request's length is 32 bits; what is left goes with the next one.
-        let len = u32::try_from(rest.len()).unwrap_or(u32::MAX);
-        let request = opcode::Write::new(Fd(self.fd.as_raw_fd()), rest.as_ptr(), len);
-        self.make(request.offset(CURRENT_POSITION).build())
+        let len = u32::try_from(from.len()).unwrap_or(u32::MAX);
+        let request = opcode::Write::new(Fd(to.as_raw_fd()), from.as_ptr(), len);
+        let request = request
+            .offset(CURRENT_POSITION)
+            .rw_flags(self.flags)
+            .build();
+        // SAFETY: descriptor and bytes are borrowed until this returns.
+        unsafe { self.make(request) }
     }
 
-    fn read(&mut self) -> rustix::io::Result<usize> {
-        let len = u32::try_from(self.buffer.len()).unwrap_or(u32::MAX);
-        let room = self.buffer.as_mut_ptr();
-        let request = opcode::Read::new(Fd(self.fd.as_raw_fd()), room, len);
-        self.make(request.offset(CURRENT_POSITION).build())
+    /// Reads what is there, as much as `into` has room for.
+    ///
+    /// # Errors
+    /// Those of read(2).
+    pub(crate) fn read(
+        &mut self,
+        from: BorrowedFd<'_>,
+        into: &mut [u8],
+    ) -> rustix::io::Result<usize> {
+        let len = u32::try_from(into.len()).unwrap_or(u32::MAX);
+        let request = opcode::Read::new(Fd(from.as_raw_fd()), into.as_mut_ptr(), len);
+        let request = request
+            .offset(CURRENT_POSITION)
+            .rw_flags(self.flags)
+            .build();
+        // SAFETY: the descriptor is borrowed until this returns, and so are the
+        // bytes, mutably.
+        unsafe { self.make(request) }
     }
 
-    /// Makes a request of this module's and returns when it is over, not
-    /// before: until then the kernel uses the buffer.
-    fn make(&mut self, request: squeue::Entry) -> rustix::io::Result<usize> {
-        loop {
-            // SAFETY: the request is about `fd` and `buffer`, which belong to
-            // self; nobody touches them before `completion` has returned.
-            let pushed = unsafe { self.ring.submission().push(&request) };
-            // Never full: there is one request at a time.
-            pushed.map_err(|_| Errno::BUSY)?;
-            let result = self.completion();
-            if let Ok(n) = usize::try_from(result) {
-                if n > 0 {
-                    self.counts.bytes += n as u64;
-                    self.counts.moving_calls += 1;
-                }
-                return Ok(n);
-            }
-            // What is below 0 is the number of an error (io_uring_enter(2)).
-            match Errno::from_raw_os_error(result.wrapping_neg()) {
-                Errno::INTR | Errno::AGAIN => self.counts.would_blocks += 1,
-                errno => return Err(errno),
-            }
+    /// Makes a request and returns when it is over, not before: until then the
+    /// kernel uses the memory that it names.
+    ///
+    /// # Safety
+    /// The request's descriptor and memory are valid, and the caller's alone
+    /// where it writes to them, until this returns.
+    unsafe fn make(&mut self, request: squeue::Entry) -> rustix::io::Result<usize> {
+        // SAFETY: as promised by the caller; `completion` returns only when the
+        // request is over.
+        let pushed = unsafe { self.ring.submission().push(&request) };
+        // Never full: there is one request at a time.
+        pushed.map_err(|_| Errno::BUSY)?;
+        let result = self.completion();
+        // What is below 0 is the number of an error (io_uring_enter(2)).
+        let moved =
+            usize::try_from(result).map_err(|_| Errno::from_raw_os_error(result.wrapping_neg()))?;
+        if moved > 0 {
+            self.counts.bytes += moved as u64;
+            self.counts.moving_calls += 1;
         }
+        Ok(moved)
     }
 
     /// Submits, and waits for the result. That waiting is interrupted, or that
@@ -143,8 +173,48 @@ impl Requests {
     }
 }
 
+/// A ring, one descriptor and one buffer.
+struct End {
+    requests: Requests,
+    fd: OwnedFd,
+    buffer: Buffer,
+}
+
+impl End {
+    fn new(fd: OwnedFd, buffer: Buffer, wait: Waiting) -> io::Result<Self> {
+        Ok(End {
+            requests: Requests::new(wait == Waiting::Spin)?,
+            fd,
+            buffer,
+        })
+    }
+
+    fn write(&mut self, from: usize) -> rustix::io::Result<usize> {
+        let (fd, rest) = (self.fd.as_fd(), &self.buffer[from..]);
+        until_done(&mut self.requests, |requests| requests.write(fd, rest))
+    }
+
+    fn read(&mut self) -> rustix::io::Result<usize> {
+        let (fd, room) = (self.fd.as_fd(), &mut self.buffer[..]);
+        until_done(&mut self.requests, |requests| requests.read(fd, room))
+    }
+}
+
+/// Makes a request until it is neither interrupted nor would block.
+fn until_done(
+    requests: &mut Requests,
+    mut request: impl FnMut(&mut Requests) -> rustix::io::Result<usize>,
+) -> rustix::io::Result<usize> {
+    loop {
+        match request(requests) {
+            Err(Errno::INTR | Errno::AGAIN) => requests.counts.would_blocks += 1,
+            outcome => return outcome,
+        }
+    }
+}
+
 /// The writing end.
-pub struct UringSink(Requests);
+pub struct UringSink(End);
 
 impl UringSink {
     /// A sink with its ring made and its buffer mapped and filled.
@@ -154,7 +224,7 @@ impl UringSink {
     /// can't be had.
     pub fn new(fd: OwnedFd, spec: &SinkSpec) -> anyhow::Result<Self> {
         let buffer = filled(spec.buffer_bytes)?;
-        Ok(UringSink(Requests::new(fd, buffer, spec.wait)?))
+        Ok(UringSink(End::new(fd, buffer, spec.wait)?))
     }
 }
 
@@ -171,11 +241,11 @@ impl Sink for UringSink {
     }
 
     fn sent(&self) -> u64 {
-        self.0.counts.bytes
+        self.0.requests.counts.bytes
     }
 
     fn counts(&self) -> Counts {
-        self.0.counts
+        self.0.requests.counts
     }
 
     fn call(&self) -> &'static str {
@@ -184,7 +254,7 @@ impl Sink for UringSink {
 }
 
 /// The reading end.
-pub struct UringSource(Requests);
+pub struct UringSource(End);
 
 impl UringSource {
     /// A source with its ring made and its buffer mapped.
@@ -193,7 +263,7 @@ impl UringSource {
     /// As for the sink.
     pub fn new(fd: OwnedFd, spec: &SourceSpec) -> anyhow::Result<Self> {
         let buffer = Buffer::builder().len(spec.buffer_bytes).map()?;
-        Ok(UringSource(Requests::new(fd, buffer, spec.wait)?))
+        Ok(UringSource(End::new(fd, buffer, spec.wait)?))
     }
 }
 
@@ -204,7 +274,7 @@ impl Source for UringSource {
     }
 
     fn counts(&self) -> Counts {
-        self.0.counts
+        self.0.requests.counts
     }
 
     fn call(&self) -> &'static str {

@@ -50,14 +50,8 @@ impl OfferSink {
         let pieces = (MOST_BYTES / spec.buffer_bytes).clamp(2, MOST_PIECES);
         let mut reader = [0; 4];
         whole(&socket, &mut reader)?;
-        if let Some(reader) = rustix::process::Pid::from_raw(i32::from_ne_bytes(reader)) {
-            // Where the Yama module lets only forebears look
-            // (Documentation/admin-guide/LSM/Yama.rst); elsewhere it is refused
-            // and not needed.
-            let _ = set_ptracer(PTracer::ProcessID(reader));
-        }
-        let writer = getpid().as_raw_nonzero().get().to_ne_bytes();
-        send(&socket, &writer, SendFlags::NOSIGNAL)?;
+        allow(reader);
+        send(&socket, &own_id(), SendFlags::NOSIGNAL)?;
         Ok(OfferSink {
             socket,
             attempts,
@@ -139,8 +133,7 @@ impl FetchSource {
     /// # Errors
     /// When the buffer can't be had.
     pub fn new(socket: OwnedFd, spec: &SourceSpec) -> anyhow::Result<Self> {
-        let reader = getpid().as_raw_nonzero().get().to_ne_bytes();
-        send(&socket, &reader, SendFlags::NOSIGNAL)?;
+        send(&socket, &own_id(), SendFlags::NOSIGNAL)?;
         Ok(FetchSource {
             socket,
             attempts: Attempts::new(spec.wait),
@@ -188,19 +181,9 @@ impl FetchSource {
         let whole = self.buffer.len();
         let mut got = 0;
         while got < whole {
-            let there = [RemoteIoVec {
-                base: address as usize + got,
-                len: whole - got,
-            }];
             let here = &mut self.buffer[got..];
-            let n = self.attempts.call(|| {
-                let mut here = [std::io::IoSliceMut::new(&mut *here)];
-                process_vm_readv(writer, &mut here, &there)
-                    .map_err(|errno| Errno::from_raw_os_error(errno as i32))
-            })?;
-            if n == 0 {
-                return Err(Errno::FAULT);
-            }
+            let from = address as usize + got;
+            let n = self.attempts.call(|| copy_from(writer, from, here))?;
             self.attempts.moved(n);
             got += n;
         }
@@ -229,6 +212,54 @@ impl Source for FetchSource {
 
     fn call(&self) -> &'static str {
         "process_vm_readv"
+    }
+}
+
+/// Tells the other process which this one is, learns which it is, and lets it
+/// look into this one.
+///
+/// # Errors
+/// Those of send(2) and recv(2); `PIPE` where it is gone.
+pub(crate) fn introduce(socket: &OwnedFd) -> rustix::io::Result<Pid> {
+    send(socket, &own_id(), SendFlags::NOSIGNAL)?;
+    let mut other = [0; 4];
+    whole(socket, &mut other)?;
+    allow(other);
+    Ok(Pid::from_raw(i32::from_ne_bytes(other)))
+}
+
+/// One call: copies what lies at an address of another process to `here`. At
+/// least one byte.
+///
+/// # Errors
+/// Those of process_vm_readv(2).
+pub(crate) fn copy_from(
+    process: Pid,
+    address: usize,
+    here: &mut [u8],
+) -> rustix::io::Result<usize> {
+    let there = [RemoteIoVec {
+        base: address,
+        len: here.len(),
+    }];
+    let mut here = [std::io::IoSliceMut::new(here)];
+    match process_vm_readv(process, &mut here, &there) {
+        Ok(0) => Err(Errno::FAULT),
+        Ok(n) => Ok(n),
+        Err(errno) => Err(Errno::from_raw_os_error(errno as i32)),
+    }
+}
+
+fn own_id() -> [u8; 4] {
+    getpid().as_raw_nonzero().get().to_ne_bytes()
+}
+
+/// Lets a process look into this one where the Yama module lets only forebears
+/// (Documentation/admin-guide/LSM/Yama.rst); elsewhere it is refused and not
+/// needed.
+fn allow(process: [u8; 4]) {
+    if let Some(process) = rustix::process::Pid::from_raw(i32::from_ne_bytes(process)) {
+        let _ = set_ptracer(PTracer::ProcessID(process));
     }
 }
 

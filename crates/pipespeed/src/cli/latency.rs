@@ -17,21 +17,41 @@ A round trip lasts from before the message is sent until the whole of it has com
 back from another process; it is not halved. With --rate it counts from when the \
 message was due, so that a stall is seen by all messages that were due in it.
 
+Throughput is round trips a second times the size, one message each way. A ring's
+message is copied into it within its time; the other channels' lies ready.
+
 Examples:
-  pipespeed latency                                  four channels, three sizes
+  pipespeed latency                                  five channels, three sizes
+  pipespeed latency --all --size 64
   pipespeed latency pipe eventfd --wait spin
   pipespeed latency tcp --size 1K --rate 2000        at a fixed rate
   pipespeed latency pipe --size 64K,128K --naive     the exchange that deadlocks
   pipespeed latency --json latency.json --chart latency.svg")]
 pub struct LatencyArgs {
-    /// What the messages go through [default: pipe, socketpair, tcp and
+    /// What the messages go through [default: pipe, socketpair, tcp, ring and
     /// eventfd].
     #[arg(value_enum, value_name = "CHANNEL")]
     pub channels: Vec<Kind>,
+    /// The same as an option, as `bench channels` has it.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "NAME",
+        value_delimiter = ',',
+        hide_possible_values = true
+    )]
+    pub channel: Vec<Kind>,
+    /// All channels.
+    #[arg(long, conflicts_with_all = ["channels", "channel"])]
+    pub all: bool,
     /// Sizes of messages, from 1 to 16M [default: 8, 1K and 64K; an eventfd
     /// carries 8 bytes].
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = message_size, allow_hyphen_values = true)]
     pub size: Vec<usize>,
+    /// The capacity of pipes, instead of the system's own: of pipe, vmsplice,
+    /// uring and fifo.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
+    pub pipe_size: Option<usize>,
     /// Round trips of each launch, instead of a time.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000), allow_negative_numbers = true, conflicts_with = "time")]
     pub count: Option<u64>,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::pipe_size_allowed;
 use crate::cli::LatencyArgs;
 use crate::failure::{Interrupted, say, to_stdout, usage};
 use crate::interrupt::Interrupt;
@@ -16,9 +17,10 @@ use crate::latency::spec::{Length, Mode, Wait};
 use crate::latency::trial::Trials;
 use crate::machine::placement::{self, Chosen};
 use crate::machine::topology::Topology;
-use crate::machine::{Machine, Root, spinning_refused, standing};
+use crate::machine::{Machine, NoiseDelta, NoiseProbe, Root, of_run, spinning_refused, standing};
+use crate::measure::{RULE, waited_for_processor};
 use crate::report::{self, Style};
-use crate::results::{is_stdout, save};
+use crate::results::{Flag, check_place, is_stdout, save};
 use crate::trial::ProcessRunner;
 
 /// Sizes of a run that names none.
@@ -28,6 +30,8 @@ const AROUND_S: f64 = 0.025;
 /// The longest and shortest timed part, in seconds.
 const SHORTEST_S: f64 = 0.02;
 const LONGEST_S: f64 = 30.0;
+/// So many cases are named in a warning that concerns several of them.
+const MOST_NAMED: usize = 12;
 
 /// Measures round trips.
 ///
@@ -47,15 +51,17 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     {
         return Err(usage(format!("--wait spin: {reason}")));
     }
-    let mut cases = cases(args);
+    let mut cases = cases(args)?;
     let plan = plan(args, &topology, &chosen, cases.len());
     let mut record = record(&plan, &chosen);
+    record.warnings.extend(overtime(args, cases.len()));
     let interrupt = Interrupt::install()?;
     let trials = Trials {
         program: ProcessRunner::this_program(),
         cpus: [chosen.writer, chosen.reader],
         limit: Duration::from_secs_f64(args.limit),
         interrupt,
+        noise: NoiseProbe::new(),
     };
     let bar = bar(args, plan.rounds * cases.len());
     let ended = rounds::run(
@@ -68,6 +74,8 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     bar.finish_and_clear();
     record.cases = cases;
     record.failures.clone_from(&ended.failures);
+    record.machine.during = NoiseDelta::overall(&ended.noise);
+    record.warnings.extend(disturbances(&record, &ended));
     let shown = show(args, &record);
     match ended.interrupted {
         Some(signal) => {
@@ -84,24 +92,50 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
 fn check(args: &LatencyArgs) -> anyhow::Result<()> {
     let to_stdout = args.files().filter(|(_, path)| is_stdout(path));
     let options: Vec<&str> = to_stdout.map(|(option, _)| option).collect();
-    match options.as_slice() {
-        [first, second, ..] => Err(usage(format!(
+    if let [first, second, ..] = options.as_slice() {
+        return Err(usage(format!(
             "{second} -: standard output is taken by {first}; name a file"
-        ))),
-        _ => Ok(()),
+        )));
     }
+    for (option, path) in args.files() {
+        check_place(path).map_err(|error| usage(format!("{option}: {error}")))?;
+    }
+    Ok(())
+}
+
+/// Where there are more launches than the time has room for.
+fn overtime(args: &LatencyArgs, cases: usize) -> Option<String> {
+    let launches = args.rounds as usize * cases;
+    let least_s = launches as f64 * (SHORTEST_S + AROUND_S);
+    (args.count.is_none() && least_s > args.time).then(|| {
+        format!(
+            "--time {}: {launches} launches of at least {SHORTEST_S} s take about {least_s:.0} s; fewer channels, sizes \
+             or --rounds take less",
+            args.time
+        )
+    })
 }
 
 /// Each channel with each size; those of an eventfd are all alike.
-fn cases(args: &LatencyArgs) -> Vec<CaseRecord> {
-    let mut kinds: Vec<Kind> = match args.channels.is_empty() {
-        true => Kind::USUAL.to_vec(),
-        false => Vec::new(),
+fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
+    let named = || args.channels.iter().chain(&args.channel);
+    let mut kinds: Vec<Kind> = match (args.all, named().next()) {
+        (true, _) => Kind::ALL.to_vec(),
+        (false, None) => Kind::USUAL.to_vec(),
+        (false, Some(_)) => Vec::new(),
     };
-    for kind in &args.channels {
+    for kind in named() {
         if !kinds.contains(kind) {
             kinds.push(*kind);
         }
+    }
+    if let Some(bytes) = args.pipe_size {
+        if !kinds.iter().any(|kind| kind.is_of_pipes()) {
+            return Err(usage(
+                "--pipe-size: none of these channels has pipes; pipe, vmsplice, uring and fifo have",
+            ));
+        }
+        pipe_size_allowed(bytes)?;
     }
     let mut sizes = args.size.clone();
     sizes.sort_unstable();
@@ -111,20 +145,43 @@ fn cases(args: &LatencyArgs) -> Vec<CaseRecord> {
         (_, true) => USUAL_SIZES.to_vec(),
         (_, false) => sizes.clone(),
     };
-    kinds
+    Ok(kinds
         .iter()
         .flat_map(|kind| {
             of(*kind)
                 .into_iter()
                 .map(|size| CaseRecord::new(*kind, size))
         })
-        .collect()
+        .collect())
+}
+
+/// What went on meanwhile, in words.
+fn disturbances(record: &Record, ended: &rounds::Ended) -> Vec<String> {
+    let of_run = of_run(&ended.noise).into_iter();
+    let mut found: Vec<String> = of_run.map(|warning| warning.message).collect();
+    let waited = |case: &&CaseRecord| {
+        let launches = || case.launches.iter();
+        let with = launches().filter(|launch| launch.flags.contains(&Flag::RunDelay));
+        with.count() as f64 > RULE * launches().count() as f64
+    };
+    let cases = record.cases.iter().filter(waited);
+    let names: Vec<String> = cases.map(CaseRecord::name).collect();
+    match names.len() {
+        0 => {}
+        1..=MOST_NAMED => found.push(waited_for_processor(&names.join(", "))),
+        many => found.push(waited_for_processor(&format!(
+            "{many} of {} cases",
+            record.cases.len()
+        ))),
+    }
+    found
 }
 
 fn plan(args: &LatencyArgs, topology: &Topology, chosen: &Chosen, cases: usize) -> Plan {
     let trials = f64::from(args.rounds) * cases as f64;
     let timed_s = (args.time / trials - AROUND_S).clamp(SHORTEST_S, LONGEST_S);
     Plan {
+        pipe_bytes: args.pipe_size,
         mode: match (args.naive, args.rate) {
             (true, _) => Mode::Naive,
             (false, Some(rate)) => Mode::Open(rate),
@@ -165,6 +222,7 @@ fn record(plan: &Plan, chosen: &Chosen) -> Record {
             wait: plan.wait,
             cpus: [chosen.writer, chosen.reader],
             relation: chosen.relation.clone(),
+            pipe_bytes: plan.pipe_bytes,
             rounds: plan.rounds,
             seed: plan.seed,
         },
@@ -175,11 +233,6 @@ fn record(plan: &Plan, chosen: &Chosen) -> Record {
 }
 
 fn show(args: &LatencyArgs, record: &Record) -> anyhow::Result<()> {
-    if let [only] = record.cases.as_slice()
-        && only.refused.is_some()
-    {
-        return Ok(());
-    }
     let mut taken = false;
     for (option, path) in args.files() {
         let bytes = match option {
@@ -189,6 +242,12 @@ fn show(args: &LatencyArgs, record: &Record) -> anyhow::Result<()> {
         };
         save(path, bytes.as_bytes())?;
         taken |= is_stdout(path);
+    }
+    if let [only] = record.cases.as_slice()
+        && only.refused.is_some()
+    {
+        // The error says all.
+        return Ok(());
     }
     let style = Style::for_terminal(io::stdout().is_terminal());
     match (taken, args.output.quiet) {
@@ -210,6 +269,9 @@ fn verdict(record: &Record, rounds: usize) -> anyhow::Result<()> {
     if deadlocks > 0 {
         let of = cases.len();
         return Err(anyhow!("--naive: {deadlocks} of {of} cases deadlocked"));
+    }
+    if !record.failures.is_empty() && cases.iter().all(|case| case.launches.is_empty()) {
+        return Err(anyhow!("nothing was measured: every trial failed"));
     }
     if !record.failures.is_empty() {
         return Err(anyhow!(
@@ -262,12 +324,23 @@ mod tests {
     }
 
     #[test]
+    fn more_launches_than_the_time_has_room_for_are_told_of() {
+        assert_eq!(overtime(&args(""), 13), None);
+        assert_eq!(overtime(&args("--count 5"), 1000), None);
+        let told = overtime(&args("--time 2 --rounds 10"), 10).unwrap();
+        assert!(told.contains("--time 2: 100 launches"), "{told}");
+        assert!(told.contains("about 4 s") || told.contains("about 5 s"));
+    }
+
+    #[test]
     fn an_eventfd_is_measured_once_unless_sizes_are_named() {
         let sizes = |words: &str| -> Vec<usize> {
-            let cases = cases(&args(words)).into_iter();
+            let cases = cases(&args(words)).unwrap().into_iter();
             cases.map(|case| case.size).collect()
         };
-        assert_eq!(cases(&args("")).len(), 10);
+        assert_eq!(sizes("").len(), 13);
+        assert_eq!(sizes("--all --size 64").len(), Kind::ALL.len());
+        assert_eq!(sizes("pipe --channel pipe,tcp --size 64").len(), 2);
         assert_eq!(sizes("eventfd"), [8]);
         assert_eq!(sizes("eventfd eventfd --size 1K,8"), [8, 1024]);
     }

@@ -21,6 +21,7 @@ use fastpipe::wait::Wait;
 use crate::cli::{Cli, Command, EndArgs};
 use crate::endpoint::spec::{PageKind, Waiting};
 use crate::failure::usage;
+use crate::size;
 
 /// Does what the command line says.
 ///
@@ -58,6 +59,24 @@ fn waiting(busy_loop: bool) -> Wait {
         true => Wait::Spin,
         false => Wait::Adaptive,
     }
+}
+
+/// Whether pipes may have the size of --pipe-size.
+fn pipe_size_allowed(bytes: usize) -> anyhow::Result<()> {
+    let limit = fastpipe::pipe::Limits::read().max_size;
+    if let Some(limit) = limit
+        && bytes > limit
+        && fastpipe::pipe::create()
+            .map(|(_, end)| fastpipe::pipe::set_capacity(end, bytes).is_err())
+            .unwrap_or(true)
+    {
+        return Err(usage(format!(
+            "--pipe-size {}: the limit is {} (/proc/sys/fs/pipe-max-size)",
+            size::format(bytes as u64),
+            size::format(limit as u64)
+        )));
+    }
+    Ok(())
 }
 
 /// What the published programs let pass in silence.

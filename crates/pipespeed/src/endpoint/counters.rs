@@ -57,15 +57,30 @@ impl Meter {
         }
     }
 
-    /// The second number of schedstat: nanoseconds spent runnable, but waiting
-    /// (Documentation/scheduler/sched-stats.rst).
+    /// Reads what does not depend on a channel's end.
+    pub fn used(&self) -> Reading {
+        self.read(0, Counts::default())
+    }
+
     fn run_delay(&self) -> Option<Duration> {
         let mut text = [0; 96];
         let n = self.schedstat.as_ref()?.read_at(&mut text, 0).ok()?;
-        let text = std::str::from_utf8(&text[..n]).ok()?;
-        let delay = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
-        Some(Duration::from_nanos(delay))
+        waited(std::str::from_utf8(&text[..n]).ok()?)
     }
+}
+
+/// For how many seconds a process has waited for a processor so far. Known until
+/// it is reaped.
+pub fn run_delay_s(pid: u32) -> Option<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    Some(waited(&text)?.as_secs_f64())
+}
+
+/// The second number of schedstat: nanoseconds spent runnable, but waiting
+/// (Documentation/scheduler/sched-stats.rst).
+fn waited(schedstat: &str) -> Option<Duration> {
+    let delay = schedstat.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(Duration::from_nanos(delay))
 }
 
 impl Default for Meter {

@@ -154,7 +154,7 @@ pub(crate) fn stay_on(cpu: usize) -> anyhow::Result<()> {
 }
 
 /// Whether an error is what filters and missing features answer.
-pub(super) fn is_refusal(error: &io::Error) -> bool {
+pub(crate) fn is_refusal(error: &io::Error) -> bool {
     const REFUSALS: [Errno; 4] = [Errno::PERM, Errno::ACCESS, Errno::NOSYS, Errno::INVAL];
     Errno::from_io_error(error).is_some_and(|errno| REFUSALS.contains(&errno))
 }

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use fastpipe::pipe;
+use fastpipe::{pipe, ring};
 use rustix::event::{EventfdFlags, eventfd};
 use serde::{Deserialize, Serialize};
 
@@ -13,9 +13,14 @@ use crate::size;
 /// What messages go through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
 pub enum Kind {
     /// Two pipes.
     Pipe,
+    /// Two pipes, by vmsplice(2): they refer to the sender's memory.
+    Vmsplice,
+    /// Two pipes, by io_uring.
+    Uring,
     /// Two FIFOs.
     Fifo,
     /// A unix socket pair, stream.
@@ -28,8 +33,16 @@ pub enum Kind {
     Unix,
     /// TCP over loopback, TCP_NODELAY.
     Tcp,
+    /// The same with MSG_ZEROCOPY.
+    TcpZerocopy,
     /// Two POSIX message queues.
     Mqueue,
+    /// The receiver copies from the sender's memory (process_vm_readv).
+    VmReadv,
+    /// Two rings in shared memory, used in place.
+    Ring,
+    /// Two rings in shared memory, by copying in and out.
+    RingCopy,
     /// Two eventfds: a counter each, no data (8 bytes).
     Eventfd,
 }
@@ -40,36 +53,67 @@ pub const EVENTFD_BYTES: usize = 8;
 /// The largest message, in bytes.
 pub const MOST_BYTES: usize = 16 << 20;
 
+/// What a ring holds at least: as much as a pipe does by default.
+const RING_BYTES: usize = 64 << 10;
+
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 9] = [
+    pub const ALL: [Kind; 15] = [
         Kind::Pipe,
+        Kind::Vmsplice,
+        Kind::Uring,
         Kind::Fifo,
         Kind::Socketpair,
         Kind::Seqpacket,
         Kind::Datagram,
         Kind::Unix,
         Kind::Tcp,
+        Kind::TcpZerocopy,
         Kind::Mqueue,
+        Kind::VmReadv,
+        Kind::Ring,
+        Kind::RingCopy,
         Kind::Eventfd,
     ];
 
     /// Those of a run that names none.
-    pub const USUAL: [Kind; 4] = [Kind::Pipe, Kind::Socketpair, Kind::Tcp, Kind::Eventfd];
+    pub const USUAL: [Kind; 5] = [
+        Kind::Pipe,
+        Kind::Socketpair,
+        Kind::Tcp,
+        Kind::Ring,
+        Kind::Eventfd,
+    ];
 
     /// The word used in options and records.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Pipe => "pipe",
+            Kind::Vmsplice => "vmsplice",
+            Kind::Uring => "uring",
             Kind::Fifo => "fifo",
             Kind::Socketpair => "socketpair",
             Kind::Seqpacket => "seqpacket",
             Kind::Datagram => "datagram",
             Kind::Unix => "unix",
             Kind::Tcp => "tcp",
+            Kind::TcpZerocopy => "tcp_zerocopy",
             Kind::Mqueue => "mqueue",
+            Kind::VmReadv => "vm_readv",
+            Kind::Ring => "ring",
+            Kind::RingCopy => "ring_copy",
             Kind::Eventfd => "eventfd",
         }
+    }
+
+    /// Whether it goes through pipes, whose size can be set.
+    pub fn is_of_pipes(self) -> bool {
+        matches!(self, Kind::Pipe | Kind::Vmsplice | Kind::Uring | Kind::Fifo)
+    }
+
+    /// Whether a message that was sent is still taken from the sender's memory.
+    pub(super) fn refers_to_memory(self) -> bool {
+        matches!(self, Kind::Vmsplice | Kind::TcpZerocopy | Kind::VmReadv)
     }
 }
 
@@ -95,36 +139,53 @@ pub struct Ends {
     pub output: Option<OwnedFd>,
 }
 
-/// Opens a way for messages of this size.
+/// Opens a way for messages of this size; with pipes of `pipe_bytes`, where it
+/// has any.
 ///
 /// # Errors
 /// [`OpenError`]: refused where it can't carry such messages.
-pub fn open(kind: Kind, size: usize) -> Result<Way, OpenError> {
+pub fn open(kind: Kind, size: usize, pipe_bytes: Option<usize>) -> Result<Way, OpenError> {
     match kind {
-        Kind::Pipe => {
+        Kind::Pipe | Kind::Vmsplice | Kind::Uring => {
             let pipe = || pipe::create().map_err(cant("a pipe"));
-            of_pipes(pipe()?, pipe()?)
+            of_pipes(pipe()?, pipe()?, pipe_bytes)
         }
         Kind::Fifo => {
             let fifo = || fifo::open().map_err(cant("a FIFO"));
-            of_pipes(fifo()?, fifo()?)
+            of_pipes(fifo()?, fifo()?, pipe_bytes)
         }
         Kind::Socketpair => of_sockets(unix::open_pair(ChannelKind::SocketPair, size)?),
         Kind::Seqpacket => of_sockets(unix::open_pair(ChannelKind::SeqPacket, size)?),
         Kind::Datagram => of_sockets(unix::open_pair(ChannelKind::Datagram, size)?),
         Kind::Unix => of_sockets(unix::open_named()?),
-        Kind::Tcp => of_sockets(tcp::open()?),
+        Kind::Tcp | Kind::TcpZerocopy => of_sockets(tcp::open()?),
         Kind::Mqueue => {
             let there = mqueue::open(size, false)?;
             let holds = there.granted.queue_messages.unwrap_or(0);
             let holds = format!("a queue holds {holds} messages");
             of_two(there, mqueue::open(size, false)?, holds)
         }
+        // Where messages lie goes over the socket; they don't.
+        Kind::VmReadv => Ok(Way {
+            holds: "the socket holds addresses only".to_owned(),
+            ..of_sockets(unix::open_pair(ChannelKind::SeqPacket, 8)?)?
+        }),
+        Kind::Ring | Kind::RingCopy => of_rings(size),
         Kind::Eventfd => of_eventfds(size),
     }
 }
 
-fn of_pipes(there: (OwnedFd, OwnedFd), back: (OwnedFd, OwnedFd)) -> Result<Way, OpenError> {
+fn of_pipes(
+    there: (OwnedFd, OwnedFd),
+    back: (OwnedFd, OwnedFd),
+    bytes: Option<usize>,
+) -> Result<Way, OpenError> {
+    if let Some(bytes) = bytes {
+        for pipe in [&there, &back] {
+            pipe::set_capacity(&pipe.1, bytes)
+                .map_err(|error| OpenError::Refused(error.to_string()))?;
+        }
+    }
     let capacity = pipe::capacity(&there.1).map_err(cant("a pipe"))?;
     Ok(Way {
         sender: Ends {
@@ -136,6 +197,33 @@ fn of_pipes(there: (OwnedFd, OwnedFd), back: (OwnedFd, OwnedFd)) -> Result<Way, 
             output: Some(back.1),
         },
         holds: format!("each pipe holds {}", size::format(capacity as u64)),
+    })
+}
+
+/// Each has room for two messages, so that one can be made while the other is
+/// still looked at.
+fn of_rings(size: usize) -> Result<Way, OpenError> {
+    let bytes = RING_BYTES.max(2 * size);
+    let ring = || -> Result<(OwnedFd, OwnedFd), OpenError> {
+        let cant = || cant("a ring in shared memory");
+        let (producer, consumer) = ring::pair(bytes).map_err(cant())?;
+        let producer = producer.into_fd().map_err(cant())?;
+        Ok((consumer.into_fd().map_err(cant())?, producer))
+    };
+    let (there, back) = (ring()?, ring()?);
+    Ok(Way {
+        sender: Ends {
+            input: back.0,
+            output: Some(there.1),
+        },
+        echo: Ends {
+            input: there.0,
+            output: Some(back.1),
+        },
+        holds: format!(
+            "each ring holds {}",
+            size::format(bytes.next_power_of_two() as u64)
+        ),
     })
 }
 
@@ -219,8 +307,20 @@ mod tests {
 
     #[test]
     fn an_eventfd_carries_one_number() {
-        let error = open(Kind::Eventfd, 9).unwrap_err();
+        let error = open(Kind::Eventfd, 9, None).unwrap_err();
         assert!(matches!(&error, OpenError::Refused(why) if why.contains("8 bytes")));
-        assert!(open(Kind::Eventfd, 8).is_ok());
+        assert!(open(Kind::Eventfd, 8, None).is_ok());
+    }
+
+    #[test]
+    fn pipes_get_the_size_asked_for_and_rings_room_for_two_messages() {
+        for kind in Kind::ALL.into_iter().filter(|kind| kind.is_of_pipes()) {
+            let way = open(kind, 8, Some(16 << 10)).unwrap();
+            assert_eq!(way.holds, "each pipe holds 16KiB");
+            assert_eq!(pipe::capacity(&way.sender.input).unwrap(), 16 << 10);
+            assert_eq!(pipe::capacity(&way.echo.input).unwrap(), 16 << 10);
+        }
+        let way = open(Kind::Ring, 100_000, None).unwrap();
+        assert_eq!(way.holds, "each ring holds 256KiB");
     }
 }

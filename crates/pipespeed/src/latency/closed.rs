@@ -5,10 +5,10 @@
 use anyhow::ensure;
 
 use super::histogram::Latencies;
-use super::message::Message;
 use super::now_ns;
-use super::port::{Port, complaint};
+use super::port::Port;
 use super::spec::{Length, Outcome, Spec};
+use crate::endpoint::counters::Meter;
 
 /// The warm-up ends after so many trips or nanoseconds.
 const WARM_UP_TRIPS: u64 = 500;
@@ -16,32 +16,31 @@ const WARM_UP_NS: u64 = 10_000_000;
 
 /// What the sender does.
 pub(super) fn send(port: &mut Port, spec: &Spec) -> anyhow::Result<Outcome> {
-    let mut number = warm_up(port, spec)?;
+    let mut number = warm_up(port)?;
     timed(port, spec, &mut number)
 }
 
 /// One round trip. Returns its nanoseconds.
-pub(super) fn trip(port: &mut Port, message: &Message, back: &mut [u8]) -> anyhow::Result<u64> {
+pub(super) fn trip(port: &mut Port, number: u64) -> anyhow::Result<u64> {
+    port.make(number)?;
     let started = now_ns();
-    port.send(message.bytes()).map_err(complaint)?;
-    port.receive(back).map_err(complaint)?;
+    port.send()?;
+    port.receive()?;
     Ok(now_ns() - started)
 }
 
 /// Trips that don't count, whose every byte is looked at. Returns how many.
-pub(super) fn warm_up(port: &mut Port, spec: &Spec) -> anyhow::Result<u64> {
-    let mut message = Message::new(spec.kind, spec.size);
-    let mut back = vec![0; spec.size];
+pub(super) fn warm_up(port: &mut Port) -> anyhow::Result<u64> {
     let started = now_ns();
     let mut number = 0;
+    port.look_at_all(true);
     // Large messages need no more than three.
     while number < 3 || number < WARM_UP_TRIPS && now_ns() - started < WARM_UP_NS {
-        message.number(number);
-        trip(port, &message, &mut back)?;
-        ensure!(message.came_back_whole(&back), "{WRONG}");
-        back.fill(0);
+        trip(port, number)?;
+        ensure!(port.came_back_whole(number), "{WRONG}");
         number += 1;
     }
+    port.look_at_all(false);
     Ok(number)
 }
 
@@ -50,9 +49,9 @@ pub(super) const WRONG: &str = "a message came back with other bytes than it had
 
 /// The trips that count.
 fn timed(port: &mut Port, spec: &Spec, number: &mut u64) -> anyhow::Result<Outcome> {
-    let mut message = Message::new(spec.kind, spec.size);
-    let mut back = vec![0; spec.size];
     let mut latencies = Latencies::default();
+    let meter = Meter::new();
+    let before = meter.used();
     let started = now_ns();
     let goes_on = |done: u64, now: u64| match spec.length {
         Length::Count(count) => done < count,
@@ -61,9 +60,8 @@ fn timed(port: &mut Port, spec: &Spec, number: &mut u64) -> anyhow::Result<Outco
     let mut now = started;
     // One at least, so that there is something to tell.
     while latencies.is_empty() || goes_on(latencies.len(), now) {
-        message.number(*number);
-        latencies.record(trip(port, &message, &mut back)?);
-        ensure!(message.came_back(&back), "{WRONG}");
+        latencies.record(trip(port, *number)?);
+        ensure!(port.came_back(*number), "{WRONG}");
         *number += 1;
         now = now_ns();
     }
@@ -71,14 +69,15 @@ fn timed(port: &mut Port, spec: &Spec, number: &mut u64) -> anyhow::Result<Outco
         counts: latencies.counts(),
         seconds: (now - started) as f64 / 1e9,
         unanswered: 0,
+        run_delay_s: meter.used().since(&before).run_delay_s,
+        zerocopy: port.zerocopy(),
     })
 }
 
 /// What the echo does, until the sender leaves.
-pub(super) fn echo(port: &mut Port, spec: &Spec) -> anyhow::Result<Outcome> {
-    let mut message = vec![0; spec.size];
+pub(super) fn echo(port: &mut Port) -> anyhow::Result<Outcome> {
     loop {
-        port.receive(&mut message).map_err(complaint)?;
-        port.send(&message).map_err(complaint)?;
+        port.receive()?;
+        port.send()?;
     }
 }

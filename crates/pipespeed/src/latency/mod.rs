@@ -1,9 +1,9 @@
 //! Round trips: a message goes to another process and comes back.
 //!
-//! `channels.rs` opens a way there and back, `port.rs` is one end of it, `process.rs`
-//! what runs at each end: `closed.rs` one message at a time, `open_loop.rs`
+//! `channels.rs` opens a way there and back; `port.rs` is one end of it: `memory.rs`
+//! holds its messages, `link/` moves them. `process.rs` is what runs at each end: `closed.rs` one message at a time, `open_loop.rs`
 //! messages at a fixed rate, `naive.rs` the exchange that deadlocks.
-//! `trial.rs` starts both ends and watches them, `deadlock.rs` tells a deadlock
+//! `trial.rs` starts both ends, `pair.rs` watches them, `deadlock.rs` tells a deadlock
 //! from slowness, `rounds.rs` makes a run of trials, `histogram.rs` keeps what
 //! came of it and `record.rs` is what is saved.
 
@@ -11,9 +11,11 @@ pub mod channels;
 mod closed;
 pub mod deadlock;
 pub mod histogram;
-mod message;
+mod link;
+mod memory;
 mod naive;
 mod open_loop;
+mod pair;
 mod port;
 pub mod process;
 pub mod record;

@@ -8,14 +8,13 @@
 
 use anyhow::ensure;
 use rustix::event::PollFlags;
-use rustix::io::Errno;
 
 use super::closed::{WRONG, warm_up};
 use super::histogram::Latencies;
-use super::message::Message;
 use super::now_ns;
-use super::port::{Port, complaint};
+use super::port::{Moved, Port};
 use super::spec::{Length, Outcome, Spec, Wait};
+use crate::endpoint::counters::Meter;
 
 /// So long before a message is due the sender stops sleeping, as a timer may
 /// be late by tens of microseconds.
@@ -91,106 +90,115 @@ impl Schedule {
 /// What the sender does: it never sleeps in a call, and reads whatever has
 /// come, so that neither end waits for the other to read.
 pub(super) fn send(port: &mut Port, spec: &Spec, rate: f64) -> anyhow::Result<Outcome> {
-    let first = warm_up(port, spec)?;
+    let first = warm_up(port)?;
     port.never_sleep()?;
+    let meter = Meter::new();
+    let before = meter.used();
     let start = now_ns() + 1_000_000;
-    let mut schedule = Schedule::new(start, rate, spec.length);
     let mut traffic = Traffic {
-        there: Message::new(spec.kind, spec.size),
-        expected: Message::new(spec.kind, spec.size),
-        back: vec![0; spec.size],
-        sent: 0,
-        received: 0,
+        schedule: Schedule::new(start, rate, spec.length),
+        made: false,
         first,
     };
     let mut unanswered = 0;
     let mut now = now_ns();
-    while !schedule.is_over() {
-        let received = traffic.receive(port, &mut schedule)?;
+    while !traffic.schedule.is_over() {
+        let received = traffic.receive(port)?;
         now = now_ns();
-        if schedule.gives_up(now) {
-            unanswered = schedule.abandon(now);
+        if traffic.schedule.gives_up(now) {
+            unanswered = traffic.schedule.abandon(now);
             break;
         }
-        let full = traffic.send(port, &mut schedule, now)?;
+        let full = traffic.send(port, now)?;
         if !received && spec.wait != Wait::Spin {
-            idle(port, &schedule, now, full)?;
+            idle(port, &traffic.schedule, now, full)?;
         }
     }
     Ok(Outcome {
-        counts: schedule.latencies.counts(),
+        counts: traffic.schedule.latencies.counts(),
         seconds: now.saturating_sub(start) as f64 / 1e9,
         unanswered,
+        run_delay_s: meter.used().since(&before).run_delay_s,
+        zerocopy: port.zerocopy(),
     })
+}
+
+/// Why nothing more can be sent for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Full {
+    /// It can.
+    No,
+    /// The channel has no room.
+    Channel,
+    /// The memory of messages is in use until answers have come.
+    Memory,
 }
 
 /// Waits for an answer, for room where the channel is full, or until shortly
 /// before the next message is due.
-fn idle(port: &Port, schedule: &Schedule, now: u64, full: bool) -> anyhow::Result<()> {
+fn idle(port: &mut Port, schedule: &Schedule, now: u64, full: Full) -> anyhow::Result<()> {
     let events = match full {
-        true => PollFlags::IN | PollFlags::OUT,
-        false => PollFlags::IN,
+        Full::Channel => PollFlags::IN | PollFlags::OUT,
+        Full::No | Full::Memory => PollFlags::IN,
     };
     // A look from time to time tells whether it is hopeless.
     let timeout = match schedule.next() {
-        Some(due) if !full => {
+        Some(due) if full == Full::No => {
             let early = if port.apart() { AWAKE_NS } else { 0 };
             due.saturating_sub(now).saturating_sub(early)
         }
         _ => MOST_LATE_NS / 10,
     };
     if timeout > 0 {
-        port.sleep(events, Some(timeout)).map_err(complaint)?;
+        port.sleep(events, timeout)?;
     }
     Ok(())
 }
 
 /// The messages under way in both directions.
 struct Traffic {
-    there: Message,
-    expected: Message,
-    back: Vec<u8>,
-    /// Bytes of the message being sent, and of the one being received.
-    sent: usize,
-    received: usize,
+    schedule: Schedule,
+    /// Whether the message to be sent next is there already.
+    made: bool,
     /// The number of the first message.
     first: u64,
 }
 
 impl Traffic {
     /// Takes what has come. Returns whether anything had.
-    fn receive(&mut self, port: &mut Port, schedule: &mut Schedule) -> anyhow::Result<bool> {
-        match port.try_receive(&mut self.back[self.received..]) {
-            Ok(received) => self.received += received,
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
-            Err(errno) => return Err(complaint(errno)),
+    fn receive(&mut self, port: &mut Port) -> anyhow::Result<bool> {
+        let moved = port.try_receive()?;
+        if moved == Moved::Whole {
+            let number = self.first + self.schedule.answered;
+            self.schedule.answer(now_ns());
+            ensure!(port.came_back(number), "{WRONG}");
         }
-        if self.received == self.back.len() {
-            self.expected.number(self.first + schedule.answered);
-            schedule.answer(now_ns());
-            ensure!(self.expected.came_back(&self.back), "{WRONG}");
-            self.received = 0;
-        }
-        Ok(true)
+        Ok(moved != Moved::Nothing)
     }
 
-    /// Sends what is due, one call. Returns whether the channel is full.
-    fn send(&mut self, port: &mut Port, schedule: &mut Schedule, now: u64) -> anyhow::Result<bool> {
+    /// Sends what is due, one call.
+    fn send(&mut self, port: &mut Port, now: u64) -> anyhow::Result<Full> {
+        let schedule = &mut self.schedule;
         if schedule.next().is_none_or(|due| due > now) {
-            return Ok(false);
+            return Ok(Full::No);
         }
-        self.there.number(self.first + schedule.sent);
-        match port.try_send(&self.there.bytes()[self.sent..]) {
-            Ok(sent) => self.sent += sent,
-            Err(Errno::AGAIN) => return Ok(true),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(complaint(errno)),
+        if !self.made {
+            let under_way = schedule.sent - schedule.answered;
+            let room = port.most_under_way().is_none_or(|most| under_way < most);
+            if !room || !port.try_make(self.first + schedule.sent)? {
+                return Ok(Full::Memory);
+            }
+            self.made = true;
         }
-        if self.sent == self.there.bytes().len() {
-            schedule.sent += 1;
-            self.sent = 0;
+        match port.try_send()? {
+            Moved::Nothing => return Ok(Full::Channel),
+            Moved::Part => {}
+            Moved::Whole => {
+                schedule.sent += 1;
+                self.made = false;
+            }
         }
-        Ok(false)
+        Ok(Full::No)
     }
 }
 

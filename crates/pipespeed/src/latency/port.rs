@@ -1,18 +1,20 @@
-//! One process's end of the way there and back.
+//! One process's end of the way there and back: whole messages, waited for.
 
 use std::hint;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fastpipe::shared::SharedWords;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 
 use super::channels::Kind;
-use super::spec::Wait;
-use crate::channel::mqueue;
+use super::link::{Link, Needs, allowed, link};
+use super::memory::{Messages, turns};
+use super::process::Role;
+use super::spec::{Mode, Spec, Wait};
+use crate::channel::ZerocopyCounts;
 use crate::endpoint::process::Refused;
 
 /// How long [`Wait::Adaptive`] tries before it sleeps.
@@ -28,12 +30,30 @@ pub(super) const WRITING: u64 = 1;
 /// It reads.
 pub(super) const READING: u64 = 2;
 
-/// The end, with its way of waiting.
-#[derive(Debug)]
+/// What trying to move a message came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Moved {
+    /// Nothing: the call would have slept.
+    Nothing,
+    /// A part of it.
+    Part,
+    /// The rest of it.
+    Whole,
+}
+
+/// The end, with its messages and its way of waiting.
 pub(super) struct Port {
     kind: Kind,
-    input: OwnedFd,
-    output: Option<OwnedFd>,
+    link: Box<dyn Link>,
+    /// What is sent.
+    messages: Messages,
+    /// What is received; in `messages` where it is sent back.
+    back: Option<Vec<u8>>,
+    /// The number of the message being sent and how far it is; of the one being
+    /// received likewise.
+    outgoing: (u64, usize),
+    incoming: (u64, usize),
+    size: usize,
     wait: Wait,
     apart: bool,
     words: SharedWords,
@@ -43,46 +63,58 @@ pub(super) struct Port {
 }
 
 impl Port {
-    /// An end of the kind. `at` says whose words are its own: 0 the sender's,
-    /// 1 the echo's.
+    /// The end that `role` needs.
     ///
     /// # Errors
-    /// Those of fcntl(2).
+    /// When memory can't be had; [`Refused`] where the machine does not allow
+    /// what it takes.
     pub(super) fn new(
-        kind: Kind,
+        role: Role,
+        spec: &Spec,
         (input, output): (OwnedFd, Option<OwnedFd>),
-        (wait, apart): (Wait, bool),
-        (words, at): (SharedWords, usize),
-    ) -> std::io::Result<Self> {
-        let port = Port {
-            kind,
-            input,
-            output,
-            wait,
-            apart,
-            words,
-            at: at * 2,
-            moved: 0,
+        words: SharedWords,
+    ) -> anyhow::Result<Self> {
+        let turns = turns(spec.kind, spec.size, spec.mode);
+        let answers = role == Role::Echo && spec.mode != Mode::Naive;
+        let needs = Needs {
+            kind: spec.kind,
+            size: spec.size,
+            turns,
+            wait: match spec.wait {
+                // It would keep the other one from running.
+                Wait::Adaptive if !spec.apart => Wait::Block,
+                wait => wait,
+            },
+            answers,
         };
-        if wait != Wait::Block {
-            port.never_sleep()?;
-        }
-        Ok(port)
+        Ok(Port {
+            kind: spec.kind,
+            link: link(needs, input, output)?,
+            messages: Messages::new(spec.kind, spec.size, turns)?,
+            back: (!answers).then(|| vec![0; spec.size]),
+            outgoing: (0, 0),
+            incoming: (0, 0),
+            size: spec.size,
+            wait: needs.wait,
+            apart: spec.apart,
+            words,
+            at: role as usize * 2,
+            moved: 0,
+        })
     }
 
-    /// From now on calls don't sleep. The descriptors are of this trial only.
+    /// From now on nothing sleeps but [`sleep`](Self::sleep).
     ///
     /// # Errors
     /// Those of fcntl(2).
-    pub(super) fn never_sleep(&self) -> std::io::Result<()> {
-        for fd in [self.input.as_fd(), self.output()] {
-            fcntl_setfl(fd, fcntl_getfl(fd)? | OFlags::NONBLOCK)?;
-        }
-        Ok(())
+    pub(super) fn never_sleep(&mut self) -> std::io::Result<()> {
+        self.link.never_sleep()
     }
 
-    fn output(&self) -> BorrowedFd<'_> {
-        self.output.as_ref().unwrap_or(&self.input).as_fd()
+    /// Whether all bytes of what is received will be looked at, or only the
+    /// first and last ones.
+    pub(super) fn look_at_all(&mut self, all: bool) {
+        self.link.look_at_all(all);
     }
 
     fn word(&self, offset: usize) -> &AtomicU64 {
@@ -94,16 +126,54 @@ impl Port {
         self.word(0).store(self.moved, Ordering::Relaxed);
     }
 
-    /// Sends a whole message.
+    /// How many messages may be under way, as far as their memory goes; none:
+    /// as many as the channel holds.
+    pub(super) fn most_under_way(&self) -> Option<u64> {
+        self.kind
+            .refers_to_memory()
+            .then_some(self.messages.turns() as u64)
+    }
+
+    /// Makes the next message to be sent, which has this number.
     ///
     /// # Errors
-    /// Those of the call; `PIPE` where the other process is gone.
-    pub(super) fn send(&mut self, message: &[u8]) -> Result<(), Errno> {
-        self.word(1).store(WRITING, Ordering::Relaxed);
-        let mut sent = 0;
-        while sent < message.len() {
-            sent += self.waited(PollFlags::OUT, |port| port.try_send(&message[sent..]))?;
+    /// As [`send`](Self::send).
+    pub(super) fn make(&mut self, number: u64) -> anyhow::Result<()> {
+        self.reclaim(number)?;
+        self.messages.make(number);
+        self.outgoing.0 = number;
+        Ok(())
+    }
+
+    /// The same, unless its place is not free yet and to wait means to sleep.
+    /// Returns whether it was made.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub(super) fn try_make(&mut self, number: u64) -> anyhow::Result<bool> {
+        match self.link.reclaim(self.messages.turn(number)) {
+            Ok(()) => {}
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
+            Err(errno) => return Err(self.complaint(errno)),
         }
+        self.messages.make(number);
+        self.outgoing.0 = number;
+        Ok(true)
+    }
+
+    fn reclaim(&mut self, number: u64) -> anyhow::Result<()> {
+        let turn = self.messages.turn(number);
+        self.waited(PollFlags::empty(), |port| port.link.reclaim(turn))
+    }
+
+    /// Sends the whole message.
+    ///
+    /// # Errors
+    /// [`Left`] where the other process is gone, [`Refused`] where the machine
+    /// does not allow the call, and other errors of it.
+    pub(super) fn send(&mut self) -> anyhow::Result<()> {
+        self.word(1).store(WRITING, Ordering::Relaxed);
+        while self.waited(PollFlags::OUT, Self::send_some)? != Moved::Whole {}
         self.word(1).store(IDLE, Ordering::Relaxed);
         Ok(())
     }
@@ -111,69 +181,98 @@ impl Port {
     /// Receives a whole message.
     ///
     /// # Errors
-    /// Those of the call; `PIPE` where the other process is gone.
-    pub(super) fn receive(&mut self, message: &mut [u8]) -> Result<(), Errno> {
-        self.word(1).store(READING, Ordering::Relaxed);
-        let mut received = 0;
-        while received < message.len() {
-            let rest = received..;
-            received += self.waited(PollFlags::IN, |port| {
-                port.try_receive(&mut message[rest.clone()])
-            })?;
+    /// As [`send`](Self::send).
+    pub(super) fn receive(&mut self) -> anyhow::Result<()> {
+        if self.back.is_none() {
+            // Into what is sent back.
+            self.reclaim(self.incoming.0)?;
+            self.outgoing.0 = self.incoming.0;
         }
+        self.word(1).store(READING, Ordering::Relaxed);
+        while self.waited(PollFlags::IN, Self::receive_some)? != Moved::Whole {}
         self.word(1).store(IDLE, Ordering::Relaxed);
         Ok(())
     }
 
-    /// One call. Returns what it sent.
+    /// One call that sends.
     ///
     /// # Errors
-    /// Those of the call; `AGAIN` where it would have slept.
-    pub(super) fn try_send(&mut self, rest: &[u8]) -> Result<usize, Errno> {
-        let sent = match self.kind {
-            Kind::Mqueue => mqueue::send(self.output(), rest).map(|()| rest.len()),
-            // SIGPIPE is ignored in every Rust program.
-            _ => rustix::io::write(self.output(), rest),
-        };
-        let sent = sent.map_err(gone)?;
-        self.note(sent);
-        Ok(sent)
+    /// As [`send`](Self::send).
+    pub(super) fn try_send(&mut self) -> anyhow::Result<Moved> {
+        let moved = self.send_some();
+        self.or_nothing(moved)
     }
 
-    /// One call. Returns what it received.
+    /// One call that receives.
     ///
     /// # Errors
-    /// Those of the call; `AGAIN` where it would have slept, `PIPE` at the end.
-    pub(super) fn try_receive(&mut self, rest: &mut [u8]) -> Result<usize, Errno> {
-        let received = match self.kind {
-            Kind::Mqueue => mqueue::receive(self.input.as_fd(), rest),
-            _ => rustix::io::read(&self.input, rest),
-        };
-        match received.map_err(gone)? {
-            0 => Err(Errno::PIPE),
-            received => {
-                self.note(received);
-                Ok(received)
-            }
+    /// As [`send`](Self::send).
+    pub(super) fn try_receive(&mut self) -> anyhow::Result<Moved> {
+        let moved = self.receive_some();
+        self.or_nothing(moved)
+    }
+
+    fn or_nothing(&self, moved: Result<Moved, Errno>) -> anyhow::Result<Moved> {
+        match moved {
+            Err(Errno::AGAIN | Errno::INTR) => Ok(Moved::Nothing),
+            moved => moved.map_err(|errno| self.complaint(errno)),
         }
     }
 
-    /// Calls until something has moved.
-    fn waited(
+    fn send_some(&mut self) -> Result<Moved, Errno> {
+        let turn = self.messages.turn(self.outgoing.0);
+        let moved = self.link.send(&self.messages, turn, self.outgoing.1)?;
+        self.note(moved);
+        Ok(advance(&mut self.outgoing, moved, self.size))
+    }
+
+    fn receive_some(&mut self) -> Result<Moved, Errno> {
+        let (number, at) = self.incoming;
+        let message = match &mut self.back {
+            Some(back) => &mut back[..],
+            None => {
+                let turn = self.messages.turn(number);
+                self.messages.bytes_mut(turn)
+            }
+        };
+        let moved = self.link.receive(message, at)?;
+        self.note(moved);
+        Ok(advance(&mut self.incoming, moved, self.size))
+    }
+
+    /// Whether the message received last is the one sent with this number: as
+    /// far as its first and last bytes tell.
+    pub(super) fn came_back(&self, number: u64) -> bool {
+        let back = self.back.as_deref().unwrap_or_default();
+        self.messages.came_back(number, back)
+    }
+
+    /// The same of all bytes, for the last time: they are forgotten.
+    pub(super) fn came_back_whole(&mut self, number: u64) -> bool {
+        let back = self.back.as_deref_mut().unwrap_or_default();
+        let whole = self.messages.came_back_whole(number, back);
+        back.fill(0);
+        whole
+    }
+
+    /// Calls until something else comes than that it would sleep.
+    fn waited<T>(
         &mut self,
         event: PollFlags,
-        mut call: impl FnMut(&mut Self) -> Result<usize, Errno>,
-    ) -> Result<usize, Errno> {
+        mut call: impl FnMut(&mut Self) -> Result<T, Errno>,
+    ) -> anyhow::Result<T> {
         let mut since = None;
         loop {
-            match call(self) {
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) if self.goes_on(&mut since) => hint::spin_loop(),
-                Err(Errno::AGAIN) => {
-                    self.sleep(event, None)?;
+            let slept = match call(self) {
+                Err(Errno::INTR) => Ok(()),
+                Err(Errno::AGAIN) if self.goes_on(&mut since) => {
+                    hint::spin_loop();
+                    Ok(())
                 }
-                outcome => return outcome,
-            }
+                Err(Errno::AGAIN) => self.link.sleep(event, None),
+                outcome => return outcome.map_err(|errno| self.complaint(errno)),
+            };
+            slept.map_err(complaint)?;
         }
     }
 
@@ -181,45 +280,50 @@ impl Port {
     fn goes_on(&self, since: &mut Option<Instant>) -> bool {
         match self.wait {
             Wait::Spin => true,
-            Wait::Adaptive if self.apart => {
-                since.get_or_insert_with(Instant::now).elapsed() < SPINNING
-            }
-            Wait::Adaptive | Wait::Block => false,
+            Wait::Adaptive => since.get_or_insert_with(Instant::now).elapsed() < SPINNING,
+            Wait::Block => false,
         }
     }
 
     /// Sleeps until there is something to read, room to write where `events`
-    /// says so, or the nanoseconds are over.
+    /// says so, or the nanoseconds are over. May wake up early.
     ///
     /// # Errors
     /// Those of poll(2).
-    pub(super) fn sleep(&self, events: PollFlags, ns: Option<u64>) -> Result<(), Errno> {
-        let timeout = ns.map(|ns| Timespec {
-            tv_sec: (ns / 1_000_000_000) as i64,
-            tv_nsec: (ns % 1_000_000_000) as _,
-        });
-        let mut fds = [
-            PollFd::new(&self.input, events & PollFlags::IN),
-            PollFd::from_borrowed_fd(self.output(), events & PollFlags::OUT),
-        ];
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(errno) => Err(errno),
-        }
+    pub(super) fn sleep(&mut self, events: PollFlags, ns: u64) -> anyhow::Result<()> {
+        self.link.sleep(events, Some(ns)).map_err(complaint)
     }
 
     /// Whether the other process has a processor of its own.
     pub(super) fn apart(&self) -> bool {
         self.apart
     }
+
+    /// What the completions of MSG_ZEROCOPY say; none where it is not used.
+    pub(super) fn zerocopy(&self) -> Option<ZerocopyCounts> {
+        self.link.zerocopy()
+    }
+
+    /// What to say of an error. Before anything has moved it may be that the
+    /// machine does not allow the call, as a seccomp filter does not.
+    fn complaint(&self, errno: Errno) -> anyhow::Error {
+        let error = complaint(errno);
+        match error.is::<std::io::Error>() && self.moved == 0 {
+            true => allowed(self.link.call(), errno.into()),
+            false => error,
+        }
+    }
 }
 
-/// That the other process is gone has several numbers, one a kind of socket.
-fn gone(errno: Errno) -> Errno {
-    match errno {
-        Errno::CONNRESET | Errno::CONNREFUSED | Errno::NOTCONN => Errno::PIPE,
-        other => other,
+/// Goes on by so many bytes, to the next message after the last one.
+fn advance((number, at): &mut (u64, usize), moved: usize, size: usize) -> Moved {
+    *at += moved;
+    if *at < size {
+        return Moved::Part;
     }
+    *at = 0;
+    *number += 1;
+    Moved::Whole
 }
 
 /// What to say of an error: nothing but that the other process is gone, or

@@ -77,13 +77,7 @@ fn run(role: Role, control: &mut Control) -> anyhow::Result<Outcome> {
     if let Some(cpu) = spec.cpu {
         stay_on(cpu)?;
     }
-    let waiting = (spec.wait, spec.apart);
-    let mut port = Port::new(
-        spec.kind,
-        (input, fds.next()),
-        waiting,
-        (words, role as usize),
-    )?;
+    let mut port = Port::new(role, &spec, (input, fds.next()), words)?;
     if let Mode::Open(_) = spec.mode {
         // Else timers are late by 50 us on purpose (prctl(2), PR_SET_TIMERSLACK).
         rustix::thread::set_current_timer_slack(Some(std::num::NonZeroU64::MIN))?;
@@ -93,7 +87,7 @@ fn run(role: Role, control: &mut Control) -> anyhow::Result<Outcome> {
     match (role, spec.mode) {
         (Role::Sender, Mode::Closed | Mode::Naive) => closed::send(&mut port, &spec),
         (Role::Sender, Mode::Open(rate)) => open_loop::send(&mut port, &spec, rate),
-        (Role::Echo, Mode::Closed | Mode::Open(_)) => closed::echo(&mut port, &spec),
-        (Role::Echo, Mode::Naive) => naive::echo(&mut port, &spec),
+        (Role::Echo, Mode::Closed | Mode::Open(_)) => closed::echo(&mut port),
+        (Role::Echo, Mode::Naive) => naive::echo(&mut port),
     }
 }

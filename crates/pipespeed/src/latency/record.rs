@@ -4,9 +4,18 @@ use serde::Serialize;
 
 use super::channels::Kind;
 use super::histogram::{Counts, Latencies};
-use super::spec::{Length, Mode, Outcome, Wait};
+use super::spec::{Length, Mode, Wait};
+use super::trial::Measured;
+use crate::channel::ZerocopyCounts;
 use crate::machine::Machine;
+use crate::measure::{RUN_DELAY, from_outside};
+use crate::results::Flag;
+use crate::size;
 use crate::stats::{median, median_interval};
+
+/// What a wake-up takes by itself of the time between waking and running: not
+/// what something else does to it.
+const WAKE_UP_S: f64 = 5e-6;
 
 /// A run.
 #[derive(Debug, Clone, Serialize)]
@@ -40,6 +49,8 @@ pub struct Settings {
     pub cpus: [Option<usize>; 2],
     /// How they lie to each other.
     pub relation: String,
+    /// The capacity of pipes that was asked for.
+    pub pipe_bytes: Option<usize>,
     /// Launches of each case that were asked for.
     pub rounds: usize,
     /// Of the order of the cases.
@@ -57,6 +68,11 @@ pub struct CaseRecord {
     pub refused: Option<String>,
     /// How it deadlocked.
     pub deadlock: Option<String>,
+    /// What the completions of MSG_ZEROCOPY said, all launches together; none
+    /// where it was not used.
+    pub zerocopy: Option<ZerocopyCounts>,
+    /// Launches that failed.
+    pub failed: usize,
     /// What its launches brought.
     pub launches: Vec<Launch>,
     /// All of them together; none without any.
@@ -89,14 +105,23 @@ pub struct Launch {
     pub per_s: f64,
     /// Messages that had not come back when an open loop gave up.
     pub unanswered: u64,
+    /// The longest that one of the processes was woken but not running yet, as
+    /// a share of the time; null where the kernel does not tell.
+    pub waited_share: Option<f64>,
+    /// What disturbed it.
+    pub flags: Vec<Flag>,
 }
 
 impl Launch {
-    /// What a trial brought.
-    pub fn of(round: usize, size: usize, outcome: &Outcome) -> Launch {
+    /// What a trial brought; `apart`: each process had a processor of its own.
+    pub fn of(round: usize, size: usize, measured: &Measured, apart: bool) -> Launch {
+        let outcome = &measured.outcome;
         let latencies = Latencies::of(&outcome.counts);
         let answered = latencies.len() - outcome.unanswered.min(latencies.len());
         let per_s = answered as f64 / outcome.seconds.max(1e-9);
+        let longest = measured.waited_s.into_iter().flatten().reduce(f64::max);
+        let woken_s = WAKE_UP_S * latencies.len() as f64;
+        let waited = longest.is_some_and(|s| s - woken_s > RUN_DELAY * outcome.seconds);
         Launch {
             round,
             count: latencies.len(),
@@ -108,6 +133,8 @@ impl Launch {
             mib_per_s: per_s * size as f64 / f64::from(1 << 20),
             per_s,
             unanswered: outcome.unanswered,
+            waited_share: longest.map(|s| s / outcome.seconds.max(1e-9)),
+            flags: from_outside(&measured.noise, apart && waited),
         }
     }
 }
@@ -154,15 +181,30 @@ impl CaseRecord {
             size,
             refused: None,
             deadlock: None,
+            zerocopy: None,
+            failed: 0,
             launches: Vec::new(),
             summary: None,
             histogram: Counts::new(),
         }
     }
 
+    /// The channel and the size, in words.
+    pub fn name(&self) -> String {
+        let size = size::exact(self.size as u64);
+        format!("{} of {size}", self.channel.name())
+    }
+
     /// Adds a launch.
-    pub fn add(&mut self, round: usize, outcome: &Outcome) {
-        self.launches.push(Launch::of(round, self.size, outcome));
+    pub fn add(&mut self, round: usize, measured: &Measured, apart: bool) {
+        let outcome = &measured.outcome;
+        self.launches
+            .push(Launch::of(round, self.size, measured, apart));
+        if let Some(told) = outcome.zerocopy {
+            let sum = self.zerocopy.get_or_insert_default();
+            sum.completed += told.completed;
+            sum.copied += told.copied;
+        }
         let mut all = Latencies::of(&self.histogram);
         all.add(&outcome.counts);
         self.histogram = all.counts();
@@ -219,9 +261,18 @@ impl Record {
             "mib_per_s",
             "per_s",
             "unanswered",
+            "waited_share",
+            "flags",
         ])?;
         for case in &self.cases {
             for launch in &case.launches {
+                let flags: Vec<String> = launch.flags.iter().map(|flag| flag.name()).collect();
+                let launch = (
+                    (launch.round, launch.count, launch.p50_us, launch.p90_us),
+                    (launch.p99_us, launch.p999_us, launch.max_us),
+                    (launch.mib_per_s, launch.per_s, launch.unanswered),
+                    (launch.waited_share, flags.join(" ")),
+                );
                 out.serialize((case.channel, case.size, launch))?;
             }
         }
@@ -233,29 +284,66 @@ impl Record {
 mod tests {
     use super::*;
 
-    fn outcome(ns: &[u64], seconds: f64) -> Outcome {
-        Outcome {
-            counts: ns.iter().map(|ns| (*ns, 1)).collect(),
-            seconds,
-            unanswered: 0,
+    use crate::latency::spec::Outcome;
+    use crate::machine::NoiseDelta;
+
+    fn measured(ns: &[u64], seconds: f64) -> Measured {
+        Measured {
+            outcome: Outcome {
+                counts: ns.iter().map(|ns| (*ns, 1)).collect(),
+                seconds,
+                ..Outcome::default()
+            },
+            ..Measured::default()
         }
     }
 
     #[test]
     fn throughput_counts_each_message_once() {
-        let launch = Launch::of(0, 1 << 20, &outcome(&[1000; 10], 2.0));
+        let launch = Launch::of(0, 1 << 20, &measured(&[1000; 10], 2.0), true);
         assert_eq!((launch.per_s, launch.mib_per_s), (5.0, 5.0));
+        assert_eq!((launch.waited_share, &*launch.flags), (None, &[][..]));
     }
 
     #[test]
     fn a_case_has_medians_of_its_launches_and_the_longest_of_all() {
         let mut case = CaseRecord::new(Kind::Pipe, 8);
         for (round, us) in [10, 30, 20, 10, 30, 20, 500].into_iter().enumerate() {
-            case.add(round, &outcome(&[us * 1000, us * 1000], 1.0));
+            case.add(round, &measured(&[us * 1000, us * 1000], 1.0), true);
         }
         let summary = case.summary.unwrap();
         assert!((summary.p50_us.median - 20.0).abs() < 0.1, "{summary:?}");
         assert!(summary.p50_us.low.is_some() && summary.max_us > 499.0);
         assert_eq!(case.histogram.iter().map(|(_, n)| n).sum::<u64>(), 14);
+    }
+
+    #[test]
+    fn a_launch_is_flagged_by_what_disturbed_either_process() {
+        let mut disturbed = measured(&[1000], 2.0);
+        disturbed.waited_s = [Some(0.01), Some(0.05)];
+        disturbed.noise = NoiseDelta {
+            steal_share: Some(0.02),
+            ..NoiseDelta::default()
+        };
+        let launch = Launch::of(0, 8, &disturbed, true);
+        assert_eq!(launch.waited_share, Some(0.025));
+        assert_eq!(launch.flags, [Flag::Steal, Flag::RunDelay]);
+        // On one processor each waits for the other.
+        let together = Launch::of(0, 8, &disturbed, false);
+        assert_eq!(together.flags, [Flag::Steal]);
+    }
+
+    #[test]
+    fn completions_of_all_launches_add_up() {
+        let mut case = CaseRecord::new(Kind::TcpZerocopy, 8);
+        let mut launch = measured(&[1000], 1.0);
+        launch.outcome.zerocopy = Some(ZerocopyCounts {
+            completed: 3,
+            copied: 2,
+        });
+        case.add(0, &launch, true);
+        case.add(1, &launch, true);
+        let told = case.zerocopy.unwrap();
+        assert_eq!((told.completed, told.copied), (6, 4));
     }
 }

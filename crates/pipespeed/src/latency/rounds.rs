@@ -2,10 +2,10 @@
 //! changes.
 
 use super::record::CaseRecord;
-use super::spec::{Length, Mode, Outcome, Spec, Wait};
-use super::trial::TrialError;
+use super::spec::{Length, Mode, Spec, Wait};
+use super::trial::{Measured, TrialError};
+use crate::machine::NoiseDelta;
 use crate::schedule::Schedule;
-use crate::size;
 
 /// After so many failures a case is not tried again.
 const MOST_FAILURES: usize = 3;
@@ -13,6 +13,8 @@ const MOST_FAILURES: usize = 3;
 /// How all cases are measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
+    /// The capacity of pipes; none: as it comes.
+    pub pipe_bytes: Option<usize>,
     /// Which exchange.
     pub mode: Mode,
     /// How long the timed part of a trial lasts.
@@ -34,6 +36,8 @@ pub struct Ended {
     pub failures: Vec<String>,
     /// The signal that ended it early.
     pub interrupted: Option<i32>,
+    /// What else went on, by trial.
+    pub noise: Vec<NoiseDelta>,
 }
 
 /// Runs all rounds. `trial` runs one; `told` hears of each that failed at once,
@@ -41,20 +45,22 @@ pub struct Ended {
 pub fn run(
     plan: &Plan,
     cases: &mut [CaseRecord],
-    mut trial: impl FnMut(&Spec) -> Result<Outcome, TrialError>,
+    mut trial: impl FnMut(&Spec) -> Result<Measured, TrialError>,
     mut told: impl FnMut(&str),
     mut passed: impl FnMut(),
 ) -> Ended {
     let mut ended = Ended::default();
-    let mut failed = vec![0; cases.len()];
     let schedule = Schedule::new(cases.len(), plan.rounds, plan.seed);
     for (round, order) in schedule.orders().iter().enumerate() {
         for &at in order {
             let case = &mut cases[at];
             let open = case.refused.is_none() && case.deadlock.is_none();
-            if open && failed[at] < MOST_FAILURES {
+            if open && case.failed < MOST_FAILURES {
                 match trial(&spec(plan, case)) {
-                    Ok(outcome) => case.add(round, &outcome),
+                    Ok(measured) => {
+                        case.add(round, &measured, plan.apart);
+                        ended.noise.push(measured.noise);
+                    }
                     Err(TrialError::Refused(why)) => case.refused = Some(why),
                     Err(TrialError::Deadlock(how)) => case.deadlock = Some(how),
                     Err(TrialError::Interrupted(signal)) => {
@@ -62,9 +68,8 @@ pub fn run(
                         return ended;
                     }
                     Err(TrialError::Failed(error)) => {
-                        failed[at] += 1;
-                        let size = size::format(case.size as u64);
-                        let line = format!("{} of {size}: {error:#}", case.channel.name());
+                        case.failed += 1;
+                        let line = format!("{}: {error:#}", case.name());
                         told(&line);
                         ended.failures.push(line);
                     }
@@ -80,6 +85,7 @@ fn spec(plan: &Plan, case: &CaseRecord) -> Spec {
     Spec {
         kind: case.channel,
         size: case.size,
+        pipe_bytes: plan.pipe_bytes,
         mode: plan.mode,
         length: plan.length,
         wait: plan.wait,
@@ -92,10 +98,12 @@ fn spec(plan: &Plan, case: &CaseRecord) -> Spec {
 mod tests {
     use super::*;
     use crate::latency::channels::Kind;
+    use crate::latency::spec::Outcome;
 
     #[test]
     fn one_trial_that_fails_costs_that_trial_and_a_refused_case_is_not_tried_again() {
         let plan = Plan {
+            pipe_bytes: None,
             mode: Mode::Closed,
             length: Length::Count(1),
             wait: Wait::Block,
@@ -118,10 +126,13 @@ mod tests {
                     failed += 1;
                     Err(anyhow::anyhow!("the echo was killed").into())
                 }
-                _ => Ok(Outcome {
-                    counts: vec![(1000, 3)],
-                    seconds: 1.0,
-                    unanswered: 0,
+                _ => Ok(Measured {
+                    outcome: Outcome {
+                        counts: vec![(1000, 3)],
+                        seconds: 1.0,
+                        ..Outcome::default()
+                    },
+                    ..Measured::default()
                 }),
             },
             |line| lines.push(line.to_owned()),
@@ -130,7 +141,7 @@ mod tests {
         assert_eq!(ended.failures, lines);
         assert_eq!(lines, ["tcp of 9B: the echo was killed"]);
         assert_eq!(cases.each_ref().map(|case| case.launches.len()), [6, 5, 0]);
-        assert_eq!((refusals, passed), (1, 18));
+        assert_eq!((refusals, passed, ended.noise.len()), (1, 18, 11));
         assert_eq!(cases[2].refused.as_deref(), Some("limit"));
     }
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::channels::Kind;
 use super::histogram::Counts;
+use crate::channel::ZerocopyCounts;
 
 /// How a process waits for a message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -47,6 +48,8 @@ pub struct Spec {
     pub kind: Kind,
     /// Bytes of a message.
     pub size: usize,
+    /// The capacity of pipes; none: as it comes.
+    pub pipe_bytes: Option<usize>,
     /// Which exchange.
     pub mode: Mode,
     /// How long the timed part lasts.
@@ -86,4 +89,9 @@ pub struct Outcome {
     /// Messages that had not come back when an open loop gave up; they are in
     /// `counts` with the time they had waited until then.
     pub unanswered: u64,
+    /// For how long the sender waited for its processor; none where the kernel
+    /// does not tell.
+    pub run_delay_s: Option<f64>,
+    /// What the completions of the sender's MSG_ZEROCOPY said.
+    pub zerocopy: Option<ZerocopyCounts>,
 }

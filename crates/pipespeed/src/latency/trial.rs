@@ -1,37 +1,29 @@
 //! One trial: start both processes, watch them, collect, reap.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use fastpipe::shared::SharedWords;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 
 use super::channels::{self, Ends};
-use super::deadlock::{Detector, Look};
-use super::port::{WORDS, WRITING};
+use super::pair::{End, Pair};
+use super::port::WORDS;
 use super::process::Role;
-use super::spec::{Mode, Outcome, Said, Spec};
+use super::spec::{Outcome, Said, Spec};
 use crate::channel::OpenError;
 use crate::endpoint::control::Control;
+use crate::endpoint::counters::run_delay_s;
 use crate::endpoint::process::SUBCOMMAND;
+use crate::failure::out_of_descriptors;
 use crate::interrupt::Interrupt;
+use crate::machine::{NoiseDelta, NoiseProbe};
 use crate::runner::signal_name;
-use crate::size;
-
-/// A trial in which nothing moves for so long has gone wrong.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How often both processes are looked at where they may deadlock.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long an end that saw the other one leave is not blamed for it.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+use crate::trial::own_processor_time;
 
 /// Where and for how long.
 #[derive(Debug)]
@@ -44,6 +36,20 @@ pub struct Trials {
     pub limit: Duration,
     /// What ends a run early.
     pub interrupt: Interrupt,
+    /// What tells of disturbances.
+    pub noise: NoiseProbe,
+}
+
+/// A trial that was over.
+#[derive(Debug, Clone, Default)]
+pub struct Measured {
+    /// What the sender measured.
+    pub outcome: Outcome,
+    /// For how many seconds each process waited for its processor: the sender
+    /// in the timed part, the echo from the start on.
+    pub waited_s: [Option<f64>; 2],
+    /// What else went on.
+    pub noise: NoiseDelta,
 }
 
 /// How a trial came to nothing.
@@ -68,33 +74,42 @@ impl Trials {
     ///
     /// # Errors
     /// [`TrialError`].
-    pub fn run(&self, spec: &Spec) -> Result<Outcome, TrialError> {
-        let way = channels::open(spec.kind, spec.size).map_err(|error| match error {
-            OpenError::Refused(reason) => TrialError::Refused(reason),
-            OpenError::Failed(error) => TrialError::Failed(error),
-        })?;
-        let words = SharedWords::create(WORDS).context("shared memory")?;
+    pub fn run(&self, spec: &Spec) -> Result<Measured, TrialError> {
+        let (used_before, before) = (own_processor_time(), self.noise.take());
+        let (outcome, echo_waited_s) = self.exchange(spec)?;
+        let (after, used_after) = (self.noise.take(), own_processor_time());
+        let own_cpu_s = used_after.saturating_sub(used_before).as_secs_f64();
+        let cpus: Vec<usize> = self.cpus.into_iter().flatten().collect();
+        Ok(Measured {
+            noise: after.since(&before, &cpus, own_cpu_s),
+            waited_s: [outcome.run_delay_s, echo_waited_s],
+            outcome,
+        })
+    }
+
+    /// Returns with both processes reaped, and with the seconds for which the
+    /// echo waited for its processor.
+    fn exchange(&self, spec: &Spec) -> Result<(Outcome, Option<f64>), TrialError> {
+        let way =
+            channels::open(spec.kind, spec.size, spec.pipe_bytes).map_err(|error| match error {
+                OpenError::Refused(reason) => TrialError::Refused(reason),
+                OpenError::Failed(error) => TrialError::Failed(error),
+            })?;
+        let words = SharedWords::create(WORDS).map_err(cant("shared memory"))?;
         let sender = self.start(Role::Sender, &way.sender, spec, &words)?;
         let echo = self.start(Role::Echo, &way.echo, spec, &words)?;
         let holds = way.holds;
         // What nobody but a process holds is closed when it ends.
         drop((way.sender, way.echo));
-        let mut pair = Pair {
-            ends: [sender, echo],
-            words,
-            interrupt: &self.interrupt,
-            deadline: Instant::now() + PATIENCE,
-            patient: true,
-            moved: 0,
-            detector: (spec.mode == Mode::Naive).then(Detector::default),
-            limit: self.limit,
-        };
+        let mut pair = Pair::new([sender, echo], words, &self.interrupt, spec, self.limit);
         for _ in 0..2 {
             match pair.next()? {
                 (_, Said::Ready) => {}
                 (role, said) => return Err(pair.blame(role, said)),
             }
         }
+        let echo = pair.ends[Role::Echo as usize].child.id();
+        let waited_before = run_delay_s(echo);
         for role in [Role::Sender, Role::Echo] {
             if let Err(error) = pair.ends[role as usize].control.send_go() {
                 return Err(pair.ends[role as usize].gone(&error));
@@ -107,7 +122,11 @@ impl Trials {
             said = pair.next_of(&[Role::Sender]);
         }
         match said {
-            Ok((Role::Sender, Said::Done(outcome))) => Ok(*outcome),
+            Ok((Role::Sender, Said::Done(outcome))) => {
+                // Readable until it is reaped.
+                let waited = run_delay_s(echo).zip(waited_before);
+                Ok((*outcome, waited.map(|(now, then)| now - then)))
+            }
             Ok((role, said)) => Err(pair.blame(role, said)),
             Err(TrialError::Deadlock(_)) => Err(pair.explained(spec, &holds)),
             Err(error) => Err(error),
@@ -121,13 +140,16 @@ impl Trials {
         spec: &Spec,
         words: &SharedWords,
     ) -> Result<End, TrialError> {
-        let (ours, theirs) = UnixStream::pair().context("a control socket")?;
+        let (ours, theirs) = UnixStream::pair().map_err(cant("a control socket"))?;
         let child = Command::new(&self.program)
             .args([SUBCOMMAND, role.argument()])
-            .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .spawn()
-            .with_context(|| format!("can't start the {}", role.name()))?;
+            .map_err(cant(match role {
+                Role::Sender => "can't start the sender",
+                Role::Echo => "can't start the echo",
+            }))?;
         let mut end = End {
             role,
             child,
@@ -146,202 +168,11 @@ impl Trials {
     }
 }
 
-/// One process, killed and reaped when it is dropped.
-#[derive(Debug)]
-struct End {
-    role: Role,
-    child: Child,
-    control: Control,
-}
-
-impl End {
-    /// What to say of one that does not answer any more.
-    fn gone(&mut self, error: &io::Error) -> TrialError {
-        // It can't be waiting for us, but might hang elsewhere.
-        let _ = self.child.kill();
-        let how = match self.child.wait() {
-            Ok(status) => ended(status),
-            Err(error) => error.to_string(),
-        };
-        TrialError::Failed(anyhow!("the {} {how} ({error})", self.role.name()))
-    }
-}
-
-impl Drop for End {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn ended(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exited with status {code}"),
-        (None, Some(signal)) => format!("was killed by {}", signal_name(signal)),
-        (None, None) => "ended".to_owned(),
-    }
-}
-
-/// Both processes of a trial.
-struct Pair<'a> {
-    ends: [End; 2],
-    words: SharedWords,
-    interrupt: &'a Interrupt,
-    deadline: Instant,
-    /// Whether the deadline is put off while something moves.
-    patient: bool,
-    /// What both had moved when it was put off last.
-    moved: u64,
-    detector: Option<Detector>,
-    limit: Duration,
-}
-
-impl Pair<'_> {
-    /// The next thing that either says. Where they may deadlock, both are
-    /// looked at in between.
-    fn next(&mut self) -> Result<(Role, Said), TrialError> {
-        self.next_of(&[Role::Sender, Role::Echo])
-    }
-
-    fn next_of(&mut self, roles: &[Role]) -> Result<(Role, Said), TrialError> {
-        loop {
-            if let Some(signal) = self.interrupt.signal() {
-                return Err(TrialError::Interrupted(signal));
-            }
-            let now = Instant::now();
-            if now >= self.deadline && !self.put_off(now) {
-                return Err(TrialError::Failed(anyhow!("the trial hangs")));
-            }
-            let mut left = self.deadline - now;
-            if let Some(mut detector) = self.detector.take() {
-                left = left.min(LOOK_EVERY);
-                let stuck = detector.look(self.looks(), now);
-                self.detector = Some(detector);
-                if stuck.is_some_and(|time| time >= self.limit) {
-                    return Err(TrialError::Deadlock(String::new()));
-                }
-            }
-            let mut fds: Vec<BorrowedFd<'_>> = Vec::new();
-            fds.extend(
-                roles
-                    .iter()
-                    .map(|role| self.ends[*role as usize].control.as_fd()),
-            );
-            fds.push(self.interrupt.as_fd());
-            let ready = readable(&fds, left).context("poll")?;
-            let Some(role) = ready.and_then(|at| roles.get(at)) else {
-                continue;
-            };
-            let end = &mut self.ends[*role as usize];
-            return match end.control.receive() {
-                Ok(said) => Ok((*role, said)),
-                Err(error) => Err(match self.interrupt.signal() {
-                    // A terminal sends Ctrl-C to all of us.
-                    Some(signal) => TrialError::Interrupted(signal),
-                    None => end.gone(&error),
-                }),
-            };
-        }
-    }
-
-    /// From now on only last words are waited for.
-    fn hurry(&mut self) {
-        self.detector = None;
-        self.patient = false;
-        self.deadline = Instant::now() + LAST_WORDS;
-    }
-
-    /// Puts off the deadline if something has moved since the last time.
-    fn put_off(&mut self, now: Instant) -> bool {
-        let moved = self.looks().iter().map(|look| look.moved).sum();
-        let goes_on = self.patient && moved != self.moved;
-        if goes_on {
-            self.moved = moved;
-            self.deadline = now + PATIENCE;
-        }
-        goes_on
-    }
-
-    fn looks(&self) -> [Look; 2] {
-        [Role::Sender, Role::Echo].map(|role| {
-            let at = role as usize;
-            let word = |offset: usize| self.words.words()[at * 2 + offset].load(Ordering::Relaxed);
-            Look::at(self.ends[at].child.id(), word(0), word(1) == WRITING)
+fn cant(what: &'static str) -> impl Fn(io::Error) -> TrialError {
+    move |error| {
+        TrialError::Failed(match out_of_descriptors(&error) {
+            Some(hint) => anyhow!("{what}: {hint}"),
+            None => anyhow::Error::new(error).context(what),
         })
-    }
-
-    /// The error of a trial in which `role` said something else than it
-    /// should. One that only found the other gone is not to blame: what the
-    /// other says, or how it ended, is the error.
-    fn blame(&mut self, role: Role, said: Said) -> TrialError {
-        if let Said::Left(_) = said {
-            let other = match role {
-                Role::Sender => Role::Echo,
-                Role::Echo => Role::Sender,
-            };
-            self.hurry();
-            match self.next_of(&[other]) {
-                Ok((other, said)) if !matches!(said, Said::Left(_)) => {
-                    return complaint(other, said);
-                }
-                Err(error) if Instant::now() < self.deadline => return error,
-                _ => {}
-            }
-        }
-        complaint(role, said)
-    }
-
-    /// A deadlock in words.
-    fn explained(&self, spec: &Spec, holds: &str) -> TrialError {
-        let looks = self.detector.as_ref().and_then(Detector::last);
-        let place = |role: Role| {
-            let end = &self.ends[role as usize];
-            let look = looks.map(|looks| &looks[role as usize]);
-            let state = look.and_then(|look| look.state).unwrap_or('?');
-            let place = look.map_or_else(String::new, Look::place);
-            format!(
-                "the {} (process {}) sleeps {place}, state {state}",
-                role.name(),
-                end.child.id()
-            )
-        };
-        TrialError::Deadlock(format!(
-            "deadlock: {}; {}. Neither has moved a byte for {:.1} s: each writes its message of {} first and reads \
-             only then, but {holds}; what is beyond waits for a reader, who is writing too. Both were ended.",
-            place(Role::Sender),
-            place(Role::Echo),
-            self.limit.as_secs_f64(),
-            size::format(spec.size as u64),
-        ))
-    }
-}
-
-fn complaint(role: Role, said: Said) -> TrialError {
-    match said {
-        Said::Refused(reason) => TrialError::Refused(reason),
-        Said::Failed(reason) | Said::Left(reason) => {
-            TrialError::Failed(anyhow!("the {}: {reason}", role.name()))
-        }
-        Said::Ready | Said::Done(_) => {
-            TrialError::Failed(anyhow!("the {} spoke out of turn", role.name()))
-        }
-    }
-}
-
-/// The index of the first descriptor with something to read; none when the
-/// time is over.
-fn readable(fds: &[BorrowedFd<'_>], time: Duration) -> io::Result<Option<usize>> {
-    let timeout = Timespec {
-        tv_sec: time.as_secs() as i64,
-        tv_nsec: i64::from(time.subsec_nanos()),
-    };
-    let mut polled: Vec<PollFd<'_>> = fds
-        .iter()
-        .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
-        .collect();
-    match poll(&mut polled, Some(&timeout)) {
-        Ok(0) | Err(Errno::INTR) => Ok(None),
-        Ok(_) => Ok(polled.iter().position(|fd| !fd.revents().is_empty())),
-        Err(errno) => Err(errno.into()),
     }
 }

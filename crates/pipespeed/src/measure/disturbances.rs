@@ -8,6 +8,18 @@ use crate::stats;
 /// So many cases are named in a warning that concerns several of them.
 const MOST_NAMED: usize = 12;
 
+/// The share of trials in which a disturbance is worth a warning.
+pub(crate) const RULE: f64 = 0.25;
+
+/// That in more of their trials than [`RULE`] something else ran on an end's
+/// processor.
+pub(crate) fn waited_for_processor(cases: &str) -> String {
+    format!(
+        "an end had to wait for its processor for over 2 % of the time, as something else ran on \
+         it, in over a quarter of the trials of {cases}"
+    )
+}
+
 /// Says so where no verdict is possible: n rounds that all agree have a
 /// probability of 2 / 2^n by chance, which has to be below the share of the
 /// error allowed that falls to each comparison.
@@ -60,15 +72,8 @@ pub(super) fn of_samples(run: &Run) -> Vec<Warning> {
             message,
         });
     };
-    if let Some(names) = named(Flag::RunDelay, 0.25) {
-        warn(
-            WarningKind::RunDelay,
-            None,
-            format!(
-                "an end had to wait for its processor for over 2 % of the time, as something else \
-                 ran on it, in over a quarter of the trials of {names}"
-            ),
-        );
+    if let Some(names) = named(Flag::RunDelay, RULE) {
+        warn(WarningKind::RunDelay, None, waited_for_processor(&names));
     }
     if let Some(names) = named(Flag::Drift, 0.5) {
         warn(

@@ -18,6 +18,8 @@ use crate::runner::{Runner, Trial, TrialError};
 use crate::schedule::Schedule;
 use crate::stats;
 
+pub(crate) use self::disturbances::{RULE, waited_for_processor};
+pub(crate) use self::sample::{RUN_DELAY, from_outside};
 use self::sample::{sample_of, summary};
 
 /// A timed part that lasted so many times as long as it should flags a trial.

@@ -1,5 +1,6 @@
 //! A trial as a sample, and what the samples of a case say.
 
+use crate::machine::NoiseDelta;
 use crate::results::{EndCounters, Flag, GIB, Sample, Summary};
 use crate::runner::Trial;
 use crate::stats;
@@ -7,9 +8,27 @@ use crate::stats;
 /// Steal time above this share of a trial flags it.
 const STEAL: f64 = 0.01;
 /// Waiting for a processor above this share of a trial flags it.
-const RUN_DELAY: f64 = 0.02;
+pub(crate) const RUN_DELAY: f64 = 0.02;
 /// A change of rate within a trial above this share flags it.
 const DRIFT: f64 = 0.20;
+
+/// What disturbed a trial from outside; `waited`: an end waited for a processor
+/// of its own.
+pub(crate) fn from_outside(noise: &NoiseDelta, waited: bool) -> Vec<Flag> {
+    let found = [
+        (
+            Flag::Steal,
+            noise.steal_share.is_some_and(|share| share > STEAL),
+        ),
+        (Flag::RunDelay, waited),
+        (
+            Flag::Throttled,
+            noise.throttled_s.is_some_and(|seconds| seconds > 0.0),
+        ),
+    ];
+    let found = found.into_iter().filter(|(_, seen)| *seen);
+    found.map(|(flag, _)| flag).collect()
+}
 
 pub(super) fn sample_of(
     trial: &Trial,
@@ -23,17 +42,9 @@ pub(super) fn sample_of(
     let bytes = timed.counters.bytes;
     let ends = || [&trial.writer, &trial.reader].into_iter().flatten();
 
-    let mut flags = Vec::new();
-    if trial.noise.steal_share.is_some_and(|share| share > STEAL) {
-        flags.push(Flag::Steal);
-    }
     let waited = |end: &EndCounters| end.run_delay_s.is_some_and(|s| s > RUN_DELAY * end.seconds);
-    if own_processors && ends().any(|end| waited(&end.counters)) {
-        flags.push(Flag::RunDelay);
-    }
-    if trial.noise.throttled_s.is_some_and(|seconds| seconds > 0.0) {
-        flags.push(Flag::Throttled);
-    }
+    let waited = own_processors && ends().any(|end| waited(&end.counters));
+    let mut flags = from_outside(&trial.noise, waited);
     if stats::relative_drift(&timed.parts_gib_per_s).is_some_and(|drift| drift.abs() > DRIFT) {
         flags.push(Flag::Drift);
     }

@@ -284,13 +284,16 @@ fn zerocopy(run: &Run) -> Option<String> {
     let sum = |get: fn(&CaseResult) -> Option<u64>| run.cases.iter().filter_map(get).sum::<u64>();
     let sends = sum(|case| case.configuration.zerocopy_sends);
     let copied = sum(|case| case.configuration.zerocopy_copied);
-    (sends > 0).then(|| {
-        format!(
-            "MSG_ZEROCOPY: the kernel copied {:.1} % of the sends all the same, as their \
-             completions say.",
-            100.0 * copied as f64 / sends as f64
-        )
-    })
+    (sends > 0).then(|| copied_all_the_same(copied, sends))
+}
+
+/// What the completions of MSG_ZEROCOPY said.
+pub(super) fn copied_all_the_same(copied: u64, sends: u64) -> String {
+    format!(
+        "MSG_ZEROCOPY: the kernel copied {:.1} % of the sends all the same, as their completions \
+         say.",
+        100.0 * copied as f64 / sends as f64
+    )
 }
 
 #[cfg(test)]

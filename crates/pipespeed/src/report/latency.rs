@@ -2,6 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
+use super::channels::copied_all_the_same;
 use super::format::{counted, interval, significant, wrap};
 use super::style::{BOLD, RED, Style};
 use crate::latency::record::{CaseRecord, Record, Summary};
@@ -57,12 +58,13 @@ fn heading_first(cases: &[CaseRecord]) -> impl Iterator<Item = Option<&CaseRecor
 
 fn row(case: &CaseRecord) -> [String; 9] {
     let name = case.channel.name().to_owned();
-    let size = size::format(case.size as u64);
+    let size = size::exact(case.size as u64);
     let Some(summary) = &case.summary else {
-        let what = match (&case.refused, &case.deadlock) {
-            (Some(_), _) => "-",
-            (None, Some(_)) => "deadlock",
-            (None, None) => "failed",
+        let what = match (&case.refused, &case.deadlock, case.failed) {
+            (Some(_), _, _) => "-",
+            (None, Some(_), _) => "deadlock",
+            (None, None, 0) => "not run",
+            (None, None, _) => "failed",
         };
         let mut row: [String; 9] = Default::default();
         row[0] = name;
@@ -87,11 +89,7 @@ fn row(case: &CaseRecord) -> [String; 9] {
 pub fn latency_notes(record: &Record, style: Style) -> String {
     let mut text = String::new();
     for case in &record.cases {
-        let name = format!(
-            "{} of {}",
-            case.channel.name(),
-            size::format(case.size as u64)
-        );
+        let name = case.name();
         if let Some(how) = &case.deadlock {
             let line = wrap(&format!("{name}: {how}"), style.width(), "  ");
             text.push_str(&style.paint(&line, RED));
@@ -104,6 +102,7 @@ pub fn latency_notes(record: &Record, style: Style) -> String {
             }
         }
     }
+    text.extend(zerocopy(record).map(|line| wrap(&line, style.width(), "  ") + "\n"));
     let few = record.cases.iter().filter_map(|case| case.summary);
     let notes = few
         .map(|summary| summary.least_count)
@@ -123,6 +122,14 @@ pub fn latency_notes(record: &Record, style: Style) -> String {
         text.push('\n');
     }
     text + &wrap(&method(record), style.width(), "  ") + "\n"
+}
+
+/// What became of sends with MSG_ZEROCOPY.
+fn zerocopy(record: &Record) -> Option<String> {
+    let told = || record.cases.iter().filter_map(|case| case.zerocopy);
+    let completed: u64 = told().map(|counts| counts.completed).sum();
+    let copied: u64 = told().map(|counts| counts.copied).sum();
+    (completed > 0).then(|| copied_all_the_same(copied, completed))
 }
 
 /// Whether a rate was kept.
@@ -161,6 +168,10 @@ fn method(record: &Record) -> String {
         Wait::Spin => "spinning",
         Wait::Adaptive => "spinning for 50 us, then sleeping",
     };
+    let pipes = match settings.pipe_bytes {
+        Some(bytes) => format!("; pipes of {}", size::format(bytes as u64)),
+        None => String::new(),
+    };
     let length = match settings.length {
         Length::Count(count) => counted(count as usize, "round trip"),
         Length::Time(ns) => format!("{} s", significant(ns as f64 / 1e9)),
@@ -179,7 +190,7 @@ fn method(record: &Record) -> String {
         _ => settings.relation.clone(),
     };
     format!(
-        "Measured: {exchange}; there and back, not halved; {waiting}; {place}; {} of {length} after a warm-up, \
+        "Measured: {exchange}; there and back, not halved; {waiting}{pipes}; {place}; {} of {length} after a warm-up, \
          order from seed {}. Percentiles: median over launches, p50 with its 95 % interval; max: the longest of all. \
          MiB/s: round trips a second times the size, each message counted once though it travels twice.",
         launches, settings.seed

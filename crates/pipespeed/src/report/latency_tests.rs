@@ -2,6 +2,7 @@ use super::*;
 use crate::latency::channels::Kind;
 use crate::latency::record::Settings;
 use crate::latency::spec::Outcome;
+use crate::latency::trial::Measured;
 use crate::machine::Machine;
 use crate::report::latency_chart;
 
@@ -19,9 +20,13 @@ pub(crate) fn record(mode: Mode) -> Record {
             let outcome = Outcome {
                 counts,
                 seconds: 1.0,
-                unanswered: 0,
+                ..Outcome::default()
             };
-            case.add(round as usize, &outcome);
+            let measured = Measured {
+                outcome,
+                ..Measured::default()
+            };
+            case.add(round as usize, &measured, true);
         }
     }
     cases[2].deadlock = Some("deadlock: both sleep".to_owned());
@@ -38,6 +43,7 @@ pub(crate) fn record(mode: Mode) -> Record {
             wait: Wait::Block,
             cpus: [Some(0), Some(1)],
             relation: "different cores".to_owned(),
+            pipe_bytes: None,
             rounds: 7,
             seed: 5,
         },

@@ -2,9 +2,7 @@
 
 use std::io::Write;
 
-use serde_json::Value;
-
-use super::{CaseResult, Configuration, EndCounters, Flag, Run, Sample};
+use super::{CaseResult, Configuration, EndCounters, Run, Sample};
 
 /// A column of an end's counters: its name after `writer_` or `reader_`, and
 /// what stands in it.
@@ -94,7 +92,7 @@ fn header() -> Vec<String> {
 }
 
 fn row(suite: &str, case: &CaseResult, sample: &Sample) -> Vec<String> {
-    let flags: Vec<String> = sample.flags.iter().map(|&flag| flag_name(flag)).collect();
+    let flags: Vec<String> = sample.flags.iter().map(|flag| flag.name()).collect();
     let mut fields = vec![
         suite.to_owned(),
         case.name.clone(),
@@ -119,13 +117,6 @@ fn row(suite: &str, case: &CaseResult, sample: &Sample) -> Vec<String> {
 }
 
 /// The flag's word in the JSON record, so that both forms use the same.
-fn flag_name(flag: Flag) -> String {
-    match serde_json::to_value(flag) {
-        Ok(Value::String(name)) => name,
-        _ => format!("{flag:?}").to_lowercase(),
-    }
-}
-
 fn or_empty(value: Option<impl ToString>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
@@ -134,6 +125,7 @@ fn or_empty(value: Option<impl ToString>) -> String {
 mod tests {
     use super::*;
     use crate::report::sample::{ladder, refuse};
+    use crate::results::Flag;
 
     fn text(run: &Run) -> String {
         let mut out = Vec::new();

@@ -255,6 +255,16 @@ pub enum Flag {
     Drift,
 }
 
+impl Flag {
+    /// The word for it in records.
+    pub fn name(self) -> String {
+        match serde_json::to_value(self) {
+            Ok(serde_json::Value::String(name)) => name,
+            _ => format!("{self:?}").to_lowercase(),
+        }
+    }
+}
+
 /// What one end used between two byte offsets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct EndCounters {

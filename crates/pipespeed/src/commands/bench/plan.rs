@@ -6,6 +6,7 @@ use anyhow::anyhow;
 
 use crate::case::Case;
 use crate::cli::BenchArgs;
+use crate::commands::pipe_size_allowed;
 use crate::endpoint::spec::SinkTechnique;
 use crate::failure::usage;
 use crate::machine::placement::{self, Chosen};
@@ -320,20 +321,10 @@ fn check(cases: &[Case], args: &BenchArgs) -> anyhow::Result<()> {
             "--buffer-size {bytes}: vmsplice needs a multiple of {unit} bytes (two pages)"
         )));
     }
-    let limit = fastpipe::pipe::Limits::read().max_size;
-    if let (Some(bytes), Some(limit)) = (measure.setup.pipe_size, limit)
-        && bytes > limit
-        && fastpipe::pipe::create()
-            .map(|(_, end)| fastpipe::pipe::set_capacity(end, bytes).is_err())
-            .unwrap_or(true)
-    {
-        return Err(usage(format!(
-            "--pipe-size {}: the limit is {} (/proc/sys/fs/pipe-max-size)",
-            size::format(bytes as u64),
-            size::format(limit as u64)
-        )));
+    match measure.setup.pipe_size {
+        Some(bytes) => pipe_size_allowed(bytes),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// The cases named, and those they are compared with.

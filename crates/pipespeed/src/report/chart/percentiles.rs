@@ -67,7 +67,7 @@ pub fn latency_chart(record: &Record) -> String {
         let scale = Scale::new(record);
         for (at, bytes) in sizes.iter().enumerate() {
             let top = top + length(at) * (HEADING + PANEL + AXIS);
-            let title = format!("Messages of {}", size::format(*bytes as u64));
+            let title = format!("Messages of {}", size::exact(*bytes as u64));
             canvas.text(&title, (MARGIN, top + 16), Side::Right, bold(TEXT, INK))?;
             let cases = measured(record).filter(|case| case.size == *bytes);
             let top = top + HEADING;
