@@ -7,9 +7,12 @@
 mod guard;
 mod limits;
 mod outcome;
+mod permissions;
 mod pipes;
 mod record;
+mod refusal;
 mod semantics;
+mod zero_copy;
 
 #[cfg(test)]
 mod tests;
@@ -91,6 +94,8 @@ const PARTS: &[&[Check]] = &[
     semantics::readiness::CHECKS,
     semantics::flags::CHECKS,
     semantics::packets::CHECKS,
+    zero_copy::CHECKS,
+    permissions::CHECKS,
 ];
 
 /// All checks that are run unless others are asked for, in the order of

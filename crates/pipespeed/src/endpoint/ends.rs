@@ -19,6 +19,7 @@ use crate::channel::tcp::ZerocopySink;
 use crate::channel::uring::{UringSink, UringSource};
 use crate::channel::vm_readv::{FetchSource, OfferSink};
 use crate::channel::{Sink, Source};
+use crate::machine::Root;
 
 /// What an end needs besides its spec.
 struct Driver<'a> {
@@ -187,6 +188,10 @@ pub fn huge_pages_refused(huge: u64, mapped: u64) -> String {
         text if text.contains("[never]") => {
             format!("{SETTING} is 'never'; 'madvise' is enough")
         }
+        _ if forbidden_to_us() => {
+            "this process, or who started it, has turned them off (PR_SET_THP_DISABLE of prctl(2))"
+                .to_owned()
+        }
         _ => "memory may be too fragmented, or the process may not use them".to_owned(),
     };
     format!(
@@ -194,6 +199,13 @@ pub fn huge_pages_refused(huge: u64, mapped: u64) -> String {
         huge / 1024,
         mapped / 1024
     )
+}
+
+/// Whether transparent huge pages are turned off for this process
+/// (proc_pid_status(5), `THP_enabled`).
+fn forbidden_to_us() -> bool {
+    let enabled = Root::default().field("proc/self/status", "THP_enabled");
+    enabled.as_deref() == Some("0")
 }
 
 fn setup_of<F: AsFd>(sink: &PipeSink<F>) -> Setup {
