@@ -8,6 +8,7 @@ pub mod mqueue;
 pub(crate) mod name;
 mod open;
 pub mod pipe;
+pub mod ring;
 pub mod socket;
 mod sys;
 pub mod tcp;

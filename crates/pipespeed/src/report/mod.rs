@@ -12,16 +12,19 @@ mod findings;
 mod format;
 mod latency;
 mod measured;
+mod options;
 mod origin;
 mod pinning;
 mod pipeline;
 mod predicted;
 mod profile;
+mod published;
 #[cfg(test)]
 pub(crate) mod sample;
 mod steps;
 mod style;
 mod table;
+mod volumes;
 
 pub use self::advice::advice_text;
 pub use self::chart::{DotRow, chart, dot_chart, latency_chart, profile_chart};
