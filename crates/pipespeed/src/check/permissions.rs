@@ -87,8 +87,7 @@ pub(super) const CHECKS: &[Check] = &[
         group: Group::Permissions,
         statement: "256 KiB, the ladder's buffer, may be locked in memory",
         explanation: "A buffer of 256 KiB is locked by mlock(2). Refused beyond RLIMIT_MEMLOCK (ulimit \
-                      -l) without CAP_IPC_LOCK. --lock-memory needs it, and nothing gets faster by \
-                      it.",
+                      -l) without CAP_IPC_LOCK. --lock-memory needs it.",
         reference: "mlock(2); getrlimit(2)",
         run: memory::locked,
     },

@@ -105,8 +105,8 @@ pub(super) const CHECKS: &[Check] = &[
         group: Group::ZeroCopy,
         statement: "SPLICE_F_MOVE changes nothing",
         explanation: "A page is spliced to a file in memory, and one to another pipe, with the flag \
-                      and without it, and changed then. What the readers find is compared. Only \
-                      /dev/fuse looks at the flag, which is not tried.",
+                      and without it, and changed then. What the readers find is compared. /dev/fuse, \
+                      which looks at the flag, is not tried.",
         reference: "splice(2): no effect since Linux 2.6.21; fs/splice.c, iter_file_splice_write",
         run: flags::moved,
     },

@@ -99,7 +99,7 @@ pub(super) fn over_limit(error: &io::Error, limit: Option<u64>) -> Option<Outcom
     let limit = format(limit);
     Some(
         Outcome::refused(format!("refused by RLIMIT_MEMLOCK, which is {limit}"))
-            .noting("raise it (ulimit -l), or have CAP_IPC_LOCK; it makes nothing faster"),
+            .noting("raise it (ulimit -l), or have CAP_IPC_LOCK"),
     )
 }
 
