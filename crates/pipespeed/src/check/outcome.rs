@@ -37,11 +37,6 @@ impl Verdict {
             Verdict::Error => "ERROR",
         }
     }
-
-    /// Whether it makes the command fail.
-    pub fn is_failure(self) -> bool {
-        matches!(self, Verdict::Fail | Verdict::Error)
-    }
 }
 
 /// What came of a check.

@@ -173,3 +173,15 @@ pub(super) fn unexpected(errno: Errno) -> anyhow::Result<Outcome> {
         _ => Ok(Outcome::fail(errno.to_string())),
     }
 }
+
+/// What a check comes to where no FIFO can be made: a name needs a place.
+///
+/// # Errors
+/// The error, where it is the want of descriptors, which is told as such.
+pub(super) fn no_fifo(error: io::Error) -> anyhow::Result<Outcome> {
+    match Errno::from_io_error(&error) {
+        Some(Errno::MFILE | Errno::NFILE) => Err(anyhow::Error::new(error).context("a FIFO")),
+        _ => Ok(Outcome::refused(format!("no FIFO can be made: {error}"))
+            .noting("have TMPDIR name a directory in which this user may make files")),
+    }
+}

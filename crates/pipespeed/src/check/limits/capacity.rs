@@ -1,10 +1,9 @@
 //! What a new pipe holds, found by filling it.
 
-use anyhow::Context;
 use fastpipe::pipe::{self, page_size};
 
 use crate::channel::fifo;
-use crate::check::pipes::{Ends, Moved, fill};
+use crate::check::pipes::{Ends, Moved, fill, no_fifo};
 use crate::check::{Check, Group, Outcome};
 
 pub(in crate::check) const CHECKS: &[Check] = &[
@@ -105,8 +104,10 @@ fn first_byte_to_wait() -> anyhow::Result<Outcome> {
 }
 
 fn fifo_capacity() -> anyhow::Result<Outcome> {
-    let (_read_end, write_end) =
-        fifo::open().context("a FIFO in the directory for temporary files")?;
+    let (_read_end, write_end) = match fifo::open() {
+        Ok(ends) => ends,
+        Err(error) => return no_fifo(error),
+    };
     // The open file is ours alone.
     rustix::io::ioctl_fionbio(&write_end, true)?;
     let bytes = fill(&write_end, page_size())?;

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use anyhow::Context;
 use fastpipe::pipe::{self, Limits, page_size};
 use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
 
@@ -162,12 +163,11 @@ impl Held {
     fn grow(&mut self, soft: usize, max_size: usize) -> anyhow::Result<End> {
         let usual = USUAL * page_size();
         loop {
-            let (read_end, write_end) =
-                match rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC) {
-                    Ok(ends) => ends,
-                    Err(errno @ (Errno::MFILE | Errno::NFILE)) => return Ok(End::NoMore(errno)),
-                    Err(errno) => return Err(errno).context("pipe2"),
-                };
+            let (read_end, write_end) = match pipe_with(PipeFlags::CLOEXEC) {
+                Ok(ends) => ends,
+                Err(errno @ (Errno::MFILE | Errno::NFILE)) => return Ok(End::NoMore(errno)),
+                Err(errno) => return Err(errno).context("pipe2"),
+            };
             let slots = pipe::slots(&read_end)?;
             if slots < USUAL {
                 let enlarged = pipe::set_capacity(&write_end, usual).is_ok();
@@ -196,7 +196,7 @@ impl Descriptors {
             Resource::Nofile,
             Rlimit {
                 current: before.maximum,
-                ..before.clone()
+                ..before
             },
         );
         Descriptors(before)
@@ -205,6 +205,6 @@ impl Descriptors {
 
 impl Drop for Descriptors {
     fn drop(&mut self) {
-        let _ = setrlimit(Resource::Nofile, self.0.clone());
+        let _ = setrlimit(Resource::Nofile, self.0);
     }
 }

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::shell::Shell;
 use crate::channel::name::PrivateName;
-use crate::check::pipes::{Ends, Moved, moved, unexpected};
+use crate::check::pipes::{Ends, Moved, moved, no_fifo, unexpected};
 use crate::check::{Check, Group, Outcome};
 
 pub(in crate::check) const CHECKS: &[Check] = &[
@@ -135,10 +135,14 @@ fn epipe() -> anyhow::Result<Outcome> {
 }
 
 fn fifo_no_reader() -> anyhow::Result<Outcome> {
-    let place = "a FIFO in the directory for temporary files";
-    let name = PrivateName::new("fifo").context(place)?;
+    let name = match PrivateName::new("fifo") {
+        Ok(name) => name,
+        Err(error) => return no_fifo(error),
+    };
     let mode = Mode::RUSR | Mode::WUSR;
-    mknodat(CWD, name.path(), FileType::Fifo, mode, 0).context(place)?;
+    if let Err(errno) = mknodat(CWD, name.path(), FileType::Fifo, mode, 0) {
+        return no_fifo(errno.into());
+    }
     let open = |access| {
         let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC;
         rustix::fs::open(name.path(), flags, Mode::empty())

@@ -98,7 +98,7 @@ fn nowait() -> anyhow::Result<Outcome> {
     let pipe = knows_nowait(&pipe.0, &pipe.1);
     let fifo = match fifo::open() {
         Ok(fifo) => knows_nowait(&fifo.0, &fifo.1),
-        Err(error) => format!("no FIFO ({error})"),
+        Err(error) => format!("none can be made ({error})"),
     };
     Ok(Outcome::seen(format!("pipe: {pipe}; FIFO: {fifo}")))
 }
