@@ -40,6 +40,8 @@ pub(super) fn found(experiment: impl FnOnce() -> Step<Outcome>) -> anyhow::Resul
     experiment().or_else(|Stopped { what, error }| {
         let mut outcome = refusal::or_error(what, error)?;
         outcome.seen = format!("{what} is {}", outcome.seen);
+        // What to do about it stands with the permission, and once is enough.
+        outcome.note = None;
         Ok(outcome)
     })
 }
