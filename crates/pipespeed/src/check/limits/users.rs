@@ -196,7 +196,7 @@ impl Descriptors {
             Resource::Nofile,
             Rlimit {
                 current: before.maximum,
-                ..before.clone()
+                ..before
             },
         );
         Descriptors(before)
@@ -205,6 +205,6 @@ impl Descriptors {
 
 impl Drop for Descriptors {
     fn drop(&mut self) {
-        let _ = setrlimit(Resource::Nofile, self.0.clone());
+        let _ = setrlimit(Resource::Nofile, self.0);
     }
 }
