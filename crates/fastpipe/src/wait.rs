@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
+use rustix::thread::CpuSet;
 
 use crate::transfer::Counts;
 
@@ -24,7 +25,8 @@ pub enum Wait {
     Spin,
     /// Spin for a bounded time (at most [`MOST_SPINNING`]), as long as that
     /// keeps paying, then poll. Never spins where this process is allowed one
-    /// processor only.
+    /// processor only; a [ring](crate::ring), whose ends tell each other, does
+    /// unless both are bound to the same one.
     Adaptive,
     /// Don't: report [`std::io::ErrorKind::WouldBlock`] with what was moved.
     Never,
@@ -135,8 +137,14 @@ pub(crate) struct Spinner {
 impl Spinner {
     /// One that spins under [`Wait::Adaptive`] on several processors only.
     pub(crate) fn new(wait: Wait) -> Self {
+        Self::if_others_move(wait, allowed_processors() > 1)
+    }
+
+    /// One that spins under [`Wait::Adaptive`], where the other end can move
+    /// meanwhile.
+    pub(crate) fn if_others_move(wait: Wait, others_move: bool) -> Self {
         Spinner {
-            may_spin: wait == Wait::Adaptive && allowed_processors() > 1,
+            may_spin: wait == Wait::Adaptive && others_move,
             budget: MOST_SPINNING / 2,
             since: None,
             waits_without: 0,
@@ -149,6 +157,7 @@ impl Spinner {
     }
 
     /// Called when what was waited for has come.
+    #[inline]
     pub(crate) fn paid(&mut self) {
         if self.since.take().is_some() {
             self.budget = (self.budget * 2).min(MOST_SPINNING);
@@ -214,9 +223,62 @@ pub fn allowed_processors() -> usize {
     rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize)
 }
 
+/// The processor that a thread is bound to, as a number that another process
+/// can be told: 0 if it may run on several, else one more than the processor's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Bound(pub(crate) u32);
+
+impl Bound {
+    /// Where that can't be told: as if all who can't tell shared a processor.
+    const UNKNOWN: Self = Bound(u32::MAX);
+
+    pub(crate) fn of_this_thread() -> Self {
+        let Ok(allowed) = rustix::thread::sched_getaffinity(None) else {
+            return Bound::UNKNOWN;
+        };
+        let mut processors = (0..CpuSet::MAX_CPU).filter(|n| allowed.is_set(*n));
+        match (processors.next(), processors.next()) {
+            (Some(only), None) => Bound(only as u32 + 1),
+            _ => Bound::default(),
+        }
+    }
+
+    /// Whether the two can't run at the same time.
+    pub(crate) fn shares_with(self, other: Self) -> bool {
+        self == other && self != Bound::default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_is_bound_to_one_processor_shares_it_with_who_is_bound_to_it_too() {
+        let [several, first, second] = [0, 1, 2].map(Bound);
+        assert!(first.shares_with(first));
+        assert!(Bound::UNKNOWN.shares_with(Bound::UNKNOWN));
+        for (one, other) in [(first, second), (first, several), (several, several)] {
+            assert!(!one.shares_with(other));
+            assert!(!other.shares_with(one));
+        }
+    }
+
+    #[test]
+    fn a_thread_that_is_bound_to_a_processor_says_which() {
+        // A thread of its own, whose binding ends with it.
+        let binding = std::thread::spawn(|| {
+            let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+            let several = allowed.count() > 1;
+            assert_eq!(Bound::of_this_thread() == Bound::default(), several);
+            let last = (0..CpuSet::MAX_CPU).rfind(|n| allowed.is_set(*n)).unwrap();
+            let mut only = CpuSet::new();
+            only.set(last);
+            rustix::thread::sched_setaffinity(None, &only).unwrap();
+            assert_eq!(Bound::of_this_thread(), Bound(last as u32 + 1));
+        });
+        binding.join().unwrap();
+    }
 
     fn adaptive(may_spin: bool) -> Spinner {
         Spinner {

@@ -5,6 +5,7 @@ mod common;
 use std::error::Error;
 use std::fs::File;
 use std::io::Read;
+use std::sync::atomic::Ordering;
 
 use common::{assert_same, buffer_with, pattern, pipe_of};
 use fastpipe::buffer::{Backing, Buffer, BufferError, Pages, ShownBy, huge_page_size};
@@ -41,6 +42,18 @@ fn backing(buffer: &Buffer) -> Backing {
     }
     assert_ne!(smaps.shown_by.name(), ShownBy::Pagemap.name());
     smaps
+}
+
+#[test]
+fn words_are_the_bytes_less_a_rest() {
+    let mut buffer = Buffer::builder().len(8 * 5 + 3).map().unwrap();
+    let words = buffer.words();
+    assert_eq!(words.len(), 5);
+    words[4].store(u64::MAX, Ordering::Relaxed);
+    let mut expected = [0; 43];
+    expected[32..40].fill(0xff);
+    assert_same(&buffer, &expected);
+    assert_eq!(Buffer::builder().len(7).map().unwrap().words().len(), 0);
 }
 
 #[test]

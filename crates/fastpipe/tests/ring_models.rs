@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::ring_interpreter::{fixed_programs, run};
+use common::ring_interpreter::{WORDS, run};
 use proptest::prelude::*;
 
 proptest! {
@@ -23,6 +23,30 @@ proptest! {
         program.insert(0, 1);
         run(&program);
     }
+}
+
+/// Programs that a fuzzer would take a while to come to: each word of the
+/// header, set to each of a few values, between each two of a few steps.
+fn fixed_programs() -> Vec<Vec<u8>> {
+    let mut programs = Vec::new();
+    let steps: [&[u8]; 4] = [
+        &[0, 9, 2, 6, 7, 2],
+        &[3, 200, 2, 2, 9, 100, 2, 2],
+        &[12, 0, 12, 1],
+        &[0, 255, 3, 0, 255, 3, 6, 255, 3],
+    ];
+    for word in 0..WORDS.len() as u8 {
+        for near in 0..8 {
+            for how in 0..4 {
+                for (before, after) in steps.iter().zip(steps.iter().cycle().skip(1)) {
+                    let poke = [13, word, near, 3, how];
+                    let parts: [&[u8]; 5] = [&[1, near, how], before, &poke, after, before];
+                    programs.push(parts.concat());
+                }
+            }
+        }
+    }
+    programs
 }
 
 #[test]

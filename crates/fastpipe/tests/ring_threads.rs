@@ -235,8 +235,10 @@ fn is_allowed(error: &std::io::Error) {
 
 #[test]
 fn a_header_that_is_written_to_all_the_time_does_no_harm() {
-    const WORDS: [u64; 11] = [0, 8, 16, 128, 256, 384, 388, 392, 512, 516, 520];
-    for (n, wait) in WAITS.into_iter().cycle().enumerate().take(36) {
+    const WORDS: [u64; 15] = [
+        0, 8, 16, 128, 256, 384, 388, 392, 396, 400, 512, 516, 520, 524, 528,
+    ];
+    for (n, wait) in WAITS.into_iter().cycle().enumerate().take(60) {
         let (mut producer, mut consumer) = ring();
         let limit = Some(Duration::from_millis(1));
         producer.set_wait(wait);

@@ -1,5 +1,10 @@
 //! One thing to be measured: what each end does, and what it is compared with.
 
+mod options;
+mod volume;
+
+pub use self::volume::pilot_bytes;
+use crate::endpoint::memory::MemorySpec;
 use crate::endpoint::spec::{
     ChannelKind, EndSpec, PageKind, Part, Policy, Reuse, SinkSpec, SinkTechnique, SourceSpec,
     SourceTechnique, Waiting,
@@ -16,6 +21,8 @@ const LOOK_EVERY_MESSAGES: u64 = 256;
 /// writer's seeing it: for the time this takes, small ones; large ones take
 /// longer each.
 const MARGIN_MESSAGES: usize = 64;
+/// A ring takes one in some nanoseconds.
+const MARGIN_RING_MESSAGES: usize = 1024;
 const MARGIN_BYTES: usize = 64 << 10;
 const LEAST_MARGIN_MESSAGES: usize = 4;
 
@@ -37,6 +44,9 @@ pub struct Case {
     pub sink: Option<SinkSpec>,
     /// The reader; none where the writer works alone.
     pub source: Option<SourceSpec>,
+    /// The block that a process without a channel goes over; then there is
+    /// neither a writer nor a reader.
+    pub memory: Option<MemorySpec>,
     /// What lies between the ends, where there are two.
     pub channel: ChannelKind,
     /// The pipe's size in bytes; none where there is no pipe.
@@ -44,6 +54,9 @@ pub struct Case {
     /// The size of the messages, where the case is about messages: what one
     /// call of the writer carries.
     pub message_bytes: Option<usize>,
+    /// The volume of the timed part, in bytes, where the case is about that;
+    /// else it lasts by time.
+    pub volume_bytes: Option<u64>,
     /// The name of the case that differs in one factor, and that factor.
     pub compared_with: Option<(String, String)>,
     /// See [`EndSpec::slow_down`].
@@ -80,6 +93,7 @@ impl Case {
                 gift: false,
                 rewritten: false,
                 reuse: Reuse::Drained,
+                offset: 0,
             }),
             source: Some(SourceSpec {
                 technique: SourceTechnique::Read,
@@ -88,10 +102,13 @@ impl Case {
                 pages: PageKind::Base,
                 touched: true,
                 locked: false,
+                offset: 0,
             }),
+            memory: None,
             channel: ChannelKind::Pipe,
             pipe_bytes: Some(pipe_bytes),
             message_bytes: None,
+            volume_bytes: None,
             compared_with: None,
             slow_down: 0.0,
         }
@@ -120,6 +137,17 @@ impl Case {
             }
         }
         case
+    }
+
+    /// One process that goes over a block of memory, without a channel.
+    pub fn of_memory(name: &str, memory: MemorySpec) -> Self {
+        Case {
+            sink: None,
+            source: None,
+            pipe_bytes: None,
+            memory: Some(memory),
+            ..Case::new(name, 0, 0)
+        }
     }
 
     /// One line on what it does.
@@ -266,13 +294,16 @@ impl Case {
         self.spins() && self.sink.is_some() && self.source.is_some()
     }
 
-    /// What the writer's process is told.
+    /// What the writer's process, or one without a channel, is told.
     pub fn writer_spec(
         &self,
         cpu: Option<usize>,
         pipe_bytes: usize,
         durations: Durations,
     ) -> Option<EndSpec> {
+        if let Some(memory) = self.memory.clone() {
+            return Some(self.end_spec(Part::Memory(memory), cpu, pipe_bytes, durations));
+        }
         let sink = self.sink.clone()?;
         let part = match self.source {
             Some(_) => Part::Writer(sink),
@@ -308,7 +339,11 @@ impl Case {
             // Each end may finish the piece it is at before it looks.
             None => (2 * (pipe_bytes + self.buffer_bytes().max(loan)), LOOK_EVERY),
             Some(bytes) => {
-                let messages = (MARGIN_BYTES / bytes).min(MARGIN_MESSAGES);
+                let small = match self.channel {
+                    ChannelKind::Ring => MARGIN_RING_MESSAGES,
+                    _ => MARGIN_MESSAGES,
+                };
+                let messages = (MARGIN_BYTES / bytes).min(small);
                 (
                     bytes * messages.max(LEAST_MARGIN_MESSAGES),
                     LOOK_EVERY.min(LOOK_EVERY_MESSAGES * bytes as u64),
@@ -322,6 +357,7 @@ impl Case {
             cpu,
             warm_up_s: durations.warm_up_s,
             timed_s: durations.timed_s,
+            timed_bytes: self.volume_bytes,
             margin: margin as u64,
             look_every,
             slow_down: self.slow_down,
@@ -332,20 +368,24 @@ impl Case {
     pub fn buffer_bytes(&self) -> usize {
         let sink = self.sink.as_ref().map(|sink| sink.buffer_bytes);
         let source = self.source.as_ref().map(|source| source.buffer_bytes);
-        sink.or(source).unwrap_or(0)
+        let block = self.memory.as_ref().map(|memory| memory.block_bytes);
+        sink.or(source).or(block).unwrap_or(0)
     }
 
     /// The configuration as asked for.
     pub fn configuration(&self) -> Configuration {
         let sink = self.sink.as_ref();
         let source = self.source.as_ref();
+        let memory = self.memory.as_ref();
         let pages = sink.map(|s| s.pages).or(source.map(|s| s.pages));
+        let pages = pages.or(memory.map(|memory| memory.pages));
         let alone = sink.is_none() || source.is_none();
         Configuration {
-            writer: sink.map(|sink| match alone {
-                true => "memory".to_owned(),
-                false => sink.technique.name().to_owned(),
-            }),
+            writer: match sink {
+                Some(sink) if !alone => Some(sink.technique.name().to_owned()),
+                Some(_) => Some("memory".to_owned()),
+                None => memory.map(|_| "memory".to_owned()),
+            },
             reader: source.map(|source| match alone {
                 true => "memory".to_owned(),
                 false => source.technique.name().to_owned(),
@@ -356,6 +396,8 @@ impl Case {
             },
             channel: (!alone).then(|| self.channel.name().to_owned()),
             message_bytes: self.message_bytes,
+            volume_bytes: self.volume_bytes,
+            options: self.options(),
             buffer_bytes: self.buffer_bytes(),
             reader_buffer_bytes: source.map(|source| source.buffer_bytes),
             pages: pages.unwrap_or_default().name().to_owned(),

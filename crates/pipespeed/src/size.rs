@@ -68,6 +68,7 @@ pub fn exact(bytes: u64) -> String {
 /// A size as it stands in a name: `128k`.
 pub fn short(bytes: usize) -> String {
     match bytes {
+        _ if bytes >= 1 << 30 && bytes.is_multiple_of(1 << 30) => format!("{}g", bytes >> 30),
         _ if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => format!("{}m", bytes >> 20),
         _ if bytes.is_multiple_of(1024) => format!("{}k", bytes >> 10),
         _ => bytes.to_string(),

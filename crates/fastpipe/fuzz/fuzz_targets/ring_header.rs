@@ -5,6 +5,8 @@
 
 use libfuzzer_sys::fuzz_target;
 
+#[path = "../../tests/common/decisions.rs"]
+mod decisions;
 #[path = "../../tests/common/ring_interpreter.rs"]
 mod ring_interpreter;
 

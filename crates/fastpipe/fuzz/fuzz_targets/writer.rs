@@ -4,6 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 
+#[path = "../../tests/common/decisions.rs"]
+mod decisions;
 #[path = "../../tests/common/interpreter.rs"]
 mod interpreter;
 

@@ -15,6 +15,7 @@ use std::fmt;
 use std::io;
 use std::ops::{Deref, DerefMut, RangeBounds};
 use std::slice;
+use std::sync::atomic::AtomicU64;
 
 use self::mapping::Mapping;
 use crate::pipe::page_size;
@@ -153,6 +154,17 @@ impl Buffer {
         PageSlice {
             bytes: &self[bounds],
         }
+    }
+
+    /// The buffer as 64-bit words, less a rest that makes no word: loads and
+    /// stores of atomics stay what they are, where a compiler would put plain
+    /// ones together into wide ones.
+    pub fn words(&mut self) -> &[AtomicU64] {
+        let words = self.len / size_of::<AtomicU64>();
+        // SAFETY: within the mapping, which is page-aligned, readable and
+        // writable, and lives as long as self; `&mut self` keeps every other
+        // access by reference away, and any bit pattern is an AtomicU64.
+        unsafe { slice::from_raw_parts(self.mapping.start().cast(), words) }
     }
 
     /// Lets all pages go and takes new ones, which read as zero. Whoever holds

@@ -6,12 +6,14 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use super::cursor::Role;
+use super::ends::both_ends;
 use super::error::RingError;
 use super::handover;
 use super::in_place::View;
 use super::memory::Memory;
 use super::peer::{Peer, PeerState};
 use super::side::{Found, Side};
+use crate::transfer::Counts;
 use crate::wait::Wait;
 
 /// The end of a ring that bytes come out at.
@@ -35,48 +37,9 @@ pub struct Consumer {
     side: Side,
 }
 
+both_ends!(Consumer, "consumer", "Producer", "producer", "data");
+
 impl Consumer {
-    /// As [`Producer::offer`](super::Producer::offer), the other way round: hands over the
-    /// producer's end.
-    ///
-    /// # Errors
-    /// The same.
-    pub fn offer(stream: &UnixStream, capacity: usize) -> io::Result<Self> {
-        handover::offer(stream, Role::Consumer, capacity).map(|side| Consumer { side })
-    }
-
-    /// Takes the consumer's end that the process at the other end of `stream` offers by
-    /// [`Producer::offer`](super::Producer::offer).
-    ///
-    /// # Errors
-    /// As [`Producer::accept`](super::Producer::accept).
-    pub fn accept(stream: &UnixStream) -> io::Result<Self> {
-        handover::accept(stream, Role::Consumer).map(|side| Consumer { side })
-    }
-
-    pub(super) fn of(memory: Memory) -> io::Result<Self> {
-        Ok(Consumer {
-            side: Side::attach(memory, Role::Consumer)?,
-        })
-    }
-
-    /// As [`Producer::from_fd`](super::Producer::from_fd).
-    ///
-    /// # Errors
-    /// The same.
-    pub fn from_fd(file: OwnedFd) -> io::Result<Self> {
-        Self::of(Memory::open(file)?)
-    }
-
-    /// As [`Producer::into_fd`](super::Producer::into_fd). What was not released is left to the next
-    /// consumer.
-    ///
-    /// # Errors
-    /// The same.
-    pub fn into_fd(self) -> io::Result<OwnedFd> {
-        self.side.into_fd()
-    }
-
     /// At least `at_least` bytes, and at least one: all that is known to be
     /// there, in one piece. Waits for them. Fewer come only at the end of the
     /// data, and none after it.
@@ -93,8 +56,7 @@ impl Consumer {
     /// Waits for `at_least` bytes or the end; looks for `wanted` first.
     #[inline]
     fn wait_for_data(&mut self, at_least: usize, wanted: usize) -> io::Result<()> {
-        self.side.look_for(wanted)?;
-        match self.side.wait_for(at_least.max(1))? {
+        match self.side.wait_for(at_least.max(1), wanted)? {
             Found::Enough | Found::Ended(RingError::PeerClosed) => Ok(()),
             // What it did commit comes first.
             Found::Ended(_) if self.side.available() > 0 => Ok(()),
@@ -109,35 +71,6 @@ impl Consumer {
     pub fn unread(&mut self) -> io::Result<usize> {
         self.side.look_for(usize::MAX)?;
         Ok(self.side.available())
-    }
-
-    /// The most bytes that the ring holds.
-    pub fn capacity(&self) -> usize {
-        self.side.capacity()
-    }
-
-    /// How to wait for data; see [`Producer::set_wait`](super::Producer::set_wait).
-    pub fn set_wait(&mut self, wait: Wait) {
-        self.side.set_wait(wait);
-    }
-
-    /// The longest to wait at a time, then the error is `TimedOut`. `None`, at
-    /// first: as long as it takes.
-    pub fn set_timeout(&mut self, timeout: Option<Duration>) {
-        self.side.set_timeout(timeout);
-    }
-
-    /// By what the producer's death is noticed; see [`Producer::watch`](super::Producer::watch).
-    pub fn watch(&mut self, peer: Peer) {
-        self.side.watch(peer);
-    }
-
-    /// How the producer's process is. There may be data left, whatever it is.
-    ///
-    /// # Errors
-    /// `InvalidData` if the shared header is corrupted.
-    pub fn peer_state(&self) -> io::Result<PeerState> {
-        self.side.peer_state()
     }
 }
 
@@ -154,12 +87,5 @@ impl Read for Consumer {
         self.side.memory_mut().copy_out(position, &mut into[..n]);
         self.side.leave(n);
         Ok(n)
-    }
-}
-
-/// The shared memory: whoever has it can read and write what is in the ring.
-impl AsFd for Consumer {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.side.memory().as_fd()
     }
 }

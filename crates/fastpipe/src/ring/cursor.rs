@@ -11,6 +11,7 @@ pub(super) enum Role {
 }
 
 impl Role {
+    #[inline]
     pub(super) fn other(self) -> Self {
         match self {
             Role::Producer => Role::Consumer,
@@ -53,11 +54,19 @@ impl Cursor {
         })
     }
 
+    #[inline]
     pub(super) fn position(&self) -> u64 {
         self.position
     }
 
+    /// Where the peer is when `n` bytes are available, which are not yet.
+    pub(super) fn wanting(&self, n: usize) -> u64 {
+        let lack = (n as u64).wrapping_sub(self.available);
+        self.theirs.wrapping_add(lack)
+    }
+
     /// Never more than the capacity.
+    #[inline]
     pub(super) fn available(&self) -> usize {
         self.available as usize
     }
@@ -65,6 +74,7 @@ impl Cursor {
     /// Takes in where the peer says it is now. It can't have come further than
     /// to us: a consumer to the last byte that was committed, a producer to
     /// where the ring is full; and it can't have gone back.
+    #[inline]
     pub(super) fn see(&mut self, theirs: u64) -> Result<(), Corrupt> {
         let by = theirs.wrapping_sub(self.theirs);
         if by > self.capacity - self.available {
@@ -79,6 +89,7 @@ impl Cursor {
     ///
     /// # Panics
     /// If that is more than is available.
+    #[inline]
     pub(super) fn advance(&mut self, n: usize) -> u64 {
         let available = self.available();
         assert!(n <= available, "{n} bytes of {available}");

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::cursor::{Cursor, Role};
 use super::error::Corrupt;
 use super::sync::{AtomicU32, AtomicU64, Word, fence};
+use crate::wait::Bound;
 
 /// "fastring" on a little-endian machine.
 const MAGIC: u64 = u64::from_le_bytes(*b"fastring");
@@ -52,6 +53,10 @@ struct End {
     asleep: Word,
     /// 1 while this end never sleeps, so that its peer need not care.
     spins: AtomicU32,
+    /// A [`Bound`].
+    bound_to: AtomicU32,
+    /// Where the peer is when it has left enough to wake this end for.
+    wants: AtomicU64,
 }
 
 #[cfg(not(loom))]
@@ -134,9 +139,25 @@ impl Header {
         fence(SeqCst);
     }
 
+    /// Says to which processor the end `role` is bound.
+    pub(super) fn set_bound(&self, role: Role, bound_to: Bound) {
+        self.end(role).bound_to.store(bound_to.0, Relaxed);
+    }
+
+    /// Whether the peer of `role` can't move while `role` spins, since both are
+    /// bound to the same processor.
+    pub(super) fn shares_processor(&self, role: Role) -> bool {
+        let [mine, theirs] = [role, role.other()].map(|role| {
+            let end = self.end(role);
+            Bound(end.bound_to.load(Relaxed))
+        });
+        mine.shares_with(theirs)
+    }
+
     /// Gives an end back, for whoever claims it next.
     pub(super) fn unclaim(&self, role: Role) {
         self.set_spins(role, false);
+        self.set_bound(role, Bound::default());
         self.end(role).state.store(FREE, Release);
     }
 
@@ -155,12 +176,12 @@ impl Header {
     }
 
     /// Leaves the next `n` bytes to the peer. Release: before it go our accesses
-    /// to them.
+    /// to them. True if that took a system call, to wake it.
     #[inline]
-    pub(super) fn leave(&self, role: Role, cursor: &mut Cursor, n: usize) {
+    pub(super) fn leave(&self, role: Role, cursor: &mut Cursor, n: usize) -> bool {
         let position = cursor.advance(n);
         self.index(role).store(position, Release);
-        self.wake_peer(role);
+        self.wake_peer(role, Some(position))
     }
 
     /// Ends it for `role`. To be looked at before the index, by which the peer
@@ -168,7 +189,7 @@ impl Header {
     pub(super) fn close(&self, role: Role, cleanly: bool) {
         let state = if cleanly { CLOSED } else { ABANDONED };
         self.end(role).state.store(state, Release);
-        self.wake_peer(role);
+        self.wake_peer(role, None);
     }
 
     /// How the peer of `role` is.
@@ -182,47 +203,98 @@ impl Header {
         }
     }
 
-    /// Wakes the peer of `role` if it sleeps.
+    /// Wakes the peer of `role` if it sleeps and what it waits for has come: we
+    /// are at `position` by now, or have ended. True if it was woken.
     ///
     /// A sleeper says so and then looks at the index (`sleep`); we wrote the
     /// index and then look whether it said so. With a fence between the two on
     /// either side at least one of us sees what the other wrote.
     #[inline]
-    fn wake_peer(&self, role: Role) {
+    fn wake_peer(&self, role: Role, position: Option<u64>) -> bool {
         let peer = self.end(role.other());
         // The fence would wait until all that we wrote to the ring is out.
         if peer.spins.load(Relaxed) != 0 {
-            return;
+            return false;
         }
         fence(SeqCst);
         let word = &peer.asleep;
-        if word.get() != 0 {
-            // So that nothing more is to be woken until it sleeps again, and
-            // that it does not fall asleep if it was only about to.
-            word.set(0);
-            word.wake();
+        if word.get() == 0 {
+            return false;
         }
+        // Acquire, in `get`: what it wants is of this sleep or of a later one.
+        let wants = peer.wants.load(Relaxed);
+        if position.is_some_and(|position| !has_reached(position, wants)) {
+            return false;
+        }
+        // So that nothing more is to be woken until it sleeps again, and that it
+        // does not fall asleep if it was only about to.
+        word.set(0);
+        word.wake();
+        true
     }
 
-    /// Sleeps until the peer of `role` has moved or ended, `limit` at most, or
-    /// for no reason; not at all where `at_least` bytes are available.
+    /// Sleeps until the peer of `role` has moved far enough or ended, `limit` at
+    /// most, or for no reason; not at all, and then false, where `at_least` bytes
+    /// are available.
     pub(super) fn sleep(
         &self,
         role: Role,
         cursor: &mut Cursor,
         at_least: usize,
         limit: Duration,
-    ) -> Result<(), Corrupt> {
-        let word = &self.end(role).asleep;
-        word.set(1);
+    ) -> Result<bool, Corrupt> {
+        let end = self.end(role);
+        end.wants.store(cursor.wanting(at_least), Relaxed);
+        end.asleep.set(1);
         fence(SeqCst);
         let looked = self
             .peer(role)
             .and_then(|state| self.look(role, cursor).map(|()| state));
-        if looked == Ok(EndState::Open) && cursor.available() < at_least {
-            word.wait(1, limit);
+        let sleeps = looked == Ok(EndState::Open) && cursor.available() < at_least;
+        if sleeps {
+            end.asleep.wait(1, limit);
         }
-        word.set(0);
-        looked.map(|_| ())
+        end.asleep.set(0);
+        looked.map(|_| sleeps)
+    }
+}
+
+/// Whether `position` is `wanted` or further, modulo 2^64. Half of the numbers
+/// lie ahead; a ring needs a billion.
+#[inline]
+fn has_reached(position: u64, wanted: u64) -> bool {
+    position.wrapping_sub(wanted) < 1 << 63
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_that_are_bound_to_one_processor_share_it_and_no_others_do() {
+        let header = Header::default();
+        for (one, other, shared) in [(1, 1, true), (1, 2, false), (1, 0, false), (0, 0, false)] {
+            header.set_bound(Role::Producer, Bound(one));
+            header.set_bound(Role::Consumer, Bound(other));
+            assert_eq!(header.shares_processor(Role::Producer), shared);
+            assert_eq!(header.shares_processor(Role::Consumer), shared);
+        }
+        // Not of whoever takes the end next.
+        header.set_bound(Role::Producer, Bound(1));
+        header.set_bound(Role::Consumer, Bound(1));
+        header.unclaim(Role::Producer);
+        assert!(!header.shares_processor(Role::Consumer));
+    }
+
+    #[test]
+    fn a_position_is_reached_also_beyond_the_end_of_the_numbers() {
+        for (position, wanted, reached) in [
+            (7, 7, true),
+            (7, 8, false),
+            (3, u64::MAX - 3, true),
+            (u64::MAX - 3, 3, false),
+        ] {
+            assert_eq!(has_reached(position, wanted), reached);
+        }
     }
 }

@@ -18,6 +18,7 @@ pub struct Slot<'a> {
 }
 
 impl<'a> Slot<'a> {
+    #[inline]
     pub(super) fn new(side: &'a mut Side) -> Self {
         Slot { side }
     }
@@ -33,6 +34,7 @@ impl<'a> Slot<'a> {
     ///
     /// # Panics
     /// If it does not fit.
+    #[inline]
     pub fn write_at(&mut self, at: usize, data: &[u8]) {
         let position = position(self.side, at, data.len());
         self.side.memory_mut().copy_in(position, data);
@@ -42,6 +44,7 @@ impl<'a> Slot<'a> {
     ///
     /// # Panics
     /// If the range is not within the slot.
+    #[inline]
     pub fn fill(&mut self, range: Range<usize>, value: u8) {
         let len = range.end.saturating_sub(range.start);
         let position = position(self.side, range.start, len);
@@ -51,6 +54,7 @@ impl<'a> Slot<'a> {
     /// The slot as what it is: bytes that another process may change. Loads and
     /// stores of them cost what those of a `u8` cost, but are not put together
     /// to vectors.
+    #[inline]
     pub fn atomics(&self) -> &[AtomicU8] {
         self.side
             .memory()
@@ -95,6 +99,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
+    #[inline]
     pub(super) fn new(side: &'a mut Side) -> Self {
         View { side }
     }
@@ -115,12 +120,14 @@ impl<'a> View<'a> {
     ///
     /// # Panics
     /// If the view has fewer bytes than that.
+    #[inline]
     pub fn read_at(&mut self, at: usize, into: &mut [u8]) {
         let position = position(self.side, at, into.len());
         self.side.memory_mut().copy_out(position, into);
     }
 
     /// The view as what it is: bytes that another process may change.
+    #[inline]
     pub fn atomics(&self) -> &[AtomicU8] {
         self.side
             .memory()
@@ -142,6 +149,19 @@ impl<'a> View<'a> {
         unsafe { self.side.memory().bytes(position, len) }
     }
 
+    /// The same for as long as the consumer is not used otherwise, for a caller
+    /// that returns it. It takes nothing out: the next view begins with these
+    /// bytes, and can release them.
+    ///
+    /// # Safety
+    /// That of [`bytes`](Self::bytes).
+    #[inline]
+    pub unsafe fn into_bytes(self) -> &'a [u8] {
+        let side: &'a Side = self.side;
+        // SAFETY: as promised by the caller.
+        unsafe { side.memory().bytes(side.position(), side.available()) }
+    }
+
     /// Takes the first `n` bytes out: their room is the producer's again.
     ///
     /// # Panics
@@ -153,6 +173,7 @@ impl<'a> View<'a> {
 }
 
 /// Where `at` is, which must have `len` bytes behind it.
+#[inline]
 fn position(side: &Side, at: usize, len: usize) -> u64 {
     let available = side.available();
     assert!(

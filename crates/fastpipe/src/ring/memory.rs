@@ -21,7 +21,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicU8, Ordering, compiler_fence};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
@@ -41,6 +41,8 @@ const TMPFS: u64 = 0x0102_1994;
 pub(super) struct Memory {
     /// The header's page, the data, the data again.
     start: NonNull<u8>,
+    /// Where the data begins.
+    data: NonNull<u8>,
     /// A power of two, and of whole pages.
     capacity: usize,
     file: OwnedFd,
@@ -121,9 +123,12 @@ impl Memory {
                 MapFlags::PRIVATE | MapFlags::NORESERVE,
             )
         }?;
+        let start = NonNull::new(start.cast::<u8>())
+            .ok_or_else(|| io::Error::other("mmap returned address 0"))?;
         let memory = Memory {
-            start: NonNull::new(start.cast())
-                .ok_or_else(|| io::Error::other("mmap returned address 0"))?,
+            start,
+            // SAFETY: the reservation begins with a page for the header.
+            data: unsafe { start.add(page_size()) },
             capacity,
             file,
         };
@@ -152,6 +157,7 @@ impl Memory {
         Ok(())
     }
 
+    #[inline]
     pub(super) fn capacity(&self) -> usize {
         self.capacity
     }
@@ -172,7 +178,7 @@ impl Memory {
         let offset = (position & (self.capacity as u64 - 1)) as usize;
         // SAFETY: offset is less than the capacity, and len at most that, so
         // offset + len is within the two mappings of the data.
-        unsafe { self.start.as_ptr().add(page_size() + offset) }
+        unsafe { self.data.as_ptr().add(offset) }
     }
 
     /// Copies `from` to `position` on. It is at most the capacity long.
@@ -191,9 +197,14 @@ impl Memory {
         let from = self.at(position, to.len());
         // SAFETY: as in `copy_in`.
         unsafe { ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
+        // From here on the bytes may be others (by a signal handler, as far as
+        // the compiler knows): whoever copies `to` on is not to be given a
+        // second look at `from`, after he checked the first.
+        compiler_fence(Ordering::SeqCst);
     }
 
     /// `len` bytes from `position` on become `value`.
+    #[inline]
     pub(super) fn fill(&mut self, position: u64, len: usize, value: u8) {
         let to = self.at(position, len);
         // SAFETY: as in `copy_in`.
@@ -201,6 +212,7 @@ impl Memory {
     }
 
     /// `len` bytes from `position` on, as what may change at any time.
+    #[inline]
     pub(super) fn atomics(&self, position: u64, len: usize) -> &[AtomicU8] {
         let from = self.at(position, len).cast::<AtomicU8>();
         // SAFETY: `at` checked the length; the memory lives as long as self,
@@ -212,6 +224,7 @@ impl Memory {
     ///
     /// # Safety
     /// Nobody writes to them while the slice lives.
+    #[inline]
     pub(super) unsafe fn bytes(&self, position: u64, len: usize) -> &[u8] {
         let from = self.at(position, len);
         // SAFETY: `at` checked the length; the rest is the caller's promise.
@@ -222,6 +235,7 @@ impl Memory {
     ///
     /// # Safety
     /// Nobody else reads or writes them while the slice lives.
+    #[inline]
     pub(super) unsafe fn bytes_mut(&mut self, position: u64, len: usize) -> &mut [u8] {
         let from = self.at(position, len);
         // SAFETY: `at` checked the length; the rest is the caller's promise.

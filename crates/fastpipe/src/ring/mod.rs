@@ -48,10 +48,13 @@
 //! In the child `Producer::from_fd(io::stdout().as_fd().try_clone_to_owned()?)` takes it.
 //!
 //! # Waiting
-//! See [`Wait`](crate::wait::Wait). `Block` looks for about a microsecond, where there are several
-//! processors, and sleeps then, by futex(2): the peer makes a system call only
-//! to wake a sleeper. `Spin` makes none at all and is fastest where each end has
-//! a processor of its own; `Adaptive` spins while that pays and sleeps then.
+//! See [`Wait`](crate::wait::Wait). `Block` looks for about a microsecond and
+//! sleeps then, by futex(2): the peer makes a system call only to wake a sleeper,
+//! once what that one waits for is there. `Spin` makes none at all and is
+//! fastest where each end has a processor of its own; `Adaptive` spins while
+//! that pays and sleeps then. Neither of `Block` and `Adaptive` looks twice where
+//! both ends are bound to one processor (sched_setaffinity(2), when `set_wait`
+//! was called).
 //!
 //! The peer's death ends the waiting within a second. It is noticed by a
 //! pidfd or by the hang-up of the socket that the ring came by; see [`Peer`].
@@ -64,8 +67,8 @@
 //!
 //! # Trust
 //! The peer can write anything into the ring, header and data, at any time. By
-//! that it can send wrong bytes, keep us waiting, or wake us for nothing, and no
-//! more:
+//! that it can send wrong bytes, keep us waiting, wake us for nothing, or have us
+//! make a system call with each commit, and no more:
 //!
 //! * The memory can't be made smaller under us (F_SEAL_SHRINK; fcntl(2)). An end
 //!   that is received is refused if its file is not sealed, not of ordinary
@@ -84,10 +87,12 @@
 //! that change meanwhile yields some bytes or other. What the kernel does for
 //! want of memory is the same as elsewhere: the pages are allocated when the ring
 //! is made, but a peer may give them back (FALLOC_FL_PUNCH_HOLE), and the next
-//! access then needs a new one.
+//! access then needs a new one. Where vm.overcommit_memory is 2 and nothing is
+//! left of what may be committed, that access is a SIGBUS.
 
 mod consumer;
 mod cursor;
+mod ends;
 mod error;
 mod handover;
 mod header;

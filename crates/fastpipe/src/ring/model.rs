@@ -39,20 +39,23 @@ impl End {
         }
     }
 
-    /// As `Side::wait_slowly` under `Wait::Block`. False at the end.
-    fn wait(&mut self) -> bool {
+    /// As `Side::wait_slowly` under `Wait::Block`: until `at_least` are
+    /// available, or fewer at the end. False if there are none.
+    fn wait(&mut self, at_least: usize) -> bool {
         let header = &self.ring.header;
         loop {
             let state = header.peer(self.role).unwrap();
             header.look(self.role, &mut self.cursor).unwrap();
-            if self.cursor.available() > 0 {
+            if self.cursor.available() >= at_least {
                 return true;
             }
             if state != EndState::Open {
-                return false;
+                return self.cursor.available() > 0;
             }
             let limit = Duration::MAX;
-            header.sleep(self.role, &mut self.cursor, 1, limit).unwrap();
+            header
+                .sleep(self.role, &mut self.cursor, at_least, limit)
+                .unwrap();
         }
     }
 
@@ -71,7 +74,7 @@ impl End {
 
 fn produce(mut end: End, words: u64) -> u64 {
     for word in 0..words {
-        if !end.wait() {
+        if !end.wait(1) {
             return word;
         }
         end.cell().with_mut(|at| {
@@ -84,23 +87,27 @@ fn produce(mut end: End, words: u64) -> u64 {
     words
 }
 
-fn consume(mut end: End, most: u64) -> u64 {
-    for expected in 0..most {
-        if !end.wait() {
-            return expected;
+/// Takes `most` at most, and waits for `at_least` at a time.
+fn consume(mut end: End, most: u64, at_least: usize) -> u64 {
+    let mut expected = 0;
+    while expected < most && end.wait(at_least) {
+        for _ in 0..at_least.min(end.cursor.available()) {
+            let word = end.cell().with(|at| {
+                // SAFETY: loom checks that nobody writes to it.
+                unsafe { *at }
+            });
+            assert_eq!(word, expected);
+            end.leave();
+            expected += 1;
         }
-        let word = end.cell().with(|at| {
-            // SAFETY: loom checks that nobody writes to it.
-            unsafe { *at }
-        });
-        assert_eq!(word, expected);
-        end.leave();
     }
-    end.close();
-    most
+    if expected >= most {
+        end.close();
+    }
+    expected
 }
 
-fn check(words: u64, wanted: u64) {
+fn check(words: u64, wanted: u64, at_least: usize) {
     let mut model = loom::model::Builder::new();
     // More than a handful of switches finds nothing more, and takes hours.
     model.preemption_bound = Some(4);
@@ -111,7 +118,7 @@ fn check(words: u64, wanted: u64) {
             End::new(&ring, Role::Consumer),
         );
         let producing = thread::spawn(move || produce(producer, words));
-        let got = consume(consumer, wanted);
+        let got = consume(consumer, wanted, at_least);
         let put = producing.join().unwrap();
         assert_eq!(got, words.min(wanted));
         assert!(put >= got);
@@ -120,15 +127,20 @@ fn check(words: u64, wanted: u64) {
 
 #[test]
 fn what_is_produced_is_consumed_in_order_and_nobody_sleeps_for_ever() {
-    check(3, 10);
+    check(3, 10, 1);
 }
 
 #[test]
 fn a_consumer_that_closes_its_end_wakes_its_producer() {
-    check(4, 1);
+    check(4, 1, 1);
 }
 
 #[test]
 fn an_empty_stream_ends() {
-    check(0, 1);
+    check(0, 1, 1);
+}
+
+#[test]
+fn one_that_waits_for_more_is_woken_when_it_is_there_and_at_the_end() {
+    check(3, 10, 2);
 }

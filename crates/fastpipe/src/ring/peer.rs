@@ -35,16 +35,17 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// A child, to which an end was given when it was spawned.
+    /// A child, to which an end was given when it was spawned, and which was not waited for yet:
+    /// after that its number may be another process's.
     ///
     /// # Errors
     /// Those of pidfd_open(2): `Unsupported` before Linux 5.3.
     pub fn child(child: &Child) -> io::Result<Self> {
-        // Not reaped as long as there is a `Child`, so the number is still its.
         Self::of(Pid::from_child(child))
     }
 
-    /// The process that spawned this one.
+    /// The process that spawned this one. To be called early: when that one is dead, this process
+    /// gets another parent (the init of its pid namespace, as a rule), which will hardly die.
     ///
     /// # Errors
     /// As [`child`](Self::child); `NotFound` if it is gone.
@@ -120,8 +121,11 @@ impl Peer {
             return false;
         };
         // proc(5): the name, in brackets, may hold anything; then the state.
-        stat.rsplit_once(") ")
-            .is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
+        let stopped = stat
+            .rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with(['T', 't']));
+        // If it has died, that may have been another process of its number.
+        stopped && self.pidfd.as_ref().and_then(pid_of) == Some(pid)
     }
 }
 

@@ -6,11 +6,13 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use super::cursor::Role;
+use super::ends::both_ends;
 use super::handover;
 use super::in_place::Slot;
 use super::memory::Memory;
 use super::peer::{Peer, PeerState};
 use super::side::{Found, Side};
+use crate::transfer::Counts;
 use crate::wait::Wait;
 
 /// The end of a ring that bytes go in at.
@@ -36,59 +38,9 @@ pub struct Producer {
     side: Side,
 }
 
+both_ends!(Producer, "producer", "Consumer", "consumer", "room");
+
 impl Producer {
-    /// Makes a ring of `capacity` bytes, rounded up to a power of two of whole pages, and hands the
-    /// consumer's end to the process at the other end of `stream`, which calls
-    /// [`Consumer::accept`](super::Consumer::accept). Waits until it did, or for as long as the
-    /// stream's read timeout says.
-    ///
-    /// Each of them keeps a duplicate of the stream, which is not to be shut down; the stream itself
-    /// may be used on, or dropped.
-    ///
-    /// # Errors
-    /// `InvalidInput` for no capacity and for more than [`MOST_CAPACITY`](super::MOST_CAPACITY);
-    /// `ConnectionRefused` if the other process would not have it; `UnexpectedEof` if it hung up;
-    /// those of memfd_create(2), fallocate(2), mmap(2), sendmsg(2) and recvmsg(2).
-    pub fn offer(stream: &UnixStream, capacity: usize) -> io::Result<Self> {
-        handover::offer(stream, Role::Producer, capacity).map(|side| Producer { side })
-    }
-
-    /// Takes the producer's end that the process at the other end of `stream` offers by
-    /// [`Consumer::offer`](super::Consumer::offer).
-    ///
-    /// # Errors
-    /// `InvalidData` for anything but the memory of a ring that is safe to use: sealed against
-    /// resizing, of ordinary pages, of the right size, with a sane header; `ResourceBusy` if that end
-    /// is in use; `UnexpectedEof` if the other process hung up; those of recvmsg(2) and mmap(2).
-    pub fn accept(stream: &UnixStream) -> io::Result<Self> {
-        handover::accept(stream, Role::Producer).map(|side| Producer { side })
-    }
-
-    pub(super) fn of(memory: Memory) -> io::Result<Self> {
-        Ok(Producer {
-            side: Side::attach(memory, Role::Producer)?,
-        })
-    }
-
-    /// Takes the producer's end of the ring in `file`, which was inherited or came in some other way.
-    /// [`watch`](Self::watch) the other process, so that its death is noticed.
-    ///
-    /// # Errors
-    /// As [`accept`](Self::accept), but for the socket.
-    pub fn from_fd(file: OwnedFd) -> io::Result<Self> {
-        Self::of(Memory::open(file)?)
-    }
-
-    /// Gives this end up to whoever takes it by [`from_fd`](Self::from_fd), in this process or
-    /// another one. The descriptor is close-on-exec;
-    /// [`Stdio`](std::process::Stdio) hands it to a child all the same.
-    ///
-    /// # Errors
-    /// Those of duplicating a descriptor. The end is closed then.
-    pub fn into_fd(self) -> io::Result<OwnedFd> {
-        self.side.into_fd()
-    }
-
     /// Room for at least `at_least` bytes, and at least one: all that is known
     /// to be there, in one piece. Waits for it.
     ///
@@ -107,8 +59,7 @@ impl Producer {
         if let Some(end) = self.side.ended()? {
             return Err(end.into());
         }
-        self.side.look_for(wanted)?;
-        match self.side.wait_for(at_least.max(1))? {
+        match self.side.wait_for(at_least.max(1), wanted)? {
             Found::Enough => Ok(()),
             Found::Ended(end) => Err(end.into()),
         }
@@ -121,37 +72,6 @@ impl Producer {
     pub fn room(&mut self) -> io::Result<usize> {
         self.side.look_for(usize::MAX)?;
         Ok(self.side.available())
-    }
-
-    /// The most bytes that the ring holds.
-    pub fn capacity(&self) -> usize {
-        self.side.capacity()
-    }
-
-    /// How to wait for room; [`Wait::Block`] at first. [`Wait::Poll`] is the same here:
-    /// there is no descriptor to poll.
-    pub fn set_wait(&mut self, wait: Wait) {
-        self.side.set_wait(wait);
-    }
-
-    /// The longest to wait at a time, then the error is `TimedOut`. `None`, at
-    /// first: as long as it takes.
-    pub fn set_timeout(&mut self, timeout: Option<Duration>) {
-        self.side.set_timeout(timeout);
-    }
-
-    /// By what the consumer's death is noticed. An end that was offered and accepted
-    /// knows it already; without any, the death of a consumer is not noticed.
-    pub fn watch(&mut self, peer: Peer) {
-        self.side.watch(peer);
-    }
-
-    /// How the consumer's process is.
-    ///
-    /// # Errors
-    /// `InvalidData` if the shared header is corrupted.
-    pub fn peer_state(&self) -> io::Result<PeerState> {
-        self.side.peer_state()
     }
 }
 
@@ -172,12 +92,5 @@ impl Write for Producer {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-/// The shared memory: whoever has it can read and write what is in the ring.
-impl AsFd for Producer {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.side.memory().as_fd()
     }
 }

@@ -14,7 +14,8 @@ use super::error::{Corrupt, RingError};
 use super::header::{EndState, Header};
 use super::memory::Memory;
 use super::peer::{Peer, PeerState};
-use crate::wait::{Spinner, Wait, allowed_processors};
+use crate::transfer::Counts;
+use crate::wait::{Bound, Spinner, Wait};
 
 /// How often a waiting end looks whether its peer is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -39,12 +40,13 @@ pub(super) struct Side {
     cursor: Cursor,
     wait: Wait,
     spinner: Spinner,
-    /// Whether the peer may move while we spin.
-    several: bool,
     timeout: Option<Duration>,
     peer: Option<Peer>,
     /// When we last looked at `peer`.
     looked: Instant,
+    /// Where we began, and what we did since but for the bytes.
+    begun: u64,
+    counts: Counts,
     /// What can't be taken back.
     died: bool,
     corrupt: bool,
@@ -64,16 +66,18 @@ impl Side {
                 "that end of the ring is in use, or was closed",
             ));
         }
+        memory.header().set_bound(role, Bound::of_this_thread());
         Ok(Side {
             role,
             memory,
             cursor,
             wait: Wait::default(),
-            spinner: Spinner::new(Wait::default()),
-            several: allowed_processors() > 1,
+            spinner: Spinner::if_others_move(Wait::default(), true),
             timeout: None,
             peer: None,
             looked: Instant::now(),
+            begun: cursor.position(),
+            counts: Counts::default(),
             died: false,
             corrupt: false,
             owner: Some(getpid()),
@@ -82,9 +86,12 @@ impl Side {
 
     pub(super) fn set_wait(&mut self, wait: Wait) {
         self.wait = wait;
-        self.spinner = Spinner::new(wait);
+        self.spinner = Spinner::if_others_move(wait, true);
         let spins = matches!(wait, Wait::Spin | Wait::Never);
         self.header().set_spins(self.role, spins);
+        // It may have been bound to a processor since it was attached.
+        let bound_to = Bound::of_this_thread();
+        self.header().set_bound(self.role, bound_to);
     }
 
     pub(super) fn set_timeout(&mut self, timeout: Option<Duration>) {
@@ -96,27 +103,33 @@ impl Side {
         self.died = false;
     }
 
+    #[inline]
     pub(super) fn memory(&self) -> &Memory {
         &self.memory
     }
 
+    #[inline]
     pub(super) fn memory_mut(&mut self) -> &mut Memory {
         &mut self.memory
     }
 
+    #[inline]
     fn header(&self) -> &Header {
         self.memory.header()
     }
 
+    #[inline]
     pub(super) fn capacity(&self) -> usize {
         self.memory.capacity()
     }
 
+    #[inline]
     pub(super) fn position(&self) -> u64 {
         self.cursor.position()
     }
 
     /// The bytes that are ours, as far as is known.
+    #[inline]
     pub(super) fn available(&self) -> usize {
         self.cursor.available()
     }
@@ -124,7 +137,17 @@ impl Side {
     /// Leaves the next `n` bytes to the peer.
     #[inline]
     pub(super) fn leave(&mut self, n: usize) {
-        self.memory.header().leave(self.role, &mut self.cursor, n);
+        if self.memory.header().leave(self.role, &mut self.cursor, n) {
+            self.counts.syscalls += 1;
+        }
+    }
+
+    /// What this end did since it was attached.
+    pub(super) fn counts(&self) -> Counts {
+        Counts {
+            bytes: self.position().wrapping_sub(self.begun),
+            ..self.counts
+        }
     }
 
     /// What of the peer's state ends us, if anything.
@@ -151,11 +174,16 @@ impl Side {
     /// Takes in how far the peer has come, unless `wanted` bytes are known of.
     #[inline]
     pub(super) fn look_for(&mut self, wanted: usize) -> io::Result<()> {
+        if self.cursor.available() >= wanted && !self.corrupt {
+            return Ok(());
+        }
+        self.look()
+    }
+
+    #[inline]
+    fn look(&mut self) -> io::Result<()> {
         if self.corrupt {
             return self.give_up();
-        }
-        if self.cursor.available() >= wanted {
-            return Ok(());
         }
         match self.memory.header().look(self.role, &mut self.cursor) {
             Ok(()) => Ok(()),
@@ -163,14 +191,15 @@ impl Side {
         }
     }
 
-    /// Waits until `at_least` bytes are available.
+    /// Waits until `at_least` bytes are available. Looks once for `wanted`,
+    /// which may be more.
     #[inline]
-    pub(super) fn wait_for(&mut self, at_least: usize) -> io::Result<Found> {
+    pub(super) fn wait_for(&mut self, at_least: usize, wanted: usize) -> io::Result<Found> {
+        self.look_for(wanted.max(at_least))?;
         // With more, both ends could wait for each other.
         if at_least > self.capacity() / 2 {
             return too_much();
         }
-        self.look_for(at_least)?;
         if self.cursor.available() >= at_least {
             self.spinner.paid();
             return Ok(Found::Enough);
@@ -180,6 +209,7 @@ impl Side {
 
     #[cold]
     fn wait_slowly(&mut self, at_least: usize) -> io::Result<Found> {
+        self.counts.would_blocks += 1;
         let mut since = None;
         loop {
             // Before the index: what was left to us before the end counts.
@@ -194,7 +224,7 @@ impl Side {
             let since = *since.get_or_insert_with(Instant::now);
             match self.wait {
                 Wait::Never | Wait::Spin => {}
-                Wait::Adaptive if self.spinner.goes_on() => {}
+                Wait::Adaptive if self.peer_moves() && self.spinner.goes_on() => {}
                 Wait::Block | Wait::Poll | Wait::Adaptive => self.sleep(at_least, since)?,
             }
             let now = Instant::now();
@@ -220,19 +250,24 @@ impl Side {
         let turns = match self.wait {
             Wait::Never => 1,
             Wait::Spin => TURNS,
-            _ if self.several => TURNS,
+            _ if self.peer_moves() => TURNS,
             _ => 1,
         };
         for turn in 0..turns {
             if turn > 0 {
                 hint::spin_loop();
             }
-            self.look_for(at_least)?;
+            self.look()?;
             if self.cursor.available() >= at_least {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Whether the peer may move while we spin.
+    fn peer_moves(&self) -> bool {
+        !self.header().shares_processor(self.role)
     }
 
     fn sleep(&mut self, at_least: usize, since: Instant) -> io::Result<()> {
@@ -242,7 +277,10 @@ impl Side {
         };
         let header = self.memory.header();
         match header.sleep(self.role, &mut self.cursor, at_least, limit) {
-            Ok(()) => Ok(()),
+            Ok(slept) => {
+                self.counts.syscalls += u64::from(slept);
+                Ok(())
+            }
             Err(Corrupt) => self.give_up(),
         }
     }
@@ -255,7 +293,11 @@ impl Side {
         }
         self.looked = now;
         let died_before = self.died;
-        self.died = self.peer.as_ref().is_some_and(Peer::is_dead);
+        if let Some(peer) = &self.peer {
+            self.counts.syscalls += 1;
+            self.counts.polls += 1;
+            self.died = peer.is_dead();
+        }
         self.died && !died_before
     }
 

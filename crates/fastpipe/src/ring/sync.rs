@@ -6,11 +6,11 @@ pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 #[cfg(not(loom))]
 pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
-/// A word that its owner sleeps on and its peer wakes it by. Orders nothing by
-/// itself: what it stands for is ordered by fences.
+/// A word that its owner sleeps on and its peer wakes it by. What was written
+/// before it was set is seen by who gets it; all else is ordered by fences.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Word {
@@ -20,12 +20,14 @@ pub(super) struct Word {
 }
 
 impl Word {
+    #[inline]
     pub(super) fn set(&self, value: u32) {
-        self.value.store(value, Relaxed);
+        self.value.store(value, Release);
     }
 
+    #[inline]
     pub(super) fn get(&self) -> u32 {
-        self.value.load(Relaxed)
+        self.value.load(Acquire)
     }
 }
 
@@ -42,15 +44,18 @@ impl Word {
         };
         // Not Flags::PRIVATE: the peer is another process. EAGAIN, EINTR and
         // ETIMEDOUT all mean to look again, and nothing else can come: the
-        // word is aligned, and mapped for as long as it is borrowed.
+        // word is aligned, and mapped for as long as it is borrowed. (A peer
+        // that has the kernel answer something else by its own use of the word
+        // makes us look more often.)
         let _ = wait(&self.value, Flags::empty(), value, Some(&limit));
     }
 
-    /// Wakes whoever sleeps on it.
+    /// Wakes who sleeps on it: its owner. A peer can have any number of threads
+    /// sleep there, and we are not to wake them all.
     pub(super) fn wake(&self) {
         use rustix::thread::futex::{Flags, wake};
 
-        let _ = wake(&self.value, Flags::empty(), i32::MAX as u32);
+        let _ = wake(&self.value, Flags::empty(), 1);
     }
 }
 
@@ -100,5 +105,50 @@ mod model {
             let _guard = self.lock.lock().unwrap();
             self.sleepers.notify_all();
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn is_asleep(thread: rustix::process::Pid) -> bool {
+        let path = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
+        // Not if it is gone.
+        std::fs::read_to_string(path)
+            .is_ok_and(|stat| stat.rsplit_once(") ").unwrap().1.starts_with('S'))
+    }
+
+    #[test]
+    fn of_many_that_sleep_where_the_owner_should_one_is_woken() {
+        let word = Word::default();
+        word.set(1);
+        thread::scope(|scope| {
+            let (sender, sleepers) = std::sync::mpsc::channel();
+            let (woken, wakes) = std::sync::mpsc::channel();
+            for _ in 0..3 {
+                let (word, sender, woken) = (&word, sender.clone(), woken.clone());
+                scope.spawn(move || {
+                    sender.send(rustix::thread::gettid()).unwrap();
+                    word.wait(1, Duration::from_secs(10));
+                    // Nobody listens after the first.
+                    let _ = woken.send(());
+                });
+            }
+            let sleepers: Vec<_> = sleepers.iter().take(3).collect();
+            let since = Instant::now();
+            while !sleepers.iter().all(|thread| is_asleep(*thread)) {
+                assert!(since.elapsed() < Duration::from_secs(5), "they never slept");
+                thread::yield_now();
+            }
+            word.wake();
+            wakes.recv().unwrap();
+            assert!(sleepers.iter().filter(|thread| is_asleep(**thread)).count() >= 2);
+            word.wake();
+            word.wake();
+        });
     }
 }

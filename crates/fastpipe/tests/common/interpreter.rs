@@ -1,6 +1,6 @@
 //! A program for a writer and its reader, made of bytes, run against a
 //! `Vec<u8>`. Used by the property tests and by the fuzz target, so it needs
-//! nothing but the library.
+//! nothing but the library and `decisions.rs`.
 //!
 //! Where the writer never waits, all is done by one thread, in an order that
 //! the bytes decide; the reader may also pass pages on and look at them much
@@ -17,56 +17,26 @@ use fastpipe::wait::Wait;
 use fastpipe::writer::{Frozen, PipeWriter};
 use rustix::pipe::{SpliceFlags, splice};
 
+use super::decisions::{Decisions, fill, made};
+
 /// The most bytes that a program sends.
 const MOST_SENT: usize = 8 << 20;
 
 /// The most operations.
 const MOST_STEPS: usize = 60;
 
-/// Decisions, one byte or two each; zeroes when there are no more.
-struct Decisions<'a>(&'a [u8]);
-
-impl Decisions<'_> {
-    fn byte(&mut self) -> usize {
-        let Some((first, rest)) = self.0.split_first() else {
-            return 0;
-        };
-        self.0 = rest;
-        usize::from(*first)
-    }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.byte() % from.len()]
-    }
-
-    /// From nothing to about 700 KiB, mostly small, often near a page's end.
-    fn size(&mut self) -> usize {
-        let fine = self.byte();
-        match self.byte() % 6 {
-            0 => fine % 40,
-            1 => 4090 + fine % 12,
-            2 => 4096 * (fine % 40),
-            3 => 300 * fine,
-            4 => 65_530 + fine % 12,
-            _ => 2777 * fine,
-        }
+/// From nothing to about 700 KiB, mostly small, often near a page's end.
+fn size(decide: &mut Decisions<'_>) -> usize {
+    let fine = decide.byte();
+    match decide.byte() % 6 {
+        0 => fine % 40,
+        1 => 4090 + fine % 12,
+        2 => 4096 * (fine % 40),
+        3 => 300 * fine,
+        4 => 65_530 + fine % 12,
+        _ => 2777 * fine,
     }
 }
-
-/// Any bytes; the place decides.
-fn fill(bytes: &mut [u8], at: usize) {
-    for (n, byte) in bytes.iter_mut().enumerate() {
-        let at = (at + n) as u32;
-        *byte = ((at.wrapping_mul(0x9e37_79b1) ^ (at >> 3)) >> 11) as u8;
-    }
-}
-
-fn made(at: usize, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    fill(&mut bytes, at);
-    bytes
-}
-
 /// The far side of the pipe, for a program in one thread.
 struct Near {
     file: File,
@@ -133,8 +103,8 @@ fn assert_same(got: &[u8], sent: &[u8]) {
 /// If the reader did not get exactly what was sent, or the writer broke a
 /// promise on the way.
 pub fn run(program: &[u8]) {
-    let mut decide = Decisions(program);
-    let never = decide.byte() % 4 != 0;
+    let mut decide = Decisions::new(program);
+    let never = !decide.byte().is_multiple_of(4);
     let (reader, writer) = pipe::create().unwrap();
     let capacity = decide.pick(&[65_536, 4096, 16_384, 262_144]);
     let _ = pipe::set_capacity_up_to(&writer, capacity);
@@ -153,12 +123,12 @@ pub fn run(program: &[u8]) {
     builder = builder.pages(decide.pick(&[Pages::Base, Pages::Huge, Pages::HugeTlb]));
     builder = match decide.byte() % 3 {
         0 => builder,
-        1 => builder.region(decide.size()),
+        1 => builder.region(size(&mut decide)),
         _ => builder.region(4 << 20),
     };
     builder = match decide.byte() % 3 {
         0 => builder,
-        1 => builder.loan(decide.size()),
+        1 => builder.loan(size(&mut decide)),
         _ => builder.loan(8192),
     };
     builder = match decide.byte() % 3 {
@@ -169,7 +139,7 @@ pub fn run(program: &[u8]) {
     if decide.byte() % 8 == 7 {
         builder = builder.copying();
     }
-    if decide.byte() % 4 != 0 {
+    if !decide.byte().is_multiple_of(4) {
         builder = builder.at_once();
     }
     let mut out = builder.open(writer).unwrap();
@@ -177,10 +147,10 @@ pub fn run(program: &[u8]) {
         let copies = matches!(reuse, Reuse::Drained(_));
         let mut near = Near::new(reader);
         let sent = steps(&mut out, &mut decide, Some((&mut near, copies)));
-        end_near(out, near, &sent, decide.byte() % 2 == 0);
+        end_near(out, near, &sent, decide.byte().is_multiple_of(2));
         return;
     }
-    let size = 1 + decide.size();
+    let size = 1 + size(&mut decide);
     let reading = std::thread::spawn(move || {
         let (mut file, mut got) = (File::from(reader), Vec::new());
         let mut chunk = vec![0; 4096 + size];
@@ -193,7 +163,7 @@ pub fn run(program: &[u8]) {
         got
     });
     let sent = steps(&mut out, &mut decide, None);
-    if decide.byte() % 2 == 0 {
+    if decide.byte().is_multiple_of(2) {
         out.wait_drained().unwrap();
         assert_eq!(pipe::unread(&out).unwrap(), 0);
         drop(out);
@@ -244,13 +214,13 @@ fn steps(
     let never = near.is_some();
     let mut sent: Vec<u8> = Vec::new();
     for _ in 0..MOST_STEPS {
-        if decide.0.is_empty() || sent.len() > MOST_SENT {
+        if decide.is_empty() || sent.len() > MOST_SENT {
             break;
         }
         let queued = out.queued();
         match decide.byte() % 12 {
             0..3 => {
-                let (ask, n) = (decide.size(), decide.size());
+                let (ask, n) = (size(decide), size(decide));
                 if let Some(mut loan) = taken(out.lend(ask), never, queued) {
                     assert!(loan.len() >= ask);
                     let n = n.min(loan.len());
@@ -261,12 +231,12 @@ fn steps(
                 }
             }
             3 => {
-                if let Some(mut loan) = taken(out.lend(decide.size()), never, queued) {
+                if let Some(mut loan) = taken(out.lend(size(decide)), never, queued) {
                     loan.fill(b'!');
                 }
             }
             4..6 => {
-                let bytes = made(sent.len(), decide.size());
+                let bytes = made(sent.len(), size(decide));
                 let mut rest = &bytes[..];
                 while !rest.is_empty() {
                     let answer = out.write(rest);
@@ -286,7 +256,7 @@ fn steps(
                 }
             }
             7 => {
-                let data = made(sent.len(), 1 + decide.size());
+                let data = made(sent.len(), 1 + size(decide));
                 let most = (1 << 20) / data.len() + 1;
                 let times = (decide.byte() * decide.byte() + decide.byte() % 3).min(most);
                 let frozen = Frozen::new(&data).unwrap();
@@ -300,13 +270,13 @@ fn steps(
                 let _ = pipe::set_capacity(&*out, 1 << shift);
             }
             9 | 10 => {
-                let most = decide.size();
+                let most = size(decide);
                 if let Some((near, _)) = &mut near {
                     near.read(most);
                 }
             }
             _ => {
-                let most = decide.size();
+                let most = size(decide);
                 match &mut near {
                     Some((near, false)) => near.hold(most),
                     Some((near, true)) => near.read(most),

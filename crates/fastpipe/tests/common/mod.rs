@@ -1,10 +1,12 @@
 //! What the tests of fastpipe share.
 #![allow(dead_code)] // Each test file uses some of it.
 
+pub mod decisions;
 pub mod interpreter;
 pub mod onward;
 pub mod process;
 pub mod ring_interpreter;
+pub mod rings;
 pub mod seccomp;
 pub mod shapes;
 pub mod state;

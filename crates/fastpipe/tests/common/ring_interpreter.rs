@@ -1,6 +1,6 @@
 //! A program for both ends of a ring, made of bytes, run in one thread against a
 //! `VecDeque`. Used by the property tests and by the fuzz target, so it needs
-//! nothing but the library.
+//! nothing but the library and `decisions.rs`.
 //!
 //! A program may also write anything to the shared memory, as a hostile peer
 //! could. From then on no byte is predicted; what is left is that no length is
@@ -16,69 +16,48 @@ use fastpipe::ring::{self, Consumer, PeerState, Producer};
 use fastpipe::wait::Wait;
 use rustix::io::pwrite;
 
+use super::decisions::{Decisions, made};
+
 /// Where the header has its words, in bytes: magic, version, capacity, head,
-/// tail, the producer's state, whether it sleeps and whether it never does, the
-/// consumer's.
-const WORDS: [u64; 11] = [0, 8, 16, 128, 256, 384, 388, 392, 512, 516, 520];
+/// tail, the producer's state, whether it sleeps, whether it never does, where it
+/// is bound to and what it wants, the consumer's.
+pub const WORDS: [u64; 15] = [
+    0, 8, 16, 128, 256, 384, 388, 392, 396, 400, 512, 516, 520, 524, 528,
+];
 const HEAD: u64 = 128;
 const TAIL: u64 = 256;
 
 const MOST_STEPS: usize = 300;
 
-/// Decisions, one byte or two each; zeroes when there are no more.
-struct Decisions<'a>(&'a [u8]);
-
-impl Decisions<'_> {
-    fn byte(&mut self) -> usize {
-        let Some((first, rest)) = self.0.split_first() else {
-            return 0;
-        };
-        self.0 = rest;
-        usize::from(*first)
-    }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.byte() % from.len()]
-    }
-
-    /// From nothing to more than most rings hold.
-    fn size(&mut self) -> usize {
-        let fine = self.byte();
-        match self.byte() % 4 {
-            0 => fine % 40,
-            1 => 4090 + fine % 12,
-            2 => 24 * fine,
-            _ => 300 * fine,
-        }
-    }
-
-    /// Words that are just right, or just wrong, or any.
-    fn word(&mut self) -> u64 {
-        let near = self.pick(&[0u64, 1, 4096, 8192, 65536, 1 << 31, 1 << 32, 1 << 63]);
-        let off = self.byte() as u64;
-        match self.byte() % 4 {
-            0 => near.wrapping_add(off),
-            1 => near.wrapping_sub(off),
-            2 => off,
-            _ => near.wrapping_mul(off | 1).rotate_left(off as u32),
-        }
+/// From nothing to more than most rings hold.
+fn size(decisions: &mut Decisions<'_>) -> usize {
+    let fine = decisions.byte();
+    match decisions.byte() % 4 {
+        0 => fine % 40,
+        1 => 4090 + fine % 12,
+        2 => 24 * fine,
+        _ => 300 * fine,
     }
 }
 
-/// Any bytes; the place decides.
-fn made(at: u64, len: usize) -> Vec<u8> {
-    (0..len as u64)
-        .map(|n| (((at + n) as u32).wrapping_mul(0x9e37_79b1) >> 13) as u8)
-        .collect()
+/// Words that are just right, or just wrong, or any.
+fn word(decisions: &mut Decisions<'_>) -> u64 {
+    let near = decisions.pick(&[0u64, 1, 4096, 8192, 65536, 1 << 31, 1 << 32, 1 << 63]);
+    let off = decisions.byte() as u64;
+    match decisions.byte() % 4 {
+        0 => near.wrapping_add(off),
+        1 => near.wrapping_sub(off),
+        2 => off,
+        _ => near.wrapping_mul(off | 1).rotate_left(off as u32),
+    }
 }
-
 struct Machine {
     /// `None` while an end is on its way.
     producer: Option<Producer>,
     consumer: Option<Consumer>,
     file: OwnedFd,
     model: VecDeque<u8>,
-    made: u64,
+    made: usize,
     hostile: bool,
 }
 
@@ -179,7 +158,7 @@ impl Machine {
                 assert!(n <= len && n <= producer.capacity());
                 assert!(self.hostile || n == len.min(room), "{n} of {len} in {room}");
                 self.model.extend(&data[..n]);
-                self.made += n as u64;
+                self.made += n;
             }
             Err(error) => self.allow(&error, (room == 0).then_some(ErrorKind::WouldBlock)),
         }
@@ -223,7 +202,7 @@ impl Machine {
                 if how % 7 != 6 {
                     slot.commit(n);
                     self.model.extend(&data);
-                    self.made += n as u64;
+                    self.made += n;
                 }
             }
             Err(error) => {
@@ -323,18 +302,18 @@ impl Machine {
 
 /// Runs the program that `bytes` are.
 pub fn run(bytes: &[u8]) {
-    let mut decisions = Decisions(bytes);
+    let mut decisions = Decisions::new(bytes);
     let may_be_hostile = decisions.byte() % 2 == 1;
     let mut machine = Machine::new(&mut decisions);
     for _ in 0..MOST_STEPS {
-        if decisions.0.is_empty() {
+        if decisions.is_empty() {
             break;
         }
         match decisions.byte() % 16 {
-            0..3 => machine.write(decisions.size()),
-            3..6 => machine.lend(decisions.size(), decisions.byte()),
-            6..9 => machine.read(decisions.size()),
-            9..12 => machine.peek(decisions.size(), decisions.byte()),
+            0..3 => machine.write(size(&mut decisions)),
+            3..6 => machine.lend(size(&mut decisions), decisions.byte()),
+            6..9 => machine.read(size(&mut decisions)),
+            9..12 => machine.peek(size(&mut decisions), decisions.byte()),
             12 => {
                 // Handed on, and with it all that is in the ring.
                 match decisions.byte() % 2 {
@@ -348,7 +327,7 @@ pub fn run(bytes: &[u8]) {
             _ if may_be_hostile => {
                 machine.hostile = true;
                 let at = decisions.pick(&WORDS);
-                machine.poke(at, decisions.word());
+                machine.poke(at, word(&mut decisions));
                 // Any error will do, and no panic.
                 let _ = machine.producer.as_ref().unwrap().peer_state();
                 let _ = machine.consumer.as_ref().unwrap().peer_state();
@@ -362,28 +341,4 @@ pub fn run(bytes: &[u8]) {
         }
     }
     machine.end();
-}
-
-/// Programs that a fuzzer would take a while to come to: each word of the
-/// header, set to each of a few values, between each two of a few steps.
-pub fn fixed_programs() -> Vec<Vec<u8>> {
-    let mut programs = Vec::new();
-    let steps: [&[u8]; 4] = [
-        &[0, 9, 2, 6, 7, 2],
-        &[3, 200, 2, 2, 9, 100, 2, 2],
-        &[12, 0, 12, 1],
-        &[0, 255, 3, 0, 255, 3, 6, 255, 3],
-    ];
-    for word in 0..WORDS.len() as u8 {
-        for near in 0..8 {
-            for how in 0..4 {
-                for (before, after) in steps.iter().zip(steps.iter().cycle().skip(1)) {
-                    let poke = [13, word, near, 3, how];
-                    let parts: [&[u8]; 5] = [&[1, near, how], before, &poke, after, before];
-                    programs.push(parts.concat());
-                }
-            }
-        }
-    }
-    programs
 }

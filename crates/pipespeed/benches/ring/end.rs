@@ -67,10 +67,7 @@ fn produce(producer: &mut Producer, plan: &Plan) -> std::io::Result<()> {
             producer.write_all(black_box(&own))?;
         } else {
             let mut slot = producer.lend(plan.piece)?;
-            // SAFETY: the other process is this program, and consumes what was
-            // committed only.
-            let bytes = unsafe { slot.bytes_mut() };
-            bytes[..plan.piece].fill(value);
+            slot.fill(0..plan.piece, value);
             slot.commit(plan.piece);
         }
         value = value.wrapping_add(1);
@@ -88,6 +85,8 @@ fn consume(consumer: &mut Consumer, plan: &Plan) -> anyhow::Result<()> {
             black_box(sum(&own));
         } else {
             let view = consumer.peek(plan.piece)?;
+            // Copying 64 bytes at a time out of the view needs no `unsafe` and
+            // was 0.7 as fast: where they lie is checked each time.
             // SAFETY: the other process is this program, and writes to what was
             // released only.
             let bytes = unsafe { view.bytes() };
@@ -112,8 +111,14 @@ fn consume(consumer: &mut Consumer, plan: &Plan) -> anyhow::Result<()> {
     }
 }
 
+/// Four vectors at a time, as `ring.c` does it: what is compared is rings, not
+/// compilers. The pieces are multiples of 64 bytes.
 fn sum(bytes: &[u8]) -> u64 {
-    bytes.as_chunks::<8>().0.iter().fold(0u64, |sum, word| {
-        sum.wrapping_add(u64::from_ne_bytes(*word))
-    })
+    let mut sums = [0u64; 8];
+    for line in bytes.as_chunks::<64>().0 {
+        for (sum, word) in sums.iter_mut().zip(line.as_chunks::<8>().0) {
+            *sum = sum.wrapping_add(u64::from_ne_bytes(*word));
+        }
+    }
+    sums.into_iter().fold(0, u64::wrapping_add)
 }

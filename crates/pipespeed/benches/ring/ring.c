@@ -82,8 +82,8 @@ static uint64_t wait_for(struct line *mine, struct line *theirs, uint64_t least)
     }
 }
 
-/* Four vectors at a time, as rustc does by itself: what is compared is rings,
-   not compilers. The pieces are multiples of 64 bytes. */
+/* Four vectors at a time, as `sum` of end.rs: what is compared is rings, not
+   compilers. The pieces are multiples of 64 bytes. */
 static uint64_t sum(const void *from, size_t len) {
     const uint64_t *words = from;
     uint64_t s[8] = {0};

@@ -18,12 +18,13 @@ pub struct ChannelsArgs {
         value_parser = PossibleValuesParser::new(channels::names())
     )]
     pub channel: Vec<String>,
-    /// Only messages of these sizes, from 1 to 4M.
+    /// Only messages of these sizes, from 1 to 4M; suite memory: only blocks of
+    /// these sizes.
     #[arg(
         long,
         value_name = "SIZE",
         value_delimiter = ',',
-        value_parser = message_size,
+        value_parser = size::parse,
         allow_hyphen_values = true
     )]
     pub size: Vec<usize>,
@@ -47,20 +48,14 @@ impl ChannelsArgs {
     pub fn given(&self) -> Option<&'static str> {
         match self {
             _ if !self.channel.is_empty() => Some("--channel"),
-            _ if !self.size.is_empty() => Some("--size"),
             _ if self.all => Some("--all"),
+            _ if !self.size.is_empty() => Some("--size"),
             _ => None,
         }
     }
-}
 
-fn message_size(text: &str) -> Result<usize, String> {
-    match size::parse(text) {
-        Ok(bytes) if bytes <= MOST_BYTES => Ok(bytes),
-        Ok(_) => Err(format!(
-            "a message has from 1 byte to {}",
-            size::format(MOST_BYTES as u64)
-        )),
-        Err(error) => Err(error),
+    /// The first size that no message has.
+    pub fn oversized(&self) -> Option<usize> {
+        self.size.iter().copied().find(|bytes| *bytes > MOST_BYTES)
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn consume(
 }
 
 /// Runs `pass`, which returns the bytes it went over, for the time of a trial.
-fn timed_alone(
+pub(super) fn timed_alone(
     spec: &EndSpec,
     mut pass: impl FnMut() -> anyhow::Result<usize>,
 ) -> anyhow::Result<Outcome> {

@@ -11,6 +11,7 @@
 //! or odd is null: a container, an ordinary user and a strange kernel get a
 //! record with gaps.
 
+mod available;
 mod cgroup;
 mod clock;
 mod cpu_list;
@@ -36,6 +37,7 @@ mod placement_tests;
 #[cfg(test)]
 mod tests;
 
+pub use self::available::{Available, available_memory};
 pub use self::cgroup::Cgroup;
 pub use self::clock::Clock;
 pub use self::cpu_list::CpuList;

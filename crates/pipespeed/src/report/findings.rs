@@ -3,18 +3,28 @@
 
 use crate::results::{CaseResult, DataUse, Run, Summary, Verdict};
 
-use super::channels;
 use super::format::{ratio_interval, significant, times};
+use super::memory;
 use super::steps::{Step, steps};
+use super::{channels, options, volumes};
 
 /// Two or three sentences on what mattered most here and what did not, or of
-/// channels, which to use; empty for a suite that compares nothing.
+/// channels, which to use, of memory, how it compares; empty for a suite that compares nothing.
 pub fn findings(run: &Run) -> Vec<String> {
     if channels::are_compared(run) {
         return channels::findings(run);
     }
+    if memory::is_measured(run) {
+        return memory::findings(run);
+    }
     let steps = steps(run);
     let doubt = doubt(run);
+    if options::are_compared(run) {
+        return options::findings(run, doubt);
+    }
+    if volumes::are_compared(run) {
+        return volumes::findings(run, doubt);
+    }
     let mut sentences = Vec::new();
     sentences.extend(largest(&steps, doubt));
     sentences.extend(without_effect(&steps));

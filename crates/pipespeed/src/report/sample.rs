@@ -1,6 +1,7 @@
 //! A run with invented samples, for the tests of every report.
 
-use crate::machine::Machine;
+use crate::endpoint::spec::ChannelKind;
+use crate::machine::{Cache, Machine};
 use crate::results::{
     CaseResult, Configuration, DataUse, EndCounters, GIB, NullControl, Ratio, Run, SCHEMA_VERSION,
     Sample, Settings, Summary, Verdict, Warning, WarningKind,
@@ -264,9 +265,12 @@ pub(crate) fn channels(all: bool) -> Run {
         let against = against.map(|(other, factor)| (&**other, &**factor, ratio(1.0 + kind / 9.0)));
         let mut case = case(&made.name, rate, against);
         case.data = made.data;
+        let in_pipe = matches!(made.channel, ChannelKind::Pipe | ChannelKind::Fifo);
+        let in_ring = made.channel == ChannelKind::Ring;
         case.configuration = Configuration {
-            pipe_bytes: (kind < 4.0).then_some(64 << 10),
-            send_buffer_bytes: (kind >= 4.0).then_some(212_992),
+            pipe_bytes: in_pipe.then_some(64 << 10),
+            ring_bytes: in_ring.then_some((2 * made.buffer_bytes()).max(1 << 20)),
+            send_buffer_bytes: (!in_pipe && !in_ring).then_some(212_992),
             ..made.configuration()
         };
         case.verified_bytes = Some(1 << 20);
@@ -286,6 +290,50 @@ pub(crate) fn channels(all: bool) -> Run {
             case.ratio = None;
         }
     }
+    run
+}
+
+/// The suite `memory` as it might come out: rates fall with each cache's end,
+/// scalar ones are flat until they meet memory's.
+pub(crate) fn memory() -> Run {
+    const CACHES: [(u8, &str, u64, f64); 4] = [
+        (1, "data", 48 << 10, 180.0),
+        (1, "instruction", 32 << 10, 180.0),
+        (2, "unified", 1 << 20, 140.0),
+        (3, "unified", 32 << 20, 80.0),
+    ];
+    let made = Suite::Memory.cases(&Overrides::default());
+    let cases = made.iter().map(|made| {
+        let Some(block) = &made.memory else {
+            let rungs = ladder().cases;
+            let mut rung = rungs.into_iter().find(|case| case.name == made.name);
+            let rung = rung.as_mut().expect("a rung of the ladder");
+            let base = made.compared_with.clone();
+            (rung.compared_with, rung.factor) = base.unzip();
+            rung.ratio = rung.summary.as_ref().map(|s| ratio(s.median / 100.0));
+            return rung.clone();
+        };
+        let bytes = (block.block_bytes * block.blocks()) as u64;
+        let holds = CACHES.iter().find(|(_, _, size, _)| *size >= bytes);
+        let wide = holds.map_or(30.0, |(.., rate)| *rate) / block.blocks() as f64;
+        let rate = match made.name.contains("scalar") {
+            true => wide.min(55.0),
+            false => wide,
+        };
+        let mut case = case(&made.name, rate, None);
+        case.data = made.data;
+        case.configuration = made.configuration();
+        case
+    });
+    let mut run = run("memory", cases.collect());
+    run.machine.processors.caches = CACHES
+        .map(|(level, kind, bytes, _)| Cache {
+            level,
+            kind: kind.to_owned(),
+            bytes: Some(bytes),
+            ..Cache::default()
+        })
+        .to_vec();
     run
 }
 

@@ -9,14 +9,16 @@ use super::comparisons::comparisons;
 use super::findings::findings;
 use super::format::{interval, percent, significant, wrap};
 use super::measured::{measured, null_control};
+use super::memory;
 use super::style::{BOLD, DIM, RED, Style, YELLOW};
 
 /// The run as text: a row a case, what each case changed, and below them the
 /// null control, notes, findings and how it was measured.
 pub fn table(run: &Run, style: Style) -> String {
-    let mut blocks = match channels::are_compared(run) {
-        true => channels::blocks(run, style),
-        false => vec![cases(run, style), comparisons(run, style)],
+    let mut blocks = match run {
+        _ if channels::are_compared(run) => channels::blocks(run, style),
+        _ if memory::is_measured(run) => memory::blocks(run, style),
+        _ => vec![cases(run, style), comparisons(run, style)],
     };
     blocks.retain(|block| !block.is_empty());
     blocks.extend(below(run, style));
@@ -102,7 +104,7 @@ fn rate_interval(case: &CaseResult) -> String {
 }
 
 /// The table of cases, with as many columns as fit.
-fn cases(run: &Run, style: Style) -> String {
+pub(super) fn cases(run: &Run, style: Style) -> String {
     let mut columns = columns(run);
     let mut left_out = Vec::new();
     let (mut grid, mut width) = grid(run, &columns);

@@ -28,7 +28,7 @@ const COUNTERS: [CounterColumn; 10] = [
 /// A column of the configuration, the same in every row of a case.
 type ConfigurationColumn = (&'static str, fn(&Configuration) -> String);
 
-const CONFIGURATION: [ConfigurationColumn; 17] = [
+const CONFIGURATION: [ConfigurationColumn; 20] = [
     ("writer", |c| or_empty(c.writer.as_ref())),
     ("reader", |c| or_empty(c.reader.as_ref())),
     ("wait", |c| c.wait.clone()),
@@ -46,6 +46,9 @@ const CONFIGURATION: [ConfigurationColumn; 17] = [
     ("send_buffer_bytes", |c| or_empty(c.send_buffer_bytes)),
     ("receive_buffer_bytes", |c| or_empty(c.receive_buffer_bytes)),
     ("queue_messages", |c| or_empty(c.queue_messages)),
+    ("volume_bytes", |c| or_empty(c.volume_bytes)),
+    ("options", |c| c.options.join("; ")),
+    ("ring_bytes", |c| or_empty(c.ring_bytes)),
 ];
 
 const SAMPLE: [&str; 9] = [

@@ -2,10 +2,15 @@
 
 pub mod channels;
 mod ladder;
+pub mod memory;
+mod options;
 mod touched;
+mod volumes;
 
 pub use self::channels::Selection;
+pub use self::volumes::{Volumes, shown};
 use crate::case::Case;
+use crate::endpoint::spec::PageKind;
 use crate::results::DataUse;
 
 /// What may be asked of a suite instead of its own values.
@@ -19,8 +24,12 @@ pub struct Overrides {
     pub data: Option<DataUse>,
     /// Passes of computing over the data at each end.
     pub work: u32,
-    /// Which channels and sizes of messages.
+    /// Which channels and sizes of messages, or of blocks of memory.
     pub selection: Selection,
+    /// Which volumes.
+    pub volumes: Volumes,
+    /// What blocks of memory lie in.
+    pub pages: Option<PageKind>,
 }
 
 /// The suites.
@@ -33,9 +42,18 @@ pub enum Suite {
     /// The same where every byte is produced by the writer and used by the
     /// reader.
     Touched,
-    /// Pipes beside sockets, TCP, message queues and other ways to pass data,
-    /// by the size of the messages.
+    /// Pipes beside shared memory, sockets, TCP and other ways to pass data, by
+    /// the size of the messages.
     Channels,
+    /// The published side experiments, each beside the case without it:
+    /// untouched, gifted, locked, shared and unaligned buffers, reserved huge
+    /// pages, poll.
+    Options,
+    /// Write and read over growing volumes: does the rate depend on them?
+    Volumes,
+    /// Reading, writing and copying memory by the size of the block, through
+    /// the caches, with the ladder beside it.
+    Memory,
 }
 
 impl Suite {
@@ -45,6 +63,9 @@ impl Suite {
             Suite::Ladder => "ladder",
             Suite::Touched => "touched",
             Suite::Channels => "channels",
+            Suite::Options => "options",
+            Suite::Volumes => "volumes",
+            Suite::Memory => "memory",
         }
     }
 
@@ -55,6 +76,9 @@ impl Suite {
             Suite::Ladder => ladder::cases(overrides),
             Suite::Touched => touched::cases(overrides),
             Suite::Channels => channels::cases(overrides),
+            Suite::Options => options::cases(overrides),
+            Suite::Volumes => volumes::cases(overrides),
+            Suite::Memory => memory::cases(overrides),
         };
         cases
             .into_iter()
@@ -91,6 +115,9 @@ impl Suite {
         match self {
             Suite::Ladder | Suite::Touched => "write_read",
             Suite::Channels => "pipe_64k",
+            Suite::Options => "vmsplice_splice_spin",
+            Suite::Volumes => "volume_0.25g",
+            Suite::Memory => "mem_copy_256k",
         }
     }
 }
@@ -99,12 +126,14 @@ impl Suite {
 mod tests {
     use super::*;
     use crate::endpoint::spec::SinkTechnique;
+    use clap::ValueEnum;
     use std::collections::HashSet;
 
     fn all(overrides: &Overrides) -> Vec<(Suite, Vec<Case>)> {
-        [Suite::Ladder, Suite::Touched, Suite::Channels]
-            .map(|suite| (suite, suite.cases(overrides)))
-            .to_vec()
+        Suite::value_variants()
+            .iter()
+            .map(|&suite| (suite, suite.cases(overrides)))
+            .collect()
     }
 
     #[test]
@@ -172,11 +201,18 @@ mod tests {
                 };
                 let chosen = usize::from(s1.pages != s2.pages)
                     + usize::from(case.pipe_bytes != other.pipe_bytes)
-                    + usize::from(s1.buffer_bytes != s2.buffer_bytes);
+                    + usize::from(s1.piece_bytes() != s2.piece_bytes());
+                let options = usize::from(s1.same_buffer != s2.same_buffer)
+                    + usize::from(s1.touched != s2.touched)
+                    + usize::from(s1.locked != s2.locked)
+                    + usize::from(s1.gift != s2.gift)
+                    + usize::from(s1.offset != s2.offset)
+                    + usize::from(case.volume_bytes != other.volume_bytes);
                 let factors = usize::from(s1.technique != s2.technique)
                     + usize::from(r1.technique != r2.technique)
                     + usize::from(s1.wait != s2.wait || r1.wait != r2.wait)
-                    + if is_library(s1.technique) { 0 } else { chosen };
+                    + if is_library(s1.technique) { 0 } else { chosen }
+                    + options;
                 assert_eq!(factors, 1, "{suite:?}: {} and {}", case.name, other.name);
             }
         }

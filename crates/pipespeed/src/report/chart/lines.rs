@@ -7,7 +7,7 @@ use plotters::prelude::RGBColor;
 
 use crate::report::channels::{channel, message, waiting};
 use crate::report::origin;
-use crate::results::{CaseResult, Run};
+use crate::results::{CaseResult, Run, Summary};
 use crate::size;
 use crate::suite::channels::names;
 
@@ -26,19 +26,20 @@ const LABEL: i32 = 16;
 /// From the last points to the labels.
 const LEADER: i32 = 26;
 /// How far points at the same size stand apart, so that none hides another.
-const APART: i32 = 2;
+pub(super) const APART: i32 = 2;
 
 /// Colours that can be told apart, with the marks, by any colour vision.
-pub(super) const COLOURS: [RGBColor; 14] = [
+pub(super) const COLOURS: [RGBColor; 15] = [
     RGBColor(31, 35, 40),
     RGBColor(178, 84, 10),
+    RGBColor(200, 30, 30),
     RGBColor(11, 105, 168),
     RGBColor(10, 122, 88),
     RGBColor(170, 40, 110),
     RGBColor(122, 79, 163),
     RGBColor(140, 106, 0),
     RGBColor(90, 130, 200),
-    RGBColor(200, 30, 30),
+    RGBColor(150, 150, 40),
     RGBColor(0, 128, 140),
     RGBColor(112, 72, 40),
     RGBColor(84, 104, 20),
@@ -90,11 +91,20 @@ pub(super) fn chart(run: &Run) -> String {
 }
 
 /// Where sizes and rates lie, the same in all panels.
-struct Scale {
+pub(super) struct Scale {
     left: i32,
     right: i32,
     sizes: Vec<usize>,
     rates: Range<f64>,
+}
+
+/// What a line is called, at its last point.
+pub(super) struct Label<'a> {
+    pub at: (i32, i32),
+    pub name: &'a str,
+    /// The mark of its points, where it has any.
+    pub mark: Option<usize>,
+    pub colour: RGBColor,
 }
 
 impl Scale {
@@ -102,19 +112,27 @@ impl Scale {
         let mut sizes: Vec<usize> = cases.iter().map(|case| message(case)).collect();
         sizes.sort_unstable();
         sizes.dedup();
-        let ends = |case: &&CaseResult| {
+        let names = cases.iter().map(|case| channel(case));
+        Scale::over(sizes, cases.iter().copied(), names)
+    }
+
+    /// For these sizes (ascending), the rates of these cases, and labels of
+    /// these names.
+    pub fn over<'a>(
+        sizes: Vec<usize>,
+        cases: impl IntoIterator<Item = &'a CaseResult>,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Scale {
+        let ends = |case: &CaseResult| {
             let summary = case.summary.as_ref()?;
             let low = summary.low.unwrap_or(summary.median);
             Some((low, summary.high.unwrap_or(summary.median)))
         };
-        let ends: Vec<(f64, f64)> = cases.iter().filter_map(ends).collect();
+        let ends: Vec<(f64, f64)> = cases.into_iter().filter_map(ends).collect();
         let low = ends.iter().map(|(low, _)| *low).fold(f64::MAX, f64::min);
-        let high = ends
-            .iter()
-            .map(|(_, high)| *high)
-            .fold(f64::MIN_POSITIVE, f64::max);
-        let (low, high) = (low.clamp(1e-9, high), high);
-        let labels = cases.iter().map(|case| text_width(channel(case), SMALL));
+        let high = ends.iter().map(|(_, high)| *high).fold(1e-9, f64::max);
+        let low = low.clamp(1e-9, high);
+        let labels = names.into_iter().map(|name| text_width(name, SMALL));
         Scale {
             left: MARGIN + 52,
             right: WIDTH - MARGIN - LEADER - 16 - labels.max().unwrap_or(0),
@@ -135,48 +153,62 @@ impl Scale {
         left + (share * f64::from(right - left)).round() as i32
     }
 
-    fn y(&self, rate: f64, y: &Range<i32>) -> i32 {
+    /// Where a size lies, if it is not beyond the sizes shown.
+    pub fn within(&self, bytes: usize) -> Option<i32> {
+        let (first, last) = (*self.sizes.first()?, *self.sizes.last()?);
+        (first..=last).contains(&bytes).then(|| self.x(bytes))
+    }
+
+    /// From the left edge to the right.
+    pub fn across(&self) -> Range<i32> {
+        self.left..self.right
+    }
+
+    pub fn y(&self, rate: f64, y: &Range<i32>) -> i32 {
         let Range { start, end } = self.rates;
         let share = (rate.max(start) / start).ln() / (end / start).ln();
         y.end - (share.clamp(0.0, 1.0) * f64::from(y.end - y.start)).round() as i32
     }
 
     fn draw(&self, canvas: &Canvas<'_>, cases: &[&CaseResult], y: Range<i32>) -> Drawn {
-        self.grid(canvas, &y)?;
+        self.grid(canvas, &y, "size of a message")?;
         let mut present: Vec<&str> = names().collect();
         present.retain(|name| cases.iter().any(|case| channel(case) == *name));
         let mut labels = Vec::new();
         for (at, name) in present.iter().enumerate() {
-            let own: Vec<&CaseResult> = cases
+            let own: Vec<(usize, &Summary)> = cases
                 .iter()
                 .filter(|case| channel(case) == *name)
-                .copied()
+                .filter_map(|case| Some((message(case), case.summary.as_ref()?)))
                 .collect();
             // The same colour and mark in every chart.
             let kind = names().position(|other| other == *name).unwrap_or(0);
             let colour = COLOURS[kind % COLOURS.len()];
             let shift = (length(at) * 2 - length(present.len()) + 1) * APART / 2;
-            let last = self.line(canvas, &own, &y, (kind, colour, shift))?;
-            labels.push((last, *name, kind, colour));
+            let at = self.line(canvas, &own, &y, (kind, colour, shift))?;
+            labels.push(Label {
+                at,
+                name,
+                mark: Some(kind),
+                colour,
+            });
         }
         self.labels(canvas, labels, &y)
     }
 
-    /// One channel's points and the lines between them. Returns the last point.
-    fn line(
+    /// The points of one line, with sizes in bytes, and the lines between them.
+    /// Returns the last point.
+    pub fn line(
         &self,
         canvas: &Canvas<'_>,
-        cases: &[&CaseResult],
+        rates: &[(usize, &Summary)],
         y: &Range<i32>,
         (kind, colour, shift): (usize, RGBColor, i32),
     ) -> Result<(i32, i32), plotters::prelude::DrawingAreaErrorKind<std::io::Error>> {
         let mut before: Option<(i32, i32)> = None;
         let mut points = Vec::new();
-        for case in cases {
-            let Some(summary) = &case.summary else {
-                continue;
-            };
-            let at = (self.x(message(case)) + shift, self.y(summary.median, y));
+        for (bytes, summary) in rates {
+            let at = (self.x(*bytes) + shift, self.y(summary.median, y));
             if let Some(from) = before {
                 canvas.line(from, at, colour, 1)?;
             }
@@ -196,32 +228,32 @@ impl Scale {
         Ok(points.last().copied().unwrap_or((self.right, y.end)))
     }
 
-    /// The channels' names beside their last points, pushed apart where they
+    /// The names of the lines beside their last points, pushed apart where they
     /// would touch.
-    fn labels(
-        &self,
-        canvas: &Canvas<'_>,
-        mut labels: Vec<((i32, i32), &str, usize, RGBColor)>,
-        y: &Range<i32>,
-    ) -> Drawn {
-        labels.sort_by_key(|((_, y), ..)| *y);
-        let places = apart(
-            &labels.iter().map(|((_, y), ..)| *y).collect::<Vec<i32>>(),
-            y,
-        );
+    pub fn labels(&self, canvas: &Canvas<'_>, mut labels: Vec<Label<'_>>, y: &Range<i32>) -> Drawn {
+        labels.sort_by_key(|label| label.at.1);
+        let wished: Vec<i32> = labels.iter().map(|label| label.at.1).collect();
         let x = self.right + LEADER;
-        for (((at, name, kind, colour), place), _) in labels.iter().zip(places).zip(0..) {
+        for (label, place) in labels.iter().zip(apart(&wished, y)) {
+            let Label {
+                at,
+                name,
+                mark,
+                colour,
+            } = label;
             // From a line that ends earlier it would cross the others.
             if at.0 > self.right - 36 {
                 canvas.line((at.0 + 6, at.1), (x - 6, place), GRID, 1)?;
             }
-            canvas.mark((x, place), *kind, *colour)?;
+            if let Some(kind) = mark {
+                canvas.mark((x, place), *kind, *colour)?;
+            }
             canvas.text(name, (x + 10, place), Side::Right, plain(SMALL, *colour))?;
         }
         Ok(())
     }
 
-    fn grid(&self, canvas: &Canvas<'_>, y: &Range<i32>) -> Drawn {
+    pub fn grid(&self, canvas: &Canvas<'_>, y: &Range<i32>, of_what: &str) -> Drawn {
         for value in rate_ticks(&self.rates) {
             let at = self.y(value, y);
             canvas.line((self.left, at), (self.right, at), GRID, 1)?;
@@ -244,7 +276,7 @@ impl Scale {
         canvas.text("GiB/s", unit, Side::Left, plain(SMALL, INK))?;
         let middle = i32::midpoint(self.left, self.right);
         canvas.text(
-            "size of a message",
+            of_what,
             (middle, y.end + 30),
             Side::Middle,
             plain(SMALL, INK),
@@ -300,7 +332,7 @@ mod tests {
     proptest! {
         #[test]
         fn labels_never_touch_and_keep_their_order(
-            mut wished in prop::collection::vec(0..330_i32, 1..14),
+            mut wished in prop::collection::vec(0..330_i32, 1..16),
         ) {
             wished.sort_unstable();
             let places = apart(&wished, &(0..330));

@@ -5,6 +5,7 @@ mod bars;
 mod canvas;
 mod dots;
 mod lines;
+mod memory;
 mod percentiles;
 mod stacked;
 mod text;
@@ -15,14 +16,15 @@ pub use self::stacked::profile_chart;
 
 use crate::results::Run;
 
-use super::channels;
+use super::{channels, memory as measured_memory};
 
 /// Draws a run: lines over the size of the messages where channels were
-/// compared, else a bar a case.
+/// compared, or of the block of memory, else a bar a case.
 pub fn chart(run: &Run) -> String {
-    match channels::are_compared(run) {
-        true => lines::chart(run),
-        false => bars::chart(run),
+    match run {
+        _ if channels::are_compared(run) => lines::chart(run),
+        _ if measured_memory::is_measured(run) => memory::chart(run),
+        _ => bars::chart(run),
     }
 }
 

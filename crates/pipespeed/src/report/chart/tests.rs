@@ -2,7 +2,7 @@
 //! `PIPESPEED_CHARTS=DIR cargo test charts` leaves the pictures in DIR.
 
 use super::*;
-use crate::report::sample::{case, channels, ladder, ratio, refuse, run};
+use crate::report::sample::{case, channels, ladder, memory, ratio, refuse, run};
 use crate::results::{DataUse, Run};
 
 /// The texts of a picture, which has to be well-formed.
@@ -174,6 +174,7 @@ fn all_charts_are_well_formed() {
         ("three", chart(&three())),
         ("channels", chart(&channels(false))),
         ("all_channels", chart(&channels(true))),
+        ("memory", chart(&memory())),
         ("long", chart(&long_names(12))),
         ("many", chart(&long_names(18))),
         (
@@ -230,4 +231,32 @@ fn lines_of_channels_are_named_and_labels_do_not_lie_on_each_other() {
     for label in ["1B", "4MiB", "GiB/s", "size of a message"] {
         assert!(texts(&svg).contains(&label.to_owned()), "{label}");
     }
+}
+
+#[test]
+fn memory_has_a_line_a_way_the_caches_and_every_rung() {
+    let mut run = memory();
+    refuse(&mut run, "vmsplice_read", "vmsplice is not allowed here");
+    let texts = texts(&chart(&run));
+    for label in ["read", "write", "copy", "scalar read", "scalar write"] {
+        assert_eq!(texts.iter().filter(|text| *text == label).count(), 1);
+    }
+    for label in [
+        "L1 48KiB",
+        "L2 1MiB",
+        "L3 32MiB",
+        "4KiB",
+        "1GiB",
+        "write_read",
+    ] {
+        assert!(texts.contains(&label.to_owned()), "{label} in {texts:?}");
+    }
+    assert!(!texts.contains(&"vmsplice_read".to_owned()));
+    assert!(!texts.contains(&"L1 32KiB".to_owned()), "instructions");
+    // Without caches, sizes and rungs there is still a picture.
+    run.machine.processors.caches.clear();
+    run.cases.retain(|case| case.name == "mem_read_4k");
+    chart(&run);
+    run.cases.clear();
+    chart(&run);
 }

@@ -1,0 +1,41 @@
+//! What the interpreters of programs made of bytes have in common. Used by fuzz
+//! targets too, so it needs nothing else.
+
+/// Decisions, one byte or two each; zeroes when there are no more.
+pub struct Decisions<'a>(&'a [u8]);
+
+impl<'a> Decisions<'a> {
+    pub fn new(program: &'a [u8]) -> Self {
+        Decisions(program)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn byte(&mut self) -> usize {
+        let Some((first, rest)) = self.0.split_first() else {
+            return 0;
+        };
+        self.0 = rest;
+        usize::from(*first)
+    }
+
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.byte() % from.len()]
+    }
+}
+
+/// Any bytes; the place decides.
+pub fn fill(bytes: &mut [u8], at: usize) {
+    for (n, byte) in bytes.iter_mut().enumerate() {
+        let at = (at + n) as u32;
+        *byte = ((at.wrapping_mul(0x9e37_79b1) ^ (at >> 3)) >> 11) as u8;
+    }
+}
+
+pub fn made(at: usize, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    fill(&mut bytes, at);
+    bytes
+}

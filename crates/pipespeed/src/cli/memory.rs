@@ -1,0 +1,13 @@
+//! What only the suite memory takes, besides sizes.
+
+use crate::endpoint::spec::PageKind;
+
+/// Which blocks.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Suite memory")]
+pub struct MemoryArgs {
+    /// What the blocks of memory lie in: base pages, as most memory of most
+    /// programs does, or transparent huge pages [default: base].
+    #[arg(long, value_enum)]
+    pub pages: Option<PageKind>,
+}

@@ -1,0 +1,46 @@
+//! The options of the suite memory.
+
+use crate::cli::BenchArgs;
+use crate::failure::usage;
+use crate::suite::{Selection, Suite, memory};
+
+/// Options that the suite memory does not take, and its sizes.
+pub(super) fn check(args: &BenchArgs) -> anyhow::Result<()> {
+    if let Some(option @ ("--channel" | "--all")) = args.channels.given() {
+        return Err(usage(format!(
+            "{option}: the suite memory has no channels to choose from: say `bench channels`"
+        )));
+    }
+    if args.measure.setup.buffer_size.is_some() {
+        return Err(usage(
+            "--buffer-size: in the suite memory a buffer is a block: say --size",
+        ));
+    }
+    if args.measure.data.is_some() || args.work > 0 {
+        return Err(usage(format!(
+            "{}: in the suite memory that is part of each case: name cases by --case, or take the \
+             suite touched",
+            match args.work {
+                0 => "--data",
+                _ => "--work",
+            }
+        )));
+    }
+    let broken = |bytes: &&usize| !bytes.is_multiple_of(memory::LINE);
+    if let Some(bytes) = args.channels.size.iter().find(broken) {
+        return Err(usage(format!(
+            "--size {bytes}: a block of memory is a multiple of {} bytes",
+            memory::LINE
+        )));
+    }
+    Ok(())
+}
+
+/// The channels and sizes asked for; a quick run of memory has fewer of them.
+pub(super) fn selection(args: &BenchArgs) -> Selection {
+    let mut selection = args.channels.selection();
+    if args.suite == Suite::Memory && args.measure.quick && selection.sizes.is_empty() {
+        selection.sizes = memory::quick_sizes();
+    }
+    selection
+}
