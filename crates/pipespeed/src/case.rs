@@ -48,6 +48,9 @@ pub struct Case {
     pub compared_with: Option<(String, String)>,
     /// See [`EndSpec::slow_down`].
     pub slow_down: f64,
+    /// The processors of the writer and of the reader, where the case has its
+    /// own; else those of the run.
+    pub cpus: Option<(usize, usize)>,
 }
 
 /// How long the parts of a trial last at least, in seconds.
@@ -94,6 +97,7 @@ impl Case {
             message_bytes: None,
             compared_with: None,
             slow_down: 0.0,
+            cpus: None,
         }
     }
 
@@ -189,6 +193,12 @@ impl Case {
         if let Some(source) = &mut self.source {
             source.wait = Waiting::Spin;
         }
+        self
+    }
+
+    /// The ends run on these processors, whatever the run says.
+    pub fn on(mut self, cpus: Option<(usize, usize)>) -> Self {
+        self.cpus = cpus;
         self
     }
 
@@ -356,6 +366,8 @@ impl Case {
             },
             channel: (!alone).then(|| self.channel.name().to_owned()),
             message_bytes: self.message_bytes,
+            writer_cpu: self.cpus.map(|(writer, _)| writer),
+            reader_cpu: self.cpus.map(|(_, reader)| reader),
             buffer_bytes: self.buffer_bytes(),
             reader_buffer_bytes: source.map(|source| source.buffer_bytes),
             pages: pages.unwrap_or_default().name().to_owned(),

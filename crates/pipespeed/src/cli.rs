@@ -85,9 +85,10 @@ pub enum Command {
 #[derive(Debug, Clone, Args)]
 pub struct SetupArgs {
     /// Where the two ends run: on two processors that share their last cache,
-    /// on one, or wherever the scheduler puts them.
-    #[arg(long, value_enum, default_value_t)]
-    pub placement: Placement,
+    /// on one, or wherever the scheduler puts them [default: different; suite
+    /// sizes: different and same].
+    #[arg(long, value_enum)]
+    pub placement: Option<Placement>,
     /// The processors of the writer and of the reader, as in 2,3.
     #[arg(long, value_name = "W,R", value_parser = parse_cpus, conflicts_with = "placement")]
     pub cpus: Option<(usize, usize)>,
@@ -104,7 +105,7 @@ pub struct SetupArgs {
 #[command(next_help_heading = "Measuring")]
 pub struct MeasureArgs {
     /// Seconds that the whole run may take [default: 60, 10 with --quick; suite
-    /// channels: 170, 26].
+    /// channels: 170, 26; suite sizes: 120, 30].
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub time: Option<f64>,
     /// Rounds of trials: each runs every case once, in a new order [default:
@@ -159,6 +160,7 @@ Examples:
   pipespeed bench touched --work 4       with computing over the data
   pipespeed bench channels               pipes beside sockets, TCP, queues: three minutes
   pipespeed bench channels --channel pipe,tcp --size 4K,1M
+  pipespeed bench sizes                  the fastest sizes of buffer and pipe here: two minutes
   pipespeed bench --case write_read,vmsplice_read --pipe-size 1M
   pipespeed bench --quick --json - | jq .cases[].summary")]
 pub struct BenchArgs {

@@ -27,7 +27,7 @@ use crate::endpoint::spec::EndSpec;
 use crate::failure::out_of_descriptors;
 use crate::interrupt::Interrupt;
 use crate::machine::noise::NoiseProbe;
-use crate::runner::{Runner, Trial, TrialError, signal_name};
+use crate::runner::{Runner, Timed, Trial, TrialError, signal_name};
 
 /// A trial that takes so much longer than it should has gone wrong.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -80,6 +80,12 @@ impl Runner for ProcessRunner {
     }
 }
 
+impl Timed for ProcessRunner {
+    fn set_durations(&mut self, durations: Durations) {
+        ProcessRunner::set_durations(self, durations);
+    }
+}
+
 impl ProcessRunner {
     /// Runs one trial of the case. `attach` is shown each end's process once
     /// both are set up, and before either starts.
@@ -101,8 +107,12 @@ impl ProcessRunner {
         })?;
         let margin_bytes = channel.granted.pipe_bytes.unwrap_or(0);
         let words = SharedWords::create(SHARED_WORDS).map_err(failed("shared memory"))?;
-        let writer_spec = case.writer_spec(self.writer_cpu, margin_bytes, self.durations);
-        let reader_spec = case.reader_spec(self.reader_cpu, margin_bytes, self.durations);
+        let (writer_cpu, reader_cpu) = match case.cpus {
+            Some((writer, reader)) => (Some(writer), Some(reader)),
+            None => (self.writer_cpu, self.reader_cpu),
+        };
+        let writer_spec = case.writer_spec(writer_cpu, margin_bytes, self.durations);
+        let reader_spec = case.reader_spec(reader_cpu, margin_bytes, self.durations);
         let mut writer = writer_spec
             .map(|spec| self.spawn(Role::Writer, channel.write_end, &spec, &words))
             .transpose()?;
@@ -150,10 +160,7 @@ impl ProcessRunner {
         let [writer, reader] = outcomes;
         let (after, used_after) = (self.noise.take(), own_processor_time());
         let own_cpu_s = used_after.saturating_sub(used_before).as_secs_f64();
-        let cpus: Vec<usize> = [self.writer_cpu, self.reader_cpu]
-            .into_iter()
-            .flatten()
-            .collect();
+        let cpus: Vec<usize> = [writer_cpu, reader_cpu].into_iter().flatten().collect();
         Ok(Trial {
             setup,
             granted: channel.granted,

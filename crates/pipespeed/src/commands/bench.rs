@@ -4,6 +4,7 @@ mod lengths;
 mod plan;
 mod progress;
 mod saving;
+mod sizes;
 
 use std::io::{self, IsTerminal, Write};
 
@@ -26,6 +27,9 @@ use self::saving::Saving;
 /// # Errors
 /// What went wrong. What was measured until then has been saved and shown.
 pub fn run(args: BenchArgs) -> anyhow::Result<()> {
+    if args.suite == Suite::Sizes {
+        return sizes::run(&args);
+    }
     let plan = Plan::new(&args)?;
     if args.list {
         return list(&plan);

@@ -16,7 +16,8 @@ use crate::runner::{Runner, Trial, TrialError};
 use crate::schedule::Schedule;
 use crate::stats;
 
-use self::sample::{sample_of, summary};
+pub(crate) use self::sample::sample_of;
+use self::sample::summary;
 
 /// A timed part that lasted so many times as long as it should flags a trial.
 const OVERLONG: f64 = 2.0;
@@ -43,6 +44,16 @@ pub enum Stopped {
     Signal(i32),
     /// By an error.
     Error(anyhow::Error),
+}
+
+impl Stopped {
+    /// Why, in words, as a record keeps it.
+    pub fn reason(&self) -> String {
+        match self {
+            Stopped::Signal(signal) => crate::runner::signal_name(*signal),
+            Stopped::Error(error) => format!("{error:#}"),
+        }
+    }
 }
 
 /// A run in the making.
@@ -196,9 +207,13 @@ impl<R: Runner> Measurement<R> {
                 return self.failed(at, &format!("round {round}"), error, observer);
             }
         };
+        let own_processors = match self.cases[at].cpus {
+            Some((writer, reader)) => writer != reader,
+            None => self.own_processors,
+        };
         let case = &mut self.run.cases[at];
         note_setup(&mut case.configuration, &trial);
-        if let Some(mut sample) = sample_of(&trial, round, position, self.own_processors) {
+        if let Some(mut sample) = sample_of(&trial, round, position, own_processors) {
             if sample.seconds > OVERLONG * self.run.settings.timed_s {
                 sample.flags.push(Flag::Overlong);
             }
@@ -210,10 +225,7 @@ impl<R: Runner> Measurement<R> {
 
     /// Ends the run: what was measured, and why no more was.
     pub fn finish(mut self, stopped: Option<&Stopped>) -> Run {
-        self.run.interrupted = stopped.map(|stopped| match stopped {
-            Stopped::Signal(signal) => crate::runner::signal_name(*signal),
-            Stopped::Error(error) => format!("{error:#}"),
-        });
+        self.run.interrupted = stopped.map(Stopped::reason);
         self.summarise();
         self.run.warnings.extend(warnings::of_run(&self.noise));
         self.run.machine.during = NoiseDelta::overall(&self.noise);

@@ -11,7 +11,7 @@ const RUN_DELAY: f64 = 0.02;
 /// A change of rate within a trial above this share flags it.
 const DRIFT: f64 = 0.20;
 
-pub(super) fn sample_of(
+pub(crate) fn sample_of(
     trial: &Trial,
     round: usize,
     position: usize,

@@ -5,6 +5,7 @@ use crate::results::{CaseResult, DataUse, Run, Summary, Verdict};
 
 use super::channels;
 use super::format::{ratio_interval, significant, times};
+use super::sizes;
 use super::steps::{Step, steps};
 
 /// Two or three sentences on what mattered most here and what did not, or of
@@ -12,6 +13,9 @@ use super::steps::{Step, steps};
 pub fn findings(run: &Run) -> Vec<String> {
     if channels::are_compared(run) {
         return channels::findings(run);
+    }
+    if let Some(search) = &run.search {
+        return sizes::findings(run, search);
     }
     let steps = steps(run);
     let doubt = doubt(run);

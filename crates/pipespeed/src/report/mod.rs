@@ -18,6 +18,7 @@ mod predicted;
 mod profile;
 #[cfg(test)]
 pub(crate) mod sample;
+mod sizes;
 mod steps;
 mod style;
 mod table;

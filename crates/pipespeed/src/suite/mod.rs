@@ -2,6 +2,7 @@
 
 pub mod channels;
 mod ladder;
+pub mod sizes;
 mod touched;
 
 pub use self::channels::Selection;
@@ -36,6 +37,9 @@ pub enum Suite {
     /// Pipes beside sockets, TCP, message queues and other ways to pass data,
     /// by the size of the messages.
     Channels,
+    /// The fastest sizes of buffer and pipe here, searched for and measured
+    /// afresh.
+    Sizes,
 }
 
 impl Suite {
@@ -45,6 +49,7 @@ impl Suite {
             Suite::Ladder => "ladder",
             Suite::Touched => "touched",
             Suite::Channels => "channels",
+            Suite::Sizes => "sizes",
         }
     }
 
@@ -55,6 +60,7 @@ impl Suite {
             Suite::Ladder => ladder::cases(overrides),
             Suite::Touched => touched::cases(overrides),
             Suite::Channels => channels::cases(overrides),
+            Suite::Sizes => sizes::cases(),
         };
         cases
             .into_iter()
@@ -89,7 +95,7 @@ impl Suite {
     /// The case that is measured twice, under two names.
     pub fn null_control(self) -> &'static str {
         match self {
-            Suite::Ladder | Suite::Touched => "write_read",
+            Suite::Ladder | Suite::Touched | Suite::Sizes => "write_read",
             Suite::Channels => "pipe_64k",
         }
     }

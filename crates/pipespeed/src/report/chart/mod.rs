@@ -4,6 +4,7 @@
 mod bars;
 mod canvas;
 mod dots;
+mod heat;
 mod lines;
 mod percentiles;
 mod stacked;
@@ -18,11 +19,12 @@ use crate::results::Run;
 use super::channels;
 
 /// Draws a run: lines over the size of the messages where channels were
-/// compared, else a bar a case.
+/// compared, maps of sizes where these were searched for, else a bar a case.
 pub fn chart(run: &Run) -> String {
-    match channels::are_compared(run) {
-        true => lines::chart(run),
-        false => bars::chart(run),
+    match (channels::are_compared(run), &run.search) {
+        (true, _) => lines::chart(run),
+        (false, Some(search)) => heat::chart(run, search),
+        (false, None) => bars::chart(run),
     }
 }
 
