@@ -246,7 +246,7 @@ fn sentence(run: &Run, search: &Search, best: &Best) -> String {
         .filter_map(|other| {
             let ratio = other.ratio?;
             let verdict = phrase(ratio.verdict);
-            Some(format!("{}, {verdict} {}", shown(ratio), other.case))
+            Some(format!("{} {verdict} {}", shown(ratio), other.case))
         })
         .collect();
     let end = match (

@@ -7,6 +7,9 @@ use crate::results::Sizes;
 /// So many pairs of sizes, or fewer, are the last stage's.
 pub const FINALISTS: usize = 8;
 
+/// And so many stay in any case.
+const FEWEST: usize = 4;
+
 /// Rates within so much of the highest count as equal to it: a larger buffer
 /// and a larger pipe take memory and caches from others.
 pub const ALIKE: f64 = 0.02;
@@ -37,10 +40,28 @@ pub fn trials_each(stage: usize, times: usize) -> usize {
     times << stage.saturating_sub(1)
 }
 
-/// The trials of a whole search of `cells` pairs of sizes.
+/// How many of `cells` stay after a stage: half of them, one more if they are
+/// odd; and only a share of those where the time left is only a share of what
+/// they would take.
+pub fn kept(cells: usize, share_of_time: f64) -> usize {
+    let half = cells.div_ceil(2) as f64;
+    let kept = (half * share_of_time.clamp(0.0, 1.0)).ceil() as usize;
+    kept.max(FEWEST.min(cells))
+}
+
+/// The trials of `cells` pairs of sizes from a stage on, of so many.
+pub fn trials_from(stage: usize, stages: usize, mut cells: usize, times: usize) -> usize {
+    let mut trials = 0;
+    for number in stage..stages {
+        trials += cells * trials_each(number, times);
+        cells = kept(cells, 1.0);
+    }
+    trials
+}
+
+/// The trials of a whole search.
 pub fn trials(cells: usize, times: usize) -> usize {
-    let stages = stages(cells).into_iter().enumerate();
-    stages.map(|(at, left)| left * trials_each(at, times)).sum()
+    trials_from(0, stages(cells).len(), cells, times)
 }
 
 /// By how much to multiply all numbers of trials, so that trials of the usual
@@ -74,12 +95,11 @@ fn warm_up(timed_s: f64) -> f64 {
     ((timed_s * WARM_UP).max(WARM_UP_S) * 1e4).round() / 1e4
 }
 
-/// Which of these stay: the better half of them, one more if they are odd.
-/// Their indices, in the order given; equal rates stay in that order.
-pub fn better_half(rates: &[f64]) -> Vec<usize> {
+/// Which of these are the best so many: their indices, in the order given.
+pub fn best(rates: &[f64], count: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..rates.len()).collect();
     order.sort_by(|a, b| rates[*b].total_cmp(&rates[*a]));
-    order.truncate(rates.len().div_ceil(2));
+    order.truncate(count);
     order.sort_unstable();
     order
 }
@@ -106,7 +126,7 @@ pub fn rule() -> String {
     format!(
         "successive halving in each panel by itself: every pair of sizes gets a trial; the half \
          with the higher medians, over all trials so far, gets as many again; and so on until \
-         {FINALISTS} or fewer are left. The best of these is the one that takes the least memory, \
+         {FINALISTS} or fewer are left; less than half where the time would not do. The best of these is the one that takes the least memory, \
          buffer and pipe together, of those within {:.0} % of the highest median. The trials of \
          all panels run in one random order, shuffled anew for each pass",
         ALIKE * 100.0
@@ -137,12 +157,22 @@ mod tests {
     }
 
     #[test]
-    fn the_better_half_stays_in_its_order() {
-        assert_eq!(better_half(&[1.0, 5.0, 3.0, 4.0]), [1, 3]);
-        assert_eq!(better_half(&[1.0, 5.0, 3.0]), [1, 2]);
-        assert_eq!(better_half(&[2.0, 2.0, 2.0, 2.0]), [0, 1]);
-        assert_eq!(better_half(&[7.0]), [0]);
-        assert!(better_half(&[]).is_empty());
+    fn fewer_stay_where_time_is_short_but_never_too_few() {
+        assert_eq!(
+            [99, 50, 9, 7, 3, 0].map(|n| kept(n, 1.0)),
+            [50, 25, 5, 4, 3, 0]
+        );
+        assert_eq!([99, 50, 9].map(|n| kept(n, 0.5)), [25, 13, 4]);
+        assert_eq!(kept(99, -2.0), FEWEST);
+        assert_eq!(kept(99, f64::INFINITY), 50);
+    }
+
+    #[test]
+    fn the_best_stay_in_their_order() {
+        assert_eq!(best(&[1.0, 5.0, 3.0, 4.0], 2), [1, 3]);
+        assert_eq!(best(&[1.0, 5.0, 3.0], 2), [1, 2]);
+        assert_eq!(best(&[2.0, 2.0, 2.0, 2.0], 2), [0, 1]);
+        assert!(best(&[], 0).is_empty());
     }
 
     #[test]
@@ -179,8 +209,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_fastest_always_stays(rates in prop::collection::vec(0.1..70.0_f64, 1..120)) {
-            let kept = better_half(&rates);
-            prop_assert_eq!(kept.len(), rates.len().div_ceil(2));
+            let kept = best(&rates, kept(rates.len(), 1.0));
             let least = kept.iter().map(|at| rates[*at]).fold(f64::INFINITY, f64::min);
             let out = (0..rates.len()).filter(|at| !kept.contains(at));
             for at in out {

@@ -172,7 +172,8 @@ pub(crate) fn planned(run: Run, panels: &[Panel], axes: &Axes) -> Run {
         search: Some(Search {
             rule: super::halving::rule(),
             seed: 5,
-            budget_s: 0.0,
+            // Invented trials take no time.
+            budget_s: 40.0,
             buffers: axes.buffers.clone(),
             pipes: axes.pipes.clone(),
             panels: panels.iter().map(|it| it.empty_result(axes)).collect(),

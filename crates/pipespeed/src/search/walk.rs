@@ -77,49 +77,58 @@ impl<R: Timed, O: Observer> Walk<'_, R, O> {
     fn stages(&mut self) -> Result<(), Stopped> {
         let mut overhead_s = self.pilot()?;
         let runnable = |cell: &CellResult| cell.refused.is_none();
-        let search = self.search();
-        let budget_s = search.budget_s;
-        let mut left: Vec<Vec<usize>> = search
-            .panels
-            .iter()
+        let panels = self.search().panels.iter();
+        let mut left: Vec<Vec<usize>> = panels
             .map(|panel| {
                 let cells = 0..panel.cells.len();
                 cells.filter(|at| runnable(&panel.cells[*at])).collect()
             })
             .collect();
-        let count = |left: &[Vec<usize>]| left.iter().map(Vec::len).max().unwrap_or(0);
-        let stages = halving::stages(count(&left)).len();
-        let all: usize = left.iter().map(|left| halving::trials(left.len(), 1)).sum();
-        let used = self.started.elapsed().as_secs_f64();
-        let times = halving::times(budget_s - used, all, overhead_s);
-        self.all = all * times;
+        let most = left.iter().map(Vec::len).max().unwrap_or(0);
+        let stages = halving::stages(most).len();
+        let to_come = |left: &[Vec<usize>], stage, times| -> usize {
+            let each = left.iter().map(Vec::len);
+            each.map(|cells| halving::trials_from(stage, stages, cells, times))
+                .sum()
+        };
+        let times = halving::times(self.left_s(), to_come(&left, 0, 1), overhead_s);
         for number in 0..stages {
+            let trials = to_come(&left, number, times);
+            self.all = self.done + trials;
+            let durations = halving::durations(self.left_s(), trials, overhead_s);
             let each = halving::trials_each(number, times);
-            let left_s = budget_s - self.started.elapsed().as_secs_f64();
-            let to_come = self.all.saturating_sub(self.done);
-            let durations = halving::durations(left_s, to_come, overhead_s);
             let (trials, took_s) = self.stage(number, &left, each, durations)?;
             if trials > 0 {
                 let parts = durations.timed_s + durations.warm_up_s;
                 overhead_s = (took_s / trials as f64 - parts).max(0.0);
             }
-            judge::settle(self.search());
-            if number + 1 < stages {
-                for (panel, left) in left.iter_mut().enumerate() {
-                    left.retain(|cell| runnable(self.cell(panel, *cell)));
-                    let rates: Vec<f64> = left
-                        .iter()
-                        .map(|cell| self.cell(panel, *cell).median.unwrap_or(0.0))
-                        .collect();
-                    let kept = halving::better_half(&rates);
-                    *left = kept.into_iter().map(|at| left[at]).collect();
-                }
+            if number + 1 == stages {
+                break;
             }
-            self.observer
-                .after_round(self.run)
-                .map_err(Stopped::Error)?;
+            let halved: Vec<Vec<usize>> = left
+                .iter()
+                .map(|left| left[..halving::kept(left.len(), 1.0)].to_vec())
+                .collect();
+            let needed_s = halving::least_s(to_come(&halved, number + 1, times), overhead_s);
+            let share = self.left_s() / needed_s;
+            for (panel, left) in left.iter_mut().enumerate() {
+                left.retain(|cell| runnable(self.cell(panel, *cell)));
+                let rates: Vec<f64> = left
+                    .iter()
+                    .map(|cell| self.cell(panel, *cell).median.unwrap_or(0.0))
+                    .collect();
+                let best = halving::best(&rates, halving::kept(left.len(), share));
+                *left = best.into_iter().map(|at| left[at]).collect();
+            }
         }
         Ok(())
+    }
+
+    /// The time that is left of the search's, in seconds; below 0 where it has
+    /// taken longer.
+    fn left_s(&mut self) -> f64 {
+        let started = self.started;
+        self.search().budget_s - started.elapsed().as_secs_f64()
     }
 
     /// Runs the published sizes of each panel once, which warms the machine up
@@ -184,6 +193,10 @@ impl<R: Timed, O: Observer> Walk<'_, R, O> {
                 }
                 self.done += 1;
             }
+            judge::settle(self.search());
+            self.observer
+                .after_round(self.run)
+                .map_err(Stopped::Error)?;
         }
         let took_s = begun.elapsed().as_secs_f64();
         if let Some(stage) = self.search().stages.last_mut() {

@@ -212,7 +212,7 @@ impl<'a> Grid<'a> {
         };
         let depth = depth(rate, best);
         canvas.rectangle(inner.0, inner.1, colour(depth))?;
-        let ink = if depth > 0.5 { CARD } else { INK };
+        let ink = if depth > 0.62 { CARD } else { INK };
         let middle = (
             i32::midpoint(x.start, x.end) - 1,
             i32::midpoint(y.start, y.end) - 1,
@@ -232,7 +232,8 @@ impl<'a> Grid<'a> {
             canvas.text(&letters(*bytes), (left - 4, y), Side::Left, face)?;
         }
         let bottom = top + self.height();
-        let every = if self.cell >= ROOM { 1 } else { 2 };
+        let widest = text_width("256K", self.text()) + 2;
+        let every = if widest <= self.cell { 1 } else { 2 };
         for (at, bytes) in self.pipes.iter().enumerate().step_by(every) {
             let x = left + length(at) * self.cell + self.cell / 2;
             canvas.text(&letters(*bytes), (x, bottom + 8), Side::Middle, face)?;

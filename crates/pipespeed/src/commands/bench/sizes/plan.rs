@@ -25,6 +25,9 @@ use super::super::plan::{CONFIDENCE, RESERVE, RESERVE_S, command_line, new_seed}
 /// afresh what it found.
 const SEARCH: f64 = 2.0 / 3.0;
 
+/// What a search takes at least of what it would like to.
+const SHORT: f64 = 0.7;
+
 /// What a search is going to do.
 pub(super) struct Plan {
     pub(super) panels: Vec<Panel>,
@@ -239,7 +242,7 @@ fn places(args: &BenchArgs, topology: &Topology) -> anyhow::Result<Vec<Place>> {
     for place in &mut places {
         // With one processor there is nothing different to be had.
         if place.name == "different" && place.chosen.writer == place.chosen.reader {
-            place.refused.clone_from(&place.chosen.warning);
+            place.refused = Some("there is only one processor for this process".to_owned());
         }
     }
     Ok(places)
@@ -315,7 +318,8 @@ fn axes(
     let some = with(2);
     // Of each panel the published sizes and those found, and the null control.
     let rounds_s = lengths.of_rounds(lengths.least_in_time, 2 * runnable + 1);
-    let needed = (least_s(&some) / SEARCH).max(least_s(&some) + rounds_s);
+    // Where time is short, hardly more than each pair's first trial.
+    let needed = (SHORT * least_s(&some) / SEARCH).max(SHORT * least_s(&some) + rounds_s);
     if args.measure.time.is_some() && needed > budget_s {
         return Err(usage(format!(
             "--time {budget_s}: a search of {} and {} of measuring take {needed:.0} s: allow \
