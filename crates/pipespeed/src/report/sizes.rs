@@ -60,7 +60,7 @@ fn columns(run: &Run) -> Vec<Column> {
             0,
         ),
         column("search\nGiB/s", |_, panel| searched(panel), Right, 3),
-        column("afresh\nGiB/s", |run, panel| afresh(run, panel), Right, 0),
+        column("afresh\nGiB/s", afresh, Right, 0),
         column(&level, interval_of, Left, 4),
         column("against the\npublished sizes", against, Left, 1),
         column(

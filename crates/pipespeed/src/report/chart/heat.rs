@@ -289,6 +289,9 @@ fn letters(bytes: usize) -> String {
     size::short(bytes).to_uppercase()
 }
 
+/// Draws a mark over a cell of these extents.
+type Mark = fn(&Canvas<'_>, Range<i32>, Range<i32>) -> Drawn;
+
 fn legend(canvas: &Canvas<'_>, top: i32) -> Drawn {
     let y = top + 12;
     let face = plain(SMALL, INK);
@@ -302,7 +305,7 @@ fn legend(canvas: &Canvas<'_>, top: i32) -> Drawn {
     }
     let y = y + 22;
     let mut x = MARGIN;
-    let marks: [(&str, fn(&Canvas<'_>, Range<i32>, Range<i32>) -> Drawn); 3] = [
+    let marks: [(&str, Mark); 3] = [
         ("found best", |canvas, x, y| frame(canvas, x, y, FOUND, 3)),
         ("published", dashed),
         ("refused", hatch),
