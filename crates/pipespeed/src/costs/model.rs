@@ -8,7 +8,8 @@
 //! - A writer that finds the pipe full, and a reader that finds it empty,
 //!   sleeps, or comes back with would-block at once.
 //! - An end that has moved all it could wakes the other if that sleeps. Then it
-//!   goes on, while the other is still waking up.
+//!   goes on, while the other is still waking up. splice(2) wakes the writer
+//!   before it lets the lock go (fs/splice.c, splice_from_pipe_end).
 //! - Ends that wait for the lock spin; who has just let it go is sometimes back
 //!   before the other notices. They spin only while the lock's owner runs: if
 //!   its processor is taken away, they sleep until it has let the lock go
@@ -83,6 +84,9 @@ pub struct Pipeline {
     /// Whether a call goes on until its piece is through, as write(2) does, or
     /// comes back when the pipe is full, as vmsplice(2) does.
     pub writes_all: bool,
+    /// Whether the reader wakes the writer before it lets the lock go, as
+    /// splice(2) does; read(2), write(2) and vmsplice(2) let go first.
+    pub wakes_locked: bool,
     /// What the ends do when they can't go on.
     pub waiting: Waiting,
 }
@@ -320,6 +324,9 @@ impl Play<'_> {
                 let (until_ns, call_ns) = any(seen, &mut self.chance);
                 self.ends[other].ready_ns = now + until_ns;
                 self.ends[this].ready_ns = now + call_ns;
+                if this == READER && self.pipeline.wakes_locked {
+                    self.unlocked_ns = now + call_ns;
+                }
             }
             // Until the other sleeps again.
             Waiting::SleepOnOne(switch_ns) => {

@@ -80,6 +80,10 @@ impl<'a> Figures<'a> {
                 scenario.technique,
                 Technique::WriteRead | Technique::WriteReadHuge
             ),
+            wakes_locked: matches!(
+                scenario.technique,
+                Technique::VmspliceSplice | Technique::VmspliceSpliceHuge
+            ),
             waiting: self.waiting(scenario)?,
         };
         Some(page as f64 / model::ns_per_page(&pipeline) * 1e9 / GIB)

@@ -22,8 +22,14 @@ use super::{Group, Kind, Per, Prepared, Probe, Value};
 /// How long the sleeper sleeps before it is woken, in nanoseconds.
 pub const SLEEPS_NS: [u64; 8] = [500, 1000, 2000, 4000, 8000, 20_000, 60_000, 200_000];
 
-/// Wake-ups of a sample.
-const TIMES: u64 = 30;
+/// Wake-ups of a sample. Once in some hundreds a processor happens to be awake,
+/// so that its sleeper runs before the caller is through with waking it; then
+/// two ends that sleep fall in step. That is seldom enough to need many.
+const TIMES: u64 = 200;
+/// The same where the sleeps are long: the ends of a pipeline seldom sleep so
+/// long.
+const FEW_TIMES: u64 = 30;
+const LONG_NS: u64 = 60_000;
 
 /// Nobody is away for so long.
 const PATIENCE_NS: u64 = 5_000_000_000;
@@ -77,9 +83,10 @@ impl Probe for Sleep {
         let words = Words::default();
         let (call, until) = thread::scope(|scope| {
             let words = &words;
-            let sleep = move || on_processor(there, || sleep(reader, words));
+            let times = times(slept_ns);
+            let sleep = move || on_processor(there, || sleep(reader, words, times));
             let sleeper = thread::Builder::new().spawn_scoped(scope, sleep)?;
-            let call = on_processor(here, || wake(writer, words, slept_ns));
+            let call = on_processor(here, || wake(writer, words, slept_ns, times));
             let until = joined(sleeper);
             Ok::<_, io::Error>((call?, until?))
         })?;
@@ -87,11 +94,11 @@ impl Probe for Sleep {
         let (mut reader, mut writer) = io::pipe()?;
         let calls = on_processor(here, || {
             let started = Instant::now();
-            for _ in 0..TIMES {
+            for _ in 0..FEW_TIMES {
                 writer.write_all(&[0; 8])?;
                 reader.read_exact(&mut [0; 8])?;
             }
-            Ok(each(started, TIMES as u32))
+            Ok(each(started, FEW_TIMES as u32))
         })?;
         Ok(vec![
             Value::of_many(until, calls),
@@ -109,10 +116,17 @@ struct Words {
     asleep_ns: AtomicU64,
 }
 
-fn sleep(mut reader: PipeReader, words: &Words) -> io::Result<Vec<f64>> {
+fn times(slept_ns: u64) -> u64 {
+    match slept_ns < LONG_NS {
+        true => TIMES,
+        false => FEW_TIMES,
+    }
+}
+
+fn sleep(mut reader: PipeReader, words: &Words, times: u64) -> io::Result<Vec<f64>> {
     let mut until = Vec::new();
     let mut bytes = [0; 8];
-    for time in 1..=TIMES {
+    for time in 1..=times {
         spin_until(|| words.ready.load(Ordering::Acquire) >= time)?;
         words.asleep_ns.store(now_ns(), Ordering::Release);
         reader.read_exact(&mut bytes)?;
@@ -121,9 +135,9 @@ fn sleep(mut reader: PipeReader, words: &Words) -> io::Result<Vec<f64>> {
     Ok(until)
 }
 
-fn wake(mut writer: PipeWriter, words: &Words, slept_ns: u64) -> io::Result<Vec<f64>> {
+fn wake(mut writer: PipeWriter, words: &Words, slept_ns: u64, times: u64) -> io::Result<Vec<f64>> {
     let mut call = Vec::new();
-    for time in 1..=TIMES {
+    for time in 1..=times {
         words.ready.store(time, Ordering::Release);
         spin_until(|| words.asleep_ns.load(Ordering::Acquire) > 0)?;
         let asleep_ns = words.asleep_ns.swap(0, Ordering::AcqRel);

@@ -7,6 +7,7 @@ fn pipeline(capacity: usize, piece: usize, waiting: Waiting) -> Pipeline {
         in_ns: 10.0,
         out_ns: 30.0,
         writes_all: false,
+        wakes_locked: false,
         waiting,
     }
 }
@@ -80,6 +81,28 @@ fn a_caller_that_comes_back_late_finds_the_work_done_and_does_not_sleep() {
     // writer is through with waking it after 8: only the reader ever sleeps.
     let ns = ns_per_page(&pipeline(16, 64, two(5000.0, 8000.0)));
     assert!(is_close(ns, (8000.0 + 160.0) / 16.0), "{ns}");
+}
+
+#[test]
+fn a_writer_that_is_woken_under_the_lock_waits_there_and_both_are_in_step() {
+    // Woken 5 us after the call, it has to wait for the lock for 3 us more; the
+    // reader comes back for it meanwhile, and neither sleeps again.
+    let ns = |wakes_locked| {
+        let mut waiting = two(20_000.0, 8000.0);
+        if let Waiting::SleepOnTwo { wake_ups, .. } = &mut waiting {
+            let after_long = WakeUps {
+                slept_ns: 4000.0,
+                ns: vec![(5000.0, 8000.0)],
+            };
+            wake_ups.push(after_long);
+        }
+        ns_per_page(&Pipeline {
+            wakes_locked,
+            ..pipeline(16, 64, waiting)
+        })
+    };
+    assert!(is_close(ns(true), 40.0), "{}", ns(true));
+    assert!(ns(false) > 400.0, "{}", ns(false));
 }
 
 #[test]
