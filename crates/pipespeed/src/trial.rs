@@ -67,11 +67,6 @@ impl ProcessRunner {
     pub fn this_program() -> PathBuf {
         PathBuf::from("/proc/self/exe")
     }
-
-    /// Changes how long the parts of the trials to come last.
-    pub fn set_durations(&mut self, durations: Durations) {
-        self.durations = durations;
-    }
 }
 
 impl Runner for ProcessRunner {
@@ -82,7 +77,7 @@ impl Runner for ProcessRunner {
 
 impl Timed for ProcessRunner {
     fn set_durations(&mut self, durations: Durations) {
-        ProcessRunner::set_durations(self, durations);
+        self.durations = durations;
     }
 }
 

@@ -14,6 +14,7 @@ use crate::interrupt::Interrupt;
 use crate::measure::{Measurement, Observer, Stopped};
 use crate::report;
 use crate::results::Run;
+use crate::runner::Timed as _;
 use crate::size;
 use crate::suite::Suite;
 use crate::trial::ProcessRunner;

@@ -9,6 +9,7 @@ use crate::failure::to_stdout;
 use crate::interrupt::Interrupt;
 use crate::measure::{Measurement, Observer, Stopped};
 use crate::results::Run;
+use crate::runner::Timed as _;
 use crate::schedule::rounds_for_budget;
 use crate::search::{judge, walk};
 use crate::trial::ProcessRunner;

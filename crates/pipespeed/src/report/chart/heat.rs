@@ -11,9 +11,9 @@ use crate::results::{CellResult, PanelResult, Run, Search, Sizes};
 use crate::size;
 
 use super::canvas::{
-    CARD, Canvas, Drawn, EDGE, Heading, INK, MARGIN, MUTED, SMALL, Side, TEXT, WIDTH, bold, card,
-    plain,
+    CARD, Canvas, Drawn, Heading, INK, MARGIN, MUTED, SMALL, Side, TEXT, WIDTH, bold, card, plain,
 };
+use super::marks::{dashed, frame, hatch};
 use super::text::{Cut, fitted, length, text_width};
 
 /// Between two maps.
@@ -314,49 +314,6 @@ fn legend(canvas: &Canvas<'_>, top: i32) -> Drawn {
         mark(canvas, x..x + 24, y - 7..y + 8)?;
         canvas.text(name, (x + 30, y), Side::Right, face)?;
         x += 30 + text_width(name, SMALL) + 14;
-    }
-    Ok(())
-}
-
-/// A frame within a cell.
-fn frame(canvas: &Canvas<'_>, x: Range<i32>, y: Range<i32>, colour: RGBColor, width: u32) -> Drawn {
-    let (left, right, top, bottom) = (x.start, x.end - 2, y.start, y.end - 2);
-    // A pixel further, so that corners are filled.
-    canvas.line((left - 1, top), (right + 1, top), colour, width)?;
-    canvas.line((left - 1, bottom), (right + 1, bottom), colour, width)?;
-    canvas.line((left, top), (left, bottom), colour, width)?;
-    canvas.line((right, top), (right, bottom), colour, width)
-}
-
-/// A frame of dashes, dark on white.
-fn dashed(canvas: &Canvas<'_>, x: Range<i32>, y: Range<i32>) -> Drawn {
-    frame(canvas, x.clone(), y.clone(), CARD, 2)?;
-    let (left, right, top, bottom) = (x.start, x.end - 2, y.start, y.end - 2);
-    for from in (left..right).step_by(6) {
-        let to = (from + 3).min(right);
-        canvas.line((from, top), (to, top), INK, 2)?;
-        canvas.line((from, bottom), (to, bottom), INK, 2)?;
-    }
-    for from in (top..bottom).step_by(6) {
-        let to = (from + 3).min(bottom);
-        canvas.line((left, from), (left, to), INK, 2)?;
-        canvas.line((right, from), (right, to), INK, 2)?;
-    }
-    Ok(())
-}
-
-/// Slanting lines through a cell.
-fn hatch(canvas: &Canvas<'_>, x: Range<i32>, y: Range<i32>) -> Drawn {
-    let (left, right, top, bottom) = (x.start, x.end - 2, y.start, y.end - 2);
-    let (width, height) = (right - left, bottom - top);
-    for offset in (-height..width).step_by(6) {
-        // From the bottom to the right and upward, cut off at the sides.
-        let from = left + offset.max(0);
-        let below = bottom - (-offset).max(0);
-        let run = (right - from).min(below - top);
-        if run > 0 {
-            canvas.line((from, below), (from + run, below - run), EDGE, 1)?;
-        }
     }
     Ok(())
 }

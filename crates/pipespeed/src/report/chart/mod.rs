@@ -6,6 +6,7 @@ mod canvas;
 mod dots;
 mod heat;
 mod lines;
+mod marks;
 mod percentiles;
 mod stacked;
 mod text;
