@@ -39,6 +39,17 @@ fn vmsplice_to_a_read_end_is_refused_and_the_buffer_stays_as_it_was() {
 }
 
 #[test]
+fn vmsplice_from_a_write_end_is_refused_and_the_pipe_stays_empty() {
+    let (_reader, writer) = pipe_of(65_536);
+    let mut pages = buffer_with(&[7; 4096], 0);
+    for wait in ALL_WAITS {
+        let got = Input::new(&writer, wait).vmsplice(&mut pages);
+        is_refused(got, Errno::BADF);
+    }
+    assert_eq!(fastpipe::pipe::unread(&writer).unwrap(), 0);
+}
+
+#[test]
 fn vmsplice_looks_again_where_a_descriptor_turns_out_to_be_another() {
     /// Answers the write end where a bit is set, then the next, and the read
     /// end in the end.

@@ -48,6 +48,28 @@ proptest! {
     }
 
     #[test]
+    fn vmsplice_out_of_a_pipe_brings_what_was_written_and_ends_with_it(
+        capacity in capacity(), sizes in sizes(), step in 1..70_000_usize, wait in waits(),
+    ) {
+        let bytes = pattern(sizes.iter().sum());
+        let (reader, writer) = pipe_of(capacity);
+        let writing = write_all(writer, bytes.clone(), sizes);
+        let mut input = Input::new(reader, wait);
+        let mut buffer = buffer_with(&vec![0; step], 0);
+        let mut got = Vec::new();
+        loop {
+            let n = input.vmsplice(&mut buffer).unwrap();
+            got.extend_from_slice(&buffer[..n]);
+            if n < step {
+                break;
+            }
+        }
+        prop_assert_eq!(input.counts().bytes, bytes.len() as u64);
+        assert_same(&got, &bytes);
+        writing.join().unwrap();
+    }
+
+    #[test]
     fn splice_from_pipe_to_pipe_moves_what_is_asked_for_or_all_there_is(
         capacities in (capacity(), capacity()), sizes in sizes(), steps in chunks(),
         chunks in chunks(), wait in waits(),

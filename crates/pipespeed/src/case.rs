@@ -1,5 +1,9 @@
 //! One thing to be measured: what each end does, and what it is compared with.
 
+mod options;
+mod volume;
+
+pub use self::volume::pilot_bytes;
 use crate::endpoint::spec::{
     ChannelKind, EndSpec, PageKind, Part, Policy, Reuse, SinkSpec, SinkTechnique, SourceSpec,
     SourceTechnique, Waiting,
@@ -16,6 +20,8 @@ const LOOK_EVERY_MESSAGES: u64 = 256;
 /// writer's seeing it: for the time this takes, small ones; large ones take
 /// longer each.
 const MARGIN_MESSAGES: usize = 64;
+/// A ring takes one in some nanoseconds.
+const MARGIN_RING_MESSAGES: usize = 1024;
 const MARGIN_BYTES: usize = 64 << 10;
 const LEAST_MARGIN_MESSAGES: usize = 4;
 
@@ -44,6 +50,9 @@ pub struct Case {
     /// The size of the messages, where the case is about messages: what one
     /// call of the writer carries.
     pub message_bytes: Option<usize>,
+    /// The volume of the timed part, in bytes, where the case is about that;
+    /// else it lasts by time.
+    pub volume_bytes: Option<u64>,
     /// The name of the case that differs in one factor, and that factor.
     pub compared_with: Option<(String, String)>,
     /// See [`EndSpec::slow_down`].
@@ -83,6 +92,7 @@ impl Case {
                 gift: false,
                 rewritten: false,
                 reuse: Reuse::Drained,
+                offset: 0,
             }),
             source: Some(SourceSpec {
                 technique: SourceTechnique::Read,
@@ -91,10 +101,12 @@ impl Case {
                 pages: PageKind::Base,
                 touched: true,
                 locked: false,
+                offset: 0,
             }),
             channel: ChannelKind::Pipe,
             pipe_bytes: Some(pipe_bytes),
             message_bytes: None,
+            volume_bytes: None,
             compared_with: None,
             slow_down: 0.0,
             cpus: None,
@@ -318,7 +330,11 @@ impl Case {
             // Each end may finish the piece it is at before it looks.
             None => (2 * (pipe_bytes + self.buffer_bytes().max(loan)), LOOK_EVERY),
             Some(bytes) => {
-                let messages = (MARGIN_BYTES / bytes).min(MARGIN_MESSAGES);
+                let small = match self.channel {
+                    ChannelKind::Ring => MARGIN_RING_MESSAGES,
+                    _ => MARGIN_MESSAGES,
+                };
+                let messages = (MARGIN_BYTES / bytes).min(small);
                 (
                     bytes * messages.max(LEAST_MARGIN_MESSAGES),
                     LOOK_EVERY.min(LOOK_EVERY_MESSAGES * bytes as u64),
@@ -332,6 +348,7 @@ impl Case {
             cpu,
             warm_up_s: durations.warm_up_s,
             timed_s: durations.timed_s,
+            timed_bytes: self.volume_bytes,
             margin: margin as u64,
             look_every,
             slow_down: self.slow_down,
@@ -368,6 +385,8 @@ impl Case {
             message_bytes: self.message_bytes,
             writer_cpu: self.cpus.map(|(writer, _)| writer),
             reader_cpu: self.cpus.map(|(_, reader)| reader),
+            volume_bytes: self.volume_bytes,
+            options: self.options(),
             buffer_bytes: self.buffer_bytes(),
             reader_buffer_bytes: source.map(|source| source.buffer_bytes),
             pages: pages.unwrap_or_default().name().to_owned(),

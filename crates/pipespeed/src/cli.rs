@@ -1,6 +1,7 @@
 //! The command line: the only source of help, man page and completions.
 
 mod channels;
+mod check;
 mod costs;
 mod latency;
 mod meter;
@@ -8,12 +9,14 @@ mod pages;
 mod pinning;
 mod producers;
 mod profile;
+mod volumes;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use self::channels::ChannelsArgs;
+pub use self::check::CheckArgs;
 pub use self::costs::CostsArgs;
 pub use self::latency::LatencyArgs;
 pub use self::meter::MeterArgs;
@@ -21,6 +24,7 @@ pub use self::pages::PagesArgs;
 pub use self::pinning::{ArticleGetUserPages, PinnedPages, PinningArgs};
 pub use self::producers::{FizzbuzzArgs, YesArgs};
 pub use self::profile::{ProfileArgs, ProfileOutput};
+pub use self::volumes::VolumesArgs;
 use crate::machine::placement::{Placement, parse_cpus};
 use crate::results::DataUse;
 use crate::size;
@@ -63,6 +67,9 @@ pub enum Command {
     Read(ReadArgs),
     /// Measure what the steps of moving data cost here, without privilege.
     Costs(CostsArgs),
+    /// Try out what pipes are like here: limits, semantics, zero-copy and
+    /// permissions, each with the value seen.
+    Check(CheckArgs),
     /// Pass a stream on, or watch another process's files, and show how far it
     /// is: pv's letters, at the pipe's speed.
     Meter(Box<MeterArgs>),
@@ -104,12 +111,13 @@ pub struct SetupArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Measuring")]
 pub struct MeasureArgs {
-    /// Seconds that the whole run may take [default: 60, 10 with --quick; suite
-    /// channels: 170, 26; suite sizes: 120, 30].
+    /// Seconds that the whole run may take [default: 60, 10 with --quick; suites
+    /// channels: 170, 26; options: 60, 14; volumes: 170, 12;
+    /// sizes: 120, 30].
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub time: Option<f64>,
     /// Rounds of trials: each runs every case once, in a new order [default:
-    /// as many as fit into the time, 30 at least; suite channels: 9].
+    /// as many as fit into the time, 30 at least; suites channels, volumes: 9; options: 10].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true, conflicts_with = "time")]
     pub rounds: Option<u32>,
     /// Seed of the order of the trials [default: a new one, which is recorded].
@@ -158,9 +166,10 @@ run leaves what it has measured.
 Examples:
   pipespeed bench                        the published ladder, one minute
   pipespeed bench touched --work 4       with computing over the data
-  pipespeed bench channels               pipes beside sockets, TCP, queues: three minutes
+  pipespeed bench channels               pipes beside shared memory, sockets, TCP: three minutes
   pipespeed bench channels --channel pipe,tcp --size 4K,1M
   pipespeed bench sizes                  the fastest sizes of buffer and pipe here: two minutes
+  pipespeed bench options                which of the published options help here: one minute
   pipespeed bench --case write_read,vmsplice_read --pipe-size 1M
   pipespeed bench --quick --json - | jq .cases[].summary")]
 pub struct BenchArgs {
@@ -189,6 +198,9 @@ pub struct BenchArgs {
     /// Which channels and messages.
     #[command(flatten)]
     pub channels: ChannelsArgs,
+    /// Which volumes.
+    #[command(flatten)]
+    pub volumes: VolumesArgs,
     /// How to measure.
     #[command(flatten)]
     pub measure: MeasureArgs,

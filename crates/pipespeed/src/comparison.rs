@@ -199,6 +199,7 @@ fn configuration_changes(old: &CaseResult, new: &CaseResult) -> Vec<String> {
     push("reader", text(&a.reader), text(&b.reader));
     push("wait", a.wait.clone(), b.wait.clone());
     push("pages", a.pages.clone(), b.pages.clone());
+    push("options", a.options.join(", "), b.options.join(", "));
     push(
         "buffer",
         bytes(Some(a.buffer_bytes)),

@@ -118,9 +118,7 @@ impl ProcessRunner {
             writer: writer.as_mut(),
             reader: reader.as_mut(),
             interrupt: &self.interrupt,
-            deadline: Instant::now()
-                + PATIENCE
-                + Duration::from_secs_f64(self.durations.warm_up_s + self.durations.timed_s),
+            deadline: Instant::now() + PATIENCE + case.longest(self.durations),
         };
 
         let mut setup = Setup::default();

@@ -58,55 +58,61 @@ fn reason<'a>(record: &'a Value, name: &str) -> &'a str {
     case(record, name)["refused"].as_str().unwrap_or_default()
 }
 
-/// Every channel with these sizes, all data verified in every trial, not only
+/// Channels with each of these sizes, all data verified in every trial, not only
 /// in the first.
-fn verified(sizes: &str) {
-    let args = format!("{SHORT} --all --size {sizes} --data verify --json -");
-    let record = json(&clean(pipespeed(&args)).succeeded().out);
-    let mut measured = BTreeSet::new();
-    for case in cases(&record) {
-        let name = case["name"].as_str().unwrap();
-        let channel = pipespeed::suite::channels::channel_of(name);
-        match case["refused"].as_str() {
-            None => {
-                assert_eq!(case["data"], "verify", "{name}");
-                let bytes = case["samples"][0]["bytes"].as_u64().unwrap();
-                let message = case["configuration"]["message_bytes"].as_u64().unwrap();
-                assert!(bytes >= 4 * message, "{name}: {bytes}");
-                measured.insert(channel);
-            }
-            Some(reason) => {
-                let spins = name.ends_with("_spin") && conditions::processors() < 2;
-                let told = reason.starts_with("limit: ") || reason.contains("here");
-                assert!(told || spins, "{name}: {reason}");
-                eprintln!("skipped: {name}: {reason}");
-            }
+fn verified(channels: &str, sizes: &[&str]) {
+    for size in sizes {
+        let args = format!("{SHORT} {channels} --size {size} --data verify --json -");
+        let record = json(&clean(pipespeed(&args)).succeeded().out);
+        let mut measured = BTreeSet::new();
+        for case in cases(&record) {
+            measured.extend(came_through(case));
+        }
+        for channel in ["pipe", "ring", "ring_copy"] {
+            assert!(measured.contains(channel), "{measured:?}");
         }
     }
-    assert!(measured.contains(&Some("pipe")), "{measured:?}");
+}
+
+/// The case's channel, if it was not refused for a reason that holds.
+fn came_through(case: &Value) -> Option<&str> {
+    let name = case["name"].as_str().unwrap();
+    if let Some(reason) = case["refused"].as_str() {
+        let spins = name.ends_with("_spin") && conditions::processors() < 2;
+        let told = reason.starts_with("limit: ") || reason.contains("here");
+        assert!(told || spins, "{name}: {reason}");
+        eprintln!("skipped: {name}: {reason}");
+        return None;
+    }
+    assert_eq!(case["data"], "verify", "{name}");
+    let bytes = case["samples"][0]["bytes"].as_u64().unwrap();
+    let message = case["configuration"]["message_bytes"].as_u64().unwrap();
+    assert!(bytes >= 4 * message, "{name}: {bytes}");
+    pipespeed::suite::channels::channel_of(name)
 }
 
 #[test]
 fn single_bytes_arrive_in_order_through_every_channel() {
-    verified("1");
+    verified("--all", &["1"]);
 }
 
 #[test]
 fn sizes_that_fit_no_page_arrive_whole_through_every_channel() {
-    verified("4095,4097");
+    verified("--all", &["4095", "4097"]);
 }
 
 #[test]
 fn messages_larger_than_a_pipe_arrive_whole_through_every_channel() {
-    verified("65537,1000003");
+    verified("--all", &["65537", "1000003"]);
+    verified("--channel pipe,ring,ring_copy", &["4M"]);
 }
 
 #[test]
 fn the_record_says_what_took_effect() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = pipespeed(&format!(
-        "{SHORT} --channel pipe,socketpair,tcp,tcp_zerocopy,mqueue --size 4K --json r.json \
-         --csv r.csv --chart r.svg"
+        "{SHORT} --channel pipe,ring,ring_copy,socketpair,tcp,tcp_zerocopy,mqueue --size 4K \
+         --json r.json --csv r.csv --chart r.svg"
     ));
     command.current_dir(&directory);
     clean(command).succeeded();
@@ -125,6 +131,23 @@ fn the_record_says_what_took_effect() {
     assert_eq!(took("pipe_4k", "channel"), "pipe");
     assert_eq!(took("pipe_4k", "pipe_bytes"), 65_536);
     assert_eq!(took("pipe_4k", "reader_buffer_bytes"), 65_536);
+    for (ring, buffers) in [("ring_4k", Value::Null), ("ring_copy_4k", 1.into())] {
+        assert_eq!(took(ring, "ring_bytes"), 1 << 20);
+        assert_eq!(took(ring, "buffers"), buffers);
+        assert_eq!(took(ring, "reader_buffer_bytes"), 65_536);
+        assert!(took(ring, "send_buffer_bytes").is_null());
+        assert_eq!(took(ring, "writer_bytes_per_call"), 4096.0);
+        assert!(took(ring, "reader_bytes_per_call").as_f64().unwrap() >= 4096.0);
+    }
+    // No end of it sleeps, and none is to be woken.
+    if let Some(spun) = case(&record, "ring_4k_spin")["samples"][0].as_object() {
+        for end in ["writer", "reader"] {
+            let calls = spun[end]["syscalls"].as_u64().unwrap();
+            // Now and then it looks whether the other end lives.
+            assert!(calls < 100, "{calls} of the {end}");
+            assert!(spun[end]["moving_calls"].as_u64().unwrap() > 0);
+        }
+    }
     assert_eq!(took("tcp_4k", "nodelay"), true);
     assert!(took("tcp_4k", "receive_buffer_bytes").as_u64().unwrap() > 4096);
     assert!(took("socketpair_4k", "send_buffer_bytes").as_u64().unwrap() > 4096);
@@ -187,9 +210,13 @@ fn a_channel_that_a_filter_refuses_is_shown_as_refused() {
         (libc::SYS_mq_open, "mqueue", "message queue"),
         (libc::SYS_process_vm_readv, "vm_readv", "process_vm_readv"),
         (libc::SYS_io_uring_setup, "uring", "io_uring_setup"),
+        // Else a request would wait for ever.
+        (libc::SYS_io_uring_enter, "uring", "io_uring"),
         (libc::SYS_vmsplice, "vmsplice", "vmsplice"),
         (libc::SYS_bind, "tcp", "TCP"),
         (libc::SYS_bind, "unix", "unix socket"),
+        (libc::SYS_fallocate, "ring", "a ring in shared memory"),
+        (libc::SYS_fallocate, "ring_copy", "a ring in shared memory"),
         (libc::SYS_mknodat, "fifo", "FIFO"),
     ] {
         let args = format!("{SHORT} --channel pipe,{channel} --size 1K --json -");
@@ -206,21 +233,26 @@ fn a_channel_that_a_filter_refuses_is_shown_as_refused() {
 }
 
 #[test]
-fn a_queue_over_the_users_limit_names_the_limit() {
-    let args = format!("{SHORT} --channel pipe,mqueue --size 4K --json -");
-    let Some(program) = ForAll::new() else { return };
-    let mut command = program.pipespeed(&args);
-    conditions::limit(&mut command, Resource::Msgqueue, 3000);
-    // The private directory would belong to somebody else.
-    let mark = Mark::on(&mut command);
-    let record = json(&run_alone(command).succeeded().out);
-    mark.nobody_left();
-    let reason = reason(&record, "mqueue_4k");
-    assert!(
-        reason.contains("ulimit -q, now 3000") || reason.contains("not to be had"),
-        "{reason}"
-    );
-    assert!(case(&record, "pipe_4k")["refused"].is_null());
+fn a_queue_or_a_ring_over_a_limit_of_the_users_names_the_limit() {
+    for (channel, limit, most, word) in [
+        ("mqueue", Resource::Msgqueue, 3000, "ulimit -q, now 3000"),
+        ("ring", Resource::Fsize, 100_000, "have 100000 (ulimit -f)"),
+    ] {
+        let args = format!("{SHORT} --channel pipe,{channel} --size 4K --json -");
+        let Some(program) = ForAll::new() else { return };
+        let mut command = program.pipespeed(&args);
+        conditions::limit(&mut command, limit, most);
+        // The private directory would belong to somebody else.
+        let mark = Mark::on(&mut command);
+        let record = json(&run_alone(command).succeeded().out);
+        mark.nobody_left();
+        let reason = reason(&record, &format!("{channel}_4k"));
+        assert!(
+            reason.contains(word) || reason.contains("not to be had"),
+            "{reason}"
+        );
+        assert!(case(&record, "pipe_4k")["refused"].is_null());
+    }
 }
 
 #[test]
@@ -244,7 +276,7 @@ fn without_descriptors_every_line_names_the_limit_and_nothing_is_left() {
     // From what every trial needs down to what the command itself does.
     let mut told = 0;
     for descriptors in (8..24).rev() {
-        let args = format!("{SHORT} --channel pipe,fifo,unix,tcp --size 1K --json -");
+        let args = format!("{SHORT} --channel pipe,ring,fifo,unix,tcp --size 1K --json -");
         let mut command = pipespeed(&args);
         conditions::limit(&mut command, Resource::Nofile, descriptors);
         let outcome = clean(command);
@@ -271,7 +303,7 @@ fn bad_input_names_what_there_is() {
     refused("bench channels --channel pipe,nonsense", &valid);
     refused("bench channels --channel", &["--channel"]);
     for (size, told) in [
-        ("0", "above 0"),
+        ("0", "above 0; a message has from 1 byte to 4MiB"),
         ("-1", "negative"),
         ("5M", "4MiB"),
         ("4194305", "4MiB"),
@@ -303,7 +335,7 @@ fn bad_input_names_what_there_is() {
 fn all_of_it_says_first_how_long_it_takes() {
     let list = run(pipespeed("bench channels --all --list")).succeeded();
     let all = list.out.lines().count();
-    assert!(all >= 13 * 11 * 2, "{all}");
+    assert!(all >= 15 * 11 * 2, "{all}");
     let usual = run(pipespeed("bench channels --list")).succeeded();
     assert_eq!(usual.out.lines().count(), 6 * 6 * 2);
     // Interrupted as soon as it has said so.

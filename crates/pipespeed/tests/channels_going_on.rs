@@ -53,18 +53,18 @@ fn a_wrong_byte_in_the_verified_pass_is_told_and_takes_only_its_case() {
 #[test]
 fn trials_that_fail_are_missing_and_after_three_of_them_a_case_is_let_be() {
     // One of the verified pass, one of the pilot, and the first of the rounds.
-    let (measurement, watch) = going_on(failing("fifo_1k_spin", 3));
+    let (measurement, watch) = going_on(failing("ring_1k_spin", 3));
     let rounds: Vec<&str> = watch.failed.iter().map(|line| &**line).collect();
     assert_eq!(rounds.len(), 3, "{rounds:?}");
     assert!(
-        rounds[0].starts_with("case fifo_1k_spin, round 1: "),
+        rounds[0].starts_with("case ring_1k_spin, round 1: "),
         "{rounds:?}"
     );
     let run = measurement.finish(None);
     let case = run
         .cases
         .iter()
-        .find(|case| case.name == "fifo_1k_spin")
+        .find(|case| case.name == "ring_1k_spin")
         .unwrap();
     assert_eq!(case.samples.len(), 1);
     let warning = run

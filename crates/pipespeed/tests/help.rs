@@ -15,6 +15,7 @@ fn help_and_version_are_no_errors() {
         "write --help",
         "read --help",
         "pages --help",
+        "check --help",
         "help",
     ] {
         let outcome = run_alone(pipespeed(args)).succeeded();

@@ -12,6 +12,7 @@ use super::in_place::View;
 use super::memory::Memory;
 use super::peer::{Peer, PeerState};
 use super::side::{Found, Side};
+use crate::transfer::Counts;
 use crate::wait::Wait;
 
 /// The end of a ring that bytes come out at.
@@ -114,6 +115,13 @@ impl Consumer {
     /// The most bytes that the ring holds.
     pub fn capacity(&self) -> usize {
         self.side.capacity()
+    }
+
+    /// What this end did since it was attached: the bytes that went out; the system calls made to
+    /// sleep, to wake the producer and to look whether it lives; and, as would-blocks, the times that
+    /// there was too little data at first. No system call moves bytes.
+    pub fn counts(&self) -> Counts {
+        self.side.counts()
     }
 
     /// How to wait for data; see [`Producer::set_wait`](super::Producer::set_wait).

@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
@@ -43,7 +43,7 @@ pub(super) fn offer(stream: &UnixStream, role: Role, capacity: usize) -> io::Res
     fds.extend(own.iter().map(AsFd::as_fd));
     send(stream, offer_of(role.other()), &fds)?;
     let mut answer = [0];
-    let pidfd = receive(stream, &mut answer)?.into_iter().next();
+    let pidfd = receive(stream, &mut answer)?.0.into_iter().next();
     if answer != *TAKEN {
         return Err(io::Error::new(
             io::ErrorKind::ConnectionRefused,
@@ -58,9 +58,12 @@ pub(super) fn offer(stream: &UnixStream, role: Role, capacity: usize) -> io::Res
 /// Takes the end `role` of a ring that is offered.
 pub(super) fn accept(stream: &UnixStream, role: Role) -> io::Result<Side> {
     let mut said = [0; 8];
-    let mut fds = receive(stream, &mut said)?.into_iter();
+    let (fds, cut_off) = receive(stream, &mut said)?;
+    let mut fds = fds.into_iter();
     let attached = match fds.next() {
         _ if said != *offer_of(role) => Err(refused("what came is no offer of that end of a ring")),
+        // There is space for one, so the limit on them is why (unix(7)).
+        None if cut_off => Err(Errno::MFILE.into()),
         None => Err(refused("the offer of a ring came without a descriptor")),
         Some(file) => attach(file, role, fds.next(), stream),
     };
@@ -112,9 +115,11 @@ fn send(stream: &UnixStream, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result
 }
 
 /// Fills `bytes`. Returns the descriptors that came along, two at most as far
-/// as we care; the kernel closes what there is no space for.
-fn receive(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<Vec<OwnedFd>> {
+/// as we care, and whether any were cut off: the kernel closes what there is no
+/// space for, or what is more than this process may have.
+fn receive(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<(Vec<OwnedFd>, bool)> {
     let mut fds = Vec::new();
+    let mut cut_off = false;
     let mut filled = 0;
     while filled < bytes.len() {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
@@ -129,7 +134,10 @@ fn receive(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<Vec<OwnedFd>> {
                     "the socket was closed while a ring was being handed over",
                 ));
             }
-            Ok(message) => filled += message.bytes,
+            Ok(message) => {
+                filled += message.bytes;
+                cut_off |= message.flags.contains(ReturnFlags::CTRUNC);
+            }
         }
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(received) = message {
@@ -137,5 +145,5 @@ fn receive(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<Vec<OwnedFd>> {
             }
         }
     }
-    Ok(fds)
+    Ok((fds, cut_off))
 }

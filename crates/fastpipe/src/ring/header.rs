@@ -155,12 +155,12 @@ impl Header {
     }
 
     /// Leaves the next `n` bytes to the peer. Release: before it go our accesses
-    /// to them.
+    /// to them. True if that took a system call, to wake it.
     #[inline]
-    pub(super) fn leave(&self, role: Role, cursor: &mut Cursor, n: usize) {
+    pub(super) fn leave(&self, role: Role, cursor: &mut Cursor, n: usize) -> bool {
         let position = cursor.advance(n);
         self.index(role).store(position, Release);
-        self.wake_peer(role);
+        self.wake_peer(role)
     }
 
     /// Ends it for `role`. To be looked at before the index, by which the peer
@@ -182,47 +182,51 @@ impl Header {
         }
     }
 
-    /// Wakes the peer of `role` if it sleeps.
+    /// Wakes the peer of `role` if it sleeps: then true.
     ///
     /// A sleeper says so and then looks at the index (`sleep`); we wrote the
     /// index and then look whether it said so. With a fence between the two on
     /// either side at least one of us sees what the other wrote.
     #[inline]
-    fn wake_peer(&self, role: Role) {
+    fn wake_peer(&self, role: Role) -> bool {
         let peer = self.end(role.other());
         // The fence would wait until all that we wrote to the ring is out.
         if peer.spins.load(Relaxed) != 0 {
-            return;
+            return false;
         }
         fence(SeqCst);
         let word = &peer.asleep;
-        if word.get() != 0 {
-            // So that nothing more is to be woken until it sleeps again, and
-            // that it does not fall asleep if it was only about to.
-            word.set(0);
-            word.wake();
+        if word.get() == 0 {
+            return false;
         }
+        // So that nothing more is to be woken until it sleeps again, and
+        // that it does not fall asleep if it was only about to.
+        word.set(0);
+        word.wake();
+        true
     }
 
     /// Sleeps until the peer of `role` has moved or ended, `limit` at most, or
-    /// for no reason; not at all where `at_least` bytes are available.
+    /// for no reason; not at all, and then false, where `at_least` bytes are
+    /// available.
     pub(super) fn sleep(
         &self,
         role: Role,
         cursor: &mut Cursor,
         at_least: usize,
         limit: Duration,
-    ) -> Result<(), Corrupt> {
+    ) -> Result<bool, Corrupt> {
         let word = &self.end(role).asleep;
         word.set(1);
         fence(SeqCst);
         let looked = self
             .peer(role)
             .and_then(|state| self.look(role, cursor).map(|()| state));
-        if looked == Ok(EndState::Open) && cursor.available() < at_least {
+        let sleeps = looked == Ok(EndState::Open) && cursor.available() < at_least;
+        if sleeps {
             word.wait(1, limit);
         }
         word.set(0);
-        looked.map(|_| ())
+        looked.map(|_| sleeps)
     }
 }

@@ -142,6 +142,19 @@ impl<'a> View<'a> {
         unsafe { self.side.memory().bytes(position, len) }
     }
 
+    /// The same for as long as the consumer is not used otherwise, for a caller
+    /// that returns it. It takes nothing out: the next view begins with these
+    /// bytes, and can release them.
+    ///
+    /// # Safety
+    /// That of [`bytes`](Self::bytes).
+    #[inline]
+    pub unsafe fn into_bytes(self) -> &'a [u8] {
+        let side: &'a Side = self.side;
+        // SAFETY: as promised by the caller.
+        unsafe { side.memory().bytes(side.position(), side.available()) }
+    }
+
     /// Takes the first `n` bytes out: their room is the producer's again.
     ///
     /// # Panics

@@ -11,6 +11,7 @@ use super::in_place::Slot;
 use super::memory::Memory;
 use super::peer::{Peer, PeerState};
 use super::side::{Found, Side};
+use crate::transfer::Counts;
 use crate::wait::Wait;
 
 /// The end of a ring that bytes go in at.
@@ -59,7 +60,8 @@ impl Producer {
     /// # Errors
     /// `InvalidData` for anything but the memory of a ring that is safe to use: sealed against
     /// resizing, of ordinary pages, of the right size, with a sane header; `ResourceBusy` if that end
-    /// is in use; `UnexpectedEof` if the other process hung up; those of recvmsg(2) and mmap(2).
+    /// is in use; `UnexpectedEof` if the other process hung up; EMFILE where this process may not
+    /// have another descriptor; those of recvmsg(2) and mmap(2).
     pub fn accept(stream: &UnixStream) -> io::Result<Self> {
         handover::accept(stream, Role::Producer).map(|side| Producer { side })
     }
@@ -126,6 +128,13 @@ impl Producer {
     /// The most bytes that the ring holds.
     pub fn capacity(&self) -> usize {
         self.side.capacity()
+    }
+
+    /// What this end did since it was attached: the bytes that went in; the system calls made to
+    /// sleep, to wake the consumer and to look whether it lives; and, as would-blocks, the times that
+    /// there was too little room at first. No system call moves bytes.
+    pub fn counts(&self) -> Counts {
+        self.side.counts()
     }
 
     /// How to wait for room; [`Wait::Block`] at first. [`Wait::Poll`] is the same here:

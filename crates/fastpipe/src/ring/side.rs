@@ -14,6 +14,7 @@ use super::error::{Corrupt, RingError};
 use super::header::{EndState, Header};
 use super::memory::Memory;
 use super::peer::{Peer, PeerState};
+use crate::transfer::Counts;
 use crate::wait::{Spinner, Wait, allowed_processors};
 
 /// How often a waiting end looks whether its peer is still there.
@@ -45,6 +46,9 @@ pub(super) struct Side {
     peer: Option<Peer>,
     /// When we last looked at `peer`.
     looked: Instant,
+    /// Where we began, and what we did since but for the bytes.
+    begun: u64,
+    counts: Counts,
     /// What can't be taken back.
     died: bool,
     corrupt: bool,
@@ -74,6 +78,8 @@ impl Side {
             timeout: None,
             peer: None,
             looked: Instant::now(),
+            begun: cursor.position(),
+            counts: Counts::default(),
             died: false,
             corrupt: false,
             owner: Some(getpid()),
@@ -124,7 +130,17 @@ impl Side {
     /// Leaves the next `n` bytes to the peer.
     #[inline]
     pub(super) fn leave(&mut self, n: usize) {
-        self.memory.header().leave(self.role, &mut self.cursor, n);
+        if self.memory.header().leave(self.role, &mut self.cursor, n) {
+            self.counts.syscalls += 1;
+        }
+    }
+
+    /// What this end did since it was attached.
+    pub(super) fn counts(&self) -> Counts {
+        Counts {
+            bytes: self.position().wrapping_sub(self.begun),
+            ..self.counts
+        }
     }
 
     /// What of the peer's state ends us, if anything.
@@ -180,6 +196,7 @@ impl Side {
 
     #[cold]
     fn wait_slowly(&mut self, at_least: usize) -> io::Result<Found> {
+        self.counts.would_blocks += 1;
         let mut since = None;
         loop {
             // Before the index: what was left to us before the end counts.
@@ -242,7 +259,10 @@ impl Side {
         };
         let header = self.memory.header();
         match header.sleep(self.role, &mut self.cursor, at_least, limit) {
-            Ok(()) => Ok(()),
+            Ok(slept) => {
+                self.counts.syscalls += u64::from(slept);
+                Ok(())
+            }
             Err(Corrupt) => self.give_up(),
         }
     }
@@ -255,7 +275,11 @@ impl Side {
         }
         self.looked = now;
         let died_before = self.died;
-        self.died = self.peer.as_ref().is_some_and(Peer::is_dead);
+        if let Some(peer) = &self.peer {
+            self.counts.syscalls += 1;
+            self.counts.polls += 1;
+            self.died = peer.is_dead();
+        }
         self.died && !died_before
     }
 

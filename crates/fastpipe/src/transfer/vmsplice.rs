@@ -1,5 +1,5 @@
 //! vmsplice(2): the pipe's slots refer to the caller's pages; nothing is
-//! copied.
+//! copied. In the other direction, from a pipe to memory, the kernel copies.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -9,8 +9,8 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::pipe::{IoSliceRaw, SpliceFlags};
 
-use super::{Incomplete, MOST_PIECES, Output, Zero, transfer};
-use crate::buffer::PageSlice;
+use super::{Incomplete, Input, MOST_PIECES, Output, Zero, transfer};
+use crate::buffer::{Buffer, PageSlice};
 use crate::wait::Interest;
 
 /// What else to tell vmsplice(2).
@@ -63,6 +63,49 @@ impl<F: AsFd> Output<F> {
         )
         .map(drop)
     }
+}
+
+impl<F: AsFd> Input<F> {
+    /// Fills `buffer` by vmsplice(2), until it is full or the data ends.
+    /// Returns the bytes that came.
+    ///
+    /// The kernel copies, as for read(2), which moves no page into a program's
+    /// memory either (fs/splice.c, above `vmsplice_to_user`): here for the
+    /// experiment.
+    ///
+    /// # Errors
+    /// [`Incomplete`]: EBADF if it is not the read end of a pipe, and those of
+    /// vmsplice(2).
+    pub fn vmsplice(&mut self, buffer: &mut Buffer) -> Result<usize, Incomplete> {
+        let fd = self.fd.as_fd();
+        must_be_a_read_end(fd).map_err(|source| Incomplete { moved: 0, source })?;
+        transfer(
+            buffer.len() as u64,
+            Zero::EndOfData,
+            &mut self.waiter,
+            &mut self.counts,
+            &[Interest::Readable(fd)],
+            |attempt, _| {
+                let rest = &mut buffer[attempt.moved as usize..];
+                let mut flags = SpliceFlags::empty();
+                flags.set(SpliceFlags::NONBLOCK, !attempt.may_block);
+                // SAFETY: the memory is borrowed for writing. Should the
+                // descriptor stand for a write end by now, the pipe comes to
+                // refer to it, as it may to a buffer's (see `vmsplice` below).
+                unsafe { rustix::pipe::vmsplice(fd, &[IoSliceRaw::from_slice_mut(rest)], flags) }
+            },
+        )
+        .map(|moved| moved as usize)
+    }
+}
+
+/// On a descriptor that may be written vmsplice(2) takes the pieces for data to
+/// be sent.
+fn must_be_a_read_end(fd: BorrowedFd<'_>) -> io::Result<()> {
+    if rustix::fs::fcntl_getfl(fd)? & OFlags::ACCMODE != OFlags::RDONLY {
+        return Err(Errno::BADF.into());
+    }
+    Ok(())
 }
 
 /// On the read end of a pipe vmsplice(2) goes the other way: it would write

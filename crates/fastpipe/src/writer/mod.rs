@@ -16,6 +16,7 @@ pub use self::finish::{FinishError, Report};
 pub use self::frozen::Frozen;
 pub use self::loan::Loan;
 pub use self::path::{Kind, Path, Reason};
+pub use self::probe::{kernel_referees, vmsplice_refers};
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -15,7 +15,7 @@ use crate::wait::Wait;
 ///
 /// # Errors
 /// Those of vmsplice(2) and of making a pipe.
-pub(super) fn vmsplice_refers() -> io::Result<bool> {
+pub fn vmsplice_refers() -> io::Result<bool> {
     static KNOWN: OnceLock<bool> = OnceLock::new();
     once(&KNOWN, try_vmsplice)
 }
@@ -26,11 +26,15 @@ fn try_vmsplice() -> io::Result<bool> {
 }
 
 /// Whether the kernel, made to treat a huge page as shared, copies it at the
-/// next write while a pipe refers to it.
+/// next write while a pipe refers to it: what
+/// [`Reuse::Refereed`](crate::reuse::Reuse::Refereed) rests on. Where no huge
+/// page is to be had, it is tried with a base page.
+///
+/// Says yes, too, where vmsplice(2) copies; so ask [`vmsplice_refers`] first.
 ///
 /// # Errors
-/// As above, and those of [`duplicate_memory`].
-pub(super) fn kernel_referees() -> io::Result<bool> {
+/// Those of vmsplice(2) and clone(2), and of making a pipe.
+pub fn kernel_referees() -> io::Result<bool> {
     static KNOWN: OnceLock<bool> = OnceLock::new();
     once(&KNOWN, try_the_referee)
 }

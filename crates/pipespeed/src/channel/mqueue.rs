@@ -36,11 +36,7 @@ const TRIES: u32 = 1000;
 /// # Errors
 /// [`OpenError`]: refused where a limit is in the way.
 pub fn open(message: usize, spins: bool) -> Result<Channel, OpenError> {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("pipespeed-{}-{number}", std::process::id());
-    // A number has no 0 byte in it.
-    let name = CString::new(name).unwrap_or_default();
+    let mut name = new_name();
     let flags = match spins {
         true => libc::O_NONBLOCK,
         false => 0,
@@ -53,6 +49,8 @@ pub fn open(message: usize, spins: bool) -> Result<Channel, OpenError> {
         match sys::mq_open(&name, made, messages, message) {
             // The limit on the memory of a user's queues (mq_overview(7)).
             Err(Errno::MFILE) if messages > 1 => messages /= 2,
+            // Left by a process that had this number and was killed.
+            Err(Errno::EXIST) => name = new_name(),
             outcome => break outcome.map_err(|errno| refused(errno, message))?,
         }
     };
@@ -66,6 +64,15 @@ pub fn open(message: usize, spins: bool) -> Result<Channel, OpenError> {
             ..Granted::default()
         },
     })
+}
+
+/// A name that this process has not used yet.
+fn new_name() -> CString {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("pipespeed-{}-{number}", std::process::id());
+    // A number has no 0 byte in it.
+    CString::new(name).unwrap_or_default()
 }
 
 /// A limit of this system's, from /proc/sys/fs/mqueue.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// [`tempfile::TempDir`] does, takes a descriptor, and the want of one may be
 /// why this ends.
 #[derive(Debug)]
-pub(super) struct PrivateName {
+pub(crate) struct PrivateName {
     directory: PathBuf,
     path: PathBuf,
 }

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use fastpipe::pipe;
 use rustix::io::Errno;
 
-use super::{fifo, mqueue, tcp, unix};
+use super::{fifo, mqueue, ring, tcp, unix};
 use crate::case::Case;
 use crate::endpoint::spec::ChannelKind;
 use crate::failure::out_of_descriptors;
@@ -68,9 +68,19 @@ pub fn open(case: &Case) -> Result<Channel, OpenError> {
         ChannelKind::Unix => unix::open_named(),
         ChannelKind::Tcp => tcp::open(),
         ChannelKind::MessageQueue => mqueue::open(message, case.spins()),
-        // The addresses go over a socket; the data does not.
-        ChannelKind::Memory => unix::open_pair(ChannelKind::SocketPair, 0),
+        ChannelKind::Memory => over_a_socket(),
+        ChannelKind::Ring => ring::open(message),
     }
+}
+
+/// A socket pair by which the ends agree where the data lies; it does not go
+/// over it, so the socket's buffers are not the channel's.
+pub(super) fn over_a_socket() -> Result<Channel, OpenError> {
+    let channel = unix::open_pair(ChannelKind::SocketPair, 0)?;
+    Ok(Channel {
+        granted: Granted::default(),
+        ..channel
+    })
 }
 
 fn of_pipe(ends: (OwnedFd, OwnedFd), bytes: Option<usize>) -> Result<Channel, OpenError> {

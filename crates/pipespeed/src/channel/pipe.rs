@@ -1,19 +1,21 @@
 //! A pipe: the sink writes or vmsplices, the source reads or splices.
 
-use std::fs::File;
+mod source;
+
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
 use fastpipe::buffer::{Backing, Buffer, BufferError};
 use fastpipe::pipe;
-use fastpipe::transfer::{Counts, Incomplete, Input, Output, SpliceOptions, VmspliceOptions};
+use fastpipe::transfer::{Counts, Incomplete, Output, VmspliceOptions};
 use fastpipe::wait::Wait;
 
-use super::{Sink, Source, Taken};
+pub use self::source::PipeSource;
+use super::Sink;
 use crate::endpoint::data::Producer;
-use crate::endpoint::spec::{Reuse, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique};
+use crate::endpoint::spec::{Reuse, SinkSpec, SinkTechnique};
 
 /// The writing end: buffers that are sent in turn.
 #[derive(Debug)]
@@ -22,6 +24,7 @@ pub struct PipeSink<F> {
     technique: SinkTechnique,
     reuse: Reuse,
     gift: bool,
+    offset: usize,
     buffers: Vec<Buffer>,
     /// The parts of the buffers that are sent in turn.
     pieces: Vec<Piece>,
@@ -67,7 +70,7 @@ impl<F: AsFd> PipeSink<F> {
         let mut buffers = Vec::with_capacity(count);
         for _ in 0..count {
             let mut buffer = Buffer::builder()
-                .len(len)
+                .len(len.saturating_add(spec.offset))
                 .pages(spec.pages.into())
                 .touched(spec.touched)
                 .locked(spec.locked)
@@ -80,12 +83,14 @@ impl<F: AsFd> PipeSink<F> {
         let part = len / parts;
         let pieces: Vec<(usize, usize, usize)> = (0..count)
             .flat_map(|buffer| (0..parts).map(move |at| (buffer, at * part, (at + 1) * part)))
+            .map(|(buffer, start, end)| (buffer, start + spec.offset, end + spec.offset))
             .collect();
         Ok(PipeSink {
             out: Output::new(fd, spec.wait.into()),
             technique: spec.technique,
             reuse: spec.reuse,
             gift: spec.gift,
+            offset: spec.offset,
             buffers,
             pieces: pieces
                 .into_iter()
@@ -157,13 +162,11 @@ impl<F: AsFd> PipeSink<F> {
         self.pieces.len()
     }
 
-    /// The alignment of the buffers, in bytes.
+    /// The alignment of what is sent from the buffers, in bytes.
     pub fn alignment(&self) -> usize {
-        self.buffers
-            .iter()
-            .map(Buffer::alignment)
-            .min()
-            .unwrap_or(1)
+        let buffers = self.buffers.iter().map(Buffer::alignment);
+        let offset = (self.offset > 0).then(|| 1 << self.offset.trailing_zeros());
+        buffers.chain(offset).min().unwrap_or(1)
     }
 
     /// What the buffers are made of; see [`Buffer::backing`].
@@ -258,137 +261,5 @@ fn pieces_to_fill(fd: impl AsFd, spec: &SinkSpec) -> usize {
     match (spec.rewritten, spec.reuse, pipe::capacity(fd)) {
         (true, Reuse::Drained, Ok(bytes)) => bytes.div_ceil(spec.buffer_bytes) + 1,
         _ => 2,
-    }
-}
-
-/// The reading end.
-#[derive(Debug)]
-pub struct PipeSource<F> {
-    technique: SourceTechnique,
-    input: Input<F>,
-    piece: usize,
-    way: Way,
-}
-
-#[derive(Debug)]
-enum Way {
-    Read(Buffer),
-    SpliceToNull(File),
-    /// Spliced into a pipe of this process and read from there: shows what a
-    /// reader finds that splices onward.
-    SpliceThrough {
-        into: OwnedFd,
-        room: usize,
-        from: Input<OwnedFd>,
-        buffer: Buffer,
-    },
-}
-
-impl<F: AsFd> PipeSource<F> {
-    /// A source with its buffer mapped.
-    ///
-    /// # Errors
-    /// When the buffer or a second pipe can't be had.
-    pub fn new(fd: F, spec: &SourceSpec) -> anyhow::Result<Self> {
-        let buffer = || {
-            Buffer::builder()
-                .len(spec.buffer_bytes)
-                .pages(spec.pages.into())
-                .touched(spec.touched)
-                .locked(spec.locked)
-                .map()
-        };
-        let way = match spec.technique {
-            SourceTechnique::Splice => {
-                Way::SpliceToNull(File::options().write(true).open("/dev/null")?)
-            }
-            SourceTechnique::SpliceThrough => {
-                let (from, into) = pipe::create()?;
-                let room = pipe::set_capacity_up_to(&into, spec.buffer_bytes)?;
-                Way::SpliceThrough {
-                    into,
-                    room,
-                    from: Input::new(from, Wait::Block),
-                    buffer: buffer()?,
-                }
-            }
-            // The others are of other channels.
-            _ => Way::Read(buffer()?),
-        };
-        Ok(PipeSource {
-            technique: spec.technique,
-            input: Input::new(fd, spec.wait.into()),
-            piece: spec.buffer_bytes,
-            way,
-        })
-    }
-
-    /// Takes what is there, a buffer or `most` bytes at most; nothing at the
-    /// end of the data.
-    ///
-    /// # Errors
-    /// [`Incomplete`].
-    pub fn take(&mut self, most: usize) -> Result<Taken<'_>, Incomplete> {
-        let want = most.min(self.piece);
-        match &mut self.way {
-            Way::Read(buffer) => {
-                let n = self.input.read_some(&mut buffer[..want])?;
-                Ok(Taken::Data(&buffer[..n]))
-            }
-            Way::SpliceToNull(null) => {
-                let n = self
-                    .input
-                    .splice(&*null, want as u64, SpliceOptions::default())?;
-                Ok(Taken::Discarded(n as usize))
-            }
-            Way::SpliceThrough {
-                into,
-                room,
-                from,
-                buffer,
-            } => {
-                let n =
-                    self.input
-                        .splice_some(&*into, want.min(*room), SpliceOptions::default())?;
-                let got = from.read(&mut buffer[..n])?;
-                Ok(Taken::Data(&buffer[..got]))
-            }
-        }
-    }
-
-    /// The system calls in use.
-    pub fn technique(&self) -> SourceTechnique {
-        self.technique
-    }
-
-    /// The memory that data is read into, where there is some.
-    pub fn buffer(&self) -> Option<&Buffer> {
-        match &self.way {
-            Way::Read(buffer) | Way::SpliceThrough { buffer, .. } => Some(buffer),
-            Way::SpliceToNull(_) => None,
-        }
-    }
-
-    /// What was done so far at this end of the channel.
-    pub fn counts(&self) -> Counts {
-        let mut counts = self.input.counts();
-        if let Way::SpliceThrough { from, .. } = &self.way {
-            counts.syscalls += from.counts().syscalls;
-        }
-        counts
-    }
-}
-
-impl<F: AsFd> Source for PipeSource<F> {
-    fn take(&mut self) -> Result<Taken<'_>, Incomplete> {
-        PipeSource::take(self, usize::MAX)
-    }
-
-    fn counts(&self) -> Counts {
-        PipeSource::counts(self)
-    }
-
-    fn call(&self) -> &'static str {
-        self.technique.name()
     }
 }

@@ -17,7 +17,6 @@ use crate::endpoint::spec::{SinkSpec, SourceSpec};
 pub struct SocketSink {
     fd: OwnedFd,
     attempts: Attempts,
-    flags: SendFlags,
     buffer: Buffer,
 }
 
@@ -27,11 +26,9 @@ impl SocketSink {
     /// # Errors
     /// When the buffer can't be had.
     pub fn new(fd: OwnedFd, spec: &SinkSpec) -> anyhow::Result<Self> {
-        let attempts = Attempts::new(spec.wait);
         Ok(SocketSink {
             fd,
-            flags: send_flags(&attempts),
-            attempts,
+            attempts: Attempts::new(spec.wait),
             buffer: filled(spec.buffer_bytes)?,
         })
     }
@@ -42,17 +39,7 @@ impl Sink for SocketSink {
         if !producer.is_idle() {
             producer.produce(&mut self.buffer);
         }
-        let mut sent = 0;
-        while sent < self.buffer.len() {
-            let rest = &self.buffer[sent..];
-            let n = self
-                .attempts
-                .call(|| send(&self.fd, rest, self.flags))
-                .map_err(|errno| unsent(sent, errno))?;
-            self.attempts.moved(n);
-            sent += n;
-        }
-        Ok(())
+        send_all(&self.fd, &self.buffer, &mut self.attempts, Attempts::moved)
     }
 
     fn sent(&self) -> u64 {
@@ -116,6 +103,25 @@ impl Source for SocketSource {
     fn call(&self) -> &'static str {
         "recv"
     }
+}
+
+/// Sends all of `bytes`, and tells `note` of each part that has left.
+pub(super) fn send_all(
+    fd: &OwnedFd,
+    bytes: &[u8],
+    attempts: &mut Attempts,
+    mut note: impl FnMut(&mut Attempts, usize),
+) -> Result<(), Incomplete> {
+    let flags = send_flags(attempts);
+    let mut sent = 0;
+    while sent < bytes.len() {
+        let n = attempts
+            .call(|| send(fd, &bytes[sent..], flags))
+            .map_err(|errno| unsent(sent, errno))?;
+        note(attempts, n);
+        sent += n;
+    }
+    Ok(())
 }
 
 /// How to send without a signal where the reader is gone.

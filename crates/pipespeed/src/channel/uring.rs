@@ -27,6 +27,36 @@ const ENTRIES: u32 = 2;
 /// With this offset a request uses the file's own position.
 const CURRENT_POSITION: u64 = u64::MAX;
 
+/// A ring that was entered once: a filter that lets rings be made but not
+/// entered would leave a request waiting for ever.
+fn tried_ring() -> io::Result<IoUring> {
+    let mut ring = IoUring::new(ENTRIES)?;
+    // SAFETY: the request does nothing, and refers to nothing.
+    let pushed = unsafe { ring.submission().push(&opcode::Nop::new().build()) };
+    // Never full: it is the first one.
+    pushed.map_err(|_| Errno::BUSY)?;
+    loop {
+        match ring.submit_and_wait(1) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+            Ok(_) => break,
+        }
+    }
+    let result = ring.completion().next().map_or(0, |entry| entry.result());
+    match result {
+        0.. => Ok(ring),
+        error => Err(io::Error::from_raw_os_error(error.wrapping_neg())),
+    }
+}
+
+/// Makes a ring and has it do a request without effect.
+///
+/// # Errors
+/// Those of io_uring_setup(2), which may be refused, and of io_uring_enter(2).
+pub fn try_out() -> io::Result<()> {
+    tried_ring().map(drop)
+}
+
 /// A ring, one descriptor and one buffer.
 struct Requests {
     ring: IoUring,
@@ -39,7 +69,7 @@ struct Requests {
 impl Requests {
     fn new(fd: OwnedFd, buffer: Buffer, wait: Waiting) -> io::Result<Self> {
         Ok(Requests {
-            ring: IoUring::new(ENTRIES)?,
+            ring: tried_ring()?,
             fd,
             buffer,
             spins: wait == Waiting::Spin,

@@ -15,7 +15,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::process::{PTracer, getpid, set_ptracer};
 
 use super::attempt::{Attempts, unread, unsent};
-use super::socket::{filled, recv_flags, send_flags};
+use super::socket::{filled, recv_flags, send_all, send_flags};
 use super::{Sink, Source, Taken};
 use crate::endpoint::data::Producer;
 use crate::endpoint::spec::{SinkSpec, SourceSpec};
@@ -95,14 +95,13 @@ impl Sink for OfferSink {
             producer.produce(piece);
         }
         let notice = (piece.as_ptr().addr() as u64).to_ne_bytes();
-        let flags = send_flags(&self.attempts);
-        let mut sent = 0;
-        while sent < NOTICE {
-            sent += self
-                .attempts
-                .call(|| send(&self.socket, &notice[sent..], flags))
-                .map_err(|errno| unsent(0, errno))?;
-        }
+        send_all(&self.socket, &notice, &mut self.attempts, |_, _| {}).map_err(|incomplete| {
+            // Of the message itself nothing has left.
+            Incomplete {
+                moved: 0,
+                ..incomplete
+            }
+        })?;
         self.attempts.moved(self.piece);
         self.offered += 1;
         Ok(())
@@ -117,7 +116,7 @@ impl Sink for OfferSink {
     }
 
     fn call(&self) -> &'static str {
-        "send"
+        "sending an address"
     }
 }
 

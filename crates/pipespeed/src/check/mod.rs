@@ -1,9 +1,30 @@
 //! What pipes are like here: each statement about them tried out, and what was
 //! seen.
+//!
+//! To add a check: a function and a row of `CHECKS` in its group's file; it is
+//! then run, listed, explained, reported and saved.
 
+mod guard;
+mod limits;
 mod outcome;
+mod permissions;
+mod pipes;
+mod record;
+mod refusal;
+mod semantics;
+mod zero_copy;
 
+#[cfg(test)]
+mod tests;
+
+pub use self::limits::SOFT_LIMIT;
 pub use self::outcome::{Outcome, Verdict};
+pub use self::record::{Checked, Record, Summary};
+
+use std::time::{Duration, Instant};
+
+/// No check takes a tenth of that. One that does, hangs.
+pub const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What a check is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -17,6 +38,26 @@ pub enum Group {
     ZeroCopy,
     /// What this process may do.
     Permissions,
+}
+
+impl Group {
+    /// All, in the order of reports.
+    pub const ALL: [Group; 4] = [
+        Group::Limits,
+        Group::Semantics,
+        Group::ZeroCopy,
+        Group::Permissions,
+    ];
+
+    /// Its name on the command line and in data.
+    pub fn name(self) -> &'static str {
+        match self {
+            Group::Limits => "limits",
+            Group::Semantics => "semantics",
+            Group::ZeroCopy => "zero-copy",
+            Group::Permissions => "permissions",
+        }
+    }
 }
 
 /// One statement about pipes, and how to find out whether it holds here.
@@ -38,4 +79,39 @@ pub struct Check {
     /// What kept it from finding out, other than a refusal, which is an
     /// [`Outcome`].
     pub run: fn() -> anyhow::Result<Outcome>,
+}
+
+/// The checks of each file, in the order of reports.
+const PARTS: &[&[Check]] = &[
+    limits::capacity::CHECKS,
+    limits::slots::CHECKS,
+    limits::resizing::CHECKS,
+    limits::users::CHECKS,
+    semantics::atomicity::CHECKS,
+    semantics::bytes::CHECKS,
+    semantics::closing::CHECKS,
+    semantics::sigpipe::CHECKS,
+    semantics::readiness::CHECKS,
+    semantics::flags::CHECKS,
+    semantics::packets::CHECKS,
+    zero_copy::CHECKS,
+    permissions::CHECKS,
+];
+
+/// All checks that are run unless others are asked for, in the order of
+/// reports: by group.
+pub fn all() -> impl Iterator<Item = &'static Check> {
+    PARTS.iter().copied().flatten()
+}
+
+/// Runs checks one after another. One that fails, panics or takes longer than
+/// `patience` is an [`Outcome`] like any other, and the others are run all the
+/// same.
+pub fn run<'a>(checks: impl IntoIterator<Item = &'a Check>, patience: Duration) -> Vec<Checked> {
+    let run = |check: &Check| {
+        let start = Instant::now();
+        let outcome = guard::run(check.run, patience);
+        Checked::new(check, outcome, start.elapsed().as_secs_f64())
+    };
+    checks.into_iter().map(run).collect()
 }

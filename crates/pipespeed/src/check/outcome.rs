@@ -12,6 +12,36 @@ pub enum Verdict {
     Seen,
     /// The system does not let us find out, or use it.
     Refused,
+    /// It could not be found out: the command fails, since it does not say what
+    /// it was to say.
+    Error,
+}
+
+impl Verdict {
+    /// All, in the order of summaries.
+    pub const ALL: [Verdict; 5] = [
+        Verdict::Pass,
+        Verdict::Fail,
+        Verdict::Seen,
+        Verdict::Refused,
+        Verdict::Error,
+    ];
+
+    /// As it stands in tables: what needs a look stands out without colours.
+    pub fn mark(self) -> &'static str {
+        match self {
+            Verdict::Pass => "pass",
+            Verdict::Fail => "FAIL",
+            Verdict::Seen => "seen",
+            Verdict::Refused => "refused",
+            Verdict::Error => "ERROR",
+        }
+    }
+
+    /// Whether it makes the command fail.
+    pub fn is_failure(self) -> bool {
+        matches!(self, Verdict::Fail | Verdict::Error)
+    }
 }
 
 /// What came of a check.
@@ -46,6 +76,12 @@ impl Outcome {
     /// The system refuses, for this reason.
     pub fn refused(reason: impl Into<String>) -> Self {
         Outcome::new(Verdict::Refused, reason)
+    }
+
+    /// It could not be found out.
+    pub fn error(error: impl std::fmt::Display) -> Self {
+        let seen = format!("could not be found out: {error}");
+        Outcome::new(Verdict::Error, seen)
     }
 
     fn new(verdict: Verdict, seen: impl Into<String>) -> Self {

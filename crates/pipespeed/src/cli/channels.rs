@@ -55,12 +55,15 @@ impl ChannelsArgs {
 }
 
 fn message_size(text: &str) -> Result<usize, String> {
-    match size::parse(text) {
-        Ok(bytes) if bytes <= MOST_BYTES => Ok(bytes),
-        Ok(_) => Err(format!(
+    let valid = || {
+        format!(
             "a message has from 1 byte to {}",
             size::format(MOST_BYTES as u64)
-        )),
-        Err(error) => Err(error),
+        )
+    };
+    match size::parse(text) {
+        Ok(bytes) if bytes <= MOST_BYTES => Ok(bytes),
+        Ok(_) => Err(valid()),
+        Err(error) => Err(format!("{error}; {}", valid())),
     }
 }

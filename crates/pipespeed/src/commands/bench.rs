@@ -1,10 +1,12 @@
 //! `pipespeed bench`: plan a run, watch over it, save and show it.
 
+mod able;
 mod lengths;
 mod plan;
 mod progress;
 mod saving;
 mod sizes;
+mod volumes;
 
 use std::io::{self, IsTerminal, Write};
 
@@ -109,9 +111,21 @@ fn measure(
             false => anyhow::anyhow!("every case is refused here: {reason}"),
         }));
     }
-    let rounds = plan
-        .rounds(measurement.runnable(), pilot, verifying)
-        .map_err(Stopped::Error)?;
+    let rounds = match plan.suite {
+        Suite::Volumes => {
+            let trials = plan
+                .volumes(measurement.run_mut(), pilot)
+                .map_err(Stopped::Error)?;
+            watch.progress.say(&trials.announcement());
+            watch.progress.expect(trials.long());
+            let rounds = trials.rounds;
+            measurement.rarely(trials.of);
+            rounds
+        }
+        _ => plan
+            .rounds(measurement.runnable(), pilot, verifying)
+            .map_err(Stopped::Error)?,
+    };
     watch.progress.start(rounds, measurement.runnable());
     measurement.rounds(rounds, watch)
 }

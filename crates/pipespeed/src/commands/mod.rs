@@ -2,6 +2,7 @@
 
 pub mod article;
 pub mod bench;
+pub mod check;
 pub mod compare;
 pub mod costs;
 pub mod fizzbuzz;
@@ -33,14 +34,15 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Pages(args) => pages::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Write(args) => {
-            check(&args.end)?;
+            published(&args.end)?;
             write::run(&args)
         }
         Command::Read(args) => {
-            check(&args.end)?;
+            published(&args.end)?;
             read::run(&args.end, args.data)
         }
         Command::Costs(args) => costs::run(&args),
+        Command::Check(args) => check::run(&args),
         Command::Meter(args) => meter::run(*args),
         Command::Fizzbuzz(args) => fizzbuzz::run(&args),
         Command::Yes(args) => yes::run(&args),
@@ -59,7 +61,7 @@ fn waiting(busy_loop: bool) -> Wait {
 }
 
 /// What the published programs let pass in silence.
-fn check(end: &EndArgs) -> anyhow::Result<()> {
+fn published(end: &EndArgs) -> anyhow::Result<()> {
     if end.check_huge_page && !end.huge_page {
         return Err(usage(
             "--check-huge-page: add --huge-page, which asks for them",

@@ -9,7 +9,6 @@ use serde::Serialize;
 
 use crate::cli::{CostsArgs, EndArgs, PinnedPages};
 use crate::costs::pinning::{self, Figure, Kernel, Missing, Plan};
-use crate::endpoint::spec::PageKind;
 use crate::failure::{say, to_stdout, usage};
 use crate::machine::Machine;
 use crate::report::{self, Style};
@@ -156,10 +155,7 @@ pub(super) fn get_user_pages(end: &EndArgs) -> anyhow::Result<()> {
     let all = all.ok_or_else(|| usage("--bytes_to_pipe: more than can be counted"))?;
     let range = Buffer::builder()
         .len(usual_size(available()).max(page).min(all))
-        .pages(match end.pages() {
-            PageKind::Base => Pages::Base,
-            PageKind::Huge => Pages::Huge,
-        })
+        .pages(end.pages().into())
         .touched(!end.dont_touch_pages)
         .locked(end.lock_memory)
         .map()?;

@@ -64,6 +64,7 @@ pub fn run(end: &EndArgs, data: Option<DataUse>) -> anyhow::Result<()> {
             pages: end.pages(),
             touched: !end.dont_touch_pages,
             locked: end.lock_memory,
+            offset: 0,
         },
     )
     .map_err(|error| {

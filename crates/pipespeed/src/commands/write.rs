@@ -64,6 +64,7 @@ pub fn run(args: &WriteArgs) -> anyhow::Result<()> {
                 ReuseArg::Fresh => Reuse::Fresh,
                 ReuseArg::Drained => Reuse::Drained,
             },
+            offset: 0,
         },
     )
     .map_err(|error| buffer_refused(&args.end, error))?;

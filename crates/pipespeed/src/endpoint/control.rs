@@ -15,8 +15,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
+use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -47,6 +48,9 @@ pub enum Report {
 pub struct Setup {
     /// The pieces that the writer sends in turn.
     pub pieces: Option<usize>,
+    /// The capacity of a ring in shared memory, in bytes.
+    #[serde(default)]
+    pub ring_bytes: Option<usize>,
     /// The alignment of the writer's buffers, in bytes.
     pub alignment: Option<usize>,
     /// Bytes of them in huge pages.
@@ -138,7 +142,8 @@ impl Control {
     /// is received.
     ///
     /// # Errors
-    /// Those of recvmsg(2); `InvalidData` for any other message.
+    /// Those of recvmsg(2); `InvalidData` for any other message; EMFILE where this
+    /// process may not have the descriptors that came.
     pub fn receive_with<T: DeserializeOwned>(&mut self) -> io::Result<(T, Vec<OwnedFd>)> {
         let mut line = vec![0; 16 * 1024];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
@@ -150,6 +155,11 @@ impl Control {
             RecvFlags::CMSG_CLOEXEC,
         )?;
         line.truncate(message.bytes);
+        // There is space for all, so what was cut off is what is over the limit
+        // (unix(7)).
+        if message.flags.contains(ReturnFlags::CTRUNC) {
+            return Err(Errno::MFILE.into());
+        }
         let mut received = Vec::new();
         for message in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = message {

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 
 use anyhow::bail;
-use fastpipe::buffer::Backing;
+use fastpipe::buffer::{Backing, BufferError};
 use rustix::io::Errno;
 
 use super::control::{Control, Outcome, Setup};
@@ -14,124 +14,121 @@ use super::spec::{EndSpec, PageKind, SinkSpec, SinkTechnique, SourceSpec, Source
 use crate::channel::library::LibrarySink;
 use crate::channel::mqueue::{QueueSink, QueueSource};
 use crate::channel::pipe::{PipeSink, PipeSource};
+use crate::channel::ring::{RingSink, RingSource};
 use crate::channel::socket::{SocketSink, SocketSource};
 use crate::channel::tcp::ZerocopySink;
 use crate::channel::uring::{UringSink, UringSource};
 use crate::channel::vm_readv::{FetchSource, OfferSink};
 use crate::channel::{Sink, Source};
+use crate::machine::Root;
 
-/// What an end needs besides its spec.
-struct Driver<'a> {
-    control: &'a mut Control,
-    spec: &'a EndSpec,
-    words: &'a [AtomicU64],
+/// What drives an end, whichever it is.
+pub(super) struct Driver<'a> {
+    pub(super) control: &'a mut Control,
+    pub(super) spec: &'a EndSpec,
+    pub(super) words: &'a [AtomicU64],
 }
 
 impl Driver<'_> {
-    fn write(self, mut sink: impl Sink, setup: Setup) -> anyhow::Result<Outcome> {
+    fn send_by(self, mut sink: impl Sink, setup: Setup) -> anyhow::Result<Outcome> {
         start(self.control, setup)?;
         writer(self.spec, &mut sink, self.words)
     }
 
-    fn read(self, mut source: impl Source) -> anyhow::Result<Outcome> {
+    fn take_by(self, mut source: impl Source) -> anyhow::Result<Outcome> {
         start(self.control, Setup::default())?;
         reader(self.spec, &mut source, self.words)
     }
-}
 
-/// The writer of a trial, from its setting up to its end.
-pub(super) fn write(
-    control: &mut Control,
-    spec: &EndSpec,
-    sink: &SinkSpec,
-    channel: OwnedFd,
-    words: &[AtomicU64],
-) -> anyhow::Result<Outcome> {
-    let driver = Driver {
-        control,
-        spec,
-        words,
-    };
-    let of_pieces = |pieces: usize| Setup {
-        pieces: Some(pieces),
-        ..Setup::default()
-    };
-    match sink.technique {
-        SinkTechnique::Write | SinkTechnique::Vmsplice => {
-            let made = PipeSink::new(channel, sink)
-                .map_err(anyhow::Error::new)
-                .and_then(|made| proven(made, sink.pages, sink.touched))?;
-            let setup = setup_of(&made);
-            driver.write(made, setup)
-        }
-        SinkTechnique::PipeWriter(_)
-        | SinkTechnique::PipeWriterIo(_)
-        | SinkTechnique::BufWriter => {
-            let Some(made) = LibrarySink::new(channel, sink)? else {
-                bail!("no such sink");
-            };
-            driver.write(made, Setup::default())
-        }
-        SinkTechnique::Send => driver.write(SocketSink::new(channel, sink)?, of_pieces(1)),
-        SinkTechnique::SendZerocopy => {
-            let made = allowed("SO_ZEROCOPY", ZerocopySink::new(channel, sink))?;
-            let setup = of_pieces(made.pieces());
-            driver.write(made, setup)
-        }
-        SinkTechnique::QueueSend => driver.write(QueueSink::new(channel, sink)?, of_pieces(1)),
-        SinkTechnique::Offer => {
-            // It talks to the reader first.
-            let made = OfferSink::new(channel, sink).map_err(left)?;
-            let setup = of_pieces(made.pieces());
-            driver.write(made, setup)
-        }
-        SinkTechnique::UringWrite => {
-            let made = allowed("io_uring_setup", UringSink::new(channel, sink))?;
-            driver.write(made, of_pieces(1))
+    /// The writer of a trial, from its setting up to its end.
+    pub(super) fn write(self, sink: &SinkSpec, channel: OwnedFd) -> anyhow::Result<Outcome> {
+        let of_pieces = |pieces: usize| Setup {
+            pieces: Some(pieces),
+            ..Setup::default()
+        };
+        match sink.technique {
+            SinkTechnique::Write | SinkTechnique::Vmsplice => {
+                let made = PipeSink::new(channel, sink)
+                    .map_err(no_buffer)
+                    .and_then(|made| proven(made, sink.pages, sink.touched))?;
+                let setup = setup_of(&made);
+                self.send_by(made, setup)
+            }
+            SinkTechnique::PipeWriter(_)
+            | SinkTechnique::PipeWriterIo(_)
+            | SinkTechnique::BufWriter => {
+                let Some(made) = LibrarySink::new(channel, sink)? else {
+                    bail!("no such sink");
+                };
+                self.send_by(made, Setup::default())
+            }
+            SinkTechnique::Send => self.send_by(SocketSink::new(channel, sink)?, of_pieces(1)),
+            SinkTechnique::SendZerocopy => {
+                let made = allowed("SO_ZEROCOPY", ZerocopySink::new(channel, sink))?;
+                let setup = of_pieces(made.pieces());
+                self.send_by(made, setup)
+            }
+            SinkTechnique::QueueSend => self.send_by(QueueSink::new(channel, sink)?, of_pieces(1)),
+            SinkTechnique::Offer => {
+                // It talks to the reader first.
+                let made = OfferSink::new(channel, sink).map_err(left)?;
+                let setup = of_pieces(made.pieces());
+                self.send_by(made, setup)
+            }
+            SinkTechnique::UringWrite => {
+                let made = allowed("io_uring_setup", UringSink::new(channel, sink))?;
+                self.send_by(made, of_pieces(1))
+            }
+            SinkTechnique::RingLend | SinkTechnique::RingWrite => {
+                let made = RingSink::new(channel, sink).map_err(left);
+                let made = allowed("a ring in shared memory", made)?;
+                let setup = Setup {
+                    pieces: made.pieces(),
+                    ring_bytes: Some(made.capacity()),
+                    ..Setup::default()
+                };
+                self.send_by(made, setup)
+            }
         }
     }
-}
 
-/// The reader of a trial, from its setting up to its end.
-pub(super) fn read(
-    control: &mut Control,
-    spec: &EndSpec,
-    source: &SourceSpec,
-    channel: OwnedFd,
-    words: &[AtomicU64],
-) -> anyhow::Result<Outcome> {
-    let driver = Driver {
-        control,
-        spec,
-        words,
-    };
-    match source.technique {
-        SourceTechnique::Read | SourceTechnique::Splice | SourceTechnique::SpliceThrough => {
-            let made = PipeSource::new(channel, source)?;
-            if let Some(buffer) = made.buffer()
-                && source.pages == PageKind::Huge
-                && source.touched
-            {
-                all_huge(buffer.backing()?)?;
+    /// The reader of a trial, from its setting up to its end.
+    pub(super) fn read(self, source: &SourceSpec, channel: OwnedFd) -> anyhow::Result<Outcome> {
+        match source.technique {
+            SourceTechnique::Read | SourceTechnique::Splice | SourceTechnique::SpliceThrough => {
+                let made = PipeSource::new(channel, source)?;
+                if let Some(buffer) = made.buffer()
+                    && source.pages == PageKind::Huge
+                    && source.touched
+                {
+                    all_huge(buffer.backing()?)?;
+                }
+                self.take_by(made)
             }
-            driver.read(made)
+            SourceTechnique::Recv => self.take_by(SocketSource::new(channel, source)?),
+            SourceTechnique::QueueReceive => self.take_by(QueueSource::new(channel, source)?),
+            SourceTechnique::Fetch => self.take_by(FetchSource::new(channel, source)?),
+            SourceTechnique::UringRead => self.take_by(allowed(
+                "io_uring_setup",
+                UringSource::new(channel, source),
+            )?),
+            SourceTechnique::RingPeek | SourceTechnique::RingRead => {
+                let made = RingSource::new(channel, source).map_err(left);
+                self.take_by(allowed("a ring in shared memory", made)?)
+            }
         }
-        SourceTechnique::Recv => driver.read(SocketSource::new(channel, source)?),
-        SourceTechnique::QueueReceive => driver.read(QueueSource::new(channel, source)?),
-        SourceTechnique::Fetch => driver.read(FetchSource::new(channel, source)?),
-        SourceTechnique::UringRead => driver.read(allowed(
-            "io_uring_setup",
-            UringSource::new(channel, source),
-        )?),
     }
 }
 
 /// That the other end has gone before the start is not this one's fault.
 fn left(error: anyhow::Error) -> anyhow::Error {
-    use io::ErrorKind::{BrokenPipe, ConnectionReset};
-    let kind = error.downcast_ref::<Errno>().map(|errno| errno.kind());
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, UnexpectedEof};
+    let errno = error.downcast_ref::<Errno>().map(|errno| errno.kind());
+    let kind = errno.or(error.downcast_ref::<io::Error>().map(io::Error::kind));
     match kind {
-        Some(BrokenPipe | ConnectionReset) => Left("the other end is gone".to_owned()).into(),
+        Some(BrokenPipe | ConnectionRefused | ConnectionReset | UnexpectedEof) => {
+            Left("the other end is gone".to_owned()).into()
+        }
         _ => error,
     }
 }
@@ -148,7 +145,8 @@ fn allowed<T>(call: &str, made: anyhow::Result<T>) -> anyhow::Result<T> {
     })
 }
 
-fn cause(error: &anyhow::Error) -> Option<io::Error> {
+/// The system's error behind another one.
+pub(super) fn cause(error: &anyhow::Error) -> Option<io::Error> {
     match (
         error.downcast_ref::<Errno>(),
         error.downcast_ref::<io::Error>(),
@@ -157,6 +155,16 @@ fn cause(error: &anyhow::Error) -> Option<io::Error> {
         (None, Some(error)) => error.raw_os_error().map(io::Error::from_raw_os_error),
         (None, None) => None,
     }
+}
+
+/// Limits on memory are a refusal, with the way out.
+fn no_buffer(error: BufferError) -> anyhow::Error {
+    let way_out = match &error {
+        BufferError::NoHugeTlb { .. } => "as root, `sysctl vm.nr_hugepages=8` reserves some",
+        BufferError::Lock { .. } => "raise it by `ulimit -l`, or run as root",
+        _ => return error.into(),
+    };
+    Refused(format!("{error}; {way_out}")).into()
 }
 
 /// Makes sure that huge pages asked for are there.
@@ -187,6 +195,10 @@ pub fn huge_pages_refused(huge: u64, mapped: u64) -> String {
         text if text.contains("[never]") => {
             format!("{SETTING} is 'never'; 'madvise' is enough")
         }
+        _ if forbidden_to_us() => {
+            "this process, or who started it, has turned them off (PR_SET_THP_DISABLE of prctl(2))"
+                .to_owned()
+        }
         _ => "memory may be too fragmented, or the process may not use them".to_owned(),
     };
     format!(
@@ -196,6 +208,13 @@ pub fn huge_pages_refused(huge: u64, mapped: u64) -> String {
     )
 }
 
+/// Whether transparent huge pages are turned off for this process
+/// (proc_pid_status(5), `THP_enabled`).
+fn forbidden_to_us() -> bool {
+    let enabled = Root::default().field("proc/self/status", "THP_enabled");
+    enabled.as_deref() == Some("0")
+}
+
 fn setup_of<F: AsFd>(sink: &PipeSink<F>) -> Setup {
     let backing = sink.backing().ok();
     Setup {
@@ -203,5 +222,6 @@ fn setup_of<F: AsFd>(sink: &PipeSink<F>) -> Setup {
         alignment: Some(sink.alignment()),
         huge_bytes: backing.map(|backing| backing.huge),
         huge_shown_by: backing.map(|backing| backing.shown_by.name().to_owned()),
+        ..Setup::default()
     }
 }

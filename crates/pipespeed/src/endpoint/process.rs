@@ -25,13 +25,15 @@ use fastpipe::shared::SharedWords;
 use fastpipe::transfer::Incomplete;
 use rustix::io::Errno;
 
+use super::alone;
 use super::clock::Clock;
 use super::control::{Control, Outcome, Report, Setup};
 use super::counters::{Meter, Reading};
 use super::data::{Consumer, Producer};
+use super::ends::{Driver, cause};
 use super::spec::{EndSpec, Part};
-use super::{alone, ends};
 use crate::channel::{Sink, Source, Taken};
+use crate::failure::out_of_descriptors;
 
 pub use super::ends::huge_pages_refused;
 
@@ -111,7 +113,8 @@ fn complaint(error: &anyhow::Error) -> Report {
     } else if let Some(Left(how)) = error.downcast_ref() {
         Report::Left(how.clone())
     } else {
-        Report::Failed(format!("{error:#}"))
+        let hint = cause(error).and_then(|cause| out_of_descriptors(&cause));
+        Report::Failed(hint.unwrap_or_else(|| format!("{error:#}")))
     }
 }
 
@@ -121,11 +124,16 @@ fn run(control: &mut Control, channel: OwnedFd) -> anyhow::Result<Outcome> {
     if let Some(cpu) = spec.cpu {
         stay_on(cpu)?;
     }
+    let driver = Driver {
+        control,
+        spec: &spec,
+        words: words.words(),
+    };
     match &spec.part {
-        Part::Writer(sink) => ends::write(control, &spec, sink, channel, words.words()),
-        Part::Reader(source) => ends::read(control, &spec, source, channel, words.words()),
-        Part::ProduceAlone(sink) => alone::produce(control, &spec, sink),
-        Part::ConsumeAlone(source) => alone::consume(control, &spec, source),
+        Part::Writer(sink) => driver.write(sink, channel),
+        Part::Reader(source) => driver.read(source, channel),
+        Part::ProduceAlone(sink) => alone::produce(driver.control, &spec, sink),
+        Part::ConsumeAlone(source) => alone::consume(driver.control, &spec, source),
     }
 }
 
@@ -250,14 +258,22 @@ pub(super) fn reader(
 
     let first = meter.read(received, source.counts());
     clock.restart(received);
-    while clock.look(received) < clock.timed {
-        received += take(received, source, &mut consumer)?;
-    }
-    let end = ahead(received);
+    let end = match spec.timed_bytes {
+        Some(bytes) => ahead(received).max(received + bytes),
+        None => {
+            while clock.look(received) < clock.timed {
+                received += take(received, source, &mut consumer)?;
+            }
+            ahead(received)
+        }
+    };
     words[END].store(end, Ordering::Release);
     while received < end {
         clock.look(received);
         received += take(received, source, &mut consumer)?;
+    }
+    if spec.timed_bytes.is_some() {
+        clock.look_now(received);
     }
     let second = meter.read(received, source.counts());
     words[LEFT].store(1, Ordering::Release);

@@ -1,8 +1,11 @@
 //! What an end of a channel is told to do. Travels as JSON to the process that
 //! does it.
 
+mod memory;
+
 use serde::{Deserialize, Serialize};
 
+pub use self::memory::{PageKind, Reuse};
 use crate::results::DataUse;
 
 /// What lies between the two ends.
@@ -28,6 +31,8 @@ pub enum ChannelKind {
     MessageQueue,
     /// The writer's own memory, read by process_vm_readv(2).
     Memory,
+    /// `fastpipe::ring`: memory that both have mapped.
+    Ring,
 }
 
 impl ChannelKind {
@@ -43,6 +48,7 @@ impl ChannelKind {
             ChannelKind::Tcp => "tcp",
             ChannelKind::MessageQueue => "message queue",
             ChannelKind::Memory => "memory",
+            ChannelKind::Ring => "ring",
         }
     }
 
@@ -83,6 +89,10 @@ pub enum SinkTechnique {
     Offer,
     /// write by io_uring.
     UringWrite,
+    /// The message is made in a ring in shared memory.
+    RingLend,
+    /// The message is copied into it.
+    RingWrite,
 }
 
 impl SinkTechnique {
@@ -115,6 +125,8 @@ impl SinkTechnique {
             SinkTechnique::QueueSend => "mq_send",
             SinkTechnique::Offer => "send of an address",
             SinkTechnique::UringWrite => "io_uring write",
+            SinkTechnique::RingLend => "lend, commit",
+            SinkTechnique::RingWrite => "write to a ring",
         }
     }
 }
@@ -163,6 +175,10 @@ pub enum SourceTechnique {
     Fetch,
     /// read by io_uring.
     UringRead,
+    /// The data is used in a ring in shared memory.
+    RingPeek,
+    /// The data is copied out of it.
+    RingRead,
 }
 
 impl SourceTechnique {
@@ -184,6 +200,8 @@ impl SourceTechnique {
             SourceTechnique::QueueReceive => "mq_receive",
             SourceTechnique::Fetch => "process_vm_readv",
             SourceTechnique::UringRead => "io_uring read",
+            SourceTechnique::RingPeek => "peek, release",
+            SourceTechnique::RingRead => "read from a ring",
         }
     }
 }
@@ -226,47 +244,6 @@ impl From<Waiting> for fastpipe::wait::Wait {
     }
 }
 
-/// The kind of pages of a buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PageKind {
-    /// Base pages.
-    #[default]
-    Base,
-    /// Transparent huge pages.
-    Huge,
-}
-
-impl PageKind {
-    /// The word used in data.
-    pub fn name(self) -> &'static str {
-        match self {
-            PageKind::Base => "base",
-            PageKind::Huge => "huge",
-        }
-    }
-}
-
-impl From<PageKind> for fastpipe::buffer::Pages {
-    fn from(kind: PageKind) -> Self {
-        match kind {
-            PageKind::Base => Self::Base,
-            PageKind::Huge => Self::Huge,
-        }
-    }
-}
-
-/// When a vmspliced page may be written again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reuse {
-    /// Once it has left the pipe. Right for a reader that copies.
-    #[default]
-    Drained,
-    /// Never: new pages take its place. Right for every reader.
-    Fresh,
-}
-
 /// The writing end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SinkSpec {
@@ -294,6 +271,18 @@ pub struct SinkSpec {
     pub rewritten: bool,
     /// When a page may be written again.
     pub reuse: Reuse,
+    /// How far behind the start of a page each buffer begins, in bytes.
+    pub offset: usize,
+}
+
+impl SinkSpec {
+    /// Bytes sent at a time.
+    pub fn piece_bytes(&self) -> usize {
+        match self.same_buffer {
+            true => self.buffer_bytes / 2,
+            false => self.buffer_bytes,
+        }
+    }
 }
 
 /// The reading end.
@@ -311,6 +300,8 @@ pub struct SourceSpec {
     pub touched: bool,
     /// Whether they are locked in memory.
     pub locked: bool,
+    /// How far behind the start of a page the buffer begins, in bytes.
+    pub offset: usize,
 }
 
 /// Which part an endpoint process plays.
@@ -342,6 +333,8 @@ pub struct EndSpec {
     pub warm_up_s: f64,
     /// The least duration of the timed part, in seconds.
     pub timed_s: f64,
+    /// The volume of the timed part, in bytes; none where the time ends it.
+    pub timed_bytes: Option<u64>,
     /// How far ahead of what the writer has sent, in bytes, the reader names
     /// an offset: more than the writer may send until it sees it.
     pub margin: u64,

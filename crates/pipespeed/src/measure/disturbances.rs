@@ -1,6 +1,7 @@
 //! What the samples of a run show of disturbances, as warnings: those that
 //! several cases share in one sentence.
 
+use crate::report::counted;
 use crate::results::{CaseResult, Flag, Run, Warning, WarningKind};
 use crate::stats;
 
@@ -20,9 +21,9 @@ pub(super) fn too_few_rounds(run: &Run) -> Option<Warning> {
         kind: WarningKind::Quick,
         case: None,
         message: format!(
-            "with {} rounds no verdict is possible on {comparisons} comparisons at once: {needed} \
-             are the least",
-            run.settings.rounds_done
+            "with {} no verdict is possible on {} at once: {needed} are the least",
+            counted(run.settings.rounds_done, "round"),
+            counted(comparisons, "comparison")
         ),
     })
 }

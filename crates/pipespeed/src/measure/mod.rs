@@ -2,6 +2,7 @@
 
 mod disturbances;
 mod failures;
+mod rows;
 mod sample;
 
 use std::collections::BTreeMap;
@@ -70,6 +71,8 @@ pub struct Measurement<R> {
     failed: BTreeMap<String, (usize, String)>,
     /// Whether the other cases go on when a trial of one has failed.
     keeps_going: bool,
+    /// How many trials there are of cases that don't run in every round.
+    rare: BTreeMap<String, usize>,
     /// Whether both ends have a processor of their own, so that waiting for
     /// one is a disturbance.
     own_processors: bool,
@@ -110,6 +113,7 @@ impl<R: Runner> Measurement<R> {
             refused_later: BTreeMap::new(),
             failed: BTreeMap::new(),
             keeps_going: false,
+            rare: BTreeMap::new(),
             own_processors,
         }
     }
@@ -131,7 +135,7 @@ impl<R: Runner> Measurement<R> {
                 continue;
             }
             observer.before_trial(&self.cases[at].name, at, self.cases.len());
-            match self.runner.run(&self.cases[at]) {
+            match self.runner.run(&self.cases[at].for_pilot()) {
                 Ok(trial) => note_setup(&mut self.run.cases[at].configuration, &trial),
                 Err(error) => self.not_run(at, "", error, observer)?,
             }
@@ -166,11 +170,11 @@ impl<R: Runner> Measurement<R> {
         let schedule = Schedule::new(runnable.len(), rounds, self.run.settings.seed);
         self.run.settings.rounds_planned = rounds;
         self.run.settings.order = schedule.order_name();
-        let all = rounds * runnable.len();
+        let rows = self.rows(&schedule, &runnable);
+        let all = rows.iter().map(Vec::len).sum();
         let mut done = 0;
-        for (round, order) in schedule.orders().iter().enumerate() {
-            for (position, index) in order.iter().enumerate() {
-                let at = runnable[*index];
+        for (round, row) in rows.iter().enumerate() {
+            for (position, &at) in row.iter().enumerate() {
                 if !self.failed_enough(at) {
                     observer.before_trial(&self.cases[at].name, done, all);
                     self.trial(at, round, position, observer)?;
@@ -214,7 +218,8 @@ impl<R: Runner> Measurement<R> {
         let case = &mut self.run.cases[at];
         note_setup(&mut case.configuration, &trial);
         if let Some(mut sample) = sample_of(&trial, round, position, own_processors) {
-            if sample.seconds > OVERLONG * self.run.settings.timed_s {
+            let timed = self.cases[at].volume_bytes.is_none();
+            if timed && sample.seconds > OVERLONG * self.run.settings.timed_s {
                 sample.flags.push(Flag::Overlong);
             }
             case.samples.push(sample);
@@ -329,6 +334,7 @@ fn unmeasured(case: &Case, refused: &BTreeMap<String, String>) -> CaseResult {
 fn note_setup(configuration: &mut Configuration, trial: &Trial) {
     configuration.buffers = trial.setup.pieces;
     configuration.alignment = trial.setup.alignment;
+    configuration.ring_bytes = trial.setup.ring_bytes;
     configuration.huge_bytes = trial.setup.huge_bytes;
     configuration
         .huge_shown_by

@@ -1,6 +1,8 @@
 //! Channels compared: a table for each way of waiting, a channel and a size a
 //! row, and which channel to use for messages of which size.
 
+mod buffers;
+
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::results::{CaseResult, Run, Summary};
@@ -8,6 +10,7 @@ use crate::size;
 use crate::suite::Suite;
 use crate::suite::channels::channel_of;
 
+use self::buffers::buffers;
 use super::format::{counted, interval, percent, ratio_interval, significant, times, wrap};
 use super::steps::is_twin;
 use super::style::{BOLD, DIM, Style, YELLOW};
@@ -117,11 +120,8 @@ fn against(case: &CaseResult) -> String {
 
 fn table(run: &Run, cases: &[&CaseResult], style: Style) -> String {
     let mut columns = columns(run);
-    let mut lines = laid(cases, &columns, style);
-    while lines
-        .iter()
-        .any(|line| line.chars().count() > style.width())
-    {
+    let (mut lines, mut width) = laid(cases, &columns, style);
+    while width > style.width() {
         let spare = |at: &usize| columns[*at].spare;
         let Some(most) = (0..columns.len()).max_by_key(spare) else {
             break;
@@ -130,14 +130,14 @@ fn table(run: &Run, cases: &[&CaseResult], style: Style) -> String {
             break;
         }
         columns.remove(most);
-        lines = laid(cases, &columns, style);
+        (lines, width) = laid(cases, &columns, style);
     }
     lines.join("\n")
 }
 
-/// The lines of a table. The reason of a case without samples stands across
-/// the columns.
-fn laid(cases: &[&CaseResult], columns: &[Column], style: Style) -> Vec<String> {
+/// The lines of a table, and how wide it is. The reason of a case without samples
+/// stands across the columns, broken where it has to be.
+fn laid(cases: &[&CaseResult], columns: &[Column], style: Style) -> (Vec<String>, usize) {
     let mut grid = Table::new();
     grid.load_style(presets::NOTHING);
     let mut header = vec!["\nmessage".to_owned(), "\nchannel".to_owned()];
@@ -174,6 +174,7 @@ fn laid(cases: &[&CaseResult], columns: &[Column], style: Style) -> Vec<String> 
         .lines()
         .map(|line| line.trim_end().to_owned())
         .collect();
+    let width = lines.iter().map(|line| line.chars().count()).max();
     let above = lines.len() - cases.len();
     for (line, case) in lines[above..].iter_mut().zip(cases) {
         if case.summary.is_none() {
@@ -184,7 +185,7 @@ fn laid(cases: &[&CaseResult], columns: &[Column], style: Style) -> Vec<String> 
             *line = name + &style.paint(&reason, YELLOW);
         }
     }
-    lines
+    (lines, width.unwrap_or(0))
 }
 
 /// Why a case was not measured.
@@ -197,56 +198,6 @@ pub(super) fn reason(case: &CaseResult) -> String {
         }
         Some(reason) => format!("refused: {reason}"),
     }
-}
-
-/// The kernel's buffers, channel by channel.
-fn buffers(run: &Run) -> String {
-    let mut told: Vec<(&str, String)> = Vec::new();
-    for case in run.cases.iter().filter(|case| !is_twin(run, &case.name)) {
-        let of_case = buffer(case);
-        if !of_case.is_empty() && !told.iter().any(|(name, _)| *name == channel(case)) {
-            told.push((channel(case), of_case));
-        }
-    }
-    // Channels that have the same stand together.
-    let mut lines: Vec<(String, String)> = Vec::new();
-    for (name, of_case) in told {
-        match lines.iter_mut().find(|(_, other)| *other == of_case) {
-            Some((names, _)) => *names = format!("{names}, {name}"),
-            None => lines.push((name.to_owned(), of_case)),
-        }
-    }
-    let lines: Vec<String> = lines
-        .into_iter()
-        .map(|(names, of_case)| format!("{names}: {of_case}"))
-        .collect();
-    format!(
-        "Buffers, at the start: {}. A reader of a stream asks for 64 KiB at a time at least, of \
-         messages for one.",
-        lines.join("; ")
-    )
-}
-
-fn buffer(case: &CaseResult) -> String {
-    let configuration = &case.configuration;
-    let bytes = |bytes: usize| size::format(bytes as u64);
-    let mut words = Vec::new();
-    words.extend(configuration.pipe_bytes.map(bytes));
-    words.extend(
-        configuration
-            .send_buffer_bytes
-            .map(|b| format!("SO_SNDBUF {}", bytes(b))),
-    );
-    words.extend(
-        configuration
-            .receive_buffer_bytes
-            .map(|b| format!("SO_RCVBUF {}", bytes(b))),
-    );
-    if configuration.nodelay == Some(true) {
-        words.push("TCP_NODELAY".to_owned());
-    }
-    words.extend(configuration.queue_messages.map(|n| counted(n, "message")));
-    words.join(", ")
 }
 
 fn verified(run: &Run) -> String {

@@ -20,12 +20,14 @@ fn each_way_of_waiting_has_a_table_with_every_case_in_it() {
         let name = format!("  {name}  ");
         text.lines().filter(|line| line.contains(&name)).count()
     };
-    for name in ["pipe", "vmsplice", "fifo", "socketpair", "seqpacket", "tcp"] {
+    for name in ["pipe", "vmsplice", "ring", "socketpair", "seqpacket", "tcp"] {
         assert_eq!(rows(name), 12, "{name} in {text}");
     }
     assert!(text.contains("Blocking") && text.contains("Spinning"));
     assert!(text.contains("SO_SNDBUF 208KiB"), "{text}");
     assert!(text.contains("in 72 of 72 cases"), "{text}");
+    let ring = "ring: 1MiB to 2MiB by the size of the messages;";
+    assert!(text.replace("\n  ", " ").contains(ring), "{text}");
 }
 
 #[test]
@@ -55,6 +57,18 @@ fn no_line_is_wider_than_the_terminal() {
 }
 
 #[test]
+fn a_long_reason_takes_lines_and_no_column() {
+    let mut run = channels(false);
+    let long = "limit: a message has at most so many bytes here ".repeat(6);
+    crate::report::sample::refuse(&mut run, "tcp_1m", &long);
+    for (width, columns) in [(120, "CPU us"), (80, "interval")] {
+        let text = shown(&run, width);
+        assert!(text.contains(columns), "{width}: {text}");
+        assert!(text.lines().all(|line| line.chars().count() <= width));
+    }
+}
+
+#[test]
 fn the_best_channel_is_named_with_those_not_told_apart_from_it() {
     let mut run = channels(false);
     let set = |run: &mut Run, name: &str, low: f64, median: f64, high: f64| {
@@ -68,14 +82,14 @@ fn the_best_channel_is_named_with_those_not_told_apart_from_it() {
         }
     }
     set(&mut run, "tcp_64k", 4.0, 5.0, 6.0);
-    set(&mut run, "fifo_64k", 3.0, 3.5, 4.5);
+    set(&mut run, "seqpacket_64k", 3.0, 3.5, 4.5);
     set(&mut run, "pipe_64k_spin", 8.0, 9.0, 10.0);
     set(&mut run, "pipe_1k", 1.2, 2.0, 3.0);
     let found = findings(&run);
     assert_eq!(
         found[3],
-        "Use this for messages of 64KiB: tcp (5.00 GiB/s; not told apart: fifo) where the ends \
-         sleep; pipe spinning (9.00 GiB/s) where they may spin."
+        "Use this for messages of 64KiB: tcp (5.00 GiB/s; not told apart: seqpacket) where the \
+         ends sleep; pipe spinning (9.00 GiB/s) where they may spin."
     );
     assert_eq!(
         found[1],

@@ -3,10 +3,10 @@
 
 use crate::results::{CaseResult, DataUse, Run, Summary, Verdict};
 
-use super::channels;
 use super::format::{ratio_interval, significant, times};
 use super::sizes;
 use super::steps::{Step, steps};
+use super::{channels, options, volumes};
 
 /// Two or three sentences on what mattered most here and what did not, or of
 /// channels, which to use; empty for a suite that compares nothing.
@@ -19,6 +19,12 @@ pub fn findings(run: &Run) -> Vec<String> {
     }
     let steps = steps(run);
     let doubt = doubt(run);
+    if options::are_compared(run) {
+        return options::findings(run, doubt);
+    }
+    if volumes::are_compared(run) {
+        return volumes::findings(run, doubt);
+    }
     let mut sentences = Vec::new();
     sentences.extend(largest(&steps, doubt));
     sentences.extend(without_effect(&steps));

@@ -47,10 +47,17 @@ pub(super) fn measured(run: &Run) -> String {
             counted(settings.rounds_planned, "round")
         )
     };
+    let by_volume = run
+        .cases
+        .iter()
+        .any(|case| case.configuration.volume_bytes.is_some());
+    let length = match by_volume {
+        true => "a volume each".to_owned(),
+        false => format!("{} s", settings.timed_s),
+    };
     let mut line = format!(
-        "Measured: {rounds} of trials of {} s after {} s of warm-up; order {}, seed {}; {}; \
+        "Measured: {rounds} of trials of {length} after {} s of warm-up; order {}, seed {}; {}; \
          medians with {} intervals",
-        settings.timed_s,
         settings.warm_up_s,
         settings.order,
         settings.seed,

@@ -4,6 +4,7 @@
 mod advice;
 mod channels;
 mod chart;
+mod checks;
 mod compared;
 mod comparisons;
 mod costs;
@@ -11,20 +12,24 @@ mod findings;
 mod format;
 mod latency;
 mod measured;
+mod options;
 mod origin;
 mod pinning;
 mod pipeline;
 mod predicted;
 mod profile;
+mod published;
 #[cfg(test)]
 pub(crate) mod sample;
 mod sizes;
 mod steps;
 mod style;
 mod table;
+mod volumes;
 
 pub use self::advice::advice_text;
 pub use self::chart::{DotRow, chart, dot_chart, latency_chart, profile_chart};
+pub use self::checks::{check_explanation, check_list, checks};
 pub use self::compared::{comparison_chart, comparison_table};
 pub use self::costs::{costs_table, through_table};
 pub use self::findings::findings;

@@ -1,5 +1,6 @@
 //! A run with invented samples, for the tests of every report.
 
+use crate::endpoint::spec::ChannelKind;
 use crate::machine::Machine;
 use crate::results::{
     CaseResult, Configuration, DataUse, EndCounters, GIB, NullControl, Ratio, Run, SCHEMA_VERSION,
@@ -272,9 +273,12 @@ pub(crate) fn channels(all: bool) -> Run {
         let against = against.map(|(other, factor)| (&**other, &**factor, ratio(1.0 + kind / 9.0)));
         let mut case = case(&made.name, rate, against);
         case.data = made.data;
+        let in_pipe = matches!(made.channel, ChannelKind::Pipe | ChannelKind::Fifo);
+        let in_ring = made.channel == ChannelKind::Ring;
         case.configuration = Configuration {
-            pipe_bytes: (kind < 4.0).then_some(64 << 10),
-            send_buffer_bytes: (kind >= 4.0).then_some(212_992),
+            pipe_bytes: in_pipe.then_some(64 << 10),
+            ring_bytes: in_ring.then_some((2 * made.buffer_bytes()).max(1 << 20)),
+            send_buffer_bytes: (!in_pipe && !in_ring).then_some(212_992),
             ..made.configuration()
         };
         case.verified_bytes = Some(1 << 20);

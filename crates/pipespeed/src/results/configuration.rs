@@ -15,6 +15,12 @@ pub struct Configuration {
     pub channel: Option<String>,
     /// The size of the messages; null where a case is not about messages.
     pub message_bytes: Option<usize>,
+    /// The volume that ends a trial's timed part; null where time ends it.
+    pub volume_bytes: Option<u64>,
+    /// What is unusual about the writer's memory: `untouched`, `locked`, `gift`,
+    /// `same buffer`, `16 bytes off`.
+    #[serde(default)]
+    pub options: Vec<String>,
     /// How the ends wait for each other: `block`, `poll`, `spin`, `adaptive`.
     pub wait: String,
     /// The writer's processor, where the case has one of its own; else see the
@@ -50,12 +56,15 @@ pub struct Configuration {
     pub nodelay: Option<bool>,
     /// The messages that a message queue holds.
     pub queue_messages: Option<usize>,
+    /// The capacity of a ring in shared memory.
+    pub ring_bytes: Option<usize>,
     /// Sends whose completion MSG_ZEROCOPY has reported, over all samples.
     pub zerocopy_sends: Option<u64>,
     /// Those of them that the kernel says it copied all the same.
     pub zerocopy_copied: Option<u64>,
-    /// Bytes a system call of the writer moved, over all samples.
+    /// Bytes a system call of the writer moved, over all samples; with a ring in
+    /// shared memory, a call of the library.
     pub writer_bytes_per_call: Option<f64>,
-    /// Bytes a system call of the reader moved, over all samples.
+    /// The same of the reader.
     pub reader_bytes_per_call: Option<f64>,
 }

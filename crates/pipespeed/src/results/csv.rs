@@ -33,7 +33,7 @@ const COUNTERS: [CounterColumn; 10] = [
 /// A column of the configuration, the same in every row of a case.
 type ConfigurationColumn = (&'static str, fn(&Configuration) -> String);
 
-const CONFIGURATION: [ConfigurationColumn; 19] = [
+const CONFIGURATION: [ConfigurationColumn; 22] = [
     ("writer", |c| or_empty(c.writer.as_ref())),
     ("reader", |c| or_empty(c.reader.as_ref())),
     ("wait", |c| c.wait.clone()),
@@ -53,6 +53,9 @@ const CONFIGURATION: [ConfigurationColumn; 19] = [
     ("queue_messages", |c| or_empty(c.queue_messages)),
     ("writer_cpu", |c| or_empty(c.writer_cpu)),
     ("reader_cpu", |c| or_empty(c.reader_cpu)),
+    ("volume_bytes", |c| or_empty(c.volume_bytes)),
+    ("options", |c| c.options.join("; ")),
+    ("ring_bytes", |c| or_empty(c.ring_bytes)),
 ];
 
 const SAMPLE: [&str; 9] = [

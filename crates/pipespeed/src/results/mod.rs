@@ -69,7 +69,8 @@ pub struct Settings {
     pub rounds_done: usize,
     /// How the order of the cases within a round was made.
     pub order: String,
-    /// The least duration of a trial's timed part, in seconds.
+    /// The least duration of a trial's timed part, in seconds; 0 where a volume
+    /// ends it.
     pub timed_s: f64,
     /// The least duration of a trial's warm-up, in seconds.
     pub warm_up_s: f64,
@@ -273,9 +274,10 @@ pub struct EndCounters {
     pub involuntary_switches: u64,
     /// System calls made to move data or to wait.
     pub syscalls: u64,
-    /// Those of them that moved at least a byte.
+    /// Those of them that moved at least a byte; with a ring in shared memory,
+    /// calls of the library, which make none for that.
     pub moving_calls: u64,
-    /// Those of them that found the pipe full or empty.
+    /// Calls that found the pipe full or empty.
     pub would_blocks: u64,
     /// Page faults, minor and major.
     pub page_faults: u64,

@@ -27,6 +27,7 @@ mod ratio;
 mod rng;
 mod series;
 mod tails;
+mod trend;
 mod unpaired;
 
 #[cfg(test)]
@@ -40,4 +41,5 @@ pub use self::modes::{Modes, two_modes};
 pub use self::ratio::{EQUIVALENCE, paired_ratios, sign_test_p, verdict};
 pub use self::rng::Rng;
 pub use self::series::{lag1_autocorrelation, relative_drift};
+pub use self::trend::halves;
 pub use self::unpaired::{unpaired_ratio, unpaired_ratio_blocked};

@@ -75,9 +75,9 @@ const fn row(
 /// The channel that all others are compared with.
 const REFERENCE: &str = "pipe";
 
-const ROWS: [Row; 13] = {
+const ROWS: [Row; 15] = {
     use ChannelKind::{
-        Datagram, Fifo, Memory, MessageQueue, Pipe, SeqPacket, SocketPair, Tcp, Unix,
+        Datagram, Fifo, Memory, MessageQueue, Pipe, Ring, SeqPacket, SocketPair, Tcp, Unix,
     };
     use SinkTechnique as To;
     use SourceTechnique as From;
@@ -110,12 +110,28 @@ const ROWS: [Row; 13] = {
             )
         },
         row(
+            "ring",
+            "ring in shared memory, data made and used in place",
+            Ring,
+            To::RingLend,
+            From::RingPeek,
+            true,
+        ),
+        row(
+            "ring_copy",
+            "ring in shared memory, data copied in and out",
+            Ring,
+            To::RingWrite,
+            From::RingRead,
+            false,
+        ),
+        row(
             "fifo",
             "FIFO, write and read",
             Fifo,
             To::Write,
             From::Read,
-            true,
+            false,
         ),
         row(
             "socketpair",

@@ -24,6 +24,11 @@ fn the_usual_run_has_six_channels_six_sizes_and_two_ways_to_wait() {
         36
     );
     assert!(cases.iter().all(|case| case.data == DataUse::Touch));
+    let mut channels: Vec<_> = cases.iter().filter_map(|c| channel_of(&c.name)).collect();
+    channels.sort_unstable();
+    channels.dedup();
+    let usual = ["pipe", "ring", "seqpacket", "socketpair", "tcp", "vmsplice"];
+    assert_eq!(channels, usual);
 }
 
 #[test]

@@ -2,10 +2,13 @@
 
 pub mod channels;
 mod ladder;
+mod options;
 pub mod sizes;
 mod touched;
+mod volumes;
 
 pub use self::channels::Selection;
+pub use self::volumes::{Volumes, shown};
 use crate::case::Case;
 use crate::results::DataUse;
 
@@ -22,6 +25,8 @@ pub struct Overrides {
     pub work: u32,
     /// Which channels and sizes of messages.
     pub selection: Selection,
+    /// Which volumes.
+    pub volumes: Volumes,
 }
 
 /// The suites.
@@ -34,12 +39,18 @@ pub enum Suite {
     /// The same where every byte is produced by the writer and used by the
     /// reader.
     Touched,
-    /// Pipes beside sockets, TCP, message queues and other ways to pass data,
-    /// by the size of the messages.
+    /// Pipes beside shared memory, sockets, TCP and other ways to pass data, by
+    /// the size of the messages.
     Channels,
     /// The fastest sizes of buffer and pipe here, searched for and measured
     /// afresh.
     Sizes,
+    /// The published side experiments, each beside the case without it:
+    /// untouched, gifted, locked, shared and unaligned buffers, reserved huge
+    /// pages, poll.
+    Options,
+    /// Write and read over growing volumes: does the rate depend on them?
+    Volumes,
 }
 
 impl Suite {
@@ -50,6 +61,8 @@ impl Suite {
             Suite::Touched => "touched",
             Suite::Channels => "channels",
             Suite::Sizes => "sizes",
+            Suite::Options => "options",
+            Suite::Volumes => "volumes",
         }
     }
 
@@ -61,6 +74,8 @@ impl Suite {
             Suite::Touched => touched::cases(overrides),
             Suite::Channels => channels::cases(overrides),
             Suite::Sizes => sizes::cases(),
+            Suite::Options => options::cases(overrides),
+            Suite::Volumes => volumes::cases(overrides),
         };
         cases
             .into_iter()
@@ -97,6 +112,8 @@ impl Suite {
         match self {
             Suite::Ladder | Suite::Touched | Suite::Sizes => "write_read",
             Suite::Channels => "pipe_64k",
+            Suite::Options => "vmsplice_splice_spin",
+            Suite::Volumes => "volume_0.25g",
         }
     }
 }
@@ -105,12 +122,14 @@ impl Suite {
 mod tests {
     use super::*;
     use crate::endpoint::spec::SinkTechnique;
+    use clap::ValueEnum;
     use std::collections::HashSet;
 
     fn all(overrides: &Overrides) -> Vec<(Suite, Vec<Case>)> {
-        [Suite::Ladder, Suite::Touched, Suite::Channels]
-            .map(|suite| (suite, suite.cases(overrides)))
-            .to_vec()
+        Suite::value_variants()
+            .iter()
+            .map(|&suite| (suite, suite.cases(overrides)))
+            .collect()
     }
 
     #[test]
@@ -178,11 +197,18 @@ mod tests {
                 };
                 let chosen = usize::from(s1.pages != s2.pages)
                     + usize::from(case.pipe_bytes != other.pipe_bytes)
-                    + usize::from(s1.buffer_bytes != s2.buffer_bytes);
+                    + usize::from(s1.piece_bytes() != s2.piece_bytes());
+                let options = usize::from(s1.same_buffer != s2.same_buffer)
+                    + usize::from(s1.touched != s2.touched)
+                    + usize::from(s1.locked != s2.locked)
+                    + usize::from(s1.gift != s2.gift)
+                    + usize::from(s1.offset != s2.offset)
+                    + usize::from(case.volume_bytes != other.volume_bytes);
                 let factors = usize::from(s1.technique != s2.technique)
                     + usize::from(r1.technique != r2.technique)
                     + usize::from(s1.wait != s2.wait || r1.wait != r2.wait)
-                    + if is_library(s1.technique) { 0 } else { chosen };
+                    + if is_library(s1.technique) { 0 } else { chosen }
+                    + options;
                 assert_eq!(factors, 1, "{suite:?}: {} and {}", case.name, other.name);
             }
         }

@@ -132,6 +132,11 @@ pub fn no_vmsplice(command: &mut Command) -> bool {
 
 /// The same for any system call.
 pub fn without_call(command: &mut Command, number: libc::c_long) -> bool {
+    failing_call(command, number, libc::EPERM)
+}
+
+/// With any system call failing by any error.
+pub fn failing_call(command: &mut Command, number: libc::c_long, errno: i32) -> bool {
     let code = |code: u32| code as u16;
     // Load the number of the system call; if it is another one, skip one.
     let program = [
@@ -146,7 +151,7 @@ pub fn without_call(command: &mut Command, number: libc::c_long) -> bool {
             code(libc::BPF_RET | libc::BPF_K),
             0,
             0,
-            libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
+            libc::SECCOMP_RET_ERRNO | errno as u32,
         ),
         (
             code(libc::BPF_RET | libc::BPF_K),

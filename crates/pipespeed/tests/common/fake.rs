@@ -120,7 +120,7 @@ fn trial(case: &Case, gib_per_s: f64) -> Trial {
         })
     };
     let huge = case.sink.as_ref().map(|sink| match sink.pages {
-        PageKind::Huge => 512 << 10,
+        PageKind::Huge | PageKind::HugeTlb => 512 << 10,
         PageKind::Base => 0,
     });
     Trial {
@@ -129,6 +129,7 @@ fn trial(case: &Case, gib_per_s: f64) -> Trial {
             alignment: case.sink.as_ref().map(|_| 4096),
             huge_bytes: huge,
             huge_shown_by: huge.map(|_| "smaps".to_owned()),
+            ..Setup::default()
         },
         granted: Granted {
             pipe_bytes: case.pipe_bytes,

@@ -10,9 +10,15 @@ const ROUNDS: usize = 30;
 /// with 9 rounds the sign test reaches 2/2^9 = 0.4 %, enough for 12 of them.
 const FEW_ROUNDS: usize = 9;
 
+/// The same for the suite options.
+const OPTIONS_ROUNDS: usize = 10;
+
+/// A quick run of volumes makes two comparisons.
+const VOLUMES_ROUNDS: usize = 7;
+
 /// What a trial takes besides its parts, as seen: two processes are started
 /// and reaped.
-const TRIAL_OVERHEAD_S: f64 = 0.02;
+pub(super) const TRIAL_OVERHEAD_S: f64 = 0.01;
 
 /// How long a run lasts, and its trials.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,6 +51,20 @@ impl Lengths {
             (Suite::Ladder | Suite::Touched, true) => {
                 lengths(lasting(0.010, 0.060), 10.0, FEW_ROUNDS)
             }
+            // Twice as many cases, which spin: that makes for little noise.
+            (Suite::Options, _) => {
+                let (parts, budget_s) = match quick {
+                    false => (lasting(0.015, 0.150), 60.0),
+                    true => (lasting(0.006, 0.030), 14.0),
+                };
+                Lengths {
+                    least_in_time: OPTIONS_ROUNDS,
+                    ..lengths(parts, budget_s, OPTIONS_ROUNDS)
+                }
+            }
+            // A volume ends a trial, not a time.
+            (Suite::Volumes, false) => lengths(lasting(0.015, 0.0), 170.0, FEW_ROUNDS),
+            (Suite::Volumes, true) => lengths(lasting(0.010, 0.0), 12.0, VOLUMES_ROUNDS),
             // Nine times as many cases.
             (Suite::Channels, false) => Lengths {
                 verifying: Some(lasting(0.002, 0.010)),

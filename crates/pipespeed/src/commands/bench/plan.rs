@@ -15,8 +15,9 @@ use crate::report::counted;
 use crate::results::{DataUse, Run, SCHEMA_VERSION, Settings, Warning, WarningKind};
 use crate::schedule::rounds_for_budget;
 use crate::size;
-use crate::suite::{Overrides, Suite};
+use crate::suite::{Overrides, Suite, Volumes};
 
+use super::able::{contradictions, null_control};
 use super::lengths::{Lengths, rounds_for_verdicts};
 
 /// The confidence level of the intervals.
@@ -39,11 +40,11 @@ pub(super) struct Plan {
     settings: Settings,
     machine: Machine,
     warnings: Vec<Warning>,
-    budget_s: f64,
+    pub(super) budget_s: f64,
     /// Rounds asked for.
-    rounds: Option<usize>,
+    pub(super) rounds: Option<usize>,
     /// Whether the time was asked for: then fewer rounds than usual will do.
-    time_given: bool,
+    pub(super) time_given: bool,
 }
 
 impl Plan {
@@ -59,7 +60,8 @@ impl Plan {
         }
         .map_err(|error| usage(error.to_string()))?;
         let machine = Machine::read(chosen.writer, chosen.reader);
-        let refused = refusals(&cases, &chosen, &topology);
+        let mut refused = refusals(&cases, &chosen, &topology);
+        refused.extend(contradictions(&cases));
 
         let mut warnings = warnings::standing(&machine);
         let told = |kind| {
@@ -78,11 +80,7 @@ impl Plan {
         }
         let lengths = Lengths::of(args.suite, measure.quick);
         let durations = lengths.durations;
-        let usual = args.suite.null_control();
-        let null_control = match cases.iter().any(|case| case.name == usual) {
-            true => Some(usual.to_owned()),
-            false => cases.first().map(|case| case.name.clone()),
-        };
+        let null_control = null_control(args.suite, &cases, &refused);
         // All of it takes as long as verdicts need, not a time.
         let rounds = match (measure.rounds, measure.time, args.channels.all) {
             (Some(rounds), ..) => Some(rounds as usize),
@@ -145,12 +143,13 @@ impl Plan {
             _ => self.chosen.relation.clone(),
         };
         let time = match self.rounds {
-            Some(rounds) => {
+            Some(rounds) if self.suite != Suite::Volumes => {
                 // Of the null control's twin, too.
                 let seconds = self.lengths.of_rounds(rounds, self.cases.len() + 1);
                 format!("{}, about {}", counted(rounds, "round"), in_words(seconds))
             }
-            None => format!("at most {:.0} s", self.budget_s),
+            _ if self.suite == Suite::Volumes => "a pilot shows how long it takes".to_owned(),
+            _ => format!("at most {:.0} s", self.budget_s),
         };
         format!(
             "pipespeed: {}, {}, {time}; {places}",
@@ -163,14 +162,20 @@ impl Plan {
     pub(super) fn empty_run(&self) -> Run {
         let mut warnings = self.warnings.clone();
         if self.settings.quick {
+            let trials = match self.suite {
+                Suite::Volumes => "smaller volumes".to_owned(),
+                suite => format!(
+                    "trials of {:.0} ms instead of {:.0}",
+                    self.lengths.durations.timed_s * 1e3,
+                    Lengths::of(suite, false).durations.timed_s * 1e3
+                ),
+            };
             warnings.push(Warning {
                 kind: WarningKind::Quick,
                 case: None,
                 message: format!(
-                    "a quick run: trials of {:.0} ms instead of {:.0}, and about a third of the \
-                     rounds: intervals are wider, and small differences stay undecided",
-                    self.lengths.durations.timed_s * 1e3,
-                    Lengths::of(self.suite, false).durations.timed_s * 1e3
+                    "a quick run: {trials}, and about a third of the rounds: intervals are wider, \
+                     and small differences stay undecided"
                 ),
             });
         }
@@ -222,7 +227,7 @@ impl Plan {
 }
 
 /// A time that is only estimated.
-fn in_words(seconds: f64) -> String {
+pub(super) fn in_words(seconds: f64) -> String {
     match seconds < 100.0 {
         true => format!("{seconds:.0} s"),
         false => format!("{:.0} minutes", seconds / 60.0),
@@ -232,7 +237,7 @@ fn in_words(seconds: f64) -> String {
 fn overrides(args: &BenchArgs) -> anyhow::Result<Overrides> {
     let measure = &args.measure;
     check_suite(args)?;
-    if args.suite != Suite::Ladder
+    if matches!(args.suite, Suite::Touched | Suite::Channels)
         && let Some(data @ (DataUse::Discard | DataUse::Read)) = measure.data
     {
         return Err(usage(format!(
@@ -248,6 +253,10 @@ fn overrides(args: &BenchArgs) -> anyhow::Result<Overrides> {
         data: measure.data,
         work: args.work,
         selection: args.channels.selection(),
+        volumes: Volumes {
+            bytes: args.volumes.volume.iter().map(|&n| n as u64).collect(),
+            quick: measure.quick,
+        },
     })
 }
 
@@ -257,6 +266,12 @@ fn check_suite(args: &BenchArgs) -> anyhow::Result<()> {
     if let (false, Some(option)) = (channels, args.channels.given()) {
         return Err(usage(format!(
             "{option}: the suite {} has no channels to choose from: say `bench channels`",
+            args.suite.name()
+        )));
+    }
+    if args.suite != Suite::Volumes && !args.volumes.volume.is_empty() {
+        return Err(usage(format!(
+            "--volume: trials of the suite {} last by time: say `bench volumes`",
             args.suite.name()
         )));
     }

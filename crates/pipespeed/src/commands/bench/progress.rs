@@ -1,12 +1,16 @@
 //! Progress on a terminal, drawn between trials only: while a trial runs
 //! nothing of ours does.
 
+use std::collections::BTreeMap;
+
 use crate::failure::say;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 pub(super) struct Progress {
     bar: ProgressBar,
     quiet: bool,
+    /// Cases of which a trial takes long, with its seconds.
+    long: BTreeMap<String, f64>,
 }
 
 impl Progress {
@@ -18,7 +22,11 @@ impl Progress {
         };
         let bar = ProgressBar::with_draw_target(None, target);
         bar.set_style(style("  pilot: {msg}"));
-        Progress { bar, quiet }
+        Progress {
+            bar,
+            quiet,
+            long: BTreeMap::new(),
+        }
     }
 
     /// Says a line above the bar.
@@ -46,9 +54,18 @@ impl Progress {
             .set_style(style("  {bar:32} {pos}/{len} trials  {eta:>4} left  {msg}"));
     }
 
-    pub(super) fn before_trial(&self, case: &str, done: usize, _all: usize) {
+    /// Trials of these take so many seconds, in which nothing moves.
+    pub(super) fn expect(&mut self, long: BTreeMap<String, f64>) {
+        self.long = long;
+    }
+
+    pub(super) fn before_trial(&self, case: &str, done: usize, all: usize) {
+        self.bar.set_length(all as u64);
         self.bar.set_position(done as u64);
-        self.bar.set_message(case.to_owned());
+        self.bar.set_message(match self.long.get(case) {
+            Some(seconds) => format!("{case}, about {seconds:.0} s"),
+            None => case.to_owned(),
+        });
         self.bar.tick();
     }
 

@@ -142,9 +142,13 @@ impl Canvas<'_> {
     /// One of the marks that points are told apart by, besides their colour.
     pub fn mark(&self, at: (i32, i32), shape: usize, colour: RGBColor) -> Drawn {
         let (x, y) = at;
-        match shape % 3 {
+        match shape % 4 {
             0 => self.dot(at, 4, colour),
             1 => self.rectangle(x - 3..x + 4, y - 3..y + 4, colour),
+            2 => {
+                let corners = vec![(x - 5, y), (x, y - 5), (x + 5, y), (x, y + 5)];
+                self.area.draw(&Polygon::new(corners, colour.filled()))
+            }
             _ => self.area.draw(&TriangleMarker::new(at, 5, colour.filled())),
         }
     }

@@ -29,16 +29,17 @@ const LEADER: i32 = 26;
 const APART: i32 = 2;
 
 /// Colours that can be told apart, with the marks, by any colour vision.
-pub(super) const COLOURS: [RGBColor; 14] = [
+pub(super) const COLOURS: [RGBColor; 15] = [
     RGBColor(31, 35, 40),
     RGBColor(178, 84, 10),
+    RGBColor(200, 30, 30),
     RGBColor(11, 105, 168),
     RGBColor(10, 122, 88),
     RGBColor(170, 40, 110),
     RGBColor(122, 79, 163),
     RGBColor(140, 106, 0),
     RGBColor(90, 130, 200),
-    RGBColor(200, 30, 30),
+    RGBColor(150, 150, 40),
     RGBColor(0, 128, 140),
     RGBColor(112, 72, 40),
     RGBColor(84, 104, 20),
@@ -300,7 +301,7 @@ mod tests {
     proptest! {
         #[test]
         fn labels_never_touch_and_keep_their_order(
-            mut wished in prop::collection::vec(0..330_i32, 1..14),
+            mut wished in prop::collection::vec(0..330_i32, 1..16),
         ) {
             wished.sort_unstable();
             let places = apart(&wished, &(0..330));

@@ -1,0 +1,8 @@
+//! How much fits, and what may be set.
+
+pub(super) mod capacity;
+pub(super) mod resizing;
+pub(super) mod slots;
+pub(super) mod users;
+
+pub use self::users::SOFT_LIMIT;

@@ -1,0 +1,117 @@
+use std::io;
+
+use rustix::io::Errno;
+
+use super::calls::disabled;
+use super::memory::{none_left, over_limit};
+use super::others::by_yama;
+use super::sampling::in_short;
+use super::*;
+use crate::check::{Outcome, Verdict};
+use crate::profile::refusal::Refusal;
+
+fn outcome(name: &str) -> Outcome {
+    let check = CHECKS.iter().find(|check| check.name == name).unwrap();
+    (check.run)().unwrap()
+}
+
+#[test]
+fn every_permission_is_given_or_refused_by_something() {
+    // Starts the program once more, which is not this one.
+    let all = CHECKS.iter();
+    for check in all.filter(|check| check.name != "may-read-processes") {
+        let outcome = (check.run)().unwrap();
+        let verdicts = [Verdict::Pass, Verdict::Refused];
+        assert!(
+            verdicts.contains(&outcome.verdict),
+            "{}: {outcome:?}",
+            check.name
+        );
+        assert!(!outcome.seen.contains('\n'), "{outcome:?}");
+    }
+}
+
+#[test]
+fn without_a_filter_the_calls_of_pipes_are_allowed() {
+    if crate::check::refusal::is_filtered(&crate::machine::Root::default()) {
+        return eprintln!("skipped: a filter is in force here");
+    }
+    for name in ["may-splice", "may-tee", "may-vmsplice"] {
+        assert_eq!(outcome(name), Outcome::pass("yes"), "{name}");
+    }
+}
+
+#[test]
+fn io_urings_setting_is_blamed_only_where_it_refuses() {
+    let eperm: io::Error = Errno::PERM.into();
+    let seen = |setting| disabled(&eperm, Some(setting)).unwrap().seen;
+    assert!(seen(2).contains("io_uring_disabled, which is 2"));
+    assert!(seen(1).contains("io_uring_disabled, which is 1"));
+    assert_eq!(disabled(&eperm, Some(0)), None);
+    assert_eq!(disabled(&eperm, None), None);
+    assert_eq!(disabled(&Errno::NOSYS.into(), Some(2)), None);
+    let old = disabled(&Errno::NOMEM.into(), None).unwrap();
+    assert!(old.seen.contains("RLIMIT_MEMLOCK"));
+}
+
+#[test]
+fn the_limit_of_locked_memory_is_blamed_only_where_it_refuses() {
+    let over = |errno: Errno, limit| over_limit(&errno.into(), limit).map(|outcome| outcome.seen);
+    assert!(
+        over(Errno::PERM, Some(0))
+            .unwrap()
+            .contains("RLIMIT_MEMLOCK, which is 0B")
+    );
+    assert!(
+        over(Errno::NOMEM, Some(65_536))
+            .unwrap()
+            .contains("is 64KiB")
+    );
+    // A filter's.
+    assert_eq!(over(Errno::PERM, Some(65_536)), None);
+    assert_eq!(over(Errno::NOMEM, None), None);
+}
+
+#[test]
+fn yama_is_blamed_only_where_it_keeps_a_parent_out() {
+    let seen = |errno, scope, filtered| by_yama(errno, Some(scope), filtered);
+    assert!(
+        seen(Errno::PERM, 2, false)
+            .unwrap()
+            .note
+            .unwrap()
+            .contains("CAP_SYS_PTRACE")
+    );
+    assert!(seen(Errno::PERM, 3, false).unwrap().seen.contains("is 3"));
+    assert_eq!(seen(Errno::PERM, 1, false), None);
+    assert_eq!(seen(Errno::PERM, 2, true), None);
+    assert_eq!(seen(Errno::NOSYS, 2, false), None);
+    assert_eq!(by_yama(Errno::PERM, None, false), None);
+}
+
+#[test]
+fn an_empty_pool_is_told_from_one_that_is_used_up() {
+    assert!(none_left(Some(0)).seen.ends_with("nr_hugepages is 0"));
+    assert!(none_left(Some(8)).seen.starts_with("all 8"));
+}
+
+#[test]
+fn what_keeps_from_sampling_fits_into_a_table() {
+    for refusal in [
+        Refusal::Paranoid { level: 2 },
+        Refusal::Elsewhere { errno: Errno::PERM },
+        Refusal::Seccomp { errno: Errno::PERM },
+        Refusal::NotBuilt,
+        Refusal::Memory,
+        Refusal::SymbolsHidden {
+            kptr_restrict: 1,
+            paranoid: 2,
+        },
+    ] {
+        let short = in_short(&refusal);
+        assert!(
+            short.len() < 50 && refusal.to_string().len() > short.len(),
+            "{short}"
+        );
+    }
+}

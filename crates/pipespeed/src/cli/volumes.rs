@@ -1,0 +1,32 @@
+//! What only the suite volumes takes.
+
+use crate::size;
+
+/// The least volume: a smaller one may be in the pipe before it is timed.
+const LEAST: usize = 16 << 20;
+
+/// Which volumes.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Suite volumes")]
+pub struct VolumesArgs {
+    /// These volumes, from 16M, as in 0.25G,250G [default: 0.25G,2.5G,25G; with
+    /// --quick 64M,0.25G,1G]. Says first how long it takes.
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_delimiter = ',',
+        value_parser = volume,
+        allow_hyphen_values = true
+    )]
+    pub volume: Vec<usize>,
+}
+
+fn volume(text: &str) -> Result<usize, String> {
+    match size::parse(text)? {
+        bytes if bytes < LEAST => Err(format!(
+            "a volume has at least {}",
+            size::format(LEAST as u64)
+        )),
+        bytes => Ok(bytes),
+    }
+}

@@ -1,0 +1,225 @@
+//! How many trials of each volume fit into a run.
+//!
+//! A large volume takes a hundred times as long as a small one, and one trial of
+//! it may take most of the time there is. So a volume that can't run in every
+//! round runs in some, one at least.
+
+use std::collections::BTreeMap;
+
+use anyhow::anyhow;
+
+use crate::report::counted;
+use crate::results::Run;
+
+use super::lengths::TRIAL_OVERHEAD_S;
+use super::plan::{Plan, RESERVE, RESERVE_S, in_words};
+
+/// More rounds than these say no more worth knowing.
+const MOST_ROUNDS: usize = 60;
+
+/// A trial that takes so long is announced as such.
+const LONG_S: f64 = 3.0;
+
+impl Plan {
+    /// What a pilot that took so long says of a run of volumes: how many trials
+    /// of each, by the name.
+    pub(super) fn volumes(&self, run: &Run, pilot_s: f64) -> anyhow::Result<Trials> {
+        let warm_up_s = self.lengths.durations.warm_up_s;
+        let paces = Pace::of_run(run, pilot_s, warm_up_s);
+        let allowed = Allowed {
+            rounds: self.rounds,
+            left_s: self.budget_s * (1.0 - RESERVE) - pilot_s - RESERVE_S,
+            least_rounds: self.lengths.least_rounds,
+        };
+        let trials = Trials::plan(&paces, &allowed);
+        if self.time_given && trials.seconds > allowed.left_s.max(0.0) * 1.1 {
+            return Err(anyhow!(
+                "--time {}: one trial of the largest volume and {} rounds of the others take \
+                 {:.0} s: allow more, or name smaller volumes by --volume",
+                self.budget_s,
+                self.lengths.least_rounds,
+                trials.seconds + pilot_s + RESERVE_S
+            ));
+        }
+        Ok(trials)
+    }
+}
+
+/// How long one trial of a case takes.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Pace {
+    case: String,
+    seconds: f64,
+}
+
+impl Pace {
+    /// By the rate of the pilot, in which a large volume was only begun.
+    pub(super) fn of_run(run: &Run, pilot_s: f64, warm_up_s: f64) -> Vec<Pace> {
+        let able = || run.cases.iter().filter(|case| case.refused.is_none());
+        let volume = |case: &crate::results::CaseResult| case.configuration.volume_bytes;
+        let begun = able().filter_map(volume).map(crate::case::pilot_bytes);
+        let overhead = warm_up_s + TRIAL_OVERHEAD_S;
+        let moving_s = (pilot_s - able().count() as f64 * overhead).max(pilot_s / 2.0);
+        let seconds_per_byte = moving_s / begun.sum::<u64>().max(1) as f64;
+        able()
+            .map(|case| Pace {
+                case: case.name.clone(),
+                seconds: overhead + volume(case).unwrap_or(0) as f64 * seconds_per_byte,
+            })
+            .collect()
+    }
+}
+
+/// What a run may take.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Allowed {
+    /// Rounds asked for: then every volume runs in each.
+    pub(super) rounds: Option<usize>,
+    /// Seconds.
+    pub(super) left_s: f64,
+    /// The fewest rounds.
+    pub(super) least_rounds: usize,
+}
+
+/// How many rounds, and how many trials of each case in them.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Trials {
+    pub(super) rounds: usize,
+    /// Of cases that don't run in every round.
+    pub(super) of: BTreeMap<String, usize>,
+    /// All trials together, in seconds.
+    pub(super) seconds: f64,
+    paces: Vec<Pace>,
+}
+
+impl Trials {
+    /// Rounds asked for run everything. Else the smallest volumes run in every
+    /// round, as many of them as leave time for one trial of each larger one;
+    /// what is left then is shared by those and by more rounds.
+    pub(super) fn plan(paces: &[Pace], allowed: &Allowed) -> Trials {
+        let sum = |paces: &[Pace]| paces.iter().map(|pace| pace.seconds).sum::<f64>();
+        let mut ascending = paces.to_vec();
+        ascending.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        let least_s = |often: usize| {
+            let (often, rare) = ascending.split_at(often);
+            allowed.least_rounds as f64 * sum(often) + sum(rare)
+        };
+        let fits = |often: &usize| least_s(*often) <= allowed.left_s;
+        let often = match allowed.rounds {
+            Some(_) => paces.len(),
+            None => (1..=paces.len()).rev().find(fits).unwrap_or(1),
+        };
+        let spare_s = (allowed.left_s - least_s(often)).max(0.0) / 2.0;
+        let (often, rare) = ascending.split_at(often);
+        let share_s = spare_s / rare.len().max(1) as f64;
+        let more = |pace: &Pace| (share_s / pace.seconds) as usize;
+        let rare_s: f64 = rare
+            .iter()
+            .map(|pace| (1 + more(pace)) as f64 * pace.seconds)
+            .sum();
+        let fitting = ((allowed.left_s - rare_s).max(0.0) / sum(often)) as usize;
+        let most = MOST_ROUNDS.max(allowed.least_rounds);
+        let rounds = allowed
+            .rounds
+            .unwrap_or(fitting.clamp(allowed.least_rounds, most));
+        let of: BTreeMap<String, usize> = rare
+            .iter()
+            .map(|pace| (pace.case.clone(), (1 + more(pace)).min(rounds)))
+            .collect();
+        let trials = |pace: &Pace| of.get(&pace.case).copied().unwrap_or(rounds);
+        let seconds = |pace: &Pace| trials(pace) as f64 * pace.seconds;
+        Trials {
+            rounds,
+            seconds: paces.iter().map(seconds).sum(),
+            paces: paces.to_vec(),
+            of,
+        }
+    }
+
+    /// Cases of which a trial takes long, with its seconds.
+    pub(super) fn long(&self) -> BTreeMap<String, f64> {
+        let long = self.paces.iter().filter(|pace| pace.seconds >= LONG_S);
+        long.map(|pace| (pace.case.clone(), pace.seconds)).collect()
+    }
+
+    /// How long it takes, in a line.
+    pub(super) fn announcement(&self) -> String {
+        let rare: Vec<String> = self
+            .of
+            .iter()
+            .map(|(case, trials)| format!("{case} in {trials} of them"))
+            .collect();
+        let rare = match rare.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", rare.join(", ")),
+        };
+        let longest = self.paces.iter().map(|pace| pace.seconds);
+        let longest = longest.fold(0.0, f64::max);
+        format!(
+            "pipespeed: {}{rare}, about {}; the longest trial takes about {}, and nothing is \
+             drawn while it runs",
+            counted(self.rounds, "round"),
+            in_words(self.seconds),
+            in_words(longest)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paces(seconds: &[f64]) -> Vec<Pace> {
+        let pace = |(at, &seconds): (usize, &f64)| Pace {
+            case: at.to_string(),
+            seconds,
+        };
+        seconds.iter().enumerate().map(pace).collect()
+    }
+
+    fn allowed(left_s: f64) -> Allowed {
+        Allowed {
+            rounds: None,
+            left_s,
+            least_rounds: 9,
+        }
+    }
+
+    #[test]
+    fn what_takes_too_long_for_every_round_runs_in_some() {
+        // As on a guest where 64 KiB pipes do 0.7 GiB/s.
+        let trials = Trials::plan(&paces(&[0.4, 0.4, 3.6, 36.0]), &allowed(160.0));
+        assert_eq!(trials.of, BTreeMap::from([("3".to_owned(), 2)]));
+        assert_eq!(trials.rounds, 20);
+        assert!(trials.seconds <= 160.0, "{trials:?}");
+        assert_eq!(trials.long().len(), 2);
+    }
+
+    #[test]
+    fn where_all_fit_all_run_in_every_round() {
+        let trials = Trials::plan(&paces(&[0.08, 0.08, 0.6, 5.6]), &allowed(160.0));
+        assert!(trials.of.is_empty());
+        assert_eq!(trials.rounds, 25);
+        let trials = Trials::plan(&paces(&[0.01]), &allowed(160.0));
+        assert_eq!(trials.rounds, MOST_ROUNDS);
+    }
+
+    #[test]
+    fn rounds_asked_for_run_everything() {
+        let asked = Allowed {
+            rounds: Some(7),
+            ..allowed(1.0)
+        };
+        let trials = Trials::plan(&paces(&[0.4, 36.0]), &asked);
+        assert!(trials.of.is_empty());
+        assert_eq!(trials.rounds, 7);
+        assert!((trials.seconds - 7.0 * 36.4).abs() < 1e-9);
+    }
+
+    #[test]
+    fn one_trial_of_each_is_the_least() {
+        let trials = Trials::plan(&paces(&[0.4, 360.0]), &allowed(160.0));
+        assert_eq!(trials.of, BTreeMap::from([("1".to_owned(), 1)]));
+        assert_eq!(trials.rounds, 9);
+    }
+}

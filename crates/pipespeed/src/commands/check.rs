@@ -1,0 +1,114 @@
+//! `pipespeed check`.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::Instant;
+
+use anyhow::bail;
+
+use crate::check::{self, Check, Group, PATIENCE, Record, SOFT_LIMIT};
+use crate::cli::CheckArgs;
+use crate::failure::{to_stdout, usage};
+use crate::machine::Machine;
+use crate::report::{self, Style};
+use crate::results::{check_place, is_stdout, save};
+
+/// Tries out what pipes are like here.
+///
+/// # Errors
+/// Where something is not as every pipe must be, or could not be found out;
+/// where the record can't be saved.
+pub fn run(args: &CheckArgs) -> anyhow::Result<()> {
+    let style = Style::for_terminal(io::stdout().is_terminal());
+    if !args.explain.is_empty() {
+        let named = args.explain.iter();
+        let named: Vec<_> = named
+            .map(|name| explained(name))
+            .collect::<Result<_, _>>()?;
+        let texts: Vec<String> = named
+            .into_iter()
+            .map(|check| report::check_explanation(check, style))
+            .collect();
+        return to_stdout(io::stdout().write_all(texts.join("\n").as_bytes()));
+    }
+    let checks = selected(args)?;
+    if args.list {
+        let list = report::check_list(&checks, style);
+        return to_stdout(io::stdout().write_all(list.as_bytes()));
+    }
+    if let Some(path) = &args.json {
+        check_place(path)?;
+    }
+    let (start, machine) = (Instant::now(), Machine::read(None, None));
+    let started_at = jiff::Timestamp::now()
+        .strftime("%Y-%m-%dT%H:%M:%SZ")
+        .to_string();
+    let checked = check::run(checks, PATIENCE);
+    let record = Record::new(checked, machine, started_at, start.elapsed().as_secs_f64());
+    show(args, &record, style)?;
+    match record.failure() {
+        Some(failure) => bail!(failure),
+        None => Ok(()),
+    }
+}
+
+fn show(args: &CheckArgs, record: &Record, style: Style) -> anyhow::Result<()> {
+    let json_on_stdout = args.json.as_deref().is_some_and(is_stdout);
+    if let Some(path) = &args.json {
+        let json = serde_json::to_string_pretty(record)? + "\n";
+        save(path, json.as_bytes())?;
+    }
+    if args.quiet || json_on_stdout {
+        return Ok(());
+    }
+    to_stdout(io::stdout().write_all(report::checks(record, style).as_bytes()))
+}
+
+/// All there are, with what is only run when asked for.
+fn known() -> impl Iterator<Item = &'static Check> {
+    check::all().chain([&SOFT_LIMIT])
+}
+
+fn names() -> String {
+    let names: Vec<&str> = known().map(|check| check.name).collect();
+    names.join(", ")
+}
+
+fn explained(name: &str) -> anyhow::Result<&'static Check> {
+    known().find(|check| check.name == name).ok_or_else(|| {
+        usage(format!(
+            "--explain {name}: no such check; there are {}",
+            names()
+        ))
+    })
+}
+
+/// The checks asked for, in the order of reports.
+fn selected(args: &CheckArgs) -> anyhow::Result<Vec<&'static Check>> {
+    for name in &args.only {
+        if name == SOFT_LIMIT.name && !args.soft_limit {
+            return Err(usage(format!(
+                "--only {name}: it is run by --soft-limit only, since it keeps this user's other \
+                 new pipes small for a moment"
+            )));
+        }
+        let group = Group::ALL.into_iter().any(|group| group.name() == name);
+        if !group && !known().any(|check| check.name == name) {
+            return Err(usage(format!(
+                "--only {name}: no such check; there are {}; and the groups {}",
+                names(),
+                Group::ALL.map(Group::name).join(", ")
+            )));
+        }
+    }
+    let wanted = |check: &&Check| {
+        let named = |name: &String| name == check.name || name == check.group.name();
+        args.only.is_empty() || args.only.iter().any(named)
+    };
+    let mut checks: Vec<&Check> = check::all().filter(wanted).collect();
+    // It is asked for by an option of its own; listed in any case.
+    if args.soft_limit || args.list && wanted(&&SOFT_LIMIT) {
+        checks.push(&SOFT_LIMIT);
+        checks.sort_by_key(|check| check.group);
+    }
+    Ok(checks)
+}

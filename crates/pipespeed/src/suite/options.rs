@@ -1,0 +1,99 @@
+//! The published side experiments, each beside the case without it.
+//!
+//! All on the ladder's largest step: vmsplice and splice through a pipe of half
+//! a buffer, with base pages and with huge ones, both ends spinning, so that
+//! wake-ups don't drown what is looked for. Two need a partner of their own:
+//! `same_buffer` sends pieces of half the size too, so it is compared with two
+//! buffers of that size; poll(2) is a way to sleep, so it is compared with
+//! sleeping in the transfer itself. Unaligned buffers are measured where data
+//! is copied as well.
+
+use super::Overrides;
+use crate::case::Case;
+
+/// The ladder's buffer.
+const BUFFER: usize = 256 << 10;
+
+/// How far off a page malloc(3) places large blocks with glibc.
+const MALLOC_OFFSET: usize = 16;
+
+pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
+    let buffer = overrides.buffer_bytes.unwrap_or(BUFFER);
+    let pipe = overrides.pipe_bytes.unwrap_or(buffer / 2);
+    let base = |name| Case::new(name, buffer, pipe).vmsplice().splice();
+    let copying = |name| Case::new(name, buffer, pipe).spin();
+
+    let mut cases = of_pages("vmsplice_splice_spin", "", "base pages", || base("").spin());
+    let mut huge = of_pages("busy_loop_huge", "_huge", "huge pages", || {
+        base("").huge().spin()
+    });
+    huge[0] = huge[0]
+        .clone()
+        .against("vmsplice_splice_spin", "huge pages");
+    cases.append(&mut huge);
+    cases.extend([
+        base("hugetlb")
+            .spin()
+            .hugetlb()
+            .described("reserved huge pages (hugetlb)")
+            .against(
+                "busy_loop_huge",
+                "reserved instead of transparent huge pages",
+            ),
+        base("vmsplice_splice_huge")
+            .huge()
+            .described("vmsplice(2) and splice(2), huge pages, the ends sleeping in them")
+            .against("busy_loop_huge", "sleeping instead of spinning"),
+        base("poll_huge")
+            .huge()
+            .poll()
+            .described("the same, asking poll(2) before each transfer")
+            .against("vmsplice_splice_huge", "poll(2) before each transfer"),
+        copying("write_read_spin").described("write(2) and read(2), spinning"),
+        copying("unaligned_write_read")
+            .unaligned_by(MALLOC_OFFSET)
+            .described("the same, both buffers 16 bytes off a page")
+            .against("write_read_spin", "unaligned buffers"),
+    ]);
+    if let Some(data) = overrides.data {
+        cases = cases.into_iter().map(|case| case.with_data(data)).collect();
+    }
+    cases
+}
+
+/// What is tried with both kinds of pages: a case without any option, and one
+/// for each.
+fn of_pages(plain: &str, suffix: &str, pages: &str, make: impl Fn() -> Case) -> Vec<Case> {
+    let case = |name: &str, description: &str| Case {
+        name: format!("{name}{suffix}"),
+        ..make().described(&format!("{description}, {pages}"))
+    };
+    let half = format!("half_pieces{suffix}");
+    vec![
+        Case {
+            name: plain.to_owned(),
+            ..make().described(&format!("vmsplice(2) and splice(2), spinning, {pages}"))
+        },
+        case("untouched", "buffers never written before")
+            .untouched()
+            .against(plain, "untouched buffers"),
+        case("gift", "pages gifted to the kernel")
+            .gift()
+            .against(plain, "gifted pages"),
+        case("locked", "buffers locked in memory")
+            .locked()
+            .against(plain, "locked memory"),
+        case(
+            "unaligned",
+            "buffers 16 bytes off a page, a slot more a piece",
+        )
+        .unaligned_by(MALLOC_OFFSET)
+        .against(plain, "unaligned buffers"),
+        case("half_pieces", "two buffers of half the size")
+            .half_pieces()
+            .against(plain, "pieces of half the size"),
+        case("same_buffer", "one buffer, sent in halves")
+            .same_buffer()
+            .against(&half, "one buffer in halves instead of two"),
+    ]
+}

@@ -1,0 +1,79 @@
+//! Runs of `bench volumes`: real ones of small volumes, and rounds of invented
+//! trials.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::fake::{FakeRunner, Watch, measurement};
+use common::{json, pipespeed, run_alone};
+use pipespeed::suite::Suite;
+
+#[test]
+fn a_trial_ends_when_its_volume_went_over_at_both_ends() {
+    let command = pipespeed("bench volumes --volume 64M,16M --rounds 2 --json - -q");
+    let record = json(&run_alone(command).succeeded().out);
+    let cases = record["cases"].as_array().unwrap();
+    let names: Vec<&str> = cases.iter().filter_map(|c| c["name"].as_str()).collect();
+    assert_eq!(names, ["volume_16m", "volume_16m_again", "volume_64m"]);
+    for case in cases {
+        let volume = case["configuration"]["volume_bytes"].as_u64().unwrap();
+        let samples = case["samples"].as_array().unwrap();
+        assert_eq!(samples.len(), 2);
+        for sample in samples {
+            for end in ["writer", "reader"] {
+                let bytes = sample[end]["bytes"].as_u64().unwrap();
+                // A piece more at most: an end looks when a piece is over.
+                assert!(
+                    bytes.abs_diff(volume) <= 128 << 10,
+                    "{volume}: {end} {bytes}"
+                );
+            }
+            // Looked at once a MiB, 16 MiB give 16 parts of 20.
+            let parts = sample["parts_gib_per_s"].as_array().unwrap().len();
+            assert!((14..=20).contains(&parts), "{parts}");
+        }
+    }
+    let findings = record["findings"].to_string();
+    assert!(
+        findings.contains("From 16MiB to 64MiB") && findings.contains("too few for an interval"),
+        "{findings}"
+    );
+}
+
+#[test]
+fn what_runs_rarely_runs_so_often_and_evenly_spread() {
+    let mut measurement = measurement(Suite::Volumes, FakeRunner::default());
+    measurement.pilot(&mut Watch::default()).unwrap();
+    measurement.rarely(BTreeMap::from([
+        ("volume_25g".to_owned(), 2),
+        ("volume_2.5g".to_owned(), 9),
+    ]));
+    let mut watch = Watch::default();
+    measurement.rounds(9, &mut watch).unwrap();
+    let run = measurement.finish(None);
+    let rounds = |name: &str| -> Vec<usize> {
+        let case = run.cases.iter().find(|case| case.name == name).unwrap();
+        case.samples.iter().map(|sample| sample.round).collect()
+    };
+    assert_eq!(rounds("volume_25g"), [2, 6]);
+    assert_eq!(rounds("volume_2.5g"), (0..9).collect::<Vec<_>>());
+    assert_eq!(rounds("volume_0.25g").len(), 9);
+    let (_, last, all) = watch.trials.last().unwrap();
+    assert_eq!((last + 1, *all), (29, 29));
+    // Paired by the rounds that have both.
+    let large = run.cases.iter().find(|case| case.name == "volume_25g");
+    let ratio = large.unwrap().ratio.unwrap();
+    assert_eq!(ratio.low, None);
+}
+
+#[test]
+fn volumes_that_make_no_sense_are_refused() {
+    run_alone(pipespeed("bench volumes --volume 1M")).refused(2, &["--volume", "16MiB"]);
+    run_alone(pipespeed("bench volumes --volume -1G")).refused(2, &["--volume", "negative"]);
+    run_alone(pipespeed("bench --volume 1G")).refused(2, &["--volume", "bench volumes"]);
+    run_alone(pipespeed(
+        "bench volumes --volume 0.25G,25G --time 1 --no-save -q",
+    ))
+    .refused(1, &["--time 1", "--volume"]);
+}
