@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use crate::results::{Best, CaseResult, PanelResult, Ratio, Run, Search, Sizes, Verdict};
+use crate::results::{Best, CaseResult, PanelResult, Ratio, Run, Search, Sizes, Stage, Verdict};
 use crate::search::judge::{found, leaders};
 use crate::size;
 
@@ -308,6 +308,13 @@ pub(super) fn measured(run: &Run, search: &Search) -> String {
         flagged.count(),
         search.seed,
     );
+    let halved = |pair: &[Stage]| pair[1].cells * 2 >= pair[0].cells;
+    if !search.stages.windows(2).all(halved) {
+        text.push_str(
+            " It had less time than it needs: fewer than half stayed after a stage, so better \
+             sizes may have been missed; a quieter machine or more --time helps.",
+        );
+    }
     if settings.rounds_done > 0 {
         text.push_str(&format!(
             " Measured afresh: {} of {} of trials of {} s after {} s of warm-up; order {}; {}; \

@@ -181,6 +181,11 @@ fn check(args: &BenchArgs) -> anyhow::Result<()> {
             "{option}: the suite sizes has no channels to choose from: say `bench channels`"
         )));
     }
+    if !args.volumes.volume.is_empty() {
+        return Err(usage(
+            "--volume: trials of the suite sizes last by time: say `bench volumes`",
+        ));
+    }
     if measure.data.is_some() {
         return Err(usage(
             "--data: the suite sizes sends constant data, as the ladder does; for data that is \
