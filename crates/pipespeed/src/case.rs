@@ -61,6 +61,9 @@ pub struct Case {
     pub compared_with: Option<(String, String)>,
     /// See [`EndSpec::slow_down`].
     pub slow_down: f64,
+    /// The processors of the writer and of the reader, where the case has its
+    /// own; else those of the run.
+    pub cpus: Option<(usize, usize)>,
 }
 
 /// How long the parts of a trial last at least, in seconds.
@@ -111,6 +114,7 @@ impl Case {
             volume_bytes: None,
             compared_with: None,
             slow_down: 0.0,
+            cpus: None,
         }
     }
 
@@ -217,6 +221,12 @@ impl Case {
         if let Some(source) = &mut self.source {
             source.wait = Waiting::Spin;
         }
+        self
+    }
+
+    /// The ends run on these processors, whatever the run says.
+    pub fn on(mut self, cpus: Option<(usize, usize)>) -> Self {
+        self.cpus = cpus;
         self
     }
 
@@ -396,6 +406,8 @@ impl Case {
             },
             channel: (!alone).then(|| self.channel.name().to_owned()),
             message_bytes: self.message_bytes,
+            writer_cpu: self.cpus.map(|(writer, _)| writer),
+            reader_cpu: self.cpus.map(|(_, reader)| reader),
             volume_bytes: self.volume_bytes,
             options: self.options(),
             buffer_bytes: self.buffer_bytes(),

@@ -94,9 +94,10 @@ pub enum Command {
 #[derive(Debug, Clone, Args)]
 pub struct SetupArgs {
     /// Where the two ends run: on two processors that share their last cache,
-    /// on one, or wherever the scheduler puts them.
-    #[arg(long, value_enum, default_value_t)]
-    pub placement: Placement,
+    /// on one, or wherever the scheduler puts them [default: different; suite
+    /// sizes: different and same].
+    #[arg(long, value_enum)]
+    pub placement: Option<Placement>,
     /// The processors of the writer and of the reader, as in 2,3.
     #[arg(long, value_name = "W,R", value_parser = parse_cpus, conflicts_with = "placement")]
     pub cpus: Option<(usize, usize)>,
@@ -113,7 +114,8 @@ pub struct SetupArgs {
 #[command(next_help_heading = "Measuring")]
 pub struct MeasureArgs {
     /// Seconds that the whole run may take [default: 60, 10 with --quick; suites
-    /// channels: 170, 26; options: 60, 14; volumes: 170, 12; memory: 85, 25].
+    /// channels: 170, 26; options: 60, 14; volumes: 170, 12; memory: 85, 25;
+    /// sizes: 120, 30].
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub time: Option<f64>,
     /// Rounds of trials: each runs every case once, in a new order [default:
@@ -169,6 +171,7 @@ Examples:
   pipespeed bench touched --work 4       with computing over the data
   pipespeed bench channels               pipes beside shared memory, sockets, TCP: three minutes
   pipespeed bench channels --channel pipe,tcp --size 4K,1M
+  pipespeed bench sizes                  the fastest sizes of buffer and pipe here: two minutes
   pipespeed bench options                which of the published options help here: one minute
   pipespeed bench memory                 what memory does, and the ladder beside it
   pipespeed bench --case write_read,vmsplice_read --pipe-size 1M

@@ -25,6 +25,7 @@ pub mod report;
 pub mod results;
 pub mod runner;
 pub mod schedule;
+pub mod search;
 pub mod size;
 pub mod standard;
 pub mod stats;

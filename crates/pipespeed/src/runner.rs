@@ -1,6 +1,6 @@
 //! Who runs a trial: the real thing, or a fake one for tests.
 
-use crate::case::Case;
+use crate::case::{Case, Durations};
 use crate::channel::Granted;
 use crate::endpoint::control::{Outcome, Setup};
 use crate::machine::noise::NoiseDelta;
@@ -12,6 +12,12 @@ pub trait Runner {
     /// # Errors
     /// [`TrialError`].
     fn run(&mut self, case: &Case) -> Result<Trial, TrialError>;
+}
+
+/// A runner that can be told how long the parts of the trials to come last.
+pub trait Timed: Runner {
+    /// From now on they last so long.
+    fn set_durations(&mut self, durations: Durations);
 }
 
 /// What one trial gave.

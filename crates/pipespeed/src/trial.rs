@@ -27,7 +27,7 @@ use crate::endpoint::spec::EndSpec;
 use crate::failure::out_of_descriptors;
 use crate::interrupt::Interrupt;
 use crate::machine::noise::NoiseProbe;
-use crate::runner::{Runner, Trial, TrialError, signal_name};
+use crate::runner::{Runner, Timed, Trial, TrialError, signal_name};
 
 /// A trial that takes so much longer than it should has gone wrong.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -67,16 +67,17 @@ impl ProcessRunner {
     pub fn this_program() -> PathBuf {
         PathBuf::from("/proc/self/exe")
     }
-
-    /// Changes how long the parts of the trials to come last.
-    pub fn set_durations(&mut self, durations: Durations) {
-        self.durations = durations;
-    }
 }
 
 impl Runner for ProcessRunner {
     fn run(&mut self, case: &Case) -> Result<Trial, TrialError> {
         self.run_watched(case, &mut |_, _| Ok(()))
+    }
+}
+
+impl Timed for ProcessRunner {
+    fn set_durations(&mut self, durations: Durations) {
+        self.durations = durations;
     }
 }
 
@@ -101,8 +102,12 @@ impl ProcessRunner {
         })?;
         let margin_bytes = channel.granted.pipe_bytes.unwrap_or(0);
         let words = SharedWords::create(SHARED_WORDS).map_err(failed("shared memory"))?;
-        let writer_spec = case.writer_spec(self.writer_cpu, margin_bytes, self.durations);
-        let reader_spec = case.reader_spec(self.reader_cpu, margin_bytes, self.durations);
+        let (writer_cpu, reader_cpu) = match case.cpus {
+            Some((writer, reader)) => (Some(writer), Some(reader)),
+            None => (self.writer_cpu, self.reader_cpu),
+        };
+        let writer_spec = case.writer_spec(writer_cpu, margin_bytes, self.durations);
+        let reader_spec = case.reader_spec(reader_cpu, margin_bytes, self.durations);
         let mut writer = writer_spec
             .map(|spec| self.spawn(Role::Writer, channel.write_end, &spec, &words))
             .transpose()?;
@@ -148,10 +153,7 @@ impl ProcessRunner {
         let [writer, reader] = outcomes;
         let (after, used_after) = (self.noise.take(), own_processor_time());
         let own_cpu_s = used_after.saturating_sub(used_before).as_secs_f64();
-        let cpus: Vec<usize> = [self.writer_cpu, self.reader_cpu]
-            .into_iter()
-            .flatten()
-            .collect();
+        let cpus: Vec<usize> = [writer_cpu, reader_cpu].into_iter().flatten().collect();
         Ok(Trial {
             setup,
             granted: channel.granted,

@@ -6,6 +6,7 @@ mod memory;
 mod plan;
 mod progress;
 mod saving;
+mod sizes;
 mod volumes;
 
 use std::io::{self, IsTerminal, Write};
@@ -16,6 +17,7 @@ use crate::interrupt::Interrupt;
 use crate::measure::{Measurement, Observer, Stopped};
 use crate::report;
 use crate::results::Run;
+use crate::runner::Timed as _;
 use crate::size;
 use crate::suite::Suite;
 use crate::trial::ProcessRunner;
@@ -29,6 +31,9 @@ use self::saving::Saving;
 /// # Errors
 /// What went wrong. What was measured until then has been saved and shown.
 pub fn run(args: BenchArgs) -> anyhow::Result<()> {
+    if args.suite == Suite::Sizes {
+        return sizes::run(&args);
+    }
     let plan = Plan::new(&args)?;
     if args.list {
         return list(&plan);

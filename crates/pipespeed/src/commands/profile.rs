@@ -129,7 +129,7 @@ impl What {
 
     fn placement(&self, args: &ProfileArgs) -> Placement {
         match self {
-            What::Cases(_) => args.setup.placement,
+            What::Cases(_) => args.setup.placement.unwrap_or_default(),
             What::Pipeline(_) => Placement::Free,
         }
     }

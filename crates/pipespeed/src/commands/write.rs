@@ -133,14 +133,19 @@ fn send(args: &WriteArgs, sink: &mut PipeSink<BorrowedFd<'_>>) -> anyhow::Result
     Ok(())
 }
 
-/// vmsplice takes whole pages, and each of its pieces has to fill the pipe.
+/// vmsplice takes whole pages, and each of its pieces fills the pipe unless its
+/// size is given.
 fn check_buffer(end: &EndArgs) -> anyhow::Result<()> {
-    let unit = 2 * pipe::page_size();
+    // Whole pages; two where the pipe gets half of the buffer, or the buffer is
+    // halved.
+    let halved = end.pipe_size.is_none() || end.same_buffer;
+    let unit = pipe::page_size() * if halved { 2 } else { 1 };
     if end.write_with_vmsplice && !end.buf_size.is_multiple_of(unit) {
         return Err(usage(format!(
             "--buf-size {}: with --write-with-vmsplice the buffer must be a multiple of {unit} \
-             bytes (two pages)",
-            end.buf_size
+             bytes ({})",
+            end.buf_size,
+            if halved { "two pages" } else { "a page" }
         )));
     }
     Ok(())

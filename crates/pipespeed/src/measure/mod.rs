@@ -19,8 +19,8 @@ use crate::schedule::Schedule;
 use crate::stats;
 
 pub(crate) use self::disturbances::{RULE, waited_for_processor};
-pub(crate) use self::sample::{RUN_DELAY, from_outside};
-use self::sample::{sample_of, summary};
+use self::sample::summary;
+pub(crate) use self::sample::{RUN_DELAY, from_outside, sample_of};
 
 /// A timed part that lasted so many times as long as it should flags a trial.
 const OVERLONG: f64 = 2.0;
@@ -47,6 +47,16 @@ pub enum Stopped {
     Signal(i32),
     /// By an error.
     Error(anyhow::Error),
+}
+
+impl Stopped {
+    /// Why, in words, as a record keeps it.
+    pub fn reason(&self) -> String {
+        match self {
+            Stopped::Signal(signal) => crate::runner::signal_name(*signal),
+            Stopped::Error(error) => format!("{error:#}"),
+        }
+    }
 }
 
 /// A run in the making.
@@ -203,9 +213,13 @@ impl<R: Runner> Measurement<R> {
                 return self.failed(at, &format!("round {round}"), error, observer);
             }
         };
+        let own_processors = match self.cases[at].cpus {
+            Some((writer, reader)) => writer != reader,
+            None => self.own_processors,
+        };
         let case = &mut self.run.cases[at];
         note_setup(&mut case.configuration, &trial);
-        if let Some(mut sample) = sample_of(&trial, round, position, self.own_processors) {
+        if let Some(mut sample) = sample_of(&trial, round, position, own_processors) {
             let timed = self.cases[at].volume_bytes.is_none();
             // A pass over a block of memory is never cut short.
             let passes = |block: &MemorySpec| sample.bytes > block.block_bytes as u64;
@@ -223,10 +237,7 @@ impl<R: Runner> Measurement<R> {
 
     /// Ends the run: what was measured, and why no more was.
     pub fn finish(mut self, stopped: Option<&Stopped>) -> Run {
-        self.run.interrupted = stopped.map(|stopped| match stopped {
-            Stopped::Signal(signal) => crate::runner::signal_name(*signal),
-            Stopped::Error(error) => format!("{error:#}"),
-        });
+        self.run.interrupted = stopped.map(Stopped::reason);
         self.summarise();
         self.run.warnings.extend(warnings::of_run(&self.noise));
         self.run.machine.during = NoiseDelta::overall(&self.noise);

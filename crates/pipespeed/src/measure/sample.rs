@@ -30,7 +30,7 @@ pub(crate) fn from_outside(noise: &NoiseDelta, waited: bool) -> Vec<Flag> {
     found.map(|(flag, _)| flag).collect()
 }
 
-pub(super) fn sample_of(
+pub(crate) fn sample_of(
     trial: &Trial,
     round: usize,
     position: usize,

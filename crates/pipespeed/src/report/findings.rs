@@ -4,9 +4,9 @@
 use crate::results::{CaseResult, DataUse, Run, Summary, Verdict};
 
 use super::format::{ratio_interval, significant, times};
-use super::memory;
 use super::steps::{Step, steps};
 use super::{channels, options, volumes};
+use super::{memory, sizes};
 
 /// Two or three sentences on what mattered most here and what did not, or of
 /// channels, which to use, of memory, how it compares; empty for a suite that compares nothing.
@@ -16,6 +16,9 @@ pub fn findings(run: &Run) -> Vec<String> {
     }
     if memory::is_measured(run) {
         return memory::findings(run);
+    }
+    if let Some(search) = &run.search {
+        return sizes::findings(run, search);
     }
     let steps = steps(run);
     let doubt = doubt(run);

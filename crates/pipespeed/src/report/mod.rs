@@ -22,6 +22,7 @@ mod profile;
 mod published;
 #[cfg(test)]
 pub(crate) mod sample;
+mod sizes;
 mod steps;
 mod style;
 mod table;

@@ -170,6 +170,7 @@ pub(crate) fn run(suite: &str, cases: Vec<CaseResult>) -> Run {
         null_control: None,
         cases,
         findings: Vec::new(),
+        search: None,
     }
 }
 
@@ -241,6 +242,13 @@ pub(crate) fn ladder() -> Run {
         },
     ];
     run
+}
+
+/// The suite `sizes` as it might come out.
+pub(crate) fn sizes() -> Run {
+    use crate::search::sample::{Fake, usual_axes, usual_panels, whole_run};
+    let empty = run("sizes", Vec::new());
+    whole_run(empty, &usual_panels(), &usual_axes(1), Fake::default())
 }
 
 /// The suite `channels` as it might come out: rates grow with the size of the

@@ -9,13 +9,14 @@ use super::comparisons::comparisons;
 use super::findings::findings;
 use super::format::{interval, percent, significant, wrap};
 use super::measured::{measured, null_control};
-use super::memory;
 use super::style::{BOLD, DIM, RED, Style, YELLOW};
+use super::{memory, sizes};
 
 /// The run as text: a row a case, what each case changed, and below them the
 /// null control, notes, findings and how it was measured.
 pub fn table(run: &Run, style: Style) -> String {
-    let mut blocks = match run {
+    let mut blocks = match (run, &run.search) {
+        (_, Some(search)) => sizes::blocks(run, search, style),
         _ if channels::are_compared(run) => channels::blocks(run, style),
         _ if memory::is_measured(run) => memory::blocks(run, style),
         _ => vec![cases(run, style), comparisons(run, style)],
@@ -202,14 +203,19 @@ fn below(run: &Run, style: Style) -> Vec<String> {
         };
         notes.push(style.paint(&lay(line), YELLOW));
     }
-    // A record carries its findings; one still in the making has none yet.
-    let found = if run.findings.is_empty() {
-        findings(run)
-    } else {
-        run.findings.clone()
+    // A record carries its findings; one still in the making has none yet. Of
+    // a search they stand with what was found.
+    let found = match (&run.search, run.findings.is_empty()) {
+        (Some(_), _) => Vec::new(),
+        (None, true) => findings(run),
+        (None, false) => run.findings.clone(),
     };
     let found: Vec<String> = found.into_iter().map(lay).collect();
-    let method = style.paint(&lay(measured(run)), DIM);
+    let method = match &run.search {
+        Some(search) => sizes::measured(run, search),
+        None => measured(run),
+    };
+    let method = style.paint(&lay(method), DIM);
     [notes.join("\n"), found.join("\n"), method]
         .into_iter()
         .filter(|block| !block.is_empty())

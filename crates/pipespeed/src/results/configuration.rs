@@ -23,6 +23,11 @@ pub struct Configuration {
     pub options: Vec<String>,
     /// How the ends wait for each other: `block`, `poll`, `spin`, `adaptive`.
     pub wait: String,
+    /// The writer's processor, where the case has one of its own; else see the
+    /// run's settings.
+    pub writer_cpu: Option<usize>,
+    /// The same of the reader.
+    pub reader_cpu: Option<usize>,
     /// Bytes handed over in one piece.
     pub buffer_bytes: usize,
     /// The most that the reader asks for at a time.

@@ -2,7 +2,10 @@
 
 use std::io::Write;
 
-use super::{CaseResult, Configuration, EndCounters, Run, Sample};
+use super::{
+    CaseResult, CellResult, Configuration, DataUse, EndCounters, PanelResult, Run, Sample,
+    SearchTrial,
+};
 
 /// A column of an end's counters: its name after `writer_` or `reader_`, and
 /// what stands in it.
@@ -28,7 +31,7 @@ const COUNTERS: [CounterColumn; 10] = [
 /// A column of the configuration, the same in every row of a case.
 type ConfigurationColumn = (&'static str, fn(&Configuration) -> String);
 
-const CONFIGURATION: [ConfigurationColumn; 20] = [
+const CONFIGURATION: [ConfigurationColumn; 22] = [
     ("writer", |c| or_empty(c.writer.as_ref())),
     ("reader", |c| or_empty(c.reader.as_ref())),
     ("wait", |c| c.wait.clone()),
@@ -46,6 +49,8 @@ const CONFIGURATION: [ConfigurationColumn; 20] = [
     ("send_buffer_bytes", |c| or_empty(c.send_buffer_bytes)),
     ("receive_buffer_bytes", |c| or_empty(c.receive_buffer_bytes)),
     ("queue_messages", |c| or_empty(c.queue_messages)),
+    ("writer_cpu", |c| or_empty(c.writer_cpu)),
+    ("reader_cpu", |c| or_empty(c.reader_cpu)),
     ("volume_bytes", |c| or_empty(c.volume_bytes)),
     ("options", |c| c.options.join("; ")),
     ("ring_bytes", |c| or_empty(c.ring_bytes)),
@@ -63,9 +68,14 @@ const SAMPLE: [&str; 9] = [
     "flags",
 ];
 
+/// The last column: the stage of a search that a trial belongs to, where it
+/// belongs to one. Its case is then its panel, its round the stage.
+const STAGE: &str = "search_stage";
+
 /// Writes a header and a row for every sample of every case, in the suite's
-/// order. A refused case has no sample, hence no row. What was not measured is
-/// an empty field; several flags stand in one field with spaces between.
+/// order, and one for every trial of a search. A refused case has no sample,
+/// hence no row. What was not measured is an empty field; several flags stand
+/// in one field with spaces between.
 ///
 /// # Errors
 ///
@@ -78,6 +88,13 @@ pub fn write_csv(run: &Run, out: impl Write) -> csv::Result<()> {
             writer.write_record(row(&run.suite, case, sample))?;
         }
     }
+    for panel in run.search.iter().flat_map(|search| &search.panels) {
+        for cell in &panel.cells {
+            for trial in &cell.trials {
+                writer.write_record(search_row(&run.suite, panel, cell, trial))?;
+            }
+        }
+    }
     writer.flush()?;
     Ok(())
 }
@@ -88,6 +105,7 @@ fn header() -> Vec<String> {
     for end in ["writer", "reader"] {
         names.extend(COUNTERS.iter().map(|(name, _)| format!("{end}_{name}")));
     }
+    names.push(STAGE.to_owned());
     names
 }
 
@@ -113,6 +131,49 @@ fn row(suite: &str, case: &CaseResult, sample: &Sample) -> Vec<String> {
                 .map(|(_, show)| end.as_ref().map_or_else(String::new, show)),
         );
     }
+    fields.push(String::new());
+    fields
+}
+
+/// The row of a trial of a search, which keeps no counters.
+fn search_row(
+    suite: &str,
+    panel: &PanelResult,
+    cell: &CellResult,
+    trial: &SearchTrial,
+) -> Vec<String> {
+    let flags: Vec<String> = trial.flags.iter().map(|flag| flag.name()).collect();
+    let data = match &*panel.reader {
+        "splice" => DataUse::Discard,
+        _ => DataUse::Read,
+    };
+    let mut fields = vec![
+        suite.to_owned(),
+        panel.name.clone(),
+        data.name().to_owned(),
+        trial.stage.to_string(),
+        trial.position.to_string(),
+        trial.bytes.to_string(),
+        trial.seconds.to_string(),
+        trial.gib_per_s.to_string(),
+        flags.join(" "),
+    ];
+    let configuration = Configuration {
+        writer: Some(panel.writer.clone()),
+        reader: Some(panel.reader.clone()),
+        wait: panel.wait.clone(),
+        channel: Some("pipe".to_owned()),
+        buffer_bytes: cell.sizes.buffer_bytes,
+        reader_buffer_bytes: Some(cell.sizes.buffer_bytes),
+        pages: panel.pages.clone(),
+        pipe_bytes_asked: Some(cell.sizes.pipe_bytes),
+        writer_cpu: panel.writer_cpu,
+        reader_cpu: panel.reader_cpu,
+        ..Configuration::default()
+    };
+    fields.extend(CONFIGURATION.iter().map(|(_, show)| show(&configuration)));
+    fields.extend(vec![String::new(); 2 * COUNTERS.len()]);
+    fields.push(trial.stage.to_string());
     fields
 }
 
@@ -152,6 +213,22 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn every_trial_of_a_search_has_a_full_row_with_its_stage() {
+        let run = crate::report::sample::sizes();
+        let search = run.search.as_ref().unwrap();
+        let cells = search.panels.iter().flat_map(|panel| &panel.cells);
+        let trials: usize = cells.map(|cell| cell.trials.len()).sum();
+        let written = text(&run);
+        let mut reader = csv::Reader::from_reader(written.as_bytes());
+        let columns = reader.headers().unwrap().len();
+        let rows: Vec<_> = reader.records().map(Result::unwrap).collect();
+        assert!(rows.iter().all(|row| row.len() == columns));
+        let searched = rows.iter().filter(|row| !row[columns - 1].is_empty());
+        assert_eq!(searched.count(), trials);
+        assert!(trials > 100);
     }
 
     #[test]

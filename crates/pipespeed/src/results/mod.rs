@@ -8,11 +8,13 @@ mod configuration;
 mod csv;
 mod json;
 mod save;
+mod search;
 
 pub use self::configuration::Configuration;
 pub use self::csv::write_csv;
 pub use self::json::{LoadError, load, to_json};
 pub use self::save::{check_place, is_replaceable, is_stdout, save};
+pub use self::search::{Against, Best, CellResult, PanelResult, Search, SearchTrial, Sizes, Stage};
 
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +54,8 @@ pub struct Run {
     pub cases: Vec<CaseResult>,
     /// What mattered most here, as sentences drawn from this run's numbers.
     pub findings: Vec<String>,
+    /// The search that found the cases; null where nothing was searched for.
+    pub search: Option<Search>,
 }
 
 /// How a run was measured.

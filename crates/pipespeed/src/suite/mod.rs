@@ -4,6 +4,7 @@ pub mod channels;
 mod ladder;
 pub mod memory;
 mod options;
+pub mod sizes;
 mod touched;
 mod volumes;
 
@@ -45,6 +46,9 @@ pub enum Suite {
     /// Pipes beside shared memory, sockets, TCP and other ways to pass data, by
     /// the size of the messages.
     Channels,
+    /// The fastest sizes of buffer and pipe here, searched for and measured
+    /// afresh.
+    Sizes,
     /// The published side experiments, each beside the case without it:
     /// untouched, gifted, locked, shared and unaligned buffers, reserved huge
     /// pages, poll.
@@ -63,6 +67,7 @@ impl Suite {
             Suite::Ladder => "ladder",
             Suite::Touched => "touched",
             Suite::Channels => "channels",
+            Suite::Sizes => "sizes",
             Suite::Options => "options",
             Suite::Volumes => "volumes",
             Suite::Memory => "memory",
@@ -76,6 +81,7 @@ impl Suite {
             Suite::Ladder => ladder::cases(overrides),
             Suite::Touched => touched::cases(overrides),
             Suite::Channels => channels::cases(overrides),
+            Suite::Sizes => sizes::cases(),
             Suite::Options => options::cases(overrides),
             Suite::Volumes => volumes::cases(overrides),
             Suite::Memory => memory::cases(overrides),
@@ -113,7 +119,7 @@ impl Suite {
     /// The case that is measured twice, under two names.
     pub fn null_control(self) -> &'static str {
         match self {
-            Suite::Ladder | Suite::Touched => "write_read",
+            Suite::Ladder | Suite::Touched | Suite::Sizes => "write_read",
             Suite::Channels => "pipe_64k",
             Suite::Options => "vmsplice_splice_spin",
             Suite::Volumes => "volume_0.25g",

@@ -173,6 +173,7 @@ pub fn empty_run(suite: Suite) -> Run {
         null_control: None,
         cases: Vec::new(),
         findings: Vec::new(),
+        search: None,
     }
 }
 

@@ -82,6 +82,9 @@ impl Lengths {
                 least_in_time: stats::MIN_SAMPLES,
                 ..lengths(lasting(0.004, 0.020), 25.0, stats::MIN_SAMPLES)
             },
+            // Of the rounds after the search; the time is that of both.
+            (Suite::Sizes, false) => lengths(lasting(0.015, 0.100), 120.0, FEW_ROUNDS),
+            (Suite::Sizes, true) => lengths(lasting(0.005, 0.030), 30.0, FEW_ROUNDS),
         }
     }
 

@@ -24,7 +24,7 @@ use super::lengths::{Lengths, rounds_for_verdicts};
 use super::memory;
 
 /// The confidence level of the intervals.
-const CONFIDENCE: f64 = 0.95;
+pub(super) const CONFIDENCE: f64 = 0.95;
 
 /// What is kept of the budget for the start, the report, and trials that take
 /// longer than those of the pilot: a share and a constant, in seconds.
@@ -59,7 +59,7 @@ impl Plan {
         let topology = Topology::read(&Root::default());
         let chosen = match measure.setup.cpus {
             Some((writer, reader)) => placement::explicit(writer, reader, &topology),
-            None => placement::choose(measure.setup.placement, &topology),
+            None => placement::choose(measure.setup.placement.unwrap_or_default(), &topology),
         }
         .map_err(|error| usage(error.to_string()))?;
         let machine = Machine::read(chosen.writer, chosen.reader);
@@ -105,7 +105,12 @@ impl Plan {
                 warm_up_s: durations.warm_up_s,
                 placement: match measure.setup.cpus {
                     Some(_) => "explicit".to_owned(),
-                    None => measure.setup.placement.name().to_owned(),
+                    None => measure
+                        .setup
+                        .placement
+                        .unwrap_or_default()
+                        .name()
+                        .to_owned(),
                 },
                 writer_cpu: chosen.writer,
                 reader_cpu: chosen.reader,
@@ -192,6 +197,7 @@ impl Plan {
             null_control: None,
             cases: Vec::new(),
             findings: Vec::new(),
+            search: None,
         }
     }
 
@@ -370,13 +376,13 @@ fn refusals(cases: &[Case], chosen: &Chosen, topology: &Topology) -> BTreeMap<St
 }
 
 /// From the clock: it only has to differ from run to run, and is recorded.
-fn new_seed() -> u64 {
+pub(super) fn new_seed() -> u64 {
     let now = jiff::Timestamp::now();
     // Few digits, so that it can be typed again.
     (now.as_nanosecond() as u64 / 1000) % 1_000_000_000
 }
 
-fn command_line() -> Vec<String> {
+pub(super) fn command_line() -> Vec<String> {
     std::env::args_os()
         .map(|word| word.to_string_lossy().into_owned())
         .enumerate()

@@ -4,7 +4,9 @@
 mod bars;
 mod canvas;
 mod dots;
+mod heat;
 mod lines;
+mod marks;
 mod memory;
 mod percentiles;
 mod stacked;
@@ -19,9 +21,11 @@ use crate::results::Run;
 use super::{channels, memory as measured_memory};
 
 /// Draws a run: lines over the size of the messages where channels were
-/// compared, or of the block of memory, else a bar a case.
+/// compared, or of the block of memory, maps of sizes where these were searched
+/// for, else a bar a case.
 pub fn chart(run: &Run) -> String {
-    match run {
+    match (run, &run.search) {
+        (_, Some(search)) => heat::chart(run, search),
         _ if channels::are_compared(run) => lines::chart(run),
         _ if measured_memory::is_measured(run) => memory::chart(run),
         _ => bars::chart(run),

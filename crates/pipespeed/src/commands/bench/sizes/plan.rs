@@ -1,0 +1,351 @@
+//! What a search is going to do, made from the command line and the machine.
+
+use fastpipe::buffer::{Buffer, Pages};
+use fastpipe::pipe;
+
+use crate::cli::BenchArgs;
+use crate::endpoint::spec::PageKind;
+use crate::failure::usage;
+use crate::machine::placement::{self, Placement};
+use crate::machine::topology::Topology;
+use crate::machine::{Machine, Root, warnings};
+use crate::report::counted;
+use crate::results::{Run, SCHEMA_VERSION, Search, Settings, Warning, WarningKind};
+use crate::search::halving;
+use crate::search::walk::TRIAL_OVERHEAD_S;
+use crate::search::{Axes, Panel};
+use crate::size;
+use crate::suite::Suite;
+use crate::suite::sizes::{Place, panels};
+
+use super::super::lengths::Lengths;
+use super::super::plan::{CONFIDENCE, RESERVE, RESERVE_S, command_line, new_seed};
+
+/// The share of the time that the search gets; the rest is for measuring
+/// afresh what it found.
+const SEARCH: f64 = 2.0 / 3.0;
+
+/// What a search takes at least of what it would like to.
+const SHORT: f64 = 0.7;
+
+/// What a search is going to do.
+pub(super) struct Plan {
+    pub(super) panels: Vec<Panel>,
+    pub(super) axes: Axes,
+    pub(super) lengths: Lengths,
+    /// Rounds of the measurement, where they were asked for.
+    pub(super) rounds: Option<usize>,
+    budget_s: f64,
+    settings: Settings,
+    machine: Machine,
+    warnings: Vec<Warning>,
+}
+
+impl Plan {
+    pub(super) fn new(args: &BenchArgs) -> anyhow::Result<Self> {
+        let measure = &args.measure;
+        check(args)?;
+        let topology = Topology::read(&Root::default());
+        let places = places(args, &topology)?;
+        let pages = vmspliced_pages();
+        let panels = selected(panels(&places, pages), &args.case)?;
+        let lengths = Lengths::of(Suite::Sizes, measure.quick);
+        let budget_s = measure.time.unwrap_or(lengths.budget_s);
+        let axes = axes(args, &panels, budget_s, &lengths)?;
+
+        let first = &places[0].chosen;
+        let machine = Machine::read(first.writer, first.reader);
+        let mut warnings = warnings::standing(&machine);
+        warnings.extend(refused_pipes(&axes));
+        if pages == PageKind::Base {
+            warnings.push(standing(
+                WarningKind::Configuration,
+                "there are no huge pages for this process: buffers that are vmspliced are made of \
+                 base pages, unlike the published ones",
+            ));
+        }
+        if measure.quick {
+            warnings.push(standing(
+                WarningKind::Quick,
+                "a quick run: every second power of two, shorter and fewer trials: the search \
+                 may miss the best sizes, and small differences stay undecided",
+            ));
+        }
+        let relations: Vec<&str> = places.iter().map(|place| &*place.chosen.relation).collect();
+        let names: Vec<&str> = places.iter().map(|place| &*place.name).collect();
+        let alone = places.len() == 1;
+        Ok(Plan {
+            rounds: measure.rounds.map(|rounds| rounds as usize),
+            budget_s,
+            settings: Settings {
+                seed: measure.seed.unwrap_or_else(new_seed),
+                rounds_planned: 0,
+                rounds_done: 0,
+                order: String::new(),
+                timed_s: lengths.durations.timed_s,
+                warm_up_s: lengths.durations.warm_up_s,
+                placement: names.join(", "),
+                writer_cpu: first.writer.filter(|_| alone),
+                reader_cpu: first.reader.filter(|_| alone),
+                cpu_relation: relations.join("; "),
+                pipe_size: measure.setup.pipe_size,
+                buffer_size: measure.setup.buffer_size,
+                data: None,
+                work: 0,
+                quick: measure.quick,
+                confidence: CONFIDENCE,
+            },
+            panels,
+            axes,
+            lengths,
+            machine,
+            warnings,
+        })
+    }
+
+    /// The time there is, less what is kept for start, report and surprises.
+    pub(super) fn usable_s(&self) -> f64 {
+        usable_s(self.budget_s)
+    }
+
+    /// What is about to happen, in a line.
+    pub(super) fn announcement(&self) -> String {
+        let runnable = self.panels.iter().filter(|panel| panel.refused.is_none());
+        let time = match self.rounds {
+            Some(rounds) => format!(
+                "at most {:.0} s, then {}",
+                SEARCH * self.usable_s(),
+                counted(rounds, "round")
+            ),
+            None => format!("at most {:.0} s with the rounds after it", self.budget_s),
+        };
+        format!(
+            "pipespeed: sizes, a search of {} of buffer and pipe sizes in each of {}, {time}",
+            counted(self.axes.runnable(), "pair"),
+            counted(runnable.count(), "panel")
+        )
+    }
+
+    /// The record, nothing tried yet.
+    pub(super) fn empty_run(&self) -> Run {
+        let results = self.panels.iter();
+        Run {
+            schema_version: SCHEMA_VERSION,
+            pipespeed_version: env!("CARGO_PKG_VERSION").to_owned(),
+            command: command_line(),
+            suite: Suite::Sizes.name().to_owned(),
+            started_at: jiff::Timestamp::now()
+                .strftime("%Y-%m-%dT%H:%M:%SZ")
+                .to_string(),
+            interrupted: None,
+            machine: self.machine.clone(),
+            settings: self.settings.clone(),
+            warnings: self.warnings.clone(),
+            null_control: None,
+            cases: Vec::new(),
+            findings: Vec::new(),
+            search: Some(Search {
+                rule: halving::rule(),
+                seed: self.settings.seed,
+                budget_s: SEARCH * self.usable_s(),
+                took_s: 0.0,
+                buffers: self.axes.buffers.clone(),
+                pipes: self.axes.pipes.clone(),
+                stages: Vec::new(),
+                panels: results
+                    .map(|panel| panel.empty_result(&self.axes))
+                    .collect(),
+                best: Vec::new(),
+            }),
+        }
+    }
+}
+
+fn usable_s(budget_s: f64) -> f64 {
+    budget_s * (1.0 - RESERVE) - RESERVE_S
+}
+
+fn standing(kind: WarningKind, message: &str) -> Warning {
+    Warning {
+        kind,
+        case: None,
+        message: message.to_owned(),
+    }
+}
+
+/// Whether the options make sense for a search.
+fn check(args: &BenchArgs) -> anyhow::Result<()> {
+    let measure = &args.measure;
+    if let Some(option) = args.channels.given() {
+        return Err(usage(format!(
+            "{option}: the suite sizes has no channels to choose from: say `bench channels`"
+        )));
+    }
+    if !args.volumes.volume.is_empty() {
+        return Err(usage(
+            "--volume: trials of the suite sizes last by time: say `bench volumes`",
+        ));
+    }
+    if measure.data.is_some() {
+        return Err(usage(
+            "--data: the suite sizes sends constant data, as the ladder does; for data that is \
+             used say `bench touched --pipe-size SIZE --buffer-size SIZE` with the sizes it finds",
+        ));
+    }
+    if args.work > 0 {
+        return Err(usage(
+            "--work: the suite sizes only moves data: take the suite touched",
+        ));
+    }
+    let page = pipe::page_size();
+    if let Some(bytes) = measure.setup.buffer_size
+        && !bytes.is_multiple_of(page)
+    {
+        return Err(usage(format!(
+            "--buffer-size {bytes}: vmsplice needs a multiple of {page} bytes (a page)"
+        )));
+    }
+    if let Some(bytes) = measure.setup.pipe_size
+        && let Some(reason) = pipe_refused(bytes)
+    {
+        return Err(usage(format!("--pipe-size: {reason}")));
+    }
+    Ok(())
+}
+
+/// Why a pipe of this size can't be had here.
+fn pipe_refused(bytes: usize) -> Option<String> {
+    let (_, end) = pipe::create().ok()?;
+    let error = pipe::set_capacity(end, bytes).err()?;
+    Some(error.to_string())
+}
+
+/// Where ends run: both ways unless told otherwise.
+fn places(args: &BenchArgs, topology: &Topology) -> anyhow::Result<Vec<Place>> {
+    let setup = &args.measure.setup;
+    let place = |name: &str, chosen| {
+        let chosen: placement::Chosen = chosen;
+        Place {
+            name: name.to_owned(),
+            spinning_refused: placement::spinning_refused(&chosen, topology),
+            refused: None,
+            chosen,
+        }
+    };
+    let places = match (setup.cpus, setup.placement) {
+        (Some((writer, reader)), _) => placement::explicit(writer, reader, topology)
+            .map(|chosen| vec![place("explicit", chosen)]),
+        (None, Some(asked)) => {
+            placement::choose(asked, topology).map(|chosen| vec![place(asked.name(), chosen)])
+        }
+        (None, None) => [Placement::Different, Placement::Same]
+            .into_iter()
+            .map(|asked| Ok(place(asked.name(), placement::choose(asked, topology)?)))
+            .collect(),
+    };
+    let mut places = places.map_err(|error| usage(error.to_string()))?;
+    for place in &mut places {
+        // With one processor there is nothing different to be had.
+        if place.name == "different" && place.chosen.writer == place.chosen.reader {
+            place.refused = Some("there is only one processor for this process".to_owned());
+        }
+    }
+    Ok(places)
+}
+
+/// Huge pages, as published, where this process gets them.
+fn vmspliced_pages() -> PageKind {
+    let built = Buffer::builder()
+        .len(2 << 20)
+        .pages(Pages::Huge)
+        .touched(true)
+        .map();
+    let huge = built.is_ok_and(|buffer| buffer.backing().is_ok_and(|backing| backing.all_huge()));
+    match huge {
+        true => PageKind::Huge,
+        false => PageKind::Base,
+    }
+}
+
+/// The panels named.
+fn selected(panels: Vec<Panel>, names: &[String]) -> anyhow::Result<Vec<Panel>> {
+    if names.is_empty() {
+        return Ok(panels);
+    }
+    let known: Vec<String> = panels.iter().map(Panel::name).collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
+        return Err(usage(format!(
+            "--case {unknown}: no such panel here; there are {}",
+            known.join(", ")
+        )));
+    }
+    let named = |panel: &Panel| names.contains(&panel.name());
+    Ok(panels.into_iter().filter(named).collect())
+}
+
+/// All powers of two where there is time for them, else every second one.
+fn axes(
+    args: &BenchArgs,
+    panels: &[Panel],
+    budget_s: f64,
+    lengths: &Lengths,
+) -> anyhow::Result<Axes> {
+    let setup = &args.measure.setup;
+    let with = |every| {
+        let page = pipe::page_size();
+        Axes::new(
+            every,
+            page,
+            setup.buffer_size,
+            setup.pipe_size,
+            pipe_refused,
+        )
+    };
+    let runnable = panels
+        .iter()
+        .filter(|panel| panel.refused.is_none())
+        .count();
+    if let (0, Some(panel)) = (runnable, panels.first()) {
+        let reason = panel.refused.clone().unwrap_or_default();
+        return Err(anyhow::anyhow!("every panel is refused here: {reason}"));
+    }
+    let least_s = |axes: &Axes| {
+        halving::least_s(
+            runnable * halving::trials(axes.runnable(), 1),
+            TRIAL_OVERHEAD_S,
+        )
+    };
+    let search_s = SEARCH * usable_s(budget_s);
+    let all = with(1);
+    if !args.measure.quick && least_s(&all) <= search_s {
+        return Ok(all);
+    }
+    let some = with(2);
+    // Of each panel the published sizes and those found, and the null control.
+    let rounds_s = lengths.of_rounds(lengths.least_in_time, 2 * runnable + 1);
+    // Where time is short, hardly more than each pair's first trial.
+    let needed = (SHORT * least_s(&some) / SEARCH).max(SHORT * least_s(&some) + rounds_s);
+    if args.measure.time.is_some() && needed > budget_s {
+        return Err(usage(format!(
+            "--time {budget_s}: a search of {} and {} of measuring take {needed:.0} s: allow \
+             more, name fewer panels by --case, or fix a size by --buffer-size or --pipe-size",
+            counted(runnable, "panel"),
+            counted(lengths.least_in_time, "round"),
+        )));
+    }
+    Ok(some)
+}
+
+/// The pipes that are missing, and why.
+fn refused_pipes(axes: &Axes) -> Option<Warning> {
+    let (_, reason) = axes.refused.first_key_value()?;
+    let sizes: Vec<String> = axes
+        .refused
+        .keys()
+        .map(|bytes| size::format(*bytes as u64))
+        .collect();
+    Some(standing(
+        WarningKind::Configuration,
+        &format!("pipes of {} are refused here: {reason}", sizes.join(", ")),
+    ))
+}

@@ -1,0 +1,81 @@
+use super::*;
+use crate::report::sample;
+use crate::report::{Style, table};
+
+fn narrow(width: usize) -> Style {
+    Style {
+        width: Some(width),
+        colour: false,
+    }
+}
+
+#[test]
+fn a_search_as_it_is_shown() {
+    insta::assert_snapshot!(table(&sample::sizes(), Style::default()));
+}
+
+#[test]
+fn a_narrow_terminal_keeps_sizes_and_rates() {
+    let text = table(&sample::sizes(), narrow(80));
+    let rows = text.lines().take_while(|line| !line.is_empty());
+    assert!(
+        rows.clone().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    assert!(
+        rows.clone().any(|line| line.contains("write_read_same ")),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_search_cut_short_shows_what_leads_and_says_so() {
+    use crate::search::sample::{Fake, usual_axes, usual_panels, whole_run};
+    let runner = Fake {
+        signal_at: Some(1200),
+        ..Fake::default()
+    };
+    let run = whole_run(sample::ladder(), &usual_panels(), &usual_axes(1), runner);
+    let text = table(&run, Style::default());
+    assert!(text.contains("interrupted: SIGINT"), "{text}");
+    assert!(text.contains("did not come to its end"), "{text}");
+    assert!(text.contains("not measured afresh"), "{text}");
+    assert!(!text.contains("confirmed"), "{text}");
+}
+
+#[test]
+fn what_the_rounds_do_not_bear_out_is_not_confirmed() {
+    let mut run = sample::sizes();
+    let panel = run.search.as_ref().unwrap().panels[8].clone();
+    let name = panel.winner_case.clone().unwrap();
+    for (ratio, word) in [
+        (Verdict::Faster, "confirmed"),
+        (Verdict::Undecided, "not confirmed"),
+        (Verdict::Same, "not confirmed: the same"),
+        (Verdict::Slower, "not confirmed: slower"),
+    ] {
+        let case = run.cases.iter_mut().find(|case| case.name == name).unwrap();
+        case.ratio.as_mut().unwrap().verdict = ratio;
+        assert_eq!(verdict(&run, &panel), word);
+    }
+    let best = &mut run.search.as_mut().unwrap().best[3];
+    best.against[0].ratio.as_mut().unwrap().verdict = Verdict::Undecided;
+    let best = best.clone();
+    let line = sentence(&run, run.search.as_ref().unwrap(), &best);
+    assert!(
+        line.ends_with("Not confirmed to be faster than what is published."),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_command_line_can_be_copied_as_it_stands() {
+    let text = table(&sample::sizes(), narrow(60));
+    let first = text
+        .lines()
+        .position(|line| line.contains("pipespeed write"))
+        .unwrap();
+    let lines: Vec<&str> = text.lines().skip(first).take(2).collect();
+    assert!(lines[0].ends_with(" |"), "{lines:?}");
+    assert!(lines[1].contains("pipespeed read"), "{lines:?}");
+}
