@@ -24,7 +24,7 @@ pub struct ChannelsArgs {
         long,
         value_name = "SIZE",
         value_delimiter = ',',
-        value_parser = size::parse,
+        value_parser = message_or_block,
         allow_hyphen_values = true
     )]
     pub size: Vec<usize>,
@@ -58,4 +58,13 @@ impl ChannelsArgs {
     pub fn oversized(&self) -> Option<usize> {
         self.size.iter().copied().find(|bytes| *bytes > MOST_BYTES)
     }
+}
+
+fn message_or_block(text: &str) -> Result<usize, String> {
+    size::parse(text).map_err(|error| {
+        format!(
+            "{error}; a message has from 1 byte to {}",
+            size::format(MOST_BYTES as u64)
+        )
+    })
 }

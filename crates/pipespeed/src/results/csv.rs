@@ -177,7 +177,6 @@ fn search_row(
     fields
 }
 
-/// The flag's word in the JSON record, so that both forms use the same.
 fn or_empty(value: Option<impl ToString>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
