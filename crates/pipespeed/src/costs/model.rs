@@ -94,7 +94,7 @@ pub struct Pipeline {
 /// Played before the clock starts, and after; in nanoseconds and in calls at
 /// most.
 const WARM_UP: (f64, usize) = (2e6, 2000);
-const TIMED: (f64, usize) = (60e6, 40_000);
+const TIMED: (f64, usize) = (600e6, 400_000);
 
 /// Nanoseconds for each page that goes through.
 pub fn ns_per_page(pipeline: &Pipeline) -> f64 {
