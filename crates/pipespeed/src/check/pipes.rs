@@ -198,13 +198,15 @@ pub(super) fn names(flags: PollFlags) -> String {
 }
 
 /// Another error than the one that must come: a failure of the statement, unless
-/// it is how system calls are refused.
+/// it is how system calls are refused, or the want of descriptors.
 ///
 /// # Errors
-/// The refusal.
+/// The refusal, or the want.
 pub(super) fn unexpected(errno: Errno) -> anyhow::Result<Outcome> {
     match errno {
-        Errno::PERM | Errno::ACCESS | Errno::NOSYS => Err(errno.into()),
+        Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::MFILE | Errno::NFILE => {
+            Err(errno.into())
+        }
         _ => Ok(Outcome::fail(errno.to_string())),
     }
 }
