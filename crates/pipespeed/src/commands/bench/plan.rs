@@ -20,7 +20,7 @@ use crate::suite::channels::MOST_BYTES;
 use crate::suite::{Overrides, Suite, Volumes};
 
 use super::able::{contradictions, null_control};
-use super::lengths::{Lengths, rounds_for_verdicts};
+use super::lengths::{Lengths, quick_note, rounds_for_verdicts};
 use super::memory;
 
 /// The confidence level of the intervals.
@@ -43,6 +43,8 @@ pub(super) struct Plan {
     settings: Settings,
     machine: Machine,
     warnings: Vec<Warning>,
+    /// What a quick run does without.
+    quick_note: Option<Warning>,
     pub(super) budget_s: f64,
     /// Rounds asked for.
     pub(super) rounds: Option<usize>,
@@ -128,6 +130,7 @@ impl Plan {
             lengths,
             machine,
             warnings,
+            quick_note: quick_note(args, &lengths),
             budget_s: measure.time.unwrap_or(lengths.budget_s),
             rounds,
             time_given: measure.time.is_some(),
@@ -164,24 +167,7 @@ impl Plan {
     /// The record, still without cases.
     pub(super) fn empty_run(&self) -> Run {
         let mut warnings = self.warnings.clone();
-        if self.settings.quick {
-            let trials = match self.suite {
-                Suite::Volumes => "smaller volumes".to_owned(),
-                suite => format!(
-                    "trials of {:.0} ms instead of {:.0}",
-                    self.lengths.durations.timed_s * 1e3,
-                    Lengths::of(suite, false).durations.timed_s * 1e3
-                ),
-            };
-            warnings.push(Warning {
-                kind: WarningKind::Quick,
-                case: None,
-                message: format!(
-                    "a quick run: {trials}, and about a third of the rounds: intervals are wider, \
-                     and small differences stay undecided"
-                ),
-            });
-        }
+        warnings.extend(self.quick_note.clone());
         Run {
             schema_version: SCHEMA_VERSION,
             pipespeed_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -267,6 +253,12 @@ fn overrides(args: &BenchArgs) -> anyhow::Result<Overrides> {
 /// Options that only some suites take.
 fn check_suite(args: &BenchArgs) -> anyhow::Result<()> {
     let channels = args.suite == Suite::Channels;
+    if args.suite != Suite::Volumes && !args.volumes.volume.is_empty() {
+        return Err(usage(format!(
+            "--volume: trials of the suite {} last by time: say `bench volumes`",
+            args.suite.name()
+        )));
+    }
     if args.suite == Suite::Memory {
         return memory::check(args);
     }
@@ -279,12 +271,6 @@ fn check_suite(args: &BenchArgs) -> anyhow::Result<()> {
     if let (false, Some(option)) = (channels, args.channels.given()) {
         return Err(usage(format!(
             "{option}: the suite {} has no channels to choose from: say `bench channels`",
-            args.suite.name()
-        )));
-    }
-    if args.suite != Suite::Volumes && !args.volumes.volume.is_empty() {
-        return Err(usage(format!(
-            "--volume: trials of the suite {} last by time: say `bench volumes`",
             args.suite.name()
         )));
     }
