@@ -105,6 +105,15 @@ fn options_of_one_suite_are_refused_by_all_others() {
 }
 
 #[test]
+fn a_pipes_size_is_refused_where_there_is_no_pipe() {
+    for cases in ["channels --channel tcp", "memory --case mem_read_4k"] {
+        let command = pipespeed(&format!("bench {cases} --pipe-size 1M --list"));
+        run_alone(command).refused(2, &["--pipe-size", "none of these cases has a pipe"]);
+    }
+    run_alone(pipespeed("bench channels --channel pipe --pipe-size 1M --list")).succeeded();
+}
+
+#[test]
 fn a_quick_run_says_what_it_does_without_less_what_was_chosen() {
     let quick = "bench volumes --quick --volume 16M --rounds 1 --json - -q";
     let record = json(&run_alone(pipespeed(quick)).succeeded().out);

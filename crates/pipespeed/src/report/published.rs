@@ -95,7 +95,9 @@ pub(super) fn other_conditions(run: &Run, own: Own) -> String {
         Some(format!("{option} {}", size::format(asked as u64)))
     };
     let data = settings.data.as_deref();
-    let data = data.filter(|data| *data != own.data.name());
+    // A reader that reads doesn't discard, whatever was asked.
+    let is_own = || run.cases.iter().any(|case| case.data == own.data);
+    let data = data.filter(|data| *data != own.data.name() && !is_own());
     let place = match (settings.writer_cpu, settings.reader_cpu) {
         (Some(writer), Some(reader)) if writer == reader => Some("one processor".to_owned()),
         (Some(_), Some(_)) => None,

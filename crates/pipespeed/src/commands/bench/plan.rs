@@ -299,6 +299,11 @@ fn check(cases: &[Case], args: &BenchArgs) -> anyhow::Result<()> {
             case.name
         )));
     }
+    if measure.setup.pipe_size.is_some() && cases.iter().all(|case| case.pipe_bytes.is_none()) {
+        return Err(usage(
+            "--pipe-size: none of these cases has a pipe: leave it out, or choose one that has",
+        ));
+    }
     let unit = 2 * fastpipe::pipe::page_size();
     let splices = cases.iter().any(|case| {
         case.sink
