@@ -110,7 +110,10 @@ fn a_pipes_size_is_refused_where_there_is_no_pipe() {
         let command = pipespeed(&format!("bench {cases} --pipe-size 1M --list"));
         run_alone(command).refused(2, &["--pipe-size", "none of these cases has a pipe"]);
     }
-    run_alone(pipespeed("bench channels --channel pipe --pipe-size 1M --list")).succeeded();
+    run_alone(pipespeed(
+        "bench channels --channel pipe --pipe-size 1M --list",
+    ))
+    .succeeded();
 }
 
 #[test]

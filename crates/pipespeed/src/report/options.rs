@@ -192,7 +192,9 @@ mod tests {
     fn other_data_or_sizes_are_not_what_was_published() {
         let mut run = options();
         run.settings.data = Some("touch".to_owned());
-        run.cases.iter_mut().for_each(|case| case.data = DataUse::Touch);
+        run.cases
+            .iter_mut()
+            .for_each(|case| case.data = DataUse::Touch);
         for said in findings(&run, 0.0) {
             let beginning = "Published, not judged by this run (--data touch): ";
             assert!(said.starts_with(beginning), "{said}");

@@ -109,10 +109,15 @@ fn across<'a>(
             let end = (start + DASH).min(x.end);
             canvas.line((start, height), (end, height), MUTED, 1)?;
         }
+        // A dot on the line, so that one sees whose interval it is.
+        let beside = x.end - (length(rungs.len() - at) + 1) * BESIDE;
+        canvas.dot((beside, height), 2, MUTED)?;
         if let (Some(low), Some(high)) = (summary.low, summary.high) {
             let whisker = scale.y(high, y)..scale.y(low, y);
-            let from_right = (length(rungs.len() - at) + 1) * BESIDE;
-            canvas.upright_whisker(x.end - from_right, whisker, MUTED)?;
+            // One hidden by its dot would be a blot.
+            if whisker.end - whisker.start > 6 {
+                canvas.upright_whisker(beside, whisker, MUTED)?;
+            }
         }
         labels.push(Label {
             at: (x.end, height),
