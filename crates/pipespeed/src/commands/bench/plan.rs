@@ -36,7 +36,7 @@ pub(super) struct Plan {
     pub(super) refused: BTreeMap<String, String>,
     pub(super) chosen: Chosen,
     pub(super) lengths: Lengths,
-    settings: Settings,
+    pub(super) settings: Settings,
     machine: Machine,
     warnings: Vec<Warning>,
     /// What a quick run does without.
@@ -201,11 +201,7 @@ impl Plan {
         let rounds = rounds_for_budget(pilot_s, left, cases, least);
         if self.time_given && rounds as f64 * pilot_s > left.max(0.0) * 1.1 {
             let needed = (least as f64 + 1.0) * pilot_s + verifying_s + RESERVE_S;
-            return Err(anyhow!(
-                "--time {}: {cases} trials a round and {least} rounds take {needed:.0} s: allow \
-                 more, name fewer cases by --case, or say --rounds or --quick",
-                self.budget_s
-            ));
+            return Err(anyhow!(self.too_little_time(cases, needed)));
         }
         Ok(rounds)
     }
