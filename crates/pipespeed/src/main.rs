@@ -12,6 +12,7 @@ use pipespeed::profile::pipeline::process as stage;
 use pipespeed::standard;
 
 fn main() -> ExitCode {
+    standard::wait_for_children();
     // An end of a trial, or some other helper: not a command for people, so not in the definition.
     let mut args = std::env::args_os();
     if args.nth(1).is_some_and(|word| word == process::SUBCOMMAND) {
