@@ -3,12 +3,18 @@
 
 mod common;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
 
 use clap::ValueEnum as _;
-use common::fake::{FakeRunner, Watch, measurement};
+use common::fake::{FakeRunner, Watch, empty_run, measurement};
 use common::{json, pipespeed, run_alone};
-use pipespeed::suite::Suite;
+use pipespeed::case::{Case, Durations};
+use pipespeed::measure::Measurement;
+use pipespeed::runner::{Runner, Trial, TrialError};
+use pipespeed::suite::{Overrides, Suite};
 
 #[test]
 fn a_trial_ends_when_its_volume_went_over_at_both_ends() {
@@ -66,6 +72,43 @@ fn what_runs_rarely_runs_so_often_and_evenly_spread() {
     let large = run.cases.iter().find(|case| case.name == "volume_25g");
     let ratio = large.unwrap().ratio.unwrap();
     assert_eq!(ratio.low, None);
+}
+
+/// Notes how long the trials of each case may take.
+struct Noting {
+    runner: FakeRunner,
+    longest: Rc<RefCell<BTreeMap<String, Duration>>>,
+}
+
+impl Runner for Noting {
+    fn run(&mut self, case: &Case) -> Result<Trial, TrialError> {
+        let longest = case.longest(Durations {
+            warm_up_s: 0.0,
+            timed_s: 0.0,
+        });
+        self.longest.borrow_mut().insert(case.name.clone(), longest);
+        self.runner.run(case)
+    }
+}
+
+#[test]
+fn a_trial_may_take_ten_times_as_long_as_the_pilot_says() {
+    let longest = Rc::new(RefCell::new(BTreeMap::new()));
+    let runner = Noting {
+        runner: FakeRunner::default(),
+        longest: Rc::clone(&longest),
+    };
+    let suite = Suite::Volumes;
+    let cases = suite.cases(&Overrides::default());
+    let mut measurement = Measurement::new(runner, cases, None, empty_run(suite), &BTreeMap::new());
+    measurement.pilot(&mut Watch::default()).unwrap();
+    let of = |name: &str| longest.borrow()[name];
+    // At 32 MiB/s, 0.25 GiB of it.
+    assert_eq!(of("volume_25g"), Duration::from_secs(8));
+    measurement.expect(&BTreeMap::from([("volume_25g".to_owned(), 900.0)]));
+    measurement.rounds(1, &mut Watch::default()).unwrap();
+    assert_eq!(of("volume_25g"), Duration::from_secs(9000));
+    assert_eq!(of("volume_0.25g"), Duration::from_secs(8));
 }
 
 #[test]
