@@ -1,4 +1,4 @@
-//! Signals that ask a run to end.
+//! Signals that ask a run to end, and one that is not to end it.
 //!
 //! They are noted, not obeyed at once: what was measured is saved and shown
 //! first, and no process is left behind. A second one ends the process as it
@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 /// The first signal that came, for who looks now and then. Takes no descriptor.
 #[derive(Debug, Clone, Default)]
@@ -102,6 +102,23 @@ impl Interrupt {
     pub fn signal(&self) -> Option<i32> {
         self.noted.signal()
     }
+}
+
+/// From now on a file that would grow beyond RLIMIT_FSIZE (`ulimit -f`) does not
+/// end this process by SIGXFSZ: the call that would make it grow fails with EFBIG
+/// (setrlimit(2)), which can be told.
+///
+/// By a handler: programs that are started get the signal as ever, which would
+/// not be so if it were ignored (execve(2)).
+///
+/// # Errors
+/// Those of sigaction(2).
+pub fn outlive_file_limit() -> io::Result<()> {
+    if is_ignored(SIGXFSZ) {
+        return Ok(());
+    }
+    let nobody_looks = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGXFSZ, nobody_looks).map(drop)
 }
 
 /// Whether this process was started with the signal ignored: the mask SigIgn
