@@ -13,6 +13,7 @@ use pipespeed::profile::pipeline::process as stage;
 use pipespeed::standard;
 
 fn main() -> ExitCode {
+    standard::wait_for_children();
     if let Err(error) = outlive_file_limit() {
         return exit_code("pipespeed", Err(error.into()));
     }

@@ -5,6 +5,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
+use clap::ValueEnum as _;
 use common::fake::{FakeRunner, Watch, measurement};
 use common::{json, pipespeed, run_alone};
 use pipespeed::suite::Suite;
@@ -71,9 +72,59 @@ fn what_runs_rarely_runs_so_often_and_evenly_spread() {
 fn volumes_that_make_no_sense_are_refused() {
     run_alone(pipespeed("bench volumes --volume 1M")).refused(2, &["--volume", "16MiB"]);
     run_alone(pipespeed("bench volumes --volume -1G")).refused(2, &["--volume", "negative"]);
+    run_alone(pipespeed("bench volumes --volume 8E")).refused(2, &["--volume", "64TiB"]);
     run_alone(pipespeed("bench --volume 1G")).refused(2, &["--volume", "bench volumes"]);
     run_alone(pipespeed(
         "bench volumes --volume 0.25G,25G --time 1 --no-save -q",
     ))
     .refused(1, &["--time 1", "--volume"]);
+}
+
+#[test]
+fn options_of_one_suite_are_refused_by_all_others() {
+    let options: [(&str, &[&str]); 5] = [
+        ("--volume 1G", &["volumes"]),
+        ("--pages huge", &["memory"]),
+        ("--channel pipe", &["channels"]),
+        ("--all", &["channels"]),
+        ("--size 4K", &["channels", "memory"]),
+    ];
+    for suite in Suite::value_variants() {
+        for (option, takers) in options {
+            let command = pipespeed(&format!("bench {} {option} --list", suite.name()));
+            let ended = run_alone(command);
+            match takers.contains(&suite.name()) {
+                true => drop(ended.succeeded()),
+                false => {
+                    let name = option.split(' ').next().unwrap();
+                    ended.refused(2, &[name, takers[0]]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pipes_size_is_refused_where_there_is_no_pipe() {
+    for cases in ["channels --channel tcp", "memory --case mem_read_4k"] {
+        let command = pipespeed(&format!("bench {cases} --pipe-size 1M --list"));
+        run_alone(command).refused(2, &["--pipe-size", "none of these cases has a pipe"]);
+    }
+    run_alone(pipespeed(
+        "bench channels --channel pipe --pipe-size 1M --list",
+    ))
+    .succeeded();
+}
+
+#[test]
+fn a_quick_run_says_what_it_does_without_less_what_was_chosen() {
+    let quick = "bench volumes --quick --volume 16M --rounds 1 --json - -q";
+    let record = json(&run_alone(pipespeed(quick)).succeeded().out);
+    let notes = record["warnings"].to_string();
+    assert!(!notes.contains("a quick run"), "{notes}");
+    let quick = "bench memory --quick --size 4K --rounds 1 --case mem_read_4k --json - -q";
+    let record = json(&run_alone(pipespeed(quick)).succeeded().out);
+    let notes = record["warnings"].to_string();
+    let said = "a quick run: trials of 20 ms instead of 60: intervals";
+    assert!(notes.contains(said), "{notes}");
 }

@@ -121,6 +121,7 @@ fn measure(
                 .map_err(Stopped::Error)?;
             watch.progress.say(&trials.announcement());
             watch.progress.expect(trials.long());
+            measurement.expect(&trials.expected());
             let rounds = trials.rounds;
             measurement.rarely(trials.of);
             rounds

@@ -211,6 +211,7 @@ fn record(plan: &Plan, chosen: &Chosen) -> Record {
         .collect();
     warnings.extend(chosen.warning.clone());
     Record {
+        kind: "latency",
         version: 1,
         started_at: jiff::Timestamp::now()
             .strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -20,6 +20,8 @@ const WAKE_UP_S: f64 = 5e-6;
 /// A run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Record {
+    /// What it is: `latency`.
+    pub kind: &'static str,
     /// Of this record's form.
     pub version: u32,
     /// When it began: the local time with its offset.

@@ -34,6 +34,7 @@ pub(crate) fn record(mode: Mode) -> Record {
     eventfd.refused = Some("limit: a message has at most 8 bytes".to_owned());
     cases.push(eventfd);
     Record {
+        kind: "latency",
         version: 1,
         started_at: "2026-03-14T09:26:53Z".to_owned(),
         machine: Machine::default(),

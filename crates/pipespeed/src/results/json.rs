@@ -40,6 +40,14 @@ pub enum LoadError {
         /// The file.
         path: PathBuf,
     },
+    /// A record of another command, which says what it is.
+    #[error("{}: a record of pipespeed {kind}: compare takes runs of bench", shown(.path))]
+    OtherKind {
+        /// The file.
+        path: PathBuf,
+        /// The command.
+        kind: String,
+    },
     /// Written by a later program, whose fields may mean something else.
     #[error("{}: has schema_version {found}, this pipespeed reads {SCHEMA_VERSION}: use a newer pipespeed", shown(.path))]
     Newer {
@@ -119,6 +127,10 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Run, LoadError> {
         Ok(any) => any,
         Err(cause) => return Err(LoadError::NotJson { path, cause }),
     };
+    if let Some(kind) = any.get("kind").and_then(Value::as_str) {
+        let kind = kind.to_owned();
+        return Err(LoadError::OtherKind { path, kind });
+    }
     let ours = u64::from(SCHEMA_VERSION);
     match any.get("schema_version").and_then(Value::as_u64) {
         None => Err(LoadError::NotOurs { path }),
@@ -205,6 +217,17 @@ mod tests {
         assert!(message.starts_with("/nonexistent/run.json: "), "{message}");
         let stdin = parse(Path::new("-"), b"").unwrap_err().to_string();
         assert!(stdin.starts_with("standard input: "), "{stdin}");
+    }
+
+    #[test]
+    fn a_record_of_another_command_is_named() {
+        for text in [
+            "{\"schema_version\": 1, \"kind\": \"check\"}",
+            "{\"kind\": \"check\"}",
+        ] {
+            let message = error(text).to_string();
+            assert!(message.contains("a record of pipespeed check"), "{message}");
+        }
     }
 
     #[test]
