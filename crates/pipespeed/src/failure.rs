@@ -1,6 +1,7 @@
 //! How the command ends: exit codes and the one line on standard error.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use rustix::io::Errno;
@@ -45,6 +46,32 @@ pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
+/// An error with its causes, `: ` between them. A cause that the error before it
+/// tells of itself, as some do, is not told twice.
+pub fn in_full(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+/// What to say where this program could not be started again from its file in
+/// /proc.
+pub fn without_proc(program: &Path, error: &io::Error) -> Option<String> {
+    let missing = Errno::from_io_error(error) == Some(Errno::NOENT);
+    (missing && program.starts_with("/proc")).then(|| {
+        format!(
+            "{} is needed to start this program again: is /proc mounted?",
+            program.display()
+        )
+    })
+}
+
 /// What to do where this process may open no more files: which limit it is.
 pub fn out_of_descriptors(error: &io::Error) -> Option<String> {
     let too_many = Errno::from_io_error(error) == Some(Errno::MFILE);
@@ -75,7 +102,7 @@ pub fn exit_code(program: &str, outcome: anyhow::Result<()>) -> ExitCode {
     if let Some(Told(code)) = error.downcast_ref() {
         return ExitCode::from(*code);
     }
-    say(&format!("{program}: {error:#}"));
+    say(&format!("{program}: {}", in_full(&error)));
     if error.is::<Usage>() {
         ExitCode::from(2)
     } else if let Some(Interrupted(signal)) = error.downcast_ref() {

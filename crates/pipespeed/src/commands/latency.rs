@@ -1,7 +1,8 @@
 //! `pipespeed latency`.
 
 use std::io::{self, IsTerminal, Write};
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -11,7 +12,7 @@ use crate::cli::LatencyArgs;
 use crate::failure::{Interrupted, say, to_stdout, usage};
 use crate::interrupt::Interrupt;
 use crate::latency::channels::{EVENTFD_BYTES, Kind};
-use crate::latency::record::{CaseRecord, Record, Settings};
+use crate::latency::record::{CaseRecord, KIND, Record, Settings};
 use crate::latency::rounds::{self, Plan};
 use crate::latency::spec::{Length, Mode, Wait};
 use crate::latency::trial::Trials;
@@ -19,8 +20,9 @@ use crate::machine::placement::{self, Chosen};
 use crate::machine::topology::Topology;
 use crate::machine::{Machine, NoiseDelta, NoiseProbe, Root, of_run, spinning_refused, standing};
 use crate::measure::{RULE, waited_for_processor};
-use crate::report::{self, Style};
-use crate::results::{Flag, check_place, is_stdout, save};
+use crate::report::{self, Style, counted};
+use crate::results::{Flag, check_place, is_replaceable, is_stdout, save};
+use crate::runner::signal_name;
 use crate::trial::ProcessRunner;
 
 /// Sizes of a run that names none.
@@ -30,6 +32,11 @@ const AROUND_S: f64 = 0.025;
 /// The longest and shortest timed part, in seconds.
 const SHORTEST_S: f64 = 0.02;
 const LONGEST_S: f64 = 30.0;
+/// A run that takes so many times --time, and what starting takes, has overrun it.
+const OVERRUN: f64 = 1.25;
+const STARTING_S: f64 = 0.5;
+/// With fewer messages a launch of an open loop says little.
+const FEWEST_MESSAGES: f64 = 10.0;
 /// So many cases are named in a warning that concerns several of them.
 const MOST_NAMED: usize = 12;
 
@@ -46,15 +53,17 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
         None => placement::choose(args.placement, &topology),
     }
     .map_err(|error| usage(error.to_string()))?;
-    if args.wait == Wait::Spin
+    if let Some(wait) = spins(args.wait)
         && let Some(reason) = spinning_refused(&chosen, &topology)
     {
-        return Err(usage(format!("--wait spin: {reason}")));
+        return Err(usage(format!("--wait {wait}: {reason}")));
     }
     let mut cases = cases(args)?;
     let plan = plan(args, &topology, &chosen, cases.len());
     let mut record = record(&plan, &chosen);
-    record.warnings.extend(overtime(args, cases.len()));
+    let announced = overtime(args, cases.len());
+    record.warnings.extend(announced.clone());
+    record.warnings.extend(few_messages(&plan));
     let interrupt = Interrupt::install()?;
     let trials = Trials {
         program: ProcessRunner::this_program(),
@@ -64,18 +73,29 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
         noise: NoiseProbe::new(),
     };
     let bar = bar(args, plan.rounds * cases.len());
+    let started = Instant::now();
     let ended = rounds::run(
         &plan,
         &mut cases,
         |spec| trials.run(spec),
         |line| bar.suspend(|| say(&format!("pipespeed: {line}; the other cases go on"))),
-        || bar.inc(1),
+        |now| {
+            bar.inc(1);
+            if now.round_over {
+                collect(&mut record, now.cases, now.ended);
+                save_round(args, &record)?;
+            }
+            Ok(())
+        },
     );
     bar.finish_and_clear();
-    record.cases = cases;
-    record.failures.clone_from(&ended.failures);
-    record.machine.during = NoiseDelta::overall(&ended.noise);
+    let ended = ended?;
+    collect(&mut record, &cases, &ended);
     record.warnings.extend(disturbances(&record, &ended));
+    if announced.is_none() {
+        let took = started.elapsed().as_secs_f64();
+        record.warnings.extend(overrun(args, took));
+    }
     let shown = show(args, &record);
     match ended.interrupted {
         Some(signal) => {
@@ -112,6 +132,51 @@ fn overtime(args: &LatencyArgs, cases: usize) -> Option<String> {
             "--time {}: {launches} launches of at least {SHORTEST_S} s take about {least_s:.0} s; fewer channels, sizes \
              or --rounds take less",
             args.time
+        )
+    })
+}
+
+/// The word for a way of waiting that needs a processor for each process.
+fn spins(wait: Wait) -> Option<&'static str> {
+    match wait {
+        Wait::Block => None,
+        Wait::Spin => Some("spin"),
+        Wait::Adaptive => Some("adaptive"),
+    }
+}
+
+/// What was measured so far.
+fn collect(record: &mut Record, cases: &[CaseRecord], ended: &rounds::Ended) {
+    record.cases = cases.to_vec();
+    record.failures.clone_from(&ended.failures);
+    record.machine.during = NoiseDelta::overall(&ended.noise);
+    record.interrupted = ended.interrupted.map(signal_name);
+}
+
+/// Where it took longer than there was time for, though nobody could know.
+fn overrun(args: &LatencyArgs, took_s: f64) -> Option<String> {
+    let over = took_s > args.time * OVERRUN + STARTING_S;
+    (args.count.is_none() && over).then(|| {
+        format!(
+            "--time {}: the run took {took_s:.1} s, as processes, memory and warming up took longer than was allowed \
+             for; fewer channels, sizes or --rounds, or smaller messages, take less",
+            args.time
+        )
+    })
+}
+
+/// A rate at which a launch has hardly any messages.
+fn few_messages(plan: &Plan) -> Option<String> {
+    let (Mode::Open(rate), Length::Time(ns)) = (plan.mode, plan.length) else {
+        return None;
+    };
+    let launch_s = ns as f64 / 1e9;
+    let messages = (rate * launch_s).round().max(1.0);
+    (messages < FEWEST_MESSAGES).then(|| {
+        format!(
+            "--rate {rate}: a launch of {launch_s:.2} s has {}, which is too few for percentiles; more --time, fewer \
+             --rounds, or --count give it more",
+            counted(messages as usize, "message")
         )
     })
 }
@@ -211,10 +276,12 @@ fn record(plan: &Plan, chosen: &Chosen) -> Record {
         .collect();
     warnings.extend(chosen.warning.clone());
     Record {
+        kind: KIND,
         version: 1,
         started_at: jiff::Timestamp::now()
             .strftime("%Y-%m-%dT%H:%M:%SZ")
             .to_string(),
+        interrupted: None,
         machine,
         settings: Settings {
             mode: plan.mode,
@@ -232,15 +299,30 @@ fn record(plan: &Plan, chosen: &Chosen) -> Record {
     }
 }
 
+/// What is saved under an option.
+fn text_for(option: &str, record: &Record) -> anyhow::Result<String> {
+    Ok(match option {
+        "--json" => serde_json::to_string_pretty(record)? + "\n",
+        "--csv" => record.csv()?,
+        _ => report::latency_chart(record),
+    })
+}
+
+/// Saves what can be replaced later, but for the chart.
+fn save_round(args: &LatencyArgs, record: &Record) -> anyhow::Result<()> {
+    let replaceable = |(_, path): &(&str, &PathBuf)| is_replaceable(path);
+    for (option, path) in args.files().filter(replaceable) {
+        if option != "--chart" {
+            save(path, text_for(option, record)?.as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
 fn show(args: &LatencyArgs, record: &Record) -> anyhow::Result<()> {
     let mut taken = false;
     for (option, path) in args.files() {
-        let bytes = match option {
-            "--json" => serde_json::to_string_pretty(record)? + "\n",
-            "--csv" => record.csv()?,
-            _ => report::latency_chart(record),
-        };
-        save(path, bytes.as_bytes())?;
+        save(path, text_for(option, record)?.as_bytes())?;
         taken |= is_stdout(path);
     }
     if let [only] = record.cases.as_slice()
@@ -330,6 +412,35 @@ mod tests {
         let told = overtime(&args("--time 2 --rounds 10"), 10).unwrap();
         assert!(told.contains("--time 2: 100 launches"), "{told}");
         assert!(told.contains("about 4 s") || told.contains("about 5 s"));
+    }
+
+    #[test]
+    fn a_run_that_took_longer_than_its_time_is_told_of() {
+        assert_eq!(overrun(&args("--time 2"), 2.9), None);
+        assert_eq!(overrun(&args("--count 5"), 1000.0), None);
+        let told = overrun(&args("--time 2"), 6.2).unwrap();
+        assert!(told.contains("--time 2: the run took 6.2 s"), "{told}");
+    }
+
+    #[test]
+    fn a_rate_too_low_for_the_length_of_a_launch_is_told_of() {
+        let told = |mode, length| {
+            few_messages(&Plan {
+                pipe_bytes: None,
+                mode,
+                length,
+                wait: Wait::Block,
+                apart: true,
+                rounds: 9,
+                seed: 1,
+            })
+        };
+        let launch = Length::Time(420_000_000);
+        assert_eq!(told(Mode::Closed, launch), None);
+        assert_eq!(told(Mode::Open(24.0), launch), None);
+        assert_eq!(told(Mode::Open(1.0), Length::Count(3)), None);
+        let told = told(Mode::Open(1.0), launch).unwrap();
+        assert!(told.contains("0.42 s has 1 message,"), "{told}");
     }
 
     #[test]

@@ -8,6 +8,9 @@ use serde_json::Value;
 
 use super::{Run, SCHEMA_VERSION};
 
+/// What other records of ours have in `kind`.
+const KINDS: [&str; 1] = [crate::latency::record::KIND];
+
 /// Why a saved run could not be loaded. Every message is one line that names
 /// the file and the way out.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +42,14 @@ pub enum LoadError {
     NotOurs {
         /// The file.
         path: PathBuf,
+    },
+    /// A record of ours, but of another command.
+    #[error("{}: a record of pipespeed {kind}, not of bench, whose runs are needed here", shown(.path))]
+    OtherKind {
+        /// The file.
+        path: PathBuf,
+        /// Which command's.
+        kind: String,
     },
     /// Written by a later program, whose fields may mean something else.
     #[error("{}: has schema_version {found}, this pipespeed reads {SCHEMA_VERSION}: use a newer pipespeed", shown(.path))]
@@ -121,7 +132,13 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Run, LoadError> {
     };
     let ours = u64::from(SCHEMA_VERSION);
     match any.get("schema_version").and_then(Value::as_u64) {
-        None => Err(LoadError::NotOurs { path }),
+        None => Err(match any.get("kind").and_then(Value::as_str) {
+            Some(kind) if KINDS.contains(&kind) => LoadError::OtherKind {
+                path,
+                kind: kind.to_owned(),
+            },
+            _ => LoadError::NotOurs { path },
+        }),
         Some(found) if found > ours => Err(LoadError::Newer { path, found }),
         Some(found) if found < ours => Err(LoadError::Older { path, found }),
         // Parsed from the text again, for an error that names line and column.
@@ -168,6 +185,10 @@ mod tests {
         assert!(matches!(error(" \n"), LoadError::Empty { .. }));
         assert!(matches!(error("case  GiB/s"), LoadError::NotJson { .. }));
         assert!(matches!(error("[1, 2]"), LoadError::NotOurs { .. }));
+        assert!(matches!(
+            error("{\"kind\": \"latency\"}"),
+            LoadError::OtherKind { .. }
+        ));
         assert!(matches!(
             error("{\"schema_version\": \"x\"}"),
             LoadError::NotOurs { .. }
