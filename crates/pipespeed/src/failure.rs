@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use anyhow::anyhow;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
@@ -60,16 +61,18 @@ pub fn in_full(error: &anyhow::Error) -> String {
     text
 }
 
-/// What to say where this program could not be started again from its file in
-/// /proc.
-pub fn without_proc(program: &Path, error: &io::Error) -> Option<String> {
-    let missing = Errno::from_io_error(error) == Some(Errno::NOENT);
-    (missing && program.starts_with("/proc")).then(|| {
-        format!(
-            "{} is needed to start this program again: is /proc mounted?",
-            program.display()
-        )
-    })
+/// What to say where a program, most often this one by its file in /proc, could
+/// not be started: `what` it was.
+pub fn cant_start(what: &str, program: &Path, error: io::Error) -> anyhow::Error {
+    let missing = Errno::from_io_error(&error) == Some(Errno::NOENT);
+    if missing && program.starts_with("/proc") {
+        let name = program.display();
+        return anyhow!("{what}: {name} is needed for that, but is not there: is /proc mounted?");
+    }
+    match out_of_descriptors(&error) {
+        Some(hint) => anyhow!("{what}: {hint}"),
+        None => anyhow::Error::new(error).context(what.to_owned()),
+    }
 }
 
 /// What to do where this process may open no more files: which limit it is.
@@ -147,4 +150,28 @@ fn one_line(message: &str) -> String {
     }
     let line = line.strip_prefix("error: ").unwrap_or(&line);
     format!("{line} (--help tells more)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_that_is_told_already_is_not_told_twice() {
+        let cause = || io::Error::from(Errno::NOMEM);
+        let plain = anyhow::Error::new(cause()).context("mmap");
+        assert_eq!(in_full(&plain), format!("mmap: {}", cause()));
+        let told = anyhow::Error::new(cause()).context(format!("no memory: {}", cause()));
+        assert_eq!(in_full(&told), format!("no memory: {}", cause()));
+    }
+
+    #[test]
+    fn a_program_that_is_only_in_proc_needs_proc() {
+        let told = |program: &str| {
+            let error = cant_start("the echo", Path::new(program), Errno::NOENT.into());
+            in_full(&error)
+        };
+        assert!(told("/proc/self/exe").contains("the echo: /proc/self/exe is needed"));
+        assert!(!told("/bin/x").contains("/proc"), "{}", told("/bin/x"));
+    }
 }

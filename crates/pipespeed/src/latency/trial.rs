@@ -19,7 +19,7 @@ use crate::channel::OpenError;
 use crate::endpoint::control::Control;
 use crate::endpoint::counters::run_delay_s;
 use crate::endpoint::process::SUBCOMMAND;
-use crate::failure::{out_of_descriptors, without_proc};
+use crate::failure::{cant_start, out_of_descriptors};
 use crate::interrupt::Interrupt;
 use crate::machine::{NoiseDelta, NoiseProbe};
 use crate::runner::signal_name;
@@ -151,10 +151,7 @@ impl Trials {
                     Role::Sender => "can't start the sender",
                     Role::Echo => "can't start the echo",
                 };
-                match without_proc(&self.program, &error) {
-                    Some(hint) => TrialError::Failed(anyhow!("{what}: {hint}")),
-                    None => cant(what)(error),
-                }
+                TrialError::Failed(cant_start(what, &self.program, error))
             })?;
         let mut end = End {
             role,
