@@ -76,8 +76,14 @@ fn the_naive_exchange_above_the_capacity_is_detected_explained_and_ended() {
         match text.contains("not readable") {
             true => eprintln!("skipped: wait channels are not readable here"),
             false => {
-                let sleeps = |name: &&str| text.contains(&format!("sleeps in {name}"));
-                assert!(functions.iter().any(sleeps), "{functions:?}: {text}");
+                // Kernels add to their names: anon_pipe_write.
+                let sleeps = |place: &str| {
+                    let place = place.split(',').next().unwrap();
+                    functions.iter().any(|function| place.contains(function))
+                };
+                let places: Vec<&str> = text.split(" sleeps in ").skip(1).collect();
+                assert_eq!(places.len(), 2, "{text}");
+                assert!(places.into_iter().all(sleeps), "{functions:?}: {text}");
             }
         }
     }
@@ -263,16 +269,22 @@ fn memory_that_can_t_be_had_is_told_in_one_line() {
     let enough = enough
         .into_iter()
         .find(|limit| run("8", *limit).code == Some(0));
-    // The message fits, what comes back does not.
-    let outcome = run("16M", enough.unwrap() + (20 << 20));
-    assert_eq!(outcome.code, Some(1), "{outcome:#?}");
-    let told = "the sender: no memory for a buffer of 16777216 bytes: Cannot allocate memory";
-    assert!(outcome.err.contains(told), "{outcome:#?}");
-    assert_eq!(
-        outcome.err.matches("os error 12").count(),
-        1,
-        "{outcome:#?}"
-    );
+    let enough = enough.unwrap();
+    let mut told = 0;
+    // With more and more of it one message fits, then two.
+    for more in 0..10 {
+        let outcome = run("16M", enough + (more << 22));
+        if outcome.code == Some(0) {
+            break;
+        }
+        let word = "no memory for a buffer of 16777216 bytes: Cannot allocate memory";
+        let lines: Vec<&str> = outcome.err.lines().collect();
+        assert_eq!((outcome.code, lines.len()), (Some(1), 2), "{outcome:#?}");
+        assert!(lines[0].contains(word), "{outcome:#?}");
+        assert_eq!(lines[0].matches("os error 12").count(), 1, "{outcome:#?}");
+        told += 1;
+    }
+    assert!(told > 0);
 }
 
 #[test]
