@@ -83,9 +83,12 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     };
     collect(&mut record, &cases, &ended);
     record.warnings.extend(plan::disturbances(&record, &ended));
-    if announced.is_none() {
-        let took = started.elapsed().as_secs_f64();
-        record.warnings.extend(plan::overrun(args, took));
+    if let Some(told) = plan::overrun(args, started.elapsed().as_secs_f64()) {
+        // Instead of what was foreseen.
+        record
+            .warnings
+            .retain(|line| Some(line) != announced.as_ref());
+        record.warnings.push(told);
     }
     for (option, path) in args.files() {
         save(path, text_for(option, &record)?.as_bytes())?;

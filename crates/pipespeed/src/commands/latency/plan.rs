@@ -43,13 +43,13 @@ pub(super) fn overtime(args: &LatencyArgs, cases: usize) -> Option<String> {
     })
 }
 
-/// Where it took longer than there was time for, though nobody could know.
+/// Where it took longer than there was time for.
 pub(super) fn overrun(args: &LatencyArgs, took_s: f64) -> Option<String> {
     let over = took_s > args.time * OVERRUN + STARTING_S;
     (args.count.is_none() && over).then(|| {
         format!(
-            "--time {}: the run took {took_s:.1} s, as processes, memory and warming up took longer than was allowed \
-             for; fewer channels, sizes or --rounds, or smaller messages, take less",
+            "--time {}: the run took {took_s:.1} s: a launch takes {SHORTEST_S} s at least, and starting its processes and \
+             warming them up takes its time; fewer channels, sizes or --rounds, or smaller messages, take less",
             args.time
         )
     })
