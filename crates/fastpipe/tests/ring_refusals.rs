@@ -109,6 +109,23 @@ fn indices_that_can_not_be_are_refused() {
     }
 }
 
+#[test]
+fn indices_are_looked_at_once_the_end_is_ours_and_it_is_given_back_where_they_can_not_be() {
+    let (producer, _consumer) = ring::pair(1).unwrap();
+    let file = producer.as_fd().try_clone_to_owned().unwrap();
+    let attach = || Producer::from_fd(file.try_clone().unwrap());
+    let set_head = |head: u64| pwrite(&file, &head.to_ne_bytes(), 128).unwrap();
+    // The owner may be moving them just now, so they say nothing to us yet.
+    set_head(u64::MAX);
+    assert_eq!(attach().unwrap_err().kind(), ErrorKind::ResourceBusy);
+    drop(producer.into_fd().unwrap());
+    for _ in 0..2 {
+        assert_eq!(attach().unwrap_err().kind(), ErrorKind::InvalidData);
+    }
+    set_head(0);
+    attach().unwrap();
+}
+
 fn send(stream: &UnixStream, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
     let mut space = vec![MaybeUninit::uninit(); 4096];
     let mut control = SendAncillaryBuffer::new(&mut space);

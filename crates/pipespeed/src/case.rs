@@ -57,6 +57,8 @@ pub struct Case {
     /// The volume of the timed part, in bytes, where the case is about that;
     /// else it lasts by time.
     pub volume_bytes: Option<u64>,
+    /// How long a trial of that volume takes by a pilot's pace, in seconds.
+    pub expected_s: Option<f64>,
     /// The name of the case that differs in one factor, and that factor.
     pub compared_with: Option<(String, String)>,
     /// See [`EndSpec::slow_down`].
@@ -112,6 +114,7 @@ impl Case {
             pipe_bytes: Some(pipe_bytes),
             message_bytes: None,
             volume_bytes: None,
+            expected_s: None,
             compared_with: None,
             slow_down: 0.0,
             cpus: None,

@@ -1,4 +1,4 @@
-//! Signals that ask a run to end.
+//! Signals that ask a run to end, and one that is not to end it.
 //!
 //! They are noted, not obeyed at once: what was measured is saved and shown
 //! first, and no process is left behind. A second one ends the process as it
@@ -10,12 +10,55 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+
+/// The first signal that came, for who looks now and then. Takes no descriptor.
+#[derive(Debug, Clone, Default)]
+pub struct Noted {
+    signal: Arc<AtomicUsize>,
+    second: Arc<AtomicBool>,
+}
+
+impl Noted {
+    /// Takes over SIGINT, SIGTERM and SIGHUP.
+    ///
+    /// # Errors
+    /// Those of sigaction(2).
+    pub fn install() -> io::Result<Self> {
+        let noted = Noted::default();
+        not_ignored().try_for_each(|number| noted.note(number))?;
+        Ok(noted)
+    }
+
+    fn note(&self, number: i32) -> io::Result<()> {
+        use signal_hook::flag::{register, register_conditional_default, register_usize};
+        // In this order: the first time `second` is still false.
+        register_conditional_default(number, Arc::clone(&self.second))?;
+        register(number, Arc::clone(&self.second))?;
+        register_usize(number, Arc::clone(&self.signal), number as usize)?;
+        Ok(())
+    }
+
+    /// The signal that came, if one did.
+    pub fn signal(&self) -> Option<i32> {
+        match self.signal.load(Ordering::Relaxed) {
+            0 => None,
+            number => Some(number as i32),
+        }
+    }
+}
+
+/// Those that end a run; nohup(1), and shells for what they start in the
+/// background, have them ignored.
+fn not_ignored() -> impl Iterator<Item = i32> {
+    let all = [SIGINT, SIGTERM, SIGHUP].into_iter();
+    all.filter(|number| !is_ignored(*number))
+}
 
 /// What has been asked for so far.
 #[derive(Debug, Clone)]
 pub struct Interrupt {
-    signal: Arc<AtomicUsize>,
+    noted: Noted,
     /// Readable once a signal has come: wakes a poll that waits for children.
     wake: Arc<UnixStream>,
     /// The other end of `wake` where no signal handler holds it: without it
@@ -30,21 +73,13 @@ impl Interrupt {
     /// Those of sigaction(2) and socketpair(2).
     pub fn install() -> io::Result<Self> {
         let (wake, wakes) = UnixStream::pair()?;
-        let signal = Arc::new(AtomicUsize::new(0));
-        let second = Arc::new(AtomicBool::new(false));
-        for number in [SIGINT, SIGTERM, SIGHUP] {
-            // nohup(1), and shells for what they start in the background.
-            if is_ignored(number) {
-                continue;
-            }
-            // In this order: the first time `second` is still false.
-            signal_hook::flag::register_conditional_default(number, Arc::clone(&second))?;
-            signal_hook::flag::register(number, Arc::clone(&second))?;
-            signal_hook::flag::register_usize(number, Arc::clone(&signal), number as usize)?;
+        let noted = Noted::default();
+        for number in not_ignored() {
+            noted.note(number)?;
             signal_hook::low_level::pipe::register(number, wakes.try_clone()?)?;
         }
         Ok(Interrupt {
-            signal,
+            noted,
             wake: Arc::new(wake),
             _quiet: None,
         })
@@ -57,7 +92,7 @@ impl Interrupt {
     pub fn never() -> io::Result<Self> {
         let (wake, other) = UnixStream::pair()?;
         Ok(Interrupt {
-            signal: Arc::new(AtomicUsize::new(0)),
+            noted: Noted::default(),
             wake: Arc::new(wake),
             _quiet: Some(Arc::new(other)),
         })
@@ -65,11 +100,25 @@ impl Interrupt {
 
     /// The signal that came, if one did.
     pub fn signal(&self) -> Option<i32> {
-        match self.signal.load(Ordering::Relaxed) {
-            0 => None,
-            number => Some(number as i32),
-        }
+        self.noted.signal()
     }
+}
+
+/// From now on a file that would grow beyond RLIMIT_FSIZE (`ulimit -f`) does not
+/// end this process by SIGXFSZ: the call that would make it grow fails with EFBIG
+/// (setrlimit(2)), which can be told.
+///
+/// By a handler: programs that are started get the signal as ever, which would
+/// not be so if it were ignored (execve(2)).
+///
+/// # Errors
+/// Those of sigaction(2).
+pub fn outlive_file_limit() -> io::Result<()> {
+    if is_ignored(SIGXFSZ) {
+        return Ok(());
+    }
+    let nobody_looks = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGXFSZ, nobody_looks).map(drop)
 }
 
 /// Whether this process was started with the signal ignored: the mask SigIgn

@@ -7,11 +7,16 @@ use pipespeed::cli::Cli;
 use pipespeed::costs::echo;
 use pipespeed::endpoint::process::{self, Role};
 use pipespeed::failure::{exit_code, parse};
+use pipespeed::interrupt::outlive_file_limit;
 use pipespeed::latency::process as round_trip;
 use pipespeed::profile::pipeline::process as stage;
 use pipespeed::standard;
 
 fn main() -> ExitCode {
+    standard::wait_for_children();
+    if let Err(error) = outlive_file_limit() {
+        return exit_code("pipespeed", Err(error.into()));
+    }
     // An end of a trial, or some other helper: not a command for people, so not in the definition.
     let mut args = std::env::args_os();
     if args.nth(1).is_some_and(|word| word == process::SUBCOMMAND) {

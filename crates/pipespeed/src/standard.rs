@@ -1,4 +1,5 @@
-//! Which of the standard descriptors were closed when the program was started.
+//! What the program was started with: which of the standard descriptors were
+//! closed, and what is not as programs expect it.
 //!
 //! The standard library opens /dev/null in their place before `main` runs. Who
 //! writes there takes it for success, though the data is lost; so it is looked
@@ -7,6 +8,8 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
+
+use nix::sys::signal::{SigHandler, Signal};
 
 /// A bit for each of the three.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
@@ -26,6 +29,15 @@ extern "C" fn look() {
             CLOSED.fetch_or(1 << fd, Ordering::Relaxed);
         }
     }
+}
+
+/// Has children waited for. A parent may have had SIGCHLD ignored, which exec
+/// keeps; the kernel then reaps children by itself, and wait(2) finds none
+/// (wait(2), ECHILD).
+pub fn wait_for_children() {
+    // SAFETY: the default takes the place of whatever is there, and `main` calls
+    // this before anything else has set a handler.
+    let _ = unsafe { nix::sys::signal::signal(Signal::SIGCHLD, SigHandler::SigDfl) };
 }
 
 /// Whether standard input (0), output (1) or error (2) was closed.

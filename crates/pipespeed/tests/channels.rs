@@ -322,6 +322,18 @@ fn bad_input_names_what_there_is() {
         &["--data discard", "channels"],
     );
     refused(
+        "bench channels --channel ring,tcp --pipe-size 64K",
+        &["--pipe-size", "none of these cases has a pipe"],
+    );
+    refused(
+        "bench channels --time 3",
+        &["--time 3", "9 rounds", "--channel", "--quick"],
+    );
+    refused(
+        "bench channels --time 1 --quick",
+        &["--time 1", "6 rounds", "--size, or give --rounds"],
+    );
+    refused(
         "bench channels --case pipe_3",
         &["--case", "pipe_3", "pipe_64k"],
     );

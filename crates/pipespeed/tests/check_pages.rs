@@ -94,7 +94,7 @@ fn where_a_filter_refuses_vmsplice_all_that_needs_it_says_so() {
         "splice-gift",
         "kernel-referees",
     ] {
-        refused(&checks, name, &["seccomp filter (EPERM)", "vmsplice(2)"]);
+        refused(&checks, name, &["(EPERM); a seccomp filter", "vmsplice(2)"]);
     }
     let (verdict, said) = said(&checks, "spliced-file-is-live");
     assert_eq!(verdict, "seen", "{said}");

@@ -220,3 +220,35 @@ fn standard_output_that_nobody_reads_any_more_ends_a_command_well() {
         0
     );
 }
+
+#[test]
+fn where_no_file_may_grow_the_command_says_so_and_still_shows_what_it_measured() {
+    let directory = tempfile::tempdir().unwrap();
+    let limited = |args: &str| {
+        let mut command = pipespeed(args);
+        command.current_dir(&directory);
+        // Enough for what is said, which goes to files here, but for no ring.
+        conditions::limit(&mut command, Resource::Fsize, 8 << 10);
+        run_alone(command)
+    };
+    let outcome = limited("bench channels --channel ring,pipe --size 4K --quick --rounds 1");
+    assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+    let text = outcome.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("Measured: 1 round"), "{outcome:#?}");
+    assert!(text.contains("(ulimit -f)"), "{outcome:#?}");
+    assert!(outcome.err.contains("File too large"), "{outcome:#?}");
+    let outcome = limited("latency ring pipe --size 64 --time 0.1 --rounds 1").succeeded();
+    let text = outcome.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("(ulimit -f)"), "{outcome:#?}");
+}
+
+#[test]
+fn a_socket_with_a_name_works_where_temporary_files_lie_deep() {
+    let directory = tempfile::tempdir().unwrap();
+    let deep = directory.path().join("d".repeat(120));
+    fs::create_dir(&deep).unwrap();
+    let mut command = pipespeed("latency unix --size 64 --time 0.1 --rounds 1");
+    command.env("TMPDIR", &deep);
+    run_alone(command).succeeded();
+    assert!(names_in(&deep).is_empty());
+}

@@ -18,7 +18,8 @@ macro_rules! both_ends {
             /// `InvalidInput` for no capacity and for more than
             /// [`MOST_CAPACITY`](super::MOST_CAPACITY); `ConnectionRefused` if the other process
             /// would not have it; `UnexpectedEof` if it hung up; those of memfd_create(2),
-            /// fallocate(2), mmap(2), sendmsg(2) and recvmsg(2).
+            /// fallocate(2), mmap(2), sendmsg(2) and recvmsg(2). Beyond RLIMIT_FSIZE also the
+            /// signal SIGXFSZ, as with [`pair`](super::pair).
             pub fn offer(stream: &UnixStream, capacity: usize) -> io::Result<Self> {
                 let side = handover::offer(stream, Role::$End, capacity)?;
                 Ok($End { side })

@@ -121,12 +121,29 @@ impl Header {
         }
     }
 
-    /// Takes an end. False where somebody else has it, or had and closed it.
-    pub(super) fn claim(&self, role: Role) -> bool {
+    /// Takes the end `role`, and says where it goes on; `None` where somebody else
+    /// has it, or had and closed it.
+    ///
+    /// The indices are looked at once the end is ours: until then its last owner
+    /// may still have moved, and who went on from before that would write over
+    /// what was committed. Acquire: all that it did comes before.
+    pub(super) fn attach(&self, role: Role, capacity: u64) -> Result<Option<Cursor>, Corrupt> {
         let state = &self.end(role).state;
-        state
+        if state
             .compare_exchange(FREE, ATTACHED, Acquire, Relaxed)
-            .is_ok()
+            .is_err()
+        {
+            return Ok(None);
+        }
+        // Ours stays as it is now. The peer may go on meanwhile, but only as far
+        // as ours lets it.
+        let head = self.index(Role::Producer).load(Acquire);
+        let tail = self.index(Role::Consumer).load(Acquire);
+        let cursor = Cursor::attach(role, head, tail, capacity);
+        if cursor.is_err() {
+            self.unclaim(role);
+        }
+        cursor.map(Some)
     }
 
     /// Says whether the end `role` may sleep.
@@ -154,18 +171,11 @@ impl Header {
         mine.shares_with(theirs)
     }
 
-    /// Gives an end back, for whoever claims it next.
+    /// Gives an end back, for whoever attaches it next.
     pub(super) fn unclaim(&self, role: Role) {
         self.set_spins(role, false);
         self.set_bound(role, Bound::default());
         self.end(role).state.store(FREE, Release);
-    }
-
-    /// Where the end `role` goes on.
-    pub(super) fn cursor(&self, role: Role, capacity: u64) -> Result<Cursor, Corrupt> {
-        let head = self.index(Role::Producer).load(Acquire);
-        let tail = self.index(Role::Consumer).load(Acquire);
-        Cursor::attach(role, head, tail, capacity)
     }
 
     /// Takes in how far the peer of `role` has come. Acquire: after it come our

@@ -31,12 +31,17 @@ struct End {
 
 impl End {
     fn new(ring: &Arc<Ring>, role: Role) -> Self {
-        assert!(ring.header.claim(role));
-        End {
+        Self::attach(ring, role).expect("a new ring's ends are free")
+    }
+
+    /// None where somebody else has it.
+    fn attach(ring: &Arc<Ring>, role: Role) -> Option<Self> {
+        let cursor = ring.header.attach(role, CAPACITY as u64).unwrap()?;
+        Some(End {
             ring: Arc::clone(ring),
             role,
-            cursor: ring.header.cursor(role, CAPACITY as u64).unwrap(),
-        }
+            cursor,
+        })
     }
 
     /// As `Side::wait_slowly` under `Wait::Block`: until `at_least` are
@@ -143,4 +148,56 @@ fn an_empty_stream_ends() {
 #[test]
 fn one_that_waits_for_more_is_woken_when_it_is_there_and_at_the_end() {
     check(3, 10, 2);
+}
+
+/// Puts a word where the next one goes, if the end is free just now. How many
+/// that is.
+fn produce_in_turn(ring: &Arc<Ring>) -> u64 {
+    let Some(mut end) = End::attach(ring, Role::Producer) else {
+        return 0;
+    };
+    // One after the other, so the words are the positions.
+    let word = end.cursor.position();
+    end.cell().with_mut(|at| {
+        // SAFETY: loom checks that nobody else is at it.
+        unsafe { *at = word }
+    });
+    end.leave();
+    ring.header.unclaim(Role::Producer);
+    1
+}
+
+#[test]
+fn an_end_that_changes_hands_goes_on_where_it_was() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let ring = Arc::new(Ring::default());
+        let mut consumer = End::new(&ring, Role::Consumer);
+        let producing = [(); 2].map(|()| {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || produce_in_turn(&ring))
+        });
+        let take = |consumer: &mut End| {
+            consumer
+                .ring
+                .header
+                .look(Role::Consumer, &mut consumer.cursor)
+                .unwrap();
+            let there = consumer.cursor.available();
+            for _ in 0..there {
+                let word = consumer.cell().with(|at| {
+                    // SAFETY: loom checks that nobody writes to it.
+                    unsafe { *at }
+                });
+                assert_eq!(word, consumer.cursor.position());
+                consumer.leave();
+            }
+        };
+        take(&mut consumer);
+        let put: u64 = producing.map(|thread| thread.join().unwrap()).iter().sum();
+        take(&mut consumer);
+        assert!(put > 0);
+        assert_eq!(consumer.cursor.position(), put);
+    });
 }

@@ -58,14 +58,15 @@ pub(super) struct Side {
 impl Side {
     /// Takes the end `role` of the ring that lies in `memory`.
     pub(super) fn attach(memory: Memory, role: Role) -> io::Result<Self> {
-        let cursor = memory.header().cursor(role, memory.capacity() as u64);
-        let cursor = cursor.map_err(|Corrupt| RingError::Corrupt)?;
-        if !memory.header().claim(role) {
-            return Err(io::Error::new(
-                io::ErrorKind::ResourceBusy,
-                "that end of the ring is in use, or was closed",
-            ));
-        }
+        let cursor = memory.header().attach(role, memory.capacity() as u64);
+        let cursor = cursor
+            .map_err(|Corrupt| RingError::Corrupt)?
+            .ok_or_else(|| {
+                io::Error::new(
+                    io::ErrorKind::ResourceBusy,
+                    "that end of the ring is in use, or was closed",
+                )
+            })?;
         memory.header().set_bound(role, Bound::of_this_thread());
         Ok(Side {
             role,

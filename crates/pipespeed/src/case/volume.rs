@@ -4,8 +4,14 @@ use std::time::Duration;
 
 use super::{Case, Durations};
 
-/// A trial of a volume that is slower than so many bytes a second hangs.
-const LEAST_RATE: f64 = 32.0 * 1024.0 * 1024.0;
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// A trial of a volume that is slower than so many bytes a second hangs,
+const LEAST_RATE: f64 = 32.0 * MIB;
+/// unless each byte is computed over: so many bytes a second a pass.
+const LEAST_COMPUTING: f64 = 256.0 * MIB;
+/// Once a pilot has shown the pace, one that takes so many times as long hangs.
+const LATE: f64 = 10.0;
 
 /// As much of a volume shows how fast it goes.
 const PILOT_BYTES: u64 = 256 << 20;
@@ -31,10 +37,42 @@ impl Case {
 
     /// How long both parts of a trial may take.
     pub fn longest(&self, durations: Durations) -> Duration {
-        let timed_s = match self.volume_bytes {
-            Some(bytes) => bytes as f64 / LEAST_RATE,
-            None => durations.timed_s,
+        let timed_s = match (self.volume_bytes, self.expected_s) {
+            (Some(_), Some(seconds)) => LATE * seconds,
+            (Some(bytes), None) => {
+                let computing = f64::from(self.work) / LEAST_COMPUTING;
+                bytes as f64 * (1.0 / LEAST_RATE + computing)
+            }
+            (None, _) => durations.timed_s,
         };
         Duration::from_secs_f64(durations.warm_up_s + timed_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: Durations = Durations {
+        warm_up_s: 0.0,
+        timed_s: 0.0,
+    };
+
+    #[test]
+    fn a_trial_of_a_volume_may_take_what_its_computing_takes() {
+        let seconds = |case: &Case| case.longest(NONE).as_secs_f64();
+        let plain = Case::new("x", 65_536, 65_536).of_volume(1 << 30);
+        assert!((seconds(&plain) - 32.0).abs() < 1e-9);
+        let mut computing = plain.clone();
+        computing.work = 1000;
+        // 1000 passes at 0.25 GiB/s.
+        assert!((seconds(&computing) - 4032.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn once_the_pace_is_known_it_is_the_measure() {
+        let mut case = Case::new("x", 65_536, 65_536).of_volume(1 << 30);
+        case.expected_s = Some(130.0);
+        assert_eq!(case.longest(NONE), Duration::from_secs(1300));
     }
 }

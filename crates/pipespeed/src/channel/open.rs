@@ -123,12 +123,46 @@ pub(crate) fn cant<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> Open
                 | Errno::AFNOSUPPORT
                 | Errno::PROTONOSUPPORT
                 | Errno::OPNOTSUPP
-                | Errno::ADDRNOTAVAIL,
+                | Errno::ADDRNOTAVAIL
+                // Without a loopback device, or with one that is down.
+                | Errno::NETUNREACH
+                | Errno::NETDOWN
+                // RLIMIT_FSIZE (ulimit -f).
+                | Errno::FBIG,
             ) => OpenError::Refused(format!("{what} is not to be had here: {error}")),
             _ => OpenError::Failed(match out_of_descriptors(&error) {
                 Some(hint) => anyhow::anyhow!("{what}: {hint}"),
                 None => anyhow::Error::new(error).context(what),
             }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_machine_refuses_is_no_failure() {
+        let told = |errno: Errno| cant("a thing")(errno);
+        for errno in [
+            Errno::PERM,
+            Errno::NOSYS,
+            Errno::ADDRNOTAVAIL,
+            Errno::NETUNREACH,
+            Errno::NETDOWN,
+            Errno::FBIG,
+        ] {
+            let refused = told(errno);
+            assert!(matches!(refused, OpenError::Refused(_)), "{errno}");
+            assert!(
+                refused
+                    .to_string()
+                    .starts_with("a thing is not to be had here: ")
+            );
+        }
+        for errno in [Errno::MFILE, Errno::NOMEM, Errno::IO] {
+            assert!(matches!(told(errno), OpenError::Failed(_)), "{errno}");
         }
     }
 }

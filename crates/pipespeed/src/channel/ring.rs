@@ -37,10 +37,18 @@ fn capacity(message: usize) -> usize {
 /// # Errors
 /// [`OpenError`]: refused where so large a file may not be written.
 pub fn open(message: usize) -> Result<Channel, OpenError> {
-    // The memory is a file's, and who goes over this limit is killed
-    // (fallocate(2), SIGXFSZ in signal(7)).
+    within_file_limit(message, capacity(message))?;
+    over_a_socket()
+}
+
+/// Whether a ring of this capacity, for messages of that size, may be made here:
+/// its memory is a file's, which has a limit (RLIMIT_FSIZE, getrlimit(2)).
+///
+/// # Errors
+/// [`OpenError::Refused`] if it may not.
+pub(crate) fn within_file_limit(message: usize, capacity: usize) -> Result<(), OpenError> {
     let limit = getrlimit(Resource::Fsize).current;
-    let file = capacity(message).next_power_of_two() + page_size();
+    let file = capacity.next_power_of_two().max(page_size()) + page_size();
     if let Some(most) = limit.filter(|most| file as u64 > *most) {
         return Err(OpenError::Refused(format!(
             "limit: a ring for messages of {} is a file of {file} bytes, and here a file may \
@@ -48,7 +56,7 @@ pub fn open(message: usize) -> Result<Channel, OpenError> {
             size::format(message as u64)
         )));
     }
-    over_a_socket()
+    Ok(())
 }
 
 /// The writing end.

@@ -52,6 +52,9 @@ pub struct Outcome {
     pub note: Option<String>,
 }
 
+/// How the words of an error begin.
+const NOT_FOUND_OUT: &str = "could not be found out: ";
+
 impl Outcome {
     /// It is so, and this was seen.
     pub fn pass(seen: impl Into<String>) -> Self {
@@ -75,7 +78,7 @@ impl Outcome {
 
     /// It could not be found out.
     pub fn error(error: impl std::fmt::Display) -> Self {
-        let seen = format!("could not be found out: {error}");
+        let seen = format!("{NOT_FOUND_OUT}{error}");
         Outcome::new(Verdict::Error, seen)
     }
 
@@ -85,6 +88,12 @@ impl Outcome {
             seen: seen.into(),
             note: None,
         }
+    }
+
+    /// Why it could not be found out.
+    pub(super) fn cause(&self) -> &str {
+        let error = || self.seen.strip_prefix(NOT_FOUND_OUT);
+        self.note.as_deref().or_else(error).unwrap_or(&self.seen)
     }
 
     /// What follows from it, or the way out.

@@ -56,7 +56,7 @@ pub(super) const CHECKS: &[Check] = &[
         statement: "process_vm_readv(2) may read a child's memory",
         explanation: "The program is started once more, and the first byte of its memory is read by \
                       process_vm_readv(2). The rules are those of ptrace(2): the same user, \
-                      and whatever the Yama module adds. The channel vm_readv of bench channels \
+                      a program that is dumpable, and whatever the Yama module adds. The channel vm_readv of bench channels \
                       needs it.",
         reference: "process_vm_readv(2); ptrace(2); Documentation/admin-guide/LSM/Yama.rst",
         run: others::process_vm_readv,

@@ -12,6 +12,20 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::Outcome;
 
+/// What stands before the error of pipe2(2), so that it is known by.
+#[derive(Debug, thiserror::Error)]
+#[error("pipe2(2)")]
+pub(super) struct NoPipe;
+
+/// The reading and the writing end of a new pipe, neither of which has
+/// O_NONBLOCK: for the few checks that need it so.
+///
+/// # Errors
+/// Those of pipe2(2).
+pub(super) fn blocking() -> anyhow::Result<(OwnedFd, OwnedFd)> {
+    fastpipe::pipe::create().context(NoPipe)
+}
+
 /// The ends of a new pipe.
 pub(super) struct Ends {
     pub read: OwnedFd,
@@ -33,7 +47,7 @@ impl Ends {
     /// Those of pipe2(2).
     pub fn with(flags: PipeFlags) -> anyhow::Result<Ends> {
         let flags = flags | PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
-        let (read, write) = pipe_with(flags).context("pipe2")?;
+        let (read, write) = pipe_with(flags).context(NoPipe)?;
         Ok(Ends { read, write })
     }
 
@@ -145,6 +159,27 @@ pub(super) fn ready(fd: impl AsFd, events: PollFlags) -> anyhow::Result<PollFlag
     Ok(fds[0].revents())
 }
 
+/// Waits until a descriptor is readable, but no longer than so many seconds in
+/// which this process runs. Returns whether it is.
+///
+/// # Errors
+/// Those of poll(2).
+pub(super) fn readable_within(fd: impl AsFd, seconds: u32) -> anyhow::Result<bool> {
+    // In parts: one in which the process stands still (SIGSTOP) is one only.
+    const A_SECOND: u32 = 10;
+    let part = Timespec {
+        tv_sec: 0,
+        tv_nsec: 1_000_000_000 / i64::from(A_SECOND),
+    };
+    for _ in 0..seconds * A_SECOND {
+        let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+        if rustix::io::retry_on_intr(|| poll(&mut fds, Some(&part))).context("poll")? > 0 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Flags of poll(2) by their names.
 pub(super) fn names(flags: PollFlags) -> String {
     let known = [
@@ -163,13 +198,15 @@ pub(super) fn names(flags: PollFlags) -> String {
 }
 
 /// Another error than the one that must come: a failure of the statement, unless
-/// it is how system calls are refused.
+/// it is how system calls are refused, or the want of descriptors.
 ///
 /// # Errors
-/// The refusal.
+/// The refusal, or the want.
 pub(super) fn unexpected(errno: Errno) -> anyhow::Result<Outcome> {
     match errno {
-        Errno::PERM | Errno::ACCESS | Errno::NOSYS => Err(errno.into()),
+        Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::MFILE | Errno::NFILE => {
+            Err(errno.into())
+        }
         _ => Ok(Outcome::fail(errno.to_string())),
     }
 }

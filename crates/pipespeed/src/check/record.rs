@@ -8,6 +8,9 @@ use crate::machine::Machine;
 /// The version of the record's shape; see [`crate::results::SCHEMA_VERSION`].
 const SCHEMA_VERSION: u32 = 1;
 
+/// The field `kind` of such a record; a run of bench has none.
+pub const KIND: &str = "check";
+
 /// A check with what came of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Checked {
@@ -91,6 +94,8 @@ impl Summary {
 pub struct Record {
     /// Of this record's shape.
     pub schema_version: u32,
+    /// What it is: [`KIND`].
+    pub kind: &'static str,
     /// The program's own version.
     pub pipespeed_version: &'static str,
     /// When it began, RFC 3339 in UTC.
@@ -110,6 +115,7 @@ impl Record {
     pub fn new(checks: Vec<Checked>, machine: Machine, started_at: String, seconds: f64) -> Self {
         Record {
             schema_version: SCHEMA_VERSION,
+            kind: KIND,
             pipespeed_version: env!("CARGO_PKG_VERSION"),
             started_at,
             seconds,
@@ -122,20 +128,42 @@ impl Record {
     /// What to say on standard error where the command fails, in a line; `None`
     /// where it does not: all that must be so is so, and was found out.
     pub fn failure(&self) -> Option<String> {
-        let names = |verdict| {
+        let of = |verdict| {
             let those = self.checks.iter();
-            let those = those.filter(|checked| checked.outcome.verdict == verdict);
-            those.map(|checked| checked.name).collect::<Vec<_>>()
+            those.filter(move |checked| checked.outcome.verdict == verdict)
         };
-        let parts: Vec<String> = [
-            (Verdict::Fail, "not as every pipe must be"),
-            (Verdict::Error, "could not be found out"),
-        ]
-        .into_iter()
-        .map(|(verdict, what)| (names(verdict), what))
-        .filter(|(names, _)| !names.is_empty())
-        .map(|(names, what)| format!("{what}: {}", names.join(", ")))
-        .collect();
+        let mut parts = Vec::new();
+        let failed: Vec<&str> = of(Verdict::Fail).map(|checked| checked.name).collect();
+        if !failed.is_empty() {
+            parts.push(format!("not as every pipe must be: {}", failed.join(", ")));
+        }
+        // What has one cause stands together.
+        let mut causes: Vec<(&str, Vec<&str>)> = Vec::new();
+        for checked in of(Verdict::Error) {
+            let cause = checked.outcome.cause();
+            match causes.iter_mut().find(|(known, _)| *known == cause) {
+                Some((_, names)) => names.push(checked.name),
+                None => causes.push((cause, vec![checked.name])),
+            }
+        }
+        let causes: Vec<String> = causes
+            .iter()
+            .map(|(cause, names)| format!("{} ({cause})", some(names)))
+            .collect();
+        if !causes.is_empty() {
+            parts.push(format!("could not be found out: {}", causes.join(", ")));
+        }
         (!parts.is_empty()).then(|| parts.join("; "))
+    }
+}
+
+/// The first few names; the table has all of them.
+fn some(names: &[&str]) -> String {
+    const SHOWN: usize = 6;
+    match names.get(..SHOWN) {
+        Some(first) if names.len() > SHOWN => {
+            format!("{} and {} more", first.join(", "), names.len() - SHOWN)
+        }
+        _ => names.join(", "),
     }
 }

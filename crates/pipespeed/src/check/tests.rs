@@ -75,10 +75,25 @@ fn one_that_fails_makes_the_command_fail_and_the_others_run() {
     let failure = record.failure().unwrap();
     assert_eq!(
         failure,
-        "not as every pipe must be: bad; could not be found out: odd"
+        "not as every pipe must be: bad; could not be found out: odd (lost)"
     );
     let counts = Verdict::ALL.map(|verdict| record.summary.count(verdict));
     assert_eq!((counts, record.summary.checks), ([1; 5], 5));
+}
+
+#[test]
+fn what_has_one_cause_is_told_together_and_not_all_of_it_by_name() {
+    let lost = |name| check(name, || anyhow::bail!("lost"));
+    let mut all = ["a", "b", "c", "d", "e", "f"].map(lost).to_vec();
+    all.push(check("odd", || anyhow::bail!("gone")));
+    let failure = record(&all).failure().unwrap();
+    assert_eq!(
+        failure,
+        "could not be found out: a, b, c, d, e, f (lost), odd (gone)"
+    );
+    all.push(lost("g"));
+    let failure = record(&all).failure().unwrap();
+    assert!(failure.contains("e, f and 1 more (lost)"), "{failure}");
 }
 
 #[test]
@@ -90,6 +105,7 @@ fn what_is_refused_or_differs_is_no_failure() {
     assert_eq!(record.failure(), None);
     let json = serde_json::to_value(&record).unwrap();
     assert_eq!(json["schema_version"], 1);
+    assert_eq!(json["kind"], "check");
     let first = &json["checks"][0];
     for (key, value) in [
         ("name", "differs"),

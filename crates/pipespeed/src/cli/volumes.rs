@@ -5,11 +5,15 @@ use crate::size;
 /// The least volume: a smaller one may be in the pipe before it is timed.
 const LEAST: usize = 16 << 20;
 
+/// The largest volume: a day's work at a GiB/s. Each 0.25 GiB of a trial is a
+/// rate in the record.
+const MOST: usize = 64 << 40;
+
 /// Which volumes.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Suite volumes")]
 pub struct VolumesArgs {
-    /// These volumes, from 16M, as in 0.25G,250G [default: 0.25G,2.5G,25G; with
+    /// These volumes, from 16M to 64T, as in 0.25G,250G [default: 0.25G,2.5G,25G; with
     /// --quick 64M,0.25G,1G]. Says first how long it takes.
     #[arg(
         long,
@@ -26,6 +30,10 @@ fn volume(text: &str) -> Result<usize, String> {
         bytes if bytes < LEAST => Err(format!(
             "a volume has at least {}",
             size::format(LEAST as u64)
+        )),
+        bytes if bytes > MOST => Err(format!(
+            "a volume has at most {}",
+            size::format(MOST as u64)
         )),
         bytes => Ok(bytes),
     }

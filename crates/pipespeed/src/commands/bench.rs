@@ -1,6 +1,7 @@
 //! `pipespeed bench`: plan a run, watch over it, save and show it.
 
 mod able;
+mod enough;
 mod lengths;
 mod memory;
 mod plan;
@@ -38,6 +39,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<()> {
     if args.list {
         return list(&plan);
     }
+    plan.enough_time()?;
     let mut saving = Saving::new(&args, plan.suite)?;
     let interrupt = Interrupt::install()?;
     let runner = ProcessRunner::new(
@@ -119,6 +121,7 @@ fn measure(
                 .map_err(Stopped::Error)?;
             watch.progress.say(&trials.announcement());
             watch.progress.expect(trials.long());
+            measurement.expect(&trials.expected());
             let rounds = trials.rounds;
             measurement.rarely(trials.of);
             rounds

@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use anyhow::bail;
 
-use crate::check::{self, Check, Group, PATIENCE, Record, SOFT_LIMIT};
+use crate::check::{self, Check, Checked, Group, PATIENCE, Record, SOFT_LIMIT};
 use crate::cli::CheckArgs;
-use crate::failure::{to_stdout, usage};
+use crate::failure::{Interrupted, to_stdout, usage};
+use crate::interrupt::Noted;
 use crate::machine::Machine;
 use crate::report::{self, Style};
 use crate::results::{check_place, is_stdout, save};
@@ -16,7 +17,7 @@ use crate::results::{check_place, is_stdout, save};
 ///
 /// # Errors
 /// Where something is not as every pipe must be, or could not be found out;
-/// where the record can't be saved.
+/// where the record can't be saved; where a signal asks it to end.
 pub fn run(args: &CheckArgs) -> anyhow::Result<()> {
     let style = Style::for_terminal(io::stdout().is_terminal());
     if !args.explain.is_empty() {
@@ -42,13 +43,27 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<()> {
     let started_at = jiff::Timestamp::now()
         .strftime("%Y-%m-%dT%H:%M:%SZ")
         .to_string();
-    let checked = check::run(checks, PATIENCE);
+    let checked = run_all(&checks)?;
     let record = Record::new(checked, machine, started_at, start.elapsed().as_secs_f64());
     show(args, &record, style)?;
     match record.failure() {
         Some(failure) => bail!(failure),
         None => Ok(()),
     }
+}
+
+/// Runs checks until a signal comes. It is looked for between them, when nothing
+/// of the last one is left: a FIFO's name, or a child.
+fn run_all(checks: &[&Check]) -> anyhow::Result<Vec<Checked>> {
+    let signals = Noted::install()?;
+    let mut checked = Vec::with_capacity(checks.len());
+    for check in checks {
+        checked.push(check::run_one(check, PATIENCE));
+        if let Some(signal) = signals.signal() {
+            return Err(Interrupted(signal).into());
+        }
+    }
+    Ok(checked)
 }
 
 fn show(args: &CheckArgs, record: &Record, style: Style) -> anyhow::Result<()> {

@@ -38,6 +38,8 @@ const DESCRIPTORS: u64 = 1024;
 /// What is saved.
 #[derive(Serialize)]
 struct Record<'a> {
+    /// What it is.
+    kind: &'static str,
     /// Of this record's form.
     version: u32,
     rounds: u32,
@@ -105,6 +107,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
         checked?;
     }
     let record = Record {
+        kind: "costs",
         version: 1,
         rounds: args.rounds,
         page_bytes,

@@ -26,6 +26,8 @@ const LEAST_SIZE: usize = 1 << 20;
 /// What is saved.
 #[derive(Serialize)]
 struct Record<'a> {
+    /// What it is.
+    kind: &'static str,
     /// Of this record's form.
     version: u32,
     rounds: u32,
@@ -56,6 +58,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let (kernel, figures) = measured.context("pinning")?;
     if let Some(path) = &args.json {
         let record = Record {
+            kind: "costs --pinning",
             version: 1,
             rounds: plan.rounds,
             page_bytes: page_size(),

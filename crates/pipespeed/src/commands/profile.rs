@@ -70,6 +70,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     };
     let machine = Machine::read(chosen.writer, chosen.reader);
     let mut made = Profile {
+        kind: "profile".to_owned(),
         schema_version: SCHEMA_VERSION,
         pipespeed_version: env!("CARGO_PKG_VERSION").to_owned(),
         event: event.name().to_owned(),

@@ -46,6 +46,13 @@ pub enum Act {
     WriteScalar,
 }
 
+impl Act {
+    /// How many blocks it takes.
+    pub fn blocks(self) -> usize {
+        1 + usize::from(self == Act::Copy)
+    }
+}
+
 /// What a process without a channel does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemorySpec {
@@ -60,7 +67,7 @@ pub struct MemorySpec {
 impl MemorySpec {
     /// The blocks it takes.
     pub fn blocks(&self) -> usize {
-        1 + usize::from(self.act == Act::Copy)
+        self.act.blocks()
     }
 }
 

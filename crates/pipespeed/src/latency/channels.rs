@@ -6,6 +6,7 @@ use fastpipe::{pipe, ring};
 use rustix::event::{EventfdFlags, eventfd};
 use serde::{Deserialize, Serialize};
 
+use crate::channel::ring::within_file_limit;
 use crate::channel::{Channel, OpenError, cant, fifo, mqueue, over_limit, tcp, unix};
 use crate::endpoint::spec::ChannelKind;
 use crate::size;
@@ -204,6 +205,7 @@ fn of_pipes(
 /// still looked at.
 fn of_rings(size: usize) -> Result<Way, OpenError> {
     let bytes = RING_BYTES.max(2 * size);
+    within_file_limit(size, bytes)?;
     let ring = || -> Result<(OwnedFd, OwnedFd), OpenError> {
         let cant = || cant("a ring in shared memory");
         let (producer, consumer) = ring::pair(bytes).map_err(cant())?;

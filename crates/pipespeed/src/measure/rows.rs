@@ -13,6 +13,13 @@ impl<R: Runner> Measurement<R> {
         self.rare = trials;
     }
 
+    /// A pilot has shown how many seconds trials of the cases named take.
+    pub fn expect(&mut self, seconds: &BTreeMap<String, f64>) {
+        for case in &mut self.cases {
+            case.expected_s = seconds.get(&case.name).copied();
+        }
+    }
+
     /// The cases of each round in their order: all that can be run but those
     /// that have no trial in it.
     pub(super) fn rows(&self, schedule: &Schedule, runnable: &[usize]) -> Vec<Vec<usize>> {

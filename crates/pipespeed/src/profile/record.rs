@@ -12,6 +12,9 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// A profile of one case or several.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
+    /// What it is: `profile`.
+    #[serde(default)]
+    pub kind: String,
     /// The layout's version.
     pub schema_version: u32,
     /// The program's.

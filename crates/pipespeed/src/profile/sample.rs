@@ -71,6 +71,7 @@ fn case(name: &str, from: Option<(&str, &str)>, ends: Vec<EndProfile>) -> CasePr
 
 fn profile() -> Profile {
     Profile {
+        kind: "profile".to_owned(),
         schema_version: SCHEMA_VERSION,
         pipespeed_version: "0.0.0-invented".to_owned(),
         event: "cpu-clock".to_owned(),

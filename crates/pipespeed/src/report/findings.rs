@@ -14,14 +14,14 @@ pub fn findings(run: &Run) -> Vec<String> {
     if channels::are_compared(run) {
         return channels::findings(run);
     }
-    if memory::is_measured(run) {
-        return memory::findings(run);
-    }
     if let Some(search) = &run.search {
         return sizes::findings(run, search);
     }
     let steps = steps(run);
     let doubt = doubt(run);
+    if memory::is_measured(run) {
+        return memory::findings(run, doubt);
+    }
     if options::are_compared(run) {
         return options::findings(run, doubt);
     }
@@ -43,18 +43,17 @@ pub fn findings(run: &Run) -> Vec<String> {
     sentences
 }
 
-/// How far, as a logarithm, a case was found to differ from itself. Steps no
-/// larger than that are no findings. 0 where the null control is sound.
+/// How far, as a logarithm, a case was found to differ from itself, or may
+/// have: the farther end of the null control's interval. Steps no larger than
+/// that are no findings. 0 where the null control is sound.
 fn doubt(run: &Run) -> f64 {
     let ratio = run.null_control.as_ref().and_then(|control| control.ratio);
     match ratio {
-        Some(ratio) if matches!(ratio.verdict, Verdict::Faster | Verdict::Slower) => {
-            [ratio.low, ratio.high]
-                .into_iter()
-                .flatten()
-                .map(|end| end.ln().abs())
-                .fold(ratio.median.ln().abs(), f64::max)
-        }
+        Some(ratio) if ratio.verdict != Verdict::Same => [ratio.low, ratio.high]
+            .into_iter()
+            .flatten()
+            .map(|end| end.ln().abs())
+            .fold(0.0, f64::max),
         _ => 0.0,
     }
 }

@@ -80,6 +80,28 @@ fn a_step_no_larger_than_the_null_controls_is_no_finding() {
     );
 }
 
+#[test]
+fn a_step_within_what_the_null_control_leaves_open_is_no_finding_either() {
+    let mut run = run(
+        "x",
+        vec![
+            case("a", 1.0, None),
+            case("b", 1.2, Some(("a", "something", ratio(1.2)))),
+        ],
+    );
+    let control = |ratio| {
+        Some(NullControl {
+            case: "a".to_owned(),
+            twin: "a_again".to_owned(),
+            ratio: Some(ratio),
+        })
+    };
+    run.null_control = control(within(0.95, 1.0, 1.06));
+    assert!(findings(&run)[0].contains("mattered most"));
+    run.null_control = control(within(0.66, 1.0, 1.02));
+    assert!(findings(&run)[0].starts_with("Nothing is decided here"));
+}
+
 fn touched(fastest: f64) -> Run {
     let mut run = run(
         "touched",

@@ -29,6 +29,11 @@ pub(super) fn block(case: &CaseResult) -> usize {
     case.configuration.buffer_bytes
 }
 
+/// The memory that a case goes over: two blocks of a copy, in bytes.
+pub(super) fn footprint(case: &CaseResult) -> usize {
+    block(case) * way_of(case).map_or(1, |way| ROWS[way].blocks())
+}
+
 /// The cases of one way to go over a block, by its place among the ways, less
 /// the null control's twin.
 pub(super) fn of_way(run: &Run, way: usize) -> impl Iterator<Item = &CaseResult> {
@@ -137,7 +142,7 @@ fn laid(run: &Run, sizes: &[usize], with_intervals: bool) -> Vec<String> {
     }
     grid.set_header(header);
     for &bytes in sizes {
-        let mut row = vec![size::format(bytes as u64), place(run, bytes)];
+        let mut row = vec![size::format(bytes as u64), places(run, &ways, bytes)];
         for &way in &ways {
             let case = of_way(run, way).find(|case| block(case) == bytes);
             let summary = case.and_then(|case| case.summary.as_ref());
@@ -164,6 +169,19 @@ fn laid(run: &Run, sizes: &[usize], with_intervals: bool) -> Vec<String> {
     grid.lines()
         .map(|line| line.trim_end().to_owned())
         .collect()
+}
+
+/// Where blocks of a size lie: `L2`, or `L2, copy L3` where a way whose blocks
+/// are two has to go further out.
+fn places(run: &Run, ways: &[usize], bytes: usize) -> String {
+    let one = place(run, bytes);
+    let further: Vec<String> = ways
+        .iter()
+        .map(|&way| (&ROWS[way], place(run, bytes * ROWS[way].blocks())))
+        .filter(|(_, place)| *place != one)
+        .map(|(row, place)| format!(", {} {place}", row.title))
+        .collect();
+    one + &further.concat()
 }
 
 /// Which blocks have no figure, and why: those with the same reason together.

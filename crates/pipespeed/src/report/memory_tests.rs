@@ -33,7 +33,7 @@ fn each_size_is_a_row_with_the_cache_that_holds_it() {
     for (block, place) in [
         ("4KiB", "L1"),
         ("64KiB", "L2"),
-        ("1MiB", "L2"),
+        ("1MiB", "L2,"),
         ("16MiB", "L3"),
         ("64MiB", "memory"),
         ("1GiB", "memory"),
@@ -42,6 +42,9 @@ fn each_size_is_a_row_with_the_cache_that_holds_it() {
         assert_eq!(row.split_whitespace().nth(1), Some(place), "{row}");
         assert_eq!(row.matches('[').count(), 5, "{row}");
     }
+    // Two blocks of 1 MiB are more than the cache holds.
+    assert!(row(&text, "1MiB").contains("L2, copy L3 "), "{text}");
+    assert!(row(&text, "64KiB").contains("L2  "), "{text}");
     assert!(text.contains("Caches: L1 48KiB, L2 1MiB, L3 32MiB. Blocks in base pages."));
     assert!(text.contains("write_read  "), "{text}");
     assert!(
@@ -115,7 +118,7 @@ fn findings_say_how_far_the_ladder_is_from_memory() {
     let mut run = memory();
     ratio_of(&mut run, "busy_loop_huge", within(1.9, 2.1, 2.2));
     ratio_of(&mut run, "write_read", within(0.02, 0.03, 0.04));
-    let found = findings(&run);
+    let found = findings(&run, 0.0);
     let expected = [
         "busy_loop_huge, the fastest rung, moves x2.10 [1.90, 2.20] of what memcpy of 256KiB, L2 \
          does: it does not touch the data.",
@@ -147,7 +150,42 @@ fn findings_claim_nothing_that_the_intervals_do_not_bear() {
         let summary = case.summary.as_mut().unwrap();
         (summary.low, summary.high) = (Some(0.1), Some(500.0));
     }
-    assert_eq!(findings(&run), [""; 0]);
+    assert_eq!(findings(&run, 0.0), [""; 0]);
     run.cases.clear();
-    assert_eq!(findings(&run), [""; 0]);
+    assert_eq!(findings(&run, 0.0), [""; 0]);
+}
+
+#[test]
+fn a_copy_is_said_to_lie_where_both_its_blocks_do() {
+    let mut run = memory();
+    for case in &mut run.cases {
+        if case.compared_with.is_some() {
+            case.compared_with = Some("mem_copy_1m".to_owned());
+        }
+    }
+    ratio_of(&mut run, "busy_loop_huge", within(1.9, 2.1, 2.2));
+    let found = findings(&run, 0.0);
+    assert!(found[0].contains("memcpy of 1MiB, L3 does"), "{found:?}");
+}
+
+#[test]
+fn findings_claim_nothing_that_the_null_control_leaves_open() {
+    let mut run = memory();
+    ratio_of(&mut run, "busy_loop_huge", within(1.03, 1.05, 1.14));
+    let sentence = |run: &Run| super::super::findings(run).remove(0);
+    let beginning = "busy_loop_huge, the fastest rung, moves x1.05";
+    let control = |ratio| {
+        Some(NullControl {
+            case: "mem_copy_256k".to_owned(),
+            twin: "mem_copy_256k_again".to_owned(),
+            ratio: Some(ratio),
+        })
+    };
+    run.null_control = control(within(0.96, 1.0, 1.04));
+    assert!(sentence(&run).starts_with(beginning));
+    run.null_control = control(within(0.93, 1.0, 1.02));
+    assert!(!sentence(&run).starts_with(beginning));
+    // Where a case differs from itself a thousandfold nothing is said at all.
+    run.null_control = control(within(0.001, 1.0, 1.02));
+    assert_eq!(super::super::findings(&run), [""; 0]);
 }

@@ -63,6 +63,17 @@ pub(super) fn is_twin(run: &Run, name: &str) -> bool {
         .is_some_and(|control| control.twin == name)
 }
 
+/// The verdict of a ratio where a case was found to differ from itself by
+/// `doubt`, a logarithm: both ends of the interval may be off by as much.
+pub(super) fn doubted(ratio: &Ratio, doubt: f64) -> Verdict {
+    match (ratio.verdict, ratio.low, ratio.high) {
+        (Verdict::Undecided, ..) | (_, None, _) | (_, _, None) => Verdict::Undecided,
+        (_, Some(low), Some(high)) => {
+            crate::stats::verdict(low * (-doubt).exp(), high * doubt.exp())
+        }
+    }
+}
+
 /// A verdict as the words before the other case's name.
 pub(super) fn phrase(verdict: Verdict) -> &'static str {
     match verdict {

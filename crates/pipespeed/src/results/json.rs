@@ -8,9 +8,6 @@ use serde_json::Value;
 
 use super::{Run, SCHEMA_VERSION};
 
-/// What other records of ours have in `kind`.
-const KINDS: [&str; 1] = [crate::latency::record::KIND];
-
 /// Why a saved run could not be loaded. Every message is one line that names
 /// the file and the way out.
 #[derive(Debug, thiserror::Error)]
@@ -43,12 +40,12 @@ pub enum LoadError {
         /// The file.
         path: PathBuf,
     },
-    /// A record of ours, but of another command.
-    #[error("{}: a record of pipespeed {kind}, not of bench, whose runs are needed here", shown(.path))]
+    /// A record of another command, which says what it is.
+    #[error("{}: a record of pipespeed {kind}: compare takes runs of bench", shown(.path))]
     OtherKind {
         /// The file.
         path: PathBuf,
-        /// Which command's.
+        /// The command.
         kind: String,
     },
     /// Written by a later program, whose fields may mean something else.
@@ -130,15 +127,13 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Run, LoadError> {
         Ok(any) => any,
         Err(cause) => return Err(LoadError::NotJson { path, cause }),
     };
+    if let Some(kind) = any.get("kind").and_then(Value::as_str) {
+        let kind = kind.to_owned();
+        return Err(LoadError::OtherKind { path, kind });
+    }
     let ours = u64::from(SCHEMA_VERSION);
     match any.get("schema_version").and_then(Value::as_u64) {
-        None => Err(match any.get("kind").and_then(Value::as_str) {
-            Some(kind) if KINDS.contains(&kind) => LoadError::OtherKind {
-                path,
-                kind: kind.to_owned(),
-            },
-            _ => LoadError::NotOurs { path },
-        }),
+        None => Err(LoadError::NotOurs { path }),
         Some(found) if found > ours => Err(LoadError::Newer { path, found }),
         Some(found) if found < ours => Err(LoadError::Older { path, found }),
         // Parsed from the text again, for an error that names line and column.
@@ -186,10 +181,6 @@ mod tests {
         assert!(matches!(error("case  GiB/s"), LoadError::NotJson { .. }));
         assert!(matches!(error("[1, 2]"), LoadError::NotOurs { .. }));
         assert!(matches!(
-            error("{\"kind\": \"latency\"}"),
-            LoadError::OtherKind { .. }
-        ));
-        assert!(matches!(
             error("{\"schema_version\": \"x\"}"),
             LoadError::NotOurs { .. }
         ));
@@ -226,6 +217,17 @@ mod tests {
         assert!(message.starts_with("/nonexistent/run.json: "), "{message}");
         let stdin = parse(Path::new("-"), b"").unwrap_err().to_string();
         assert!(stdin.starts_with("standard input: "), "{stdin}");
+    }
+
+    #[test]
+    fn a_record_of_another_command_is_named() {
+        for text in [
+            "{\"schema_version\": 1, \"kind\": \"check\"}",
+            "{\"kind\": \"check\"}",
+        ] {
+            let message = error(text).to_string();
+            assert!(message.contains("a record of pipespeed check"), "{message}");
+        }
     }
 
     #[test]

@@ -86,6 +86,13 @@ pub const ROWS: [Row; 5] = [
     },
 ];
 
+impl Row {
+    /// How many blocks it takes: a copy's two have to find room.
+    pub fn blocks(&self) -> usize {
+        self.act.blocks()
+    }
+}
+
 /// What all names of such cases begin with.
 const PREFIX: &str = "mem_";
 
@@ -128,12 +135,17 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     let beside = sizes.iter().rev().find(|bytes| **bytes <= BUFFER);
     let yardstick = beside.or(sizes.first()).copied().unwrap_or(BUFFER);
     let copy = name(&ROWS[2], yardstick);
+    // Then the sizes differ, too.
+    let factor = match yardstick == BUFFER {
+        true => "a pipe instead of memcpy".to_owned(),
+        false => format!(
+            "a pipe and pieces of {} instead of memcpy and blocks of {}",
+            size::format(BUFFER as u64),
+            size::format(yardstick as u64)
+        ),
+    };
     let rungs = Suite::Ladder.rungs(overrides);
-    cases.extend(
-        rungs
-            .into_iter()
-            .map(|rung| rung.against(&copy, "a pipe instead of memcpy")),
-    );
+    cases.extend(rungs.into_iter().map(|rung| rung.against(&copy, &factor)));
     cases
 }
 
@@ -180,6 +192,19 @@ mod tests {
         assert_eq!(compared(&[]), ["mem_copy_256k"]);
         assert_eq!(compared(&[4096, 65_536, 1 << 20]), ["mem_copy_64k"]);
         assert_eq!(compared(&[1 << 20, 4 << 20]), ["mem_copy_1m"]);
+    }
+
+    #[test]
+    fn a_copy_of_another_size_than_the_rungs_is_named_with_it() {
+        let factor = |sizes: &[usize]| {
+            let last = of_sizes(sizes).pop().unwrap();
+            last.compared_with.unwrap().1
+        };
+        assert_eq!(factor(&[]), "a pipe instead of memcpy");
+        assert_eq!(
+            factor(&[1 << 20]),
+            "a pipe and pieces of 256KiB instead of memcpy and blocks of 1MiB"
+        );
     }
 
     #[test]

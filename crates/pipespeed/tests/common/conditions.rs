@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
+use nix::sys::signal::{SigHandler, SigSet, Signal};
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tempfile::TempDir;
@@ -78,6 +79,22 @@ pub fn soft_limit(command: &mut Command, resource: Resource, value: u64) {
             ..getrlimit(resource)
         };
         setrlimit(resource, lowered).map_err(Into::into)
+    });
+}
+
+/// Started with a signal blocked, as a parent's mask is inherited.
+pub fn blocked(command: &mut Command, signal: Signal) {
+    before(command, move || {
+        SigSet::from(signal).thread_block().map_err(Into::into)
+    });
+}
+
+/// Started with a signal ignored, which exec keeps.
+pub fn ignored(command: &mut Command, signal: Signal) {
+    before(command, move || {
+        // SAFETY: no handler of anybody's is replaced in a new process.
+        let set = unsafe { nix::sys::signal::signal(signal, SigHandler::SigIgn) };
+        set.map(drop).map_err(Into::into)
     });
 }
 
@@ -197,6 +214,25 @@ pub fn in_mount_namespace(script: &str, args: &[&str]) -> Option<Command> {
     let mut command = unshare();
     command.args(["sh", "-c", script, env!("CARGO_BIN_EXE_pipespeed")]);
     command.args(args);
+    Some(command)
+}
+
+/// The command as root of a user namespace of its own; none, said aloud, where
+/// that is not allowed.
+pub fn in_user_namespace(args: &str) -> Option<Command> {
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        command.args(["-U", "-r"]);
+        command
+    };
+    let probe = unshare().arg("true").output();
+    if !probe.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: no user namespaces here");
+        return None;
+    }
+    let mut command = unshare();
+    command.arg(env!("CARGO_BIN_EXE_pipespeed"));
+    command.args(args.split_whitespace());
     Some(command)
 }
 

@@ -6,3 +6,4 @@ pub(super) mod slots;
 pub(super) mod users;
 
 pub use self::users::SOFT_LIMIT;
+pub(super) use self::users::capabilities;

@@ -4,9 +4,10 @@ use fastpipe::pipe::{self, CapacityError, Limits, page_size};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
-use super::users::capabilities;
+use super::users::{WITHIN_ONLY, capabilities, in_first_namespace};
 use crate::check::pipes::{Ends, Moved};
 use crate::check::{Check, Group, Outcome};
+use crate::machine::Root;
 
 pub(in crate::check) const CHECKS: &[Check] = &[
     Check {
@@ -145,8 +146,10 @@ fn above_limit() -> anyhow::Result<Outcome> {
         )));
     }
     let ends = Ends::new()?;
-    let entitled = capabilities().contains(CapabilitySet::SYS_RESOURCE);
+    let capable = capabilities().contains(CapabilitySet::SYS_RESOURCE);
+    let entitled = capable && in_first_namespace(&Root::default());
     let granted = pipe::set_capacity(&ends.write, asked);
+    let refused = |error: &CapacityError| Errno::from_io_error(&error.source) == Some(Errno::PERM);
     Ok(match (granted, entitled) {
         (Ok(granted), true) => {
             Outcome::pass(format!("{granted} bytes granted, with CAP_SYS_RESOURCE"))
@@ -154,12 +157,14 @@ fn above_limit() -> anyhow::Result<Outcome> {
         (Ok(granted), false) => {
             Outcome::fail(format!("{granted} bytes granted without CAP_SYS_RESOURCE"))
         }
-        (Err(error), false) if error.source.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {
+        (Err(error), false) if refused(&error) && capable => {
+            Outcome::pass(format!("EPERM for {asked} bytes")).noting(WITHIN_ONLY)
+        }
+        (Err(error), false) if refused(&error) => {
             Outcome::pass(format!("EPERM for {asked} bytes, without CAP_SYS_RESOURCE"))
         }
         (Err(error), true) => {
             Outcome::seen(format!("{} in spite of CAP_SYS_RESOURCE", named(&error)))
-                .noting("a capability within a user namespace does not count for this")
         }
         (Err(error), false) => Outcome::fail(format!("{} for {asked} bytes", named(&error))),
     })

@@ -8,7 +8,7 @@ use fastpipe::transfer::Output;
 use fastpipe::wait::Wait;
 
 use crate::check::pipes::{Ends, Moved};
-use crate::check::{Check, Group, Outcome};
+use crate::check::{Check, Group, Outcome, refusal};
 
 pub(in crate::check) const CHECKS: &[Check] = &[
     Check {
@@ -77,25 +77,29 @@ fn one_byte_pieces() -> anyhow::Result<Outcome> {
     let slots = pipe::slots(&ends.write)?;
     let memory = Buffer::builder().len(page_size()).map()?;
     let pieces: Vec<PageSlice<'_>> = (0..2 * slots).map(|at| memory.slice(at..=at)).collect();
-    let taken = sent(&ends, &pieces)?;
-    Ok(Outcome::seen(format!("{taken}, of {slots} slots")))
+    Ok(match sent(&ends, &pieces) {
+        Ok(taken) => Outcome::seen(format!("{taken}, of {slots} slots")),
+        Err(error) => refusal::or_error("vmsplice(2)", error)?,
+    })
 }
 
 fn unaligned_piece() -> anyhow::Result<Outcome> {
     let ends = Ends::new()?;
     let capacity = pipe::capacity(&ends.write)?;
     let memory = Buffer::builder().len(capacity + page_size()).map()?;
-    let taken = sent(&ends, &[memory.slice(OFF..OFF + capacity)])?;
-    Ok(Outcome::seen(format!("{taken} of {capacity} bytes")))
+    Ok(match sent(&ends, &[memory.slice(OFF..OFF + capacity)]) {
+        Ok(taken) => Outcome::seen(format!("{taken} of {capacity} bytes")),
+        Err(error) => refusal::or_error("vmsplice(2)", error)?,
+    })
 }
 
 /// The bytes that go in by vmsplice until more would have to wait.
-fn sent(ends: &Ends, pieces: &[PageSlice<'_>]) -> anyhow::Result<u64> {
+fn sent(ends: &Ends, pieces: &[PageSlice<'_>]) -> io::Result<u64> {
     let mut output = Output::new(&ends.write, Wait::Never);
     match output.vmsplice(pieces, Default::default()) {
         Ok(()) => Ok(output.counts().bytes),
         Err(end) if end.kind() == io::ErrorKind::WouldBlock => Ok(end.moved),
-        Err(end) => Err(anyhow::Error::new(end.source).context("vmsplice")),
+        Err(end) => Err(end.source),
     }
 }
 

@@ -9,7 +9,9 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
 
+use crate::check::pipes::NoPipe;
 use crate::check::{Check, Group, Outcome};
+use crate::machine::Root;
 use crate::report::counted;
 use crate::size;
 
@@ -19,8 +21,8 @@ pub(in crate::check) const CHECKS: &[Check] = &[Check {
     statement: "what all pipes of a user may hold",
     explanation: "Past fs.pipe-user-pages-soft a user's new pipes get few slots and can't be \
                   enlarged; past fs.pipe-user-pages-hard there are no new pipes (ENFILE); 0 is no \
-                  limit. Neither holds for processes with CAP_SYS_RESOURCE or CAP_SYS_ADMIN. The \
-                  check --soft-limit shows it.",
+                  limit. Neither holds for processes with CAP_SYS_RESOURCE or CAP_SYS_ADMIN, but \
+                  within a user namespace these do not count. The check --soft-limit shows it.",
     reference: "pipe(7), /proc/sys/fs/pipe-user-pages-soft and -hard; alloc_pipe_info() in fs/pipe.c",
     run: page_limits,
 }];
@@ -42,13 +44,33 @@ pub const SOFT_LIMIT: Check = Check {
 const USUAL: usize = 16;
 
 /// What this process is allowed; nothing where that can't be found out.
-pub(super) fn capabilities() -> CapabilitySet {
+pub(in crate::check) fn capabilities() -> CapabilitySet {
     rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective)
 }
 
+/// Whether its capabilities count for what concerns the whole system, as the
+/// limits on pipes do (capable() in kernel/capability.c): not in a user
+/// namespace. The first one's number is fixed (PROC_USER_INIT_INO in
+/// include/linux/proc_ns.h); its map of user ids is not, since others may map
+/// all of them, too. Where nothing is shown, they are believed to.
+pub(super) fn in_first_namespace(root: &Root) -> bool {
+    let link = std::fs::read_link(root.path("proc/self/ns/user"));
+    link.map_or(true, |link| link.as_os_str() == "user:[4026531837]")
+}
+
+/// What is noted where a capability is there and does not count.
+pub(super) const WITHIN_ONLY: &str =
+    "its capabilities count within its user namespace only, not for this";
+
 /// The capability by which the limits do not hold for this process.
 fn exempt() -> Option<&'static str> {
-    let capabilities = capabilities();
+    match in_first_namespace(&Root::default()) {
+        true => exempting(capabilities()),
+        false => None,
+    }
+}
+
+fn exempting(capabilities: CapabilitySet) -> Option<&'static str> {
     [
         (CapabilitySet::SYS_RESOURCE, "CAP_SYS_RESOURCE"),
         (CapabilitySet::SYS_ADMIN, "CAP_SYS_ADMIN"),
@@ -66,9 +88,12 @@ fn page_limits() -> anyhow::Result<Outcome> {
         ));
     };
     let outcome = Outcome::seen(format!("soft {}, hard {}", pages(soft), pages(hard)));
-    Ok(match exempt() {
-        Some(capability) => outcome.noting(format!("not for this process, which has {capability}")),
-        None => outcome,
+    Ok(match (exempt(), exempting(capabilities())) {
+        (Some(capability), _) => {
+            outcome.noting(format!("not for this process, which has {capability}"))
+        }
+        (None, Some(_)) => outcome.noting(format!("for this process, too: {WITHIN_ONLY}")),
+        (None, None) => outcome,
     })
 }
 
@@ -166,7 +191,7 @@ impl Held {
             let (read_end, write_end) = match pipe_with(PipeFlags::CLOEXEC) {
                 Ok(ends) => ends,
                 Err(errno @ (Errno::MFILE | Errno::NFILE)) => return Ok(End::NoMore(errno)),
-                Err(errno) => return Err(errno).context("pipe2"),
+                Err(errno) => return Err(errno).context(NoPipe),
             };
             let slots = pipe::slots(&read_end)?;
             if slots < USUAL {

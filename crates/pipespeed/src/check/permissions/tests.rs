@@ -4,7 +4,7 @@ use rustix::io::Errno;
 
 use super::calls::disabled;
 use super::memory::{none_left, over_limit};
-use super::others::by_yama;
+use super::others::{Rules, by_rules};
 use super::sampling::in_short;
 use super::*;
 use crate::check::{Outcome, Verdict};
@@ -73,20 +73,41 @@ fn the_limit_of_locked_memory_is_blamed_only_where_it_refuses() {
 }
 
 #[test]
-fn yama_is_blamed_only_where_it_keeps_a_parent_out() {
-    let seen = |errno, scope, filtered| by_yama(errno, Some(scope), filtered);
-    assert!(
-        seen(Errno::PERM, 2, false)
-            .unwrap()
-            .note
-            .unwrap()
-            .contains("CAP_SYS_PTRACE")
-    );
-    assert!(seen(Errno::PERM, 3, false).unwrap().seen.contains("is 3"));
-    assert_eq!(seen(Errno::PERM, 1, false), None);
-    assert_eq!(seen(Errno::PERM, 2, true), None);
-    assert_eq!(seen(Errno::NOSYS, 2, false), None);
-    assert_eq!(by_yama(Errno::PERM, None, false), None);
+fn a_rule_of_ptrace_is_blamed_only_where_it_keeps_a_parent_out() {
+    let rules = Rules {
+        yama: Some(1),
+        dumpable: true,
+        capable: false,
+        filtered: false,
+    };
+    let said = |rules: Rules| {
+        by_rules(Errno::PERM, &rules).map(|it| format!("{} ({})", it.seen, it.note.unwrap()))
+    };
+    assert_eq!(said(rules), None);
+    let yama = |scope| Rules {
+        yama: Some(scope),
+        ..rules
+    };
+    assert!(said(yama(2)).unwrap().contains("CAP_SYS_PTRACE"));
+    assert!(said(yama(3)).unwrap().contains("which is 3"));
+    let hidden = Rules {
+        dumpable: false,
+        ..rules
+    };
+    assert!(said(hidden).unwrap().contains("not dumpable"));
+    for rules in [yama(2), yama(3), hidden] {
+        let filtered = Rules {
+            filtered: true,
+            ..rules
+        };
+        assert!(said(filtered).unwrap().contains("filter is in force, too"));
+        assert!(by_rules(Errno::NOSYS, &rules).is_none());
+        let capable = Rules {
+            capable: true,
+            ..rules
+        };
+        assert_eq!(said(capable).is_some(), rules.yama == Some(3));
+    }
 }
 
 #[test]

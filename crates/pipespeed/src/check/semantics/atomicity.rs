@@ -6,10 +6,9 @@ use std::thread;
 
 use anyhow::{Context, bail, ensure};
 use fastpipe::pipe::{ATOMIC_WRITE, page_size};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 
-use crate::check::pipes::{Ends, Moved};
+use crate::check::pipes::{Ends, Moved, blocking, readable_within};
+use crate::check::refusal::NoThread;
 use crate::check::{Check, Group, Outcome};
 
 pub(in crate::check) const CHECKS: &[Check] = &[
@@ -17,9 +16,9 @@ pub(in crate::check) const CHECKS: &[Check] = &[
         name: "atomic-small",
         group: Group::Semantics,
         statement: "writes below PIPE_BUF stay whole among several writers",
-        explanation: "Four threads write records of 1000 bytes to one full pipe, each with its \
-                      writer and number in every word; the reader counts those that another one \
-                      interrupts. None may be.",
+        explanation: "Four threads, each with a descriptor of its own, write records of 1000 bytes \
+                      to one full pipe, with the writer and the record's number in every word; the \
+                      reader counts those that another one interrupts. None may be.",
         reference: "POSIX.1-2024, write(); pipe(7), PIPE_BUF",
         run: || whole(1000),
     },
@@ -70,7 +69,7 @@ const WRITERS: u32 = 4;
 const EACH: usize = 1 << 20;
 
 /// Seconds without a byte until the writers are given up.
-const QUIET: i64 = 2;
+const QUIET: u32 = 2;
 
 /// A record's words: the writer's number and the record's.
 const WORD: usize = 4;
@@ -95,7 +94,7 @@ fn torn_writes() -> anyhow::Result<Outcome> {
 
 /// How many records of so many bytes did not stay whole, of how many.
 fn torn(bytes: usize) -> anyhow::Result<(usize, usize)> {
-    let (read_end, write_end) = fastpipe::pipe::create().context("pipe2")?;
+    let (read_end, write_end) = blocking()?;
     let each = (EACH / bytes).max(16) as u32;
     let tally = thread::scope(|scope| {
         // In here: whatever happens it is closed before the writers are waited
@@ -103,11 +102,12 @@ fn torn(bytes: usize) -> anyhow::Result<(usize, usize)> {
         let read_end = read_end;
         let mut writers = Vec::new();
         for writer in 0..WRITERS {
+            // A descriptor each, as processes have that inherited them.
             let end = write_end.try_clone().context("dup")?;
             let spawned = thread::Builder::new().spawn_scoped(scope, move || {
                 (0..each).try_for_each(|number| write_record(&end, writer, number, bytes))
             });
-            writers.push(spawned.context("a thread that writes")?);
+            writers.push(spawned.context(NoThread)?);
         }
         drop(write_end);
         let tally = read_all(&read_end)?;
@@ -166,17 +166,9 @@ impl Tally {
 fn read_all(end: &OwnedFd) -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
     let mut buffer = [0; ATOMIC_WRITE];
-    let patience = Timespec {
-        tv_sec: QUIET,
-        tv_nsec: 0,
-    };
     loop {
-        let mut fds = [PollFd::new(end, PollFlags::IN)];
-        match poll(&mut fds, Some(&patience)) {
-            Ok(0) => bail!("the writers have written nothing for {QUIET} s"),
-            Ok(_) => {}
-            Err(Errno::INTR) => continue,
-            Err(errno) => return Err(errno).context("poll"),
+        if !readable_within(end, QUIET)? {
+            bail!("the writers have written nothing for {QUIET} s");
         }
         match rustix::io::read(end, &mut buffer).context("read")? {
             0 => return Ok(tally),
@@ -245,6 +237,7 @@ mod tests {
         let (read_end, write_end) = fastpipe::pipe::create().unwrap();
         drop(read_end);
         let error = write_record(&write_end, 0, 0, 1000).unwrap_err();
-        assert_eq!(error.downcast_ref::<Errno>(), Some(&Errno::PIPE));
+        let errno = error.downcast_ref();
+        assert_eq!(errno, Some(&rustix::io::Errno::PIPE));
     }
 }

@@ -8,7 +8,8 @@ use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::channel::fifo;
-use crate::check::{Check, Group, Outcome};
+use crate::check::pipes::{blocking, no_fifo};
+use crate::check::{Check, Group, Outcome, refusal};
 
 pub(in crate::check) const CHECKS: &[Check] = &[
     Check {
@@ -44,7 +45,7 @@ pub(in crate::check) const CHECKS: &[Check] = &[
 ];
 
 fn dup() -> anyhow::Result<Outcome> {
-    let (read_end, _write_end) = fastpipe::pipe::create().context("pipe2")?;
+    let (read_end, _write_end) = blocking()?;
     let copy = read_end.try_clone().context("dup")?;
     let before = fcntl_getfl(&copy)?;
     fcntl_setfl(&read_end, fcntl_getfl(&read_end)? | OFlags::NONBLOCK)?;
@@ -58,7 +59,7 @@ fn dup() -> anyhow::Result<Outcome> {
 }
 
 fn reopened() -> anyhow::Result<Outcome> {
-    let (read_end, write_end) = fastpipe::pipe::create().context("pipe2")?;
+    let (read_end, write_end) = blocking()?;
     let path = format!("/proc/self/fd/{}", write_end.as_raw_fd());
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let again = match rustix::fs::open(&path, flags, Mode::empty()) {
@@ -94,41 +95,49 @@ fn shown(flags: OFlags) -> &'static str {
 }
 
 fn nowait() -> anyhow::Result<Outcome> {
-    let pipe = fastpipe::pipe::create().context("pipe2")?;
-    let pipe = knows_nowait(&pipe.0, &pipe.1);
+    let pipe = blocking()?;
+    let pipe = match knows_nowait(&pipe.0, &pipe.1) {
+        Ok(answer) => answer,
+        Err(Failed(call, errno)) => return refusal::or_error(call, errno.into()),
+    };
     let fifo = match fifo::open() {
         Ok(fifo) => knows_nowait(&fifo.0, &fifo.1),
-        Err(error) => format!("none can be made ({error})"),
+        Err(error) => {
+            // What was learnt of pipes is told all the same.
+            let mut refused = no_fifo(error)?;
+            refused.seen = format!("pipe: {pipe}; FIFO: {}", refused.seen);
+            return Ok(refused);
+        }
     };
-    Ok(Outcome::seen(format!("pipe: {pipe}; FIFO: {fifo}")))
+    match fifo {
+        Ok(fifo) => Ok(Outcome::seen(format!("pipe: {pipe}; FIFO: {fifo}"))),
+        Err(Failed(call, errno)) => refusal::or_error(call, errno.into()),
+    }
 }
+
+/// A call that failed otherwise than by not knowing the flag.
+struct Failed(&'static str, Errno);
 
 /// What an empty pipe with a writer answers: it can take a byte, and its read
 /// end has none. No such call waits, whatever comes of it.
-fn knows_nowait(read_end: impl AsFd, write_end: impl AsFd) -> String {
+fn knows_nowait(read_end: impl AsFd, write_end: impl AsFd) -> Result<String, Failed> {
     // With this offset they are as read and write.
     const NO_OFFSET: u64 = u64::MAX;
+    const NO: &str = "no (EOPNOTSUPP)";
     let flag = ReadWriteFlags::NOWAIT;
     let mut byte = [0];
     let mut into = [IoSliceMut::new(&mut byte)];
     match rustix::io::preadv2(read_end, &mut into, NO_OFFSET, flag) {
         Err(Errno::AGAIN) => {}
-        Err(errno) => return refusal(errno),
-        Ok(bytes) => return format!("read {bytes} bytes from nowhere"),
+        Err(Errno::OPNOTSUPP) => return Ok(NO.to_owned()),
+        Err(errno) => return Err(Failed("preadv2(2)", errno)),
+        Ok(bytes) => return Ok(format!("read {bytes} bytes from nowhere")),
     }
     let bytes = [IoSlice::new(b"x")];
     match rustix::io::pwritev2(write_end, &bytes, NO_OFFSET, flag) {
-        Ok(1) => "yes".to_owned(),
-        Ok(other) => format!("wrote {other} of 1 byte"),
-        Err(errno) => refusal(errno),
-    }
-}
-
-fn refusal(errno: Errno) -> String {
-    match errno {
-        Errno::OPNOTSUPP => "no (EOPNOTSUPP)".to_owned(),
-        Errno::NOSYS => "no (ENOSYS)".to_owned(),
-        Errno::PERM => "refused (EPERM)".to_owned(),
-        errno => errno.to_string(),
+        Ok(1) => Ok("yes".to_owned()),
+        Ok(other) => Ok(format!("wrote {other} of 1 byte")),
+        Err(Errno::OPNOTSUPP) => Ok(NO.to_owned()),
+        Err(errno) => Err(Failed("pwritev2(2)", errno)),
     }
 }

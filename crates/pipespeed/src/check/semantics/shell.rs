@@ -1,16 +1,40 @@
 //! A child process: a shell, since it is there nearly everywhere, and starts
 //! with the signals as any program does.
 
+use std::io;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, bail};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::check::Outcome;
+use crate::check::pipes::readable_within;
+use crate::check::{Outcome, refusal};
 
 /// Seconds that a script may take.
-const PATIENCE: i64 = 2;
+const PATIENCE: u32 = 2;
+
+/// A change to the signals that this thread blocks, until it is dropped.
+pub(super) struct Mask {
+    before: SigSet,
+}
+
+impl Mask {
+    /// Blocks or unblocks these.
+    ///
+    /// # Errors
+    /// Those of sigprocmask(2).
+    pub fn change(set: &SigSet, how: SigmaskHow) -> nix::Result<Self> {
+        let before = set.thread_swap_mask(how)?;
+        Ok(Mask { before })
+    }
+}
+
+impl Drop for Mask {
+    fn drop(&mut self) {
+        let _ = self.before.thread_set_mask();
+    }
+}
 
 /// A shell under way, killed and reaped when it is dropped.
 #[derive(Debug)]
@@ -30,10 +54,10 @@ impl Shell {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]);
         let command = command.stdin(stdin).stdout(stdout).stderr(Stdio::null());
-        command.spawn().map(Shell).map_err(|error| {
-            Ok(Outcome::refused(format!("/bin/sh: {error}"))
-                .noting("it is tried out with a shell; in a container, take an image that has one"))
-        })
+        // Children inherit the mask, and whoever started us may have blocked it.
+        let pipe = SigSet::from(Signal::SIGPIPE);
+        let _unblocked = Mask::change(&pipe, SigmaskHow::SIG_UNBLOCK);
+        command.spawn().map(Shell).map_err(not_started)
     }
 
     /// Waits for its end, and no longer than a while.
@@ -43,17 +67,25 @@ impl Shell {
     pub fn wait(&mut self) -> anyhow::Result<ExitStatus> {
         let pidfd =
             pidfd_open(Pid::from_child(&self.0), PidfdFlags::empty()).context("pidfd_open")?;
-        let patience = Timespec {
-            tv_sec: PATIENCE,
-            tv_nsec: 0,
-        };
-        let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
-        let ended = rustix::io::retry_on_intr(|| poll(&mut fds, Some(&patience)));
-        if ended.context("poll")? == 0 {
+        if !readable_within(&pidfd, PATIENCE)? {
             bail!("a shell has not ended within {PATIENCE} s");
         }
         self.0.wait().context("wait")
     }
+}
+
+/// What the check comes to where there is no shell.
+fn not_started(error: io::Error) -> anyhow::Result<Outcome> {
+    if refusal::out_of_descriptors(&error) {
+        return Err(anyhow::Error::new(error).context("a shell"));
+    }
+    let refused = Outcome::refused(format!("no shell can be started: {error}"));
+    Ok(refused.noting(match error.kind() {
+        io::ErrorKind::WouldBlock => refusal::out_of_processes(),
+        _ => "it is tried out with /bin/sh and /dev/null; in a container, take an image that has \
+              both"
+            .to_owned(),
+    }))
 }
 
 impl Drop for Shell {

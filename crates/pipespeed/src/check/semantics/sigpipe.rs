@@ -7,7 +7,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::io::Errno;
 
-use super::shell::Shell;
+use super::shell::{Mask, Shell};
 use crate::check::pipes::Ends;
 use crate::check::{Check, Group, Outcome};
 use crate::runner::signal_name;
@@ -34,32 +34,12 @@ pub(in crate::check) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Signals of this thread that are blocked until this is dropped.
-struct Blocked {
-    before: SigSet,
-}
-
-impl Blocked {
-    fn new(set: &SigSet) -> anyhow::Result<Self> {
-        let before = set.thread_swap_mask(SigmaskHow::SIG_BLOCK);
-        Ok(Blocked {
-            before: before.context("sigprocmask")?,
-        })
-    }
-}
-
-impl Drop for Blocked {
-    fn drop(&mut self) {
-        let _ = self.before.thread_set_mask();
-    }
-}
-
 fn sigpipe_thread() -> anyhow::Result<Outcome> {
     let mut set = SigSet::empty();
     set.add(Signal::SIGPIPE);
     // Also where it is ignored, a blocked signal is kept (sig_ignored() in
     // kernel/signal.c).
-    let blocked = Blocked::new(&set)?;
+    let blocked = Mask::change(&set, SigmaskHow::SIG_BLOCK).context("sigprocmask")?;
     let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
     let signals = SignalFd::with_flags(&set, flags).context("signalfd")?;
     let Ends { read, write } = Ends::new()?;
@@ -79,7 +59,7 @@ fn sigpipe_thread() -> anyhow::Result<Outcome> {
 fn sigpipe_kills() -> anyhow::Result<Outcome> {
     let Ends { read, write } = Ends::new()?;
     drop(read);
-    // A child is started with SIGPIPE as it is by default.
+    // A child is started with SIGPIPE as it is by default, and not blocked.
     let mut shell = match Shell::start("echo a line", std::process::Stdio::null(), write) {
         Ok(shell) => shell,
         Err(refused) => return refused,

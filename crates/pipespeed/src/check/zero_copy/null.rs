@@ -4,6 +4,7 @@
 //! more of them; so slots of one byte and slots of a page are timed.
 
 use std::fs::File;
+use std::io;
 use std::time::{Duration, Instant};
 
 use fastpipe::buffer::{Buffer, PageSlice};
@@ -12,7 +13,8 @@ use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
 
 use super::steps::{Pipe, Step, at, found};
-use crate::check::Outcome;
+use crate::check::{Outcome, refusal};
+use crate::report::counted;
 
 /// Slots that are filled and emptied at a time, if the pipe may be so large.
 const SLOTS: usize = 256;
@@ -23,8 +25,21 @@ const TIMES: usize = 100;
 /// The least that looking costs, if a ratio is to say anything.
 const LOOKING: f64 = 1.3;
 
+/// A pipe of fewer slots may be too small for its pages to count.
+const FEW: usize = 64;
+
 pub(super) fn run() -> anyhow::Result<Outcome> {
-    found(|| Ok(verdict(&ratios()?)))
+    const NULL: &str = "/dev/null";
+    let null = match File::options().write(true).open(NULL) {
+        Ok(null) => null,
+        // As in a bare change of root.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(Outcome::refused(format!("{NULL}: {error}"))
+                .noting("have the devices that every program counts on under /dev"));
+        }
+        Err(error) => return refusal::or_error("open(2) of /dev/null", error),
+    };
+    found(|| Ok(verdict(&ratios(&null)?)))
 }
 
 /// How much longer a page takes than a byte.
@@ -34,14 +49,28 @@ pub(super) struct Ratios {
     pub(super) splice: f64,
     /// Into memory, by read.
     pub(super) read: f64,
+    /// The slots of the pipe.
+    pub(super) slots: usize,
 }
 
 pub(super) fn verdict(ratios: &Ratios) -> Outcome {
-    let Ratios { splice, read } = ratios;
+    let Ratios {
+        splice,
+        read,
+        slots,
+    } = ratios;
     let figures = format!("a page takes {splice:.2} times as long as a byte (read: {read:.2})");
     // Nearer to not looking than to reading.
     let unlooked = splice - 1.0 < (read - 1.0) / 3.0;
     match (*read < LOOKING, unlooked) {
+        (true, _) if *slots < FEW => {
+            Outcome::seen(format!("can't be told, {figures}")).noting(format!(
+                "the pipe has only {}, too few to tell a page's cost from a call's: this user's \
+                 pipes hold as many pages as /proc/sys/fs/pipe-user-pages-soft allows, or \
+                 pipe-max-size is low",
+                counted(*slots, "slot")
+            ))
+        }
         (true, _) => Outcome::seen(format!("can't be told, {figures}")).noting(
             "reading costs no time here either, or the machine was busy; by the kernel's source \
              nobody looks",
@@ -51,7 +80,7 @@ pub(super) fn verdict(ratios: &Ratios) -> Outcome {
     }
 }
 
-fn ratios() -> Step<Ratios> {
+fn ratios(null: &File) -> Step<Ratios> {
     let pipe = Pipe::new()?;
     let granted = at(
         "fcntl(2) F_SETPIPE_SZ",
@@ -61,8 +90,6 @@ fn ratios() -> Step<Ratios> {
     let len = slots * page_size();
     let from = at("mmap(2)", Buffer::builder().len(len).map())?;
     let mut to = at("mmap(2)", Buffer::builder().len(len).map())?;
-    let null = File::options().write(true).open("/dev/null");
-    let null = at("open(2) of /dev/null", null)?;
 
     let mut fastest = [Duration::MAX; 4];
     for _ in 0..TIMES {
@@ -89,7 +116,7 @@ fn ratios() -> Step<Ratios> {
             };
             timed(&mut |pipe| {
                 let mut input = Input::new(&pipe.reader, Wait::Never);
-                let spliced = input.splice(&null, total as u64, SpliceOptions::default());
+                let spliced = input.splice(null, total as u64, SpliceOptions::default());
                 at("splice(2)", spliced).map(drop)
             })?;
             timed(&mut |pipe| {
@@ -102,5 +129,6 @@ fn ratios() -> Step<Ratios> {
     Ok(Ratios {
         splice: splice_page / splice_byte,
         read: read_page / read_byte,
+        slots,
     })
 }

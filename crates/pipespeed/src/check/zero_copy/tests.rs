@@ -59,10 +59,19 @@ fn every_check_comes_to_an_outcome_that_does_not_fail() {
 
 #[test]
 fn time_tells_looking_from_not_looking_only_where_looking_takes_time() {
-    let seen = |splice, read| verdict(&Ratios { splice, read }).seen;
+    let outcome = |splice, read, slots| {
+        verdict(&Ratios {
+            splice,
+            read,
+            slots,
+        })
+    };
+    let seen = |splice, read| outcome(splice, read, 256).seen;
     assert!(seen(1.02, 2.4).starts_with("yes"));
     assert!(seen(2.1, 2.4).starts_with("no"));
     assert!(seen(1.02, 1.1).starts_with("can't be told"));
+    let note = |slots| outcome(1.02, 1.1, slots).note.unwrap();
+    assert!(note(2).contains("only 2 slots") && note(256).contains("busy"));
 }
 
 #[test]

@@ -1,10 +1,93 @@
-//! Which cases make sense together with what was asked, and which of them is
-//! measured twice.
+//! Which options and cases make sense together, and which case is measured
+//! twice.
 
 use std::collections::BTreeMap;
 
 use crate::case::Case;
+use crate::cli::BenchArgs;
+use crate::commands::pipe_size_allowed;
+use crate::endpoint::spec::SinkTechnique;
+use crate::failure::usage;
+use crate::results::DataUse;
+use crate::size;
 use crate::suite::Suite;
+use crate::suite::channels::MOST_BYTES;
+
+use super::memory;
+
+/// Options that only some suites take.
+pub(super) fn check_suite(args: &BenchArgs) -> anyhow::Result<()> {
+    let channels = args.suite == Suite::Channels;
+    if args.suite != Suite::Volumes && !args.volumes.volume.is_empty() {
+        return Err(usage(format!(
+            "--volume: trials of the suite {} last by time: say `bench volumes`",
+            args.suite.name()
+        )));
+    }
+    if args.suite == Suite::Memory {
+        return memory::check(args);
+    }
+    if args.memory.pages.is_some() {
+        return Err(usage(format!(
+            "--pages: the cases of the suite {} have pages of their own: say `bench memory`",
+            args.suite.name()
+        )));
+    }
+    if let (false, Some(option)) = (channels, args.channels.given()) {
+        return Err(usage(format!(
+            "{option}: the suite {} has no channels to choose from: say `bench channels`",
+            args.suite.name()
+        )));
+    }
+    if let (true, Some(bytes)) = (channels, args.channels.oversized()) {
+        return Err(usage(format!(
+            "--size {bytes}: a message has from 1 byte to {}",
+            size::format(MOST_BYTES as u64)
+        )));
+    }
+    if channels && args.measure.setup.buffer_size.is_some() {
+        return Err(usage(
+            "--buffer-size: in the suite channels a buffer is a message: say --size",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether the options make sense for these cases.
+pub(super) fn check(cases: &[Case], args: &BenchArgs) -> anyhow::Result<()> {
+    let measure = &args.measure;
+    let discards = |case: &&Case| case.data == DataUse::Discard;
+    if let (true, Some(case)) = (args.work > 0, cases.iter().find(discards)) {
+        return Err(usage(format!(
+            "--work: the reader of {} splices the data on unseen, so it can't compute over it: \
+             add --data touch, or take the suite touched",
+            case.name
+        )));
+    }
+    if measure.setup.pipe_size.is_some() && cases.iter().all(|case| case.pipe_bytes.is_none()) {
+        return Err(usage(
+            "--pipe-size: none of these cases has a pipe: leave it out, or choose one that has",
+        ));
+    }
+    let unit = 2 * fastpipe::pipe::page_size();
+    let splices = cases.iter().any(|case| {
+        case.sink
+            .as_ref()
+            .is_some_and(|sink| sink.technique == SinkTechnique::Vmsplice)
+    });
+    if let Some(bytes) = measure.setup.buffer_size
+        && splices
+        && !bytes.is_multiple_of(unit)
+    {
+        return Err(usage(format!(
+            "--buffer-size {bytes}: vmsplice needs a multiple of {unit} bytes (two pages)"
+        )));
+    }
+    match measure.setup.pipe_size {
+        Some(bytes) => pipe_size_allowed(bytes),
+        None => Ok(()),
+    }
+}
 
 /// Cases that make no sense with what was asked to become of their data.
 pub(super) fn contradictions(cases: &[Case]) -> impl Iterator<Item = (String, String)> {

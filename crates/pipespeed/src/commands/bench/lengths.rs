@@ -1,6 +1,8 @@
 //! How long trials and runs last, by suite.
 
 use crate::case::Durations;
+use crate::cli::BenchArgs;
+use crate::results::{Warning, WarningKind};
 use crate::stats;
 use crate::suite::Suite;
 
@@ -80,7 +82,7 @@ impl Lengths {
             (Suite::Memory, false) => lengths(lasting(0.010, 0.060), 85.0, FEW_ROUNDS),
             (Suite::Memory, true) => Lengths {
                 least_in_time: stats::MIN_SAMPLES,
-                ..lengths(lasting(0.004, 0.020), 25.0, stats::MIN_SAMPLES)
+                ..lengths(lasting(0.004, 0.020), 25.0, FEW_ROUNDS)
             },
             // Of the rounds after the search; the time is that of both.
             (Suite::Sizes, false) => lengths(lasting(0.015, 0.100), 120.0, FEW_ROUNDS),
@@ -98,10 +100,66 @@ impl Lengths {
     }
 }
 
+/// What a quick run does without: nothing that was chosen by hand.
+pub(super) fn quick_note(args: &BenchArgs, quick: &Lengths) -> Option<Warning> {
+    let measure = &args.measure;
+    let usual = Lengths::of(args.suite, false);
+    let trials = match args.suite {
+        Suite::Volumes => args
+            .volumes
+            .volume
+            .is_empty()
+            .then(|| "smaller volumes".to_owned()),
+        _ => Some(format!(
+            "trials of {:.0} ms instead of {:.0}",
+            quick.durations.timed_s * 1e3,
+            usual.durations.timed_s * 1e3
+        )),
+    };
+    let blocks = (args.suite == Suite::Memory && args.channels.size.is_empty())
+        .then(|| "no blocks of more than 64MiB".to_owned());
+    let by_hand = measure.rounds.is_some() || measure.time.is_some() || args.channels.all;
+    let time = (!by_hand).then(|| {
+        format!(
+            "{:.0} s for all rounds instead of {:.0}",
+            quick.budget_s, usual.budget_s
+        )
+    });
+    let less: Vec<String> = trials.into_iter().chain(blocks).chain(time).collect();
+    let all = less.join(", ");
+    (measure.quick && !less.is_empty()).then(|| Warning {
+        kind: WarningKind::Quick,
+        case: None,
+        message: format!(
+            "a quick run: {all}: intervals are wider, and small differences stay undecided"
+        ),
+    })
+}
+
 /// The fewest rounds with which so many comparisons can come to verdicts: n
 /// rounds that all agree have a probability of 2 / 2^n by chance, which has to
 /// be below the share of the error allowed that falls to each.
 pub(super) fn rounds_for_verdicts(comparisons: usize, confidence: f64) -> usize {
     let allowed = (1.0 - confidence) / comparisons.max(1) as f64;
     ((1.0 - allowed.log2()).ceil() as usize).max(stats::MIN_SAMPLES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::Overrides;
+
+    #[test]
+    fn the_fewest_rounds_of_a_run_of_few_comparisons_suffice_for_verdicts() {
+        // The ladder's own comparisons, and those of the rungs with a copy.
+        for suite in [Suite::Ladder, Suite::Touched, Suite::Memory, Suite::Volumes] {
+            let cases = suite.cases(&Overrides::default());
+            let compared = cases.iter().filter(|case| case.compared_with.is_some());
+            let needed = rounds_for_verdicts(compared.count(), 0.95);
+            for quick in [false, true] {
+                let least = Lengths::of(suite, quick).least_rounds;
+                assert!(least >= needed, "{suite:?}: {least} of {needed}");
+            }
+        }
+    }
 }

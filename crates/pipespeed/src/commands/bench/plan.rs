@@ -6,8 +6,6 @@ use anyhow::anyhow;
 
 use crate::case::Case;
 use crate::cli::BenchArgs;
-use crate::commands::pipe_size_allowed;
-use crate::endpoint::spec::SinkTechnique;
 use crate::failure::usage;
 use crate::machine::placement::{self, Chosen};
 use crate::machine::topology::Topology;
@@ -15,12 +13,10 @@ use crate::machine::{Machine, Root, warnings};
 use crate::report::counted;
 use crate::results::{DataUse, Run, SCHEMA_VERSION, Settings, Warning, WarningKind};
 use crate::schedule::rounds_for_budget;
-use crate::size;
-use crate::suite::channels::MOST_BYTES;
 use crate::suite::{Overrides, Suite, Volumes};
 
-use super::able::{contradictions, null_control};
-use super::lengths::{Lengths, rounds_for_verdicts};
+use super::able::{check, check_suite, contradictions, null_control};
+use super::lengths::{Lengths, quick_note, rounds_for_verdicts};
 use super::memory;
 
 /// The confidence level of the intervals.
@@ -40,9 +36,11 @@ pub(super) struct Plan {
     pub(super) refused: BTreeMap<String, String>,
     pub(super) chosen: Chosen,
     pub(super) lengths: Lengths,
-    settings: Settings,
+    pub(super) settings: Settings,
     machine: Machine,
     warnings: Vec<Warning>,
+    /// What a quick run does without.
+    quick_note: Option<Warning>,
     pub(super) budget_s: f64,
     /// Rounds asked for.
     pub(super) rounds: Option<usize>,
@@ -128,6 +126,7 @@ impl Plan {
             lengths,
             machine,
             warnings,
+            quick_note: quick_note(args, &lengths),
             budget_s: measure.time.unwrap_or(lengths.budget_s),
             rounds,
             time_given: measure.time.is_some(),
@@ -164,24 +163,7 @@ impl Plan {
     /// The record, still without cases.
     pub(super) fn empty_run(&self) -> Run {
         let mut warnings = self.warnings.clone();
-        if self.settings.quick {
-            let trials = match self.suite {
-                Suite::Volumes => "smaller volumes".to_owned(),
-                suite => format!(
-                    "trials of {:.0} ms instead of {:.0}",
-                    self.lengths.durations.timed_s * 1e3,
-                    Lengths::of(suite, false).durations.timed_s * 1e3
-                ),
-            };
-            warnings.push(Warning {
-                kind: WarningKind::Quick,
-                case: None,
-                message: format!(
-                    "a quick run: {trials}, and about a third of the rounds: intervals are wider, \
-                     and small differences stay undecided"
-                ),
-            });
-        }
+        warnings.extend(self.quick_note.clone());
         Run {
             schema_version: SCHEMA_VERSION,
             pipespeed_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -219,11 +201,7 @@ impl Plan {
         let rounds = rounds_for_budget(pilot_s, left, cases, least);
         if self.time_given && rounds as f64 * pilot_s > left.max(0.0) * 1.1 {
             let needed = (least as f64 + 1.0) * pilot_s + verifying_s + RESERVE_S;
-            return Err(anyhow!(
-                "--time {}: {cases} trials a round and {least} rounds take {needed:.0} s: allow \
-                 more, name fewer cases by --case, or say --rounds or --quick",
-                self.budget_s
-            ));
+            return Err(anyhow!(self.too_little_time(cases, needed)));
         }
         Ok(rounds)
     }
@@ -262,75 +240,6 @@ fn overrides(args: &BenchArgs) -> anyhow::Result<Overrides> {
         },
         pages: args.memory.pages,
     })
-}
-
-/// Options that only some suites take.
-fn check_suite(args: &BenchArgs) -> anyhow::Result<()> {
-    let channels = args.suite == Suite::Channels;
-    if args.suite == Suite::Memory {
-        return memory::check(args);
-    }
-    if args.memory.pages.is_some() {
-        return Err(usage(format!(
-            "--pages: the cases of the suite {} have pages of their own: say `bench memory`",
-            args.suite.name()
-        )));
-    }
-    if let (false, Some(option)) = (channels, args.channels.given()) {
-        return Err(usage(format!(
-            "{option}: the suite {} has no channels to choose from: say `bench channels`",
-            args.suite.name()
-        )));
-    }
-    if args.suite != Suite::Volumes && !args.volumes.volume.is_empty() {
-        return Err(usage(format!(
-            "--volume: trials of the suite {} last by time: say `bench volumes`",
-            args.suite.name()
-        )));
-    }
-    if let (true, Some(bytes)) = (channels, args.channels.oversized()) {
-        return Err(usage(format!(
-            "--size {bytes}: a message has from 1 byte to {}",
-            size::format(MOST_BYTES as u64)
-        )));
-    }
-    if channels && args.measure.setup.buffer_size.is_some() {
-        return Err(usage(
-            "--buffer-size: in the suite channels a buffer is a message: say --size",
-        ));
-    }
-    Ok(())
-}
-
-/// Whether the options make sense for these cases.
-fn check(cases: &[Case], args: &BenchArgs) -> anyhow::Result<()> {
-    let measure = &args.measure;
-    let discards = |case: &&Case| case.data == DataUse::Discard;
-    if let (true, Some(case)) = (args.work > 0, cases.iter().find(discards)) {
-        return Err(usage(format!(
-            "--work: the reader of {} splices the data on unseen, so it can't compute over it: \
-             add --data touch, or take the suite touched",
-            case.name
-        )));
-    }
-    let unit = 2 * fastpipe::pipe::page_size();
-    let splices = cases.iter().any(|case| {
-        case.sink
-            .as_ref()
-            .is_some_and(|sink| sink.technique == SinkTechnique::Vmsplice)
-    });
-    if let Some(bytes) = measure.setup.buffer_size
-        && splices
-        && !bytes.is_multiple_of(unit)
-    {
-        return Err(usage(format!(
-            "--buffer-size {bytes}: vmsplice needs a multiple of {unit} bytes (two pages)"
-        )));
-    }
-    match measure.setup.pipe_size {
-        Some(bytes) => pipe_size_allowed(bytes),
-        None => Ok(()),
-    }
 }
 
 /// The cases named, and those they are compared with.

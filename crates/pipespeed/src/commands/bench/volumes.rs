@@ -95,21 +95,40 @@ pub(super) struct Trials {
 impl Trials {
     /// Rounds asked for run everything. Else the smallest volumes run in every
     /// round, as many of them as leave time for one trial of each larger one;
-    /// what is left then is shared by those and by more rounds.
+    /// what is left then is shared by those and by more rounds. A volume of
+    /// which not even one trial fits changes nothing for the others, and the
+    /// smallest, which the null control doubles, always runs in every round.
     pub(super) fn plan(paces: &[Pace], allowed: &Allowed) -> Trials {
         let sum = |paces: &[Pace]| paces.iter().map(|pace| pace.seconds).sum::<f64>();
         let mut ascending = paces.to_vec();
         ascending.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
         let least_s = |often: usize| {
             let (often, rare) = ascending.split_at(often);
-            allowed.least_rounds as f64 * sum(often) + sum(rare)
+            let fitting = rare.iter().filter(|pace| pace.seconds <= allowed.left_s);
+            let rare_s: f64 = fitting.map(|pace| pace.seconds).sum();
+            allowed.least_rounds as f64 * sum(often) + rare_s
         };
         let fits = |often: &usize| least_s(*often) <= allowed.left_s;
+        // Trials that take equally long run equally often: a case and its twin.
+        let parts = |often: &usize| {
+            let seconds = |at: usize| ascending.get(at).map(|pace| pace.seconds);
+            seconds(*often) != seconds(*often - 1)
+        };
+        let candidates = || (1..=paces.len()).filter(parts);
         let often = match allowed.rounds {
             Some(_) => paces.len(),
-            None => (1..=paces.len()).rev().find(fits).unwrap_or(1),
+            None => candidates()
+                .rev()
+                .find(fits)
+                .or(candidates().next())
+                .unwrap_or(0),
         };
-        let spare_s = (allowed.left_s - least_s(often)).max(0.0) / 2.0;
+        // What takes too long all by itself leaves nothing to share.
+        let needed_s = match ascending.last() {
+            Some(largest) if often < paces.len() => largest.seconds.max(least_s(often)),
+            _ => least_s(often),
+        };
+        let spare_s = (allowed.left_s - needed_s).max(0.0) / 2.0;
         let (often, rare) = ascending.split_at(often);
         let share_s = spare_s / rare.len().max(1) as f64;
         let more = |pace: &Pace| (share_s / pace.seconds) as usize;
@@ -142,6 +161,12 @@ impl Trials {
         long.map(|pace| (pace.case.clone(), pace.seconds)).collect()
     }
 
+    /// The seconds a trial of each case takes.
+    pub(super) fn expected(&self) -> BTreeMap<String, f64> {
+        let seconds = |pace: &Pace| (pace.case.clone(), pace.seconds);
+        self.paces.iter().map(seconds).collect()
+    }
+
     /// How long it takes, in a line.
     pub(super) fn announcement(&self) -> String {
         let rare: Vec<String> = self
@@ -168,6 +193,7 @@ impl Trials {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn paces(seconds: &[f64]) -> Vec<Pace> {
         let pace = |(at, &seconds): (usize, &f64)| Pace {
@@ -221,5 +247,32 @@ mod tests {
         let trials = Trials::plan(&paces(&[0.4, 360.0]), &allowed(160.0));
         assert_eq!(trials.of, BTreeMap::from([("1".to_owned(), 1)]));
         assert_eq!(trials.rounds, 9);
+    }
+
+    #[test]
+    fn what_is_too_long_itself_makes_nothing_else_rare() {
+        // 0.25 GiB, its twin and 250 GiB; then with 2.5 GiB between them.
+        let trials = Trials::plan(&paces(&[0.3, 0.3, 300.0]), &allowed(160.0));
+        assert_eq!(trials.of, BTreeMap::from([("2".to_owned(), 1)]));
+        assert_eq!(trials.rounds, 9);
+        let trials = Trials::plan(&paces(&[0.3, 0.3, 3.0, 300.0]), &allowed(160.0));
+        assert_eq!(trials.of, BTreeMap::from([("3".to_owned(), 1)]));
+        assert_eq!(trials.rounds, 9);
+    }
+
+    proptest! {
+        #[test]
+        fn the_smallest_and_its_twin_run_in_every_round(
+            smallest in 0.01f64..50.0,
+            mut larger in prop::collection::vec(1.001f64..1000.0, 0..4),
+            left_s in -5.0f64..200.0,
+        ) {
+            larger.iter_mut().for_each(|factor| *factor *= smallest);
+            let seconds = [vec![smallest, smallest], larger].concat();
+            let trials = Trials::plan(&paces(&seconds), &allowed(left_s));
+            prop_assert!(!trials.of.contains_key("0") && !trials.of.contains_key("1"));
+            prop_assert!(trials.of.values().all(|trials| *trials >= 1));
+            prop_assert!(trials.rounds >= 9);
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::report::memory::{block, caches, of_way, rungs, sizes};
 use crate::report::origin;
-use crate::results::{CaseResult, Run, Summary};
+use crate::results::{CaseResult, DataUse, Run, Summary};
 use crate::size;
 use crate::suite::memory::ROWS;
 
@@ -20,6 +20,8 @@ const ABOVE: i32 = 40;
 const AXIS: i32 = 50;
 /// A dash and the gap behind it.
 const DASH: i32 = 6;
+/// From one rung's interval to the next's.
+const BESIDE: i32 = 8;
 
 /// Draws a run of memory. What was refused has no point.
 pub(super) fn chart(run: &Run) -> String {
@@ -28,22 +30,23 @@ pub(super) fn chart(run: &Run) -> String {
         subtitle: &[
             origin(run),
             method(run),
-            "one process going over a block; copy: bytes copied; dashed: the ladder's rungs"
+            "one process going over a block; copy: bytes copied, in twice the block; dashed: the \
+             ladder's rungs, intervals at the right"
                 .to_owned(),
         ],
     };
     card(&heading, ABOVE + PANEL + AXIS, |canvas, top| {
         let y = top + ABOVE..top + ABOVE + PANEL;
         let measured = run.cases.iter().filter(|case| case.summary.is_some());
-        let names: Vec<&str> = ROWS
-            .iter()
-            .map(|row| row.title)
-            .chain(rungs(run).map(|rung| &*rung.name))
+        let rungs: Vec<(String, &Summary)> = rungs(run)
+            .filter_map(|rung| Some((name(rung), rung.summary.as_ref()?)))
             .collect();
+        let names = ROWS.iter().map(|row| row.title);
+        let names = names.chain(rungs.iter().map(|(name, _)| &**name));
         let scale = Scale::over(sizes(run), measured, names);
         scale.grid(canvas, &y, "size of the block")?;
         cache_lines(run, &scale, canvas, &y)?;
-        let mut labels = across(run, &scale, canvas, &y)?;
+        let mut labels = across(&rungs, &scale, canvas, &y)?;
         for (way, row) in ROWS.iter().enumerate() {
             let points: Vec<(usize, &Summary)> = of_way(run, way)
                 .filter_map(|case| Some((block(case), case.summary.as_ref()?)))
@@ -82,25 +85,43 @@ fn cache_lines(run: &Run, scale: &Scale, canvas: &Canvas<'_>, y: &Range<i32>) ->
     Ok(())
 }
 
-/// The rungs: dashed lines across, as they have no block. Returns their labels.
+/// A rung's name, and what tells it from a copy: that nobody has the data.
+fn name(rung: &CaseResult) -> String {
+    match rung.data {
+        DataUse::Discard => format!("{} ({})", rung.name, rung.data.outcome()),
+        _ => rung.name.clone(),
+    }
+}
+
+/// The rungs: dashed lines across, as they have no block, with their intervals
+/// at the right, side by side. Returns their labels.
 fn across<'a>(
-    run: &'a Run,
+    rungs: &'a [(String, &Summary)],
     scale: &Scale,
     canvas: &Canvas<'_>,
     y: &Range<i32>,
 ) -> Result<Vec<Label<'a>>, plotters::prelude::DrawingAreaErrorKind<std::io::Error>> {
-    let measured = |case: &'a CaseResult| Some((case, case.summary.as_ref()?));
     let mut labels = Vec::new();
-    for (rung, summary) in rungs(run).filter_map(measured) {
+    for (at, (name, summary)) in rungs.iter().enumerate() {
         let height = scale.y(summary.median, y);
         let x = scale.across();
         for start in x.clone().step_by(DASH as usize * 2) {
             let end = (start + DASH).min(x.end);
             canvas.line((start, height), (end, height), MUTED, 1)?;
         }
+        // A dot on the line, so that one sees whose interval it is.
+        let beside = x.end - (length(rungs.len() - at) + 1) * BESIDE;
+        canvas.dot((beside, height), 2, MUTED)?;
+        if let (Some(low), Some(high)) = (summary.low, summary.high) {
+            let whisker = scale.y(high, y)..scale.y(low, y);
+            // One hidden by its dot would be a blot.
+            if whisker.end - whisker.start > 6 {
+                canvas.upright_whisker(beside, whisker, MUTED)?;
+            }
+        }
         labels.push(Label {
             at: (x.end, height),
-            name: &rung.name,
+            name,
             mark: None,
             colour: MUTED,
         });

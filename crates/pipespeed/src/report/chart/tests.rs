@@ -248,6 +248,7 @@ fn memory_has_a_line_a_way_the_caches_and_every_rung() {
         "4KiB",
         "1GiB",
         "write_read",
+        "busy_loop_huge (discarded)",
     ] {
         assert!(texts.contains(&label.to_owned()), "{label} in {texts:?}");
     }

@@ -1,12 +1,12 @@
 //! What memory's rates say, and how far from them the ladder is.
 
 use crate::report::format::{ratio_interval, significant, times};
-use crate::report::steps::step;
+use crate::report::steps::{doubted, step};
 use crate::results::{CaseResult, DataUse, Run, Summary, Verdict};
 use crate::size;
 use crate::suite::memory::ROWS;
 
-use super::{block, caches, of_way, place, rungs};
+use super::{block, caches, footprint, of_way, place, rungs};
 
 /// The places of the ways among [`ROWS`].
 const READ: usize = 0;
@@ -14,14 +14,15 @@ const WRITE: usize = 1;
 const READ_SCALAR: usize = 3;
 const WRITE_SCALAR: usize = 4;
 
-/// A few sentences; none that the intervals don't bear.
-pub(in crate::report) fn findings(run: &Run) -> Vec<String> {
+/// A few sentences; none that the intervals don't bear, or that a case differs
+/// from itself by as much: by `doubt`, a logarithm.
+pub(in crate::report) fn findings(run: &Run, doubt: f64) -> Vec<String> {
     let mut sentences = Vec::new();
-    sentences.extend(fastest_rung(run));
-    sentences.extend(beyond_memory(run));
-    sentences.extend(plain_pipe(run));
-    sentences.extend(through_the_caches(run));
-    sentences.extend(scalar(run));
+    sentences.extend(fastest_rung(run, doubt));
+    sentences.extend(beyond_memory(run, doubt));
+    sentences.extend(plain_pipe(run, doubt));
+    sentences.extend(through_the_caches(run, doubt));
+    sentences.extend(scalar(run, doubt));
     sentences
 }
 
@@ -37,24 +38,24 @@ fn highest(run: &Run) -> Option<(&CaseResult, &Summary)> {
 }
 
 /// The fastest rung against the copy.
-fn fastest_rung(run: &Run) -> Option<String> {
+fn fastest_rung(run: &Run, doubt: f64) -> Option<String> {
     let (rung, _) = highest(run)?;
-    against_the_copy(run, rung, "the fastest rung")
+    against_the_copy(run, rung, "the fastest rung", doubt)
 }
 
 /// The first rung, a pipe as everybody uses it, against the copy.
-fn plain_pipe(run: &Run) -> Option<String> {
+fn plain_pipe(run: &Run, doubt: f64) -> Option<String> {
     let rung = rungs(run).next()?;
     let (fastest, _) = highest(run)?;
     (rung.name != fastest.name)
-        .then(|| against_the_copy(run, rung, "a plain pipe"))
+        .then(|| against_the_copy(run, rung, "a plain pipe", doubt))
         .flatten()
 }
 
-fn against_the_copy(run: &Run, rung: &CaseResult, what: &str) -> Option<String> {
+fn against_the_copy(run: &Run, rung: &CaseResult, what: &str, doubt: f64) -> Option<String> {
     let step = step(rung)?;
     let copy = run.cases.iter().find(|case| case.name == step.base)?;
-    let verb = match step.ratio.verdict {
+    let verb = match doubted(&step.ratio, doubt) {
         Verdict::Faster => "moves",
         Verdict::Slower => "reaches",
         Verdict::Same => "keeps up with",
@@ -79,11 +80,11 @@ fn against_the_copy(run: &Run, rung: &CaseResult, what: &str) -> Option<String> 
 }
 
 /// Whether a pipe moves more than the processor can read from memory.
-fn beyond_memory(run: &Run) -> Option<String> {
+fn beyond_memory(run: &Run, doubt: f64) -> Option<String> {
     let (rung, rate) = highest(run)?;
     let (case, memory) = of_way(run, READ).filter_map(measured).last()?;
     let largest = caches(run).into_iter().map(|(_, bytes)| bytes).max()?;
-    (block(case) as u64 > largest && apart(memory, rate)).then(|| {
+    (block(case) as u64 > largest && apart(memory, rate, doubt)).then(|| {
         format!(
             "{} moves more ({} GiB/s) than one processor reads from memory ({} GiB/s, blocks of {}).",
             rung.name,
@@ -95,14 +96,14 @@ fn beyond_memory(run: &Run) -> Option<String> {
 }
 
 /// From the smallest block to the largest.
-fn through_the_caches(run: &Run) -> Option<String> {
+fn through_the_caches(run: &Run, doubt: f64) -> Option<String> {
     let falls: Vec<String> = [0, 1, 2]
         .into_iter()
         .filter_map(|way| {
             let mut cases = of_way(run, way).filter_map(measured);
             let (first, near) = cases.next()?;
             let (last, far) = cases.last()?;
-            apart(far, near).then(|| {
+            apart(far, near, doubt).then(|| {
                 format!(
                     "{} from {} GiB/s ({}) to {} ({})",
                     ROWS[way].title,
@@ -118,7 +119,7 @@ fn through_the_caches(run: &Run) -> Option<String> {
 }
 
 /// What one word at a time costs, near and far.
-fn scalar(run: &Run) -> Option<String> {
+fn scalar(run: &Run, doubt: f64) -> Option<String> {
     let of = |name: &str, way: usize, wide: usize| -> Option<String> {
         let pairs = of_way(run, way).filter_map(|case| {
             let (_, slow) = measured(case)?;
@@ -133,7 +134,7 @@ fn scalar(run: &Run) -> Option<String> {
         };
         let ends: Vec<String> = ends
             .into_iter()
-            .filter(|(_, slow, fast)| apart(slow, fast) || apart(fast, slow))
+            .filter(|(_, slow, fast)| apart(slow, fast, doubt) || apart(fast, slow, doubt))
             .map(|(case, slow, fast)| {
                 format!(
                     "{} ({})",
@@ -159,16 +160,16 @@ fn scalar(run: &Run) -> Option<String> {
     })
 }
 
-/// `256KiB, L2`.
+/// `256KiB, L2`: the block, and what holds it, or of a copy both blocks.
 fn within(run: &Run, case: &CaseResult) -> String {
     let bytes = size::format(block(case) as u64);
-    match place(run, block(case)) {
+    match place(run, footprint(case)) {
         place if place.is_empty() => bytes,
         place => format!("{bytes}, {place}"),
     }
 }
 
-/// Whether the intervals have nothing in common, the first below the second.
-fn apart(slow: &Summary, fast: &Summary) -> bool {
-    matches!((slow.high, fast.low), (Some(high), Some(low)) if high < low)
+/// Whether the first interval lies below the second, by more than `doubt`.
+fn apart(slow: &Summary, fast: &Summary, doubt: f64) -> bool {
+    matches!((slow.high, fast.low), (Some(high), Some(low)) if high * doubt.exp() < low)
 }

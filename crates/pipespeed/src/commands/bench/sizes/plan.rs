@@ -186,6 +186,12 @@ fn check(args: &BenchArgs) -> anyhow::Result<()> {
             "--volume: trials of the suite sizes last by time: say `bench volumes`",
         ));
     }
+    if args.memory.pages.is_some() {
+        return Err(usage(
+            "--pages: the suite sizes takes huge pages for what is vmspliced, where there are \
+             any: say `bench memory`",
+        ));
+    }
     if measure.data.is_some() {
         return Err(usage(
             "--data: the suite sizes sends constant data, as the ladder does; for data that is \
