@@ -1,8 +1,10 @@
 //! How the command ends: exit codes and the one line on standard error.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
+use anyhow::anyhow;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
@@ -45,6 +47,34 @@ pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
+/// An error with its causes, `: ` between them. A cause that the error before it
+/// tells of itself, as some do, is not told twice.
+pub fn in_full(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+/// What to say where a program, most often this one by its file in /proc, could
+/// not be started: `what` it was.
+pub fn cant_start(what: &str, program: &Path, error: io::Error) -> anyhow::Error {
+    let missing = Errno::from_io_error(&error) == Some(Errno::NOENT);
+    if missing && program.starts_with("/proc") {
+        let name = program.display();
+        return anyhow!("{what}: {name} is needed for that, but is not there: is /proc mounted?");
+    }
+    match out_of_descriptors(&error) {
+        Some(hint) => anyhow!("{what}: {hint}"),
+        None => anyhow::Error::new(error).context(what.to_owned()),
+    }
+}
+
 /// What to do where this process may open no more files: which limit it is.
 pub fn out_of_descriptors(error: &io::Error) -> Option<String> {
     let too_many = Errno::from_io_error(error) == Some(Errno::MFILE);
@@ -75,7 +105,7 @@ pub fn exit_code(program: &str, outcome: anyhow::Result<()>) -> ExitCode {
     if let Some(Told(code)) = error.downcast_ref() {
         return ExitCode::from(*code);
     }
-    say(&format!("{program}: {error:#}"));
+    say(&format!("{program}: {}", in_full(&error)));
     if error.is::<Usage>() {
         ExitCode::from(2)
     } else if let Some(Interrupted(signal)) = error.downcast_ref() {
@@ -120,4 +150,28 @@ fn one_line(message: &str) -> String {
     }
     let line = line.strip_prefix("error: ").unwrap_or(&line);
     format!("{line} (--help tells more)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_that_is_told_already_is_not_told_twice() {
+        let cause = || io::Error::from(Errno::NOMEM);
+        let plain = anyhow::Error::new(cause()).context("mmap");
+        assert_eq!(in_full(&plain), format!("mmap: {}", cause()));
+        let told = anyhow::Error::new(cause()).context(format!("no memory: {}", cause()));
+        assert_eq!(in_full(&told), format!("no memory: {}", cause()));
+    }
+
+    #[test]
+    fn a_program_that_is_only_in_proc_needs_proc() {
+        let told = |program: &str| {
+            let error = cant_start("the echo", Path::new(program), Errno::NOENT.into());
+            in_full(&error)
+        };
+        assert!(told("/proc/self/exe").contains("the echo: /proc/self/exe is needed"));
+        assert!(!told("/bin/x").contains("/proc"), "{}", told("/bin/x"));
+    }
 }

@@ -24,7 +24,7 @@ use crate::endpoint::control::{Control, Outcome, Report, Setup};
 use crate::endpoint::counters::process_time;
 use crate::endpoint::process::{Role, SHARED_WORDS, SUBCOMMAND};
 use crate::endpoint::spec::EndSpec;
-use crate::failure::out_of_descriptors;
+use crate::failure::{cant_start, out_of_descriptors};
 use crate::interrupt::Interrupt;
 use crate::machine::noise::NoiseProbe;
 use crate::runner::{Runner, Timed, Trial, TrialError, signal_name};
@@ -184,10 +184,13 @@ impl ProcessRunner {
             .stdin(stdin)
             .stdout(stdout)
             .spawn()
-            .map_err(failed(match role {
-                Role::Writer => "can't start the writer",
-                Role::Reader => "can't start the reader",
-            }))?;
+            .map_err(|error| {
+                let what = match role {
+                    Role::Writer => "can't start the writer",
+                    Role::Reader => "can't start the reader",
+                };
+                TrialError::Failed(cant_start(what, &self.program, error))
+            })?;
         let mut end = End {
             role,
             child,

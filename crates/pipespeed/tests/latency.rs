@@ -160,11 +160,32 @@ fn percentiles_ascend_and_files_hold_all_launches() {
         assert_eq!(trips.sum::<u64>(), 7 * 200);
         assert!(case["summary"]["p50_us"]["low"].is_number(), "{case:#}");
     }
+    for case in record["cases"].as_array().unwrap() {
+        let drawn = case["curve"].as_array().unwrap();
+        let p50 = &case["summary"]["p50_us"]["median"];
+        assert_eq!((drawn[0][0].as_f64(), &drawn[0][1]), (Some(50.0), p50));
+    }
+    assert!(record["interrupted"].is_null());
+    let mut compare = pipespeed("compare a.json a.json");
+    compare.current_dir(&directory);
+    run_alone(compare).refused(1, &["a.json", "a record of pipespeed latency", "bench"]);
     let csv = std::fs::read_to_string(directory.path().join("a.csv")).unwrap();
     assert_eq!(csv.lines().count(), 1 + 2 * 7, "{csv}");
     assert!(csv.starts_with("channel,size,round,count,p50_us"), "{csv}");
     let svg = std::fs::read_to_string(directory.path().join("a.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("99.99"));
+}
+
+#[test]
+fn a_low_rate_is_not_told_higher_than_it_was() {
+    let args = "pipe --size 1K --count 5 --rate 50 --rounds 1 --placement free";
+    let outcome = latency(&format!("{args} --json -")).succeeded();
+    let launch = &json(&outcome.out)["cases"][0]["launches"][0];
+    assert!(launch["per_s"].as_f64().unwrap() <= 50.0, "{launch:#}");
+    let outcome = latency("pipe --size 8 --time 0.1 --rate 1 --rounds 1 -q").succeeded();
+    let text = outcome.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("--rate 1: a launch of"), "{text}");
+    assert!(text.contains("has 1 message,"), "{text}");
 }
 
 #[test]
@@ -203,6 +224,8 @@ fn what_makes_no_sense_names_the_option_and_the_way_out() {
     let reason = &json(&refused.out)["cases"][0]["refused"];
     assert!(reason.as_str().unwrap().contains("8 bytes"), "{refused:#?}");
     latency("pipe --csv - --json -").refused(2, &["--csv", "--json"]);
-    latency("pipe --cpus 0,0 --wait spin").refused(2, &["--wait spin", "two processors"]);
+    for wait in ["--wait spin", "--wait adaptive"] {
+        latency(&format!("pipe --cpus 0,0 {wait}")).refused(2, &[wait, "two processors"]);
+    }
     latency("eventfd --size 1K -q").refused(1, &["eventfd", "limit", "8 bytes"]);
 }

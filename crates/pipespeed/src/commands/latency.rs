@@ -1,37 +1,28 @@
 //! `pipespeed latency`.
 
 use std::io::{self, IsTerminal, Write};
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::pipe_size_allowed;
 use crate::cli::LatencyArgs;
 use crate::failure::{Interrupted, say, to_stdout, usage};
 use crate::interrupt::Interrupt;
-use crate::latency::channels::{EVENTFD_BYTES, Kind};
-use crate::latency::record::{CaseRecord, Record, Settings};
-use crate::latency::rounds::{self, Plan};
-use crate::latency::spec::{Length, Mode, Wait};
+use crate::latency::record::{CaseRecord, Record};
+use crate::latency::rounds;
+use crate::latency::spec::Wait;
 use crate::latency::trial::Trials;
-use crate::machine::placement::{self, Chosen};
+use crate::machine::placement;
 use crate::machine::topology::Topology;
-use crate::machine::{Machine, NoiseDelta, NoiseProbe, Root, of_run, spinning_refused, standing};
-use crate::measure::{RULE, waited_for_processor};
+use crate::machine::{NoiseDelta, NoiseProbe, Root, spinning_refused};
 use crate::report::{self, Style};
-use crate::results::{Flag, check_place, is_stdout, save};
+use crate::results::{check_place, is_replaceable, is_stdout, save};
+use crate::runner::signal_name;
 use crate::trial::ProcessRunner;
 
-/// Sizes of a run that names none.
-const USUAL_SIZES: [usize; 3] = [8, 1 << 10, 64 << 10];
-/// What starting and ending a trial takes beside its timed part, in seconds.
-const AROUND_S: f64 = 0.025;
-/// The longest and shortest timed part, in seconds.
-const SHORTEST_S: f64 = 0.02;
-const LONGEST_S: f64 = 30.0;
-/// So many cases are named in a warning that concerns several of them.
-const MOST_NAMED: usize = 12;
+mod plan;
 
 /// Measures round trips.
 ///
@@ -46,15 +37,17 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
         None => placement::choose(args.placement, &topology),
     }
     .map_err(|error| usage(error.to_string()))?;
-    if args.wait == Wait::Spin
+    if let Some(wait) = spins(args.wait)
         && let Some(reason) = spinning_refused(&chosen, &topology)
     {
-        return Err(usage(format!("--wait spin: {reason}")));
+        return Err(usage(format!("--wait {wait}: {reason}")));
     }
-    let mut cases = cases(args)?;
-    let plan = plan(args, &topology, &chosen, cases.len());
-    let mut record = record(&plan, &chosen);
-    record.warnings.extend(overtime(args, cases.len()));
+    let mut cases = plan::cases(args)?;
+    let plan = plan::plan(args, &topology, &chosen, cases.len());
+    let mut record = plan::record(&plan, &chosen);
+    let announced = plan::overtime(args, cases.len());
+    record.warnings.extend(announced.clone());
+    record.warnings.extend(plan::few_messages(&plan));
     let interrupt = Interrupt::install()?;
     let trials = Trials {
         program: ProcessRunner::this_program(),
@@ -64,28 +57,46 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
         noise: NoiseProbe::new(),
     };
     let bar = bar(args, plan.rounds * cases.len());
+    let started = Instant::now();
     let ended = rounds::run(
         &plan,
         &mut cases,
         |spec| trials.run(spec),
         |line| bar.suspend(|| say(&format!("pipespeed: {line}; the other cases go on"))),
-        || bar.inc(1),
+        |now| {
+            bar.inc(1);
+            if now.round_over {
+                collect(&mut record, now.cases, now.ended);
+                save_round(args, &record)?;
+            }
+            Ok(())
+        },
     );
     bar.finish_and_clear();
-    record.cases = cases;
-    record.failures.clone_from(&ended.failures);
-    record.machine.during = NoiseDelta::overall(&ended.noise);
-    record.warnings.extend(disturbances(&record, &ended));
-    let shown = show(args, &record);
+    let ended = match ended {
+        Ok(ended) => ended,
+        Err(error) => {
+            // It could not be saved: then it is shown at least.
+            show(args, &record)?;
+            return Err(error);
+        }
+    };
+    collect(&mut record, &cases, &ended);
+    record.warnings.extend(plan::disturbances(&record, &ended));
+    if let Some(told) = plan::overrun(args, started.elapsed().as_secs_f64()) {
+        // Instead of what was foreseen.
+        record
+            .warnings
+            .retain(|line| Some(line) != announced.as_ref());
+        record.warnings.push(told);
+    }
+    for (option, path) in args.files() {
+        save(path, text_for(option, &record)?.as_bytes())?;
+    }
+    show(args, &record)?;
     match ended.interrupted {
-        Some(signal) => {
-            shown?;
-            Err(Interrupted(signal).into())
-        }
-        None => {
-            shown?;
-            verdict(&record, plan.rounds)
-        }
+        Some(signal) => Err(Interrupted(signal).into()),
+        None => verdict(&record, plan.rounds),
     }
 }
 
@@ -103,147 +114,45 @@ fn check(args: &LatencyArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where there are more launches than the time has room for.
-fn overtime(args: &LatencyArgs, cases: usize) -> Option<String> {
-    let launches = args.rounds as usize * cases;
-    let least_s = launches as f64 * (SHORTEST_S + AROUND_S);
-    (args.count.is_none() && least_s > args.time).then(|| {
-        format!(
-            "--time {}: {launches} launches of at least {SHORTEST_S} s take about {least_s:.0} s; fewer channels, sizes \
-             or --rounds take less",
-            args.time
-        )
+/// The word for a way of waiting that needs a processor for each process.
+fn spins(wait: Wait) -> Option<&'static str> {
+    match wait {
+        Wait::Block => None,
+        Wait::Spin => Some("spin"),
+        Wait::Adaptive => Some("adaptive"),
+    }
+}
+
+/// What was measured so far.
+fn collect(record: &mut Record, cases: &[CaseRecord], ended: &rounds::Ended) {
+    record.cases = cases.to_vec();
+    record.failures.clone_from(&ended.failures);
+    record.machine.during = NoiseDelta::overall(&ended.noise);
+    record.interrupted = ended.interrupted.map(signal_name);
+}
+
+/// What is saved under an option.
+fn text_for(option: &str, record: &Record) -> anyhow::Result<String> {
+    Ok(match option {
+        "--json" => serde_json::to_string_pretty(record)? + "\n",
+        "--csv" => record.csv()?,
+        _ => report::latency_chart(record),
     })
 }
 
-/// Each channel with each size; those of an eventfd are all alike.
-fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
-    let named = || args.channels.iter().chain(&args.channel);
-    let mut kinds: Vec<Kind> = match (args.all, named().next()) {
-        (true, _) => Kind::ALL.to_vec(),
-        (false, None) => Kind::USUAL.to_vec(),
-        (false, Some(_)) => Vec::new(),
-    };
-    for kind in named() {
-        if !kinds.contains(kind) {
-            kinds.push(*kind);
+/// Saves what can be replaced later, but for the chart.
+fn save_round(args: &LatencyArgs, record: &Record) -> anyhow::Result<()> {
+    let replaceable = |(_, path): &(&str, &PathBuf)| is_replaceable(path);
+    for (option, path) in args.files().filter(replaceable) {
+        if option != "--chart" {
+            save(path, text_for(option, record)?.as_bytes())?;
         }
     }
-    if let Some(bytes) = args.pipe_size {
-        if !kinds.iter().any(|kind| kind.is_of_pipes()) {
-            return Err(usage(
-                "--pipe-size: none of these channels has pipes; pipe, vmsplice, uring and fifo have",
-            ));
-        }
-        pipe_size_allowed(bytes)?;
-    }
-    let mut sizes = args.size.clone();
-    sizes.sort_unstable();
-    sizes.dedup();
-    let of = |kind: Kind| match (kind, sizes.is_empty()) {
-        (Kind::Eventfd, true) => vec![EVENTFD_BYTES],
-        (_, true) => USUAL_SIZES.to_vec(),
-        (_, false) => sizes.clone(),
-    };
-    Ok(kinds
-        .iter()
-        .flat_map(|kind| {
-            of(*kind)
-                .into_iter()
-                .map(|size| CaseRecord::new(*kind, size))
-        })
-        .collect())
-}
-
-/// What went on meanwhile, in words.
-fn disturbances(record: &Record, ended: &rounds::Ended) -> Vec<String> {
-    let of_run = of_run(&ended.noise).into_iter();
-    let mut found: Vec<String> = of_run.map(|warning| warning.message).collect();
-    let waited = |case: &&CaseRecord| {
-        let launches = || case.launches.iter();
-        let with = launches().filter(|launch| launch.flags.contains(&Flag::RunDelay));
-        with.count() as f64 > RULE * launches().count() as f64
-    };
-    let cases = record.cases.iter().filter(waited);
-    let names: Vec<String> = cases.map(CaseRecord::name).collect();
-    match names.len() {
-        0 => {}
-        1..=MOST_NAMED => found.push(waited_for_processor(&names.join(", "))),
-        many => found.push(waited_for_processor(&format!(
-            "{many} of {} cases",
-            record.cases.len()
-        ))),
-    }
-    found
-}
-
-fn plan(args: &LatencyArgs, topology: &Topology, chosen: &Chosen, cases: usize) -> Plan {
-    let trials = f64::from(args.rounds) * cases as f64;
-    let timed_s = (args.time / trials - AROUND_S).clamp(SHORTEST_S, LONGEST_S);
-    Plan {
-        pipe_bytes: args.pipe_size,
-        mode: match (args.naive, args.rate) {
-            (true, _) => Mode::Naive,
-            (false, Some(rate)) => Mode::Open(rate),
-            (false, None) => Mode::Closed,
-        },
-        length: match args.count {
-            Some(count) => Length::Count(count),
-            None => Length::Time((timed_s * 1e9) as u64),
-        },
-        wait: args.wait,
-        apart: spinning_refused(chosen, topology).is_none(),
-        rounds: args.rounds as usize,
-        seed: args.seed.unwrap_or_else(new_seed),
-    }
-}
-
-/// From the clock: it only has to differ from run to run, and is recorded.
-fn new_seed() -> u64 {
-    (jiff::Timestamp::now().as_nanosecond() as u64 / 1000) % 1_000_000_000
-}
-
-fn record(plan: &Plan, chosen: &Chosen) -> Record {
-    let machine = Machine::read(chosen.writer, chosen.reader);
-    let mut warnings: Vec<String> = standing(&machine)
-        .into_iter()
-        .map(|warning| warning.message)
-        .collect();
-    warnings.extend(chosen.warning.clone());
-    Record {
-        kind: "latency",
-        version: 1,
-        started_at: jiff::Timestamp::now()
-            .strftime("%Y-%m-%dT%H:%M:%SZ")
-            .to_string(),
-        machine,
-        settings: Settings {
-            mode: plan.mode,
-            length: plan.length,
-            wait: plan.wait,
-            cpus: [chosen.writer, chosen.reader],
-            relation: chosen.relation.clone(),
-            pipe_bytes: plan.pipe_bytes,
-            rounds: plan.rounds,
-            seed: plan.seed,
-        },
-        cases: Vec::new(),
-        failures: Vec::new(),
-        warnings,
-    }
+    Ok(())
 }
 
 fn show(args: &LatencyArgs, record: &Record) -> anyhow::Result<()> {
-    let mut taken = false;
-    for (option, path) in args.files() {
-        let bytes = match option {
-            "--json" => serde_json::to_string_pretty(record)? + "\n",
-            "--csv" => record.csv()?,
-            _ => report::latency_chart(record),
-        };
-        save(path, bytes.as_bytes())?;
-        taken |= is_stdout(path);
-    }
+    let taken = args.files().any(|(_, path)| is_stdout(path));
     if let [only] = record.cases.as_slice()
         && only.refused.is_some()
     {
@@ -305,44 +214,4 @@ fn bar(args: &LatencyArgs, trials: usize) -> ProgressBar {
         bar.set_style(style);
     }
     bar
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
-
-    fn args(words: &str) -> LatencyArgs {
-        #[derive(Parser)]
-        struct Only {
-            #[command(flatten)]
-            args: LatencyArgs,
-        }
-        Only::try_parse_from(["x"].into_iter().chain(words.split_whitespace()))
-            .map_err(|error| error.to_string())
-            .unwrap()
-            .args
-    }
-
-    #[test]
-    fn more_launches_than_the_time_has_room_for_are_told_of() {
-        assert_eq!(overtime(&args(""), 13), None);
-        assert_eq!(overtime(&args("--count 5"), 1000), None);
-        let told = overtime(&args("--time 2 --rounds 10"), 10).unwrap();
-        assert!(told.contains("--time 2: 100 launches"), "{told}");
-        assert!(told.contains("about 4 s") || told.contains("about 5 s"));
-    }
-
-    #[test]
-    fn an_eventfd_is_measured_once_unless_sizes_are_named() {
-        let sizes = |words: &str| -> Vec<usize> {
-            let cases = cases(&args(words)).unwrap().into_iter();
-            cases.map(|case| case.size).collect()
-        };
-        assert_eq!(sizes("").len(), 13);
-        assert_eq!(sizes("--all --size 64").len(), Kind::ALL.len());
-        assert_eq!(sizes("pipe --channel pipe,tcp --size 64").len(), 2);
-        assert_eq!(sizes("eventfd"), [8]);
-        assert_eq!(sizes("eventfd eventfd --size 1K,8"), [8, 1024]);
-    }
 }

@@ -9,7 +9,8 @@ use fastpipe::buffer::{Backing, BufferError};
 use rustix::io::Errno;
 
 use super::control::{Control, Outcome, Setup};
-use super::process::{Left, Refused, is_refusal, reader, start, writer};
+use super::process::{Left, Refused, reader, start, writer};
+use super::refusal::{is_refusal, not_allowed};
 use super::spec::{EndSpec, PageKind, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique};
 use crate::channel::library::LibrarySink;
 use crate::channel::mqueue::{QueueSink, QueueSource};
@@ -136,11 +137,7 @@ fn left(error: anyhow::Error) -> anyhow::Error {
 /// What a machine does not allow is a refusal, not a failure.
 fn allowed<T>(call: &str, made: anyhow::Result<T>) -> anyhow::Result<T> {
     made.map_err(|error| match cause(&error) {
-        Some(cause) if is_refusal(&cause) => Refused(format!(
-            "{call} is not allowed here: {cause}; a setting or a seccomp filter, as of a \
-             container, may refuse it"
-        ))
-        .into(),
+        Some(cause) if is_refusal(&cause) => not_allowed(call, &cause).into(),
         _ => error.context(call.to_owned()),
     })
 }

@@ -23,17 +23,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Context, bail};
 use fastpipe::shared::SharedWords;
 use fastpipe::transfer::Incomplete;
-use rustix::io::Errno;
 
 use super::clock::Clock;
 use super::control::{Control, Outcome, Report, Setup};
 use super::counters::{Meter, Reading};
 use super::data::{Consumer, Producer};
 use super::ends::{Driver, cause};
+use super::refusal::{is_refusal, not_allowed};
 use super::spec::{EndSpec, Part};
 use super::{alone, memory};
 use crate::channel::{Sink, Source, Taken};
-use crate::failure::out_of_descriptors;
+use crate::failure::{in_full, out_of_descriptors};
 
 pub use super::ends::huge_pages_refused;
 
@@ -91,9 +91,6 @@ pub(super) struct Left(pub(super) String);
 /// # Errors
 /// When there is nobody to report to.
 pub fn main(role: Role) -> io::Result<()> {
-    // A trial's children never outlive it. If it is gone already, the control
-    // socket is closed, and that ends us too.
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let stdin = io::stdin().as_fd().try_clone_to_owned()?;
     let stdout = io::stdout().as_fd().try_clone_to_owned()?;
     let (control, channel) = match role {
@@ -114,12 +111,13 @@ fn complaint(error: &anyhow::Error) -> Report {
         Report::Left(how.clone())
     } else {
         let hint = cause(error).and_then(|cause| out_of_descriptors(&cause));
-        Report::Failed(hint.unwrap_or_else(|| format!("{error:#}")))
+        Report::Failed(hint.unwrap_or_else(|| in_full(error)))
     }
 }
 
 fn run(control: &mut Control, channel: OwnedFd) -> anyhow::Result<Outcome> {
     let (spec, words) = control.receive_spec().context("the control socket")?;
+    die_with_parent()?;
     let words = SharedWords::open(words, SHARED_WORDS)?;
     if let Some(cpu) = spec.cpu {
         stay_on(cpu)?;
@@ -144,6 +142,14 @@ pub(super) fn start(control: &mut Control, setup: Setup) -> anyhow::Result<()> {
     control.receive_go().context("the trial is gone")
 }
 
+/// A trial's children never outlive it. If it is gone already, the control
+/// socket is closed, and that ends us too.
+pub(crate) fn die_with_parent() -> anyhow::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .map_err(|errno| not_allowed("prctl (PR_SET_PDEATHSIG)", &errno.into()))?;
+    Ok(())
+}
+
 /// Pins this process to one processor.
 pub(crate) fn stay_on(cpu: usize) -> anyhow::Result<()> {
     let mut set = rustix::thread::CpuSet::new();
@@ -153,21 +159,12 @@ pub(crate) fn stay_on(cpu: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether an error is what filters and missing features answer.
-pub(crate) fn is_refusal(error: &io::Error) -> bool {
-    const REFUSALS: [Errno; 4] = [Errno::PERM, Errno::ACCESS, Errno::NOSYS, Errno::INVAL];
-    Errno::from_io_error(error).is_some_and(|errno| REFUSALS.contains(&errno))
-}
-
 /// A system call that is refused before it has moved anything, as a seccomp
 /// filter does, is what the machine does not allow; later it is a failure.
 fn refused_or_failed(call: &str, moved_before: u64, incomplete: Incomplete) -> anyhow::Error {
     let error = incomplete.source;
     if moved_before == 0 && is_refusal(&error) {
-        return Refused(format!(
-            "{call} is not allowed here: {error}; a seccomp filter, as of a container, may refuse it"
-        ))
-        .into();
+        return not_allowed(call, &error).into();
     }
     anyhow::Error::new(error).context(call.to_owned())
 }

@@ -5,10 +5,13 @@
 //! messages at a fixed rate, `naive.rs` the exchange that deadlocks.
 //! `trial.rs` starts both ends, `pair.rs` watches them, `deadlock.rs` tells a deadlock
 //! from slowness, `rounds.rs` makes a run of trials, `histogram.rs` keeps what
-//! came of it and `record.rs` is what is saved.
+//! came of it, `curve.rs` what is drawn of it; `record.rs` is what is saved, and `csv.rs`
+//! the same as CSV.
 
 pub mod channels;
 mod closed;
+mod csv;
+pub mod curve;
 pub mod deadlock;
 pub mod histogram;
 mod link;

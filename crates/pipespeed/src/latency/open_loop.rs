@@ -76,6 +76,13 @@ impl Schedule {
         now.saturating_sub(self.start_ns) > 3 * planned + MOST_LATE_NS
     }
 
+    /// How long it has been under way. All its messages take as long as their
+    /// rate says, though the last one's answer comes before the next is due.
+    fn seconds(&self, now: u64) -> f64 {
+        let until = now.max(self.due(self.count));
+        (until - self.start_ns) as f64 / 1e9
+    }
+
     /// Those that were due and did not come back have waited until now, at
     /// least. Returns how many.
     fn abandon(&mut self, now: u64) -> u64 {
@@ -116,7 +123,7 @@ pub(super) fn send(port: &mut Port, spec: &Spec, rate: f64) -> anyhow::Result<Ou
     }
     Ok(Outcome {
         counts: traffic.schedule.latencies.counts(),
-        seconds: now.saturating_sub(start) as f64 / 1e9,
+        seconds: traffic.schedule.seconds(now),
         unanswered,
         run_delay_s: meter.used().since(&before).run_delay_s,
         zerocopy: port.zerocopy(),
@@ -244,6 +251,18 @@ mod tests {
     #[test]
     fn without_a_stall_nothing_is_late() {
         assert_eq!(longer_than(&through_a_stall(0..0), 21_000), 0);
+    }
+
+    #[test]
+    fn few_messages_make_no_higher_rate_than_they_were_sent_at() {
+        for (count, rate, seconds) in [(1, 1.0, 1.0), (4, 1.0, 4.0), (1000, 1000.0, 1.0)] {
+            let schedule = Schedule::new(7 * MS, rate, Length::Count(count));
+            let last = schedule.due(count - 1) + 20_000;
+            assert_eq!(schedule.seconds(last), seconds);
+            // Those that come late take longer.
+            let late = schedule.due(count) + 500 * MS;
+            assert_eq!(schedule.seconds(late), seconds + 0.5);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use fastpipe::buffer::Buffer;
 use fastpipe::shared::SharedWords;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -48,7 +49,7 @@ pub(super) struct Port {
     /// What is sent.
     messages: Messages,
     /// What is received; in `messages` where it is sent back.
-    back: Option<Vec<u8>>,
+    back: Option<Buffer>,
     /// The number of the message being sent and how far it is; of the one being
     /// received likewise.
     outgoing: (u64, usize),
@@ -80,18 +81,17 @@ impl Port {
             kind: spec.kind,
             size: spec.size,
             turns,
-            wait: match spec.wait {
-                // It would keep the other one from running.
-                Wait::Adaptive if !spec.apart => Wait::Block,
-                wait => wait,
-            },
+            wait: spec.wait,
             answers,
         };
         Ok(Port {
             kind: spec.kind,
             link: link(needs, input, output)?,
             messages: Messages::new(spec.kind, spec.size, turns)?,
-            back: (!answers).then(|| vec![0; spec.size]),
+            back: match answers {
+                true => None,
+                false => Some(Buffer::builder().len(spec.size).map()?),
+            },
             outgoing: (0, 0),
             incoming: (0, 0),
             size: spec.size,
@@ -229,7 +229,7 @@ impl Port {
     fn receive_some(&mut self) -> Result<Moved, Errno> {
         let (number, at) = self.incoming;
         let message = match &mut self.back {
-            Some(back) => &mut back[..],
+            Some(back) => &mut back[..self.size],
             None => {
                 let turn = self.messages.turn(number);
                 self.messages.bytes_mut(turn)
@@ -243,13 +243,17 @@ impl Port {
     /// Whether the message received last is the one sent with this number: as
     /// far as its first and last bytes tell.
     pub(super) fn came_back(&self, number: u64) -> bool {
-        let back = self.back.as_deref().unwrap_or_default();
+        let back = self
+            .back
+            .as_ref()
+            .map_or(&[][..], |back| &back[..self.size]);
         self.messages.came_back(number, back)
     }
 
     /// The same of all bytes, for the last time: they are forgotten.
     pub(super) fn came_back_whole(&mut self, number: u64) -> bool {
-        let back = self.back.as_deref_mut().unwrap_or_default();
+        let back = self.back.as_mut();
+        let back = back.map_or(&mut [][..], |back| &mut back[..self.size]);
         let whole = self.messages.came_back_whole(number, back);
         back.fill(0);
         whole

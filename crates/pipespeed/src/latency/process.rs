@@ -12,7 +12,9 @@ use super::port::{Left, Port, WORDS};
 use super::spec::{Mode, Outcome, Said, Spec};
 use super::{closed, naive, open_loop};
 use crate::endpoint::control::Control;
-use crate::endpoint::process::{Refused, stay_on};
+use crate::endpoint::process::{Refused, die_with_parent, stay_on};
+use crate::endpoint::refusal::not_allowed;
+use crate::failure::in_full;
 
 /// Which of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,9 +55,6 @@ impl Role {
 /// # Errors
 /// When there is nobody to report to.
 pub fn main(role: Role) -> io::Result<()> {
-    // It never outlives who started it; who is gone already has closed the
-    // control socket, which ends it too.
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let stdin = io::stdin().as_fd().try_clone_to_owned()?;
     let mut control = Control::new(UnixStream::from(stdin));
     let said = match run(role, &mut control) {
@@ -63,7 +62,7 @@ pub fn main(role: Role) -> io::Result<()> {
         Err(error) if error.is::<Left>() => Said::Left(error.to_string()),
         Err(error) => match error.downcast_ref() {
             Some(Refused(reason)) => Said::Refused(reason.clone()),
-            None => Said::Failed(format!("{error:#}")),
+            None => Said::Failed(in_full(&error)),
         },
     };
     control.send(&said)
@@ -71,6 +70,7 @@ pub fn main(role: Role) -> io::Result<()> {
 
 fn run(role: Role, control: &mut Control) -> anyhow::Result<Outcome> {
     let (spec, fds): (Spec, _) = control.receive_with().context("the control socket")?;
+    die_with_parent()?;
     let mut fds = fds.into_iter();
     let (words, input) = fds.next().zip(fds.next()).context("no descriptors came")?;
     let words = SharedWords::open(words, WORDS)?;
@@ -80,7 +80,8 @@ fn run(role: Role, control: &mut Control) -> anyhow::Result<Outcome> {
     let mut port = Port::new(role, &spec, (input, fds.next()), words)?;
     if let Mode::Open(_) = spec.mode {
         // Else timers are late by 50 us on purpose (prctl(2), PR_SET_TIMERSLACK).
-        rustix::thread::set_current_timer_slack(Some(std::num::NonZeroU64::MIN))?;
+        rustix::thread::set_current_timer_slack(Some(std::num::NonZeroU64::MIN))
+            .map_err(|errno| not_allowed("prctl (PR_SET_TIMERSLACK)", &errno.into()))?;
     }
     control.send(&Said::Ready)?;
     control.receive_go().context("the trial is gone")?;

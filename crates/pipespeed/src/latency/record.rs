@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::channels::Kind;
+use super::curve::{self, Curve};
 use super::histogram::{Counts, Latencies};
 use super::spec::{Length, Mode, Wait};
 use super::trial::Measured;
@@ -17,15 +18,21 @@ use crate::stats::{median, median_interval};
 /// what something else does to it.
 const WAKE_UP_S: f64 = 5e-6;
 
+/// What sort of record this is: the value of `kind`.
+pub const KIND: &str = "latency";
+
 /// A run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Record {
-    /// What it is: `latency`.
+    /// [`KIND`].
     pub kind: &'static str,
     /// Of this record's form.
     pub version: u32,
-    /// When it began: the local time with its offset.
+    /// When the run began, RFC 3339 in UTC.
     pub started_at: String,
+    /// The signal that ended it before its last round; null when it was
+    /// completed.
+    pub interrupted: Option<String>,
     /// The machine.
     pub machine: Machine,
     /// What was asked for.
@@ -79,7 +86,12 @@ pub struct CaseRecord {
     pub launches: Vec<Launch>,
     /// All of them together; none without any.
     pub summary: Option<Summary>,
-    /// All round trips of all launches by their nanoseconds.
+    /// Percentages of round trips, each with the microseconds within which they
+    /// came back: the median over launches, which count alike. What the chart
+    /// draws.
+    pub curve: Curve,
+    /// All round trips of all launches by their nanoseconds: whoever made more
+    /// of them counts for more.
     pub histogram: Counts,
 }
 
@@ -112,6 +124,9 @@ pub struct Launch {
     pub waited_share: Option<f64>,
     /// What disturbed it.
     pub flags: Vec<Flag>,
+    /// Its share of the case's curve.
+    #[serde(skip)]
+    times_us: Vec<f64>,
 }
 
 impl Launch {
@@ -137,6 +152,7 @@ impl Launch {
             unanswered: outcome.unanswered,
             waited_share: longest.map(|s| s / outcome.seconds.max(1e-9)),
             flags: from_outside(&measured.noise, apart && waited),
+            times_us: curve::times_us(&latencies),
         }
     }
 }
@@ -187,6 +203,7 @@ impl CaseRecord {
             failed: 0,
             launches: Vec::new(),
             summary: None,
+            curve: Curve::new(),
             histogram: Counts::new(),
         }
     }
@@ -211,6 +228,9 @@ impl CaseRecord {
         all.add(&outcome.counts);
         self.histogram = all.counts();
         self.summary = summary(&self.launches);
+        let times: Vec<&[f64]> = self.launches.iter().map(|one| &*one.times_us).collect();
+        let least = self.summary.map_or(0, |summary| summary.least_count);
+        self.curve = curve::curve(&times, least);
     }
 }
 
@@ -238,48 +258,6 @@ fn summary(launches: &[Launch]) -> Option<Summary> {
         least_count: launches.iter().map(|launch| launch.count).min()?,
         unanswered: launches.iter().map(|launch| launch.unanswered).sum(),
     })
-}
-
-impl Record {
-    /// The launches as CSV, a row each.
-    ///
-    /// # Errors
-    /// None in memory.
-    pub fn csv(&self) -> anyhow::Result<String> {
-        // The heading is ours: one can't be had of a tuple.
-        let mut out = csv::WriterBuilder::new()
-            .has_headers(false)
-            .from_writer(Vec::new());
-        out.write_record([
-            "channel",
-            "size",
-            "round",
-            "count",
-            "p50_us",
-            "p90_us",
-            "p99_us",
-            "p999_us",
-            "max_us",
-            "mib_per_s",
-            "per_s",
-            "unanswered",
-            "waited_share",
-            "flags",
-        ])?;
-        for case in &self.cases {
-            for launch in &case.launches {
-                let flags: Vec<String> = launch.flags.iter().map(|flag| flag.name()).collect();
-                let launch = (
-                    (launch.round, launch.count, launch.p50_us, launch.p90_us),
-                    (launch.p99_us, launch.p999_us, launch.max_us),
-                    (launch.mib_per_s, launch.per_s, launch.unanswered),
-                    (launch.waited_share, flags.join(" ")),
-                );
-                out.serialize((case.channel, case.size, launch))?;
-            }
-        }
-        Ok(String::from_utf8(out.into_inner()?)?)
-    }
 }
 
 #[cfg(test)]
@@ -317,6 +295,20 @@ mod tests {
         assert!((summary.p50_us.median - 20.0).abs() < 0.1, "{summary:?}");
         assert!(summary.p50_us.low.is_some() && summary.max_us > 499.0);
         assert_eq!(case.histogram.iter().map(|(_, n)| n).sum::<u64>(), 14);
+    }
+
+    #[test]
+    fn a_launch_that_made_more_trips_counts_as_much_as_the_others() {
+        let mut case = CaseRecord::new(Kind::Ring, 8);
+        case.add(0, &measured(&[210; 50_000], 1.0), true);
+        for round in 1..3 {
+            case.add(round, &measured(&[30_000; 1000], 1.0), true);
+        }
+        let middle = case.summary.unwrap().p50_us.median;
+        assert!((middle - 30.0).abs() < 0.1, "{middle}");
+        assert_eq!(case.curve[0], (50.0, middle));
+        assert!(case.curve.iter().all(|(_, us)| (us - 30.0).abs() < 0.1));
+        assert!(case.curve.last().unwrap().0 > 99.0);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use super::record::CaseRecord;
 use super::spec::{Length, Mode, Spec, Wait};
 use super::trial::{Measured, TrialError};
+use crate::failure::in_full;
 use crate::machine::NoiseDelta;
 use crate::schedule::Schedule;
 
@@ -40,19 +41,33 @@ pub struct Ended {
     pub noise: Vec<NoiseDelta>,
 }
 
+/// How far a run is, when a trial is over.
+#[derive(Debug, Clone, Copy)]
+pub struct Passed<'a> {
+    /// The cases with what was measured so far.
+    pub cases: &'a [CaseRecord],
+    /// The rest of it.
+    pub ended: &'a Ended,
+    /// Whether that was the last trial of a round.
+    pub round_over: bool,
+}
+
 /// Runs all rounds. `trial` runs one; `told` hears of each that failed at once,
 /// and `passed` of each that is over.
+///
+/// # Errors
+/// Those of `passed`, which end the run.
 pub fn run(
     plan: &Plan,
     cases: &mut [CaseRecord],
     mut trial: impl FnMut(&Spec) -> Result<Measured, TrialError>,
     mut told: impl FnMut(&str),
-    mut passed: impl FnMut(),
-) -> Ended {
+    mut passed: impl FnMut(Passed<'_>) -> anyhow::Result<()>,
+) -> anyhow::Result<Ended> {
     let mut ended = Ended::default();
     let schedule = Schedule::new(cases.len(), plan.rounds, plan.seed);
     for (round, order) in schedule.orders().iter().enumerate() {
-        for &at in order {
+        for (place, &at) in order.iter().enumerate() {
             let case = &mut cases[at];
             let open = case.refused.is_none() && case.deadlock.is_none();
             if open && case.failed < MOST_FAILURES {
@@ -65,20 +80,24 @@ pub fn run(
                     Err(TrialError::Deadlock(how)) => case.deadlock = Some(how),
                     Err(TrialError::Interrupted(signal)) => {
                         ended.interrupted = Some(signal);
-                        return ended;
+                        return Ok(ended);
                     }
                     Err(TrialError::Failed(error)) => {
                         case.failed += 1;
-                        let line = format!("{}: {error:#}", case.name());
+                        let line = format!("{}: {}", case.name(), in_full(&error));
                         told(&line);
                         ended.failures.push(line);
                     }
                 }
             }
-            passed();
+            passed(Passed {
+                cases,
+                ended: &ended,
+                round_over: place + 1 == order.len(),
+            })?;
         }
     }
-    ended
+    Ok(ended)
 }
 
 fn spec(plan: &Plan, case: &CaseRecord) -> Spec {
@@ -113,7 +132,7 @@ mod tests {
         };
         let mut cases = [Kind::Pipe, Kind::Tcp, Kind::Eventfd].map(|kind| CaseRecord::new(kind, 9));
         let (mut refusals, mut failed, mut passed) = (0, 0, 0);
-        let mut lines = Vec::new();
+        let (mut lines, mut launches) = (Vec::new(), Vec::new());
         let ended = run(
             &plan,
             &mut cases,
@@ -136,8 +155,16 @@ mod tests {
                 }),
             },
             |line| lines.push(line.to_owned()),
-            || passed += 1,
-        );
+            |now| {
+                passed += 1;
+                if now.round_over {
+                    launches.push(now.cases[0].launches.len());
+                }
+                Ok(())
+            },
+        )
+        .unwrap();
+        assert_eq!(launches, [1, 2, 3, 4, 5, 6]);
         assert_eq!(ended.failures, lines);
         assert_eq!(lines, ["tcp of 9B: the echo was killed"]);
         assert_eq!(cases.each_ref().map(|case| case.launches.len()), [6, 5, 0]);

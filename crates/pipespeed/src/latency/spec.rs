@@ -84,7 +84,9 @@ pub enum Said {
 pub struct Outcome {
     /// Round trips by how long they took.
     pub counts: Counts,
-    /// Seconds from the first message to the last answer.
+    /// Seconds from the first message to the last answer; in an open loop to
+    /// when the message after the last one would have been due, if that is
+    /// later.
     pub seconds: f64,
     /// Messages that had not come back when an open loop gave up; they are in
     /// `counts` with the time they had waited until then.

@@ -19,7 +19,7 @@ use crate::channel::OpenError;
 use crate::endpoint::control::Control;
 use crate::endpoint::counters::run_delay_s;
 use crate::endpoint::process::SUBCOMMAND;
-use crate::failure::out_of_descriptors;
+use crate::failure::{cant_start, out_of_descriptors};
 use crate::interrupt::Interrupt;
 use crate::machine::{NoiseDelta, NoiseProbe};
 use crate::runner::signal_name;
@@ -146,10 +146,13 @@ impl Trials {
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .spawn()
-            .map_err(cant(match role {
-                Role::Sender => "can't start the sender",
-                Role::Echo => "can't start the echo",
-            }))?;
+            .map_err(|error| {
+                let what = match role {
+                    Role::Sender => "can't start the sender",
+                    Role::Echo => "can't start the echo",
+                };
+                TrialError::Failed(cant_start(what, &self.program, error))
+            })?;
         let mut end = End {
             role,
             child,

@@ -4,7 +4,8 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use super::channels::copied_all_the_same;
 use super::format::{counted, interval, significant, wrap};
-use super::style::{BOLD, RED, Style};
+use super::style::{BOLD, RED, Style, YELLOW};
+use crate::latency::channels::Kind;
 use crate::latency::record::{CaseRecord, Record, Summary};
 use crate::latency::spec::{Length, Mode, Wait};
 use crate::size;
@@ -114,7 +115,12 @@ pub fn latency_notes(record: &Record, style: Style) -> String {
                 counted(count as usize, "round trip")
             )
         });
-    for note in notes.iter().chain(&record.warnings) {
+    if let Some(signal) = &record.interrupted {
+        text.push_str(&style.paint(&format!("interrupted: {signal}"), YELLOW));
+        text.push('\n');
+    }
+    let ring = ring_looks_first(record);
+    for note in ring.iter().chain(&notes).chain(&record.warnings) {
         text.push_str(&wrap(&format!("note: {note}"), style.width(), "  "));
         text.push('\n');
     }
@@ -152,6 +158,37 @@ fn of_rate(name: &str, rate: f64, summary: &Summary) -> Vec<String> {
     notes
 }
 
+/// How many launches of each case there were: of those asked for, if not all.
+pub(super) fn launches(record: &Record) -> String {
+    let asked = record.settings.rounds;
+    let measured = || {
+        let cases = record.cases.iter().map(|case| case.launches.len());
+        cases.filter(|launches| *launches > 0)
+    };
+    let (least, most) = (measured().min().unwrap_or(0), measured().max().unwrap_or(0));
+    let all = match asked {
+        1 => "1 launch".to_owned(),
+        many => format!("{many} launches"),
+    };
+    match (least, most) {
+        (least, _) if least >= asked => all,
+        (least, most) if least == most => format!("{least} of {all}"),
+        (least, most) => format!("{least} to {most} of {all}"),
+    }
+}
+
+/// Rings that don't sleep at once, where a report says that the processes do.
+pub(super) fn ring_looks_first(record: &Record) -> Option<String> {
+    let is_ring = |case: &CaseRecord| matches!(case.channel, Kind::Ring | Kind::RingCopy);
+    let measured = |case: &&CaseRecord| case.summary.is_some();
+    let sleeping = record.settings.wait == Wait::Block;
+    let any = record.cases.iter().filter(measured).any(is_ring);
+    (sleeping && any).then(|| {
+        "a ring looks for about a microsecond before it sleeps; two ends in step never do"
+            .to_owned()
+    })
+}
+
 /// What the figures are.
 fn method(record: &Record) -> String {
     let settings = &record.settings;
@@ -176,10 +213,6 @@ fn method(record: &Record) -> String {
         Length::Count(count) => counted(count as usize, "round trip"),
         Length::Time(ns) => format!("{} s", significant(ns as f64 / 1e9)),
     };
-    let launches = match settings.rounds {
-        1 => "1 launch".to_owned(),
-        many => format!("{many} launches"),
-    };
     let place = match settings.cpus {
         [Some(sender), Some(echo)] => {
             format!(
@@ -194,7 +227,8 @@ fn method(record: &Record) -> String {
         "Measured: {exchange}; there and back, not halved; {waiting}{pipes}; {place}; {} of {length} after a warm-up, \
          order from seed {}. Percentiles: median over launches, {interval}; max: the longest of all. \
          MiB/s: round trips a second times the size, each message counted once though it travels twice.",
-        launches, settings.seed
+        launches(record),
+        settings.seed
     )
 }
 
@@ -209,4 +243,4 @@ fn of_intervals(record: &Record) -> &'static str {
 
 #[cfg(test)]
 #[path = "latency_tests.rs"]
-mod tests;
+pub(crate) mod tests;

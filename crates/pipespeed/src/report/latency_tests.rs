@@ -34,9 +34,10 @@ pub(crate) fn record(mode: Mode) -> Record {
     eventfd.refused = Some("limit: a message has at most 8 bytes".to_owned());
     cases.push(eventfd);
     Record {
-        kind: "latency",
+        kind: crate::latency::record::KIND,
         version: 1,
         started_at: "2026-03-14T09:26:53Z".to_owned(),
+        interrupted: None,
         machine: Machine::default(),
         settings: Settings {
             mode,
@@ -93,6 +94,36 @@ fn a_rate_that_was_not_kept_is_said_so() {
 }
 
 #[test]
+fn launches_are_counted_as_they_were_not_as_they_were_asked_for() {
+    let mut record = record(Mode::Closed);
+    let text = |record: &Record| latency_table(record, Style::default()).replace("\n  ", " ");
+    has(&text(&record), &["; 7 launches of 2000"]);
+    record.settings.rounds = 9;
+    record.interrupted = Some("SIGINT".to_owned());
+    has(
+        &text(&record),
+        &["; 7 of 9 launches of 2000", "interrupted: SIGINT\n"],
+    );
+    record.cases[1].launches.pop();
+    has(&text(&record), &["; 6 to 7 of 9 launches of 2000"]);
+    record.cases.drain(..2);
+    has(&text(&record), &["; 0 of 9 launches of 2000"]);
+}
+
+#[test]
+fn a_ring_that_looks_before_it_sleeps_is_told_of() {
+    let mut record = record(Mode::Closed);
+    let told = "a ring looks for about a microsecond before it sleeps";
+    let text = |record: &Record| latency_table(record, Style::default()).replace("\n  ", " ");
+    assert!(!text(&record).contains(told));
+    record.cases[0].channel = Kind::Ring;
+    assert!(text(&record).contains(told));
+    assert!(latency_chart(&record).contains(told));
+    record.settings.wait = Wait::Spin;
+    assert!(!text(&record).contains(told));
+}
+
+#[test]
 fn the_chart_is_xml_and_names_channels_percentiles_and_units() {
     let svg = latency_chart(&record(Mode::Closed));
     let document = roxmltree::Document::parse(&svg).unwrap();
@@ -101,7 +132,8 @@ fn the_chart_is_xml_and_names_channels_percentiles_and_units() {
         .filter(|node| node.has_tag_name("text"))
         .filter_map(|node| node.text().map(str::trim))
         .collect();
-    for word in ["pipe", "tcp", "50", "99.9", "99.99", "us", "8B"] {
+    let told = "median over 7 launches, which count alike";
+    for word in ["pipe", "tcp", "50", "99.9", "99.99", "us", "8B", told] {
         assert!(
             texts.iter().any(|text| text.contains(word)),
             "{word}: {texts:?}"

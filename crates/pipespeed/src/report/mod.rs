@@ -36,6 +36,8 @@ pub use self::costs::{costs_table, through_table};
 pub use self::findings::findings;
 pub(crate) use self::format::wrap;
 pub use self::format::{counted, interval, ratio_interval, significant, times};
+#[cfg(test)]
+pub(crate) use self::latency::tests::record as latency_record;
 pub use self::latency::{latency_notes, latency_table};
 pub use self::origin::origin;
 pub use self::pinning::pinning;

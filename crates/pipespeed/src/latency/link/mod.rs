@@ -26,7 +26,7 @@ use super::channels::Kind;
 use super::memory::Messages;
 use super::spec::Wait;
 use crate::channel::ZerocopyCounts;
-use crate::endpoint::process::{Refused, is_refusal};
+use crate::endpoint::refusal::{is_refusal, not_allowed};
 
 /// What moves messages.
 pub(super) trait Link {
@@ -99,7 +99,7 @@ pub(super) struct Needs {
 /// The link over these descriptors.
 ///
 /// # Errors
-/// [`Refused`] where the machine does not allow it.
+/// `Refused` where the machine does not allow it.
 pub(super) fn link(
     needs: Needs,
     input: OwnedFd,
@@ -134,10 +134,7 @@ pub(super) fn link(
 /// What a machine does not allow is a refusal, not a failure.
 pub(super) fn allowed(call: &str, error: io::Error) -> anyhow::Error {
     match is_refusal(&error) {
-        true => Refused(format!(
-            "{call} is not allowed here: {error}; a seccomp filter, as of a container, may refuse it"
-        ))
-        .into(),
+        true => not_allowed(call, &error).into(),
         false => anyhow::Error::new(error).context(call.to_owned()),
     }
 }

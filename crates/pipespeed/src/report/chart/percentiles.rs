@@ -5,9 +5,9 @@
 
 use std::ops::Range;
 
-use crate::latency::histogram::Latencies;
 use crate::latency::record::{CaseRecord, Record};
 use crate::latency::spec::{Mode, Wait};
+use crate::report::latency::{launches, ring_looks_first};
 use crate::report::origin::of_machine;
 use crate::size;
 
@@ -33,12 +33,8 @@ const NAMED: [(f64, &str); 5] = [
     (99.9, "99.9"),
     (99.99, "99.99"),
 ];
-/// Points of a line.
-const STEPS: i32 = 120;
-/// A percentile is drawn where at least so many round trips were longer.
-const BEYOND: f64 = 5.0;
 
-/// Draws the distribution of all round trips of all launches.
+/// Draws the distribution of round trips: the medians over launches.
 pub fn latency_chart(record: &Record) -> String {
     let mut sizes: Vec<usize> = measured(record).map(|case| case.size).collect();
     sizes.sort_unstable();
@@ -59,7 +55,15 @@ pub fn latency_chart(record: &Record) -> String {
     let mut subtitle = vec![
         of_machine(&record.machine, &record.started_at),
         format!("there and back, not halved; {mode}; processes {wait} ({place})"),
+        format!(
+            "at each percentage the median over {}, which count alike",
+            launches(record)
+        ),
     ];
+    subtitle.extend(ring_looks_first(record));
+    if let Some(signal) = &record.interrupted {
+        subtitle.push(format!("interrupted: {signal}"));
+    }
     subtitle.extend(missing(record).map(|missing| format!("not shown: {missing}")));
     let heading = Heading {
         title: "pipespeed: round trips",
@@ -103,11 +107,6 @@ fn missing(record: &Record) -> Option<String> {
     not_shown(&cases)
 }
 
-/// The highest percentile that so many round trips can tell.
-fn highest(count: u64) -> f64 {
-    (100.0 - 100.0 * BEYOND / count.max(1) as f64).clamp(50.0, 99.99)
-}
-
 /// How far to the right a percentile lies: 1 at 90, 2 at 99.
 fn rarity(percent: f64) -> f64 {
     2.0 - (100.0 - percent).log10()
@@ -122,13 +121,9 @@ struct Scale {
 
 impl Scale {
     fn new(record: &Record) -> Scale {
-        let all: Vec<Latencies> = measured(record)
-            .map(|case| Latencies::of(&case.histogram))
-            .collect();
-        let low = all.iter().map(|one| one.percentile_us(50.0));
-        let high = all.iter().map(|one| one.percentile_us(highest(one.len())));
-        let low = low.fold(f64::MAX, f64::min).max(1e-3);
-        let high = high.fold(low, f64::max);
+        let all = || measured(record).flat_map(|case| case.curve.iter().map(|(_, us)| *us));
+        let low = all().fold(f64::MAX, f64::min).max(1e-3);
+        let high = all().fold(low, f64::max);
         let labels = measured(record).map(|case| text_width(case.channel.name(), SMALL));
         Scale {
             left: MARGIN + 52,
@@ -179,24 +174,20 @@ impl Scale {
         y: &Range<i32>,
     ) -> Result<(i32, i32), plotters::prelude::DrawingAreaErrorKind<std::io::Error>> {
         let (mark, colour) = look(case.channel.name());
-        let latencies = Latencies::of(&case.histogram);
-        let highest = highest(latencies.len());
-        let point = |percent: f64| {
-            let us = latencies.percentile_us(percent);
-            (self.x(percent), self.y(us, y))
-        };
-        let (first, last) = (rarity(50.0), rarity(highest));
-        let mut from = point(50.0);
-        for step in 1..=STEPS {
-            let rarity = first + (last - first) * f64::from(step) / f64::from(STEPS);
-            let to = point(100.0 - 10_f64.powf(2.0 - rarity));
-            canvas.line(from, to, colour, 1)?;
-            from = to;
+        let points: Vec<(f64, (i32, i32))> = case
+            .curve
+            .iter()
+            .map(|(percent, us)| (*percent, (self.x(*percent), self.y(*us, y))))
+            .collect();
+        for pair in points.windows(2) {
+            canvas.line(pair[0].1, pair[1].1, colour, 1)?;
         }
-        for (percent, _) in NAMED.iter().filter(|(percent, _)| *percent <= highest) {
-            canvas.mark(point(*percent), mark, colour)?;
+        let is_named = |percent: f64| NAMED.iter().any(|(named, _)| *named == percent);
+        for (_, at) in points.iter().filter(|(percent, _)| is_named(*percent)) {
+            canvas.mark(*at, mark, colour)?;
         }
-        Ok(from)
+        // There is the median at least.
+        Ok(points.last().map_or((self.left, y.end), |(_, at)| *at))
     }
 
     fn grid(&self, canvas: &Canvas<'_>, y: &Range<i32>) -> Drawn {
@@ -224,13 +215,6 @@ impl Scale {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_percentile_is_drawn_only_where_some_were_longer() {
-        assert_eq!(highest(3), 50.0);
-        assert!((highest(1000) - 99.5).abs() < 1e-9);
-        assert_eq!(highest(10_000_000), 99.99);
-    }
 
     #[test]
     fn each_nine_is_a_step_to_the_right() {
