@@ -10,11 +10,11 @@ use clap::Args;
 It needs no privilege, takes a second or two and leaves nothing behind. pass: it \
 is as every pipe must be; seen: systems differ in it, and this is how it is here; \
 refused: this system does not let us. FAIL, or ERROR where something could not be \
-found out, makes the exit status 1.
+found out (no pipe can be made, say), makes the exit status 1.
 
 Examples:
   pipespeed check
-  pipespeed check --explain atomic-writes
+  pipespeed check --explain torn-writes
   pipespeed check --only limits,end-of-file
   pipespeed check --only limits --soft-limit    what many pipes do to the next ones
   pipespeed check --json - | jq '.checks[] | select(.verdict != \"pass\")'")]

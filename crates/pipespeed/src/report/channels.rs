@@ -12,6 +12,7 @@ use crate::suite::channels::channel_of;
 
 use self::buffers::buffers;
 use super::format::{counted, interval, percent, ratio_interval, significant, times, wrap};
+use super::measured::has_intervals;
 use super::steps::is_twin;
 use super::style::{BOLD, DIM, Style, YELLOW};
 
@@ -28,6 +29,15 @@ const WAYS: [(&str, &str); 2] = [
         "Spinning: an end that has to wait tries again at once; each burns a processor",
     ),
 ];
+
+/// What "sleeps" means of a ring.
+pub(super) const RING_LOOKS: &str = "a ring's end looks for about a microsecond before it sleeps, \
+                                     so two that keep in step never do";
+
+/// Whether a ring is among the channels that sleep.
+pub(super) fn rings_block(run: &Run) -> bool {
+    waiting(run, "block").any(|case| case.summary.is_some() && channel(case).starts_with("ring"))
+}
 
 /// The cases of one way of waiting, less the null control's twin.
 pub(super) fn waiting<'a>(run: &'a Run, wait: &'a str) -> impl Iterator<Item = &'a CaseResult> {
@@ -57,6 +67,9 @@ pub(super) fn blocks(run: &Run, style: Style) -> Vec<String> {
         })
         .collect();
     let lay = |line: String| style.paint(&wrap(&line, style.width(), "  "), DIM);
+    if rings_block(run) {
+        blocks.push(lay(format!("Sleeping: {RING_LOOKS}.")));
+    }
     blocks.push(lay(buffers(run)));
     blocks.push(lay(verified(run)));
     blocks
@@ -80,9 +93,10 @@ fn columns(run: &Run) -> Vec<Column> {
         spare,
     };
     let level = format!("{}\ninterval", percent(run.settings.confidence));
-    vec![
-        column("\nGiB/s", |_, s| significant(s.median), Right, 0),
-        column(&level, |_, s| interval(s.low, s.high), Left, 1),
+    let intervals =
+        has_intervals(run).then(|| column(&level, |_, s| interval(s.low, s.high), Left, 1));
+    let rate = column("\nGiB/s", |_, s| significant(s.median), Right, 0);
+    let others = [
         column(
             "CPU ms\n/GiB",
             |_, s| number(s.cpu_s_per_gib.map(|seconds| seconds * 1e3)),
@@ -96,7 +110,8 @@ fn columns(run: &Run) -> Vec<Column> {
             3,
         ),
         column("\nagainst", |case, _| against(case), Left, 2),
-    ]
+    ];
+    [rate].into_iter().chain(intervals).chain(others).collect()
 }
 
 fn number(value: Option<f64>) -> String {
@@ -231,18 +246,25 @@ pub(super) fn findings(run: &Run) -> Vec<String> {
 /// The line of one size.
 fn use_this(run: &Run, bytes: usize) -> Option<String> {
     let of_size = |wait| waiting(run, wait).filter(move |case| message(case) == bytes);
-    let blocking = best(of_size("block"));
+    let highest = |wait| of_size(wait).filter_map(rate).max_by(f64::total_cmp);
+    let blocking = best(of_size("block")).map(|best| format!("{best} where the ends sleep"));
     // Who may spin need not.
-    let any = best(of_size("block").chain(of_size("spin")));
-    let parts: Vec<String> = [
-        (blocking, "where the ends sleep"),
-        (any, "where they may spin"),
-    ]
-    .into_iter()
-    .filter_map(|(best, place)| Some(format!("{} {place}", best?)))
-    .collect();
+    let any = match (highest("block"), highest("spin")) {
+        (_, None) => None,
+        (Some(blocking), Some(spinning)) if blocking >= spinning => {
+            Some("where they may spin, nothing was faster".to_owned())
+        }
+        _ => best(of_size("block").chain(of_size("spin")))
+            .map(|best| format!("{best} where they may spin")),
+    };
+    let parts: Vec<String> = [blocking, any].into_iter().flatten().collect();
     let size = size::format(bytes as u64);
     (!parts.is_empty()).then(|| format!("Use this for messages of {size}: {}.", parts.join("; ")))
+}
+
+/// A case's median, where it was measured.
+fn rate(case: &CaseResult) -> Option<f64> {
+    case.summary.as_ref().map(|summary| summary.median)
 }
 
 /// The case with the highest median, and those whose intervals reach into its

@@ -31,6 +31,36 @@ fn each_way_of_waiting_has_a_table_with_every_case_in_it() {
 }
 
 #[test]
+fn what_sleeping_means_of_a_ring_is_said_where_there_is_one_that_does() {
+    let mut run = channels(false);
+    let note = "Sleeping: a ring's end looks for about a microsecond before";
+    assert!(shown(&run, 120).contains(note));
+    run.cases.retain(|case| case.configuration.wait == "spin");
+    assert!(!shown(&run, 120).contains(note));
+}
+
+#[test]
+fn no_interval_is_claimed_where_there_are_too_few_rounds_for_one() {
+    let mut run = channels(false);
+    assert!(shown(&run, 120).contains("medians with 95 % intervals"));
+    for summary in run
+        .cases
+        .iter_mut()
+        .filter_map(|case| case.summary.as_mut())
+    {
+        (summary.low, summary.high) = (None, None);
+    }
+    for text in [shown(&run, 120), crate::report::chart(&run)] {
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            flat.contains("medians (too few rounds for intervals)"),
+            "{text}"
+        );
+        assert!(!flat.contains("95 %"), "{text}");
+    }
+}
+
+#[test]
 fn a_size_over_a_limit_is_shown_as_that_limit() {
     let text = shown(&channels(false), 120);
     let rows: Vec<&str> = text
@@ -93,8 +123,8 @@ fn the_best_channel_is_named_with_those_not_told_apart_from_it() {
     );
     assert_eq!(
         found[1],
-        "Use this for messages of 1KiB: pipe (2.00 GiB/s) where the ends sleep; pipe (2.00 GiB/s) \
-         where they may spin."
+        "Use this for messages of 1KiB: pipe (2.00 GiB/s) where the ends sleep; where they may \
+         spin, nothing was faster."
     );
     assert!(found[0].contains("no other is told apart"), "{}", found[0]);
 }

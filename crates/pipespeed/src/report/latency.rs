@@ -222,13 +222,23 @@ fn method(record: &Record) -> String {
         }
         _ => settings.relation.clone(),
     };
+    let interval = of_intervals(record);
     format!(
         "Measured: {exchange}; there and back, not halved; {waiting}{pipes}; {place}; {} of {length} after a warm-up, \
-         order from seed {}. Percentiles: median over launches, p50 with its 95 % interval; max: the longest of all. \
+         order from seed {}. Percentiles: median over launches, {interval}; max: the longest of all. \
          MiB/s: round trips a second times the size, each message counted once though it travels twice.",
         launches(record),
         settings.seed
     )
+}
+
+/// What is said of the intervals of medians.
+fn of_intervals(record: &Record) -> &'static str {
+    let mut summaries = record.cases.iter().filter_map(|case| case.summary);
+    match summaries.any(|summary| summary.p50_us.low.is_some()) {
+        true => "p50 with its 95 % interval",
+        false => "too few of them for intervals",
+    }
 }
 
 #[cfg(test)]

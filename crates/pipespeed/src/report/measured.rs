@@ -57,12 +57,12 @@ pub(super) fn measured(run: &Run) -> String {
     };
     let mut line = format!(
         "Measured: {rounds} of trials of {length} after {} s of warm-up; order {}, seed {}; {}; \
-         medians with {} intervals",
+         {}",
         settings.warm_up_s,
         settings.order,
         settings.seed,
         processors(run),
-        percent(settings.confidence),
+        medians(run),
     );
     let comparisons = steps(run).len();
     if comparisons > 0 {
@@ -73,6 +73,25 @@ pub(super) fn measured(run: &Run) -> String {
     }
     line.push('.');
     line
+}
+
+/// What stands for a case: its median, with an interval if there were enough
+/// rounds for one.
+pub(super) fn medians(run: &Run) -> String {
+    match has_intervals(run) {
+        true => format!(
+            "medians with {} intervals",
+            percent(run.settings.confidence)
+        ),
+        false => "medians (too few rounds for intervals)".to_owned(),
+    }
+}
+
+/// Whether any case has an interval; those that were measured all have one or
+/// none.
+pub(super) fn has_intervals(run: &Run) -> bool {
+    let mut summaries = run.cases.iter().filter_map(|case| case.summary.as_ref());
+    summaries.any(|summary| summary.low.is_some())
 }
 
 /// Where the two ends ran.

@@ -7,6 +7,7 @@ use crate::search::judge::{found, leaders};
 use crate::size;
 
 use super::format::{counted, interval, percent, ratio_interval, significant, times, wrap};
+use super::measured::medians;
 use super::steps::{phrase, steps};
 use super::style::{BOLD, Style, YELLOW};
 
@@ -318,14 +319,14 @@ pub(super) fn measured(run: &Run, search: &Search) -> String {
     if settings.rounds_done > 0 {
         text.push_str(&format!(
             " Measured afresh: {} of {} of trials of {} s after {} s of warm-up; order {}; {}; \
-             medians with {} intervals, ratios paired by round and corrected for {}.",
+             {}, ratios paired by round and corrected for {}.",
             settings.rounds_done,
             counted(settings.rounds_planned, "round"),
             settings.timed_s,
             settings.warm_up_s,
             settings.order,
             settings.cpu_relation,
-            percent(settings.confidence),
+            medians(run),
             counted(steps(run).len(), "comparison"),
         ));
     }

@@ -2,8 +2,8 @@
 
 use plotters::prelude::RGBColor;
 
-use crate::report::format::{counted, percent, significant, times};
-use crate::report::measured::processors;
+use crate::report::format::{counted, significant, times};
+use crate::report::measured::{medians, processors};
 use crate::report::origin;
 use crate::report::steps::{is_twin, step};
 use crate::results::{CaseResult, DataUse, Run, Verdict};
@@ -61,7 +61,7 @@ pub(super) fn method(run: &Run) -> String {
     let settings = &run.settings;
     let mut words = vec![
         counted(settings.rounds_done, "round"),
-        format!("medians with {} intervals", percent(settings.confidence)),
+        medians(run),
         processors(run),
     ];
     if run.interrupted.is_some() {

@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use plotters::prelude::RGBColor;
 
-use crate::report::channels::{channel, message, waiting};
+use crate::report::channels::{RING_LOOKS, channel, message, rings_block, waiting};
+use crate::report::measured::has_intervals;
 use crate::report::origin;
 use crate::results::{CaseResult, Run, Summary};
 use crate::size;
@@ -16,6 +17,8 @@ use super::canvas::{
     Canvas, Drawn, GRID, Heading, INK, MARGIN, MUTED, SMALL, Side, TEXT, WIDTH, bold, card, plain,
     tick_label,
 };
+use super::looks::look;
+use super::missing::of_channels;
 use super::text::{length, text_width};
 
 const PANEL: i32 = 330;
@@ -28,32 +31,29 @@ const LEADER: i32 = 26;
 /// How far points at the same size stand apart, so that none hides another.
 pub(super) const APART: i32 = 2;
 
-/// Colours that can be told apart, with the marks, by any colour vision.
-pub(super) const COLOURS: [RGBColor; 15] = [
-    RGBColor(31, 35, 40),
-    RGBColor(178, 84, 10),
-    RGBColor(200, 30, 30),
-    RGBColor(11, 105, 168),
-    RGBColor(10, 122, 88),
-    RGBColor(170, 40, 110),
-    RGBColor(122, 79, 163),
-    RGBColor(140, 106, 0),
-    RGBColor(90, 130, 200),
-    RGBColor(150, 150, 40),
-    RGBColor(0, 128, 140),
-    RGBColor(112, 72, 40),
-    RGBColor(84, 104, 20),
-    RGBColor(60, 60, 170),
-    RGBColor(214, 110, 160),
-];
-
 /// The ways of waiting, and the headings of their panels.
 const PANELS: [(&str, &str); 2] = [
     ("block", "Blocking: an end that has to wait sleeps"),
     ("spin", "Spinning: neither end ever sleeps"),
 ];
 
-/// Draws a run of channels. What was refused has no point.
+/// What stands below the title.
+fn subtitle(run: &Run) -> Vec<String> {
+    let small = match has_intervals(run) {
+        true => "; intervals no larger than their mark are not drawn",
+        false => "",
+    };
+    let mut lines = vec![
+        origin(run),
+        method(run),
+        format!("every byte produced by the writer and used by the reader{small}"),
+    ];
+    lines.extend(rings_block(run).then(|| RING_LOOKS.to_owned()));
+    lines.extend(of_channels(run));
+    lines
+}
+
+/// Draws a run of channels. What was refused has no point, and is named.
 pub(super) fn chart(run: &Run) -> String {
     let panels: Vec<(&str, Vec<&CaseResult>)> = PANELS
         .iter()
@@ -65,11 +65,7 @@ pub(super) fn chart(run: &Run) -> String {
         .collect();
     let heading = Heading {
         title: "pipespeed: throughput over message size",
-        subtitle: &[
-            origin(run),
-            method(run),
-            "every byte produced by the writer and used by the reader".to_owned(),
-        ],
+        subtitle: &subtitle(run),
     };
     let body = length(panels.len()) * (HEADING + PANEL + AXIS);
     card(&heading, body, |canvas, top| {
@@ -181,9 +177,7 @@ impl Scale {
                 .filter(|case| channel(case) == *name)
                 .filter_map(|case| Some((message(case), case.summary.as_ref()?)))
                 .collect();
-            // The same colour and mark in every chart.
-            let kind = names().position(|other| other == *name).unwrap_or(0);
-            let colour = COLOURS[kind % COLOURS.len()];
+            let (kind, colour) = look(name);
             let shift = (length(at) * 2 - length(present.len()) + 1) * APART / 2;
             let at = self.line(canvas, &own, &y, (kind, colour, shift))?;
             labels.push(Label {

@@ -11,7 +11,8 @@ use crate::suite::memory::ROWS;
 
 use super::bars::method;
 use super::canvas::{Canvas, Drawn, Heading, INK, MUTED, SMALL, Side, card, plain};
-use super::lines::{APART, COLOURS, Label, Scale};
+use super::lines::{APART, Label, Scale};
+use super::looks::COLOURS;
 use super::text::length;
 
 const PANEL: i32 = 440;

@@ -5,7 +5,6 @@
 
 use std::ops::Range;
 
-use crate::latency::channels::Kind;
 use crate::latency::record::{CaseRecord, Record};
 use crate::latency::spec::{Mode, Wait};
 use crate::report::latency::{launches, ring_looks_first};
@@ -16,7 +15,9 @@ use super::canvas::{
     Canvas, Drawn, GRID, Heading, INK, MARGIN, MUTED, SMALL, Side, TEXT, WIDTH, bold, card, plain,
     tick_label,
 };
-use super::lines::{COLOURS, apart, rate_ticks};
+use super::lines::{apart, rate_ticks};
+use super::looks::look;
+use super::missing::not_shown;
 use super::text::{length, text_width};
 
 const PANEL: i32 = 250;
@@ -63,6 +64,7 @@ pub fn latency_chart(record: &Record) -> String {
     if let Some(signal) = &record.interrupted {
         subtitle.push(format!("interrupted: {signal}"));
     }
+    subtitle.extend(missing(record).map(|missing| format!("not shown: {missing}")));
     let heading = Heading {
         title: "pipespeed: round trips",
         subtitle: &subtitle,
@@ -84,6 +86,25 @@ pub fn latency_chart(record: &Record) -> String {
 
 fn measured(record: &Record) -> impl Iterator<Item = &CaseRecord> {
     record.cases.iter().filter(|case| case.summary.is_some())
+}
+
+/// What has no line, and why.
+fn missing(record: &Record) -> Option<String> {
+    let why = |case: &CaseRecord| match (&case.summary, &case.refused, &case.deadlock) {
+        (Some(_), ..) => None,
+        (None, Some(reason), _) => Some(match reason.starts_with("limit: ") {
+            true => "limit",
+            false => "refused",
+        }),
+        (None, None, Some(_)) => Some("deadlock"),
+        (None, None, None) if case.failed > 0 => Some("failed"),
+        _ => Some("not measured"),
+    };
+    let cases = record.cases.iter();
+    let cases: Vec<_> = cases
+        .map(|case| (case.channel.name(), case.size, why(case)))
+        .collect();
+    not_shown(&cases)
 }
 
 /// How far to the right a percentile lies: 1 at 90, 2 at 99.
@@ -136,7 +157,7 @@ impl Scale {
         let x = self.right + LEADER;
         for ((at, kind), place) in labels.iter().zip(apart(&wished, &y)) {
             canvas.line((at.0 + 6, at.1), (x - 6, place), GRID, 1)?;
-            let (mark, colour) = look(*kind);
+            let (mark, colour) = look(kind.name());
             canvas.mark((x, place), mark, colour)?;
             let face = plain(SMALL, colour);
             canvas.text(kind.name(), (x + 10, place), Side::Right, face)?;
@@ -152,7 +173,7 @@ impl Scale {
         case: &CaseRecord,
         y: &Range<i32>,
     ) -> Result<(i32, i32), plotters::prelude::DrawingAreaErrorKind<std::io::Error>> {
-        let (mark, colour) = look(case.channel);
+        let (mark, colour) = look(case.channel.name());
         let points: Vec<(f64, (i32, i32))> = case
             .curve
             .iter()
@@ -189,13 +210,6 @@ impl Scale {
         canvas.line((self.left, y.start), (self.left, y.end), MUTED, 1)?;
         canvas.line((self.left, y.end), (self.right, y.end), MUTED, 1)
     }
-}
-
-/// The same mark and colour in every panel.
-fn look(kind: Kind) -> (usize, plotters::prelude::RGBColor) {
-    let at = Kind::ALL.iter().position(|other| *other == kind);
-    let at = at.unwrap_or(0);
-    (at, COLOURS[at % COLOURS.len()])
 }
 
 #[cfg(test)]
