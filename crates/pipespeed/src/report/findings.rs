@@ -46,7 +46,7 @@ pub fn findings(run: &Run) -> Vec<String> {
 /// How far, as a logarithm, a case was found to differ from itself, or may
 /// have: the farther end of the null control's interval. Steps no larger than
 /// that are no findings. 0 where the null control is sound.
-fn doubt(run: &Run) -> f64 {
+pub(super) fn doubt(run: &Run) -> f64 {
     let ratio = run.null_control.as_ref().and_then(|control| control.ratio);
     match ratio {
         Some(ratio) if ratio.verdict != Verdict::Same => [ratio.low, ratio.high]

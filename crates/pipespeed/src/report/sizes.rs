@@ -6,9 +6,10 @@ use crate::results::{Best, CaseResult, PanelResult, Ratio, Run, Search, Sizes, S
 use crate::search::judge::{found, leaders};
 use crate::size;
 
+use super::findings::doubt;
 use super::format::{counted, interval, percent, ratio_interval, significant, times, wrap};
 use super::measured::medians;
-use super::steps::{phrase, steps};
+use super::steps::{doubted, phrase, steps};
 use super::style::{BOLD, Style, YELLOW};
 
 /// The table of panels, and what to use for which reader.
@@ -130,7 +131,7 @@ pub(super) fn verdict(run: &Run, panel: &PanelResult) -> &'static str {
     if panel.winner == Some(panel.published) {
         return "the published sizes";
     }
-    match ratio(run, panel).map(|ratio| ratio.verdict) {
+    match ratio(run, panel).map(|ratio| doubted(&ratio, doubt(run))) {
         Some(Verdict::Faster) => "confirmed",
         Some(Verdict::Same) => "not confirmed: the same",
         Some(Verdict::Slower) => "not confirmed: slower",
@@ -241,17 +242,18 @@ fn sentence(run: &Run, search: &Search, best: &Best) -> String {
         None => line.push_str("; not measured afresh"),
     }
     let line = line.trim_end().to_owned();
+    let doubt = doubt(run);
     let ratios: Vec<String> = best
         .against
         .iter()
         .filter_map(|other| {
             let ratio = other.ratio?;
-            let verdict = phrase(ratio.verdict);
+            let verdict = phrase(doubted(&ratio, doubt));
             Some(format!("{} {verdict} {}", shown(ratio), other.case))
         })
         .collect();
     let end = match (
-        confirmed(best),
+        confirmed(run, best),
         panel.is_some_and(|p| p.winner == Some(p.published)),
     ) {
         (_, true) => ". These are the published sizes.",
@@ -265,11 +267,11 @@ fn sentence(run: &Run, search: &Search, best: &Best) -> String {
     }
 }
 
-/// Whether it is faster than the fastest published configuration of its kind;
-/// none where nothing is known.
-fn confirmed(best: &Best) -> Option<bool> {
+/// Whether it is faster than what it is compared with first: the published
+/// sizes in its own panel. None where nothing is known.
+fn confirmed(run: &Run, best: &Best) -> Option<bool> {
     let ratio = best.against.first()?.ratio?;
-    Some(ratio.verdict == Verdict::Faster)
+    Some(doubted(&ratio, doubt(run)) == Verdict::Faster)
 }
 
 /// Where a panel's ends run, in a few words.

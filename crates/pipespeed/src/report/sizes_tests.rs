@@ -48,16 +48,21 @@ fn what_the_rounds_do_not_bear_out_is_not_confirmed() {
     let mut run = sample::sizes();
     let panel = run.search.as_ref().unwrap().panels[8].clone();
     let name = panel.winner_case.clone().unwrap();
-    for (ratio, word) in [
-        (Verdict::Faster, "confirmed"),
-        (Verdict::Undecided, "not confirmed"),
-        (Verdict::Same, "not confirmed: the same"),
-        (Verdict::Slower, "not confirmed: slower"),
+    for (found, low, high, word) in [
+        (Verdict::Undecided, 0.9, 1.2, "not confirmed"),
+        (Verdict::Same, 0.99, 1.01, "not confirmed: the same"),
+        (Verdict::Slower, 0.7, 0.8, "not confirmed: slower"),
+        (Verdict::Faster, 1.2, 1.3, "confirmed"),
     ] {
         let case = run.cases.iter_mut().find(|case| case.name == name).unwrap();
-        case.ratio.as_mut().unwrap().verdict = ratio;
+        let ratio = case.ratio.as_mut().unwrap();
+        (ratio.verdict, ratio.low, ratio.high) = (found, Some(low), Some(high));
         assert_eq!(verdict(&run, &panel), word);
     }
+    // By no more than a case may differ from itself.
+    let control = run.null_control.as_mut().unwrap().ratio.as_mut().unwrap();
+    (control.verdict, control.low, control.high) = (Verdict::Undecided, Some(0.83), Some(1.1));
+    assert_eq!(verdict(&run, &panel), "not confirmed");
     let best = &mut run.search.as_mut().unwrap().best[3];
     best.against[0].ratio.as_mut().unwrap().verdict = Verdict::Undecided;
     let best = best.clone();

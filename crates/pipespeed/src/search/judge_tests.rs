@@ -34,12 +34,32 @@ fn there_is_a_best_for_each_kind_of_reader_against_what_is_published() {
     assert_eq!(
         against,
         [
-            ("read", "block", vec!["vmsplice_read_huge", "write_read"]),
-            ("read", "spin", vec!["vmsplice_read_huge", "write_read"]),
+            (
+                "read",
+                "block",
+                vec![
+                    "vmsplice_read_huge_same",
+                    "vmsplice_read_huge",
+                    "write_read"
+                ]
+            ),
+            (
+                "read",
+                "spin",
+                vec![
+                    "vmsplice_read_huge_spin",
+                    "vmsplice_read_huge",
+                    "write_read"
+                ]
+            ),
             (
                 "splice",
                 "block",
-                vec!["vmsplice_splice_huge", "write_read"]
+                vec![
+                    "vmsplice_splice_huge_same",
+                    "vmsplice_splice_huge",
+                    "write_read"
+                ]
             ),
             ("splice", "spin", vec!["busy_loop_huge", "write_read"]),
         ]
