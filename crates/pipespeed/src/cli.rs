@@ -53,7 +53,7 @@ pub enum Command {
     /// vmsplice, splice, huge pages and busy waiting.
     Bench(BenchArgs),
     /// Measure round trips: a message to another process and back, through
-    /// pipes, sockets, TCP, queues and eventfds.
+    /// pipes, sockets, TCP, shared memory, queues and eventfds.
     Latency(Box<LatencyArgs>),
     /// Compare saved runs: what changed, and is it real?
     Compare(CompareArgs),
