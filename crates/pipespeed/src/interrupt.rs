@@ -10,7 +10,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
+
+/// Those that ask a run to end: Ctrl-C and Ctrl-\ at a terminal, kill(1), and a
+/// terminal that is gone.
+pub const ENDING: [i32; 4] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
 
 /// The first signal that came, for who looks now and then. Takes no descriptor.
 #[derive(Debug, Clone, Default)]
@@ -20,7 +24,7 @@ pub struct Noted {
 }
 
 impl Noted {
-    /// Takes over SIGINT, SIGTERM and SIGHUP.
+    /// Takes over [`ENDING`].
     ///
     /// # Errors
     /// Those of sigaction(2).
@@ -51,8 +55,7 @@ impl Noted {
 /// Those that end a run; nohup(1), and shells for what they start in the
 /// background, have them ignored.
 fn not_ignored() -> impl Iterator<Item = i32> {
-    let all = [SIGINT, SIGTERM, SIGHUP].into_iter();
-    all.filter(|number| !is_ignored(*number))
+    ENDING.into_iter().filter(|number| !is_ignored(*number))
 }
 
 /// What has been asked for so far.
@@ -67,7 +70,7 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Takes over SIGINT, SIGTERM and SIGHUP.
+    /// Takes over [`ENDING`].
     ///
     /// # Errors
     /// Those of sigaction(2) and socketpair(2).

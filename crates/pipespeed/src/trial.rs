@@ -16,7 +16,6 @@ use fastpipe::shared::SharedWords;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::case::{Case, Durations};
 use crate::channel::{self, OpenError};
@@ -25,7 +24,7 @@ use crate::endpoint::counters::process_time;
 use crate::endpoint::process::{Role, SHARED_WORDS, SUBCOMMAND};
 use crate::endpoint::spec::EndSpec;
 use crate::failure::{cant_start, out_of_descriptors};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{ENDING, Interrupt};
 use crate::machine::noise::NoiseProbe;
 use crate::runner::{Runner, Timed, Trial, TrialError, signal_name};
 
@@ -229,7 +228,8 @@ impl End {
         let status = self.child.wait();
         self.reaped = true;
         // A terminal sends Ctrl-C to all of us, and to an end first perhaps.
-        if let Ok(Some(signal @ (SIGHUP | SIGINT | SIGTERM))) = status.as_ref().map(|s| s.signal())
+        if let Ok(Some(signal)) = status.as_ref().map(|s| s.signal())
+            && ENDING.contains(&signal)
         {
             return TrialError::Interrupted(signal);
         }

@@ -21,40 +21,49 @@ const SAMPLE_NS: u64 = 20_000_000;
 /// look takes some tens of nanoseconds.
 const GAP_NS: u64 = 1000;
 
-/// Lengths that are kept of a round.
+/// Lengths that are kept of a round, of all processors together.
 const KEPT: usize = 64;
 
-/// The share of the time that interruptions took, of 1; none where it was not
-/// measured.
-pub fn share(costs: &[Cost]) -> Option<f64> {
-    let mean = |name: &str| {
-        let cost = costs.iter().find(|cost| cost.kind.name == name)?;
-        cost.median
+/// What the names of the costs begin with that are each processor's share.
+const TAKEN: &str = "taken_of_processor_";
+
+/// The share of each processor's time that interruptions took, of 1, by the
+/// processor's number; nothing where it was not measured.
+pub fn shares(costs: &[Cost]) -> Vec<(usize, f64)> {
+    let share = |cost: &Cost| {
+        let cpu = cost.kind.name.strip_prefix(TAKEN)?.parse().ok()?;
+        Some((cpu, cost.median? / 100.0))
     };
-    let [one, between] = NAMES;
-    Some(mean(one)? / mean(between)?)
+    costs.iter().filter_map(share).collect()
 }
 
-pub(super) fn probes(cpu: Option<usize>) -> Vec<Prepared> {
+/// On each of these processors, which the ends of pipes are measured on.
+pub(super) fn probes(mut cpus: Vec<usize>) -> Vec<Prepared> {
+    cpus.sort_unstable();
+    cpus.dedup();
     let [one, between] = NAMES;
     let kind = |name, what| Kind::new(Group::Calls, Per::Call, name, what);
-    let kinds = vec![
+    let mut kinds = vec![
         kind(one, "an interruption of a process that never waits"),
         kind(between, "    from one to the next"),
     ];
-    let probe = cpu.map(|cpu| Interruptions {
-        kinds: kinds.clone(),
-        cpu,
-    });
-    vec![prepared(
-        kinds,
-        probe.ok_or_else(|| io::ErrorKind::Unsupported.into()),
-    )]
+    kinds.extend(cpus.iter().map(|cpu| {
+        let (name, what) = (format!("{TAKEN}{cpu}"), format!("of processor {cpu}"));
+        Kind::new(Group::Taken, Per::Percent, name, what)
+    }));
+    let probe = match cpus.is_empty() {
+        true => Err(io::ErrorKind::Unsupported.into()),
+        false => Ok(Interruptions {
+            kinds: kinds.clone(),
+            cpus,
+        }),
+    };
+    vec![prepared(kinds, probe)]
 }
 
 struct Interruptions {
     kinds: Vec<Kind>,
-    cpu: usize,
+    cpus: Vec<usize>,
 }
 
 impl Probe for Interruptions {
@@ -63,18 +72,39 @@ impl Probe for Interruptions {
     }
 
     fn run(&mut self) -> io::Result<Vec<Value>> {
-        let gaps = on_processor(self.cpu, || Ok(gaps()))?;
-        let sum: f64 = gaps.iter().sum();
-        // None is as good as one in twice the time.
-        let between = SAMPLE_NS as f64 / (gaps.len() as f64).max(0.5);
-        Ok(vec![
-            Value {
-                value: sum / gaps.len().max(1) as f64,
-                spread: Some(gaps.into_iter().take(KEPT).collect()),
-            },
-            between.into(),
-        ])
+        // In turns: both at once would be a load of our own.
+        let each: io::Result<Vec<Vec<f64>>> = self
+            .cpus
+            .iter()
+            .map(|cpu| on_processor(*cpu, || Ok(gaps())))
+            .collect();
+        Ok(values(&each?))
     }
+}
+
+/// What the gaps on each processor come to: those of all together, then the
+/// share of each in percent.
+fn values(each: &[Vec<f64>]) -> Vec<Value> {
+    let sum = |gaps: &Vec<f64>| gaps.iter().sum::<f64>();
+    let count: usize = each.iter().map(Vec::len).sum();
+    // None is as good as one in twice the time.
+    let between = (each.len() as u64 * SAMPLE_NS) as f64 / (count as f64).max(0.5);
+    let kept = KEPT / each.len().max(1);
+    let of_all = [
+        Value {
+            value: each.iter().map(sum).sum::<f64>() / count.max(1) as f64,
+            spread: Some(
+                each.iter()
+                    .flat_map(|gaps| gaps.iter().take(kept).copied())
+                    .collect(),
+            ),
+        },
+        between.into(),
+    ];
+    let shares = each
+        .iter()
+        .map(|gaps| (100.0 * sum(gaps) / SAMPLE_NS as f64).min(100.0).into());
+    of_all.into_iter().chain(shares).collect()
 }
 
 fn gaps() -> Vec<f64> {
@@ -97,10 +127,30 @@ mod tests {
     use crate::costs::synthetic::cost;
 
     #[test]
-    fn the_share_is_of_the_time_between_them() {
-        let [one, between] = NAMES;
-        let costs = [cost(one, 50.0, 1), cost(between, 1000.0, 1)];
-        assert_eq!(share(&costs), Some(0.05));
-        assert_eq!(share(&costs[..1]), None);
+    fn each_processor_has_its_own_share() {
+        let sample = SAMPLE_NS as f64;
+        let values = values(&[vec![0.25 * sample, 0.25 * sample], Vec::new()]);
+        let figures: Vec<f64> = values.iter().map(|value| value.value).collect();
+        // One in a whole sample, as there are two of each.
+        assert_eq!(figures, [0.25 * sample, sample, 50.0, 0.0]);
+        assert_eq!(values[0].spread.as_ref().map(Vec::len), Some(2));
+    }
+
+    #[test]
+    fn shares_are_found_again_by_processor() {
+        let costs = [
+            cost("interruption", 50.0, 1),
+            cost("taken_of_processor_0", 1.5, 1),
+            cost("taken_of_processor_12", 40.0, 1),
+        ];
+        assert_eq!(shares(&costs), [(0, 0.015), (12, 0.4)]);
+        let Ok(probe) = &probes(vec![12, 0, 12])[0] else {
+            panic!("none");
+        };
+        let names: Vec<&str> = probe.kinds().iter().map(|kind| &*kind.name).collect();
+        assert_eq!(
+            names[2..],
+            ["taken_of_processor_0", "taken_of_processor_12"]
+        );
     }
 }
