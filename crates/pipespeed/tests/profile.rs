@@ -53,6 +53,14 @@ fn each_ends_costs_add_up_to_its_wall_time() {
 }
 
 #[test]
+fn a_case_is_found_in_whatever_suite_it_is() {
+    let Some(outcome) = sampled("gift_huge --time 0.2") else {
+        return;
+    };
+    assert!(outcome.out.contains("gift_huge: "), "{outcome:#?}");
+}
+
+#[test]
 fn the_files_are_what_they_are_called() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
@@ -184,7 +192,10 @@ fn the_ends_of_a_profile_that_is_killed_die_with_it() {
 
 #[test]
 fn what_makes_no_sense_is_bad_usage() {
-    run_alone(pipespeed("profile no_such_case")).refused(2, &["no_such_case", "write_read"]);
+    let ladder = ["no_such_case", "write_read", "--suite"];
+    run_alone(pipespeed("profile no_such_case")).refused(2, &ladder);
+    let volumes = ["volumes", "write_read", "volume_0.25g"];
+    run_alone(pipespeed("profile --suite volumes write_read")).refused(2, &volumes);
     run_alone(pipespeed("profile")).refused(2, &["CASE"]);
     run_alone(pipespeed("profile --all write_read")).refused(2, &["--all"]);
     run_alone(pipespeed("profile write_read --json - --flame -")).refused(2, &["'-'"]);

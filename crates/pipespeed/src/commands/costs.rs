@@ -62,7 +62,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     if !args.piece.is_multiple_of(page_bytes) || args.piece > MOST_PIECE {
         return Err(usage(format!(
             "--piece {}: whole pages of {} only, up to {}",
-            size::format(args.piece as u64),
+            args.piece,
             size::format(page_bytes as u64),
             size::format(MOST_PIECE as u64),
         )));
@@ -139,7 +139,11 @@ fn text(record: &Record<'_>, style: Style) -> String {
             style,
         ));
     }
-    parts.extend(disturbed(&interruptions::shares(record.costs)));
+    let few = record.costs.iter().all(|cost| cost.low.is_none());
+    let few = few.then(|| "no intervals, which take 6 rounds or more (--rounds)".to_owned());
+    let disturbed = disturbed(&interruptions::shares(record.costs));
+    let notes: Vec<String> = few.into_iter().chain(disturbed).collect();
+    parts.extend(report::notes(&notes, style));
     parts.join("\n")
 }
 
@@ -151,7 +155,7 @@ fn disturbed(shares: &[(usize, f64)]) -> Option<String> {
         .collect();
     (!each.is_empty()).then(|| {
         format!(
-            "note: {} went elsewhere, to other processes or the host:\nexpect little of these figures\n",
+            "{} went elsewhere, to other processes or the host: expect little of these figures",
             each.join(" and ")
         )
     })
