@@ -152,7 +152,12 @@ fn sample_pipeline(
     }
     let limit = Duration::from_secs_f64(args.time.unwrap_or(PIPELINE_S));
     let cpus = topology.allowed.as_slice();
-    let made = pipeline::profile(pipeline, sampling, cpus, limit, &interrupt)?;
+    let made = pipeline::profile(pipeline, sampling, cpus, limit, &interrupt);
+    let made = made.map_err(|error| match interrupt.signal() {
+        // A terminal sends Ctrl-C to a stage as well, which may be gone before it began.
+        Some(signal) => Interrupted(signal).into(),
+        None => error,
+    })?;
     let not_run = made.stages.iter().find(|stage| !stage.ran);
     match not_run {
         Some(stage) => anyhow::bail!("{} is no command that can be run here", stage.end.role),
