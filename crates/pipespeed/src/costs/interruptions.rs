@@ -3,16 +3,28 @@
 //!
 //! They cost little by themselves. But an end of a pipeline that sleeps and
 //! wakes may fall in step with the other and out of it again, and it is they
-//! that push it.
+//! that push it: here two in three times the clock's tick, every 4 ms.
+//!
+//! In an interrupt a process stays on its processor, for all that others can
+//! see; when another process has its turn it does not. The thread's count of
+//! involuntary switches tells the two apart (getrusage(2)).
 
 use std::io;
 
+use nix::sys::resource::{UsageWho, getrusage};
+
 use super::clock::now_ns;
+use super::model::Interruptions;
 use super::processors::on_processor;
 use super::{Cost, Group, Kind, Per, Prepared, Probe, Value, prepared};
 
 /// The names of the costs: one interruption, and the time from one to the next.
 pub const NAMES: [&str; 2] = ["interruption", "between_interruptions"];
+
+/// The name of the share of them, in percent, in which another process had its
+/// turn. Its spreads are how long those took, in nanoseconds; those of the
+/// interruption itself are without them.
+pub const TURNS: &str = "interruptions_by_a_process";
 
 /// One sample takes so long.
 const SAMPLE_NS: u64 = 20_000_000;
@@ -35,14 +47,43 @@ pub fn share(costs: &[Cost]) -> Option<f64> {
     Some(mean(one)? / mean(between)?)
 }
 
+/// What the costs let expect; none where they were not measured.
+pub fn usual(costs: &[Cost]) -> Option<Interruptions> {
+    let cost = |name: &str| costs.iter().find(|cost| cost.kind.name == name);
+    let [one, between] = NAMES;
+    let every_ns = cost(between)?.median?;
+    // There are few in a round, so all rounds count. One in which somebody
+    // else was busy saw many, and has no more weight than the others.
+    let most = (SAMPLE_NS as f64 / every_ns).ceil() as usize;
+    let lengths = |name| -> Option<Vec<f64>> {
+        let rounds = cost(name)?.spreads.iter();
+        Some(
+            rounds
+                .flat_map(|ns| ns.iter().take(most))
+                .copied()
+                .collect(),
+        )
+    };
+    Some(Interruptions {
+        every_ns,
+        lengths_ns: lengths(one)?,
+        turns_ns: lengths(TURNS)?,
+    })
+}
+
 pub(super) fn probes(cpu: Option<usize>) -> Vec<Prepared> {
     let [one, between] = NAMES;
-    let kind = |name, what| Kind::new(Group::Calls, Per::Call, name, what);
+    let kind = |per, name, what| Kind::new(Group::Calls, per, name, what);
     let kinds = vec![
-        kind(one, "an interruption of a process that never waits"),
-        kind(between, "    from one to the next"),
+        kind(
+            Per::Call,
+            one,
+            "an interruption of a process that never waits",
+        ),
+        kind(Per::Call, between, "    from one to the next"),
+        kind(Per::Percent, TURNS, "    of them, another process's turn"),
     ];
-    let probe = cpu.map(|cpu| Interruptions {
+    let probe = cpu.map(|cpu| Interrupted {
         kinds: kinds.clone(),
         cpu,
     });
@@ -52,43 +93,70 @@ pub(super) fn probes(cpu: Option<usize>) -> Vec<Prepared> {
     )]
 }
 
-struct Interruptions {
+struct Interrupted {
     kinds: Vec<Kind>,
     cpu: usize,
 }
 
-impl Probe for Interruptions {
+impl Probe for Interrupted {
     fn kinds(&self) -> &[Kind] {
         &self.kinds
     }
 
     fn run(&mut self) -> io::Result<Vec<Value>> {
         let gaps = on_processor(self.cpu, || Ok(gaps()))?;
-        let sum: f64 = gaps.iter().sum();
+        let lengths = |turn: bool| -> Vec<f64> {
+            let those = gaps.iter().filter(|gap| gap.is_turn == turn);
+            those.map(|gap| gap.ns).take(KEPT).collect()
+        };
+        let sum: f64 = gaps.iter().map(|gap| gap.ns).sum();
+        let turns = gaps.iter().filter(|gap| gap.is_turn).count();
+        let share = |part: f64| part / gaps.len().max(1) as f64;
         // None is as good as one in twice the time.
         let between = SAMPLE_NS as f64 / (gaps.len() as f64).max(0.5);
         Ok(vec![
             Value {
-                value: sum / gaps.len().max(1) as f64,
-                spread: Some(gaps.into_iter().take(KEPT).collect()),
+                value: share(sum),
+                spread: Some(lengths(false)),
             },
             between.into(),
+            Value {
+                value: 100.0 * share(turns as f64),
+                spread: Some(lengths(true)),
+            },
         ])
     }
 }
 
-fn gaps() -> Vec<f64> {
+struct Gap {
+    ns: f64,
+    is_turn: bool,
+}
+
+fn gaps() -> Vec<Gap> {
     let mut gaps = Vec::new();
+    let mut switches = involuntary_switches();
     let end = now_ns() + SAMPLE_NS;
     let mut before = now_ns();
     while before < end {
-        let now = now_ns();
+        let mut now = now_ns();
         if now - before >= GAP_NS {
-            gaps.push((now - before) as f64);
+            let switched = involuntary_switches();
+            gaps.push(Gap {
+                ns: (now - before) as f64,
+                is_turn: switched > switches,
+            });
+            switches = switched;
+            now = now_ns();
         }
         before = now;
     }
     gaps
+}
+
+/// Of this thread so far; where they are not told, there are none.
+fn involuntary_switches() -> i64 {
+    getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |usage| usage.involuntary_context_switches())
 }
 
 #[cfg(test)]
@@ -102,5 +170,22 @@ mod tests {
         let costs = [cost(one, 50.0, 1), cost(between, 1000.0, 1)];
         assert_eq!(share(&costs), Some(0.05));
         assert_eq!(share(&costs[..1]), None);
+    }
+
+    #[test]
+    fn a_busy_round_has_no_more_weight_than_the_others() {
+        let [one, between] = NAMES;
+        // Ten in a sample.
+        let mut costs = [
+            cost(one, 20_000.0, 3),
+            cost(between, SAMPLE_NS as f64 / 10.0, 3),
+            cost(TURNS, 0.0, 3),
+        ];
+        costs[0].spreads[1] = vec![90_000.0; 64];
+        costs[2].spreads = vec![vec![], vec![50_000.0; 64], vec![]];
+        let usual = usual(&costs).unwrap();
+        assert_eq!(usual.every_ns, 2e6);
+        assert_eq!(usual.lengths_ns.len(), 12);
+        assert_eq!(usual.turns_ns, vec![50_000.0; 10]);
     }
 }
