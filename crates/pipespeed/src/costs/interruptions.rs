@@ -3,16 +3,28 @@
 //!
 //! They cost little by themselves. But an end of a pipeline that sleeps and
 //! wakes may fall in step with the other and out of it again, and it is they
-//! that push it.
+//! that push it: here two in three times the clock's tick, every 4 ms.
+//!
+//! In an interrupt a process stays on its processor, for all that others can
+//! see; when another process has its turn it does not. The thread's count of
+//! involuntary switches tells the two apart (getrusage(2)).
 
 use std::io;
 
+use nix::sys::resource::{UsageWho, getrusage};
+
 use super::clock::now_ns;
+use super::model::Interruptions;
 use super::processors::on_processor;
 use super::{Cost, Group, Kind, Per, Prepared, Probe, Value, prepared};
 
 /// The names of the costs: one interruption, and the time from one to the next.
 pub const NAMES: [&str; 2] = ["interruption", "between_interruptions"];
+
+/// The name of the share of them, in percent, in which another process had its
+/// turn. Its spreads are how long those took, in nanoseconds; those of the
+/// interruption itself are without them.
+pub const TURNS: &str = "interruptions_by_a_process";
 
 /// One sample takes so long.
 const SAMPLE_NS: u64 = 20_000_000;
@@ -21,7 +33,7 @@ const SAMPLE_NS: u64 = 20_000_000;
 /// look takes some tens of nanoseconds.
 const GAP_NS: u64 = 1000;
 
-/// Lengths that are kept of a round, of all processors together.
+/// Lengths that are kept of a round.
 const KEPT: usize = 64;
 
 /// What the names of the costs begin with that are each processor's share.
@@ -37,15 +49,47 @@ pub fn shares(costs: &[Cost]) -> Vec<(usize, f64)> {
     costs.iter().filter_map(share).collect()
 }
 
-/// On each of these processors, which the ends of pipes are measured on.
-pub(super) fn probes(mut cpus: Vec<usize>) -> Vec<Prepared> {
-    cpus.sort_unstable();
-    cpus.dedup();
+/// What the costs let expect; none where they were not measured.
+pub fn usual(costs: &[Cost]) -> Option<Interruptions> {
+    let cost = |name: &str| costs.iter().find(|cost| cost.kind.name == name);
     let [one, between] = NAMES;
-    let kind = |name, what| Kind::new(Group::Calls, Per::Call, name, what);
+    let every_ns = cost(between)?.median?;
+    // There are few in a round, so all rounds count. One in which somebody
+    // else was busy saw many, and has no more weight than the others.
+    let most = (SAMPLE_NS as f64 / every_ns).ceil() as usize;
+    let lengths = |name| -> Option<Vec<f64>> {
+        let rounds = cost(name)?.spreads.iter();
+        Some(
+            rounds
+                .flat_map(|ns| ns.iter().take(most))
+                .copied()
+                .collect(),
+        )
+    };
+    Some(Interruptions {
+        every_ns,
+        lengths_ns: lengths(one)?,
+        turns_ns: lengths(TURNS)?,
+    })
+}
+
+/// On these processors, which the ends of pipes are measured on: interruptions
+/// as such on the first, what they take on each.
+pub(super) fn probes(cpus: Vec<usize>) -> Vec<Prepared> {
+    let [one, between] = NAMES;
+    let kind = |per, name, what| Kind::new(Group::Calls, per, name, what);
     let mut kinds = vec![
-        kind(one, "an interruption of a process that never waits"),
-        kind(between, "    from one to the next"),
+        kind(
+            Per::Call,
+            one,
+            "an interruption of a process that never waits",
+        ),
+        kind(Per::Call, between, "    from one to the next"),
+        kind(
+            Per::Percent,
+            TURNS,
+            "    of them, another process's turn, in %",
+        ),
     ];
     kinds.extend(cpus.iter().map(|cpu| {
         let (name, what) = (format!("{TAKEN}{cpu}"), format!("of processor {cpu}"));
@@ -53,7 +97,7 @@ pub(super) fn probes(mut cpus: Vec<usize>) -> Vec<Prepared> {
     }));
     let probe = match cpus.is_empty() {
         true => Err(io::ErrorKind::Unsupported.into()),
-        false => Ok(Interruptions {
+        false => Ok(Interrupted {
             kinds: kinds.clone(),
             cpus,
         }),
@@ -61,64 +105,86 @@ pub(super) fn probes(mut cpus: Vec<usize>) -> Vec<Prepared> {
     vec![prepared(kinds, probe)]
 }
 
-struct Interruptions {
+struct Interrupted {
     kinds: Vec<Kind>,
     cpus: Vec<usize>,
 }
 
-impl Probe for Interruptions {
+impl Probe for Interrupted {
     fn kinds(&self) -> &[Kind] {
         &self.kinds
     }
 
     fn run(&mut self) -> io::Result<Vec<Value>> {
-        // In turns: both at once would be a load of our own.
-        let each: io::Result<Vec<Vec<f64>>> = self
+        // In turns: all at once would be a load of our own.
+        let each = self
             .cpus
             .iter()
-            .map(|cpu| on_processor(*cpu, || Ok(gaps())))
-            .collect();
-        Ok(values(&each?))
+            .map(|cpu| on_processor(*cpu, || Ok(gaps())));
+        Ok(values(&each.collect::<io::Result<Vec<_>>>()?))
     }
 }
 
-/// What the gaps on each processor come to: those of all together, then the
-/// share of each in percent.
-fn values(each: &[Vec<f64>]) -> Vec<Value> {
-    let sum = |gaps: &Vec<f64>| gaps.iter().sum::<f64>();
-    let count: usize = each.iter().map(Vec::len).sum();
+/// What the gaps on the first processor come to, and the share of each one's time
+/// in percent.
+fn values(each: &[Vec<Gap>]) -> Vec<Value> {
+    let sum = |gaps: &[Gap]| gaps.iter().map(|gap| gap.ns).sum::<f64>();
+    let gaps = each.first().map_or(&[][..], |gaps| gaps);
+    let lengths = |turn: bool| -> Vec<f64> {
+        let those = gaps.iter().filter(|gap| gap.is_turn == turn);
+        those.map(|gap| gap.ns).take(KEPT).collect()
+    };
+    let turns = gaps.iter().filter(|gap| gap.is_turn).count();
+    let share = |part: f64| part / gaps.len().max(1) as f64;
     // None is as good as one in twice the time.
-    let between = (each.len() as u64 * SAMPLE_NS) as f64 / (count as f64).max(0.5);
-    let kept = KEPT / each.len().max(1);
-    let of_all = [
+    let between = SAMPLE_NS as f64 / (gaps.len() as f64).max(0.5);
+    let of_first = [
         Value {
-            value: each.iter().map(sum).sum::<f64>() / count.max(1) as f64,
-            spread: Some(
-                each.iter()
-                    .flat_map(|gaps| gaps.iter().take(kept).copied())
-                    .collect(),
-            ),
+            value: share(sum(gaps)),
+            spread: Some(lengths(false)),
         },
         between.into(),
+        Value {
+            value: 100.0 * share(turns as f64),
+            spread: Some(lengths(true)),
+        },
     ];
+    // The last gap may end after the sample.
     let shares = each
         .iter()
         .map(|gaps| (100.0 * sum(gaps) / SAMPLE_NS as f64).min(100.0).into());
-    of_all.into_iter().chain(shares).collect()
+    of_first.into_iter().chain(shares).collect()
 }
 
-fn gaps() -> Vec<f64> {
+struct Gap {
+    ns: f64,
+    is_turn: bool,
+}
+
+fn gaps() -> Vec<Gap> {
     let mut gaps = Vec::new();
+    let mut switches = involuntary_switches();
     let end = now_ns() + SAMPLE_NS;
     let mut before = now_ns();
     while before < end {
-        let now = now_ns();
+        let mut now = now_ns();
         if now - before >= GAP_NS {
-            gaps.push((now - before) as f64);
+            let switched = involuntary_switches();
+            gaps.push(Gap {
+                ns: (now - before) as f64,
+                is_turn: switched > switches,
+            });
+            switches = switched;
+            now = now_ns();
         }
         before = now;
     }
     gaps
+}
+
+/// Of this thread so far; where they are not told, there are none.
+fn involuntary_switches() -> i64 {
+    getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |usage| usage.involuntary_context_switches())
 }
 
 #[cfg(test)]
@@ -129,11 +195,17 @@ mod tests {
     #[test]
     fn each_processor_has_its_own_share() {
         let sample = SAMPLE_NS as f64;
-        let values = values(&[vec![0.25 * sample, 0.25 * sample], Vec::new()]);
+        let gaps = |each: &[f64]| -> Vec<Gap> {
+            let gap = |part| Gap {
+                ns: part * sample,
+                is_turn: false,
+            };
+            each.iter().copied().map(gap).collect()
+        };
+        let values = values(&[gaps(&[0.25, 0.25]), Vec::new(), gaps(&[0.125])]);
         let figures: Vec<f64> = values.iter().map(|value| value.value).collect();
-        // One in a whole sample, as there are two of each.
-        assert_eq!(figures, [0.25 * sample, sample, 50.0, 0.0]);
-        assert_eq!(values[0].spread.as_ref().map(Vec::len), Some(2));
+        let of_first = [0.25 * sample, 0.5 * sample, 0.0];
+        assert_eq!(figures, [&of_first[..], &[50.0, 0.0, 12.5]].concat());
     }
 
     #[test]
@@ -144,13 +216,28 @@ mod tests {
             cost("taken_of_processor_12", 40.0, 1),
         ];
         assert_eq!(shares(&costs), [(0, 0.015), (12, 0.4)]);
-        let Ok(probe) = &probes(vec![12, 0, 12])[0] else {
+        let Ok(probe) = &probes(vec![0, 12])[0] else {
             panic!("none");
         };
-        let names: Vec<&str> = probe.kinds().iter().map(|kind| &*kind.name).collect();
-        assert_eq!(
-            names[2..],
-            ["taken_of_processor_0", "taken_of_processor_12"]
-        );
+        let names = probe.kinds().iter().map(|kind| &*kind.name);
+        let names: Vec<&str> = names.filter(|name| name.starts_with(TAKEN)).collect();
+        assert_eq!(names, ["taken_of_processor_0", "taken_of_processor_12"]);
+    }
+
+    #[test]
+    fn a_busy_round_has_no_more_weight_than_the_others() {
+        let [one, between] = NAMES;
+        // Ten in a sample.
+        let mut costs = [
+            cost(one, 20_000.0, 3),
+            cost(between, SAMPLE_NS as f64 / 10.0, 3),
+            cost(TURNS, 0.0, 3),
+        ];
+        costs[0].spreads[1] = vec![90_000.0; 64];
+        costs[2].spreads = vec![vec![], vec![50_000.0; 64], vec![]];
+        let usual = usual(&costs).unwrap();
+        assert_eq!(usual.every_ns, 2e6);
+        assert_eq!(usual.lengths_ns.len(), 12);
+        assert_eq!(usual.turns_ns, vec![50_000.0; 10]);
     }
 }

@@ -232,13 +232,16 @@ pub struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// All that pipes' ends are measured on.
+    /// All that pipes' ends are measured on, the writer's first.
     fn processors(&self) -> Vec<usize> {
+        let mut all = Vec::new();
         let two = self.two.map(|(writer, reader)| [writer, reader]);
-        self.one
-            .into_iter()
-            .chain(two.into_iter().flatten())
-            .collect()
+        for cpu in two.into_iter().flatten().chain(self.one) {
+            if !all.contains(&cpu) {
+                all.push(cpu);
+            }
+        }
+        all
     }
 }
 

@@ -9,21 +9,22 @@
 //!   sleeps, or comes back with would-block at once.
 //! - An end that has moved all it could wakes the other if that sleeps. Then it
 //!   goes on, while the other is still waking up. splice(2) wakes the writer
-//!   before it lets the lock go (fs/splice.c, splice_from_pipe_end).
+//!   before it lets the lock go (fs/splice.c, splice_from_pipe_end): if an
+//!   interrupt makes that last, the writer has come to wait for the lock by
+//!   then, and the two are in step.
 //! - Ends that wait for the lock spin; who has just let it go is sometimes back
-//!   before the other notices. They spin only while the lock's owner runs: if
-//!   its processor is taken away, they sleep until it has let the lock go
-//!   (kernel/locking/mutex.c, mutex_spin_on_owner).
+//!   before the other notices. They spin only while the lock's owner runs, be
+//!   it in an interrupt: if another process takes its processor, they sleep
+//!   until it has let the lock go (kernel/locking/mutex.c,
+//!   mutex_spin_on_owner).
 //! - A write(2) that is not through looks whether there is room again before it
 //!   asks for the lock, and sleeps if there is none; a new call asks first.
 //! - On one processor whoever is woken runs at once, and the other goes on when
 //!   that sleeps.
 //!
 //! It is not fitted: its figures are costs that were measured by themselves.
-//! The one number of its own says where an interrupt ends and somebody else's
-//! turn begins (`INTERRUPT_NS`).
 
-use crate::stats::Rng;
+use crate::stats::{Rng, median};
 
 /// Wake-ups on another processor, as they were spread.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,8 +40,37 @@ pub struct WakeUps {
 pub struct Interruptions {
     /// From one to the next on the average, in nanoseconds.
     pub every_ns: f64,
-    /// How long they take.
+    /// How long those take in which the process stays on its processor:
+    /// interrupts, and a host's doings.
     pub lengths_ns: Vec<f64>,
+    /// How long those take in which another process has it.
+    pub turns_ns: Vec<f64>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, Copy)]
+struct Taken {
+    ns: f64,
+    is_turn: bool,
+}
+
+impl Interruptions {
+    /// One of those that were seen.
+    fn any(&self, chance: &mut Rng) -> Taken {
+        let (interrupts, turns) = (self.lengths_ns.len(), self.turns_ns.len());
+        let at = chance.below(interrupts + turns);
+        let seen = self.lengths_ns.get(at);
+        Taken {
+            ns: *seen
+                .or(self.turns_ns.get(at.saturating_sub(interrupts)))
+                .unwrap_or(&0.0),
+            is_turn: seen.is_none(),
+        }
+    }
+
+    fn are_none(&self) -> bool {
+        self.lengths_ns.is_empty() && self.turns_ns.is_empty()
+    }
 }
 
 /// What waiting for the other end takes.
@@ -91,12 +121,17 @@ pub struct Pipeline {
     pub waiting: Waiting,
 }
 
-/// Played before the clock starts, and after; in nanoseconds and in calls at
-/// most.
+/// Played before the clock starts; in nanoseconds and in calls at most.
 const WARM_UP: (f64, usize) = (2e6, 2000);
-const TIMED: (f64, usize) = (600e6, 400_000);
 
-/// Nanoseconds for each page that goes through.
+/// Then so many trials are timed. Each is as long as those it is compared
+/// with (see `cells`): ends that fall in step do so in spells, of which a short
+/// trial has few, so that the median of short trials is less than that of long
+/// ones.
+const TRIALS: usize = 15;
+const TRIAL: (f64, usize) = (40e6, 40_000);
+
+/// Nanoseconds for each page that goes through, the median of some trials.
 pub fn ns_per_page(pipeline: &Pipeline) -> f64 {
     // The reader is there first, and finds nothing.
     let asleep_ns = match pipeline.waiting {
@@ -119,16 +154,14 @@ pub fn ns_per_page(pipeline: &Pipeline) -> f64 {
     play.interrupt_later(WRITER, 0.0);
     play.interrupt_later(READER, 0.0);
     play.on(WARM_UP);
-    let begun = (play.passed, play.unlocked_ns);
-    play.on(TIMED);
-    let pages = (play.passed - begun.0).max(1);
-    (play.unlocked_ns - begun.1) / pages as f64
+    let trials = match pipeline.waiting {
+        // Chance has no part in it.
+        Waiting::Spin(_) | Waiting::SleepOnOne(_) => 1,
+        Waiting::SleepOnTwo { .. } => TRIALS,
+    };
+    let each: Vec<f64> = (0..trials).map(|_| play.trial()).collect();
+    median(&each).unwrap_or(f64::INFINITY)
 }
-
-/// Interrupts take less; what takes more is somebody else's turn on the
-/// processor, and the kernel knows that the process does not run. Here the one
-/// take 1 to 4 us and the other 15 and more, with little between.
-const INTERRUPT_NS: f64 = 5000.0;
 
 const WRITER: usize = 0;
 const READER: usize = 1;
@@ -137,6 +170,8 @@ const READER: usize = 1;
 struct End {
     /// When it wants to go on.
     ready_ns: f64,
+    /// Since when it does what it is ready after: waking the other up.
+    calling_ns: f64,
     /// Since when it sleeps.
     asleep_ns: Option<f64>,
     /// Pages of its piece that it has moved.
@@ -163,6 +198,13 @@ struct Play<'a> {
 }
 
 impl Play<'_> {
+    fn trial(&mut self) -> f64 {
+        let begun = (self.passed, self.unlocked_ns);
+        self.on(TRIAL);
+        let pages = (self.passed - begun.0).max(1);
+        (self.unlocked_ns - begun.1) / pages as f64
+    }
+
     fn on(&mut self, (ns, calls): (f64, usize)) {
         let end = self.unlocked_ns + ns;
         for _ in 0..calls {
@@ -227,11 +269,12 @@ impl Play<'_> {
         end.is_cold = false;
         let mut done = start + pages as f64 * ns;
         let taken = self.taken_within(at, done);
-        done += taken.unwrap_or(0.0);
+        done += taken.map_or(0.0, |taken| taken.ns);
         let end = &mut self.ends[at];
         self.unlocked_ns = done;
         self.last = at;
         end.ready_ns = done;
+        end.calling_ns = done;
         match at {
             WRITER => self.held += pages,
             _ => {
@@ -246,7 +289,7 @@ impl Play<'_> {
             // Nothing has been read yet when it looks.
             return self.wait(WRITER, done);
         }
-        if taken.is_some_and(|ns| ns > INTERRUPT_NS) {
+        if taken.is_some_and(|taken| taken.is_turn) {
             let waiter = &mut self.ends[1 - at];
             if waiter.asleep_ns.is_none() && waiter.ready_ns <= done {
                 waiter.asleep_ns = Some(waiter.ready_ns.max(start));
@@ -266,17 +309,22 @@ impl Play<'_> {
         if end.interrupted_ns >= start {
             return false;
         }
-        let length = any(&interruptions.lengths_ns, &mut self.chance);
-        let over = end.interrupted_ns + length;
+        let length_ns = interruptions.any(&mut self.chance).ns;
+        let over = match end.interrupted_ns >= end.calling_ns {
+            // What it is about takes so much longer.
+            true => end.ready_ns.max(end.interrupted_ns) + length_ns,
+            // It sleeps, and is late only if it is woken meanwhile.
+            false => end.interrupted_ns + length_ns,
+        };
         let is_late = over > start;
         end.ready_ns = end.ready_ns.max(over);
         self.interrupt_later(at, over);
         is_late
     }
 
-    /// How long an end's processor is taken from it before that time, while it
-    /// moves pages.
-    fn taken_within(&mut self, at: usize, done: f64) -> Option<f64> {
+    /// What takes an end's processor from it before that time, while it holds
+    /// the lock.
+    fn taken_within(&mut self, at: usize, done: f64) -> Option<Taken> {
         let Waiting::SleepOnTwo { interruptions, .. } = &self.pipeline.waiting else {
             return None;
         };
@@ -284,14 +332,14 @@ impl Play<'_> {
         if begin >= done {
             return None;
         }
-        let length = any(&interruptions.lengths_ns, &mut self.chance);
-        self.interrupt_later(at, done + length);
-        Some(length)
+        let taken = interruptions.any(&mut self.chance);
+        self.interrupt_later(at, done + taken.ns);
+        Some(taken)
     }
 
     fn interrupt_later(&mut self, at: usize, now: f64) {
         self.ends[at].interrupted_ns = match &self.pipeline.waiting {
-            Waiting::SleepOnTwo { interruptions, .. } if !interruptions.lengths_ns.is_empty() => {
+            Waiting::SleepOnTwo { interruptions, .. } if !interruptions.are_none() => {
                 // As likely at any moment.
                 now - interruptions.every_ns * (1.0 - self.chance.share()).ln()
             }
@@ -322,11 +370,15 @@ impl Play<'_> {
             Waiting::SleepOnTwo { wake_ups, .. } => {
                 let seen = after(wake_ups, now - asleep).map_or(&[][..], |known| &known.ns);
                 let (until_ns, call_ns) = any(seen, &mut self.chance);
-                self.ends[other].ready_ns = now + until_ns;
-                self.ends[this].ready_ns = now + call_ns;
+                let (woken, mut called) = (now + until_ns, now + call_ns);
                 if this == READER && self.pipeline.wakes_locked {
-                    self.unlocked_ns = now + call_ns;
+                    let taken = self.taken_within(this, called);
+                    called += taken.map_or(0.0, |taken| taken.ns);
+                    self.unlocked_ns = called;
                 }
+                self.ends[other].ready_ns = woken;
+                self.ends[other].calling_ns = woken;
+                self.ends[this].ready_ns = called;
             }
             // Until the other sleeps again.
             Waiting::SleepOnOne(switch_ns) => {

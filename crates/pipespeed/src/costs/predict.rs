@@ -1,6 +1,6 @@
 //! The model applied to what was measured.
 
-use super::model::{self, Interruptions, Pipeline, Waiting, WakeUps};
+use super::model::{self, Pipeline, Waiting, WakeUps};
 use super::through::{self, Technique, Turns};
 use super::{Cost, interruptions, lock, sleeps, wakeups};
 use crate::machine::topology::Relation;
@@ -27,7 +27,8 @@ pub struct Scenario {
 const DISTURBED: f64 = 2.0;
 
 /// And a single one that took so many times as long was kept from its
-/// processor, which is counted as an interruption.
+/// processor, which is counted as an interruption. A round in which the lock
+/// was kept so much more often than usual was disturbed, too.
 const MOST_OF_USUAL: f64 = 5.0;
 
 /// The figures of one round, or the medians of all.
@@ -109,20 +110,27 @@ impl<'a> Figures<'a> {
             .map(|&slept_ns| self.wake_ups(slept_ns))
             .collect();
         let wake_ups = wake_ups?;
-        let [one, between] = interruptions::NAMES;
-        let interruptions = Interruptions {
-            every_ns: self.cost(between)?.median?,
-            // There are few in a round.
-            lengths_ns: self.cost(one)?.spreads.concat(),
-        };
+        let interruptions = interruptions::usual(self.costs)?;
         let [cold_in_ns, cold_out_ns] = self.through(scenario, Turns::Sleeping)?;
         Some(Waiting::SleepOnTwo {
             cold_in_ns,
             cold_out_ns,
             wake_ups,
             interruptions,
-            lock_kept: self.ns(&lock::name(scenario.technique))? / 100.0,
+            lock_kept: self.lock_kept(scenario.technique)?,
         })
+    }
+
+    /// A round sees a handful at most, so it is the mean of all of them that
+    /// tells how often it happens.
+    fn lock_kept(&self, technique: Technique) -> Option<f64> {
+        let cost = self.cost(&lock::name(technique))?;
+        let most = match cost.median? {
+            usual if usual > 0.0 => MOST_OF_USUAL * usual,
+            _ => f64::INFINITY,
+        };
+        let sum: f64 = cost.samples.iter().map(|percent| percent.min(most)).sum();
+        Some(sum / cost.samples.len().max(1) as f64 / 100.0)
     }
 
     fn wake_ups(&self, slept_ns: u64) -> Option<WakeUps> {
@@ -196,6 +204,18 @@ mod tests {
         let rate = |round| Figures::of_round(&costs, round).rate(&scenario).unwrap();
         assert_eq!(rate(2), Figures::medians(&costs).rate(&scenario).unwrap());
         assert!((rate(2) / rate(3) - 2.0).abs() < 0.02);
+    }
+
+    #[test]
+    fn how_often_the_lock_is_kept_is_a_mean_and_disturbed_rounds_hardly_count() {
+        let mut costs = costs(7);
+        let name = lock::name(Technique::WriteRead);
+        let cost = costs.iter_mut().find(|cost| cost.kind.name == name);
+        let cost = cost.unwrap();
+        cost.samples = vec![0.0, 1.0, 1.0, 2.0, 1.0, 0.0, 90.0];
+        cost.median = Some(1.0);
+        let kept = Figures::of_round(&costs, 2).lock_kept(Technique::WriteRead);
+        assert!((kept.unwrap() - 0.1 / 7.0).abs() < 1e-9, "{kept:?}");
     }
 
     #[test]

@@ -59,5 +59,6 @@ pub fn costs(rounds: usize) -> Vec<Cost> {
     }
     let [one, between] = interruptions::NAMES;
     all.extend([cost(one.to_owned(), 1500.0), cost(between.to_owned(), 1e12)]);
+    all.push(cost(interruptions::TURNS.to_owned(), 0.0));
     all
 }

@@ -16,6 +16,7 @@ fn never() -> Interruptions {
     Interruptions {
         every_ns: 0.0,
         lengths_ns: Vec::new(),
+        turns_ns: Vec::new(),
     }
 }
 
@@ -125,6 +126,43 @@ fn interruptions_put_ends_out_of_step() {
     // A thousandth and a fifth of the time.
     assert!(is_close(ns(30e6), 40.0));
     assert!((44.0..80.0).contains(&ns(150_000.0)), "{}", ns(150_000.0));
+}
+
+/// Ends that wake up slowly, interrupted now and then.
+fn interrupted(lengths_ns: &[f64], turns_ns: &[f64]) -> Waiting {
+    let mut waiting = two(25_000.0, 8000.0);
+    if let Waiting::SleepOnTwo { interruptions, .. } = &mut waiting {
+        *interruptions = Interruptions {
+            every_ns: 1e6,
+            lengths_ns: lengths_ns.to_vec(),
+            turns_ns: turns_ns.to_vec(),
+        };
+    }
+    waiting
+}
+
+#[test]
+fn an_interrupt_while_the_writer_is_woken_under_the_lock_puts_the_ends_in_step() {
+    let ns = |wakes_locked, length_ns| {
+        ns_per_page(&Pipeline {
+            wakes_locked,
+            ..pipeline(32, 64, interrupted(&[length_ns], &[]))
+        })
+    };
+    // The reader has let go before the writer is there.
+    let (locked, short) = (ns(true, 30_000.0), ns(true, 3000.0));
+    assert!(locked < 0.8 * short, "{locked} {short}");
+    let unlocked = ns(false, 30_000.0);
+    assert!(locked < 0.8 * unlocked, "{locked} {unlocked}");
+}
+
+#[test]
+fn who_waits_for_the_lock_sleeps_when_another_process_runs_in_place_of_its_owner() {
+    // They start in step, since what they do takes longer than waking up.
+    let ns = |waiting| ns_per_page(&pipeline(2000, 1000, waiting));
+    let lengths = &[30_000.0];
+    let (interrupts, turns) = (ns(interrupted(lengths, &[])), ns(interrupted(&[], lengths)));
+    assert!(turns > 1.01 * interrupts, "{turns} {interrupts}");
 }
 
 #[test]
