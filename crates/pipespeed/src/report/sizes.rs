@@ -2,6 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
+use crate::measure::comparisons;
 use crate::results::{Best, CaseResult, PanelResult, Ratio, Run, Search, Sizes, Stage, Verdict};
 use crate::search::judge::{found, leaders};
 use crate::size;
@@ -9,7 +10,7 @@ use crate::size;
 use super::findings::doubt;
 use super::format::{counted, interval, percent, ratio_interval, significant, times, wrap};
 use super::measured::medians;
-use super::steps::{doubted, phrase, steps};
+use super::steps::{doubted, phrase};
 use super::style::{BOLD, Style, YELLOW};
 
 /// The table of panels, and what to use for which reader.
@@ -329,7 +330,7 @@ pub(super) fn measured(run: &Run, search: &Search) -> String {
             settings.order,
             settings.cpu_relation,
             medians(run),
-            counted(steps(run).len(), "comparison"),
+            counted(comparisons::count(run), "comparison"),
         ));
     }
     text
