@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::measure::comparisons;
-use crate::results::{Best, CaseResult, PanelResult, Ratio, Run, Search, Sizes, Stage, Verdict};
+use crate::results::{Best, CaseResult, PanelResult, Ratio, Run, Search, Sizes, Verdict};
 use crate::search::judge::{found, leaders};
 use crate::size;
 
@@ -162,6 +162,7 @@ fn table(run: &Run, search: &Search, style: Style) -> String {
         *line = style.paint(line, BOLD);
     }
     lines.extend(refused(search, style));
+    lines.extend(left_out(search, style));
     lines.join("\n")
 }
 
@@ -193,6 +194,19 @@ fn refused(search: &Search, style: Style) -> Vec<String> {
         Some(style.paint(&line, YELLOW))
     };
     search.panels.iter().filter_map(line).collect()
+}
+
+/// Why ends that spin are not among those on one processor.
+fn left_out(search: &Search, style: Style) -> Option<String> {
+    let on_one =
+        |panel: &&PanelResult| panel.writer_cpu.is_some() && panel.writer_cpu == panel.reader_cpu;
+    let mut waits = search.panels.iter().filter(on_one).map(|it| &*it.wait);
+    let sleeps = waits.clone().any(|wait| wait == "block");
+    (sleeps && waits.all(|wait| wait != "spin")).then(|| {
+        let line = "Ends that spin on one processor are left out: each would use up the time \
+                    slices in which the other could go on.";
+        wrap(line, style.width(), "  ")
+    })
 }
 
 /// What to use for a kind of reader, and the command line that does it.
@@ -293,16 +307,20 @@ pub(super) fn findings(run: &Run, search: &Search) -> Vec<String> {
 /// How it was searched and measured.
 pub(super) fn measured(run: &Run, search: &Search) -> String {
     let settings = &run.settings;
-    let first = search.stages.first().map_or(0, |stage| stage.cells);
+    let tried = |panel: &PanelResult| {
+        let cells = panel.cells.iter();
+        cells.filter(|cell| !cell.trials.is_empty()).count()
+    };
+    let pairs: Vec<usize> = search.panels.iter().map(tried).collect();
     let cells = search.panels.iter().flat_map(|panel| &panel.cells);
-    let trials = cells.clone().flat_map(|cell| &cell.trials);
+    let trials = cells.flat_map(|cell| &cell.trials);
     let flagged = trials.clone().filter(|trial| !trial.flags.is_empty());
     let lengths = || search.stages.iter().map(|stage| stage.timed_s * 1e3);
     let mut text = format!(
         "Searched: {} of sizes in {} by {}. {} in {}, timed for {:.1} to {:.1} ms each, {:.0} s in \
          all, {} of them flagged as disturbed; seed {}.",
-        counted(first, "pair"),
-        counted(search.panels.len(), "panel"),
+        counted(pairs.iter().sum(), "pair"),
+        counted(pairs.iter().filter(|pairs| **pairs > 0).count(), "panel"),
         search.rule,
         counted(trials.count(), "trial"),
         counted(search.stages.len(), "stage"),
@@ -312,11 +330,11 @@ pub(super) fn measured(run: &Run, search: &Search) -> String {
         flagged.count(),
         search.seed,
     );
-    let halved = |pair: &[Stage]| pair[1].cells * 2 >= pair[0].cells;
-    if !search.stages.windows(2).all(halved) {
+    if search.short_of_time {
         text.push_str(
-            " It had less time than it needs: fewer than half stayed after a stage, so better \
-             sizes may have been missed; a quieter machine or more --time helps.",
+            " It had less time than it needs: not every pair had its turn, or fewer than half \
+             stayed after a stage, so better sizes may have been missed; a quieter machine or \
+             more --time helps.",
         );
     }
     if settings.rounds_done > 0 {
