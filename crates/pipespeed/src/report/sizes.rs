@@ -7,6 +7,7 @@ use crate::results::{Best, CaseResult, PanelResult, Ratio, Run, Search, Sizes, V
 use crate::search::judge::{found, leaders};
 use crate::size;
 
+use super::columns::{Column, fitting};
 use super::findings::doubt;
 use super::format::{counted, interval, percent, ratio_interval, significant, times, wrap};
 use super::measured::medians;
@@ -30,23 +31,11 @@ pub(super) fn blocks(run: &Run, search: &Search, style: Style) -> Vec<String> {
     blocks
 }
 
-/// A column: its header, and what stands in it.
-struct Column {
-    header: String,
-    cell: fn(&Run, &PanelResult) -> String,
-    align: CellAlignment,
-    /// The greater, the sooner it goes when the terminal is narrow; 0 stays.
-    spare: u8,
-}
+type Shown = Column<fn(&Run, &PanelResult) -> String>;
 
-fn columns(run: &Run) -> Vec<Column> {
+fn columns(run: &Run) -> Vec<Shown> {
     use CellAlignment::{Left, Right};
-    let column = |header: &str, cell, align, spare| Column {
-        header: header.to_owned(),
-        cell,
-        align,
-        spare,
-    };
+    let column = |header: &str, cell, align, spare| Shown::new(header, cell, align, spare);
     let level = format!("{}\ninterval", percent(run.settings.confidence));
     vec![
         column("\npanel", |_, panel| panel.name.clone(), Left, 0),
@@ -142,21 +131,9 @@ pub(super) fn verdict(run: &Run, panel: &PanelResult) -> &'static str {
 }
 
 fn table(run: &Run, search: &Search, style: Style) -> String {
-    let mut columns = columns(run);
-    let mut lines = laid(run, search, &columns);
-    while lines
-        .iter()
-        .any(|line| line.chars().count() > style.width())
-    {
-        let Some(most) = (0..columns.len()).max_by_key(|at| columns[*at].spare) else {
-            break;
-        };
-        if columns[most].spare == 0 {
-            break;
-        }
-        columns.remove(most);
-        lines = laid(run, search, &columns);
-    }
+    let mut lines = fitting(columns(run), style.width(), |columns| {
+        laid(run, search, columns)
+    });
     // The header's two lines.
     for line in lines.iter_mut().take(2) {
         *line = style.paint(line, BOLD);
@@ -166,7 +143,7 @@ fn table(run: &Run, search: &Search, style: Style) -> String {
     lines.join("\n")
 }
 
-fn laid(run: &Run, search: &Search, columns: &[Column]) -> Vec<String> {
+fn laid(run: &Run, search: &Search, columns: &[Shown]) -> (Vec<String>, usize) {
     let mut grid = Table::new();
     grid.load_style(presets::NOTHING);
     grid.set_header(columns.iter().map(|column| column.header.as_str()));
@@ -177,9 +154,12 @@ fn laid(run: &Run, search: &Search, columns: &[Column]) -> Vec<String> {
         laid.set_cell_alignment(column.align);
         laid.set_padding((0, 2));
     }
-    grid.lines()
+    let lines: Vec<String> = grid
+        .lines()
         .map(|line| line.trim_end().to_owned())
-        .collect()
+        .collect();
+    let width = lines.iter().map(|line| line.chars().count()).max();
+    (lines, width.unwrap_or(0))
 }
 
 /// A line for each panel that can't run here.
