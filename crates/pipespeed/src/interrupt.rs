@@ -66,13 +66,19 @@ impl Noted {
             thread::sleep(TOGETHER);
             second.store(true, Ordering::Relaxed);
         });
-        // Where there is no thread to be had, any second one ends it.
-        if keeping_time.is_err() {
-            for number in not_ignored() {
-                signal_hook::flag::register(number, Arc::clone(&self.second))?;
-            }
+        match keeping_time {
+            Ok(_) => Ok(()),
+            // There is no thread to be had.
+            Err(_) => self.heed_any_second(),
         }
-        Ok(())
+    }
+
+    /// Has any second signal end the process, also one that comes with the
+    /// first.
+    fn heed_any_second(&self) -> io::Result<()> {
+        not_ignored().try_for_each(|number| {
+            signal_hook::flag::register(number, Arc::clone(&self.second)).map(drop)
+        })
     }
 
     /// The signal that came, if one did.
@@ -116,6 +122,29 @@ impl Interrupt {
     /// # Errors
     /// Those of sigaction(2) and socketpair(2).
     pub fn install() -> io::Result<Self> {
+        let taken = Interrupt::take_over()?;
+        let first = Arc::clone(&taken.wake);
+        taken.noted.heed_a_second_after(move || {
+            let mut fds = [PollFd::new(&first, PollFlags::IN)];
+            // It fails for want of memory at most (poll(2)).
+            let _ = rustix::io::retry_on_intr(|| poll(&mut fds, None));
+        })?;
+        Ok(taken)
+    }
+
+    /// The same without a thread that keeps the time: any second signal ends the
+    /// process. For who measures in this very process, where system calls take
+    /// longer if threads share the table of descriptors (fdget() in fs/file.c).
+    ///
+    /// # Errors
+    /// Those of [`install`](Self::install).
+    pub fn install_without_thread() -> io::Result<Self> {
+        let taken = Interrupt::take_over()?;
+        taken.noted.heed_any_second()?;
+        Ok(taken)
+    }
+
+    fn take_over() -> io::Result<Self> {
         let (wake, wakes) = UnixStream::pair()?;
         let noted = Noted::default();
         for number in not_ignored() {
@@ -123,16 +152,9 @@ impl Interrupt {
             signal_hook::low_level::pipe::register(number, wakes.try_clone()?)?;
         }
         unblock();
-        let wake = Arc::new(wake);
-        let first = Arc::clone(&wake);
-        noted.heed_a_second_after(move || {
-            let mut fds = [PollFd::new(&first, PollFlags::IN)];
-            // It fails for want of memory at most (poll(2)).
-            let _ = rustix::io::retry_on_intr(|| poll(&mut fds, None));
-        })?;
         Ok(Interrupt {
             noted,
-            wake,
+            wake: Arc::new(wake),
             _wakes: Arc::new(wakes),
         })
     }

@@ -167,10 +167,8 @@ fn signals_that_come_together_count_as_one() {
     long.running.send(Signal::HUP);
     long.running.send(Signal::TERM);
     let (outcome, record) = long.finish();
-    assert!(
-        matches!(outcome.code, Some(129 | 130 | 143)),
-        "{outcome:#?}"
-    );
+    let code = outcome.code.unwrap_or_default();
+    assert!([129, 130, 143].contains(&code), "{outcome:#?}");
     assert_kept(&outcome, &record, "SIG");
 }
 
@@ -189,15 +187,13 @@ fn a_second_signal_a_moment_later_ends_a_run_that_hangs() {
     let path = directory.path().join("run.json");
     eventually(|| path.exists().then_some(())).unwrap();
     let first = Instant::now();
-    let ended = eventually(|| {
+    eventually(|| {
         running.send(Signal::INT);
         running.has_ended().then_some(())
-    });
-    assert!(ended.is_some(), "goes on after a second signal");
-    assert!(
-        first.elapsed() >= Duration::from_millis(200),
-        "what came with the first signal ended it"
-    );
+    })
+    .expect("goes on after a second signal");
+    // Not by those that came with the first.
+    assert!(first.elapsed() >= Duration::from_millis(200));
     assert_eq!(running.finish().signal, Some(2));
     mark.nobody_left();
     assert_eq!(json_file(&path)["interrupted"], "SIGINT");
