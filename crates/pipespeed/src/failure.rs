@@ -62,8 +62,9 @@ pub fn in_full(error: &anyhow::Error) -> String {
 }
 
 /// What to say where a program, most often this one by its file in /proc, could
-/// not be started: `what` it was.
-pub fn cant_start(what: &str, program: &Path, error: io::Error) -> anyhow::Error {
+/// not be started to play a role: `writer`.
+pub fn cant_start(role: &str, program: &Path, error: io::Error) -> anyhow::Error {
+    let what = format!("can't start the {role}");
     let missing = Errno::from_io_error(&error) == Some(Errno::NOENT);
     if missing && program.starts_with("/proc") {
         let name = program.display();
@@ -71,7 +72,7 @@ pub fn cant_start(what: &str, program: &Path, error: io::Error) -> anyhow::Error
     }
     match out_of_descriptors(&error) {
         Some(hint) => anyhow!("{what}: {hint}"),
-        None => anyhow::Error::new(error).context(what.to_owned()),
+        None => anyhow::Error::new(error).context(what),
     }
 }
 
@@ -168,10 +169,10 @@ mod tests {
     #[test]
     fn a_program_that_is_only_in_proc_needs_proc() {
         let told = |program: &str| {
-            let error = cant_start("the echo", Path::new(program), Errno::NOENT.into());
+            let error = cant_start("echo", Path::new(program), Errno::NOENT.into());
             in_full(&error)
         };
-        assert!(told("/proc/self/exe").contains("the echo: /proc/self/exe is needed"));
+        assert!(told("/proc/self/exe").contains("can't start the echo: /proc/self/exe is needed"));
         assert!(!told("/bin/x").contains("/proc"), "{}", told("/bin/x"));
     }
 }

@@ -1,5 +1,7 @@
 //! Who runs a trial: the real thing, or a fake one for tests.
 
+use rustix::time::{ClockId, clock_gettime};
+
 use crate::case::{Case, Durations};
 use crate::channel::Granted;
 use crate::endpoint::control::{Outcome, Setup};
@@ -18,6 +20,13 @@ pub trait Runner {
 pub trait Timed: Runner {
     /// From now on they last so long.
     fn set_durations(&mut self, durations: Durations);
+
+    /// The time by the clock that its trials go by, in seconds since some
+    /// moment or other: CLOCK_MONOTONIC where trials are real.
+    fn now_s(&self) -> f64 {
+        let now = clock_gettime(ClockId::Monotonic);
+        now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+    }
 }
 
 /// What one trial gave.

@@ -186,13 +186,7 @@ impl ProcessRunner {
             .stdin(stdin)
             .stdout(stdout)
             .spawn()
-            .map_err(|error| {
-                let what = match role {
-                    Role::Writer => "can't start the writer",
-                    Role::Reader => "can't start the reader",
-                };
-                TrialError::Failed(cant_start(what, &self.program, error))
-            })?;
+            .map_err(|error| TrialError::Failed(cant_start(role.name(), &self.program, error)))?;
         let mut end = End {
             role,
             child,

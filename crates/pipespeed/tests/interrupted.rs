@@ -3,12 +3,17 @@
 
 mod common;
 
+use std::io::Write as _;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use common::procs::{Mark, eventually};
-use common::{Outcome, Running, conditions, json_file, names_in, pipespeed, run_alone, start};
+use common::{
+    Outcome, Running, conditions, json_file, names_in, pipespeed, run_alone, start, start_into,
+};
+use nix::sys::signal::Signal as Inherited;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -23,13 +28,19 @@ struct Long {
 impl Long {
     /// Starts it, by itself or in a process group of its own.
     fn start(own_group: bool) -> Self {
+        Long::prepared(|command| {
+            if own_group {
+                command.process_group(0);
+            }
+        })
+    }
+
+    fn prepared(prepare: impl FnOnce(&mut Command)) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut command =
             pipespeed("bench --quick --rounds 5000 --case write_read_huge --json run.json");
         command.current_dir(&directory);
-        if own_group {
-            command.process_group(0);
-        }
+        prepare(&mut command);
         let mark = Mark::on(&mut command);
         Long {
             running: start(command),
@@ -145,6 +156,61 @@ fn ctrl_c_at_a_terminal_reaches_the_ends_too_and_is_no_failure_of_theirs() {
     let (outcome, record) = long.finish();
     assert_eq!(outcome.code, Some(130), "{outcome:#?}");
     assert_kept(&outcome, &record, "SIGINT");
+}
+
+#[test]
+fn signals_that_come_together_count_as_one() {
+    let long = Long::start(true).saved();
+    // As timeout(1) does, and a shell whose terminal is closed.
+    long.running.send(Signal::INT);
+    kill_process_group(long.running.pid(), Signal::INT).unwrap();
+    long.running.send(Signal::HUP);
+    long.running.send(Signal::TERM);
+    let (outcome, record) = long.finish();
+    let code = outcome.code.unwrap_or_default();
+    assert!([129, 130, 143].contains(&code), "{outcome:#?}");
+    assert_kept(&outcome, &record, "SIG");
+}
+
+#[test]
+fn a_second_signal_a_moment_later_ends_a_run_that_hangs() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = pipespeed("bench --quick --rounds 5000 --case write_read --json run.json");
+    command.current_dir(&directory);
+    // Its table finds no room, and nobody reads.
+    let (_unread, mut full) = std::io::pipe().unwrap();
+    let page = rustix::pipe::fcntl_getpipe_size(&full).unwrap() / 16;
+    rustix::pipe::fcntl_setpipe_size(&full, page).unwrap();
+    full.write_all(&vec![0; page]).unwrap();
+    let mark = Mark::on(&mut command);
+    let mut running = start_into(command, full);
+    let path = directory.path().join("run.json");
+    eventually(|| path.exists().then_some(())).unwrap();
+    let first = Instant::now();
+    eventually(|| {
+        running.send(Signal::INT);
+        running.has_ended().then_some(())
+    })
+    .expect("goes on after a second signal");
+    // Not by those that came with the first.
+    assert!(first.elapsed() >= Duration::from_millis(200));
+    assert_eq!(running.finish().signal, Some(2));
+    mark.nobody_left();
+    assert_eq!(json_file(&path)["interrupted"], "SIGINT");
+}
+
+#[test]
+fn signals_that_were_blocked_by_whoever_started_it_are_heeded() {
+    for (signal, blocked, status) in [
+        (Signal::INT, Inherited::SIGINT, 130),
+        (Signal::TERM, Inherited::SIGTERM, 143),
+        (Signal::HUP, Inherited::SIGHUP, 129),
+    ] {
+        let long = Long::prepared(|command| conditions::blocked(command, blocked)).saved();
+        long.running.send(signal);
+        let (outcome, _) = long.finish();
+        assert_eq!(outcome.code, Some(status), "{outcome:#?}");
+    }
 }
 
 #[test]

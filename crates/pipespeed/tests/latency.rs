@@ -68,6 +68,18 @@ fn every_channel_carries_small_and_large_messages_there_and_back() {
     }
 }
 
+#[test]
+fn a_pipe_size_is_told_as_the_kernel_rounded_it() {
+    for (asked, rounded) in [("100K", 1), ("128K", 0)] {
+        let args = format!("pipe --size 8 --pipe-size {asked} {FEW} --json -");
+        let record = json(&latency(&args).succeeded().out);
+        assert_eq!(record["settings"]["pipe_bytes"], 131_072);
+        let warnings = record["warnings"].as_array().unwrap().iter();
+        let told = warnings.filter(|it| it.as_str().unwrap().starts_with("--pipe-size 100KiB: "));
+        assert_eq!(told.count(), rounded, "{record:#}");
+    }
+}
+
 /// A completion each: else the memory would be written again too early.
 #[test]
 fn msg_zerocopy_says_whether_the_kernel_copied() {

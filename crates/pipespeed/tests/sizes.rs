@@ -54,24 +54,72 @@ fn the_command_line_printed_runs_and_does_what_was_measured() {
             .replace("pipespeed write", &format!("{program} write --verbose"))
             .replace(
                 "pipespeed read",
-                &format!("{program} read --bytes-to-pipe 1M"),
+                &format!("{program} read --verbose --bytes-to-pipe 1M"),
             );
         let mut shell = Command::new("sh");
         shell.args(["-c", &line]);
         let outcome = run_alone(shell).succeeded();
         assert!(outcome.out.contains("8KiB buffer"), "{outcome:#?}");
         let technique = found["writer"].as_str().unwrap();
+        let reading = found["reader"].as_str().unwrap();
         for said in [
             &format!("write: {technique}, "),
             " x 8KiB buffer",
             "pipe of 32KiB",
+            &format!("read: {reading}, 8KiB buffer"),
         ] {
             assert!(outcome.err.contains(said), "{said}: {outcome:#?}");
         }
-        // It ran where the trials ran.
-        let place = format!("taskset -c {} ", found["writer_cpu"]);
-        assert!(line.starts_with(&place), "{line}");
+        ran_where_the_trials_ran(&line, found);
     }
+}
+
+/// Runs a command line for longer than it takes to look at the processors that
+/// its ends may use.
+#[track_caller]
+fn ran_where_the_trials_ran(line: &str, found: &Value) {
+    let mut shell = Command::new("sh");
+    shell.args([
+        "-c",
+        &line.replace("--bytes-to-pipe 1M", "--bytes-to-pipe 100T"),
+    ]);
+    let mark = Mark::on(&mut shell);
+    let _running = start(shell);
+    for (end, cpu) in [("write", "writer_cpu"), ("read", "reader_cpu")] {
+        let program = format!("{} {end} ", env!("CARGO_BIN_EXE_pipespeed"));
+        let pid = eventually(|| {
+            let mut all = mark.processes().into_iter();
+            // Not the shell, whose command line has both.
+            all.find_map(|(pid, words)| words.starts_with(&program).then_some(pid))
+        });
+        let status = format!("/proc/{}/status", pid.unwrap().as_raw_pid());
+        let status = std::fs::read_to_string(status).unwrap();
+        let allowed = status
+            .lines()
+            .find_map(|l| l.strip_prefix("Cpus_allowed_list:"));
+        assert_eq!(
+            allowed.unwrap().trim(),
+            found[cpu].to_string(),
+            "{end}: {line}"
+        );
+    }
+}
+
+#[test]
+fn a_pipe_size_is_named_as_the_kernel_rounded_it_which_is_said_once() {
+    let (record, printed) = of_one_pair(&panels()[0], "8K", "100K");
+    let panel = &record["search"]["panels"][0];
+    assert_eq!(panel["winner"]["pipe_bytes"], 131_072);
+    let name = panel["winner_case"].as_str().unwrap();
+    assert!(name.ends_with("_8k_pipe_128k"), "{name}");
+    assert_eq!(record["search"]["pipes"][0], 131_072);
+    assert_eq!(record["settings"]["pipe_size"], 131_072);
+    assert_eq!(printed.matches("100KiB").count(), 1, "{printed}");
+    let listed = run_alone(pipespeed("bench --list --pipe-size 100K")).succeeded();
+    assert!(listed.out.contains("(pipe 128KiB)"), "{listed:#?}");
+    // Of the panel's places only.
+    let relation = record["settings"]["cpu_relation"].as_str().unwrap();
+    assert_eq!(relation, panel["cpu_relation"].as_str().unwrap());
 }
 
 #[test]
@@ -132,6 +180,11 @@ fn a_search_that_is_interrupted_keeps_and_shows_what_it_found() {
 
 #[test]
 fn bad_usage_names_the_option_and_the_way_out() {
+    // Whole seconds suffice, and less than what is said does not.
+    let lines = run_alone(pipespeed("bench sizes --no-save --time 3")).refused(2, &["--time 3: "]);
+    let needed = lines.err.split(" of measuring take ").nth(1).unwrap();
+    let needed: f64 = needed.split(" s: ").next().unwrap().parse().unwrap();
+    assert!(needed > 3.0, "{lines:#?}");
     for (options, words) in [
         ("--data touch", &["--data", "bench touched"][..]),
         ("--work 2", &["--work", "touched"]),

@@ -232,6 +232,15 @@ fn a_pipe_size_with_vmsplice_takes_effect() {
 }
 
 #[test]
+fn csv_tells_the_pipe_size_that_the_kernel_made_of_the_one_asked_for() {
+    let command = pipespeed("read --csv --pipe-size 100K --bytes-to-pipe 1M");
+    let (writer, reader) = pipeline(pipespeed("write --bytes 1M"), command);
+    writer.succeeded();
+    let line = reader.succeeded().out;
+    assert_eq!(line.split(',').nth(3), Some("131072"), "{line}");
+}
+
+#[test]
 fn where_one_processor_is_allowed_ends_that_spin_still_come_to_an_end() {
     let mut writer = writer("--write-with-vmsplice --busy-loop");
     let mut reader = reader("--read-with-splice --busy-loop", BYTES);

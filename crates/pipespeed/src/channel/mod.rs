@@ -35,7 +35,9 @@ pub trait Sink {
     fn send(&mut self, producer: &mut Producer) -> Result<(), Incomplete>;
 
     /// Bytes sent so far.
-    fn sent(&self) -> u64;
+    fn sent(&self) -> u64 {
+        self.counts().bytes
+    }
 
     /// What was done so far.
     fn counts(&self) -> Counts;

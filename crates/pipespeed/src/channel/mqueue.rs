@@ -163,10 +163,6 @@ impl Sink for QueueSink {
         Ok(())
     }
 
-    fn sent(&self) -> u64 {
-        self.attempts.counts.bytes
-    }
-
     fn counts(&self) -> Counts {
         self.attempts.counts
     }

@@ -42,10 +42,6 @@ impl Sink for SocketSink {
         send_all(&self.fd, &self.buffer, &mut self.attempts, Attempts::moved)
     }
 
-    fn sent(&self) -> u64 {
-        self.attempts.counts.bytes
-    }
-
     fn counts(&self) -> Counts {
         self.attempts.counts
     }

@@ -240,10 +240,6 @@ impl Sink for UringSink {
         Ok(())
     }
 
-    fn sent(&self) -> u64 {
-        self.0.requests.counts.bytes
-    }
-
     fn counts(&self) -> Counts {
         self.0.requests.counts
     }

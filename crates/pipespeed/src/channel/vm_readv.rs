@@ -101,10 +101,6 @@ impl Sink for OfferSink {
         Ok(())
     }
 
-    fn sent(&self) -> u64 {
-        self.attempts.counts.bytes
-    }
-
     fn counts(&self) -> Counts {
         self.attempts.counts
     }

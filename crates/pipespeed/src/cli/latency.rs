@@ -11,7 +11,7 @@ use crate::machine::placement::{Placement, parse_cpus};
 use crate::size;
 
 /// `pipespeed latency`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 A round trip lasts from before the message is sent until the whole of it has come \
 back from another process; it is not halved. With --rate it counts from when the \

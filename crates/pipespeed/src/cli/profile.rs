@@ -8,7 +8,7 @@ use super::{SetupArgs, seconds};
 use crate::suite::Suite;
 
 /// `pipespeed profile`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Each end's costs add up to its wall time. Sampling the kernel takes root, \
 CAP_PERFMON and CAP_SYSLOG, or /proc/sys/kernel/perf_event_paranoid at 1 and \
@@ -63,7 +63,7 @@ pub struct ProfileArgs {
 }
 
 /// Where a profile goes.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub struct ProfileOutput {
     /// Save the profile, with all call chains, as JSON ('-': standard output).

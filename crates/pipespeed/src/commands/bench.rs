@@ -13,11 +13,12 @@ mod volumes;
 use std::io::{self, IsTerminal, Write};
 
 use crate::cli::BenchArgs;
+use crate::commands::settle_pipe_size;
 use crate::failure::{Interrupted, say, to_stdout};
 use crate::interrupt::Interrupt;
 use crate::measure::{Measurement, Observer, Stopped};
 use crate::report;
-use crate::results::Run;
+use crate::results::{Run, Warning, WarningKind};
 use crate::runner::Timed as _;
 use crate::size;
 use crate::suite::Suite;
@@ -31,11 +32,18 @@ use self::saving::Saving;
 ///
 /// # Errors
 /// What went wrong. What was measured until then has been saved and shown.
-pub fn run(args: BenchArgs) -> anyhow::Result<()> {
+pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
+    let rounded = settle_pipe_size(&mut args.measure.setup.pipe_size);
+    let rounded = rounded.map(|message| Warning {
+        kind: WarningKind::Configuration,
+        case: None,
+        message,
+    });
     if args.suite == Suite::Sizes {
-        return sizes::run(&args);
+        return sizes::run(&args, rounded);
     }
-    let plan = Plan::new(&args)?;
+    let mut plan = Plan::new(&args)?;
+    plan.warnings.extend(rounded);
     if args.list {
         return list(&plan);
     }

@@ -78,7 +78,8 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
         true => Vec::new(),
         false => cells::all(&places, &topology),
     };
-    let interrupt = Interrupt::install()?;
+    // Nothing is saved when it is interrupted.
+    let interrupt = Interrupt::install_without_thread()?;
     let mut measuring = Measuring::new(&places, 1, &interrupt);
     let bar = bar(args);
     let go_on = || match interrupt.signal() {

@@ -8,6 +8,7 @@ use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::cli::LatencyArgs;
+use crate::commands::settle_pipe_size;
 use crate::failure::{Interrupted, say, to_stdout, usage};
 use crate::interrupt::Interrupt;
 use crate::latency::record::{CaseRecord, Record};
@@ -31,6 +32,9 @@ mod plan;
 /// was measured until then has been shown and saved.
 pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     check(args)?;
+    let mut args = args.clone();
+    let rounded = settle_pipe_size(&mut args.pipe_size);
+    let args = &args;
     let topology = Topology::read(&Root::default());
     let chosen = match args.cpus {
         Some((sender, echo)) => placement::explicit(sender, echo, &topology),
@@ -46,6 +50,7 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     let plan = plan::plan(args, &topology, &chosen, cases.len());
     let mut record = plan::record(&plan, &chosen);
     let announced = plan::overtime(args, cases.len());
+    record.warnings.extend(rounded);
     record.warnings.extend(announced.clone());
     record.warnings.extend(plan::few_messages(&plan));
     let interrupt = Interrupt::install()?;

@@ -79,6 +79,23 @@ fn pipe_size_allowed(bytes: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Takes for --pipe-size what the kernel makes of it, and says so where that is
+/// something else: a capacity is a power of two of pages (round_pipe_size() in
+/// fs/pipe.c). A size that can't be had is left for others to refuse.
+fn settle_pipe_size(asked: &mut Option<usize>) -> Option<String> {
+    let bytes = (*asked)?;
+    let (_, end) = fastpipe::pipe::create().ok()?;
+    let granted = fastpipe::pipe::set_capacity(end, bytes).ok()?;
+    *asked = Some(granted);
+    (granted != bytes).then(|| {
+        format!(
+            "--pipe-size {}: the kernel makes pipes of {} of it, a power of two of pages",
+            size::format(bytes as u64),
+            size::format(granted as u64)
+        )
+    })
+}
+
 /// What the published programs let pass in silence.
 fn published(end: &EndArgs) -> anyhow::Result<()> {
     if end.check_huge_page && !end.huge_page {

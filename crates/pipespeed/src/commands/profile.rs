@@ -9,6 +9,7 @@ use clap::ValueEnum;
 
 use crate::case::{Case, Durations};
 use crate::cli::{ProfileArgs, ProfileOutput};
+use crate::commands::settle_pipe_size;
 use crate::failure::{Interrupted, say, to_stdout, usage};
 use crate::interrupt::Interrupt;
 use crate::machine::placement::{self, Chosen, Placement};
@@ -52,6 +53,9 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     for path in files.into_iter().flatten() {
         check_place(path).map_err(|error| usage(error.to_string()))?;
     }
+    let mut args = args.clone();
+    let rounded = settle_pipe_size(&mut args.setup.pipe_size);
+    let args = &args;
     let what = What::of(args)?;
     let root = Root::default();
     let topology = Topology::read(&root);
@@ -89,6 +93,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
             made.pipeline = Some(sampled.map_err(refusal::if_out_of_files)?);
         }
     }
+    made.notes.extend(rounded);
     made.notes.extend(notes::of_samples(&made));
     save_files(output, &made)?;
     if taken == 0 {

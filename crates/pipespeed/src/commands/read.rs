@@ -42,11 +42,13 @@ pub fn run(end: &EndArgs, data: Option<DataUse>) -> anyhow::Result<()> {
         }
         (false, _) => SourceTechnique::Read,
     };
+    let mut pipe_size = None;
     if let Some(bytes) = end.pipe_size {
         if !pipe::is_pipe(input).context("standard input")? {
             return Err(usage("--pipe-size: standard input is not a pipe"));
         }
-        pipe::set_capacity(input, bytes).map_err(|error| anyhow!("--pipe-size: {error}"))?;
+        let granted = pipe::set_capacity(input, bytes);
+        pipe_size = Some(granted.map_err(|error| anyhow!("--pipe-size: {error}"))?);
     }
     if end.read_with_splice && !pipe::is_pipe(input).context("standard input")? {
         return Err(usage(
@@ -78,6 +80,16 @@ pub fn run(end: &EndArgs, data: Option<DataUse>) -> anyhow::Result<()> {
         super::write::check_huge_pages(end, || buffer.backing())?;
     }
 
+    if end.verbose {
+        say(&format!(
+            "read: {}, {} buffer",
+            match end.read_with_splice {
+                true => "splice",
+                false => "read",
+            },
+            size::format(end.buf_size as u64)
+        ));
+    }
     wait_for_data(input)?;
     let meter = Meter::new();
     let before = meter.read(0, source.counts());
@@ -96,7 +108,7 @@ pub fn run(end: &EndArgs, data: Option<DataUse>) -> anyhow::Result<()> {
         ));
     }
     let mut line = match end.csv {
-        true => csv_line(end, received as f64 / GIB / seconds),
+        true => csv_line(end, pipe_size, received as f64 / GIB / seconds),
         false => result_line(end, received as f64 / GIB / seconds),
     };
     // The published line says nothing of the data.
@@ -155,8 +167,9 @@ fn result_line(end: &EndArgs, gib_per_s: f64) -> String {
 /// The published columns: gigabytes_per_second (which are GiB/s),
 /// bytes_to_pipe, buf_size, pipe_size, busy_loop, poll, huge_page,
 /// check_huge_page, write_with_vmsplice, read_with_splice, gift, lock_memory,
-/// dont_touch_pages, same_buffer.
-fn csv_line(end: &EndArgs, gib_per_s: f64) -> String {
+/// dont_touch_pages, same_buffer. The pipe's size is what was granted of the one
+/// asked for, if one was.
+fn csv_line(end: &EndArgs, pipe_size: Option<usize>, gib_per_s: f64) -> String {
     let flags = [
         end.busy_loop,
         end.poll,
@@ -175,7 +188,7 @@ fn csv_line(end: &EndArgs, gib_per_s: f64) -> String {
         "{gib_per_s:.6},{},{},{},{flags}",
         end.bytes_to_pipe,
         end.buf_size,
-        end.pipe_size.unwrap_or(match end.write_with_vmsplice {
+        pipe_size.unwrap_or(match end.write_with_vmsplice {
             true => end.buf_size / 2,
             false => 0,
         }),

@@ -146,13 +146,7 @@ impl Trials {
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .spawn()
-            .map_err(|error| {
-                let what = match role {
-                    Role::Sender => "can't start the sender",
-                    Role::Echo => "can't start the echo",
-                };
-                TrialError::Failed(cant_start(what, &self.program, error))
-            })?;
+            .map_err(|error| TrialError::Failed(cant_start(role.name(), &self.program, error)))?;
         let mut end = End {
             role,
             child,

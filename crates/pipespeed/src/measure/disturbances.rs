@@ -24,8 +24,7 @@ pub(crate) fn waited_for_processor(cases: &str) -> String {
 /// probability of 2 / 2^n by chance, which has to be below the share of the
 /// error allowed that falls to each comparison.
 pub(super) fn too_few_rounds(run: &Run) -> Option<Warning> {
-    let compared = run.cases.iter().filter(|case| case.ratio.is_some()).count();
-    let comparisons = compared.saturating_sub(usize::from(run.null_control.is_some()));
+    let comparisons = super::comparisons::count(run);
     let allowed = (1.0 - run.settings.confidence) / comparisons.max(1) as f64;
     let needed = (1.0 - allowed.log2()).ceil() as usize;
     let needed = needed.max(stats::MIN_SAMPLES);

@@ -1,5 +1,6 @@
 //! A run: rounds of trials in a balanced order, and what they say.
 
+pub(crate) mod comparisons;
 mod disturbances;
 mod failures;
 mod rows;
@@ -16,7 +17,6 @@ use crate::results::{
 };
 use crate::runner::{Runner, Trial, TrialError};
 use crate::schedule::Schedule;
-use crate::stats;
 
 pub(crate) use self::disturbances::{RULE, waited_for_processor};
 use self::sample::summary;
@@ -274,50 +274,7 @@ impl<R: Runner> Measurement<R> {
             case.configuration.writer_bytes_per_call = per_call(|s| s.writer.as_ref());
             case.configuration.reader_bytes_per_call = per_call(|s| s.reader.as_ref());
         }
-        self.compare(confidence);
-    }
-
-    /// The ratios of all cases to those they are compared with, together: the
-    /// more comparisons, the wider their intervals. The null control stands
-    /// for itself.
-    fn compare(&mut self, confidence: f64) {
-        let twin = self
-            .run
-            .null_control
-            .as_ref()
-            .map(|control| control.twin.clone());
-        let is_twin = |at: &usize| Some(&self.run.cases[*at].name) == twin.as_ref();
-        let (twins, compared): (Vec<usize>, Vec<usize>) =
-            (0..self.run.cases.len()).partition(is_twin);
-        self.compare_family(&compared, confidence);
-        self.compare_family(&twins, confidence);
-        if let (Some(control), Some(twin)) = (&mut self.run.null_control, twins.first()) {
-            control.ratio = self.run.cases[*twin].ratio;
-        }
-    }
-
-    fn compare_family(&mut self, members: &[usize], confidence: f64) {
-        let rates = |case: &CaseResult| -> Vec<(usize, f64)> {
-            case.samples
-                .iter()
-                .map(|s| (s.round, s.gib_per_s))
-                .collect()
-        };
-        let (compared, ratios): (Vec<usize>, Vec<Vec<f64>>) = members
-            .iter()
-            .filter_map(|&at| {
-                let case = &self.run.cases[at];
-                let name = case.compared_with.as_ref()?;
-                let reference = self.run.cases.iter().find(|other| other.name == *name)?;
-                Some((at, stats::paired_ratios(&rates(case), &rates(reference))))
-            })
-            .unzip();
-        for (at, ratio) in compared
-            .into_iter()
-            .zip(stats::holm_ratios(&ratios, confidence))
-        {
-            self.run.cases[at].ratio = ratio;
-        }
+        comparisons::compare(&mut self.run);
     }
 }
 

@@ -11,6 +11,7 @@ use crate::suite::Suite;
 use crate::suite::channels::channel_of;
 
 use self::buffers::buffers;
+use super::columns::{Column, fitting};
 use super::format::{counted, interval, percent, ratio_interval, significant, times, wrap};
 use super::measured::has_intervals;
 use super::steps::is_twin;
@@ -75,23 +76,11 @@ pub(super) fn blocks(run: &Run, style: Style) -> Vec<String> {
     blocks
 }
 
-/// A column: its header, and what stands in it.
-struct Column {
-    header: String,
-    cell: fn(&CaseResult, &Summary) -> String,
-    align: CellAlignment,
-    /// The greater, the sooner it goes when the terminal is narrow; 0 stays.
-    spare: u8,
-}
+type Shown = Column<fn(&CaseResult, &Summary) -> String>;
 
-fn columns(run: &Run) -> Vec<Column> {
+fn columns(run: &Run) -> Vec<Shown> {
     use CellAlignment::{Left, Right};
-    let column = |header: &str, cell, align, spare| Column {
-        header: header.to_owned(),
-        cell,
-        align,
-        spare,
-    };
+    let column = |header: &str, cell, align, spare| Shown::new(header, cell, align, spare);
     let level = format!("{}\ninterval", percent(run.settings.confidence));
     let intervals =
         has_intervals(run).then(|| column(&level, |_, s| interval(s.low, s.high), Left, 1));
@@ -134,25 +123,15 @@ fn against(case: &CaseResult) -> String {
 }
 
 fn table(run: &Run, cases: &[&CaseResult], style: Style) -> String {
-    let mut columns = columns(run);
-    let (mut lines, mut width) = laid(cases, &columns, style);
-    while width > style.width() {
-        let spare = |at: &usize| columns[*at].spare;
-        let Some(most) = (0..columns.len()).max_by_key(spare) else {
-            break;
-        };
-        if columns[most].spare == 0 {
-            break;
-        }
-        columns.remove(most);
-        (lines, width) = laid(cases, &columns, style);
-    }
+    let lines = fitting(columns(run), style.width(), |columns| {
+        laid(cases, columns, style)
+    });
     lines.join("\n")
 }
 
 /// The lines of a table, and how wide it is. The reason of a case without samples
 /// stands across the columns, broken where it has to be.
-fn laid(cases: &[&CaseResult], columns: &[Column], style: Style) -> (Vec<String>, usize) {
+fn laid(cases: &[&CaseResult], columns: &[Shown], style: Style) -> (Vec<String>, usize) {
     let mut grid = Table::new();
     grid.load_style(presets::NOTHING);
     let mut header = vec!["\nmessage".to_owned(), "\nchannel".to_owned()];

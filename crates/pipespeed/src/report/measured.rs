@@ -1,9 +1,9 @@
 //! The lines below the table: the null control, and how it was measured.
 
+use crate::measure::comparisons;
 use crate::results::{NullControl, Run, Verdict};
 
 use super::format::{counted, percent, ratio_interval, times};
-use super::steps::steps;
 
 /// What the null control says, with a plain word where it doesn't say `same`.
 pub(super) fn null_control(control: &NullControl) -> Option<String> {
@@ -64,7 +64,7 @@ pub(super) fn measured(run: &Run) -> String {
         processors(run),
         medians(run),
     );
-    let comparisons = steps(run).len();
+    let comparisons = comparisons::count(run);
     if comparisons > 0 {
         line.push_str(&format!(
             ", ratios paired by round and corrected for {}",

@@ -5,6 +5,7 @@ mod advice;
 mod channels;
 mod chart;
 mod checks;
+mod columns;
 mod compared;
 mod comparisons;
 mod costs;

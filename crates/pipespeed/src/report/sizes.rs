@@ -2,14 +2,16 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use crate::results::{Best, CaseResult, PanelResult, Ratio, Run, Search, Sizes, Stage, Verdict};
+use crate::measure::comparisons;
+use crate::results::{Best, CaseResult, PanelResult, Ratio, Run, Search, Sizes, Verdict};
 use crate::search::judge::{found, leaders};
 use crate::size;
 
+use super::columns::{Column, fitting};
 use super::findings::doubt;
 use super::format::{counted, interval, percent, ratio_interval, significant, times, wrap};
 use super::measured::medians;
-use super::steps::{doubted, phrase, steps};
+use super::steps::{doubted, phrase};
 use super::style::{BOLD, Style, YELLOW};
 
 /// The table of panels, and what to use for which reader.
@@ -29,23 +31,11 @@ pub(super) fn blocks(run: &Run, search: &Search, style: Style) -> Vec<String> {
     blocks
 }
 
-/// A column: its header, and what stands in it.
-struct Column {
-    header: String,
-    cell: fn(&Run, &PanelResult) -> String,
-    align: CellAlignment,
-    /// The greater, the sooner it goes when the terminal is narrow; 0 stays.
-    spare: u8,
-}
+type Shown = Column<fn(&Run, &PanelResult) -> String>;
 
-fn columns(run: &Run) -> Vec<Column> {
+fn columns(run: &Run) -> Vec<Shown> {
     use CellAlignment::{Left, Right};
-    let column = |header: &str, cell, align, spare| Column {
-        header: header.to_owned(),
-        cell,
-        align,
-        spare,
-    };
+    let column = |header: &str, cell, align, spare| Shown::new(header, cell, align, spare);
     let level = format!("{}\ninterval", percent(run.settings.confidence));
     vec![
         column("\npanel", |_, panel| panel.name.clone(), Left, 0),
@@ -141,30 +131,19 @@ pub(super) fn verdict(run: &Run, panel: &PanelResult) -> &'static str {
 }
 
 fn table(run: &Run, search: &Search, style: Style) -> String {
-    let mut columns = columns(run);
-    let mut lines = laid(run, search, &columns);
-    while lines
-        .iter()
-        .any(|line| line.chars().count() > style.width())
-    {
-        let Some(most) = (0..columns.len()).max_by_key(|at| columns[*at].spare) else {
-            break;
-        };
-        if columns[most].spare == 0 {
-            break;
-        }
-        columns.remove(most);
-        lines = laid(run, search, &columns);
-    }
+    let mut lines = fitting(columns(run), style.width(), |columns| {
+        laid(run, search, columns)
+    });
     // The header's two lines.
     for line in lines.iter_mut().take(2) {
         *line = style.paint(line, BOLD);
     }
     lines.extend(refused(search, style));
+    lines.extend(left_out(search, style));
     lines.join("\n")
 }
 
-fn laid(run: &Run, search: &Search, columns: &[Column]) -> Vec<String> {
+fn laid(run: &Run, search: &Search, columns: &[Shown]) -> (Vec<String>, usize) {
     let mut grid = Table::new();
     grid.load_style(presets::NOTHING);
     grid.set_header(columns.iter().map(|column| column.header.as_str()));
@@ -175,9 +154,12 @@ fn laid(run: &Run, search: &Search, columns: &[Column]) -> Vec<String> {
         laid.set_cell_alignment(column.align);
         laid.set_padding((0, 2));
     }
-    grid.lines()
+    let lines: Vec<String> = grid
+        .lines()
         .map(|line| line.trim_end().to_owned())
-        .collect()
+        .collect();
+    let width = lines.iter().map(|line| line.chars().count()).max();
+    (lines, width.unwrap_or(0))
 }
 
 /// A line for each panel that can't run here.
@@ -192,6 +174,19 @@ fn refused(search: &Search, style: Style) -> Vec<String> {
         Some(style.paint(&line, YELLOW))
     };
     search.panels.iter().filter_map(line).collect()
+}
+
+/// Why ends that spin are not among those on one processor.
+fn left_out(search: &Search, style: Style) -> Option<String> {
+    let on_one =
+        |panel: &&PanelResult| panel.writer_cpu.is_some() && panel.writer_cpu == panel.reader_cpu;
+    let mut waits = search.panels.iter().filter(on_one).map(|it| &*it.wait);
+    let sleeps = waits.clone().any(|wait| wait == "block");
+    (sleeps && waits.all(|wait| wait != "spin")).then(|| {
+        let line = "Ends that spin on one processor are left out: each would use up the time \
+                    slices in which the other could go on.";
+        wrap(line, style.width(), "  ")
+    })
 }
 
 /// What to use for a kind of reader, and the command line that does it.
@@ -292,16 +287,20 @@ pub(super) fn findings(run: &Run, search: &Search) -> Vec<String> {
 /// How it was searched and measured.
 pub(super) fn measured(run: &Run, search: &Search) -> String {
     let settings = &run.settings;
-    let first = search.stages.first().map_or(0, |stage| stage.cells);
+    let tried = |panel: &PanelResult| {
+        let cells = panel.cells.iter();
+        cells.filter(|cell| !cell.trials.is_empty()).count()
+    };
+    let pairs: Vec<usize> = search.panels.iter().map(tried).collect();
     let cells = search.panels.iter().flat_map(|panel| &panel.cells);
-    let trials = cells.clone().flat_map(|cell| &cell.trials);
+    let trials = cells.flat_map(|cell| &cell.trials);
     let flagged = trials.clone().filter(|trial| !trial.flags.is_empty());
     let lengths = || search.stages.iter().map(|stage| stage.timed_s * 1e3);
     let mut text = format!(
         "Searched: {} of sizes in {} by {}. {} in {}, timed for {:.1} to {:.1} ms each, {:.0} s in \
          all, {} of them flagged as disturbed; seed {}.",
-        counted(first, "pair"),
-        counted(search.panels.len(), "panel"),
+        counted(pairs.iter().sum(), "pair"),
+        counted(pairs.iter().filter(|pairs| **pairs > 0).count(), "panel"),
         search.rule,
         counted(trials.count(), "trial"),
         counted(search.stages.len(), "stage"),
@@ -311,11 +310,11 @@ pub(super) fn measured(run: &Run, search: &Search) -> String {
         flagged.count(),
         search.seed,
     );
-    let halved = |pair: &[Stage]| pair[1].cells * 2 >= pair[0].cells;
-    if !search.stages.windows(2).all(halved) {
+    if search.short_of_time {
         text.push_str(
-            " It had less time than it needs: fewer than half stayed after a stage, so better \
-             sizes may have been missed; a quieter machine or more --time helps.",
+            " It had less time than it needs: not every pair had its turn, or fewer than half \
+             stayed after a stage, so better sizes may have been missed; a quieter machine or \
+             more --time helps.",
         );
     }
     if settings.rounds_done > 0 {
@@ -329,7 +328,7 @@ pub(super) fn measured(run: &Run, search: &Search) -> String {
             settings.order,
             settings.cpu_relation,
             medians(run),
-            counted(steps(run).len(), "comparison"),
+            counted(comparisons::count(run), "comparison"),
         ));
     }
     text

@@ -74,6 +74,41 @@ fn what_the_rounds_do_not_bear_out_is_not_confirmed() {
 }
 
 #[test]
+fn only_what_was_tried_counts_and_want_of_time_is_as_the_search_noted_it() {
+    use crate::search::sample::{Fake, usual_axes, usual_panels, whole_run};
+    let mut panels = usual_panels();
+    panels[8].refused = Some("invented".to_owned());
+    // Found out in the first stage, which so loses more than half of its pairs.
+    let runner = Fake {
+        refused_pipe: Some(1 << 20),
+        ..Fake::default()
+    };
+    let run = whole_run(sample::ladder(), &panels, &usual_axes(1), runner);
+    let mut search = run.search.clone().unwrap();
+    let text = measured(&run, &search);
+    assert!(
+        text.starts_with("Searched: 704 pairs of sizes in 8 panels"),
+        "{text}"
+    );
+    assert!(!text.contains("less time than it needs"), "{text}");
+    search.short_of_time = true;
+    assert!(measured(&run, &search).contains("less time than it needs"));
+}
+
+#[test]
+fn spinning_on_one_processor_is_said_to_be_left_out_unless_it_is_refused() {
+    let said = |search: &Search| left_out(search, Style::default()).is_some();
+    let mut search = sample::sizes().search.unwrap();
+    assert!(said(&search));
+    search.panels.retain(|panel| panel.placement != "same");
+    assert!(!said(&search));
+    for panel in &mut search.panels {
+        panel.reader_cpu = panel.writer_cpu;
+    }
+    assert!(!said(&search));
+}
+
+#[test]
 fn a_command_line_can_be_copied_as_it_stands() {
     let text = table(&sample::sizes(), narrow(60));
     let first = text

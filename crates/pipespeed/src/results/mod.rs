@@ -82,7 +82,8 @@ pub struct Settings {
     pub reader_cpu: Option<usize>,
     /// How the two processors are related, in words.
     pub cpu_relation: String,
-    /// The pipe size asked for in place of the suite's own, in bytes.
+    /// The pipe size in place of the suite's own, in bytes: what the kernel makes
+    /// of the one asked for.
     pub pipe_size: Option<usize>,
     /// The buffer size asked for in place of the suite's own, in bytes.
     pub buffer_size: Option<usize>,

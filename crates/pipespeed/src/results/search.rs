@@ -16,6 +16,10 @@ pub struct Search {
     pub budget_s: f64,
     /// The time it took.
     pub took_s: f64,
+    /// Whether it had less time than it needs: pairs of sizes dropped out since
+    /// their turn did not come, or fewer stayed after a stage than its rule has.
+    #[serde(default)]
+    pub short_of_time: bool,
     /// The sizes of buffers that were tried, ascending.
     pub buffers: Vec<usize>,
     /// The sizes of pipes that were tried or refused, ascending.

@@ -126,9 +126,10 @@ pub fn rule() -> String {
     format!(
         "successive halving in each panel by itself: every pair of sizes gets a trial; the half \
          with the higher medians, over all trials so far, gets as many again; and so on until \
-         {FINALISTS} or fewer are left; less than half where the time would not do. The best of these is the one that takes the least memory, \
-         buffer and pipe together, of those within {:.0} % of the highest median. The trials of \
-         all panels run in one random order, shuffled anew for each pass",
+         {FINALISTS} or fewer are left; less than half where the time would not do, and without \
+         the pairs whose turn has not come then. The best of these is the one that takes the \
+         least memory, buffer and pipe together, of those within {:.0} % of the highest median. \
+         In each pass comes a pair of every panel, then another, all drawn at random",
         ALIKE * 100.0
     )
 }

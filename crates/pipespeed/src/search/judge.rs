@@ -7,7 +7,7 @@ use super::command::command_line;
 use super::grid::Panel;
 use super::halving;
 use crate::case::Case;
-use crate::results::{Against, Best, CellResult, PanelResult, Run, Search};
+use crate::results::{Against, Best, CellResult, PanelResult, Search};
 use crate::stats;
 
 /// Notes each cell's median.
@@ -131,27 +131,6 @@ pub fn candidates(search: &Search, panels: &[Panel]) -> Vec<Case> {
         }
     }
     cases
-}
-
-/// Compares the best for each kind of reader with published configurations, in
-/// the rounds there are: a family of comparisons of its own.
-pub fn compare(run: &mut Run) {
-    let confidence = run.settings.confidence;
-    let rates = |name: &str| -> Vec<(usize, f64)> {
-        let case = run.cases.iter().find(|case| case.name == name);
-        let samples = case.iter().flat_map(|case| &case.samples);
-        samples.map(|s| (s.round, s.gib_per_s)).collect()
-    };
-    let best = run.search.iter().flat_map(|search| &search.best);
-    let ratios: Vec<Vec<f64>> = best
-        .flat_map(|best| best.against.iter().map(|other| (&best.case, &other.case)))
-        .map(|(case, other)| stats::paired_ratios(&rates(case), &rates(other)))
-        .collect();
-    let mut found = stats::holm_ratios(&ratios, confidence).into_iter();
-    let best = run.search.iter_mut().flat_map(|search| &mut search.best);
-    for other in best.flat_map(|best| &mut best.against) {
-        other.ratio = found.next().flatten();
-    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@
 //! candidate: it is measured afresh, in rounds that the search has not seen,
 //! beside the published sizes.
 
+pub mod afresh;
+pub mod budget;
 pub mod command;
 pub mod grid;
 pub mod halving;
@@ -19,5 +21,6 @@ pub mod judge;
 pub(crate) mod sample;
 pub mod walk;
 
+pub use self::budget::Budget;
 pub use self::command::command_line;
 pub use self::grid::{Axes, Panel, Technique};

@@ -1,14 +1,14 @@
 use super::*;
 use crate::report::sample::ladder;
 use crate::results::PanelResult;
-use crate::search::sample::{Fake, Nobody, planned, rate, usual_axes, usual_panels};
+use crate::search::sample::{Fake, Nobody, budget, planned, rate, usual_axes, usual_panels};
 use std::collections::HashMap;
 
 fn search(runner: &mut Fake) -> (Run, Result<(), Stopped>, Nobody) {
     let panels = usual_panels();
     let mut run = planned(ladder(), &panels, &usual_axes(1));
     let mut observer = Nobody::default();
-    let outcome = walk(runner, &panels, &mut run, &mut observer);
+    let outcome = walk(runner, &panels, &mut run, &budget(), &mut observer).map(drop);
     (run, outcome, observer)
 }
 

@@ -206,10 +206,6 @@ impl Sink for ZerocopySink {
         Ok(())
     }
 
-    fn sent(&self) -> u64 {
-        self.attempts.counts.bytes
-    }
-
     fn counts(&self) -> Counts {
         self.attempts.counts
     }

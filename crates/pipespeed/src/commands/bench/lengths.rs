@@ -15,6 +15,9 @@ const FEW_ROUNDS: usize = 9;
 /// The same for the suite options.
 const OPTIONS_ROUNDS: usize = 10;
 
+/// The same for the suite sizes: 16 comparisons.
+const SIZES_ROUNDS: usize = 10;
+
 /// A quick run of volumes makes two comparisons.
 const VOLUMES_ROUNDS: usize = 7;
 
@@ -85,8 +88,16 @@ impl Lengths {
                 ..lengths(lasting(0.004, 0.020), 25.0, FEW_ROUNDS)
             },
             // Of the rounds after the search; the time is that of both.
-            (Suite::Sizes, false) => lengths(lasting(0.015, 0.100), 120.0, FEW_ROUNDS),
-            (Suite::Sizes, true) => lengths(lasting(0.005, 0.030), 30.0, FEW_ROUNDS),
+            (Suite::Sizes, _) => {
+                let (parts, budget_s) = match quick {
+                    false => (lasting(0.015, 0.100), 120.0),
+                    true => (lasting(0.005, 0.030), 30.0),
+                };
+                Lengths {
+                    least_in_time: SIZES_ROUNDS,
+                    ..lengths(parts, budget_s, SIZES_ROUNDS)
+                }
+            }
         }
     }
 
@@ -147,7 +158,18 @@ pub(super) fn rounds_for_verdicts(comparisons: usize, confidence: f64) -> usize 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::comparisons;
+    use crate::report::sample::sizes;
     use crate::suite::Overrides;
+
+    #[test]
+    fn the_fewest_rounds_after_a_search_suffice_for_verdicts() {
+        let needed = rounds_for_verdicts(comparisons::count(&sizes()), 0.95);
+        for quick in [false, true] {
+            let lengths = Lengths::of(Suite::Sizes, quick);
+            assert!(lengths.least_in_time >= needed, "{needed}");
+        }
+    }
 
     #[test]
     fn the_fewest_rounds_of_a_run_of_few_comparisons_suffice_for_verdicts() {

@@ -38,7 +38,7 @@ pub(super) struct Plan {
     pub(super) lengths: Lengths,
     pub(super) settings: Settings,
     machine: Machine,
-    warnings: Vec<Warning>,
+    pub(super) warnings: Vec<Warning>,
     /// What a quick run does without.
     quick_note: Option<Warning>,
     pub(super) budget_s: f64,

@@ -1,17 +1,15 @@
 //! `pipespeed bench sizes`: a search, and a fresh measurement of what it found.
 
+mod axes;
 mod plan;
-
-use std::time::Instant;
 
 use crate::cli::BenchArgs;
 use crate::failure::to_stdout;
 use crate::interrupt::Interrupt;
 use crate::measure::{Measurement, Observer, Stopped};
-use crate::results::Run;
+use crate::results::{Run, Warning};
 use crate::runner::Timed as _;
-use crate::schedule::rounds_for_budget;
-use crate::search::{judge, walk};
+use crate::search::{afresh, judge, walk};
 use crate::trial::ProcessRunner;
 
 use self::plan::Plan;
@@ -23,14 +21,14 @@ use super::{Watch, into_error, show};
 ///
 /// # Errors
 /// What went wrong. What was measured until then has been saved and shown.
-pub(super) fn run(args: &BenchArgs) -> anyhow::Result<()> {
-    let plan = Plan::new(args)?;
+pub(super) fn run(args: &BenchArgs, rounded: Option<Warning>) -> anyhow::Result<()> {
+    let mut plan = Plan::new(args)?;
+    plan.warnings.extend(rounded);
     if args.list {
         return list(&plan);
     }
     let mut saving = Saving::new(args, args.suite)?;
     let interrupt = Interrupt::install()?;
-    let started = Instant::now();
     let mut runner = ProcessRunner::new(
         ProcessRunner::this_program(),
         None,
@@ -41,6 +39,7 @@ pub(super) fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let mut progress = Progress::new(args.output.quiet);
     progress.say(&plan.announcement());
 
+    let started_s = runner.now_s();
     let mut run = plan.empty_run();
     let mut watch = Watch {
         progress: &mut progress,
@@ -50,15 +49,21 @@ pub(super) fn run(args: &BenchArgs) -> anyhow::Result<()> {
         watch: &mut watch,
         counting: false,
     };
-    let searched = walk::walk(&mut runner, &plan.panels, &mut run, &mut searching);
+    let searched = walk::walk(
+        &mut runner,
+        &plan.panels,
+        &mut run,
+        &plan.budget(),
+        &mut searching,
+    );
     let (run, stopped) = match searched {
         Err(stopped) => {
             run.interrupted = Some(stopped.reason());
             (run, Some(stopped))
         }
-        Ok(()) => {
+        Ok(overhead_s) => {
             runner.set_durations(plan.lengths.durations);
-            measure_afresh(runner, run, &plan, started, &mut watch)
+            measure_afresh(runner, run, &plan, (started_s, overhead_s), &mut watch)
         }
     };
     progress.finish();
@@ -96,7 +101,7 @@ fn measure_afresh(
     runner: ProcessRunner,
     run: Run,
     plan: &Plan,
-    started: Instant,
+    begun: (f64, f64),
     watch: &mut Watch<'_>,
 ) -> (Run, Option<Stopped>) {
     let cases = run
@@ -112,28 +117,11 @@ fn measure_afresh(
         run,
         &std::collections::BTreeMap::new(),
     );
-    let stopped = rounds(&mut measurement, plan, started, watch).err();
-    judge::compare(measurement.run_mut());
-    (measurement.finish(stopped.as_ref()), stopped)
-}
-
-fn rounds(
-    measurement: &mut Measurement<ProcessRunner>,
-    plan: &Plan,
-    started: Instant,
-    watch: &mut Watch<'_>,
-) -> Result<(), Stopped> {
     watch.progress.doing("pilot");
-    let begun = Instant::now();
-    measurement.pilot(watch)?;
-    let round_s = begun.elapsed().as_secs_f64();
-    let cases = measurement.runnable();
-    let rounds = plan.rounds.unwrap_or_else(|| {
-        let left = plan.usable_s() - started.elapsed().as_secs_f64();
-        rounds_for_budget(round_s, left, cases, plan.lengths.least_in_time)
-    });
-    watch.progress.start(rounds, cases);
-    measurement.rounds(rounds, watch)
+    let begin = |watch: &mut Watch<'_>, rounds, cases| watch.progress.start(rounds, cases);
+    let measured = afresh::measure(&mut measurement, &plan.budget(), begun, watch, begin);
+    let stopped = measured.err();
+    (measurement.finish(stopped.as_ref()), stopped)
 }
 
 /// Counts trials of the search once their number is known.

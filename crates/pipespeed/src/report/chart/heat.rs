@@ -55,9 +55,13 @@ pub fn chart(run: &Run, search: &Search) -> String {
                   best were measured most"
             .to_owned(),
     };
+    let mut cells = search.panels.iter().flat_map(|panel| &panel.cells);
+    let untried = cells.any(|cell| cell.refused.is_none() && cell.median.is_none());
+    let blank = untried.then(|| "blank: not tried".to_owned());
+    let subtitle: Vec<String> = [origin(run), last].into_iter().chain(blank).collect();
     let heading = Heading {
         title: "pipespeed bench sizes: GiB/s by the sizes of buffer and pipe",
-        subtitle: &[origin(run), last],
+        subtitle: &subtitle,
     };
     card(&heading, body, |canvas, top| {
         legend(canvas, top)?;

@@ -69,6 +69,22 @@ fn the_sizes_found_are_framed_in_each_map() {
 }
 
 #[test]
+fn what_was_not_tried_is_blank_and_said_to_be() {
+    let mut run = sample::sizes();
+    let said = |run: &Run| {
+        let texts = texts(&chart(run, run.search.as_ref().unwrap()));
+        let figures = texts.iter().filter(|text| text.parse::<f64>().is_ok());
+        let blank = texts.iter().any(|text| text == "blank: not tried");
+        (figures.count(), blank)
+    };
+    assert_eq!(said(&run), (9 * 99, false));
+    let cell = &mut run.search.as_mut().unwrap().panels[2].cells[0];
+    cell.trials.clear();
+    cell.median = None;
+    assert_eq!(said(&run), (9 * 99 - 1, true));
+}
+
+#[test]
 fn a_refused_panel_is_named_with_its_reason() {
     let mut run = sample::sizes();
     let panel = &mut run.search.as_mut().unwrap().panels[2];

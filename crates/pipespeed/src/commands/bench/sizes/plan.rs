@@ -11,22 +11,15 @@ use crate::machine::topology::Topology;
 use crate::machine::{Machine, Root, warnings};
 use crate::report::counted;
 use crate::results::{Run, SCHEMA_VERSION, Search, Settings, Warning, WarningKind};
+use crate::search::budget::SEARCH;
 use crate::search::halving;
-use crate::search::walk::TRIAL_OVERHEAD_S;
-use crate::search::{Axes, Panel};
-use crate::size;
+use crate::search::{Axes, Budget, Panel};
 use crate::suite::Suite;
 use crate::suite::sizes::{Place, panels};
 
 use super::super::lengths::Lengths;
 use super::super::plan::{CONFIDENCE, RESERVE, RESERVE_S, command_line, new_seed};
-
-/// The share of the time that the search gets; the rest is for measuring
-/// afresh what it found.
-const SEARCH: f64 = 2.0 / 3.0;
-
-/// What a search takes at least of what it would like to.
-const SHORT: f64 = 0.7;
+use super::axes::{axes, pipe_refused, refused_pipes};
 
 /// What a search is going to do.
 pub(super) struct Plan {
@@ -34,11 +27,11 @@ pub(super) struct Plan {
     pub(super) axes: Axes,
     pub(super) lengths: Lengths,
     /// Rounds of the measurement, where they were asked for.
-    pub(super) rounds: Option<usize>,
+    rounds: Option<usize>,
     budget_s: f64,
     settings: Settings,
     machine: Machine,
-    warnings: Vec<Warning>,
+    pub(super) warnings: Vec<Warning>,
 }
 
 impl Plan {
@@ -51,8 +44,9 @@ impl Plan {
         let panels = selected(panels(&places, pages), &args.case)?;
         let lengths = Lengths::of(Suite::Sizes, measure.quick);
         let budget_s = measure.time.unwrap_or(lengths.budget_s);
-        let axes = axes(args, &panels, budget_s, &lengths)?;
+        let axes = axes(args, &panels, (budget_s, usable_s(budget_s)), &lengths)?;
 
+        let places = of_panels(&places, &panels);
         let first = &places[0].chosen;
         let machine = Machine::read(first.writer, first.reader);
         let mut warnings = warnings::standing(&machine);
@@ -71,7 +65,8 @@ impl Plan {
                  may miss the best sizes, and small differences stay undecided",
             ));
         }
-        let relations: Vec<&str> = places.iter().map(|place| &*place.chosen.relation).collect();
+        let mut relations: Vec<&str> = places.iter().map(|place| &*place.chosen.relation).collect();
+        relations.dedup();
         let names: Vec<&str> = places.iter().map(|place| &*place.name).collect();
         let alone = places.len() == 1;
         Ok(Plan {
@@ -103,9 +98,14 @@ impl Plan {
         })
     }
 
-    /// The time there is, less what is kept for start, report and surprises.
-    pub(super) fn usable_s(&self) -> f64 {
-        usable_s(self.budget_s)
+    /// The time there is, and what the rounds take of it.
+    pub(super) fn budget(&self) -> Budget {
+        Budget {
+            whole_s: usable_s(self.budget_s),
+            rounds: self.rounds,
+            least_rounds: self.lengths.least_in_time,
+            durations: self.lengths.durations,
+        }
     }
 
     /// What is about to happen, in a line.
@@ -114,7 +114,7 @@ impl Plan {
         let time = match self.rounds {
             Some(rounds) => format!(
                 "at most {:.0} s, then {}",
-                SEARCH * self.usable_s(),
+                SEARCH * usable_s(self.budget_s),
                 counted(rounds, "round")
             ),
             None => format!("at most {:.0} s with the rounds after it", self.budget_s),
@@ -147,25 +147,24 @@ impl Plan {
             search: Some(Search {
                 rule: halving::rule(),
                 seed: self.settings.seed,
-                budget_s: SEARCH * self.usable_s(),
-                took_s: 0.0,
+                budget_s: SEARCH * usable_s(self.budget_s),
                 buffers: self.axes.buffers.clone(),
                 pipes: self.axes.pipes.clone(),
-                stages: Vec::new(),
                 panels: results
                     .map(|panel| panel.empty_result(&self.axes))
                     .collect(),
-                best: Vec::new(),
+                ..Search::default()
             }),
         }
     }
 }
 
+/// The time there is, less what is kept for start, report and surprises.
 fn usable_s(budget_s: f64) -> f64 {
     budget_s * (1.0 - RESERVE) - RESERVE_S
 }
 
-fn standing(kind: WarningKind, message: &str) -> Warning {
+pub(super) fn standing(kind: WarningKind, message: &str) -> Warning {
     Warning {
         kind,
         case: None,
@@ -219,13 +218,6 @@ fn check(args: &BenchArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Why a pipe of this size can't be had here.
-fn pipe_refused(bytes: usize) -> Option<String> {
-    let (_, end) = pipe::create().ok()?;
-    let error = pipe::set_capacity(end, bytes).err()?;
-    Some(error.to_string())
-}
-
 /// Where ends run: both ways unless told otherwise.
 fn places(args: &BenchArgs, topology: &Topology) -> anyhow::Result<Vec<Place>> {
     let setup = &args.measure.setup;
@@ -259,6 +251,15 @@ fn places(args: &BenchArgs, topology: &Topology) -> anyhow::Result<Vec<Place>> {
     Ok(places)
 }
 
+/// Where the panels run that are not refused; there are some.
+fn of_panels<'a>(places: &'a [Place], panels: &[Panel]) -> Vec<&'a Place> {
+    let runs = |place: &&Place| {
+        let mut here = panels.iter().filter(|it| it.placement == place.name);
+        here.any(|panel| panel.refused.is_none())
+    };
+    places.iter().filter(runs).collect()
+}
+
 /// Huge pages, as published, where this process gets them.
 fn vmspliced_pages() -> PageKind {
     let built = Buffer::builder()
@@ -287,71 +288,4 @@ fn selected(panels: Vec<Panel>, names: &[String]) -> anyhow::Result<Vec<Panel>> 
     }
     let named = |panel: &Panel| names.contains(&panel.name());
     Ok(panels.into_iter().filter(named).collect())
-}
-
-/// All powers of two where there is time for them, else every second one.
-fn axes(
-    args: &BenchArgs,
-    panels: &[Panel],
-    budget_s: f64,
-    lengths: &Lengths,
-) -> anyhow::Result<Axes> {
-    let setup = &args.measure.setup;
-    let with = |every| {
-        let page = pipe::page_size();
-        Axes::new(
-            every,
-            page,
-            setup.buffer_size,
-            setup.pipe_size,
-            pipe_refused,
-        )
-    };
-    let runnable = panels
-        .iter()
-        .filter(|panel| panel.refused.is_none())
-        .count();
-    if let (0, Some(panel)) = (runnable, panels.first()) {
-        let reason = panel.refused.clone().unwrap_or_default();
-        return Err(anyhow::anyhow!("every panel is refused here: {reason}"));
-    }
-    let least_s = |axes: &Axes| {
-        halving::least_s(
-            runnable * halving::trials(axes.runnable(), 1),
-            TRIAL_OVERHEAD_S,
-        )
-    };
-    let search_s = SEARCH * usable_s(budget_s);
-    let all = with(1);
-    if !args.measure.quick && least_s(&all) <= search_s {
-        return Ok(all);
-    }
-    let some = with(2);
-    // Of each panel the published sizes and those found, and the null control.
-    let rounds_s = lengths.of_rounds(lengths.least_in_time, 2 * runnable + 1);
-    // Where time is short, hardly more than each pair's first trial.
-    let needed = (SHORT * least_s(&some) / SEARCH).max(SHORT * least_s(&some) + rounds_s);
-    if args.measure.time.is_some() && needed > budget_s {
-        return Err(usage(format!(
-            "--time {budget_s}: a search of {} and {} of measuring take {needed:.0} s: allow \
-             more, name fewer panels by --case, or fix a size by --buffer-size or --pipe-size",
-            counted(runnable, "panel"),
-            counted(lengths.least_in_time, "round"),
-        )));
-    }
-    Ok(some)
-}
-
-/// The pipes that are missing, and why.
-fn refused_pipes(axes: &Axes) -> Option<Warning> {
-    let (_, reason) = axes.refused.first_key_value()?;
-    let sizes: Vec<String> = axes
-        .refused
-        .keys()
-        .map(|bytes| size::format(*bytes as u64))
-        .collect();
-    Some(standing(
-        WarningKind::Configuration,
-        &format!("pipes of {} are refused here: {reason}", sizes.join(", ")),
-    ))
 }
