@@ -158,17 +158,22 @@ fn a_pipeline_goes_on_as_a_whole_when_its_profile_is_killed() {
     let directory = tempfile::tempdir().unwrap();
     let fifo = directory.path().join("fifo");
     rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).unwrap();
-    let mut command = profile("--time 1000", "cat fifo | (cat; echo all) | cat > out");
+    let mut command = profile(
+        "--time 1000",
+        "cat fifo | (: > second; cat; echo all) | cat > out",
+    );
     command.current_dir(&directory);
     let mark = Mark::on(&mut command);
     let running = start(command);
-    // Opened on both sides, so the first command runs.
+    // Opened on both sides, so the first command runs; and the others do, too.
     let mut input = fs::File::options().write(true).open(&fifo).unwrap();
+    let out = directory.path().join("out");
+    let second = directory.path().join("second");
+    eventually(|| (second.exists() && out.exists()).then_some(())).unwrap();
     running.send(Signal::KILL);
     assert_eq!(running.finish().signal, Some(9));
     std::io::Write::write_all(&mut input, b"still here\n").unwrap();
     drop(input);
-    let out = directory.path().join("out");
     let whole = || (fs::read_to_string(&out).ok()? == "still here\nall\n").then_some(());
     assert!(
         eventually(whole).is_some(),
