@@ -16,7 +16,11 @@ use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
 use rustix::event::{PollFd, PollFlags, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
+
+/// Those that ask a run to end: Ctrl-C and Ctrl-\ at a terminal, kill(1), and a
+/// terminal that is gone.
+pub const ENDING: [i32; 4] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
 
 /// A signal that comes so soon after the first does not stand for impatience.
 const TOGETHER: Duration = Duration::from_millis(200);
@@ -32,7 +36,7 @@ pub struct Noted {
 }
 
 impl Noted {
-    /// Takes over SIGINT, SIGTERM and SIGHUP.
+    /// Takes over [`ENDING`].
     ///
     /// # Errors
     /// Those of sigaction(2).
@@ -93,14 +97,16 @@ impl Noted {
 /// Those that end a run; nohup(1), and shells for what they start in the
 /// background, have them ignored.
 fn not_ignored() -> impl Iterator<Item = i32> {
-    let all = [SIGINT, SIGTERM, SIGHUP].into_iter();
-    all.filter(|number| !is_ignored(*number))
+    ENDING.into_iter().filter(|number| !is_ignored(*number))
 }
 
 /// Lets them through to this thread, and to those it starts: a parent that had
 /// them blocked has passed that on (execve(2)).
 fn unblock() {
-    let ours = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+    let ours = ENDING
+        .into_iter()
+        .filter_map(|number| Signal::try_from(number).ok());
+    let ours = SigSet::from_iter(ours);
     // It can't fail: the call is given nothing but a set (sigprocmask(2)).
     let _ = ours.thread_unblock();
 }
@@ -117,7 +123,7 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Takes over SIGINT, SIGTERM and SIGHUP.
+    /// Takes over [`ENDING`].
     ///
     /// # Errors
     /// Those of sigaction(2) and socketpair(2).

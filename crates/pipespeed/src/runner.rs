@@ -63,6 +63,7 @@ pub fn signal_name(signal: i32) -> String {
     match signal {
         1 => "SIGHUP".to_owned(),
         2 => "SIGINT".to_owned(),
+        3 => "SIGQUIT".to_owned(),
         6 => "SIGABRT".to_owned(),
         9 => "SIGKILL".to_owned(),
         11 => "SIGSEGV".to_owned(),

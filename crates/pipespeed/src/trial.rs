@@ -3,12 +3,13 @@
 //! Each trial is a new pair of processes: where the kernel places their pages
 //! differs from launch to launch, so the launch is what is repeated.
 
+mod end;
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
@@ -16,7 +17,6 @@ use fastpipe::shared::SharedWords;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::case::{Case, Durations};
 use crate::channel::{self, OpenError};
@@ -27,7 +27,9 @@ use crate::endpoint::spec::EndSpec;
 use crate::failure::{cant_start, out_of_descriptors};
 use crate::interrupt::Interrupt;
 use crate::machine::noise::NoiseProbe;
-use crate::runner::{Runner, Timed, Trial, TrialError, signal_name};
+use crate::runner::{Runner, Timed, Trial, TrialError};
+
+use self::end::End;
 
 /// A trial that takes so much longer than it should has gone wrong.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -135,7 +137,7 @@ impl ProcessRunner {
             }
         }
         for end in ends.iter_mut() {
-            attach(end.role, end.child.id()).map_err(TrialError::Failed)?;
+            attach(end.role, end.child.id()).map_err(|error| end.lost(error))?;
         }
         ends.each(|end| end.control.send_go())?;
         let mut outcomes: [Option<Outcome>; 2] = [None, None];
@@ -196,59 +198,6 @@ impl ProcessRunner {
             Ok(()) => Ok(end),
             Err(error) => Err(end.gone(error)),
         }
-    }
-}
-
-/// A process at one end, killed and reaped when it is dropped.
-#[derive(Debug)]
-struct End {
-    role: Role,
-    child: Child,
-    control: Control,
-    reported: bool,
-    reaped: bool,
-}
-
-impl End {
-    fn reap(&mut self) -> io::Result<()> {
-        self.child.wait()?;
-        self.reaped = true;
-        Ok(())
-    }
-
-    /// What to say of an end that does not answer any more.
-    fn gone(&mut self, error: io::Error) -> TrialError {
-        // It can't be waiting for us, but it might still hang elsewhere.
-        let _ = self.child.kill();
-        let status = self.child.wait();
-        self.reaped = true;
-        // A terminal sends Ctrl-C to all of us, and to an end first perhaps.
-        if let Ok(Some(signal @ (SIGHUP | SIGINT | SIGTERM))) = status.as_ref().map(|s| s.signal())
-        {
-            return TrialError::Interrupted(signal);
-        }
-        let how = match status {
-            Ok(status) => describe(status),
-            Err(error) => error.to_string(),
-        };
-        TrialError::Failed(anyhow!("the {} {how} ({error})", self.role.name()))
-    }
-}
-
-impl Drop for End {
-    fn drop(&mut self) {
-        if !self.reaped {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
-    }
-}
-
-fn describe(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exited with status {code}"),
-        (None, Some(signal)) => format!("was killed by {}", signal_name(signal)),
-        (None, None) => "ended".to_owned(),
     }
 }
 

@@ -3,6 +3,8 @@
 mod common;
 
 use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Mutex;
 
 use common::conditions::{self, ForAll};
 use common::procs::{Mark, eventually};
@@ -59,6 +61,34 @@ fn every_cost_has_a_figure_or_a_reason_and_the_record_has_every_sample() {
     assert!(costs[0]["median"].as_f64().unwrap() > 0.0);
 }
 
+/// The one makes processors busy, the other takes long enough without that.
+static NOT_AT_ONCE: Mutex<()> = Mutex::new(());
+
+#[test]
+fn a_busy_processor_is_named_whichever_it_is() {
+    let _alone = NOT_AT_ONCE.lock();
+    let costs = || pipespeed("costs --rounds 1 --no-model --quiet --json -");
+    let record = json(&run_alone(costs()).succeeded().out);
+    let names = record["costs"].as_array().unwrap().iter();
+    let names = names.map(|cost| cost["name"].as_str().unwrap());
+    let looked_at: Vec<usize> = names
+        .filter_map(|name| name.strip_prefix("taken_of_processor_")?.parse().ok())
+        .collect();
+    assert_eq!(looked_at.len(), conditions::processors().min(2) as usize);
+    for cpu in looked_at {
+        let mut busy = Command::new("sh");
+        busy.args(["-c", "while :; do :; done"]);
+        conditions::on_processor(&mut busy, cpu);
+        let busy = start(busy);
+        let done = run_alone(pipespeed("costs --rounds 1 --no-model --quiet")).succeeded();
+        busy.send(Signal::KILL);
+        busy.finish();
+        let named = format!("% of processor {cpu}'s time");
+        let mut notes = done.out.lines().filter(|line| line.starts_with("note:"));
+        assert!(notes.any(|note| note.contains(&named)), "{}", done.out);
+    }
+}
+
 #[test]
 fn the_record_can_go_to_standard_output() {
     let done = run_alone(pipespeed("costs --rounds 1 --no-model --json -")).succeeded();
@@ -77,6 +107,7 @@ fn what_makes_no_sense_is_said_in_one_line() {
 
 #[test]
 fn rungs_are_predicted_and_measured_and_promises_put_to_the_test() {
+    let _alone = NOT_AT_ONCE.lock();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("costs.json");
     let mut command = pipespeed("costs --rounds 1 --check --quiet --json");
@@ -205,8 +236,12 @@ fn who_may_start_no_thread_is_told_so() {
 }
 
 #[test]
-fn a_terminal_s_interrupt_is_no_failure() {
-    for _ in 0..3 {
+fn a_terminal_s_signals_are_no_failure_and_nobody_is_left() {
+    for (signal, status) in [
+        (Signal::INT, Some(130)),
+        (Signal::QUIT, Some(131)),
+        (Signal::KILL, None),
+    ] {
         let mut command = pipespeed("costs --quiet");
         command.process_group(0);
         let mark = Mark::on(&mut command);
@@ -214,9 +249,13 @@ fn a_terminal_s_interrupt_is_no_failure() {
         // Until the probes are there, one of which is a process.
         let echo = || (mark.processes().len() > 1).then_some(());
         assert!(eventually(echo).is_some());
-        kill_process_group(running.pid(), Signal::INT).unwrap();
+        match status {
+            Some(_) => kill_process_group(running.pid(), signal).unwrap(),
+            // Nobody kills a whole group of them.
+            None => running.send(signal),
+        }
         let done = running.finish();
-        assert_eq!(done.code, Some(130), "{}", done.err);
+        assert_eq!(done.code, status, "{}", done.err);
         mark.nobody_left();
     }
 }

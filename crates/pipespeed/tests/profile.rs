@@ -3,9 +3,12 @@
 mod common;
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 
 use common::conditions::{self, ForAll};
-use common::{Outcome, pipespeed, run_alone};
+use common::procs::{Mark, eventually};
+use common::{Outcome, pipespeed, run_alone, start};
+use rustix::process::{Signal, kill_process_group};
 use serde_json::Value;
 
 /// Runs a profile; none, said aloud, where sampling is refused.
@@ -47,6 +50,14 @@ fn each_ends_costs_add_up_to_its_wall_time() {
     // Whatever else: a writer copies.
     let copies = |cost: &Value| cost["group"] == "copy_to_kernel";
     assert!(ends[0]["costs"].as_array().unwrap().iter().any(copies));
+}
+
+#[test]
+fn a_case_is_found_in_whatever_suite_it_is() {
+    let Some(outcome) = sampled("gift_huge --time 0.2") else {
+        return;
+    };
+    assert!(outcome.out.contains("gift_huge: "), "{outcome:#?}");
 }
 
 #[test]
@@ -107,12 +118,84 @@ fn a_filter_that_refuses_the_call_is_named() {
         eprintln!("skipped: refused without a filter too");
         return;
     }
-    outcome.refused(1, &["seccomp", "pipespeed costs"]);
+    let words = ["a seccomp filter", "may be the cause", "pipespeed costs"];
+    outcome.refused(1, &words);
+}
+
+#[test]
+fn a_filter_that_lets_the_call_pass_is_not_named() {
+    let args = "profile write_read --time 0.2 --quiet";
+    let mut command = pipespeed(args);
+    if !conditions::without_call(&mut command, libc::SYS_acct) {
+        return;
+    }
+    let outcome = run_alone(command);
+    assert!(!outcome.err.contains("seccomp"), "{outcome:#?}");
+    let Some(program) = ForAll::new() else { return };
+    let mut command = program.pipespeed(args);
+    conditions::without_call(&mut command, libc::SYS_acct);
+    let outcome = run_alone(command);
+    assert!(!outcome.err.contains("seccomp"), "{outcome:#?}");
+    // It may be the second to refuse where the level is the first.
+    let mut command = program.pipespeed(args);
+    conditions::without_call(&mut command, libc::SYS_perf_event_open);
+    let outcome = run_alone(command);
+    if outcome.err.contains("perf_event_paranoid is") {
+        outcome.refused(1, &["CAP_PERFMON", "a seccomp filter", "too"]);
+    }
+}
+
+#[test]
+fn root_of_a_user_namespace_hears_that_its_capabilities_do_not_count() {
+    let Some(command) = conditions::in_user_namespace("profile write_read --quiet") else {
+        return;
+    };
+    let outcome = run_alone(command);
+    if !outcome.err.contains("perf_event_paranoid is") {
+        return eprintln!("skipped: ordinary users may sample the kernel here");
+    }
+    outcome.refused(1, &["within a user namespace", "pipespeed costs"]);
+}
+
+#[test]
+fn a_signal_ends_a_profile_and_its_ends() {
+    if sampled("write_read --time 0.2").is_none() {
+        return;
+    }
+    for (signal, name) in [(Signal::QUIT, "SIGQUIT"), (Signal::TERM, "SIGTERM")] {
+        let mut command = pipespeed("profile write_read --time 1000 --quiet");
+        // A terminal sends it to all of them.
+        command.process_group(0);
+        let mark = Mark::on(&mut command);
+        let running = start(command);
+        eventually(|| mark.instructed_endpoint("reader")).unwrap();
+        kill_process_group(running.pid(), signal).unwrap();
+        let outcome = running.finish();
+        mark.nobody_left();
+        outcome.failed(128 + signal.as_raw(), &["interrupted by", name]);
+    }
+}
+
+#[test]
+fn the_ends_of_a_profile_that_is_killed_die_with_it() {
+    if sampled("write_read --time 0.2").is_none() {
+        return;
+    }
+    let mut command = pipespeed("profile write_read --time 1000 --quiet");
+    let mark = Mark::on(&mut command);
+    let running = start(command);
+    eventually(|| mark.instructed_endpoint("reader")).unwrap();
+    running.send(Signal::KILL);
+    assert_eq!(running.finish().signal, Some(9));
+    mark.nobody_left();
 }
 
 #[test]
 fn what_makes_no_sense_is_bad_usage() {
-    run_alone(pipespeed("profile no_such_case")).refused(2, &["no_such_case", "write_read"]);
+    let ladder = ["no_such_case", "write_read", "--suite"];
+    run_alone(pipespeed("profile no_such_case")).refused(2, &ladder);
+    let volumes = ["volumes", "write_read", "volume_0.25g"];
+    run_alone(pipespeed("profile --suite volumes write_read")).refused(2, &volumes);
     run_alone(pipespeed("profile")).refused(2, &["CASE"]);
     run_alone(pipespeed("profile --all write_read")).refused(2, &["--all"]);
     run_alone(pipespeed("profile write_read --json - --flame -")).refused(2, &["'-'"]);

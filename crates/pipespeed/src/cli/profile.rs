@@ -21,6 +21,11 @@ error are pipespeed's; its standard output is discarded unless it is redirected:
 file or another program behind it may make it slower than /dev/null does. Its stages \
 run wherever the scheduler puts them; taskset within the command binds one.
 
+Ctrl-C, Ctrl-\\, SIGTERM and SIGHUP end a profile and all that it started; a pipeline \
+is asked to end by SIGTERM, killed a second later, and what was seen of it is shown. If \
+pipespeed itself is killed (SIGKILL) the pipeline goes on without it, as a command under \
+perf record does.
+
 Examples:
   pipespeed profile write_read                       bars and the call tree
   pipespeed profile --all --chart rungs.svg          the ladder side by side
@@ -28,7 +33,8 @@ Examples:
   pipespeed profile -- 'zcat big.gz | wc -l'         which stage is slow, and why
   pipespeed profile --time 5 -- 'yes | pv > /dev/null'")]
 pub struct ProfileArgs {
-    /// The case.
+    /// A case of `pipespeed bench`, as write_read or vmsplice_splice_huge; a wrong
+    /// one lists them.
     #[arg(value_name = "CASE", required_unless_present_any = ["all", "command"])]
     pub case: Option<String>,
     /// The seven rungs of the published ladder, side by side.

@@ -9,7 +9,6 @@ use serde::Serialize;
 use crate::cli::CostsArgs;
 use crate::costs::advice::{self, Advice, advise};
 use crate::costs::cells::{self, Measuring};
-use crate::costs::predict::Figures;
 use crate::costs::prediction::{Prediction, predictions};
 use crate::costs::{self, Cost, Plan, check, interruptions};
 use crate::failure::{Interrupted, to_stdout, usage};
@@ -63,7 +62,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     if !args.piece.is_multiple_of(page_bytes) || args.piece > MOST_PIECE {
         return Err(usage(format!(
             "--piece {}: whole pages of {} only, up to {}",
-            size::format(args.piece as u64),
+            args.piece,
             size::format(page_bytes as u64),
             size::format(MOST_PIECE as u64),
         )));
@@ -96,9 +95,8 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let costs = costs?;
     let predictions = predictions(&cells, &costs);
     let relation = relation(&places, &topology).filter(|_| !args.no_model);
-    let mut advice = relation.map_or_else(Vec::new, |relation| {
-        advise(&Figures::medians(&costs), relation, args.piece)
-    });
+    let mut advice =
+        relation.map_or_else(Vec::new, |relation| advise(&costs, relation, args.piece));
     if args.check {
         bar.reset();
         bar.set_length(check::ROUNDS as u64);
@@ -142,14 +140,26 @@ fn text(record: &Record<'_>, style: Style) -> String {
             style,
         ));
     }
-    if let Some(share) = interruptions::share(record.costs).filter(|share| *share > DISTURBED) {
-        parts.push(format!(
-            "note: {:.0} % of the processor's time went elsewhere, to other processes or the host: \
-             expect little of these figures\n",
-            100.0 * share
-        ));
-    }
+    let few = record.costs.iter().all(|cost| cost.low.is_none());
+    let few = few.then(|| "no intervals, which take 6 rounds or more (--rounds)".to_owned());
+    let disturbed = disturbed(&interruptions::shares(record.costs));
+    let notes: Vec<String> = few.into_iter().chain(disturbed).collect();
+    parts.extend(report::notes(&notes, style));
     parts.join("\n")
+}
+
+/// That something else ran, and where.
+fn disturbed(shares: &[(usize, f64)]) -> Option<String> {
+    let much = shares.iter().filter(|(_, share)| *share > DISTURBED);
+    let each: Vec<String> = much
+        .map(|(cpu, share)| format!("{:.0} % of processor {cpu}'s time", 100.0 * share))
+        .collect();
+    (!each.is_empty()).then(|| {
+        format!(
+            "{} went elsewhere, to other processes or the host: expect little of these figures",
+            each.join(" and ")
+        )
+    })
 }
 
 /// Probes hold many pipes; the soft limit may be too low, the hard one seldom

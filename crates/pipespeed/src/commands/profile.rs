@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::ValueEnum;
 
 use crate::case::{Case, Durations};
 use crate::cli::{ProfileArgs, ProfileOutput};
@@ -156,7 +157,12 @@ fn sample_pipeline(
     }
     let limit = Duration::from_secs_f64(args.time.unwrap_or(PIPELINE_S));
     let cpus = topology.allowed.as_slice();
-    let made = pipeline::profile(pipeline, sampling, cpus, limit, &interrupt)?;
+    let made = pipeline::profile(pipeline, sampling, cpus, limit, &interrupt);
+    let made = made.map_err(|error| match interrupt.signal() {
+        // A terminal sends Ctrl-C to a stage as well, which may be gone before it began.
+        Some(signal) => Interrupted(signal).into(),
+        None => error,
+    })?;
     let not_run = made.stages.iter().find(|stage| !stage.ran);
     match not_run {
         Some(stage) => anyhow::bail!("{} is no command that can be run here", stage.end.role),
@@ -217,24 +223,40 @@ fn cases(args: &ProfileArgs) -> anyhow::Result<Vec<Case>> {
     let Some(name) = &args.case else {
         return Ok(Suite::Ladder.rungs(&overrides));
     };
-    let suites = match args.suite {
-        Some(suite) => vec![suite],
-        None => vec![Suite::Ladder, Suite::Touched],
+    let suites = match &args.suite {
+        Some(suite) => std::slice::from_ref(suite),
+        None => Suite::value_variants(),
     };
-    let mut known = Vec::new();
-    for suite in suites {
-        let cases = suite.cases(&overrides);
-        if let Some(case) = cases.iter().find(|case| case.name == *name) {
-            return Ok(vec![case.clone()]);
-        }
-        known.extend(cases.into_iter().map(|case| case.name));
+    let mut all = suites.iter().flat_map(|suite| suite.cases(&overrides));
+    match all.find(|case| case.name == *name) {
+        Some(case) => Ok(vec![case]),
+        None => Err(usage(unknown(name, args.suite, &overrides))),
     }
-    known.sort();
-    known.dedup();
-    Err(usage(format!(
-        "no case is called {name:?}; there are {}",
-        known.join(", ")
-    )))
+}
+
+/// What to say of a case that is not there, with those that are.
+fn unknown(name: &str, suite: Option<Suite>, overrides: &Overrides) -> String {
+    let named = |suite: Suite| {
+        let mut names: Vec<String> = suite
+            .cases(overrides)
+            .into_iter()
+            .map(|case| case.name)
+            .collect();
+        names.dedup();
+        names.join(", ")
+    };
+    match suite {
+        Some(suite) => format!(
+            "the suite {} has no case {name:?}; it has {}",
+            suite.name(),
+            named(suite)
+        ),
+        None => format!(
+            "no suite has a case {name:?}; the ladder has {}; those of another suite are listed \
+             with --suite",
+            named(Suite::Ladder)
+        ),
+    }
 }
 
 fn places(chosen: &Chosen) -> String {

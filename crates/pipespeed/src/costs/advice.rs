@@ -1,12 +1,18 @@
 //! What would help most here, for those who write and read, who vmsplice, and
 //! who splice: one change at a time, and the best of them together.
+//!
+//! A gain is taken in each round, from that round's costs on both sides, so that
+//! their scatter becomes an interval of the gain's median; in what the model gets
+//! wrong all rounds are alike.
 
 use serde::Serialize;
 
+use super::Cost;
 use super::ends::usual_pipe;
 use super::predict::{Figures, Scenario};
 use super::through::{PIECE, Technique};
 use crate::machine::topology::Relation;
+use crate::stats;
 
 /// The pipe that one may ask for without privilege, in bytes
 /// (/proc/sys/fs/pipe-max-size as it usually is).
@@ -84,10 +90,15 @@ impl Change {
 pub struct Promise {
     /// One, or several together.
     pub changes: Vec<Change>,
-    /// The rate with them.
+    /// The rate with them: the median of what each round's costs let expect.
     pub predicted: f64,
-    /// So many times as fast as before.
+    /// So many times as fast as before: the median of the gains, round by round.
     pub gain: f64,
+    /// Its interval of 95 %, by the scatter of the costs alone; none with fewer
+    /// than six rounds.
+    pub gain_low: Option<f64>,
+    /// The interval's upper end.
+    pub gain_high: Option<f64>,
     /// What came of it, where that was measured.
     pub checked: Option<Checked>,
     /// What they make of it.
@@ -119,7 +130,7 @@ pub struct Advice {
     pub pipe_bytes: usize,
     /// What one call moves.
     pub piece_bytes: usize,
-    /// What is to be expected as it is, in GiB/s.
+    /// What is to be expected as it is, in GiB/s: a median, as a promise's.
     pub predicted: f64,
     /// The same, measured.
     pub checked: Option<Checked>,
@@ -149,7 +160,7 @@ pub fn sizes(piece: usize) -> Vec<(usize, usize)> {
 
 /// Advice for each kind of user whose ends lie like that to each other and who
 /// moves so many bytes at a time. Who can't be told anything is left out.
-pub fn advise(figures: &Figures<'_>, relation: Relation, piece: usize) -> Vec<Advice> {
+pub fn advise(costs: &[Cost], relation: Relation, piece: usize) -> Vec<Advice> {
     [
         ("a plain write | read", Technique::WriteRead),
         ("vmsplice | read", Technique::VmspliceRead),
@@ -164,22 +175,36 @@ pub fn advise(figures: &Figures<'_>, relation: Relation, piece: usize) -> Vec<Ad
             spins: false,
             relation,
         };
-        advice(figures, user, scenario)
+        advice(costs, user, scenario)
     })
     .collect()
 }
 
-fn advice(figures: &Figures<'_>, user: &str, scenario: Scenario) -> Option<Advice> {
-    let before = figures.rate(&scenario)?;
+/// What each round's costs let expect of a scenario, in GiB/s.
+fn rates(costs: &[Cost], scenario: &Scenario) -> Vec<(usize, f64)> {
+    let rounds = costs.iter().map(|cost| cost.samples.len()).max();
+    (0..rounds.unwrap_or(0))
+        .filter_map(|round| Some((round, Figures::of_round(costs, round).rate(scenario)?)))
+        .collect()
+}
+
+fn median(rates: &[(usize, f64)]) -> Option<f64> {
+    stats::median(&rates.iter().map(|(_, rate)| *rate).collect::<Vec<_>>())
+}
+
+fn advice(costs: &[Cost], user: &str, scenario: Scenario) -> Option<Advice> {
+    let before = rates(costs, &scenario);
     let promise = |changes: &[Change]| {
-        let changed = changes
-            .iter()
-            .try_fold(scenario, |scenario, change| change.apply(scenario))?;
-        let predicted = figures.rate(&changed)?;
+        let changed = change(scenario, changes)?;
+        let after = rates(costs, &changed);
+        let gains = stats::paired_ratios(&after, &before);
+        let within = stats::median_interval(&gains, 0.95);
         Some(Promise {
             changes: changes.to_vec(),
-            predicted,
-            gain: predicted / before,
+            predicted: median(&after)?,
+            gain: stats::median(&gains)?,
+            gain_low: within.as_ref().map(|interval| interval.low),
+            gain_high: within.as_ref().map(|interval| interval.high),
             checked: None,
             scenario: changed,
         })
@@ -189,12 +214,18 @@ fn advice(figures: &Figures<'_>, user: &str, scenario: Scenario) -> Option<Advic
         .filter_map(|change| promise(&[*change]))
         .collect();
     promises.sort_by(|a, b| b.gain.total_cmp(&a.gain));
-    let together = together(&promises, promise);
+    // A search, of far more than is shown: by the medians of the costs.
+    let figures = Figures::medians(costs);
+    let rate = |changes: &[Change]| figures.rate(&change(scenario, changes)?);
+    let single = promises.first().map_or(0.0, |single| single.predicted);
+    let together = best_together(rate)
+        .and_then(|changes| promise(&changes))
+        .filter(|best| best.predicted > single * WORTH);
     Some(Advice {
         user: user.to_owned(),
         pipe_bytes: scenario.pipe,
         piece_bytes: scenario.piece,
-        predicted: before,
+        predicted: median(&before)?,
         checked: None,
         promises,
         together,
@@ -202,120 +233,38 @@ fn advice(figures: &Figures<'_>, user: &str, scenario: Scenario) -> Option<Advic
     })
 }
 
-/// The fastest combination, less what adds next to nothing to it.
-fn together(
-    singles: &[Promise],
-    promise: impl Fn(&[Change]) -> Option<Promise>,
-) -> Option<Promise> {
-    let combinations = 0_u32..1 << Change::ALL.len();
-    let chosen = |set: u32| {
-        let is_in = |(at, change): (usize, &Change)| (set & 1 << at != 0).then_some(*change);
-        Change::ALL
-            .iter()
-            .enumerate()
-            .filter_map(is_in)
-            .collect::<Vec<_>>()
+/// The scenario with all of these changes; none where one of them changes nothing.
+fn change(scenario: Scenario, changes: &[Change]) -> Option<Scenario> {
+    changes
+        .iter()
+        .try_fold(scenario, |scenario, change| change.apply(scenario))
+}
+
+/// The fastest combination by `rate`, less what adds next to nothing to it; none
+/// where a single change is all that is left.
+fn best_together(rate: impl Fn(&[Change]) -> Option<f64>) -> Option<Vec<Change>> {
+    let fastest = |combinations: &mut dyn Iterator<Item = Vec<Change>>| {
+        combinations
+            .filter_map(|changes| Some((rate(&changes)?, changes)))
+            .max_by(|a, b| a.0.total_cmp(&b.0))
     };
-    let mut best = combinations
-        .filter_map(|set| promise(&chosen(set)))
-        .max_by(|a, b| a.predicted.total_cmp(&b.predicted))?;
-    while let Some(simpler) = (0..best.changes.len())
-        .filter_map(|left_out| {
-            let mut changes = best.changes.clone();
-            changes.remove(left_out);
-            promise(&changes)
-        })
-        .filter(|simpler| simpler.predicted * WORTH > best.predicted)
-        .max_by(|a, b| a.predicted.total_cmp(&b.predicted))
+    let of_set = |set: u32| {
+        let all = Change::ALL.iter().enumerate();
+        all.filter_map(|(at, change)| (set & 1 << at != 0).then_some(*change))
+            .collect()
+    };
+    let (best, mut changes) = fastest(&mut (0_u32..1 << Change::ALL.len()).map(of_set))?;
+    let mut now = best;
+    while let Some((simpler, left)) = fastest(&mut (0..changes.len()).map(|left_out| {
+        let mut left = changes.clone();
+        left.remove(left_out);
+        left
+    })) && simpler * WORTH > now
     {
-        best = simpler;
+        (now, changes) = (simpler, left);
     }
-    let single = singles.first().map_or(0.0, |single| single.predicted);
-    (best.changes.len() > 1 && best.predicted > single * WORTH).then_some(best)
+    (changes.len() > 1).then_some(changes)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::costs::synthetic::costs;
-
-    fn plain(relation: Relation) -> Scenario {
-        Scenario {
-            technique: Technique::WriteRead,
-            pipe: usual_pipe(),
-            piece: 64 << 10,
-            spins: false,
-            relation,
-        }
-    }
-
-    #[test]
-    fn what_helps_most_comes_first() {
-        let costs = costs(7);
-        let advice = advise(
-            &Figures::medians(&costs),
-            Relation::SharedCache(3),
-            64 << 10,
-        );
-        assert_eq!(advice.len(), 3);
-        for advice in &advice {
-            let gains: Vec<f64> = advice.promises.iter().map(|p| p.gain).collect();
-            assert!(gains.is_sorted_by(|a, b| a >= b), "{gains:?}");
-            // With wake-ups at 20 us nothing comes near not sleeping.
-            let first = advice.promises[0].changes[0];
-            assert!(
-                [Change::Spinning, Change::LargerPipe].contains(&first),
-                "{first:?}"
-            );
-        }
-        let single = |advice: &Advice, change| {
-            advice
-                .promises
-                .iter()
-                .find(|p| p.changes == [change])
-                .map(|p| p.gain)
-        };
-        assert!(single(&advice[0], Change::Vmsplice).unwrap() > 1.1);
-        assert_eq!(single(&advice[1], Change::Vmsplice), None);
-        // write copies, whatever the pages are.
-        assert!((single(&advice[0], Change::HugePages).unwrap() - 1.0).abs() < 0.02);
-    }
-
-    #[test]
-    fn together_is_the_least_that_comes_near_the_best() {
-        let costs = costs(7);
-        let advice = advise(
-            &Figures::medians(&costs),
-            Relation::SharedCache(3),
-            64 << 10,
-        );
-        let together = advice[0].together.as_ref().unwrap();
-        assert!(together.changes.contains(&Change::Vmsplice));
-        assert!(together.changes.contains(&Change::HugePages));
-        // The costs know no difference between piece sizes.
-        assert!(
-            !together.changes.contains(&Change::LargerPieces),
-            "{together:?}"
-        );
-        assert!(together.gain > advice[0].promises[0].gain);
-    }
-
-    #[test]
-    fn changes_that_exclude_each_other_are_not_made_together() {
-        let one = plain(Relation::One);
-        assert_eq!(Change::Spinning.apply(one), None);
-        assert_eq!(Change::OneProcessor.apply(one), None);
-        let spinning = Change::Spinning.apply(plain(Relation::Siblings)).unwrap();
-        assert_eq!(Change::OneProcessor.apply(spinning), None);
-        assert_eq!(Change::Spinning.apply(spinning), None);
-        let vmsplice = Change::Vmsplice.apply(one).unwrap();
-        assert_eq!(vmsplice.technique, Technique::VmspliceRead);
-        assert_eq!(Change::Vmsplice.apply(vmsplice), None);
-    }
-
-    #[test]
-    fn without_costs_there_is_no_advice() {
-        let none: [crate::costs::Cost; 0] = [];
-        assert!(advise(&Figures::medians(&none), Relation::One, 64 << 10).is_empty());
-    }
-}
+mod tests;

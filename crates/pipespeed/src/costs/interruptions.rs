@@ -36,15 +36,17 @@ const GAP_NS: u64 = 1000;
 /// Lengths that are kept of a round.
 const KEPT: usize = 64;
 
-/// The share of the time that interruptions took, of 1; none where it was not
-/// measured.
-pub fn share(costs: &[Cost]) -> Option<f64> {
-    let mean = |name: &str| {
-        let cost = costs.iter().find(|cost| cost.kind.name == name)?;
-        cost.median
+/// What the names of the costs begin with that are each processor's share.
+const TAKEN: &str = "taken_of_processor_";
+
+/// The share of each processor's time that interruptions took, of 1, by the
+/// processor's number; nothing where it was not measured.
+pub fn shares(costs: &[Cost]) -> Vec<(usize, f64)> {
+    let share = |cost: &Cost| {
+        let cpu = cost.kind.name.strip_prefix(TAKEN)?.parse().ok()?;
+        Some((cpu, cost.median? / 100.0))
     };
-    let [one, between] = NAMES;
-    Some(mean(one)? / mean(between)?)
+    costs.iter().filter_map(share).collect()
 }
 
 /// What the costs let expect; none where they were not measured.
@@ -71,31 +73,41 @@ pub fn usual(costs: &[Cost]) -> Option<Interruptions> {
     })
 }
 
-pub(super) fn probes(cpu: Option<usize>) -> Vec<Prepared> {
+/// On these processors, which the ends of pipes are measured on: interruptions
+/// as such on the first, what they take on each.
+pub(super) fn probes(cpus: Vec<usize>) -> Vec<Prepared> {
     let [one, between] = NAMES;
     let kind = |per, name, what| Kind::new(Group::Calls, per, name, what);
-    let kinds = vec![
+    let mut kinds = vec![
         kind(
             Per::Call,
             one,
             "an interruption of a process that never waits",
         ),
         kind(Per::Call, between, "    from one to the next"),
-        kind(Per::Percent, TURNS, "    of them, another process's turn"),
+        kind(
+            Per::Percent,
+            TURNS,
+            "    of them, another process's turn, in %",
+        ),
     ];
-    let probe = cpu.map(|cpu| Interrupted {
-        kinds: kinds.clone(),
-        cpu,
-    });
-    vec![prepared(
-        kinds,
-        probe.ok_or_else(|| io::ErrorKind::Unsupported.into()),
-    )]
+    kinds.extend(cpus.iter().map(|cpu| {
+        let (name, what) = (format!("{TAKEN}{cpu}"), format!("of processor {cpu}"));
+        Kind::new(Group::Taken, Per::Percent, name, what)
+    }));
+    let probe = match cpus.is_empty() {
+        true => Err(io::ErrorKind::Unsupported.into()),
+        false => Ok(Interrupted {
+            kinds: kinds.clone(),
+            cpus,
+        }),
+    };
+    vec![prepared(kinds, probe)]
 }
 
 struct Interrupted {
     kinds: Vec<Kind>,
-    cpu: usize,
+    cpus: Vec<usize>,
 }
 
 impl Probe for Interrupted {
@@ -104,28 +116,44 @@ impl Probe for Interrupted {
     }
 
     fn run(&mut self) -> io::Result<Vec<Value>> {
-        let gaps = on_processor(self.cpu, || Ok(gaps()))?;
-        let lengths = |turn: bool| -> Vec<f64> {
-            let those = gaps.iter().filter(|gap| gap.is_turn == turn);
-            those.map(|gap| gap.ns).take(KEPT).collect()
-        };
-        let sum: f64 = gaps.iter().map(|gap| gap.ns).sum();
-        let turns = gaps.iter().filter(|gap| gap.is_turn).count();
-        let share = |part: f64| part / gaps.len().max(1) as f64;
-        // None is as good as one in twice the time.
-        let between = SAMPLE_NS as f64 / (gaps.len() as f64).max(0.5);
-        Ok(vec![
-            Value {
-                value: share(sum),
-                spread: Some(lengths(false)),
-            },
-            between.into(),
-            Value {
-                value: 100.0 * share(turns as f64),
-                spread: Some(lengths(true)),
-            },
-        ])
+        // In turns: all at once would be a load of our own.
+        let each = self
+            .cpus
+            .iter()
+            .map(|cpu| on_processor(*cpu, || Ok(gaps())));
+        Ok(values(&each.collect::<io::Result<Vec<_>>>()?))
     }
+}
+
+/// What the gaps on the first processor come to, and the share of each one's time
+/// in percent.
+fn values(each: &[Vec<Gap>]) -> Vec<Value> {
+    let sum = |gaps: &[Gap]| gaps.iter().map(|gap| gap.ns).sum::<f64>();
+    let gaps = each.first().map_or(&[][..], |gaps| gaps);
+    let lengths = |turn: bool| -> Vec<f64> {
+        let those = gaps.iter().filter(|gap| gap.is_turn == turn);
+        those.map(|gap| gap.ns).take(KEPT).collect()
+    };
+    let turns = gaps.iter().filter(|gap| gap.is_turn).count();
+    let share = |part: f64| part / gaps.len().max(1) as f64;
+    // None is as good as one in twice the time.
+    let between = SAMPLE_NS as f64 / (gaps.len() as f64).max(0.5);
+    let of_first = [
+        Value {
+            value: share(sum(gaps)),
+            spread: Some(lengths(false)),
+        },
+        between.into(),
+        Value {
+            value: 100.0 * share(turns as f64),
+            spread: Some(lengths(true)),
+        },
+    ];
+    // The last gap may end after the sample.
+    let shares = each
+        .iter()
+        .map(|gaps| (100.0 * sum(gaps) / SAMPLE_NS as f64).min(100.0).into());
+    of_first.into_iter().chain(shares).collect()
 }
 
 struct Gap {
@@ -165,11 +193,35 @@ mod tests {
     use crate::costs::synthetic::cost;
 
     #[test]
-    fn the_share_is_of_the_time_between_them() {
-        let [one, between] = NAMES;
-        let costs = [cost(one, 50.0, 1), cost(between, 1000.0, 1)];
-        assert_eq!(share(&costs), Some(0.05));
-        assert_eq!(share(&costs[..1]), None);
+    fn each_processor_has_its_own_share() {
+        let sample = SAMPLE_NS as f64;
+        let gaps = |each: &[f64]| -> Vec<Gap> {
+            let gap = |part| Gap {
+                ns: part * sample,
+                is_turn: false,
+            };
+            each.iter().copied().map(gap).collect()
+        };
+        let values = values(&[gaps(&[0.25, 0.25]), Vec::new(), gaps(&[0.125])]);
+        let figures: Vec<f64> = values.iter().map(|value| value.value).collect();
+        let of_first = [0.25 * sample, 0.5 * sample, 0.0];
+        assert_eq!(figures, [&of_first[..], &[50.0, 0.0, 12.5]].concat());
+    }
+
+    #[test]
+    fn shares_are_found_again_by_processor() {
+        let costs = [
+            cost("interruption", 50.0, 1),
+            cost("taken_of_processor_0", 1.5, 1),
+            cost("taken_of_processor_12", 40.0, 1),
+        ];
+        assert_eq!(shares(&costs), [(0, 0.015), (12, 0.4)]);
+        let Ok(probe) = &probes(vec![0, 12])[0] else {
+            panic!("none");
+        };
+        let names = probe.kinds().iter().map(|kind| &*kind.name);
+        let names: Vec<&str> = names.filter(|name| name.starts_with(TAKEN)).collect();
+        assert_eq!(names, ["taken_of_processor_0", "taken_of_processor_12"]);
     }
 
     #[test]

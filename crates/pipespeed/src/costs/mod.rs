@@ -77,11 +77,13 @@ pub enum Group {
     Sleeps,
     /// The pipe's lock.
     Lock,
+    /// What others take of the processors.
+    Taken,
 }
 
 impl Group {
     /// All of them, as they are shown.
-    pub const ALL: [Group; 9] = [
+    pub const ALL: [Group; 10] = [
         Group::Calls,
         Group::Copying,
         Group::Referring,
@@ -91,6 +93,7 @@ impl Group {
         Group::WakeUps,
         Group::Sleeps,
         Group::Lock,
+        Group::Taken,
     ];
 
     /// As it is shown.
@@ -105,6 +108,7 @@ impl Group {
             Group::WakeUps => "waking the other end, both asleep in turns",
             Group::Sleeps => "waking the other end on another processor",
             Group::Lock => "the pipe's lock",
+            Group::Taken => "taken by interrupts, other processes and the host",
         }
     }
 }
@@ -227,6 +231,20 @@ pub struct Plan<'a> {
     pub sizes: &'a [(usize, usize)],
 }
 
+impl Plan<'_> {
+    /// All that pipes' ends are measured on, the writer's first.
+    fn processors(&self) -> Vec<usize> {
+        let mut all = Vec::new();
+        let two = self.two.map(|(writer, reader)| [writer, reader]);
+        for cpu in two.into_iter().flatten().chain(self.one) {
+            if !all.contains(&cpu) {
+                all.push(cpu);
+            }
+        }
+        all
+    }
+}
+
 /// Measures all costs. `go_on` is asked before each step; `each_round` is called after each round with its number,
 /// from 0.
 ///
@@ -243,9 +261,7 @@ pub fn measure(
         .map(|one| through::probes(plan.sizes, one, plan.two));
     let mut all: Vec<(Prepared, Vec<Vec<Value>>)> = calls::probes()
         .into_iter()
-        .chain(interruptions::probes(
-            plan.two.map(|(cpu, _)| cpu).or(plan.one),
-        ))
+        .chain(interruptions::probes(plan.processors()))
         .chain(pipes::probes())
         .chain(pages::probes())
         .chain(memory::probes(&plan.machine.processors.caches))
@@ -308,44 +324,4 @@ fn costs((prepared, samples): (Prepared, Vec<Vec<Value>>)) -> Vec<Cost> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Counting(Vec<Kind>, f64);
-
-    impl Probe for Counting {
-        fn kinds(&self) -> &[Kind] {
-            &self.0
-        }
-
-        fn run(&mut self) -> io::Result<Vec<Value>> {
-            self.1 += 1.0;
-            Ok(vec![self.1.into(), (2.0 * self.1).into()])
-        }
-    }
-
-    fn two() -> Vec<Kind> {
-        ["one", "two"]
-            .map(|name| Kind::new(Group::Calls, Per::Call, name, name))
-            .to_vec()
-    }
-
-    #[test]
-    fn a_cost_is_the_median_of_its_own_samples() {
-        let probe = prepared(two(), Ok(Counting(two(), 0.0)));
-        let samples = (1..=7).map(|n| vec![f64::from(n).into(), (2.0 * f64::from(n)).into()]);
-        let costs = costs((probe, samples.collect()));
-        let medians: Vec<_> = costs.iter().map(|cost| cost.median).collect();
-        assert_eq!(medians, [Some(4.0), Some(8.0)]);
-        assert!(costs[1].low < costs[1].median && costs[1].median < costs[1].high);
-    }
-
-    #[test]
-    fn what_was_refused_has_no_figure_and_a_reason() {
-        let probe = prepared::<Counting>(two(), Err(io::ErrorKind::Unsupported.into()));
-        let costs = costs((probe, Vec::new()));
-        assert_eq!(costs.len(), 2);
-        assert!(costs.iter().all(|cost| cost.median.is_none()));
-        assert!(costs.iter().all(|cost| cost.refused.is_some()));
-    }
-}
+mod tests;

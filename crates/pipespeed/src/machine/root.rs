@@ -88,6 +88,16 @@ impl Root {
         names
     }
 
+    /// Whether this process's capabilities count for what concerns the whole
+    /// system (capable() in kernel/capability.c): not in a user namespace. The
+    /// first one's number is fixed (PROC_USER_INIT_INO in
+    /// include/linux/proc_ns.h); its map of user ids is not, since others may map
+    /// all of them, too. Where nothing is shown, they are believed to.
+    pub(crate) fn in_first_user_namespace(&self) -> bool {
+        let link = fs::read_link(self.path("proc/self/ns/user"));
+        link.map_or(true, |link| link.as_os_str() == "user:[4026531837]")
+    }
+
     /// The value of the first line `key: value` of a file such as
     /// `/proc/self/status`.
     pub(crate) fn field(&self, file: impl AsRef<Path>, key: &str) -> Option<String> {

@@ -18,30 +18,60 @@ pub enum Refusal {
     #[error(
         "sampling the kernel is refused: /proc/sys/kernel/perf_event_paranoid is {level}, which \
          asks for CAP_PERFMON; be root, give the program that capability \
-         (setcap cap_perfmon,cap_syslog+ep), or set the level to 1; {INSTEAD}"
+         (setcap cap_perfmon,cap_syslog+ep), or set the level to 1{}; {INSTEAD}",
+        too(*and_filter)
     )]
     Paranoid {
         /// The level.
         level: i64,
+        /// Whether a seccomp filter seems to refuse it as well.
+        and_filter: bool,
     },
-    /// It fails although the level would allow it, or the capability is there.
+    /// The same to somebody whose capabilities don't count for it.
+    #[error(
+        "sampling the kernel is refused: /proc/sys/kernel/perf_event_paranoid is {level}, which \
+         asks for CAP_PERFMON, and capabilities within a user namespace, as a container's, don't \
+         count; run it outside, or set the level to 1{}; {INSTEAD}",
+        too(*and_filter)
+    )]
+    Within {
+        /// The level.
+        level: i64,
+        /// Whether a seccomp filter seems to refuse it as well.
+        and_filter: bool,
+    },
+    /// It fails although nothing is known that would refuse it.
     #[error(
         "sampling the kernel is refused ({errno}) though perf_event_paranoid and capabilities \
-         allow it: a security module, kernel lockdown or a container's user namespace does it; \
-         run it outside the container; {INSTEAD}"
+         allow it and no seccomp filter is in place: a security module or kernel lockdown does \
+         it; run it outside the container; {INSTEAD}"
     )]
     Elsewhere {
         /// The system's error.
         errno: Errno,
     },
-    /// A filter on system calls refuses it.
+    /// It fails although all other settings would allow it, and there is a filter
+    /// on system calls. What that lets pass can't be looked up.
     #[error(
-        "sampling the kernel is refused ({errno}): a seccomp filter, as of a container, does not \
-         let perf_event_open(2) pass; allow that call (Docker: --cap-add PERFMON); {INSTEAD}"
+        "sampling the kernel is refused ({errno}); perf_event_paranoid and capabilities allow it, \
+         but a seccomp filter, as of a container, is in place and may be the cause: let \
+         perf_event_open(2) pass (Docker: --cap-add PERFMON); {INSTEAD}"
     )]
     Seccomp {
         /// The system's error.
         errno: Errno,
+    },
+    /// It fails where the level can't be read.
+    #[error(
+        "sampling the kernel is refused ({errno}), and why can't be told as \
+         /proc/sys/kernel/perf_event_paranoid can't be read: above 1 it asks for CAP_PERFMON{}; {INSTEAD}",
+        too(*and_filter)
+    )]
+    Unread {
+        /// The system's error.
+        errno: Errno,
+        /// Whether a seccomp filter may be what refuses.
+        and_filter: bool,
     },
     /// The kernel has no such call.
     #[error("this kernel was built without perf events (CONFIG_PERF_EVENTS); {INSTEAD}")]
@@ -90,6 +120,9 @@ pub struct Facts {
     /// Whether this process has CAP_PERFMON or CAP_SYS_ADMIN
     /// (capabilities(7)).
     pub capable: bool,
+    /// Whether it is in a user namespace, where they don't count (perfmon_capable()
+    /// in include/linux/capability.h asks for the first one's).
+    pub within: bool,
     /// Whether a filter looks at its system calls.
     pub filtered: bool,
 }
@@ -112,26 +145,63 @@ impl Facts {
             paranoid: number("proc/sys/kernel/perf_event_paranoid"),
             kptr_restrict: number("proc/sys/kernel/kptr_restrict"),
             capable: CAPABILITIES.iter().any(|bit| effective >> bit & 1 == 1),
+            within: !root.in_first_user_namespace(),
             filtered: root.field("proc/self/status", "Seccomp").as_deref() == Some("2"),
         }
     }
 }
 
+/// What is said beside a cause that will do where a filter shows as well.
+fn too(and_filter: bool) -> &'static str {
+    match and_filter {
+        true => "; a seccomp filter is in place and may refuse it, too",
+        false => "",
+    }
+}
+
 /// What stands behind an error of perf_event_open(2).
 pub fn opening(error: io::Error, facts: &Facts) -> Refusal {
-    let Some(errno) = Errno::from_io_error(&error) else {
-        return Refusal::Other(error);
-    };
-    match errno {
-        Errno::NOSYS if facts.filtered => Refusal::Seccomp { errno },
-        Errno::NOSYS => Refusal::NotBuilt,
-        Errno::ACCESS | Errno::PERM => match facts.paranoid {
-            Some(level) if level > KERNEL_ALLOWED && !facts.capable => Refusal::Paranoid { level },
-            _ if facts.filtered => Refusal::Seccomp { errno },
-            _ => Refusal::Elsewhere { errno },
-        },
-        Errno::MFILE | Errno::NFILE => Refusal::Files(errno),
+    match Errno::from_io_error(&error) {
+        Some(errno @ (Errno::ACCESS | Errno::PERM)) => forbidden(errno, facts),
+        Some(Errno::NOSYS) => missing(error, facts),
+        Some(errno @ (Errno::MFILE | Errno::NFILE)) => Refusal::Files(errno),
         _ => Refusal::Other(error),
+    }
+}
+
+/// A setting that refuses by itself is the cause, whatever else there is.
+fn forbidden(errno: Errno, facts: &Facts) -> Refusal {
+    // The level answers EACCES (kernel/events/core.c); a filter what it likes,
+    // which is EPERM most often, and it is asked first.
+    let and_filter = facts.filtered && errno != Errno::ACCESS;
+    let &Facts {
+        capable,
+        within,
+        filtered,
+        ..
+    } = facts;
+    match facts.paranoid {
+        _ if capable && !within && filtered => Refusal::Seccomp { errno },
+        _ if capable && !within => Refusal::Elsewhere { errno },
+        Some(level) if level > KERNEL_ALLOWED && capable => Refusal::Within { level, and_filter },
+        Some(level) if level > KERNEL_ALLOWED => Refusal::Paranoid { level, and_filter },
+        Some(_) if filtered => Refusal::Seccomp { errno },
+        Some(_) => Refusal::Elsewhere { errno },
+        None => Refusal::Unread {
+            errno,
+            and_filter: filtered,
+        },
+    }
+}
+
+/// A kernel with perf events has the level's file (perf_event_open(2)), if its
+/// settings can be read at all.
+fn missing(error: io::Error, facts: &Facts) -> Refusal {
+    let unreadable = facts.paranoid.is_none() && facts.kptr_restrict.is_none();
+    match facts.paranoid.is_some() || unreadable {
+        true if facts.filtered => forbidden(Errno::NOSYS, facts),
+        true if facts.paranoid.is_some() => Refusal::Other(error),
+        _ => Refusal::NotBuilt,
     }
 }
 
@@ -179,113 +249,4 @@ pub fn symbols(error: SymbolsError, facts: &Facts) -> Refusal {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn said(errno: Errno, facts: Facts) -> String {
-        opening(errno.into(), &facts).to_string()
-    }
-
-    #[test]
-    fn the_paranoid_level_is_blamed_only_where_it_decides() {
-        let ordinary = Facts {
-            paranoid: Some(2),
-            ..Facts::default()
-        };
-        assert!(said(Errno::ACCESS, ordinary).contains("perf_event_paranoid is 2"));
-        let debian = Facts {
-            paranoid: Some(3),
-            ..ordinary
-        };
-        assert!(said(Errno::ACCESS, debian).contains("perf_event_paranoid is 3"));
-        let root = Facts {
-            capable: true,
-            ..ordinary
-        };
-        assert!(said(Errno::PERM, root).contains("lockdown"));
-        let lenient = Facts {
-            paranoid: Some(1),
-            ..ordinary
-        };
-        assert!(said(Errno::PERM, lenient).contains("lockdown"));
-    }
-
-    #[test]
-    fn a_filter_is_named_where_there_is_one() {
-        let container = Facts {
-            paranoid: Some(1),
-            filtered: true,
-            ..Facts::default()
-        };
-        assert!(said(Errno::PERM, container).contains("seccomp"));
-        assert!(said(Errno::NOSYS, container).contains("seccomp"));
-        assert!(said(Errno::NOSYS, Facts::default()).contains("CONFIG_PERF_EVENTS"));
-    }
-
-    #[test]
-    fn whoever_runs_out_of_descriptors_hears_of_their_limit() {
-        let said = said(Errno::MFILE, Facts::default());
-        assert!(said.contains("ulimit -n"), "{said}");
-        let within = |errno: Errno| {
-            let error = anyhow::Error::new(io::Error::from(errno)).context("a pipe");
-            if_out_of_files(error).to_string()
-        };
-        assert_eq!(within(Errno::MFILE), said);
-        assert_eq!(within(Errno::NOENT), "a pipe");
-    }
-
-    #[test]
-    fn hidden_symbols_name_the_setting_that_hides_them() {
-        let facts = Facts {
-            paranoid: Some(2),
-            kptr_restrict: Some(1),
-            ..Facts::default()
-        };
-        let said = symbols(SymbolsError::Hidden, &facts).to_string();
-        assert!(said.contains("kptr_restrict is 1"), "{said}");
-        let said = symbols(SymbolsError::Empty, &facts).to_string();
-        assert!(said.contains("no names"), "{said}");
-    }
-
-    #[test]
-    fn every_refusal_is_one_line_and_offers_a_way_that_works() {
-        let errno = Errno::PERM;
-        let refusals = [
-            Refusal::Paranoid { level: 2 },
-            Refusal::Elsewhere { errno },
-            Refusal::Seccomp { errno },
-            Refusal::NotBuilt,
-            Refusal::Memory,
-            Refusal::NoSymbols(SymbolsError::Empty),
-            Refusal::Other(errno.into()),
-        ];
-        for refusal in refusals {
-            let said = refusal.to_string();
-            assert!(said.ends_with(INSTEAD) && !said.contains('\n'), "{said}");
-        }
-    }
-
-    #[test]
-    fn facts_are_read_from_the_files_that_hold_them() {
-        let dir = tempfile::tempdir().unwrap();
-        let write = |file: &str, text: &str| {
-            let path = dir.path().join(file);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        write("proc/sys/kernel/perf_event_paranoid", "3\n");
-        write("proc/sys/kernel/kptr_restrict", "1\n");
-        write(
-            "proc/self/status",
-            "CapEff:\t0000004000000000\nSeccomp:\t2\n",
-        );
-        let facts = Facts::read(&Root(dir.path().to_owned()));
-        let expected = Facts {
-            paranoid: Some(3),
-            kptr_restrict: Some(1),
-            capable: true,
-            filtered: true,
-        };
-        assert_eq!(facts, expected);
-    }
-}
+mod tests;

@@ -31,13 +31,20 @@ pub fn advice_text(advice: &[Advice], predictions: &[Prediction], style: Style) 
         .collect();
     let held = judged.iter().filter(|held| **held).count();
     if (held as f64) < RELIABLE * judged.len() as f64 {
-        text.push_str(
-            "Predictions hold too seldom at present to rely on: something else runs, or this machine does\n\
-             things that the model does not know.\n",
-        );
+        let seldom = "Predictions hold too seldom at present to rely on: something else runs, or this machine \
+                      does things that the model does not know.";
+        text.push_str(&wrap(seldom, style.width().min(WIDEST), ""));
+        text.push('\n');
     }
     for advice in advice {
-        text.push_str(&block(advice, checked));
+        text.push_str(&block(advice, checked, style));
+    }
+    let mut all = advice.iter().flat_map(|advice| &advice.promises);
+    if all.any(|promise| promise.gain_low.is_some()) {
+        let of = "[ ] are intervals of 95 %, of the predicted gains by the scatter of the costs alone: what the \
+                  model gets wrong, as the ladder above shows, comes on top.";
+        text.push_str(&wrap(of, style.width().min(WIDEST), ""));
+        text.push('\n');
     }
     let spins = |advice: &Advice| {
         advice
@@ -51,31 +58,22 @@ pub fn advice_text(advice: &[Advice], predictions: &[Prediction], style: Style) 
     text
 }
 
-fn block(advice: &Advice, checked: bool) -> String {
-    let mut text = headline(advice);
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
+fn block(advice: &Advice, checked: bool, style: Style) -> String {
+    let mut text = wrap(&headline(advice), style.width(), "  ") + "\n";
     let (helping, rest): (Vec<&Promise>, Vec<&Promise>) =
         advice.promises.iter().partition(|p| p.gain >= WORTH);
-    for promise in helping {
-        let what = words(promise.changes[0]);
-        table.add_row(row(what, promise, checked));
-    }
-    if let Some(together) = &advice.together {
-        let what: Vec<String> = together.changes.iter().map(|c| words(*c)).collect();
-        let what = format!("together: {}", what.join(", "));
-        table.add_row(row(what, together, checked));
-    }
-    let (right, left) = (CellAlignment::Right, CellAlignment::Left);
-    for (column, alignment) in table
-        .column_iter_mut()
-        .zip([left, right, right, left, right])
-    {
-        column.set_cell_alignment(alignment);
-        column.set_padding((0, 2));
-    }
-    text.push_str(&table.trim_fmt());
-    text.push('\n');
+    let row = |promise: &Promise| {
+        let each: Vec<String> = promise.changes.iter().map(|c| words(*c)).collect();
+        let together = if each.len() > 1 { "together: " } else { "" };
+        let what = format!("{together}{}", each.join(", "));
+        (what, figures(promise, checked))
+    };
+    let rows: Vec<_> = helping
+        .into_iter()
+        .chain(&advice.together)
+        .map(row)
+        .collect();
+    text.push_str(&lay_out(&rows, style.width()));
     if !rest.is_empty() {
         let each = rest.iter().map(|promise| {
             let measured = promise.checked.as_ref().and_then(|checked| checked.gain);
@@ -88,14 +86,70 @@ fn block(advice: &Advice, checked: bool) -> String {
             )
         });
         let each: Vec<String> = each.collect();
-        text.push_str(&wrap(
-            &format!("  no gain: {}", each.join("; ")),
-            100,
-            "    ",
-        ));
-        text.push('\n');
+        let room = style.width().min(WIDEST).saturating_sub(INDENT.len());
+        let rest = wrap(&format!("no gain: {}", each.join("; ")), room, "  ");
+        text.push_str(&indented(&rest));
     }
     text
+}
+
+/// Lines below a headline.
+const INDENT: &str = "  ";
+/// Lines longer than that are hard to read.
+const WIDEST: usize = 100;
+/// Columns for what to do, beside its figures, where there is room.
+const BESIDE: usize = 40;
+/// Columns for what to do without which it gets lines of its own.
+const NAME: usize = 24;
+
+/// What to do, and its figures beside it if there is room, else below.
+fn lay_out(rows: &[(String, Vec<String>)], width: usize) -> String {
+    let columns = rows.iter().map(|(_, figures)| figures.len()).max();
+    let taken: usize = (0..columns.unwrap_or(0))
+        .map(|at| {
+            let figures = rows.iter().filter_map(|(_, figures)| figures.get(at));
+            2 + figures
+                .map(|figure| figure.chars().count())
+                .max()
+                .unwrap_or(0)
+        })
+        .sum();
+    let room = width.saturating_sub(taken + INDENT.len());
+    if room < NAME {
+        let room = width.saturating_sub(2 * INDENT.len());
+        let below = |(what, figures): &(String, Vec<String>)| {
+            let figures = indented(&wrap(&figures.join("  "), room, ""));
+            indented(&(wrap(what, room, INDENT) + "\n" + figures.trim_end()))
+        };
+        return rows.iter().map(below).collect();
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    for (what, figures) in rows {
+        // Beside the figures of single changes, not so far off that they are lost.
+        let what = wrap(what, room.min(BESIDE.max(longest_single(rows))), INDENT);
+        table.add_row(std::iter::once(what).chain(figures.iter().cloned()));
+    }
+    let (right, left) = (CellAlignment::Right, CellAlignment::Left);
+    for (column, alignment) in table
+        .column_iter_mut()
+        .zip([left, left, right, left, right])
+    {
+        column.set_cell_alignment(alignment);
+        column.set_padding((0, 2));
+    }
+    indented(&table.trim_fmt())
+}
+
+/// The longest name that no others stand beside.
+fn longest_single(rows: &[(String, Vec<String>)]) -> usize {
+    let single = rows.iter().filter(|(what, _)| !what.contains(','));
+    single.map(|(what, _)| what.len()).max().unwrap_or(0)
+}
+
+fn indented(text: &str) -> String {
+    let line = |line: &str| format!("{INDENT}{line}\n");
+    text.lines().map(line).collect()
 }
 
 fn headline(advice: &Advice) -> String {
@@ -104,7 +158,7 @@ fn headline(advice: &Advice) -> String {
         format!(", measured {}", significant(rate))
     });
     format!(
-        "{}, pipe of {}, {} at a time: {} GiB/s{measured}\n",
+        "{}, pipe of {}, {} at a time: {} GiB/s{measured}",
         advice.user,
         size::format(advice.pipe_bytes as u64),
         size::format(advice.piece_bytes as u64),
@@ -112,21 +166,26 @@ fn headline(advice: &Advice) -> String {
     )
 }
 
-fn row(what: String, promise: &Promise, checked: bool) -> Vec<String> {
+/// What a promise comes to, and what came of it.
+fn figures(promise: &Promise, checked: bool) -> Vec<String> {
+    let gain = |gain, low, high| {
+        let within = ratio_interval(low, high);
+        format!("{} {within}", times(gain)).trim_end().to_owned()
+    };
+    let rate = |rate| format!("{} GiB/s", significant(rate));
     let mut row = vec![
-        format!("  {what}"),
-        times(promise.gain),
-        format!("{} GiB/s", significant(promise.predicted)),
+        gain(promise.gain, promise.gain_low, promise.gain_high),
+        rate(promise.predicted),
     ];
     if !checked {
         return row;
     }
     match &promise.checked {
         Some(checked) => match (checked.gain, checked.measured, &checked.refused) {
-            (Some(gain), Some(rate), _) => {
-                let within = ratio_interval(checked.gain_low, checked.gain_high);
-                row.push(format!("measured {} {within}", times(gain)));
-                row.push(format!("{} GiB/s", significant(rate)));
+            (Some(times), Some(measured), _) => {
+                let times = gain(times, checked.gain_low, checked.gain_high);
+                row.push(format!("measured {times}"));
+                row.push(rate(measured));
             }
             (_, _, Some(why)) => row.push(why.clone()),
             _ => {}
@@ -151,16 +210,11 @@ fn words(change: Change) -> String {
 mod tests {
     use super::*;
     use crate::costs::advice::{Checked, advise};
-    use crate::costs::predict::Figures;
     use crate::costs::synthetic::costs;
     use crate::machine::topology::Relation;
 
     fn advice() -> Vec<Advice> {
-        advise(
-            &Figures::medians(&costs(7)),
-            Relation::SharedCache(3),
-            64 << 10,
-        )
+        advise(&costs(7), Relation::SharedCache(3), 64 << 10)
     }
 
     #[test]
@@ -182,6 +236,35 @@ mod tests {
         assert!(line.contains("huge pages (x1.00)"), "{text}");
         let none = advice_text(&[], &[], Style::for_terminal(false));
         assert!(none.contains("nothing can be said"), "{none}");
+    }
+
+    #[test]
+    fn gains_have_intervals_and_it_is_said_what_of() {
+        let mut advice = advice();
+        let first = &mut advice[0].promises[0];
+        (first.gain, first.gain_low, first.gain_high) = (3.0, Some(2.5), Some(3.25));
+        let text = advice_text(&advice, &[], Style::for_terminal(false));
+        assert!(text.contains("x3.00 [2.50, 3.25]"), "{text}");
+        assert!(text.contains("by the scatter of the costs alone"), "{text}");
+        for promise in advice.iter_mut().flat_map(|advice| &mut advice.promises) {
+            (promise.gain_low, promise.gain_high) = (None, None);
+        }
+        let text = advice_text(&advice, &[], Style::for_terminal(false));
+        assert!(!text.contains("scatter"), "{text}");
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        for width in [60, 80, 200] {
+            let style = Style {
+                width: Some(width),
+                colour: false,
+            };
+            let text = advice_text(&advice(), &[], style);
+            let longest = text.lines().map(|line| line.chars().count()).max();
+            assert!(longest <= Some(width), "{longest:?}: {text}");
+            assert!(text.contains("\n  no gain: "), "{text}");
+        }
     }
 
     #[test]

@@ -51,19 +51,21 @@ fn hundredths(ratio: f64) -> String {
 }
 
 /// Breaks `text` at spaces into lines of at most `width` characters, the second
-/// and later ones indented. A longer word gets a line to itself.
+/// and later ones indented; the first keeps the blanks that it begins with. A
+/// longer word gets a line to itself.
 pub(crate) fn wrap(text: &str, width: usize, indent: &str) -> String {
+    let words = text.trim_start_matches(' ');
     let mut lines: Vec<String> = Vec::new();
-    let mut line = String::new();
-    let mut filled = 0;
-    for word in text.split(' ') {
+    let mut line = " ".repeat(text.len() - words.len());
+    let mut filled = line.len();
+    for (at, word) in words.split(' ').enumerate() {
         let length = word.chars().count();
-        if filled > 0 && filled + 1 + length > width {
+        if at > 0 && filled + 1 + length > width {
             lines.push(std::mem::replace(&mut line, indent.to_owned()));
             line.push_str(word);
             filled = indent.chars().count() + length;
         } else {
-            if filled > 0 {
+            if at > 0 {
                 line.push(' ');
                 filled += 1;
             }
@@ -73,6 +75,35 @@ pub(crate) fn wrap(text: &str, width: usize, indent: &str) -> String {
     }
     lines.push(line);
     lines.join("\n")
+}
+
+/// The columns of a table, `count` of them, in as few tables one below the other
+/// as make them fit into `width`; `table` draws those of a range.
+pub(super) fn in_parts(
+    count: usize,
+    width: usize,
+    table: impl Fn(std::ops::Range<usize>) -> String,
+) -> String {
+    let mut parts = Vec::new();
+    for columns in (1..=count.max(1)).rev() {
+        let starts = (0..count.max(1)).step_by(columns);
+        parts = starts
+            .map(|start| table(start..count.min(start + columns)))
+            .collect();
+        if parts
+            .iter()
+            .all(|part: &String| longest_line(part) <= width)
+        {
+            break;
+        }
+    }
+    parts.join("\n\n")
+}
+
+/// The characters of the longest line.
+pub(super) fn longest_line(text: &str) -> usize {
+    let lines = text.lines().map(|line| line.chars().count());
+    lines.max().unwrap_or(0)
 }
 
 /// `1 round`, `30 rounds`.
@@ -108,6 +139,19 @@ mod tests {
     fn an_interval_that_is_not_there_is_not_shown() {
         assert_eq!(interval(Some(4.05), Some(4.4)), "[4.05, 4.40]");
         assert_eq!(interval(None, Some(4.4)), "");
+    }
+
+    #[test]
+    fn the_first_line_keeps_its_indentation() {
+        assert_eq!(wrap("  a bc d", 6, "    "), "  a bc\n    d");
+    }
+
+    #[test]
+    fn columns_that_do_not_fit_go_below() {
+        let table = |columns: std::ops::Range<usize>| "ab ".repeat(columns.len());
+        assert_eq!(in_parts(4, 12, table), "ab ab ab ab ");
+        assert_eq!(in_parts(4, 11, table), "ab ab ab \n\nab ");
+        assert_eq!(in_parts(3, 1, table), "ab \n\nab \n\nab ");
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub use self::advice::advice_text;
 pub use self::chart::{DotRow, chart, dot_chart, latency_chart, profile_chart};
 pub use self::checks::{check_explanation, check_list, checks};
 pub use self::compared::{comparison_chart, comparison_table};
-pub use self::costs::{costs_table, through_table};
+pub use self::costs::{costs_table, notes, through_table};
 pub use self::findings::findings;
 pub(crate) use self::format::wrap;
 pub use self::format::{counted, interval, ratio_interval, significant, times};

@@ -13,7 +13,7 @@ use crate::results::GIB;
 use crate::runner::signal_name;
 
 use self::pace::limit;
-use super::format::{significant, wrap};
+use super::format::{longest_line, significant, wrap};
 use super::profile::{bars, below, call_tree, line};
 use super::style::{BOLD, Style};
 
@@ -38,9 +38,10 @@ pub fn profile_pipeline(
         significant(pipeline.wall_s),
         how_it_ended(pipeline)
     );
+    let heading = wrap(&heading, style.width(), "  ");
     line(&mut text, &style.paint(&heading, BOLD));
     line(&mut text, "");
-    line(&mut text, &side_by_side(pipeline));
+    line(&mut text, &side_by_side(pipeline, style.width()));
     for sentence in [limit(pipeline)].into_iter().chain(failures(pipeline)) {
         line(&mut text, "");
         line(&mut text, &wrap(&sentence, style.width(), ""));
@@ -95,10 +96,22 @@ fn basis(stage: &StageProfile) -> String {
     }
 }
 
-fn side_by_side(pipeline: &PipelineProfile) -> String {
+/// All columns, and those that tell how long a stage takes.
+const COLUMNS: usize = 8;
+const LEAST: usize = 5;
+
+/// Without the last columns where there is no room for them: what a stage runs
+/// mostly is told below, too.
+fn side_by_side(pipeline: &PipelineProfile, width: usize) -> String {
+    let tables = (LEAST..=COLUMNS).rev().map(|some| table(pipeline, some));
+    let mut fitting = tables.filter(|table| longest_line(table) <= width);
+    fitting.next().unwrap_or_else(|| table(pipeline, LEAST))
+}
+
+fn table(pipeline: &PipelineProfile, columns: usize) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header([
+    let header = [
         "stage",
         "wall s",
         "running",
@@ -107,7 +120,8 @@ fn side_by_side(pipeline: &PipelineProfile) -> String {
         "in GiB/s",
         "out GiB/s",
         "runs mostly",
-    ]);
+    ];
+    table.set_header(header.into_iter().take(columns));
     for stage in &pipeline.stages {
         let rate = |bytes: Option<u64>| match bytes {
             Some(bytes) if bytes < FEW_BYTES => format!("{bytes} B"),
@@ -122,7 +136,7 @@ fn side_by_side(pipeline: &PipelineProfile) -> String {
             many if many > 1.05 => format!("x{many:.1}"),
             _ => percent(1.0 - asleep - delayed),
         };
-        table.add_row([
+        let row = [
             stage.end.role.clone(),
             significant(stage.wall_s),
             running,
@@ -131,7 +145,8 @@ fn side_by_side(pipeline: &PipelineProfile) -> String {
             rate(stage.taken_bytes),
             rate(stage.given_bytes),
             mostly(stage),
-        ]);
+        ];
+        table.add_row(row.into_iter().take(columns));
     }
     for column in table.column_iter_mut().skip(1).take(6) {
         column.set_cell_alignment(CellAlignment::Right);

@@ -3,7 +3,7 @@
 use comfy_table::{Table, presets};
 
 use super::costs::align;
-use super::format::{significant, wrap};
+use super::format::{in_parts, significant, wrap};
 use super::style::{BOLD, Style};
 use crate::costs::prediction::{Prediction, TOLERANCE};
 use crate::machine::placement::Placement;
@@ -22,20 +22,27 @@ pub fn predictions_table(predictions: &[Prediction], style: Style) -> String {
             .collect();
         if !there.is_empty() {
             let title = format!("the ladder on {title} (GiB/s: predicted, measured)");
-            text.push_str(&style.paint(&title, BOLD));
+            text.push_str(&style.paint(&wrap(&title, style.width(), "  "), BOLD));
             text.push('\n');
-            text.push_str(&table(&there));
+            text.push_str(&in_width(&there, style.width()));
             text.push_str("\n\n");
         }
     }
-    text.push_str(&verdict(predictions));
+    text.push_str(&verdict(predictions, style.width().min(WIDEST)));
     text
 }
 
-fn table(predictions: &[&Prediction]) -> String {
+/// Sentences that are longer are hard to read.
+const WIDEST: usize = 100;
+
+fn in_width(predictions: &[&Prediction], width: usize) -> String {
     let mut sizes: Vec<usize> = predictions.iter().map(|p| p.pipe_bytes).collect();
     sizes.sort_unstable();
     sizes.dedup();
+    in_parts(sizes.len(), width, |part| table(predictions, &sizes[part]))
+}
+
+fn table(predictions: &[&Prediction], sizes: &[usize]) -> String {
     let mut cases: Vec<&str> = Vec::new();
     for prediction in predictions {
         if !cases.contains(&&*prediction.case) {
@@ -49,7 +56,7 @@ fn table(predictions: &[&Prediction]) -> String {
     table.set_header(head);
     for case in cases {
         let mut row = vec![format!("  {case}")];
-        for size in &sizes {
+        for size in sizes {
             let here = predictions
                 .iter()
                 .find(|p| p.case == case && p.pipe_bytes == *size);
@@ -74,7 +81,7 @@ fn cell(prediction: &Prediction) -> String {
     format!("{predicted} {}{mark}", significant(measured))
 }
 
-fn verdict(predictions: &[Prediction]) -> String {
+fn verdict(predictions: &[Prediction], width: usize) -> String {
     let count = |is_counted: &dyn Fn(&Prediction) -> bool| {
         let counted = predictions
             .iter()
@@ -89,12 +96,10 @@ fn verdict(predictions: &[Prediction]) -> String {
         count(&|_| true),
         count(&|prediction| prediction.is_default),
     );
+    text = wrap(&text, width, "  ");
     for (reason, cases) in refusals(predictions) {
-        text.push_str(&wrap(
-            &format!("refused: {}: {reason}", cases.join(", ")),
-            100,
-            "  ",
-        ));
+        let refused = format!("refused: {}: {reason}", cases.join(", "));
+        text.push_str(&wrap(&refused, width, "  "));
         text.push('\n');
     }
     text
@@ -135,6 +140,31 @@ mod tests {
             ratio_high: None,
             refused: ratio.is_none().then(|| "no".to_owned()),
         }
+    }
+
+    #[test]
+    fn sizes_that_do_not_fit_go_below() {
+        let mut all = vec![prediction("first", Placement::Different, Some(1.1))];
+        for size in [128 << 10, 256 << 10, 1 << 20] {
+            let mut other = all[0].clone();
+            other.pipe_bytes = size;
+            all.push(other);
+        }
+        let text = |width| {
+            let width = Some(width);
+            let style = Style {
+                width,
+                colour: false,
+            };
+            predictions_table(&all, style)
+        };
+        assert_eq!(text(60).matches("  pipe").count(), 1, "{}", text(60));
+        assert_eq!(text(40).matches("  pipe").count(), 2, "{}", text(40));
+        assert!(
+            text(40).lines().all(|line| line.len() <= 40),
+            "{}",
+            text(40)
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::profile::record::{CaseProfile, EndProfile, Profile};
 use crate::profile::tree::tree;
 use crate::results::GIB;
 
-use super::format::{significant, wrap};
+use super::format::{in_parts, significant, wrap};
 use super::style::{BOLD, DIM, Style};
 
 /// The widest name of a group.
@@ -29,7 +29,8 @@ const CHANGE: f64 = 0.02;
 pub fn profile_case(profile: &Profile, threshold: f64, style: Style) -> String {
     let mut text = String::new();
     for case in &profile.cases {
-        line(&mut text, &style.paint(&heading(case), BOLD));
+        let heading = wrap(&heading(case), style.width(), "  ");
+        line(&mut text, &style.paint(&heading, BOLD));
         for end in &case.ends {
             line(&mut text, "");
             bars(&mut text, &end.role, end, Group::name, style);
@@ -60,9 +61,14 @@ pub(super) fn call_tree(text: &mut String, end: &EndProfile, threshold: f64, sty
         end.samples,
         threshold * 100.0
     );
+    let title = wrap(&title, style.width(), "  ");
     line(text, &style.paint(&title, BOLD));
     for branch in tree(&end.stacks).lines(threshold) {
-        line(text, &branch);
+        // Below the first function's name.
+        let name = branch.find('%').map_or(0, |at| at + 3);
+        // In a file a line stays in one piece, to be searched for.
+        let width = style.width.unwrap_or(usize::MAX);
+        line(text, &wrap(&branch, width, &" ".repeat(name)));
     }
 }
 
@@ -72,7 +78,9 @@ pub fn profile_ladder(profile: &Profile, style: Style) -> String {
     for role in ["writer", "reader"] {
         let title = format!("{role}: nanoseconds per 4 KiB, by where they go");
         line(&mut text, &style.paint(&title, BOLD));
-        line(&mut text, &side_by_side(profile, role));
+        let ends = ends_of(profile, role);
+        let table = in_parts(ends.len(), style.width(), |some| side_by_side(&ends[some]));
+        line(&mut text, &table);
         line(&mut text, "");
     }
     line(
@@ -156,6 +164,7 @@ pub(super) fn bars(
         sum * 100.0,
         significant(wall)
     );
+    let row = wrap(&row, style.width(), "    ");
     line(text, &style.paint(&row, DIM));
     if !end.others.is_empty() {
         let others = format!(
@@ -202,15 +211,16 @@ fn unknown(profile: &Profile) -> String {
     named.join(", ")
 }
 
-fn side_by_side(profile: &Profile, role: &str) -> String {
-    let ends: Vec<(&str, &EndProfile)> = profile
-        .cases
-        .iter()
-        .filter_map(|case| {
-            let end = case.ends.iter().find(|end| end.role == role)?;
-            Some((&*case.name, end))
-        })
-        .collect();
+/// The ends of that role, with the names of their cases; refused ones have none.
+fn ends_of<'a>(profile: &'a Profile, role: &str) -> Vec<(&'a str, &'a EndProfile)> {
+    let end = |case: &'a CaseProfile| {
+        let end = case.ends.iter().find(|end| end.role == role)?;
+        Some((&*case.name, end))
+    };
+    profile.cases.iter().filter_map(end).collect()
+}
+
+fn side_by_side(ends: &[(&str, &EndProfile)]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     let names = ends.iter().map(|(name, _)| name.replace('_', "\n"));

@@ -1,5 +1,6 @@
 //! Tests of the text of a profile.
 
+use super::super::format::longest_line;
 use super::*;
 use crate::profile::sample;
 
@@ -113,6 +114,26 @@ fn a_refused_case_says_why_and_is_no_step() {
         "{text}"
     );
     assert!(!text.contains("->"), "{text}");
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    let mut pipeline = sample::pipeline();
+    pipeline.notes.clear();
+    let stages = pipeline.pipeline.clone().unwrap();
+    for width in [60, 80] {
+        let style = Style {
+            width: Some(width),
+            colour: false,
+        };
+        for text in [
+            profile_case(&one(), 0.0, style),
+            profile_ladder(&sample::ladder(), style),
+            super::super::profile_pipeline(&pipeline, &stages, 0.0, style),
+        ] {
+            assert!(longest_line(&text) <= width, "{text}");
+        }
+    }
 }
 
 #[test]

@@ -100,8 +100,13 @@ pub fn ignored(command: &mut Command, signal: Signal) {
 
 /// On one processor only.
 pub fn one_processor(command: &mut Command) {
+    on_processor(command, first_processor());
+}
+
+/// On that processor only.
+pub fn on_processor(command: &mut Command, cpu: usize) {
     let mut only = CpuSet::new();
-    only.set(first_processor());
+    only.set(cpu);
     before(command, move || {
         sched_setaffinity(None, &only).map_err(Into::into)
     });

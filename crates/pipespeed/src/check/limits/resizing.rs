@@ -4,7 +4,7 @@ use fastpipe::pipe::{self, CapacityError, Limits, page_size};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
-use super::users::{WITHIN_ONLY, capabilities, in_first_namespace};
+use super::users::{WITHIN_ONLY, capabilities};
 use crate::check::pipes::{Ends, Moved};
 use crate::check::{Check, Group, Outcome};
 use crate::machine::Root;
@@ -147,7 +147,7 @@ fn above_limit() -> anyhow::Result<Outcome> {
     }
     let ends = Ends::new()?;
     let capable = capabilities().contains(CapabilitySet::SYS_RESOURCE);
-    let entitled = capable && in_first_namespace(&Root::default());
+    let entitled = capable && Root::default().in_first_user_namespace();
     let granted = pipe::set_capacity(&ends.write, asked);
     let refused = |error: &CapacityError| Errno::from_io_error(&error.source) == Some(Errno::PERM);
     Ok(match (granted, entitled) {

@@ -48,23 +48,13 @@ pub(in crate::check) fn capabilities() -> CapabilitySet {
     rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective)
 }
 
-/// Whether its capabilities count for what concerns the whole system, as the
-/// limits on pipes do (capable() in kernel/capability.c): not in a user
-/// namespace. The first one's number is fixed (PROC_USER_INIT_INO in
-/// include/linux/proc_ns.h); its map of user ids is not, since others may map
-/// all of them, too. Where nothing is shown, they are believed to.
-pub(super) fn in_first_namespace(root: &Root) -> bool {
-    let link = std::fs::read_link(root.path("proc/self/ns/user"));
-    link.map_or(true, |link| link.as_os_str() == "user:[4026531837]")
-}
-
 /// What is noted where a capability is there and does not count.
 pub(super) const WITHIN_ONLY: &str =
     "its capabilities count within its user namespace only, not for this";
 
 /// The capability by which the limits do not hold for this process.
 fn exempt() -> Option<&'static str> {
-    match in_first_namespace(&Root::default()) {
+    match Root::default().in_first_user_namespace() {
         true => exempting(capabilities()),
         false => None,
     }

@@ -28,9 +28,13 @@ fn sampled(root: &Root, facts: &Facts) -> Result<Event, Refusal> {
 /// What refuses, without the way out.
 pub(super) fn in_short(refusal: &Refusal) -> String {
     match refusal {
-        Refusal::Paranoid { level } => format!("refused by perf_event_paranoid, which is {level}"),
-        Refusal::Elsewhere { .. } => "refused by a security module or a user namespace".to_owned(),
-        Refusal::Seccomp { .. } => "refused by a seccomp filter".to_owned(),
+        Refusal::Paranoid { level, .. } => {
+            format!("refused by perf_event_paranoid, which is {level}")
+        }
+        Refusal::Within { .. } => "refused to capabilities of a user namespace".to_owned(),
+        Refusal::Unread { .. } => "refused, and perf_event_paranoid is hidden".to_owned(),
+        Refusal::Elsewhere { .. } => "refused by a security module or lockdown".to_owned(),
+        Refusal::Seccomp { .. } => "refused; a seccomp filter may be the cause".to_owned(),
         Refusal::NotBuilt => "this kernel has no perf events".to_owned(),
         Refusal::Memory => "no memory for samples".to_owned(),
         Refusal::SymbolsHidden { kptr_restrict, .. } => {

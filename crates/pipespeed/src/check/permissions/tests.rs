@@ -119,7 +119,18 @@ fn an_empty_pool_is_told_from_one_that_is_used_up() {
 #[test]
 fn what_keeps_from_sampling_fits_into_a_table() {
     for refusal in [
-        Refusal::Paranoid { level: 2 },
+        Refusal::Paranoid {
+            level: 2,
+            and_filter: false,
+        },
+        Refusal::Within {
+            level: 2,
+            and_filter: false,
+        },
+        Refusal::Unread {
+            errno: Errno::PERM,
+            and_filter: false,
+        },
         Refusal::Elsewhere { errno: Errno::PERM },
         Refusal::Seccomp { errno: Errno::PERM },
         Refusal::NotBuilt,

@@ -39,6 +39,12 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let Some(program) = args.next() else {
         return ExitCode::FAILURE;
     };
+    // From here on it is somebody's own command, and goes on without us, with all
+    // that it starts, as one under `perf record` does: a pipeline of which half is
+    // gone is worse than none and worse than all.
+    if set_parent_process_death_signal(None).is_err() {
+        return ExitCode::FAILURE;
+    }
     let error = Command::new(&program).args(args).exec();
     crate::failure::say(&format!("pipespeed: {}: {error}", program.display()));
     ExitCode::from(match error.kind() {
