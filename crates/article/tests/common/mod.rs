@@ -1,6 +1,6 @@
 //! Running the published programs, with a deadline.
 
-// Each test file uses a part of this.
+// Each test program uses a part of this.
 #![allow(dead_code)]
 
 use std::fs::File;

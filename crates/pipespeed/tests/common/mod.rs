@@ -1,7 +1,7 @@
 //! What the tests of the command share: starting it, waiting for it with a
 //! deadline, and looking at what it said.
 
-// Each test file uses a part of this.
+// Each test program uses a part of this.
 #![allow(dead_code)]
 
 pub mod conditions;
