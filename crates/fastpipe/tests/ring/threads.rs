@@ -239,7 +239,8 @@ fn a_header_that_is_written_to_all_the_time_does_no_harm() {
     ];
     for (n, wait) in WAITS.into_iter().cycle().enumerate().take(60) {
         let (mut producer, mut consumer) = ring();
-        let limit = Some(Duration::from_millis(1));
+        // Long enough for the words to be written, and none is waited for longer.
+        let limit = Some(Duration::from_micros(200));
         producer.set_wait(wait);
         producer.set_timeout(limit);
         consumer.set_wait(wait);

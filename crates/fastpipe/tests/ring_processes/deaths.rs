@@ -10,12 +10,23 @@ use std::time::{Duration, Instant};
 use crate::common::WAITS;
 use crate::common::process::is_child;
 use crate::common::rings::{
-    CAPACITY, WAYS, child_consumer, child_producer, consume, error_of, kill, name, park, produce,
-    with_child_consumer, with_child_producer,
+    CAPACITY, WAYS, Way, child_consumer, child_producer, consume, error_of, kill, name, park,
+    produce, with_child_consumer, with_child_producer,
 };
 use crate::common::state::{until, watch};
 use fastpipe::ring::{Consumer, PeerState, Producer, RingError};
 use fastpipe::wait::Wait;
+
+/// Tries every way and wait, those of one wait in a thread: a death is looked
+/// for every quarter of a second, which need not be waited for one by one.
+fn at_once(try_out: impl Fn(Way, Wait) + Sync) {
+    std::thread::scope(|scope| {
+        for wait in WAITS {
+            let try_out = &try_out;
+            scope.spawn(move || WAYS.map(|way| try_out(way, wait)));
+        }
+    });
+}
 
 #[test]
 fn a_producer_that_is_killed_leaves_what_it_committed_and_then_an_error() {
@@ -38,36 +49,34 @@ fn a_producer_that_is_killed_leaves_what_it_committed_and_then_an_error() {
             produce(&mut producer, usize::MAX).unwrap();
         }
     }
-    for way in WAYS {
-        for wait in WAITS {
-            // While we wait for more.
-            let (mut consumer, child) = with_child_producer(NAME, "little, kept", way);
-            consumer.set_wait(wait);
-            // All is committed.
-            assert_eq!(consumer.peek(LITTLE).unwrap().len(), LITTLE);
-            let killing = kill(child, wait != Wait::Spin);
-            let (at, end) = consume(&mut consumer);
-            killing.join().unwrap();
-            assert_eq!(at, LITTLE);
-            let error = end.unwrap_err();
-            assert_eq!(error_of(&error), Some(RingError::PeerDied));
-            assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-            // And so it stays.
-            let again = consumer.read(&mut [0]).unwrap_err();
-            assert_eq!(again.kind(), ErrorKind::ConnectionReset);
-            assert_eq!(consumer.peer_state().unwrap(), PeerState::Died);
+    at_once(|way, wait| {
+        // While we wait for more.
+        let (mut consumer, child) = with_child_producer(NAME, "little, kept", way);
+        consumer.set_wait(wait);
+        // All is committed.
+        assert_eq!(consumer.peek(LITTLE).unwrap().len(), LITTLE);
+        let killing = kill(child, wait != Wait::Spin);
+        let (at, end) = consume(&mut consumer);
+        killing.join().unwrap();
+        assert_eq!(at, LITTLE);
+        let error = end.unwrap_err();
+        assert_eq!(error_of(&error), Some(RingError::PeerDied));
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        // And so it stays.
+        let again = consumer.read(&mut [0]).unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::ConnectionReset);
+        assert_eq!(consumer.peer_state().unwrap(), PeerState::Died);
 
-            // In the middle of its work.
-            let (mut consumer, child) = with_child_producer(NAME, "without end", way);
-            consumer.set_wait(wait);
-            consumer.peek(1).unwrap().release(0);
-            let killing = kill(child, false);
-            let (at, end) = consume(&mut consumer);
-            killing.join().unwrap();
-            assert!(at > 0);
-            assert_eq!(error_of(&end.unwrap_err()), Some(RingError::PeerDied));
-        }
-    }
+        // In the middle of its work.
+        let (mut consumer, child) = with_child_producer(NAME, "without end", way);
+        consumer.set_wait(wait);
+        consumer.peek(1).unwrap().release(0);
+        let killing = kill(child, false);
+        let (at, end) = consume(&mut consumer);
+        killing.join().unwrap();
+        assert!(at > 0);
+        assert_eq!(error_of(&end.unwrap_err()), Some(RingError::PeerDied));
+    });
 }
 
 #[test]
@@ -82,21 +91,19 @@ fn a_consumer_that_is_killed_ends_its_producer() {
             let _ = consume(&mut child_consumer(way));
         }
     }
-    for way in WAYS {
-        for wait in WAITS {
-            for (role, sleeps) in [("idle", wait != Wait::Spin), ("busy", false)] {
-                let (mut producer, child) = with_child_consumer(NAME, role, way);
-                producer.set_wait(wait);
-                let killing = kill(child, sleeps);
-                let error = produce(&mut producer, usize::MAX).unwrap_err();
-                killing.join().unwrap();
-                assert_eq!(error_of(&error), Some(RingError::PeerDied));
-                assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-                let again = producer.lend(1).unwrap_err();
-                assert_eq!(again.kind(), ErrorKind::ConnectionReset);
-            }
+    at_once(|way, wait| {
+        for (role, sleeps) in [("idle", wait != Wait::Spin), ("busy", false)] {
+            let (mut producer, child) = with_child_consumer(NAME, role, way);
+            producer.set_wait(wait);
+            let killing = kill(child, sleeps);
+            let error = produce(&mut producer, usize::MAX).unwrap_err();
+            killing.join().unwrap();
+            assert_eq!(error_of(&error), Some(RingError::PeerDied));
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+            let again = producer.lend(1).unwrap_err();
+            assert_eq!(again.kind(), ErrorKind::ConnectionReset);
         }
-    }
+    });
 }
 
 #[test]
