@@ -1,5 +1,4 @@
 //! Every kind of input and output that a relay may meet.
-#![allow(dead_code)] // Each test file uses some of it.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -16,7 +15,7 @@ use rustix::process::Pid;
 use rustix::pty::OpenptFlags;
 use rustix::termios::OptionalActions;
 
-use super::common::{Directory, pipe_of, state};
+use super::{Directory, pipe_of, state};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum From {

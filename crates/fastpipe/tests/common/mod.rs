@@ -1,7 +1,8 @@
 //! What the tests of fastpipe share.
-#![allow(dead_code)] // Each test file uses some of it.
+#![allow(dead_code)] // Each test program uses some of it.
 
 pub mod decisions;
+pub mod ends;
 pub mod interpreter;
 pub mod onward;
 pub mod process;

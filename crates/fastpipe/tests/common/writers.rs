@@ -5,6 +5,7 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::reuse::{AssertReaderCopies, Reuse};
@@ -278,4 +279,26 @@ pub fn said(why: &Box<dyn std::any::Any + Send>) -> &str {
     let text = why.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| why.downcast_ref::<&str>().copied())
         .unwrap_or("a panic without words")
+}
+
+/// A writer with sizes nobody means delivers all the same.
+pub fn stays_sane(region: usize, loan: usize) {
+    for reuse in [
+        Reuse::Fresh,
+        Reuse::Drained(AssertReaderCopies),
+        Reuse::Refereed,
+    ] {
+        let (reader, writer) = super::pipe_of(64 * KIB);
+        let reading = super::read_all(reader, vec![256 * KIB]);
+        let builder = PipeWriter::builder().reuse(reuse).region(region).loan(loan);
+        let sane = catch_unwind(AssertUnwindSafe(|| {
+            let mut out = builder.at_once().open(writer).unwrap();
+            send(&mut out, How::Both, 0, 4 * MIB).unwrap();
+        }));
+        let said = sane.err().map(|why| said(&why).to_owned());
+        assert_eq!(said, None, "{reuse:?}, region {region}, loan {loan}");
+        let got = reading.join().unwrap();
+        assert_eq!(got.len(), 4 * MIB);
+        check(&got, 0).unwrap();
+    }
 }

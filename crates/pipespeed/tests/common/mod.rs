@@ -1,7 +1,7 @@
 //! What the tests of the command share: starting it, waiting for it with a
 //! deadline, and looking at what it said.
 
-// Each test file uses a part of this.
+// Each test program uses a part of this.
 #![allow(dead_code)]
 
 pub mod conditions;
@@ -14,13 +14,15 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::Once;
 use std::time::Duration;
 
+use nix::sys::signal::{SigHandler, signal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
-/// Nothing here takes so long unless it hangs.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Nothing here takes so long unless it hangs, on a slow and busy machine either.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The command with arguments separated by blanks.
 pub fn pipespeed(args: &str) -> Command {
@@ -96,7 +98,18 @@ pub fn start_into(command: Command, stdout: impl Into<Stdio>) -> Running {
     spawn(command, stdout.into(), tempfile::tempfile().unwrap())
 }
 
+/// Where the tests were started in the background, SIGINT is ignored, and what
+/// they start would inherit that.
+fn heed_sigint() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: no handler is replaced; the harness has none.
+        unsafe { signal(nix::sys::signal::Signal::SIGINT, SigHandler::SigDfl) }.unwrap();
+    });
+}
+
 fn spawn(mut command: Command, stdout: Stdio, out: File) -> Running {
+    heed_sigint();
     let err = tempfile::tempfile().unwrap();
     command.stdout(stdout).stderr(err.try_clone().unwrap());
     let what = format!("{command:?}");

@@ -1,0 +1,126 @@
+//! How the published programs end when the other one does.
+
+use std::io::{Read, Write};
+
+use crate::common::{read, readable, start, start_into, write};
+
+/// Every way to wait and to move, for each end.
+const WRITERS: [&str; 6] = [
+    "",
+    "--poll",
+    "--busy_loop",
+    "--write_with_vmsplice",
+    "--write_with_vmsplice --poll",
+    "--write_with_vmsplice --busy_loop",
+];
+const READERS: [&str; 6] = [
+    "",
+    "--poll",
+    "--busy_loop",
+    "--read_with_splice",
+    "--read_with_splice --poll",
+    "--read_with_splice --busy_loop",
+];
+
+#[test]
+fn an_early_end_of_the_stream_is_an_error_that_names_bytes_got_and_expected() {
+    for options in READERS {
+        for sent in [0, 1, 10_007] {
+            let (from, mut into) = std::io::pipe().unwrap();
+            let mut reader = read(&format!("{options} --bytes_to_pipe 1M"));
+            reader.stdin(from);
+            let reader = start(reader);
+            into.write_all(&vec![b'x'; sent]).unwrap();
+            drop(into);
+            let got = format!("got {sent} bytes");
+            reader
+                .finish()
+                .refused(1, &["early", &got, "expected 1048576"]);
+        }
+    }
+}
+
+#[test]
+fn the_writer_ends_well_when_the_reader_closes_the_pipe() {
+    for options in WRITERS {
+        let (mut from, into) = std::io::pipe().unwrap();
+        let writer = start_into(write(options), into);
+        from.read_exact(&mut [0; 100]).unwrap();
+        drop(from);
+        writer.finish().succeeded();
+    }
+}
+
+#[test]
+fn the_writer_ends_well_when_the_reader_is_killed() {
+    for (writer, options) in WRITERS.iter().zip(READERS) {
+        let (from, into) = std::io::pipe().unwrap();
+        let flowing = from.try_clone().unwrap();
+        let mut reader = read(&format!("{options} --bytes_to_pipe 1000G"));
+        reader.stdin(from);
+        let reader = start(reader);
+        let writer = start_into(write(writer), into);
+        assert!(readable(&flowing));
+        drop(flowing);
+        reader.kill();
+        assert_eq!(reader.finish().code, None);
+        writer.finish().succeeded();
+    }
+}
+
+#[test]
+fn the_reader_says_that_the_stream_ended_early_when_the_writer_is_killed() {
+    for (writer, options) in WRITERS.iter().zip(READERS) {
+        let (from, into) = std::io::pipe().unwrap();
+        let flowing = from.try_clone().unwrap();
+        let mut reader = read(&format!("{options} --bytes_to_pipe 1000G"));
+        reader.stdin(from);
+        let reader = start(reader);
+        let writer = start_into(write(writer), into);
+        assert!(readable(&flowing));
+        drop(flowing);
+        writer.kill();
+        assert_eq!(writer.finish().code, None);
+        let expected = format!("expected {}", 1000_u64 << 30);
+        reader.finish().refused(1, &["early", "got ", &expected]);
+    }
+}
+
+#[test]
+fn the_reader_leaves_what_it_did_not_ask_for_in_the_pipe() {
+    for options in READERS {
+        let (mut from, mut into) = std::io::pipe().unwrap();
+        into.write_all(&[b'a'; 100]).unwrap();
+        into.write_all(&[b'b'; 50]).unwrap();
+        drop(into);
+        let mut reader = read(&format!("{options} --bytes_to_pipe 100"));
+        reader.stdin(from.try_clone().unwrap());
+        start(reader).finish().succeeded();
+        let mut rest = Vec::new();
+        from.read_to_end(&mut rest).unwrap();
+        assert_eq!(rest, [b'b'; 50]);
+    }
+}
+
+#[test]
+fn the_writer_writes_to_nothing_but_a_pipe() {
+    // An endless write could fill a disk.
+    let null = std::fs::File::options()
+        .write(true)
+        .open("/dev/null")
+        .unwrap();
+    let writer = start_into(write("--bytes_to_pipe 1K"), null);
+    writer.finish().refused(2, &["not a pipe"]);
+}
+
+#[test]
+fn the_result_ends_well_where_nobody_wants_it() {
+    // Standard output is a pipe that nobody reads.
+    let (from, into) = std::io::pipe().unwrap();
+    drop(from);
+    let (input, mut data) = std::io::pipe().unwrap();
+    data.write_all(&[0; 100]).unwrap();
+    let mut reader = read("--bytes_to_pipe 100");
+    reader.stdin(input);
+    start_into(reader, into).finish().succeeded();
+}

@@ -1,0 +1,8 @@
+//! The published programs.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod endings;
+mod get_user_pages;
+mod published;

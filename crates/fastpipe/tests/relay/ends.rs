@@ -1,0 +1,275 @@
+//! From every kind of descriptor to every other.
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+
+use crate::common::ends::{FROM, From, TO, To, collected, input, output};
+use crate::common::{Directory, WAITS, assert_same, flags, pattern, pipe_of};
+use fastpipe::relay::{End, Flow, Options, Relayed, Technique, relay};
+
+const LEN: usize = 300_001;
+
+const TECHNIQUES: [Technique; 5] = [
+    Technique::Splice,
+    Technique::SpliceThroughPipe,
+    Technique::Sendfile,
+    Technique::CopyFileRange,
+    Technique::Copy,
+];
+
+/// Relays `limit` of LEN bytes and checks what came out and what was left.
+fn check(from: From, to: To, options: Options, limit: usize) -> Relayed {
+    let directory = Directory::new();
+    let bytes = pattern(LEN);
+    let (reader, writing) = input(from, &directory, &bytes);
+    let (writer, collector) = output(to, &directory, limit);
+    let before = (flags(&reader), flags(&writer));
+    let options = options.limit(limit as u64);
+    let done = relay(&reader, &writer, &options, |_| Flow::Continue).unwrap();
+    assert_eq!((done.taken, done.given), (limit as u64, limit as u64));
+    assert_eq!(done.end, End::Limit, "{from:?} to {to:?}");
+    assert!(done.undelivered.is_empty());
+    assert_eq!(
+        (flags(&reader), flags(&writer)),
+        before,
+        "no flag is touched"
+    );
+    let got = collected(to, &directory, writer, collector);
+    assert_same(&got, &bytes[..limit]);
+
+    // The rest is there for the next process.
+    let mut rest = vec![0; LEN - limit];
+    let mut file = File::from(reader);
+    file.read_exact(&mut rest).unwrap();
+    assert_same(&rest, &bytes[limit..]);
+    if from != From::Terminal {
+        assert_eq!(file.read(&mut [0]).unwrap(), 0, "and no more");
+    }
+    writing.join().unwrap();
+    done
+}
+
+#[test]
+fn every_input_goes_to_every_output_up_to_the_limit_and_the_rest_stays() {
+    for from in FROM {
+        for to in TO {
+            check(from, to, Options::new(), 123_457);
+        }
+    }
+}
+
+#[test]
+fn every_technique_asked_for_between_any_two_ends_moves_every_byte() {
+    for technique in TECHNIQUES {
+        for from in FROM {
+            for to in TO {
+                let done = check(from, to, Options::new().technique(technique), 200_003);
+                assert!(
+                    [technique, Technique::Copy].contains(&done.technique),
+                    "{technique} asked for, {} used",
+                    done.technique
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn whatever_the_way_of_waiting_and_the_block_every_byte_arrives() {
+    for wait in WAITS {
+        for block in [1000, 4096, 1 << 20] {
+            for (from, to) in [
+                (From::Pipe, To::Pipe),
+                (From::Unix, To::UnixNonblocking),
+                (From::Tcp, To::File),
+                (From::Fifo, To::Fifo),
+            ] {
+                check(from, to, Options::new().wait(wait).block(block), 150_001);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_block_without_bounds_is_taken_for_the_largest() {
+    for technique in TECHNIQUES {
+        for (from, to) in [(From::Pipe, To::Pipe), (From::File, To::File)] {
+            let options = Options::new().technique(technique).block(usize::MAX);
+            check(from, to, options, LEN);
+        }
+    }
+}
+
+#[test]
+fn without_a_limit_it_goes_on_to_the_end() {
+    for from in FROM {
+        // A terminal has no end that loses nothing.
+        if from == From::Terminal {
+            continue;
+        }
+        for to in TO {
+            for options in [Options::new(), Options::new().copy()] {
+                let directory = Directory::new();
+                let bytes = pattern(LEN);
+                let (reader, writing) = input(from, &directory, &bytes);
+                let (writer, collector) = output(to, &directory, LEN);
+                let done = relay(&reader, &writer, &options, |_| Flow::Continue).unwrap();
+                assert_eq!((done.end, done.given), (End::EndOfData, LEN as u64));
+                assert_same(&collected(to, &directory, writer, collector), &bytes);
+                writing.join().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn the_technique_is_the_one_that_fits_the_two_ends() {
+    use Technique::{Copy, CopyFileRange, Sendfile, Splice, SpliceThroughPipe};
+    for (from, to, technique) in [
+        (From::File, To::File, CopyFileRange),
+        (From::File, To::Pipe, Splice),
+        (From::Pipe, To::Pipe, Splice),
+        (From::Pipe, To::File, Copy),
+        (From::Pipe, To::UnixNonblocking, Splice),
+        (From::Pipe, To::Unix, Copy),
+        (From::File, To::TcpNonblocking, Sendfile),
+        (From::File, To::Tcp, Copy),
+        (From::Unix, To::File, SpliceThroughPipe),
+        (From::Unix, To::UnixNonblocking, Copy),
+        (From::Terminal, To::Pipe, Copy),
+        (From::Pipe, To::Terminal, Copy),
+    ] {
+        let done = check(from, to, Options::new(), 100_000);
+        assert_eq!(done.technique, technique, "{from:?} to {to:?}");
+        // Each of the others is accounted for, unless it would have been next.
+        for other in done.passed_over {
+            assert_ne!(other.technique, technique, "{other}");
+        }
+    }
+}
+
+#[test]
+fn a_limit_of_nothing_touches_nothing() {
+    let (reader, mut writer) = pipe_of(65_536);
+    File::from(writer.try_clone().unwrap())
+        .write_all(b"kept")
+        .unwrap();
+    let (_out, into) = pipe_of(65_536);
+    let done = relay(&reader, &into, &Options::new().limit(0), |_| Flow::Continue).unwrap();
+    assert_eq!((done.end, done.taken), (End::Limit, 0));
+    assert_eq!(fastpipe::pipe::unread(&reader).unwrap(), 4);
+    writer = into;
+    drop(writer);
+}
+
+#[test]
+fn the_holes_of_a_file_arrive_as_zeros() {
+    for technique in TECHNIQUES {
+        for to in [To::Pipe, To::File, To::UnixNonblocking] {
+            let directory = Directory::new();
+            let file = directory.file("in", b"begin");
+            file.write_all_at(b"end", 400_000).unwrap();
+            let expected = std::fs::read(directory.path("in")).unwrap();
+            let (writer, collector) = output(to, &directory, expected.len());
+            let options = Options::new().technique(technique);
+            relay(&file, &writer, &options, |_| Flow::Continue).unwrap();
+            assert_same(&collected(to, &directory, writer, collector), &expected);
+        }
+    }
+}
+
+#[test]
+fn files_of_proc_that_say_they_are_empty_are_read_whole() {
+    let asked = TECHNIQUES.map(|t| Options::new().technique(t));
+    for options in asked.into_iter().chain([Options::new()]) {
+        for path in ["/proc/version", "/proc/cpuinfo", "/proc/self/status"] {
+            for to in [To::File, To::Pipe, To::UnixNonblocking, To::Append] {
+                let directory = Directory::new();
+                let (writer, collector) = output(to, &directory, 0);
+                let file = File::open(path).unwrap();
+                let done = relay(&file, &writer, &options, |_| Flow::Continue).unwrap();
+                let got = collected(to, &directory, writer, collector);
+                assert_eq!(done.given, got.len() as u64);
+                // Frequencies and the like change; the end of it does not.
+                let expected = std::fs::read(path).unwrap();
+                assert!(got.len() >= expected.len() * 9 / 10 && !got.is_empty());
+                assert_eq!(got.first(), expected.first(), "{path}");
+                assert_eq!(got.last(), expected.last(), "{path}");
+            }
+        }
+    }
+}
+
+#[test]
+fn zeros_without_end_end_at_the_limit() {
+    for technique in TECHNIQUES {
+        for to in [To::File, To::Pipe, To::Tcp] {
+            let directory = Directory::new();
+            let (writer, collector) = output(to, &directory, LEN);
+            let zero = File::open("/dev/zero").unwrap();
+            let options = Options::new().technique(technique).limit(LEN as u64);
+            let done = relay(&zero, &writer, &options, |_| Flow::Continue).unwrap();
+            assert_eq!(done.given, LEN as u64);
+            assert_same(&collected(to, &directory, writer, collector), &vec![0; LEN]);
+        }
+    }
+}
+
+#[test]
+fn everything_goes_to_dev_null() {
+    for from in FROM {
+        let directory = Directory::new();
+        let bytes = pattern(LEN);
+        let (reader, writing) = input(from, &directory, &bytes);
+        let null = File::options().write(true).open("/dev/null").unwrap();
+        let options = Options::new().limit(LEN as u64);
+        let done = relay(&reader, &null, &options, |_| Flow::Continue).unwrap();
+        assert_eq!(done.given, LEN as u64, "{from:?}");
+        writing.join().unwrap();
+    }
+}
+
+#[test]
+fn a_file_begins_at_its_position_and_is_left_where_the_relay_ended() {
+    for technique in TECHNIQUES {
+        let directory = Directory::new();
+        let bytes = pattern(LEN);
+        let mut file = directory.file("in", &bytes);
+        file.seek(std::io::SeekFrom::Start(5000)).unwrap();
+        let mut out = directory.file("out", &[b'.'; 100]);
+        out.seek(std::io::SeekFrom::Start(10)).unwrap();
+        let options = Options::new().technique(technique).limit(7000);
+        relay(&file, &out, &options, |_| Flow::Continue).unwrap();
+        assert_eq!(file.stream_position().unwrap(), 12_000, "{technique}");
+        assert_eq!(out.stream_position().unwrap(), 7010, "{technique}");
+        let got = std::fs::read(directory.path("out")).unwrap();
+        assert_eq!(&got[..10], &[b'.'; 10]);
+        assert_same(&got[10..], &bytes[5000..12_000]);
+    }
+}
+
+#[test]
+fn only_the_pipe_it_may_make_larger_is_made_larger() {
+    let size = |fd: &OwnedFd| fastpipe::pipe::capacity(fd).unwrap();
+    for (options, input_grows, output_grows) in [
+        (Options::new(), false, true),
+        (Options::new().raise_capacity(false), false, false),
+        (Options::new().raise_input_capacity(true), true, true),
+    ] {
+        let (reader, in_writer) = pipe_of(16_384);
+        let (out_reader, writer) = pipe_of(16_384);
+        drop(in_writer);
+        let before = (size(&reader), size(&out_reader));
+        relay(&reader, &writer, &options, |_| Flow::Continue).unwrap();
+        let after = (size(&reader), size(&out_reader));
+        assert!(after.0 == before.0 || input_grows);
+        assert!(after.1 == before.1 || output_grows);
+        // Where the user's pipes are at their limit, nothing grows.
+        if rustix::process::geteuid().is_root() {
+            assert_eq!(after.0 > before.0, input_grows);
+            assert_eq!(after.1 > before.1, output_grows);
+        }
+    }
+}

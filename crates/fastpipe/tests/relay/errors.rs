@@ -1,0 +1,251 @@
+//! One of the two ends fails.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use crate::common;
+use crate::common::ends::{tcp, unix};
+use crate::common::{Directory, assert_same, pattern, pipe_of, write_all};
+use fastpipe::relay::{Activity, Flow, Options, RelayError, Side, Technique, relay};
+use fastpipe::wait::Wait;
+
+const TECHNIQUES: [Technique; 5] = [
+    Technique::Splice,
+    Technique::SpliceThroughPipe,
+    Technique::Sendfile,
+    Technique::CopyFileRange,
+    Technique::Copy,
+];
+
+fn fails(
+    input: impl std::os::fd::AsFd,
+    output: impl std::os::fd::AsFd,
+    options: &Options,
+) -> RelayError {
+    let mut last = None;
+    let error = relay(input, output, options, |progress| {
+        last = Some((progress.taken, progress.given, progress.activity));
+        Flow::Continue
+    })
+    .unwrap_err();
+    // The last call says what the error says.
+    assert_eq!(last, Some((error.taken, error.given, Activity::Ended)));
+    assert_eq!(error.taken, error.given + error.undelivered.len() as u64);
+    error
+}
+
+#[test]
+fn a_full_disk_is_the_outputs_error_and_nothing_is_claimed() {
+    for technique in TECHNIQUES {
+        let options = Options::new().technique(technique);
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let directory = Directory::new();
+        let file = directory.file("in", &pattern(100_000));
+        let error = fails(&file, &full, &options);
+        assert_eq!(error.side, Side::Output);
+        assert_eq!(error.source.kind(), ErrorKind::StorageFull);
+        assert_eq!((error.taken, error.given), (0, 0));
+        assert_eq!(
+            rustix::fs::tell(&file).unwrap(),
+            0,
+            "the position is put back"
+        );
+
+        let (reader, writer) = pipe_of(65_536);
+        File::from(writer).write_all(&pattern(5000)).unwrap();
+        let error = fails(&reader, &full, &options);
+        assert_eq!((error.side, error.given), (Side::Output, 0));
+        let mut all = error.undelivered;
+        File::from(reader).read_to_end(&mut all).unwrap();
+        assert_same(&all, &pattern(5000));
+
+        let (ours, theirs) = unix();
+        File::from(theirs).write_all(&pattern(5000)).unwrap();
+        let error = fails(&ours, &full, &options);
+        assert_eq!((error.side, error.given), (Side::Output, 0));
+        let mut all = error.undelivered;
+        File::from(ours).read_to_end(&mut all).unwrap();
+        assert_same(&all, &pattern(5000));
+    }
+}
+
+#[test]
+fn a_file_that_may_grow_no_further_is_the_outputs_error_with_what_fitted_given() {
+    // A process of its own, whose limit it is.
+    common::process::in_own_process(
+        "a_file_that_may_grow_no_further_is_the_outputs_error_with_what_fitted_given",
+        || {
+            const MOST: u64 = 50_000;
+            // SAFETY: it only has the error be returned.
+            unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+            let directory = Directory::new();
+            let file = directory.file("in", &pattern(100_000));
+            let limit = rustix::process::Rlimit {
+                current: Some(MOST),
+                maximum: Some(MOST),
+            };
+            rustix::process::setrlimit(rustix::process::Resource::Fsize, limit).unwrap();
+            for technique in TECHNIQUES {
+                rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0)).unwrap();
+                let out = File::create(directory.path("out")).unwrap();
+                let options = Options::new().technique(technique).block(30_000);
+                let error = fails(&file, &out, &options);
+                assert_eq!(error.side, Side::Output);
+                assert_eq!(error.source.kind(), ErrorKind::FileTooLarge, "{technique}");
+                let got = std::fs::read(directory.path("out")).unwrap();
+                assert_eq!((error.taken, error.given), (MOST, MOST), "{technique}");
+                assert_same(&got, &pattern(MOST as usize));
+                assert_eq!(rustix::fs::tell(&file).unwrap(), MOST);
+            }
+        },
+    );
+}
+
+#[test]
+fn an_end_of_the_wrong_direction_is_the_error_of_that_side() {
+    let directory = Directory::new();
+    directory.file("file", &pattern(1000));
+    let path = directory.path("file");
+    let read_only = File::open(&path).unwrap();
+    let write_only = File::options().write(true).open(&path).unwrap();
+    for technique in TECHNIQUES {
+        let options = Options::new().technique(technique);
+        let (reader, writer) = pipe_of(65_536);
+        File::from(writer.try_clone().unwrap())
+            .write_all(b"abc")
+            .unwrap();
+        for output in [&read_only.try_clone().unwrap().into(), &reader] as [&OwnedFd; 2] {
+            let error = fails(&read_only, output, &options);
+            assert_eq!(error.side, Side::Output, "{technique}: {error}");
+            assert_eq!(error.source.raw_os_error(), Some(libc::EBADF));
+            assert_eq!(error.taken, 0);
+        }
+        for input in [&write_only.try_clone().unwrap().into(), &writer] as [&OwnedFd; 2] {
+            let error = fails(input, &write_only, &options);
+            assert_eq!(error.side, Side::Input, "{technique}: {error}");
+            assert_eq!(error.source.raw_os_error(), Some(libc::EBADF));
+        }
+        let directory = File::open(std::env::temp_dir()).unwrap();
+        let error = fails(&directory, &writer, &options);
+        assert_eq!(error.side, Side::Input, "{technique}: {error}");
+        assert_eq!(error.source.kind(), ErrorKind::IsADirectory);
+    }
+}
+
+#[test]
+fn when_the_reader_dies_in_mid_stream_every_byte_is_accounted_for() {
+    let nonblocking = |pair: (OwnedFd, OwnedFd)| {
+        rustix::io::ioctl_fionbio(&pair.0, true).unwrap();
+        pair
+    };
+    for technique in [
+        Technique::Splice,
+        Technique::SpliceThroughPipe,
+        Technique::Copy,
+    ] {
+        for from in 0..3 {
+            for to in 0..3 {
+                let bytes = pattern(4 << 20);
+                let (input, feeder) = match from {
+                    0 => pipe_of(65_536),
+                    1 => unix(),
+                    _ => tcp(),
+                };
+                let (output, reader) = match to {
+                    0 => {
+                        let (reader, writer) = pipe_of(65_536);
+                        (writer, reader)
+                    }
+                    1 => nonblocking(unix()),
+                    _ => unix(),
+                };
+                let writing = write_all(feeder, bytes.clone(), vec![]);
+                let reading = std::thread::spawn(move || {
+                    let mut got = vec![0; 300_000];
+                    File::from(reader).read_exact(&mut got).unwrap();
+                    got
+                });
+                // Few slots: each may hold 32 KiB that came from a socket.
+                let options = Options::new().technique(technique).raise_capacity(false);
+                let error = fails(&input, &output, &options);
+                assert!(error.reader_is_gone(), "{error}: {}", error.source);
+                assert_same(&reading.join().unwrap(), &bytes[..300_000]);
+                // What is handed back and what is still in the input are all
+                // that was not given.
+                let mut rest = error.undelivered;
+                File::from(input).read_to_end(&mut rest).unwrap();
+                assert_same(&rest, &bytes[error.given as usize..]);
+                writing.join().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_socket_that_nobody_reads_is_an_error_and_no_signal_where_it_is_sent_to() {
+    // A process of its own, which a SIGPIPE would kill.
+    common::process::in_own_process(
+        "a_socket_that_nobody_reads_is_an_error_and_no_signal_where_it_is_sent_to",
+        || {
+            // SAFETY: it only has the signal do what it does by default.
+            unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+            let (reader, writer) = pipe_of(65_536);
+            File::from(writer).write_all(b"bytes").unwrap();
+            let (output, peer) = unix();
+            drop(peer);
+            let error = fails(&reader, &output, &Options::new().copy());
+            assert!(error.reader_is_gone());
+            assert_eq!(error.undelivered, b"bytes");
+        },
+    );
+}
+
+#[test]
+fn never_waits_for_neither_end_and_can_be_resumed() {
+    for technique in [Technique::Splice, Technique::Copy] {
+        let options = Options::new().technique(technique).wait(Wait::Never);
+        let options = options.raise_capacity(false);
+        let (input, input_writer) = pipe_of(1 << 18);
+        let (reader, output) = pipe_of(4096);
+        let error = fails(&input, &output, &options);
+        assert_eq!(
+            (error.side, error.source.kind()),
+            (Side::Input, ErrorKind::WouldBlock)
+        );
+        let bytes = pattern(30_000);
+        File::from(input_writer).write_all(&bytes).unwrap();
+        let error = fails(&input, &output, &options);
+        assert_eq!(
+            (error.side, error.source.kind()),
+            (Side::Output, ErrorKind::WouldBlock)
+        );
+        let mut all = vec![0; error.given as usize];
+        File::from(reader).read_exact(&mut all).unwrap();
+        all.extend(error.undelivered);
+        File::from(input).read_to_end(&mut all).unwrap();
+        assert_same(&all, &bytes);
+    }
+}
+
+#[test]
+fn an_error_says_whose_it_is() {
+    let (_reader, output) = pipe_of(4096);
+    let error = fails(File::open("/").unwrap(), &output, &Options::new());
+    assert_eq!(error.to_string(), "the input failed after 0 bytes");
+    // Why is its source's to say.
+    let source = std::error::Error::source(&error).unwrap();
+    let source = source.downcast_ref::<std::io::Error>().unwrap();
+    assert_eq!(source.kind(), ErrorKind::IsADirectory);
+    assert_eq!(std::io::Error::from(error).kind(), ErrorKind::IsADirectory);
+    let options = Options::new().interval(Duration::MAX);
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let (reader, writer) = pipe_of(4096);
+    File::from(writer).write_all(b"abc").unwrap();
+    let error = fails(&reader, &full, &options);
+    assert_eq!(
+        error.to_string(),
+        "the output failed after 0 bytes, 3 more were taken"
+    );
+}

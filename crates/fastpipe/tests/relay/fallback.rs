@@ -1,0 +1,292 @@
+//! Techniques that are refused, at the start and in mid-stream.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use crate::common::ends::{From, To, collected, input, output};
+use crate::common::seccomp::{filters_work, refuse};
+use crate::common::{Directory, assert_same, flags, pattern, pipe_of};
+use fastpipe::relay::{End, Flow, Options, PassedOver, Progress, Technique, Why, relay};
+use fastpipe::wait::Wait;
+use rustix::fs::OFlags;
+
+const LEN: usize = 300_001;
+
+/// Small blocks, and a call of the callback before each step.
+fn step_by_step(technique: Technique) -> Options {
+    Options::new()
+        .technique(technique)
+        .block(10_000)
+        .interval(Duration::ZERO)
+}
+
+fn why(technique: Technique, passed_over: &[PassedOver]) -> Why {
+    let found = passed_over.iter().find(|p| p.technique == technique);
+    found.expect("it was passed over").why
+}
+
+/// Relays all of LEN bytes, calls `trouble` once when half of them were taken
+/// (and some of those not given yet, where the technique holds any), and checks
+/// that every byte arrived by reading and writing.
+fn troubled(
+    technique: Technique,
+    from: From,
+    to: To,
+    mut trouble: impl FnMut(&OwnedFd),
+) -> (Why, u64) {
+    let directory = Directory::new();
+    let bytes = pattern(LEN);
+    let (reader, writing) = input(from, &directory, &bytes);
+    let (writer, collector) = output(to, &directory, LEN);
+    let holds = technique == Technique::SpliceThroughPipe;
+    let mut troubled_at = None;
+    let done = relay(&reader, &writer, &step_by_step(technique), |progress| {
+        let now = progress.taken >= LEN as u64 / 2 && (!holds || progress.taken > progress.given);
+        if now && troubled_at.is_none() {
+            assert_eq!(progress.technique, technique);
+            trouble(&writer);
+            troubled_at = Some(progress.given);
+        }
+        Flow::Continue
+    })
+    .unwrap();
+    assert_eq!((done.taken, done.given), (LEN as u64, LEN as u64));
+    assert_eq!(done.end, End::EndOfData);
+    assert_eq!(done.technique, Technique::Copy);
+    assert_same(&collected(to, &directory, writer, collector), &bytes);
+    writing.join().unwrap();
+    (
+        why(technique, &done.passed_over),
+        troubled_at.expect("there was trouble"),
+    )
+}
+
+/// Those that move from a kind of input to a kind of output.
+const CASES: [(Technique, From, To); 6] = [
+    (Technique::Splice, From::Pipe, To::Pipe),
+    (Technique::Splice, From::File, To::Pipe),
+    (Technique::Splice, From::Pipe, To::File),
+    (Technique::SpliceThroughPipe, From::Unix, To::File),
+    (Technique::Sendfile, From::File, To::File),
+    (Technique::CopyFileRange, From::File, To::File),
+];
+
+#[test]
+fn an_output_opened_to_append_is_written_to() {
+    for (technique, from, to) in CASES {
+        if to != To::File {
+            continue;
+        }
+        let directory = Directory::new();
+        let bytes = pattern(LEN);
+        let (reader, writing) = input(from, &directory, &bytes);
+        let (writer, collector) = output(To::Append, &directory, LEN);
+        let options = Options::new().technique(technique);
+        let done = relay(&reader, &writer, &options, |_| Flow::Continue).unwrap();
+        let refused = why(technique, &done.passed_over);
+        assert!(matches!(refused, Why::Refused { after: 0, .. }));
+        assert_same(&collected(to, &directory, writer, collector), &bytes);
+        writing.join().unwrap();
+    }
+}
+
+#[test]
+fn an_output_that_is_made_to_append_in_mid_stream_costs_no_byte() {
+    for (technique, from, to) in CASES {
+        if to != To::File {
+            continue;
+        }
+        let (why, at) = troubled(technique, from, to, |writer| {
+            let appending = flags(writer) | OFlags::APPEND;
+            rustix::fs::fcntl_setfl(writer, appending).unwrap();
+        });
+        let Why::Refused { errno, after } = why else {
+            panic!("{why:?}");
+        };
+        assert_eq!(after, at);
+        let expected = match technique {
+            Technique::CopyFileRange => libc::EBADF,
+            _ => libc::EINVAL,
+        };
+        assert_eq!(errno, expected);
+    }
+}
+
+#[test]
+fn a_socket_that_is_made_to_block_in_mid_stream_is_not_spliced_to() {
+    for (technique, from) in [
+        (Technique::Splice, From::Pipe),
+        (Technique::SpliceThroughPipe, From::Tcp),
+        (Technique::Sendfile, From::File),
+    ] {
+        let (why, at) = troubled(technique, from, To::UnixNonblocking, |writer| {
+            let blocking = flags(writer) - OFlags::NONBLOCK;
+            rustix::fs::fcntl_setfl(writer, blocking).unwrap();
+        });
+        let errno = libc::EWOULDBLOCK;
+        assert_eq!(why, Why::Refused { errno, after: at });
+    }
+}
+
+/// The system calls that move bytes without read and write.
+const MOVING: [libc::c_long; 3] = [
+    libc::SYS_splice,
+    libc::SYS_sendfile,
+    libc::SYS_copy_file_range,
+];
+
+#[test]
+fn where_a_filter_forbids_them_from_the_start_every_byte_is_read_and_written() {
+    if !filters_work() {
+        return;
+    }
+    for (technique, from, to) in CASES {
+        for errno in [libc::EPERM, libc::ENOSYS, libc::EACCES] {
+            // A thread of its own, since a filter can't be taken off again.
+            let filtered = std::thread::spawn(move || {
+                let directory = Directory::new();
+                let bytes = pattern(LEN);
+                let (reader, writing) = input(from, &directory, &bytes);
+                let (writer, collector) = output(to, &directory, LEN);
+                assert!(refuse(&MOVING, errno));
+                for options in [step_by_step(technique), Options::new()] {
+                    let options = options.limit(LEN as u64 / 2);
+                    let done = relay(&reader, &writer, &options, |_| Flow::Continue).unwrap();
+                    assert_eq!(done.given, LEN as u64 / 2);
+                    assert_eq!(done.technique, Technique::Copy);
+                }
+                relay(&reader, &writer, &Options::new(), |_| Flow::Continue).unwrap();
+                assert_same(&collected(to, &directory, writer, collector), &bytes);
+                writing.join().unwrap();
+            });
+            filtered.join().unwrap();
+        }
+    }
+}
+
+#[test]
+fn where_a_filter_comes_in_mid_stream_no_byte_is_lost_or_repeated() {
+    if !filters_work() {
+        return;
+    }
+    for (technique, from, to) in CASES {
+        let filtered = std::thread::spawn(move || {
+            let (why, at) = troubled(technique, from, to, |_| {
+                assert!(refuse(&MOVING, libc::EPERM));
+            });
+            let errno = libc::EPERM;
+            assert_eq!(why, Why::Refused { errno, after: at });
+        });
+        filtered.join().unwrap();
+    }
+}
+
+#[test]
+fn a_technique_that_moves_nothing_while_both_ends_are_ready_is_given_up() {
+    if !filters_work() {
+        return;
+    }
+    for (technique, from, to) in CASES {
+        // A file is always ready: no such call says that it would block.
+        if (from, to) == (From::File, To::File) {
+            continue;
+        }
+        let filtered = std::thread::spawn(move || {
+            let directory = Directory::new();
+            let bytes = pattern(LEN);
+            let (reader, writing) = input(from, &directory, &bytes);
+            let (writer, collector) = output(to, &directory, LEN);
+            assert!(refuse(&MOVING, libc::EAGAIN));
+            let options = Options::new().technique(technique);
+            let done = relay(&reader, &writer, &options, |_| Flow::Continue).unwrap();
+            assert_eq!(why(technique, &done.passed_over), Why::Stuck { after: 0 });
+            assert_same(&collected(to, &directory, writer, collector), &bytes);
+            writing.join().unwrap();
+        });
+        filtered.join().unwrap();
+    }
+}
+
+#[test]
+fn a_technique_is_not_given_up_for_having_spun() {
+    let (input, _input_writer) = pipe_of(65_536);
+    let (_reader, output) = pipe_of(65_536);
+    let mut calls = 0;
+    let options = Options::new().wait(Wait::Spin).interval(Duration::ZERO);
+    let done = relay(&input, &output, &options, |_| {
+        // One for each spin.
+        calls += 1;
+        match calls < 1000 {
+            true => Flow::Continue,
+            false => Flow::Stop,
+        }
+    })
+    .unwrap();
+    assert_eq!(
+        (done.end, done.technique),
+        (End::Stopped, Technique::Splice)
+    );
+}
+
+#[test]
+fn where_even_reading_without_sleeping_is_unknown_every_byte_arrives() {
+    if !filters_work() {
+        return;
+    }
+    let filtered = std::thread::spawn(|| {
+        let calls = [libc::SYS_preadv2, libc::SYS_pwritev2];
+        assert!(refuse(&calls, libc::ENOSYS));
+        for (from, to) in [(From::Pipe, To::Pipe), (From::Tcp, To::Fifo)] {
+            let directory = Directory::new();
+            let bytes = pattern(LEN);
+            let (reader, writing) = input(from, &directory, &bytes);
+            let (writer, collector) = output(to, &directory, LEN);
+            let options = Options::new().copy();
+            relay(&reader, &writer, &options, |_| Flow::Continue).unwrap();
+            assert_same(&collected(to, &directory, writer, collector), &bytes);
+            writing.join().unwrap();
+        }
+    });
+    filtered.join().unwrap();
+}
+
+#[test]
+fn what_is_appended_after_the_technique_saw_the_end_is_relayed_too() {
+    for technique in [
+        Technique::Sendfile,
+        Technique::CopyFileRange,
+        Technique::Splice,
+    ] {
+        let to = match technique {
+            Technique::Splice => To::Pipe,
+            _ => To::File,
+        };
+        let directory = Directory::new();
+        let bytes = pattern(LEN);
+        let file = directory.file("in", &bytes[..LEN / 2]);
+        let mut appending = File::options()
+            .append(true)
+            .open(directory.path("in"))
+            .unwrap();
+        let (writer, collector) = output(to, &directory, LEN);
+        let mut calls_at_the_end = 0;
+        let options = step_by_step(technique);
+        let done = relay(&file, &writer, &options, |progress: &Progress| {
+            if progress.taken == LEN as u64 / 2 {
+                calls_at_the_end += 1;
+                // The first is before the technique has returned 0.
+                if calls_at_the_end == 2 {
+                    appending.write_all(&bytes[LEN / 2..]).unwrap();
+                }
+            }
+            Flow::Continue
+        })
+        .unwrap();
+        assert_same(&collected(to, &directory, writer, collector), &bytes);
+        assert_eq!(done.technique, Technique::Copy);
+        let why = why(technique, &done.passed_over);
+        assert!(matches!(why, Why::EndedEarly { .. }), "{why:?}");
+    }
+}

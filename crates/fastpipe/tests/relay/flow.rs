@@ -1,0 +1,78 @@
+//! What the callback answers is heeded.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use crate::common::pipe_of;
+use crate::common::state::until;
+use fastpipe::relay::{End, Flow, Options, Relayed, Technique, relay};
+
+/// Longer than the watchdog's patience.
+const NEVER_SEEN: Duration = Duration::from_secs(3600);
+
+/// A pipe with so many bytes in it, and no writer.
+fn holding(bytes: usize) -> OwnedFd {
+    let (reader, writer) = pipe_of(65_536);
+    File::from(writer).write_all(&vec![7; bytes]).unwrap();
+    reader
+}
+
+/// Relays `bytes`, answered in this way call after call, and the last of them
+/// over again, with a call every hour.
+fn answered(bytes: usize, flows: Vec<Flow>) -> Relayed {
+    let relaying = std::thread::spawn(move || {
+        let input = holding(bytes);
+        let (_reader, output) = pipe_of(65_536);
+        let mut calls = 0;
+        let options = Options::new().interval(NEVER_SEEN);
+        relay(&input, &output, &options, |_| {
+            calls += 1;
+            flows[(calls - 1).min(flows.len() - 1)]
+        })
+        .unwrap()
+    });
+    until("it ends", || relaying.is_finished());
+    relaying.join().unwrap()
+}
+
+#[test]
+fn an_answer_that_asks_for_the_next_call_sooner_gets_it_sooner() {
+    let within = Some(Duration::from_micros(10));
+    let bytes = 1000;
+    let done = answered(5500, vec![Flow::AtMost { bytes, within }]);
+    assert_eq!((done.end, done.given), (End::EndOfData, 5500));
+}
+
+#[test]
+fn an_answer_that_asks_for_a_call_when_all_is_used_up_gets_it_then() {
+    let (bytes, within) = (1000, None);
+    let done = answered(5500, vec![Flow::CallAfter { bytes, within }]);
+    assert_eq!((done.end, done.given), (End::EndOfData, 5500));
+}
+
+#[test]
+fn what_is_held_back_goes_on_once_the_callback_says_continue() {
+    let (bytes, within) = (0, Some(Duration::ZERO));
+    let held = Flow::AtMost { bytes, within };
+    let done = answered(5500, vec![held, held, Flow::Continue]);
+    assert_eq!((done.end, done.given), (End::EndOfData, 5500));
+}
+
+#[test]
+fn what_was_taken_is_given_before_it_stops_where_the_output_has_room() {
+    let input = holding(5500);
+    let (_reader, output) = pipe_of(65_536);
+    let options = Options::new().copy().interval(Duration::ZERO);
+    let done = relay(&input, &output, &options, |progress| {
+        match progress.taken > progress.given {
+            true => Flow::Stop,
+            false => Flow::Continue,
+        }
+    })
+    .unwrap();
+    assert_eq!((done.end, done.technique), (End::Stopped, Technique::Copy));
+    assert_eq!((done.taken, done.given), (5500, 5500));
+    assert!(done.undelivered.is_empty());
+}

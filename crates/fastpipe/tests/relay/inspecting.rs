@@ -1,0 +1,220 @@
+//! A relay whose bytes are looked at: each once, in order, when it was given.
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use crate::common::ends::unix;
+use crate::common::shapes::{capacity, cases, chunks, sizes, waits};
+use crate::common::storm::{Storm, until_interrupted};
+use crate::common::{Directory, assert_same, pattern, pipe_of, read_all, write_all};
+use fastpipe::relay::{Activity, End, Flow, Options, Relayed, Technique, relay, relay_inspecting};
+use proptest::prelude::*;
+
+const OFTEN: Duration = Duration::from_millis(1);
+
+/// Relays all and returns what was seen.
+fn seen(input: OwnedFd, output: &OwnedFd, options: &Options) -> (Relayed, Vec<u8>) {
+    let mut seen = Vec::new();
+    let look = |bytes: &[u8]| {
+        assert!(!bytes.is_empty());
+        seen.extend_from_slice(bytes);
+        Flow::Continue
+    };
+    let done = relay_inspecting(&input, output, options, look, |_| Flow::Continue).unwrap();
+    (done, seen)
+}
+
+proptest! {
+    #![proptest_config(cases(128))]
+
+    #[test]
+    fn what_is_seen_is_what_came_out_whatever_ends_it(
+        pieces in sizes(),
+        chunks in chunks(),
+        from_socket in any::<bool>(),
+        to_socket in any::<bool>(),
+        capacity in capacity(),
+        wait in waits(),
+        block in prop::option::of(1..200_000_usize),
+        limit in prop::option::of(0..300_000_u64),
+        // What the look answers, in turn and over again.
+        allowed in prop::collection::vec(prop::option::of(1..20_000_u64), 1..5),
+        stop_after in prop::option::weighted(0.3, 0..20_usize),
+    ) {
+        let bytes = pattern(pieces.iter().sum());
+        let way = |socket| if socket { unix() } else { pipe_of(capacity) };
+        let (input, feeder) = way(from_socket);
+        let (reader, output) = way(to_socket);
+        let writing = write_all(feeder, bytes.clone(), pieces);
+        let reading = read_all(reader, chunks);
+
+        let mut options = Options::new().wait(wait).interval(Duration::ZERO);
+        options = limit.map_or(options, |limit| options.limit(limit));
+        options = block.map_or(options, |block| options.block(block));
+        let mut seen = Vec::new();
+        let mut looks = 0;
+        let look = |some: &[u8]| {
+            seen.extend_from_slice(some);
+            looks += 1;
+            if stop_after.is_some_and(|after| looks > after) {
+                return Flow::Stop;
+            }
+            match allowed[looks % allowed.len()] {
+                Some(bytes) => Flow::AtMost { bytes, within: None },
+                None => Flow::Continue,
+            }
+        };
+        let done = relay_inspecting(&input, &output, &options, look, |progress| {
+            assert_eq!(progress.technique, Technique::Copy);
+            Flow::Continue
+        })
+        .unwrap();
+
+        drop(output);
+        let mut got = reading.join().unwrap();
+        assert_same(&seen, &got);
+        prop_assert_eq!(got.len() as u64, done.given);
+        match done.end {
+            End::EndOfData => prop_assert_eq!(done.given, bytes.len() as u64),
+            End::Limit => prop_assert_eq!(Some(done.given), limit),
+            End::Stopped => prop_assert!(stop_after.is_some()),
+        }
+        got.extend_from_slice(&done.undelivered);
+        File::from(input).read_to_end(&mut got).unwrap();
+        assert_same(&got, &bytes);
+        writing.join().unwrap();
+    }
+
+    #[test]
+    fn a_look_that_knows_how_many_lines_are_wanted_takes_no_byte_beyond_them(
+        lines in prop::collection::vec("[a-z]{0,200}\n", 1..60),
+        wanted in 1..80_usize,
+        chunks in chunks(),
+    ) {
+        let bytes = lines.concat().into_bytes();
+        let (input, feeder) = pipe_of(4096);
+        let (reader, output) = pipe_of(4096);
+        let len = bytes.len();
+        let writing = write_all(feeder, bytes.clone(), vec![len]);
+        let reading = read_all(reader, chunks);
+        let mut left = wanted as u64;
+        let look = |some: &[u8]| {
+            left -= some.iter().filter(|byte| **byte == b'\n').count() as u64;
+            match left {
+                0 => Flow::Stop,
+                bytes => Flow::AtMost { bytes, within: None },
+            }
+        };
+        let options = Options::new().interval(Duration::MAX);
+        let bytes_at_first = wanted as u64;
+        let done = relay_inspecting(&input, &output, &options, look, |_| Flow::AtMost {
+            bytes: bytes_at_first,
+            within: None,
+        })
+        .unwrap();
+        drop(output);
+        let first: usize = lines.iter().take(wanted).map(String::len).sum();
+        assert_same(&reading.join().unwrap(), &bytes[..first]);
+        prop_assert_eq!(done.taken, first as u64);
+        let mut rest = Vec::new();
+        File::from(input).read_to_end(&mut rest).unwrap();
+        assert_same(&rest, &bytes[first..]);
+        writing.join().unwrap();
+    }
+}
+
+#[test]
+fn a_storm_of_signals_shows_no_byte_twice() {
+    const CAPACITY: usize = 16 * 1024;
+    let bytes = pattern(12 * CAPACITY);
+    let (input, feeder) = pipe_of(CAPACITY);
+    let (reader, output) = pipe_of(CAPACITY);
+    let fed = bytes.clone();
+    let writing = std::thread::spawn(move || {
+        let mut file = File::from(feeder);
+        for piece in fed.chunks(CAPACITY / 2 + 1) {
+            until_interrupted();
+            file.write_all(piece).unwrap();
+        }
+    });
+    let reading = read_all(reader, vec![CAPACITY / 2 + 1]);
+    let storm = Storm::begin();
+    let options = Options::new().raise_capacity(false).interval(OFTEN);
+    let (done, seen) = seen(input, &output, &options);
+    drop(output);
+    writing.join().unwrap();
+    drop(storm);
+    assert_eq!(done.end, End::EndOfData);
+    assert_same(&reading.join().unwrap(), &bytes);
+    assert_same(&seen, &bytes);
+}
+
+#[test]
+fn what_was_taken_and_not_given_is_not_seen_and_goes_back_into_a_file() {
+    let directory = Directory::new();
+    let bytes = pattern(1 << 20);
+    let mut file = directory.file("in", &bytes);
+    let (reader, output) = pipe_of(65_536);
+    let mut seen = 0;
+    let mut waited = 0;
+    let options = Options::new().raise_capacity(false).interval(OFTEN);
+    let look = |bytes: &[u8]| {
+        seen += bytes.len() as u64;
+        Flow::Continue
+    };
+    let done = relay_inspecting(&file, &output, &options, look, |progress| {
+        waited += usize::from(progress.given == 65_536);
+        if waited < 3 {
+            Flow::Continue
+        } else {
+            Flow::Stop
+        }
+    })
+    .unwrap();
+    assert_eq!((done.end, done.given, seen), (End::Stopped, 65_536, 65_536));
+    assert_eq!(file.stream_position().unwrap(), 65_536);
+    drop(reader);
+}
+
+#[test]
+fn another_technique_that_is_asked_for_is_passed_over() {
+    let (input, feeder) = pipe_of(65_536);
+    let (_reader, output) = pipe_of(65_536);
+    File::from(feeder).write_all(b"looked at").unwrap();
+    let options = Options::new().technique(Technique::Splice);
+    let (done, seen) = seen(input, &output, &options);
+    assert_eq!(
+        (done.technique, &*seen),
+        (Technique::Copy, &b"looked at"[..])
+    );
+    let over = done.passed_over.iter().map(|over| over.technique);
+    assert!(over.collect::<Vec<_>>().contains(&Technique::Splice));
+}
+
+#[test]
+fn a_callback_that_asks_to_be_called_when_its_bytes_are_used_up_is_and_never_else() {
+    for options in [Options::new(), Options::new().copy()] {
+        let bytes = pattern(10_500);
+        let (input, feeder) = pipe_of(65_536);
+        let (reader, output) = pipe_of(65_536);
+        File::from(feeder).write_all(&bytes).unwrap();
+        let mut calls = Vec::new();
+        let options = options.interval(Duration::MAX);
+        let done = relay(&input, &output, &options, |progress| {
+            if progress.activity != Activity::Ended {
+                calls.push(progress.taken);
+            }
+            Flow::CallAfter {
+                bytes: 1000,
+                within: None,
+            }
+        })
+        .unwrap();
+        drop(output);
+        let expected: Vec<u64> = (0..=10).map(|call| call * 1000).collect();
+        assert_eq!((done.end, calls), (End::EndOfData, expected));
+        assert_same(&read_all(reader, vec![4096]).join().unwrap(), &bytes);
+    }
+}

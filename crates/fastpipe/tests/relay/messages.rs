@@ -1,0 +1,197 @@
+//! Inputs that keep messages apart: none is cut, and none ends the relay.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{Shutdown, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
+
+use crate::common;
+use crate::common::{assert_same, pattern, pipe_of};
+use fastpipe::relay::{End, Flow, Options, Relayed, relay};
+use fastpipe::wait::Wait;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, sockopt};
+
+/// To send on and to receive from. The queue of a Unix socket is short: ten
+/// messages or so.
+fn unix(kind: SocketType) -> (OwnedFd, OwnedFd) {
+    common::state::watch();
+    let (family, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
+    rustix::net::socketpair(family, kind, flags, None).unwrap()
+}
+
+fn udp() -> (OwnedFd, OwnedFd) {
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    sender.connect(receiver.local_addr().unwrap()).unwrap();
+    (sender.into(), receiver.into())
+}
+
+fn send_each(sender: &OwnedFd, messages: &[&[u8]]) {
+    for message in messages {
+        let sent = send(sender, message, SendFlags::empty()).unwrap();
+        assert_eq!(sent, message.len());
+    }
+}
+
+/// What comes out of a pipe behind a relay of so many bytes.
+fn relayed(input: impl AsFd, options: &Options, len: usize) -> (Relayed, Vec<u8>) {
+    let (reader, output) = pipe_of(1 << 20);
+    let options = options.limit(len as u64);
+    let done = relay(input, &output, &options, |_| Flow::Continue).unwrap();
+    drop(output);
+    let mut got = Vec::new();
+    File::from(reader).read_to_end(&mut got).unwrap();
+    (done, got)
+}
+
+#[test]
+fn a_message_longer_than_the_block_is_taken_whole() {
+    let bytes = pattern(60_000);
+    let messages = [&bytes[..3000], &bytes[3000..3001], &bytes[3001..]];
+    for (sender, receiver) in [unix(SocketType::DGRAM), unix(SocketType::SEQPACKET), udp()] {
+        for wait in [Wait::Block, Wait::Spin] {
+            send_each(&sender, &messages);
+            let options = Options::new().block(100).wait(wait);
+            let (done, got) = relayed(&receiver, &options, bytes.len());
+            assert_same(&got, &bytes);
+            assert_eq!((done.end, done.taken), (End::Limit, 60_000));
+        }
+    }
+}
+
+#[test]
+fn a_message_longer_than_any_buffer_is_taken_whole() {
+    let bytes = pattern(180_000);
+    for kind in [SocketType::DGRAM, SocketType::SEQPACKET] {
+        let (sender, receiver) = unix(kind);
+        // What is allowed without asking for more may be less.
+        sockopt::set_socket_send_buffer_size(&sender, 400_000).unwrap();
+        if send(&sender, &bytes, SendFlags::DONTWAIT).is_err() {
+            eprintln!("skipped: no such long message here");
+            continue;
+        }
+        send_each(&sender, &[b"short"]);
+        let (_, got) = relayed(&receiver, &Options::new(), 180_005);
+        assert_same(&got[..180_000], &bytes);
+        assert_eq!(&got[180_000..], b"short");
+    }
+}
+
+#[test]
+fn a_message_without_bytes_does_not_end_the_relay() {
+    for (sender, receiver) in [unix(SocketType::DGRAM), unix(SocketType::SEQPACKET), udp()] {
+        send_each(&sender, &[b"", b"one", b"", b"", b"two"]);
+        let (done, got) = relayed(&receiver, &Options::new(), 6);
+        assert_eq!((done.end, &got[..]), (End::Limit, &b"onetwo"[..]));
+    }
+}
+
+#[test]
+fn a_sequence_of_packets_ends_when_its_sender_has_gone_and_not_at_an_empty_packet() {
+    for messages in [
+        vec!["one", "", "", "two"],
+        vec!["", "onetwo"],
+        vec!["one", "two", "", ""],
+    ] {
+        let (sender, receiver) = unix(SocketType::SEQPACKET);
+        let messages: Vec<_> = messages.into_iter().map(str::as_bytes).collect();
+        send_each(&sender, &messages);
+        drop(sender);
+        let (done, got) = relayed(&receiver, &Options::new(), 1000);
+        assert_eq!((done.end, &got[..]), (End::EndOfData, &b"onetwo"[..]));
+    }
+}
+
+#[test]
+fn datagrams_end_when_receiving_is_shut_down_after_those_that_came_before() {
+    for wait in [Wait::Block, Wait::Spin] {
+        let (ours, theirs) = UnixDatagram::pair().unwrap();
+        for message in [&b""[..], b"one", b"", b"two"] {
+            theirs.send(message).unwrap();
+        }
+        ours.shutdown(Shutdown::Read).unwrap();
+        let (done, got) = relayed(&ours, &Options::new().wait(wait), 1000);
+        assert_eq!((done.end, &got[..]), (End::EndOfData, &b"onetwo"[..]));
+    }
+}
+
+#[test]
+fn messages_arrive_one_by_one_where_the_output_keeps_them_apart_too() {
+    for kind in [SocketType::DGRAM, SocketType::SEQPACKET] {
+        let (sender, input) = unix(kind);
+        let (output, receiver) = unix(kind);
+        let bytes = pattern(5000);
+        send_each(&sender, &[&bytes[..4000], b"", &bytes[4000..]]);
+        let options = Options::new().block(10).limit(5000);
+        relay(&input, &output, &options, |_| Flow::Continue).unwrap();
+        let mut file = File::from(receiver);
+        let mut got = [0; 6000];
+        assert_eq!(file.read(&mut got).unwrap(), 4000);
+        assert_same(&got[..4000], &bytes[..4000]);
+        assert_eq!(file.read(&mut got).unwrap(), 1000);
+        assert_same(&got[..1000], &bytes[4000..]);
+    }
+}
+
+#[test]
+fn a_message_beyond_what_the_callback_allows_is_taken_whole_and_worked_off() {
+    let (sender, receiver) = unix(SocketType::DGRAM);
+    let bytes = pattern(5000);
+    send_each(&sender, &bytes.chunks(1000).collect::<Vec<_>>());
+    let (reader, output) = pipe_of(65_536);
+    let (mut before, mut taken) = (0, Vec::new());
+    let options = Options::new().interval(Duration::ZERO).limit(5000);
+    relay(&receiver, &output, &options, |progress| {
+        taken.push(progress.taken - before);
+        before = progress.taken;
+        let (bytes, within) = (250, None);
+        Flow::AtMost { bytes, within }
+    })
+    .unwrap();
+    drop(output);
+    let mut got = Vec::new();
+    File::from(reader).read_to_end(&mut got).unwrap();
+    assert_same(&got, &bytes);
+    // Each in one, and the next not before four times as much was allowed.
+    let at: Vec<_> = (0..taken.len()).filter(|&n| taken[n] > 0).collect();
+    assert!(at.iter().all(|&n| taken[n] == 1000), "{taken:?}");
+    assert!(
+        at.windows(2).all(|pair| pair[1] - pair[0] >= 4),
+        "{taken:?}"
+    );
+}
+
+#[test]
+fn what_of_a_message_is_beyond_the_limit_is_lost_and_the_next_is_left() {
+    for kind in [SocketType::DGRAM, SocketType::SEQPACKET] {
+        let (sender, receiver) = unix(kind);
+        send_each(&sender, &[b"12345678", b"next"]);
+        let (done, got) = relayed(&receiver, &Options::new(), 5);
+        assert_eq!((done.end, &got[..]), (End::Limit, &b"12345"[..]));
+        let mut rest = [0; 100];
+        assert_eq!(File::from(receiver).read(&mut rest).unwrap(), 4);
+        assert_eq!(&rest[..4], b"next");
+    }
+}
+
+#[test]
+fn a_message_that_comes_later_is_waited_for() {
+    let (sender, receiver) = unix(SocketType::SEQPACKET);
+    let (reader, output) = pipe_of(65_536);
+    let mut sender = Some(File::from(sender));
+    let options = Options::new().interval(Duration::from_millis(1));
+    let done = relay(&receiver, &output, &options, |progress| {
+        use fastpipe::relay::{Activity, Side};
+        if progress.activity == Activity::WaitingFor(Side::Input)
+            && let Some(mut sender) = sender.take()
+        {
+            sender.write_all(b"late").unwrap();
+        }
+        Flow::Continue
+    })
+    .unwrap();
+    assert_eq!((done.end, done.given), (End::EndOfData, 4));
+    drop(reader);
+}

@@ -1,0 +1,141 @@
+//! Nobody reads the output any more, while the relay waits for something else.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use crate::common::ends::{in_a_thread, outputs, tcp};
+use crate::common::state::{until, until_asleep};
+use crate::common::{Directory, pipe_of};
+use fastpipe::pipe;
+use fastpipe::relay::{Activity, End, Flow, Options, Side, relay};
+use fastpipe::wait::Wait;
+
+const OFTEN: Duration = Duration::from_millis(1);
+
+#[test]
+fn the_death_of_the_outputs_reader_ends_an_idle_relay() {
+    for options in [Options::new(), Options::new().copy()] {
+        for (to, output, reader) in outputs(&Directory::new()) {
+            if to == "terminal" {
+                continue;
+            }
+            let (input, input_writer) = pipe_of(65_536);
+            let mut input_writer = File::from(input_writer);
+            let (thread, relaying) = in_a_thread(input, output, options);
+            // Something unread, so that TCP says at once that it is lost.
+            input_writer.write_all(b"ten bytes.").unwrap();
+            let mut waiting = [rustix::event::PollFd::new(
+                &reader,
+                rustix::event::PollFlags::IN,
+            )];
+            rustix::event::poll(&mut waiting, None).unwrap();
+            until_asleep(thread);
+            drop(reader);
+            let error = relaying.join().unwrap().unwrap_err();
+            assert_eq!(error.side, Side::Output, "{to}");
+            assert!(error.reader_is_gone(), "{to}: {}", error.source);
+            assert_eq!((error.taken, error.given), (10, 10));
+        }
+    }
+}
+
+#[test]
+fn the_death_of_the_outputs_reader_ends_an_idle_relay_that_spins() {
+    for options in [Options::new(), Options::new().copy()] {
+        for (to, output, reader) in outputs(&Directory::new()) {
+            if to == "terminal" {
+                continue;
+            }
+            let (input, input_writer) = pipe_of(65_536);
+            let mut input_writer = File::from(input_writer);
+            let (_, relaying) = in_a_thread(input, output, options.wait(Wait::Spin));
+            // Something unread, so that TCP says at once that it is lost.
+            input_writer.write_all(b"ten bytes.").unwrap();
+            until("they have arrived", || {
+                rustix::io::ioctl_fionread(&reader).is_ok_and(|n| n == 10)
+            });
+            drop(reader);
+            until("the relay ends", || relaying.is_finished());
+            let error = relaying.join().unwrap().unwrap_err();
+            assert_eq!(error.side, Side::Output, "{to}");
+            assert!(error.reader_is_gone(), "{to}: {}", error.source);
+            assert_eq!((error.taken, error.given), (10, 10));
+        }
+    }
+}
+
+/// Has poll(2) say POLLERR of a TCP socket that is well: what it sent without
+/// copying was sent, says a notice in its error queue. False where it can't.
+fn noticed(socket: &OwnedFd) -> bool {
+    use std::os::fd::AsRawFd;
+    let (fd, on) = (socket.as_raw_fd(), 1_i32);
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_ZEROCOPY);
+    // SAFETY: the pointer is to a live value of the length given.
+    let set = unsafe { libc::setsockopt(fd, level, name, (&raw const on).cast(), 4) };
+    // SAFETY: the data is valid for ever.
+    let sent = unsafe { libc::send(fd, b"!".as_ptr().cast(), 1, libc::MSG_ZEROCOPY) };
+    if (set, sent) != (0, 1) {
+        eprintln!("skipped: no sending without copying here");
+        return false;
+    }
+    until("the notice", || {
+        let flags = rustix::event::PollFlags::empty();
+        let mut fds = [rustix::event::PollFd::new(socket, flags)];
+        rustix::event::poll(&mut fds, Some(&Default::default())).unwrap() == 1
+    });
+    true
+}
+
+#[test]
+fn a_notice_in_the_outputs_error_queue_is_not_its_end() {
+    for wait in [Wait::Block, Wait::Spin] {
+        let (output, reader) = tcp();
+        if !noticed(&output) {
+            return;
+        }
+        let (input, input_writer) = pipe_of(65_536);
+        let mut input_writer = Some(File::from(input_writer));
+        let mut waiting = 0;
+        // Without end while it is spun, but that is in the number of spins.
+        let options = Options::new().wait(wait).interval(match wait {
+            Wait::Spin => Duration::ZERO,
+            _ => OFTEN,
+        });
+        let done = relay(&input, &output, &options, |progress| {
+            waiting += usize::from(progress.activity == Activity::WaitingFor(Side::Input));
+            // After some looks at the output.
+            if waiting == 5000 || waiting == 5 && wait == Wait::Block {
+                input_writer.take().unwrap().write_all(b"?").unwrap();
+                waiting += 1;
+            }
+            Flow::Continue
+        })
+        .unwrap();
+        assert_eq!((done.end, done.given), (End::EndOfData, 1));
+        let mut got = [0; 2];
+        File::from(reader).read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"!?");
+    }
+}
+
+#[test]
+fn a_relay_that_is_held_back_notices_that_its_reader_is_gone() {
+    let (input, input_writer) = pipe_of(65_536);
+    let (reader, output) = pipe_of(65_536);
+    File::from(input_writer).write_all(b"kept").unwrap();
+    let mut reader = Some(reader);
+    let options = Options::new().interval(OFTEN);
+    let error = relay(&input, &output, &options, |progress| {
+        if progress.activity == Activity::HeldBack {
+            reader = None;
+        }
+        let (bytes, within) = (0, None);
+        Flow::AtMost { bytes, within }
+    })
+    .unwrap_err();
+    assert!(error.reader_is_gone());
+    assert_eq!((error.taken, error.given), (0, 0));
+    assert_eq!(pipe::unread(&input).unwrap(), 4);
+}

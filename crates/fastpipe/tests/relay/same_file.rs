@@ -1,0 +1,120 @@
+//! The input and the output are one file.
+
+use std::fs::File;
+use std::io::{ErrorKind, Seek, SeekFrom};
+
+use crate::common;
+use crate::common::{Directory, assert_same, pattern};
+use fastpipe::relay::{End, Flow, Options, RelayError, Relayed, Side, Technique, relay};
+
+const LEN: usize = 10_000;
+
+const TECHNIQUES: [Option<Technique>; 5] = [
+    None,
+    Some(Technique::CopyFileRange),
+    Some(Technique::Sendfile),
+    Some(Technique::SpliceThroughPipe),
+    Some(Technique::Copy),
+];
+
+/// Bounded, since a relay that is not refused would not end: it is stopped once
+/// the file is ten times as long.
+fn relayed(input: &File, output: &File, options: &Options) -> Result<Relayed, RelayError> {
+    common::state::watch();
+    let options = options.block(1000).interval(std::time::Duration::ZERO);
+    relay(input, output, &options, |progress| {
+        match progress.given < 10 * LEN as u64 {
+            true => Flow::Continue,
+            false => Flow::Stop,
+        }
+    })
+}
+
+fn options(technique: Option<Technique>) -> Options {
+    technique.map_or(Options::new(), |t| Options::new().technique(t))
+}
+
+/// The same file, opened once more.
+fn output(directory: &Directory, at: Option<u64>) -> File {
+    let path = directory.path("file");
+    let Some(at) = at else {
+        return File::options().append(true).open(path).unwrap();
+    };
+    let mut file = File::options().write(true).open(path).unwrap();
+    file.seek(SeekFrom::Start(at)).unwrap();
+    file
+}
+
+#[test]
+fn a_file_that_would_read_what_it_wrote_is_refused_and_nothing_is_done() {
+    for technique in TECHNIQUES {
+        for at in [None, Some(LEN as u64), Some(5001), Some(5000)] {
+            let directory = Directory::new();
+            let mut file = directory.file("file", &pattern(LEN));
+            file.seek(SeekFrom::Start(5000)).unwrap();
+            let out = output(&directory, at);
+            let error = relayed(&file, &out, &options(technique)).unwrap_err();
+            assert_eq!(error.side, Side::Output);
+            assert_eq!(error.source.kind(), ErrorKind::InvalidInput);
+            assert_eq!((error.taken, error.given), (0, 0));
+            assert_eq!(file.stream_position().unwrap(), 5000);
+            assert_same(
+                &std::fs::read(directory.path("file")).unwrap(),
+                &pattern(LEN),
+            );
+        }
+    }
+}
+
+#[test]
+fn one_open_file_as_both_ends_is_refused() {
+    let directory = Directory::new();
+    let file = directory.file("file", &pattern(LEN));
+    let both = file.try_clone().unwrap();
+    let error = relayed(&file, &both, &Options::new()).unwrap_err();
+    assert_eq!(error.source.kind(), ErrorKind::InvalidInput);
+    assert_same(
+        &std::fs::read(directory.path("file")).unwrap(),
+        &pattern(LEN),
+    );
+}
+
+#[test]
+fn a_file_may_be_moved_towards_its_beginning() {
+    for technique in TECHNIQUES {
+        let directory = Directory::new();
+        let mut file = directory.file("file", &pattern(LEN));
+        file.seek(SeekFrom::Start(4000)).unwrap();
+        let out = output(&directory, Some(0));
+        let done = relayed(&file, &out, &options(technique)).unwrap();
+        assert_eq!((done.end, done.given), (End::EndOfData, 6000));
+        let got = std::fs::read(directory.path("file")).unwrap();
+        assert_same(&got[..6000], &pattern(LEN)[4000..]);
+        assert_eq!(got.len(), LEN);
+    }
+}
+
+#[test]
+fn up_to_where_it_is_written_a_file_may_be_appended_to_itself() {
+    for technique in TECHNIQUES {
+        let directory = Directory::new();
+        let file = directory.file("file", &pattern(LEN));
+        let out = output(&directory, None);
+        let limited = |limit: usize| options(technique).limit(limit as u64);
+        let error = relayed(&file, &out, &limited(LEN + 1)).unwrap_err();
+        assert_eq!(error.source.kind(), ErrorKind::InvalidInput);
+        let done = relayed(&file, &out, &limited(LEN)).unwrap();
+        assert_eq!((done.end, done.given), (End::Limit, LEN as u64));
+        let twice = [pattern(LEN), pattern(LEN)].concat();
+        assert_same(&std::fs::read(directory.path("file")).unwrap(), &twice);
+    }
+}
+
+#[test]
+fn a_file_that_is_read_to_its_end_may_be_appended_to() {
+    let directory = Directory::new();
+    let mut file = directory.file("file", b"all");
+    file.seek(SeekFrom::End(0)).unwrap();
+    let done = relayed(&file, &output(&directory, None), &Options::new()).unwrap();
+    assert_eq!((done.end, done.given), (End::EndOfData, 0));
+}

@@ -1,0 +1,68 @@
+//! A storm of signals, none of which restarts a system call.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use crate::common::ends::{tcp, unix};
+use crate::common::storm::{Storm, until_interrupted};
+use crate::common::{WAITS, assert_same, pattern, pipe_of};
+use fastpipe::relay::{End, Flow, Options, Technique, relay};
+
+const CAPACITY: usize = 4 * 4096;
+const BYTES: usize = 12 * CAPACITY;
+
+/// Relays in a storm, between a slow writer and a slow reader, so that signals
+/// come while it waits for either.
+fn relayed(input: (OwnedFd, OwnedFd), output: (OwnedFd, OwnedFd), options: &Options) {
+    let writing = std::thread::spawn(move || {
+        let mut file = File::from(input.1);
+        for piece in pattern(BYTES).chunks(CAPACITY / 2 + 1) {
+            until_interrupted();
+            file.write_all(piece).unwrap();
+        }
+    });
+    let reading = std::thread::spawn(move || {
+        let mut file = File::from(output.0);
+        let mut got = Vec::new();
+        let mut chunk = [0; CAPACITY / 2 + 1];
+        loop {
+            if got.len() + CAPACITY < BYTES {
+                until_interrupted();
+            }
+            match file.read(&mut chunk).unwrap() {
+                0 => return got,
+                n => got.extend_from_slice(&chunk[..n]),
+            }
+        }
+    });
+    let storm = Storm::begin();
+    let done = relay(&input.0, &output.1, options, |_| Flow::Continue).unwrap();
+    drop(output.1);
+    // The reader may wait for signals yet.
+    let got = reading.join().unwrap();
+    drop(storm);
+    writing.join().unwrap();
+    assert_eq!((done.end, done.given), (End::EndOfData, BYTES as u64));
+    assert_same(&got, &pattern(BYTES));
+}
+
+#[test]
+fn a_storm_of_signals_costs_a_relay_no_byte() {
+    let nonblocking = || {
+        let (reader, writer) = unix();
+        rustix::io::ioctl_fionbio(&writer, true).unwrap();
+        (reader, writer)
+    };
+    for wait in WAITS {
+        let options = Options::new().wait(wait).interval(Duration::MAX);
+        let options = options.raise_capacity(false);
+        let splice = options.technique(Technique::Splice);
+        relayed(pipe_of(CAPACITY), pipe_of(CAPACITY), &splice);
+        relayed(pipe_of(CAPACITY), pipe_of(CAPACITY), &options.copy());
+        relayed(unix(), unix(), &options.copy());
+        let through = options.technique(Technique::SpliceThroughPipe);
+        relayed(tcp(), nonblocking(), &through);
+    }
+}

@@ -1,0 +1,307 @@
+//! It sleeps in poll(2) only: the callback is called whatever the ends do.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use crate::common;
+use crate::common::ends::{idle_inputs, in_a_thread, outputs};
+use crate::common::state::{until, until_asleep, until_unread};
+use crate::common::{Directory, assert_same, pattern, pipe_of};
+use fastpipe::pipe;
+use fastpipe::relay::{Activity, End, Flow, Options, Side, Technique, relay};
+use fastpipe::wait::Wait;
+
+const OFTEN: Duration = Duration::from_millis(1);
+
+#[test]
+fn while_the_input_is_idle_the_callback_goes_on_being_called() {
+    for wait in [Wait::Block, Wait::Adaptive, Wait::Spin] {
+        for options in [Options::new(), Options::new().copy()] {
+            let directory = Directory::new();
+            for (from, input, _writer) in idle_inputs(&directory) {
+                for (to, output, _reader) in outputs(&Directory::new()) {
+                    let mut waiting = 0;
+                    let options = options.interval(OFTEN).wait(wait);
+                    let done = relay(&input, &output, &options, |progress| {
+                        if progress.activity == Activity::WaitingFor(Side::Input) {
+                            waiting += 1;
+                        }
+                        if waiting < 3 {
+                            Flow::Continue
+                        } else {
+                            Flow::Stop
+                        }
+                    })
+                    .unwrap();
+                    assert_eq!((done.end, done.taken), (End::Stopped, 0), "{from} to {to}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn while_the_output_is_blocked_the_callback_goes_on_being_called_and_stopping_loses_nothing() {
+    let directory = Directory::new();
+    // More than any of them holds.
+    let bytes = pattern(48 << 20);
+    let file = directory.file("in", &bytes);
+    let asked = [
+        Technique::Copy,
+        Technique::Splice,
+        Technique::SpliceThroughPipe,
+    ];
+    let asked = asked.map(|technique| Options::new().technique(technique));
+    for options in asked.into_iter().chain([Options::new()]) {
+        for from_pipe in [false, true] {
+            for (to, output, reader) in outputs(&Directory::new()) {
+                rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0)).unwrap();
+                let (pipe_reader, pipe_writer) = pipe_of(65_536);
+                let feeding = from_pipe.then(|| {
+                    let bytes = bytes.clone();
+                    std::thread::spawn(move || {
+                        let fed = File::from(pipe_writer).write_all(&bytes);
+                        assert_eq!(fed.unwrap_err().kind(), ErrorKind::BrokenPipe);
+                    })
+                });
+                let input: OwnedFd = match from_pipe {
+                    true => pipe_reader,
+                    false => file.try_clone().unwrap().into(),
+                };
+                let (mut waiting, mut given) = (0, 0);
+                let options = options.interval(OFTEN);
+                let done = relay(&input, &output, &options, |progress| {
+                    let blocked = progress.activity == Activity::WaitingFor(Side::Output)
+                        && progress.given == given;
+                    waiting = if blocked { waiting + 1 } else { 0 };
+                    given = progress.given;
+                    if waiting < 5 {
+                        Flow::Continue
+                    } else {
+                        Flow::Stop
+                    }
+                })
+                .unwrap();
+                assert_eq!(done.end, End::Stopped, "{to}");
+                assert_eq!(done.taken, done.given + done.undelivered.len() as u64);
+                if !from_pipe {
+                    // The rest is in the file, after its position.
+                    assert_eq!(done.taken, done.given);
+                    assert_eq!(rustix::fs::tell(&file).unwrap(), done.given);
+                }
+                // What was given, then what is handed back: a beginning without
+                // a gap.
+                let given = done.given as usize;
+                let mut got = vec![0; given];
+                File::from(reader).read_exact(&mut got).unwrap();
+                got.extend_from_slice(&done.undelivered);
+                assert_same(&got, &bytes[..got.len()]);
+                drop((input, output));
+                if let Some(thread) = feeding {
+                    thread.join().unwrap();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_in_a_hung_up_input_is_relayed_before_the_end() {
+    for options in [Options::new(), Options::new().copy()] {
+        for wait in [Wait::Block, Wait::Adaptive] {
+            let (input, input_writer) = pipe_of(65_536);
+            let (reader, output) = pipe_of(65_536);
+            File::from(input_writer)
+                .write_all(&pattern(60_000))
+                .unwrap();
+            let options = options.wait(wait);
+            let done = relay(&input, &output, &options, |_| Flow::Continue).unwrap();
+            assert_eq!((done.end, done.given), (End::EndOfData, 60_000));
+            let mut got = vec![0; 60_000];
+            File::from(reader).read_exact(&mut got).unwrap();
+            assert_same(&got, &pattern(60_000));
+        }
+    }
+}
+
+#[test]
+fn a_technique_is_not_given_up_for_having_had_to_wait() {
+    const WAITS: u64 = 300;
+    let (input, input_writer) = pipe_of(65_536);
+    let mut input_writer = File::from(input_writer);
+    let seen = input.try_clone().unwrap();
+    let output = File::options().write(true).open("/dev/null").unwrap();
+    let (thread, relaying) = in_a_thread(input, output.into(), Options::new());
+    for _ in 0..WAITS {
+        until_asleep(thread);
+        input_writer.write_all(b".").unwrap();
+        until("it has gone", || pipe::unread(&seen).unwrap() == 0);
+    }
+    drop(input_writer);
+    let done = relaying.join().unwrap().unwrap();
+    assert_eq!((done.given, done.technique), (WAITS, Technique::Splice));
+}
+
+#[test]
+fn it_sleeps_while_one_end_is_ready_and_the_other_is_not() {
+    for options in [Options::new(), Options::new().copy()] {
+        let (input, input_writer) = pipe_of(4096);
+        let (reader, output) = pipe_of(4096);
+        let options = options.raise_capacity(false);
+        let (thread, relaying) = in_a_thread(input, output, options);
+        // The output has room, the input has nothing.
+        until_asleep(thread);
+        // More than fits in between: the writer sleeps, the input is full, and
+        // so is the output.
+        let (tell, told) = channel();
+        let bytes = pattern(1 << 20);
+        let writing = std::thread::spawn(move || {
+            tell.send(rustix::thread::gettid()).unwrap();
+            File::from(input_writer).write_all(&pattern(1 << 20))
+        });
+        let writer = told.recv().unwrap();
+        until_unread(&reader, 4096);
+        until_asleep(writer);
+        until_asleep(thread);
+        let mut got = Vec::new();
+        File::from(reader).read_to_end(&mut got).unwrap();
+        assert_same(&got, &bytes);
+        writing.join().unwrap().unwrap();
+        relaying.join().unwrap().unwrap();
+    }
+}
+
+/// How often this thread has gone to sleep.
+fn sleeps() -> i64 {
+    // SAFETY: all of its fields may be zero.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a live value of the right type.
+    let asked = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
+    assert_eq!(asked, 0);
+    usage.ru_nvcsw
+}
+
+#[test]
+fn an_idle_relay_wakes_up_for_its_callback_only() {
+    // A process of its own: other threads' page faults make this one wait for
+    // the locks of the address space, which counts as sleep.
+    common::process::in_own_process("an_idle_relay_wakes_up_for_its_callback_only", || {
+        for options in [Options::new(), Options::new().copy()] {
+            let (input, _input_writer) = pipe_of(65_536);
+            let (_reader, output) = pipe_of(65_536);
+            let (mut calls, before) = (0, sleeps());
+            let options = options.interval(OFTEN);
+            relay(&input, &output, &options, |_| {
+                calls += 1;
+                if calls < 100 {
+                    Flow::Continue
+                } else {
+                    Flow::Stop
+                }
+            })
+            .unwrap();
+            let slept = sleeps() - before;
+            assert!(slept <= calls + 10, "{slept} sleeps for {calls} calls");
+        }
+    });
+}
+
+#[test]
+fn where_nothing_moves_although_both_ends_are_ready_it_draws_breath() {
+    use common::seccomp::{filters_work, refuse};
+    let test = "where_nothing_moves_although_both_ends_are_ready_it_draws_breath";
+    common::process::in_own_process(test, || {
+        if !filters_work() {
+            return;
+        }
+        let (input, input_writer) = pipe_of(65_536);
+        let (_reader, output) = pipe_of(65_536);
+        File::from(input_writer).write_all(b"stays").unwrap();
+        assert!(refuse(&[libc::SYS_preadv2], libc::EAGAIN));
+        let (mut calls, before) = (0, sleeps());
+        let options = Options::new().copy().interval(OFTEN);
+        relay(&input, &output, &options, |_| {
+            calls += 1;
+            // It may have to give way now and then, too.
+            match sleeps() - before < 500 && calls < 5000 {
+                true => Flow::Continue,
+                false => Flow::Stop,
+            }
+        })
+        .unwrap();
+        let slept = sleeps() - before;
+        assert!(slept >= 500, "{slept} sleeps in {calls} calls");
+    });
+}
+
+#[test]
+fn never_more_is_taken_between_two_calls_than_the_callback_allowed() {
+    for technique in [Technique::Splice, Technique::Copy] {
+        for within in [None, Some(Duration::ZERO), Some(Duration::from_micros(100))] {
+            let bytes = pattern(50_000);
+            let (input, input_writer) = pipe_of(65_536);
+            let (reader, output) = pipe_of(65_536);
+            File::from(input_writer).write_all(&bytes).unwrap();
+            let (mut before, mut held_back) = (0, 0);
+            let options = Options::new().technique(technique).interval(OFTEN);
+            let done = relay(&input, &output, &options, |progress| {
+                assert!(progress.taken - before <= 1000);
+                before = progress.taken;
+                held_back += usize::from(progress.activity == Activity::HeldBack);
+                let bytes = 1000;
+                Flow::AtMost { bytes, within }
+            })
+            .unwrap();
+            assert_eq!((done.end, done.given), (End::EndOfData, 50_000));
+            assert!(within == Some(Duration::ZERO) || held_back > 0);
+            let mut got = vec![0; 50_000];
+            File::from(reader).read_exact(&mut got).unwrap();
+            assert_same(&got, &bytes);
+        }
+    }
+}
+
+#[test]
+fn the_callback_is_told_what_has_not_left_the_output_yet_and_is_called_at_both_ends() {
+    let (input, input_writer) = pipe_of(65_536);
+    let (reader, output) = pipe_of(65_536);
+    File::from(input_writer).write_all(b"five.").unwrap();
+    let mut calls = Vec::new();
+    relay(&input, &output, &Options::new(), |progress| {
+        let unread = progress.unread.unwrap();
+        calls.push((progress.given, unread, progress.activity));
+        Flow::Continue
+    })
+    .unwrap();
+    assert_eq!(calls.first(), Some(&(0, 0, Activity::Moving)));
+    assert_eq!(calls.last(), Some(&(5, 5, Activity::Ended)));
+    drop(reader);
+}
+
+#[test]
+fn it_goes_on_once_a_blocked_end_is_served() {
+    let bytes = pattern(8 << 20);
+    for (to, output, reader) in outputs(&Directory::new()) {
+        let (input, input_writer) = pipe_of(65_536);
+        let (thread, relaying) = in_a_thread(input, output.try_clone().unwrap(), Options::new());
+        let fed = bytes.clone();
+        let writing = std::thread::spawn(move || File::from(input_writer).write_all(&fed));
+        // It stands, then goes on.
+        until("something arrives", || {
+            rustix::io::ioctl_fionread(&reader).is_ok_and(|n| n > 0)
+        });
+        until_asleep(thread);
+        let mut got = vec![0; bytes.len()];
+        // Open until the end: a reader that has gone is an error, even where it
+        // has had everything that came so far.
+        let mut reader = File::from(reader);
+        reader.read_exact(&mut got).unwrap();
+        assert_same(&got, &bytes);
+        writing.join().unwrap().unwrap();
+        let done = relaying.join().unwrap().unwrap();
+        assert_eq!(done.given, bytes.len() as u64, "{to}");
+    }
+}

@@ -1,0 +1,191 @@
+//! What is no ring, or none that is safe to use, is refused.
+
+use std::fs::File;
+use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use crate::common;
+use crate::common::state::watch;
+use fastpipe::pipe::page_size;
+use fastpipe::ring::{self, Consumer, Producer};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::io::{pread, pwrite};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+
+/// A file with a ring's bytes, of this length and with these seals.
+fn copy_of_a_ring(len: usize, seals: SealFlags) -> OwnedFd {
+    let (producer, consumer) = ring::pair(1).unwrap();
+    let whole = 2 * page_size();
+    let mut bytes = vec![0; whole];
+    drop(consumer.into_fd().unwrap());
+    let file = producer.into_fd().unwrap();
+    assert_eq!(pread(&file, &mut bytes, 0).unwrap(), whole);
+    let copy = memfd_create("t", MemfdFlags::ALLOW_SEALING).unwrap();
+    pwrite(&copy, &bytes, 0).unwrap();
+    ftruncate(&copy, len as u64).unwrap();
+    fcntl_add_seals(&copy, seals).unwrap();
+    copy
+}
+
+fn is_refused(file: OwnedFd, why: &str) {
+    let again = file.try_clone().unwrap();
+    for error in [
+        Producer::from_fd(file).unwrap_err(),
+        Consumer::from_fd(again).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
+        assert!(error.to_string().contains(why), "{error}");
+    }
+}
+
+const BOTH: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+
+#[test]
+fn a_faithful_copy_is_a_ring() {
+    let file = copy_of_a_ring(2 * page_size(), BOTH);
+    Producer::from_fd(file).unwrap();
+}
+
+#[test]
+fn memory_that_could_be_resized_is_refused() {
+    for seals in [SealFlags::empty(), SealFlags::SHRINK, SealFlags::GROW] {
+        is_refused(copy_of_a_ring(2 * page_size(), seals), "not sealed");
+    }
+    // What is no memfd at all.
+    let directory = common::Directory::new();
+    is_refused(directory.file("f", &[0; 8192]).into(), "not sealed");
+    is_refused(File::open("/dev/zero").unwrap().into(), "not sealed");
+    let (reader, _writer) = std::io::pipe().unwrap();
+    is_refused(reader.into(), "not sealed");
+    let (socket, _other) = UnixStream::pair().unwrap();
+    is_refused(socket.into(), "not sealed");
+}
+
+#[test]
+fn memory_of_another_size_is_refused() {
+    let page = page_size();
+    for len in [0, 1, page - 1, page, 2 * page - 1, 2 * page + 1, 4 * page] {
+        is_refused(copy_of_a_ring(len, BOTH), "size");
+    }
+    // Of a ring's size, but not of this one's.
+    is_refused(copy_of_a_ring(3 * page, BOTH), "header");
+}
+
+#[test]
+fn another_magic_version_or_capacity_is_refused() {
+    for at in [0, 8, 16] {
+        let file = copy_of_a_ring(2 * page_size(), BOTH);
+        pwrite(&file, &[99], at).unwrap();
+        is_refused(file, "header");
+    }
+}
+
+#[test]
+fn memory_of_reserved_huge_pages_is_refused() {
+    let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
+    let Ok(file) = memfd_create("t", flags) else {
+        eprintln!("skipped: no reserved huge pages here");
+        return;
+    };
+    fcntl_add_seals(&file, BOTH).unwrap();
+    is_refused(file, "ordinary pages");
+}
+
+#[test]
+fn memory_that_can_not_be_written_is_refused() {
+    let file = copy_of_a_ring(2 * page_size(), BOTH | SealFlags::WRITE);
+    assert!(Producer::from_fd(file).is_err());
+}
+
+#[test]
+fn indices_that_can_not_be_are_refused() {
+    for (at, bad) in [(128, 4097u64), (128, u64::MAX), (256, 1)] {
+        let file = copy_of_a_ring(2 * page_size(), BOTH);
+        pwrite(&file, &bad.to_ne_bytes(), at).unwrap();
+        is_refused(file, "corrupted");
+    }
+}
+
+#[test]
+fn indices_are_looked_at_once_the_end_is_ours_and_it_is_given_back_where_they_can_not_be() {
+    let (producer, _consumer) = ring::pair(1).unwrap();
+    let file = producer.as_fd().try_clone_to_owned().unwrap();
+    let attach = || Producer::from_fd(file.try_clone().unwrap());
+    let set_head = |head: u64| pwrite(&file, &head.to_ne_bytes(), 128).unwrap();
+    // The owner may be moving them just now, so they say nothing to us yet.
+    set_head(u64::MAX);
+    assert_eq!(attach().unwrap_err().kind(), ErrorKind::ResourceBusy);
+    drop(producer.into_fd().unwrap());
+    for _ in 0..2 {
+        assert_eq!(attach().unwrap_err().kind(), ErrorKind::InvalidData);
+    }
+    set_head(0);
+    attach().unwrap();
+}
+
+fn send(stream: &UnixStream, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
+    let mut space = vec![MaybeUninit::uninit(); 4096];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() {
+        assert!(control.push(SendAncillaryMessage::ScmRights(fds)));
+    }
+    let bytes = [IoSlice::new(bytes)];
+    sendmsg(stream, &bytes, &mut control, SendFlags::empty()).unwrap();
+}
+
+#[test]
+fn an_offer_that_is_none_is_refused_and_the_other_side_told() {
+    watch();
+    let good = copy_of_a_ring(2 * page_size(), BOTH);
+    let bad = copy_of_a_ring(2 * page_size(), SealFlags::empty());
+    let offers: [(&[u8], Vec<BorrowedFd<'_>>); 5] = [
+        (b"ringget1", vec![]),
+        (b"ringget1", vec![bad.as_fd()]),
+        (b"ringput1", vec![good.as_fd()]),
+        (b"GET / HT", vec![good.as_fd()]),
+        (b"ringget1", vec![bad.as_fd(); 100]),
+    ];
+    for (bytes, fds) in offers {
+        let (mut here, there) = UnixStream::pair().unwrap();
+        send(&here, bytes, &fds);
+        let error = Consumer::accept(&there).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
+        let mut answer = [0];
+        here.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"n");
+    }
+    // The good one was not spoilt by any of them; more descriptors than are
+    // wanted do no harm, nor one that is no process's.
+    let (here, there) = UnixStream::pair().unwrap();
+    send(&here, b"ringget1", &[good.as_fd(); 100]);
+    Consumer::accept(&there).unwrap();
+}
+
+#[test]
+fn a_stranger_that_hangs_up_or_answers_nonsense_is_an_error() {
+    watch();
+    let (here, there) = UnixStream::pair().unwrap();
+    drop(there);
+    assert!(Producer::offer(&here, 1).is_err());
+    assert!(Producer::accept(&here).is_err());
+
+    let (here, mut there) = UnixStream::pair().unwrap();
+    there.write_all(b"?").unwrap();
+    let error = Producer::offer(&here, 1).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+
+    let (here, mut there) = UnixStream::pair().unwrap();
+    there.write_all(b"ring").unwrap();
+    drop(there);
+    let error = Producer::accept(&here).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+
+    // One that never answers.
+    let (here, _there) = UnixStream::pair().unwrap();
+    let limit = std::time::Duration::from_millis(5);
+    here.set_read_timeout(Some(limit)).unwrap();
+    let error = Producer::offer(&here, 1).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+}

@@ -1,0 +1,205 @@
+//! Wait::Never: what was moved is told, so that a caller can go on from there.
+//! Both ends are in one thread: any call that slept would hang.
+
+use std::io::ErrorKind::WouldBlock;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use crate::common::shapes::{capacity, cases, sizes};
+use crate::common::{assert_same, buffer_with, pattern, pipe_of};
+use fastpipe::pipe::unread;
+use fastpipe::transfer::{Incomplete, Input, Output};
+use fastpipe::wait::Wait;
+use proptest::prelude::*;
+
+/// How much the other end takes between two attempts.
+fn amounts() -> impl Strategy<Value = Vec<usize>> {
+    let amount = prop_oneof![1..40_usize, 4000..4200_usize, 1..70_000_usize];
+    prop::collection::vec(amount, 1..8).prop_map(|mut amounts| {
+        amounts.push(50_000);
+        amounts
+    })
+}
+
+/// Takes at most `amount` of what is there.
+fn take(fd: BorrowedFd<'_>, amount: usize, got: &mut Vec<u8>) {
+    let there = unread(fd).unwrap().min(amount);
+    if there > 0 {
+        let mut chunk = vec![0; there];
+        let n = rustix::io::read(fd, &mut chunk).unwrap();
+        got.extend_from_slice(&chunk[..n]);
+    }
+}
+
+/// The bytes moved, and whether that was all.
+fn progress(result: Result<(), Incomplete>, whole: usize) -> (usize, bool) {
+    match result {
+        Ok(()) => (whole, true),
+        Err(incomplete) => {
+            assert_eq!(incomplete.kind(), WouldBlock, "{incomplete}");
+            (incomplete.moved as usize, false)
+        }
+    }
+}
+
+/// Calls `attempt` with what has been sent until it says that it is all sent;
+/// in between, the reader takes an amount.
+fn send_by_and_by(
+    reader: BorrowedFd<'_>,
+    amounts: &[usize],
+    mut attempt: impl FnMut(usize) -> (usize, bool),
+) -> Vec<u8> {
+    let mut got = Vec::new();
+    let mut sent = 0;
+    for amount in amounts.iter().cycle() {
+        let (moved, done) = attempt(sent);
+        sent += moved;
+        assert_eq!(got.len() + unread(reader).unwrap(), sent, "told the truth");
+        if done {
+            break;
+        }
+        take(reader, *amount, &mut got);
+    }
+    take(reader, usize::MAX, &mut got);
+    got
+}
+
+proptest! {
+    #![proptest_config(cases(250))]
+
+    #[test]
+    fn write_goes_on_from_what_was_moved(
+        capacity in capacity(), len in 1..400_000_usize, amounts in amounts(),
+    ) {
+        let bytes = pattern(len);
+        let (reader, writer) = pipe_of(capacity);
+        let mut out = Output::new(&writer, Wait::Never);
+        let got = send_by_and_by(reader.as_fd(), &amounts, |sent| {
+            progress(out.write(&bytes[sent..]), len - sent)
+        });
+        assert_same(&got, &bytes);
+        prop_assert_eq!(out.counts().bytes, len as u64);
+    }
+
+    #[test]
+    fn vmsplice_goes_on_from_what_was_moved(
+        capacity in capacity(), sizes in sizes(), offset in 0..5000_usize, amounts in amounts(),
+    ) {
+        let len = sizes.iter().sum();
+        let bytes = pattern(len);
+        let pages = buffer_with(&bytes, offset);
+        let (reader, writer) = pipe_of(capacity);
+        let mut out = Output::new(&writer, Wait::Never);
+        let got = send_by_and_by(reader.as_fd(), &amounts, |sent| {
+            let mut end = 0;
+            let rest: Vec<_> = sizes
+                .iter()
+                .map(|size| {
+                    let start = end;
+                    end += size;
+                    pages.slice(offset + start.max(sent).min(end)..offset + end)
+                })
+                .collect();
+            progress(out.vmsplice(&rest, Default::default()), len - sent)
+        });
+        assert_same(&got, &bytes);
+        prop_assert_eq!(out.counts().bytes, len as u64);
+    }
+
+    #[test]
+    fn read_goes_on_from_what_was_moved(
+        capacity in capacity(), len in 1..400_000_usize, amounts in amounts(), some in any::<bool>(),
+    ) {
+        let bytes = pattern(len);
+        let (reader, writer) = pipe_of(capacity);
+        let capacity = fastpipe::pipe::capacity(&writer).unwrap();
+        let mut writer = Some(writer);
+        let mut input = Input::new(&reader, Wait::Never);
+        let mut got = vec![0; len];
+        let (mut have, mut sent) = (0, 0);
+        for amount in amounts.iter().cycle() {
+            let result = match some {
+                true => input.read_some(&mut got[have..]),
+                false => input.read(&mut got[have..]),
+            };
+            match result {
+                Ok(n) if some => have += n,
+                Ok(n) => {
+                    prop_assert_eq!(n, len - have);
+                    have += n;
+                }
+                Err(incomplete) => {
+                    prop_assert_eq!(incomplete.kind(), WouldBlock);
+                    have += incomplete.moved as usize;
+                    prop_assert_eq!(have, sent, "all that was there");
+                }
+            }
+            if have == len {
+                break;
+            }
+            if let Some(fd) = &writer {
+                // Not more than fits, since this end would sleep.
+                let piece = (*amount).min(capacity).min(len - sent);
+                if unread(&reader).unwrap() == 0 {
+                    sent += rustix::io::write(fd, &bytes[sent..sent + piece]).unwrap();
+                }
+                if sent == len {
+                    writer = None;
+                }
+            }
+        }
+        assert_same(&got, &bytes);
+        prop_assert_eq!(input.read(&mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn splice_goes_on_from_what_was_moved_whichever_side_would_block(
+        capacities in (capacity(), capacity()), len in 1..200_000_usize,
+        feeding in amounts(), amounts in amounts(),
+    ) {
+        let bytes = pattern(len);
+        let (first_reader, first_writer) = pipe_of(capacities.0);
+        let (reader, writer) = pipe_of(capacities.1);
+        let mut input = Input::new(&first_reader, Wait::Never);
+        let mut feeder = Output::new(&first_writer, Wait::Never);
+        let mut fed = 0;
+        let mut feeding = feeding.iter().cycle();
+        let got = send_by_and_by(reader.as_fd(), &amounts, |sent| {
+            let piece = (*feeding.next().unwrap()).min(len - fed);
+            fed += progress(feeder.write(&bytes[fed..fed + piece]), piece).0;
+            let left = (len - sent) as u64;
+            progress(input.splice(&writer, left, Default::default()).map(drop), left as usize)
+        });
+        assert_same(&got, &bytes);
+        prop_assert_eq!(input.counts().bytes, len as u64);
+    }
+}
+
+#[test]
+fn an_empty_pipe_and_a_full_one_are_told_as_would_block() {
+    let (reader, writer) = pipe_of(65_536);
+    let (_other_reader, other_writer) = pipe_of(65_536);
+    let mut input = Input::new(&reader, Wait::Never);
+    let tells = |result: Result<u64, Incomplete>| {
+        let incomplete = result.unwrap_err();
+        assert_eq!((incomplete.kind(), incomplete.moved), (WouldBlock, 0));
+    };
+    tells(input.read(&mut [0; 9]).map(|n| n as u64));
+    tells(input.read_some(&mut [0; 9]).map(|n| n as u64));
+    tells(input.tee(&other_writer, 9).map(|n| n as u64));
+    tells(input.splice(&other_writer, 9, Default::default()));
+    let spliced = input.splice_some(&other_writer, 9, Default::default());
+    tells(spliced.map(|n| n as u64));
+    assert_eq!(input.counts().would_blocks, 5);
+    assert_eq!(input.counts().moving_calls, 0);
+
+    let mut out = Output::new(&writer, Wait::Never);
+    let capacity = fastpipe::pipe::capacity(&writer).unwrap();
+    out.write(&pattern(capacity)).unwrap();
+    tells(out.write(b"x").map(|()| 0));
+    let pages = buffer_with(b"x", 0);
+    tells(
+        out.vmsplice(&[pages.slice(..)], Default::default())
+            .map(|()| 0),
+    );
+    assert_eq!(out.counts().would_blocks, 2);
+}

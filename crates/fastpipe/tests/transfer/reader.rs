@@ -1,0 +1,197 @@
+//! PipeReader against a cursor over the same bytes.
+
+use std::fs::File;
+use std::io::{BufRead, Cursor, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
+use crate::common::shapes::{cases, sizes, waits};
+use crate::common::{Directory, assert_same, flags, pattern, pipe_of, write_all};
+use fastpipe::pipe;
+use fastpipe::reader::{CAPACITY, PipeReader};
+use fastpipe::wait::Wait;
+use proptest::prelude::*;
+
+#[derive(Debug, Clone)]
+enum Act {
+    Read(usize),
+    ReadExactly(usize),
+    FillAndConsume(usize),
+    Until(u8),
+    IntoParts,
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        3 => (0..70_000_usize).prop_map(Act::Read),
+        2 => (0..300_000_usize).prop_map(Act::ReadExactly),
+        3 => (0..70_000_usize).prop_map(Act::FillAndConsume),
+        3 => any::<u8>().prop_map(Act::Until),
+        1 => Just(Act::IntoParts),
+    ];
+    prop::collection::vec(act, 1..30)
+}
+
+proptest! {
+    #![proptest_config(cases(96))]
+
+    #[test]
+    fn any_mixture_of_reads_yields_what_was_written(
+        pieces in sizes(),
+        acts in acts(),
+        wait in waits(),
+        size in prop_oneof![1..40_usize, 4000..5000_usize, Just(65_536_usize)],
+    ) {
+        let bytes = pattern(pieces.iter().sum());
+        let mut model = Cursor::new(&bytes[..]);
+        let (reader, writer) = pipe_of(16 * 4096);
+        let writing = write_all(writer, bytes.clone(), pieces);
+        let builder = PipeReader::builder().wait(wait).buffer(size).keep_capacity();
+        let mut reader = builder.open(reader).unwrap();
+        for act in acts {
+            match act {
+                // How much comes at once is not said; what comes is.
+                Act::Read(n) => {
+                    let mut got = vec![0; n];
+                    let n = reader.read(&mut got).unwrap();
+                    let mut expected = vec![0; n];
+                    model.read_exact(&mut expected).unwrap();
+                    assert_same(&got[..n], &expected);
+                    let at_end = model.fill_buf().unwrap().is_empty();
+                    prop_assert!(n > 0 || got.is_empty() || at_end);
+                }
+                Act::ReadExactly(n) => {
+                    let (mut got, mut expected) = (vec![], vec![]);
+                    (&mut reader).take(n as u64).read_to_end(&mut got).unwrap();
+                    (&mut model).take(n as u64).read_to_end(&mut expected).unwrap();
+                    assert_same(&got, &expected);
+                }
+                Act::FillAndConsume(n) => {
+                    let there = reader.fill_buf().unwrap();
+                    let expected = model.fill_buf().unwrap();
+                    prop_assert_eq!(there.is_empty(), expected.is_empty());
+                    let n = n.min(there.len());
+                    assert_same(there, &expected[..there.len()]);
+                    reader.consume(n);
+                    model.consume(n);
+                }
+                Act::Until(byte) => {
+                    let (mut got, mut expected) = (vec![], vec![]);
+                    reader.read_until(byte, &mut got).unwrap();
+                    model.read_until(byte, &mut expected).unwrap();
+                    assert_same(&got, &expected);
+                }
+                Act::IntoParts => {
+                    let (fd, unconsumed) = reader.into_parts();
+                    assert_same(&unconsumed, &model.fill_buf().unwrap()[..unconsumed.len()]);
+                    model.consume(unconsumed.len());
+                    reader = builder.open(fd).unwrap();
+                }
+            }
+        }
+        let (mut got, mut expected) = (vec![], vec![]);
+        reader.read_to_end(&mut got).unwrap();
+        model.read_to_end(&mut expected).unwrap();
+        assert_same(&got, &expected);
+        writing.join().unwrap();
+    }
+}
+
+#[test]
+fn where_nothing_is_there_never_would_block_and_loses_nothing() {
+    let (reader, writer) = pipe_of(65_536);
+    let before = flags(&reader);
+    let mut writer = File::from(writer);
+    let mut reader = PipeReader::builder()
+        .wait(Wait::Never)
+        .open(reader)
+        .unwrap();
+    let mut line = Vec::new();
+    for piece in [&b"no newline"[..], b" yet", b", now\nrest"] {
+        let blocked = reader.read_until(b'\n', &mut line).unwrap_err();
+        assert_eq!(blocked.kind(), ErrorKind::WouldBlock);
+        writer.write_all(piece).unwrap();
+    }
+    reader.read_until(b'\n', &mut line).unwrap();
+    assert_eq!(line, b"no newline yet, now\n");
+    assert_eq!(reader.buffer(), b"rest");
+    let mut large = vec![0; 1 << 20];
+    assert_eq!(reader.read(&mut large).unwrap(), 4);
+    let blocked = reader.read(&mut large).unwrap_err();
+    assert_eq!(blocked.kind(), ErrorKind::WouldBlock);
+    assert_eq!(flags(&reader), before);
+}
+
+#[test]
+fn a_read_as_large_as_the_buffer_bypasses_it() {
+    let (reader, writer) = pipe_of(65_536);
+    File::from(writer).write_all(&pattern(1000)).unwrap();
+    let mut reader = PipeReader::builder().buffer(100).open(reader).unwrap();
+    let mut got = vec![0; 500];
+    assert_eq!(reader.read(&mut got).unwrap(), 500);
+    assert!(reader.buffer().is_empty());
+    assert_eq!(reader.counts().moving_calls, 1);
+    // But not past what is buffered.
+    assert_eq!(reader.fill_buf().unwrap().len(), 100);
+    assert_eq!(reader.read(&mut got).unwrap(), 100);
+    assert_same(&got[..100], &pattern(1000)[500..600]);
+}
+
+#[test]
+fn the_pipe_grows_unless_it_is_to_be_kept_and_never_shrinks() {
+    let size = |fd: &OwnedFd| pipe::capacity(fd).unwrap();
+    let (reader, _writer) = pipe_of(65_536);
+    let before = size(&reader);
+    let kept = PipeReader::builder().keep_capacity().open(reader).unwrap();
+    assert_eq!(size(kept.get_ref()), before);
+    let raised = PipeReader::builder().open(kept.into_inner()).unwrap();
+    let after = size(raised.get_ref());
+    assert!(after >= before);
+    if rustix::process::geteuid().is_root() {
+        assert!(after >= CAPACITY);
+    }
+    let same = PipeReader::builder()
+        .capacity(4096)
+        .open(raised.into_inner());
+    assert_eq!(size(same.unwrap().get_ref()), after);
+}
+
+#[test]
+fn a_refused_capacity_is_no_error() {
+    let (reader, _writer) = pipe_of(65_536);
+    let reader = PipeReader::builder()
+        .capacity(usize::MAX)
+        .open(reader)
+        .unwrap();
+    assert!(pipe::capacity(&reader).unwrap() >= 4096);
+}
+
+#[test]
+fn files_and_sockets_are_read_as_well() {
+    let directory = Directory::new();
+    let bytes = pattern(600_000);
+    let file = directory.file("in", &bytes);
+    let mut got = Vec::new();
+    let mut reader = PipeReader::builder().open(&file).unwrap();
+    reader.read_to_end(&mut got).unwrap();
+    assert_same(&got, &bytes);
+
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let writing = write_all(theirs.into(), bytes.clone(), vec![7, 70_000]);
+    got.clear();
+    let mut reader = PipeReader::builder().open(ours).unwrap();
+    reader.read_to_end(&mut got).unwrap();
+    assert_same(&got, &bytes);
+    writing.join().unwrap();
+}
+
+#[test]
+fn the_end_of_the_data_stays_the_end() {
+    let (reader, writer) = pipe_of(65_536);
+    drop(writer);
+    let mut reader = PipeReader::builder().open(reader).unwrap();
+    for _ in 0..3 {
+        assert!(reader.fill_buf().unwrap().is_empty());
+        assert_eq!(reader.read(&mut [0; 10]).unwrap(), 0);
+    }
+}

@@ -1,0 +1,213 @@
+//! What the kernel refuses, or would better have refused.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use crate::common::{ALL_WAITS, Directory, WAITS, assert_same, buffer_with, pattern, pipe_of};
+use fastpipe::transfer::{Incomplete, Input, Output};
+use fastpipe::wait::Wait;
+use rustix::io::Errno;
+
+fn is_refused(result: Result<impl Sized, Incomplete>, errno: Errno) {
+    let Err(refused) = result else {
+        panic!("not refused");
+    };
+    assert_eq!(refused.source.raw_os_error(), Some(errno.raw_os_error()));
+    assert_eq!(refused.moved, 0);
+}
+
+#[test]
+fn vmsplice_to_a_read_end_is_refused_and_the_buffer_stays_as_it_was() {
+    let (reader, writer) = pipe_of(65_536);
+    // There must be something that the kernel could write into the buffer.
+    File::from(writer).write_all(&pattern(4096)).unwrap();
+    let pages = buffer_with(&[7; 4096], 0);
+    for wait in ALL_WAITS {
+        let mut out = Output::new(&reader, wait);
+        is_refused(
+            out.vmsplice(&[pages.slice(..)], Default::default()),
+            Errno::BADF,
+        );
+    }
+    assert_same(&pages, &[7; 4096]);
+    assert_eq!(fastpipe::pipe::unread(&reader).unwrap(), 4096);
+}
+
+#[test]
+fn vmsplice_from_a_write_end_is_refused_and_the_pipe_stays_empty() {
+    let (_reader, writer) = pipe_of(65_536);
+    let mut pages = buffer_with(&[7; 4096], 0);
+    for wait in ALL_WAITS {
+        let got = Input::new(&writer, wait).vmsplice(&mut pages);
+        is_refused(got, Errno::BADF);
+    }
+    assert_eq!(fastpipe::pipe::unread(&writer).unwrap(), 0);
+}
+
+#[test]
+fn vmsplice_looks_again_where_a_descriptor_turns_out_to_be_another() {
+    /// Answers the write end where a bit is set, then the next, and the read
+    /// end in the end.
+    struct Turncoat(OwnedFd, OwnedFd, Cell<u32>);
+    impl AsFd for Turncoat {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            match self.2.replace(self.2.get() / 2) % 2 {
+                0 => self.0.as_fd(),
+                _ => self.1.as_fd(),
+            }
+        }
+    }
+    for answers in 0..64 {
+        let (reader, writer) = pipe_of(65_536);
+        rustix::io::write(&writer, &pattern(4096)).unwrap();
+        let pages = buffer_with(&[7; 4096], 0);
+        let turncoat = Turncoat(reader, writer, Cell::new(answers));
+        let mut out = Output::new(turncoat, Wait::Never);
+        for attempt in 0..7 {
+            let result = out.vmsplice(&[pages.slice(..)], Default::default());
+            assert_same(&pages, &[7; 4096]);
+            if attempt == 6 {
+                is_refused(result, Errno::BADF);
+            }
+        }
+    }
+}
+
+#[test]
+fn vmsplice_to_what_is_no_pipe_is_refused() {
+    let directory = Directory::new();
+    let file = directory.file("file", b"");
+    let (socket, _peer) = UnixStream::pair().unwrap();
+    let null = File::options().write(true).open("/dev/null").unwrap();
+    let pages = buffer_with(b"abc", 0);
+    for fd in [file.as_fd(), socket.as_fd(), null.as_fd()] {
+        for wait in ALL_WAITS {
+            let mut out = Output::new(fd, wait);
+            is_refused(
+                out.vmsplice(&[pages.slice(..)], Default::default()),
+                Errno::BADF,
+            );
+        }
+    }
+    assert_eq!(file.metadata().unwrap().len(), 0);
+}
+
+#[test]
+fn splice_and_tee_without_a_pipe_are_refused() {
+    let directory = Directory::new();
+    let from = directory.file("from", b"abc");
+    let to = directory.file("to", b"");
+    for wait in ALL_WAITS {
+        let mut input = Input::new(&from, wait);
+        is_refused(input.splice(&to, 3, Default::default()), Errno::INVAL);
+        is_refused(input.tee(&to, 3), Errno::INVAL);
+    }
+}
+
+#[test]
+fn splice_to_a_file_opened_to_append_is_refused_and_nothing_is_lost() {
+    let directory = Directory::new();
+    let path = directory.path("log");
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(&path)
+        .unwrap();
+    for wait in ALL_WAITS {
+        let (reader, writer) = pipe_of(65_536);
+        rustix::io::write(&writer, b"abc").unwrap();
+        let mut input = Input::new(&reader, wait);
+        is_refused(input.splice(&log, 3, Default::default()), Errno::INVAL);
+        let mut got = [0; 3];
+        input.read(&mut got).unwrap();
+        Output::new(&log, wait).write(&got).unwrap();
+    }
+    assert_eq!(std::fs::read(path).unwrap(), b"abc".repeat(ALL_WAITS.len()));
+}
+
+#[test]
+fn a_full_disk_is_told_and_nothing_spins_on_it() {
+    for wait in ALL_WAITS {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        is_refused(Output::new(&full, wait).write(b"abc"), Errno::NOSPC);
+        let (reader, writer) = pipe_of(65_536);
+        rustix::io::write(&writer, b"abc").unwrap();
+        let mut input = Input::new(&reader, wait);
+        // EINVAL of late, since /dev/full has no splice of its own.
+        let refused = input.splice(&full, u64::MAX, Default::default());
+        assert_eq!(refused.unwrap_err().moved, 0);
+        assert_eq!(fastpipe::pipe::unread(&reader).unwrap(), 3);
+    }
+}
+
+#[test]
+fn files_take_and_give_everything_however_one_waits() {
+    let directory = Directory::new();
+    let bytes = pattern(300_001);
+    for wait in ALL_WAITS {
+        let path = directory.path("file");
+        let mut out = Output::new(File::create(&path).unwrap(), wait);
+        for piece in bytes.chunks(70_000) {
+            out.write(piece).unwrap();
+        }
+        assert_eq!(out.counts().bytes, 300_001);
+        assert!(
+            out.counts().syscalls <= 20,
+            "whole pieces: {:?}",
+            out.counts()
+        );
+        let file = out.into_inner();
+        // Not in memory, if the system lets go of it: RWF_NOWAIT would give up.
+        file.sync_all().unwrap();
+        let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
+        // Written to again, in the middle of which times are to be updated.
+        let mut again = Output::new(File::options().write(true).open(&path).unwrap(), wait);
+        again.write(&bytes[..10]).unwrap();
+
+        let mut input = Input::new(File::open(&path).unwrap(), wait);
+        let mut got = vec![0; 300_002];
+        assert_eq!(input.read(&mut got).unwrap(), 300_001, "{wait:?}");
+        assert_same(&got[..300_001], &bytes);
+        assert_eq!(input.counts().would_blocks, 0, "a file makes nobody wait");
+    }
+}
+
+#[test]
+fn devices_take_and_give_everything_however_one_waits() {
+    for wait in ALL_WAITS {
+        let null = File::options().write(true).open("/dev/null").unwrap();
+        Output::new(null, wait).write(&pattern(300_000)).unwrap();
+        let null = File::open("/dev/null").unwrap();
+        assert_eq!(Input::new(null, wait).read(&mut [0; 9]).unwrap(), 0);
+        let zero = File::open("/dev/zero").unwrap();
+        let mut got = vec![1; 100_000];
+        assert_eq!(Input::new(zero, wait).read(&mut got).unwrap(), 100_000);
+        assert_same(&got, &[0; 100_000]);
+    }
+}
+
+#[test]
+fn a_socket_takes_and_gives_everything_however_one_waits() {
+    let bytes = pattern(1 << 20);
+    for wait in WAITS {
+        let (one, other) = UnixStream::pair().unwrap();
+        let mut got = vec![0; bytes.len() + 1];
+        let n = std::thread::scope(|scope| {
+            scope.spawn(|| Output::new(one, wait).write(&bytes).unwrap());
+            Input::new(&other, wait).read(&mut got).unwrap()
+        });
+        assert_same(&got[..n], &bytes);
+    }
+    let (one, other) = UnixStream::pair().unwrap();
+    let mut out = Output::new(&one, Wait::Never);
+    let full = out.write(&bytes).unwrap_err();
+    assert_eq!(full.kind(), ErrorKind::WouldBlock);
+    let mut got = vec![0; bytes.len()];
+    let empty = Input::new(&other, Wait::Never).read(&mut got).unwrap_err();
+    assert_eq!(empty.kind(), ErrorKind::WouldBlock);
+    assert_eq!(empty.moved, full.moved);
+    assert_same(&got[..full.moved as usize], &bytes[..full.moved as usize]);
+}

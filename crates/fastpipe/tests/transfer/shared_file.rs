@@ -1,0 +1,251 @@
+//! The open file behind a descriptor is shared with strangers: its flags are
+//! theirs too. FIFOs, which know no RWF_NOWAIT, are opened again instead.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+
+use crate::common::{
+    ALL_WAITS, Directory, WAITS, assert_same, buffer_with, flags, pattern, pipe_of, read_all,
+    write_all,
+};
+use fastpipe::transfer::{Incomplete, Input, Output};
+use fastpipe::wait::Wait;
+use rustix::fs::OFlags;
+
+const CAPACITY: usize = 4 * 4096;
+const BYTES: usize = 10 * CAPACITY + 17;
+
+/// What another process that inherited the descriptor may do.
+fn make_nonblocking(fd: impl AsFd) {
+    let stranger = fd.as_fd().try_clone_to_owned().unwrap();
+    rustix::fs::fcntl_setfl(&stranger, flags(&stranger) | OFlags::NONBLOCK).unwrap();
+}
+
+#[test]
+fn writing_goes_on_where_a_stranger_made_the_pipe_non_blocking() {
+    let bytes = pattern(BYTES);
+    let pages = buffer_with(&bytes, 0);
+    for wait in WAITS {
+        for by_reference in [false, true] {
+            let (reader, writer) = pipe_of(CAPACITY);
+            make_nonblocking(&writer);
+            let reading = read_all(reader, vec![5000]);
+            let mut out = Output::new(&writer, wait);
+            if by_reference {
+                out.vmsplice(&[pages.slice(..)], Default::default())
+                    .unwrap();
+            } else {
+                out.write(&bytes).unwrap();
+            }
+            assert!(
+                flags(&writer).contains(OFlags::NONBLOCK),
+                "not ours to undo"
+            );
+            drop(writer);
+            assert_same(&reading.join().unwrap(), &bytes);
+        }
+    }
+}
+
+#[test]
+fn reading_goes_on_where_a_stranger_made_the_pipe_non_blocking() {
+    let bytes = pattern(BYTES);
+    for wait in WAITS {
+        let (reader, writer) = pipe_of(CAPACITY);
+        make_nonblocking(&reader);
+        let writing = write_all(writer, bytes.clone(), vec![1, 5000, 70_000]);
+        let mut got = vec![0; BYTES + 1];
+        let mut input = Input::new(&reader, wait);
+        let some = input.read_some(&mut got).unwrap();
+        let rest = input.read(&mut got[some..]).unwrap();
+        assert_same(&got[..some + rest], &bytes);
+        assert!(
+            flags(&reader).contains(OFlags::NONBLOCK),
+            "not ours to undo"
+        );
+        writing.join().unwrap();
+    }
+}
+
+#[test]
+fn splicing_goes_on_where_a_stranger_made_both_pipes_non_blocking() {
+    let bytes = pattern(BYTES);
+    for wait in WAITS {
+        let (reader, writer) = pipe_of(CAPACITY);
+        let (out_reader, out_writer) = pipe_of(CAPACITY / 4);
+        make_nonblocking(&reader);
+        make_nonblocking(&out_writer);
+        let writing = write_all(writer, bytes.clone(), vec![1, 5000, 70_000]);
+        let reading = read_all(out_reader, vec![3000]);
+        let mut input = Input::new(reader, wait);
+        let moved = input.splice(out_writer, u64::MAX, Default::default());
+        assert_eq!(moved.unwrap(), BYTES as u64);
+        assert_same(&reading.join().unwrap(), &bytes);
+        writing.join().unwrap();
+    }
+}
+
+#[test]
+fn no_transfer_ever_changes_the_flags_of_the_open_file() {
+    let pages = buffer_with(b"0123456789", 0);
+    for wait in ALL_WAITS {
+        let (reader, writer) = pipe_of(CAPACITY);
+        let (out_reader, out_writer) = pipe_of(CAPACITY);
+        let all = || [&reader, &writer, &out_reader, &out_writer].map(flags);
+        let before = all();
+        let unchanged = |what| assert_eq!(all(), before, "{wait:?} {what}");
+        let mut out = Output::new(&writer, wait);
+        let mut input = Input::new(&reader, wait);
+        out.write(b"0123456789").unwrap();
+        unchanged("write");
+        out.vmsplice(&[pages.slice(..)], Default::default())
+            .unwrap();
+        unchanged("vmsplice");
+        input.read(&mut [0; 5]).unwrap();
+        unchanged("read");
+        input.tee(&out_writer, 5).unwrap();
+        unchanged("tee");
+        input.splice(&out_writer, 5, Default::default()).unwrap();
+        unchanged("splice");
+        input.read_some(&mut [0; 10]).unwrap();
+        unchanged("read_some");
+        if wait == Wait::Never {
+            input.read(&mut [0; 5]).unwrap_err();
+            out.write(&[0; 2 * CAPACITY]).unwrap_err();
+            unchanged("would block");
+        }
+    }
+}
+
+#[test]
+fn a_fifo_is_written_and_read_whole_and_ends() {
+    let directory = Directory::new();
+    let bytes = pattern(BYTES);
+    for wait in WAITS {
+        let (reader, writer) = directory.fifo(&format!("{wait:?}"));
+        fastpipe::pipe::set_capacity_up_to(&writer, CAPACITY).unwrap();
+        let before = (flags(&reader), flags(&writer));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut out = Output::new(&writer, wait);
+                for piece in bytes.chunks(30_001) {
+                    out.write(piece).unwrap();
+                }
+                assert_eq!(flags(&writer), before.1);
+            });
+            let mut got = vec![0; BYTES];
+            let mut input = Input::new(&reader, wait);
+            assert_eq!(input.read(&mut got).unwrap(), BYTES);
+            assert_eq!(flags(&reader), before.0);
+            assert_same(&got, &bytes);
+        });
+        drop(writer);
+        let end = Input::new(&reader, wait).read(&mut [0; 9]).unwrap();
+        assert_eq!(end, 0, "{wait:?}");
+    }
+}
+
+#[test]
+fn a_reader_of_a_fifo_sees_its_end_while_it_waits() {
+    let directory = Directory::new();
+    for wait in WAITS {
+        let (reader, writer) = directory.fifo(&format!("{wait:?}"));
+        let writing = std::thread::spawn(move || {
+            let mut out = Output::new(writer, wait);
+            out.write(b"abc").unwrap();
+        });
+        let mut got = [0; 9];
+        let n = Input::new(&reader, wait).read(&mut got).unwrap();
+        assert_eq!(&got[..n], b"abc", "{wait:?}");
+        writing.join().unwrap();
+    }
+}
+
+#[test]
+fn a_writer_to_a_fifo_sees_that_its_reader_went() {
+    let directory = Directory::new();
+    for wait in WAITS {
+        let (reader, writer) = directory.fifo(&format!("{wait:?}"));
+        let reading = std::thread::spawn(move || {
+            // With whatever it opened for itself.
+            let mut input = Input::new(reader, wait);
+            input.read(&mut [0; 100]).unwrap();
+        });
+        let end = Output::new(&writer, wait).write(&pattern(1 << 20));
+        let end = end.unwrap_err();
+        assert_eq!(end.kind(), ErrorKind::BrokenPipe, "{wait:?}");
+        assert!(end.moved >= 100, "{wait:?}: {end}");
+        reading.join().unwrap();
+    }
+}
+
+#[test]
+fn never_waits_for_a_fifo_either() {
+    let directory = Directory::new();
+    let (mut reader, writer) = directory.fifo("fifo");
+    let would_block = |incomplete: Incomplete| {
+        assert_eq!(incomplete.kind(), ErrorKind::WouldBlock);
+        incomplete.moved as usize
+    };
+    let mut input = Input::new(reader.as_fd().try_clone_to_owned().unwrap(), Wait::Never);
+    assert_eq!(would_block(input.read(&mut [0; 9]).unwrap_err()), 0);
+
+    let capacity = fastpipe::pipe::capacity(&writer).unwrap();
+    let bytes = pattern(capacity + 5000);
+    let mut out = Output::new(writer, Wait::Never);
+    assert_eq!(would_block(out.write(&bytes).unwrap_err()), capacity);
+    assert_eq!(out.counts().polls, 0, "it has an open file of its own");
+    let mut got = vec![0; capacity];
+    reader.read_exact(&mut got).unwrap();
+    out.write(&bytes[capacity..]).unwrap();
+    let mut rest = vec![0; 6000];
+    let end = would_block(input.read(&mut rest).unwrap_err());
+    got.extend_from_slice(&rest[..end]);
+    assert_same(&got, &bytes);
+    drop(out);
+    assert_eq!(input.read(&mut rest).unwrap(), 0, "the end");
+}
+
+#[test]
+fn a_fifo_that_is_gone_from_its_directory_works_all_the_same() {
+    let directory = Directory::new();
+    for wait in ALL_WAITS {
+        let (reader, writer) = directory.fifo("fifo");
+        std::fs::remove_file(directory.path("fifo")).unwrap();
+        Output::new(&writer, wait).write(b"abc").unwrap();
+        let mut got = [0; 3];
+        Input::new(&reader, wait).read(&mut got).unwrap();
+        assert_eq!(&got, b"abc");
+    }
+}
+
+#[test]
+fn another_writer_to_the_same_fifo_loses_nothing_by_it() {
+    let directory = Directory::new();
+    let (mut reader, mut writer) = directory.fifo("fifo");
+    writer.write_all(b"abc").unwrap();
+    Output::new(&writer, Wait::Spin).write(b"def").unwrap();
+    writer.write_all(b"ghi").unwrap();
+    drop(writer);
+    let mut got = String::new();
+    reader.read_to_string(&mut got).unwrap();
+    assert_eq!(got, "abcdefghi");
+}
+
+#[test]
+fn a_fifo_open_for_both_takes_pages_and_lends_none_to_be_written() {
+    let directory = Directory::new();
+    drop(directory.fifo("fifo"));
+    let path = directory.path("fifo");
+    let both = File::options().read(true).write(true).open(path).unwrap();
+    let pages = buffer_with(b"abc", 0);
+    for wait in ALL_WAITS {
+        let mut out = Output::new(&both, wait);
+        out.vmsplice(&[pages.slice(..)], Default::default())
+            .unwrap();
+        let mut got = [0; 3];
+        Input::new(&both, wait).read(&mut got).unwrap();
+        assert_eq!((&got, &pages[..]), (b"abc", &b"abc"[..]));
+    }
+}

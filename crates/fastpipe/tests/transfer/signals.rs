@@ -1,0 +1,152 @@
+//! A storm of signals, none of which restarts a system call.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use crate::common;
+use crate::common::state::until_asleep;
+use crate::common::storm::{Storm, until_interrupted};
+use crate::common::{WAITS, assert_same, buffer_with, pattern, pipe_of, read_all};
+use fastpipe::transfer::{Input, Output};
+use fastpipe::wait::Wait;
+use rustix::process::Pid;
+
+const CAPACITY: usize = 4 * 4096;
+const BYTES: usize = 12 * CAPACITY;
+
+/// So that a test counts its own signals only.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Waits until a thread sleeps (if it ever does) and signals went on.
+fn until_asleep_and_interrupted(thread: Pid, sleeps: bool) {
+    if sleeps {
+        until_asleep(thread);
+    }
+    until_interrupted();
+}
+
+/// A reader that lets the other end be interrupted before each piece.
+fn slow_reader(reader: OwnedFd, thread: Pid, wait: Wait) -> JoinHandle<Vec<u8>> {
+    let sleeps = wait != Wait::Spin;
+    std::thread::spawn(move || {
+        let mut file = File::from(reader);
+        let mut got = Vec::new();
+        let mut chunk = [0; CAPACITY / 2 + 1];
+        loop {
+            if got.len() + CAPACITY < BYTES {
+                until_asleep_and_interrupted(thread, sleeps);
+            }
+            match file.read(&mut chunk).unwrap() {
+                0 => return got,
+                n => got.extend_from_slice(&chunk[..n]),
+            }
+        }
+    })
+}
+
+/// A writer that lets the other end be interrupted before each piece.
+fn slow_writer(writer: OwnedFd, thread: Pid, wait: Wait) -> JoinHandle<()> {
+    let sleeps = wait != Wait::Spin;
+    std::thread::spawn(move || {
+        let mut file = File::from(writer);
+        for piece in pattern(BYTES).chunks(CAPACITY / 2 + 1) {
+            until_asleep_and_interrupted(thread, sleeps);
+            file.write_all(piece).unwrap();
+        }
+    })
+}
+
+/// The sending test, in a storm, with a slow reader.
+fn sending(mut send: impl FnMut(OwnedFd, Wait)) {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    for wait in WAITS {
+        let (reader, writer) = pipe_of(CAPACITY);
+        let reading = slow_reader(reader, rustix::thread::gettid(), wait);
+        let storm = Storm::begin();
+        send(writer, wait);
+        // The reader may wait for signals yet.
+        let got = reading.join().unwrap();
+        drop(storm);
+        assert_same(&got, &pattern(BYTES));
+    }
+}
+
+/// The receiving test, in a storm, with a slow writer.
+fn receiving(mut receive: impl FnMut(OwnedFd, Wait) -> Vec<u8>) {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    for wait in WAITS {
+        let (reader, writer) = pipe_of(CAPACITY);
+        let writing = slow_writer(writer, rustix::thread::gettid(), wait);
+        let storm = Storm::begin();
+        let got = receive(reader, wait);
+        writing.join().unwrap();
+        drop(storm);
+        assert_same(&got, &pattern(BYTES));
+    }
+}
+
+#[test]
+fn a_storm_of_signals_costs_write_no_byte() {
+    let bytes = pattern(BYTES);
+    sending(|writer, wait| Output::new(writer, wait).write(&bytes).unwrap());
+}
+
+#[test]
+fn a_storm_of_signals_costs_vmsplice_no_byte() {
+    let pages = buffer_with(&pattern(BYTES), 3);
+    sending(|writer, wait| {
+        let pieces = [pages.slice(3..40_000), pages.slice(40_000..)];
+        let mut out = Output::new(writer, wait);
+        out.vmsplice(&pieces, Default::default()).unwrap();
+    });
+}
+
+#[test]
+fn a_storm_of_signals_costs_splice_from_a_file_no_byte() {
+    let directory = common::Directory::new();
+    sending(|writer, wait| {
+        let mut input = Input::new(directory.file("in", &pattern(BYTES)), wait);
+        let moved = input.splice(writer, u64::MAX, Default::default());
+        assert_eq!(moved.unwrap(), BYTES as u64);
+    });
+}
+
+#[test]
+fn a_storm_of_signals_costs_read_no_byte() {
+    receiving(|reader, wait| {
+        let mut got = vec![0; BYTES + 1];
+        let n = Input::new(reader, wait).read(&mut got).unwrap();
+        got.truncate(n);
+        got
+    });
+}
+
+#[test]
+fn a_storm_of_signals_costs_splice_to_a_file_no_byte() {
+    let directory = common::Directory::new();
+    receiving(|reader, wait| {
+        let out = directory.file("out", b"");
+        let mut input = Input::new(reader, wait);
+        input.splice(&out, u64::MAX, Default::default()).unwrap();
+        std::fs::read(directory.path("out")).unwrap()
+    });
+}
+
+#[test]
+fn a_storm_of_signals_costs_tee_and_splice_no_byte() {
+    receiving(|reader, wait| {
+        let (copy_reader, copy_writer) = pipe_of(CAPACITY);
+        let (out_reader, out_writer) = pipe_of(CAPACITY);
+        let copying = read_all(copy_reader, vec![4096]);
+        let reading = read_all(out_reader, vec![4096]);
+        let mut input = Input::new(reader, wait);
+        let moved = input.tee_and_splice(copy_writer, out_writer, u64::MAX, Default::default());
+        assert_eq!(moved.unwrap(), BYTES as u64);
+        let got = reading.join().unwrap();
+        assert_same(&copying.join().unwrap(), &got);
+        got
+    });
+}

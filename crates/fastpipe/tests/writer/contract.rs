@@ -1,0 +1,352 @@
+//! What the writer promises of its calls, whatever lies behind them.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::common;
+use crate::common::state::until_unread;
+use crate::common::writers::{
+    How, KIB, MIB, SLEEPING, check, drained_settings, expect, expect_all, goes_by, send, settings,
+    stays_sane, stream,
+};
+use crate::common::{ALL_WAITS, assert_same, pipe_of, read_all};
+use fastpipe::pipe::{self, page_size};
+use fastpipe::reuse::Reuse;
+use fastpipe::wait::Wait;
+use fastpipe::writer::{LITTLE, Path, PipeWriter, Reason};
+
+#[test]
+fn much_that_is_only_written_is_handed_over_too() {
+    for at_once in [false, true] {
+        let (reader, writer) = pipe_of(64 * KIB);
+        let reading = read_all(reader, vec![256 * KIB]);
+        let builder = PipeWriter::builder();
+        let builder = if at_once { builder.at_once() } else { builder };
+        let mut out = builder.open(writer).unwrap();
+        send(&mut out, How::Write, 0, 8 * MIB).unwrap();
+        let path = out.path();
+        let report = out.finish().unwrap().1;
+        check(&reading.join().unwrap(), 0).unwrap();
+        if goes_by(path, Reuse::Fresh, &format!("at once: {at_once}")) {
+            assert!(report.zero_copy_bytes > 6 * MIB as u64, "{report:?}");
+        }
+    }
+}
+
+/// Each piece ends where the first, small region does, or a loan.
+#[test]
+fn pieces_that_fill_every_buffer_exactly_are_handed_over_too() {
+    for piece in [4 * KIB, 16 * KIB, 64 * KIB, 128 * KIB, 512 * KIB] {
+        for how in [How::Lend, How::Write] {
+            let (reader, writer) = pipe_of(64 * KIB);
+            let reading = read_all(reader, vec![256 * KIB]);
+            let mut out = PipeWriter::builder().open(writer).unwrap();
+            for n in 0..6 * MIB / piece {
+                let bytes = stream((n * piece) as u64, piece);
+                match how {
+                    How::Write => out.write_all(&bytes).unwrap(),
+                    _ => {
+                        let mut loan = out.lend(piece).unwrap();
+                        loan[..piece].copy_from_slice(&bytes);
+                        loan.commit(piece).unwrap();
+                    }
+                }
+            }
+            goes_by(out.path(), Reuse::Fresh, &format!("{how:?} of {piece}"));
+            drop(out);
+            let got = reading.join().unwrap();
+            assert_eq!(got.len(), 6 * MIB);
+            check(&got, 0).unwrap();
+        }
+    }
+}
+
+#[test]
+fn little_is_written_and_leaves_the_pipe_as_it_is() {
+    let (reader, writer) = pipe_of(64 * KIB);
+    let capacity = pipe::capacity(&writer).unwrap();
+    let mut out = PipeWriter::builder().open(writer).unwrap();
+    out.write_all(b"hello ").unwrap();
+    let mut loan = out.lend(0).unwrap();
+    loan[..5].copy_from_slice(b"world");
+    loan.commit(5).unwrap();
+    assert_eq!(out.path(), Path::Write(Reason::LittleSoFar));
+    let (writer, report) = out.finish().unwrap();
+    assert_eq!(report.counts.bytes, 11);
+    assert_eq!(report.zero_copy_bytes, 0);
+    assert_eq!(pipe::capacity(&writer).unwrap(), capacity);
+    drop(writer);
+    assert_same(&read_all(reader, vec![100]).join().unwrap(), b"hello world");
+}
+
+#[test]
+fn finish_gives_the_descriptor_back_with_an_account_of_everything() {
+    for setting in settings() {
+        let (reader, writer) = pipe_of(64 * KIB);
+        let same = writer.try_clone().unwrap();
+        let reading = read_all(reader, vec![256 * KIB]);
+        let mut out = setting.builder.open(writer).unwrap();
+        send(&mut out, How::Both, 0, 5 * MIB + 7).unwrap();
+        let path = out.path();
+        let (writer, report) = out.finish().unwrap();
+        assert_eq!(report.counts.bytes, 5 * MIB as u64 + 7, "{setting:?}");
+        assert_eq!(report.path, path);
+        assert!(report.counts.moving_calls <= report.counts.syscalls);
+        assert_eq!(
+            report.zero_copy_bytes > 0,
+            path.is_zero_copy(),
+            "{report:?}"
+        );
+        // It is the pipe still.
+        let mut file = File::from(writer);
+        drop(same);
+        file.write_all(&stream(5 * MIB as u64 + 7, 9)).unwrap();
+        drop(file);
+        let got = reading.join().unwrap();
+        assert_eq!(got.len(), 5 * MIB + 16);
+        check(&got, 0).unwrap();
+    }
+}
+
+#[test]
+fn an_error_of_finish_keeps_what_was_not_sent_and_can_be_retried() {
+    for setting in settings() {
+        let (reader, writer) = pipe_of(64 * KIB);
+        let mut reader = File::from(reader);
+        let mut out = setting
+            .builder
+            .wait(Wait::Never)
+            .keep_capacity()
+            .open(writer)
+            .unwrap();
+        let mut at = 0;
+        while let Ok(mut loan) = out.lend(0) {
+            let n = loan.len();
+            common::writers::fill(&mut loan, at);
+            loan.commit(n).unwrap();
+            at += n as u64;
+            assert!(at < 64 * MIB as u64, "the pipe never runs full");
+        }
+        let queued = out.queued();
+        assert!(queued > 0, "{setting:?}");
+        let failed = out.finish().unwrap_err();
+        assert_eq!(failed.error().kind(), ErrorKind::WouldBlock);
+        let (error, out) = failed.into_parts();
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        assert_eq!(out.queued(), queued);
+        let sent = pipe::unread(&reader).unwrap();
+        assert_eq!(sent as u128 + queued, u128::from(at), "{setting:?}");
+        let mut end = 0;
+        let mut attempt = out.finish();
+        let (writer, report) = loop {
+            let n = pipe::unread(&reader).unwrap();
+            expect(&mut reader, end, n);
+            end += n as u64;
+            match attempt {
+                Ok(done) => break done,
+                Err(failed) => attempt = failed.into_parts().1.finish(),
+            }
+        };
+        assert_eq!(report.counts.bytes, at);
+        drop(writer);
+        assert_eq!(expect_all(&mut reader, end, &[4096]), at, "{setting:?}");
+    }
+}
+
+#[test]
+fn dropping_sends_what_is_queued_and_does_not_wait_until_it_is_read() {
+    for setting in settings() {
+        let (reader, writer) = pipe_of(64 * KIB);
+        let mut out = setting.builder.open(&writer).unwrap();
+        out.write_all(&stream(0, 30_000)).unwrap();
+        // Nobody reads: it would hang.
+        drop(out);
+        assert_eq!(pipe::unread(&reader).unwrap(), 30_000, "{setting:?}");
+        expect(&mut File::from(reader), 0, 30_000);
+    }
+}
+
+#[test]
+fn dropping_while_panicking_sends_nothing() {
+    for setting in settings() {
+        let (reader, writer) = pipe_of(64 * KIB);
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let mut out = setting.builder.open(&writer).unwrap();
+            let mut loan = out.lend(10).unwrap();
+            common::writers::fill(&mut loan[..10], 0);
+            loan.commit(10).unwrap();
+            out.write_all(&[b'?'; 1000]).unwrap();
+            // Without the message.
+            std::panic::resume_unwind(Box::new("on purpose"));
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(pipe::unread(&reader).unwrap(), 10, "{setting:?}");
+    }
+}
+
+#[test]
+fn waiting_until_drained_ends_when_nothing_is_unread_and_no_sooner() {
+    for wait in SLEEPING {
+        for setting in settings() {
+            let (reader, writer) = pipe_of(64 * KIB);
+            let mut out = setting.builder.wait(wait).open(writer).unwrap();
+            let reading = std::thread::spawn(move || {
+                until_unread(&reader, 3000);
+                expect_all(&mut File::from(reader), 0, &[1000, 70_000])
+            });
+            for round in 0..3 {
+                send(&mut out, How::Both, round * MIB as u64, MIB).unwrap();
+                out.wait_drained().unwrap();
+                assert_eq!(pipe::unread(&out).unwrap(), 0);
+            }
+            drop(out);
+            assert_eq!(reading.join().unwrap(), 3 * MIB as u64);
+        }
+    }
+}
+
+#[test]
+fn waiting_until_drained_tells_of_a_reader_that_went_before_the_end() {
+    for wait in ALL_WAITS {
+        let (reader, writer) = pipe_of(64 * KIB);
+        let mut out = PipeWriter::builder().wait(wait).open(writer).unwrap();
+        out.write_all(b"unread").unwrap();
+        out.flush().unwrap();
+        let before = match wait {
+            Wait::Never => Some(out.wait_drained().unwrap_err().kind()),
+            _ => None,
+        };
+        assert_ne!(before, Some(ErrorKind::BrokenPipe));
+        drop(reader);
+        assert_eq!(
+            out.wait_drained().unwrap_err().kind(),
+            ErrorKind::BrokenPipe
+        );
+    }
+}
+
+/// The reader may read the last byte and go between two looks of the writer's.
+#[test]
+fn a_reader_that_reads_everything_and_goes_at_once_has_drained_the_pipe() {
+    for _ in 0..500 {
+        let (reader, writer) = pipe_of(4096);
+        let mut out = PipeWriter::builder().wait(Wait::Spin).open(writer).unwrap();
+        out.write_all(b"x").unwrap();
+        out.flush().unwrap();
+        let reading = std::thread::spawn(move || {
+            let mut byte = [0];
+            File::from(reader).read_exact(&mut byte).unwrap();
+        });
+        let drained = out.wait_drained();
+        reading.join().unwrap();
+        drained.expect("everything was read");
+    }
+}
+
+#[test]
+fn a_loan_is_aligned_and_as_long_as_asked_and_sends_nothing_when_dropped() {
+    for setting in settings() {
+        let (reader, writer) = pipe_of(64 * KIB);
+        let reading = read_all(reader, vec![256 * KIB]);
+        let mut out = setting.builder.open(writer).unwrap();
+        let mut at = 0;
+        for _ in 0..2 {
+            let window = out.lend(0).unwrap().len();
+            let sizes = [
+                0,
+                1,
+                4096,
+                4097,
+                window - 1,
+                window,
+                window + 1,
+                3 * MIB,
+                5 * MIB,
+            ];
+            for size in sizes {
+                let mut loan = out.lend(size).unwrap();
+                assert!(loan.len() >= size.max(1), "{} for {size}", loan.len());
+                assert!(loan.as_ptr().addr().is_multiple_of(page_size()));
+                loan.fill(b'?');
+                drop(loan);
+                assert_eq!(out.queued(), 0);
+                let mut loan = out.lend(size).unwrap();
+                common::writers::fill(&mut loan[..size], at);
+                // Beyond what is sent; nobody must see it.
+                loan[size..].fill(b'!');
+                loan.commit(size).unwrap();
+                at += size as u64;
+                out.lend(size).unwrap().commit(0).unwrap();
+                let some = stream(at, 777);
+                out.write_all(&some).unwrap();
+                at += 777;
+                drop(out.lend(1).unwrap());
+            }
+        }
+        drop(out);
+        let got = reading.join().unwrap();
+        assert_eq!(got.len() as u64, at, "{setting:?}");
+        check(&got, 0).unwrap_or_else(|wrong| panic!("{setting:?}: {wrong}"));
+    }
+}
+
+#[test]
+fn more_than_the_loan_can_not_be_committed_and_nothing_is_then_sent() {
+    let (reader, writer) = pipe_of(64 * KIB);
+    let mut out = PipeWriter::builder().open(&writer).unwrap();
+    let loan = out.lend(10).unwrap();
+    let too_many = loan.len() + 1;
+    let panicked = catch_unwind(AssertUnwindSafe(|| loan.commit(too_many)));
+    assert!(panicked.is_err());
+    out.write_all(b"fine").unwrap();
+    drop(out);
+    assert_eq!(pipe::unread(&reader).unwrap(), 4);
+}
+
+#[test]
+fn a_wish_for_a_loan_beyond_all_memory_does_no_harm() {
+    stays_sane(MIB, usize::MAX);
+}
+
+#[test]
+fn wishes_for_the_smallest_loan_and_region_do_no_harm() {
+    stays_sane(0, 0);
+    stays_sane(1, 1);
+}
+
+#[test]
+fn a_loan_too_long_for_any_memory_is_an_error_that_leaves_the_writer_usable() {
+    for setting in settings() {
+        let (reader, writer) = pipe_of(64 * KIB);
+        let reading = read_all(reader, vec![256 * KIB]);
+        let mut out = setting.builder.open(writer).unwrap();
+        send(&mut out, How::Both, 0, MIB).unwrap();
+        for size in [usize::MAX, isize::MAX as usize, 1 << 50] {
+            out.lend(size).map(drop).unwrap_err();
+        }
+        send(&mut out, How::Both, MIB as u64, MIB).unwrap();
+        drop(out);
+        let got = reading.join().unwrap();
+        assert_eq!(got.len(), 2 * MIB);
+        check(&got, 0).unwrap();
+    }
+}
+
+#[test]
+fn the_threshold_of_little_is_crossed_without_a_seam() {
+    for setting in drained_settings().into_iter().chain(settings()) {
+        for off in [-1, 0, 1] {
+            let len = LITTLE.saturating_add_signed(off) as usize;
+            let (reader, writer) = pipe_of(64 * KIB);
+            let reading = read_all(reader, vec![4096]);
+            let mut out = setting.builder.open(writer).unwrap();
+            send(&mut out, How::Write, 0, len).unwrap();
+            send(&mut out, How::Both, len as u64, 300_000).unwrap();
+            drop(out);
+            let got = reading.join().unwrap();
+            assert_eq!(got.len(), len + 300_000);
+            check(&got, 0).unwrap();
+        }
+    }
+}

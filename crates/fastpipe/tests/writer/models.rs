@@ -1,0 +1,39 @@
+//! Any sequence of what can be done with a writer, with any settings, against
+//! a `Vec<u8>`.
+
+use crate::common;
+use crate::common::interpreter::run;
+use crate::common::shapes::cases;
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(cases(400))]
+
+    #[test]
+    fn whatever_is_done_with_a_writer_its_reader_gets_exactly_that(
+        program in prop::collection::vec(any::<u8>(), 0..300)
+    ) {
+        run(&program);
+    }
+}
+
+/// The same programs each time.
+#[test]
+fn hundreds_of_fixed_programs_are_right() {
+    common::state::watch();
+    for seed in 0..400_u64 {
+        let len = 40 + seed as usize % 260;
+        run(&common::writers::stream(seed << 20, len));
+    }
+}
+
+/// Short programs come to their end soon, where little was sent yet.
+#[test]
+fn hundreds_of_short_programs_are_right() {
+    for seed in 0..600_u64 {
+        run(&common::writers::stream(
+            seed << 20 | 3,
+            10 + seed as usize % 30,
+        ));
+    }
+}

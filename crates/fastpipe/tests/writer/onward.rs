@@ -1,0 +1,85 @@
+//! Every policy with readers that pass the pages on, and look at them only
+//! after the writer has gone on for more than its region.
+
+use std::thread::scope;
+
+use crate::common::onward::{ONWARDS, Onward, hold_and_read_on};
+use crate::common::pipe_of;
+use crate::common::writers::{
+    HOWS, How, KIB, MIB, Setting, drained_settings, goes_by, safe_settings, said, send,
+};
+use fastpipe::reuse::{AssertReaderCopies, Reuse};
+
+/// How many pieces that were held turned out wrong; and whether the pages were
+/// handed over under the policy that was asked for.
+fn wrong_pieces(setting: Setting, wish: Reuse, how: How, onward: Onward) -> (usize, bool) {
+    const LEN: usize = 30 * MIB + 4321;
+    const PIECE: usize = 300_000;
+    let (read_end, write_end) = pipe_of(64 * KIB);
+    scope(|scope| {
+        let reading = scope.spawn(move || hold_and_read_on(read_end, onward));
+        let mut out = setting.builder.open(write_end).unwrap();
+        let sent = match wish {
+            // What is still unread when its turn comes is let go as well.
+            Reuse::Drained(_) => (0..LEN).step_by(PIECE).try_for_each(|at| {
+                send(&mut out, how, at as u64, PIECE.min(LEN - at))?;
+                out.wait_drained()
+            }),
+            _ => send(&mut out, how, 0, LEN),
+        };
+        let path = out.path();
+        let report = sent.and_then(|()| Ok(out.finish()?.1));
+        let (bytes, wrong) = reading
+            .join()
+            .unwrap_or_else(|why| panic!("{setting:?}, {how:?}, {onward:?}: {}", said(&why)));
+        assert_eq!(bytes, LEN as u64, "{setting:?}, {how:?}, {onward:?}");
+        assert_eq!(report.unwrap().counts.bytes, LEN as u64);
+        // Whether what is written alone gets that far is another test's business.
+        let as_asked = setting.name.starts_with("copying")
+            || how == How::Write
+            || goes_by(path, wish, &format!("{setting:?}, {how:?}, {onward:?}"));
+        (wrong, as_asked)
+    })
+}
+
+fn are_right(onward: Onward) {
+    for setting in safe_settings() {
+        let wish = match setting.name.starts_with("refereed") {
+            true => Reuse::Refereed,
+            false => Reuse::Fresh,
+        };
+        for how in HOWS {
+            let (wrong, _) = wrong_pieces(setting, wish, how, onward);
+            assert_eq!(wrong, 0, "{setting:?}, {how:?}, {onward:?}");
+        }
+    }
+}
+
+#[test]
+fn what_was_spliced_onward_and_is_read_late_is_right() {
+    are_right(Onward::Spliced);
+}
+
+#[test]
+fn both_copies_of_what_was_teed_and_is_read_late_are_right() {
+    are_right(Onward::Teed);
+}
+
+#[test]
+fn what_was_spliced_onward_twice_and_is_read_late_is_right() {
+    are_right(Onward::Twice);
+}
+
+/// Why [`AssertReaderCopies`] has to be written out.
+#[test]
+fn without_readers_that_copy_drained_pages_change_under_them() {
+    for setting in drained_settings() {
+        for onward in ONWARDS {
+            let wish = Reuse::Drained(AssertReaderCopies);
+            let (wrong, as_asked) = wrong_pieces(setting, wish, How::Lend, onward);
+            if as_asked {
+                assert!(wrong > 0, "{setting:?}, {onward:?}: nothing went wrong");
+            }
+        }
+    }
+}

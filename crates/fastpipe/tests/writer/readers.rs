@@ -1,0 +1,286 @@
+//! Every policy with readers of every kind that copy: in odd sizes, late,
+//! while they change the pipe; and those that splice to a file or a socket.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::thread::scope;
+
+use crate::common;
+use crate::common::state::until_asleep;
+use crate::common::writers::{
+    HOWS, How, KIB, MIB, Setting, check, expect, expect_all, fill, goes_by, safe_settings, send,
+    settings,
+};
+use crate::common::{Directory, pipe_of};
+use fastpipe::buffer::Pages;
+use fastpipe::pipe;
+use fastpipe::reuse::{AssertReaderCopies, Reuse};
+use fastpipe::transfer::Input;
+use fastpipe::wait::Wait;
+use fastpipe::writer::{PipeWriter, Report};
+use rustix::process::Pid;
+
+/// Sends `len` bytes while `reader` reads in another thread, which is told the
+/// number of the writing one. What it returns is the number of bytes it found
+/// to be right.
+fn stream_to(
+    setting: Setting,
+    how: How,
+    len: usize,
+    reader: impl FnOnce(OwnedFd, Pid) -> u64 + Send,
+) -> Report {
+    let (read_end, write_end) = pipe_of(64 * KIB);
+    let writing = rustix::thread::gettid();
+    let (report, right) = scope(|scope| {
+        let reading = scope.spawn(move || reader(read_end, writing));
+        let mut out = setting.builder.open(write_end).unwrap();
+        let sent = send(&mut out, how, 0, len);
+        let report = sent.and_then(|()| Ok(out.finish()?.1));
+        // What the reader has to say comes first: it may be why.
+        let right = reading
+            .join()
+            .unwrap_or_else(|why| panic!("{setting:?}, {how:?}: {}", common::writers::said(&why)));
+        (report.unwrap(), right)
+    });
+    assert_eq!(right, len as u64, "{setting:?}, {how:?}");
+    assert_eq!(report.counts.bytes, len as u64, "{setting:?}, {how:?}");
+    assert!(report.zero_copy_bytes <= report.counts.bytes);
+    report
+}
+
+#[test]
+fn a_reader_of_odd_sizes_gets_every_byte() {
+    for setting in settings() {
+        for how in HOWS {
+            let report = stream_to(setting, how, 12 * MIB + 12_345, |reader, _| {
+                let sizes = [65_536, 1, 4095, 100_001, 4097, 262_144, 7, 33_333];
+                expect_all(&mut File::from(reader), 0, &sizes)
+            });
+            if !report.path.is_zero_copy() {
+                assert!(setting.name.starts_with("copying") || report.zero_copy_bytes == 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn pages_that_came_round_several_times_carry_the_right_bytes() {
+    for setting in settings() {
+        let report = stream_to(setting, How::Both, 40 * MIB, |reader, _| {
+            expect_all(&mut File::from(reader), 0, &[256 * KIB])
+        });
+        if report.path.is_zero_copy() {
+            assert!(
+                report.slabs_renewed + report.slabs_reused > 1,
+                "{setting:?}: {report:?}"
+            );
+        }
+    }
+}
+
+/// Slabs of several huge pages, each of which has to be looked at.
+#[test]
+fn long_loans_are_refereed_too() {
+    const LOAN: usize = 3 * MIB;
+    let (reader, writer) = pipe_of(64 * KIB);
+    let reading =
+        std::thread::spawn(move || expect_all(&mut File::from(reader), 0, &[256 * KIB, 7]));
+    let builder = PipeWriter::builder().reuse(Reuse::Refereed);
+    let mut out = builder.open(writer).unwrap();
+    for n in 0..40 {
+        let mut loan = out.lend(LOAN).unwrap();
+        fill(&mut loan[..LOAN], (n * LOAN) as u64);
+        loan.commit(LOAN).unwrap();
+        // Nobody holds anything then.
+        out.wait_drained().unwrap();
+    }
+    // Back to pieces of the usual size.
+    send(&mut out, How::Both, 40 * LOAN as u64, 20 * MIB).unwrap();
+    let report = out.finish().unwrap().1;
+    let len = (40 * LOAN + 20 * MIB) as u64;
+    assert_eq!(reading.join().unwrap(), len);
+    if goes_by(report.path, Reuse::Refereed, "long loans") {
+        // A slow machine may ask the referee once and then no more.
+        assert!(report.slabs_reused > 0, "{report:?}");
+    }
+}
+
+#[test]
+fn a_reader_that_lets_the_pipe_run_full_before_each_piece_gets_every_byte() {
+    for setting in settings() {
+        for how in [How::Lend, How::Write] {
+            let len = 12 * MIB;
+            stream_to(setting, how, len, |reader, writing| {
+                let mut file = File::from(reader);
+                let mut at = 0;
+                while at + (2 * MIB as u64) < len as u64 {
+                    // Asleep, since the pipe is full.
+                    until_asleep(writing);
+                    let n = pipe::unread(&file).unwrap();
+                    expect(&mut file, at, n);
+                    at += n as u64;
+                }
+                expect_all(&mut file, at, &[64 * KIB])
+            });
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_makes_the_pipe_larger_and_smaller_all_the_time_gets_every_byte() {
+    const CAPACITIES: [usize; 7] = [1 << 20, 4096, 64 << 10, 8192, 256 << 10, 512 << 10, 16_384];
+    for setting in settings() {
+        for how in [How::Lend, How::Both] {
+            stream_to(setting, how, 12 * MIB, |reader, _| {
+                let mut file = File::from(reader);
+                let mut at = 0;
+                let mut chunk = vec![0; 50_001];
+                let mut changes = 0;
+                for capacity in CAPACITIES.iter().cycle() {
+                    // EBUSY where more is queued, EPERM above a limit.
+                    if rustix::pipe::fcntl_setpipe_size(&file, *capacity).is_ok() {
+                        changes += 1;
+                    }
+                    match file.read(&mut chunk).unwrap() {
+                        0 => break,
+                        n => {
+                            check(&chunk[..n], at).unwrap_or_else(|wrong| panic!("{wrong}"));
+                            at += n as u64;
+                        }
+                    }
+                }
+                assert!(changes > 10, "the pipe changed {changes} times only");
+                at
+            });
+        }
+    }
+}
+
+/// The pipe is at its largest, everything unread, when the region comes round.
+#[test]
+fn a_reader_that_makes_the_pipe_larger_than_the_region_and_reads_late_gets_every_byte() {
+    for setting in settings() {
+        let setting = Setting {
+            builder: setting
+                .builder
+                .region(256 * KIB)
+                .loan(64 * KIB)
+                .keep_capacity(),
+            ..setting
+        };
+        let len = 12 * MIB;
+        stream_to(setting, How::Lend, len, |reader, writing| {
+            pipe::set_capacity_up_to(&reader, MIB).unwrap();
+            let mut file = File::from(reader);
+            let mut at = 0;
+            while at + (2 * MIB as u64) < len as u64 {
+                until_asleep(writing);
+                let n = pipe::unread(&file).unwrap();
+                expect(&mut file, at, n);
+                at += n as u64;
+            }
+            expect_all(&mut file, at, &[64 * KIB])
+        });
+    }
+}
+
+/// One loan a slab, and two of them.
+#[test]
+fn drained_pages_are_written_again_once_their_last_byte_was_read_and_no_sooner() {
+    // As few pages as are handed over, rather than copied.
+    let slab = 2 * pipe::page_size();
+    for read in [0, 1, slab - 1, slab, slab + 1] {
+        let (reader, writer) = pipe_of(64 * KIB);
+        let builder = PipeWriter::builder()
+            .reuse(Reuse::Drained(AssertReaderCopies))
+            .pages(Pages::Base)
+            .loan(slab)
+            .region(2 * slab);
+        let mut out = builder.at_once().open(writer).unwrap();
+        let mut send_a_slab = |at: usize| {
+            let mut loan = out.lend(slab).unwrap();
+            fill(&mut loan[..slab], at as u64);
+            loan.commit(slab).unwrap();
+            (out.path().is_zero_copy(), out.report())
+        };
+        send_a_slab(0);
+        send_a_slab(slab);
+        let mut file = File::from(reader);
+        expect(&mut file, 0, read);
+        let (zero_copy, report) = send_a_slab(2 * slab);
+        expect(&mut file, read as u64, 3 * slab - read);
+        if !zero_copy {
+            return eprintln!("skipped: nothing is handed over here");
+        }
+        let reused = u64::from(read >= slab);
+        assert_eq!(report.slabs_reused, reused, "{read} bytes were read");
+        assert_eq!(report.slabs_renewed, 1 - reused);
+        assert_eq!(report.zero_copy_bytes, report.counts.bytes);
+    }
+}
+
+#[test]
+fn a_reader_that_splices_to_a_file_gets_every_byte() {
+    let directory = Directory::new();
+    for setting in safe_settings() {
+        for how in HOWS {
+            stream_to(setting, how, 10 * MIB + 1, |reader, _| {
+                let mut file = directory.file("out", b"");
+                let spliced =
+                    Input::new(reader, Wait::Block).splice(&file, u64::MAX, Default::default());
+                assert_eq!(spliced.unwrap(), 10 * MIB as u64 + 1);
+                file.rewind().unwrap();
+                expect_all(&mut file, 0, &[MIB])
+            });
+        }
+    }
+}
+
+/// A socket takes the pages themselves, and its reader comes late.
+#[test]
+fn a_reader_that_splices_to_a_socket_which_is_read_late_gets_every_byte() {
+    for setting in safe_settings() {
+        stream_to(setting, How::Lend, 24 * MIB, |reader, _| {
+            let (mut here, there) = UnixStream::pair().unwrap();
+            there.set_nonblocking(true).unwrap();
+            let mut file = File::from(reader);
+            let mut at = 0;
+            loop {
+                let held = splice_some(&file, &there, 128 * KIB);
+                if held == 0 {
+                    return at;
+                }
+                // The writer goes on for more than a region.
+                let next = at + held as u64;
+                let mut rest = file.by_ref().take(6 * MIB as u64);
+                let end = expect_all(&mut rest, next, &[256 * KIB]);
+                expect(&mut here, at, held);
+                at = end;
+            }
+        });
+    }
+}
+
+/// Splices what `to` takes at once, up to `most` bytes; 0 at the end.
+fn splice_some(from: &File, to: &UnixStream, most: usize) -> usize {
+    let mut moved = 0;
+    while moved < most {
+        let n = rustix::pipe::splice(
+            from.as_fd(),
+            None,
+            to.as_fd(),
+            None,
+            most - moved,
+            rustix::pipe::SpliceFlags::empty(),
+        );
+        match n {
+            Ok(0) | Err(rustix::io::Errno::AGAIN) => break,
+            Ok(n) => moved += n,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    moved
+}

@@ -1,0 +1,89 @@
+//! A run of channels over invented trials, some of which fail: the others go
+//! on.
+
+use std::collections::BTreeMap;
+
+use crate::common::fake::{self, FakeRunner, Watch};
+use pipespeed::measure::Measurement;
+use pipespeed::results::WarningKind;
+use pipespeed::suite::Suite;
+
+/// A run of invented trials that goes on when one fails.
+fn going_on(runner: FakeRunner) -> (Measurement<FakeRunner>, Watch) {
+    let mut measurement = fake::measurement(Suite::Channels, runner).keep_going();
+    let mut watch = Watch::default();
+    measurement.verify(&mut watch).unwrap();
+    measurement.pilot(&mut watch).unwrap();
+    measurement.rounds(5, &mut watch).unwrap();
+    (measurement, watch)
+}
+
+fn failing(case: &str, from: usize) -> FakeRunner {
+    let reason = "wrong data: the byte at offset 7".to_owned();
+    FakeRunner {
+        failing: BTreeMap::from([(case.to_owned(), (from, reason))]),
+        ..FakeRunner::default()
+    }
+}
+
+#[test]
+fn a_wrong_byte_in_the_verified_pass_is_told_and_takes_only_its_case() {
+    let (measurement, watch) = going_on(failing("tcp_4k", 0));
+    let line = "case tcp_4k, verified pass: wrong data: the byte at offset 7";
+    assert_eq!(watch.failed, [line]);
+    let told = measurement.failures().unwrap();
+    assert!(
+        told.contains("1 trial of 1 case failed (tcp_4k: wrong"),
+        "{told}"
+    );
+    let run = measurement.finish(None);
+    for case in &run.cases {
+        if case.name == "tcp_4k" {
+            let reason = case.refused.as_deref().unwrap();
+            assert!(reason.starts_with("failed: wrong data"), "{reason}");
+            assert!(case.samples.is_empty() && case.verified_bytes.is_none());
+        } else {
+            assert_eq!(case.samples.len(), 5, "{}", case.name);
+        }
+    }
+}
+
+#[test]
+fn trials_that_fail_are_missing_and_after_three_of_them_a_case_is_let_be() {
+    // One of the verified pass, one of the pilot, and the first of the rounds.
+    let (measurement, watch) = going_on(failing("ring_1k_spin", 3));
+    let rounds: Vec<&str> = watch.failed.iter().map(|line| &**line).collect();
+    assert_eq!(rounds.len(), 3, "{rounds:?}");
+    assert!(
+        rounds[0].starts_with("case ring_1k_spin, round 1: "),
+        "{rounds:?}"
+    );
+    let run = measurement.finish(None);
+    let case = run
+        .cases
+        .iter()
+        .find(|case| case.name == "ring_1k_spin")
+        .unwrap();
+    assert_eq!(case.samples.len(), 1);
+    let warning = run
+        .warnings
+        .iter()
+        .find(|w| w.kind == WarningKind::Failed)
+        .unwrap();
+    assert!(
+        warning.message.starts_with("3 trials failed"),
+        "{warning:?}"
+    );
+    assert_eq!(run.settings.rounds_done, 5);
+}
+
+#[test]
+fn every_channel_of_a_whole_run_is_in_the_text_and_in_the_sentences() {
+    let (measurement, _) = going_on(FakeRunner::default());
+    let run = measurement.finish(None);
+    assert_eq!(run.findings.len(), 6, "{:?}", run.findings);
+    assert!(run.findings[0].starts_with("Use this for messages of 64B: "));
+    let text = pipespeed::report::table(&run, pipespeed::report::Style::default());
+    assert!(!text.contains("pipe_64k_again  "), "{text}");
+    assert!(text.contains("pipe_64k against itself"), "{text}");
+}

@@ -1,0 +1,8 @@
+//! `latency`.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod conditions;
+mod faults;
+mod round_trips;

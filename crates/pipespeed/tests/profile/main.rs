@@ -1,0 +1,7 @@
+//! `profile`.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod pipeline;
+mod trials;

@@ -1,0 +1,189 @@
+//! `compare` on runs that are not alike, and on what is no run.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::common::fake::{FakeRunner, whole_run};
+use crate::common::json;
+use crate::common::records::{ROUNDS, Records, case, run};
+use pipespeed::suite::Suite;
+use serde_json::Value;
+
+#[test]
+fn runs_of_different_suites_have_nothing_to_compare_or_are_refused() {
+    let records = Records::new();
+    records.save("touched.json", &run(Suite::Touched, &[]));
+    let words = [
+        "old.json",
+        "touched.json",
+        "different suites",
+        "ladder",
+        "touched",
+    ];
+    records.compare("old.json touched.json").refused(1, &words);
+    let other = records.compare("old.json touched.json --force");
+    // Some of the names are common to both: that is compared if one insists.
+    let outcome = other.succeeded();
+    assert!(outcome.out.contains("different suites"), "{outcome:#?}");
+}
+
+#[test]
+fn another_machine_is_said_first() {
+    let records = Records::new();
+    records.changed("new.json", |run| {
+        run.machine.processors.model = Some("Zilog Z80".to_owned());
+        run.machine.kernel.release = Some("2.6.32".to_owned());
+        run.settings.placement = "same".to_owned();
+        run.pipespeed_version = "9.9.9".to_owned();
+    });
+    let outcome = records.compare("old.json new.json").succeeded();
+    let at = |word: &str| match outcome.out.find(word) {
+        Some(at) => at,
+        None => panic!("{word} is missing: {outcome:#?}"),
+    };
+    for word in ["Zilog Z80", "2.6.32", "placement", "9.9.9"] {
+        assert!(at(word) < at("busy_loop_huge"), "{word}: {outcome:#?}");
+    }
+    let comparison = records.comparison("new.json");
+    let differences = comparison["differences"].as_array().unwrap();
+    assert!(differences.len() >= 4, "{differences:#?}");
+}
+
+#[test]
+fn other_work_or_other_use_of_the_data_makes_no_sense_to_compare() {
+    let records = Records::new();
+    records.changed("work.json", |run| run.settings.work = 3);
+    records
+        .compare("old.json work.json")
+        .refused(1, &["passes over the data"]);
+    records.compare("old.json work.json --force").succeeded();
+    records.changed("data.json", |run| {
+        run.cases[0].data = pipespeed::results::DataUse::Verify;
+    });
+    records
+        .compare("old.json data.json")
+        .refused(1, &["write_read", "verified"]);
+}
+
+#[test]
+fn a_case_that_is_missing_or_refused_is_named_and_the_rest_compared() {
+    let records = Records::new();
+    records.changed("new.json", |run| {
+        run.cases.retain(|case| case.name != "vmsplice_splice");
+    });
+    let runner = FakeRunner {
+        refused: BTreeMap::from([("busy_loop_huge".to_owned(), "one processor".to_owned())]),
+        ..FakeRunner::default()
+    };
+    records.save("refused.json", &whole_run(Suite::Ladder, runner, ROUNDS));
+    let comparison = records.comparison("new.json");
+    let missing = case(&comparison, "vmsplice_splice");
+    assert_eq!(missing["note"], "not in the newer run");
+    assert_eq!(
+        (&missing["ratio"], &missing["new"]),
+        (&Value::Null, &Value::Null)
+    );
+    assert_eq!(case(&comparison, "write_read")["ratio"]["verdict"], "same");
+    let comparison = records.comparison("refused.json");
+    let refused = case(&comparison, "busy_loop_huge");
+    assert_eq!(refused["note"], "refused in the newer run: one processor");
+    let table = records.compare("old.json refused.json").succeeded();
+    assert!(
+        table
+            .out
+            .contains("refused in the newer run: one processor")
+    );
+    // A gate can't be passed by losing the case.
+    let gate = records.compare("old.json refused.json --fail-on slower");
+    assert_eq!(gate.code, Some(1), "{gate:#?}");
+    assert!(
+        gate.err
+            .contains("--fail-on: no verdict is possible, for want of rounds or of the case"),
+        "{gate:#?}"
+    );
+    let reverse = json(
+        &records
+            .compare("new.json old.json --json -")
+            .succeeded()
+            .out,
+    );
+    assert_eq!(
+        case(&reverse, "vmsplice_splice")["note"],
+        "not in the older run"
+    );
+}
+
+#[test]
+fn runs_without_a_measured_case_in_common_are_refused_even_by_force() {
+    let records = Records::new();
+    records.changed("none.json", |run| run.cases.clear());
+    for args in [
+        "old.json none.json",
+        "old.json none.json --force",
+        "none.json none.json",
+    ] {
+        records
+            .compare(args)
+            .refused(1, &["no measured case in common"]);
+    }
+}
+
+#[test]
+fn an_interrupted_run_is_compared_and_said_to_be_one() {
+    let records = Records::new();
+    records.changed("new.json", |run| {
+        run.interrupted = Some("SIGINT".to_owned())
+    });
+    let outcome = records.compare("old.json new.json").succeeded();
+    assert!(
+        outcome.out.contains("the newer run ended early: SIGINT"),
+        "{outcome:#?}"
+    );
+}
+
+#[test]
+fn what_is_no_record_is_refused_in_one_line_with_the_way_out() {
+    let records = Records::new();
+    let path = |name: &str| records.0.path().join(name);
+    let old = fs::read_to_string(path("old.json")).unwrap();
+    let versioned = |version: &str| {
+        old.replacen(
+            "\"schema_version\": 1",
+            &format!("\"schema_version\": {version}"),
+            1,
+        )
+    };
+    fs::write(path("newer.json"), versioned("2")).unwrap();
+    fs::write(path("older.json"), versioned("0")).unwrap();
+    fs::write(path("empty.json"), "").unwrap();
+    fs::write(path("text.json"), "write_read  3.5 GiB/s\n").unwrap();
+    fs::write(path("binary.json"), [0xff, 0xfe, 0, 1]).unwrap();
+    fs::write(path("other.json"), "{\"a\": [1, 2]}").unwrap();
+    fs::write(path("list.json"), "[]").unwrap();
+    fs::write(path("half.json"), &old[..old.len() / 2]).unwrap();
+    fs::write(
+        path("damaged.json"),
+        old.replacen("\"cases\"", "\"casts\"", 1),
+    )
+    .unwrap();
+    fs::create_dir(path("directory.json")).unwrap();
+    for (name, told) in [
+        ("newer.json", "schema_version 2"),
+        ("older.json", "schema_version 0"),
+        ("empty.json", "empty"),
+        ("text.json", "not JSON"),
+        ("binary.json", "not JSON"),
+        ("other.json", "not a run of pipespeed"),
+        ("list.json", "not a run of pipespeed"),
+        ("half.json", "not JSON"),
+        ("damaged.json", "cases"),
+        ("directory.json", "directory"),
+        ("missing.json", "No such file"),
+    ] {
+        let first = format!("{name} old.json");
+        let last = format!("old.json {name}");
+        for args in [first, last] {
+            records.compare(&args).refused(1, &[name, told]);
+        }
+    }
+}
