@@ -318,6 +318,10 @@ impl Play<'_> {
     }
 
     fn wake_other(&mut self, at: usize, now: f64) {
+        self.wake_other_from(at, now, at == READER && self.pipeline.wakes_locked);
+    }
+
+    fn wake_other_from(&mut self, at: usize, now: f64, holds_lock: bool) {
         let (this, other) = (at, 1 - at);
         let Some(asleep) = self.ends[other].asleep_ns.take() else {
             return;
@@ -329,10 +333,15 @@ impl Play<'_> {
                 let seen = after(wake_ups, now - asleep).map_or(&[][..], |known| &known.ns);
                 let (until_ns, call_ns) = any(seen, &mut self.chance);
                 let (woken, mut called) = (now + until_ns, now + call_ns);
-                if this == READER && self.pipeline.wakes_locked {
+                if holds_lock {
                     let taken = self.taken_within(this, called);
                     called += taken.map_or(0.0, |taken| taken.ns);
                     self.unlocked_ns = called;
+                    if taken.is_some_and(|taken| taken.is_turn) && woken < called {
+                        // It has found the lock taken by one that does not run.
+                        self.ends[other].asleep_ns = Some(woken);
+                        return self.wake_other_from(this, called, false);
+                    }
                 }
                 self.ends[other].ready_ns = woken;
                 self.ends[other].calling_ns = woken;

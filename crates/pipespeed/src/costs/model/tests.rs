@@ -143,17 +143,20 @@ fn interrupted(lengths_ns: &[f64], turns_ns: &[f64]) -> Waiting {
 
 #[test]
 fn an_interrupt_while_the_writer_is_woken_under_the_lock_puts_the_ends_in_step() {
-    let ns = |wakes_locked, length_ns| {
+    let ns = |wakes_locked, lengths_ns: &[f64], turns_ns: &[f64]| {
         ns_per_page(&Pipeline {
             wakes_locked,
-            ..pipeline(32, 64, interrupted(&[length_ns], &[]))
+            ..pipeline(32, 64, interrupted(lengths_ns, turns_ns))
         })
     };
     // The reader has let go before the writer is there.
-    let (locked, short) = (ns(true, 30_000.0), ns(true, 3000.0));
+    let (locked, short) = (ns(true, &[30_000.0], &[]), ns(true, &[3000.0], &[]));
     assert!(locked < 0.8 * short, "{locked} {short}");
-    let unlocked = ns(false, 30_000.0);
+    let unlocked = ns(false, &[30_000.0], &[]);
     assert!(locked < 0.8 * unlocked, "{locked} {unlocked}");
+    // It does not wait for one that does not run.
+    let turn = ns(true, &[], &[30_000.0]);
+    assert!(locked < 0.8 * turn, "{locked} {turn}");
 }
 
 #[test]
