@@ -105,7 +105,8 @@ fn ran_where_the_trials_ran(line: &str, found: &Value) {
 
 #[test]
 fn a_pipe_size_is_named_as_the_kernel_rounded_it_which_is_said_once() {
-    let (record, printed) = of_one_pair(&panels()[0], "8K", "100K");
+    let options = format!("--time 4 --case {}", panels()[0]);
+    let (record, printed) = of_one_pair(&options, "8K", "100K");
     let panel = &record["search"]["panels"][0];
     assert_eq!(panel["winner"]["pipe_bytes"], 131_072);
     let name = panel["winner_case"].as_str().unwrap();
@@ -123,7 +124,7 @@ fn a_pipe_size_is_named_as_the_kernel_rounded_it_which_is_said_once() {
 #[test]
 fn the_record_has_the_search_and_the_rounds_after_it() {
     let panel = &panels()[0];
-    let options = format!("--time 2 --case {panel}");
+    let options = format!("--time 4 --case {panel}");
     let (record, printed) = of_one_pair(&options, "16K", "64K");
     assert_eq!(record["suite"], "sizes");
     let search = &record["search"];
@@ -146,7 +147,10 @@ fn the_record_has_the_search_and_the_rounds_after_it() {
     assert_eq!(case["configuration"]["pipe_bytes"], 65_536);
     assert_eq!(case["configuration"]["buffer_bytes"], 16_384);
     assert_eq!(case["compared_with"], search["panels"][0]["published_case"]);
-    assert!(record["settings"]["rounds_done"].as_u64() >= Some(9));
+    // As many as there was time for.
+    let rounds = &record["settings"]["rounds_done"];
+    assert!(rounds.as_u64() >= Some(1));
+    assert_eq!(rounds, &record["settings"]["rounds_planned"]);
     assert!(printed.contains("Searched: 1 pair of sizes"), "{printed}");
     let line = search["panels"][0]["command"].as_str().unwrap();
     let first = line.split(" | ").next().unwrap();
