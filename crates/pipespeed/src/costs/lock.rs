@@ -15,8 +15,9 @@ use super::processors::{joined, on_processor};
 use super::through::Technique;
 use super::{Group, Kind, Per, Prepared, Probe, Value, prepared};
 
-/// One sample takes so long.
-const SAMPLE_NS: u64 = 4_000_000;
+/// One sample takes so long: some ten thousand times the lock is let go, of
+/// which it is kept some ten times.
+const SAMPLE_NS: u64 = 12_000_000;
 
 /// The name of the share for a technique; which pages it uses makes no
 /// difference to the lock.
