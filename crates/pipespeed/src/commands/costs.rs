@@ -105,6 +105,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
         bar.finish_and_clear();
         checked?;
     }
+    go_on()?;
     let record = Record {
         kind: "costs",
         version: 1,

@@ -217,10 +217,10 @@ fn advice(costs: &[Cost], user: &str, scenario: Scenario) -> Option<Advice> {
     // A search, of far more than is shown: by the medians of the costs.
     let figures = Figures::medians(costs);
     let rate = |changes: &[Change]| figures.rate(&change(scenario, changes)?);
-    let single = promises.first().map_or(0.0, |single| single.predicted);
+    let single = promises.first().map_or(0.0, |single| single.gain);
     let together = best_together(rate)
         .and_then(|changes| promise(&changes))
-        .filter(|best| best.predicted > single * WORTH);
+        .filter(|best| best.gain > single * WORTH);
     Some(Advice {
         user: user.to_owned(),
         pipe_bytes: scenario.pipe,

@@ -57,19 +57,18 @@ pub fn usual(costs: &[Cost]) -> Option<Interruptions> {
     // There are few in a round, so all rounds count. One in which somebody
     // else was busy saw many, and has no more weight than the others.
     let most = (SAMPLE_NS as f64 / every_ns).ceil() as usize;
-    let lengths = |name| -> Option<Vec<f64>> {
-        let rounds = cost(name)?.spreads.iter();
-        Some(
-            rounds
-                .flat_map(|ns| ns.iter().take(most))
-                .copied()
-                .collect(),
-        )
-    };
+    let (mut lengths_ns, mut turns_ns) = (Vec::new(), Vec::new());
+    for (interrupts, turns) in cost(one)?.spreads.iter().zip(&cost(TURNS)?.spreads) {
+        let seen = interrupts.len() + turns.len();
+        let kept = seen.min(most);
+        let kept_turns = kept * turns.len() / seen.max(1);
+        lengths_ns.extend(&interrupts[..kept - kept_turns]);
+        turns_ns.extend(&turns[..kept_turns]);
+    }
     Some(Interruptions {
         every_ns,
-        lengths_ns: lengths(one)?,
-        turns_ns: lengths(TURNS)?,
+        lengths_ns,
+        turns_ns,
     })
 }
 
@@ -131,8 +130,9 @@ fn values(each: &[Vec<Gap>]) -> Vec<Value> {
     let sum = |gaps: &[Gap]| gaps.iter().map(|gap| gap.ns).sum::<f64>();
     let gaps = each.first().map_or(&[][..], |gaps| gaps);
     let lengths = |turn: bool| -> Vec<f64> {
-        let those = gaps.iter().filter(|gap| gap.is_turn == turn);
-        those.map(|gap| gap.ns).take(KEPT).collect()
+        let kept = gaps.iter().take(KEPT);
+        let those = kept.filter(|gap| gap.is_turn == turn);
+        those.map(|gap| gap.ns).collect()
     };
     let turns = gaps.iter().filter(|gap| gap.is_turn).count();
     let share = |part: f64| part / gaps.len().max(1) as f64;
@@ -237,7 +237,8 @@ mod tests {
         costs[2].spreads = vec![vec![], vec![50_000.0; 64], vec![]];
         let usual = usual(&costs).unwrap();
         assert_eq!(usual.every_ns, 2e6);
-        assert_eq!(usual.lengths_ns.len(), 12);
-        assert_eq!(usual.turns_ns, vec![50_000.0; 10]);
+        // One in each quiet round, and ten in the busy one, half of them turns.
+        assert_eq!(usual.lengths_ns.len(), 2 + 5);
+        assert_eq!(usual.turns_ns, vec![50_000.0; 5]);
     }
 }

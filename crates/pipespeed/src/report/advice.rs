@@ -41,8 +41,8 @@ pub fn advice_text(advice: &[Advice], predictions: &[Prediction], style: Style) 
     }
     let mut all = advice.iter().flat_map(|advice| &advice.promises);
     if all.any(|promise| promise.gain_low.is_some()) {
-        let of = "[ ] are intervals of 95 %, of the predicted gains by the scatter of the costs alone: what the \
-                  model gets wrong, as the ladder above shows, comes on top.";
+        let of = "[ ] are intervals of 95 %, each for itself, of what predicted gains make of costs that differ from round \
+                  to round: what the model gets wrong, as the ladder above shows, comes on top.";
         text.push_str(&wrap(of, style.width().min(WIDEST), ""));
         text.push('\n');
     }
@@ -74,23 +74,28 @@ fn block(advice: &Advice, checked: bool, style: Style) -> String {
         .map(row)
         .collect();
     text.push_str(&lay_out(&rows, style.width()));
-    if !rest.is_empty() {
-        let each = rest.iter().map(|promise| {
-            let measured = promise.checked.as_ref().and_then(|checked| checked.gain);
-            let measured =
-                measured.map_or_else(String::new, |gain| format!(", measured {}", times(gain)));
-            format!(
-                "{} ({}{measured})",
-                words(promise.changes[0]),
-                times(promise.gain)
-            )
-        });
-        let each: Vec<String> = each.collect();
-        let room = style.width().min(WIDEST).saturating_sub(INDENT.len());
-        let rest = wrap(&format!("no gain: {}", each.join("; ")), room, "  ");
-        text.push_str(&indented(&rest));
+    let (slower, same): (Vec<&Promise>, Vec<&Promise>) =
+        rest.into_iter().partition(|p| p.gain * WORTH < 1.0);
+    for (what, promises) in [("no gain", same), ("slower", slower)] {
+        if !promises.is_empty() {
+            let each: Vec<String> = promises.into_iter().map(in_short).collect();
+            let room = style.width().min(WIDEST).saturating_sub(INDENT.len());
+            let line = wrap(&format!("{what}: {}", each.join("; ")), room, "  ");
+            text.push_str(&indented(&line));
+        }
     }
     text
+}
+
+/// A change that is no help.
+fn in_short(promise: &Promise) -> String {
+    let measured = promise.checked.as_ref().and_then(|checked| checked.gain);
+    let measured = measured.map_or_else(String::new, |gain| format!(", measured {}", times(gain)));
+    format!(
+        "{} ({}{measured})",
+        words(promise.changes[0]),
+        times(promise.gain)
+    )
 }
 
 /// Lines below a headline.
