@@ -94,7 +94,7 @@ pub struct Promise {
     pub predicted: f64,
     /// So many times as fast as before: the median of the gains, round by round.
     pub gain: f64,
-    /// Its interval of 95 %, by the scatter of the costs alone; none with fewer
+    /// Its interval of 95 %, by what the costs differ from round to round; none with fewer
     /// than six rounds.
     pub gain_low: Option<f64>,
     /// The interval's upper end.

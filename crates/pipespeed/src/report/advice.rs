@@ -250,12 +250,12 @@ mod tests {
         (first.gain, first.gain_low, first.gain_high) = (3.0, Some(2.5), Some(3.25));
         let text = advice_text(&advice, &[], Style::for_terminal(false));
         assert!(text.contains("x3.00 [2.50, 3.25]"), "{text}");
-        assert!(text.contains("by the scatter of the costs alone"), "{text}");
+        assert!(text.contains("intervals of 95 %"), "{text}");
         for promise in advice.iter_mut().flat_map(|advice| &mut advice.promises) {
             (promise.gain_low, promise.gain_high) = (None, None);
         }
         let text = advice_text(&advice, &[], Style::for_terminal(false));
-        assert!(!text.contains("scatter"), "{text}");
+        assert!(!text.contains("intervals of 95 %"), "{text}");
     }
 
     #[test]
