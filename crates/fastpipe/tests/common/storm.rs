@@ -1,11 +1,15 @@
 //! A storm of signals, none of which restarts a system call.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::state::until;
 
 /// Signals handled.
 static HANDLED: AtomicU64 = AtomicU64::new(0);
+
+/// Held by the storm that there is: the signals of all are counted together.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 extern "C" fn count(_: libc::c_int) {
     HANDLED.fetch_add(1, Ordering::Relaxed);
@@ -13,11 +17,17 @@ extern "C" fn count(_: libc::c_int) {
 
 /// SIGALRM for the calling thread every 100 us, until dropped. A timer of the
 /// thread's own, since setitimer(2)'s signals go to the process, which is to
-/// say to the harness' main thread.
-pub struct Storm(libc::timer_t);
+/// say to the harness' main thread. There is one at a time in a process, and
+/// whoever is to wait until it has interrupted begins after it.
+pub struct Storm {
+    timer: libc::timer_t,
+    _turn: MutexGuard<'static, ()>,
+}
 
 impl Storm {
     pub fn begin() -> Self {
+        // Another test that failed is no reason for this one to.
+        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: all of its fields may be zero.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         // No SA_RESTART: every sleeping call returns EINTR.
@@ -46,14 +56,14 @@ impl Storm {
         // SAFETY: the timer was just made; `when` is valid for reading.
         let begun = unsafe { libc::timer_settime(timer, 0, &when, std::ptr::null_mut()) };
         assert_eq!(begun, 0);
-        Storm(timer)
+        Storm { timer, _turn: turn }
     }
 }
 
 impl Drop for Storm {
     fn drop(&mut self) {
         // SAFETY: ours, and not deleted before.
-        unsafe { libc::timer_delete(self.0) };
+        unsafe { libc::timer_delete(self.timer) };
     }
 }
 
@@ -64,6 +74,6 @@ pub fn until_interrupted() {
 }
 
 /// How many signals were handled in this process.
-pub fn handled() -> u64 {
+fn handled() -> u64 {
     HANDLED.load(Ordering::Relaxed)
 }

@@ -132,6 +132,7 @@ fn a_storm_of_signals_shows_no_byte_twice() {
     let (input, feeder) = pipe_of(CAPACITY);
     let (reader, output) = pipe_of(CAPACITY);
     let fed = bytes.clone();
+    let storm = Storm::begin();
     let writing = std::thread::spawn(move || {
         let mut file = File::from(feeder);
         for piece in fed.chunks(CAPACITY / 2 + 1) {
@@ -140,7 +141,6 @@ fn a_storm_of_signals_shows_no_byte_twice() {
         }
     });
     let reading = read_all(reader, vec![CAPACITY / 2 + 1]);
-    let storm = Storm::begin();
     let options = Options::new().raise_capacity(false).interval(OFTEN);
     let (done, seen) = seen(input, &output, &options);
     drop(output);

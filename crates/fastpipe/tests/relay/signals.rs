@@ -16,6 +16,7 @@ const BYTES: usize = 12 * CAPACITY;
 /// Relays in a storm, between a slow writer and a slow reader, so that signals
 /// come while it waits for either.
 fn relayed(input: (OwnedFd, OwnedFd), output: (OwnedFd, OwnedFd), options: &Options) {
+    let storm = Storm::begin();
     let writing = std::thread::spawn(move || {
         let mut file = File::from(input.1);
         for piece in pattern(BYTES).chunks(CAPACITY / 2 + 1) {
@@ -37,7 +38,6 @@ fn relayed(input: (OwnedFd, OwnedFd), output: (OwnedFd, OwnedFd), options: &Opti
             }
         }
     });
-    let storm = Storm::begin();
     let done = relay(&input.0, &output.1, options, |_| Flow::Continue).unwrap();
     drop(output.1);
     // The reader may wait for signals yet.

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use crate::common;
@@ -16,9 +15,6 @@ use rustix::process::Pid;
 
 const CAPACITY: usize = 4 * 4096;
 const BYTES: usize = 12 * CAPACITY;
-
-/// So that a test counts its own signals only.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Waits until a thread sleeps (if it ever does) and signals went on.
 fn until_asleep_and_interrupted(thread: Pid, sleeps: bool) {
@@ -61,11 +57,10 @@ fn slow_writer(writer: OwnedFd, thread: Pid, wait: Wait) -> JoinHandle<()> {
 
 /// The sending test, in a storm, with a slow reader.
 fn sending(mut send: impl FnMut(OwnedFd, Wait)) {
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     for wait in WAITS {
         let (reader, writer) = pipe_of(CAPACITY);
-        let reading = slow_reader(reader, rustix::thread::gettid(), wait);
         let storm = Storm::begin();
+        let reading = slow_reader(reader, rustix::thread::gettid(), wait);
         send(writer, wait);
         // The reader may wait for signals yet.
         let got = reading.join().unwrap();
@@ -76,11 +71,10 @@ fn sending(mut send: impl FnMut(OwnedFd, Wait)) {
 
 /// The receiving test, in a storm, with a slow writer.
 fn receiving(mut receive: impl FnMut(OwnedFd, Wait) -> Vec<u8>) {
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     for wait in WAITS {
         let (reader, writer) = pipe_of(CAPACITY);
-        let writing = slow_writer(writer, rustix::thread::gettid(), wait);
         let storm = Storm::begin();
+        let writing = slow_writer(writer, rustix::thread::gettid(), wait);
         let got = receive(reader, wait);
         writing.join().unwrap();
         drop(storm);

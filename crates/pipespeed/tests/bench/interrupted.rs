@@ -159,11 +159,16 @@ fn ctrl_c_at_a_terminal_reaches_the_ends_too_and_is_no_failure_of_theirs() {
 #[test]
 fn signals_that_come_together_count_as_one() {
     let long = Long::start(true).saved();
+    // They wait for it together, however long it takes to send them.
+    long.running.send(Signal::STOP);
+    let stopped = || (state(long.running.pid())? == 'T').then_some(());
+    eventually(stopped).unwrap();
     // As timeout(1) does, and a shell whose terminal is closed.
     long.running.send(Signal::INT);
     kill_process_group(long.running.pid(), Signal::INT).unwrap();
     long.running.send(Signal::HUP);
     long.running.send(Signal::TERM);
+    long.running.send(Signal::CONT);
     let (outcome, record) = long.finish();
     let code = outcome.code.unwrap_or_default();
     assert!([129, 130, 143].contains(&code), "{outcome:#?}");

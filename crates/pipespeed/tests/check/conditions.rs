@@ -85,10 +85,16 @@ fn what_a_parent_blocks_or_ignores_changes_nothing() {
 #[test]
 fn one_that_was_stopped_for_longer_than_a_check_may_take_goes_on() {
     let running = start(pipespeed("check -q --only atomic-small,atomic-pipe-buf"));
-    // In the middle of a check: its thread is there.
+    // In the middle of a check: its thread is there, told by its name from
+    // those that are there all the time.
     let tasks = format!("/proc/{}/task", running.pid().as_raw_pid());
-    let several = || (fs::read_dir(&tasks).ok()?.count() > 1).then_some(());
-    eventually(several).unwrap();
+    let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm"));
+    let under_way = || {
+        let mut tasks = fs::read_dir(&tasks).ok()?;
+        let checks = tasks.any(|task| task.and_then(name).is_ok_and(|name| name == "check\n"));
+        checks.then_some(())
+    };
+    eventually(under_way).unwrap();
     running.send(Signal::STOP);
     // What is tried out is that this time passes.
     thread::sleep(PATIENCE + Duration::from_millis(200));

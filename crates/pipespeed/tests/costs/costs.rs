@@ -1,8 +1,6 @@
 //! `costs`, for real.
 
 use std::os::unix::process::CommandExt;
-use std::process::Command;
-use std::sync::Mutex;
 
 use crate::common::conditions::{self, ForAll};
 use crate::common::procs::{Mark, eventually};
@@ -59,34 +57,6 @@ fn every_cost_has_a_figure_or_a_reason_and_the_record_has_every_sample() {
     assert!(costs[0]["median"].as_f64().unwrap() > 0.0);
 }
 
-/// The one makes processors busy, the other takes long enough without that.
-static NOT_AT_ONCE: Mutex<()> = Mutex::new(());
-
-#[test]
-fn a_busy_processor_is_named_whichever_it_is() {
-    let _alone = NOT_AT_ONCE.lock();
-    let costs = || pipespeed("costs --rounds 1 --no-model --quiet --json -");
-    let record = json(&run_alone(costs()).succeeded().out);
-    let names = record["costs"].as_array().unwrap().iter();
-    let names = names.map(|cost| cost["name"].as_str().unwrap());
-    let looked_at: Vec<usize> = names
-        .filter_map(|name| name.strip_prefix("taken_of_processor_")?.parse().ok())
-        .collect();
-    assert_eq!(looked_at.len(), conditions::processors().min(2) as usize);
-    for cpu in looked_at {
-        let mut busy = Command::new("sh");
-        busy.args(["-c", "while :; do :; done"]);
-        conditions::on_processor(&mut busy, cpu);
-        let busy = start(busy);
-        let done = run_alone(pipespeed("costs --rounds 1 --no-model --quiet")).succeeded();
-        busy.send(Signal::KILL);
-        busy.finish();
-        let named = format!("% of processor {cpu}'s time");
-        let mut notes = done.out.lines().filter(|line| line.starts_with("note:"));
-        assert!(notes.any(|note| note.contains(&named)), "{}", done.out);
-    }
-}
-
 #[test]
 fn the_record_can_go_to_standard_output() {
     let done = run_alone(pipespeed("costs --rounds 1 --no-model --json -")).succeeded();
@@ -105,7 +75,6 @@ fn what_makes_no_sense_is_said_in_one_line() {
 
 #[test]
 fn rungs_are_predicted_and_measured_and_promises_put_to_the_test() {
-    let _alone = NOT_AT_ONCE.lock();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("costs.json");
     let mut command = pipespeed("costs --rounds 1 --check --quiet --json");

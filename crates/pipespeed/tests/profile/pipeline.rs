@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::common::conditions::{self, ForAll};
 use crate::common::procs::{Mark, eventually};
@@ -237,20 +238,22 @@ fn who_has_too_few_descriptors_hears_so_at_once() {
     if !sampling() {
         return;
     }
-    for limit in 10..16 {
+    // What it would wait for processes that can't be ended.
+    let in_vain = Duration::from_secs(5);
+    let refused = |limit: u32| {
         let mut command = Command::new("sh");
         let script = format!(
             "ulimit -n {limit}; exec \"$0\" profile --quiet -- 'true | true | true | true'"
         );
         command.args(["-c", &script, env!("CARGO_BIN_EXE_pipespeed")]);
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         run_alone(command).refused(1, &["ulimit -n"]);
-        // Less than what it would wait for processes that can't be ended.
-        let took = began.elapsed();
-        assert!(
-            took < std::time::Duration::from_secs(4),
-            "{limit}: {took:?}"
-        );
+        began.elapsed()
+    };
+    for limit in 10..16 {
+        // A busy machine may take as long by itself, but not each time.
+        let at_once = (0..10).any(|_| refused(limit) < in_vain);
+        assert!(at_once, "{limit}");
     }
 }
 
