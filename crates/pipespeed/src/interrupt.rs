@@ -4,7 +4,8 @@
 //! first, and no process is left behind. A second one ends the process as it
 //! would have without us, unless it comes with the first: timeout(1) sends its
 //! signal to the process and to its group, and a terminal that is closed may
-//! send SIGHUP beside a shell's.
+//! send SIGHUP beside a shell's. Where there is no thread to keep that time, as in
+//! `costs`, any second one ends the process; `costs` has nothing to save.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

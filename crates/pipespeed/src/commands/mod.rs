@@ -87,10 +87,15 @@ fn settle_pipe_size(asked: &mut Option<usize>) -> Option<String> {
     let (_, end) = fastpipe::pipe::create().ok()?;
     let granted = fastpipe::pipe::set_capacity(end, bytes).ok()?;
     *asked = Some(granted);
-    (granted != bytes).then(|| {
+    rounded(bytes, granted)
+}
+
+/// What to say of a --pipe-size that the kernel made something else of.
+fn rounded(asked: usize, granted: usize) -> Option<String> {
+    (granted != asked).then(|| {
         format!(
             "--pipe-size {}: the kernel makes pipes of {} of it, a power of two of pages",
-            size::format(bytes as u64),
+            size::exact(asked as u64),
             size::format(granted as u64)
         )
     })
@@ -120,5 +125,18 @@ impl EndArgs {
             true => PageKind::Huge,
             false => PageKind::Base,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_size_that_was_rounded_is_repeated_to_the_byte() {
+        let told = rounded(100_000, 131_072).unwrap();
+        assert!(told.starts_with("--pipe-size 100000B: "), "{told}");
+        assert!(told.contains("128KiB"), "{told}");
+        assert_eq!(rounded(131_072, 131_072), None);
     }
 }

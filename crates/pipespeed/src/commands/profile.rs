@@ -24,7 +24,7 @@ use crate::profile::{flame, notes, perf};
 use crate::report;
 use crate::results::{check_place, is_stdout, save};
 use crate::runner::TrialError;
-use crate::suite::{Overrides, Suite};
+use crate::suite::{Overrides, Suite, channels};
 use crate::trial::ProcessRunner;
 
 /// Long enough for a share to come out, short enough for the samples' memory.
@@ -227,8 +227,16 @@ fn cases(args: &ProfileArgs) -> anyhow::Result<Vec<Case>> {
         Some(suite) => std::slice::from_ref(suite),
         None => Suite::value_variants(),
     };
-    let mut all = suites.iter().flat_map(|suite| suite.cases(&overrides));
-    match all.find(|case| case.name == *name) {
+    // A channel or a size that is not among the usual ones.
+    let selection = channels::selection_of(name).filter(|_| suites.contains(&Suite::Channels));
+    let named = selection.into_iter().flat_map(|selection| {
+        Suite::Channels.cases(&Overrides {
+            selection,
+            ..overrides.clone()
+        })
+    });
+    let usual = suites.iter().flat_map(|suite| suite.cases(&overrides));
+    match usual.chain(named).find(|case| case.name == *name) {
         Some(case) => Ok(vec![case]),
         None => Err(usage(unknown(name, args.suite, &overrides))),
     }
@@ -247,9 +255,13 @@ fn unknown(name: &str, suite: Option<Suite>, overrides: &Overrides) -> String {
     };
     match suite {
         Some(suite) => format!(
-            "the suite {} has no case {name:?}; it has {}",
+            "the suite {} has no case {name:?}; it has {}{}",
             suite.name(),
-            named(suite)
+            named(suite),
+            match suite {
+                Suite::Channels => ", and those that bench channels --list --all lists",
+                _ => "",
+            }
         ),
         None => format!(
             "no suite has a case {name:?}; the ladder has {}; those of another suite are listed \

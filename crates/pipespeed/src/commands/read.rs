@@ -48,7 +48,11 @@ pub fn run(end: &EndArgs, data: Option<DataUse>) -> anyhow::Result<()> {
             return Err(usage("--pipe-size: standard input is not a pipe"));
         }
         let granted = pipe::set_capacity(input, bytes);
-        pipe_size = Some(granted.map_err(|error| anyhow!("--pipe-size: {error}"))?);
+        let granted = granted.map_err(|error| anyhow!("--pipe-size: {error}"))?;
+        if let Some(rounded) = super::rounded(bytes, granted) {
+            say(&format!("read: {rounded}"));
+        }
+        pipe_size = Some(granted);
     }
     if end.read_with_splice && !pipe::is_pipe(input).context("standard input")? {
         return Err(usage(

@@ -157,9 +157,13 @@ fn set_pipe_size(end: &EndArgs, out: BorrowedFd<'_>) -> anyhow::Result<()> {
         (None, true) => (end.buf_size / 2, "--buf-size (the pipe gets half of it)"),
         (None, false) => return Ok(()),
     };
-    pipe::set_capacity(out, bytes)
-        .map(drop)
-        .map_err(|error| anyhow!("{option}: {error}"))
+    let granted = pipe::set_capacity(out, bytes).map_err(|error| anyhow!("{option}: {error}"))?;
+    // Half of a buffer is nobody's wish for a pipe.
+    let wished = end.pipe_size.is_some();
+    if let Some(rounded) = super::rounded(bytes, granted).filter(|_| wished) {
+        say(&format!("write: {rounded}"));
+    }
+    Ok(())
 }
 
 /// Names the option at fault.

@@ -27,7 +27,7 @@ pub enum Refusal {
         /// Whether a seccomp filter seems to refuse it as well.
         and_filter: bool,
     },
-    /// The same to somebody whose capabilities don't count for it.
+    /// The same to somebody in whose user namespace no capability counts for it.
     #[error(
         "sampling the kernel is refused: /proc/sys/kernel/perf_event_paranoid is {level}, which \
          asks for CAP_PERFMON, and capabilities within a user namespace, as a container's, don't \
@@ -55,11 +55,30 @@ pub enum Refusal {
     #[error(
         "sampling the kernel is refused ({errno}); perf_event_paranoid and capabilities allow it, \
          but a seccomp filter, as of a container, is in place and may be the cause: let \
-         perf_event_open(2) pass (Docker: --cap-add PERFMON); {INSTEAD}"
+         perf_event_open(2) pass ({}); {INSTEAD}",
+        docker(*capable)
     )]
     Seccomp {
         /// The system's error.
         errno: Errno,
+        /// Whether the process has the capability already.
+        capable: bool,
+    },
+    /// A filter answers that there is no such call, which the kernel has.
+    #[error(
+        "sampling the kernel is refused (ENOSYS) by a seccomp filter, as of a container: the \
+         kernel has perf_event_open(2), or /proc/sys/kernel/perf_event_paranoid would not exist; \
+         let the call pass ({}){}; {INSTEAD}",
+        docker(*capable),
+        asked_besides(*level, *within)
+    )]
+    Filter {
+        /// Whether the process has the capability already.
+        capable: bool,
+        /// The level, where it would refuse as well.
+        level: Option<i64>,
+        /// Whether capabilities don't count, as in a user namespace.
+        within: bool,
     },
     /// It fails where the level can't be read.
     #[error(
@@ -87,14 +106,16 @@ pub enum Refusal {
     /// Kernel functions have no names.
     #[error(
         "kernel symbols are hidden: /proc/sys/kernel/kptr_restrict is {kptr_restrict} and \
-         perf_event_paranoid is {paranoid}; give the program CAP_SYSLOG, be root, or set \
-         kptr_restrict to 0 and perf_event_paranoid to 1; {INSTEAD}"
+         perf_event_paranoid is {paranoid}; {}; {INSTEAD}",
+        to_see_symbols(*kptr_restrict, *paranoid, *within)
     )]
     SymbolsHidden {
         /// The setting that hides them.
         kptr_restrict: i64,
         /// The other one (kernel/ksyms_common.c, `kallsyms_show_value`).
         paranoid: i64,
+        /// Whether capabilities don't count, as in a user namespace.
+        within: bool,
     },
     /// There are none.
     #[error("kernel functions have no names here: {0}; {INSTEAD}")]
@@ -159,6 +180,57 @@ fn too(and_filter: bool) -> &'static str {
     }
 }
 
+/// How to let perf_event_open(2) pass Docker's filter. Its default one does for
+/// whoever has the capability; where that doesn't help, another filter is at work.
+fn docker(capable: bool) -> &'static str {
+    match capable {
+        true => "Docker: --security-opt seccomp=FILE, with a profile that allows it",
+        false => "Docker: --cap-add PERFMON",
+    }
+}
+
+/// What the level asks for besides the filter.
+fn asked_besides(level: Option<i64>, within: bool) -> String {
+    let Some(level) = level else {
+        return String::new();
+    };
+    let way = match within {
+        true => {
+            ", and capabilities within a user namespace don't count: set it to 1, or run it outside"
+        }
+        false => "",
+    };
+    format!("; besides, perf_event_paranoid is {level}, which asks for CAP_PERFMON{way}")
+}
+
+/// What would show the kernel's symbols. `kallsyms_show_value` asks for
+/// CAP_SYSLOG in the first user namespace, in vain where kptr_restrict is 2, and
+/// for nothing where it is 0 and the level lets everybody sample.
+fn to_see_symbols(kptr_restrict: i64, paranoid: i64, within: bool) -> String {
+    let mut settings = Vec::new();
+    if kptr_restrict != 0 {
+        settings.push("kptr_restrict to 0");
+    }
+    if paranoid > KERNEL_ALLOWED {
+        settings.push("perf_event_paranoid to 1");
+    }
+    let for_all = format!("set {}", settings.join(" and "));
+    match (within, kptr_restrict >= 2) {
+        (true, true) => format!(
+            "{for_all}: capabilities within a user namespace, as a container's, don't count"
+        ),
+        (true, false) => format!(
+            "capabilities within a user namespace, as a container's, don't count; {for_all}, or \
+             run it outside as root"
+        ),
+        (false, true) => format!(
+            "set kptr_restrict to 1 and be root or give the program CAP_SYSLOG, which does not \
+             help while it is 2; or {for_all}"
+        ),
+        (false, false) => format!("give the program CAP_SYSLOG, be root, or {for_all}"),
+    }
+}
+
 /// What stands behind an error of perf_event_open(2).
 pub fn opening(error: io::Error, facts: &Facts) -> Refusal {
     match Errno::from_io_error(&error) {
@@ -181,11 +253,11 @@ fn forbidden(errno: Errno, facts: &Facts) -> Refusal {
         ..
     } = facts;
     match facts.paranoid {
-        _ if capable && !within && filtered => Refusal::Seccomp { errno },
+        _ if capable && !within && filtered => Refusal::Seccomp { errno, capable },
         _ if capable && !within => Refusal::Elsewhere { errno },
-        Some(level) if level > KERNEL_ALLOWED && capable => Refusal::Within { level, and_filter },
+        Some(level) if level > KERNEL_ALLOWED && within => Refusal::Within { level, and_filter },
         Some(level) if level > KERNEL_ALLOWED => Refusal::Paranoid { level, and_filter },
-        Some(_) if filtered => Refusal::Seccomp { errno },
+        Some(_) if filtered => Refusal::Seccomp { errno, capable },
         Some(_) => Refusal::Elsewhere { errno },
         None => Refusal::Unread {
             errno,
@@ -197,10 +269,20 @@ fn forbidden(errno: Errno, facts: &Facts) -> Refusal {
 /// A kernel with perf events has the level's file (perf_event_open(2)), if its
 /// settings can be read at all.
 fn missing(error: io::Error, facts: &Facts) -> Refusal {
-    let unreadable = facts.paranoid.is_none() && facts.kptr_restrict.is_none();
-    match facts.paranoid.is_some() || unreadable {
-        true if facts.filtered => forbidden(Errno::NOSYS, facts),
-        true if facts.paranoid.is_some() => Refusal::Other(error),
+    let &Facts {
+        capable,
+        within,
+        filtered,
+        ..
+    } = facts;
+    match (facts.paranoid, facts.kptr_restrict) {
+        (Some(level), _) if filtered => Refusal::Filter {
+            capable,
+            level: Some(level).filter(|level| *level > KERNEL_ALLOWED && (within || !capable)),
+            within,
+        },
+        (Some(_), _) => Refusal::Other(error),
+        (None, None) if filtered => forbidden(Errno::NOSYS, facts),
         _ => Refusal::NotBuilt,
     }
 }
@@ -235,11 +317,13 @@ pub fn symbols(error: SymbolsError, facts: &Facts) -> Refusal {
             &Facts {
                 paranoid: Some(paranoid),
                 kptr_restrict: Some(kptr_restrict),
+                within,
                 ..
             },
         ) => Refusal::SymbolsHidden {
             kptr_restrict,
             paranoid,
+            within,
         },
         (SymbolsError::Unreadable(error), _) if out_of_files(&error).is_some() => {
             opening(error, facts)

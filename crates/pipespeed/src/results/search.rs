@@ -107,7 +107,8 @@ pub struct CellResult {
     pub trials: Vec<SearchTrial>,
     /// The median of all its trials, in GiB/s; null without any.
     pub median: Option<f64>,
-    /// How many stages it took part in.
+    /// In how many stages it had a trial, or was to have one when the search was
+    /// interrupted or the trial was refused or failed.
     pub stages: usize,
 }
 

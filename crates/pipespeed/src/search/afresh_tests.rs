@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::*;
 use crate::case::Durations;
@@ -66,6 +66,10 @@ fn where_time_is_short_it_is_said_and_the_rounds_that_verdicts_need_come_first()
                 cell.trials.is_empty(),
                 cell.stages == 0 || cell.refused.is_some()
             );
+            if cell.refused.is_none() {
+                let had: HashSet<usize> = cell.trials.iter().map(|trial| trial.stage).collect();
+                assert_eq!(cell.stages, had.len(), "{overhead_s}: {cell:?}");
+            }
         }
     }
 }

@@ -19,13 +19,17 @@ pub(super) fn settle(search: &mut Search) {
     }
 }
 
-/// The cells that got furthest, fastest first. In a search that came to its end
-/// they are the finalists.
+/// The cells that got furthest, fastest first; a stage that only a few had a
+/// trial in counts for none. In a search that came to its end they are the
+/// finalists.
 pub fn leaders(panel: &PanelResult) -> Vec<&CellResult> {
     let runnable = || panel.cells.iter().filter(|cell| cell.refused.is_none());
     let measured = || runnable().filter(|cell| cell.median.is_some());
-    let furthest = measured().map(|cell| cell.stages).max().unwrap_or(0);
-    let mut leaders: Vec<&CellResult> = measured().filter(|cell| cell.stages == furthest).collect();
+    let mut stages: Vec<usize> = measured().map(|cell| cell.stages).collect();
+    stages.sort_unstable_by(|a, b| b.cmp(a));
+    let fewest = halving::kept(stages.len(), 0.0);
+    let furthest = stages.get(fewest.saturating_sub(1)).copied().unwrap_or(0);
+    let mut leaders: Vec<&CellResult> = measured().filter(|cell| cell.stages >= furthest).collect();
     leaders.sort_by(|a, b| b.median.unwrap_or(0.0).total_cmp(&a.median.unwrap_or(0.0)));
     leaders
 }

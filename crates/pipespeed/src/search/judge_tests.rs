@@ -88,14 +88,17 @@ fn the_leaders_of_an_unfinished_search_are_those_that_got_furthest() {
     let mut search = Search::default();
     let panels = usual_panels();
     let mut panel = panels[0].empty_result(&usual_axes(1));
-    panel.cells[0].median = Some(9.0);
-    panel.cells[0].stages = 1;
-    panel.cells[1].median = Some(3.0);
-    panel.cells[1].stages = 2;
-    panel.cells[2].median = Some(4.0);
-    panel.cells[2].stages = 2;
+    let reached = [(9.0, 1), (3.0, 2), (4.0, 2), (2.0, 2), (1.0, 2)];
+    for (cell, (median, stages)) in panel.cells.iter_mut().zip(reached) {
+        (cell.median, cell.stages) = (Some(median), stages);
+    }
     search.panels.push(panel);
-    let leaders: Vec<Sizes> = leaders(&search.panels[0]).iter().map(|c| c.sizes).collect();
-    let cells = &search.panels[0].cells;
-    assert_eq!(leaders, [cells[2].sizes, cells[1].sizes]);
+    let leading = |search: &Search| -> Vec<Sizes> {
+        leaders(&search.panels[0]).iter().map(|c| c.sizes).collect()
+    };
+    let expected = [2, 1, 3, 4].map(|at| search.panels[0].cells[at].sizes);
+    assert_eq!(leading(&search), expected);
+    // One that had a turn in a stage whose time was over leads nothing by that.
+    search.panels[0].cells[4].stages = 3;
+    assert_eq!(leading(&search), expected);
 }

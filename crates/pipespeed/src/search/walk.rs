@@ -126,6 +126,16 @@ impl<R: Timed, O: Observer> Walk<'_, R, O> {
                     let cell = self.cell(panel, *cell);
                     runnable(cell) && cell.median.is_some()
                 });
+                let took_part = |cell: &CellResult| {
+                    let last = cell.trials.last();
+                    last.is_some_and(|trial| trial.stage == number)
+                };
+                let mut turned = left.clone();
+                turned.retain(|cell| took_part(self.cell(panel, *cell)));
+                // Of so few it would be chance who stays.
+                if turned.len() >= halving::kept(left.len(), 0.0) {
+                    *left = turned;
+                }
             }
             let halved: Vec<Vec<usize>> = left
                 .iter()
@@ -218,14 +228,14 @@ impl<R: Timed, O: Observer> Walk<'_, R, O> {
             took_s: 0.0,
         });
         for (panel, cell) in &members {
-            self.cell(*panel, *cell).stages = number + 1;
+            self.cell(*panel, *cell).stages += 1;
         }
         let mut position = 0;
         'passes: for _ in 0..each {
             self.draw(&mut members);
             for (panel, cell) in &members {
                 if self.elapsed_s() >= end_s {
-                    self.cut_short(&members)?;
+                    self.cut_short(number, &members)?;
                     break 'passes;
                 }
                 if self.cell(*panel, *cell).refused.is_none() {
@@ -262,13 +272,14 @@ impl<R: Timed, O: Observer> Walk<'_, R, O> {
         members.extend(drawn.into_iter().map(|(_, member)| member));
     }
 
-    /// The time of a stage is over before its trials are.
-    fn cut_short(&mut self, members: &[(usize, usize)]) -> Result<(), Stopped> {
+    /// The time of a stage is over before its trials are: whose turn has not come
+    /// had no part in it.
+    fn cut_short(&mut self, number: usize, members: &[(usize, usize)]) -> Result<(), Stopped> {
         self.search().short_of_time = true;
         for (panel, cell) in members {
             let cell = self.cell(*panel, *cell);
-            if cell.trials.is_empty() {
-                cell.stages = 0;
+            if cell.trials.last().is_none_or(|trial| trial.stage != number) {
+                cell.stages -= 1;
             }
         }
         self.pass_over()

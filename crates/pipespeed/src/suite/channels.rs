@@ -226,6 +226,18 @@ pub fn channel_of(case: &str) -> Option<&'static str> {
     names().find(|name| *name == channel)
 }
 
+/// The channel and size that a case's name tells of.
+pub fn selection_of(case: &str) -> Option<Selection> {
+    let channel = channel_of(case)?;
+    let without_wait = case.strip_suffix("_spin").unwrap_or(case);
+    let bytes = size::parse(without_wait.strip_prefix(channel)?.strip_prefix('_')?).ok()?;
+    (bytes <= MOST_BYTES).then(|| Selection {
+        channels: vec![channel.to_owned()],
+        sizes: vec![bytes],
+        all: false,
+    })
+}
+
 pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     let selection = &overrides.selection;
     let chosen = |row: &&Row| match selection.channels.is_empty() {

@@ -89,3 +89,21 @@ fn readers_of_streams_ask_for_64_kib_and_of_messages_for_one() {
         assert_eq!(case.source.unwrap().buffer_bytes, expected, "{}", case.name);
     }
 }
+
+#[test]
+fn a_case_is_found_by_its_name_whether_it_is_usual_or_not() {
+    for case in chosen(&[], &[], true)
+        .into_iter()
+        .chain(chosen(&["mqueue"], &[100], false))
+    {
+        let selection = selection_of(&case.name).unwrap();
+        let found = cases(&Overrides {
+            selection,
+            ..Overrides::default()
+        });
+        assert!(found.iter().any(|it| it.name == case.name), "{}", case.name);
+    }
+    for name in ["write_read", "mqueue", "mqueue_", "mqueue_x", "pipe_8m"] {
+        assert_eq!(selection_of(name), None, "{name}");
+    }
+}

@@ -232,10 +232,15 @@ fn a_pipe_size_with_vmsplice_takes_effect() {
 #[test]
 fn csv_tells_the_pipe_size_that_the_kernel_made_of_the_one_asked_for() {
     let command = pipespeed("read --csv --pipe-size 100K --bytes-to-pipe 1M");
-    let (writer, reader) = pipeline(pipespeed("write --bytes 1M"), command);
-    writer.succeeded();
-    let line = reader.succeeded().out;
+    let (writer, reader) = pipeline(pipespeed("write --bytes 1M --pipe-size 100000"), command);
+    let writer = writer.succeeded();
+    let told = "write: --pipe-size 100000B: the kernel makes pipes of 128KiB";
+    assert_eq!(writer.err.matches(told).count(), 1, "{writer:#?}");
+    let reader = reader.succeeded();
+    let line = reader.out;
     assert_eq!(line.split(',').nth(3), Some("131072"), "{line}");
+    let told = "read: --pipe-size 100KiB: the kernel makes pipes of 128KiB";
+    assert_eq!(reader.err.matches(told).count(), 1, "{}", reader.err);
 }
 
 #[test]

@@ -35,6 +35,7 @@ pub(super) fn in_short(refusal: &Refusal) -> String {
         Refusal::Unread { .. } => "refused, and perf_event_paranoid is hidden".to_owned(),
         Refusal::Elsewhere { .. } => "refused by a security module or lockdown".to_owned(),
         Refusal::Seccomp { .. } => "refused; a seccomp filter may be the cause".to_owned(),
+        Refusal::Filter { .. } => "refused by a seccomp filter".to_owned(),
         Refusal::NotBuilt => "this kernel has no perf events".to_owned(),
         Refusal::Memory => "no memory for samples".to_owned(),
         Refusal::SymbolsHidden { kptr_restrict, .. } => {

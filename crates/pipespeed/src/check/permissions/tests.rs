@@ -132,12 +132,21 @@ fn what_keeps_from_sampling_fits_into_a_table() {
             and_filter: false,
         },
         Refusal::Elsewhere { errno: Errno::PERM },
-        Refusal::Seccomp { errno: Errno::PERM },
+        Refusal::Seccomp {
+            errno: Errno::PERM,
+            capable: false,
+        },
+        Refusal::Filter {
+            capable: false,
+            level: None,
+            within: false,
+        },
         Refusal::NotBuilt,
         Refusal::Memory,
         Refusal::SymbolsHidden {
             kptr_restrict: 1,
             paranoid: 2,
+            within: false,
         },
     ] {
         let short = in_short(&refusal);

@@ -36,7 +36,7 @@ fn a_filter_is_suspected_only_where_all_else_allows_it() {
         ..Facts::default()
     };
     let suspected = "is in place and may be the cause";
-    for errno in [Errno::PERM, Errno::ACCESS, Errno::NOSYS] {
+    for errno in [Errno::PERM, Errno::ACCESS] {
         assert!(said(errno, container).contains(suspected));
     }
     let root = Facts {
@@ -52,17 +52,69 @@ fn a_filter_is_suspected_only_where_all_else_allows_it() {
     };
     let level = said(Errno::ACCESS, ordinary);
     assert!(level.contains("perf_event_paranoid is 2") && !level.contains("seccomp"));
-    for errno in [Errno::PERM, Errno::NOSYS] {
-        let both = said(errno, ordinary);
-        assert!(both.contains("perf_event_paranoid is 2"), "{both}");
-        assert!(both.contains("may refuse it, too"), "{both}");
-    }
+    let both = said(Errno::PERM, ordinary);
+    assert!(both.contains("perf_event_paranoid is 2"), "{both}");
+    assert!(both.contains("may refuse it, too"), "{both}");
     // Nor where there is none.
     let free = Facts {
         filtered: false,
         ..root
     };
     assert!(said(Errno::PERM, free).contains("no seccomp filter is in place"));
+}
+
+#[test]
+fn only_a_filter_says_there_is_no_such_call_where_there_is_one() {
+    let lenient = Facts {
+        paranoid: Some(1),
+        filtered: true,
+        ..Facts::default()
+    };
+    let text = said(Errno::NOSYS, lenient);
+    assert!(text.contains("by a seccomp filter"), "{text}");
+    assert!(!text.contains("asks for"), "{text}");
+    // The level doesn't answer so, but would refuse next.
+    let strict = Facts {
+        paranoid: Some(2),
+        ..lenient
+    };
+    let text = said(Errno::NOSYS, strict);
+    assert!(text.contains("by a seccomp filter"), "{text}");
+    assert!(text.contains("is 2, which asks for CAP_PERFMON"), "{text}");
+    assert!(!text.contains("namespace"), "{text}");
+    let capable = Facts {
+        capable: true,
+        ..strict
+    };
+    let text = said(Errno::NOSYS, capable);
+    assert!(!text.contains("asks for"), "{text}");
+    let within = Facts {
+        within: true,
+        ..capable
+    };
+    let text = said(Errno::NOSYS, within);
+    assert!(text.contains("asks for CAP_PERFMON"), "{text}");
+    assert!(text.contains("namespace don't count"), "{text}");
+}
+
+#[test]
+fn a_capability_is_recommended_to_those_without_it() {
+    let without = Facts {
+        paranoid: Some(1),
+        filtered: true,
+        ..Facts::default()
+    };
+    let with = Facts {
+        capable: true,
+        ..without
+    };
+    for errno in [Errno::PERM, Errno::NOSYS] {
+        let [without, with] = [without, with].map(|facts| said(errno, facts));
+        assert!(without.contains("--cap-add PERFMON"), "{without}");
+        assert!(!without.contains("--security-opt"), "{without}");
+        assert!(with.contains("--security-opt seccomp="), "{with}");
+        assert!(!with.contains("--cap-add"), "{with}");
+    }
 }
 
 #[test]
@@ -73,8 +125,11 @@ fn capabilities_of_a_user_namespace_are_none() {
         within: true,
         ..Facts::default()
     };
-    let said = said(Errno::ACCESS, within);
-    assert!(said.contains("within a user namespace") && said.contains("is 2"));
+    for capable in [true, false] {
+        let said = said(Errno::ACCESS, Facts { capable, ..within });
+        assert!(said.contains("within a user namespace") && said.contains("is 2"));
+        assert!(!said.contains("be root"), "{said}");
+    }
 }
 
 #[test]
@@ -122,6 +177,51 @@ fn hidden_symbols_name_the_setting_that_hides_them() {
 }
 
 #[test]
+fn hidden_symbols_are_shown_by_what_is_recommended() {
+    let said = |kptr_restrict, paranoid, within| {
+        let facts = Facts {
+            paranoid: Some(paranoid),
+            kptr_restrict: Some(kptr_restrict),
+            within,
+            ..Facts::default()
+        };
+        let text = symbols(SymbolsError::Hidden, &facts).to_string();
+        assert!(text.ends_with(INSTEAD) && !text.contains('\n'), "{text}");
+        text
+    };
+    let ordinary = said(1, 2, false);
+    let both = "set kptr_restrict to 0 and perf_event_paranoid to 1";
+    assert!(ordinary.contains("give the program CAP_SYSLOG, be root, or"));
+    assert!(ordinary.contains(both), "{ordinary}");
+    // Only what is not so yet.
+    let level = said(0, 2, false);
+    assert!(level.contains("or set perf_event_paranoid to 1"), "{level}");
+    let restricted = said(1, 1, false);
+    assert!(
+        restricted.contains("or set kptr_restrict to 0;"),
+        "{restricted}"
+    );
+    // Hidden from root, too.
+    let strict = said(2, 2, false);
+    assert!(
+        strict.contains("set kptr_restrict to 1 and be root"),
+        "{strict}"
+    );
+    assert!(strict.contains(both), "{strict}");
+    // Who is root in a user namespace is not for this.
+    let within = said(1, 2, true);
+    assert!(
+        within.contains(both) && within.contains("run it outside"),
+        "{within}"
+    );
+    assert!(!within.contains("be root"), "{within}");
+    let strict_within = said(2, 2, true);
+    assert!(strict_within.contains(both), "{strict_within}");
+    assert!(!strict_within.contains("root"), "{strict_within}");
+    assert!(!strict_within.contains("outside"), "{strict_within}");
+}
+
+#[test]
 fn every_refusal_is_one_line_and_offers_a_way_that_works() {
     let errno = Errno::PERM;
     let refusals = [
@@ -138,7 +238,15 @@ fn every_refusal_is_one_line_and_offers_a_way_that_works() {
             and_filter: true,
         },
         Refusal::Elsewhere { errno },
-        Refusal::Seccomp { errno },
+        Refusal::Seccomp {
+            errno,
+            capable: true,
+        },
+        Refusal::Filter {
+            capable: false,
+            level: Some(2),
+            within: true,
+        },
         Refusal::NotBuilt,
         Refusal::Memory,
         Refusal::NoSymbols(SymbolsError::Empty),
