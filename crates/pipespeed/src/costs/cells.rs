@@ -169,7 +169,8 @@ impl Measuring {
         }
     }
 
-    /// One trial of each cell that is wanted, in random order.
+    /// One trial of each cell that is wanted, and two of the ladder's own, which
+    /// people look at first; in random order.
     ///
     /// # Errors
     /// When a trial fails, naming the cell, or is interrupted.
@@ -180,6 +181,12 @@ impl Measuring {
         wanted: impl Fn(&Cell) -> bool,
     ) -> anyhow::Result<()> {
         let mut order: Vec<usize> = (0..cells.len()).filter(|at| wanted(&cells[*at])).collect();
+        let twins: Vec<usize> = order
+            .iter()
+            .copied()
+            .filter(|at| cells[*at].is_default)
+            .collect();
+        order.extend(twins);
         self.rng.shuffle(&mut order);
         for at in order {
             self.trial(round, &mut cells[at])?;

@@ -58,16 +58,18 @@ pub fn predictions(cells: &[Cell], costs: &[Cost]) -> Vec<Prediction> {
 
 fn prediction(cell: &Cell, costs: &[Cost]) -> Prediction {
     let measured: Vec<f64> = cell.measured.iter().map(|(_, rate)| *rate).collect();
-    let expected: Vec<(usize, f64)> = cell
+    // A trial of the ladder's own cells has a twin in its round.
+    let pairs: Vec<(f64, f64)> = cell
         .measured
         .iter()
-        .filter_map(|(round, _)| {
-            let rate = Figures::of_round(costs, *round).rate(&cell.scenario)?;
-            Some((*round, rate))
+        .filter_map(|(round, rate)| {
+            let expected = Figures::of_round(costs, *round).rate(&cell.scenario)?;
+            Some((expected, *rate))
         })
         .collect();
-    let predicted: Vec<f64> = expected.iter().map(|(_, rate)| *rate).collect();
-    let ratios = stats::paired_ratios(&expected, &cell.measured);
+    let predicted: Vec<f64> = pairs.iter().map(|(expected, _)| *expected).collect();
+    let moved = pairs.iter().filter(|(_, rate)| *rate > 0.0);
+    let ratios: Vec<f64> = moved.map(|(expected, rate)| expected / rate).collect();
     let measured_within = stats::median_interval(&measured, 0.95);
     let ratio_within = stats::median_interval(&ratios, 0.95);
     Prediction {
