@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use crate::common::conditions::{self, ForAll};
 use crate::common::procs::{Mark, eventually};
@@ -106,7 +107,11 @@ fn an_ordinary_user_hears_which_setting_refuses_him() {
 
 #[test]
 fn a_filter_that_refuses_the_call_is_named() {
-    let mut command = pipespeed("profile write_read --quiet");
+    names_the_filter(pipespeed("profile write_read --quiet"));
+}
+
+/// Where a filter refuses the call, the command says so, and no more.
+pub fn names_the_filter(mut command: Command) {
     if !conditions::without_call(&mut command, libc::SYS_perf_event_open) {
         return;
     }
