@@ -22,7 +22,7 @@ use crate::size;
 
 /// The ladder as it is, is measured in every round of the costs, the other
 /// sizes and placements in every so many.
-const ALL_EVERY: usize = 3;
+const ALL_EVERY: usize = 4;
 
 /// If interruptions take a larger share of the time, something else runs.
 /// The clock's tick and a host's own doings take 1 to 4 %.

@@ -13,18 +13,25 @@ use crate::machine::placement::{self, Chosen, Placement};
 use crate::machine::topology::Topology;
 use crate::results::GIB;
 use crate::runner::{Runner, TrialError};
-use crate::stats::Rng;
+use crate::stats::{self, Rng};
 use crate::suite::{Overrides, Suite};
 use crate::trial::ProcessRunner;
 
 /// The pipe sizes of all rungs, in bytes; the ladder's own come to them.
 pub const PIPE_SIZES: [usize; 3] = [64 << 10, 256 << 10, 1 << 20];
 
-/// Short, since there are many; the first milliseconds are warm-up.
+/// Short, since there are many; by the time it counts wake-ups take what they
+/// will (see `sleeps`).
 const TRIAL: Durations = Durations {
-    warm_up_s: 0.01,
-    timed_s: 0.04,
+    warm_up_s: 0.05,
+    timed_s: 0.1,
 };
+
+/// When the ends of the median's interval lie further apart than that, one of the
+/// other, it is not known well enough to be compared; so many trials a round are
+/// made until it is.
+const NARROW: f64 = 1.2;
+const TIMES_SCATTERED: usize = 4;
 
 /// One rung on one pipe size and placement.
 #[derive(Debug, Clone)]
@@ -41,6 +48,15 @@ pub struct Cell {
     pub refused: Option<String>,
     /// The round of the costs, and what was measured then in GiB/s.
     pub measured: Vec<(usize, f64)>,
+}
+
+impl Cell {
+    /// Whether the interval of what was measured is wide.
+    fn scatters(&self) -> bool {
+        let rates: Vec<f64> = self.measured.iter().map(|(_, rate)| *rate).collect();
+        let interval = stats::median_interval(&rates, 0.95);
+        interval.is_some_and(|interval| interval.high > NARROW * interval.low)
+    }
 }
 
 /// Where the ends of a placement run.
@@ -169,8 +185,8 @@ impl Measuring {
         }
     }
 
-    /// One trial of each cell that is wanted, and two of the ladder's own, which
-    /// people look at first; in random order.
+    /// One trial of each cell that is wanted, and more of those that scatter of
+    /// the ladder's own, which people look at first; in random order.
     ///
     /// # Errors
     /// When a trial fails, naming the cell, or is interrupted.
@@ -180,13 +196,15 @@ impl Measuring {
         cells: &mut [Cell],
         wanted: impl Fn(&Cell) -> bool,
     ) -> anyhow::Result<()> {
-        let mut order: Vec<usize> = (0..cells.len()).filter(|at| wanted(&cells[*at])).collect();
-        let twins: Vec<usize> = order
-            .iter()
-            .copied()
-            .filter(|at| cells[*at].is_default)
-            .collect();
-        order.extend(twins);
+        let mut order: Vec<usize> = Vec::new();
+        for (at, cell) in cells.iter().enumerate() {
+            let times = match wanted(cell) {
+                false => 0,
+                true if cell.is_default && cell.scatters() => TIMES_SCATTERED,
+                true => 1,
+            };
+            order.extend(std::iter::repeat_n(at, times));
+        }
         self.rng.shuffle(&mut order);
         for at in order {
             self.trial(round, &mut cells[at])?;

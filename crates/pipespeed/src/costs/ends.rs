@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::pipe;
-use fastpipe::transfer::{Incomplete, Input, Output, SpliceOptions, VmspliceOptions};
+use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
 
 use super::mapped::mapped;
@@ -173,20 +173,6 @@ impl Sender {
         Ok(())
     }
 
-    /// Puts in what goes in by one call: bytes, 0 if the pipe is full.
-    pub(super) fn put_once(&mut self) -> io::Result<u64> {
-        let from = &self.from[0];
-        let before = self.out.counts().bytes;
-        moved(match self.way {
-            In::Vmsplice { .. } => {
-                let piece = from.slice(..);
-                self.out.vmsplice(&[piece], VmspliceOptions::default())
-            }
-            _ => self.out.write(from),
-        })?;
-        Ok(self.out.counts().bytes - before)
-    }
-
     /// Fills the pipe, a piece at a time.
     pub(super) fn fill(&mut self) -> io::Result<()> {
         let out = &mut self.out;
@@ -221,32 +207,11 @@ impl Sender {
     }
 }
 
-/// Nothing to move is no error here.
-fn moved<T: Default>(outcome: Result<T, Incomplete>) -> io::Result<T> {
-    match outcome {
-        Ok(moved) => Ok(moved),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(T::default()),
-        Err(error) => Err(error.into()),
-    }
-}
-
 impl Receiver {
     /// Goes over to another pipe.
     pub(super) fn turn_to(&mut self, pipe: &Shared) {
         self.input = Input::new(Arc::clone(&pipe.reader), Wait::Never);
         self.pipe_bytes = pipe.bytes;
-    }
-
-    /// Takes out what comes out by one call: bytes, 0 if the pipe is empty.
-    pub(super) fn take_once(&mut self) -> io::Result<u64> {
-        let input = &mut self.input;
-        match &mut self.to {
-            Target::Memory(buffer) => moved(input.read_some(buffer)).map(|bytes| bytes as u64),
-            Target::Null(null) => {
-                let (piece, options) = (self.piece, SpliceOptions::default());
-                moved(input.splice_some(&*null, piece, options)).map(|bytes| bytes as u64)
-            }
-        }
     }
 
     /// Empties the full pipe, a piece at a time.

@@ -27,7 +27,7 @@ pub const NAMES: [&str; 2] = ["interruption", "between_interruptions"];
 pub const TURNS: &str = "interruptions_by_a_process";
 
 /// One sample takes so long.
-const SAMPLE_NS: u64 = 20_000_000;
+const SAMPLE_NS: u64 = 40_000_000;
 
 /// Two looks at the clock that lie so far apart had something between them: a
 /// look takes some tens of nanoseconds.
@@ -35,6 +35,9 @@ const GAP_NS: u64 = 1000;
 
 /// Lengths that are kept of a round.
 const KEPT: usize = 64;
+
+/// So many times the usual number of interruptions make a round a busy one.
+const MOST_OF_USUAL: f64 = 2.0;
 
 /// What the names of the costs begin with that are each processor's share.
 const TAKEN: &str = "taken_of_processor_";
@@ -53,10 +56,14 @@ pub fn shares(costs: &[Cost]) -> Vec<(usize, f64)> {
 pub fn usual(costs: &[Cost]) -> Option<Interruptions> {
     let cost = |name: &str| costs.iter().find(|cost| cost.kind.name == name);
     let [one, between] = NAMES;
-    let every_ns = cost(between)?.median?;
+    let between = cost(between)?;
+    let sample_ns = SAMPLE_NS as f64;
     // There are few in a round, so all rounds count. One in which somebody
-    // else was busy saw many, and has no more weight than the others.
-    let most = (SAMPLE_NS as f64 / every_ns).ceil() as usize;
+    // else was busy saw many, and weighs no more than twice what is usual.
+    let most = MOST_OF_USUAL * sample_ns / between.median?;
+    let seen = between.samples.iter().map(|ns| (sample_ns / ns).min(most));
+    let every_ns = sample_ns * between.samples.len() as f64 / seen.sum::<f64>();
+    let most = most.ceil() as usize;
     let (mut lengths_ns, mut turns_ns) = (Vec::new(), Vec::new());
     for (interrupts, turns) in cost(one)?.spreads.iter().zip(&cost(TURNS)?.spreads) {
         let seen = interrupts.len() + turns.len();
@@ -225,20 +232,21 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_round_has_no_more_weight_than_the_others() {
+    fn a_busy_round_weighs_no_more_than_twice_the_usual() {
         let [one, between] = NAMES;
-        // Ten in a sample.
+        // One in a sample.
         let mut costs = [
             cost(one, 20_000.0, 3),
-            cost(between, SAMPLE_NS as f64 / 10.0, 3),
+            cost(between, SAMPLE_NS as f64, 3),
             cost(TURNS, 0.0, 3),
         ];
+        costs[1].samples[1] = SAMPLE_NS as f64 / 100.0;
         costs[0].spreads[1] = vec![90_000.0; 64];
         costs[2].spreads = vec![vec![], vec![50_000.0; 64], vec![]];
         let usual = usual(&costs).unwrap();
-        assert_eq!(usual.every_ns, 2e6);
-        // One in each quiet round, and ten in the busy one, half of them turns.
-        assert_eq!(usual.lengths_ns.len(), 2 + 5);
-        assert_eq!(usual.turns_ns, vec![50_000.0; 5]);
+        // One in each quiet round, and two in the busy one, half of them turns.
+        assert!((usual.every_ns - 0.75 * SAMPLE_NS as f64).abs() < 1.0);
+        assert_eq!(usual.lengths_ns, [20_000.0, 90_000.0, 20_000.0]);
+        assert_eq!(usual.turns_ns, [50_000.0]);
     }
 }

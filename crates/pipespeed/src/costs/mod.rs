@@ -17,7 +17,6 @@ mod clock;
 pub mod echo;
 mod ends;
 pub mod interruptions;
-mod lock;
 mod mapped;
 mod memory;
 pub mod model;
@@ -75,15 +74,13 @@ pub enum Group {
     WakeUps,
     /// The same, by how long the sleeper has slept.
     Sleeps,
-    /// The pipe's lock.
-    Lock,
     /// What others take of the processors.
     Taken,
 }
 
 impl Group {
     /// All of them, as they are shown.
-    pub const ALL: [Group; 10] = [
+    pub const ALL: [Group; 9] = [
         Group::Calls,
         Group::Copying,
         Group::Referring,
@@ -92,7 +89,6 @@ impl Group {
         Group::Through,
         Group::WakeUps,
         Group::Sleeps,
-        Group::Lock,
         Group::Taken,
     ];
 
@@ -107,7 +103,6 @@ impl Group {
             Group::Through => "through a pipe",
             Group::WakeUps => "waking the other end, both asleep in turns",
             Group::Sleeps => "waking the other end on another processor",
-            Group::Lock => "the pipe's lock",
             Group::Taken => "taken by interrupts, other processes and the host",
         }
     }
@@ -268,7 +263,6 @@ pub fn measure(
         .chain(through.into_iter().flatten())
         .chain(wakeups::probes(plan.topology))
         .chain(sleeps::probes(plan.two))
-        .chain(lock::probes(plan.two))
         .map(|prepared| (prepared, Vec::new()))
         .collect();
     // The first round warms everything up and does not count.

@@ -2,7 +2,7 @@
 
 use super::model::{self, Pipeline, Waiting, WakeUps};
 use super::through::{self, Technique, Turns};
-use super::{Cost, interruptions, lock, sleeps, wakeups};
+use super::{Cost, interruptions, sleeps, wakeups};
 use crate::machine::topology::Relation;
 use crate::results::GIB;
 use fastpipe::pipe::page_size;
@@ -26,10 +26,13 @@ pub struct Scenario {
 /// as a whole.
 const DISTURBED: f64 = 2.0;
 
-/// And a single one that took so many times as long was kept from its
-/// processor, which is counted as an interruption. A round in which the lock
-/// was kept so much more often than usual was disturbed, too.
+/// A single one that took so many times as long as the longest usual one was
+/// kept from its processor.
 const MOST_OF_USUAL: f64 = 5.0;
+
+/// A call that took so many times as long as the longest usual one was
+/// interrupted. Interruptions are counted by themselves.
+const INTERRUPTED: f64 = 2.0;
 
 /// The figures of one round, or the medians of all.
 pub struct Figures<'a> {
@@ -77,6 +80,11 @@ impl<'a> Figures<'a> {
             piece: (scenario.piece / page).max(1),
             in_ns,
             out_ns,
+            outside_ns: match turns {
+                // What one end does the other waits for.
+                Turns::Alone => 0.0,
+                _ => self.ns("would_block")?,
+            },
             writes_all: matches!(
                 scenario.technique,
                 Technique::WriteRead | Technique::WriteReadHuge
@@ -117,50 +125,54 @@ impl<'a> Figures<'a> {
             cold_out_ns,
             wake_ups,
             interruptions,
-            lock_kept: self.lock_kept(scenario.technique)?,
-        })
-    }
-
-    /// A round sees a handful at most, so it is the mean of all of them that
-    /// tells how often it happens.
-    fn lock_kept(&self, technique: Technique) -> Option<f64> {
-        let cost = self.cost(&lock::name(technique))?;
-        let most = match cost.median? {
-            usual if usual > 0.0 => MOST_OF_USUAL * usual,
-            _ => f64::INFINITY,
-        };
-        let sum: f64 = cost.samples.iter().map(|percent| percent.min(most)).sum();
-        Some(sum / cost.samples.len().max(1) as f64 / 100.0)
-    }
-
-    fn wake_ups(&self, slept_ns: u64) -> Option<WakeUps> {
-        let [until, call] = sleeps::names(slept_ns);
-        Some(WakeUps {
-            slept_ns: slept_ns as f64,
-            ns: self.spread(&until)?.zip(self.spread(&call)?).collect(),
         })
     }
 
     /// What single wake-ups took, of all rounds, since the rare ones matter
     /// too; moved to where this round's lie.
-    fn spread(&self, name: &str) -> Option<impl Iterator<Item = f64>> {
-        let cost = self.cost(name)?;
-        let (here, usual) = (self.ns(name)?, cost.median?);
-        let scale = match usual > 0.0 {
+    fn wake_ups(&self, slept_ns: u64) -> Option<WakeUps> {
+        let [until, call] = sleeps::names(slept_ns);
+        let [until_scale, call_scale] = [self.scale(&until)?, self.scale(&call)?];
+        let [longest_until, longest_call] = self.longest_usual()?;
+        // What hit a whole round is no chance of single wake-ups.
+        let most = MOST_OF_USUAL * longest_until;
+        let each = self.cost(&until)?.spreads.iter().flatten();
+        let each = each.zip(self.cost(&call)?.spreads.iter().flatten());
+        Some(WakeUps {
+            slept_ns: slept_ns as f64,
+            ns: each
+                .filter(|(_, call_ns)| **call_ns <= INTERRUPTED * longest_call)
+                .map(|(until_ns, call_ns)| (until_ns.min(most) * until_scale, call_ns * call_scale))
+                .collect(),
+        })
+    }
+
+    /// This round's to the usual one.
+    fn scale(&self, name: &str) -> Option<f64> {
+        let (here, usual) = (self.ns(name)?, self.cost(name)?.median?);
+        Some(match usual > 0.0 {
             true => (here / usual).min(DISTURBED),
             false => 1.0,
-        };
-        let all = cost.spreads.iter().flatten();
-        // What hit a whole round is no chance of single wake-ups.
-        let most = MOST_OF_USUAL * usual;
-        Some(all.map(move |ns| ns.min(most) * scale))
+        })
+    }
+
+    /// What a wake-up usually takes, and its caller, after the sleep for which
+    /// that is most.
+    fn longest_usual(&self) -> Option<[f64; 2]> {
+        let mut longest = [0.0_f64; 2];
+        for slept_ns in sleeps::SLEEPS_NS {
+            for (longest, name) in longest.iter_mut().zip(sleeps::names(slept_ns)) {
+                *longest = longest.max(self.cost(&name)?.median?);
+            }
+        }
+        Some(longest)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::costs::synthetic::{SWITCH, WAKE_UP, costs, per_page};
+    use crate::costs::synthetic::{SWITCH, WAKE_UP, WOULD_BLOCK, costs, per_page};
 
     fn scenario(spins: bool, relation: Relation) -> Scenario {
         Scenario {
@@ -184,7 +196,8 @@ mod tests {
         let slots = (64 << 10) as f64 / page_size() as f64;
         let two = Relation::SharedCache(3);
         for (scenario, waiting) in [
-            (scenario(true, two), 0.0),
+            // The ways into the kernel and out of it go on at once.
+            (scenario(true, two), -2.0 * WOULD_BLOCK),
             (scenario(false, Relation::One), 2.0 * SWITCH),
             (scenario(false, two), 2.0 * WAKE_UP),
         ] {
@@ -203,19 +216,7 @@ mod tests {
         let scenario = scenario(true, Relation::Siblings);
         let rate = |round| Figures::of_round(&costs, round).rate(&scenario).unwrap();
         assert_eq!(rate(2), Figures::medians(&costs).rate(&scenario).unwrap());
-        assert!((rate(2) / rate(3) - 2.0).abs() < 0.02);
-    }
-
-    #[test]
-    fn how_often_the_lock_is_kept_is_a_mean_and_disturbed_rounds_hardly_count() {
-        let mut costs = costs(7);
-        let name = lock::name(Technique::WriteRead);
-        let cost = costs.iter_mut().find(|cost| cost.kind.name == name);
-        let cost = cost.unwrap();
-        cost.samples = vec![0.0, 1.0, 1.0, 2.0, 1.0, 0.0, 90.0];
-        cost.median = Some(1.0);
-        let kept = Figures::of_round(&costs, 2).lock_kept(Technique::WriteRead);
-        assert!((kept.unwrap() - 0.1 / 7.0).abs() < 1e-9, "{kept:?}");
+        assert!((rate(2) / rate(3) - 2.0).abs() < 0.05);
     }
 
     #[test]

@@ -20,7 +20,9 @@ use super::processors::{joined, on_processor};
 use super::{Group, Kind, Per, Prepared, Probe, Value};
 
 /// How long the sleeper sleeps before it is woken, in nanoseconds.
-pub const SLEEPS_NS: [u64; 8] = [500, 1000, 2000, 4000, 8000, 20_000, 60_000, 200_000];
+pub const SLEEPS_NS: [u64; 11] = [
+    500, 1000, 2000, 4000, 8000, 12_000, 16_000, 20_000, 30_000, 60_000, 200_000,
+];
 
 /// Wake-ups of a sample. Once in some hundreds a processor happens to be awake,
 /// so that its sleeper runs before the caller is through with waking it; then
@@ -31,6 +33,17 @@ const TIMES: u64 = 200;
 const FEW_TIMES: u64 = 30;
 const LONG_NS: u64 = 60_000;
 
+/// The two sleep and wake for so long before anything counts. A wake-up gets
+/// dearer in the first some tens of milliseconds after a thread or a process has
+/// begun: a processor that has work put off for later keeps its tick through
+/// idleness (kernel/time/tick-sched.c, tick_nohz_next_event()); without it the
+/// timer is stopped and set again around every sleep, which on a guest takes 4 us
+/// each.
+pub(super) const SETTLING_NS: u64 = 60_000_000;
+const SETTLING_SLEEP_NS: u64 = 20_000;
+/// What the sleeper reads at the end of that.
+const SETTLED: u64 = u64::MAX;
+
 /// Nobody is away for so long.
 const PATIENCE_NS: u64 = 5_000_000_000;
 
@@ -40,55 +53,56 @@ pub fn names(slept_ns: u64) -> [String; 2] {
     ["wake_up", "wake_call"].map(|what| format!("{what}_after_{slept_ns}ns"))
 }
 
-/// One for each length of sleep; the caller's processor and the sleeper's.
+/// Of all lengths of sleep; the caller's processor and the sleeper's.
 pub(super) fn probes(pair: Option<(usize, usize)>) -> Vec<Prepared> {
     let Some(cpus) = pair else {
         return Vec::new();
     };
-    let probe = |slept_ns: &u64| -> Prepared {
-        Ok(Box::new(Sleep {
-            kinds: kinds(*slept_ns),
-            cpus,
-            slept_ns: *slept_ns,
-        }))
-    };
-    SLEEPS_NS.iter().map(probe).collect()
+    let kinds = SLEEPS_NS.into_iter().flat_map(kinds).collect();
+    vec![Ok(Box::new(Sleeps { kinds, cpus }))]
 }
 
-fn kinds(slept_ns: u64) -> Vec<Kind> {
+fn kinds(slept_ns: u64) -> [Kind; 2] {
     let slept = slept_ns as f64 / 1e3;
     let [until, call] = names(slept_ns);
     let kind = |name, what: String| Kind::new(Group::Sleeps, Per::WakeUp, name, what);
-    vec![
+    [
         kind(until, format!("after {slept} us of sleep")),
         kind(call, "    of that, the caller's part".to_owned()),
     ]
 }
 
-struct Sleep {
+struct Sleeps {
     kinds: Vec<Kind>,
     cpus: (usize, usize),
-    slept_ns: u64,
 }
 
-impl Probe for Sleep {
+impl Probe for Sleeps {
     fn kinds(&self) -> &[Kind] {
         &self.kinds
     }
 
     fn run(&mut self) -> io::Result<Vec<Value>> {
-        let ((here, there), slept_ns) = (self.cpus, self.slept_ns);
+        let (here, there) = self.cpus;
         // Whoever fails closes an end, which wakes the other.
         let (reader, writer) = io::pipe()?;
-        let words = Words::default();
-        let (call, until) = thread::scope(|scope| {
-            let words = &words;
-            let times = times(slept_ns);
-            let sleep = move || on_processor(there, || sleep(reader, words, times));
+        let words = &Words::default();
+        let (called, until) = thread::scope(|scope| {
+            let sleeper = Sleeper {
+                reader,
+                words,
+                times: 0,
+            };
+            let sleep = move || on_processor(there, || sleep(sleeper));
             let sleeper = thread::Builder::new().spawn_scoped(scope, sleep)?;
-            let call = on_processor(here, || wake(writer, words, slept_ns, times));
+            let waker = Waker {
+                writer,
+                words,
+                times: 0,
+            };
+            let called = on_processor(here, || wake(waker));
             let until = joined(sleeper);
-            Ok::<_, io::Error>((call?, until?))
+            Ok::<_, io::Error>((called?, until?))
         })?;
         // What the calls take where nobody sleeps.
         let (mut reader, mut writer) = io::pipe()?;
@@ -100,10 +114,14 @@ impl Probe for Sleep {
             }
             Ok(each(started, FEW_TIMES as u32))
         })?;
-        Ok(vec![
-            Value::of_many(until, calls),
-            Value::of_many(call, calls / 2.0),
-        ])
+        let both = until.into_iter().zip(called);
+        let values = both.flat_map(|(until, called)| {
+            [
+                Value::of_many(until, calls),
+                Value::of_many(called, calls / 2.0),
+            ]
+        });
+        Ok(values.collect())
     }
 }
 
@@ -116,37 +134,84 @@ struct Words {
     asleep_ns: AtomicU64,
 }
 
+struct Sleeper<'a> {
+    reader: PipeReader,
+    words: &'a Words,
+    times: u64,
+}
+
+impl Sleeper<'_> {
+    /// What it took to wake it, in nanoseconds; none at the end of settling.
+    fn once(&mut self) -> io::Result<Option<f64>> {
+        self.times += 1;
+        spin_until(|| self.words.ready.load(Ordering::Acquire) >= self.times)?;
+        self.words.asleep_ns.store(now_ns(), Ordering::Release);
+        let mut bytes = [0; 8];
+        self.reader.read_exact(&mut bytes)?;
+        Ok(match u64::from_ne_bytes(bytes) {
+            SETTLED => None,
+            woken_ns => Some(now_ns().saturating_sub(woken_ns) as f64),
+        })
+    }
+}
+
+struct Waker<'a> {
+    writer: PipeWriter,
+    words: &'a Words,
+    times: u64,
+}
+
+impl Waker<'_> {
+    /// Wakes the other after so long a sleep, with that message or else the
+    /// time. What the call took, in nanoseconds.
+    fn once(&mut self, slept_ns: u64, message: Option<u64>) -> io::Result<f64> {
+        self.times += 1;
+        self.words.ready.store(self.times, Ordering::Release);
+        spin_until(|| self.words.asleep_ns.load(Ordering::Acquire) > 0)?;
+        let asleep_ns = self.words.asleep_ns.swap(0, Ordering::AcqRel);
+        work_until(asleep_ns + slept_ns);
+        let now = now_ns();
+        let message = message.unwrap_or(now);
+        self.writer.write_all(&message.to_ne_bytes())?;
+        Ok((now_ns() - now) as f64)
+    }
+}
+
+fn sleep(mut sleeper: Sleeper<'_>) -> io::Result<Vec<Vec<f64>>> {
+    while sleeper.once()?.is_some() {}
+    let mut until = Vec::new();
+    for slept_ns in SLEEPS_NS {
+        let mut each = Vec::new();
+        for _ in 0..times(slept_ns) {
+            each.extend(sleeper.once()?);
+        }
+        until.push(each);
+    }
+    Ok(until)
+}
+
+fn wake(mut waker: Waker<'_>) -> io::Result<Vec<Vec<f64>>> {
+    let settled = now_ns() + SETTLING_NS;
+    while now_ns() < settled {
+        waker.once(SETTLING_SLEEP_NS, None)?;
+    }
+    waker.once(SETTLING_SLEEP_NS, Some(SETTLED))?;
+    let mut called = Vec::new();
+    for slept_ns in SLEEPS_NS {
+        let mut each = Vec::new();
+        for _ in 0..times(slept_ns) {
+            each.push(waker.once(slept_ns, None)?);
+        }
+        called.push(each);
+    }
+    Ok(called)
+}
+
 fn times(slept_ns: u64) -> u64 {
     match slept_ns < LONG_NS {
         true => TIMES,
         false => FEW_TIMES,
     }
-}
-
-fn sleep(mut reader: PipeReader, words: &Words, times: u64) -> io::Result<Vec<f64>> {
-    let mut until = Vec::new();
-    let mut bytes = [0; 8];
-    for time in 1..=times {
-        spin_until(|| words.ready.load(Ordering::Acquire) >= time)?;
-        words.asleep_ns.store(now_ns(), Ordering::Release);
-        reader.read_exact(&mut bytes)?;
-        until.push(now_ns().saturating_sub(u64::from_ne_bytes(bytes)) as f64);
-    }
-    Ok(until)
-}
-
-fn wake(mut writer: PipeWriter, words: &Words, slept_ns: u64, times: u64) -> io::Result<Vec<f64>> {
-    let mut call = Vec::new();
-    for time in 1..=times {
-        words.ready.store(time, Ordering::Release);
-        spin_until(|| words.asleep_ns.load(Ordering::Acquire) > 0)?;
-        let asleep_ns = words.asleep_ns.swap(0, Ordering::AcqRel);
-        work_until(asleep_ns + slept_ns);
-        let now = now_ns();
-        writer.write_all(&now.to_ne_bytes())?;
-        call.push((now_ns() - now) as f64);
-    }
-    Ok(call)
 }
 
 fn spin_until(is_so: impl Fn() -> bool) -> io::Result<()> {

@@ -2,13 +2,16 @@
 //! say what they must come to.
 
 use super::through::{self, Technique, Turns};
-use super::{Cost, Group, Kind, Per, advice, cells, interruptions, lock, sleeps, wakeups};
+use super::{Cost, Group, Kind, Per, advice, cells, interruptions, sleeps, wakeups};
 use crate::machine::topology::Relation;
 
 /// A wake-up on another processor, in nanoseconds.
 pub const WAKE_UP: f64 = 20_000.0;
 /// A switch on one processor.
 pub const SWITCH: f64 = 2000.0;
+
+/// A call that would block.
+pub const WOULD_BLOCK: f64 = 200.0;
 
 /// A cost of the same value in each of so many rounds.
 pub fn cost(name: impl Into<String>, value: f64, rounds: usize) -> Cost {
@@ -38,7 +41,7 @@ pub fn per_page(technique: Technique) -> (f64, f64) {
 pub fn costs(rounds: usize) -> Vec<Cost> {
     let cost = |name: String, value| cost(name, value, rounds);
     let mut all = vec![
-        cost("would_block".to_owned(), 200.0),
+        cost("would_block".to_owned(), WOULD_BLOCK),
         cost(wakeups::name(Relation::One), SWITCH),
     ];
     let sizes = [cells::sizes(), advice::sizes(64 << 10)].concat();
@@ -51,7 +54,6 @@ pub fn costs(rounds: usize) -> Vec<Cost> {
                 all.extend([cost(name_in, into), cost(name_out, out)]);
             }
         }
-        all.push(cost(lock::name(technique), 0.0));
     }
     for slept in sleeps::SLEEPS_NS {
         let [until, call] = sleeps::names(slept);

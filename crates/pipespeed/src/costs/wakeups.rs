@@ -16,6 +16,7 @@ use super::calls::each;
 use super::clock::now_ns;
 use super::echo::{self, Message, decode, encode};
 use super::processors::on_processor;
+use super::sleeps::SETTLING_NS;
 use super::{Group, Kind, Per, Prepared, Probe, Value, prepared};
 use crate::endpoint::process::SUBCOMMAND;
 use crate::machine::topology::{Relation, Topology};
@@ -70,6 +71,7 @@ struct PingPong {
     /// A pipe to nobody else.
     own: (PipeReader, PipeWriter),
     cpu: usize,
+    settling_ns: u64,
 }
 
 impl PingPong {
@@ -93,6 +95,8 @@ impl PingPong {
             from,
             own: io::pipe()?,
             cpu: here,
+            // A processor that switches between the two is never idle.
+            settling_ns: if here == there { 0 } else { SETTLING_NS },
         })
     }
 
@@ -102,12 +106,16 @@ impl PingPong {
         let Some(to) = &mut self.to else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
-        for _ in 0..TRIPS {
+        let settled = now_ns() + self.settling_ns;
+        while took.len() < 2 * TRIPS as usize {
+            let counts = now_ns() >= settled;
             to.write_all(&encode(now_ns(), 0))?;
             self.from.read_exact(&mut message)?;
             let (sent, there) = decode(message);
-            took.push(there as f64);
-            took.push(now_ns().saturating_sub(sent) as f64);
+            if counts {
+                took.push(there as f64);
+                took.push(now_ns().saturating_sub(sent) as f64);
+            }
         }
         let started = Instant::now();
         for _ in 0..TRIPS {

@@ -48,7 +48,6 @@ fn unit(group: Group) -> &'static str {
     match group {
         Group::Calls => "ns a call",
         Group::WakeUps | Group::Sleeps => "ns a wake-up",
-        Group::Lock => "% of the times it is let go",
         Group::Taken => "% of the time",
         Group::Copying | Group::Referring | Group::Pages | Group::Memory | Group::Through => {
             "ns a page"
