@@ -95,7 +95,8 @@ impl<'a> Figures<'a> {
             ),
             waiting: self.waiting(scenario)?,
         };
-        Some(page as f64 / model::ns_per_page(&pipeline) * 1e9 / GIB)
+        let seed = self.round.map_or(0, |round| round as u64 + 1);
+        Some(page as f64 / model::ns_per_page(&pipeline, seed) * 1e9 / GIB)
     }
 
     /// Nanoseconds a page, in and out.
@@ -217,6 +218,25 @@ mod tests {
         let rate = |round| Figures::of_round(&costs, round).rate(&scenario).unwrap();
         assert_eq!(rate(2), Figures::medians(&costs).rate(&scenario).unwrap());
         assert!((rate(2) / rate(3) - 2.0).abs() < 0.05);
+    }
+
+    #[test]
+    fn a_call_that_was_interrupted_is_no_wake_up() {
+        let mut costs = costs(1);
+        let [until, call] = sleeps::names(8000);
+        let mut set = |name: &str, each: [f64; 4]| {
+            let cost = costs.iter_mut().find(|cost| cost.kind.name == name);
+            cost.unwrap().spreads = vec![each.to_vec()];
+        };
+        // Usual are 20 and 8 us, after each sleep.
+        set(&until, [500.0, 21_000.0, 22_000.0, 3e6]);
+        set(&call, [300.0, 8500.0, 45_000.0, 9000.0]);
+        let wake_ups = Figures::of_round(&costs, 0).wake_ups(8000).unwrap();
+        let most = MOST_OF_USUAL * WAKE_UP;
+        assert_eq!(
+            wake_ups.ns,
+            [(500.0, 300.0), (21_000.0, 8500.0), (most, 9000.0)]
+        );
     }
 
     #[test]

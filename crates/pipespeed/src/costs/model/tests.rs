@@ -41,6 +41,10 @@ fn two(until_ns: f64, call_ns: f64) -> Waiting {
     }
 }
 
+fn ns_per_page(pipeline: &Pipeline) -> f64 {
+    super::ns_per_page(pipeline, 1)
+}
+
 fn is_close(a: f64, b: f64) -> bool {
     (a / b - 1.0).abs() < 0.01
 }
