@@ -14,28 +14,30 @@ use std::io;
 use nix::sys::resource::{UsageWho, getrusage};
 
 use super::clock::now_ns;
-use super::model::{Interruption, Interruptions};
+use super::model::Interruptions;
 use super::processors::on_processor;
 use super::{Cost, Group, Kind, Per, Prepared, Probe, Value, prepared};
 
 /// The names of the costs: one interruption, and the time from one to the next.
-/// Their spreads, in nanoseconds and in the order in which they came, are how
-/// long each took, and how long after the end of the one before it came.
 pub const NAMES: [&str; 2] = ["interruption", "between_interruptions"];
 
 /// The name of the share of them, in percent, in which another process had its
-/// turn. Its spreads are 1 for each of these, and 0 for each other.
+/// turn. Its spreads are how long those took, in nanoseconds; those of the
+/// interruption itself are without them.
 pub const TURNS: &str = "interruptions_by_a_process";
 
 /// One sample takes so long.
-const SAMPLE_NS: u64 = 40_000_000;
+const SAMPLE_NS: u64 = 80_000_000;
 
 /// Two looks at the clock that lie so far apart had something between them: a
 /// look takes some tens of nanoseconds.
 const GAP_NS: u64 = 1000;
 
-/// So many are kept of a round.
-const KEPT: usize = 512;
+/// Lengths that are kept of a round.
+const KEPT: usize = 128;
+
+/// So many times the usual number of interruptions make a round a busy one.
+const MOST_OF_USUAL: f64 = 2.0;
 
 /// What the names of the costs begin with that are each processor's share.
 const TAKEN: &str = "taken_of_processor_";
@@ -50,24 +52,30 @@ pub fn shares(costs: &[Cost]) -> Vec<(usize, f64)> {
     costs.iter().filter_map(share).collect()
 }
 
-/// All that came, round by round; none where it was not measured.
-pub fn seen(costs: &[Cost]) -> Option<Interruptions> {
+/// What the costs let expect; none where they were not measured.
+pub fn usual(costs: &[Cost]) -> Option<Interruptions> {
     let cost = |name: &str| costs.iter().find(|cost| cost.kind.name == name);
     let [one, between] = NAMES;
-    let (one, between, turns) = (cost(one)?, cost(between)?, cost(TURNS)?);
-    let each = one.spreads.iter().zip(&between.spreads).zip(&turns.spreads);
-    let rounds = each.map(|((lengths, after), turns)| {
-        let each = lengths.iter().zip(after).zip(turns);
-        each.map(|((ns, after_ns), turn)| Interruption {
-            after_ns: *after_ns,
-            ns: *ns,
-            is_turn: *turn > 0.0,
-        })
-        .collect()
-    });
+    let between = cost(between)?;
+    let sample_ns = SAMPLE_NS as f64;
+    // There are few in a round, so all rounds count. One in which somebody
+    // else was busy saw many, and weighs no more than twice what is usual.
+    let most = MOST_OF_USUAL * sample_ns / between.median?;
+    let seen = between.samples.iter().map(|ns| (sample_ns / ns).min(most));
+    let every_ns = sample_ns * between.samples.len() as f64 / seen.sum::<f64>();
+    let most = most.ceil() as usize;
+    let (mut lengths_ns, mut turns_ns) = (Vec::new(), Vec::new());
+    for (interrupts, turns) in cost(one)?.spreads.iter().zip(&cost(TURNS)?.spreads) {
+        let seen = interrupts.len() + turns.len();
+        let kept = seen.min(most);
+        let kept_turns = kept * turns.len() / seen.max(1);
+        lengths_ns.extend(&interrupts[..kept - kept_turns]);
+        turns_ns.extend(&turns[..kept_turns]);
+    }
     Some(Interruptions {
-        watched_ns: SAMPLE_NS as f64,
-        rounds: rounds.collect(),
+        every_ns,
+        lengths_ns,
+        turns_ns,
     })
 }
 
@@ -128,7 +136,11 @@ impl Probe for Interrupted {
 fn values(each: &[Vec<Gap>]) -> Vec<Value> {
     let sum = |gaps: &[Gap]| gaps.iter().map(|gap| gap.ns).sum::<f64>();
     let gaps = each.first().map_or(&[][..], |gaps| gaps);
-    let of_each = |what: fn(&Gap) -> f64| gaps.iter().take(KEPT).map(what).collect();
+    let lengths = |turn: bool| -> Vec<f64> {
+        let kept = gaps.iter().take(KEPT);
+        let those = kept.filter(|gap| gap.is_turn == turn);
+        those.map(|gap| gap.ns).collect()
+    };
     let turns = gaps.iter().filter(|gap| gap.is_turn).count();
     let share = |part: f64| part / gaps.len().max(1) as f64;
     // None is as good as one in twice the time.
@@ -136,15 +148,12 @@ fn values(each: &[Vec<Gap>]) -> Vec<Value> {
     let of_first = [
         Value {
             value: share(sum(gaps)),
-            spread: Some(of_each(|gap| gap.ns)),
+            spread: Some(lengths(false)),
         },
-        Value {
-            value: between,
-            spread: Some(of_each(|gap| gap.after_ns)),
-        },
+        between.into(),
         Value {
             value: 100.0 * share(turns as f64),
-            spread: Some(of_each(|gap| f64::from(u8::from(gap.is_turn)))),
+            spread: Some(lengths(true)),
         },
     ];
     // The last gap may end after the sample.
@@ -155,8 +164,6 @@ fn values(each: &[Vec<Gap>]) -> Vec<Value> {
 }
 
 struct Gap {
-    /// Since the end of the one before.
-    after_ns: f64,
     ns: f64,
     is_turn: bool,
 }
@@ -164,20 +171,17 @@ struct Gap {
 fn gaps() -> Vec<Gap> {
     let mut gaps = Vec::new();
     let mut switches = involuntary_switches();
+    let end = now_ns() + SAMPLE_NS;
     let mut before = now_ns();
-    let end = before + SAMPLE_NS;
-    let mut last = before;
     while before < end {
         let mut now = now_ns();
         if now - before >= GAP_NS {
             let switched = involuntary_switches();
             gaps.push(Gap {
-                after_ns: (before - last) as f64,
                 ns: (now - before) as f64,
                 is_turn: switched > switches,
             });
             switches = switched;
-            last = now;
             now = now_ns();
         }
         before = now;
@@ -200,7 +204,6 @@ mod tests {
         let sample = SAMPLE_NS as f64;
         let gaps = |each: &[f64]| -> Vec<Gap> {
             let gap = |part| Gap {
-                after_ns: 0.1 * sample,
                 ns: part * sample,
                 is_turn: false,
             };
@@ -229,24 +232,21 @@ mod tests {
     }
 
     #[test]
-    fn they_are_found_again_as_they_came() {
-        let gap = |after_ns, ns, is_turn| Gap {
-            after_ns,
-            ns,
-            is_turn,
-        };
-        let gaps = vec![gap(5000.0, 1500.0, false), gap(90.0, 40_000.0, true)];
-        let values = values(&[gaps]);
-        let mut costs = [NAMES[0], NAMES[1], TURNS].map(|name| cost(name, 0.0, 1));
-        for (cost, value) in costs.iter_mut().zip(values) {
-            cost.spreads = value.spread.into_iter().collect();
-        }
-        let of = |after_ns, ns, is_turn| Interruption {
-            after_ns,
-            ns,
-            is_turn,
-        };
-        let expected = vec![of(5000.0, 1500.0, false), of(90.0, 40_000.0, true)];
-        assert_eq!(seen(&costs).unwrap().rounds, [expected]);
+    fn a_busy_round_weighs_no_more_than_twice_the_usual() {
+        let [one, between] = NAMES;
+        // One in a sample.
+        let mut costs = [
+            cost(one, 20_000.0, 3),
+            cost(between, SAMPLE_NS as f64, 3),
+            cost(TURNS, 0.0, 3),
+        ];
+        costs[1].samples[1] = SAMPLE_NS as f64 / 100.0;
+        costs[0].spreads[1] = vec![90_000.0; 64];
+        costs[2].spreads = vec![vec![], vec![50_000.0; 64], vec![]];
+        let usual = usual(&costs).unwrap();
+        // One in each quiet round, and two in the busy one, half of them turns.
+        assert!((usual.every_ns - 0.75 * SAMPLE_NS as f64).abs() < 1.0);
+        assert_eq!(usual.lengths_ns, [20_000.0, 90_000.0, 20_000.0]);
+        assert_eq!(usual.turns_ns, [50_000.0]);
     }
 }

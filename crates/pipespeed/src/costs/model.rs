@@ -32,8 +32,8 @@ use crate::stats::{Rng, median};
 
 mod chances;
 
-use self::chances::{Coming, after, any};
-pub use self::chances::{Interruption, Interruptions, WakeUps};
+pub use self::chances::{Interruptions, WakeUps};
+use self::chances::{Taken, after, any};
 
 /// What waiting for the other end takes.
 #[derive(Debug, Clone, PartialEq)]
@@ -115,11 +115,8 @@ pub fn ns_per_page(pipeline: &Pipeline, seed: u64) -> f64 {
         passed: 0,
         chance: Rng::new(seed),
     };
-    if let Waiting::SleepOnTwo { interruptions, .. } = &pipeline.waiting {
-        for end in &mut play.ends {
-            end.coming = interruptions.from(0.0, &mut play.chance);
-        }
-    }
+    play.interrupt_later(WRITER, 0.0);
+    play.interrupt_later(READER, 0.0);
     play.on(WARM_UP);
     let trials = match pipeline.waiting {
         // Chance has no part in it.
@@ -143,18 +140,10 @@ struct End {
     asleep_ns: Option<f64>,
     /// Pages of its piece that it has moved.
     moved: usize,
-    /// What takes its processor next.
-    coming: Coming,
+    /// When something takes its processor next.
+    interrupted_ns: f64,
     /// Whether it has slept since it last moved pages.
     is_cold: bool,
-}
-
-/// What an end's processor was taken for.
-#[derive(Debug, Clone, Copy, Default)]
-struct Taken {
-    ns: f64,
-    /// Whether another process had its turn.
-    has_turns: bool,
 }
 
 struct Play<'a> {
@@ -238,7 +227,7 @@ impl Play<'_> {
         };
         let mut done = start + pages as f64 * self.locked_ns(ns);
         let taken = self.taken_within(at, done);
-        done += taken.ns;
+        done += taken.map_or(0.0, |taken| taken.ns);
         let end = &mut self.ends[at];
         self.unlocked_ns = done;
         end.ready_ns = done + outside_ns;
@@ -257,7 +246,7 @@ impl Play<'_> {
             // Nothing has been read yet when it looks.
             return self.wait(WRITER, done);
         }
-        if taken.has_turns {
+        if taken.is_some_and(|taken| taken.is_turn) {
             let waiter = &mut self.ends[1 - at];
             if waiter.asleep_ns.is_none() && waiter.ready_ns <= done {
                 waiter.asleep_ns = Some(waiter.ready_ns.max(start));
@@ -279,40 +268,46 @@ impl Play<'_> {
             return false;
         };
         let end = &mut self.ends[at];
-        loop {
-            let start = end.ready_ns.max(self.unlocked_ns);
-            let at_ns = end.coming.at_ns;
-            if at_ns >= start {
-                return false;
-            }
-            let taken = interruptions.take(&mut end.coming, &mut self.chance);
-            let over = match at_ns >= end.calling_ns {
-                // What it is about takes so much longer.
-                true => end.ready_ns.max(at_ns) + taken.ns,
-                // It sleeps, and is late only if it is woken meanwhile.
-                false => at_ns + taken.ns,
-            };
-            end.ready_ns = end.ready_ns.max(over);
-            if over > start {
-                return true;
-            }
+        let start = end.ready_ns.max(self.unlocked_ns);
+        if end.interrupted_ns >= start {
+            return false;
         }
+        let length_ns = interruptions.any(&mut self.chance).ns;
+        let over = match end.interrupted_ns >= end.calling_ns {
+            // What it is about takes so much longer.
+            true => end.ready_ns.max(end.interrupted_ns) + length_ns,
+            // It sleeps, and is late only if it is woken meanwhile.
+            false => end.interrupted_ns + length_ns,
+        };
+        let is_late = over > start;
+        end.ready_ns = end.ready_ns.max(over);
+        self.interrupt_later(at, over.max(start));
+        is_late
     }
 
     /// What takes an end's processor from it before that time, while it holds
     /// the lock.
-    fn taken_within(&mut self, at: usize, done: f64) -> Taken {
-        let mut all = Taken::default();
+    fn taken_within(&mut self, at: usize, done: f64) -> Option<Taken> {
         let Waiting::SleepOnTwo { interruptions, .. } = &self.pipeline.waiting else {
-            return all;
+            return None;
         };
-        let coming = &mut self.ends[at].coming;
-        while coming.at_ns < done + all.ns {
-            let taken = interruptions.take(coming, &mut self.chance);
-            all.ns += taken.ns;
-            all.has_turns |= taken.is_turn;
+        let begin = self.ends[at].interrupted_ns;
+        if begin >= done {
+            return None;
         }
-        all
+        let taken = interruptions.any(&mut self.chance);
+        self.interrupt_later(at, done + taken.ns);
+        Some(taken)
+    }
+
+    fn interrupt_later(&mut self, at: usize, now: f64) {
+        self.ends[at].interrupted_ns = match &self.pipeline.waiting {
+            Waiting::SleepOnTwo { interruptions, .. } if !interruptions.are_none() => {
+                // As likely at any moment.
+                now - interruptions.every_ns * (1.0 - self.chance.share()).ln()
+            }
+            _ => f64::INFINITY,
+        };
     }
 
     fn wait(&mut self, at: usize, now: f64) {
@@ -346,9 +341,9 @@ impl Play<'_> {
                 let (woken, mut called) = (now + until_ns, now + call_ns);
                 if holds_lock {
                     let taken = self.taken_within(this, called);
-                    called += taken.ns;
+                    called += taken.map_or(0.0, |taken| taken.ns);
                     self.unlocked_ns = called;
-                    if taken.has_turns && woken < called {
+                    if taken.is_some_and(|taken| taken.is_turn) && woken < called {
                         // It has found the lock taken by one that does not run.
                         self.ends[other].asleep_ns = Some(woken);
                         return self.wake_other_from(this, called, outside_ns, false);

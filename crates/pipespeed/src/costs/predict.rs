@@ -119,7 +119,7 @@ impl<'a> Figures<'a> {
             .map(|&slept_ns| self.wake_ups(slept_ns))
             .collect();
         let wake_ups = wake_ups?;
-        let interruptions = interruptions::seen(self.costs)?;
+        let interruptions = interruptions::usual(self.costs)?;
         let [cold_in_ns, cold_out_ns] = self.through(scenario, Turns::Sleeping)?;
         Some(Waiting::SleepOnTwo {
             cold_in_ns,

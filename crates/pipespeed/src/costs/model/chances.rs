@@ -11,84 +11,42 @@ pub struct WakeUps {
     pub ns: Vec<(f64, f64)>,
 }
 
-/// What takes the processor from an end now and then, as it was seen. It comes
-/// in clusters, and the clock's tick comes regularly, so it is played as it came.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// What takes the processor from an end now and then.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Interruptions {
-    /// Each round was watched for so many nanoseconds.
-    pub watched_ns: f64,
-    /// What was seen in each, in the order in which it came.
-    pub rounds: Vec<Vec<Interruption>>,
+    /// From one to the next on the average, in nanoseconds.
+    pub every_ns: f64,
+    /// How long those take in which the process stays on its processor:
+    /// interrupts, and a host's doings.
+    pub lengths_ns: Vec<f64>,
+    /// How long those take in which another process has it.
+    pub turns_ns: Vec<f64>,
 }
 
 /// One of them.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Interruption {
-    /// When it came, in nanoseconds after the end of the one before, or after
-    /// the begin of the round.
-    pub after_ns: f64,
-    /// How long it took.
-    pub ns: f64,
-    /// Whether another process had its turn. In an interrupt, and while a host
-    /// has the processor, the process stays on it.
-    pub is_turn: bool,
-}
-
-/// What comes over an end: rounds that were seen, in random order.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Coming {
-    /// Which round it is.
-    round: usize,
-    /// When that began.
-    begun_ns: f64,
-    /// Which of its interruptions comes next.
-    next: usize,
-    /// When it comes.
-    pub(super) at_ns: f64,
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taken {
+    pub(super) ns: f64,
+    /// Whether another process had its turn.
+    pub(super) is_turn: bool,
 }
 
 impl Interruptions {
-    /// Some round, from that time on.
-    pub(super) fn from(&self, now_ns: f64, chance: &mut Rng) -> Coming {
-        let mut coming = Coming {
-            begun_ns: now_ns,
-            at_ns: f64::INFINITY,
-            ..Coming::default()
-        };
-        if self.rounds.iter().any(|round| !round.is_empty()) {
-            self.begin(&mut coming, chance);
+    /// One of those that were seen.
+    pub(super) fn any(&self, chance: &mut Rng) -> Taken {
+        let (interrupts, turns) = (self.lengths_ns.len(), self.turns_ns.len());
+        let at = chance.below(interrupts + turns);
+        let seen = self.lengths_ns.get(at);
+        Taken {
+            ns: *seen
+                .or(self.turns_ns.get(at.saturating_sub(interrupts)))
+                .unwrap_or(&0.0),
+            is_turn: seen.is_none(),
         }
-        coming
     }
 
-    /// The one that comes, after which the one behind it comes.
-    pub(super) fn take(&self, coming: &mut Coming, chance: &mut Rng) -> Interruption {
-        let round = &self.rounds[coming.round];
-        let taken = round[coming.next];
-        coming.next += 1;
-        match round.get(coming.next) {
-            Some(next) => coming.at_ns += taken.ns + next.after_ns,
-            None => {
-                // The last one may go on after the round is over.
-                let over = coming.at_ns + taken.ns;
-                coming.begun_ns = (coming.begun_ns + self.watched_ns).max(over);
-                self.begin(coming, chance);
-            }
-        }
-        taken
-    }
-
-    /// Goes on with a round in which something comes; there is one.
-    fn begin(&self, coming: &mut Coming, chance: &mut Rng) {
-        loop {
-            coming.round = chance.below(self.rounds.len());
-            coming.next = 0;
-            if let Some(first) = self.rounds[coming.round].first() {
-                coming.at_ns = coming.begun_ns + first.after_ns;
-                return;
-            }
-            coming.begun_ns += self.watched_ns;
-        }
+    pub(super) fn are_none(&self) -> bool {
+        self.lengths_ns.is_empty() && self.turns_ns.is_empty()
     }
 }
 

@@ -13,18 +13,11 @@ fn pipeline(capacity: usize, piece: usize, waiting: Waiting) -> Pipeline {
     }
 }
 
-/// One of such a length in each so many nanoseconds on the average, as likely at
-/// any moment.
-fn every(every_ns: f64, ns: f64, is_turn: bool) -> Interruptions {
-    let mut chance = Rng::new(7);
-    let mut one = || Interruption {
-        after_ns: -every_ns * (1.0 - chance.share()).ln(),
-        ns,
-        is_turn,
-    };
+fn never() -> Interruptions {
     Interruptions {
-        watched_ns: 0.0,
-        rounds: (0..20).map(|_| (0..50).map(|_| one()).collect()).collect(),
+        every_ns: 0.0,
+        lengths_ns: Vec::new(),
+        turns_ns: Vec::new(),
     }
 }
 
@@ -37,7 +30,7 @@ fn two(until_ns: f64, call_ns: f64) -> Waiting {
         cold_in_ns: 10.0,
         cold_out_ns: 30.0,
         wake_ups: vec![wake_ups],
-        interruptions: Interruptions::default(),
+        interruptions: never(),
     }
 }
 
@@ -129,7 +122,8 @@ fn interruptions_put_ends_out_of_step() {
     let ns = |every| {
         let mut waiting = two(5000.0, 1000.0);
         if let Waiting::SleepOnTwo { interruptions, .. } = &mut waiting {
-            *interruptions = self::every(every, 30_000.0, false);
+            interruptions.every_ns = every;
+            interruptions.lengths_ns = vec![30_000.0];
         }
         ns_per_page(&pipeline(256, 64, waiting))
     };
@@ -139,29 +133,33 @@ fn interruptions_put_ends_out_of_step() {
 }
 
 /// Ends that wake up slowly, interrupted now and then.
-fn interrupted(ns: f64, is_turn: bool) -> Waiting {
+fn interrupted(lengths_ns: &[f64], turns_ns: &[f64]) -> Waiting {
     let mut waiting = two(25_000.0, 8000.0);
     if let Waiting::SleepOnTwo { interruptions, .. } = &mut waiting {
-        *interruptions = every(1e6, ns, is_turn);
+        *interruptions = Interruptions {
+            every_ns: 1e6,
+            lengths_ns: lengths_ns.to_vec(),
+            turns_ns: turns_ns.to_vec(),
+        };
     }
     waiting
 }
 
 #[test]
 fn an_interrupt_while_the_writer_is_woken_under_the_lock_puts_the_ends_in_step() {
-    let ns = |wakes_locked, ns, is_turn| {
+    let ns = |wakes_locked, lengths_ns: &[f64], turns_ns: &[f64]| {
         ns_per_page(&Pipeline {
             wakes_locked,
-            ..pipeline(32, 64, interrupted(ns, is_turn))
+            ..pipeline(32, 64, interrupted(lengths_ns, turns_ns))
         })
     };
     // The reader has let go before the writer is there.
-    let (locked, short) = (ns(true, 30_000.0, false), ns(true, 3000.0, false));
+    let (locked, short) = (ns(true, &[30_000.0], &[]), ns(true, &[3000.0], &[]));
     assert!(locked < 0.8 * short, "{locked} {short}");
-    let unlocked = ns(false, 30_000.0, false);
+    let unlocked = ns(false, &[30_000.0], &[]);
     assert!(locked < 0.8 * unlocked, "{locked} {unlocked}");
     // It does not wait for one that does not run.
-    let turn = ns(true, 30_000.0, true);
+    let turn = ns(true, &[], &[30_000.0]);
     assert!(locked < 0.8 * turn, "{locked} {turn}");
 }
 
@@ -169,8 +167,8 @@ fn an_interrupt_while_the_writer_is_woken_under_the_lock_puts_the_ends_in_step()
 fn who_waits_for_the_lock_sleeps_when_another_process_runs_in_place_of_its_owner() {
     // They start in step, since what they do takes longer than waking up.
     let ns = |waiting| ns_per_page(&pipeline(2000, 1000, waiting));
-    let of = |is_turn| ns(interrupted(30_000.0, is_turn));
-    let (interrupts, turns) = (of(false), of(true));
+    let lengths = &[30_000.0];
+    let (interrupts, turns) = (ns(interrupted(lengths, &[])), ns(interrupted(&[], lengths)));
     assert!(turns > 1.01 * interrupts, "{turns} {interrupts}");
 }
 
@@ -178,7 +176,7 @@ fn who_waits_for_the_lock_sleeps_when_another_process_runs_in_place_of_its_owner
 fn an_interrupt_of_the_end_that_waits_for_the_lock_puts_them_out_of_step() {
     // After a short sleep they fall in step again.
     let ns = |length_ns| {
-        let mut waiting = interrupted(length_ns, false);
+        let mut waiting = interrupted(&[length_ns], &[]);
         if let Waiting::SleepOnTwo {
             wake_ups,
             interruptions,
@@ -186,7 +184,7 @@ fn an_interrupt_of_the_end_that_waits_for_the_lock_puts_them_out_of_step() {
         } = &mut waiting
         {
             wake_ups[0].ns = vec![(0.0, 1000.0), (25_000.0, 1000.0)];
-            *interruptions = every(200_000.0, length_ns, false);
+            interruptions.every_ns = 200_000.0;
         }
         ns_per_page(&pipeline(64, 64, waiting))
     };
@@ -243,41 +241,4 @@ fn the_wake_up_is_that_of_the_longest_sleep_that_was_no_longer() {
     assert_eq!(slept(300.0), Some(300.0));
     assert_eq!(slept(1e9), Some(300.0));
     assert_eq!(after(&[], 5.0), None);
-}
-
-#[test]
-fn interruptions_come_as_they_were_seen_round_after_round() {
-    let one = |after_ns, ns| Interruption {
-        after_ns,
-        ns,
-        is_turn: false,
-    };
-    let mut chance = Rng::new(1);
-    let mut all = |rounds, count| {
-        let seen = Interruptions {
-            watched_ns: 1000.0,
-            rounds,
-        };
-        let mut coming = seen.from(500.0, &mut chance);
-        let next = |_| {
-            let at_ns = coming.at_ns;
-            (at_ns, seen.take(&mut coming, &mut chance).ns)
-        };
-        (0..count).map(next).collect::<Vec<_>>()
-    };
-    let round = vec![one(100.0, 20.0), one(5.0, 7.0)];
-    let came = all(vec![round], 4);
-    assert_eq!(
-        came,
-        [(600.0, 20.0), (625.0, 7.0), (1600.0, 20.0), (1625.0, 7.0)]
-    );
-    // The last one of a round may last for longer than that.
-    let came = all(vec![vec![one(900.0, 300.0)]], 2);
-    assert_eq!(came, [(1400.0, 300.0), (2600.0, 300.0)]);
-    // In half of the rounds there is none.
-    let came = all(vec![vec![one(10.0, 1.0)], Vec::new()], 1000);
-    let rounds = (came[999].0 - came[0].0) / 1000.0;
-    assert!((1700.0..2300.0).contains(&rounds), "{rounds}");
-    let none = Interruptions::default().from(0.0, &mut chance);
-    assert!(none.at_ns > 1e300);
 }
