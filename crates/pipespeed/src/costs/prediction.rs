@@ -58,7 +58,7 @@ pub fn predictions(cells: &[Cell], costs: &[Cost]) -> Vec<Prediction> {
 
 fn prediction(cell: &Cell, costs: &[Cost]) -> Prediction {
     let measured: Vec<f64> = cell.measured.iter().map(|(_, rate)| *rate).collect();
-    // A trial of the ladder's own cells has a twin in its round.
+    // There may be several trials of a cell in one round.
     let pairs: Vec<(f64, f64)> = cell
         .measured
         .iter()
