@@ -4,6 +4,8 @@
 //! differs from launch to launch, so the launch is what is repeated.
 
 mod end;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -235,12 +237,16 @@ impl Ends<'_> {
     fn blame(&mut self, role: Role, report: Report) -> TrialError {
         if matches!(report, Report::Left(_)) && self.iter_mut().any(|end| !end.reported) {
             self.deadline = self.deadline.min(Instant::now() + Duration::from_secs(1));
-            match self.next_report() {
-                Ok((_, Report::Left(_) | Report::Ready(_) | Report::Done(_))) => {}
-                Ok((other, report)) => return unexpected(other, report),
-                // It says nothing: then the complaint is all there is.
-                Err(TrialError::Failed(_)) if Instant::now() >= self.deadline => {}
-                Err(error) => return error,
+            loop {
+                match self.next_report() {
+                    // Said before it went.
+                    Ok((_, Report::Ready(_))) => {}
+                    Ok((_, Report::Left(_) | Report::Done(_))) => break,
+                    Ok((other, report)) => return unexpected(other, report),
+                    // It says nothing: then the complaint is all there is.
+                    Err(TrialError::Failed(_)) if Instant::now() >= self.deadline => break,
+                    Err(error) => return error,
+                }
             }
         }
         unexpected(role, report)

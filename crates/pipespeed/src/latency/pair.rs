@@ -183,12 +183,16 @@ impl<'a> Pair<'a> {
                 Role::Echo => Role::Sender,
             };
             self.hurry();
-            match self.next_of(&[other]) {
-                Ok((other, said)) if !matches!(said, Said::Left(_)) => {
-                    return complaint(other, said);
+            loop {
+                match self.next_of(&[other]) {
+                    // Said before it went.
+                    Ok((_, Said::Ready)) => {}
+                    Ok((_, Said::Left(_) | Said::Done(_))) => break,
+                    Ok((other, said)) => return complaint(other, said),
+                    // It says nothing: then the complaint is all there is.
+                    Err(TrialError::Failed(_)) if Instant::now() >= self.deadline => break,
+                    Err(error) => return error,
                 }
-                Err(error) if Instant::now() < self.deadline => return error,
-                _ => {}
             }
         }
         complaint(role, said)
