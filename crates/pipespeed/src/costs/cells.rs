@@ -51,6 +51,15 @@ pub struct Cell {
 }
 
 impl Cell {
+    /// How many trials the next round makes of it: more where it scatters, if it
+    /// is the ladder's own, which people look at first.
+    fn times(&self) -> usize {
+        match self.is_default && self.scatters() {
+            true => TIMES_SCATTERED,
+            false => 1,
+        }
+    }
+
     /// Whether the interval of what was measured is wide.
     fn scatters(&self) -> bool {
         let rates: Vec<f64> = self.measured.iter().map(|(_, rate)| *rate).collect();
@@ -185,8 +194,8 @@ impl Measuring {
         }
     }
 
-    /// One trial of each cell that is wanted, and more of those that scatter of
-    /// the ladder's own, which people look at first; in random order.
+    /// One trial of each cell that is wanted, or more (see [`Cell`]'s `times`), in
+    /// random order.
     ///
     /// # Errors
     /// When a trial fails, naming the cell, or is interrupted.
@@ -198,12 +207,9 @@ impl Measuring {
     ) -> anyhow::Result<()> {
         let mut order: Vec<usize> = Vec::new();
         for (at, cell) in cells.iter().enumerate() {
-            let times = match wanted(cell) {
-                false => 0,
-                true if cell.is_default && cell.scatters() => TIMES_SCATTERED,
-                true => 1,
-            };
-            order.extend(std::iter::repeat_n(at, times));
+            if wanted(cell) {
+                order.extend(std::iter::repeat_n(at, cell.times()));
+            }
         }
         self.rng.shuffle(&mut order);
         for at in order {
@@ -237,6 +243,46 @@ impl Measuring {
             Err(TrialError::Failed(error)) => {
                 Err(error.context(format!("measuring {}", cell.case.name)))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::costs::synthetic;
+
+    fn measured(rates: &[f64]) -> Vec<(usize, f64)> {
+        rates.iter().copied().enumerate().collect()
+    }
+
+    #[test]
+    fn a_rung_of_the_ladder_s_own_that_scatters_is_measured_more_often() {
+        let mut cells = synthetic::some_cells();
+        let own = cells.iter().position(|cell| cell.is_default).unwrap();
+        // A twentieth to and fro, and four tenths.
+        let steady = [0.95, 1.0, 1.05].repeat(4);
+        let scattered = [0.6, 1.0, 1.4].repeat(4);
+        cells[own].measured = measured(&steady);
+        assert_eq!(cells[own].times(), 1);
+        cells[own].measured = measured(&scattered);
+        assert_eq!(cells[own].times(), TIMES_SCATTERED);
+        // Known well enough by then: most are close together.
+        let mut many = scattered.to_vec();
+        many.extend([1.0; 40]);
+        cells[own].measured = measured(&many);
+        assert_eq!(cells[own].times(), 1);
+        // Too few for an interval.
+        cells[own].measured = measured(&scattered[..2]);
+        assert_eq!(cells[own].times(), 1);
+    }
+
+    #[test]
+    fn of_all_other_cells_a_round_makes_one_trial() {
+        let mut cells = synthetic::some_cells();
+        for cell in cells.iter_mut().filter(|cell| !cell.is_default) {
+            cell.measured = measured(&[0.6, 1.0, 1.4].repeat(4));
+            assert_eq!(cell.times(), 1, "{cell:?}");
         }
     }
 }

@@ -92,25 +92,11 @@ fn prediction(cell: &Cell, costs: &[Cost]) -> Prediction {
 mod tests {
     use super::*;
     use crate::costs::{cells, synthetic};
-    use crate::machine::Root;
-    use crate::machine::placement::Chosen;
-    use crate::machine::topology::Topology;
-
-    fn some_cells() -> Vec<Cell> {
-        let topology = Topology::read(&Root("/nonexistent".into()));
-        let chosen = Chosen {
-            writer: Some(0),
-            reader: Some(1),
-            relation: String::new(),
-            warning: None,
-        };
-        cells::all(&[(Placement::Different, chosen)], &topology)
-    }
 
     #[test]
     fn each_round_is_compared_with_its_own_prediction() {
         let costs = synthetic::costs(7);
-        let mut cells = some_cells();
+        let mut cells = synthetic::some_cells();
         let expected = Figures::medians(&costs).rate(&cells[0].scenario).unwrap();
         for (measured, explains) in [(1.1, true), (0.85, true), (0.7, false), (1.4, false)] {
             cells[0].measured = (0..7).map(|round| (round, measured * expected)).collect();
@@ -123,7 +109,7 @@ mod tests {
 
     #[test]
     fn the_cells_are_all_rungs_on_all_sizes_and_the_ladder_s_own() {
-        let cells = some_cells();
+        let cells = synthetic::some_cells();
         // Seven rungs on three sizes; five of them are on 128 KiB by themselves.
         assert_eq!(cells.len(), 7 * 3 + 5);
         assert_eq!(cells.iter().filter(|cell| cell.is_default).count(), 7);
@@ -136,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_was_refused_explains_nothing() {
-        let mut cells = some_cells();
+        let mut cells = synthetic::some_cells();
         cells[0].refused = Some("no".to_owned());
         let prediction = predictions(&cells[..1], &synthetic::costs(7)).remove(0);
         assert_eq!(prediction.explains(), None);

@@ -3,7 +3,9 @@
 
 use super::through::{self, Technique, Turns};
 use super::{Cost, Group, Kind, Per, advice, cells, interruptions, sleeps, wakeups};
-use crate::machine::topology::Relation;
+use crate::machine::Root;
+use crate::machine::placement::{Chosen, Placement};
+use crate::machine::topology::{Relation, Topology};
 
 /// A wake-up on another processor, in nanoseconds.
 pub const WAKE_UP: f64 = 20_000.0;
@@ -63,4 +65,16 @@ pub fn costs(rounds: usize) -> Vec<Cost> {
     all.extend([cost(one.to_owned(), 1500.0), cost(between.to_owned(), 1e12)]);
     all.push(cost(interruptions::TURNS.to_owned(), 0.0));
     all
+}
+
+/// The cells of two processors of which nothing is known, not measured yet.
+pub fn some_cells() -> Vec<cells::Cell> {
+    let topology = Topology::read(&Root("/nonexistent".into()));
+    let chosen = Chosen {
+        writer: Some(0),
+        reader: Some(1),
+        relation: String::new(),
+        warning: None,
+    };
+    cells::all(&[(Placement::Different, chosen)], &topology)
 }
