@@ -7,9 +7,9 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::Serialize;
 
 use crate::cli::CostsArgs;
-use crate::costs::advice::{self, Advice, advise};
-use crate::costs::cells::{self, Measuring};
-use crate::costs::prediction::{Prediction, predictions};
+use crate::costs::advice::{self, Advice, GoOn, advise};
+use crate::costs::cells::{self, Cell, Measuring};
+use crate::costs::prediction::{Prediction, prediction};
 use crate::costs::{self, Cost, Plan, check, interruptions};
 use crate::failure::{Interrupted, to_stdout, usage};
 use crate::interrupt::Interrupt;
@@ -93,10 +93,15 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     });
     bar.finish_and_clear();
     let costs = costs?;
-    let predictions = predictions(&cells, &costs);
+    let thinking = thinking(args);
+    let go_on = || {
+        thinking.tick();
+        go_on()
+    };
     let relation = relation(&places, &topology).filter(|_| !args.no_model);
-    let mut advice =
-        relation.map_or_else(Vec::new, |relation| advise(&costs, relation, args.piece));
+    let predicted = predicted(args, &costs, &cells, relation, &go_on);
+    thinking.finish_and_clear();
+    let (predictions, mut advice) = predicted?;
     if args.check {
         bar.reset();
         bar.set_length(check::ROUNDS as u64);
@@ -126,6 +131,26 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     }
     let style = Style::for_terminal(io::stdout().is_terminal());
     to_stdout(io::stdout().write_all(text(&record, style).as_bytes()))
+}
+
+/// What the costs let expect, of cells that were measured and of what might help.
+fn predicted(
+    args: &CostsArgs,
+    costs: &[Cost],
+    cells: &[Cell],
+    relation: Option<Relation>,
+    go_on: GoOn<'_>,
+) -> anyhow::Result<(Vec<Prediction>, Vec<Advice>)> {
+    let each = cells.iter().map(|cell| {
+        go_on()?;
+        Ok(prediction(cell, costs))
+    });
+    let predictions = each.collect::<anyhow::Result<Vec<Prediction>>>()?;
+    let advice = match relation {
+        Some(relation) => advise(costs, relation, args.piece, go_on)?,
+        None => Vec::new(),
+    };
+    Ok((predictions, advice))
 }
 
 fn text(record: &Record<'_>, style: Style) -> String {
@@ -226,13 +251,26 @@ fn measure(
     costs::measure(&plan, go_on, each_round)
 }
 
-/// Moves between rounds only.
-pub(super) fn bar(args: &CostsArgs) -> ProgressBar {
-    let target = match args.quiet || !io::stderr().is_terminal() {
+fn target(args: &CostsArgs) -> ProgressDrawTarget {
+    match args.quiet || !io::stderr().is_terminal() {
         true => ProgressDrawTarget::hidden(),
         false => ProgressDrawTarget::stderr(),
-    };
-    let bar = ProgressBar::with_draw_target(Some(args.rounds.into()), target);
+    }
+}
+
+/// While nothing is measured.
+fn thinking(args: &CostsArgs) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, target(args));
+    if let Ok(style) = ProgressStyle::with_template("{spinner} playing pipelines with these costs")
+    {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// Moves between rounds only.
+pub(super) fn bar(args: &CostsArgs) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(args.rounds.into()), target(args));
     if let Ok(style) = ProgressStyle::with_template("round {pos} of {len} {wide_bar}") {
         bar.set_style(style);
     }

@@ -21,6 +21,9 @@ pub const LARGE_PIPE: usize = 1 << 20;
 /// A change that gains less is not worth making.
 pub const WORTH: f64 = 1.05;
 
+/// Asked now and then: an error ends what is being done.
+pub type GoOn<'a> = &'a dyn Fn() -> anyhow::Result<()>;
+
 /// One thing to do differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -160,14 +163,22 @@ pub fn sizes(piece: usize) -> Vec<(usize, usize)> {
 
 /// Advice for each kind of user whose ends lie like that to each other and who
 /// moves so many bytes at a time. Who can't be told anything is left out.
-pub fn advise(costs: &[Cost], relation: Relation, piece: usize) -> Vec<Advice> {
-    [
+/// `go_on` is asked every tenth of a second or so.
+///
+/// # Errors
+/// Those of `go_on`.
+pub fn advise(
+    costs: &[Cost],
+    relation: Relation,
+    piece: usize,
+    go_on: GoOn<'_>,
+) -> anyhow::Result<Vec<Advice>> {
+    let users = [
         ("a plain write | read", Technique::WriteRead),
         ("vmsplice | read", Technique::VmspliceRead),
         ("vmsplice | splice", Technique::VmspliceSplice),
-    ]
-    .into_iter()
-    .filter_map(|(user, technique)| {
+    ];
+    let each = users.into_iter().map(|(user, technique)| {
         let scenario = Scenario {
             technique,
             pipe: usual_pipe(),
@@ -175,62 +186,91 @@ pub fn advise(costs: &[Cost], relation: Relation, piece: usize) -> Vec<Advice> {
             spins: false,
             relation,
         };
-        advice(costs, user, scenario)
-    })
-    .collect()
+        advice(costs, user, scenario, go_on)
+    });
+    let found: anyhow::Result<Vec<Option<Advice>>> = each.collect();
+    Ok(found?.into_iter().flatten().collect())
 }
 
 /// What each round's costs let expect of a scenario, in GiB/s.
-fn rates(costs: &[Cost], scenario: &Scenario) -> Vec<(usize, f64)> {
+fn rates(
+    costs: &[Cost],
+    scenario: &Scenario,
+    go_on: GoOn<'_>,
+) -> anyhow::Result<Vec<(usize, f64)>> {
     let rounds = costs.iter().map(|cost| cost.samples.len()).max();
-    (0..rounds.unwrap_or(0))
-        .filter_map(|round| Some((round, Figures::of_round(costs, round).rate(scenario)?)))
-        .collect()
+    let mut rates = Vec::new();
+    for round in 0..rounds.unwrap_or(0) {
+        go_on()?;
+        let rate = Figures::of_round(costs, round).rate(scenario);
+        rates.extend(rate.map(|rate| (round, rate)));
+    }
+    Ok(rates)
 }
 
 fn median(rates: &[(usize, f64)]) -> Option<f64> {
     stats::median(&rates.iter().map(|(_, rate)| *rate).collect::<Vec<_>>())
 }
 
-fn advice(costs: &[Cost], user: &str, scenario: Scenario) -> Option<Advice> {
-    let before = rates(costs, &scenario);
-    let promise = |changes: &[Change]| {
-        let changed = change(scenario, changes)?;
-        let after = rates(costs, &changed);
-        let gains = stats::paired_ratios(&after, &before);
-        let within = stats::median_interval(&gains, 0.95);
-        Some(Promise {
-            changes: changes.to_vec(),
-            predicted: median(&after)?,
-            gain: stats::median(&gains)?,
-            gain_low: within.as_ref().map(|interval| interval.low),
-            gain_high: within.as_ref().map(|interval| interval.high),
-            checked: None,
-            scenario: changed,
-        })
+fn promise(
+    changes: &[Change],
+    scenario: Scenario,
+    before: &[(usize, f64)],
+    after: &[(usize, f64)],
+) -> Option<Promise> {
+    let gains = stats::paired_ratios(after, before);
+    let within = stats::median_interval(&gains, 0.95);
+    Some(Promise {
+        changes: changes.to_vec(),
+        predicted: median(after)?,
+        gain: stats::median(&gains)?,
+        gain_low: within.as_ref().map(|interval| interval.low),
+        gain_high: within.as_ref().map(|interval| interval.high),
+        checked: None,
+        scenario,
+    })
+}
+
+fn advice(
+    costs: &[Cost],
+    user: &str,
+    scenario: Scenario,
+    go_on: GoOn<'_>,
+) -> anyhow::Result<Option<Advice>> {
+    let before = rates(costs, &scenario, go_on)?;
+    let Some(predicted) = median(&before) else {
+        return Ok(None);
     };
-    let mut promises: Vec<Promise> = Change::ALL
-        .iter()
-        .filter_map(|change| promise(&[*change]))
-        .collect();
+    let promise = |changes: &[Change]| -> anyhow::Result<Option<Promise>> {
+        let Some(changed) = change(scenario, changes) else {
+            return Ok(None);
+        };
+        let after = rates(costs, &changed, go_on)?;
+        Ok(promise(changes, changed, &before, &after))
+    };
+    let mut promises = Vec::new();
+    for change in Change::ALL {
+        promises.extend(promise(&[change])?);
+    }
     promises.sort_by(|a, b| b.gain.total_cmp(&a.gain));
     // A search, of far more than is shown: by the medians of the costs.
     let figures = Figures::medians(costs);
     let rate = |changes: &[Change]| figures.rate(&change(scenario, changes)?);
     let single = promises.first().map_or(0.0, |single| single.gain);
-    let together = best_together(rate)
-        .and_then(|changes| promise(&changes))
-        .filter(|best| best.gain > single * WORTH);
-    Some(Advice {
+    let together = match best_together(rate) {
+        Some(changes) => promise(&changes)?.filter(|best| best.gain > single * WORTH),
+        None => None,
+    };
+    Ok(Some(Advice {
         user: user.to_owned(),
         pipe_bytes: scenario.pipe,
         piece_bytes: scenario.piece,
-        predicted: median(&before)?,
+        predicted,
         checked: None,
         promises,
         together,
         scenario,
-    })
+    }))
 }
 
 /// The scenario with all of these changes; none where one of them changes nothing.

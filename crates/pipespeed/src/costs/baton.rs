@@ -5,14 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use super::clock;
 use super::through::Turns;
 use crate::stats;
 
 /// Turns before those that count, which find everything cold.
 pub(super) const WARM_UP: u32 = 8;
-
-/// A turn takes less than a millisecond.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What one of the two holds: the first one, or the second.
 pub(super) struct Baton {
@@ -126,20 +124,10 @@ impl Drop for Baton {
 }
 
 fn spin_until(number: &AtomicU32, mine: u32) -> io::Result<()> {
-    let started = Instant::now();
-    loop {
-        for _ in 0..1 << 16 {
-            match number.load(Ordering::Acquire) {
-                DROPPED => return Err(io::ErrorKind::Interrupted.into()),
-                number if number == mine => return Ok(()),
-                _ => std::hint::spin_loop(),
-            }
-        }
-        // Its thread is gone, or something keeps it off its processor.
-        if started.elapsed() > PATIENCE {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-    }
+    clock::spin_until(|| match number.load(Ordering::Acquire) {
+        DROPPED => Err(io::ErrorKind::Interrupted.into()),
+        number => Ok(number == mine),
+    })
 }
 
 /// The median of the turns in nanoseconds: an interruption meets one of them.

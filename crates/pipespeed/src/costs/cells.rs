@@ -1,8 +1,11 @@
 //! The rungs of the ladder on pipes of several sizes, on one processor and on
 //! two: what is predicted, and what is measured beside it.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
+use super::model::TRIAL_NS;
 use super::predict::Scenario;
 use super::through::{PIECE, Technique};
 use crate::case::{Case, Durations};
@@ -24,12 +27,12 @@ pub const PIPE_SIZES: [usize; 3] = [64 << 10, 256 << 10, 1 << 20];
 /// will (see `sleeps`).
 const TRIAL: Durations = Durations {
     warm_up_s: 0.05,
-    timed_s: 0.1,
+    timed_s: TRIAL_NS / 1e9,
 };
 
 /// When the ends of the median's interval lie further apart than that, one of the
 /// other, it is not known well enough to be compared; so many trials a round are
-/// made until it is.
+/// made until it is. Of few rounds the least and the greatest stand for them.
 const NARROW: f64 = 1.2;
 const TIMES_SCATTERED: usize = 4;
 
@@ -42,6 +45,8 @@ pub struct Cell {
     pub placement: Placement,
     /// Whether it is as the ladder has it.
     pub is_default: bool,
+    /// Whether more trials are made of it where it scatters.
+    pub repeats: bool,
     /// For the model.
     pub scenario: Scenario,
     /// Why there is nothing to measure.
@@ -51,10 +56,22 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// How many trials the next round makes of it: more where it scatters, if it
-    /// is the ladder's own, which people look at first.
+    /// What was measured in each round: the median of its trials. Rounds may have
+    /// more or fewer of them, and count alike.
+    pub fn by_round(&self) -> Vec<(usize, f64)> {
+        let mut rounds: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+        for (round, rate) in &self.measured {
+            rounds.entry(*round).or_default().push(*rate);
+        }
+        let medians = rounds.into_iter();
+        medians
+            .filter_map(|(round, rates)| Some((round, stats::median(&rates)?)))
+            .collect()
+    }
+
+    /// How many trials the next round makes of it.
     fn times(&self) -> usize {
-        match self.is_default && self.scatters() {
+        match self.repeats && self.scatters() {
             true => TIMES_SCATTERED,
             false => 1,
         }
@@ -62,9 +79,15 @@ impl Cell {
 
     /// Whether the interval of what was measured is wide.
     fn scatters(&self) -> bool {
-        let rates: Vec<f64> = self.measured.iter().map(|(_, rate)| *rate).collect();
-        let interval = stats::median_interval(&rates, 0.95);
-        interval.is_some_and(|interval| interval.high > NARROW * interval.low)
+        let rates: Vec<f64> = self.by_round().iter().map(|(_, rate)| *rate).collect();
+        let (low, high) = match stats::median_interval(&rates, 0.95) {
+            Some(interval) => (interval.low, interval.high),
+            None => {
+                let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
+                (least, rates.iter().copied().fold(0.0, f64::max))
+            }
+        };
+        high > NARROW * low
     }
 }
 
@@ -106,7 +129,12 @@ pub fn all(places: &[(Placement, Chosen)], topology: &Topology) -> Vec<Cell> {
                 };
                 if is_asked {
                     let is_default = is_own && *placement == Placement::Different;
-                    cells.extend(cell(case, *placement, chosen, topology, is_default));
+                    cells.extend(cell(case, *placement, chosen, topology).map(|cell| Cell {
+                        is_default,
+                        // People look at these first.
+                        repeats: is_default,
+                        ..cell
+                    }));
                 }
             }
         }
@@ -131,7 +159,6 @@ pub(super) fn cell(
     placement: Placement,
     chosen: &Chosen,
     topology: &Topology,
-    is_default: bool,
 ) -> Option<Cell> {
     let scenario = scenario(&case, chosen, topology)?;
     let spinning = placement::spinning_refused(chosen, topology);
@@ -139,7 +166,8 @@ pub(super) fn cell(
         refused: spinning.filter(|_| case.spins_in_pairs()),
         case,
         placement,
-        is_default,
+        is_default: false,
+        repeats: false,
         scenario,
         measured: Vec::new(),
     })
@@ -273,8 +301,20 @@ mod tests {
         cells[own].measured = measured(&many);
         assert_eq!(cells[own].times(), 1);
         // Too few for an interval.
-        cells[own].measured = measured(&scattered[..2]);
+        for (few, times) in [(1, 1), (2, TIMES_SCATTERED)] {
+            cells[own].measured = measured(&scattered[..few]);
+            assert_eq!(cells[own].times(), times);
+        }
+        cells[own].measured = measured(&steady[..2]);
         assert_eq!(cells[own].times(), 1);
+    }
+
+    #[test]
+    fn rounds_count_alike_however_many_trials_they_have() {
+        let mut cells = synthetic::some_cells();
+        let trials = [(0, 1.0), (1, 5.0), (1, 7.0), (1, 6.0), (2, 2.0)];
+        cells[0].measured = trials.to_vec();
+        assert_eq!(cells[0].by_round(), [(0, 1.0), (1, 6.0), (2, 2.0)]);
     }
 
     #[test]

@@ -33,7 +33,11 @@ pub fn check(
                 _ => Placement::Different,
             };
             let (_, chosen) = places.iter().find(|(place, _)| *place == placement)?;
-            cell(case(scenario), placement, chosen, topology, false)
+            let cell = cell(case(scenario), placement, chosen, topology)?;
+            Some(Cell {
+                repeats: true,
+                ..cell
+            })
         })
         .collect();
     for round in 0..ROUNDS {
@@ -95,8 +99,9 @@ fn case(scenario: &Scenario) -> Case {
 }
 
 fn checked(before: &Cell, after: &Cell) -> Checked {
-    let rates: Vec<f64> = after.measured.iter().map(|(_, rate)| *rate).collect();
-    let gains = stats::paired_ratios(&after.measured, &before.measured);
+    let after_each = after.by_round();
+    let rates: Vec<f64> = after_each.iter().map(|(_, rate)| *rate).collect();
+    let gains = stats::paired_ratios(&after_each, &before.by_round());
     let within = stats::median_interval(&gains, 0.95);
     Checked {
         measured: stats::median(&rates),

@@ -92,7 +92,8 @@ const WARM_UP: (f64, usize) = (2e6, 2000);
 /// trial has few, so that the median of short trials is less than that of long
 /// ones.
 const TRIALS: usize = 9;
-const TRIAL: (f64, usize) = (100e6, 500_000);
+pub(super) const TRIAL_NS: f64 = 100e6;
+const TRIAL: (f64, usize) = (TRIAL_NS, 500_000);
 
 /// Nanoseconds for each page that goes through, the median of some trials. The
 /// same seed makes the same prediction of the same costs; predictions that are

@@ -1,5 +1,7 @@
 //! The model applied to what was measured.
 
+use std::ops::Range;
+
 use super::model::{self, Pipeline, Waiting, WakeUps};
 use super::through::{self, Technique, Turns};
 use super::{Cost, interruptions, sleeps, wakeups};
@@ -22,9 +24,8 @@ pub struct Scenario {
     pub relation: Relation,
 }
 
-/// A round in which wake-ups took so many times as long as usual was disturbed
-/// as a whole.
-const DISTURBED: f64 = 2.0;
+/// So many rounds before one, and after it, lend it their wake-ups.
+const NEIGHBOURS: usize = 2;
 
 /// A single one that took so many times as long as the longest usual one was
 /// kept from its processor.
@@ -129,41 +130,44 @@ impl<'a> Figures<'a> {
         })
     }
 
-    /// What single wake-ups took, of all rounds, since the rare ones matter
-    /// too; moved to where this round's lie.
+    /// What single wake-ups took, of this round and those next to it, since the
+    /// rare ones matter too. Each is judged by what was usual in its own round.
     fn wake_ups(&self, slept_ns: u64) -> Option<WakeUps> {
         let [until, call] = sleeps::names(slept_ns);
-        let [until_scale, call_scale] = [self.scale(&until)?, self.scale(&call)?];
-        let [longest_until, longest_call] = self.longest_usual()?;
-        // What hit a whole round is no chance of single wake-ups.
-        let most = MOST_OF_USUAL * longest_until;
-        let each = self.cost(&until)?.spreads.iter().flatten();
-        let each = each.zip(self.cost(&call)?.spreads.iter().flatten());
+        let [until, call] = [self.cost(&until)?, self.cost(&call)?];
+        let mut ns = Vec::new();
+        for round in self.near(until.spreads.len()) {
+            let [longest_until, longest_call] = self.longest_usual(round)?;
+            let each = until.spreads.get(round)?.iter();
+            let each = each.zip(call.spreads.get(round)?);
+            ns.extend(
+                each.filter(|(_, call_ns)| **call_ns <= INTERRUPTED * longest_call)
+                    .map(|(until_ns, call_ns)| {
+                        (until_ns.min(MOST_OF_USUAL * longest_until), *call_ns)
+                    }),
+            );
+        }
         Some(WakeUps {
             slept_ns: slept_ns as f64,
-            ns: each
-                .filter(|(_, call_ns)| **call_ns <= INTERRUPTED * longest_call)
-                .map(|(until_ns, call_ns)| (until_ns.min(most) * until_scale, call_ns * call_scale))
-                .collect(),
+            ns,
         })
     }
 
-    /// This round's to the usual one.
-    fn scale(&self, name: &str) -> Option<f64> {
-        let (here, usual) = (self.ns(name)?, self.cost(name)?.median?);
-        Some(match usual > 0.0 {
-            true => (here / usual).min(DISTURBED),
-            false => 1.0,
-        })
+    /// Of so many rounds this one and its neighbours, or all.
+    fn near(&self, rounds: usize) -> Range<usize> {
+        match self.round {
+            None => 0..rounds,
+            Some(round) => round.saturating_sub(NEIGHBOURS)..rounds.min(round + NEIGHBOURS + 1),
+        }
     }
 
-    /// What a wake-up usually takes, and its caller, after the sleep for which
-    /// that is most.
-    fn longest_usual(&self) -> Option<[f64; 2]> {
+    /// What a wake-up usually took in a round, and its caller, after the sleep for
+    /// which that is most.
+    fn longest_usual(&self, round: usize) -> Option<[f64; 2]> {
         let mut longest = [0.0_f64; 2];
         for slept_ns in sleeps::SLEEPS_NS {
             for (longest, name) in longest.iter_mut().zip(sleeps::names(slept_ns)) {
-                *longest = longest.max(self.cost(&name)?.median?);
+                *longest = longest.max(*self.cost(&name)?.samples.get(round)?);
             }
         }
         Some(longest)
@@ -173,6 +177,7 @@ impl<'a> Figures<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::costs::sleeps::SLEEPS_NS;
     use crate::costs::synthetic::{SWITCH, WAKE_UP, WOULD_BLOCK, costs, per_page};
 
     fn scenario(spins: bool, relation: Relation) -> Scenario {
@@ -224,6 +229,22 @@ mod tests {
     }
 
     #[test]
+    fn each_round_has_chances_of_its_own() {
+        let mut costs = costs(3);
+        for slept_ns in SLEEPS_NS {
+            let names = sleeps::names(slept_ns);
+            for (name, values) in names.iter().zip([[100.0, 40_000.0], [8000.0; 2]]) {
+                let cost = costs.iter_mut().find(|cost| cost.kind.name == *name);
+                cost.unwrap().spreads.fill(values.to_vec());
+            }
+        }
+        let scenario = scenario(false, Relation::Siblings);
+        let rate = |round| Figures::of_round(&costs, round).rate(&scenario).unwrap();
+        assert_eq!(rate(0), rate(0));
+        assert_ne!(rate(0), rate(1));
+    }
+
+    #[test]
     fn a_call_that_was_interrupted_is_no_wake_up() {
         let mut costs = costs(1);
         let [until, call] = sleeps::names(8000);
@@ -240,6 +261,37 @@ mod tests {
             wake_ups.ns,
             [(500.0, 300.0), (21_000.0, 8500.0), (most, 9000.0)]
         );
+    }
+
+    #[test]
+    fn wake_ups_are_of_this_round_and_of_those_next_to_it() {
+        let mut costs = costs(9);
+        // Now this, now that: dear from the sixth round on.
+        for name in SLEEPS_NS.into_iter().flat_map(sleeps::names) {
+            let cost = costs.iter_mut().find(|cost| cost.kind.name == name);
+            let cost = cost.unwrap();
+            for round in 5..9 {
+                cost.samples[round] *= 10.0;
+                cost.spreads[round].iter_mut().for_each(|ns| *ns *= 10.0);
+            }
+        }
+        let untils = |figures: Figures<'_>| -> Vec<f64> {
+            let ns = figures.wake_ups(8000).unwrap().ns;
+            ns.into_iter().map(|(until_ns, _)| until_ns).collect()
+        };
+        let (cheap, dear) = (WAKE_UP, 10.0 * WAKE_UP);
+        for (round, expected) in [
+            (0, vec![cheap; 3]),
+            (2, vec![cheap; 5]),
+            (5, vec![cheap, cheap, dear, dear, dear]),
+            (8, vec![dear; 3]),
+        ] {
+            assert_eq!(untils(Figures::of_round(&costs, round)), expected);
+        }
+        assert_eq!(untils(Figures::medians(&costs)).len(), 9);
+        let scenario = scenario(false, Relation::Siblings);
+        let rate = |round| Figures::of_round(&costs, round).rate(&scenario).unwrap();
+        assert!(rate(0) > 3.0 * rate(8), "{} {}", rate(0), rate(8));
     }
 
     #[test]

@@ -24,7 +24,8 @@ pub struct Prediction {
     pub is_default: bool,
     /// The median of what each round's costs let expect.
     pub predicted: Option<f64>,
-    /// The median of what was measured in the same rounds.
+    /// The median of what was measured in the same rounds, of each its trials'
+    /// median.
     pub measured: Option<f64>,
     /// Its interval of 95 %.
     pub measured_low: Option<f64>,
@@ -36,6 +37,8 @@ pub struct Prediction {
     pub ratio_low: Option<f64>,
     /// The interval's upper end.
     pub ratio_high: Option<f64>,
+    /// What was measured: the rate of each trial, with its round.
+    pub trials: Vec<(usize, f64)>,
     /// Why there is nothing.
     pub refused: Option<String>,
 }
@@ -44,7 +47,7 @@ impl Prediction {
     /// Whether the costs explain what was measured; none where either is
     /// missing.
     pub fn explains(&self) -> Option<bool> {
-        // As far above as below.
+        // In shares of what was measured, above as below.
         let within = 1.0 - TOLERANCE..=1.0 + TOLERANCE;
         Some(within.contains(&self.ratio?))
     }
@@ -52,15 +55,10 @@ impl Prediction {
 
 /// Each round's costs against what was measured in that round, so that what
 /// drifts from minute to minute touches both sides alike.
-pub fn predictions(cells: &[Cell], costs: &[Cost]) -> Vec<Prediction> {
-    cells.iter().map(|cell| prediction(cell, costs)).collect()
-}
-
-fn prediction(cell: &Cell, costs: &[Cost]) -> Prediction {
-    let measured: Vec<f64> = cell.measured.iter().map(|(_, rate)| *rate).collect();
-    // There may be several trials of a cell in one round.
-    let pairs: Vec<(f64, f64)> = cell
-        .measured
+pub fn prediction(cell: &Cell, costs: &[Cost]) -> Prediction {
+    let by_round = cell.by_round();
+    let measured: Vec<f64> = by_round.iter().map(|(_, rate)| *rate).collect();
+    let pairs: Vec<(f64, f64)> = by_round
         .iter()
         .filter_map(|(round, rate)| {
             let expected = Figures::of_round(costs, *round).rate(&cell.scenario)?;
@@ -84,6 +82,7 @@ fn prediction(cell: &Cell, costs: &[Cost]) -> Prediction {
         ratio: stats::median(&ratios),
         ratio_low: ratio_within.as_ref().map(|interval| interval.low),
         ratio_high: ratio_within.as_ref().map(|interval| interval.high),
+        trials: cell.measured.clone(),
         refused: cell.refused.clone(),
     }
 }
@@ -100,7 +99,7 @@ mod tests {
         let expected = Figures::medians(&costs).rate(&cells[0].scenario).unwrap();
         for (measured, explains) in [(1.1, true), (0.85, true), (0.7, false), (1.4, false)] {
             cells[0].measured = (0..7).map(|round| (round, measured * expected)).collect();
-            let prediction = predictions(&cells[..1], &costs).remove(0);
+            let prediction = prediction(&cells[0], &costs);
             assert!((prediction.ratio.unwrap() * measured - 1.0).abs() < 1e-9);
             assert_eq!(prediction.explains(), Some(explains), "{prediction:?}");
             assert!(prediction.measured_low.is_some() && prediction.ratio_high.is_some());
@@ -124,7 +123,7 @@ mod tests {
     fn what_was_refused_explains_nothing() {
         let mut cells = synthetic::some_cells();
         cells[0].refused = Some("no".to_owned());
-        let prediction = predictions(&cells[..1], &synthetic::costs(7)).remove(0);
+        let prediction = prediction(&cells[0], &synthetic::costs(7));
         assert_eq!(prediction.explains(), None);
         assert_eq!(prediction.refused.as_deref(), Some("no"));
     }

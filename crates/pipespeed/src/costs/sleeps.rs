@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::calls::each;
-use super::clock::{now_ns, work_until};
+use super::clock::{now_ns, spin_until, work_until};
 use super::processors::{joined, on_processor};
 use super::{Group, Kind, Per, Prepared, Probe, Value};
 
@@ -42,9 +42,6 @@ pub(super) const SETTLING_NS: u64 = 60_000_000;
 const SETTLING_SLEEP_NS: u64 = 20_000;
 /// What the sleeper reads at the end of that.
 const SETTLED: u64 = u64::MAX;
-
-/// Nobody is away for so long.
-const PATIENCE_NS: u64 = 5_000_000_000;
 
 /// The names of what a wake-up takes until the sleeper runs, and what it takes
 /// its caller.
@@ -100,8 +97,12 @@ impl Probe for Sleeps {
                 times: 0,
             };
             let called = on_processor(here, || wake(waker));
-            let until = joined(sleeper);
-            Ok::<_, io::Error>((called?, until?))
+            match (called, joined(sleeper)) {
+                (Ok(called), Ok(until)) => Ok((called, until)),
+                // The pipe's end is what the other's failure looks like from here.
+                (_, Err(error)) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error),
+                (Err(error), _) | (_, Err(error)) => Err(error),
+            }
         })?;
         // What the calls take where nobody sleeps.
         let (mut reader, mut writer) = io::pipe()?;
@@ -143,7 +144,7 @@ impl Sleeper<'_> {
     /// What it took to wake it, in nanoseconds; none at the end of settling.
     fn once(&mut self) -> io::Result<Option<f64>> {
         self.times += 1;
-        spin_until(|| self.words.ready.load(Ordering::Acquire) >= self.times)?;
+        spin_until(|| Ok(self.words.ready.load(Ordering::Acquire) >= self.times))?;
         self.words.asleep_ns.store(now_ns(), Ordering::Release);
         let mut bytes = [0; 8];
         self.reader.read_exact(&mut bytes)?;
@@ -166,7 +167,7 @@ impl Waker<'_> {
     fn once(&mut self, slept_ns: u64, message: Option<u64>) -> io::Result<f64> {
         self.times += 1;
         self.words.ready.store(self.times, Ordering::Release);
-        spin_until(|| self.words.asleep_ns.load(Ordering::Acquire) > 0)?;
+        spin_until(|| Ok(self.words.asleep_ns.load(Ordering::Acquire) > 0))?;
         let asleep_ns = self.words.asleep_ns.swap(0, Ordering::AcqRel);
         work_until(asleep_ns + slept_ns);
         let now = now_ns();
@@ -211,15 +212,4 @@ fn times(slept_ns: u64) -> u64 {
         true => TIMES,
         false => FEW_TIMES,
     }
-}
-
-fn spin_until(is_so: impl Fn() -> bool) -> io::Result<()> {
-    let patience = now_ns() + PATIENCE_NS;
-    while !is_so() {
-        if now_ns() > patience {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        std::hint::spin_loop();
-    }
-    Ok(())
 }

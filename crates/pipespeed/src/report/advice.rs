@@ -31,8 +31,19 @@ pub fn advice_text(advice: &[Advice], predictions: &[Prediction], style: Style) 
         .collect();
     let held = judged.iter().filter(|held| **held).count();
     if (held as f64) < RELIABLE * judged.len() as f64 {
-        let seldom = "Predictions hold too seldom at present to rely on: something else runs, or this machine \
-                      does things that the model does not know.";
+        let seldom = match predictions
+            .iter()
+            .any(|prediction| prediction.ratio_low.is_some())
+        {
+            true => {
+                "Predictions hold too seldom at present to rely on: something else runs, or this machine \
+                 does things that the model does not know."
+            }
+            false => {
+                "Predictions hold too seldom to rely on: the rounds are too few (--rounds), something else \
+                 runs, or this machine does things that the model does not know."
+            }
+        };
         text.push_str(&wrap(seldom, style.width().min(WIDEST), ""));
         text.push('\n');
     }
@@ -219,7 +230,7 @@ mod tests {
     use crate::machine::topology::Relation;
 
     fn advice() -> Vec<Advice> {
-        advise(&costs(7), Relation::SharedCache(3), 64 << 10)
+        advise(&costs(7), Relation::SharedCache(3), 64 << 10, &|| Ok(())).unwrap()
     }
 
     #[test]

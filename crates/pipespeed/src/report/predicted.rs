@@ -90,11 +90,18 @@ fn verdict(predictions: &[Prediction], width: usize) -> String {
         let explained = judged.iter().filter(|explains| **explains).count();
         format!("{explained} of {}", judged.len())
     };
+    // On one processor the ladder as it is isn't measured.
+    let own = match predictions.iter().any(|prediction| prediction.is_default) {
+        true => format!(
+            ", {} of the ladder as it is (*)",
+            count(&|prediction| prediction.is_default)
+        ),
+        false => String::new(),
+    };
     let mut text = format!(
-        "Within {:.0} % of what was measured: {} predictions, {} of the ladder as it is (*).\n",
+        "Within {:.0} % of what was measured: {} predictions{own}.\n",
         100.0 * TOLERANCE,
         count(&|_| true),
-        count(&|prediction| prediction.is_default),
     );
     text = wrap(&text, width, "  ");
     for (reason, cases) in refusals(predictions) {
@@ -138,6 +145,7 @@ mod tests {
             ratio,
             ratio_low: None,
             ratio_high: None,
+            trials: Vec::new(),
             refused: ratio.is_none().then(|| "no".to_owned()),
         }
     }

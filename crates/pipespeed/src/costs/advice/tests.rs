@@ -1,6 +1,10 @@
 use super::*;
 use crate::costs::synthetic::costs;
 
+fn advise(costs: &[Cost], relation: Relation) -> Vec<Advice> {
+    super::advise(costs, relation, 64 << 10, &|| Ok(())).unwrap()
+}
+
 fn plain(relation: Relation) -> Scenario {
     Scenario {
         technique: Technique::WriteRead,
@@ -14,7 +18,7 @@ fn plain(relation: Relation) -> Scenario {
 #[test]
 fn what_helps_most_comes_first() {
     let costs = costs(7);
-    let advice = advise(&costs, Relation::SharedCache(3), 64 << 10);
+    let advice = advise(&costs, Relation::SharedCache(3));
     assert_eq!(advice.len(), 3);
     for advice in &advice {
         let gains: Vec<f64> = advice.promises.iter().map(|p| p.gain).collect();
@@ -42,7 +46,7 @@ fn what_helps_most_comes_first() {
 #[test]
 fn together_is_the_least_that_comes_near_the_best() {
     let costs = costs(7);
-    let advice = advise(&costs, Relation::SharedCache(3), 64 << 10);
+    let advice = advise(&costs, Relation::SharedCache(3));
     let together = advice[0].together.as_ref().unwrap();
     assert!(together.changes.contains(&Change::Vmsplice));
     assert!(together.changes.contains(&Change::HugePages));
@@ -70,7 +74,7 @@ fn changes_that_exclude_each_other_are_not_made_together() {
 #[test]
 fn without_costs_there_is_no_advice() {
     let none: [crate::costs::Cost; 0] = [];
-    assert!(advise(&none, Relation::One, 64 << 10).is_empty());
+    assert!(advise(&none, Relation::One).is_empty());
 }
 
 /// Costs whose wake-ups are so many times as long in each round.
@@ -80,6 +84,9 @@ fn scattered(times: &[f64]) -> Vec<Cost> {
         if cost.kind.name.starts_with("wake_") {
             for (sample, times) in cost.samples.iter_mut().zip(times) {
                 *sample *= times;
+            }
+            for (each, times) in cost.spreads.iter_mut().zip(times) {
+                each.iter_mut().for_each(|ns| *ns *= times);
             }
         }
     }
@@ -95,7 +102,7 @@ fn gain_of(advice: &[Advice], change: Change) -> (f64, Option<f64>, Option<f64>)
 
 #[test]
 fn a_gain_is_as_uncertain_as_the_costs_that_it_hangs_on() {
-    let advise = |costs: &[Cost]| advise(costs, Relation::SharedCache(3), 64 << 10);
+    let advise = |costs: &[Cost]| advise(costs, Relation::SharedCache(3));
     let steady = advise(&scattered(&[1.0; 9]));
     let (gain, low, high) = gain_of(&steady, Change::LargerPipe);
     assert_eq!((low, high), (Some(gain), Some(gain)));
@@ -115,12 +122,23 @@ fn a_gain_is_as_uncertain_as_the_costs_that_it_hangs_on() {
 
 #[test]
 fn few_rounds_give_a_gain_without_an_interval() {
-    let advice = advise(
-        &scattered(&[1.0, 1.1, 0.9]),
-        Relation::SharedCache(3),
-        64 << 10,
-    );
+    let advice = advise(&scattered(&[1.0, 1.1, 0.9]), Relation::SharedCache(3));
     let (gain, low, high) = gain_of(&advice, Change::LargerPipe);
     assert!(gain > 1.0);
     assert_eq!((low, high), (None, None));
+}
+
+#[test]
+fn it_ends_as_soon_as_it_is_not_to_go_on() {
+    let asked = std::cell::Cell::new(0);
+    let go_on = || {
+        asked.set(asked.get() + 1);
+        match asked.get() < 10 {
+            true => Ok(()),
+            false => anyhow::bail!("enough"),
+        }
+    };
+    let ended = super::advise(&costs(7), Relation::One, 64 << 10, &go_on);
+    assert_eq!(ended.unwrap_err().to_string(), "enough");
+    assert_eq!(asked.get(), 10);
 }

@@ -118,6 +118,25 @@ fn a_large_pipe_hides_wake_ups() {
 }
 
 #[test]
+fn only_the_first_call_after_a_sleep_is_cold() {
+    let mut waiting = two(5000.0, 1000.0);
+    if let Waiting::SleepOnTwo { cold_out_ns, .. } = &mut waiting {
+        *cold_out_ns = 1000.0;
+    }
+    // They fall in step at once, and nobody sleeps again.
+    let ns = ns_per_page(&pipeline(256, 64, waiting));
+    assert!(is_close(ns, 40.0), "{ns}");
+}
+
+#[test]
+fn another_seed_makes_another_prediction_and_the_same_the_same() {
+    let pipeline = pipeline(32, 64, interrupted(&[3000.0, 30_000.0], &[]));
+    let ns = |seed| super::ns_per_page(&pipeline, seed);
+    assert_eq!(ns(1), ns(1));
+    assert_ne!(ns(1), ns(2));
+}
+
+#[test]
 fn interruptions_put_ends_out_of_step() {
     let ns = |every| {
         let mut waiting = two(5000.0, 1000.0);
