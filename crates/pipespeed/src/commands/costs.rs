@@ -104,9 +104,17 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let (predictions, mut advice) = predicted?;
     if args.check {
         bar.reset();
-        bar.set_length(check::ROUNDS as u64);
+        let rounds = check::MOST_ROUNDS.min(args.rounds as usize);
+        bar.set_length(rounds as u64);
         let progress = |round| bar.set_position(round as u64);
-        let checked = check::check(&mut advice, &mut measuring, &places, &topology, progress);
+        let checked = check::check(
+            &mut advice,
+            &mut measuring,
+            &places,
+            &topology,
+            rounds,
+            progress,
+        );
         bar.finish_and_clear();
         checked?;
     }

@@ -9,10 +9,10 @@ use crate::machine::placement::{Chosen, Placement};
 use crate::machine::topology::{Relation, Topology};
 use crate::stats;
 
-/// Each promise is measured so often.
-pub const ROUNDS: usize = 11;
+/// Each promise is measured so often at most, and no more often than the costs.
+pub const MOST_ROUNDS: usize = 11;
 
-/// Measures what all advice says, in turns, and notes it there.
+/// Measures what all advice says in so many rounds, in turns, and notes it there.
 /// `progress` is called before each round.
 ///
 /// # Errors
@@ -22,6 +22,7 @@ pub fn check(
     measuring: &mut Measuring,
     places: &[(Placement, Chosen)],
     topology: &Topology,
+    rounds: usize,
     mut progress: impl FnMut(usize),
 ) -> anyhow::Result<()> {
     let scenarios = scenarios(advice);
@@ -40,7 +41,7 @@ pub fn check(
             })
         })
         .collect();
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         progress(round);
         measuring.round(round, &mut cells, |_| true)?;
     }

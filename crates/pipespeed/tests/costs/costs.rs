@@ -99,6 +99,11 @@ fn rungs_are_predicted_and_measured_and_promises_put_to_the_test() {
                     prediction["predicted"].as_f64().unwrap() > 0.0,
                     "{prediction}"
                 );
+                // Of one round, whose number it bears.
+                let trials = prediction["trials"].as_array().unwrap();
+                assert_eq!(trials.len(), 1, "{prediction}");
+                assert_eq!(trials[0][0], 0);
+                assert_eq!(trials[0][1], prediction["measured"]);
             }
         }
     }
