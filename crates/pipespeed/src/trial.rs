@@ -238,13 +238,12 @@ impl Ends<'_> {
         if matches!(report, Report::Left(_)) && self.iter_mut().any(|end| !end.reported) {
             self.deadline = self.deadline.min(Instant::now() + Duration::from_secs(1));
             loop {
-                match self.next_report() {
+                match self.report_in_time() {
                     // Said before it went.
-                    Ok((_, Report::Ready(_))) => {}
-                    Ok((_, Report::Left(_) | Report::Done(_))) => break,
-                    Ok((other, report)) => return unexpected(other, report),
-                    // It says nothing: then the complaint is all there is.
-                    Err(TrialError::Failed(_)) if Instant::now() >= self.deadline => break,
+                    Ok(Some((_, Report::Ready(_)))) => {}
+                    // If it says nothing, the complaint is all there is.
+                    Ok(None | Some((_, Report::Left(_) | Report::Done(_)))) => break,
+                    Ok(Some((other, report))) => return unexpected(other, report),
                     Err(error) => return error,
                 }
             }
@@ -254,6 +253,19 @@ impl Ends<'_> {
 
     /// The next message of any end that has not said its last.
     fn next_report(&mut self) -> Result<(Role, Report), TrialError> {
+        if let Some(report) = self.report_in_time()? {
+            return Ok(report);
+        }
+        let silent = self.iter_mut().filter(|end| !end.reported);
+        let silent: Vec<&str> = silent.map(|end| end.role.name()).collect();
+        Err(TrialError::Failed(anyhow!(
+            "the trial hangs: no answer from the {}",
+            silent.join(" and the ")
+        )))
+    }
+
+    /// The same; none if nobody says anything before the deadline.
+    fn report_in_time(&mut self) -> Result<Option<(Role, Report)>, TrialError> {
         loop {
             if let Some(signal) = self.interrupt.signal() {
                 return Err(TrialError::Interrupted(signal));
@@ -265,22 +277,14 @@ impl Ends<'_> {
             fds.push(interrupt.as_fd());
             let ready = readable(&fds, deadline).map_err(failed("poll"))?;
             match ready {
-                None => {
-                    return Err(TrialError::Failed(anyhow!(
-                        "the trial hangs: no answer from the {}",
-                        open.iter()
-                            .map(|end| end.role.name())
-                            .collect::<Vec<_>>()
-                            .join(" and the ")
-                    )));
-                }
+                None => return Ok(None),
                 Some(at) if at == open.len() => {}
                 Some(at) => {
                     let end = &mut *open[at];
                     return match end.control.receive::<Report>() {
                         Ok(report) => {
                             end.reported = !matches!(report, Report::Ready(_));
-                            Ok((end.role, report))
+                            Ok(Some((end.role, report)))
                         }
                         Err(error) => Err(match interrupt.signal() {
                             // A terminal sends Ctrl-C to all of us.

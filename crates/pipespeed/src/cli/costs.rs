@@ -24,7 +24,7 @@ pub struct CostsArgs {
     /// How often each cost is measured, in turns with the others.
     #[arg(long, value_name = "N", default_value_t = 31, value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
     pub rounds: u32,
-    /// Save the costs, with every sample and trial, as JSON ('-': standard output).
+    /// Save the costs, with every sample, and every trial of the ladder, as JSON ('-': standard output).
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Only the elementary costs: no predictions, nothing to compare them with,

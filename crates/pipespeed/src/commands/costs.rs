@@ -94,12 +94,12 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     bar.finish_and_clear();
     let costs = costs?;
     let thinking = thinking(args);
-    let go_on = || {
+    let go_on_thinking = || {
         thinking.tick();
         go_on()
     };
     let relation = relation(&places, &topology).filter(|_| !args.no_model);
-    let predicted = predicted(args, &costs, &cells, relation, &go_on);
+    let predicted = predicted(args, &costs, &cells, relation, &go_on_thinking);
     thinking.finish_and_clear();
     let (predictions, mut advice) = predicted?;
     if args.check {
@@ -149,10 +149,7 @@ fn predicted(
     relation: Option<Relation>,
     go_on: GoOn<'_>,
 ) -> anyhow::Result<(Vec<Prediction>, Vec<Advice>)> {
-    let each = cells.iter().map(|cell| {
-        go_on()?;
-        Ok(prediction(cell, costs))
-    });
+    let each = cells.iter().map(|cell| prediction(cell, costs, go_on));
     let predictions = each.collect::<anyhow::Result<Vec<Prediction>>>()?;
     let advice = match relation {
         Some(relation) => advise(costs, relation, args.piece, go_on)?,

@@ -163,7 +163,7 @@ pub fn sizes(piece: usize) -> Vec<(usize, usize)> {
 
 /// Advice for each kind of user whose ends lie like that to each other and who
 /// moves so many bytes at a time. Who can't be told anything is left out.
-/// `go_on` is asked every tenth of a second or so.
+/// `go_on` is asked before each round of each promise.
 ///
 /// # Errors
 /// Those of `go_on`.

@@ -34,7 +34,7 @@ const TRIAL: Durations = Durations {
 /// other, it is not known well enough to be compared; so many trials a round are
 /// made until it is. Of few rounds the least and the greatest stand for them.
 const NARROW: f64 = 1.2;
-const TIMES_SCATTERED: usize = 4;
+const TIMES_SCATTERED: usize = 3;
 
 /// One rung on one pipe size and placement.
 #[derive(Debug, Clone)]
@@ -194,7 +194,7 @@ pub(super) fn scenario(case: &Case, chosen: &Chosen, topology: &Topology) -> Opt
     })
 }
 
-/// Measures cells, one trial of each a round.
+/// Measures cells in rounds.
 #[derive(Debug)]
 pub struct Measuring {
     runners: Vec<(Placement, ProcessRunner)>,

@@ -9,7 +9,7 @@ use crate::machine::placement::{Chosen, Placement};
 use crate::machine::topology::{Relation, Topology};
 use crate::stats;
 
-/// Each promise is measured so often at most, and no more often than the costs.
+/// In so many rounds at most, and no more than the costs have.
 pub const MOST_ROUNDS: usize = 11;
 
 /// Measures what all advice says in so many rounds, in turns, and notes it there.
@@ -36,6 +36,7 @@ pub fn check(
             let (_, chosen) = places.iter().find(|(place, _)| *place == placement)?;
             let cell = cell(case(scenario), placement, chosen, topology)?;
             Some(Cell {
+                // There are few rounds.
                 repeats: true,
                 ..cell
             })

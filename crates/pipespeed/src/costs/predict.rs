@@ -1,7 +1,5 @@
 //! The model applied to what was measured.
 
-use std::ops::Range;
-
 use super::model::{self, Pipeline, Waiting, WakeUps};
 use super::through::{self, Technique, Turns};
 use super::{Cost, interruptions, sleeps, wakeups};
@@ -24,11 +22,8 @@ pub struct Scenario {
     pub relation: Relation,
 }
 
-/// So many rounds before one, and after it, lend it their wake-ups.
-const NEIGHBOURS: usize = 2;
-
-/// A single one that took so many times as long as the longest usual one was
-/// kept from its processor.
+/// A single wake-up that took so many times as long as the longest usual one was
+/// kept from its processor: it counts as so long.
 const MOST_OF_USUAL: f64 = 5.0;
 
 /// A call that took so many times as long as the longest usual one was
@@ -114,12 +109,7 @@ impl<'a> Figures<'a> {
             let switch = self.ns(&wakeups::name(Relation::One))?;
             return Some(Waiting::SleepOnOne(switch));
         }
-        // The shortest first.
-        let wake_ups: Option<Vec<WakeUps>> = sleeps::SLEEPS_NS
-            .iter()
-            .map(|&slept_ns| self.wake_ups(slept_ns))
-            .collect();
-        let wake_ups = wake_ups?;
+        let wake_ups = self.wake_ups()?;
         let interruptions = interruptions::usual(self.costs)?;
         let [cold_in_ns, cold_out_ns] = self.through(scenario, Turns::Sleeping)?;
         Some(Waiting::SleepOnTwo {
@@ -130,48 +120,47 @@ impl<'a> Figures<'a> {
         })
     }
 
-    /// What single wake-ups took, of this round and those next to it, since the
-    /// rare ones matter too. Each is judged by what was usual in its own round.
-    fn wake_ups(&self, slept_ns: u64) -> Option<WakeUps> {
-        let [until, call] = sleeps::names(slept_ns);
-        let [until, call] = [self.cost(&until)?, self.cost(&call)?];
-        let mut ns = Vec::new();
-        for round in self.near(until.spreads.len()) {
-            let [longest_until, longest_call] = self.longest_usual(round)?;
-            let each = until.spreads.get(round)?.iter();
-            let each = each.zip(call.spreads.get(round)?);
-            ns.extend(
-                each.filter(|(_, call_ns)| **call_ns <= INTERRUPTED * longest_call)
-                    .map(|(until_ns, call_ns)| {
-                        (until_ns.min(MOST_OF_USUAL * longest_until), *call_ns)
-                    }),
-            );
+    /// What single wake-ups took, in this round or in all, after each length of
+    /// sleep, the shortest first. Each is judged by what was usual in its round.
+    fn wake_ups(&self) -> Option<Vec<WakeUps>> {
+        let names = sleeps::SLEEPS_NS.map(sleeps::names);
+        let mut each = Vec::new();
+        for [until, call] in &names {
+            each.push([self.cost(until)?, self.cost(call)?]);
         }
-        Some(WakeUps {
+        let rounds = match self.round {
+            Some(round) => round..round + 1,
+            None => 0..each.first()?[0].spreads.len(),
+        };
+        let mut all = sleeps::SLEEPS_NS.map(|slept_ns| WakeUps {
             slept_ns: slept_ns as f64,
-            ns,
-        })
-    }
-
-    /// Of so many rounds this one and its neighbours, or all.
-    fn near(&self, rounds: usize) -> Range<usize> {
-        match self.round {
-            None => 0..rounds,
-            Some(round) => round.saturating_sub(NEIGHBOURS)..rounds.min(round + NEIGHBOURS + 1),
-        }
-    }
-
-    /// What a wake-up usually took in a round, and its caller, after the sleep for
-    /// which that is most.
-    fn longest_usual(&self, round: usize) -> Option<[f64; 2]> {
-        let mut longest = [0.0_f64; 2];
-        for slept_ns in sleeps::SLEEPS_NS {
-            for (longest, name) in longest.iter_mut().zip(sleeps::names(slept_ns)) {
-                *longest = longest.max(*self.cost(&name)?.samples.get(round)?);
+            ns: Vec::new(),
+        });
+        for round in rounds {
+            let [longest_until, longest_call] = longest_usual(&each, round)?;
+            for (wake_ups, [until, call]) in all.iter_mut().zip(&each) {
+                let both = until.spreads.get(round)?.iter();
+                let both = both.zip(call.spreads.get(round)?);
+                let kept = both.filter(|(_, call_ns)| **call_ns <= INTERRUPTED * longest_call);
+                wake_ups.ns.extend(kept.map(|(until_ns, call_ns)| {
+                    (until_ns.min(MOST_OF_USUAL * longest_until), *call_ns)
+                }));
             }
         }
-        Some(longest)
+        Some(all.to_vec())
     }
+}
+
+/// What a wake-up usually took in a round, and its caller, after the sleep for
+/// which that is most.
+fn longest_usual(each: &[[&Cost; 2]], round: usize) -> Option<[f64; 2]> {
+    let mut longest = [0.0_f64; 2];
+    for costs in each {
+        for (longest, cost) in longest.iter_mut().zip(costs) {
+            *longest = longest.max(*cost.samples.get(round)?);
+        }
+    }
+    Some(longest)
 }
 
 #[cfg(test)]
@@ -255,7 +244,8 @@ mod tests {
         // Usual are 20 and 8 us, after each sleep.
         set(&until, [500.0, 21_000.0, 22_000.0, 3e6]);
         set(&call, [300.0, 8500.0, 45_000.0, 9000.0]);
-        let wake_ups = Figures::of_round(&costs, 0).wake_ups(8000).unwrap();
+        let all = Figures::of_round(&costs, 0).wake_ups().unwrap();
+        let wake_ups = all.iter().find(|known| known.slept_ns == 8000.0).unwrap();
         let most = MOST_OF_USUAL * WAKE_UP;
         assert_eq!(
             wake_ups.ns,
@@ -264,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn wake_ups_are_of_this_round_and_of_those_next_to_it() {
+    fn wake_ups_are_those_of_the_round() {
         let mut costs = costs(9);
         // Now this, now that: dear from the sixth round on.
         for name in SLEEPS_NS.into_iter().flat_map(sleeps::names) {
@@ -276,22 +266,16 @@ mod tests {
             }
         }
         let untils = |figures: Figures<'_>| -> Vec<f64> {
-            let ns = figures.wake_ups(8000).unwrap().ns;
+            let ns = figures.wake_ups().unwrap()[4].ns.clone();
             ns.into_iter().map(|(until_ns, _)| until_ns).collect()
         };
-        let (cheap, dear) = (WAKE_UP, 10.0 * WAKE_UP);
-        for (round, expected) in [
-            (0, vec![cheap; 3]),
-            (2, vec![cheap; 5]),
-            (5, vec![cheap, cheap, dear, dear, dear]),
-            (8, vec![dear; 3]),
-        ] {
-            assert_eq!(untils(Figures::of_round(&costs, round)), expected);
-        }
-        assert_eq!(untils(Figures::medians(&costs)).len(), 9);
+        assert_eq!(untils(Figures::of_round(&costs, 4)), [WAKE_UP]);
+        assert_eq!(untils(Figures::of_round(&costs, 5)), [10.0 * WAKE_UP]);
+        let all = [vec![WAKE_UP; 5], vec![10.0 * WAKE_UP; 4]].concat();
+        assert_eq!(untils(Figures::medians(&costs)), all);
         let scenario = scenario(false, Relation::Siblings);
         let rate = |round| Figures::of_round(&costs, round).rate(&scenario).unwrap();
-        assert!(rate(0) > 3.0 * rate(8), "{} {}", rate(0), rate(8));
+        assert!(rate(4) > 3.0 * rate(5), "{} {}", rate(4), rate(5));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::Cost;
+use super::advice::GoOn;
 use super::cells::Cell;
 use super::predict::Figures;
 use crate::machine::placement::Placement;
@@ -55,22 +56,24 @@ impl Prediction {
 
 /// Each round's costs against what was measured in that round, so that what
 /// drifts from minute to minute touches both sides alike.
-pub fn prediction(cell: &Cell, costs: &[Cost]) -> Prediction {
+///
+/// # Errors
+/// Those of `go_on`, which is asked before each round.
+pub fn prediction(cell: &Cell, costs: &[Cost], go_on: GoOn<'_>) -> anyhow::Result<Prediction> {
     let by_round = cell.by_round();
     let measured: Vec<f64> = by_round.iter().map(|(_, rate)| *rate).collect();
-    let pairs: Vec<(f64, f64)> = by_round
-        .iter()
-        .filter_map(|(round, rate)| {
-            let expected = Figures::of_round(costs, *round).rate(&cell.scenario)?;
-            Some((expected, *rate))
-        })
-        .collect();
+    let mut pairs: Vec<(f64, f64)> = Vec::new();
+    for (round, rate) in &by_round {
+        go_on()?;
+        let expected = Figures::of_round(costs, *round).rate(&cell.scenario);
+        pairs.extend(expected.map(|expected| (expected, *rate)));
+    }
     let predicted: Vec<f64> = pairs.iter().map(|(expected, _)| *expected).collect();
     let moved = pairs.iter().filter(|(_, rate)| *rate > 0.0);
     let ratios: Vec<f64> = moved.map(|(expected, rate)| expected / rate).collect();
     let measured_within = stats::median_interval(&measured, 0.95);
     let ratio_within = stats::median_interval(&ratios, 0.95);
-    Prediction {
+    Ok(Prediction {
         case: cell.case.name.clone(),
         placement: cell.placement,
         pipe_bytes: cell.scenario.pipe,
@@ -84,7 +87,7 @@ pub fn prediction(cell: &Cell, costs: &[Cost]) -> Prediction {
         ratio_high: ratio_within.as_ref().map(|interval| interval.high),
         trials: cell.measured.clone(),
         refused: cell.refused.clone(),
-    }
+    })
 }
 
 #[cfg(test)]
@@ -99,7 +102,7 @@ mod tests {
         let expected = Figures::medians(&costs).rate(&cells[0].scenario).unwrap();
         for (measured, explains) in [(1.1, true), (0.85, true), (0.7, false), (1.4, false)] {
             cells[0].measured = (0..7).map(|round| (round, measured * expected)).collect();
-            let prediction = prediction(&cells[0], &costs);
+            let prediction = prediction(&cells[0], &costs, &|| Ok(())).unwrap();
             assert!((prediction.ratio.unwrap() * measured - 1.0).abs() < 1e-9);
             assert_eq!(prediction.explains(), Some(explains), "{prediction:?}");
             assert!(prediction.measured_low.is_some() && prediction.ratio_high.is_some());
@@ -123,7 +126,7 @@ mod tests {
     fn what_was_refused_explains_nothing() {
         let mut cells = synthetic::some_cells();
         cells[0].refused = Some("no".to_owned());
-        let prediction = prediction(&cells[0], &synthetic::costs(7));
+        let prediction = prediction(&cells[0], &synthetic::costs(7), &|| Ok(())).unwrap();
         assert_eq!(prediction.explains(), None);
         assert_eq!(prediction.refused.as_deref(), Some("no"));
     }

@@ -99,8 +99,7 @@ impl Probe for Sleeps {
             let called = on_processor(here, || wake(waker));
             match (called, joined(sleeper)) {
                 (Ok(called), Ok(until)) => Ok((called, until)),
-                // The pipe's end is what the other's failure looks like from here.
-                (_, Err(error)) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error),
+                (Err(error), Err(other)) if is_of_the_other(&error) => Err(other),
                 (Err(error), _) | (_, Err(error)) => Err(error),
             }
         })?;
@@ -123,6 +122,12 @@ impl Probe for Sleeps {
         });
         Ok(values.collect())
     }
+}
+
+/// Whether it is what the other's failure looks like.
+fn is_of_the_other(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, TimedOut, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | TimedOut | UnexpectedEof)
 }
 
 /// What the two threads tell each other.

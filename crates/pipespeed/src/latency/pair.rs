@@ -107,13 +107,19 @@ impl<'a> Pair<'a> {
     }
 
     pub(super) fn next_of(&mut self, roles: &[Role]) -> Result<(Role, Said), TrialError> {
+        let said = self.said_in_time(roles)?;
+        said.ok_or_else(|| TrialError::Failed(anyhow!("the trial hangs")))
+    }
+
+    /// The same; none if nothing is said before the deadline.
+    fn said_in_time(&mut self, roles: &[Role]) -> Result<Option<(Role, Said)>, TrialError> {
         loop {
             if let Some(signal) = self.interrupt.signal() {
                 return Err(TrialError::Interrupted(signal));
             }
             let now = Instant::now();
             if now >= self.deadline && !self.put_off(now) {
-                return Err(TrialError::Failed(anyhow!("the trial hangs")));
+                return Ok(None);
             }
             let mut left = self.deadline - now;
             if let Some(mut detector) = self.detector.take() {
@@ -137,7 +143,7 @@ impl<'a> Pair<'a> {
             };
             let end = &mut self.ends[*role as usize];
             return match end.control.receive() {
-                Ok(said) => Ok((*role, said)),
+                Ok(said) => Ok(Some((*role, said))),
                 Err(error) => Err(match self.interrupt.signal() {
                     // A terminal sends Ctrl-C to all of us.
                     Some(signal) => TrialError::Interrupted(signal),
@@ -184,13 +190,12 @@ impl<'a> Pair<'a> {
             };
             self.hurry();
             loop {
-                match self.next_of(&[other]) {
+                match self.said_in_time(&[other]) {
                     // Said before it went.
-                    Ok((_, Said::Ready)) => {}
-                    Ok((_, Said::Left(_) | Said::Done(_))) => break,
-                    Ok((other, said)) => return complaint(other, said),
-                    // It says nothing: then the complaint is all there is.
-                    Err(TrialError::Failed(_)) if Instant::now() >= self.deadline => break,
+                    Ok(Some((_, Said::Ready))) => {}
+                    // If it says nothing, the complaint is all there is.
+                    Ok(None | Some((_, Said::Left(_) | Said::Done(_)))) => break,
+                    Ok(Some((other, said))) => return complaint(other, said),
                     Err(error) => return error,
                 }
             }

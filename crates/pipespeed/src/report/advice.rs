@@ -31,10 +31,9 @@ pub fn advice_text(advice: &[Advice], predictions: &[Prediction], style: Style) 
         .collect();
     let held = judged.iter().filter(|held| **held).count();
     if (held as f64) < RELIABLE * judged.len() as f64 {
-        let seldom = match predictions
-            .iter()
-            .any(|prediction| prediction.ratio_low.is_some())
-        {
+        let off = |prediction: &&Prediction| prediction.explains() == Some(false);
+        let mut off = predictions.iter().filter(off);
+        let seldom = match off.all(|prediction| prediction.ratio_low.is_some()) {
             true => {
                 "Predictions hold too seldom at present to rely on: something else runs, or this machine \
                  does things that the model does not know."
@@ -53,7 +52,7 @@ pub fn advice_text(advice: &[Advice], predictions: &[Prediction], style: Style) 
     let mut all = advice.iter().flat_map(|advice| &advice.promises);
     if all.any(|promise| promise.gain_low.is_some()) {
         let of = "[ ] are intervals of 95 %, each for itself, of what predicted gains make of costs that differ from round \
-                  to round: what the model gets wrong, as the ladder above shows, comes on top.";
+                  to round: what the model gets wrong (the ladder above shows some of it) comes on top.";
         text.push_str(&wrap(of, style.width().min(WIDEST), ""));
         text.push('\n');
     }

@@ -1,5 +1,7 @@
 //! Who is to blame, where one end goes and the other only notices.
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::*;
 
 /// An end that is there, and our side of what it says.
@@ -25,7 +27,8 @@ fn told(last_words: &[Report]) -> String {
     for report in last_words {
         from_reader.send(report).unwrap();
     }
-    reader.child.kill().unwrap();
+    kill_process(Pid::from_child(&reader.child), Signal::PIPE).unwrap();
+    reader.child.wait().unwrap();
     drop(from_reader);
     let left = Report::Left("the other end is gone".to_owned());
     from_writer.send(&left).unwrap();
@@ -46,7 +49,7 @@ fn told(last_words: &[Report]) -> String {
 
 #[test]
 fn an_end_that_was_killed_is_to_blame_whatever_it_said_before() {
-    let killed = "the reader was killed by SIGKILL";
+    let killed = "the reader was killed by SIGPIPE";
     assert!(told(&[]).starts_with(killed));
     assert!(told(&[Report::Ready(Setup::default())]).starts_with(killed));
 }
