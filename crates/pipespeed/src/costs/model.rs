@@ -135,8 +135,9 @@ const READER: usize = 1;
 struct End {
     /// When it wants to go on.
     ready_ns: f64,
-    /// Since when it does what it is ready after: waking the other up.
-    calling_ns: f64,
+    /// When it was through with waking the other or being woken: what interrupted
+    /// it before is in what that took.
+    woken_ns: f64,
     /// Since when it sleeps.
     asleep_ns: Option<f64>,
     /// Pages of its piece that it has moved.
@@ -232,7 +233,6 @@ impl Play<'_> {
         let end = &mut self.ends[at];
         self.unlocked_ns = done;
         end.ready_ns = done + outside_ns;
-        end.calling_ns = done;
         match at {
             WRITER => self.held += pages,
             _ => {
@@ -269,21 +269,21 @@ impl Play<'_> {
             return false;
         };
         let end = &mut self.ends[at];
+        if end.interrupted_ns < end.woken_ns {
+            // It is in what the wake-up took.
+            let woken_ns = end.woken_ns;
+            self.interrupt_later(at, woken_ns);
+        }
+        let end = &mut self.ends[at];
         let start = end.ready_ns.max(self.unlocked_ns);
         if end.interrupted_ns >= start {
             return false;
         }
-        let length_ns = interruptions.any(&mut self.chance).ns;
-        let over = match end.interrupted_ns >= end.calling_ns {
-            // What it is about takes so much longer.
-            true => end.ready_ns.max(end.interrupted_ns) + length_ns,
-            // It sleeps, and is late only if it is woken meanwhile.
-            false => end.interrupted_ns + length_ns,
-        };
-        let is_late = over > start;
-        end.ready_ns = end.ready_ns.max(over);
+        // What it is about takes so much longer.
+        let over = end.ready_ns.max(end.interrupted_ns) + interruptions.any(&mut self.chance).ns;
+        end.ready_ns = over;
         self.interrupt_later(at, over.max(start));
-        is_late
+        over > start
     }
 
     /// What takes an end's processor from it before that time, while it holds
@@ -324,11 +324,6 @@ impl Play<'_> {
     }
 
     fn wake_other(&mut self, at: usize, now: f64, outside_ns: f64) {
-        let holds_lock = at == READER && self.pipeline.wakes_locked;
-        self.wake_other_from(at, now, outside_ns, holds_lock);
-    }
-
-    fn wake_other_from(&mut self, at: usize, now: f64, outside_ns: f64, holds_lock: bool) {
         let (this, other) = (at, 1 - at);
         let Some(asleep) = self.ends[other].asleep_ns.take() else {
             return;
@@ -339,20 +334,14 @@ impl Play<'_> {
             Waiting::SleepOnTwo { wake_ups, .. } => {
                 let seen = after(wake_ups, now - asleep).map_or(&[][..], |known| &known.ns);
                 let (until_ns, call_ns) = any(seen, &mut self.chance);
-                let (woken, mut called) = (now + until_ns, now + call_ns);
-                if holds_lock {
-                    let taken = self.taken_within(this, called);
-                    called += taken.map_or(0.0, |taken| taken.ns);
+                let (woken, called) = (now + until_ns, now + call_ns);
+                if at == READER && self.pipeline.wakes_locked {
                     self.unlocked_ns = called;
-                    if taken.is_some_and(|taken| taken.is_turn) && woken < called {
-                        // It has found the lock taken by one that does not run.
-                        self.ends[other].asleep_ns = Some(woken);
-                        return self.wake_other_from(this, called, outside_ns, false);
-                    }
                 }
                 self.ends[other].ready_ns = woken;
-                self.ends[other].calling_ns = woken;
+                self.ends[other].woken_ns = woken;
                 self.ends[this].ready_ns = called + outside_ns;
+                self.ends[this].woken_ns = called;
             }
             // Until the other sleeps again.
             Waiting::SleepOnOne(switch_ns) => {

@@ -5,6 +5,7 @@ use super::through::{self, Technique, Turns};
 use super::{Cost, interruptions, sleeps, wakeups};
 use crate::machine::topology::Relation;
 use crate::results::GIB;
+use crate::stats;
 use fastpipe::pipe::page_size;
 
 /// What one might do with a pipe. Sizes are in bytes.
@@ -26,9 +27,13 @@ pub struct Scenario {
 /// kept from its processor: it counts as so long.
 const MOST_OF_USUAL: f64 = 5.0;
 
-/// A call that took so many times as long as the longest usual one was
-/// interrupted. Interruptions are counted by themselves.
+/// A wake-up whose call took so many times as long as the longest usual one was
+/// interrupted, which is rare.
 const INTERRUPTED: f64 = 2.0;
+
+/// No round has more of these than so many times what is usual: a host that was
+/// busy then is no chance of every wake-up.
+const MOST_OF_RARE: f64 = 2.0;
 
 /// The figures of one round, or the medians of all.
 pub struct Figures<'a> {
@@ -120,34 +125,57 @@ impl<'a> Figures<'a> {
         })
     }
 
-    /// What single wake-ups took, in this round or in all, after each length of
-    /// sleep, the shortest first. Each is judged by what was usual in its round.
+    /// What single wake-ups took after each length of sleep, the shortest first:
+    /// the usual ones of this round, the rare ones of all, of which one round sees
+    /// too few, each as often as it was.
     fn wake_ups(&self) -> Option<Vec<WakeUps>> {
         let names = sleeps::SLEEPS_NS.map(sleeps::names);
         let mut each = Vec::new();
         for [until, call] in &names {
             each.push([self.cost(until)?, self.cost(call)?]);
         }
-        let rounds = match self.round {
-            Some(round) => round..round + 1,
-            None => 0..each.first()?[0].spreads.len(),
-        };
-        let mut all = sleeps::SLEEPS_NS.map(|slept_ns| WakeUps {
-            slept_ns: slept_ns as f64,
-            ns: Vec::new(),
-        });
-        for round in rounds {
-            let [longest_until, longest_call] = longest_usual(&each, round)?;
-            for (wake_ups, [until, call]) in all.iter_mut().zip(&each) {
+        let rounds = each.first()?[0].spreads.len();
+        let longest: Option<Vec<[f64; 2]>> = (0..rounds)
+            .map(|round| longest_usual(&each, round))
+            .collect();
+        let longest = longest?;
+        let mut all = Vec::new();
+        for (slept_ns, [until, call]) in sleeps::SLEEPS_NS.into_iter().zip(&each) {
+            // Each round's usual ones, and its rare ones.
+            let mut by_round = Vec::new();
+            for (round, [longest_until, longest_call]) in longest.iter().enumerate() {
                 let both = until.spreads.get(round)?.iter();
                 let both = both.zip(call.spreads.get(round)?);
-                let kept = both.filter(|(_, call_ns)| **call_ns <= INTERRUPTED * longest_call);
-                wake_ups.ns.extend(kept.map(|(until_ns, call_ns)| {
-                    (until_ns.min(MOST_OF_USUAL * longest_until), *call_ns)
-                }));
+                let seen = both
+                    .map(|(until, call)| (until.min(MOST_OF_USUAL * longest_until), *call))
+                    .partition::<Vec<(f64, f64)>, _>(|(_, call)| {
+                        *call <= INTERRUPTED * longest_call
+                    });
+                by_round.push(seen);
             }
+            let counts: Vec<f64> = by_round.iter().map(|(_, r)| r.len() as f64).collect();
+            let usual = stats::median(&counts).unwrap_or(0.0).max(1.0);
+            let most = (MOST_OF_RARE * usual) as usize;
+            let mut ns: Vec<(f64, f64)> = Vec::new();
+            for (round, (usual, rare)) in by_round.iter().enumerate() {
+                let times = match self.round {
+                    None => 1,
+                    // In place of the other rounds' usual ones.
+                    Some(this) if this == round => rounds,
+                    Some(_) => 0,
+                };
+                for _ in 0..times {
+                    ns.extend(usual);
+                }
+                let every = rare.len().div_ceil(most).max(1);
+                ns.extend(rare.iter().step_by(every));
+            }
+            all.push(WakeUps {
+                slept_ns: slept_ns as f64,
+                ns,
+            });
         }
-        Some(all.to_vec())
+        Some(all)
     }
 }
 
@@ -234,29 +262,73 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_was_interrupted_is_no_wake_up() {
-        let mut costs = costs(1);
+    fn usual_wake_ups_are_those_of_the_round_and_rare_ones_of_all() {
+        let mut costs = costs(3);
         let [until, call] = sleeps::names(8000);
-        let mut set = |name: &str, each: [f64; 4]| {
+        let mut set = |name: &str, each: [[f64; 2]; 3]| {
             let cost = costs.iter_mut().find(|cost| cost.kind.name == name);
-            cost.unwrap().spreads = vec![each.to_vec()];
+            cost.unwrap().spreads = each.map(|each| each.to_vec()).to_vec();
         };
         // Usual are 20 and 8 us, after each sleep.
-        set(&until, [500.0, 21_000.0, 22_000.0, 3e6]);
-        set(&call, [300.0, 8500.0, 45_000.0, 9000.0]);
-        let all = Figures::of_round(&costs, 0).wake_ups().unwrap();
-        let wake_ups = all.iter().find(|known| known.slept_ns == 8000.0).unwrap();
-        let most = MOST_OF_USUAL * WAKE_UP;
-        assert_eq!(
-            wake_ups.ns,
-            [(500.0, 300.0), (21_000.0, 8500.0), (most, 9000.0)]
+        set(
+            &until,
+            [[500.0, 21_000.0], [22_000.0, 23_000.0], [3e6, 24_000.0]],
         );
+        set(
+            &call,
+            [[300.0, 8500.0], [45_000.0, 7000.0], [9000.0, 9500.0]],
+        );
+        let rare = (22_000.0, 45_000.0);
+        let most = MOST_OF_USUAL * WAKE_UP;
+        let of = |figures: Figures<'_>| {
+            let all = figures.wake_ups().unwrap();
+            let mut wake_ups = all.into_iter().find(|known| known.slept_ns == 8000.0);
+            let mut ns = std::mem::take(&mut wake_ups.as_mut().unwrap().ns);
+            ns.sort_by(|a, b| a.0.total_cmp(&b.0));
+            ns
+        };
+        let (first, second) = ((500.0, 300.0), (21_000.0, 8500.0));
+        let mut expected = [vec![first; 3], vec![second; 3], vec![rare]].concat();
+        assert_eq!(of(Figures::of_round(&costs, 0)), expected);
+        expected = [vec![rare], vec![(23_000.0, 7000.0); 3]].concat();
+        assert_eq!(of(Figures::of_round(&costs, 1)), expected);
+        expected = [
+            vec![rare],
+            vec![(24_000.0, 9500.0); 3],
+            vec![(most, 9000.0); 3],
+        ]
+        .concat();
+        assert_eq!(of(Figures::of_round(&costs, 2)), expected);
+        assert_eq!(of(Figures::medians(&costs)).len(), 6);
     }
 
     #[test]
-    fn wake_ups_are_those_of_the_round() {
+    fn a_burst_of_rare_wake_ups_counts_for_twice_what_is_usual() {
+        let mut costs = costs(7);
+        let [until, call] = sleeps::names(8000);
+        for (name, usual) in [(until, WAKE_UP), (call, 8000.0)] {
+            let cost = costs.iter_mut().find(|cost| cost.kind.name == name);
+            let spreads = &mut cost.unwrap().spreads;
+            spreads.fill([vec![usual; 60], vec![50_000.0; 2]].concat());
+            spreads[3] = [vec![usual; 2], vec![50_000.0; 60]].concat();
+        }
+        let rare = |figures: Figures<'_>| {
+            let all = figures.wake_ups().unwrap();
+            let known = all.iter().find(|known| known.slept_ns == 8000.0);
+            let rare = known
+                .unwrap()
+                .ns
+                .iter()
+                .filter(|(_, call)| *call > 16_000.0);
+            rare.count()
+        };
+        assert_eq!(rare(Figures::medians(&costs)), 6 * 2 + 4);
+        assert_eq!(rare(Figures::of_round(&costs, 0)), 6 * 2 + 4);
+    }
+
+    #[test]
+    fn a_round_with_dear_wake_ups_is_predicted_to_be_slow() {
         let mut costs = costs(9);
-        // Now this, now that: dear from the sixth round on.
         for name in SLEEPS_NS.into_iter().flat_map(sleeps::names) {
             let cost = costs.iter_mut().find(|cost| cost.kind.name == name);
             let cost = cost.unwrap();
@@ -265,14 +337,6 @@ mod tests {
                 cost.spreads[round].iter_mut().for_each(|ns| *ns *= 10.0);
             }
         }
-        let untils = |figures: Figures<'_>| -> Vec<f64> {
-            let ns = figures.wake_ups().unwrap()[4].ns.clone();
-            ns.into_iter().map(|(until_ns, _)| until_ns).collect()
-        };
-        assert_eq!(untils(Figures::of_round(&costs, 4)), [WAKE_UP]);
-        assert_eq!(untils(Figures::of_round(&costs, 5)), [10.0 * WAKE_UP]);
-        let all = [vec![WAKE_UP; 5], vec![10.0 * WAKE_UP; 4]].concat();
-        assert_eq!(untils(Figures::medians(&costs)), all);
         let scenario = scenario(false, Relation::Siblings);
         let rate = |round| Figures::of_round(&costs, round).rate(&scenario).unwrap();
         assert!(rate(4) > 3.0 * rate(5), "{} {}", rate(4), rate(5));

@@ -26,8 +26,9 @@ pub const SLEEPS_NS: [u64; 11] = [
 
 /// Wake-ups of a sample. Once in some hundreds a processor happens to be awake,
 /// so that its sleeper runs before the caller is through with waking it; then
-/// two ends that sleep fall in step. That is seldom enough to need many.
-const TIMES: u64 = 200;
+/// two ends that sleep fall in step. So they do when the clock's tick comes within
+/// the call. That is seldom enough to need many.
+const TIMES: u64 = 600;
 /// The same where the sleeps are long: the ends of a pipeline seldom sleep so
 /// long.
 const FEW_TIMES: u64 = 30;

@@ -165,21 +165,56 @@ fn interrupted(lengths_ns: &[f64], turns_ns: &[f64]) -> Waiting {
 }
 
 #[test]
-fn an_interrupt_while_the_writer_is_woken_under_the_lock_puts_the_ends_in_step() {
-    let ns = |wakes_locked, lengths_ns: &[f64], turns_ns: &[f64]| {
+fn a_call_that_is_interrupted_as_it_wakes_the_other_puts_the_ends_in_step() {
+    // Interruptions of the ends in between put them out of step.
+    let ns = |wakes_locked, call_ns| {
+        let mut waiting = interrupted(&[3000.0], &[]);
+        if let Waiting::SleepOnTwo { wake_ups, .. } = &mut waiting {
+            wake_ups[0].ns = vec![(25_000.0, 8000.0); 100];
+            wake_ups[0].ns.push((25_000.0, call_ns));
+        }
         ns_per_page(&Pipeline {
             wakes_locked,
-            ..pipeline(32, 64, interrupted(lengths_ns, turns_ns))
+            ..pipeline(32, 64, waiting)
         })
     };
     // The reader has let go before the writer is there.
-    let (locked, short) = (ns(true, &[30_000.0], &[]), ns(true, &[3000.0], &[]));
+    let (locked, short) = (ns(true, 38_000.0), ns(true, 11_000.0));
     assert!(locked < 0.8 * short, "{locked} {short}");
-    let unlocked = ns(false, &[30_000.0], &[]);
+    // It comes back when the writer has long filled the pipe.
+    let unlocked = ns(false, 38_000.0);
     assert!(locked < 0.8 * unlocked, "{locked} {unlocked}");
-    // It does not wait for one that does not run.
-    let turn = ns(true, &[], &[30_000.0]);
-    assert!(locked < 0.8 * turn, "{locked} {turn}");
+    // It comes back while the writer fills it, and waits for the lock.
+    let in_time = ns(false, 25_200.0);
+    assert!(in_time < 0.8 * unlocked, "{in_time} {unlocked}");
+}
+
+#[test]
+fn what_interrupts_an_end_that_sleeps_or_wakes_the_other_is_in_the_wake_up() {
+    // Nothing is left to be interrupted: pages take no time here.
+    let ns = |waiting| {
+        ns_per_page(&Pipeline {
+            in_ns: 0.0,
+            out_ns: 0.0,
+            ..pipeline(32, 64, waiting)
+        })
+    };
+    let none_cold = |waiting| match waiting {
+        Waiting::SleepOnTwo {
+            wake_ups,
+            interruptions,
+            ..
+        } => Waiting::SleepOnTwo {
+            cold_in_ns: 0.0,
+            cold_out_ns: 0.0,
+            wake_ups,
+            interruptions,
+        },
+        other => other,
+    };
+    let free = ns(none_cold(two(25_000.0, 8000.0)));
+    let taken = ns(none_cold(interrupted(&[30_000.0], &[])));
+    assert!(is_close(free, taken), "{free} {taken}");
 }
 
 #[test]
