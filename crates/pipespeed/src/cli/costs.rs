@@ -15,7 +15,7 @@ ladder, measures it, and says what would help most here. [ ] are intervals of 95
 from the scatter of the rounds.
 
 Examples:
-  pipespeed costs                       almost three minutes
+  pipespeed costs                       two and a half minutes
   pipespeed costs --check               whether the advice holds
   pipespeed costs --piece 4K            for a program that writes 4 KiB at a time
   pipespeed costs --rounds 101 --json costs.json

@@ -13,10 +13,13 @@
 //!   before it lets the lock go (fs/splice.c, splice_from_pipe_end): if an
 //!   interrupt makes that last, the writer has come to wait for the lock by
 //!   then, and the two are in step.
+//!   The other calls let the lock go first; there an interrupt that lasts just as
+//!   long as the other takes to wake up has the caller come back while that holds
+//!   the lock. Whatever interrupts one that wakes or is woken is part of the
+//!   wake-up as it was measured.
 //! - Ends that wait for the lock spin. If one is interrupted meanwhile, the other
 //!   is back before it, finds the pipe as it left it, and sleeps: they are out of
-//!   step. They spin only while the lock's owner runs, be
-//!   it in an interrupt: if another process takes its processor, they sleep
+//!   step. They spin only while the lock's owner runs, be it in an interrupt: if another process takes its processor, they sleep
 //!   until it has let the lock go (kernel/locking/mutex.c,
 //!   mutex_spin_on_owner). When the host takes a guest's processor they sleep,
 //!   too, if it tells (vcpu_is_preempted()); here that counts as an interrupt,
