@@ -19,17 +19,17 @@
 //!   wake-up as it was measured.
 //! - Ends that wait for the lock spin. If one is interrupted meanwhile, the other
 //!   is back before it, finds the pipe as it left it, and sleeps: they are out of
-//!   step. They spin only while the lock's owner runs, be it in an interrupt: if another process takes its processor, they sleep
-//!   until it has let the lock go (kernel/locking/mutex.c,
-//!   mutex_spin_on_owner). When the host takes a guest's processor they sleep,
-//!   too, if it tells (vcpu_is_preempted()); here that counts as an interrupt,
-//!   since a process can't tell the one from the other.
+//!   step. They spin only while the lock's owner runs, be it in an interrupt: if
+//!   another process takes its processor, they sleep until it has let the lock go
+//!   (kernel/locking/mutex.c, mutex_spin_on_owner). When the host takes a guest's
+//!   processor they sleep, too, if it tells (vcpu_is_preempted()); here that counts
+//!   as an interrupt, since a process can't tell the one from the other.
 //! - A write(2) that is not through looks whether there is room again before it
 //!   asks for the lock, and sleeps if there is none; a new call asks first.
 //! - On one processor whoever is woken runs at once, and the other goes on when
 //!   that sleeps.
 //!
-//! It is not fitted: its figures are costs that were measured by themselves.
+//! Its figures are costs that were measured by themselves; none is fitted.
 
 use crate::stats::{Rng, median};
 
