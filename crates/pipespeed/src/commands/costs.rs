@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::cli::CostsArgs;
 use crate::costs::advice::{self, Advice, GoOn, advise};
 use crate::costs::cells::{self, Cell, Measuring};
+use crate::costs::predict::Basis;
 use crate::costs::prediction::{Prediction, prediction};
 use crate::costs::{self, Cost, Plan, check, interruptions};
 use crate::failure::{Interrupted, to_stdout, usage};
@@ -149,10 +150,11 @@ fn predicted(
     relation: Option<Relation>,
     go_on: GoOn<'_>,
 ) -> anyhow::Result<(Vec<Prediction>, Vec<Advice>)> {
-    let each = cells.iter().map(|cell| prediction(cell, costs, go_on));
+    let basis = Basis::new(costs);
+    let each = cells.iter().map(|cell| prediction(cell, &basis, go_on));
     let predictions = each.collect::<anyhow::Result<Vec<Prediction>>>()?;
     let advice = match relation {
-        Some(relation) => advise(costs, relation, args.piece, go_on)?,
+        Some(relation) => advise(&basis, relation, args.piece, go_on)?,
         None => Vec::new(),
     };
     Ok((predictions, advice))
@@ -160,6 +162,7 @@ fn predicted(
 
 fn text(record: &Record<'_>, style: Style) -> String {
     let mut parts = vec![report::costs_table(record.costs, style)];
+    parts.extend(report::wake_ups_table(record.costs, style));
     parts.extend(report::through_table(record.costs, style));
     if !record.predictions.is_empty() {
         parts.push(report::predictions_table(record.predictions, style));

@@ -7,9 +7,9 @@
 
 use serde::Serialize;
 
-use super::Cost;
+use super::cells::TRIAL_S;
 use super::ends::usual_pipe;
-use super::predict::{Figures, Scenario};
+use super::predict::{Basis, Scenario};
 use super::through::{PIECE, Technique};
 use crate::machine::topology::Relation;
 use crate::stats;
@@ -168,7 +168,7 @@ pub fn sizes(piece: usize) -> Vec<(usize, usize)> {
 /// # Errors
 /// Those of `go_on`.
 pub fn advise(
-    costs: &[Cost],
+    basis: &Basis<'_>,
     relation: Relation,
     piece: usize,
     go_on: GoOn<'_>,
@@ -186,7 +186,7 @@ pub fn advise(
             spins: false,
             relation,
         };
-        advice(costs, user, scenario, go_on)
+        advice(basis, user, scenario, go_on)
     });
     let found: anyhow::Result<Vec<Option<Advice>>> = each.collect();
     Ok(found?.into_iter().flatten().collect())
@@ -194,15 +194,15 @@ pub fn advise(
 
 /// What each round's costs let expect of a scenario, in GiB/s.
 fn rates(
-    costs: &[Cost],
+    basis: &Basis<'_>,
     scenario: &Scenario,
     go_on: GoOn<'_>,
 ) -> anyhow::Result<Vec<(usize, f64)>> {
-    let rounds = costs.iter().map(|cost| cost.samples.len()).max();
+    let rounds = basis.costs().iter().map(|cost| cost.samples.len()).max();
     let mut rates = Vec::new();
     for round in 0..rounds.unwrap_or(0) {
         go_on()?;
-        let rate = Figures::of_round(costs, round).rate(scenario);
+        let rate = basis.of_round(round).rate(scenario, TRIAL_S);
         rates.extend(rate.map(|rate| (round, rate)));
     }
     Ok(rates)
@@ -232,12 +232,12 @@ fn promise(
 }
 
 fn advice(
-    costs: &[Cost],
+    basis: &Basis<'_>,
     user: &str,
     scenario: Scenario,
     go_on: GoOn<'_>,
 ) -> anyhow::Result<Option<Advice>> {
-    let before = rates(costs, &scenario, go_on)?;
+    let before = rates(basis, &scenario, go_on)?;
     let Some(predicted) = median(&before) else {
         return Ok(None);
     };
@@ -245,7 +245,7 @@ fn advice(
         let Some(changed) = change(scenario, changes) else {
             return Ok(None);
         };
-        let after = rates(costs, &changed, go_on)?;
+        let after = rates(basis, &changed, go_on)?;
         Ok(promise(changes, changed, &before, &after))
     };
     let mut promises = Vec::new();
@@ -254,8 +254,8 @@ fn advice(
     }
     promises.sort_by(|a, b| b.gain.total_cmp(&a.gain));
     // A search, of far more than is shown: by the medians of the costs.
-    let figures = Figures::medians(costs);
-    let rate = |changes: &[Change]| figures.rate(&change(scenario, changes)?);
+    let figures = basis.medians();
+    let rate = |changes: &[Change]| figures.rate(&change(scenario, changes)?, TRIAL_S);
     let single = promises.first().map_or(0.0, |single| single.gain);
     let together = match best_together(rate) {
         Some(changes) => promise(&changes)?.filter(|best| best.gain > single * WORTH),

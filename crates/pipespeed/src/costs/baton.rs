@@ -7,10 +7,6 @@ use std::time::{Duration, Instant};
 
 use super::clock;
 use super::through::Turns;
-use crate::stats;
-
-/// Turns before those that count, which find everything cold.
-pub(super) const WARM_UP: u32 = 8;
 
 /// What one of the two holds: the first one, or the second.
 pub(super) struct Baton {
@@ -59,8 +55,7 @@ pub(super) fn batons(turns: Turns) -> io::Result<[Baton; 2]> {
 const DROPPED: u32 = u32::MAX;
 
 impl Baton {
-    /// Acts whenever it is this thread's turn. What one turn usually takes, in
-    /// nanoseconds.
+    /// Acts whenever it is this thread's turn. What each turn took.
     ///
     /// # Errors
     /// Those of acting; `Interrupted` when the other has failed.
@@ -68,7 +63,7 @@ impl Baton {
         mut self,
         turns: u32,
         mut act: impl FnMut() -> io::Result<()>,
-    ) -> io::Result<f64> {
+    ) -> io::Result<Vec<Duration>> {
         let mut taken = Vec::new();
         for turn in 0..turns {
             if turn > 0 || !self.is_first {
@@ -82,7 +77,7 @@ impl Baton {
             }
         }
         self.is_through = true;
-        Ok(usual(&taken))
+        Ok(taken)
     }
 
     fn number(&self, turn: u32) -> u32 {
@@ -128,16 +123,6 @@ fn spin_until(number: &AtomicU32, mine: u32) -> io::Result<()> {
         DROPPED => Err(io::ErrorKind::Interrupted.into()),
         number => Ok(number == mine),
     })
-}
-
-/// The median of the turns in nanoseconds: an interruption meets one of them.
-pub(super) fn usual(turns: &[Duration]) -> f64 {
-    let ns: Vec<f64> = turns
-        .iter()
-        .skip(WARM_UP as usize)
-        .map(|turn| turn.as_nanos() as f64)
-        .collect();
-    stats::median(&ns).unwrap_or(0.0)
 }
 
 #[cfg(test)]

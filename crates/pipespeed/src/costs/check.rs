@@ -34,12 +34,7 @@ pub fn check(
                 _ => Placement::Different,
             };
             let (_, chosen) = places.iter().find(|(place, _)| *place == placement)?;
-            let cell = cell(case(scenario), placement, chosen, topology)?;
-            Some(Cell {
-                // There are few rounds.
-                repeats: true,
-                ..cell
-            })
+            cell(case(scenario), placement, chosen, topology)
         })
         .collect();
     for round in 0..rounds {
@@ -101,9 +96,8 @@ fn case(scenario: &Scenario) -> Case {
 }
 
 fn checked(before: &Cell, after: &Cell) -> Checked {
-    let after_each = after.by_round();
-    let rates: Vec<f64> = after_each.iter().map(|(_, rate)| *rate).collect();
-    let gains = stats::paired_ratios(&after_each, &before.by_round());
+    let rates: Vec<f64> = after.measured.iter().map(|(_, rate)| *rate).collect();
+    let gains = stats::paired_ratios(&after.measured, &before.measured);
     let within = stats::median_interval(&gains, 0.95);
     Checked {
         measured: stats::median(&rates),

@@ -16,6 +16,7 @@ pub mod check;
 mod clock;
 pub mod echo;
 mod ends;
+mod gathered;
 pub mod interruptions;
 mod mapped;
 mod memory;
@@ -26,7 +27,7 @@ mod pipes;
 pub mod predict;
 pub mod prediction;
 mod processors;
-mod sleeps;
+pub mod sleeps;
 #[cfg(test)]
 pub(crate) mod synthetic;
 pub mod through;
@@ -227,6 +228,11 @@ pub struct Plan<'a> {
 }
 
 impl Plan<'_> {
+    /// How many of `processors` are of the ends that are measured together.
+    fn ends(&self) -> usize {
+        self.two.map_or(1, |_| 2)
+    }
+
     /// All that pipes' ends are measured on, the writer's first.
     fn processors(&self) -> Vec<usize> {
         let mut all = Vec::new();
@@ -256,7 +262,7 @@ pub fn measure(
         .map(|one| through::probes(plan.sizes, one, plan.two));
     let mut all: Vec<(Prepared, Vec<Vec<Value>>)> = calls::probes()
         .into_iter()
-        .chain(interruptions::probes(plan.processors()))
+        .chain(interruptions::probes(plan.processors(), plan.ends()))
         .chain(pipes::probes())
         .chain(pages::probes())
         .chain(memory::probes(&plan.machine.processors.caches))

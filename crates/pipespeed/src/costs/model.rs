@@ -35,8 +35,8 @@ use crate::stats::{Rng, median};
 
 mod chances;
 
-pub use self::chances::{Interruptions, WakeUps};
-use self::chances::{Taken, after, any};
+use self::chances::Course;
+pub use self::chances::{Interruption, Interruptions, Spread, WakeUp, WakeUps};
 
 /// What waiting for the other end takes.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,17 +46,16 @@ pub enum Waiting {
     Spin(f64),
     /// They sleep, on one processor; a switch takes so many nanoseconds.
     SleepOnOne(f64),
-    /// They sleep, on two processors: wake-ups after sleeps of several lengths,
-    /// the shortest first. Whether they fall in step, so that neither ever
-    /// needs to sleep, is a matter of chance.
+    /// They sleep, on two processors. Whether they fall in step, so that neither
+    /// ever needs to sleep, is a matter of chance.
     SleepOnTwo {
         /// Nanoseconds a page on the way in, of a call that comes after a
         /// sleep: the caches have gone cold.
         cold_in_ns: f64,
         /// The same on the way out.
         cold_out_ns: f64,
-        /// The wake-ups.
-        wake_ups: Vec<WakeUps>,
+        /// The writer's wake-ups, and the reader's.
+        wake_ups: [WakeUps; 2],
         /// What gets in the way of the ends.
         interruptions: Interruptions,
     },
@@ -90,18 +89,19 @@ pub struct Pipeline {
 /// Played before the clock starts; in nanoseconds and in calls at most.
 const WARM_UP: (f64, usize) = (2e6, 2000);
 
-/// Then so many trials are timed. Each is as long as those it is compared
-/// with (see `cells`): ends that fall in step do so in spells, of which a short
-/// trial has few, so that the median of short trials is less than that of long
-/// ones.
-const TRIALS: usize = 9;
-pub(super) const TRIAL_NS: f64 = 100e6;
-const TRIAL: (f64, usize) = (TRIAL_NS, 500_000);
+/// Then so long is timed, in trials.
+const PLAYED_NS: f64 = 900e6;
 
-/// Nanoseconds for each page that goes through, the median of some trials. The
-/// same seed makes the same prediction of the same costs; predictions that are
-/// put together should have different ones, or the same chances decide all.
-pub fn ns_per_page(pipeline: &Pipeline, seed: u64) -> f64 {
+/// A trial has no more calls than that for each nanosecond of it.
+const MOST_CALLS: f64 = 5e-3;
+
+/// Nanoseconds for each page that goes through, the median of some trials, which
+/// should be as long as those that the prediction is compared with: ends that fall in
+/// step do so in spells, of which a short trial has few, so that the median of
+/// short trials is less than that of long ones. The same seed makes the same
+/// prediction of the same costs; predictions that are put together should have
+/// different ones, or the same chances decide all.
+pub fn ns_per_page(pipeline: &Pipeline, trial_ns: f64, seed: u64) -> f64 {
     // The reader is there first, and finds nothing.
     let asleep_ns = match pipeline.waiting {
         Waiting::Spin(_) => None,
@@ -111,13 +111,19 @@ pub fn ns_per_page(pipeline: &Pipeline, seed: u64) -> f64 {
         asleep_ns,
         ..End::default()
     };
+    let interruptions = match &pipeline.waiting {
+        Waiting::SleepOnTwo { interruptions, .. } => Some(interruptions),
+        Waiting::Spin(_) | Waiting::SleepOnOne(_) => None,
+    };
+    let mut chance = Rng::new(seed);
     let mut play = Play {
         pipeline,
         ends: [End::default(), reader],
         unlocked_ns: 0.0,
         held: 0,
         passed: 0,
-        chance: Rng::new(seed),
+        course: Course::new(interruptions, &mut chance),
+        chance,
     };
     play.interrupt_later(WRITER, 0.0);
     play.interrupt_later(READER, 0.0);
@@ -125,9 +131,9 @@ pub fn ns_per_page(pipeline: &Pipeline, seed: u64) -> f64 {
     let trials = match pipeline.waiting {
         // Chance has no part in it.
         Waiting::Spin(_) | Waiting::SleepOnOne(_) => 1,
-        Waiting::SleepOnTwo { .. } => TRIALS,
+        Waiting::SleepOnTwo { .. } => (PLAYED_NS / trial_ns).round().max(1.0) as usize,
     };
-    let each: Vec<f64> = (0..trials).map(|_| play.trial()).collect();
+    let each: Vec<f64> = (0..trials).map(|_| play.trial(trial_ns)).collect();
     median(&each).unwrap_or(f64::INFINITY)
 }
 
@@ -143,10 +149,12 @@ struct End {
     woken_ns: f64,
     /// Since when it sleeps.
     asleep_ns: Option<f64>,
+    /// Since when it has been awake, or was when it last was.
+    awake_ns: f64,
     /// Pages of its piece that it has moved.
     moved: usize,
-    /// When something takes its processor next.
-    interrupted_ns: f64,
+    /// What takes its processor next.
+    interruption: Option<Interruption>,
     /// Whether it has slept since it last moved pages.
     is_cold: bool,
 }
@@ -160,13 +168,15 @@ struct Play<'a> {
     held: usize,
     /// Pages that have left it.
     passed: usize,
+    /// What takes the ends' processors.
+    course: Course<'a>,
     chance: Rng,
 }
 
 impl Play<'_> {
-    fn trial(&mut self) -> f64 {
+    fn trial(&mut self, ns: f64) -> f64 {
         let begun = (self.passed, self.unlocked_ns);
-        self.on(TRIAL);
+        self.on((ns, (MOST_CALLS * ns) as usize));
         let pages = (self.passed - begun.0).max(1);
         (self.unlocked_ns - begun.1) / pages as f64
     }
@@ -268,50 +278,36 @@ impl Play<'_> {
     /// Whether something takes the end's processor before it goes on; if so it
     /// wants to go on later.
     fn is_interrupted(&mut self, at: usize) -> bool {
-        let Waiting::SleepOnTwo { interruptions, .. } = &self.pipeline.waiting else {
-            return false;
-        };
-        let end = &mut self.ends[at];
-        if end.interrupted_ns < end.woken_ns {
+        let woken_ns = self.ends[at].woken_ns;
+        if self.begins_before(at, woken_ns).is_some() {
             // It is in what the wake-up took.
-            let woken_ns = end.woken_ns;
             self.interrupt_later(at, woken_ns);
         }
-        let end = &mut self.ends[at];
-        let start = end.ready_ns.max(self.unlocked_ns);
-        if end.interrupted_ns >= start {
+        let start = self.ends[at].ready_ns.max(self.unlocked_ns);
+        let Some(taken) = self.begins_before(at, start) else {
             return false;
-        }
+        };
         // What it is about takes so much longer.
-        let over = end.ready_ns.max(end.interrupted_ns) + interruptions.any(&mut self.chance).ns;
-        end.ready_ns = over;
+        let over = self.ends[at].ready_ns.max(taken.at_ns) + taken.ns;
+        self.ends[at].ready_ns = over;
         self.interrupt_later(at, over.max(start));
         over > start
     }
 
     /// What takes an end's processor from it before that time, while it holds
     /// the lock.
-    fn taken_within(&mut self, at: usize, done: f64) -> Option<Taken> {
-        let Waiting::SleepOnTwo { interruptions, .. } = &self.pipeline.waiting else {
-            return None;
-        };
-        let begin = self.ends[at].interrupted_ns;
-        if begin >= done {
-            return None;
-        }
-        let taken = interruptions.any(&mut self.chance);
+    fn taken_within(&mut self, at: usize, done: f64) -> Option<Interruption> {
+        let taken = self.begins_before(at, done)?;
         self.interrupt_later(at, done + taken.ns);
         Some(taken)
     }
 
+    fn begins_before(&self, at: usize, ns: f64) -> Option<Interruption> {
+        self.ends[at].interruption.filter(|next| next.at_ns < ns)
+    }
+
     fn interrupt_later(&mut self, at: usize, now: f64) {
-        self.ends[at].interrupted_ns = match &self.pipeline.waiting {
-            Waiting::SleepOnTwo { interruptions, .. } if !interruptions.are_none() => {
-                // As likely at any moment.
-                now - interruptions.every_ns * (1.0 - self.chance.share()).ln()
-            }
-            _ => f64::INFINITY,
-        };
+        self.ends[at].interruption = self.course.next(at, now, &mut self.chance);
     }
 
     fn wait(&mut self, at: usize, now: f64) {
@@ -335,14 +331,15 @@ impl Play<'_> {
         match &self.pipeline.waiting {
             Waiting::Spin(_) => {}
             Waiting::SleepOnTwo { wake_ups, .. } => {
-                let seen = after(wake_ups, now - asleep).map_or(&[][..], |known| &known.ns);
-                let (until_ns, call_ns) = any(seen, &mut self.chance);
-                let (woken, called) = (now + until_ns, now + call_ns);
+                let awake = self.ends[this].awake_ns;
+                let wake_up = wake_ups[other].any(now - asleep, now - awake, &mut self.chance);
+                let (woken, called) = (now + wake_up.until_ns, now + wake_up.call_ns);
                 if at == READER && self.pipeline.wakes_locked {
                     self.unlocked_ns = called;
                 }
                 self.ends[other].ready_ns = woken;
                 self.ends[other].woken_ns = woken;
+                self.ends[other].awake_ns = woken;
                 self.ends[this].ready_ns = called + outside_ns;
                 self.ends[this].woken_ns = called;
             }

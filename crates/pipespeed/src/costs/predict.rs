@@ -1,11 +1,11 @@
 //! The model applied to what was measured.
 
-use super::model::{self, Pipeline, Waiting, WakeUps};
+use super::gathered::Gathered;
+use super::model::{self, Interruptions, Pipeline, Waiting};
 use super::through::{self, Technique, Turns};
-use super::{Cost, interruptions, sleeps, wakeups};
+use super::{Cost, interruptions, wakeups};
 use crate::machine::topology::Relation;
 use crate::results::GIB;
-use crate::stats;
 use fastpipe::pipe::page_size;
 
 /// What one might do with a pipe. Sizes are in bytes.
@@ -23,53 +23,66 @@ pub struct Scenario {
     pub relation: Relation,
 }
 
-/// A single wake-up that took so many times as long as the longest usual one was
-/// kept from its processor: it counts as so long.
-const MOST_OF_USUAL: f64 = 5.0;
-
-/// A wake-up whose call took so many times as long as the longest usual one was
-/// interrupted, which is rare.
-const INTERRUPTED: f64 = 2.0;
-
-/// No round has more of these than so many times what is usual: a host that was
-/// busy then is no chance of every wake-up.
-const MOST_OF_RARE: f64 = 2.0;
-
-/// The figures of one round, or the medians of all.
-pub struct Figures<'a> {
+/// What all predictions of a run are made of.
+#[derive(Debug)]
+pub struct Basis<'a> {
     costs: &'a [Cost],
-    round: Option<usize>,
+    wake_ups: Option<Gathered>,
+    interruptions: Option<Interruptions>,
 }
 
-impl<'a> Figures<'a> {
-    /// The medians.
-    pub fn medians(costs: &'a [Cost]) -> Self {
-        Figures { costs, round: None }
-    }
-
-    /// Those of one round.
-    pub fn of_round(costs: &'a [Cost], round: usize) -> Self {
-        Figures {
+impl<'a> Basis<'a> {
+    /// Of these costs.
+    pub fn new(costs: &'a [Cost]) -> Self {
+        Basis {
             costs,
-            round: Some(round),
+            wake_ups: Gathered::new(costs),
+            interruptions: interruptions::seen(costs),
         }
     }
 
-    fn cost(&self, name: &str) -> Option<&Cost> {
-        self.costs.iter().find(|cost| cost.kind.name == name)
+    /// The costs.
+    pub fn costs(&self) -> &'a [Cost] {
+        self.costs
     }
 
+    /// Their medians.
+    pub fn medians(&self) -> Figures<'_> {
+        Figures {
+            basis: self,
+            round: None,
+        }
+    }
+
+    /// Those of one round.
+    pub fn of_round(&self, round: usize) -> Figures<'_> {
+        Figures {
+            basis: self,
+            round: Some(round),
+        }
+    }
+}
+
+/// The figures of one round, or the medians of all.
+#[derive(Debug)]
+pub struct Figures<'a> {
+    basis: &'a Basis<'a>,
+    round: Option<usize>,
+}
+
+impl Figures<'_> {
     fn ns(&self, name: &str) -> Option<f64> {
-        let cost = self.cost(name)?;
+        let mut costs = self.basis.costs.iter();
+        let cost = costs.find(|cost| cost.kind.name == name)?;
         match self.round {
             None => cost.median,
             Some(round) => cost.samples.get(round).copied(),
         }
     }
 
-    /// The rate in GiB/s that the costs let expect; none where one of them is
-    /// missing.
-    pub fn rate(&self, scenario: &Scenario) -> Option<f64> {
+    /// The rate in GiB/s that the costs let expect of trials of so many seconds; none
+    /// where one of them is missing.
+    pub fn rate(&self, scenario: &Scenario, trial_s: f64) -> Option<f64> {
         let page = page_size();
         let turns = match scenario.relation {
             Relation::One => Turns::Alone,
@@ -97,7 +110,7 @@ impl<'a> Figures<'a> {
             waiting: self.waiting(scenario)?,
         };
         let seed = self.round.map_or(0, |round| round as u64 + 1);
-        Some(page as f64 / model::ns_per_page(&pipeline, seed) * 1e9 / GIB)
+        Some(page as f64 / model::ns_per_page(&pipeline, trial_s * 1e9, seed) * 1e9 / GIB)
     }
 
     /// Nanoseconds a page, in and out.
@@ -114,8 +127,8 @@ impl<'a> Figures<'a> {
             let switch = self.ns(&wakeups::name(Relation::One))?;
             return Some(Waiting::SleepOnOne(switch));
         }
-        let wake_ups = self.wake_ups()?;
-        let interruptions = interruptions::usual(self.costs)?;
+        let wake_ups = self.basis.wake_ups.as_ref()?.wake_ups(self.round)?;
+        let interruptions = self.basis.interruptions.clone()?;
         let [cold_in_ns, cold_out_ns] = self.through(scenario, Turns::Sleeping)?;
         Some(Waiting::SleepOnTwo {
             cold_in_ns,
@@ -124,78 +137,20 @@ impl<'a> Figures<'a> {
             interruptions,
         })
     }
-
-    /// What single wake-ups took after each length of sleep, the shortest first:
-    /// the usual ones of this round, the rare ones of all, of which one round sees
-    /// too few, each as often as it was.
-    fn wake_ups(&self) -> Option<Vec<WakeUps>> {
-        let names = sleeps::SLEEPS_NS.map(sleeps::names);
-        let mut each = Vec::new();
-        for [until, call] in &names {
-            each.push([self.cost(until)?, self.cost(call)?]);
-        }
-        let rounds = each.first()?[0].spreads.len();
-        let longest: Option<Vec<[f64; 2]>> = (0..rounds)
-            .map(|round| longest_usual(&each, round))
-            .collect();
-        let longest = longest?;
-        let mut all = Vec::new();
-        for (slept_ns, [until, call]) in sleeps::SLEEPS_NS.into_iter().zip(&each) {
-            // Each round's usual ones, and its rare ones.
-            let mut by_round = Vec::new();
-            for (round, [longest_until, longest_call]) in longest.iter().enumerate() {
-                let both = until.spreads.get(round)?.iter();
-                let both = both.zip(call.spreads.get(round)?);
-                let seen = both
-                    .map(|(until, call)| (until.min(MOST_OF_USUAL * longest_until), *call))
-                    .partition::<Vec<(f64, f64)>, _>(|(_, call)| {
-                        *call <= INTERRUPTED * longest_call
-                    });
-                by_round.push(seen);
-            }
-            let counts: Vec<f64> = by_round.iter().map(|(_, r)| r.len() as f64).collect();
-            let usual = stats::median(&counts).unwrap_or(0.0).max(1.0);
-            let most = (MOST_OF_RARE * usual) as usize;
-            let mut ns: Vec<(f64, f64)> = Vec::new();
-            for (round, (usual, rare)) in by_round.iter().enumerate() {
-                let times = match self.round {
-                    None => 1,
-                    // In place of the other rounds' usual ones.
-                    Some(this) if this == round => rounds,
-                    Some(_) => 0,
-                };
-                for _ in 0..times {
-                    ns.extend(usual);
-                }
-                let every = rare.len().div_ceil(most).max(1);
-                ns.extend(rare.iter().step_by(every));
-            }
-            all.push(WakeUps {
-                slept_ns: slept_ns as f64,
-                ns,
-            });
-        }
-        Some(all)
-    }
-}
-
-/// What a wake-up usually took in a round, and its caller, after the sleep for
-/// which that is most.
-fn longest_usual(each: &[[&Cost; 2]], round: usize) -> Option<[f64; 2]> {
-    let mut longest = [0.0_f64; 2];
-    for costs in each {
-        for (longest, cost) in longest.iter_mut().zip(costs) {
-            *longest = longest.max(*cost.samples.get(round)?);
-        }
-    }
-    Some(longest)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::costs::sleeps::SLEEPS_NS;
+    use crate::costs::cells::TRIAL_S;
+    use crate::costs::sleeps::{self, Before, Woken};
     use crate::costs::synthetic::{SWITCH, WAKE_UP, WOULD_BLOCK, costs, per_page};
+
+    /// The names of all wake-ups' costs.
+    fn all_wake_ups() -> Vec<[String; 2]> {
+        let of = |woken| Before::all().map(move |before| sleeps::names(woken, before));
+        Woken::ALL.into_iter().flat_map(of).collect()
+    }
 
     fn scenario(spins: bool, relation: Relation) -> Scenario {
         Scenario {
@@ -208,7 +163,7 @@ mod tests {
     }
 
     fn ns_per_page(costs: &[Cost], scenario: &Scenario) -> f64 {
-        let rate = Figures::medians(costs).rate(scenario).unwrap();
+        let rate = Basis::new(costs).medians().rate(scenario, TRIAL_S).unwrap();
         page_size() as f64 * 1e9 / GIB / rate
     }
 
@@ -237,8 +192,19 @@ mod tests {
         let cost = costs.iter_mut().find(|cost| cost.kind.name == names[0]);
         cost.unwrap().samples[3] *= 3.0;
         let scenario = scenario(true, Relation::Siblings);
-        let rate = |round| Figures::of_round(&costs, round).rate(&scenario).unwrap();
-        assert_eq!(rate(2), Figures::medians(&costs).rate(&scenario).unwrap());
+        let rate = |round| {
+            Basis::new(&costs)
+                .of_round(round)
+                .rate(&scenario, TRIAL_S)
+                .unwrap()
+        };
+        assert_eq!(
+            rate(2),
+            Basis::new(&costs)
+                .medians()
+                .rate(&scenario, TRIAL_S)
+                .unwrap()
+        );
         let (into, out) = per_page(Technique::WriteRead);
         let beside = 2.0 * WOULD_BLOCK / ((64 << 10) as f64 / page_size() as f64);
         let expected = (3.0 * into + out - beside) / (into + out - beside);
@@ -248,88 +214,27 @@ mod tests {
     #[test]
     fn each_round_has_chances_of_its_own() {
         let mut costs = costs(3);
-        for slept_ns in SLEEPS_NS {
-            let names = sleeps::names(slept_ns);
+        for names in all_wake_ups() {
             for (name, values) in names.iter().zip([[100.0, 40_000.0], [8000.0; 2]]) {
                 let cost = costs.iter_mut().find(|cost| cost.kind.name == *name);
                 cost.unwrap().spreads.fill(values.to_vec());
             }
         }
         let scenario = scenario(false, Relation::Siblings);
-        let rate = |round| Figures::of_round(&costs, round).rate(&scenario).unwrap();
+        let rate = |round| {
+            Basis::new(&costs)
+                .of_round(round)
+                .rate(&scenario, TRIAL_S)
+                .unwrap()
+        };
         assert_eq!(rate(0), rate(0));
         assert_ne!(rate(0), rate(1));
     }
 
     #[test]
-    fn usual_wake_ups_are_those_of_the_round_and_rare_ones_of_all() {
-        let mut costs = costs(3);
-        let [until, call] = sleeps::names(8000);
-        let mut set = |name: &str, each: [[f64; 2]; 3]| {
-            let cost = costs.iter_mut().find(|cost| cost.kind.name == name);
-            cost.unwrap().spreads = each.map(|each| each.to_vec()).to_vec();
-        };
-        // Usual are 20 and 8 us, after each sleep.
-        set(
-            &until,
-            [[500.0, 21_000.0], [22_000.0, 23_000.0], [3e6, 24_000.0]],
-        );
-        set(
-            &call,
-            [[300.0, 8500.0], [45_000.0, 7000.0], [9000.0, 9500.0]],
-        );
-        let rare = (22_000.0, 45_000.0);
-        let most = MOST_OF_USUAL * WAKE_UP;
-        let of = |figures: Figures<'_>| {
-            let all = figures.wake_ups().unwrap();
-            let mut wake_ups = all.into_iter().find(|known| known.slept_ns == 8000.0);
-            let mut ns = std::mem::take(&mut wake_ups.as_mut().unwrap().ns);
-            ns.sort_by(|a, b| a.0.total_cmp(&b.0));
-            ns
-        };
-        let (first, second) = ((500.0, 300.0), (21_000.0, 8500.0));
-        let mut expected = [vec![first; 3], vec![second; 3], vec![rare]].concat();
-        assert_eq!(of(Figures::of_round(&costs, 0)), expected);
-        expected = [vec![rare], vec![(23_000.0, 7000.0); 3]].concat();
-        assert_eq!(of(Figures::of_round(&costs, 1)), expected);
-        expected = [
-            vec![rare],
-            vec![(24_000.0, 9500.0); 3],
-            vec![(most, 9000.0); 3],
-        ]
-        .concat();
-        assert_eq!(of(Figures::of_round(&costs, 2)), expected);
-        assert_eq!(of(Figures::medians(&costs)).len(), 6);
-    }
-
-    #[test]
-    fn a_burst_of_rare_wake_ups_counts_for_twice_what_is_usual() {
-        let mut costs = costs(7);
-        let [until, call] = sleeps::names(8000);
-        for (name, usual) in [(until, WAKE_UP), (call, 8000.0)] {
-            let cost = costs.iter_mut().find(|cost| cost.kind.name == name);
-            let spreads = &mut cost.unwrap().spreads;
-            spreads.fill([vec![usual; 60], vec![50_000.0; 2]].concat());
-            spreads[3] = [vec![usual; 2], vec![50_000.0; 60]].concat();
-        }
-        let rare = |figures: Figures<'_>| {
-            let all = figures.wake_ups().unwrap();
-            let known = all.iter().find(|known| known.slept_ns == 8000.0);
-            let rare = known
-                .unwrap()
-                .ns
-                .iter()
-                .filter(|(_, call)| *call > 16_000.0);
-            rare.count()
-        };
-        assert_eq!(rare(Figures::medians(&costs)), 6 * 2 + 4);
-        assert_eq!(rare(Figures::of_round(&costs, 0)), 6 * 2 + 4);
-    }
-
-    #[test]
     fn a_round_with_dear_wake_ups_is_predicted_to_be_slow() {
         let mut costs = costs(9);
-        for name in SLEEPS_NS.into_iter().flat_map(sleeps::names) {
+        for name in all_wake_ups().into_iter().flatten() {
             let cost = costs.iter_mut().find(|cost| cost.kind.name == name);
             let cost = cost.unwrap();
             for round in 5..9 {
@@ -338,7 +243,12 @@ mod tests {
             }
         }
         let scenario = scenario(false, Relation::Siblings);
-        let rate = |round| Figures::of_round(&costs, round).rate(&scenario).unwrap();
+        let rate = |round| {
+            Basis::new(&costs)
+                .of_round(round)
+                .rate(&scenario, TRIAL_S)
+                .unwrap()
+        };
         assert!(rate(4) > 3.0 * rate(5), "{} {}", rate(4), rate(5));
     }
 
@@ -346,9 +256,18 @@ mod tests {
     fn where_a_cost_is_missing_nothing_is_predicted() {
         let mut costs = costs(7);
         let scenario = scenario(false, Relation::Siblings);
-        assert!(Figures::medians(&costs).rate(&scenario).is_some());
-        assert_eq!(Figures::of_round(&costs, 7).rate(&scenario), None);
-        costs.retain(|cost| !cost.kind.name.starts_with("wake_up_after_8000"));
-        assert_eq!(Figures::medians(&costs).rate(&scenario), None);
+        assert!(
+            Basis::new(&costs)
+                .medians()
+                .rate(&scenario, TRIAL_S)
+                .is_some()
+        );
+        assert_eq!(
+            Basis::new(&costs).of_round(7).rate(&scenario, TRIAL_S),
+            None
+        );
+        let [until, _] = sleeps::names(Woken::Reader, Before::Asleep(8000));
+        costs.retain(|cost| cost.kind.name != until);
+        assert_eq!(Basis::new(&costs).medians().rate(&scenario, TRIAL_S), None);
     }
 }

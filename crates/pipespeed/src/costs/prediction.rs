@@ -2,10 +2,9 @@
 
 use serde::Serialize;
 
-use super::Cost;
 use super::advice::GoOn;
 use super::cells::Cell;
-use super::predict::Figures;
+use super::predict::Basis;
 use crate::machine::placement::Placement;
 use crate::stats;
 
@@ -25,8 +24,7 @@ pub struct Prediction {
     pub is_default: bool,
     /// The median of what each round's costs let expect.
     pub predicted: Option<f64>,
-    /// The median of what was measured in the same rounds, of each its trials'
-    /// median.
+    /// The median of what was measured in the same rounds.
     pub measured: Option<f64>,
     /// Its interval of 95 %.
     pub measured_low: Option<f64>,
@@ -59,13 +57,12 @@ impl Prediction {
 ///
 /// # Errors
 /// Those of `go_on`, which is asked before each round.
-pub fn prediction(cell: &Cell, costs: &[Cost], go_on: GoOn<'_>) -> anyhow::Result<Prediction> {
-    let by_round = cell.by_round();
-    let measured: Vec<f64> = by_round.iter().map(|(_, rate)| *rate).collect();
+pub fn prediction(cell: &Cell, basis: &Basis<'_>, go_on: GoOn<'_>) -> anyhow::Result<Prediction> {
+    let measured: Vec<f64> = cell.measured.iter().map(|(_, rate)| *rate).collect();
     let mut pairs: Vec<(f64, f64)> = Vec::new();
-    for (round, rate) in &by_round {
+    for (round, rate) in &cell.measured {
         go_on()?;
-        let expected = Figures::of_round(costs, *round).rate(&cell.scenario);
+        let expected = basis.of_round(*round).rate(&cell.scenario, cell.timed_s);
         pairs.extend(expected.map(|expected| (expected, *rate)));
     }
     let predicted: Vec<f64> = pairs.iter().map(|(expected, _)| *expected).collect();
@@ -99,10 +96,13 @@ mod tests {
     fn each_round_is_compared_with_its_own_prediction() {
         let costs = synthetic::costs(7);
         let mut cells = synthetic::some_cells();
-        let expected = Figures::medians(&costs).rate(&cells[0].scenario).unwrap();
+        let expected = Basis::new(&costs)
+            .medians()
+            .rate(&cells[0].scenario, cells[0].timed_s)
+            .unwrap();
         for (measured, explains) in [(1.1, true), (0.85, true), (0.7, false), (1.4, false)] {
             cells[0].measured = (0..7).map(|round| (round, measured * expected)).collect();
-            let prediction = prediction(&cells[0], &costs, &|| Ok(())).unwrap();
+            let prediction = prediction(&cells[0], &Basis::new(&costs), &|| Ok(())).unwrap();
             assert!((prediction.ratio.unwrap() * measured - 1.0).abs() < 1e-9);
             assert_eq!(prediction.explains(), Some(explains), "{prediction:?}");
             assert!(prediction.measured_low.is_some() && prediction.ratio_high.is_some());
@@ -126,7 +126,8 @@ mod tests {
     fn what_was_refused_explains_nothing() {
         let mut cells = synthetic::some_cells();
         cells[0].refused = Some("no".to_owned());
-        let prediction = prediction(&cells[0], &synthetic::costs(7), &|| Ok(())).unwrap();
+        let prediction =
+            prediction(&cells[0], &Basis::new(&synthetic::costs(7)), &|| Ok(())).unwrap();
         assert_eq!(prediction.explains(), None);
         assert_eq!(prediction.refused.as_deref(), Some("no"));
     }

@@ -1,6 +1,7 @@
 //! Costs that were never measured, for tests: round figures, of which one can
 //! say what they must come to.
 
+use super::sleeps::{Before, Woken};
 use super::through::{self, Technique, Turns};
 use super::{Cost, Group, Kind, Per, advice, cells, interruptions, sleeps, wakeups};
 use crate::machine::Root;
@@ -9,6 +10,8 @@ use crate::machine::topology::{Relation, Topology};
 
 /// A wake-up on another processor, in nanoseconds.
 pub const WAKE_UP: f64 = 20_000.0;
+/// What it takes the caller.
+pub const WAKE_CALL: f64 = 8000.0;
 /// A switch on one processor.
 pub const SWITCH: f64 = 2000.0;
 
@@ -57,13 +60,19 @@ pub fn costs(rounds: usize) -> Vec<Cost> {
             }
         }
     }
-    for slept in sleeps::SLEEPS_NS {
-        let [until, call] = sleeps::names(slept);
-        all.extend([cost(until, WAKE_UP), cost(call, 8000.0)]);
+    for woken in Woken::ALL {
+        for before in Before::all() {
+            let [until, call] = sleeps::names(woken, before);
+            all.extend([cost(until, WAKE_UP), cost(call, WAKE_CALL)]);
+        }
     }
-    let [one, between] = interruptions::NAMES;
-    all.extend([cost(one.to_owned(), 1500.0), cost(between.to_owned(), 1e12)]);
-    all.push(cost(interruptions::TURNS.to_owned(), 0.0));
+    for end in ["writer", "reader"] {
+        for name in interruptions::names(end) {
+            let mut none = cost(name, 0.0);
+            none.spreads = vec![Vec::new(); rounds];
+            all.push(none);
+        }
+    }
     all
 }
 

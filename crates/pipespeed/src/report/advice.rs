@@ -225,11 +225,18 @@ fn words(change: Change) -> String {
 mod tests {
     use super::*;
     use crate::costs::advice::{Checked, advise};
+    use crate::costs::predict::Basis;
     use crate::costs::synthetic::costs;
     use crate::machine::topology::Relation;
 
     fn advice() -> Vec<Advice> {
-        advise(&costs(7), Relation::SharedCache(3), 64 << 10, &|| Ok(())).unwrap()
+        advise(
+            &Basis::new(&costs(7)),
+            Relation::SharedCache(3),
+            64 << 10,
+            &|| Ok(()),
+        )
+        .unwrap()
     }
 
     #[test]

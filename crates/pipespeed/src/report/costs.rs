@@ -14,11 +14,11 @@ use crate::size;
 /// reason.
 pub fn costs_table(costs: &[Cost], style: Style) -> String {
     // So that the figures of all groups stand below one another.
-    let longest = costs.iter().map(|cost| cost.kind.what.len()).max();
+    let rows = costs.iter().filter(|cost| !has_own_table(cost.kind.group));
+    let longest = rows.map(|cost| cost.kind.what.len()).max();
     let mut text = String::new();
     for group in Group::ALL {
-        // They have a table of their own.
-        if group == Group::Through {
+        if has_own_table(group) {
             continue;
         }
         let rows: Vec<&Cost> = costs
@@ -38,6 +38,10 @@ pub fn costs_table(costs: &[Cost], style: Style) -> String {
         text.push('\n');
     }
     text
+}
+
+fn has_own_table(group: Group) -> bool {
+    matches!(group, Group::Through | Group::Sleeps)
 }
 
 /// What stands below a title.

@@ -28,6 +28,7 @@ mod steps;
 mod style;
 mod table;
 mod volumes;
+mod wake_ups;
 
 pub use self::advice::advice_text;
 pub use self::chart::{DotRow, chart, dot_chart, latency_chart, profile_chart};
@@ -47,3 +48,4 @@ pub use self::predicted::predictions_table;
 pub use self::profile::{profile_case, profile_ladder};
 pub use self::style::Style;
 pub use self::table::table;
+pub use self::wake_ups::wake_ups_table;

@@ -1,8 +1,9 @@
 use super::*;
+use crate::costs::Cost;
 use crate::costs::synthetic::costs;
 
 fn advise(costs: &[Cost], relation: Relation) -> Vec<Advice> {
-    super::advise(costs, relation, 64 << 10, &|| Ok(())).unwrap()
+    super::advise(&Basis::new(costs), relation, 64 << 10, &|| Ok(())).unwrap()
 }
 
 fn plain(relation: Relation) -> Scenario {
@@ -138,7 +139,7 @@ fn it_ends_as_soon_as_it_is_not_to_go_on() {
             false => anyhow::bail!("enough"),
         }
     };
-    let ended = super::advise(&costs(7), Relation::One, 64 << 10, &go_on);
+    let ended = super::advise(&Basis::new(&costs(7)), Relation::One, 64 << 10, &go_on);
     assert_eq!(ended.unwrap_err().to_string(), "enough");
     assert_eq!(asked.get(), 10);
 }

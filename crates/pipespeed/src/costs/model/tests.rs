@@ -13,29 +13,55 @@ fn pipeline(capacity: usize, piece: usize, waiting: Waiting) -> Pipeline {
     }
 }
 
-fn never() -> Interruptions {
+/// Of each end once in so long, one end's between the other's; a length each in
+/// turns, and whether another process has its turn.
+fn once_in(every_ns: f64, lengths_ns: &[f64], is_turn: bool) -> Interruptions {
+    let of_end = |begin: f64| {
+        let each = (0..100).map(|nth| Interruption {
+            at_ns: (begin + nth as f64) * every_ns,
+            ns: lengths_ns[nth % lengths_ns.len()],
+            is_turn,
+        });
+        each.collect()
+    };
     Interruptions {
-        every_ns: 0.0,
-        lengths_ns: Vec::new(),
-        turns_ns: Vec::new(),
+        sample_ns: 100.0 * every_ns,
+        samples: vec![[of_end(0.25), of_end(0.75)]],
     }
 }
 
-fn two(until_ns: f64, call_ns: f64) -> Waiting {
-    let wake_ups = WakeUps {
-        slept_ns: 0.0,
-        ns: vec![(until_ns, call_ns)],
+/// After that; the usual until the sleeper runs, and until its caller goes on.
+fn spread(after_ns: f64, usual: &[(f64, f64)]) -> Spread {
+    let wake_up = |&(until_ns, call_ns): &(f64, f64)| WakeUp { until_ns, call_ns };
+    Spread {
+        after_ns,
+        usual: usual.iter().map(wake_up).collect(),
+        times: 1,
+        rare: [].into(),
+    }
+}
+
+/// Whatever the waker did meanwhile.
+fn after_sleeps(awake: &[Spread]) -> [WakeUps; 2] {
+    let of_end = WakeUps {
+        awake: awake.to_vec(),
+        in_turns: Vec::new(),
+        in_turns_least_ns: 0.0,
     };
+    [of_end.clone(), of_end]
+}
+
+fn two(until_ns: f64, call_ns: f64) -> Waiting {
     Waiting::SleepOnTwo {
         cold_in_ns: 10.0,
         cold_out_ns: 30.0,
-        wake_ups: vec![wake_ups],
-        interruptions: never(),
+        wake_ups: after_sleeps(&[spread(0.0, &[(until_ns, call_ns)])]),
+        interruptions: Interruptions::default(),
     }
 }
 
 fn ns_per_page(pipeline: &Pipeline) -> f64 {
-    super::ns_per_page(pipeline, 1)
+    super::ns_per_page(pipeline, 100e6, 1)
 }
 
 fn is_close(a: f64, b: f64) -> bool {
@@ -95,11 +121,8 @@ fn a_writer_that_is_woken_under_the_lock_waits_there_and_both_are_in_step() {
     let ns = |wakes_locked| {
         let mut waiting = two(20_000.0, 8000.0);
         if let Waiting::SleepOnTwo { wake_ups, .. } = &mut waiting {
-            let after_long = WakeUps {
-                slept_ns: 4000.0,
-                ns: vec![(5000.0, 8000.0)],
-            };
-            wake_ups.push(after_long);
+            let usual = spread(0.0, &[(20_000.0, 8000.0)]);
+            *wake_ups = after_sleeps(&[usual, spread(4000.0, &[(5000.0, 8000.0)])]);
         }
         ns_per_page(&Pipeline {
             wakes_locked,
@@ -130,8 +153,12 @@ fn only_the_first_call_after_a_sleep_is_cold() {
 
 #[test]
 fn another_seed_makes_another_prediction_and_the_same_the_same() {
-    let pipeline = pipeline(32, 64, interrupted(&[3000.0, 30_000.0], &[]));
-    let ns = |seed| super::ns_per_page(&pipeline, seed);
+    let mut waiting = interrupted(&[3000.0, 30_000.0], false);
+    if let Waiting::SleepOnTwo { wake_ups, .. } = &mut waiting {
+        *wake_ups = after_sleeps(&[spread(0.0, &[(20_000.0, 8000.0), (25_000.0, 7000.0)])]);
+    }
+    let pipeline = pipeline(32, 64, waiting);
+    let ns = |seed| super::ns_per_page(&pipeline, 100e6, seed);
     assert_eq!(ns(1), ns(1));
     assert_ne!(ns(1), ns(2));
 }
@@ -141,8 +168,7 @@ fn interruptions_put_ends_out_of_step() {
     let ns = |every| {
         let mut waiting = two(5000.0, 1000.0);
         if let Waiting::SleepOnTwo { interruptions, .. } = &mut waiting {
-            interruptions.every_ns = every;
-            interruptions.lengths_ns = vec![30_000.0];
+            *interruptions = once_in(every, &[30_000.0], false);
         }
         ns_per_page(&pipeline(256, 64, waiting))
     };
@@ -152,14 +178,10 @@ fn interruptions_put_ends_out_of_step() {
 }
 
 /// Ends that wake up slowly, interrupted now and then.
-fn interrupted(lengths_ns: &[f64], turns_ns: &[f64]) -> Waiting {
+fn interrupted(lengths_ns: &[f64], is_turn: bool) -> Waiting {
     let mut waiting = two(25_000.0, 8000.0);
     if let Waiting::SleepOnTwo { interruptions, .. } = &mut waiting {
-        *interruptions = Interruptions {
-            every_ns: 1e6,
-            lengths_ns: lengths_ns.to_vec(),
-            turns_ns: turns_ns.to_vec(),
-        };
+        *interruptions = once_in(1e6, lengths_ns, is_turn);
     }
     waiting
 }
@@ -168,10 +190,11 @@ fn interrupted(lengths_ns: &[f64], turns_ns: &[f64]) -> Waiting {
 fn a_call_that_is_interrupted_as_it_wakes_the_other_puts_the_ends_in_step() {
     // Interruptions of the ends in between put them out of step.
     let ns = |wakes_locked, call_ns| {
-        let mut waiting = interrupted(&[3000.0], &[]);
+        let mut waiting = interrupted(&[3000.0], false);
         if let Waiting::SleepOnTwo { wake_ups, .. } = &mut waiting {
-            wake_ups[0].ns = vec![(25_000.0, 8000.0); 100];
-            wake_ups[0].ns.push((25_000.0, call_ns));
+            let mut each = vec![(25_000.0, 8000.0); 100];
+            each.push((25_000.0, call_ns));
+            *wake_ups = after_sleeps(&[spread(0.0, &each)]);
         }
         ns_per_page(&Pipeline {
             wakes_locked,
@@ -213,7 +236,7 @@ fn what_interrupts_an_end_that_sleeps_or_wakes_the_other_is_in_the_wake_up() {
         other => other,
     };
     let free = ns(none_cold(two(25_000.0, 8000.0)));
-    let taken = ns(none_cold(interrupted(&[30_000.0], &[])));
+    let taken = ns(none_cold(interrupted(&[30_000.0], false)));
     assert!(is_close(free, taken), "{free} {taken}");
 }
 
@@ -222,7 +245,10 @@ fn who_waits_for_the_lock_sleeps_when_another_process_runs_in_place_of_its_owner
     // They start in step, since what they do takes longer than waking up.
     let ns = |waiting| ns_per_page(&pipeline(2000, 1000, waiting));
     let lengths = &[30_000.0];
-    let (interrupts, turns) = (ns(interrupted(lengths, &[])), ns(interrupted(&[], lengths)));
+    let (interrupts, turns) = (
+        ns(interrupted(lengths, false)),
+        ns(interrupted(lengths, true)),
+    );
     assert!(turns > 1.01 * interrupts, "{turns} {interrupts}");
 }
 
@@ -230,15 +256,16 @@ fn who_waits_for_the_lock_sleeps_when_another_process_runs_in_place_of_its_owner
 fn an_interrupt_of_the_end_that_waits_for_the_lock_puts_them_out_of_step() {
     // After a short sleep they fall in step again.
     let ns = |length_ns| {
-        let mut waiting = interrupted(&[length_ns], &[]);
+        let mut waiting = interrupted(&[length_ns], false);
         if let Waiting::SleepOnTwo {
             wake_ups,
             interruptions,
             ..
         } = &mut waiting
         {
-            wake_ups[0].ns = vec![(0.0, 1000.0), (25_000.0, 1000.0)];
-            interruptions.every_ns = 200_000.0;
+            let each = [(0.0, 1000.0), (25_000.0, 1000.0)];
+            *wake_ups = after_sleeps(&[spread(0.0, &each)]);
+            *interruptions = once_in(200_000.0, &[length_ns], false);
         }
         ns_per_page(&pipeline(64, 64, waiting))
     };
@@ -285,14 +312,106 @@ fn a_write_that_is_not_through_sleeps_without_asking_for_the_lock() {
 
 #[test]
 fn the_wake_up_is_that_of_the_longest_sleep_that_was_no_longer() {
-    let known = [100.0, 300.0].map(|slept_ns| WakeUps {
-        slept_ns,
-        ns: Vec::new(),
-    });
-    let slept = |ns| after(&known, ns).map(|wake_ups| wake_ups.slept_ns);
-    assert_eq!(slept(0.0), Some(100.0));
-    assert_eq!(slept(299.0), Some(100.0));
-    assert_eq!(slept(300.0), Some(300.0));
-    assert_eq!(slept(1e9), Some(300.0));
-    assert_eq!(after(&[], 5.0), None);
+    let awake = [100.0, 300.0].map(|slept_ns| spread(slept_ns, &[(slept_ns, 0.0)]));
+    let [wake_ups, _] = after_sleeps(&awake);
+    let after = |slept_ns| wake_ups.any(slept_ns, 1e9, &mut Rng::new(1)).until_ns;
+    assert_eq!(
+        [0.0, 299.0, 300.0, 1e9].map(after),
+        [100.0, 100.0, 300.0, 300.0]
+    );
+    let [none, _] = after_sleeps(&[]);
+    assert_eq!(none.any(5.0, 1.0, &mut Rng::new(1)), WakeUp::default());
+}
+
+#[test]
+fn a_waker_that_was_woken_meanwhile_takes_another_time() {
+    let [mut wake_ups, _] = after_sleeps(&[spread(0.0, &[(1.0, 0.0)])]);
+    wake_ups.in_turns = vec![spread(100.0, &[(2.0, 0.0)]), spread(300.0, &[(3.0, 0.0)])];
+    wake_ups.in_turns_least_ns = 1000.0;
+    let until = |slept, awake| wake_ups.any(slept, awake, &mut Rng::new(1)).until_ns;
+    // Awake for longer than that sleep, or it was too short a one.
+    assert_eq!([until(2000.0, 2000.0), until(900.0, 200.0)], [1.0, 1.0]);
+    assert_eq!([until(2000.0, 50.0), until(2000.0, 299.0)], [2.0, 2.0]);
+    assert_eq!([until(2000.0, 300.0), until(2000.0, 1999.0)], [3.0, 3.0]);
+}
+
+#[test]
+fn usual_wake_ups_are_drawn_so_many_times_as_often_as_rare_ones() {
+    let wake_up = |until_ns| WakeUp {
+        until_ns,
+        call_ns: 0.0,
+    };
+    let spread = Spread {
+        after_ns: 0.0,
+        usual: [wake_up(1.0), wake_up(2.0)].into(),
+        times: 5,
+        rare: [wake_up(3.0)].into(),
+    };
+    let [wake_ups, _] = after_sleeps(&[spread]);
+    let mut chance = Rng::new(1);
+    let mut seen = [0; 4];
+    for _ in 0..11_000 {
+        seen[wake_ups.any(1.0, 1.0, &mut chance).until_ns as usize] += 1;
+    }
+    let [_, one, two, rare] = seen;
+    assert!(
+        (4700..5300).contains(&one) && (4700..5300).contains(&two),
+        "{seen:?}"
+    );
+    assert!((850..1150).contains(&rare), "{seen:?}");
+}
+
+#[test]
+fn both_ends_see_the_same_sample_at_the_same_time() {
+    let at = |at_ns, ns| Interruption {
+        at_ns,
+        ns,
+        is_turn: false,
+    };
+    // Which sample it is can be told from the lengths.
+    let sample = |ns| [vec![at(10.0, ns), at(60.0, ns)], vec![at(20.0, ns)]];
+    let interruptions = Interruptions {
+        sample_ns: 100.0,
+        samples: [1.0, 2.0, 3.0].map(sample).to_vec(),
+    };
+    let mut chance = Rng::new(5);
+    let mut course = Course::new(Some(&interruptions), &mut chance);
+    let mut all = |end| {
+        let (mut now, mut each) = (0.0, Vec::new());
+        while each.len() < 300 {
+            let next = course.next(end, now, &mut chance).unwrap();
+            assert!(next.at_ns >= now);
+            now = next.at_ns + next.ns;
+            each.push(next);
+        }
+        each
+    };
+    let (writer, reader) = (all(WRITER), all(READER));
+    // Far enough in for both to have begun; in the writer's first half, too.
+    let begin = |seen: &Interruption, at: f64| ((seen.at_ns - at).round() as i64, seen.ns as i64);
+    let firsts: Vec<_> = writer.iter().map(|seen| begin(seen, 10.0)).collect();
+    let shared = reader[1..150]
+        .iter()
+        .filter(|seen| firsts.contains(&begin(seen, 20.0)));
+    assert_eq!(shared.count(), 149);
+    // All of them come, about as often.
+    for ns in [1.0, 2.0, 3.0] {
+        let times = reader.iter().filter(|seen| seen.ns == ns).count();
+        assert!((60..140).contains(&times), "{times}");
+    }
+    // Asked about later, what lies between is left out.
+    assert!(course.next(WRITER, 1e6, &mut chance).unwrap().at_ns >= 1e6);
+}
+
+#[test]
+fn where_nothing_interrupts_nothing_comes() {
+    let none = Interruptions {
+        sample_ns: 100.0,
+        samples: vec![[Vec::new(), Vec::new()]],
+    };
+    for interruptions in [Some(&none), None] {
+        let mut chance = Rng::new(1);
+        let mut course = Course::new(interruptions, &mut chance);
+        assert_eq!(course.next(READER, 0.0, &mut chance), None);
+    }
 }
