@@ -55,8 +55,8 @@ pub enum Before {
 }
 
 /// How long the sleeper sleeps before it is woken, in nanoseconds.
-const ASLEEP_NS: [u64; 11] = [
-    500, 1000, 2000, 4000, 8000, 12_000, 16_000, 20_000, 30_000, 60_000, 200_000,
+const ASLEEP_NS: [u64; 13] = [
+    500, 1000, 2000, 4000, 6000, 8000, 10_000, 12_000, 16_000, 20_000, 30_000, 60_000, 200_000,
 ];
 
 /// How long each works before it wakes the other where they sleep in turns, in
@@ -73,8 +73,8 @@ impl Before {
     /// Wake-ups of a sample, of each end.
     fn times(self) -> u64 {
         match self {
-            Before::InTurns(_) => TIMES,
-            Before::Asleep(ns) if ns < LONG_NS => TIMES / 2,
+            Before::InTurns(_) => MANY_TIMES,
+            Before::Asleep(ns) if ns < LONG_NS => TIMES,
             Before::Asleep(_) => FEW_TIMES,
         }
     }
@@ -82,11 +82,12 @@ impl Before {
 
 /// Once in some hundreds a processor happens to be awake, so that its sleeper runs
 /// before the caller is through with waking it; then two ends that sleep fall in
-/// step. So they do when the clock's tick comes within the call. That is seldom
-/// enough to need many.
-const TIMES: u64 = 600;
-/// The same where the sleeps are long: the ends of a pipeline seldom sleep so
-/// long while the other is awake.
+/// step. So they do when the clock's tick makes the call last just so long. That is
+/// seldom enough to need many.
+const MANY_TIMES: u64 = 2000;
+/// By a waker that is awake: ends of a pipeline seldom come to that.
+const TIMES: u64 = 300;
+/// The same where the sleeps are long, which is more seldom still.
 const FEW_TIMES: u64 = 15;
 const LONG_NS: u64 = 60_000;
 
