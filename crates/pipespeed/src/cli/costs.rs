@@ -15,7 +15,7 @@ ladder, measures it, and says what would help most here. [ ] are intervals of 95
 from the scatter of the rounds.
 
 Examples:
-  pipespeed costs                       two and a half minutes
+  pipespeed costs                       three and a half minutes
   pipespeed costs --check               whether the advice holds
   pipespeed costs --piece 4K            for a program that writes 4 KiB at a time
   pipespeed costs --rounds 101 --json costs.json
@@ -34,7 +34,7 @@ pub struct CostsArgs {
     /// Bytes that your own program moves by one call; the advice goes by it.
     #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "64K", allow_hyphen_values = true, conflicts_with_all = ["no_model", "pinning"])]
     pub piece: usize,
-    /// Measure what the advice promises, too: a minute and a half more.
+    /// Measure what the advice promises, too: two minutes more.
     #[arg(long, conflicts_with_all = ["no_model", "pinning"])]
     pub check: bool,
     /// No progress on standard error.

@@ -25,7 +25,7 @@ const WARM_UP_S: f64 = 0.05;
 
 /// How long is timed, in seconds: ends that sleep fall in step in spells, some
 /// tens of times a second, and the more of them a trial has the less is chance.
-pub const TRIAL_S: f64 = 0.3;
+pub const TRIAL_S: f64 = 0.5;
 
 /// The same of cells that are not as the ladder has them, of which there are many.
 const SHORT_TRIAL_S: f64 = 0.1;
