@@ -7,7 +7,7 @@
 
 use serde::Serialize;
 
-use super::cells::TRIAL_S;
+use super::cells::PROMISED_S;
 use super::ends::usual_pipe;
 use super::predict::{Basis, Scenario};
 use super::through::{PIECE, Technique};
@@ -202,7 +202,7 @@ fn rates(
     let mut rates = Vec::new();
     for round in 0..rounds.unwrap_or(0) {
         go_on()?;
-        let rate = basis.of_round(round).rate(scenario, TRIAL_S);
+        let rate = basis.of_round(round).rate(scenario, PROMISED_S);
         rates.extend(rate.map(|rate| (round, rate)));
     }
     Ok(rates)
@@ -255,7 +255,7 @@ fn advice(
     promises.sort_by(|a, b| b.gain.total_cmp(&a.gain));
     // A search, of far more than is shown: by the medians of the costs.
     let figures = basis.medians();
-    let rate = |changes: &[Change]| figures.rate(&change(scenario, changes)?, TRIAL_S);
+    let rate = |changes: &[Change]| figures.rate(&change(scenario, changes)?, PROMISED_S);
     let single = promises.first().map_or(0.0, |single| single.gain);
     let together = match best_together(rate) {
         Some(changes) => promise(&changes)?.filter(|best| best.gain > single * WORTH),

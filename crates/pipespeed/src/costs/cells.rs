@@ -1,6 +1,8 @@
 //! The rungs of the ladder on pipes of several sizes, on one processor and on
 //! two: what is predicted, and what is measured beside it.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::predict::Scenario;
@@ -13,22 +15,33 @@ use crate::machine::placement::{self, Chosen, Placement};
 use crate::machine::topology::Topology;
 use crate::results::GIB;
 use crate::runner::{Runner, TrialError};
-use crate::stats::Rng;
+use crate::stats::{self, Rng};
 use crate::suite::{Overrides, Suite};
 use crate::trial::ProcessRunner;
 
 /// The pipe sizes of all rungs, in bytes; the ladder's own come to them.
 pub const PIPE_SIZES: [usize; 3] = [64 << 10, 256 << 10, 1 << 20];
 
-/// By the time a trial counts wake-ups take what they will (see `sleeps`).
-const WARM_UP_S: f64 = 0.05;
+/// Short, since there are many; by the time it counts wake-ups take what they
+/// will (see `sleeps`).
+const TRIAL: Durations = Durations {
+    warm_up_s: 0.05,
+    timed_s: 0.1,
+};
 
-/// How long is timed, in seconds: ends that sleep fall in step in spells, some
-/// tens of times a second, and the more of them a trial has the less is chance.
-pub const TRIAL_S: f64 = 0.5;
+/// When the ends of the median's interval lie further apart than that, one of the
+/// other, it is not known well enough to be compared; more trials a round are
+/// made until it is. Of few rounds the least and the greatest stand for them.
+const NARROW: f64 = 1.2;
 
-/// The same of cells that are not as the ladder has them, of which there are many.
-const SHORT_TRIAL_S: f64 = 0.1;
+/// So many trials a round are made of the ladder's own rungs where they scatter.
+/// Several of them, each of processes of its own, scatter less than one that is as
+/// long: here trials of 0.5 s are hardly closer together than of 0.1 s.
+const TIMES_OF_OWN: usize = 5;
+
+/// The same where a promise is put to the test, and what that comes to in seconds.
+pub(super) const TIMES_OF_PROMISES: usize = 3;
+pub(super) const PROMISED_S: f64 = TIMES_OF_PROMISES as f64 * TRIAL.timed_s;
 
 /// One rung on one pipe size and placement.
 #[derive(Debug, Clone)]
@@ -39,14 +52,54 @@ pub struct Cell {
     pub placement: Placement,
     /// Whether it is as the ladder has it.
     pub is_default: bool,
-    /// How long its trials are timed, in seconds.
-    pub timed_s: f64,
+    /// How many trials a round makes of it where it scatters.
+    pub times: usize,
     /// For the model.
     pub scenario: Scenario,
     /// Why there is nothing to measure.
     pub refused: Option<String>,
     /// The round of the costs, and what was measured then in GiB/s.
     pub measured: Vec<(usize, f64)>,
+}
+
+impl Cell {
+    /// What was measured in each round: the mean of its trials, as if they were one.
+    /// Rounds may have more or fewer of them, and count alike.
+    pub fn by_round(&self) -> Vec<(usize, f64)> {
+        let mut rounds: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+        for (round, rate) in &self.measured {
+            rounds.entry(*round).or_default().push(*rate);
+        }
+        let mean = |rates: Vec<f64>| rates.iter().sum::<f64>() / rates.len() as f64;
+        let rounds = rounds.into_iter();
+        rounds.map(|(round, rates)| (round, mean(rates))).collect()
+    }
+
+    /// How many trials the next round makes of it.
+    fn times_now(&self) -> usize {
+        match self.times > 1 && self.scatters() {
+            true => self.times,
+            false => 1,
+        }
+    }
+
+    /// What a round times in all of a cell that scatters, in seconds.
+    pub fn timed_s(&self) -> f64 {
+        self.times as f64 * TRIAL.timed_s
+    }
+
+    /// Whether the interval of what was measured is wide.
+    fn scatters(&self) -> bool {
+        let rates: Vec<f64> = self.by_round().iter().map(|(_, rate)| *rate).collect();
+        let (low, high) = match stats::median_interval(&rates, 0.95) {
+            Some(interval) => (interval.low, interval.high),
+            None => {
+                let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
+                (least, rates.iter().copied().fold(0.0, f64::max))
+            }
+        };
+        high > NARROW * low
+    }
 }
 
 /// Where the ends of a placement run.
@@ -90,7 +143,7 @@ pub fn all(places: &[(Placement, Chosen)], topology: &Topology) -> Vec<Cell> {
                     cells.extend(cell(case, *placement, chosen, topology).map(|cell| Cell {
                         is_default,
                         // People look at its own first.
-                        timed_s: if is_default { TRIAL_S } else { SHORT_TRIAL_S },
+                        times: if is_default { TIMES_OF_OWN } else { 1 },
                         ..cell
                     }));
                 }
@@ -125,7 +178,7 @@ pub(super) fn cell(
         case,
         placement,
         is_default: false,
-        timed_s: TRIAL_S,
+        times: 1,
         scenario,
         measured: Vec::new(),
     })
@@ -155,36 +208,33 @@ pub(super) fn scenario(case: &Case, chosen: &Chosen, topology: &Topology) -> Opt
 /// Measures cells in rounds.
 #[derive(Debug)]
 pub struct Measuring {
-    runners: Vec<(Placement, f64, ProcessRunner)>,
+    runners: Vec<(Placement, ProcessRunner)>,
     rng: Rng,
 }
 
 impl Measuring {
     /// Ready to, in those places.
     pub fn new(places: &[(Placement, Chosen)], seed: u64, interrupt: &Interrupt) -> Self {
-        let runner = |chosen: &Chosen, timed_s: f64| {
-            let durations = Durations {
-                warm_up_s: WARM_UP_S,
-                timed_s,
-            };
+        let runner = |chosen: &Chosen| {
             ProcessRunner::new(
                 ProcessRunner::this_program(),
                 chosen.writer,
                 chosen.reader,
-                durations,
+                TRIAL,
                 interrupt.clone(),
             )
         };
-        let both = |(placement, chosen): &(Placement, Chosen)| {
-            [TRIAL_S, SHORT_TRIAL_S].map(|timed_s| (*placement, timed_s, runner(chosen, timed_s)))
-        };
         Measuring {
-            runners: places.iter().flat_map(both).collect(),
+            runners: places
+                .iter()
+                .map(|(placement, chosen)| (*placement, runner(chosen)))
+                .collect(),
             rng: Rng::new(seed),
         }
     }
 
-    /// One trial of each cell that is wanted, in random order.
+    /// One trial of each cell that is wanted, or more where it scatters, in random
+    /// order.
     ///
     /// # Errors
     /// When a trial fails, naming the cell, or is interrupted.
@@ -194,7 +244,12 @@ impl Measuring {
         cells: &mut [Cell],
         wanted: impl Fn(&Cell) -> bool,
     ) -> anyhow::Result<()> {
-        let mut order: Vec<usize> = (0..cells.len()).filter(|at| wanted(&cells[*at])).collect();
+        let mut order: Vec<usize> = Vec::new();
+        for (at, cell) in cells.iter().enumerate() {
+            if wanted(cell) {
+                order.extend(std::iter::repeat_n(at, cell.times_now()));
+            }
+        }
         self.rng.shuffle(&mut order);
         for at in order {
             self.trial(round, &mut cells[at])?;
@@ -203,10 +258,11 @@ impl Measuring {
     }
 
     fn trial(&mut self, round: usize, cell: &mut Cell) -> anyhow::Result<()> {
-        let runner = self.runners.iter_mut().find(|(placement, timed_s, _)| {
-            (*placement, *timed_s) == (cell.placement, cell.timed_s)
-        });
-        let Some((_, _, runner)) = runner.filter(|_| cell.refused.is_none()) else {
+        let runner = self
+            .runners
+            .iter_mut()
+            .find(|(placement, _)| *placement == cell.placement);
+        let Some((_, runner)) = runner.filter(|_| cell.refused.is_none()) else {
             return Ok(());
         };
         match runner.run(&cell.case) {
@@ -226,6 +282,58 @@ impl Measuring {
             Err(TrialError::Failed(error)) => {
                 Err(error.context(format!("measuring {}", cell.case.name)))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::costs::synthetic;
+
+    fn measured(rates: &[f64]) -> Vec<(usize, f64)> {
+        rates.iter().copied().enumerate().collect()
+    }
+
+    #[test]
+    fn a_rung_of_the_ladder_s_own_that_scatters_is_measured_more_often() {
+        let mut cells = synthetic::some_cells();
+        let own = cells.iter().position(|cell| cell.is_default).unwrap();
+        // A twentieth to and fro, and four tenths.
+        let steady = [0.95, 1.0, 1.05].repeat(4);
+        let scattered = [0.6, 1.0, 1.4].repeat(4);
+        cells[own].measured = measured(&steady);
+        assert_eq!(cells[own].times_now(), 1);
+        cells[own].measured = measured(&scattered);
+        assert_eq!(cells[own].times_now(), TIMES_OF_OWN);
+        // Known well enough by then: most are close together.
+        let mut many = scattered.to_vec();
+        many.extend([1.0; 40]);
+        cells[own].measured = measured(&many);
+        assert_eq!(cells[own].times_now(), 1);
+        // Too few for an interval.
+        for (few, times) in [(1, 1), (2, TIMES_OF_OWN)] {
+            cells[own].measured = measured(&scattered[..few]);
+            assert_eq!(cells[own].times_now(), times);
+        }
+        cells[own].measured = measured(&steady[..2]);
+        assert_eq!(cells[own].times_now(), 1);
+    }
+
+    #[test]
+    fn rounds_count_alike_however_many_trials_they_have() {
+        let mut cells = synthetic::some_cells();
+        let trials = [(0, 1.0), (1, 5.0), (1, 9.0), (1, 4.0), (2, 2.0)];
+        cells[0].measured = trials.to_vec();
+        assert_eq!(cells[0].by_round(), [(0, 1.0), (1, 6.0), (2, 2.0)]);
+    }
+
+    #[test]
+    fn of_all_other_cells_a_round_makes_one_trial() {
+        let mut cells = synthetic::some_cells();
+        for cell in cells.iter_mut().filter(|cell| !cell.is_default) {
+            cell.measured = measured(&[0.6, 1.0, 1.4].repeat(4));
+            assert_eq!(cell.times_now(), 1, "{cell:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Promises put to the test.
 
 use super::advice::{Advice, Checked};
-use super::cells::{Cell, Measuring, cell};
+use super::cells::{Cell, Measuring, TIMES_OF_PROMISES, cell};
 use super::predict::Scenario;
 use super::through::Technique;
 use crate::case::Case;
@@ -34,7 +34,12 @@ pub fn check(
                 _ => Placement::Different,
             };
             let (_, chosen) = places.iter().find(|(place, _)| *place == placement)?;
-            cell(case(scenario), placement, chosen, topology)
+            let cell = cell(case(scenario), placement, chosen, topology)?;
+            Some(Cell {
+                // There are few rounds.
+                times: TIMES_OF_PROMISES,
+                ..cell
+            })
         })
         .collect();
     for round in 0..rounds {
@@ -96,8 +101,9 @@ fn case(scenario: &Scenario) -> Case {
 }
 
 fn checked(before: &Cell, after: &Cell) -> Checked {
-    let rates: Vec<f64> = after.measured.iter().map(|(_, rate)| *rate).collect();
-    let gains = stats::paired_ratios(&after.measured, &before.measured);
+    let after_each = after.by_round();
+    let rates: Vec<f64> = after_each.iter().map(|(_, rate)| *rate).collect();
+    let gains = stats::paired_ratios(&after_each, &before.by_round());
     let within = stats::median_interval(&gains, 0.95);
     Checked {
         measured: stats::median(&rates),

@@ -142,9 +142,10 @@ impl Figures<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::costs::cells::TRIAL_S;
     use crate::costs::sleeps::{self, Before, Woken};
     use crate::costs::synthetic::{SWITCH, WAKE_UP, WOULD_BLOCK, costs, per_page};
+
+    const TRIAL_S: f64 = 0.1;
 
     /// The names of all wake-ups' costs.
     fn all_wake_ups() -> Vec<[String; 2]> {

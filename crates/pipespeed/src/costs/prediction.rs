@@ -24,7 +24,8 @@ pub struct Prediction {
     pub is_default: bool,
     /// The median of what each round's costs let expect.
     pub predicted: Option<f64>,
-    /// The median of what was measured in the same rounds.
+    /// The median of what was measured in the same rounds, of each its trials'
+    /// mean.
     pub measured: Option<f64>,
     /// Its interval of 95 %.
     pub measured_low: Option<f64>,
@@ -58,11 +59,12 @@ impl Prediction {
 /// # Errors
 /// Those of `go_on`, which is asked before each round.
 pub fn prediction(cell: &Cell, basis: &Basis<'_>, go_on: GoOn<'_>) -> anyhow::Result<Prediction> {
-    let measured: Vec<f64> = cell.measured.iter().map(|(_, rate)| *rate).collect();
+    let by_round = cell.by_round();
+    let measured: Vec<f64> = by_round.iter().map(|(_, rate)| *rate).collect();
     let mut pairs: Vec<(f64, f64)> = Vec::new();
-    for (round, rate) in &cell.measured {
+    for (round, rate) in &by_round {
         go_on()?;
-        let expected = basis.of_round(*round).rate(&cell.scenario, cell.timed_s);
+        let expected = basis.of_round(*round).rate(&cell.scenario, cell.timed_s());
         pairs.extend(expected.map(|expected| (expected, *rate)));
     }
     let predicted: Vec<f64> = pairs.iter().map(|(expected, _)| *expected).collect();
@@ -98,7 +100,7 @@ mod tests {
         let mut cells = synthetic::some_cells();
         let expected = Basis::new(&costs)
             .medians()
-            .rate(&cells[0].scenario, cells[0].timed_s)
+            .rate(&cells[0].scenario, cells[0].timed_s())
             .unwrap();
         for (measured, explains) in [(1.1, true), (0.85, true), (0.7, false), (1.4, false)] {
             cells[0].measured = (0..7).map(|round| (round, measured * expected)).collect();
