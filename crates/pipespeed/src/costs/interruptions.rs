@@ -72,6 +72,9 @@ pub fn seen(costs: &[Cost]) -> Option<Interruptions> {
     };
     let ends = [of_end(ENDS[0])?, of_end(ENDS[1])?];
     let rounds = ends[0][0].spreads.len();
+    if rounds == 0 {
+        return None;
+    }
     let of_round = |[lengths, begun, turns]: &[&Cost; 3], round: usize| {
         let begun = begun.spreads.get(round)?.iter();
         let all = begun.zip(lengths.spreads.get(round)?);
@@ -202,7 +205,8 @@ fn gaps(start: u64) -> Vec<Gap> {
             let switched = involuntary_switches();
             gaps.push(Gap {
                 at_ns: (before - start) as f64,
-                ns: (now - before) as f64,
+                // A process that was stopped is no chance of every pipeline.
+                ns: (now - before).min(SAMPLE_NS) as f64,
                 is_turn: switched > switches,
             });
             switches = switched;

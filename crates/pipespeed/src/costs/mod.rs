@@ -73,7 +73,7 @@ pub enum Group {
     Through,
     /// Waking up.
     WakeUps,
-    /// The same, by how long the sleeper has slept.
+    /// On another processor, of both ends, by what went before.
     Sleeps,
     /// What others take of the processors.
     Taken,

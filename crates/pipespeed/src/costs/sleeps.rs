@@ -133,8 +133,8 @@ fn kinds(woken: Woken, before: Before) -> [Kind; 2] {
 /// What went before, for people.
 pub fn in_words(before: Before) -> String {
     match before {
-        Before::Asleep(ns) => format!("after {} us of sleep", ns as f64 / 1e3),
-        Before::InTurns(ns) => format!("asleep in turns, {} us of work", ns as f64 / 1e3),
+        Before::Asleep(ns) => format!("asleep for {} us", ns as f64 / 1e3),
+        Before::InTurns(ns) => format!("in turns, {} us of work", ns as f64 / 1e3),
     }
 }
 
@@ -178,11 +178,11 @@ impl Probe for Sleeps {
         let (mut input, mut output) = io::pipe()?;
         let calls = on_processor(here, || {
             let started = Instant::now();
-            for _ in 0..FEW_TIMES {
+            for _ in 0..TIMES {
                 output.write_all(&[0; 8])?;
                 input.read_exact(&mut [0; 8])?;
             }
-            Ok(each(started, FEW_TIMES as u32))
+            Ok(each(started, TIMES as u32))
         })?;
         let both = |until: Vec<Vec<f64>>, called: Vec<Vec<f64>>| until.into_iter().zip(called);
         let of_reader = both(reader.until, writer.called);

@@ -116,7 +116,9 @@ impl<'a> Course<'a> {
     /// The next that an end sees which does not begin before that time, with its
     /// time in place of that in its sample; none where there are none.
     pub(super) fn next(&mut self, end: usize, now: f64, chance: &mut Rng) -> Option<Interruption> {
-        let of = self.of?;
+        // The other end alone may be interrupted.
+        let is_any = |sample: &[Vec<Interruption>; 2]| !sample[end].is_empty();
+        let of = self.of.filter(|of| of.samples.iter().any(is_any))?;
         loop {
             let (sample, at) = self.at[end];
             if sample == self.drawn.len() {

@@ -404,6 +404,48 @@ fn both_ends_see_the_same_sample_at_the_same_time() {
 }
 
 #[test]
+fn where_one_end_alone_is_interrupted_nothing_comes_to_the_other() {
+    let once = Interruption {
+        at_ns: 10.0,
+        ns: 5.0,
+        is_turn: false,
+    };
+    let interruptions = Interruptions {
+        sample_ns: 100.0,
+        samples: vec![[vec![once], Vec::new()], [Vec::new(), Vec::new()]],
+    };
+    let mut chance = Rng::new(1);
+    let mut course = Course::new(Some(&interruptions), &mut chance);
+    assert_eq!(course.next(READER, 0.0, &mut chance), None);
+    assert!(course.next(WRITER, 1e6, &mut chance).is_some());
+}
+
+#[test]
+fn each_end_has_its_own_wake_ups_and_those_in_turns_are_their_own_kind() {
+    let ns = |writer: WakeUps, reader: WakeUps| {
+        let mut waiting = two(0.0, 0.0);
+        if let Waiting::SleepOnTwo { wake_ups, .. } = &mut waiting {
+            *wake_ups = [writer, reader];
+        }
+        ns_per_page(&pipeline(16, 64, waiting))
+    };
+    let of = |awake_ns: f64, in_turns_ns: f64, least_ns: f64| WakeUps {
+        awake: vec![spread(0.0, &[(awake_ns, 100.0)])],
+        in_turns: vec![spread(0.0, &[(in_turns_ns, 100.0)])],
+        in_turns_least_ns: least_ns,
+    };
+    // Both sleep for every pipeful, and each wakes the other soon after it was
+    // woken itself; only the first time nobody was.
+    let sum = ns(of(5000.0, 20_000.0, 0.0), of(5000.0, 30_000.0, 0.0));
+    assert!(is_close(sum, 40.0 + 50_000.0 / 16.0), "{sum}");
+    // The writer never sleeps for so long.
+    let uneven = ns(of(4000.0, 20_000.0, 1e9), of(5000.0, 30_000.0, 0.0));
+    assert!(is_close(uneven, 40.0 + 34_000.0 / 16.0), "{uneven}");
+    let swapped = ns(of(4000.0, 20_000.0, 0.0), of(5000.0, 30_000.0, 1e9));
+    assert!(is_close(swapped, 40.0 + 25_000.0 / 16.0), "{swapped}");
+}
+
+#[test]
 fn where_nothing_interrupts_nothing_comes() {
     let none = Interruptions {
         sample_ns: 100.0,
