@@ -144,3 +144,6 @@ pub(super) fn after(known: &[Spread], ns: f64) -> Option<&Spread> {
     let more = known.partition_point(|known| known.after_ns <= ns);
     known.get(more.saturating_sub(1))
 }
+
+#[cfg(test)]
+mod tests;
