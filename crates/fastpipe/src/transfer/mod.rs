@@ -19,8 +19,9 @@ pub use self::vmsplice::VmspliceOptions;
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use self::nowait::Nowait;
@@ -89,9 +90,20 @@ impl From<Incomplete> for io::Error {
 ///
 /// Owns or borrows the descriptor: `Output<OwnedFd>`, `Output<&File>`,
 /// `Output<StdoutLock>`.
+///
+/// # A duplicate of the descriptor
+/// The first [`vmsplice`](Self::vmsplice) duplicates the descriptor, and from
+/// then on everything is sent through the duplicate. A descriptor *number* can
+/// come to refer to another file at any time: safe code may replace standard
+/// output (dup2(2)), and vmsplice(2) on the read end of a pipe would write into
+/// the memory to be sent. The duplicate is closed with the `Output`; until then
+/// a reader does not see the end of the data.
 #[derive(Debug)]
 pub struct Output<F> {
     fd: F,
+    /// A duplicate of `fd` that only this value knows, shown to be open for
+    /// writing.
+    duplicate: Option<OwnedFd>,
     waiter: Waiter,
     counts: Counts,
     nowait: Nowait,
@@ -102,6 +114,7 @@ impl<F: AsFd> Output<F> {
     pub fn new(fd: F, wait: Wait) -> Self {
         Output {
             fd,
+            duplicate: None,
             waiter: Waiter::new(wait),
             counts: Counts::default(),
             nowait: Nowait::default(),
@@ -123,15 +136,44 @@ impl<F: AsFd> Output<F> {
         &self.fd
     }
 
-    /// Gives the descriptor back.
+    /// Gives the descriptor back, and closes the duplicate.
     pub fn into_inner(self) -> F {
         self.fd
     }
 }
 
+impl<F: AsFd> Output<F> {
+    /// Duplicates the descriptor, unless that was done before.
+    ///
+    /// # Errors
+    /// EMFILE where no descriptor is left; EBADF if it is not open for writing.
+    pub(crate) fn duplicate(&mut self) -> rustix::io::Result<()> {
+        if self.duplicate.is_none() {
+            // Above the standard descriptors: those can be replaced by safe code.
+            let own = rustix::io::fcntl_dupfd_cloexec(self.fd.as_fd(), 3)?;
+            let access = rustix::fs::fcntl_getfl(&own)? & OFlags::ACCMODE;
+            if access != OFlags::WRONLY && access != OFlags::RDWR {
+                return Err(Errno::BADF);
+            }
+            self.duplicate = Some(own);
+            // It may refer to another open file than the descriptor did before.
+            self.nowait = Nowait::default();
+        }
+        Ok(())
+    }
+}
+
+/// The duplicate where there is one, else the descriptor.
+fn target<'a>(fd: &'a impl AsFd, duplicate: &'a Option<OwnedFd>) -> BorrowedFd<'a> {
+    match duplicate {
+        Some(own) => own.as_fd(),
+        None => fd.as_fd(),
+    }
+}
+
 impl<F: AsFd> AsFd for Output<F> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        target(&self.fd, &self.duplicate)
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::pipe::SpliceFlags;
 
-use super::{Counts, Incomplete, Input, MOST_BYTES, Output, Zero, transfer};
+use super::{Counts, Incomplete, Input, MOST_BYTES, Output, Zero, target, transfer};
 use crate::wait::Interest;
 
 /// What else to tell splice(2).
@@ -130,7 +130,8 @@ impl<F: AsFd> Input<F> {
 impl<F: AsFd> Output<F> {
     /// Moves `len` bytes that are in the pipe `from`.
     pub(crate) fn splice_from(&mut self, from: impl AsFd, len: u64) -> Result<u64, Incomplete> {
-        let (from, fd) = (from.as_fd(), self.fd.as_fd());
+        let from = from.as_fd();
+        let fd = target(&self.fd, &self.duplicate);
         transfer(
             len,
             Zero::Refusal,

@@ -9,7 +9,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::pipe::{IoSliceRaw, SpliceFlags};
 
-use super::{Incomplete, Input, MOST_PIECES, Output, Zero, transfer};
+use super::{Incomplete, Input, MOST_PIECES, Output, Zero, target, transfer};
 use crate::buffer::{Buffer, PageSlice};
 use crate::wait::Interest;
 
@@ -32,19 +32,20 @@ impl<F: AsFd> Output<F> {
     ///
     /// # Errors
     /// [`Incomplete`]: `BrokenPipe` where no reader is left, EBADF if it is no
-    /// pipe, `WouldBlock` under [`Wait::Never`](crate::wait::Wait::Never), and
-    /// those of vmsplice(2), which a seccomp filter may refuse with EPERM or
-    /// ENOSYS.
+    /// pipe or not open for writing, EMFILE where no descriptor is left for a
+    /// [duplicate](Output), `WouldBlock` under
+    /// [`Wait::Never`](crate::wait::Wait::Never), and those of vmsplice(2),
+    /// which a seccomp filter may refuse with EPERM or ENOSYS.
     pub fn vmsplice(
         &mut self,
         pieces: &[PageSlice<'_>],
         options: VmspliceOptions,
     ) -> Result<(), Incomplete> {
-        // Asked for once: `F` may answer something else the next time. And looked
-        // at every time: the same number may stand for another file by now, as
-        // safe code can bring about for the standard descriptors.
-        let fd = self.fd.as_fd();
-        must_be_a_write_end(fd).map_err(|source| Incomplete { moved: 0, source })?;
+        self.duplicate().map_err(|errno| Incomplete {
+            moved: 0,
+            source: errno.into(),
+        })?;
+        let fd = target(&self.fd, &self.duplicate);
         let total = pieces.iter().map(|p| p.as_bytes().len() as u64).sum();
         let mut cursor = Cursor::default();
         transfer(
@@ -108,16 +109,6 @@ fn must_be_a_read_end(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// On the read end of a pipe vmsplice(2) goes the other way: it would write
-/// into the pieces, which are borrowed for reading.
-fn must_be_a_write_end(fd: BorrowedFd<'_>) -> io::Result<()> {
-    let access = rustix::fs::fcntl_getfl(fd)? & OFlags::ACCMODE;
-    if access != OFlags::WRONLY && access != OFlags::RDWR {
-        return Err(Errno::BADF.into());
-    }
-    Ok(())
-}
-
 /// Where in a list of pieces the transfer stands.
 #[derive(Default)]
 struct Cursor {
@@ -164,7 +155,7 @@ impl Cursor {
     }
 }
 
-/// Only ever called with parts of [`PageSlice`]s and a write end.
+/// Only ever called with parts of [`PageSlice`]s and an `Output`'s duplicate.
 fn vmsplice(
     fd: BorrowedFd<'_>,
     pieces: &[IoSliceRaw<'_>],
@@ -172,7 +163,8 @@ fn vmsplice(
 ) -> rustix::io::Result<usize> {
     // SAFETY: the pieces are parts of buffers of their own mapping, which are
     // unmapped and never handed to an allocator: the pages that the pipe goes
-    // on to hold can't become somebody else's memory. On the write end of a
-    // pipe, which it was shown to be, the kernel only reads from them.
+    // on to hold can't become somebody else's memory. On the read end of a pipe
+    // the kernel would write to them; the descriptor is open for writing, and a
+    // duplicate whose number nobody else knows, so it stays so.
     unsafe { rustix::pipe::vmsplice(fd, pieces, flags) }
 }

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use super::{Incomplete, Output, Zero, transfer};
+use super::{Incomplete, Output, Zero, target, transfer};
 use crate::wait::Interest;
 
 impl<F: AsFd> Output<F> {
@@ -13,7 +13,7 @@ impl<F: AsFd> Output<F> {
     /// first unless it is ignored, as Rust programs do), `WouldBlock` under
     /// [`Wait::Never`](crate::wait::Wait::Never), and those of write(2).
     pub fn write(&mut self, data: &[u8]) -> Result<(), Incomplete> {
-        let fd = self.fd.as_fd();
+        let fd = target(&self.fd, &self.duplicate);
         let nowait = &mut self.nowait;
         transfer(
             data.len() as u64,

@@ -138,15 +138,18 @@ fn huge_pages_are_shown_by_every_witness() {
 }
 
 #[test]
-fn a_buffer_is_wiped_in_forked_children() {
+fn a_buffer_is_wiped_in_forked_children_where_that_was_asked_for() {
     for pages in [Pages::Base, Pages::Huge] {
-        let mut buffer = Buffer::builder().len(10_000).pages(pages).map().unwrap();
-        for _ in 0..2 {
-            let entry = smaps_entry(&buffer);
-            let flags = entry.lines().last().unwrap();
-            assert!(flags.starts_with("VmFlags:"), "{entry}");
-            assert!(flags.split(' ').any(|flag| flag == "wf"), "{flags}");
-            buffer.renew().unwrap();
+        for wiped in [false, true] {
+            let builder = Buffer::builder().len(10_000).pages(pages);
+            let mut buffer = builder.wiped_on_fork(wiped).map().unwrap();
+            for _ in 0..2 {
+                let entry = smaps_entry(&buffer);
+                let flags = entry.lines().last().unwrap();
+                assert!(flags.starts_with("VmFlags:"), "{entry}");
+                assert_eq!(flags.split(' ').any(|flag| flag == "wf"), wiped, "{flags}");
+                buffer.renew().unwrap();
+            }
         }
     }
 }

@@ -48,7 +48,7 @@ fn vmsplice_from_a_write_end_is_refused_and_the_pipe_stays_empty() {
 }
 
 #[test]
-fn vmsplice_looks_again_where_a_descriptor_turns_out_to_be_another() {
+fn vmsplice_asks_for_the_descriptor_once_and_refuses_a_read_end() {
     /// Answers the write end where a bit is set, then the next, and the read
     /// end in the end.
     struct Turncoat(OwnedFd, OwnedFd, Cell<u32>);
@@ -60,17 +60,21 @@ fn vmsplice_looks_again_where_a_descriptor_turns_out_to_be_another() {
             }
         }
     }
-    for answers in 0..64 {
+    for answers in 0..4 {
         let (reader, writer) = pipe_of(65_536);
         rustix::io::write(&writer, &pattern(4096)).unwrap();
         let pages = buffer_with(&[7; 4096], 0);
         let turncoat = Turncoat(reader, writer, Cell::new(answers));
         let mut out = Output::new(turncoat, Wait::Never);
+        // The first answer stays the only one, once it is a write end.
+        let sent_from = answers.trailing_zeros().min(7);
         for attempt in 0..7 {
             let result = out.vmsplice(&[pages.slice(..)], Default::default());
             assert_same(&pages, &[7; 4096]);
-            if attempt == 6 {
+            if attempt < sent_from {
                 is_refused(result, Errno::BADF);
+            } else {
+                result.unwrap();
             }
         }
     }

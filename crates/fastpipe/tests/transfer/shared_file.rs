@@ -42,6 +42,7 @@ fn writing_goes_on_where_a_stranger_made_the_pipe_non_blocking() {
                 flags(&writer).contains(OFlags::NONBLOCK),
                 "not ours to undo"
             );
+            drop(out);
             drop(writer);
             assert_same(&reading.join().unwrap(), &bytes);
         }
