@@ -4,7 +4,7 @@
 
 use std::io::{self, ErrorKind};
 
-use fastpipe::writer::PipeWriter;
+use fastpipe::writer::{FinishError, PipeWriter};
 
 fn main() -> io::Result<()> {
     match generate() {
@@ -26,5 +26,5 @@ fn generate() -> io::Result<()> {
         let n = page.len();
         page.commit(n)?;
     }
-    out.finish().map(drop).map_err(Into::into)
+    out.finish().map(drop).map_err(FinishError::abandon)
 }

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, Read};
 
 use fastpipe::reader::PipeReader;
-use fastpipe::writer::PipeWriter;
+use fastpipe::writer::{FinishError, PipeWriter};
 
 fn main() -> io::Result<()> {
     match filter() {
@@ -25,5 +25,5 @@ fn filter() -> io::Result<()> {
         page[..n].make_ascii_uppercase();
         page.commit(n)?;
     }
-    out.finish().map(drop).map_err(Into::into)
+    out.finish().map(drop).map_err(FinishError::abandon)
 }

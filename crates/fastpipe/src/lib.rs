@@ -13,7 +13,7 @@
 //! A generator makes its data in memory that is lent to it:
 //!
 //! ```no_run
-//! use fastpipe::writer::PipeWriter;
+//! use fastpipe::writer::{FinishError, PipeWriter};
 //!
 //! let mut out = PipeWriter::builder().stdout()?;
 //! let mut number = 0u64;
@@ -26,7 +26,7 @@
 //!     let n = page.len();
 //!     page.commit(n)?;
 //! }
-//! out.finish()?;
+//! out.finish().map_err(FinishError::abandon)?;
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
@@ -50,7 +50,8 @@
 //!
 //! ```no_run
 //! use std::io::Read;
-//! use fastpipe::{reader::PipeReader, writer::PipeWriter};
+//! use fastpipe::reader::PipeReader;
+//! use fastpipe::writer::{FinishError, PipeWriter};
 //!
 //! let mut input = PipeReader::builder().stdin()?;
 //! let mut out = PipeWriter::builder().stdout()?;
@@ -63,7 +64,7 @@
 //!     page[..n].make_ascii_uppercase();
 //!     page.commit(n)?;
 //! }
-//! out.finish()?;
+//! out.finish().map_err(FinishError::abandon)?;
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
@@ -87,9 +88,10 @@
 //! | The reader splices or tees pages onward: they are still in use when the pipe is empty | pages are never written again ([`Reuse::Fresh`](reuse::Reuse::Fresh), the default), or only once the kernel finds that nobody holds them ([`Refereed`](reuse::Reuse::Refereed)) |
 //! | The reader makes the pipe larger: "a pipeful was sent since" says nothing | what is unread is counted ([`Drained`](reuse::Reuse::Drained)) |
 //! | Memory goes back to the allocator while the pipe holds it | it is a mapping of its own, unmapped in the end |
-//! | fork shares pages with a child | the child finds zeroes (MADV_WIPEONFORK) |
+//! | fork shares pages with a child | pages to be vmspliced are wiped in the child (MADV_WIPEONFORK), whose calls of the writer fail |
 //! | Locked memory is not let go by MADV_DONTNEED | a new mapping takes its place |
 //! | A few bytes hold a huge page | pieces follow one another page by page; what is held is what was sent, rounded up at its ends |
+//! | Another thread replaces the output (dup2) in mid-call | everything goes through a private duplicate of the descriptor, checked once |
 //! | vmsplice is refused (seccomp), the output is no pipe, or opened to append | write(2) goes on at the byte where it stopped; [`path`](writer::PipeWriter::path) tells why |
 //! | A kernel turns vmsplice into a copy | it is tried out on a private pipe first |
 //! | O_NONBLOCK set on a shared open file | never set; calls are non-blocking one by one |
@@ -147,6 +149,7 @@
 #![deny(unsafe_code)]
 
 pub mod buffer;
+mod fork;
 pub mod memory;
 pub mod pipe;
 pub mod reader;

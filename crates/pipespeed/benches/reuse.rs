@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use fastpipe::reuse::{AssertReaderCopies, Reuse};
 use fastpipe::wait::Wait;
-use fastpipe::writer::{Path, PipeWriter};
+use fastpipe::writer::{FinishError, Path, PipeWriter};
 use pipespeed::endpoint::pattern;
 
 const MIB: usize = 1 << 20;
@@ -98,7 +98,7 @@ fn trial((policy, mib): (Reuse, usize), cpus: writers::Processors) -> anyhow::Re
         policy.name(),
         out.path()
     );
-    out.finish()?;
+    out.finish().map_err(FinishError::abandon)?;
     reader.wait()?;
     Ok(rate)
 }

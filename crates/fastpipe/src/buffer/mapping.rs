@@ -26,6 +26,7 @@ pub(super) struct Mapping {
     start: NonNull<u8>,
     mapped_len: usize,
     pages: Pages,
+    wiped_on_fork: bool,
 }
 
 // SAFETY: a mapping is plain memory, owned by one value and reached through
@@ -35,7 +36,11 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    pub(super) fn new(asked: usize, pages: Pages) -> Result<Self, BufferError> {
+    pub(super) fn new(
+        asked: usize,
+        pages: Pages,
+        wiped_on_fork: bool,
+    ) -> Result<Self, BufferError> {
         let unit = match pages {
             Pages::Base => page_size(),
             Pages::Huge => huge_page_size(),
@@ -87,8 +92,14 @@ impl Mapping {
             start: NonNull::new(start).ok_or(BufferError::TooLarge { asked })?,
             mapped_len,
             pages,
+            wiped_on_fork,
         };
         mapping.open().map_err(failed)?;
+        if wiped_on_fork {
+            mapping
+                .set_inherited(false)
+                .map_err(|source| BufferError::NoWipe { source })?;
+        }
         Ok(mapping)
     }
 
@@ -124,11 +135,11 @@ impl Mapping {
                 )
             }?;
         }
-        self.advise()
+        self.advise();
+        Ok(())
     }
 
-    fn advise(&self) -> io::Result<()> {
-        self.inherited(false)?;
+    fn advise(&self) {
         match self.pages {
             // EINVAL: a kernel without transparent huge pages. Then there are
             // none to refuse, and that there are none shows in `backing`.
@@ -136,7 +147,6 @@ impl Mapping {
             Pages::Huge => drop(self.madvise(Advice::LinuxHugepage)),
             Pages::HugeTlb => {}
         }
-        Ok(())
     }
 
     fn madvise(&self, advice: Advice) -> io::Result<()> {
@@ -189,15 +199,25 @@ impl Mapping {
         unsafe { at.write_volatile(0) };
     }
 
-    /// Whether a child that is forked gets a copy; else it finds zeroes there.
-    /// Not MADV_DONTFORK: whatever came to lie in the hole it leaves would be
-    /// taken for ours in the child. Reserved huge pages know neither, and are
-    /// always inherited.
-    pub(super) fn inherited(&self, inherited: bool) -> io::Result<()> {
-        match (self.pages, inherited) {
-            (Pages::HugeTlb, _) => Ok(()),
-            (_, true) => self.madvise(Advice::LinuxKeepOnFork),
-            (_, false) => self.madvise(Advice::LinuxWipeOnFork),
+    /// Forbids writing to it. Nothing of this process writes to it any more.
+    pub(super) fn set_read_only(&self) -> io::Result<()> {
+        // SAFETY: the range is ours, and stays readable.
+        Ok(unsafe { rustix::mm::mprotect(self.pointer(), self.mapped_len, MprotectFlags::READ) }?)
+    }
+
+    /// Whether memory that is wiped on fork is, for the time being, inherited
+    /// by a forked child.
+    ///
+    /// Not MADV_DONTFORK: another mapping could come to lie in the hole that it
+    /// leaves in the child, and would be taken for this one. Reserved huge
+    /// pages know neither advice, and are always inherited.
+    pub(super) fn set_inherited(&self, inherited: bool) -> io::Result<()> {
+        if self.pages == Pages::HugeTlb || !self.wiped_on_fork {
+            Ok(())
+        } else if inherited {
+            self.madvise(Advice::LinuxKeepOnFork)
+        } else {
+            self.madvise(Advice::LinuxWipeOnFork)
         }
     }
 
@@ -212,7 +232,7 @@ impl Mapping {
         }
         // EINVAL on memory that is locked, by us or by mlockall(MCL_FUTURE).
         // Made before the old one is let go, so that a failure loses nothing.
-        let new = Mapping::new(self.mapped_len, self.pages)?;
+        let new = Mapping::new(self.mapped_len, self.pages, self.wiped_on_fork)?;
         if locked {
             new.lock()?;
         }

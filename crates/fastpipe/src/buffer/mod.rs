@@ -58,6 +58,7 @@ pub struct Builder {
     pages: Pages,
     touched: bool,
     locked: bool,
+    wiped_on_fork: bool,
 }
 
 impl Builder {
@@ -86,6 +87,17 @@ impl Builder {
         self
     }
 
+    /// Whether a forked child finds zeroes in place of the bytes
+    /// (MADV_WIPEONFORK, Linux 4.14); if not said it inherits a copy, as of any
+    /// memory. Reserved huge pages are always inherited.
+    ///
+    /// For memory that is vmspliced: while it is shared with a child, the next
+    /// write to each page copies the page.
+    pub fn wiped_on_fork(mut self, wiped: bool) -> Self {
+        self.wiped_on_fork = wiped;
+        self
+    }
+
     /// Maps the buffer.
     ///
     /// # Errors
@@ -94,7 +106,7 @@ impl Builder {
         if self.len == 0 {
             return Err(BufferError::Empty);
         }
-        let mapping = Mapping::new(self.len, self.pages)?;
+        let mapping = Mapping::new(self.len, self.pages, self.wiped_on_fork)?;
         let mut buffer = Buffer {
             mapping,
             len: self.len,
@@ -111,10 +123,6 @@ impl Builder {
 }
 
 /// Page-aligned memory. See the [module](self).
-///
-/// A forked child finds zeroes in it (MADV_WIPEONFORK; only reserved huge pages
-/// are inherited as usual): were the pages shared with a child, the parent's
-/// next write to each would copy it.
 #[derive(Debug)]
 pub struct Buffer {
     mapping: Mapping,
@@ -130,6 +138,7 @@ impl Buffer {
             pages: Pages::Base,
             touched: true,
             locked: false,
+            wiped_on_fork: false,
         }
     }
 
@@ -198,10 +207,16 @@ impl Buffer {
         minor_faults() != before
     }
 
-    /// Whether forked children get a copy: they find zeroes, unless this is
-    /// called.
-    pub(crate) fn inherited(&self, inherited: bool) -> io::Result<()> {
-        self.mapping.inherited(inherited)
+    /// Whether a buffer that is [wiped on fork](Builder::wiped_on_fork) is
+    /// inherited for the time being.
+    pub(crate) fn set_inherited(&self, inherited: bool) -> io::Result<()> {
+        self.mapping.set_inherited(inherited)
+    }
+
+    /// Forbids writing to the pages (mprotect(2)). For a buffer that is never
+    /// borrowed mutably again: a write would be a SIGSEGV.
+    pub(crate) fn set_read_only(&self) -> io::Result<()> {
+        self.mapping.set_read_only()
     }
 
     /// What pages the buffer is made of now, from
@@ -294,6 +309,11 @@ pub enum BufferError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// madvise(2) refused MADV_WIPEONFORK.
+    NoWipe {
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// mlock(2) refused.
     Lock {
         /// The bytes to be locked.
@@ -320,6 +340,10 @@ impl fmt::Display for BufferError {
                 "not enough reserved huge pages for {asked} bytes \
                  (/proc/sys/vm/nr_hugepages): {source}"
             ),
+            BufferError::NoWipe { source } => write!(
+                f,
+                "memory can't be wiped in forked children here (MADV_WIPEONFORK): {source}"
+            ),
             BufferError::Lock {
                 asked,
                 limit: Some(limit),
@@ -342,6 +366,7 @@ impl std::error::Error for BufferError {
             BufferError::Empty | BufferError::TooLarge { .. } => None,
             BufferError::Map { source, .. }
             | BufferError::NoHugeTlb { source, .. }
+            | BufferError::NoWipe { source }
             | BufferError::Lock { source, .. } => Some(source),
         }
     }
@@ -355,6 +380,7 @@ impl From<BufferError> for io::Error {
             // EAGAIN of mmap(2) means RLIMIT_MEMLOCK, where all memory to come
             // is locked, and waiting does not help.
             BufferError::Map { .. } | BufferError::NoHugeTlb { .. } => io::ErrorKind::OutOfMemory,
+            BufferError::NoWipe { .. } => io::ErrorKind::Unsupported,
             BufferError::Lock { source, .. } => match source.kind() {
                 io::ErrorKind::WouldBlock => io::ErrorKind::OutOfMemory,
                 kind => kind,

@@ -38,6 +38,20 @@ impl Report {
 }
 
 /// [`PipeWriter::finish`] could not send everything.
+///
+/// It holds the writer with the bytes that are left, so `?` does not turn it
+/// into an [`io::Error`]: that would discard them without a word.
+///
+/// ```compile_fail,E0277
+/// # use std::os::fd::OwnedFd;
+/// # use fastpipe::writer::PipeWriter;
+/// fn done(out: PipeWriter<OwnedFd>) -> std::io::Result<()> {
+///     out.finish()?;
+///     Ok(())
+/// }
+/// ```
+///
+/// See [`abandon`](Self::abandon) and [`into_parts`](Self::into_parts).
 pub struct FinishError<F: AsFd> {
     error: io::Error,
     writer: Box<PipeWriter<F>>,
@@ -54,6 +68,13 @@ impl<F: AsFd> FinishError<F> {
     /// The error.
     pub fn error(&self) -> &io::Error {
         &self.error
+    }
+
+    /// Gives up the bytes that were not sent and returns the error.
+    ///
+    /// The writer is dropped, which tries to send them once more.
+    pub fn abandon(self) -> io::Error {
+        self.error
     }
 
     /// The error, and the writer with what was not sent. Dropping the writer
@@ -81,13 +102,5 @@ impl<F: AsFd> fmt::Display for FinishError<F> {
 impl<F: AsFd> std::error::Error for FinishError<F> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.error)
-    }
-}
-
-impl<F: AsFd> From<FinishError<F>> for io::Error {
-    /// Keeps the error; drops the writer, which tries once more to send what
-    /// is left.
-    fn from(finish: FinishError<F>) -> Self {
-        finish.error
     }
 }

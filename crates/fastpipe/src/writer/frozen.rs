@@ -65,9 +65,11 @@ impl Frozen {
 /// The buffer's bytes are the data. Nothing can write to them any more.
 impl From<Buffer> for Frozen {
     fn from(buffer: Buffer) -> Self {
-        // Nobody writes to it, so a forked child may share it. Where that is
-        // refused the child finds zeroes.
-        let _ = buffer.inherited(true);
+        // A child that is forked may send it too.
+        let _ = buffer.set_inherited(true);
+        // Defence in depth: whatever goes wrong, nothing writes to what others
+        // may be reading. Where it is refused, nothing writes to it either.
+        let _ = buffer.set_read_only();
         Frozen(Arc::new(Shared {
             once: buffer,
             many: OnceLock::new(),
@@ -88,14 +90,14 @@ fn lay_out(once: &[u8]) -> Option<Buffer> {
         .map()
         .ok()?;
     many[..len].copy_from_slice(once);
-    // As for `once`.
-    let _ = many.inherited(true);
     let mut done = len;
     while done < many.len() {
         let step = done.min(many.len() - done);
         many.copy_within(..step, done);
         done += step;
     }
+    // As for `once`.
+    let _ = many.set_read_only();
     Some(many)
 }
 

@@ -25,9 +25,8 @@ use std::thread;
 use self::region::{Region, Turns};
 use self::repeating::Repeating;
 use self::send::Stage;
-use crate::buffer::Pages;
+use crate::fork::Origin;
 use crate::pipe::page_size;
-use crate::reuse::Reuse;
 use crate::transfer::Output;
 
 /// So many bytes are written plainly before it is worth looking at the output,
@@ -45,7 +44,7 @@ const LITTLE_REGION: usize = 64 << 10;
 ///
 /// ```
 /// use std::io::{Read, Write};
-/// use fastpipe::writer::PipeWriter;
+/// use fastpipe::writer::{FinishError, PipeWriter};
 ///
 /// let (mut reader, writer) = std::io::pipe()?;
 /// let mut out = PipeWriter::builder().open(writer)?;
@@ -53,7 +52,7 @@ const LITTLE_REGION: usize = 64 << 10;
 /// loan[..6].copy_from_slice(b"hello ");
 /// loan.commit(6)?;
 /// out.write_all(b"world")?;
-/// out.finish()?;
+/// out.finish().map_err(FinishError::abandon)?;
 ///
 /// let mut got = String::new();
 /// reader.read_to_string(&mut got)?;
@@ -101,13 +100,24 @@ const LITTLE_REGION: usize = 64 << 10;
 /// itself ([`Builder::region`]).
 ///
 /// # fork
-/// A child that is forked finds zeroes where its memory was, also where a loan
-/// was filled or bytes are queued: it should leave the writer alone. Dropped
-/// there, the writer sends what is queued, as any buffer would.
+/// A forked child can't use its parent's writer: every call fails there with
+/// [`io::ErrorKind::Other`], and dropping it sends nothing. The memory to be
+/// vmspliced is wiped in the child, so what is queued there is the parent's to
+/// send. The child makes a writer of its own. A writer that only ever copies
+/// ([`Builder::copying`]) is inherited as any buffer is: what is queued at the
+/// fork is sent by both, unless one of them leaves it alone.
+///
+/// # The output's descriptor
+/// Once much has been written, the descriptor is duplicated, and everything
+/// goes through the duplicate until [`finish`](Self::finish) or drop closes it.
+/// So a reader sees the end of the data only then, even if the descriptor
+/// itself is closed or replaced (dup2(2)) before.
 #[derive(Debug)]
 pub struct PipeWriter<F: AsFd = OwnedFd> {
     /// `None` once it has been finished.
     out: Option<Output<F>>,
+    /// The only process that may use it; `None` if it only ever copies.
+    origin: Option<Origin>,
     plan: Builder,
     stage: Stage,
     region: Region,
@@ -142,9 +152,10 @@ impl PipeWriter {
 
 impl<F: AsFd> PipeWriter<F> {
     fn with(fd: F, plan: Builder) -> io::Result<Self> {
-        let region = Region::new(LITTLE_REGION, 1, Pages::Base, Reuse::Fresh)?;
+        let region = Region::copied_from(LITTLE_REGION)?;
         Ok(PipeWriter {
             out: Some(Output::new(fd, plan.wait)),
+            origin: (!plan.copying).then(Origin::this_process),
             plan,
             stage: Stage::Little,
             window: region.slab_len(),
@@ -210,7 +221,10 @@ impl<F: AsFd> PipeWriter<F> {
     /// Sends what is queued and gives the descriptor back, with an account.
     ///
     /// # Errors
-    /// Those of sending, with the writer, which still has what was not sent.
+    /// Those of sending, with the writer, which still has what was not sent:
+    /// under [`Wait::Never`](crate::wait::Wait::Never) `WouldBlock` means that
+    /// bytes it has accepted are still queued. Where they are to be given up,
+    /// `finish().map_err(FinishError::abandon)?` says so.
     pub fn finish(mut self) -> Result<(F, Report), FinishError<F>> {
         if let Err(error) = self.push() {
             return Err(FinishError::new(error, self));
@@ -242,6 +256,12 @@ impl<F: AsFd> PipeWriter<F> {
         (self.filled - self.sent) as u128 + repeating
     }
 
+    /// Whether this process may use it: false in a forked child.
+    #[inline]
+    fn is_ours(&self) -> bool {
+        self.origin.is_none_or(Origin::is_this_process)
+    }
+
     fn out(&mut self) -> &mut Output<F> {
         match &mut self.out {
             Some(out) => out,
@@ -258,7 +278,7 @@ impl<F: AsFd> PipeWriter<F> {
 
     #[cold]
     fn write_slowly(&mut self, data: &[u8]) -> io::Result<usize> {
-        if self.filled == self.end || self.repeating.is_some() {
+        if self.filled == self.end || self.repeating.is_some() || !self.is_ours() {
             self.push()?;
             self.open_window(1)?;
         }
@@ -299,7 +319,7 @@ impl<F: AsFd> PipeWriter<F> {
 impl<F: AsFd> Write for PipeWriter<F> {
     #[inline]
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        if data.len() < self.end - self.filled {
+        if data.len() < self.end - self.filled && self.is_ours() {
             self.copy_in(data);
             return Ok(data.len());
         }
@@ -322,8 +342,8 @@ impl<F: AsFd> AsFd for PipeWriter<F> {
     }
 }
 
-/// Sends what is queued, ignoring errors, but not while panicking. Does not wait
-/// until it has been read.
+/// Sends what is queued, ignoring errors, but not while panicking nor in a
+/// forked child. Does not wait until it has been read.
 impl<F: AsFd> Drop for PipeWriter<F> {
     fn drop(&mut self) {
         if self.out.is_some() && !thread::panicking() {

@@ -41,6 +41,10 @@ pub enum Reason {
     NoHugePages,
     /// There is no memory for regions of pages.
     NoMemory,
+    /// Memory can't be wiped in forked children here (MADV_WIPEONFORK).
+    NoWipeOnFork,
+    /// No file descriptor is left for a private duplicate of the output.
+    NoDescriptor,
 }
 
 /// What an output is, if not a pipe.
@@ -110,6 +114,10 @@ impl fmt::Display for Reason {
             Reason::KernelCopies => "this kernel's vmsplice copies too",
             Reason::NoHugePages => "there are no huge pages to be had",
             Reason::NoMemory => "there is no memory for pages of its own",
+            Reason::NoWipeOnFork => {
+                "memory can't be wiped in forked children here (MADV_WIPEONFORK)"
+            }
+            Reason::NoDescriptor => "no file descriptor is left (ulimit -n)",
         })
     }
 }

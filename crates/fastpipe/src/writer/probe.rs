@@ -46,10 +46,7 @@ fn try_the_referee() -> io::Result<bool> {
         .map()?;
     let mut faulted = false;
     let seen = seen_after_a_write(&mut page, |page| {
-        page.inherited(true)?;
-        let duplicated = duplicate_memory();
-        page.inherited(false)?;
-        duplicated?;
+        duplicate_memory()?;
         faulted = page.fault_in(0);
         Ok(())
     })?;

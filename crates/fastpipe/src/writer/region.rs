@@ -91,8 +91,23 @@ impl std::ops::AddAssign for Turns {
 
 impl Region {
     /// `count` slabs of `len` bytes each, rounded up to whole pages of the kind
-    /// asked for. No page is there yet.
+    /// asked for, to be handed over by vmsplice(2). No page is there yet.
     pub(super) fn new(len: usize, count: usize, pages: Pages, policy: Reuse) -> io::Result<Self> {
+        Self::map(len, count, pages, policy, true)
+    }
+
+    /// One slab of base pages, to be copied from. A forked child inherits it.
+    pub(super) fn copied_from(len: usize) -> io::Result<Self> {
+        Self::map(len, 1, Pages::Base, Reuse::Fresh, false)
+    }
+
+    fn map(
+        len: usize,
+        count: usize,
+        pages: Pages,
+        policy: Reuse,
+        wiped_on_fork: bool,
+    ) -> io::Result<Self> {
         let unit = match pages {
             Pages::Base => page_size(),
             Pages::Huge | Pages::HugeTlb => huge_page_size(),
@@ -104,6 +119,7 @@ impl Region {
                 .len(len)
                 .pages(pages)
                 .touched(false)
+                .wiped_on_fork(wiped_on_fork)
                 .map()?;
             slabs.push(Slab {
                 buffer,
@@ -234,11 +250,11 @@ impl Region {
 
     fn duplicate(&self) -> io::Result<()> {
         for slab in &self.slabs {
-            slab.buffer.inherited(true)?;
+            slab.buffer.set_inherited(true)?;
         }
         let outcome = duplicate_memory();
         for slab in &self.slabs {
-            slab.buffer.inherited(false)?;
+            slab.buffer.set_inherited(false)?;
         }
         outcome.map(drop)
     }

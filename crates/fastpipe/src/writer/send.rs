@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{FileType, OFlags};
+use rustix::io::Errno;
 
 use super::builder::{MOST_LOAN, MOST_REGION};
 use super::path::refusal;
@@ -43,7 +44,15 @@ pub(super) enum Stage {
 
 impl<F: AsFd> PipeWriter<F> {
     /// Sends everything that is queued, in order.
+    ///
+    /// # Errors
+    /// Those of sending; in a forked child of the writer's process, always.
     pub(super) fn push(&mut self) -> io::Result<()> {
+        if !self.is_ours() {
+            return Err(io::Error::other(
+                "a forked child can't use its parent's writer: make a new one",
+            ));
+        }
         self.send()?;
         while self.repeating.is_some() {
             self.repeat_some()?;
@@ -234,7 +243,7 @@ impl<F: AsFd> PipeWriter<F> {
 
     /// Why not to hand pages over, if there is a reason. Raises the capacity.
     fn obstacle(&mut self) -> Option<Reason> {
-        let fd = self.out_ref().as_fd();
+        let fd = self.out_ref();
         let kind = rustix::fs::fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode));
         match kind {
             Ok(FileType::Fifo) => {}
@@ -253,21 +262,25 @@ impl<F: AsFd> PipeWriter<F> {
         if rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::APPEND)) {
             return Some(Reason::Append);
         }
-        match probe::vmsplice_refers() {
+        let obstacle = match probe::vmsplice_refers() {
             Ok(true) => None,
             Ok(false) => Some(Reason::KernelCopies),
             // Where the experiment itself fails, as for lack of descriptors,
             // the real thing will show.
             Err(error) => refusal(&error),
-        }
+        };
+        obstacle.or_else(|| match self.out().duplicate() {
+            Ok(()) => None,
+            Err(Errno::MFILE) => Some(Reason::NoDescriptor),
+            Err(errno) => Some(Reason::Refused(errno.raw_os_error())),
+        })
     }
 
     /// Slabs of pages to hand over, each of at least `at_least` bytes; or
     /// memory to copy from.
     fn make_region(&mut self, at_least: usize) -> io::Result<Region> {
         if self.stage != Stage::Zero {
-            let mut region =
-                Region::new(at_least.max(COPIED_REGION), 1, Pages::Base, Reuse::Fresh)?;
+            let mut region = Region::copied_from(at_least.max(COPIED_REGION))?;
             self.window = region.slab_len();
             self.usual_slab = COPIED_REGION;
             region.open_first();
@@ -350,6 +363,7 @@ impl<F: AsFd> PipeWriter<F> {
 fn no_pages(error: &io::Error) -> Reason {
     match error.get_ref().and_then(|source| source.downcast_ref()) {
         Some(BufferError::NoHugeTlb { .. }) => Reason::NoHugePages,
+        Some(BufferError::NoWipe { .. }) => Reason::NoWipeOnFork,
         _ => Reason::NoMemory,
     }
 }

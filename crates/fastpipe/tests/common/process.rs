@@ -47,6 +47,24 @@ pub fn command(test: &str, role: &str) -> Command {
     command
 }
 
+/// Whether `body` is true in a forked child, which then exits without running
+/// destructors.
+pub fn in_child(body: impl FnOnce() -> bool) -> bool {
+    // SAFETY: glibc's allocator works in the child of a threaded process, and
+    // the bodies need nothing else that another thread may have locked.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        let status = i32::from(!body());
+        // SAFETY: it does not return.
+        unsafe { libc::_exit(status) };
+    }
+    let mut status = 0;
+    // SAFETY: valid for writing; a child of ours that was not reaped.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    status == 0
+}
+
 /// Becomes nobody where this process is root: without capabilities and with
 /// limits that hold. False where the system has no such user.
 pub fn become_ordinary() -> bool {

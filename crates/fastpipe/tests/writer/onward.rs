@@ -9,6 +9,7 @@ use crate::common::writers::{
     HOWS, How, KIB, MIB, Setting, drained_settings, goes_by, safe_settings, said, send,
 };
 use fastpipe::reuse::{AssertReaderCopies, Reuse};
+use fastpipe::writer::FinishError;
 
 /// How many pieces that were held turned out wrong; and whether the pages were
 /// handed over under the policy that was asked for.
@@ -28,7 +29,7 @@ fn wrong_pieces(setting: Setting, wish: Reuse, how: How, onward: Onward) -> (usi
             _ => send(&mut out, how, 0, LEN),
         };
         let path = out.path();
-        let report = sent.and_then(|()| Ok(out.finish()?.1));
+        let report = sent.and_then(|()| Ok(out.finish().map_err(FinishError::abandon)?.1));
         let (bytes, wrong) = reading
             .join()
             .unwrap_or_else(|why| panic!("{setting:?}, {how:?}, {onward:?}: {}", said(&why)));

@@ -19,7 +19,7 @@ use fastpipe::pipe;
 use fastpipe::reuse::{AssertReaderCopies, Reuse};
 use fastpipe::transfer::Input;
 use fastpipe::wait::Wait;
-use fastpipe::writer::{PipeWriter, Report};
+use fastpipe::writer::{FinishError, PipeWriter, Report};
 use rustix::process::Pid;
 
 /// Sends `len` bytes while `reader` reads in another thread, which is told the
@@ -37,7 +37,7 @@ fn stream_to(
         let reading = scope.spawn(move || reader(read_end, writing));
         let mut out = setting.builder.open(write_end).unwrap();
         let sent = send(&mut out, how, 0, len);
-        let report = sent.and_then(|()| Ok(out.finish()?.1));
+        let report = sent.and_then(|()| Ok(out.finish().map_err(FinishError::abandon)?.1));
         // What the reader has to say comes first: it may be why.
         let right = reading
             .join()

@@ -4,7 +4,9 @@
 mod common;
 
 mod death;
+mod descriptor;
 mod disk_full;
+mod fork;
 mod memory;
 mod outputs;
 mod refusals;

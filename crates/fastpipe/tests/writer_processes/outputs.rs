@@ -11,14 +11,14 @@ use crate::common::process::{command, in_own_process, is_child};
 use crate::common::writers::{How, KIB, MIB, Setting, check, expect_all, send, settings, stream};
 use crate::common::{ALL_WAITS, Directory, WAITS, pipe_of};
 use fastpipe::wait::Wait;
-use fastpipe::writer::{Kind, Path, PipeWriter, Reason, Report};
+use fastpipe::writer::{FinishError, Kind, Path, PipeWriter, Reason, Report};
 
 /// Sends, and finishes.
 fn send_all<F: AsFd>(setting: Setting, wait: Wait, fd: F, len: usize) -> Report {
     let mut out = setting.builder.wait(wait).open(fd).unwrap();
     send(&mut out, How::Both, 0, len).unwrap();
     out.wait_drained().unwrap();
-    let report = out.finish().map_err(std::io::Error::from).unwrap().1;
+    let report = out.finish().map_err(FinishError::abandon).unwrap().1;
     assert_eq!(report.counts.bytes, len as u64);
     report
 }
