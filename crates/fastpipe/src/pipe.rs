@@ -82,7 +82,8 @@ pub fn has_reader(fd: impl AsFd) -> io::Result<bool> {
 }
 
 /// Sets the capacity to at least `bytes` and returns what was granted: the
-/// kernel rounds up to a power of two of pages.
+/// kernel rounds up to a power of two of pages. Another process that has the
+/// pipe may have changed it again by then.
 ///
 /// # Errors
 /// [`CapacityError`], which tells the limit.
@@ -91,13 +92,7 @@ pub fn set_capacity(fd: impl AsFd, bytes: usize) -> Result<usize, CapacityError>
     if bytes == 0 || bytes > i32::MAX as usize {
         return Err(CapacityError::new(bytes, Errno::INVAL));
     }
-    rustix::pipe::fcntl_setpipe_size(&fd, bytes)
-        .map_err(|errno| CapacityError::new(bytes, errno))?;
-    capacity(&fd).map_err(|source| CapacityError {
-        asked: bytes,
-        limit: Limits::read().max_size,
-        source,
-    })
+    rustix::pipe::fcntl_setpipe_size(fd, bytes).map_err(|errno| CapacityError::new(bytes, errno))
 }
 
 /// Brings the capacity as close to `bytes` as is allowed: halves the wish

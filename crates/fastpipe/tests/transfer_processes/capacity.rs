@@ -68,6 +68,21 @@ proptest! {
 }
 
 #[test]
+fn each_of_two_who_set_a_capacity_is_told_its_own() {
+    let (_reader, writer) = pipe::create().unwrap();
+    std::thread::scope(|scope| {
+        for pages in [2, 4] {
+            let (writer, asked) = (&writer, pages * page_size());
+            scope.spawn(move || {
+                for _ in 0..50_000 {
+                    assert_eq!(pipe::set_capacity(writer, asked).unwrap(), asked);
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn sixteen_single_bytes_fill_a_pipe_of_sixteen_slots() {
     let pages = buffer_with(b"x", 0);
     let (reader, writer) = pipe_of(16 * page_size());
