@@ -8,10 +8,12 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
+
+use crate::wait::poll_at_once;
 
 /// Writes of at most so many bytes are atomic on Linux: PIPE_BUF of pipe(7).
 pub const ATOMIC_WRITE: usize = 4096;
@@ -72,13 +74,8 @@ pub fn unread(fd: impl AsFd) -> io::Result<usize> {
 /// # Errors
 /// Those of poll(2).
 pub fn has_reader(fd: impl AsFd) -> io::Result<bool> {
-    let mut fds = [PollFd::new(&fd, PollFlags::empty())];
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    rustix::io::retry_on_intr(|| poll(&mut fds, Some(&now)))?;
-    Ok(!fds[0].revents().contains(PollFlags::ERR))
+    let found = poll_at_once(fd.as_fd(), PollFlags::empty())?;
+    Ok(!found.contains(PollFlags::ERR))
 }
 
 /// Sets the capacity to at least `bytes` and returns what was granted: the

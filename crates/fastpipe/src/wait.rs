@@ -4,7 +4,7 @@ use std::hint;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::thread::CpuSet;
 
@@ -194,6 +194,22 @@ impl Spinner {
             }
         }
     }
+}
+
+/// Timeout of a poll(2) that doesn't wait.
+pub(crate) const AT_ONCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
+
+/// Asks poll(2) what of `events`, an error or the end `fd` has, without waiting.
+///
+/// Asks again after EINTR, which a signal causes even here and which says nothing
+/// about `fd`.
+pub(crate) fn poll_at_once(fd: BorrowedFd<'_>, events: PollFlags) -> rustix::io::Result<PollFlags> {
+    let mut fds = [PollFd::from_borrowed_fd(fd, events)];
+    rustix::io::retry_on_intr(|| poll(&mut fds, Some(&AT_ONCE)))?;
+    Ok(fds[0].revents())
 }
 
 /// Waits until each of `interests` is ready, one after the other: EAGAIN of a

@@ -3,9 +3,11 @@
 
 use std::os::fd::BorrowedFd;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SocketType, recv, sockopt};
+
+use crate::wait::poll_at_once;
 
 /// What is next in the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,11 +82,6 @@ fn is_the_end(fd: BorrowedFd<'_>) -> bool {
 
 /// Whether no message can come any more, says poll(2).
 fn is_shut_down(fd: BorrowedFd<'_>) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::RDHUP)];
-    let at_once = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
     let over = PollFlags::RDHUP | PollFlags::HUP;
-    poll(&mut fds, Some(&at_once)).is_ok() && fds[0].revents().intersects(over)
+    poll_at_once(fd, PollFlags::RDHUP).is_ok_and(|found| found.intersects(over))
 }

@@ -11,23 +11,17 @@ use rustix::io::Errno;
 use super::ends::Place;
 use super::report::Side;
 use super::step::Needs;
-use crate::wait::{Spinner, Wait};
+use crate::wait::{AT_ONCE, Spinner, Wait, poll_at_once};
 
 /// Whether poll(2) says that `events`, the end or an error are there.
 pub(super) fn is_ready(fd: BorrowedFd<'_>, events: PollFlags) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(fd, events)];
     // If it can't tell, the call that follows will.
-    !matches!(poll(&mut fds, Some(&AT_ONCE)), Ok(0))
+    poll_at_once(fd, events).map_or(true, |found| !found.is_empty())
 }
 
 /// How many times it spins between two looks at the output: that often a poll
 /// costs next to nothing, and it is still less than a millisecond or so.
 const SPINS_PER_LOOK: u32 = 1024;
-
-const AT_ONCE: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 0,
-};
 
 /// How a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

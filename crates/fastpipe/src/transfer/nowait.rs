@@ -16,14 +16,15 @@
 //!    then it sleeps.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::Counts;
 use crate::pipe::{ATOMIC_WRITE, is_pipe};
+use crate::wait::poll_at_once;
 
 /// With this offset preadv2 and pwritev2 use the file's own position, and
 /// accept pipes.
@@ -138,16 +139,11 @@ impl Nowait {
 }
 
 /// `AGAIN` unless poll says that `events` or the end are there.
-fn ready(fd: impl AsFd, events: PollFlags, counts: &mut Counts) -> rustix::io::Result<()> {
+fn ready(fd: BorrowedFd<'_>, events: PollFlags, counts: &mut Counts) -> rustix::io::Result<()> {
     counts.syscalls += 1;
     counts.polls += 1;
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    let mut fds = [PollFd::new(&fd, events)];
-    match poll(&mut fds, Some(&now))? {
-        0 => Err(Errno::AGAIN),
-        _ => Ok(()),
+    if poll_at_once(fd, events)?.is_empty() {
+        return Err(Errno::AGAIN);
     }
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! A storm of signals, none of which restarts a system call.
+//! A storm of signals.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,12 +25,23 @@ pub struct Storm {
 }
 
 impl Storm {
+    /// One that makes every sleeping call return EINTR.
     pub fn begin() -> Self {
+        Self::with_flags(0)
+    }
+
+    /// One after whose signals sleeping calls go on, but for those that never do,
+    /// poll(2) among them.
+    pub fn restarting() -> Self {
+        Self::with_flags(libc::SA_RESTART)
+    }
+
+    fn with_flags(flags: libc::c_int) -> Self {
         // Another test that failed is no reason for this one to.
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: all of its fields may be zero.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        // No SA_RESTART: every sleeping call returns EINTR.
+        action.sa_flags = flags;
         action.sa_sigaction = count as *const () as usize;
         // SAFETY: valid for reading; the handler only adds to an atomic.
         let set = unsafe { libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut()) };
@@ -74,6 +85,6 @@ pub fn until_interrupted() {
 }
 
 /// How many signals were handled in this process.
-fn handled() -> u64 {
+pub fn handled() -> u64 {
     HANDLED.load(Ordering::Relaxed)
 }

@@ -1,4 +1,4 @@
-//! A storm of signals, none of which restarts a system call.
+//! A relay in a storm of signals.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -6,9 +6,12 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use crate::common::ends::{tcp, unix};
-use crate::common::storm::{Storm, until_interrupted};
-use crate::common::{WAITS, assert_same, pattern, pipe_of};
+use crate::common::process::in_own_process;
+use crate::common::state::until;
+use crate::common::storm::{Storm, handled, until_interrupted};
+use crate::common::{Directory, WAITS, assert_same, pattern, pipe_of};
 use fastpipe::relay::{End, Flow, Options, Technique, relay};
+use fastpipe::wait::Wait;
 
 const CAPACITY: usize = 4 * 4096;
 const BYTES: usize = 12 * CAPACITY;
@@ -65,4 +68,40 @@ fn a_storm_of_signals_costs_a_relay_no_byte() {
         let through = options.technique(Technique::SpliceThroughPipe);
         relayed(tcp(), nonblocking(), &through);
     }
+}
+
+#[test]
+fn a_signal_never_makes_it_sleep_in_a_call() {
+    // A process of its own, since a relay that sleeps keeps the storm.
+    in_own_process("a_signal_never_makes_it_sleep_in_a_call", || {
+        let directory = Directory::new();
+        let (_reader, pipe) = pipe_of(CAPACITY);
+        let file: OwnedFd = directory.file("out", b"").into();
+        for (technique, output) in [
+            (Technique::Splice, pipe),
+            (Technique::SpliceThroughPipe, file),
+        ] {
+            for (input, _idle_peer) in [unix(), tcp()] {
+                let output = output.try_clone().unwrap();
+                let relaying = std::thread::spawn(move || {
+                    let _storm = Storm::restarting();
+                    let enough = handled() + 1000;
+                    // Always asking whether there is something: most signals come
+                    // while it asks.
+                    let options = Options::new().technique(technique).wait(Wait::Spin);
+                    let options = options.interval(Duration::from_millis(1));
+                    relay(input, output, &options, |_| {
+                        if handled() < enough {
+                            Flow::Continue
+                        } else {
+                            Flow::Stop
+                        }
+                    })
+                });
+                until("the callback is called", || relaying.is_finished());
+                let done = relaying.join().unwrap().unwrap();
+                assert_eq!((done.end, done.technique), (End::Stopped, technique));
+            }
+        }
+    });
 }
