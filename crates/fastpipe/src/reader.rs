@@ -3,8 +3,8 @@
 //! Every system call costs about as much as copying a few KiB, so a reader
 //! gains most by asking for much at once: [`PipeReader`] reads up to its whole
 //! buffer (256 KiB unless told otherwise, which fits the second-level cache of
-//! today's processors) and, where the descriptor is a pipe, makes the pipe large
-//! enough to hold that much.
+//! today's processors). A pipe holds 64 KiB unless somebody enlarges it; that is
+//! the writer's to do, or the reader's [on request](Builder::capacity).
 //!
 //! ```
 //! use std::io::BufRead;
@@ -32,11 +32,6 @@ use crate::wait::Wait;
 /// The size of the buffer unless said otherwise, in bytes.
 pub const BUFFER: usize = 256 * 1024;
 
-/// The capacity wished for unless said otherwise, in bytes: what an unprivileged
-/// process may have on a system that was not configured (pipe(7),
-/// /proc/sys/fs/pipe-max-size).
-pub const CAPACITY: usize = 1024 * 1024;
-
 /// How a [`PipeReader`] is to be made.
 #[derive(Debug, Clone, Copy)]
 pub struct Builder {
@@ -56,22 +51,18 @@ impl Builder {
         self
     }
 
-    /// The capacity in bytes to bring a pipe to, or as close to it as is
-    /// allowed; [`CAPACITY`] if not said. A pipe that is larger stays so, and a
-    /// refusal is no error.
+    /// Enlarges the pipe to this capacity in bytes, or as close to it as is
+    /// allowed; if not said, the capacity is left alone. A pipe that is larger
+    /// stays so, and a refusal is no error.
+    ///
+    /// A larger pipe means fewer wake-ups. But only ask for it where the writer is
+    /// known not to rely on the pipe's size. One that hands over its own pages
+    /// (vmsplice(2)) and writes to them again as soon as a pipeful was sent after
+    /// them, as the published double buffering does, overwrites pages that are
+    /// still unread in a larger pipe: the data read is wrong, and nothing reports
+    /// it. A writer that measures or limits what is in flight is misled too.
     pub fn capacity(mut self, bytes: usize) -> Self {
         self.capacity = Some(bytes);
-        self
-    }
-
-    /// Leaves the pipe's capacity alone.
-    ///
-    /// For where the program upstream counts on it: one that knows when its own
-    /// pages are free again from "a pipeful was written since" would be wrong
-    /// once the pipe holds more, and so would one that measures or limits what
-    /// is in flight.
-    pub fn keep_capacity(mut self) -> Self {
-        self.capacity = None;
         self
     }
 
@@ -133,12 +124,12 @@ pub struct PipeReader<F> {
 }
 
 impl PipeReader<OwnedFd> {
-    /// A blocking reader with a buffer of [`BUFFER`] bytes and a wish for
-    /// [`CAPACITY`], to be changed by the builder's methods.
+    /// A blocking reader with a buffer of [`BUFFER`] bytes, which leaves the pipe's
+    /// capacity alone; the builder's methods change that.
     pub fn builder() -> Builder {
         Builder {
             wait: Wait::default(),
-            capacity: Some(CAPACITY),
+            capacity: None,
             buffer: BUFFER,
         }
     }

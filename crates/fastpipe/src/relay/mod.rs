@@ -58,9 +58,14 @@
 //! [`Options::technique`] asks for another, [`Progress::passed_over`] tells why
 //! the others are not used.
 //!
-//! The pages of a file that were spliced are the file's own: who writes to the
-//! file before they are read changes what is read. [`Options::copy`] does not
-//! have that.
+//! Splicing passes pages on, not copies of them. Whoever writes to such a page
+//! before it is read from the output changes what is read: to a file that is the
+//! input, or to memory that was handed to the input pipe by vmsplice(2). A writer
+//! of the latter kind that takes its pages for read once a pipeful was sent after
+//! them, as the published double buffering does, is wrong about that, whatever the
+//! pipes' sizes: they may be unread in the output. Use [`Options::copy`] for such
+//! inputs; a [`PipeWriter`](crate::writer::PipeWriter) is none, unless told to
+//! assert that its reader copies.
 //!
 //! # What becomes of bytes that can't be delivered
 //! Where the input is a file its position is put back. Else bytes that were

@@ -82,8 +82,9 @@ impl Options {
         self
     }
 
-    /// Reads and writes only: for a program that can't trust a file not to
-    /// change while its pages wait in a pipe, and for comparison.
+    /// Reads and writes only: for a program that can't trust a file, or the memory
+    /// of a writer that used vmsplice(2), not to change while its pages wait in a
+    /// pipe, and for comparison.
     pub fn copy(self) -> Self {
         self.technique(Technique::Copy)
     }
@@ -106,9 +107,10 @@ impl Options {
         self
     }
 
-    /// Whether the input, where it is a pipe, is made larger as well. Not if not
-    /// said: a writer may count on its size to know when its own pages are free
-    /// again.
+    /// Whether the input, where it is a pipe, is made larger as well; not if not
+    /// said. A writer that takes its pages for read once a pipeful was sent after
+    /// them overwrites unread ones in a larger pipe, and wrong data is relayed, by
+    /// [`Technique::Copy`] too.
     pub fn raise_input_capacity(mut self, raise: bool) -> Self {
         self.raise_input_capacity = raise;
         self

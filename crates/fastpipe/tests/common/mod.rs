@@ -2,6 +2,7 @@
 #![allow(dead_code)] // Each test program uses some of it.
 
 pub mod decisions;
+pub mod double_buffering;
 pub mod ends;
 pub mod interpreter;
 pub mod onward;

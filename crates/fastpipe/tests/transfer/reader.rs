@@ -5,10 +5,11 @@ use std::io::{BufRead, Cursor, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
+use crate::common::double_buffering::{send_numbers, wrong_numbers};
 use crate::common::shapes::{cases, sizes, waits};
 use crate::common::{Directory, assert_same, flags, pattern, pipe_of, write_all};
 use fastpipe::pipe;
-use fastpipe::reader::{CAPACITY, PipeReader};
+use fastpipe::reader::PipeReader;
 use fastpipe::wait::Wait;
 use proptest::prelude::*;
 
@@ -46,7 +47,7 @@ proptest! {
         let mut model = Cursor::new(&bytes[..]);
         let (reader, writer) = pipe_of(16 * 4096);
         let writing = write_all(writer, bytes.clone(), pieces);
-        let builder = PipeReader::builder().wait(wait).buffer(size).keep_capacity();
+        let builder = PipeReader::builder().wait(wait).buffer(size);
         let mut reader = builder.open(reader).unwrap();
         for act in acts {
             match act {
@@ -138,22 +139,35 @@ fn a_read_as_large_as_the_buffer_bypasses_it() {
 }
 
 #[test]
-fn the_pipe_grows_unless_it_is_to_be_kept_and_never_shrinks() {
+fn the_pipe_grows_only_if_asked_and_never_shrinks() {
     let size = |fd: &OwnedFd| pipe::capacity(fd).unwrap();
     let (reader, _writer) = pipe_of(65_536);
     let before = size(&reader);
-    let kept = PipeReader::builder().keep_capacity().open(reader).unwrap();
+    let kept = PipeReader::builder().open(reader).unwrap();
     assert_eq!(size(kept.get_ref()), before);
-    let raised = PipeReader::builder().open(kept.into_inner()).unwrap();
+    let larger = 4 * before;
+    let builder = PipeReader::builder().capacity(larger);
+    let raised = builder.open(kept.into_inner()).unwrap();
     let after = size(raised.get_ref());
     assert!(after >= before);
     if rustix::process::geteuid().is_root() {
-        assert!(after >= CAPACITY);
+        assert_eq!(after, larger);
     }
     let same = PipeReader::builder()
         .capacity(4096)
         .open(raised.into_inner());
     assert_eq!(size(same.unwrap().get_ref()), after);
+}
+
+#[test]
+fn a_writer_that_relies_on_the_pipes_size_is_read_right() {
+    let (reader, writer) = pipe_of(65_536);
+    let (capacity, writing) = send_numbers(writer);
+    let mut got = Vec::new();
+    let mut reader = PipeReader::builder().open(reader).unwrap();
+    reader.read_to_end(&mut got).unwrap();
+    writing.join().unwrap();
+    assert_eq!(wrong_numbers(&got, capacity), 0);
 }
 
 #[test]
