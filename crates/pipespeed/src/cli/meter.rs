@@ -130,7 +130,10 @@ pub struct MeterArgs {
     /// Read and write, through a buffer of this size.
     #[arg(short = 'B', long, value_name = "SIZE", value_parser = size::parse_or_zero, allow_hyphen_values = true, help_heading = DATA)]
     pub buffer_size: Option<u64>,
-    /// Only read and write: copy all data.
+    /// Only read and write: copy all data. Needed for a writer that hands over
+    /// its memory (vmsplice) and writes to it again once a pipeful was sent after
+    /// it, as the published double buffering does: without copying, that memory
+    /// may still be unread in the output.
     #[arg(short = 'C', long, help_heading = DATA)]
     pub no_splice: bool,
     /// Put zeros in place of what can't be read of a file, and go on.

@@ -7,6 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::thread;
 
+use fastpipe::buffer::Buffer;
+use fastpipe::transfer::Output;
+use fastpipe::wait::Wait;
+
 use crate::common::{Outcome, pipespeed, run_alone, start_into};
 
 /// Bytes in which a lost or repeated one shows.
@@ -300,6 +304,45 @@ fn the_pipe_at_the_input_keeps_its_size_unless_it_may_be_resized() {
         assert_eq!(capacity > 65_536, may_grow, "{options}: {capacity}");
         drop(into);
         running.finish().succeeded();
+    }
+}
+
+/// Sends numbers by vmsplice(2) from a buffer of two pipefuls, each written again
+/// once the other was sent: right only for a pipe that keeps its size.
+fn send_numbers(into: OwnedFd, capacity: usize, pipefuls: usize) {
+    let mut buffer = Buffer::builder().len(2 * capacity).map().unwrap();
+    let mut out = Output::new(into, Wait::Block);
+    let mut numbers = 0_u64..;
+    for pipeful in 0..pipefuls {
+        let start = pipeful % 2 * capacity;
+        let half = start..start + capacity;
+        for (word, number) in buffer[half.clone()].chunks_mut(8).zip(&mut numbers) {
+            word.copy_from_slice(&number.to_le_bytes());
+        }
+        out.vmsplice(&[buffer.slice(half)], Default::default())
+            .unwrap();
+    }
+}
+
+#[test]
+fn what_is_copied_of_a_writer_that_relies_on_the_pipes_size_is_right() {
+    const PIPEFULS: usize = 256;
+    for options in ["-C -q", "-B 1M -q", "-l -q", "-C -q -L 1G"] {
+        let (from, into) = fastpipe::pipe::create().unwrap();
+        let capacity = fastpipe::pipe::capacity(&into).unwrap();
+        let (mut out, out_into) = std::io::pipe().unwrap();
+        let mut command = meter(options);
+        command.stdin(from);
+        let running = start_into(command, out_into);
+        let writing = thread::spawn(move || send_numbers(into, capacity, PIPEFULS));
+        let mut got = Vec::new();
+        out.read_to_end(&mut got).unwrap();
+        running.finish().succeeded();
+        writing.join().unwrap();
+        assert_eq!(got.len(), PIPEFULS * capacity);
+        let words = got.chunks(8).zip(0_u64..);
+        let wrong = words.filter(|(word, number)| *word != number.to_le_bytes());
+        assert_eq!(wrong.count(), 0, "{options}");
     }
 }
 
