@@ -59,7 +59,7 @@ struct End {
     wants: AtomicU64,
 }
 
-#[cfg(not(loom))]
+#[cfg(not(fastpipe_loom))]
 const _: () = assert!(size_of::<Header>() == 5 * 128);
 
 /// Of `End::state`.
@@ -276,7 +276,7 @@ fn has_reached(position: u64, wanted: u64) -> bool {
     position.wrapping_sub(wanted) < 1 << 63
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(fastpipe_loom)))]
 mod tests {
     use super::*;
 

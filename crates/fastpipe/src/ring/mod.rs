@@ -98,7 +98,7 @@ mod handover;
 mod header;
 mod in_place;
 mod memory;
-#[cfg(all(test, loom))]
+#[cfg(all(test, fastpipe_loom))]
 mod model;
 mod peer;
 mod producer;

@@ -1,6 +1,6 @@
 //! The orderings, checked in every interleaving by loom:
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p fastpipe --release --lib ring::model`
+//! `RUSTFLAGS="--cfg fastpipe_loom" cargo test -p fastpipe --release --lib ring::model`
 //!
 //! What runs is the header's own code, on loom's atomics. The data is a few
 //! cells, in which loom finds races; a wake-up that is lost is a deadlock.

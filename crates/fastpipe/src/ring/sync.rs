@@ -1,9 +1,9 @@
 //! What two processes synchronise by: the standard library's atomics and
 //! futex(2), or loom's models of them where the orderings are checked.
 
-#[cfg(loom)]
+#[cfg(fastpipe_loom)]
 pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
-#[cfg(not(loom))]
+#[cfg(not(fastpipe_loom))]
 pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -15,7 +15,7 @@ use std::time::Duration;
 #[repr(C)]
 pub(super) struct Word {
     value: AtomicU32,
-    #[cfg(loom)]
+    #[cfg(fastpipe_loom)]
     queue: model::Queue,
 }
 
@@ -31,7 +31,7 @@ impl Word {
     }
 }
 
-#[cfg(not(loom))]
+#[cfg(not(fastpipe_loom))]
 impl Word {
     /// Sleeps while the word is `value`, until woken, interrupted, or for no
     /// reason at all; `limit` at most.
@@ -59,7 +59,7 @@ impl Word {
     }
 }
 
-#[cfg(loom)]
+#[cfg(fastpipe_loom)]
 impl Word {
     /// Without a limit, so that a wake-up that is lost is a deadlock, which
     /// loom reports.
@@ -72,7 +72,7 @@ impl Word {
     }
 }
 
-#[cfg(loom)]
+#[cfg(fastpipe_loom)]
 mod model {
     use loom::sync::{Condvar, Mutex};
 
@@ -108,7 +108,7 @@ mod model {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(fastpipe_loom)))]
 mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
