@@ -156,6 +156,7 @@ pub mod reader;
 pub mod relay;
 pub mod reuse;
 pub mod ring;
+mod sealed;
 pub mod shared;
 mod sys;
 pub mod transfer;

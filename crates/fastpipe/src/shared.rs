@@ -1,27 +1,40 @@
 //! A few words of memory that several processes share.
 //!
-//! The words lie in a memfd that is sealed against shrinking, so that no peer
+//! The words lie in a memfd that is sealed against resizing, so that no peer
 //! can make an access fault, and are only ever reached as atomics, so that no
 //! peer can break the aliasing rules: sharing them is safe, whatever the peer
 //! does. What they mean is between the peers.
+//!
+//! The file begins with a header that [`SharedWords::words`] does not reach. By
+//! it the memory of anything else, such as a [`ring`](crate::ring), is refused,
+//! and a ring refuses words.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+use crate::pipe::page_size;
+use crate::sealed::{self, refused};
+
+/// The first word of the header; the others are not used yet.
+const MAGIC: u64 = u64::from_le_bytes(*b"fastwrd1");
+
+/// Two cache lines, so that the words begin at one.
+const HEADER_WORDS: usize = 16;
 
 /// Shared 64-bit words, zero at first.
 #[derive(Debug)]
 pub struct SharedWords {
-    words: NonNull<AtomicU64>,
+    /// The header, and behind it the words.
+    start: NonNull<AtomicU64>,
     len: usize,
+    /// Whole pages, in bytes.
+    mapped_len: usize,
     file: OwnedFd,
 }
 
@@ -34,65 +47,73 @@ impl SharedWords {
     /// Makes `len` words. Hand the descriptor to the peer (see [`AsFd`]).
     ///
     /// # Errors
-    /// Those of memfd_create(2), ftruncate(2) and mmap(2); `InvalidInput` for
+    /// Those of memfd_create(2), fallocate(2) and mmap(2); `InvalidInput` for
     /// no words at all.
     pub fn create(len: usize) -> io::Result<Self> {
-        let bytes = byte_len(len)?;
-        let file = rustix::fs::memfd_create(
-            "fastpipe-words",
-            MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
-        )?;
-        rustix::fs::ftruncate(&file, bytes as u64)?;
-        rustix::fs::fcntl_add_seals(&file, SEALS | SealFlags::SEAL)?;
-        Self::map(file, len)
+        let file = sealed::create("fastpipe-words", file_len(len)?)?;
+        let shared = Self::map(file, len)?;
+        shared.magic().store(MAGIC, Ordering::Relaxed);
+        Ok(shared)
     }
 
     /// Maps `len` words that a peer has made.
     ///
     /// # Errors
-    /// `InvalidData` if the file is not sealed against resizing or is too
-    /// short; those of mmap(2).
+    /// `InvalidData` for anything but the memory of shared words that is safe
+    /// to use: sealed against resizing, of ordinary pages, long enough, with
+    /// the right header; `InvalidInput` for no words at all; those of mmap(2).
     pub fn open(file: OwnedFd, len: usize) -> io::Result<Self> {
-        let bytes = byte_len(len)?;
-        let seals = rustix::fs::fcntl_get_seals(&file)?;
-        if !seals.contains(SEALS) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "the shared memory is not sealed against resizing",
-            ));
+        if sealed::check(&file)? < file_len(len)? {
+            return Err(refused("the shared memory is too short"));
         }
-        if rustix::fs::fstat(&file)?.st_size < bytes as i64 {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "the shared memory is too short",
-            ));
+        let shared = Self::map(file, len)?;
+        if shared.magic().load(Ordering::Relaxed) != MAGIC {
+            return Err(refused("the shared memory holds no shared words"));
         }
-        Self::map(file, len)
+        Ok(shared)
     }
 
+    /// The file must be of ordinary pages and long enough for `len` words.
     fn map(file: OwnedFd, len: usize) -> io::Result<Self> {
+        let mapped_len = usize::try_from(file_len(len)?)
+            .ok()
+            .and_then(|len| len.checked_next_multiple_of(page_size()))
+            .ok_or_else(too_many)?;
         // SAFETY: a new mapping at an address of the kernel's choice disturbs
         // no memory of ours.
         let address = unsafe {
             rustix::mm::mmap(
                 ptr::null_mut(),
-                byte_len(len)?,
+                mapped_len,
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::SHARED,
                 &file,
                 0,
             )
         }?;
-        let words = NonNull::new(address.cast())
+        let start = NonNull::new(address.cast())
             .ok_or_else(|| io::Error::other("mmap returned address 0"))?;
-        Ok(SharedWords { words, len, file })
+        Ok(SharedWords {
+            start,
+            len,
+            mapped_len,
+            file,
+        })
+    }
+
+    fn magic(&self) -> &AtomicU64 {
+        // SAFETY: the mapping begins with the header, is page-aligned, lives as
+        // long as self, can't shrink (sealed), and any bit pattern is an
+        // AtomicU64.
+        unsafe { self.start.as_ref() }
     }
 
     /// The words.
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping is `len` words long, page-aligned, lives as long
-        // as self, can't shrink (sealed), and any bit pattern is an AtomicU64.
-        unsafe { slice::from_raw_parts(self.words.as_ptr(), self.len) }
+        // SAFETY: the mapping is longer than the header.
+        let words = unsafe { self.start.add(HEADER_WORDS) };
+        // SAFETY: `len` words follow the header; otherwise as in `magic`.
+        unsafe { slice::from_raw_parts(words.as_ptr(), self.len) }
     }
 }
 
@@ -105,20 +126,33 @@ impl AsFd for SharedWords {
 impl Drop for SharedWords {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours and no reference outlives self.
-        let _ = unsafe { rustix::mm::munmap(self.words.as_ptr().cast(), self.len * 8) };
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.mapped_len) };
     }
 }
 
-fn byte_len(len: usize) -> io::Result<usize> {
-    len.checked_mul(size_of::<AtomicU64>())
-        .filter(|bytes| *bytes > 0)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no words to share"))
+/// Length of the file for `len` words, in bytes.
+fn file_len(len: usize) -> io::Result<u64> {
+    if len == 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "no words to share",
+        ));
+    }
+    (len as u64)
+        .checked_add(HEADER_WORDS as u64)
+        .and_then(|words| words.checked_mul(size_of::<AtomicU64>() as u64))
+        .ok_or_else(too_many)
+}
+
+fn too_many() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "too many words to share")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::Ordering;
+    use crate::ring;
+    use rustix::fs::{MemfdFlags, SealFlags};
 
     #[test]
     fn what_one_mapping_stores_the_other_loads() {
@@ -129,18 +163,66 @@ mod tests {
     }
 
     #[test]
+    fn all_words_are_zero_at_first() {
+        let shared = SharedWords::create(3000).unwrap();
+        assert_eq!(shared.words().len(), 3000);
+        for word in shared.words() {
+            assert_eq!(word.load(Ordering::Relaxed), 0);
+        }
+    }
+
+    #[test]
+    fn no_words_and_too_many_are_refused() {
+        for len in [0, usize::MAX / 8, usize::MAX] {
+            let error = SharedWords::create(len).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{len}");
+        }
+    }
+
+    /// Asserts that `file` is refused with a message that contains `why`.
+    fn assert_refused(file: OwnedFd, len: usize, why: &str) {
+        let error = SharedWords::open(file, len).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+        assert!(error.to_string().contains(why), "{error}");
+    }
+
+    #[test]
     fn a_file_that_could_still_shrink_is_refused() {
         let file = rustix::fs::memfd_create("t", MemfdFlags::ALLOW_SEALING).unwrap();
         rustix::fs::ftruncate(&file, 4096).unwrap();
-        let error = SharedWords::open(file, 4).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert_refused(file, 4, "not sealed");
+        let (reader, _writer) = io::pipe().unwrap();
+        assert_refused(reader.into(), 4, "not sealed");
+    }
+
+    #[test]
+    fn a_file_of_reserved_huge_pages_is_refused() {
+        let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
+        let Ok(file) = rustix::fs::memfd_create("t", flags) else {
+            eprintln!("skipped: no reserved huge pages here");
+            return;
+        };
+        rustix::fs::ftruncate(&file, 1 << 30).unwrap();
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW).unwrap();
+        assert_refused(file, 4, "ordinary pages");
     }
 
     #[test]
     fn a_file_too_short_for_the_words_is_refused() {
         let mine = SharedWords::create(1).unwrap();
         let file = mine.as_fd().try_clone_to_owned().unwrap();
-        let error = SharedWords::open(file, 2).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert_refused(file, 2, "too short");
+    }
+
+    #[test]
+    fn a_file_that_holds_no_words_is_refused() {
+        assert_refused(sealed::create("t", 4096).unwrap(), 4, "no shared words");
+    }
+
+    #[test]
+    fn the_memory_of_a_ring_is_refused() {
+        let (producer, _consumer) = ring::pair(1).unwrap();
+        let file = producer.as_fd().try_clone_to_owned().unwrap();
+        assert_refused(file, 4, "no shared words");
     }
 }

@@ -58,8 +58,3 @@ impl From<RingError> for io::Error {
 /// The header says what can't be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Corrupt;
-
-/// A file that is no ring, or none that is safe to use.
-pub(super) fn refused(why: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, why)
-}

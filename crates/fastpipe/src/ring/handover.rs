@@ -19,10 +19,10 @@ use rustix::net::{
 };
 
 use super::cursor::Role;
-use super::error::refused;
 use super::memory::Memory;
 use super::peer::{Peer, ourselves};
 use super::side::Side;
+use crate::sealed::refused;
 
 /// Which end is on its way.
 fn offer_of(role: Role) -> &'static [u8; 8] {

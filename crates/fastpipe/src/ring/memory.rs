@@ -23,19 +23,12 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicU8, Ordering, compiler_fence};
 
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
-use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::MOST_CAPACITY;
-use super::error::refused;
 use super::header::Header;
 use crate::pipe::page_size;
-
-const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
-
-/// f_type of tmpfs: TMPFS_MAGIC of linux/magic.h.
-const TMPFS: u64 = 0x0102_1994;
+use crate::sealed::{self, refused};
 
 #[derive(Debug)]
 pub(super) struct Memory {
@@ -64,12 +57,7 @@ impl Memory {
             ));
         }
         let capacity = capacity.next_power_of_two().max(page_size());
-        let file = memfd()?;
-        // Has the pages allocated: where there is no memory for them it is an
-        // error now and not a SIGBUS later.
-        let len = (page_size() + capacity) as u64;
-        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, len)?;
-        rustix::fs::fcntl_add_seals(&file, SEALS | SealFlags::SEAL)?;
+        let file = sealed::create("fastpipe-ring", (page_size() + capacity) as u64)?;
         let memory = Self::map(file, capacity)?;
         memory.header().identify(capacity as u64);
         Ok(memory)
@@ -77,23 +65,7 @@ impl Memory {
 
     /// Maps what somebody else has made, and need not be trusted with.
     pub(super) fn open(file: OwnedFd) -> io::Result<Self> {
-        // EINVAL: no file of a kind that can be sealed.
-        let seals = match rustix::fs::fcntl_get_seals(&file) {
-            Err(Errno::INVAL) => SealFlags::empty(),
-            seals => seals?,
-        };
-        if !seals.contains(SEALS) {
-            return Err(refused(
-                "not a ring: the file is not sealed against resizing",
-            ));
-        }
-        // Reserved huge pages can be sealed too, but a hole that the peer
-        // punches into them is a SIGBUS when the pool is empty. tmpfs just
-        // allocates another page.
-        if rustix::fs::fstatfs(&file)?.f_type as u64 != TMPFS {
-            return Err(refused("not a ring: the file is not of ordinary pages"));
-        }
-        let size = rustix::fs::fstat(&file)?.st_size;
+        let size = sealed::check(&file)?;
         let capacity = usize::try_from(size)
             .ok()
             .and_then(|size| size.checked_sub(page_size()))
@@ -258,14 +230,4 @@ impl Drop for Memory {
 
 fn reserved(capacity: usize) -> usize {
     page_size() + 2 * capacity
-}
-
-fn memfd() -> io::Result<OwnedFd> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // Where vm.memfd_noexec is 2 it must be said that it is not to be executed;
-    // a kernel before 6.3 does not know how to say that.
-    match rustix::fs::memfd_create("fastpipe-ring", flags | MemfdFlags::NOEXEC_SEAL) {
-        Err(Errno::INVAL) => Ok(rustix::fs::memfd_create("fastpipe-ring", flags)?),
-        file => Ok(file?),
-    }
 }
