@@ -1,31 +1,26 @@
-//! The mapping of a ring. Nothing else in `ring` touches a raw pointer.
+//! The mapping of a ring. But for the copies (`copying`), nothing else in `ring`
+//! touches a raw pointer.
 //!
 //! The file is a page for the [`Header`] and, behind it, the data. The data is
 //! mapped twice, one behind the other, so that whatever lies in the ring lies
 //! in one piece. The file is sealed against resizing: an access to a page
 //! behind its end would be a SIGBUS.
 //!
-//! # A peer that keeps to no rules
-//! It may write to these pages at any time. What the language says of that:
-//! references to memory that changes behind them are undefined behaviour, so
-//! there is none to the data but to atomics, and what goes in and out goes by
-//! `copy_nonoverlapping` to and from memory that is ours alone. Strictly, a
-//! copy that races with a write is a data race; the language has no bulk copy
-//! that may race. What we rely on is that memcpy(3) is only a sequence of loads
-//! and stores: it takes no decision by the bytes it copies, they can't be known
-//! to the compiler, which did not see them written, and whatever it loads is a
-//! valid `u8`. Bytes that a peer changes meanwhile come out as a mixture.
+//! A peer that keeps to no rules may write to these pages at any time.
+//! References to memory that changes behind them are undefined behaviour, so
+//! safe code gets none to the data but to atomics.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::atomic::{AtomicU8, Ordering, compiler_fence};
+use std::sync::atomic::AtomicU8;
 
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::MOST_CAPACITY;
+use super::copying;
 use super::header::Header;
 use crate::pipe::page_size;
 use crate::sealed::{self, refused};
@@ -41,8 +36,8 @@ pub(super) struct Memory {
     file: OwnedFd,
 }
 
-// SAFETY: it owns its mapping. `&self` reaches only atomics, and only
-// `&mut self` copies.
+// SAFETY: it owns its mapping, and reaches it as atomics; who calls `bytes` or
+// `bytes_mut` promises the rest.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -156,31 +151,19 @@ impl Memory {
     /// Copies `from` to `position` on. It is at most the capacity long.
     #[inline]
     pub(super) fn copy_in(&mut self, position: u64, from: &[u8]) {
-        let to = self.at(position, from.len());
-        // SAFETY: `at` checked the length; `from` is no shared memory of ours,
-        // since no reference to that is given out but by `bytes`, whose caller
-        // promised that it is gone. About races see the top.
-        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+        copying::copy_in(from, self.atomics(position, from.len()));
     }
 
     /// Copies the bytes from `position` on to `to`.
     #[inline]
     pub(super) fn copy_out(&mut self, position: u64, to: &mut [u8]) {
-        let from = self.at(position, to.len());
-        // SAFETY: as in `copy_in`.
-        unsafe { ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
-        // From here on the bytes may be others (by a signal handler, as far as
-        // the compiler knows): whoever copies `to` on is not to be given a
-        // second look at `from`, after he checked the first.
-        compiler_fence(Ordering::SeqCst);
+        copying::copy_out(self.atomics(position, to.len()), to);
     }
 
     /// `len` bytes from `position` on become `value`.
     #[inline]
     pub(super) fn fill(&mut self, position: u64, len: usize, value: u8) {
-        let to = self.at(position, len);
-        // SAFETY: as in `copy_in`.
-        unsafe { ptr::write_bytes(to, value, len) };
+        copying::fill(self.atomics(position, len), value);
     }
 
     /// `len` bytes from `position` on, as what may change at any time.

@@ -83,14 +83,19 @@
 //!   trusted not to. Whatever is parsed should be copied first: bytes can change
 //!   after they were checked.
 //!
-//! The copying relies on more than the language promises: that memcpy(3) of bytes
-//! that change meanwhile yields some bytes or other. What the kernel does for
-//! want of memory is the same as elsewhere: the pages are allocated when the ring
-//! is made, but a peer may give them back (FALLOC_FL_PUNCH_HOLE), and the next
-//! access then needs a new one. Where vm.overcommit_memory is 2 and nothing is
+//! The copying is made of atomic accesses, so that a peer that writes meanwhile
+//! is no data race: bytes that change come out old or new. On x86-64 they are
+//! accesses to single bytes as far as the language is concerned, elsewhere to
+//! words of eight bytes, which relies on the processor where the peer accesses
+//! parts of them.
+//!
+//! What the kernel does for want of memory is the same as elsewhere: the pages are
+//! allocated when the ring is made, but a peer may give them back
+//! (FALLOC_FL_PUNCH_HOLE), and the next access then needs a new one. Where vm.overcommit_memory is 2 and nothing is
 //! left of what may be committed, that access is a SIGBUS.
 
 mod consumer;
+mod copying;
 mod cursor;
 mod ends;
 mod error;

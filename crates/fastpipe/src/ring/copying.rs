@@ -1,0 +1,369 @@
+//! Copies to and from memory that another process may access at the same time.
+//!
+//! Such memory is a slice of atomics here, and each copy is as good as relaxed
+//! loads or stores of its single bytes, in any order: there is no data race, and
+//! bytes that change meanwhile come out as a mixture of old and new ones.
+//!
+//! memcpy(3) would not do: the compiler takes it for plain accesses. A loop over
+//! the atomics is right, and eight times slower or more, since atomics are never
+//! put together to larger accesses. So on x86-64 the accesses are instructions
+//! of our own (`asm!`), each of which does what that many relaxed accesses to
+//! single bytes may do. Elsewhere they are relaxed accesses to words of eight
+//! bytes, which the processor makes as well, but about which the language says
+//! nothing where the peer accesses parts of the same word.
+//!
+//! `rep movsb` is not used: some processors take twenty times as long for it
+//! where the destination lies a few bytes behind the source, modulo 4 KiB.
+#![allow(unsafe_code)]
+
+use std::sync::atomic::AtomicU8;
+
+#[cfg(not(target_arch = "x86_64"))]
+use words as fast;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as fast;
+
+/// Copies `from` to `to`.
+///
+/// # Panics
+/// If the lengths differ.
+#[inline]
+pub(super) fn copy_in(from: &[u8], to: &[AtomicU8]) {
+    assert_eq!(from.len(), to.len());
+    fast::copy_in(from, to);
+}
+
+/// Copies `from` to `to`.
+///
+/// # Panics
+/// If the lengths differ.
+#[inline]
+pub(super) fn copy_out(from: &[AtomicU8], to: &mut [u8]) {
+    assert_eq!(from.len(), to.len());
+    fast::copy_out(from, to);
+}
+
+/// All bytes of `to` become `value`.
+#[inline]
+pub(super) fn fill(to: &[AtomicU8], value: u8) {
+    let pattern = [value; 256];
+    for part in to.chunks(pattern.len()) {
+        fast::copy_in(&pattern[..part.len()], part);
+    }
+}
+
+/// The fast path: up to 64 bytes at a time.
+#[cfg(target_arch = "x86_64")]
+mod x86_64 {
+    use std::arch::asm;
+    use std::sync::atomic::AtomicU8;
+
+    #[inline]
+    pub(super) fn copy_in(from: &[u8], to: &[AtomicU8]) {
+        let len = from.len().min(to.len());
+        // SAFETY: both are valid for `len` bytes, and `to` may be written since
+        // it is of atomics.
+        unsafe { copy(from.as_ptr(), to.as_ptr().cast_mut().cast(), len) };
+    }
+
+    #[inline]
+    pub(super) fn copy_out(from: &[AtomicU8], to: &mut [u8]) {
+        let len = from.len().min(to.len());
+        // SAFETY: both are valid for `len` bytes.
+        unsafe { copy(from.as_ptr().cast(), to.as_mut_ptr(), len) };
+    }
+
+    /// Copies `len` bytes. The last block overlaps the one before, so that no
+    /// loop over single bytes is needed behind the blocks.
+    ///
+    /// # Safety
+    /// `from` is valid for reading and `to` for writing `len` bytes, as atomics
+    /// where others may access them at the same time. They don't overlap.
+    #[inline]
+    unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+        let mut at = 0;
+        if len >= 16 {
+            while len - at > 64 {
+                // SAFETY: more than 64 bytes are left, and the caller's promise.
+                unsafe { copy_64(from, to, at) };
+                at += 64;
+            }
+            while len - at > 16 {
+                // SAFETY: more than 16 bytes are left, and the caller's promise.
+                unsafe { copy_16(from, to, at) };
+                at += 16;
+            }
+            // SAFETY: there are 16 bytes or more, and the caller's promise.
+            unsafe { copy_16(from, to, len - 16) };
+        } else if len >= 8 {
+            // SAFETY: there are 8 bytes or more, and the caller's promise.
+            unsafe { copy_8(from, to, 0) };
+            // SAFETY: as above.
+            unsafe { copy_8(from, to, len - 8) };
+        } else {
+            while at < len {
+                // SAFETY: a byte is left, and the caller's promise.
+                unsafe { copy_1(from, to, at) };
+                at += 1;
+            }
+        }
+    }
+
+    /// Copies 64 bytes at `at` of both.
+    ///
+    /// # Safety
+    /// As of [`copy`], and `at + 64` is at most its `len`.
+    #[inline]
+    unsafe fn copy_64(from: *const u8, to: *mut u8, at: usize) {
+        // SAFETY: it loads and stores what the caller promised that it may, and
+        // movdqu takes any alignment.
+        unsafe {
+            asm!(
+                "movdqu {a}, [{from} + {at}]",
+                "movdqu {b}, [{from} + {at} + 16]",
+                "movdqu {c}, [{from} + {at} + 32]",
+                "movdqu {d}, [{from} + {at} + 48]",
+                "movdqu [{to} + {at}], {a}",
+                "movdqu [{to} + {at} + 16], {b}",
+                "movdqu [{to} + {at} + 32], {c}",
+                "movdqu [{to} + {at} + 48], {d}",
+                from = in(reg) from,
+                to = in(reg) to,
+                at = in(reg) at,
+                a = out(xmm_reg) _,
+                b = out(xmm_reg) _,
+                c = out(xmm_reg) _,
+                d = out(xmm_reg) _,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+
+    /// Defines a function that copies a few bytes at `at` of both by way of one
+    /// register.
+    macro_rules! copy_by_register {
+        ($name:ident, $load:literal, $store:literal, $class:ident) => {
+            /// # Safety
+            /// As of [`copy_64`], of as many bytes as the name says.
+            #[inline]
+            unsafe fn $name(from: *const u8, to: *mut u8, at: usize) {
+                // SAFETY: as in `copy_64`.
+                unsafe {
+                    asm!(
+                        $load,
+                        $store,
+                        from = in(reg) from,
+                        to = in(reg) to,
+                        at = in(reg) at,
+                        value = out($class) _,
+                        options(nostack, preserves_flags),
+                    );
+                }
+            }
+        };
+    }
+
+    copy_by_register!(
+        copy_16,
+        "movdqu {value}, [{from} + {at}]",
+        "movdqu [{to} + {at}], {value}",
+        xmm_reg
+    );
+    copy_by_register!(
+        copy_8,
+        "mov {value}, [{from} + {at}]",
+        "mov [{to} + {at}], {value}",
+        reg
+    );
+    copy_by_register!(
+        copy_1,
+        "mov {value}, [{from} + {at}]",
+        "mov [{to} + {at}], {value}",
+        reg_byte
+    );
+}
+
+/// The portable path: up to eight bytes at a time.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+mod words {
+    use std::iter::zip;
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::sync::atomic::{AtomicU8, AtomicU64};
+
+    const WORD: usize = size_of::<AtomicU64>();
+
+    /// The bytes before the first whole word, the words and the bytes after
+    /// the last one.
+    fn split(shared: &[AtomicU8]) -> (&[AtomicU8], &[AtomicU64], &[AtomicU8]) {
+        // SAFETY: any eight atomic bytes are a word, and the other way round.
+        unsafe { shared.align_to() }
+    }
+
+    pub(super) fn copy_in(from: &[u8], to: &[AtomicU8]) {
+        let (to_head, to_words, to_tail) = split(to);
+        let (head, rest) = from.split_at(to_head.len());
+        let (words, tail) = rest.split_at(to_words.len() * WORD);
+        for (to, from) in zip(to_words, words.as_chunks().0) {
+            to.store(u64::from_ne_bytes(*from), Relaxed);
+        }
+        for (to, from) in zip(to_head, head).chain(zip(to_tail, tail)) {
+            to.store(*from, Relaxed);
+        }
+    }
+
+    pub(super) fn copy_out(from: &[AtomicU8], to: &mut [u8]) {
+        let (from_head, from_words, from_tail) = split(from);
+        let (head, rest) = to.split_at_mut(from_head.len());
+        let (words, tail) = rest.split_at_mut(from_words.len() * WORD);
+        for (to, from) in zip(words.as_chunks_mut().0, from_words) {
+            *to = from.load(Relaxed).to_ne_bytes();
+        }
+        for (to, from) in zip(head, from_head).chain(zip(tail, from_tail)) {
+            *to = from.load(Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::iter::zip;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    /// The model: a byte at a time.
+    mod naive {
+        use super::*;
+
+        pub(super) fn copy_in(from: &[u8], to: &[AtomicU8]) {
+            for (to, from) in zip(to, from) {
+                to.store(*from, Relaxed);
+            }
+        }
+
+        pub(super) fn copy_out(from: &[AtomicU8], to: &mut [u8]) {
+            for (to, from) in zip(to, from) {
+                *to = from.load(Relaxed);
+            }
+        }
+
+        pub(super) fn fill(to: &[AtomicU8], value: u8) {
+            for to in to {
+                to.store(value, Relaxed);
+            }
+        }
+    }
+
+    /// Bytes that differ from their neighbours and from those a block further.
+    fn pattern(len: usize, seed: u8) -> Vec<u8> {
+        (0..len)
+            .map(|n| (n as u8).wrapping_mul(37).wrapping_add((n >> 8) as u8) ^ seed)
+            .collect()
+    }
+
+    fn shared(len: usize, seed: u8) -> Vec<AtomicU8> {
+        pattern(len, seed).into_iter().map(AtomicU8::new).collect()
+    }
+
+    fn loaded(shared: &[AtomicU8]) -> Vec<u8> {
+        shared.iter().map(|byte| byte.load(Relaxed)).collect()
+    }
+
+    /// Bytes around each copy that must not change.
+    const MARGIN: usize = 70;
+
+    type CopyIn = fn(&[u8], &[AtomicU8]);
+    type CopyOut = fn(&[AtomicU8], &mut [u8]);
+
+    /// Asserts that the paths leave what the model leaves, within the copy and
+    /// around it.
+    fn compare(len: usize, shared_at: usize, private_at: usize) {
+        let whole = len + 2 * MARGIN + 64;
+        let in_shared = MARGIN + shared_at..MARGIN + shared_at + len;
+        let in_private = MARGIN + private_at..MARGIN + private_at + len;
+
+        let source = pattern(whole, 0x55);
+        let put = |copy: CopyIn| {
+            let target = shared(whole, 0);
+            copy(&source[in_private.clone()], &target[in_shared.clone()]);
+            loaded(&target)
+        };
+        let expected = put(naive::copy_in);
+        let paths: [CopyIn; 2] = [copy_in, words::copy_in];
+        for path in paths {
+            assert_eq!(put(path), expected, "in: {len}, {shared_at}, {private_at}");
+        }
+
+        let source = shared(whole, 0x55);
+        let take = |copy: CopyOut| {
+            let mut target = pattern(whole, 0);
+            copy(&source[in_shared.clone()], &mut target[in_private.clone()]);
+            target
+        };
+        let expected = take(naive::copy_out);
+        let paths: [CopyOut; 2] = [copy_out, words::copy_out];
+        for path in paths {
+            assert_eq!(
+                take(path),
+                expected,
+                "out: {len}, {shared_at}, {private_at}"
+            );
+        }
+
+        let filled = |fill: fn(&[AtomicU8], u8)| {
+            let target = shared(whole, 0);
+            fill(&target[in_shared.clone()], 0xaa);
+            loaded(&target)
+        };
+        assert_eq!(
+            filled(fill),
+            filled(naive::fill),
+            "fill: {len}, {shared_at}"
+        );
+    }
+
+    #[test]
+    fn every_short_length_is_copied_as_by_the_model() {
+        for len in 0..=300 {
+            for alignment in 0..16 {
+                compare(len, alignment, 0);
+                compare(len, 0, alignment);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_length_and_alignment_is_copied_as_by_the_model(
+            len in 0usize..5000,
+            shared_at in 0usize..64,
+            private_at in 0usize..64,
+        ) {
+            compare(len, shared_at, private_at);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "left == right")]
+    fn a_target_that_is_longer_is_refused() {
+        copy_in(&[0; 8], &shared(9, 0));
+    }
+
+    #[test]
+    fn bytes_that_change_meanwhile_come_out_old_or_new() {
+        let memory = shared(4096, 0);
+        fill(&memory, 1);
+        std::thread::scope(|scope| {
+            let writing = scope.spawn(|| {
+                for value in [2, 1].repeat(2000) {
+                    fill(&memory, value);
+                }
+            });
+            let mut got = [0; 4096];
+            while !writing.is_finished() {
+                copy_out(&memory, &mut got);
+                assert!(got.iter().all(|byte| [1, 2].contains(byte)));
+            }
+        });
+    }
+}
