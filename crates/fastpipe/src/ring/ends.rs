@@ -9,7 +9,8 @@ macro_rules! both_ends {
             /// Makes a ring of `capacity` bytes, rounded up to a power of two of whole pages, and
             #[doc = concat!("hands the ", $other, "'s end to the process at the other end of `stream`,")]
             #[doc = concat!("which calls [`", $Other, "::accept`](super::", $Other, "::accept).")]
-            /// Waits until it did, or for as long as the stream's read timeout says.
+            /// Waits until it did, or for as long as the stream's read timeout says, also where
+            /// the stream is non-blocking.
             ///
             /// Each of them keeps a duplicate of the stream, which is not to be shut down; the
             /// stream itself may be used on, or dropped.
@@ -17,9 +18,12 @@ macro_rules! both_ends {
             /// # Errors
             /// `InvalidInput` for no capacity and for more than
             /// [`MOST_CAPACITY`](super::MOST_CAPACITY); `ConnectionRefused` if the other process
-            /// would not have it; `UnexpectedEof` if it hung up; those of memfd_create(2),
-            /// fallocate(2), mmap(2), sendmsg(2) and recvmsg(2). Beyond RLIMIT_FSIZE also the
-            /// signal SIGXFSZ, as with [`pair`](super::pair).
+            /// would not have it; `UnexpectedEof` if it hung up; `TimedOut` if it did not answer in
+            /// time; those of memfd_create(2), fallocate(2), mmap(2), sendmsg(2) and recvmsg(2).
+            /// Beyond RLIMIT_FSIZE also the signal SIGXFSZ, as with [`pair`](super::pair).
+            ///
+            /// After `TimedOut` the stream can't be used for another offer: the answer to this one
+            /// may still come. Whoever takes it then finds that the other end was abandoned.
             pub fn offer(stream: &UnixStream, capacity: usize) -> io::Result<Self> {
                 let side = handover::offer(stream, Role::$End, capacity)?;
                 Ok($End { side })
@@ -27,13 +31,16 @@ macro_rules! both_ends {
 
             #[doc = concat!("Takes the ", $mine, "'s end that the process at the other end of `stream`")]
             #[doc = concat!("offers by [`", $Other, "::offer`](super::", $Other, "::offer).")]
+            /// Waits for the offer, or for as long as the stream's read timeout says, also where
+            /// the stream is non-blocking.
             ///
             /// # Errors
             /// `InvalidData` for anything but the memory of a ring that is safe to use: sealed
             /// against resizing, of ordinary pages, of the right size, with a sane header;
             /// `ResourceBusy` if that end is in use; `UnexpectedEof` if the other process hung up;
-            /// EMFILE where this process may not have another descriptor; those of recvmsg(2) and
-            /// mmap(2).
+            /// `TimedOut` if no offer came in time, after which one may still be accepted; EMFILE
+            /// where this process may not have another descriptor; those of sendmsg(2), recvmsg(2)
+            /// and mmap(2).
             pub fn accept(stream: &UnixStream) -> io::Result<Self> {
                 let side = handover::accept(stream, Role::$End)?;
                 Ok($End { side })
@@ -57,6 +64,9 @@ macro_rules! both_ends {
             /// Gives this end up, with all that is in the ring, to whoever takes it by
             /// [`from_fd`](Self::from_fd), in this process or another one. The descriptor is
             /// close-on-exec; [`Stdio`](std::process::Stdio) hands it to a child all the same.
+            ///
+            #[doc = concat!("From then on this process's death is nothing to the ", $other, ", which notices the")]
+            #[doc = concat!("death of whoever takes the end if it [watches](super::", $Other, "::watch) that one.")]
             ///
             /// # Errors
             /// Those of duplicating a descriptor. The end is closed then.
@@ -94,6 +104,10 @@ macro_rules! both_ends {
 
             #[doc = concat!("By what the ", $other, "'s death is noticed. An end that was offered and")]
             /// accepted knows it already; without any, it is not noticed.
+            ///
+            #[doc = concat!("`peer` stands for the process that has the ", $other, "'s end now, or else takes it")]
+            #[doc = concat!("next. Once that one gives it on by [`into_fd`](super::", $Other, "::into_fd), its death")]
+            /// no longer counts.
             pub fn watch(&mut self, peer: Peer) {
                 self.side.watch(peer);
             }

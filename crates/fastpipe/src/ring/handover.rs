@@ -11,7 +11,9 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -37,11 +39,27 @@ const REFUSED: &[u8; 1] = b"n";
 
 /// Makes a ring, keeps the end `role` and hands over the other one.
 pub(super) fn offer(stream: &UnixStream, role: Role, capacity: usize) -> io::Result<Side> {
-    let memory = Memory::create(capacity)?;
+    // Attached first, so that whoever takes an offer that has failed by then
+    // learns of that.
+    let mut side = Side::attach(Memory::create(capacity)?, role)?;
+    match hand_over(stream, role.other(), side.memory()) {
+        Ok(peer) => {
+            side.watch_first(peer);
+            Ok(side)
+        }
+        Err(error) => {
+            side.abandon();
+            Err(error)
+        }
+    }
+}
+
+/// Sends the end `role` and waits for the answer.
+fn hand_over(stream: &UnixStream, role: Role, memory: &Memory) -> io::Result<Peer> {
     let own = ourselves();
     let mut fds = vec![memory.as_fd()];
     fds.extend(own.iter().map(AsFd::as_fd));
-    send(stream, offer_of(role.other()), &fds)?;
+    send(stream, offer_of(role), &fds)?;
     let mut answer = [0];
     let pidfd = receive(stream, &mut answer)?.0.into_iter().next();
     if answer != *TAKEN {
@@ -50,9 +68,7 @@ pub(super) fn offer(stream: &UnixStream, role: Role, capacity: usize) -> io::Res
             "the other process did not take its end of the ring",
         ));
     }
-    let mut side = Side::attach(memory, role)?;
-    side.watch(Peer::handed_over(pidfd, stream)?);
-    Ok(side)
+    Peer::handed_over(pidfd, stream)
 }
 
 /// Takes the end `role` of a ring that is offered.
@@ -89,7 +105,7 @@ fn attach(
     stream: &UnixStream,
 ) -> io::Result<Side> {
     let mut side = Side::attach(Memory::open(file)?, role)?;
-    side.watch(Peer::handed_over(pidfd, stream)?);
+    side.watch_first(Peer::handed_over(pidfd, stream)?);
     Ok(side)
 }
 
@@ -104,10 +120,11 @@ fn send(stream: &UnixStream, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result
             stream,
             &[IoSlice::new(bytes)],
             &mut control,
-            SendFlags::NOSIGNAL,
+            SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
         );
         match sent {
             Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => wait(stream, PollFlags::OUT, stream.write_timeout()?)?,
             // So few bytes go at once or not at all.
             sent => return sent.map(drop).map_err(io::Error::from),
         }
@@ -125,8 +142,13 @@ fn receive(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<(Vec<OwnedFd>, b
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut rest = [IoSliceMut::new(&mut bytes[filled..])];
-        match recvmsg(stream, &mut rest, &mut control, RecvFlags::CMSG_CLOEXEC) {
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        match recvmsg(stream, &mut rest, &mut control, flags) {
             Err(Errno::INTR) => continue,
+            Err(Errno::AGAIN) => {
+                wait(stream, PollFlags::IN, stream.read_timeout()?)?;
+                continue;
+            }
             Err(errno) => return Err(errno.into()),
             Ok(message) if message.bytes == 0 => {
                 return Err(io::Error::new(
@@ -146,4 +168,26 @@ fn receive(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<(Vec<OwnedFd>, b
         }
     }
     Ok((fds, cut_off))
+}
+
+/// Waits until `stream` is ready for `what`, whether or not it is non-blocking:
+/// half a handover can't be taken up again.
+fn wait(stream: &UnixStream, what: PollFlags, limit: Option<Duration>) -> io::Result<()> {
+    let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+    let mut fds = [PollFd::new(stream, what)];
+    loop {
+        let left = deadline
+            .map(|deadline| deadline.saturating_duration_since(Instant::now()))
+            .and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut fds, left.as_ref()) {
+            Err(Errno::INTR) => {}
+            Ok(0) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "the other process took too long to hand over or take a ring",
+                ));
+            }
+            ready => return ready.map(drop).map_err(io::Error::from),
+        }
+    }
 }

@@ -14,7 +14,7 @@ use crate::wait::Bound;
 
 /// "fastring" on a little-endian machine.
 const MAGIC: u64 = u64::from_le_bytes(*b"fastring");
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// Two cache lines: x86 processors fetch them in pairs.
 #[derive(Debug, Default)]
@@ -57,6 +57,8 @@ struct End {
     bound_to: AtomicU32,
     /// Where the peer is when it has left enough to wake this end for.
     wants: AtomicU64,
+    /// How many times this end was given on.
+    generation: AtomicU32,
 }
 
 #[cfg(not(fastpipe_loom))]
@@ -141,7 +143,7 @@ impl Header {
         let tail = self.index(Role::Consumer).load(Acquire);
         let cursor = Cursor::attach(role, head, tail, capacity);
         if cursor.is_err() {
-            self.unclaim(role);
+            self.free(role);
         }
         cursor.map(Some)
     }
@@ -171,8 +173,24 @@ impl Header {
         mine.shares_with(theirs)
     }
 
-    /// Gives an end back, for whoever attaches it next.
-    pub(super) fn unclaim(&self, role: Role) {
+    /// Gives the end `role` on, to whoever attaches it next.
+    ///
+    /// Release, and before whatever its owner does next: who then sees the
+    /// owner die sees that it had given the end on.
+    pub(super) fn give_on(&self, role: Role) {
+        let generation = &self.end(role).generation;
+        let next = generation.load(Relaxed).wrapping_add(1);
+        generation.store(next, Release);
+        self.free(role);
+    }
+
+    /// How many times the peer of `role` gave its end on. Whoever had that end
+    /// at another count does not have it now.
+    pub(super) fn peer_generation(&self, role: Role) -> u32 {
+        self.end(role.other()).generation.load(Acquire)
+    }
+
+    fn free(&self, role: Role) {
         self.set_spins(role, false);
         self.set_bound(role, Bound::default());
         self.end(role).state.store(FREE, Release);
@@ -292,7 +310,7 @@ mod tests {
         // Not of whoever takes the end next.
         header.set_bound(Role::Producer, Bound(1));
         header.set_bound(Role::Consumer, Bound(1));
-        header.unclaim(Role::Producer);
+        header.give_on(Role::Producer);
         assert!(!header.shares_processor(Role::Consumer));
     }
 

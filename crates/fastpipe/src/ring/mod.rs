@@ -91,8 +91,9 @@
 //!
 //! What the kernel does for want of memory is the same as elsewhere: the pages are
 //! allocated when the ring is made, but a peer may give them back
-//! (FALLOC_FL_PUNCH_HOLE), and the next access then needs a new one. Where vm.overcommit_memory is 2 and nothing is
-//! left of what may be committed, that access is a SIGBUS.
+//! (FALLOC_FL_PUNCH_HOLE), and the next access then needs a new one. Where
+//! vm.overcommit_memory is 2 and nothing is left of what may be committed, that
+//! access is a SIGBUS.
 
 mod consumer;
 mod copying;

@@ -6,10 +6,12 @@
 //! cells, in which loom finds races; a wake-up that is lost is a deadlock.
 #![allow(unsafe_code)]
 
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
+use loom::sync::atomic::AtomicBool;
 use loom::thread;
 
 use super::cursor::{Cursor, Role};
@@ -163,7 +165,7 @@ fn produce_in_turn(ring: &Arc<Ring>) -> u64 {
         unsafe { *at = word }
     });
     end.leave();
-    ring.header.unclaim(Role::Producer);
+    ring.header.give_on(Role::Producer);
     1
 }
 
@@ -199,5 +201,27 @@ fn an_end_that_changes_hands_goes_on_where_it_was() {
         take(&mut consumer);
         assert!(put > 0);
         assert_eq!(consumer.cursor.position(), put);
+    });
+}
+
+#[test]
+fn an_owner_seen_to_be_dead_is_seen_to_have_given_its_end_on() {
+    loom::model(|| {
+        let ring = Arc::new(Ring::default());
+        let before = ring.header.peer_generation(Role::Consumer);
+        let dead = Arc::new(AtomicBool::new(false));
+        let owner = {
+            let (ring, dead) = (Arc::clone(&ring), Arc::clone(&dead));
+            thread::spawn(move || {
+                let end = End::new(&ring, Role::Producer);
+                end.ring.header.give_on(Role::Producer);
+                // As the kernel tells of it.
+                dead.store(true, Release);
+            })
+        };
+        if dead.load(Acquire) {
+            assert_ne!(ring.header.peer_generation(Role::Consumer), before);
+        }
+        owner.join().unwrap();
     });
 }

@@ -42,6 +42,8 @@ pub(super) struct Side {
     spinner: Spinner,
     timeout: Option<Duration>,
     peer: Option<Peer>,
+    /// Of the other end, while `peer` has it.
+    peer_generation: u32,
     /// When we last looked at `peer`.
     looked: Instant,
     /// Where we began, and what we did since but for the bytes.
@@ -70,6 +72,7 @@ impl Side {
         memory.header().set_bound(role, Bound::of_this_thread());
         Ok(Side {
             role,
+            peer_generation: memory.header().peer_generation(role),
             memory,
             cursor,
             wait: Wait::default(),
@@ -99,7 +102,15 @@ impl Side {
         self.timeout = timeout;
     }
 
+    /// Watches the process that has the other end now, or takes it next.
     pub(super) fn watch(&mut self, peer: Peer) {
+        self.peer_generation = self.header().peer_generation(self.role);
+        self.watch_first(peer);
+    }
+
+    /// Watches the process that had the other end when this one was attached,
+    /// or took it next, even if it has given it on since.
+    pub(super) fn watch_first(&mut self, peer: Peer) {
         self.peer = Some(peer);
         self.died = false;
     }
@@ -294,28 +305,34 @@ impl Side {
         }
         self.looked = now;
         let died_before = self.died;
-        if let Some(peer) = &self.peer {
+        if self.peer.is_some() {
             self.counts.syscalls += 1;
             self.counts.polls += 1;
-            self.died = peer.is_dead();
+            self.died = self.peer_is(Peer::is_dead);
         }
         self.died && !died_before
+    }
+
+    /// Whether `state` holds of the peer, if one is watched that has not given
+    /// its end on.
+    fn peer_is(&self, state: impl Fn(&Peer) -> bool) -> bool {
+        // In this order: it may give its end on, and die, at any time.
+        self.peer.as_ref().is_some_and(state)
+            && self.header().peer_generation(self.role) == self.peer_generation
     }
 
     pub(super) fn peer_state(&self) -> io::Result<PeerState> {
         if self.corrupt {
             return Err(RingError::Corrupt.into());
         }
-        let dead = self.died || self.peer.as_ref().is_some_and(Peer::is_dead);
+        let dead = self.died || self.peer_is(Peer::is_dead);
         // After that: a peer that ended may have closed its end before.
         match self.header().peer(self.role) {
             Err(Corrupt) => Err(RingError::Corrupt.into()),
             Ok(EndState::Closed) => Ok(PeerState::Closed),
             Ok(EndState::Abandoned) => Ok(PeerState::Died),
             Ok(EndState::Open) if dead => Ok(PeerState::Died),
-            Ok(EndState::Open) if self.peer.as_ref().is_some_and(Peer::is_stopped) => {
-                Ok(PeerState::Stopped)
-            }
+            Ok(EndState::Open) if self.peer_is(Peer::is_stopped) => Ok(PeerState::Stopped),
             Ok(EndState::Open) => Ok(PeerState::Running),
         }
     }
@@ -323,9 +340,15 @@ impl Side {
     /// Leaves the end to whoever attaches it next, by the descriptor.
     pub(super) fn into_fd(mut self) -> io::Result<OwnedFd> {
         let file = self.memory.as_fd().try_clone_to_owned()?;
-        self.header().unclaim(self.role);
+        self.header().give_on(self.role);
         self.owner = None;
         Ok(file)
+    }
+
+    /// Ends it as a panic would: the peer is not to take it for a proper end.
+    pub(super) fn abandon(mut self) {
+        self.header().close(self.role, false);
+        self.owner = None;
     }
 }
 

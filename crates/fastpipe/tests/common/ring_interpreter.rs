@@ -20,9 +20,9 @@ use super::decisions::{Decisions, made};
 
 /// Where the header has its words, in bytes: magic, version, capacity, head,
 /// tail, the producer's state, whether it sleeps, whether it never does, where it
-/// is bound to and what it wants, the consumer's.
-pub const WORDS: [u64; 15] = [
-    0, 8, 16, 128, 256, 384, 388, 392, 396, 400, 512, 516, 520, 524, 528,
+/// is bound to, what it wants and how often it was given on, the consumer's.
+pub const WORDS: [u64; 17] = [
+    0, 8, 16, 128, 256, 384, 388, 392, 396, 400, 408, 512, 516, 520, 524, 528, 536,
 ];
 const HEAD: u64 = 128;
 const TAIL: u64 = 256;

@@ -4,6 +4,7 @@
 mod common;
 
 mod counts;
+mod handover;
 mod models;
 mod refusals;
 mod threads;

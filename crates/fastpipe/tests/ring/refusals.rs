@@ -204,5 +204,5 @@ fn a_stranger_that_hangs_up_or_answers_nonsense_is_an_error() {
     let limit = std::time::Duration::from_millis(5);
     here.set_read_timeout(Some(limit)).unwrap();
     let error = Producer::offer(&here, 1).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
 }
