@@ -7,7 +7,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
@@ -15,13 +15,11 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 /// f_type of tmpfs: TMPFS_MAGIC of linux/magic.h.
 const TMPFS: u64 = 0x0102_1994;
 
-/// Makes a file of `len` bytes, all zero.
-///
-/// Its pages are allocated: where there is no memory for them it is an error
-/// now and not a SIGBUS later.
+/// Makes a file of `len` bytes, all zero. Its pages are allocated when they are
+/// first accessed.
 pub(crate) fn create(name: &str, len: u64) -> io::Result<OwnedFd> {
     let file = memfd(name)?;
-    rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, len)?;
+    rustix::fs::ftruncate(&file, len)?;
     rustix::fs::fcntl_add_seals(&file, SEALS | SealFlags::SEAL)?;
     Ok(file)
 }

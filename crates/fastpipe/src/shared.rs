@@ -47,7 +47,7 @@ impl SharedWords {
     /// Makes `len` words. Hand the descriptor to the peer (see [`AsFd`]).
     ///
     /// # Errors
-    /// Those of memfd_create(2), fallocate(2) and mmap(2); `InvalidInput` for
+    /// Those of memfd_create(2), ftruncate(2) and mmap(2); `InvalidInput` for
     /// no words at all.
     pub fn create(len: usize) -> io::Result<Self> {
         let file = sealed::create("fastpipe-words", file_len(len)?)?;

@@ -19,8 +19,8 @@ macro_rules! both_ends {
             /// `InvalidInput` for no capacity and for more than
             /// [`MOST_CAPACITY`](super::MOST_CAPACITY); `ConnectionRefused` if the other process
             /// would not have it; `UnexpectedEof` if it hung up; `TimedOut` if it did not answer in
-            /// time; those of memfd_create(2), fallocate(2), mmap(2), sendmsg(2) and recvmsg(2).
-            /// Beyond RLIMIT_FSIZE also the signal SIGXFSZ, as with [`pair`](super::pair).
+            /// time; those of [`pair`](super::pair), sendmsg(2) and recvmsg(2). Beyond RLIMIT_FSIZE
+            /// also the signal SIGXFSZ, as with `pair`.
             ///
             /// After `TimedOut` the stream can't be used for another offer: the answer to this one
             /// may still come. Whoever takes it then finds that the other end was abandoned.

@@ -17,6 +17,7 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::AtomicU8;
 
+use rustix::fs::FallocateFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::MOST_CAPACITY;
@@ -52,7 +53,11 @@ impl Memory {
             ));
         }
         let capacity = capacity.next_power_of_two().max(page_size());
-        let file = sealed::create("fastpipe-ring", (page_size() + capacity) as u64)?;
+        let len = (page_size() + capacity) as u64;
+        let file = sealed::create("fastpipe-ring", len)?;
+        // Has the pages allocated: where there is no memory for them it is an
+        // error now and not a SIGBUS later.
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, len)?;
         let memory = Self::map(file, capacity)?;
         memory.header().identify(capacity as u64);
         Ok(memory)

@@ -130,8 +130,9 @@ pub const MOST_CAPACITY: usize = 1 << 30;
 ///
 /// # Errors
 /// `InvalidInput` for no capacity and for more than [`MOST_CAPACITY`]; those of memfd_create(2),
-/// fallocate(2) and mmap(2). Beyond the process's limit on a file's size (RLIMIT_FSIZE, `ulimit -f`)
-/// that is EFBIG, and the signal SIGXFSZ, which ends a process that neither handles nor ignores it.
+/// ftruncate(2), fallocate(2) and mmap(2). Beyond the process's limit on a file's size
+/// (RLIMIT_FSIZE, `ulimit -f`) that is EFBIG, and the signal SIGXFSZ, which ends a process that
+/// neither handles nor ignores it.
 pub fn pair(capacity: usize) -> io::Result<(Producer, Consumer)> {
     let memory = Memory::create(capacity)?;
     let again = Memory::open(memory.as_fd().try_clone_to_owned()?)?;
