@@ -54,7 +54,9 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let noise = NoiseProbe::new();
     let (before, used_before) = (noise.take(), own_processor_time());
     let costs = measure(places, args.rounds() as usize, |done| {
-        bar.set_position(done as u64);
+        if done as u64 > bar.position() {
+            bar.set_position(done as u64);
+        }
         interrupt.signal().is_none()
     });
     // The processes of the wake-ups have been reaped.
