@@ -9,11 +9,11 @@ use crate::cli::CostsArgs;
 use crate::costs::{Costs, Places, measure};
 use crate::failure::{Interrupted, to_stdout};
 use crate::interrupt::Interrupt;
-use crate::machine::noise::NoiseProbe;
+use crate::machine::noise::{NoiseDelta, NoiseProbe};
 use crate::machine::topology::Topology;
 use crate::machine::{Machine, Root, warnings};
 use crate::report::{self, Style};
-use crate::results::{Warning, WarningKind, check_place, is_stdout, save};
+use crate::results::{WarningKind, check_place, is_stdout, save};
 use crate::stats::MIN_SAMPLES;
 use crate::trial::own_processor_time;
 
@@ -67,7 +67,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     if let Some(signal) = interrupted.filter(|_| costs.rounds == 0) {
         return Err(Interrupted(signal).into());
     }
-    let notes = notes(&costs, args, warnings::of_run(&[disturbed]));
+    let notes = notes(&costs, args, disturbed);
     let record = Record {
         kind: "costs",
         version: 2,
@@ -90,7 +90,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     interrupted.map_or(Ok(()), |signal| Err(Interrupted(signal).into()))
 }
 
-fn notes(costs: &Costs, args: &CostsArgs, warnings: Vec<Warning>) -> Vec<String> {
+fn notes(costs: &Costs, args: &CostsArgs, disturbed: NoiseDelta) -> Vec<String> {
     let planned = args.rounds() as usize;
     let mut notes = Vec::new();
     if costs.rounds < planned {
@@ -102,9 +102,13 @@ fn notes(costs: &Costs, args: &CostsArgs, warnings: Vec<Warning>) -> Vec<String>
     if costs.rounds < MIN_SAMPLES {
         notes.push("no intervals, which take 6 rounds or more (--rounds)".to_owned());
     }
-    notes.extend(warnings.into_iter().map(|warning| match warning.kind {
+    let warnings = warnings::of_run(&[disturbed]).into_iter();
+    notes.extend(warnings.map(|warning| match warning.kind {
         // Its own message recommends options that are not here.
-        WarningKind::OtherLoad => "other processes used the processors meanwhile".to_owned(),
+        WarningKind::OtherLoad => format!(
+            "other processes used {:.2} processors meanwhile",
+            disturbed.other_load.unwrap_or(0.0)
+        ),
         _ => warning.message,
     }));
     notes

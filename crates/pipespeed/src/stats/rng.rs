@@ -41,6 +41,12 @@ impl Rng {
         }
     }
 
+    /// A number from 0 to below 1, as evenly spread as a float can be.
+    pub fn share(&mut self) -> f64 {
+        // A float has 53 bits for it.
+        (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
     /// Puts the items in random order, each order equally likely: Fisher and
     /// Yates' shuffle (Knuth, *The Art of Computer Programming*, vol. 2,
     /// algorithm 3.4.2P).
@@ -54,6 +60,15 @@ impl Rng {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_lie_from_0_to_below_1_and_are_evenly_spread() {
+        let mut rng = Rng::new(2);
+        let shares: Vec<f64> = (0..100_000).map(|_| rng.share()).collect();
+        assert!(shares.iter().all(|share| (0.0..1.0).contains(share)));
+        let mean = shares.iter().sum::<f64>() / 100_000.0;
+        assert!((0.49..0.51).contains(&mean), "{mean}");
+    }
 
     #[test]
     fn the_numbers_of_a_seed_are_those_of_the_published_generator() {
