@@ -1,6 +1,5 @@
 //! The table of elementary costs.
 
-use comfy_table::{CellAlignment, Table, presets};
 use fastpipe::buffer::huge_page_size;
 use fastpipe::pipe::page_size;
 
@@ -88,69 +87,44 @@ fn groups(costs: &Costs) -> Vec<Group<'_>> {
 
 /// The costs as text, with the reason where there is none.
 pub fn costs_table(costs: &Costs, style: Style) -> String {
-    let tables = groups(costs).into_iter().map(|group| {
+    let groups = groups(costs).into_iter().map(|group| {
         let title = wrap(&group.title, style.width(), "  ");
-        format!(
-            "{}\n{}\n",
-            style.paint(&title, BOLD),
-            table(&group.rows, style)
-        )
+        let rows = group.rows.iter().map(|cost| row(cost, style) + "\n");
+        style.paint(&title, BOLD) + "\n" + &rows.collect::<String>()
     });
-    tables.collect::<Vec<_>>().join("\n")
+    groups.collect::<Vec<_>>().join("\n")
 }
 
-/// Columns of the figures of all groups, which stand below one another.
+/// Columns of a row's parts; the figures of all groups stand below one another.
 const NAME: usize = 36;
-const MEDIAN: usize = 8;
+const MEDIAN: usize = 9;
 const RANGE: usize = 18;
 /// Columns below which the rate is left out.
 const MIN_WIDTH_WITH_RATE: usize = 80;
 
-fn table(rows: &[Row<'_>], style: Style) -> String {
-    // In a file a line stays in one piece, to be searched for.
-    let reason = style.width.map_or(usize::MAX, |width| {
-        width.saturating_sub(NAME + MEDIAN + 4).max(NAME / 2)
-    });
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    for (what, cost, bytes) in rows {
-        let (median, range) = match (cost.estimate, &cost.refused) {
-            (
-                Some(Estimate {
-                    median,
-                    interval: range,
-                }),
-                _,
-            ) => (
-                significant(median),
-                interval(range.map(|ends| ends.low), range.map(|ends| ends.high)),
-            ),
-            (None, why) => (
-                "-".to_owned(),
-                wrap(why.as_deref().unwrap_or_default(), reason, ""),
-            ),
-        };
-        let rate = match (cost.median(), bytes) {
-            (Some(ns), Some(bytes)) if style.width() >= MIN_WIDTH_WITH_RATE => {
-                format!("{} GiB/s", significant(*bytes as f64 / ns * 1e9 / GIB))
-            }
-            _ => String::new(),
-        };
-        let what = wrap(what, NAME - 2, "  ").replace('\n', "\n  ");
-        table.add_row([
-            format!("  {what:width$}", width = NAME - 2),
-            format!("{median:>MEDIAN$}"),
-            format!("{range:RANGE$}"),
-            rate,
-        ]);
-    }
-    let right = CellAlignment::Right;
-    let alignments = [CellAlignment::Left, right, CellAlignment::Left, right];
-    for (column, alignment) in table.column_iter_mut().zip(alignments) {
-        column.set_cell_alignment(alignment);
-        column.set_padding((0, 2));
-    }
-    table.trim_fmt()
+fn row((what, cost, bytes): &Row<'_>, style: Style) -> String {
+    let name = format!("  {what:NAME$}");
+    let Some(Estimate {
+        median,
+        interval: ends,
+    }) = cost.estimate
+    else {
+        let why = cost.refused.as_deref().unwrap_or_default();
+        let text = format!("{name}{:>MEDIAN$}  {why}", "-");
+        // In a file a line stays in one piece, to be searched for.
+        let width = style.width.unwrap_or(usize::MAX);
+        return wrap(&text, width, &" ".repeat(NAME + MEDIAN + 4));
+    };
+    let range = interval(ends.map(|ends| ends.low), ends.map(|ends| ends.high));
+    let rate = match bytes {
+        Some(bytes) if style.width() >= MIN_WIDTH_WITH_RATE => {
+            format!("{} GiB/s", significant(*bytes as f64 / median * 1e9 / GIB))
+        }
+        _ => String::new(),
+    };
+    let median = significant(median);
+    let row = format!("{name}{median:>MEDIAN$}  {range:RANGE$}{rate:>13}");
+    row.trim_end().to_owned()
 }
 
 /// What has to be known to read the figures, a line each.
