@@ -5,7 +5,7 @@
 //! would have without us, unless it comes with the first: timeout(1) sends its
 //! signal to the process and to its group, and a terminal that is closed may
 //! send SIGHUP beside a shell's. Where there is no thread to keep that time, as in
-//! `costs`, any second one ends the process; `costs` has nothing to save.
+//! `costs`, any second one ends the process.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -5,42 +5,44 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::PinningArgs;
-use crate::size;
+
+/// Rounds of the usual run, and of a quick one.
+const ROUNDS: u32 = 31;
+const QUICK_ROUNDS: u32 = 7;
 
 /// `pipespeed costs`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It needs no privilege. From the elementary costs it predicts each rung of the \
-ladder, measures it, and says what would help most here. [ ] are intervals of 95 %, \
-from the scatter of the rounds.
+It needs no privilege and takes some seconds. Each cost is the median over the rounds; \
+[ ] is its interval of 95 %, from 6 rounds on. Ctrl-C ends it with what was measured \
+until then.
 
 Examples:
-  pipespeed costs                       three and a half minutes
-  pipespeed costs --check               whether the advice holds
-  pipespeed costs --piece 4K            for a program that writes 4 KiB at a time
+  pipespeed costs
   pipespeed costs --rounds 101 --json costs.json
   pipespeed costs --pinning             what it costs to pin a page")]
 pub struct CostsArgs {
-    /// How often each cost is measured, in turns with the others.
-    #[arg(long, value_name = "N", default_value_t = 31, value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
-    pub rounds: u32,
-    /// Save the costs, with every sample, and every trial of the ladder, as JSON ('-': standard output).
+    /// How often each cost is measured, in turns with the others [default: 31].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
+    pub rounds: Option<u32>,
+    /// Measure 7 rounds, for wider intervals in less time.
+    #[arg(long, conflicts_with = "rounds")]
+    pub quick: bool,
+    /// Save the costs as JSON ('-': standard output).
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Only the elementary costs: no predictions, nothing to compare them with,
-    /// and no advice.
-    #[arg(long, conflicts_with = "pinning")]
-    pub no_model: bool,
-    /// Bytes that your own program moves by one call; the advice goes by it.
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "64K", allow_hyphen_values = true, conflicts_with_all = ["no_model", "pinning"])]
-    pub piece: usize,
-    /// Measure what the advice promises, too: two minutes more.
-    #[arg(long, conflicts_with_all = ["no_model", "pinning"])]
-    pub check: bool,
     /// No progress on standard error.
     #[arg(long, short)]
     pub quiet: bool,
     /// Pinning pages, and nothing else.
     #[command(flatten)]
     pub pinning: PinningArgs,
+}
+
+impl CostsArgs {
+    /// Rounds to measure.
+    pub fn rounds(&self) -> u32 {
+        let usual = if self.quick { QUICK_ROUNDS } else { ROUNDS };
+        self.rounds.unwrap_or(usual)
+    }
 }

@@ -12,7 +12,9 @@ use crate::suite::Suite;
 #[command(after_help = "\
 Each end's costs add up to its wall time. Sampling the kernel takes root, \
 CAP_PERFMON and CAP_SYSLOG, or /proc/sys/kernel/perf_event_paranoid at 1 and \
-kptr_restrict at 0; the perf program is not needed.
+kptr_restrict at 0; the perf program is not needed. Where it is refused a case is \
+accounted for by counted calls, pages, faults, switches and wake-ups times what each \
+costs here (pipespeed costs); what that does not explain is told as unexplained.
 
 A pipeline of your own is one quoted string for sh after '--'; several words are \
 one program and its arguments. Every stage and what it starts is sampled, from its \

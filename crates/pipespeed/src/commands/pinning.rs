@@ -117,7 +117,7 @@ fn plan(args: &CostsArgs) -> anyhow::Result<Plan> {
         None => usual_size(share),
     };
     Ok(Plan {
-        rounds: args.rounds,
+        rounds: args.rounds(),
         pages_per_call: pinning.pages_per_call,
         size: size.checked_next_multiple_of(page_size()).unwrap_or(size),
         pages,

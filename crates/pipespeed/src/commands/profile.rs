@@ -1,5 +1,7 @@
 //! `pipespeed profile`: sample, attribute, show.
 
+mod counted;
+
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,7 +20,7 @@ use crate::machine::{Machine, Root};
 use crate::profile::collect::{Sampling, profile};
 use crate::profile::pipeline::{self, Pipeline, in_short};
 use crate::profile::record::{CaseProfile, PipelineProfile, Profile, SCHEMA_VERSION};
-use crate::profile::refusal::{self, Facts};
+use crate::profile::refusal::{self, Facts, Refusal};
 use crate::profile::symbols::Symbols;
 use crate::profile::{flame, notes, perf};
 use crate::report;
@@ -65,14 +67,15 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     }
     .map_err(|error| usage(error.to_string()))?;
     let facts = Facts::read(&root);
-    let event = perf::best_event(&facts)?;
-    let symbols = Symbols::read(&root.path("proc/kallsyms"))
-        .map_err(|error| refusal::symbols(error, &facts))?;
-    let sampling = Sampling {
-        event,
-        symbols,
-        facts,
+    let sampling = match (sampling(&root, facts), &what) {
+        (Ok(sampling), _) => sampling,
+        (Err(refusal), What::Pipeline(_)) => return Err(refusal.into()),
+        (Err(refusal), What::Cases(cases)) => {
+            let notes = rounded.into_iter().collect();
+            return counted::run(args, cases, refusal, &chosen, &topology, notes);
+        }
     };
+    let event = sampling.event;
     let machine = Machine::read(chosen.writer, chosen.reader);
     let mut made = Profile {
         kind: "profile".to_owned(),
@@ -111,6 +114,15 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
         Some(signal) => Err(Interrupted(signal).into()),
         None => Ok(()),
     }
+}
+
+fn sampling(root: &Root, facts: Facts) -> Result<Sampling, Refusal> {
+    let symbols = || Symbols::read(&root.path("proc/kallsyms"));
+    Ok(Sampling {
+        event: perf::best_event(&facts)?,
+        symbols: symbols().map_err(|error| refusal::symbols(error, &facts))?,
+        facts,
+    })
 }
 
 /// What is profiled.
@@ -189,8 +201,6 @@ fn sample(
         Some(cpu) => vec![cpu],
         None => topology.allowed.as_slice().to_vec(),
     });
-    let seconds = args.time.unwrap_or(CASE_S);
-    let trials = (seconds / TRIAL.timed_s).ceil().max(1.0) as usize;
     let no_spinning = placement::spinning_refused(chosen, topology);
     for case in cases {
         if !args.output.quiet {
@@ -199,19 +209,36 @@ fn sample(
         let refused = no_spinning.clone().filter(|_| case.spins_in_pairs());
         let outcome = match refused {
             Some(reason) => Err(TrialError::Refused(reason)),
-            None => profile(&mut runner, case, sampling, &cpus, trials),
+            None => profile(&mut runner, case, sampling, &cpus, trials(args)),
         };
-        made.cases.push(match outcome {
-            Ok(case) => case,
-            Err(TrialError::Refused(reason)) if args.all => CaseProfile::refused(case, reason),
-            Err(TrialError::Refused(reason)) => {
-                anyhow::bail!("{} is refused here: {reason}", case.name)
-            }
-            Err(TrialError::Interrupted(signal)) => return Err(Interrupted(signal).into()),
-            Err(TrialError::Failed(error)) => return Err(error),
-        });
+        made.cases
+            .push(outcome_of(outcome, case, args.all, CaseProfile::refused)?);
     }
     Ok(())
+}
+
+/// Trials of a case that are sampled, or counted.
+fn trials(args: &ProfileArgs) -> usize {
+    let seconds = args.time.unwrap_or(CASE_S);
+    (seconds / TRIAL.timed_s).ceil().max(1.0) as usize
+}
+
+/// What a case came to. A refused one is none where it is the only one.
+fn outcome_of<T>(
+    outcome: Result<T, TrialError>,
+    case: &Case,
+    is_one_of_many: bool,
+    refused: fn(&Case, String) -> T,
+) -> anyhow::Result<T> {
+    match outcome {
+        Ok(made) => Ok(made),
+        Err(TrialError::Refused(reason)) if is_one_of_many => Ok(refused(case, reason)),
+        Err(TrialError::Refused(reason)) => {
+            anyhow::bail!("{} is refused here: {reason}", case.name)
+        }
+        Err(TrialError::Interrupted(signal)) => Err(Interrupted(signal).into()),
+        Err(TrialError::Failed(error)) => Err(error),
+    }
 }
 
 fn cases(args: &ProfileArgs) -> anyhow::Result<Vec<Case>> {

@@ -1,17 +1,23 @@
-//! The other process of a wake-up: sends back what it gets.
+//! The other process of a wake-up, which sends back what it gets.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 
-use super::clock::now_ns;
+use rustix::time::{ClockId, clock_gettime};
 
 /// The argument of the hidden subcommand under which it runs.
 pub const ROLE: &str = "echo";
 
-/// What goes to and fro: the time at which it was sent, and back with it how
-/// long it took to get there; both in nanoseconds.
+/// The time at which it was sent, and on the way back how long it took to get
+/// there; both in nanoseconds.
 pub type Message = [u8; 16];
+
+/// CLOCK_MONOTONIC in nanoseconds: the clock that all processes share.
+pub(super) fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
 
 /// A message of these two.
 pub fn encode(sent_ns: u64, took_ns: u64) -> Message {

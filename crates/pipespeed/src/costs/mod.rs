@@ -1,327 +1,299 @@
-//! What the steps of moving data cost on this machine, in nanoseconds; without
-//! any privilege.
+//! Elementary costs of moving data on this machine, in nanoseconds; measured
+//! without any privilege.
 //!
-//! A probe repeats a step, times it, and puts the pipe back to where it was;
-//! most are driven from one thread, so that nothing waits for anything. All
-//! probes run once a round, in turns, so that what drifts from second to second
-//! touches all alike; a cost is the median over the rounds, with its exact
-//! interval. What crosses over between processors takes a second thread, a
-//! wake-up of another process that.
+//! A probe repeats one step, times it and puts its pipe back to where it was.
+//! All but the wake-ups are driven by one thread, so that nothing waits. Every
+//! round runs each probe once, so that a drift of the machine meets all costs
+//! alike; a cost is the median over the rounds with its exact interval.
 
-pub mod advice;
-mod baton;
-mod calls;
-pub mod cells;
-pub mod check;
-mod clock;
 pub mod echo;
-mod ends;
-mod gathered;
-pub mod interruptions;
-mod mapped;
-mod memory;
-pub mod model;
-mod pages;
 pub mod pinning;
-mod pipes;
-pub mod predict;
-pub mod prediction;
-mod processors;
-pub mod sleeps;
-#[cfg(test)]
-pub(crate) mod synthetic;
-pub mod through;
-mod wakeups;
+mod probes;
+mod wake_up;
 
 use std::io;
 
 use serde::Serialize;
 
-use crate::machine::Machine;
+use self::probes::{Drain, Fill};
+use crate::machine::placement::{self, Chosen, Placement};
 use crate::machine::topology::Topology;
-use crate::stats;
+use crate::stats::Estimate;
+use fastpipe::buffer::Pages;
 
-/// What costs are counted by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Per {
-    /// A system call.
-    Call,
-    /// A base page's worth of bytes (4 KiB on most machines).
-    Page,
-    /// A process that is woken up.
-    WakeUp,
-    /// Nothing: it is a share in percent.
-    Percent,
-}
+/// Bytes that one call moves while a page's cost is measured: a pipeful.
+pub const PIECE: usize = 256 << 10;
 
-/// A group of costs that are shown together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Group {
-    /// System calls as such.
-    Calls,
-    /// write(2) and read(2).
-    Copying,
-    /// vmsplice(2), splice(2), tee(2).
-    Referring,
-    /// New pages.
-    Pages,
-    /// Memory as such.
-    Memory,
-    /// Pages through a pipe, both ends at work: what the model is made of.
-    Through,
-    /// Waking up.
-    WakeUps,
-    /// On another processor, of both ends, by what went before.
-    Sleeps,
-    /// What others take of the processors.
-    Taken,
-}
+/// The confidence of the intervals.
+const CONFIDENCE: f64 = 0.95;
 
-impl Group {
-    /// All of them, as they are shown.
-    pub const ALL: [Group; 9] = [
-        Group::Calls,
-        Group::Copying,
-        Group::Referring,
-        Group::Pages,
-        Group::Memory,
-        Group::Through,
-        Group::WakeUps,
-        Group::Sleeps,
-        Group::Taken,
-    ];
-
-    /// As it is shown.
-    pub fn title(self) -> &'static str {
-        match self {
-            Group::Calls => "system calls",
-            Group::Copying => "copying through a pipe",
-            Group::Referring => "handing pages over",
-            Group::Pages => "new pages",
-            Group::Memory => "memory",
-            Group::Through => "through a pipe",
-            Group::WakeUps => "waking the other end, both asleep in turns",
-            Group::Sleeps => "waking the other end on another processor",
-            Group::Taken => "taken by interrupts, other processes and the host",
-        }
-    }
-}
-
-/// Which cost it is, and how it is shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Kind {
-    /// For programs: `vmsplice_huge`.
-    pub name: String,
-    /// For people.
-    pub what: String,
-    /// Where it is shown.
-    pub group: Group,
-    /// What it is counted by.
-    pub per: Per,
-}
-
-impl Kind {
-    fn new(group: Group, per: Per, name: impl Into<String>, what: impl Into<String>) -> Self {
-        Kind {
-            name: name.into(),
-            what: what.into(),
-            group,
-            per,
-        }
-    }
-}
-
-/// A cost as it was found here.
-#[derive(Debug, Clone, Serialize)]
+/// The cost of one step in nanoseconds.
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Cost {
-    /// Which it is.
-    #[serde(flatten)]
-    pub kind: Kind,
-    /// The median in nanoseconds, or in percent; none where it was refused.
-    pub median: Option<f64>,
-    /// Its interval of 95 %; none with fewer than six rounds.
-    pub low: Option<f64>,
-    /// The interval's upper end.
-    pub high: Option<f64>,
-    /// Why there is none.
+    /// A value a round.
+    #[serde(skip)]
+    samples: Vec<f64>,
+    /// None where it was refused, or no round was completed.
+    pub estimate: Option<Estimate>,
+    /// Why there is no estimate.
     pub refused: Option<String>,
-    /// Each round's.
-    pub samples: Vec<f64>,
-    /// What each round's stands for, in the order in which it came; empty where
-    /// it stands for itself.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub spreads: Vec<Vec<f64>>,
 }
 
-/// A step that can be repeated and timed.
-trait Probe {
-    /// What it measures: one or several costs.
-    fn kinds(&self) -> &[Kind];
-
-    /// Measures them once, in the same order.
-    fn run(&mut self) -> io::Result<Vec<Value>>;
-}
-
-/// What one round gave for one cost, in its unit.
-#[derive(Debug, Clone, PartialEq)]
-struct Value {
-    value: f64,
-    /// See [`Cost::spreads`].
-    spread: Option<Vec<f64>>,
-}
-
-impl Value {
-    /// What each of many took, less what is no part of it. The mean is one
-    /// without the lowest and the highest tenth: all count, but one that
-    /// another process got in the way of would outweigh all others.
-    fn of_many(mut samples: Vec<f64>, less: f64) -> Value {
-        for sample in &mut samples {
-            *sample = (*sample - less).max(0.0).round();
-        }
-        let mut sorted = samples.clone();
-        sorted.sort_by(f64::total_cmp);
-        let off = sorted.len() / 10;
-        let kept = &sorted[off..sorted.len() - off];
-        Value {
-            value: kept.iter().sum::<f64>() / kept.len().max(1) as f64,
-            spread: Some(samples),
-        }
-    }
-}
-
-impl From<f64> for Value {
-    fn from(ns: f64) -> Self {
-        Value {
-            value: ns,
-            spread: None,
-        }
-    }
-}
-
-/// A probe that could be prepared, or why not.
-type Prepared = Result<Box<dyn Probe>, (Vec<Kind>, String)>;
-
-fn prepared<P: Probe + 'static>(kinds: Vec<Kind>, probe: io::Result<P>) -> Prepared {
-    match probe {
-        Ok(probe) => Ok(Box::new(probe)),
-        Err(error) => Err((kinds, error.to_string())),
-    }
-}
-
-/// Where and how often costs are measured.
-#[derive(Debug)]
-pub struct Plan<'a> {
-    /// How often each is.
-    pub rounds: usize,
-    /// For its caches.
-    pub machine: &'a Machine,
-    /// For the ways in which processors lie to each other.
-    pub topology: &'a Topology,
-    /// The processor on which both ends of a pipe run.
-    pub one: Option<usize>,
-    /// Those of a writer and of a reader that don't share one.
-    pub two: Option<(usize, usize)>,
-    /// Sizes of pipe and piece to send pages through, in bytes.
-    pub sizes: &'a [(usize, usize)],
-}
-
-impl Plan<'_> {
-    /// How many of `processors` are of the ends that are measured together.
-    fn ends(&self) -> usize {
-        self.two.map_or(1, |_| 2)
+impl Cost {
+    /// The median in nanoseconds.
+    pub fn median(&self) -> Option<f64> {
+        self.estimate.map(|estimate| estimate.median)
     }
 
-    /// All that pipes' ends are measured on, the writer's first.
-    fn processors(&self) -> Vec<usize> {
-        let mut all = Vec::new();
-        let two = self.two.map(|(writer, reader)| [writer, reader]);
-        for cpu in two.into_iter().flatten().chain(self.one) {
-            if !all.contains(&cpu) {
-                all.push(cpu);
-            }
-        }
-        all
-    }
-}
-
-/// Measures all costs. `go_on` is asked before each step; `each_round` is called after each round with its number,
-/// from 0.
-///
-/// # Errors
-/// When a step fails that could be prepared, naming it; those of `go_on` and
-/// of `each_round`.
-pub fn measure(
-    plan: &Plan<'_>,
-    mut go_on: impl FnMut() -> anyhow::Result<()>,
-    mut each_round: impl FnMut(usize) -> anyhow::Result<()>,
-) -> anyhow::Result<Vec<Cost>> {
-    let through = plan
-        .one
-        .map(|one| through::probes(plan.sizes, one, plan.two));
-    let mut all: Vec<(Prepared, Vec<Vec<Value>>)> = calls::probes()
-        .into_iter()
-        .chain(interruptions::probes(plan.processors(), plan.ends()))
-        .chain(pipes::probes())
-        .chain(pages::probes())
-        .chain(memory::probes(&plan.machine.processors.caches))
-        .chain(through.into_iter().flatten())
-        .chain(wakeups::probes(plan.topology))
-        .chain(sleeps::probes(plan.two))
-        .map(|prepared| (prepared, Vec::new()))
-        .collect();
-    // The first round warms everything up and does not count.
-    for round in 0..=plan.rounds {
-        for (prepared, samples) in &mut all {
-            let Ok(probe) = prepared else {
-                continue;
-            };
-            go_on()?;
-            match probe.run() {
-                Ok(values) if round > 0 => samples.push(values),
-                Ok(_) => {}
-                // As a filter of system calls would have it.
-                Err(error) if round == 0 => {
-                    *prepared = Err((probe.kinds().to_vec(), error.to_string()));
-                }
-                Err(error) => {
-                    let kind = &probe.kinds()[0];
-                    return Err(anyhow::Error::new(error).context(kind.name.clone()));
-                }
-            }
-        }
-        if let Some(round) = round.checked_sub(1) {
-            each_round(round)?;
-        }
-    }
-    Ok(all.into_iter().flat_map(costs).collect())
-}
-
-fn costs((prepared, samples): (Prepared, Vec<Vec<Value>>)) -> Vec<Cost> {
-    let (kinds, refused) = match prepared {
-        Ok(probe) => (probe.kinds().to_vec(), None),
-        Err((kinds, why)) => (kinds, Some(why)),
-    };
-    let cost = |(at, kind): (usize, Kind)| {
-        let rounds = &samples;
-        let samples: Vec<f64> = rounds.iter().map(|values| values[at].value).collect();
-        let interval = stats::median_interval(&samples, 0.95);
+    #[cfg(test)]
+    pub(crate) fn of(median: f64) -> Cost {
         Cost {
-            kind,
-            median: stats::median(&samples),
-            low: interval.as_ref().map(|interval| interval.low),
-            high: interval.as_ref().map(|interval| interval.high),
-            refused: refused.clone(),
-            samples,
-            spreads: rounds
-                .iter()
-                .filter_map(|values| values[at].spread.clone())
-                .collect(),
+            estimate: Estimate::of(&[median], CONFIDENCE),
+            ..Cost::default()
         }
+    }
+}
+
+/// The elementary costs.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Costs {
+    /// Completed rounds.
+    pub rounds: usize,
+    /// The processors of the wake-ups.
+    pub places: Places,
+    /// A system call that does nothing: getppid(2).
+    pub call: Cost,
+    /// A read(2) that finds the pipe empty.
+    pub would_block: Cost,
+    /// A page put into a pipe by write(2).
+    pub write: Cost,
+    /// A page that was written, taken out by read(2).
+    pub read: Cost,
+    /// A base page put into a pipe by vmsplice(2).
+    pub vmsplice_base: Cost,
+    /// 4 KiB of a huge page put into a pipe by vmsplice(2).
+    pub vmsplice_huge: Cost,
+    /// A page that was vmspliced, taken out by read(2).
+    pub read_vmspliced: Cost,
+    /// A base page spliced to /dev/null.
+    pub splice_base: Cost,
+    /// 4 KiB of a huge page spliced to /dev/null.
+    pub splice_huge: Cost,
+    /// A page duplicated into another pipe by tee(2).
+    pub tee: Cost,
+    /// A page moved to another pipe by splice(2).
+    pub move_page: Cost,
+    /// A base page pinned: the estimate of [`pinning`].
+    pub pin_base: Cost,
+    /// 4 KiB of a huge page pinned.
+    pub pin_huge: Cost,
+    /// The first write to a base page.
+    pub fault_base: Cost,
+    /// The first write to a huge page.
+    pub fault_huge: Cost,
+    /// From the call that wakes a process on the same processor until it runs.
+    pub wake_up_same: Cost,
+    /// The same where it sleeps on another processor.
+    pub wake_up_other: Cost,
+    /// What waking a process on another processor adds to the waker's call.
+    pub wake_call_other: Cost,
+}
+
+/// The processors on which wake-ups are measured.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Places {
+    /// The processor of a waker and a sleeper that share one.
+    pub same: Option<usize>,
+    /// The processors of a waker and a sleeper on two.
+    pub other: Option<(usize, usize)>,
+    /// How those two are related, in words.
+    pub relation: String,
+}
+
+impl Places {
+    /// The processors that the ends of a trial would be placed on.
+    pub fn choose(topology: &Topology) -> Places {
+        let chosen = |placement| placement::choose(placement, topology).ok();
+        let mut places = chosen(Placement::Different)
+            .map(|chosen| Places::of(&chosen))
+            .unwrap_or_default();
+        if let Some(same) = chosen(Placement::Same).and_then(|chosen| chosen.writer) {
+            places.same = Some(same);
+        }
+        places
+    }
+
+    /// The processors of a trial's ends.
+    pub fn of(chosen: &Chosen) -> Places {
+        let both = chosen.writer.zip(chosen.reader);
+        Places {
+            same: chosen.writer,
+            other: both.filter(|(writer, reader)| writer != reader),
+            relation: chosen.relation.clone(),
+        }
+    }
+}
+
+/// Measures the values of one round, in nanoseconds.
+type Probe = Box<dyn FnMut() -> io::Result<Vec<f64>>>;
+
+/// A probe and the costs that its first values belong to.
+struct Measurement {
+    costs: fn(&mut Costs) -> Vec<&mut Cost>,
+    probe: Result<Probe, String>,
+}
+
+impl Measurement {
+    fn new(probe: io::Result<Probe>, costs: fn(&mut Costs) -> Vec<&mut Cost>) -> Self {
+        Measurement {
+            costs,
+            probe: probe.map_err(|error| error.to_string()),
+        }
+    }
+
+    /// Takes a sample of each cost. An error, as of a seccomp filter, ends the
+    /// probe and becomes the reason for having no estimate.
+    fn run(&mut self, into: &mut Costs, is_warm_up: bool) {
+        let Ok(probe) = &mut self.probe else {
+            return;
+        };
+        match probe() {
+            Ok(_) if is_warm_up => {}
+            Ok(values) => {
+                for (cost, value) in (self.costs)(into).into_iter().zip(values) {
+                    cost.samples.push(value);
+                }
+            }
+            Err(error) => self.probe = Err(error.to_string()),
+        }
+    }
+
+    fn finish(self, into: &mut Costs) {
+        for cost in (self.costs)(into) {
+            match &self.probe {
+                Ok(_) => cost.estimate = Estimate::of(&cost.samples, CONFIDENCE),
+                Err(why) => cost.refused = Some(why.clone()),
+            }
+        }
+    }
+}
+
+fn measurements(places: &Places) -> Vec<Measurement> {
+    use Measurement as M;
+    let passage = probes::passage;
+    vec![
+        M::new(probes::call(), |c| vec![&mut c.call]),
+        M::new(probes::would_block(), |c| vec![&mut c.would_block]),
+        M::new(passage(Fill::Write, Pages::Base, Drain::Read), |c| {
+            vec![&mut c.write, &mut c.read]
+        }),
+        M::new(passage(Fill::Vmsplice, Pages::Base, Drain::Splice), |c| {
+            vec![&mut c.vmsplice_base, &mut c.splice_base]
+        }),
+        M::new(passage(Fill::Vmsplice, Pages::Huge, Drain::Splice), |c| {
+            vec![&mut c.vmsplice_huge, &mut c.splice_huge]
+        }),
+        M::new(probes::read_vmspliced(), |c| vec![&mut c.read_vmspliced]),
+        M::new(passage(Fill::Tee, Pages::Base, Drain::Splice), |c| {
+            vec![&mut c.tee]
+        }),
+        M::new(probes::pinned(Pages::Base), |c| {
+            vec![&mut c.pin_base, &mut c.move_page]
+        }),
+        M::new(probes::pinned(Pages::Huge), |c| vec![&mut c.pin_huge]),
+        M::new(probes::fault(Pages::Base), |c| vec![&mut c.fault_base]),
+        M::new(probes::fault(Pages::Huge), |c| vec![&mut c.fault_huge]),
+        M::new(wake_up::probe(places.same.map(|cpu| (cpu, cpu))), |c| {
+            vec![&mut c.wake_up_same]
+        }),
+        M::new(wake_up::probe(places.other), |c| {
+            vec![&mut c.wake_up_other, &mut c.wake_call_other]
+        }),
+    ]
+}
+
+/// Measures all costs in `rounds` rounds after one that warms up. `go_on` is
+/// asked before each step, with the number of completed rounds; where it says
+/// no, what was measured until then is the result.
+pub fn measure(places: Places, rounds: usize, mut go_on: impl FnMut(usize) -> bool) -> Costs {
+    let mut measurements = measurements(&places);
+    let mut costs = Costs {
+        places,
+        ..Costs::default()
     };
-    kinds.into_iter().enumerate().map(cost).collect()
+    'measuring: for round in 0..=rounds {
+        for measurement in &mut measurements {
+            if !go_on(round.saturating_sub(1)) {
+                break 'measuring;
+            }
+            measurement.run(&mut costs, round == 0);
+        }
+        costs.rounds = round;
+    }
+    for measurement in measurements {
+        measurement.finish(&mut costs);
+    }
+    costs
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    fn measured(mut measurement: Measurement, rounds: usize) -> Costs {
+        let mut costs = Costs::default();
+        for round in 0..=rounds {
+            measurement.run(&mut costs, round == 0);
+        }
+        measurement.finish(&mut costs);
+        costs
+    }
+
+    fn write_and_read(probe: io::Result<Probe>) -> Measurement {
+        Measurement::new(probe, |c| vec![&mut c.write, &mut c.read])
+    }
+
+    #[test]
+    fn a_cost_is_the_median_of_its_own_samples_without_the_warm_up() {
+        let mut value = -1000.0;
+        let probe: Probe = Box::new(move || {
+            value = f64::max(value + 1.0, 0.0);
+            Ok(vec![value, 2.0 * value])
+        });
+        let costs = measured(write_and_read(Ok(probe)), 7);
+        assert_eq!(costs.write.median(), Some(4.0));
+        assert_eq!(costs.read.median(), Some(8.0));
+        let interval = costs.read.estimate.unwrap().interval.unwrap();
+        assert!(interval.low < 8.0 && 8.0 < interval.high);
+        assert!(costs.call.estimate.is_none());
+    }
+
+    #[test]
+    fn a_probe_that_cannot_be_made_or_fails_gives_a_reason() {
+        let unmade = measured(write_and_read(Err(io::ErrorKind::Unsupported.into())), 7);
+        let mut rounds = 0;
+        let failing: Probe = Box::new(move || {
+            rounds += 1;
+            match rounds {
+                1..4 => Ok(vec![1.0, 2.0]),
+                _ => Err(io::ErrorKind::PermissionDenied.into()),
+            }
+        });
+        let failed = measured(write_and_read(Ok(failing)), 7);
+        for cost in [unmade.write, unmade.read, failed.write, failed.read] {
+            assert!(cost.estimate.is_none() && cost.refused.is_some());
+        }
+    }
+
+    #[test]
+    fn an_interrupted_measurement_keeps_its_completed_rounds() {
+        let costs = measure(Places::default(), 100, |done| done < 2);
+        assert_eq!(costs.rounds, 2);
+        assert_eq!(costs.call.samples.len(), 2);
+        assert!(costs.call.median().unwrap() > 0.0);
+        assert!(costs.wake_up_other.refused.is_some());
+        let none = measure(Places::default(), 100, |_| false);
+        assert_eq!(none.rounds, 0);
+        assert!(none.call.estimate.is_none());
+    }
+}

@@ -100,7 +100,7 @@ pub fn profile(
 }
 
 /// The end that keeps the time decides.
-fn rate(trial: &Trial) -> Option<f64> {
+pub(super) fn rate(trial: &Trial) -> Option<f64> {
     let counters = &trial.reader.as_ref().or(trial.writer.as_ref())?.counters;
     Some(counters.bytes as f64 / GIB / counters.seconds)
 }

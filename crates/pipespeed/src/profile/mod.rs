@@ -6,10 +6,12 @@
 //! [`symbols`] names the kernel's functions, [`groups`] is the table of costs
 //! and how a call chain finds its place in it, [`account`] splits an end's wall
 //! time, [`record`] is what is kept, [`tree`] and [`flame`] show the call
-//! chains. [`collect`] samples cases, [`pipeline`] anybody's commands.
+//! chains. [`collect`] samples cases, [`pipeline`] anybody's commands. Where
+//! sampling is refused [`counted`] accounts for a case by counts and costs.
 
 pub mod account;
 pub mod collect;
+pub mod counted;
 pub mod flame;
 pub mod gathered;
 pub mod group;

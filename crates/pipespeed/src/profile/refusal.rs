@@ -8,7 +8,7 @@ use super::symbols::SymbolsError;
 use crate::machine::Root;
 
 /// What a refused user can do instead.
-const INSTEAD: &str = "pipespeed costs works without it";
+const INSTEAD: &str = "pipespeed profile CASE then counts, and pipespeed costs works without it";
 
 /// Why there is no profile: the setting, and the way out.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,6 @@
 //! What people look at: a table, sentences and charts, each a pure function of
 //! a recorded run.
 
-mod advice;
 mod channels;
 mod chart;
 mod checks;
@@ -9,6 +8,7 @@ mod columns;
 mod compared;
 mod comparisons;
 mod costs;
+mod counted;
 mod findings;
 mod format;
 mod latency;
@@ -18,7 +18,6 @@ mod options;
 mod origin;
 mod pinning;
 mod pipeline;
-mod predicted;
 mod profile;
 mod published;
 #[cfg(test)]
@@ -28,13 +27,12 @@ mod steps;
 mod style;
 mod table;
 mod volumes;
-mod wake_ups;
 
-pub use self::advice::advice_text;
 pub use self::chart::{DotRow, chart, dot_chart, latency_chart, profile_chart};
 pub use self::checks::{check_explanation, check_list, checks};
 pub use self::compared::{comparison_chart, comparison_table};
-pub use self::costs::{costs_table, notes, through_table};
+pub use self::costs::{costs_table, notes};
+pub use self::counted::counted as counted_cases;
 pub use self::findings::findings;
 pub(crate) use self::format::wrap;
 pub use self::format::{counted, interval, ratio_interval, significant, times};
@@ -44,8 +42,6 @@ pub use self::latency::{latency_notes, latency_table};
 pub use self::origin::origin;
 pub use self::pinning::pinning;
 pub use self::pipeline::profile_pipeline;
-pub use self::predicted::predictions_table;
 pub use self::profile::{profile_case, profile_ladder};
 pub use self::style::Style;
 pub use self::table::table;
-pub use self::wake_ups::wake_ups_table;

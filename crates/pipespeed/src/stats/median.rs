@@ -1,5 +1,7 @@
 //! The median and its interval.
 
+use serde::Serialize;
+
 use super::evidence::Evidence;
 
 /// The fewest samples for which an interval is given. With 5 even the whole
@@ -7,7 +9,7 @@ use super::evidence::Evidence;
 pub const MIN_SAMPLES: usize = 6;
 
 /// An interval for a centre, in the unit of the samples.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Interval {
     /// Lower end: one of the samples.
     pub low: f64,
@@ -17,6 +19,25 @@ pub struct Interval {
     /// the true centre. At least the confidence asked for: order statistics
     /// allow only certain levels.
     pub coverage: f64,
+}
+
+/// A median with its interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Estimate {
+    /// In the unit of the samples.
+    pub median: f64,
+    /// None where there are too few samples for the confidence asked for.
+    pub interval: Option<Interval>,
+}
+
+impl Estimate {
+    /// [`median`] with [`median_interval`].
+    pub fn of(samples: &[f64], confidence: f64) -> Option<Estimate> {
+        Some(Estimate {
+            median: median(samples)?,
+            interval: median_interval(samples, confidence),
+        })
+    }
 }
 
 /// The median, in the unit of the samples; the mean of the middle two when
@@ -95,6 +116,15 @@ mod tests {
     fn five_samples_have_no_interval() {
         assert_eq!(median_interval(&up_to(5), 0.5), None);
         assert_eq!(summary_interval(&up_to(5), 0.5), None);
+    }
+
+    #[test]
+    fn an_estimate_of_few_samples_has_a_median_only() {
+        assert_eq!(Estimate::of(&[], 0.95), None);
+        let few = Estimate::of(&up_to(5), 0.95).unwrap();
+        assert_eq!((few.median, few.interval), (3.0, None));
+        let more = Estimate::of(&up_to(6), 0.95).unwrap();
+        assert_eq!(more.interval, median_interval(&up_to(6), 0.95));
     }
 
     #[test]

@@ -36,7 +36,9 @@ mod simulation;
 mod testing;
 
 pub use self::holm::{holm_ratios, holm_unpaired};
-pub use self::median::{Interval, MIN_SAMPLES, median, median_interval, summary_interval};
+pub use self::median::{
+    Estimate, Interval, MIN_SAMPLES, median, median_interval, summary_interval,
+};
 pub use self::modes::{Modes, two_modes};
 pub use self::ratio::{EQUIVALENCE, paired_ratios, sign_test_p, verdict};
 pub use self::rng::Rng;

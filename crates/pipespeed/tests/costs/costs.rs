@@ -1,177 +1,114 @@
 //! `costs`, for real.
 
+use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 
 use crate::common::conditions::{self, ForAll};
 use crate::common::procs::{Mark, eventually};
+use crate::common::terminal::{Terminal, drawings};
 use crate::common::{json, json_file, pipespeed, run_alone, start};
 use rustix::process::{Resource, Signal, kill_process_group};
 
 #[test]
-fn every_cost_has_a_figure_or_a_reason_and_the_record_has_every_sample() {
+fn every_cost_has_an_estimate_or_a_reason() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("costs.json");
-    let mut command = pipespeed("costs --rounds 7 --no-model --quiet --json");
+    let mut command = pipespeed("costs --quick --quiet --json");
     command.arg(&path);
     let done = run_alone(command).succeeded();
     assert_eq!(done.err, "");
-    for word in [
+    for words in [
         "ns a call",
-        "copying through a pipe",
-        "handing pages over",
-        "ns a wake-up",
+        "through a pipe",
+        "pinning",
+        "ns a fault",
+        "waking",
     ] {
-        assert!(done.out.contains(word), "{word}: {}", done.out);
+        assert!(done.out.contains(words), "{words}: {}", done.out);
     }
     let record = json_file(&path);
-    let costs = record["costs"].as_array().unwrap();
-    let names: Vec<_> = costs
+    assert_eq!(record["kind"], "costs");
+    let costs = record["costs_ns"].as_object().unwrap();
+    assert_eq!(costs["rounds"], 7);
+    let costs = costs
         .iter()
-        .map(|cost| cost["name"].as_str().unwrap())
-        .collect();
-    for name in [
-        "empty_call",
-        "would_block",
-        "write",
-        "read",
-        "vmsplice_base",
-        "tee",
-        "splice",
-        "fault_base",
-        "read_memory",
-        "wake_up_same",
-    ] {
-        assert!(names.contains(&name), "{name}: {names:?}");
-    }
-    for cost in costs {
-        match cost["median"].as_f64() {
-            Some(median) => {
-                let [low, high] = ["low", "high"].map(|end| cost[end].as_f64().unwrap());
-                assert!(0.0 <= low && low <= median && median <= high, "{cost}");
-                assert_eq!(cost["samples"].as_array().unwrap().len(), 7);
-            }
-            None => assert!(cost["refused"].is_string(), "{cost}"),
+        .filter(|(_, cost)| cost["refused"].is_string() || cost["estimate"].is_object());
+    let mut estimates = 0;
+    for (name, cost) in costs.clone() {
+        if cost["refused"].is_string() {
+            continue;
         }
+        let median = cost["estimate"]["median"].as_f64().unwrap();
+        let [low, high] =
+            ["low", "high"].map(|end| cost["estimate"]["interval"][end].as_f64().unwrap());
+        assert!(low <= median && median <= high, "{name}: {cost}");
+        estimates += 1;
     }
-    // These are certain, whatever the machine: a call costs something.
-    assert!(costs[0]["median"].as_f64().unwrap() > 0.0);
+    assert_eq!(costs.count(), 18);
+    assert!(estimates > 0);
+    // Certain on every machine: these cost something.
+    for name in ["call", "write", "read", "fault_base"] {
+        let median = record["costs_ns"][name]["estimate"]["median"].as_f64();
+        assert!(median.unwrap() > 0.0, "{name}: {record:#}");
+    }
 }
 
 #[test]
 fn the_record_can_go_to_standard_output() {
-    let done = run_alone(pipespeed("costs --rounds 1 --no-model --json -")).succeeded();
-    assert_eq!(json(&done.out)["rounds"], 1);
+    let done = run_alone(pipespeed("costs --rounds 1 --json -")).succeeded();
+    assert_eq!(json(&done.out)["costs_ns"]["rounds"], 1);
 }
 
 #[test]
 fn what_makes_no_sense_is_said_in_one_line() {
     run_alone(pipespeed("costs --rounds 0")).refused(2, &["--rounds"]);
-    run_alone(pipespeed("costs --piece 1000")).refused(2, &["--piece", "whole pages"]);
-    run_alone(pipespeed("costs --piece 1G")).refused(2, &["--piece", "up to 4MiB"]);
-    run_alone(pipespeed("costs --check --no-model")).refused(2, &["--check", "--no-model"]);
-    let unwritable = pipespeed("costs --rounds 1 --no-model --quiet --json /no/such/directory/x");
+    run_alone(pipespeed("costs --quick --rounds 9")).refused(2, &["--quick", "--rounds"]);
+    let unwritable = pipespeed("costs --rounds 1 --quiet --json /no/such/directory/x");
     run_alone(unwritable).refused(1, &["/no/such/directory"]);
 }
 
 #[test]
-fn rungs_are_predicted_and_measured_and_promises_put_to_the_test() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("costs.json");
-    let mut command = pipespeed("costs --rounds 1 --check --quiet --json");
-    command.arg(&path);
-    let done = run_alone(command).succeeded();
-    for words in ["of what was measured", "what would help most here"] {
-        assert!(done.out.contains(words), "{words}: {}", done.out);
-    }
-    let record = json_file(&path);
-    let predictions = record["predictions"].as_array().unwrap();
-    assert!(predictions.len() >= 21, "{predictions:?}");
-    for prediction in predictions {
-        // A rung that can't run says why; all others have both figures.
-        match prediction["refused"].is_string() {
-            true => assert!(prediction["measured"].is_null(), "{prediction}"),
-            false => {
-                assert!(
-                    prediction["measured"].as_f64().unwrap() > 0.0,
-                    "{prediction}"
-                );
-                assert!(
-                    prediction["predicted"].as_f64().unwrap() > 0.0,
-                    "{prediction}"
-                );
-                // Of one round, whose number it bears.
-                let trials = prediction["trials"].as_array().unwrap();
-                assert_eq!(trials.len(), 1, "{prediction}");
-                assert_eq!(trials[0][0], 0);
-                assert_eq!(trials[0][1], prediction["measured"]);
-            }
-        }
-    }
-    for advice in record["advice"].as_array().unwrap() {
-        for promise in advice["promises"].as_array().unwrap() {
-            let checked = &promise["checked"];
-            let gain = checked["gain"].as_f64();
-            assert!(
-                gain.is_some() || checked["refused"].is_string(),
-                "{promise}"
-            );
-        }
-    }
-}
-
-#[test]
-fn on_one_processor_there_is_less_to_say_and_it_is_said() {
-    let mut command = pipespeed("costs --rounds 1 --quiet");
+fn on_one_processor_no_wake_up_of_another_is_measured() {
+    let mut command = pipespeed("costs --rounds 1 --quiet --json -");
     conditions::one_processor(&mut command);
-    let done = run_alone(command).succeeded();
-    assert!(
-        done.out.contains("the ladder on one processor"),
-        "{}",
-        done.out
-    );
-    assert!(!done.out.contains("on two processors"), "{}", done.out);
-    assert!(!done.out.contains("spinning instead"), "{}", done.out);
+    let record = json(&run_alone(command).succeeded().out);
+    let costs = &record["costs_ns"];
+    assert!(costs["wake_up_same"]["estimate"].is_object(), "{costs:#}");
+    assert!(costs["wake_up_other"]["refused"].is_string(), "{costs:#}");
 }
 
 #[test]
 fn where_vmsplice_is_forbidden_the_rest_is_measured() {
-    let mut command = pipespeed("costs --rounds 1 --quiet");
+    let mut command = pipespeed("costs --rounds 1 --quiet --json -");
     if !conditions::no_vmsplice(&mut command) {
         eprintln!("skipped: no filter of system calls here");
         return;
     }
-    let done = run_alone(command).succeeded();
-    assert!(done.out.contains("a plain write | read"), "{}", done.out);
-    assert!(done.out.contains("Operation not permitted"), "{}", done.out);
-    assert!(!done.out.contains("vmsplice | splice,"), "{}", done.out);
+    let record = json(&run_alone(command).succeeded().out);
+    let costs = &record["costs_ns"];
+    assert!(costs["write"]["estimate"].is_object(), "{costs:#}");
+    for name in ["vmsplice_base", "splice_base", "tee", "pin_base"] {
+        let why = costs[name]["refused"].as_str().unwrap();
+        assert!(why.contains("Operation not permitted"), "{name}: {why}");
+    }
 }
 
 #[test]
 fn without_huge_pages_or_many_descriptors_the_rest_is_measured() {
-    let mut command = pipespeed("costs --rounds 1 --quiet");
+    let mut command = pipespeed("costs --rounds 1 --quiet --json -");
     conditions::no_huge_pages(&mut command);
-    let done = run_alone(command).succeeded();
-    assert!(done.out.contains("grants no huge pages"), "{}", done.out);
-    assert!(
-        done.out.contains("transparent huge pages were not"),
-        "{}",
-        done.out
-    );
-    // What nobody has written to shows no huge pages: that is no figure.
-    let untouched = done
-        .out
-        .lines()
-        .find(|line| line.contains("huge pages nobody wrote to"));
-    assert!(
-        untouched.unwrap().contains("grants no huge pages"),
-        "{}",
-        done.out
-    );
+    let record = json(&run_alone(command).succeeded().out);
+    let costs = &record["costs_ns"];
+    for name in ["vmsplice_huge", "splice_huge", "pin_huge", "fault_huge"] {
+        let why = costs[name]["refused"].as_str().unwrap();
+        assert!(why.contains("grants no huge pages"), "{name}: {why}");
+    }
+    assert!(costs["vmsplice_base"]["estimate"].is_object(), "{costs:#}");
 
-    // The soft limit is raised.
-    let mut command = pipespeed("costs --rounds 1 --no-model --quiet");
-    conditions::soft_limit(&mut command, Resource::Nofile, 64);
-    run_alone(command).succeeded();
+    let mut command = pipespeed("costs --rounds 1 --quiet");
+    conditions::soft_limit(&mut command, Resource::Nofile, 16);
+    let done = run_alone(command).succeeded();
+    assert!(done.out.contains("Too many open files"), "{}", done.out);
 }
 
 #[test]
@@ -180,23 +117,20 @@ fn an_ordinary_user_gets_the_same() {
         eprintln!("skipped: not root, so all other tests are this one");
         return;
     };
-    let done = run_alone(program.pipespeed("costs --rounds 1 --quiet")).succeeded();
-    for words in [
-        "the ladder on",
-        "what would help most here",
-        "through a pipe",
-    ] {
-        assert!(done.out.contains(words), "{words}: {}", done.out);
+    let done = run_alone(program.pipespeed("costs --rounds 1 --quiet --json -")).succeeded();
+    let costs = &json(&done.out)["costs_ns"];
+    for name in ["call", "read", "tee", "pin_base", "wake_up_same"] {
+        assert!(costs[name]["estimate"].is_object(), "{name}: {costs:#}");
     }
 }
 
 #[test]
-fn who_may_start_no_thread_is_told_so() {
+fn who_may_start_no_process_gets_all_but_the_wake_ups() {
     let Some(program) = ForAll::new() else {
         eprintln!("skipped: not root, whom no limit of processes keeps from making more");
         return;
     };
-    let mut command = program.pipespeed("costs --rounds 1 --no-model --quiet");
+    let mut command = program.pipespeed("costs --rounds 1 --quiet");
     conditions::limit(&mut command, Resource::Nproc, 0);
     let done = run_alone(command).succeeded();
     assert!(
@@ -204,7 +138,35 @@ fn who_may_start_no_thread_is_told_so() {
         "{}",
         done.out
     );
-    assert!(done.out.contains("copying through a pipe"), "{}", done.out);
+    assert!(done.out.contains("GiB/s"), "{}", done.out);
+}
+
+#[test]
+fn ctrl_c_shows_and_saves_the_rounds_that_were_completed() {
+    let directory = tempfile::tempdir().unwrap();
+    let shown = directory.path().join("costs.txt");
+    let saved = directory.path().join("costs.json");
+    let mut command = pipespeed("costs --rounds 10000 --json");
+    command.arg(&saved);
+    command.stdout(File::create(&shown).unwrap());
+    let mark = Mark::on(&mut command);
+    let mut terminal = Terminal::new(80);
+    let running = terminal.start(command);
+    terminal.until("completed a round", |text| {
+        text.contains("round ") && !drawings(text).last().unwrap().contains("round 0 of")
+    });
+    terminal.type_in("\x03");
+    assert_eq!(running.finish().code(), Some(130));
+    mark.nobody_left();
+    assert!(terminal.text().contains("interrupted by SIGINT"));
+    let text = fs::read_to_string(shown).unwrap();
+    assert!(text.contains("interrupted after"), "{text}");
+    assert!(text.contains("GiB/s"), "{text}");
+    let record = json_file(&saved);
+    assert_eq!(record["interrupted"], 2);
+    let rounds = record["costs_ns"]["rounds"].as_u64().unwrap();
+    assert!((1..10_000).contains(&rounds), "{rounds}");
+    assert!(record["costs_ns"]["call"]["estimate"].is_object());
 }
 
 #[test]
@@ -214,7 +176,7 @@ fn a_terminal_s_signals_are_no_failure_and_nobody_is_left() {
         (Signal::QUIT, Some(131)),
         (Signal::KILL, None),
     ] {
-        let mut command = pipespeed("costs --quiet");
+        let mut command = pipespeed("costs --rounds 10000 --quiet");
         command.process_group(0);
         let mark = Mark::on(&mut command);
         let running = start(command);

@@ -1,4 +1,4 @@
-//! `costs` and `pages`. `costs` beside a busy process is looked at in `costs_busy`.
+//! `costs` and `pages`.
 
 #[path = "../common/mod.rs"]
 mod common;

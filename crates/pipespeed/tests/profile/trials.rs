@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::common::conditions::{self, ForAll};
 use crate::common::procs::{Mark, eventually};
-use crate::common::{Outcome, pipespeed, run_alone, start};
+use crate::common::{Outcome, json, pipespeed, run_alone, start};
 use rustix::process::{Signal, kill_process_group};
 use serde_json::Value;
 
@@ -19,11 +19,34 @@ fn sampled(args: &str) -> Option<Outcome> {
         "no names",
         "perf events",
     ];
-    if outcome.code == Some(1) && refused.iter().any(|words| outcome.err.contains(words)) {
-        eprintln!("skipped: {}", outcome.err);
+    let is_refused =
+        outcome.code == Some(1) && refused.iter().any(|words| outcome.err.contains(words));
+    if is_refused || is_counted(&outcome) {
+        eprintln!("skipped: {}{}", outcome.err, outcome.out);
         return None;
     }
     Some(outcome.succeeded())
+}
+
+/// Whether it shows or saved an account in place of samples.
+fn is_counted(outcome: &Outcome) -> bool {
+    outcome.out.contains("counted, not sampled") || outcome.out.contains("profile_counted")
+}
+
+/// Checks that a case is accounted for, with these words of the refusal, which
+/// may go over several lines.
+#[track_caller]
+fn counted(outcome: Outcome, words: &[&str]) {
+    let outcome = outcome.succeeded();
+    assert!(is_counted(&outcome), "{outcome:#?}");
+    for row in ["pages of 4 KiB", "unexplained", "wall time"] {
+        assert_eq!(outcome.out.matches(row).count(), 2, "{row}: {outcome:#?}");
+    }
+    let text: Vec<&str> = outcome.out.split_whitespace().collect();
+    let text = text.join(" ");
+    for word in words {
+        assert!(text.contains(word), "{word}: {outcome:#?}");
+    }
 }
 
 fn number(value: &Value) -> f64 {
@@ -89,7 +112,7 @@ fn the_files_are_what_they_are_called() {
 }
 
 #[test]
-fn an_ordinary_user_hears_which_setting_refuses_him() {
+fn an_ordinary_user_gets_an_account_and_hears_which_setting_refuses() {
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
     let paranoid: Option<i64> = paranoid.ok().and_then(|text| text.trim().parse().ok());
     if paranoid.is_none_or(|level| level < 2) {
@@ -102,62 +125,94 @@ fn an_ordinary_user_hears_which_setting_refuses_him() {
         "CAP_PERFMON",
         "pipespeed costs",
     ];
-    run_alone(program.pipespeed("profile write_read --quiet")).refused(1, &words);
+    let profile = |options: &str| program.pipespeed(&format!("profile {options} --quiet"));
+    counted(run_alone(profile("write_read --time 0.2")), &words);
+    // These take samples.
+    run_alone(profile("write_read --folded -")).refused(1, &words);
+    run_alone(profile("-- true")).refused(1, &words);
+}
+
+#[test]
+fn an_account_adds_up_to_the_wall_time_and_is_saved_with_its_costs() {
+    let mut command = pipespeed(SAVED);
+    if !conditions::without_call(&mut command, libc::SYS_perf_event_open) {
+        return;
+    }
+    let account = json(&run_alone(command).succeeded().out);
+    assert_eq!(account["kind"], "profile_counted");
+    assert!(number(&account["costs_ns"]["write"]["estimate"]["median"]) > 0.0);
+    let ends = account["cases"][0]["ends"].as_array().unwrap();
+    assert_eq!(ends.len(), 2);
+    for end in ends {
+        let rows = end["rows"].as_array().unwrap();
+        let pages = rows.iter().find(|row| row["item"] == "pages").unwrap();
+        assert_eq!(
+            number(&pages["count"]) * 4096.0,
+            number(&end["counters"]["bytes"])
+        );
+        let sum: f64 = rows.iter().map(|row| number(&row["seconds"])).sum();
+        let wall = number(&end["counters"]["seconds"]);
+        assert!((sum / wall - 1.0).abs() < 1e-6, "{sum} of {wall}: {end:#}");
+    }
+}
+
+#[test]
+fn a_case_without_a_known_cost_of_pages_is_accounted_for_too() {
+    let mut command = pipespeed("profile unix_64k --time 0.2 --quiet");
+    if conditions::without_call(&mut command, libc::SYS_perf_event_open) {
+        counted(run_alone(command), &["unknown"]);
+    }
+}
+
+const SAVED: &str = "profile write_read --time 0.2 --quiet --json -";
+
+/// Why nothing was sampled; none where something was.
+fn refusal(command: Command) -> Option<String> {
+    let record = json(&run_alone(command).succeeded().out);
+    record["refusal"].as_str().map(str::to_owned)
 }
 
 #[test]
 fn a_filter_that_refuses_the_call_is_named() {
-    names_the_filter(pipespeed("profile write_read --quiet"));
-}
-
-/// Where a filter refuses the call, the command says so, and no more.
-pub fn names_the_filter(mut command: Command) {
+    let mut command = pipespeed(SAVED);
     if !conditions::without_call(&mut command, libc::SYS_perf_event_open) {
         return;
     }
-    let outcome = run_alone(command);
+    let why = refusal(command).unwrap();
     // The level comes first where both refuse.
-    if outcome.err.contains("perf_event_paranoid is") {
-        eprintln!("skipped: refused without a filter too");
-        return;
-    }
-    let words = ["a seccomp filter", "may be the cause", "pipespeed costs"];
-    outcome.refused(1, &words);
+    let is_named = why.contains("a seccomp filter") && why.contains("may be the cause");
+    assert!(is_named || why.contains("perf_event_paranoid is"), "{why}");
 }
 
 #[test]
 fn a_filter_that_lets_the_call_pass_is_not_named() {
-    let args = "profile write_read --time 0.2 --quiet";
-    let mut command = pipespeed(args);
+    let mut command = pipespeed(SAVED);
     if !conditions::without_call(&mut command, libc::SYS_acct) {
         return;
     }
-    let outcome = run_alone(command);
-    assert!(!outcome.err.contains("seccomp"), "{outcome:#?}");
+    let is_named = |command| refusal(command).is_some_and(|why| why.contains("seccomp"));
+    assert!(!is_named(command));
     let Some(program) = ForAll::new() else { return };
-    let mut command = program.pipespeed(args);
+    let mut command = program.pipespeed(SAVED);
     conditions::without_call(&mut command, libc::SYS_acct);
-    let outcome = run_alone(command);
-    assert!(!outcome.err.contains("seccomp"), "{outcome:#?}");
+    assert!(!is_named(command));
     // It may be the second to refuse where the level is the first.
-    let mut command = program.pipespeed(args);
+    let mut command = program.pipespeed(SAVED);
     conditions::without_call(&mut command, libc::SYS_perf_event_open);
-    let outcome = run_alone(command);
-    if outcome.err.contains("perf_event_paranoid is") {
-        outcome.refused(1, &["CAP_PERFMON", "a seccomp filter", "too"]);
-    }
+    assert!(is_named(command));
 }
 
 #[test]
 fn root_of_a_user_namespace_hears_that_its_capabilities_do_not_count() {
-    let Some(command) = conditions::in_user_namespace("profile write_read --quiet") else {
+    let Some(command) = conditions::in_user_namespace(SAVED) else {
         return;
     };
-    let outcome = run_alone(command);
-    if !outcome.err.contains("perf_event_paranoid is") {
-        return eprintln!("skipped: ordinary users may sample the kernel here");
+    match refusal(command) {
+        Some(why) if why.contains("perf_event_paranoid is") => {
+            assert!(why.contains("within a user namespace"), "{why}");
+        }
+        _ => eprintln!("skipped: ordinary users may sample the kernel here"),
     }
-    outcome.refused(1, &["within a user namespace", "pipespeed costs"]);
 }
 
 #[test]

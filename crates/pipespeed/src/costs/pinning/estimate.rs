@@ -20,11 +20,8 @@ use fastpipe::pipe::page_size;
 use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
 
-use crate::costs::ends::pipe_of;
-use crate::costs::mapped::mapped;
-
-/// A pipeful: the ladder's buffer.
-const PIECE: usize = 256 << 10;
+use crate::costs::PIECE;
+use crate::costs::probes::{dev_null, each, mapped, pipe_of};
 
 /// How often the pipe is filled and drained in each way for one sample.
 const TIMES: u32 = 48;
@@ -32,9 +29,17 @@ const TIMES: u32 = 48;
 /// The pages that vmsplice(2) asks for at a time (`iter_to_pipe` of fs/splice.c).
 pub const PAGES_PER_CALL: u32 = 16;
 
+/// Nanoseconds a page.
+pub(in crate::costs) struct Sample {
+    pub(super) vmsplice_ns: f64,
+    pub(in crate::costs) splice_ns: f64,
+    /// The difference of the two.
+    pub(in crate::costs) estimate_ns: f64,
+}
+
 /// A pipe that is filled and drained, and another one that it can be filled
 /// from.
-pub(super) struct Pipes {
+pub(in crate::costs) struct Pipes {
     reader: OwnedFd,
     writer: OwnedFd,
     other: (OwnedFd, OwnedFd),
@@ -43,7 +48,7 @@ pub(super) struct Pipes {
 }
 
 impl Pipes {
-    pub(super) fn new(pages: Pages, untouched: bool) -> io::Result<Pipes> {
+    pub(in crate::costs) fn new(pages: Pages, untouched: bool) -> io::Result<Pipes> {
         let (reader, writer) = pipe_of(PIECE)?;
         let pages = mapped(PIECE, pages, !untouched)?;
         Ok(Pipes {
@@ -51,7 +56,7 @@ impl Pipes {
             writer,
             other: pipe_of(PIECE)?,
             pages,
-            null: std::fs::File::options().write(true).open("/dev/null")?,
+            null: dev_null()?,
         })
     }
 
@@ -75,8 +80,7 @@ impl Pipes {
         Ok(())
     }
 
-    /// One sample, in nanoseconds a page: vmsplice, splice, and the difference.
-    pub(super) fn run(&mut self) -> io::Result<Vec<f64>> {
+    pub(in crate::costs) fn run(&mut self) -> io::Result<Sample> {
         let (mut pinning, mut moving) = (Duration::ZERO, Duration::ZERO);
         for _ in 0..TIMES {
             pinning += self.vmsplice(&self.writer)?;
@@ -86,7 +90,11 @@ impl Pipes {
             self.drain()?;
         }
         let pages = f64::from(TIMES) * (PIECE / page_size()) as f64;
-        let [pinning, moving] = [pinning, moving].map(|time| time.as_nanos() as f64 / pages);
-        Ok(vec![pinning, moving, pinning - moving])
+        let [vmsplice_ns, splice_ns] = [pinning, moving].map(|time| each(time, pages));
+        Ok(Sample {
+            vmsplice_ns,
+            splice_ns,
+            estimate_ns: vmsplice_ns - splice_ns,
+        })
     }
 }

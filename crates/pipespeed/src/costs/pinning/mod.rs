@@ -25,7 +25,7 @@ use fastpipe::buffer::Pages;
 use serde::Serialize;
 
 pub use self::estimate::PAGES_PER_CALL as PIPE_PAGES_PER_CALL;
-use self::estimate::Pipes;
+pub(super) use self::estimate::Pipes;
 pub use self::kernel::{Kernel, Missing, Pinned};
 pub use self::layout::{Argument, LAYOUTS, Layout, Reply};
 pub use self::range::Counted;
@@ -186,7 +186,9 @@ impl Subject {
             return Ok(());
         };
         let done = match (way, kernel) {
-            (Way::Pipes(pipes), _) => pipes.run(),
+            (Way::Pipes(pipes), _) => pipes
+                .run()
+                .map(|sample| vec![sample.vmsplice_ns, sample.splice_ns, sample.estimate_ns]),
             (Way::Kernel(range), Some(kernel)) if is_warm_up => {
                 range.prepare(kernel).map(|()| Vec::new())
             }

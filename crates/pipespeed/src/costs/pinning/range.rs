@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::Plan;
 use super::kernel::{Kernel, Pinned};
-use crate::costs::mapped::mapped;
+use crate::costs::probes::mapped;
 
 /// The least that a sample is to take on the kernel's clock of whole
 /// microseconds, and the most calls it may take for that.
