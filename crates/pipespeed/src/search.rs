@@ -112,9 +112,13 @@ pub fn search(
     choose(search, plan);
     let cases = cases_to_confirm(search, plan);
     if cases.is_empty() {
-        let mut cells = search.panels.iter().flat_map(|panel| &panel.cells);
-        let reason = cells.find_map(|cell| cell.refused.as_deref());
-        let reason = reason.unwrap_or("trials take too long for the time there is");
+        let cells = search.panels.iter().flat_map(|panel| &panel.cells);
+        let refusals: Option<Vec<&String>> = cells.map(|cell| cell.refused.as_ref()).collect();
+        // None if a pair was not refused.
+        let reason = match refusals.as_deref() {
+            Some([.., last]) => last,
+            _ => "trials take too long for the time there is",
+        };
         return Err(Stopped::Error(anyhow::anyhow!("no sizes found: {reason}")));
     }
     Ok(cases)
@@ -142,7 +146,7 @@ impl<R: Timed, O: Observer> Searching<'_, R, O> {
     }
 
     fn stages(&mut self) -> Result<(), Stopped> {
-        let all = self.members(|panel| panel.cells.iter().collect());
+        let all = self.members(|panel| (0..panel.cells.len()).collect());
         self.stage(all, MAX_GRID_TRIALS, GRID_END, |cell| &mut cell.grid)?;
         let finalists = self.members(|panel| {
             let mut best = panel.ranking();
@@ -154,17 +158,12 @@ impl<R: Timed, O: Observer> Searching<'_, R, O> {
         })
     }
 
-    /// The chosen cells of all panels, without refused ones.
-    fn members(&mut self, choose: impl Fn(&PanelResult) -> Vec<&CellResult>) -> Vec<Member> {
-        let mut members = Vec::new();
-        for (at, panel) in self.search().panels.iter().enumerate() {
-            let chosen = choose(panel);
-            let is_in = |cell: &CellResult| chosen.iter().any(|it| it.sizes == cell.sizes);
-            let cells = panel.cells.iter().enumerate();
-            let cells = cells.filter(|(_, cell)| cell.refused.is_none() && is_in(cell));
-            members.extend(cells.map(|(cell, _)| (at, cell)));
-        }
-        members
+    /// The cells chosen of each panel.
+    fn members(&mut self, choose: fn(&PanelResult) -> Vec<usize>) -> Vec<Member> {
+        let panels = self.search().panels.iter().enumerate();
+        panels
+            .flat_map(|(at, panel)| choose(panel).into_iter().map(move |cell| (at, cell)))
+            .collect()
     }
 
     /// Rounds of a trial of each member in random order, until the stage's time
@@ -238,13 +237,13 @@ impl<R: Timed, O: Observer> Searching<'_, R, O> {
 /// second stage.
 fn choose(search: &mut Search, plan: &SearchPlan) {
     for (panel, case) in search.panels.iter_mut().zip(&plan.cases) {
-        let best = panel.ranking().first().copied();
-        let Some(best) = best.filter(|cell| !cell.finals.is_empty()) else {
+        let leader = panel.leader().filter(|cell| !cell.finals.is_empty());
+        let Some(sizes) = leader.map(|cell| cell.sizes) else {
             continue;
         };
-        let case = with_sizes(case, best.sizes);
+        let case = with_sizes(case, sizes);
         panel.best = Some(BestSizes {
-            sizes: best.sizes,
+            sizes,
             command: command_line(&case, plan.cpus_of(&case)),
             case: case.name,
         });

@@ -5,7 +5,7 @@ use crate::channel::Granted;
 use crate::endpoint::control::{Outcome, Setup};
 use crate::machine::noise::NoiseDelta;
 use crate::report::sample::ladder;
-use crate::results::{EndCounters, GIB, Verdict};
+use crate::results::{DataUse, EndCounters, GIB, Verdict};
 use crate::runner::{Runner, Trial};
 use crate::suite::sizes::with_one_processor;
 use crate::suite::{Overrides, Suite};
@@ -43,23 +43,19 @@ impl Default for Fake {
     }
 }
 
-/// The rate of a case without noise: pipes are the faster the larger, buffers
-/// the nearer they are to the pipe's size.
+/// The rate of a case without noise: the higher the larger the pipe, and the
+/// nearer the buffer's size is to the pipe's.
 pub(crate) fn rate(case: &Case) -> f64 {
-    let configuration = case.configuration();
-    let pipe = case.pipe_bytes.unwrap() as f64 / (1 << 20) as f64;
-    let buffer = case.buffer_bytes() as f64 / (1 << 20) as f64;
-    let calls = match (configuration.writer.as_deref(), case.data) {
-        (Some("write"), _) => 4.0,
-        (_, crate::results::DataUse::Discard) => 40.0,
-        _ => 11.0,
+    let mib = |bytes: usize| bytes as f64 / (1 << 20) as f64;
+    let (pipe, buffer) = (mib(case.pipe_bytes.unwrap()), mib(case.buffer_bytes()));
+    let (waits, steepness) = if case.spins() { (1.6, 0.1) } else { (1.0, 0.5) };
+    let technique = if case.data == DataUse::Discard {
+        40.0
+    } else {
+        10.0
     };
-    let waits = match (case.spins(), case.cpus.is_some()) {
-        (true, _) => 1.6 * pipe.powf(0.1),
-        (false, true) => pipe.powf(0.3),
-        (false, false) => 0.9 * pipe.powf(0.7),
-    };
-    calls * waits * (buffer / pipe).min(pipe / buffer).powf(0.2)
+    let fit = (buffer / pipe).min(pipe / buffer).powf(0.2);
+    technique * waits * pipe.powf(steepness) * fit
 }
 
 impl Runner for Fake {
@@ -186,6 +182,9 @@ fn a_run_keeps_its_time_however_slow_trials_are() {
             let (run, took_s) = whole_run(ladder(), &plan(time_s), runner);
             let said = format!("{overhead_s} s a trial: {took_s} of {time_s} s");
             assert!(took_s <= time_s, "{said}");
+            if let Some(reason) = &run.interrupted {
+                assert!(reason.contains("trials take too long"), "{reason}");
+            }
             let confirmed = run.settings.rounds_done > 0;
             let skipped = |it: &Warning| it.message.contains("no time was left");
             let explained = run.warnings.iter().any(skipped) || run.interrupted.is_some();

@@ -91,17 +91,27 @@ impl PanelResult {
         }
     }
 
-    /// The measured cells, best first: those with trials in the second stage by
-    /// their median there, then the others.
-    pub fn ranking(&self) -> Vec<&CellResult> {
-        let cells = self.cells.iter();
-        let mut ranking: Vec<&CellResult> = cells.filter(|cell| cell.median.is_some()).collect();
-        let key = |cell: &CellResult| (!cell.finals.is_empty(), cell.median.unwrap_or(0.0));
-        ranking.sort_by(|a, b| {
+    /// The indices of the measured cells, best first: those with trials in the
+    /// second stage by their median there, then the others.
+    pub fn ranking(&self) -> Vec<usize> {
+        let key = |at: usize| {
+            let cell = &self.cells[at];
+            (!cell.finals.is_empty(), cell.median.unwrap_or(0.0))
+        };
+        let cells = 0..self.cells.len();
+        let mut ranking: Vec<usize> = cells
+            .filter(|&at| self.cells[at].median.is_some())
+            .collect();
+        ranking.sort_by(|&a, &b| {
             let (a, b) = (key(a), key(b));
             b.0.cmp(&a.0).then(b.1.total_cmp(&a.1))
         });
         ranking
+    }
+
+    /// The cell that is best so far.
+    pub fn leader(&self) -> Option<&CellResult> {
+        Some(&self.cells[*self.ranking().first()?])
     }
 }
 

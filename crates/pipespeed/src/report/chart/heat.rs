@@ -37,8 +37,6 @@ const MIN_MAP: i32 = 200;
 /// A rate this many times below its map's best has the palest colour.
 const PALEST: f64 = 8.0;
 
-const BEST: RGBColor = RGBColor(213, 94, 0);
-
 /// Draws a search: rates as colours and figures, with the best and the
 /// published sizes framed.
 pub fn chart(run: &Run, search: &Search) -> String {
@@ -134,11 +132,10 @@ impl Map<'_> {
             };
             let mut inner = (x.start..x.end - 1, y.start..y.end - 1);
             if best_sizes(panel) == Some(cell.sizes) {
-                inner = frame(canvas, inner, BEST)?;
+                inner = draw_frames(canvas, inner, &[BEST])?;
             }
             if panel.published() == cell.sizes {
-                inner = frame(canvas, inner, INK)?;
-                inner = frame(canvas, inner, CARD)?;
+                inner = draw_frames(canvas, inner, &PUBLISHED)?;
             }
             draw_cell(canvas, cell, highest, inner)?;
         }
@@ -178,19 +175,25 @@ impl Map<'_> {
 /// The pixels of a cell, from left to right and from top to bottom.
 type Extents = (Range<i32>, Range<i32>);
 
-/// Draws a frame, and returns the extents within it.
-fn frame(
+/// A frame's colour and width.
+type Frame = (RGBColor, i32);
+
+const BEST: Frame = (RGBColor(213, 94, 0), 3);
+/// Dark and light, so that it shows on any cell.
+const PUBLISHED: [Frame; 2] = [(INK, 1), (CARD, 1)];
+
+/// Draws frames, each within the one before, and returns the extents within.
+fn draw_frames(
     canvas: &Canvas<'_>,
-    (x, y): Extents,
-    colour: RGBColor,
+    (mut x, mut y): Extents,
+    frames: &[Frame],
 ) -> Result<Extents, DrawingAreaErrorKind<std::io::Error>> {
-    let width = if colour == BEST { 3 } else { 1 };
-    let inner = (
-        x.start + width..x.end - width,
-        y.start + width..y.end - width,
-    );
-    canvas.rectangle(x, y, colour)?;
-    Ok(inner)
+    for (colour, width) in frames {
+        canvas.rectangle(x.clone(), y.clone(), *colour)?;
+        x = x.start + width..x.end - width;
+        y = y.start + width..y.end - width;
+    }
+    Ok((x, y))
 }
 
 fn draw_cell(canvas: &Canvas<'_>, cell: &CellResult, highest: f64, (x, y): Extents) -> Drawn {
@@ -259,14 +262,11 @@ fn legend(canvas: &Canvas<'_>, y: i32) -> Drawn {
     let (y, mut x) = (y + 22, MARGIN);
     for (name, frames, fill) in [
         ("best", &[BEST][..], CARD),
-        ("published", &[INK, CARD], CARD),
+        ("published", &PUBLISHED, CARD),
         ("refused", &[], EDGE),
-        ("not tried", &[EDGE], CARD),
+        ("not tried", &[(EDGE, 1)], CARD),
     ] {
-        let mut inner = (x..x + 24, y - 7..y + 7);
-        for colour in frames {
-            inner = frame(canvas, inner, *colour)?;
-        }
+        let inner = draw_frames(canvas, (x..x + 24, y - 7..y + 7), frames)?;
         canvas.rectangle(inner.0, inner.1, fill)?;
         canvas.text(name, (x + 30, y), Side::Right, face)?;
         x += 30 + text_width(name, SMALL) + 14;
@@ -308,7 +308,8 @@ mod tests {
         assert_eq!(counts(&run), [9, 9 * 36 - 1, 9 * 6]);
         let search = run.search.as_mut().unwrap();
         search.panels.truncate(1);
-        (search.buffers.truncate(1), search.pipes.truncate(1));
+        search.buffers.truncate(1);
+        search.pipes.truncate(1);
         search.panels[0].cells.truncate(1);
         assert_eq!(counts(&run), [1, 1, 0]);
         run.search.as_mut().unwrap().panels.clear();
@@ -319,7 +320,7 @@ mod tests {
     fn best_sizes_are_framed_in_each_map() {
         let run = sample::sizes();
         let svg = chart(&run, run.search.as_ref().unwrap());
-        let RGBColor(r, g, b) = BEST;
+        let RGBColor(r, g, b) = BEST.0;
         let frames = svg
             .matches(&format!("fill=\"#{r:02X}{g:02X}{b:02X}\""))
             .count();
