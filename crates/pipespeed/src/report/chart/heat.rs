@@ -49,7 +49,7 @@ pub fn chart(run: &Run, search: &Search) -> String {
     let body = LEGEND + length(rows.len()) * row + length(refused.len()) * REASON;
     let ended = search.panels.iter().any(|panel| panel.best.is_some());
     let figures = if ended {
-        "figures are medians of the search; the best were measured again, in longer trials"
+        "figures are medians of the search, in which the second trials of the best few decide"
     } else {
         "the search did not end; framed is the fastest so far"
     };
