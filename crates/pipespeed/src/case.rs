@@ -77,6 +77,13 @@ pub struct Durations {
     pub timed_s: f64,
 }
 
+impl Durations {
+    /// Both parts together.
+    pub fn sum_s(self) -> f64 {
+        self.warm_up_s + self.timed_s
+    }
+}
+
 impl Case {
     /// A case of plain blocking write and read of buffers of base pages; the
     /// methods below change one thing each.

@@ -20,6 +20,7 @@ use crate::measure::{Measurement, Observer, Stopped};
 use crate::report;
 use crate::results::{Run, Warning, WarningKind};
 use crate::runner::Timed as _;
+use crate::search;
 use crate::size;
 use crate::suite::Suite;
 use crate::trial::ProcessRunner;
@@ -39,9 +40,6 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
         case: None,
         message,
     });
-    if args.suite == Suite::Sizes {
-        return sizes::run(&args, rounded);
-    }
     let mut plan = Plan::new(&args)?;
     plan.warnings.extend(rounded);
     if args.list {
@@ -50,7 +48,7 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
     plan.enough_time()?;
     let mut saving = Saving::new(&args, plan.suite)?;
     let interrupt = Interrupt::install()?;
-    let runner = ProcessRunner::new(
+    let mut runner = ProcessRunner::new(
         ProcessRunner::this_program(),
         plan.chosen.writer,
         plan.chosen.reader,
@@ -60,25 +58,45 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
     let mut progress = Progress::new(args.output.quiet);
     progress.say(&plan.announcement());
 
-    let mut measurement = Measurement::new(
-        runner,
-        plan.cases.clone(),
-        plan.null_control.as_deref(),
-        plan.empty_run(),
-        &plan.refused,
-    );
-    if plan.suite == Suite::Channels {
-        measurement = measurement.keep_going();
-    }
     let mut watch = Watch {
         progress: &mut progress,
         saving: &mut saving,
     };
-    let stopped = measure(&mut measurement, &plan, &mut watch).err();
+    let (mut run, mut cases, mut stopped) = (plan.empty_run(), plan.cases.clone(), None);
+    let search = plan.search();
+    if let Some(search) = &search {
+        watch.progress.start(1, 1);
+        match search::search(search, &mut runner, &mut run, &mut watch) {
+            Ok(found) => {
+                cases.retain(|case| plan.refused.contains_key(&case.name));
+                cases.splice(0..0, found);
+            }
+            Err(reason) => stopped = Some(reason),
+        }
+    }
+    let null_control = plan.null_control.as_deref();
+    let mut measurement = Measurement::new(runner, cases, null_control, run, &plan.refused);
+    if plan.suite == Suite::Channels {
+        measurement = measurement.keep_going();
+    }
+    if stopped.is_none() {
+        stopped = match &search {
+            Some(search) => {
+                watch.progress.doing("pilot");
+                let begin = |watch: &Watch<'_>, rounds, cases| watch.progress.start(rounds, cases);
+                search::confirm(search, &mut measurement, &mut watch, begin).err()
+            }
+            None => measure(&mut measurement, &plan, &mut watch).err(),
+        };
+    }
     progress.finish();
     let failures = measurement.failures();
     let run = measurement.finish(stopped.as_ref());
-    if run.settings.rounds_done == 0 && run.cases.iter().all(|case| case.samples.is_empty()) {
+    let searched = run.search.as_ref().is_some_and(|it| it.trials() > 0);
+    if run.settings.rounds_done == 0
+        && !searched
+        && run.cases.iter().all(|case| case.samples.is_empty())
+    {
         return Err(match stopped {
             Some(stopped) => into_error(stopped),
             None => anyhow::anyhow!("nothing was measured"),

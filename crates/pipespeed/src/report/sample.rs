@@ -246,9 +246,8 @@ pub(crate) fn ladder() -> Run {
 
 /// The suite `sizes` as it might come out.
 pub(crate) fn sizes() -> Run {
-    use crate::search::sample::{Fake, usual_axes, usual_panels, whole_run};
-    let empty = run("sizes", Vec::new());
-    whole_run(empty, &usual_panels(), &usual_axes(1), Fake::default())
+    use crate::search::tests::{Fake, plan, whole_run};
+    whole_run(run("sizes", Vec::new()), &plan(60.0), Fake::default()).0
 }
 
 /// The suite `channels` as it might come out: rates grow with the size of the

@@ -212,7 +212,7 @@ fn below(run: &Run, style: Style) -> Vec<String> {
     };
     let found: Vec<String> = found.into_iter().map(lay).collect();
     let method = match &run.search {
-        Some(search) => sizes::measured(run, search),
+        Some(search) => sizes::method(run, search),
         None => measured(run),
     };
     let method = style.paint(&lay(method), DIM);

@@ -2,10 +2,7 @@
 
 use std::io::Write;
 
-use super::{
-    CaseResult, CellResult, Configuration, DataUse, EndCounters, PanelResult, Run, Sample,
-    SearchTrial,
-};
+use super::{CaseResult, Configuration, EndCounters, Run, Sample};
 
 /// A column of an end's counters: its name after `writer_` or `reader_`, and
 /// what stands in it.
@@ -68,14 +65,9 @@ const SAMPLE: [&str; 9] = [
     "flags",
 ];
 
-/// The last column: the stage of a search that a trial belongs to, where it
-/// belongs to one. Its case is then its panel, its round the stage.
-const STAGE: &str = "search_stage";
-
 /// Writes a header and a row for every sample of every case, in the suite's
-/// order, and one for every trial of a search. A refused case has no sample,
-/// hence no row. What was not measured is an empty field; several flags stand
-/// in one field with spaces between.
+/// order. A refused case has no sample, hence no row. What was not measured is
+/// an empty field; several flags stand in one field with spaces between.
 ///
 /// # Errors
 ///
@@ -88,13 +80,6 @@ pub fn write_csv(run: &Run, out: impl Write) -> csv::Result<()> {
             writer.write_record(row(&run.suite, case, sample))?;
         }
     }
-    for panel in run.search.iter().flat_map(|search| &search.panels) {
-        for cell in &panel.cells {
-            for trial in &cell.trials {
-                writer.write_record(search_row(&run.suite, panel, cell, trial))?;
-            }
-        }
-    }
     writer.flush()?;
     Ok(())
 }
@@ -105,7 +90,6 @@ fn header() -> Vec<String> {
     for end in ["writer", "reader"] {
         names.extend(COUNTERS.iter().map(|(name, _)| format!("{end}_{name}")));
     }
-    names.push(STAGE.to_owned());
     names
 }
 
@@ -131,49 +115,6 @@ fn row(suite: &str, case: &CaseResult, sample: &Sample) -> Vec<String> {
                 .map(|(_, show)| end.as_ref().map_or_else(String::new, show)),
         );
     }
-    fields.push(String::new());
-    fields
-}
-
-/// The row of a trial of a search, which keeps no counters.
-fn search_row(
-    suite: &str,
-    panel: &PanelResult,
-    cell: &CellResult,
-    trial: &SearchTrial,
-) -> Vec<String> {
-    let flags: Vec<String> = trial.flags.iter().map(|flag| flag.name()).collect();
-    let data = match &*panel.reader {
-        "splice" => DataUse::Discard,
-        _ => DataUse::Read,
-    };
-    let mut fields = vec![
-        suite.to_owned(),
-        panel.name.clone(),
-        data.name().to_owned(),
-        trial.stage.to_string(),
-        trial.position.to_string(),
-        trial.bytes.to_string(),
-        trial.seconds.to_string(),
-        trial.gib_per_s.to_string(),
-        flags.join(" "),
-    ];
-    let configuration = Configuration {
-        writer: Some(panel.writer.clone()),
-        reader: Some(panel.reader.clone()),
-        wait: panel.wait.clone(),
-        channel: Some("pipe".to_owned()),
-        buffer_bytes: cell.sizes.buffer_bytes,
-        reader_buffer_bytes: Some(cell.sizes.buffer_bytes),
-        pages: panel.pages.clone(),
-        pipe_bytes_asked: Some(cell.sizes.pipe_bytes),
-        writer_cpu: panel.writer_cpu,
-        reader_cpu: panel.reader_cpu,
-        ..Configuration::default()
-    };
-    fields.extend(CONFIGURATION.iter().map(|(_, show)| show(&configuration)));
-    fields.extend(vec![String::new(); 2 * COUNTERS.len()]);
-    fields.push(trial.stage.to_string());
     fields
 }
 
@@ -212,22 +153,6 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), count);
-    }
-
-    #[test]
-    fn every_trial_of_a_search_has_a_full_row_with_its_stage() {
-        let run = crate::report::sample::sizes();
-        let search = run.search.as_ref().unwrap();
-        let cells = search.panels.iter().flat_map(|panel| &panel.cells);
-        let trials: usize = cells.map(|cell| cell.trials.len()).sum();
-        let written = text(&run);
-        let mut reader = csv::Reader::from_reader(written.as_bytes());
-        let columns = reader.headers().unwrap().len();
-        let rows: Vec<_> = reader.records().map(Result::unwrap).collect();
-        assert!(rows.iter().all(|row| row.len() == columns));
-        let searched = rows.iter().filter(|row| !row[columns - 1].is_empty());
-        assert_eq!(searched.count(), trials);
-        assert!(trials > 100);
     }
 
     #[test]

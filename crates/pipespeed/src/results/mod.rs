@@ -14,7 +14,7 @@ pub use self::configuration::Configuration;
 pub use self::csv::write_csv;
 pub use self::json::{LoadError, load, to_json};
 pub use self::save::{check_place, is_replaceable, is_stdout, save};
-pub use self::search::{Against, Best, CellResult, PanelResult, Search, SearchTrial, Sizes, Stage};
+pub use self::search::{BestSizes, CellResult, PanelResult, Search, Sizes};
 
 use serde::{Deserialize, Serialize};
 

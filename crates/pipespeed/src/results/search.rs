@@ -1,155 +1,128 @@
-//! The record of a search for the fastest sizes: what was tried, how it was
-//! thinned out, what was found, and what a fresh measurement says of it.
+//! The record of a search for the fastest sizes of buffer and pipe.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Flag, Ratio};
+use super::Configuration;
+use crate::stats;
 
 /// A search over sizes of buffer and pipe.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Search {
-    /// How it goes about, in words; nothing else decides.
-    pub rule: String,
-    /// The seed of the order of its trials.
-    pub seed: u64,
-    /// The time it may take, in seconds; the measurement after it is extra.
-    pub budget_s: f64,
-    /// The time it took.
-    pub took_s: f64,
-    /// Whether it had less time than it needs: pairs of sizes dropped out since
-    /// their turn did not come, or fewer stayed after a stage than its rule has.
-    #[serde(default)]
-    pub short_of_time: bool,
-    /// The sizes of buffers that were tried, ascending.
-    pub buffers: Vec<usize>,
-    /// The sizes of pipes that were tried or refused, ascending.
-    pub pipes: Vec<usize>,
-    /// Its stages, in their order.
-    pub stages: Vec<Stage>,
-    /// A search of its own each.
-    pub panels: Vec<PanelResult>,
-    /// The best for each kind of reader.
-    pub best: Vec<Best>,
-}
-
-/// A stage: all that are left run so many trials, and the better half of each
-/// panel stays.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Stage {
-    /// The number, from 0.
-    pub number: usize,
-    /// Pairs of sizes that took part, in all panels.
-    pub cells: usize,
-    /// Trials of each.
-    pub trials_each: usize,
     /// The least duration of a trial's warm-up, in seconds.
     pub warm_up_s: f64,
     /// The least duration of a trial's timed part, in seconds.
     pub timed_s: f64,
-    /// What the whole stage took, in seconds.
+    /// The duration of the whole search, in seconds.
     pub took_s: f64,
+    /// The number of trials that were flagged as disturbed. They count.
+    pub flagged: usize,
+    /// The buffer sizes that were tried, ascending.
+    pub buffers: Vec<usize>,
+    /// The pipe sizes that were tried or refused, ascending.
+    pub pipes: Vec<usize>,
+    /// Every case of the suite with all sizes.
+    pub panels: Vec<PanelResult>,
 }
 
-/// One technique, way of waiting and placement: all sizes of it.
+/// All sizes of one case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PanelResult {
-    /// The name, unique in the run.
-    pub name: String,
-    /// How the writer hands data to the pipe.
-    pub writer: String,
-    /// How the reader takes it.
-    pub reader: String,
-    /// How the ends wait for each other: `block` or `spin`.
-    pub wait: String,
-    /// Where the ends run: `different`, `same`, `free` or `explicit`.
-    pub placement: String,
-    /// The writer's processor; null where the scheduler chose.
-    pub writer_cpu: Option<usize>,
-    /// The reader's processor; null where the scheduler chose.
-    pub reader_cpu: Option<usize>,
-    /// How the two processors are related, in words.
-    pub cpu_relation: String,
-    /// The pages of the buffers: `base` or `huge`.
-    pub pages: String,
-    /// Why nothing of it can run here; null where it can.
-    pub refused: Option<String>,
-    /// The sizes published for this technique.
-    pub published: Sizes,
-    /// The case that has them, among those measured afresh.
-    pub published_case: String,
-    /// The sizes found best; null where the search did not come to its end.
-    pub winner: Option<Sizes>,
-    /// The case that has them, among those measured afresh.
-    pub winner_case: Option<String>,
-    /// The command line that does it.
-    pub command: Option<String>,
+    /// The case, which has the published sizes.
+    pub case: String,
+    /// Its configuration.
+    pub configuration: Configuration,
     /// Every pair of sizes.
     pub cells: Vec<CellResult>,
+    /// The best sizes; null if the search did not end, or had no time for them.
+    pub best: Option<BestSizes>,
 }
 
 /// A size of the buffer and one of the pipe, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizes {
-    /// Of each buffer: what one call is asked to move.
+    /// The size of each buffer: what one call is asked to move.
     pub buffer_bytes: usize,
-    /// Of the pipe.
+    /// The pipe's capacity.
     pub pipe_bytes: usize,
 }
 
 /// One pair of sizes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CellResult {
-    /// Which.
+    /// The sizes.
     pub sizes: Sizes,
-    /// Why it could not be run here; null where it could.
+    /// The reason why the pair can't be run here; null where it can.
     pub refused: Option<String>,
-    /// Its trials, in their order.
-    pub trials: Vec<SearchTrial>,
-    /// The median of all its trials, in GiB/s; null without any.
+    /// Rates of its trials in the first stage, in GiB/s.
+    pub grid: Vec<f64>,
+    /// Rates of its trials in the second stage, in GiB/s; only the best pairs
+    /// of the first have any.
+    pub finals: Vec<f64>,
+    /// The median of `finals`, or of `grid` where that is empty; null without
+    /// any trial.
     pub median: Option<f64>,
-    /// In how many stages it had a trial, or was to have one when the search was
-    /// interrupted or the trial was refused or failed.
-    pub stages: usize,
 }
 
-/// A trial of a search.
+/// The best sizes of a case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SearchTrial {
-    /// The stage, from 0.
-    pub stage: usize,
-    /// The position within the stage, from 0.
-    pub position: usize,
-    /// Bytes moved in the timed part.
-    pub bytes: u64,
-    /// Duration of the timed part, by CLOCK_MONOTONIC in the reader.
-    pub seconds: f64,
-    /// The rate.
-    pub gib_per_s: f64,
-    /// What may have disturbed it. It counts all the same.
-    pub flags: Vec<Flag>,
-}
-
-/// The best for a kind of reader.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Best {
-    /// What the reader does: `read` or `splice`.
-    pub reader: String,
-    /// How the ends wait for each other: `block` or `spin`.
-    pub wait: String,
-    /// The panel it is from: that with the highest median in the search.
-    pub panel: String,
-    /// Its case, among those measured afresh.
+pub struct BestSizes {
+    /// The sizes.
+    pub sizes: Sizes,
+    /// The case with these sizes, which is measured in the rounds.
     pub case: String,
-    /// How it compares with published configurations, in rounds that the search
-    /// has not seen.
-    pub against: Vec<Against>,
+    /// The command line that does the same.
+    pub command: Option<String>,
 }
 
-/// A comparison with a published configuration.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Against {
-    /// Its case.
-    pub case: String,
-    /// The best one's rate over its; null before there are rounds.
-    pub ratio: Option<Ratio>,
+impl Search {
+    /// The number of trials so far.
+    pub fn trials(&self) -> usize {
+        let cells = self.panels.iter().flat_map(|panel| &panel.cells);
+        cells.map(|cell| cell.grid.len() + cell.finals.len()).sum()
+    }
+}
+
+impl PanelResult {
+    /// The published sizes.
+    pub fn published(&self) -> Sizes {
+        Sizes {
+            buffer_bytes: self.configuration.buffer_bytes,
+            pipe_bytes: self.configuration.pipe_bytes_asked.unwrap_or(0),
+        }
+    }
+
+    /// The indices of the measured cells, best first: those with trials in the
+    /// second stage by their median there, then the others.
+    pub fn ranking(&self) -> Vec<usize> {
+        let key = |at: usize| {
+            let cell = &self.cells[at];
+            (!cell.finals.is_empty(), cell.median.unwrap_or(0.0))
+        };
+        let cells = 0..self.cells.len();
+        let mut ranking: Vec<usize> = cells
+            .filter(|&at| self.cells[at].median.is_some())
+            .collect();
+        ranking.sort_by(|&a, &b| {
+            let (a, b) = (key(a), key(b));
+            b.0.cmp(&a.0).then(b.1.total_cmp(&a.1))
+        });
+        ranking
+    }
+
+    /// The cell that is best so far.
+    pub fn leader(&self) -> Option<&CellResult> {
+        Some(&self.cells[*self.ranking().first()?])
+    }
+}
+
+impl CellResult {
+    /// Sets the median from the trials.
+    pub fn summarise(&mut self) {
+        let best = if self.finals.is_empty() {
+            &self.grid
+        } else {
+            &self.finals
+        };
+        self.median = stats::median(best);
+    }
 }

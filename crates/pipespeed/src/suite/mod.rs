@@ -47,7 +47,7 @@ pub enum Suite {
     /// the size of the messages.
     Channels,
     /// The fastest sizes of buffer and pipe here, searched for and measured
-    /// afresh.
+    /// beside the published ones.
     Sizes,
     /// The published side experiments, each beside the case without it:
     /// untouched, gifted, locked, shared and unaligned buffers, reserved huge
@@ -81,7 +81,7 @@ impl Suite {
             Suite::Ladder => ladder::cases(overrides),
             Suite::Touched => touched::cases(overrides),
             Suite::Channels => channels::cases(overrides),
-            Suite::Sizes => sizes::cases(),
+            Suite::Sizes => sizes::cases(overrides),
             Suite::Options => options::cases(overrides),
             Suite::Volumes => volumes::cases(overrides),
             Suite::Memory => memory::cases(overrides),

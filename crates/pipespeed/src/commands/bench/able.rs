@@ -8,6 +8,7 @@ use crate::cli::BenchArgs;
 use crate::commands::pipe_size_allowed;
 use crate::endpoint::spec::SinkTechnique;
 use crate::failure::usage;
+use crate::report::counted;
 use crate::results::DataUse;
 use crate::size;
 use crate::suite::Suite;
@@ -45,6 +46,13 @@ pub(super) fn check_suite(args: &BenchArgs) -> anyhow::Result<()> {
             size::format(MOST_BYTES as u64)
         )));
     }
+    if args.suite == Suite::Sizes && (args.measure.data.is_some() || args.work > 0) {
+        return Err(usage(
+            "--data, --work: the suite sizes moves constant data, as the ladder does; for data \
+             that is used say `bench touched --pipe-size SIZE --buffer-size SIZE` with the sizes it \
+             finds",
+        ));
+    }
     if channels && args.measure.setup.buffer_size.is_some() {
         return Err(usage(
             "--buffer-size: in the suite channels a buffer is a message: say --size",
@@ -69,7 +77,9 @@ pub(super) fn check(cases: &[Case], args: &BenchArgs) -> anyhow::Result<()> {
             "--pipe-size: none of these cases has a pipe: leave it out, or choose one that has",
         ));
     }
-    let unit = 2 * fastpipe::pipe::page_size();
+    // A published pipe has half of the buffer's size; those of a search any.
+    let pages = if args.suite == Suite::Sizes { 1 } else { 2 };
+    let unit = pages * fastpipe::pipe::page_size();
     let splices = cases.iter().any(|case| {
         case.sink
             .as_ref()
@@ -80,7 +90,8 @@ pub(super) fn check(cases: &[Case], args: &BenchArgs) -> anyhow::Result<()> {
         && !bytes.is_multiple_of(unit)
     {
         return Err(usage(format!(
-            "--buffer-size {bytes}: vmsplice needs a multiple of {unit} bytes (two pages)"
+            "--buffer-size {bytes}: vmsplice needs a multiple of {unit} bytes ({})",
+            counted(pages, "page")
         )));
     }
     match measure.setup.pipe_size {

@@ -14,8 +14,11 @@ impl Plan {
     /// # Errors
     /// Bad usage, if they would.
     pub(super) fn enough_time(&self) -> anyhow::Result<()> {
-        // A search and volumes have plans of their own.
-        let by_rounds = !matches!(self.suite, Suite::Sizes | Suite::Volumes);
+        if let Some(plan) = self.search() {
+            return self.enough_for_search(&plan);
+        }
+        // Volumes have a plan of their own.
+        let by_rounds = self.suite != Suite::Volumes;
         if !self.time_given || self.rounds.is_some() || !by_rounds {
             return Ok(());
         }

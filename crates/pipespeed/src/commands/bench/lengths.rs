@@ -15,9 +15,6 @@ const FEW_ROUNDS: usize = 9;
 /// The same for the suite options.
 const OPTIONS_ROUNDS: usize = 10;
 
-/// The same for the suite sizes: 16 comparisons.
-const SIZES_ROUNDS: usize = 10;
-
 /// A quick run of volumes makes two comparisons.
 const VOLUMES_ROUNDS: usize = 7;
 
@@ -87,17 +84,10 @@ impl Lengths {
                 least_in_time: stats::MIN_SAMPLES,
                 ..lengths(lasting(0.004, 0.020), 25.0, FEW_ROUNDS)
             },
-            // Of the rounds after the search; the time is that of both.
-            (Suite::Sizes, _) => {
-                let (parts, budget_s) = match quick {
-                    false => (lasting(0.015, 0.100), 120.0),
-                    true => (lasting(0.005, 0.030), 30.0),
-                };
-                Lengths {
-                    least_in_time: SIZES_ROUNDS,
-                    ..lengths(parts, budget_s, SIZES_ROUNDS)
-                }
-            }
+            // The parts are those of the rounds after the search, the time is
+            // that of both.
+            (Suite::Sizes, false) => lengths(lasting(0.015, 0.100), 120.0, FEW_ROUNDS),
+            (Suite::Sizes, true) => lengths(lasting(0.005, 0.030), 30.0, FEW_ROUNDS),
         }
     }
 

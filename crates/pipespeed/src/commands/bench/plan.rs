@@ -13,14 +13,16 @@ use crate::machine::{Machine, Root, warnings};
 use crate::report::counted;
 use crate::results::{DataUse, Run, SCHEMA_VERSION, Settings, Warning, WarningKind};
 use crate::schedule::rounds_for_budget;
+use crate::search::SEARCH_END;
+use crate::suite::sizes::Grid;
 use crate::suite::{Overrides, Suite, Volumes};
 
 use super::able::{check, check_suite, contradictions, null_control};
 use super::lengths::{Lengths, quick_note, rounds_for_verdicts};
-use super::memory;
+use super::{memory, sizes};
 
 /// The confidence level of the intervals.
-pub(super) const CONFIDENCE: f64 = 0.95;
+const CONFIDENCE: f64 = 0.95;
 
 /// What is kept of the budget for the start, the report, and trials that take
 /// longer than those of the pilot: a share and a constant, in seconds.
@@ -31,6 +33,8 @@ pub(super) const RESERVE_S: f64 = 0.3;
 pub(super) struct Plan {
     pub(super) suite: Suite,
     pub(super) cases: Vec<Case>,
+    /// The sizes to search through, in the suite sizes.
+    pub(super) grid: Option<Grid>,
     pub(super) null_control: Option<String>,
     /// Cases that can't be run here, with the reason.
     pub(super) refused: BTreeMap<String, String>,
@@ -52,19 +56,27 @@ impl Plan {
     pub(super) fn new(args: &BenchArgs) -> anyhow::Result<Self> {
         let measure = &args.measure;
         let overrides = overrides(args)?;
-        let cases = selected(args.suite.cases(&overrides), &args.case)?;
-        check(&cases, args)?;
         let topology = Topology::read(&Root::default());
-        let chosen = match measure.setup.cpus {
+        let mut chosen = match measure.setup.cpus {
             Some((writer, reader)) => placement::explicit(writer, reader, &topology),
             None => placement::choose(measure.setup.placement.unwrap_or_default(), &topology),
         }
         .map_err(|error| usage(error.to_string()))?;
+        let grid = (args.suite == Suite::Sizes).then(|| sizes::grid(args));
+        let mut cases = args.suite.cases(&overrides);
+        if grid.is_some() {
+            cases = sizes::placed(cases, args, &topology, &mut chosen)?;
+        }
+        let cases = selected(cases, &args.case)?;
+        check(&cases, args)?;
         let machine = Machine::read(chosen.writer, chosen.reader);
         let mut refused = refusals(&cases, &chosen, &topology);
         refused.extend(contradictions(&cases));
 
         let mut warnings = warnings::standing(&machine);
+        if let Some(grid) = &grid {
+            warnings.extend(sizes::warnings(grid, overrides.pages));
+        }
         let told = |kind| {
             warnings
                 .iter()
@@ -121,6 +133,7 @@ impl Plan {
                 confidence: CONFIDENCE,
             },
             cases,
+            grid,
             refused,
             chosen,
             lengths,
@@ -144,17 +157,26 @@ impl Plan {
             }
             _ => self.chosen.relation.clone(),
         };
+        let (best, search_s, pairs) = match &self.grid {
+            Some(grid) => (
+                self.cases.len(),
+                SEARCH_END * self.budget_s,
+                format!(" with {} of sizes each", counted(grid.runnable(), "pair")),
+            ),
+            None => (0, 0.0, String::new()),
+        };
         let time = match self.rounds {
             Some(rounds) if self.suite != Suite::Volumes => {
                 // Of the null control's twin, too.
-                let seconds = self.lengths.of_rounds(rounds, self.cases.len() + 1);
+                let trials = self.cases.len() + best + 1;
+                let seconds = search_s + self.lengths.of_rounds(rounds, trials);
                 format!("{}, about {}", counted(rounds, "round"), in_words(seconds))
             }
             _ if self.suite == Suite::Volumes => "a pilot shows how long it takes".to_owned(),
             _ => format!("at most {:.0} s", self.budget_s),
         };
         format!(
-            "pipespeed: {}, {}, {time}; {places}",
+            "pipespeed: {}, {}{pairs}, {time}; {places}",
             self.suite.name(),
             counted(self.cases.len(), "case")
         )
@@ -238,7 +260,10 @@ fn overrides(args: &BenchArgs) -> anyhow::Result<Overrides> {
             bytes: args.volumes.volume.iter().map(|&n| n as u64).collect(),
             quick: measure.quick,
         },
-        pages: args.memory.pages,
+        pages: match args.suite {
+            Suite::Sizes => sizes::pages(),
+            _ => args.memory.pages,
+        },
     })
 }
 
@@ -285,13 +310,13 @@ fn refusals(cases: &[Case], chosen: &Chosen, topology: &Topology) -> BTreeMap<St
 }
 
 /// From the clock: it only has to differ from run to run, and is recorded.
-pub(super) fn new_seed() -> u64 {
+fn new_seed() -> u64 {
     let now = jiff::Timestamp::now();
     // Few digits, so that it can be typed again.
     (now.as_nanosecond() as u64 / 1000) % 1_000_000_000
 }
 
-pub(super) fn command_line() -> Vec<String> {
+fn command_line() -> Vec<String> {
     std::env::args_os()
         .map(|word| word.to_string_lossy().into_owned())
         .enumerate()

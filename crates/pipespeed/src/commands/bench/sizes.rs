@@ -1,170 +1,125 @@
-//! `pipespeed bench sizes`: a search, and a fresh measurement of what it found.
+//! The suite `sizes` on this machine: where its cases run, which sizes are
+//! tried, and the plan of the search in front of the rounds.
 
-mod axes;
-mod plan;
+use fastpipe::buffer::{Buffer, Pages};
+use fastpipe::pipe;
 
+use super::lengths::TRIAL_OVERHEAD_S;
+use super::plan::{Plan, RESERVE, RESERVE_S};
+use crate::case::{Case, Durations};
 use crate::cli::BenchArgs;
-use crate::failure::to_stdout;
-use crate::interrupt::Interrupt;
-use crate::measure::{Measurement, Observer, Stopped};
-use crate::results::{Run, Warning};
-use crate::runner::Timed as _;
-use crate::search::{afresh, judge, walk};
-use crate::trial::ProcessRunner;
+use crate::endpoint::spec::PageKind;
+use crate::failure::usage;
+use crate::machine::placement::{self, Chosen, Placement};
+use crate::machine::topology::Topology;
+use crate::report::counted;
+use crate::results::{Warning, WarningKind};
+use crate::search::{GRID_END, SearchPlan};
+use crate::size;
+use crate::suite::sizes::{Grid, with_one_processor};
 
-use self::plan::Plan;
-use super::progress::Progress;
-use super::saving::Saving;
-use super::{Watch, into_error, show};
+/// Base pages for buffers that are vmspliced, if this process gets no huge
+/// ones.
+pub(super) fn pages() -> Option<PageKind> {
+    let huge = Buffer::builder()
+        .len(2 << 20)
+        .pages(Pages::Huge)
+        .touched(true)
+        .map();
+    let is_huge = huge.is_ok_and(|it| it.backing().is_ok_and(|backing| backing.all_huge()));
+    (!is_huge).then_some(PageKind::Base)
+}
 
-/// Searches, measures afresh, saves and shows.
-///
-/// # Errors
-/// What went wrong. What was measured until then has been saved and shown.
-pub(super) fn run(args: &BenchArgs, rounded: Option<Warning>) -> anyhow::Result<()> {
-    let mut plan = Plan::new(args)?;
-    plan.warnings.extend(rounded);
-    if args.list {
-        return list(&plan);
+/// Adds the cases on one processor, unless a place was asked for, and says so
+/// in the relation of the processors.
+pub(super) fn placed(
+    cases: Vec<Case>,
+    args: &BenchArgs,
+    topology: &Topology,
+    chosen: &mut Chosen,
+) -> anyhow::Result<Vec<Case>> {
+    let setup = &args.measure.setup;
+    if setup.cpus.is_some() || setup.placement.is_some() || chosen.writer == chosen.reader {
+        return Ok(cases);
     }
-    let mut saving = Saving::new(args, args.suite)?;
-    let interrupt = Interrupt::install()?;
-    let mut runner = ProcessRunner::new(
-        ProcessRunner::this_program(),
-        None,
-        None,
-        plan.lengths.durations,
-        interrupt,
-    );
-    let mut progress = Progress::new(args.output.quiet);
-    progress.say(&plan.announcement());
-
-    let started_s = runner.now_s();
-    let mut run = plan.empty_run();
-    let mut watch = Watch {
-        progress: &mut progress,
-        saving: &mut saving,
+    let same = placement::choose(Placement::Same, topology)?;
+    let Some(cpu) = same.writer else {
+        return Ok(cases);
     };
-    let mut searching = Searching {
-        watch: &mut watch,
-        counting: false,
+    chosen.relation += &format!("; cases named _same on processor {cpu} alone");
+    Ok(with_one_processor(cases, cpu))
+}
+
+/// The sizes to try.
+pub(super) fn grid(args: &BenchArgs) -> Grid {
+    let setup = &args.measure.setup;
+    let refusal = |bytes| {
+        let (_, end) = pipe::create().ok()?;
+        Some(pipe::set_capacity(end, bytes).err()?.to_string())
     };
-    let searched = walk::walk(
-        &mut runner,
-        &plan.panels,
-        &mut run,
-        &plan.budget(),
-        &mut searching,
-    );
-    let (run, stopped) = match searched {
-        Err(stopped) => {
-            run.interrupted = Some(stopped.reason());
-            (run, Some(stopped))
-        }
-        Ok(overhead_s) => {
-            runner.set_durations(plan.lengths.durations);
-            measure_afresh(runner, run, &plan, (started_s, overhead_s), &mut watch)
-        }
+    Grid::new(
+        pipe::page_size(),
+        setup.buffer_size,
+        setup.pipe_size,
+        refusal,
+    )
+}
+
+/// What is not as published: refused pipes, and base pages.
+pub(super) fn warnings(grid: &Grid, pages: Option<PageKind>) -> Vec<Warning> {
+    let refused = grid.refused.iter().map(|(bytes, reason)| {
+        let pipe = size::format(*bytes as u64);
+        format!("a pipe of {pipe} is refused here: {reason}")
+    });
+    let base = (pages == Some(PageKind::Base)).then(|| {
+        "this process gets no huge pages: buffers that are vmspliced have base pages, unlike the \
+         published ones"
+            .to_owned()
+    });
+    let warning = |message| Warning {
+        kind: WarningKind::Configuration,
+        case: None,
+        message,
     };
-    progress.finish();
-    let search = run.search.iter();
-    let cells = search.flat_map(|search| search.panels.iter().flat_map(|panel| &panel.cells));
-    if cells.clone().all(|cell| cell.trials.is_empty()) {
-        let reason = cells.clone().find_map(|cell| cell.refused.clone());
-        return Err(match (stopped, reason) {
-            (Some(stopped), _) => into_error(stopped),
-            (None, Some(reason)) => anyhow::anyhow!("nothing could be run: {reason}"),
-            (None, None) => anyhow::anyhow!("nothing was measured"),
-        });
-    }
-    let failed = cells
-        .filter(|cell| {
-            let refused = cell.refused.as_deref();
-            refused.is_some_and(|reason| reason.starts_with("failed: "))
-        })
-        .count();
-    let saved = saving.finish(&run);
-    show(&run, &saving, args.output.quiet)?;
-    saved?;
-    match (stopped, failed) {
-        (Some(stopped), _) => Err(into_error(stopped)),
-        (None, 0) => Ok(()),
-        (None, failed) => Err(anyhow::anyhow!(
-            "{} of the search failed; all else was measured",
-            crate::report::counted(failed, "trial")
-        )),
-    }
+    refused.chain(base).map(warning).collect()
 }
 
-/// Measures what the search found beside the published sizes, in rounds.
-fn measure_afresh(
-    runner: ProcessRunner,
-    run: Run,
-    plan: &Plan,
-    begun: (f64, f64),
-    watch: &mut Watch<'_>,
-) -> (Run, Option<Stopped>) {
-    let cases = run
-        .search
-        .as_ref()
-        .map(|search| judge::candidates(search, &plan.panels))
-        .unwrap_or_default();
-    let null_control = cases.first().map(|case| case.name.clone());
-    let mut measurement = Measurement::new(
-        runner,
-        cases,
-        null_control.as_deref(),
-        run,
-        &std::collections::BTreeMap::new(),
-    );
-    watch.progress.doing("pilot");
-    let begin = |watch: &mut Watch<'_>, rounds, cases| watch.progress.start(rounds, cases);
-    let measured = afresh::measure(&mut measurement, &plan.budget(), begun, watch, begin);
-    let stopped = measured.err();
-    (measurement.finish(stopped.as_ref()), stopped)
-}
-
-/// Counts trials of the search once their number is known.
-struct Searching<'a, 'b> {
-    watch: &'a mut Watch<'b>,
-    counting: bool,
-}
-
-impl Observer for Searching<'_, '_> {
-    fn before_trial(&mut self, case: &str, done: usize, all: usize) {
-        if all > 0 && !self.counting {
-            self.counting = true;
-            self.watch.progress.start(1, all);
-        }
-        self.watch.before_trial(case, done, all);
-    }
-
-    fn after_round(&mut self, run: &Run) -> anyhow::Result<()> {
-        self.watch.after_round(run)
-    }
-
-    fn trial_failed(&mut self, error: &anyhow::Error) {
-        self.watch.trial_failed(error);
-    }
-}
-
-fn list(plan: &Plan) -> anyhow::Result<()> {
-    use std::io::Write;
-    let mut out = std::io::stdout().lock();
-    let width = plan.panels.iter().map(|panel| panel.name().len()).max();
-    let width = width.unwrap_or(0);
-    let pairs = crate::report::counted(plan.axes.runnable(), "pair");
-    for panel in &plan.panels {
-        let what = match &panel.refused {
-            Some(reason) => format!("refused: {reason}"),
-            None => format!("{pairs} of sizes"),
+impl Plan {
+    /// The plan of the search; none in other suites, or if every case is refused.
+    pub(super) fn search(&self) -> Option<SearchPlan> {
+        let cases = self.cases.iter();
+        let runnable = cases.filter(|case| !self.refused.contains_key(&case.name));
+        let plan = SearchPlan {
+            cases: runnable.cloned().collect(),
+            grid: self.grid.clone()?,
+            cpus: self.chosen.writer.zip(self.chosen.reader),
+            time_s: self.budget_s * (1.0 - RESERVE) - RESERVE_S,
+            rounds: self.rounds,
+            durations: self.lengths.durations,
         };
-        to_stdout(writeln!(
-            out,
-            "{:width$}  {} ({what})",
-            panel.name(),
-            panel.description()
-        ))?;
+        (!plan.cases.is_empty()).then_some(plan)
     }
-    Ok(())
+
+    /// Refuses a --time in which not every pair of sizes has a trial, or in which
+    /// the rounds allow no verdicts.
+    pub(super) fn enough_for_search(&self, plan: &SearchPlan) -> anyhow::Result<()> {
+        let trial_s = |parts: Durations| parts.sum_s() + TRIAL_OVERHEAD_S;
+        let (pairs, cases) = (plan.grid.runnable(), plan.cases.len());
+        let grid_s = (pairs * cases) as f64 * trial_s(plan.search_durations());
+        let rounds = plan.rounds.unwrap_or(self.lengths.least_in_time);
+        let rounds_s = self.lengths.of_rounds(rounds, 2 * cases + 1);
+        let needed_s = (grid_s + rounds_s).max(grid_s / GRID_END);
+        if !self.time_given || needed_s <= self.budget_s {
+            return Ok(());
+        }
+        Err(usage(format!(
+            "--time {}: {} of sizes of {} and {} of the best take about {:.0} s: allow more, name \
+             fewer cases by --case, fix a size by --buffer-size or --pipe-size, or add --quick",
+            self.budget_s,
+            counted(pairs, "pair"),
+            counted(cases, "case"),
+            counted(rounds, "round"),
+            needed_s.ceil(),
+        )))
+    }
 }

@@ -1,282 +1,242 @@
-//! Maps of rates over the sizes of buffer and pipe: one a panel, a row of them
+//! Maps of rates over the sizes of buffer and pipe: one a case, a row of them
 //! for each technique.
 
 use std::ops::Range;
 
-use plotters::prelude::RGBColor;
+use plotters::prelude::{DrawingAreaErrorKind, RGBColor};
 
 use crate::report::origin;
-use crate::report::sizes::{place, sizes};
+use crate::report::sizes::{best_sizes, place, refused, technique};
 use crate::results::{CellResult, PanelResult, Run, Search, Sizes};
 use crate::size;
 
 use super::canvas::{
-    CARD, Canvas, Drawn, Heading, INK, MARGIN, MUTED, SMALL, Side, TEXT, WIDTH, bold, card, plain,
+    CARD, Canvas, Drawn, EDGE, Heading, INK, MARGIN, MUTED, SMALL, Side, TEXT, WIDTH, bold, card,
+    plain,
 };
-use super::marks::{dashed, frame, hatch};
 use super::text::{Cut, fitted, length, text_width};
 
-/// Between two maps.
+/// The gap between two maps, and the room for buffer sizes at a map's left.
 const GAP: i32 = 14;
-/// Room for the sizes of buffers at a map's left.
-const SIZES: i32 = 32;
-/// Height of the name of a technique, of a map's own, and below a map.
+const SIZES: i32 = 34;
+/// Heights: a technique's name, a map's own, what is below a map, the legend, a
+/// cell, and a line on a refused case.
 const TECHNIQUE: i32 = 26;
 const NAME: i32 = 18;
 const BELOW: i32 = 38;
 const LEGEND: i32 = 50;
-/// A cell is no wider than this, and so high.
-const WIDEST: i32 = 56;
-const CELL: i32 = 18;
-/// Text of rates and sizes; the cells of nine maps are small.
-const TINY: i32 = 9;
-const ROOMY: i32 = 11;
-/// Of cells at least so wide.
-const ROOM: i32 = 28;
+const CELL: i32 = 20;
 const REASON: i32 = 18;
+/// The text of rates, and that of sizes.
+const RATE: i32 = 11;
+const AXIS: i32 = 10;
+/// A cell is at most this wide, and a map at least: its name has to fit.
+const MAX_CELL: i32 = 56;
+const MIN_MAP: i32 = 200;
 
-/// So many times slower than the best of its map is as pale as it gets.
+/// A rate this many times below its map's best has the palest colour.
 const PALEST: f64 = 8.0;
 
-const FOUND: RGBColor = RGBColor(213, 94, 0);
-
-/// Draws a search: rates as colour and figures, with the sizes found and the
-/// published ones marked.
+/// Draws a search: rates as colours and figures, with the best and the
+/// published sizes framed.
 pub fn chart(run: &Run, search: &Search) -> String {
     let rows = rows(search);
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(1).max(1);
-    let grid = Grid::new(search, length(columns));
-    let refused: Vec<String> = refused(search);
-    let row = TECHNIQUE + NAME + grid.height() + BELOW;
+    let columns = length(rows.iter().map(Vec::len).max().unwrap_or(1));
+    let room = (WIDTH - 2 * MARGIN - (columns - 1) * GAP) / columns - SIZES;
+    let cell = (room / length(search.pipes.len().max(1))).min(MAX_CELL);
+    let row = TECHNIQUE + NAME + length(search.buffers.len()) * CELL + BELOW;
+    let refused: Vec<_> = refused(run).collect();
     let body = LEGEND + length(rows.len()) * row + length(refused.len()) * REASON;
-    let last = match search.best.is_empty() {
-        true => "the search did not come to its end; the frame is the fastest so far".to_owned(),
-        false => "figures are medians of the search, which halves its field again and again: the \
-                  best were measured most"
-            .to_owned(),
+    let ended = search.panels.iter().any(|panel| panel.best.is_some());
+    let figures = if ended {
+        "figures are medians of the search, in which the second trials of the best few decide"
+    } else {
+        "the search did not end; framed is the fastest so far"
     };
-    let mut cells = search.panels.iter().flat_map(|panel| &panel.cells);
-    let untried = cells.any(|cell| cell.refused.is_none() && cell.median.is_none());
-    let blank = untried.then(|| "blank: not tried".to_owned());
-    let subtitle: Vec<String> = [origin(run), last].into_iter().chain(blank).collect();
     let heading = Heading {
         title: "pipespeed bench sizes: GiB/s by the sizes of buffer and pipe",
-        subtitle: &subtitle,
+        subtitle: &[origin(run), figures.to_owned()],
     };
     card(&heading, body, |canvas, top| {
-        legend(canvas, top)?;
+        legend(canvas, top + 12)?;
         let mut y = top + LEGEND;
         for panels in &rows {
-            if let Some(first) = panels.first() {
-                let name = format!(
-                    "{} and {}, {} pages",
-                    first.writer, first.reader, first.pages
-                );
-                let at = (MARGIN, y + TECHNIQUE / 2);
-                canvas.text(&name, at, Side::Right, bold(TEXT, INK))?;
-            }
+            let pages = &panels[0].configuration.pages;
+            let name = format!("{}, {pages} pages", technique(panels[0]));
+            let at = (MARGIN, y + TECHNIQUE / 2);
+            canvas.text(&name, at, Side::Right, bold(TEXT, INK))?;
             for (column, panel) in panels.iter().enumerate() {
-                let x = MARGIN + length(column) * (grid.panel_width() + GAP);
-                grid.draw(canvas, panel, (x, y + TECHNIQUE))?;
+                let width = (SIZES + length(search.pipes.len()) * cell).max(MIN_MAP);
+                let x = MARGIN + SIZES + length(column) * (width + GAP);
+                let map = Map {
+                    search,
+                    cell,
+                    left: x,
+                    top: y + TECHNIQUE + NAME,
+                };
+                map.draw(canvas, panel)?;
             }
             y += row;
         }
-        for reason in &refused {
-            let room = WIDTH - 2 * MARGIN;
-            let reason = fitted(reason, SMALL, room, Cut::End);
-            let at = (MARGIN, y + REASON / 2);
-            canvas.text(&reason, at, Side::Right, plain(SMALL, MUTED))?;
+        for (case, reason) in refused {
+            let line = format!("{case}: refused: {reason}");
+            let line = fitted(&line, SMALL, WIDTH - 2 * MARGIN, Cut::End);
+            canvas.text(
+                &line,
+                (MARGIN, y + REASON / 2),
+                Side::Right,
+                plain(SMALL, MUTED),
+            )?;
             y += REASON;
         }
         Ok(())
     })
 }
 
-/// The panels that can run, by technique.
+/// The panels by technique.
 fn rows(search: &Search) -> Vec<Vec<&PanelResult>> {
     let mut rows: Vec<Vec<&PanelResult>> = Vec::new();
-    for panel in search.panels.iter().filter(|panel| panel.refused.is_none()) {
-        let alike = |row: &&mut Vec<&PanelResult>| {
-            let first = row.first();
-            first.is_some_and(|it| (&it.writer, &it.reader) == (&panel.writer, &panel.reader))
-        };
-        match rows.iter_mut().find(alike) {
-            Some(row) => row.push(panel),
-            None => rows.push(vec![panel]),
+    for panel in &search.panels {
+        match rows.last_mut() {
+            Some(row) if technique(row[0]) == technique(panel) => row.push(panel),
+            _ => rows.push(vec![panel]),
         }
     }
     rows
 }
 
-/// What is missing, and why.
-fn refused(search: &Search) -> Vec<String> {
-    let panels = search.panels.iter().filter_map(|panel| {
-        let reason = panel.refused.as_deref()?;
-        Some(format!("{}: refused: {reason}", panel.name))
-    });
-    panels.collect()
-}
-
-/// The sizes that all maps share, and where they stand in one.
-struct Grid<'a> {
-    buffers: &'a [usize],
-    pipes: &'a [usize],
+/// Where a map's cells lie.
+struct Map<'a> {
+    search: &'a Search,
+    /// The width of a cell.
     cell: i32,
+    left: i32,
+    top: i32,
 }
 
-impl<'a> Grid<'a> {
-    fn new(search: &'a Search, columns: i32) -> Self {
-        let width = (WIDTH - 2 * MARGIN - (columns - 1) * GAP) / columns - SIZES;
-        Grid {
-            buffers: &search.buffers,
-            pipes: &search.pipes,
-            cell: (width / length(search.pipes.len().max(1))).min(WIDEST),
-        }
-    }
-
-    fn height(&self) -> i32 {
-        length(self.buffers.len()) * CELL
-    }
-
-    fn panel_width(&self) -> i32 {
-        // A map of one column still needs room for its name.
-        (SIZES + length(self.pipes.len()) * self.cell).max(200)
-    }
-
-    fn text(&self) -> i32 {
-        match self.cell >= ROOM {
-            true => ROOMY,
-            false => TINY,
-        }
-    }
-
-    fn draw(&self, canvas: &Canvas<'_>, panel: &PanelResult, (x, y): (i32, i32)) -> Drawn {
-        let wait = match &*panel.wait {
+impl Map<'_> {
+    fn draw(&self, canvas: &Canvas<'_>, panel: &PanelResult) -> Drawn {
+        let wait = match &*panel.configuration.wait {
             "spin" => "spinning",
             _ => "sleeping",
         };
-        let name = fitted(
-            &format!("{wait}, {}", place(panel)),
-            SMALL,
-            self.panel_width() - SIZES,
-            Cut::End,
-        );
-        let (left, top) = (x + SIZES, y + NAME);
-        canvas.text(
-            &name,
-            (left, y + NAME / 2 - 2),
-            Side::Right,
-            plain(SMALL, INK),
-        )?;
-        self.sizes(canvas, (left, top))?;
+        let name = format!("{wait}, {}", place(panel));
+        let name_y = self.top - NAME / 2 - 2;
+        canvas.text(&name, (self.left, name_y), Side::Right, plain(SMALL, INK))?;
+        self.axes(canvas, name_y)?;
         let rates = panel.cells.iter().filter_map(|cell| cell.median);
-        let best = rates.fold(0.0, f64::max);
+        let highest = rates.fold(0.0, f64::max);
         for cell in &panel.cells {
-            if let Some((x, y)) = self.place(cell.sizes, (left, top)) {
-                self.cell(canvas, cell, best, x, y)?;
+            let Some((x, y)) = self.extents(cell.sizes) else {
+                continue;
+            };
+            let mut inner = (x.start..x.end - 1, y.start..y.end - 1);
+            if best_sizes(panel) == Some(cell.sizes) {
+                inner = draw_frames(canvas, inner, &[BEST])?;
             }
-        }
-        if let Some((x, y)) = self.place(panel.published, (left, top)) {
-            dashed(canvas, x, y)?;
-        }
-        if let Some((x, y)) = sizes(panel).and_then(|found| self.place(found, (left, top))) {
-            frame(canvas, x, y, FOUND, 3)?;
+            if panel.published() == cell.sizes {
+                inner = draw_frames(canvas, inner, &PUBLISHED)?;
+            }
+            draw_cell(canvas, cell, highest, inner)?;
         }
         Ok(())
     }
 
-    /// Where a cell lies; none where its sizes are not of the grid.
-    fn place(&self, sizes: Sizes, at: (i32, i32)) -> Option<(Range<i32>, Range<i32>)> {
-        let column = self.pipes.iter().position(|it| *it == sizes.pipe_bytes)?;
-        let row = self
-            .buffers
-            .iter()
-            .position(|it| *it == sizes.buffer_bytes)?;
-        // The largest buffer is on top.
-        let row = self.buffers.len() - 1 - row;
-        let (x, y) = (at.0 + length(column) * self.cell, at.1 + length(row) * CELL);
+    /// The extents of a pair of sizes; none if they are not in the grid. The
+    /// largest buffer is on top.
+    fn extents(&self, sizes: Sizes) -> Option<Extents> {
+        let at = |axis: &[usize], bytes| axis.iter().position(|it| *it == bytes);
+        let column = length(at(&self.search.pipes, sizes.pipe_bytes)?);
+        let row = at(&self.search.buffers, sizes.buffer_bytes)?;
+        let row = length(self.search.buffers.len() - 1 - row);
+        let (x, y) = (self.left + column * self.cell, self.top + row * CELL);
         Some((x..x + self.cell, y..y + CELL))
     }
 
-    fn cell(
-        &self,
-        canvas: &Canvas<'_>,
-        cell: &CellResult,
-        best: f64,
-        x: Range<i32>,
-        y: Range<i32>,
-    ) -> Drawn {
-        let inner = (x.start..x.end - 1, y.start..y.end - 1);
-        let (Some(rate), None) = (cell.median, &cell.refused) else {
-            canvas.rectangle(inner.0, inner.1, CARD)?;
-            return match cell.refused {
-                Some(_) => hatch(canvas, x, y),
-                None => Ok(()),
-            };
-        };
-        let depth = depth(rate, best);
-        canvas.rectangle(inner.0, inner.1, colour(depth))?;
-        let ink = if depth > 0.62 { CARD } else { INK };
-        let middle = (
-            i32::midpoint(x.start, x.end) - 1,
-            i32::midpoint(y.start, y.end) - 1,
-        );
-        let figure = figure(rate);
-        match text_width(&figure, self.text()) <= self.cell + 1 {
-            true => canvas.text(&figure, middle, Side::Middle, plain(self.text(), ink)),
-            false => Ok(()),
+    fn axes(&self, canvas: &Canvas<'_>, name_y: i32) -> Drawn {
+        let face = plain(AXIS, MUTED);
+        let letters = |bytes: &usize| size::short(*bytes).to_uppercase();
+        let left = self.left - 4;
+        canvas.text("buffer", (left, name_y), Side::Left, face)?;
+        for (at, bytes) in self.search.buffers.iter().rev().enumerate() {
+            let y = self.top + length(at) * CELL + CELL / 2;
+            canvas.text(&letters(bytes), (left, y), Side::Left, face)?;
         }
-    }
-
-    /// The sizes at the map's sides.
-    fn sizes(&self, canvas: &Canvas<'_>, (left, top): (i32, i32)) -> Drawn {
-        let face = plain(self.text(), MUTED);
-        for (at, bytes) in self.buffers.iter().rev().enumerate() {
-            let y = top + length(at) * CELL + CELL / 2;
-            canvas.text(&letters(*bytes), (left - 4, y), Side::Left, face)?;
+        let below = self.top + length(self.search.buffers.len()) * CELL;
+        for (at, bytes) in self.search.pipes.iter().enumerate() {
+            let x = self.left + length(at) * self.cell + self.cell / 2;
+            canvas.text(&letters(bytes), (x, below + 8), Side::Middle, face)?;
         }
-        let bottom = top + self.height();
-        let widest = text_width("256K", self.text()) + 2;
-        let every = if widest <= self.cell { 1 } else { 2 };
-        for (at, bytes) in self.pipes.iter().enumerate().step_by(every) {
-            let x = left + length(at) * self.cell + self.cell / 2;
-            canvas.text(&letters(*bytes), (x, bottom + 8), Side::Middle, face)?;
-        }
-        let middle = left + length(self.pipes.len()) * self.cell / 2;
-        canvas.text(
-            "pipe",
-            (middle, bottom + 22),
-            Side::Middle,
-            plain(ROOMY, MUTED),
-        )?;
-        canvas.text(
-            "buffer",
-            (left - 4, top - NAME / 2 - 1),
-            Side::Left,
-            plain(TINY, MUTED),
-        )
+        let middle = self.left + length(self.search.pipes.len()) * self.cell / 2;
+        canvas.text("pipe", (middle, below + 22), Side::Middle, face)
     }
 }
 
-/// How deep a rate's colour is, from 0 to 1: by its logarithm, so that equal
-/// ratios are equal steps.
-fn depth(rate: f64, best: f64) -> f64 {
-    (1.0 + (rate / best).ln() / PALEST.ln()).clamp(0.0, 1.0)
+/// The pixels of a cell, from left to right and from top to bottom.
+type Extents = (Range<i32>, Range<i32>);
+
+/// A frame's colour and width.
+type Frame = (RGBColor, i32);
+
+const BEST: Frame = (RGBColor(213, 94, 0), 3);
+/// Dark and light, so that it shows on any cell.
+const PUBLISHED: [Frame; 2] = [(INK, 1), (CARD, 1)];
+
+/// Draws frames, each within the one before, and returns the extents within.
+fn draw_frames(
+    canvas: &Canvas<'_>,
+    (mut x, mut y): Extents,
+    frames: &[Frame],
+) -> Result<Extents, DrawingAreaErrorKind<std::io::Error>> {
+    for (colour, width) in frames {
+        canvas.rectangle(x.clone(), y.clone(), *colour)?;
+        x = x.start + width..x.end - width;
+        y = y.start + width..y.end - width;
+    }
+    Ok((x, y))
+}
+
+fn draw_cell(canvas: &Canvas<'_>, cell: &CellResult, highest: f64, (x, y): Extents) -> Drawn {
+    let middle = (i32::midpoint(x.start, x.end), i32::midpoint(y.start, y.end));
+    let (text, fill, ink) = match cell.median {
+        _ if cell.refused.is_some() => ("×".to_owned(), EDGE, MUTED),
+        None => (String::new(), CARD, INK),
+        Some(rate) => {
+            let depth = depth(rate, highest);
+            (
+                figure(rate),
+                colour(depth),
+                if depth > 0.62 { CARD } else { INK },
+            )
+        }
+    };
+    canvas.rectangle(x, y, fill)?;
+    canvas.text(&text, middle, Side::Middle, plain(RATE, ink))
+}
+
+/// The depth of a rate's colour from 0 to 1, by its logarithm: equal ratios are
+/// equal steps.
+fn depth(rate: f64, highest: f64) -> f64 {
+    (1.0 + (rate / highest).ln() / PALEST.ln()).clamp(0.0, 1.0)
 }
 
 /// From near white to a dark blue: darker is faster, in grey too.
 fn colour(depth: f64) -> RGBColor {
-    const STEPS: [(f64, f64, f64); 3] = [
-        (237.0, 243.0, 250.0),
-        (92.0, 158.0, 208.0),
-        (8.0, 44.0, 98.0),
+    const STEPS: [[f64; 3]; 3] = [
+        [237.0, 243.0, 250.0],
+        [92.0, 158.0, 208.0],
+        [8.0, 44.0, 98.0],
     ];
-    let (from, to, share) = match depth < 0.5 {
-        true => (STEPS[0], STEPS[1], depth * 2.0),
-        false => (STEPS[1], STEPS[2], depth * 2.0 - 1.0),
+    let (from, share) = if depth < 0.5 {
+        (0, depth * 2.0)
+    } else {
+        (1, depth * 2.0 - 1.0)
     };
-    let mix = |a: f64, b: f64| (a + (b - a) * share).round() as u8;
-    RGBColor(mix(from.0, to.0), mix(from.1, to.1), mix(from.2, to.2))
+    let mix = |at: usize| {
+        let (a, b) = (STEPS[from][at], STEPS[from + 1][at]);
+        (a + (b - a) * share).round() as u8
+    };
+    RGBColor(mix(0), mix(1), mix(2))
 }
 
 /// Two digits: `64`, `4.2`, `.76`.
@@ -288,34 +248,26 @@ fn figure(rate: f64) -> String {
     }
 }
 
-/// A size in as few letters as there are: `256K`.
-fn letters(bytes: usize) -> String {
-    size::short(bytes).to_uppercase()
-}
-
-/// Draws a mark over a cell of these extents.
-type Mark = fn(&Canvas<'_>, Range<i32>, Range<i32>) -> Drawn;
-
-fn legend(canvas: &Canvas<'_>, top: i32) -> Drawn {
-    let y = top + 12;
+fn legend(canvas: &Canvas<'_>, y: i32) -> Drawn {
     let face = plain(SMALL, INK);
     let mut x = MARGIN;
-    let shares = ["1/8 or less", "1/4", "1/2", "the map's best"];
-    for (at, share) in shares.iter().enumerate() {
-        let deep = at as f64 / (shares.len() - 1) as f64;
-        canvas.rectangle(x..x + 24, y - 7..y + 7, colour(deep))?;
+    for (at, share) in ["1/8 or less", "1/4", "1/2", "the map's best"]
+        .iter()
+        .enumerate()
+    {
+        canvas.rectangle(x..x + 24, y - 7..y + 7, colour(at as f64 / 3.0))?;
         canvas.text(share, (x + 30, y), Side::Right, face)?;
         x += 30 + text_width(share, SMALL) + 14;
     }
-    let y = y + 22;
-    let mut x = MARGIN;
-    let marks: [(&str, Mark); 3] = [
-        ("found best", |canvas, x, y| frame(canvas, x, y, FOUND, 3)),
-        ("published", dashed),
-        ("refused", hatch),
-    ];
-    for (name, mark) in marks {
-        mark(canvas, x..x + 24, y - 7..y + 8)?;
+    let (y, mut x) = (y + 22, MARGIN);
+    for (name, frames, fill) in [
+        ("best", &[BEST][..], CARD),
+        ("published", &PUBLISHED, CARD),
+        ("refused", &[], EDGE),
+        ("not tried", &[(EDGE, 1)], CARD),
+    ] {
+        let inner = draw_frames(canvas, (x..x + 24, y - 7..y + 7), frames)?;
+        canvas.rectangle(inner.0, inner.1, fill)?;
         canvas.text(name, (x + 30, y), Side::Right, face)?;
         x += 30 + text_width(name, SMALL) + 14;
     }
@@ -323,5 +275,81 @@ fn legend(canvas: &Canvas<'_>, top: i32) -> Drawn {
 }
 
 #[cfg(test)]
-#[path = "heat_tests.rs"]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    fn texts(run: &Run) -> Vec<String> {
+        let svg = chart(run, run.search.as_ref().unwrap());
+        let document = roxmltree::Document::parse(&svg).unwrap();
+        let nodes = document.descendants();
+        let texts = nodes.filter(|node| node.tag_name().name() == "text");
+        let texts = texts.filter_map(|node| Some(node.text()?.trim().to_owned()));
+        texts.collect()
+    }
+
+    /// The maps, and the cells with a rate and with a cross.
+    fn counts(run: &Run) -> [usize; 3] {
+        let texts = texts(run);
+        let count = |is: fn(&str) -> bool| texts.iter().filter(|text| is(text)).count();
+        [
+            count(|text| text == "pipe"),
+            count(|text| text.parse::<f64>().is_ok()),
+            count(|text| text == "×"),
+        ]
+    }
+
+    #[test]
+    fn every_map_has_a_cell_for_each_pair() {
+        let mut run = sample::sizes();
+        assert_eq!(counts(&run), [9, 9 * 36, 9 * 6]);
+        let search = run.search.as_mut().unwrap();
+        search.panels[2].cells[0].median = None;
+        assert_eq!(counts(&run), [9, 9 * 36 - 1, 9 * 6]);
+        let search = run.search.as_mut().unwrap();
+        search.panels.truncate(1);
+        search.buffers.truncate(1);
+        search.pipes.truncate(1);
+        search.panels[0].cells.truncate(1);
+        assert_eq!(counts(&run), [1, 1, 0]);
+        run.search.as_mut().unwrap().panels.clear();
+        assert_eq!(counts(&run), [0, 0, 0]);
+    }
+
+    #[test]
+    fn best_sizes_are_framed_in_each_map() {
+        let run = sample::sizes();
+        let svg = chart(&run, run.search.as_ref().unwrap());
+        let RGBColor(r, g, b) = BEST.0;
+        let frames = svg
+            .matches(&format!("fill=\"#{r:02X}{g:02X}{b:02X}\""))
+            .count();
+        assert_eq!(frames, 9 + 1, "nine maps and the legend");
+    }
+
+    #[test]
+    fn refused_cases_are_named_with_their_reason() {
+        let mut run = sample::sizes();
+        sample::refuse(&mut run, "write_read_spin", "spinning needs two processors");
+        let line = "write_read_spin: refused: spinning needs two processors";
+        assert!(texts(&run).iter().any(|text| text == line));
+    }
+
+    #[test]
+    fn faster_is_darker_in_grey_too() {
+        let grey = (0..=20).map(|step| {
+            let RGBColor(r, g, b) = colour(f64::from(step) / 20.0);
+            // ITU-R BT.601.
+            0.299 * f64::from(r) + 0.587 * f64::from(g) + 0.114 * f64::from(b)
+        });
+        let grey: Vec<f64> = grey.collect();
+        assert!(grey.windows(2).all(|pair| pair[1] < pair[0] - 4.0));
+        assert!((depth(4.0, 8.0) - depth(2.0, 8.0) - 1.0 / 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn figures_have_two_digits() {
+        let shown = [66.4, 9.96, 9.94, 1.0, 0.996, 0.762, 0.05].map(figure);
+        assert_eq!(shown, ["66", "10", "9.9", "1.0", "1.0", ".76", ".05"]);
+    }
+}

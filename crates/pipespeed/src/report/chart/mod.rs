@@ -7,7 +7,6 @@ mod dots;
 mod heat;
 mod lines;
 mod looks;
-mod marks;
 mod memory;
 mod missing;
 mod percentiles;
