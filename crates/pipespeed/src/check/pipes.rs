@@ -1,224 +1,270 @@
-//! What checks do to pipes of their own. All of these never block, so that no
-//! check can hang on a pipe that is not as it should be.
+//! What checks are made of: pipes, pages, and a shell as a child process.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Child, Command, ExitStatus};
 
-use anyhow::Context;
-use fastpipe::pipe::page_size;
+use anyhow::{Context, bail};
+use fastpipe::buffer::{Buffer, PageSlice};
+use fastpipe::pipe::{self, page_size};
+use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
+use fastpipe::wait::Wait;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::Outcome;
+/// The call that makes pipes.
+pub(super) const PIPE2: &str = "pipe2(2)";
 
-/// What stands before the error of pipe2(2), so that it is known by.
+/// A system call that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("pipe2(2)")]
-pub(super) struct NoPipe;
-
-/// The reading and the writing end of a new pipe, neither of which has
-/// O_NONBLOCK: for the few checks that need it so.
-///
-/// # Errors
-/// Those of pipe2(2).
-pub(super) fn blocking() -> anyhow::Result<(OwnedFd, OwnedFd)> {
-    fastpipe::pipe::create().context(NoPipe)
+#[error("{call}: {error}")]
+pub(super) struct CallError {
+    /// The call: `vmsplice(2)`.
+    pub call: &'static str,
+    /// Its error.
+    pub error: io::Error,
 }
 
-/// The ends of a new pipe.
-pub(super) struct Ends {
-    pub read: OwnedFd,
-    pub write: OwnedFd,
+/// Names the call that a result comes from.
+pub(super) fn at<T>(
+    call: &'static str,
+    result: Result<T, impl Into<io::Error>>,
+) -> Result<T, CallError> {
+    result.map_err(|error| CallError {
+        call,
+        error: error.into(),
+    })
 }
 
-impl Ends {
-    /// A new pipe, both of whose ends have O_NONBLOCK.
-    ///
-    /// # Errors
-    /// Those of pipe2(2).
-    pub fn new() -> anyhow::Result<Ends> {
-        Ends::with(PipeFlags::empty())
-    }
-
-    /// The same, with more flags.
-    ///
-    /// # Errors
-    /// Those of pipe2(2).
-    pub fn with(flags: PipeFlags) -> anyhow::Result<Ends> {
-        let flags = flags | PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
-        let (read, write) = pipe_with(flags).context(NoPipe)?;
-        Ok(Ends { read, write })
-    }
-
-    /// Writes pieces of `piece` bytes until one is not taken whole. Returns the
-    /// bytes that went in.
-    ///
-    /// # Errors
-    /// Those of write(2), but for EAGAIN.
-    pub fn fill(&self, piece: usize) -> anyhow::Result<usize> {
-        fill(&self.write, piece)
-    }
-
-    /// A pipe as it is when all its slots are in use, a page in each.
-    ///
-    /// # Errors
-    /// Those of pipe2(2) and write(2).
-    pub fn full() -> anyhow::Result<Ends> {
-        let ends = Ends::new()?;
-        ends.fill(page_size())?;
-        Ok(ends)
-    }
-
-    /// Writes once.
-    ///
-    /// # Errors
-    /// Those of write(2), but for EAGAIN.
-    pub fn write(&self, bytes: usize) -> anyhow::Result<Moved> {
-        write(&self.write, &vec![0x5a; bytes])
-    }
-
-    /// Reads once.
-    ///
-    /// # Errors
-    /// Those of read(2), but for EAGAIN.
-    pub fn read(&self, bytes: usize) -> anyhow::Result<Moved> {
-        let mut into = vec![0; bytes];
-        moved(rustix::io::read(&self.read, &mut into)).context("read")
-    }
-
-    /// The bytes unread.
-    ///
-    /// # Errors
-    /// Those of ioctl(2).
-    pub fn unread(&self) -> anyhow::Result<usize> {
-        fastpipe::pipe::unread(&self.read).context("ioctl FIONREAD")
-    }
-}
-
-/// What a call that does not wait came to.
+/// Bytes moved by a call that does not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moved {
-    /// So many bytes were moved.
     Bytes(usize),
-    /// EAGAIN: it would have had to wait.
-    WouldWait,
+    /// EAGAIN.
+    WouldBlock,
 }
 
-impl std::fmt::Display for Moved {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Moved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Moved::Bytes(bytes) => write!(f, "{bytes}"),
-            Moved::WouldWait => f.write_str("EAGAIN"),
+            Moved::WouldBlock => f.write_str("EAGAIN"),
         }
     }
 }
 
-pub(super) fn moved(result: Result<usize, Errno>) -> io::Result<Moved> {
+fn moved(call: &'static str, result: Result<usize, Errno>) -> Result<Moved, CallError> {
     match result {
-        Ok(bytes) => Ok(Moved::Bytes(bytes)),
-        Err(Errno::AGAIN) => Ok(Moved::WouldWait),
-        Err(errno) => Err(errno.into()),
+        Err(Errno::AGAIN) => Ok(Moved::WouldBlock),
+        other => at(call, other).map(Moved::Bytes),
     }
 }
 
 /// Writes once.
-///
-/// # Errors
-/// Those of write(2), but for EAGAIN.
-pub(super) fn write(fd: impl AsFd, bytes: &[u8]) -> anyhow::Result<Moved> {
-    moved(rustix::io::write(fd, bytes)).context("write")
+pub(super) fn write(fd: impl AsFd, bytes: &[u8]) -> Result<Moved, CallError> {
+    moved("write(2)", rustix::io::write(fd, bytes))
 }
 
-/// See [`Ends::fill`].
-///
-/// # Errors
-/// Those of write(2), but for EAGAIN.
-pub(super) fn fill(fd: impl AsFd, piece: usize) -> anyhow::Result<usize> {
-    let bytes = vec![0x5a; piece];
-    let mut filled = 0;
-    loop {
-        match write(&fd, &bytes)? {
-            Moved::Bytes(some) => filled += some,
-            Moved::WouldWait => return Ok(filled),
+/// Reads up to so many bytes, once.
+pub(super) fn read(fd: impl AsFd, bytes: usize) -> Result<Moved, CallError> {
+    let mut buffer = vec![0; bytes];
+    moved("read(2)", rustix::io::read(fd, &mut buffer))
+}
+
+/// Both ends of a pipe. The errors of its methods are those of the calls that
+/// they make.
+pub(super) struct Pipe {
+    pub read: OwnedFd,
+    pub write: OwnedFd,
+}
+
+impl Pipe {
+    /// A pipe whose calls never wait, so that no check can hang on one that is
+    /// not as it should be.
+    pub fn new() -> Result<Self, CallError> {
+        Pipe::with(PipeFlags::NONBLOCK)
+    }
+
+    /// A pipe without O_NONBLOCK.
+    pub fn blocking() -> Result<Self, CallError> {
+        Pipe::with(PipeFlags::empty())
+    }
+
+    fn with(flags: PipeFlags) -> Result<Self, CallError> {
+        let (read, write) = at(PIPE2, pipe_with(flags | PipeFlags::CLOEXEC))?;
+        Ok(Pipe { read, write })
+    }
+
+    /// A pipe that is full, with a page in each slot.
+    pub fn full() -> Result<Self, CallError> {
+        let pipe = Pipe::new()?;
+        pipe.fill(page_size())?;
+        Ok(pipe)
+    }
+
+    /// A pipe that refers to a page, or has a copy of it.
+    pub fn holding(page: &Buffer, options: VmspliceOptions) -> Result<Self, CallError> {
+        let pipe = Pipe::new()?;
+        let mut output = Output::new(&pipe.write, Wait::Never);
+        at("vmsplice(2)", output.vmsplice(&[page.slice(..)], options))?;
+        Ok(pipe)
+    }
+
+    pub fn write(&self, bytes: usize) -> Result<Moved, CallError> {
+        write(&self.write, &vec![0x5a; bytes])
+    }
+
+    pub fn read(&self, bytes: usize) -> Result<Moved, CallError> {
+        read(&self.read, bytes)
+    }
+
+    /// Writes pieces of `piece` bytes until one is refused. Returns the bytes
+    /// written.
+    pub fn fill(&self, piece: usize) -> Result<usize, CallError> {
+        let mut filled = 0;
+        while let Moved::Bytes(bytes) = self.write(piece)? {
+            filled += bytes;
         }
+        Ok(filled)
+    }
+
+    /// The bytes that go in by vmsplice until more would have to wait.
+    pub fn vmsplice(&self, pieces: &[PageSlice<'_>]) -> Result<u64, CallError> {
+        let mut output = Output::new(&self.write, Wait::Never);
+        match output.vmsplice(pieces, VmspliceOptions::default()) {
+            Ok(()) => Ok(output.counts().bytes),
+            Err(end) if end.kind() == io::ErrorKind::WouldBlock => Ok(end.moved),
+            Err(end) => at("vmsplice(2)", Err(end)),
+        }
+    }
+
+    /// Moves a page of it to another file.
+    pub fn splice(&self, to: impl AsFd, options: SpliceOptions) -> Result<(), CallError> {
+        splice_page(&self.read, to, options)
+    }
+
+    /// Duplicates a page of it into another pipe.
+    pub fn tee(&self, to: &Pipe) -> Result<(), CallError> {
+        let mut input = Input::new(&self.read, Wait::Never);
+        at("tee(2)", input.tee(&to.write, page_size())).map(drop)
+    }
+
+    /// Reads a page. Returns its first byte.
+    pub fn first_byte(&self) -> Result<u8, CallError> {
+        let mut bytes = vec![0; page_size()];
+        let mut input = Input::new(&self.read, Wait::Never);
+        at("read(2)", input.read_some(&mut bytes))?;
+        Ok(bytes[0])
+    }
+
+    pub fn unread(&self) -> Result<usize, CallError> {
+        at("ioctl(2) FIONREAD", pipe::unread(&self.read))
+    }
+
+    pub fn capacity(&self) -> Result<usize, CallError> {
+        at("fcntl(2) F_GETPIPE_SZ", pipe::capacity(&self.write))
+    }
+
+    pub fn slots(&self) -> Result<usize, CallError> {
+        at("fcntl(2) F_GETPIPE_SZ", pipe::slots(&self.write))
+    }
+
+    /// Returns the capacity granted.
+    pub fn set_capacity(&self, bytes: usize) -> Result<usize, CallError> {
+        let granted = pipe::set_capacity(&self.write, bytes);
+        at("fcntl(2) F_SETPIPE_SZ", granted)
     }
 }
 
-/// What poll(2) reports at once.
-///
-/// # Errors
-/// Those of poll(2).
-pub(super) fn ready(fd: impl AsFd, events: PollFlags) -> anyhow::Result<PollFlags> {
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+/// Moves a page from one file to another, one of which is a pipe.
+pub(super) fn splice_page(
+    from: impl AsFd,
+    to: impl AsFd,
+    options: SpliceOptions,
+) -> Result<(), CallError> {
+    let mut input = Input::new(from, Wait::Never);
+    let spliced = input.splice(to, page_size() as u64, options);
+    at("splice(2)", spliced).map(drop)
+}
+
+/// The events that poll(2) reports now.
+pub(super) fn ready(fd: impl AsFd, events: PollFlags) -> Result<PollFlags, CallError> {
+    poll_for(fd, events, Timespec::default())
+}
+
+fn poll_for(fd: impl AsFd, events: PollFlags, time: Timespec) -> Result<PollFlags, CallError> {
     let mut fds = [PollFd::new(&fd, events)];
-    rustix::io::retry_on_intr(|| poll(&mut fds, Some(&now))).context("poll")?;
+    let polled = rustix::io::retry_on_intr(|| poll(&mut fds, Some(&time)));
+    at("poll(2)", polled)?;
     Ok(fds[0].revents())
 }
 
-/// Waits until a descriptor is readable, but no longer than so many seconds in
-/// which this process runs. Returns whether it is.
-///
-/// # Errors
-/// Those of poll(2).
-pub(super) fn readable_within(fd: impl AsFd, seconds: u32) -> anyhow::Result<bool> {
-    // In parts: one in which the process stands still (SIGSTOP) is one only.
-    const A_SECOND: u32 = 10;
+/// Waits until a descriptor is readable, at most so many seconds in which this
+/// process is not stopped. Returns whether it is.
+pub(super) fn readable_within(fd: impl AsFd, seconds: u32) -> Result<bool, CallError> {
+    // In parts: a stop (SIGSTOP) costs one of them.
+    const PARTS_PER_SECOND: u32 = 10;
     let part = Timespec {
         tv_sec: 0,
-        tv_nsec: 1_000_000_000 / i64::from(A_SECOND),
+        tv_nsec: 1_000_000_000 / i64::from(PARTS_PER_SECOND),
     };
-    for _ in 0..seconds * A_SECOND {
-        let mut fds = [PollFd::new(&fd, PollFlags::IN)];
-        if rustix::io::retry_on_intr(|| poll(&mut fds, Some(&part))).context("poll")? > 0 {
+    for _ in 0..seconds * PARTS_PER_SECOND {
+        if !poll_for(&fd, PollFlags::IN, part)?.is_empty() {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-/// Flags of poll(2) by their names.
-pub(super) fn names(flags: PollFlags) -> String {
-    let known = [
-        (PollFlags::IN, "POLLIN"),
-        (PollFlags::OUT, "POLLOUT"),
-        (PollFlags::HUP, "POLLHUP"),
-        (PollFlags::ERR, "POLLERR"),
-        (PollFlags::NVAL, "POLLNVAL"),
-    ];
-    let there = known.iter().filter(|(flag, _)| flags.contains(*flag));
-    let names: Vec<&str> = there.map(|(_, name)| *name).collect();
-    match names.is_empty() {
-        true => "nothing".to_owned(),
-        false => names.join(" and "),
-    }
-}
+/// A shell that runs a script. It is killed and reaped when it is dropped.
+#[derive(Debug)]
+pub(super) struct Shell(Child);
 
-/// Another error than the one that must come: a failure of the statement, unless
-/// it is how system calls are refused, or the want of descriptors.
-///
-/// # Errors
-/// The refusal, or the want.
-pub(super) fn unexpected(errno: Errno) -> anyhow::Result<Outcome> {
-    match errno {
-        Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::MFILE | Errno::NFILE => {
-            Err(errno.into())
+impl Shell {
+    /// Seconds that a script may take.
+    const PATIENCE: u32 = 2;
+
+    /// Starts a script with these standard descriptors and no others; standard
+    /// error goes where standard output does.
+    pub fn start(script: &str, stdin: OwnedFd, stdout: OwnedFd) -> anyhow::Result<Self> {
+        let stderr = at("dup(2)", stdout.try_clone())?;
+        let mut command = Command::new("/bin/sh");
+        let command = command.args(["-c", script]);
+        let command = command.stdin(stdin).stdout(stdout).stderr(stderr);
+        // Children inherit the mask, and our parent may have blocked the signal.
+        let pipe = SigSet::from(Signal::SIGPIPE);
+        let before = pipe.thread_swap_mask(SigmaskHow::SIG_UNBLOCK);
+        let spawned = command.spawn();
+        if let Ok(before) = before {
+            let _ = before.thread_set_mask();
         }
-        _ => Ok(Outcome::fail(errno.to_string())),
+        Ok(Shell(spawned.map_err(|error| CallError {
+            call: match error.kind() {
+                io::ErrorKind::NotFound => "/bin/sh",
+                _ => "clone(2)",
+            },
+            error,
+        })?))
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> anyhow::Result<ExitStatus> {
+        let pidfd = pidfd_open(Pid::from_child(&self.0), PidfdFlags::empty());
+        if !readable_within(at("pidfd_open(2)", pidfd)?, Self::PATIENCE)? {
+            bail!("a shell has not ended within {} s", Self::PATIENCE);
+        }
+        self.0.wait().context("wait")
     }
 }
 
-/// What a check comes to where no FIFO can be made: a name needs a place.
-///
-/// # Errors
-/// The error, where it is the want of descriptors, which is told as such.
-pub(super) fn no_fifo(error: io::Error) -> anyhow::Result<Outcome> {
-    match Errno::from_io_error(&error) {
-        Some(Errno::MFILE | Errno::NFILE) => Err(anyhow::Error::new(error).context("a FIFO")),
-        _ => Ok(Outcome::refused(format!("no FIFO can be made: {error}"))
-            .noting("have TMPDIR name a directory in which this user may make files")),
+impl Drop for Shell {
+    fn drop(&mut self) {
+        // Neither does anything if it was reaped.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }

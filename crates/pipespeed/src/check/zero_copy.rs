@@ -1,127 +1,400 @@
-//! What becomes of pages that are handed over rather than copied.
+//! Pages that are moved rather than copied.
 //!
-//! Nothing tells what a slot of a pipe refers to. So a page with a known byte is
-//! handed over, the byte is changed, and what is read at the end shows whether
-//! it was that page or a copy.
+//! Nothing shows what a slot of a pipe refers to. So a page with a known byte is
+//! put into a pipe and the byte is changed; what is read at the end shows
+//! whether the pipe had that page or a copy.
 
-mod flags;
-mod held;
-mod null;
-mod refers;
-mod steps;
+use std::fs::File;
+use std::hint::black_box;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
-use super::{Check, Group};
+use fastpipe::buffer::{Buffer, PageSlice};
+use fastpipe::memory::{Pagemap, Process};
+use fastpipe::pipe::{self, page_size};
+use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
+use fastpipe::wait::Wait;
+use fastpipe::writer::kernel_referees;
+use rustix::fs::MemfdFlags;
 
-/// The checks, in the order in which they are shown.
+use super::pipes::{CallError, Pipe, at, splice_page};
+use super::{Check, Group, Outcome};
+
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "vmsplice-refers",
         group: Group::ZeroCopy,
         statement: "vmsplice(2) puts references to the caller's pages into a pipe",
-        explanation: "A page is vmspliced and then changed. Where the reader finds the change, the \
-                      pipe refers to the page; where it does not, the kernel has copied it, and \
-                      vmsplice(2) has nothing over write(2). A change to copying was proposed in \
-                      2026, after CVE-2026-31431 and CVE-2026-43284.",
+        explanation: "A page is vmspliced and then changed. If the reader finds the change, the pipe \
+                      refers to the page. If not, the kernel has copied it, and vmsplice(2) gains \
+                      nothing over write(2). A change to copying was proposed in 2026, after \
+                      CVE-2026-31431 and CVE-2026-43284.",
         reference: "vmsplice(2); fs/splice.c, iter_to_pipe",
-        run: refers::from_memory,
+        run: vmsplice_refers,
     },
     Check {
         name: "vmsplice-to-memory",
         group: Group::ZeroCopy,
         statement: "vmsplice(2) from a pipe to memory copies",
-        explanation: "A page that is in a pipe is taken out by vmsplice(2) on the read end and then \
-                      changed. Where the memory it came to does not change with it, it was copied, \
-                      as by read(2). Where this process may see them, the numbers of both page \
-                      frames are compared as well.",
+        explanation: "A page in a pipe is taken out by vmsplice(2) on the read end and then changed. \
+                      If the memory it came to does not change with it, it was copied, as by \
+                      read(2). Where this process may see them, the page frames are compared too.",
         reference: "vmsplice(2); fs/splice.c, vmsplice_to_user",
-        run: refers::to_memory,
+        run: vmsplice_to_memory,
     },
     Check {
         name: "splice-to-null",
         group: Group::ZeroCopy,
-        statement: "splice(2) to /dev/null drops pages without looking at them",
-        explanation: "A pipe's slots are filled with one byte each, or with a page each, and the \
-                      splice to /dev/null is timed. If nobody looks at the bytes, a page takes as \
-                      long as a byte; read(2) of the same, which copies them, shows what looking \
-                      costs. That is evidence, not proof: the kernel counts no looks at a page. Its \
-                      source says that there are none. The splice rungs of the ladder are so fast \
-                      because of that, and a reader that uses its data can't be.",
+        statement: "splice(2) to /dev/null does not look at pages",
+        explanation: "A pipe's slots are filled with a byte each, or a page each, and the splice to \
+                      /dev/null is timed. If nobody looks at the bytes, a page takes as long as a \
+                      byte; read(2), which copies them, shows the cost of looking. That is \
+                      evidence, not proof. The ladder's splice rungs are so fast because of it; a \
+                      reader that uses its data is not.",
         reference: "null(4); drivers/char/mem.c, splice_write_null and pipe_to_null",
-        run: null::run,
+        run: splice_to_null,
     },
     Check {
-        name: "outlives-drain-splice",
+        name: "outlives-drain",
         group: Group::ZeroCopy,
-        statement: "a page outlives an empty pipe behind a reader that splices",
-        explanation: "A page is vmspliced into a pipe and spliced on into a second one, as pv, cat \
-                      and others do. The first pipe then has nothing unread (FIONREAD). Then the \
-                      page is changed. Where the reader of the second pipe finds the change, an \
-                      empty pipe does not mean that a page may be written again.",
-        reference: "splice(2); fs/splice.c, splice_pipe_to_pipe; uutils/coreutils#7625",
-        run: held::behind_splice,
-    },
-    Check {
-        name: "outlives-drain-tee",
-        group: Group::ZeroCopy,
-        statement: "a page outlives an empty pipe behind a reader that tees",
-        explanation: "The same with tee(2): the page is duplicated into a second pipe, and the first \
-                      one is read until it is empty.",
-        reference: "tee(2); fs/splice.c, link_pipe",
-        run: held::behind_tee,
+        statement: "a page outlives an empty pipe if the reader splices or tees",
+        explanation: "A page is vmspliced into a pipe and passed on to a second one, once by splice \
+                      (as pv and cat do), once by tee. The first pipe is empty (FIONREAD) when the \
+                      page is changed. If the reader of the second finds the change, an empty pipe \
+                      does not mean that its pages may be written again.",
+        reference: "splice(2); tee(2); fs/splice.c, splice_pipe_to_pipe and link_pipe; uutils/coreutils#7625",
+        run: outlives_drain,
     },
     Check {
         name: "let-go-page-kept",
         group: Group::ZeroCopy,
         statement: "a pipe keeps a page that its owner has let go",
         explanation: "A page is vmspliced and let go (MADV_DONTNEED); new bytes are written where it \
-                      was. The reader has to find the old ones. fastpipe's default policy, Fresh, \
-                      rests on it.",
+                      was. The reader must find the old ones. fastpipe's default policy, Fresh, \
+                      relies on it.",
         reference: "madvise(2); fs/splice.c, iter_to_pipe: the pipe holds a reference of its own",
-        run: held::let_go,
+        run: let_go,
     },
     Check {
         name: "spliced-file-is-live",
         group: Group::ZeroCopy,
-        statement: "what is spliced from a file is the file's own page",
+        statement: "later writes to a file show in what was spliced from it",
         explanation: "A page of a file in memory (memfd_create) is spliced into a pipe, and then the \
-                      file is written to. Where the reader finds the change, the pipe refers to the \
-                      page cache: a file that changes meanwhile changes what is read.",
+                      file is written. If the reader finds the change, the pipe refers to the page \
+                      cache.",
         reference: "splice(2); mm/shmem.c, shmem_file_splice_read; mm/filemap.c, filemap_splice_read",
-        run: held::file,
+        run: spliced_file,
     },
     Check {
-        name: "splice-gift",
+        name: "gift-and-move",
         group: Group::ZeroCopy,
-        statement: "SPLICE_F_GIFT changes nothing",
-        explanation: "Pages are vmspliced with the flag and without it. Each is changed while it is \
-                      in the pipe, and another is spliced on to a file in memory with SPLICE_F_MOVE \
-                      and changed then. What the readers of the pipe and of the file find is \
-                      compared.",
-        reference: "vmsplice(2); fs/splice.c, user_page_pipe_buf_try_steal",
-        run: flags::gift,
-    },
-    Check {
-        name: "splice-move",
-        group: Group::ZeroCopy,
-        statement: "SPLICE_F_MOVE changes nothing",
-        explanation: "A page is spliced to a file in memory, and one to another pipe, with the flag \
-                      and without it, and changed then. What the readers find is compared. /dev/fuse, \
-                      which looks at the flag, is not tried.",
-        reference: "splice(2): no effect since Linux 2.6.21; fs/splice.c, iter_file_splice_write",
-        run: flags::moved,
+        statement: "SPLICE_F_GIFT and SPLICE_F_MOVE change nothing",
+        explanation: "A page is vmspliced and spliced on to a file in memory, with both flags and \
+                      without, and is changed while it is in the pipe or in the file. What the \
+                      readers find is compared.",
+        reference: "splice(2), vmsplice(2); fs/splice.c, user_page_pipe_buf_try_steal and \
+                    iter_file_splice_write",
+        run: gift_and_move,
     },
     Check {
         name: "kernel-referees",
         group: Group::ZeroCopy,
-        statement: "after a clone(2) the kernel decides whether a page may be written again",
-        explanation: "A page is vmspliced, and the process's memory is duplicated by a clone(2) that \
-                      leaves no process. If the next write to the page faults and the reader finds \
-                      the old byte, the kernel has copied the page because the pipe holds it. \
-                      fastpipe's policy Refereed rests on it, and tries it out before each use.",
+        statement: "after a clone(2) the kernel decides if a page may be written",
+        explanation: "A page is vmspliced, and memory is duplicated by a clone(2) that leaves no \
+                      process. If the next write to the page faults and the reader finds the old \
+                      byte, the kernel has copied the page because the pipe holds it. fastpipe's \
+                      policy Refereed relies on it, and tries it out before each use.",
         reference: "mm/memory.c, do_wp_page (Linux 5.19 on)",
-        run: held::refereed,
+        run: referees,
     },
 ];
 
+/// The byte of a page when it is put into a pipe, and after the change.
+const OLD: u8 = b'o';
+const NEW: u8 = b'n';
+
+/// A base page, all of it [`OLD`].
+fn old_page() -> Result<Buffer, CallError> {
+    let mut page = at("mmap(2)", Buffer::builder().len(page_size()).map())?;
+    page.fill(OLD);
+    Ok(page)
+}
+
+/// Whether the kernel refers to vmspliced pages.
+fn refers() -> Result<bool, CallError> {
+    let mut page = old_page()?;
+    let pipe = Pipe::holding(&page, VmspliceOptions::default())?;
+    page[0] = NEW;
+    Ok(pipe.first_byte()? == NEW)
+}
+
+/// Runs an experiment that shows something only if vmsplice refers to pages.
+fn if_refers(experiment: fn() -> Result<Outcome, CallError>) -> anyhow::Result<Outcome> {
+    if refers()? {
+        Ok(experiment()?)
+    } else {
+        Ok(Outcome::seen("not applicable: vmsplice(2) copies here"))
+    }
+}
+
+fn vmsplice_refers() -> anyhow::Result<Outcome> {
+    Ok(if refers()? {
+        Outcome::seen("yes, a later change is read")
+    } else {
+        Outcome::seen("no, it copies: a later change is not read")
+            .with_note("vmsplice(2) gains nothing over write(2) on this kernel")
+    })
+}
+
+fn vmsplice_to_memory() -> anyhow::Result<Outcome> {
+    if_refers(|| {
+        let mut from = old_page()?;
+        let mut to = at("mmap(2)", Buffer::builder().len(page_size()).map())?;
+        let pipe = Pipe::holding(&from, VmspliceOptions::default())?;
+        let mut input = Input::new(&pipe.read, Wait::Never);
+        at("vmsplice(2)", input.vmsplice(&mut to))?;
+        if to[0] != OLD {
+            return Ok(Outcome::fail("other bytes came out"));
+        }
+        let same_frame = frame(&from).zip(frame(&to)).map(|(from, to)| from == to);
+        from[0] = NEW;
+        // The compiler doesn't expect that both may be the same memory.
+        let shared = black_box(&to)[0] == NEW;
+        Ok(Outcome::seen(match same_frame {
+            _ if shared => "no, memory and pipe share the page",
+            Some(true) => "no, memory and pipe share the page",
+            Some(false) => "yes, into another page frame",
+            None => "yes, a later change does not show",
+        }))
+    })
+}
+
+/// The number of the page's frame, if this process may see it.
+fn frame(page: &Buffer) -> Option<u64> {
+    let pagemap = Pagemap::open(Process::Own).ok()?;
+    let entries = pagemap.entries(page.as_ptr().addr() as u64, 1).ok()?;
+    entries.first()?.frame()
+}
+
+fn outlives_drain() -> anyhow::Result<Outcome> {
+    if_refers(|| {
+        let splice =
+            |first: &Pipe, second: &Pipe| first.splice(&second.write, SpliceOptions::default());
+        let tee = |first: &Pipe, second: &Pipe| {
+            first.tee(second)?;
+            first.first_byte().map(drop)
+        };
+        let (spliced, teed) = (changed_behind(splice)?, changed_behind(tee)?);
+        Ok(match (spliced, teed) {
+            (true, true) => Outcome::seen("yes, a change after the drain is read downstream")
+                .with_note("an empty pipe's pages must not be written; fastpipe's Fresh does not"),
+            (false, false) => Outcome::seen("no, downstream has a copy"),
+            (true, false) => Outcome::seen("yes if it splices, no if it tees"),
+            (false, true) => Outcome::seen("yes if it tees, no if it splices"),
+        })
+    })
+}
+
+/// Whether the reader of a second pipe finds the change of a page that has left
+/// the first pipe.
+fn changed_behind(
+    pass_on: impl FnOnce(&Pipe, &Pipe) -> Result<(), CallError>,
+) -> Result<bool, CallError> {
+    let mut page = old_page()?;
+    let first = Pipe::holding(&page, VmspliceOptions::default())?;
+    let second = Pipe::new()?;
+    pass_on(&first, &second)?;
+    let drained = first.unread()? == 0;
+    page[0] = NEW;
+    Ok(drained && second.first_byte()? == NEW)
+}
+
+fn let_go() -> anyhow::Result<Outcome> {
+    let mut page = old_page()?;
+    let pipe = Pipe::holding(&page, VmspliceOptions::default())?;
+    at("madvise(2)", page.renew())?;
+    page.fill(NEW);
+    Ok(if pipe.first_byte()? == OLD {
+        Outcome::pass("yes, the old bytes are read")
+    } else {
+        Outcome::fail("no, bytes written after it was let go are read")
+            .with_note("don't use vmsplice(2) on this system: no policy of writing again is safe")
+    })
+}
+
+/// A file in memory that goes with its descriptor.
+fn memory_file(bytes: &[u8]) -> Result<File, CallError> {
+    let made = rustix::fs::memfd_create("pipespeed-check", MemfdFlags::CLOEXEC);
+    let file = File::from(at("memfd_create(2)", made)?);
+    at("pwrite(2)", file.write_all_at(bytes, 0))?;
+    Ok(file)
+}
+
+fn spliced_file() -> anyhow::Result<Outcome> {
+    let file = memory_file(&vec![OLD; page_size()])?;
+    let pipe = Pipe::new()?;
+    splice_page(&file, &pipe.write, SpliceOptions::default())?;
+    at("pwrite(2)", file.write_all_at(&[NEW], 0))?;
+    Ok(Outcome::seen(if pipe.first_byte()? == NEW {
+        "yes, a later write is read from the pipe"
+    } else {
+        "no, the pipe has a copy"
+    }))
+}
+
+fn gift_and_move() -> anyhow::Result<Outcome> {
+    if_refers(|| {
+        let (with, without) = (shared(true)?, shared(false)?);
+        Ok(Outcome::seen(if with == without {
+            let what = |same| if same { "the page" } else { "a copy" };
+            let (pipe, file) = (what(with.0), what(with.1));
+            format!("yes, either way a pipe has {pipe}, a file {file}")
+        } else {
+            format!("no: (pipe, file) share the page {with:?} with them, {without:?} without")
+        }))
+    })
+}
+
+/// Whether a pipe, and a file that a page is moved to, share it with its owner.
+fn shared(flags: bool) -> Result<(bool, bool), CallError> {
+    let vmsplice = VmspliceOptions { gift: flags };
+    let splice = SpliceOptions {
+        move_pages: flags,
+        ..SpliceOptions::default()
+    };
+    let mut page = old_page()?;
+    let (first, second) = (Pipe::holding(&page, vmsplice)?, Pipe::new()?);
+    first.splice(&second.write, splice)?;
+    page[0] = NEW;
+    let in_pipe = second.first_byte()? == NEW;
+
+    let mut page = old_page()?;
+    let file = memory_file(&[])?;
+    Pipe::holding(&page, vmsplice)?.splice(&file, splice)?;
+    page[0] = NEW;
+    let mut byte = [0];
+    at("pread(2)", file.read_exact_at(&mut byte, 0))?;
+    Ok((in_pipe, byte[0] == NEW))
+}
+
+fn referees() -> anyhow::Result<Outcome> {
+    if_refers(|| {
+        Ok(if at("clone(2)", kernel_referees())? {
+            Outcome::seen("yes, a page that a pipe holds is copied before it is written")
+        } else {
+            Outcome::seen("no, a page that a pipe holds is written")
+                .with_note("fastpipe's Refereed acts as Fresh here; it needs Linux 5.19")
+        })
+    })
+}
+
+/// Slots that are filled and emptied at a time, if the pipe may be so large.
+const SLOTS: usize = 256;
+
+/// Repetitions, of which the fastest counts: other load only slows it down.
+const REPETITIONS: usize = 100;
+
+/// The time of a page over that of a byte.
+#[derive(Debug, Clone, Copy)]
+struct Ratios {
+    /// By splice to /dev/null.
+    splice: f64,
+    /// By read.
+    read: f64,
+}
+
+fn splice_to_null() -> anyhow::Result<Outcome> {
+    let null = File::options().write(true).open("/dev/null");
+    let null = at("/dev/null", null)?;
+    Ok(Outcome::seen(judge(measure(&null)?)))
+}
+
+fn judge(ratios: Ratios) -> String {
+    /// Reading must cost this much more for a page if a ratio is to show
+    /// anything. In a pipe of few slots the calls themselves take most time.
+    const MIN_READ_RATIO: f64 = 1.3;
+    let Ratios { splice, read } = ratios;
+    let answer = if read < MIN_READ_RATIO {
+        "undecided (a small pipe, or a busy machine)"
+    } else if splice - 1.0 < (read - 1.0) / 3.0 {
+        "yes"
+    } else {
+        "no"
+    };
+    format!("{answer}, a page takes {splice:.2} times as long as a byte (read: {read:.2})")
+}
+
+fn measure(null: &File) -> Result<Ratios, CallError> {
+    let pipe = Pipe::new()?;
+    let granted = pipe::set_capacity_up_to(&pipe.write, SLOTS * page_size());
+    let slots = (at("fcntl(2) F_SETPIPE_SZ", granted)? / page_size()).min(SLOTS);
+    let len = slots * page_size();
+    let from = at("mmap(2)", Buffer::builder().len(len).map())?;
+    let mut to = at("mmap(2)", Buffer::builder().len(len).map())?;
+    // The shortest times of splice and of read, with pieces of these bytes.
+    let mut shortest_of = |bytes: usize| -> Result<[f64; 2], CallError> {
+        let pieces: Vec<PageSlice<'_>> = (0..slots)
+            .map(|slot| slot * page_size())
+            .map(|start| from.slice(start..start + bytes))
+            .collect();
+        let total = slots * bytes;
+        let mut shortest = [Duration::MAX; 2];
+        for _ in 0..REPETITIONS {
+            for (by_read, shortest) in [false, true].into_iter().zip(&mut shortest) {
+                let mut output = Output::new(&pipe.write, Wait::Never);
+                at(
+                    "vmsplice(2)",
+                    output.vmsplice(&pieces, VmspliceOptions::default()),
+                )?;
+                let mut input = Input::new(&pipe.read, Wait::Never);
+                let start = Instant::now();
+                if by_read {
+                    at("read(2)", input.read(&mut to[..total])).map(drop)?;
+                } else {
+                    let spliced = input.splice(null, total as u64, SpliceOptions::default());
+                    at("splice(2)", spliced).map(drop)?;
+                }
+                *shortest = start.elapsed().min(*shortest);
+            }
+        }
+        Ok(shortest.map(|time| time.as_secs_f64()))
+    };
+    let [splice_byte, read_byte] = shortest_of(1)?;
+    let [splice_page, read_page] = shortest_of(page_size())?;
+    Ok(Ratios {
+        splice: splice_page / splice_byte,
+        read: read_page / read_byte,
+    })
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_shared_as_on_the_kernels_this_is_developed_on() {
+        match refers() {
+            Ok(true) => {}
+            other => return eprintln!("skipped: vmsplice refers to pages: {other:?}"),
+        }
+        for name in [
+            "vmsplice-to-memory",
+            "outlives-drain",
+            "let-go-page-kept",
+            "spliced-file-is-live",
+            "gift-and-move",
+        ] {
+            let check = CHECKS.iter().find(|check| check.name == name).unwrap();
+            let outcome = (check.run)().unwrap();
+            assert!(outcome.seen.starts_with("yes"), "{name}: {outcome:?}");
+        }
+    }
+
+    #[test]
+    fn times_are_judged_only_if_reading_takes_time() {
+        let answer = |splice, read| judge(Ratios { splice, read });
+        assert!(answer(1.02, 2.4).starts_with("yes"));
+        assert!(answer(2.1, 2.4).starts_with("no"));
+        assert!(answer(1.02, 1.1).starts_with("undecided"));
+    }
+}

@@ -7,19 +7,20 @@ use clap::Args;
 /// `pipespeed check`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It needs no privilege, takes a second or two and leaves nothing behind. pass: it \
-is as every pipe must be; seen: systems differ in it, and this is how it is here; \
-refused: this system does not let us. FAIL, or ERROR where something could not be \
-found out (no pipe can be made, say), makes the exit status 1.
+It needs no privilege, takes about a second and leaves nothing behind. \
+pass: the statement holds, as it must for every pipe. seen: systems differ, and \
+this is the value here. refused: this system does not allow it. FAIL, and ERROR \
+where something was not found out (no pipe can be made, say), make the exit \
+status 1.
 
 Examples:
   pipespeed check
   pipespeed check --explain torn-writes
   pipespeed check --only limits,end-of-file
-  pipespeed check --only limits --soft-limit    what many pipes do to the next ones
+  pipespeed check --only limits --soft-limit    also try out the limit on a user's pipes
   pipespeed check --json - | jq '.checks[] | select(.verdict != \"pass\")'")]
 pub struct CheckArgs {
-    /// Only these checks, or all of these groups: limits, semantics, zero-copy,
+    /// Run only these checks, or these groups: limits, semantics, zero-copy,
     /// permissions.
     #[arg(
         long,
@@ -28,15 +29,14 @@ pub struct CheckArgs {
         conflicts_with = "explain"
     )]
     pub only: Vec<String>,
-    /// Also make pipes until pipe-user-pages-soft keeps new ones small: for a
-    /// moment other pipes of this user get few slots, too.
+    /// Also make pipes until pipe-user-pages-soft keeps new ones small. For a
+    /// moment that holds for all new pipes of this user.
     #[arg(long, conflicts_with = "explain")]
     pub soft_limit: bool,
     /// List the checks and end.
     #[arg(long, conflicts_with_all = ["explain", "json"])]
     pub list: bool,
-    /// Tell what a check means, how it is made and where it is written, and
-    /// end.
+    /// Explain these checks and end.
     #[arg(
         long,
         value_name = "NAME",

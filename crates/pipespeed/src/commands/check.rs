@@ -13,11 +13,11 @@ use crate::machine::Machine;
 use crate::report::{self, Style};
 use crate::results::{check_place, is_stdout, save};
 
-/// Tries out what pipes are like here.
+/// Runs the checks.
 ///
 /// # Errors
-/// Where something is not as every pipe must be, or could not be found out;
-/// where the record can't be saved; where a signal asks it to end.
+/// If a statement that every pipe must fulfil does not hold, or something was
+/// not found out; if the record can't be saved; if a signal arrives.
 pub fn run(args: &CheckArgs) -> anyhow::Result<()> {
     let style = Style::for_terminal(io::stdout().is_terminal());
     if !args.explain.is_empty() {
@@ -52,8 +52,8 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Runs checks until a signal comes. It is looked for between them, when nothing
-/// of the last one is left: a FIFO's name, or a child.
+/// Runs checks until a signal arrives. Signals are looked for between checks,
+/// when nothing is left of the last one, such as a child.
 fn run_all(checks: &[&Check]) -> anyhow::Result<Vec<Checked>> {
     let signals = Noted::install()?;
     let mut checked = Vec::with_capacity(checks.len());
@@ -78,7 +78,7 @@ fn show(args: &CheckArgs, record: &Record, style: Style) -> anyhow::Result<()> {
     to_stdout(io::stdout().write_all(report::checks(record, style).as_bytes()))
 }
 
-/// All there are, with what is only run when asked for.
+/// All checks, including the one that is only run if asked for.
 fn known() -> impl Iterator<Item = &'static Check> {
     check::all().chain([&SOFT_LIMIT])
 }
@@ -102,8 +102,8 @@ fn selected(args: &CheckArgs) -> anyhow::Result<Vec<&'static Check>> {
     for name in &args.only {
         if name == SOFT_LIMIT.name && !args.soft_limit {
             return Err(usage(format!(
-                "--only {name}: it is run by --soft-limit only, since it keeps this user's other \
-                 new pipes small for a moment"
+                "--only {name}: run it by --soft-limit; for a moment it keeps this user's other \
+                 new pipes small"
             )));
         }
         let group = Group::ALL.into_iter().any(|group| group.name() == name);
@@ -120,7 +120,7 @@ fn selected(args: &CheckArgs) -> anyhow::Result<Vec<&'static Check>> {
         args.only.is_empty() || args.only.iter().any(named)
     };
     let mut checks: Vec<&Check> = check::all().filter(wanted).collect();
-    // It is asked for by an option of its own; listed in any case.
+    // It has an option of its own, and is always listed.
     if args.soft_limit || args.list && wanted(&&SOFT_LIMIT) {
         checks.push(&SOFT_LIMIT);
         checks.sort_by_key(|check| check.group);

@@ -9,8 +9,7 @@ use fastpipe::buffer::{Backing, BufferError};
 use rustix::io::Errno;
 
 use super::control::{Control, Outcome, Setup};
-use super::process::{Left, Refused, reader, start, writer};
-use super::refusal::{is_refusal, not_allowed};
+use super::process::{Left, Refused, not_allowed, reader, start, writer};
 use super::spec::{EndSpec, PageKind, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique};
 use crate::channel::library::LibrarySink;
 use crate::channel::mqueue::{QueueSink, QueueSource};
@@ -22,6 +21,7 @@ use crate::channel::uring::{UringSink, UringSource};
 use crate::channel::vm_readv::{FetchSource, OfferSink};
 use crate::channel::{Sink, Source};
 use crate::machine::Root;
+use crate::machine::refusals::is_refusal;
 
 /// What drives an end, whichever it is.
 pub(super) struct Driver<'a> {

@@ -4,8 +4,7 @@
 //! with [`pattern`] as the stream that can be checked; [`memory`] is a process
 //! without a channel; [`counters`] reads what
 //! the process has used; [`control`] is the conversation with the process that
-//! started it, and [`process`] the whole of an endpoint process. `refusal` tells
-//! what a machine does not allow from what fails.
+//! started it, and [`process`] the whole of an endpoint process.
 
 mod alone;
 mod clock;
@@ -16,5 +15,4 @@ mod ends;
 pub mod memory;
 pub mod pattern;
 pub mod process;
-pub(crate) mod refusal;
 pub mod spec;

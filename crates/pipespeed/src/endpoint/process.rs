@@ -29,11 +29,11 @@ use super::control::{Control, Outcome, Report, Setup};
 use super::counters::{Meter, Reading};
 use super::data::{Consumer, Producer};
 use super::ends::{Driver, cause};
-use super::refusal::{is_refusal, not_allowed};
 use super::spec::{EndSpec, Part};
 use super::{alone, memory};
 use crate::channel::{Sink, Source, Taken};
 use crate::failure::{in_full, out_of_descriptors};
+use crate::machine::refusals::{self, is_refusal};
 
 pub use super::ends::huge_pages_refused;
 
@@ -80,6 +80,12 @@ impl Role {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Refused(pub(crate) String);
+
+/// A system call that this machine does not allow, with who refuses it.
+pub(crate) fn not_allowed(call: &str, error: &io::Error) -> Refused {
+    let refusal = refusals::of(call, error);
+    Refused(refusal.map_or_else(|| format!("{call}: {error}"), |refusal| refusal.to_string()))
+}
 
 /// The end that found the other one gone.
 #[derive(Debug, thiserror::Error)]

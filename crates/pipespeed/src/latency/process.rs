@@ -12,8 +12,7 @@ use super::port::{Left, Port, WORDS};
 use super::spec::{Mode, Outcome, Said, Spec};
 use super::{closed, naive, open_loop};
 use crate::endpoint::control::Control;
-use crate::endpoint::process::{Refused, die_with_parent, stay_on};
-use crate::endpoint::refusal::not_allowed;
+use crate::endpoint::process::{Refused, die_with_parent, not_allowed, stay_on};
 use crate::failure::in_full;
 
 /// Which of the two.

@@ -23,6 +23,7 @@ pub mod noise;
 mod pairing;
 pub mod placement;
 mod processor;
+pub mod refusals;
 mod root;
 pub mod topology;
 mod virtualisation;

@@ -1,17 +1,16 @@
-//! What pipes are like here, as text.
+//! The checks, as text.
 
 use super::format::wrap;
 use super::style::{BOLD, DIM, GREEN, RED, Style, YELLOW};
 use crate::check::{Check, Checked, Group, Record, Verdict};
 
-/// The longest mark.
-const MARK: usize = 7;
+/// The width of the longest mark.
+const MARK_WIDTH: usize = 7;
 
-/// The narrowest column of sentences that can still be read.
-const NARROWEST: usize = 24;
+/// The minimum width of a column of sentences.
+const MIN_COLUMNS: usize = 24;
 
-/// The checks by group, each with its mark, its name, and what was seen; and a
-/// summary.
+/// The checks by group, each with its verdict, name and value; and a summary.
 pub fn checks(record: &Record, style: Style) -> String {
     let mut text = String::new();
     let names = width(record.checks.iter().map(|checked| checked.name));
@@ -35,7 +34,7 @@ pub fn checks(record: &Record, style: Style) -> String {
 
 fn row(checked: &Checked, names: usize, style: Style) -> String {
     let outcome = &checked.outcome;
-    let mark = format!("{:MARK$}", outcome.verdict.mark());
+    let mark = format!("{:MARK_WIDTH$}", outcome.verdict.mark());
     let mark = match outcome.verdict {
         Verdict::Pass => style.paint(&mark, GREEN),
         Verdict::Seen => mark,
@@ -43,8 +42,8 @@ fn row(checked: &Checked, names: usize, style: Style) -> String {
         Verdict::Fail | Verdict::Error => style.paint(&mark, RED),
     };
     let left = format!("  {mark}  {:names$}  ", checked.name);
-    let indent = 2 + MARK + 2 + names + 2;
-    let columns = style.width().saturating_sub(indent).max(NARROWEST);
+    let indent = 2 + MARK_WIDTH + 2 + names + 2;
+    let columns = style.width().saturating_sub(indent).max(MIN_COLUMNS);
     let said = format!("{}: {}", checked.statement, outcome.seen);
     let mut lines: Vec<String> = wrap(&said, columns, "")
         .lines()
@@ -67,7 +66,7 @@ fn summary(record: &Record) -> String {
         .map(|(count, mark)| format!("{count} {mark}"))
         .collect();
     format!(
-        "{}: {}; {:.2} s (pipespeed check --explain NAME tells more of one)",
+        "{}: {}; {:.2} s (pipespeed check --explain NAME explains one)",
         super::counted(summary.checks, "check"),
         counts.join(", "),
         record.seconds
@@ -83,7 +82,7 @@ pub fn check_list(checks: &[&Check], style: Style) -> String {
         if group.replace(check.group) != Some(check.group) {
             text += &format!("{}\n", style.paint(check.group.name(), BOLD));
         }
-        let columns = style.width().saturating_sub(names + 4).max(NARROWEST);
+        let columns = style.width().saturating_sub(names + 4).max(MIN_COLUMNS);
         let gap = format!("\n{:1$}", "", names + 4);
         let statement = wrap(check.statement, columns, "").replace('\n', &gap);
         text += &format!("  {:names$}  {statement}\n", check.name);
@@ -91,7 +90,7 @@ pub fn check_list(checks: &[&Check], style: Style) -> String {
     text
 }
 
-/// What a check means.
+/// The explanation of a check.
 pub fn check_explanation(check: &Check, style: Style) -> String {
     let columns = style.width().min(80);
     let inner = |text: &str| format!("  {}\n", wrap(text, columns - 2, "").replace('\n', "\n  "));
@@ -137,7 +136,7 @@ mod tests {
         let known = [
             (
                 check(Group::Limits, "default-capacity", "what a new pipe takes"),
-                Outcome::seen("8192 bytes, 2 slots").noting(
+                Outcome::seen("8192 bytes, 2 slots").with_note(
                     "this user's pipes hold more pages than /proc/sys/fs/pipe-user-pages-soft \
                      allows: close pipes, or have it raised",
                 ),

@@ -26,7 +26,8 @@ use super::channels::Kind;
 use super::memory::Messages;
 use super::spec::Wait;
 use crate::channel::ZerocopyCounts;
-use crate::endpoint::refusal::{is_refusal, not_allowed};
+use crate::endpoint::process::not_allowed;
+use crate::machine::refusals::is_refusal;
 
 /// What moves messages.
 pub(super) trait Link {

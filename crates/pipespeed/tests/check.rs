@@ -1,0 +1,468 @@
+//! `check` as a program, under all sorts of conditions. What it leaves in a
+//! process is looked at in `check_alone`.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use common::conditions::{self, ForAll};
+use common::procs::{Mark, eventually};
+use common::{Outcome, json, names_in, pipespeed, run, run_alone, start, start_into};
+use nix::sys::signal::Signal as Inherited;
+use pipespeed::check::PATIENCE;
+use rustix::process::{Resource, Signal, geteuid};
+use serde_json::Value;
+
+const JSON: &str = "check --json -";
+
+/// The checks of a printed record.
+struct Checks(Vec<Value>);
+
+impl Checks {
+    #[track_caller]
+    fn of(outcome: &Outcome) -> Self {
+        let record = json(&outcome.out);
+        assert_eq!(record["schema_version"], 1);
+        assert_eq!(record["kind"], "check");
+        assert!(record["seconds"].as_f64().unwrap() > 0.0);
+        let checks = record["checks"].as_array().unwrap().clone();
+        assert_eq!(record["summary"]["checks"], checks.len());
+        Checks(checks)
+    }
+
+    /// The checks of a command that succeeds and leaves no process.
+    #[track_caller]
+    fn run(mut command: Command) -> Self {
+        let mark = Mark::on(&mut command);
+        let outcome = run_alone(command).succeeded();
+        mark.nobody_left();
+        assert_eq!(outcome.err, "", "{outcome:#?}");
+        Checks::of(&outcome)
+    }
+
+    /// The verdict of a check, and its value with its note.
+    #[track_caller]
+    fn said(&self, name: &str) -> (String, String) {
+        let check = self.0.iter().find(|check| check["name"] == name);
+        let check = check.unwrap_or_else(|| panic!("no {name}"));
+        let text = |key: &str| check[key].as_str().unwrap_or_default().to_owned();
+        (
+            text("verdict"),
+            format!("{} ({})", text("seen"), text("note")),
+        )
+    }
+
+    #[track_caller]
+    fn refused(&self, name: &str, words: &[&str]) {
+        let (verdict, said) = self.said(name);
+        assert_eq!(verdict, "refused", "{name}: {said}");
+        for word in words {
+            assert!(said.contains(word), "{word:?} is missing: {name}: {said}");
+        }
+    }
+
+    /// That every pipe is as it must be, which no system refuses that lets us
+    /// make one.
+    #[track_caller]
+    fn keep_promises(&self) {
+        for name in [
+            "full-pipe",
+            "capacity-rounding",
+            "resize-keeps-data",
+            "either-end-resizes",
+            "atomic-writes",
+            "nonblocking-writes",
+            "short-read",
+            "unread-bytes",
+            "end-of-file",
+            "epipe",
+            "poll-room",
+            "poll-hang-up",
+            "nonblock-shared",
+        ] {
+            let (verdict, said) = self.said(name);
+            assert_eq!(verdict, "pass", "{name}: {said}");
+        }
+    }
+}
+
+#[test]
+fn pipes_are_what_they_must_be() {
+    let checks = Checks::run(pipespeed(JSON));
+    checks.keep_promises();
+    for check in &checks.0 {
+        for key in ["name", "group", "statement", "verdict", "seen", "reference"] {
+            let text = check[key].as_str().unwrap_or_default();
+            assert!(!text.is_empty(), "{key}: {check:#}");
+        }
+    }
+}
+
+#[test]
+fn an_ordinary_user_gets_the_same_answers_and_is_refused_frames() {
+    let Some(program) = ForAll::new() else { return };
+    let checks = Checks::run(program.pipespeed(JSON));
+    checks.keep_promises();
+    checks.refused("may-see-frames", &["CAP_SYS_ADMIN"]);
+}
+
+#[test]
+fn no_file_is_left_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = pipespeed(JSON);
+    command
+        .env("TMPDIR", directory.path())
+        .current_dir(&directory);
+    Checks::run(command);
+    assert!(names_in(directory.path()).is_empty());
+}
+
+#[test]
+fn a_broken_promise_fails_the_command_with_its_name() {
+    let mut command = pipespeed("check --only poll-hang-up,epipe");
+    // poll(2) does nothing and reports success: no event.
+    if !conditions::failing_call(&mut command, libc::SYS_ppoll, 0) {
+        return;
+    }
+    if cfg!(target_arch = "x86_64") {
+        conditions::failing_call(&mut command, libc::SYS_poll, 0);
+    }
+    let outcome = run_alone(command).failed(1, &["not as every pipe must be: poll-hang-up"]);
+    assert!(outcome.out.contains("FAIL"), "{outcome:#?}");
+    assert!(
+        outcome.out.contains("2 checks: 1 pass, 1 FAIL"),
+        "{outcome:#?}"
+    );
+}
+
+#[test]
+fn a_check_that_finds_out_nothing_fails_the_command() {
+    let mut command = pipespeed("check --only unread-bytes,epipe --quiet");
+    if conditions::failing_call(&mut command, libc::SYS_ioctl, libc::ENOTTY) {
+        run_alone(command).refused(1, &["not found out: unread-bytes (ioctl"]);
+    }
+}
+
+#[test]
+fn without_pipes_it_fails_and_says_why() {
+    let mut command = pipespeed("check -q");
+    if conditions::failing_call(&mut command, libc::SYS_pipe2, libc::ENOSYS) {
+        let words = [
+            "not found out: default-capacity",
+            "more (",
+            "no pipe",
+            "pipe2(2)",
+            "seccomp",
+        ];
+        run_alone(command).refused(1, &words);
+    }
+}
+
+#[test]
+fn few_descriptors_are_named_as_the_limit() {
+    for limit in [40, 12, 9, 8, 7, 6, 5, 4] {
+        let mut command = pipespeed("check --json - --soft-limit");
+        conditions::limit(&mut command, Resource::Nofile, limit);
+        let mark = Mark::on(&mut command);
+        let outcome = run_alone(command);
+        mark.nobody_left();
+        let summary = &json(&outcome.out)["summary"];
+        assert_eq!(summary["fail"], 0, "{outcome:#?}");
+        let named = outcome.out.contains("ulimit -n");
+        assert!(named || limit > 9, "{limit}: {outcome:#?}");
+        if summary["error"] == 0 {
+            // With fewer there are no pipes.
+            assert!(limit > 4, "{outcome:#?}");
+            outcome.succeeded();
+        } else {
+            outcome.failed(1, &["not found out: ", "ulimit -n"]);
+        }
+    }
+}
+
+#[test]
+fn without_threads_and_processes_the_limits_are_named() {
+    let Some(program) = ForAll::new() else { return };
+    let mut command = program.pipespeed(JSON);
+    conditions::limit(&mut command, Resource::Nproc, 1);
+    let checks = Checks::run(command);
+    for name in ["atomic-writes", "sigpipe", "may-read-processes"] {
+        checks.refused(name, &["RLIMIT_NPROC is 1", "ulimit -u", "pids.max"]);
+    }
+    assert_eq!(checks.said("epipe").0, "pass");
+}
+
+#[test]
+fn a_filter_that_refuses_vmsplice_is_named_where_it_is_needed() {
+    let mut command = pipespeed(JSON);
+    if !conditions::no_vmsplice(&mut command) {
+        return;
+    }
+    let checks = Checks::run(command);
+    checks.keep_promises();
+    for name in [
+        "one-byte-pieces",
+        "unaligned-piece",
+        "may-vmsplice",
+        "vmsplice-refers",
+        "vmsplice-to-memory",
+        "splice-to-null",
+        "outlives-drain",
+        "let-go-page-kept",
+        "gift-and-move",
+        "kernel-referees",
+    ] {
+        checks.refused(name, &["vmsplice(2) is refused (EPERM): a seccomp filter"]);
+    }
+    assert_eq!(checks.said("spliced-file-is-live").0, "seen");
+}
+
+#[test]
+fn a_filter_that_refuses_another_call_is_named_where_it_is_needed() {
+    for (call, name) in [
+        (libc::SYS_splice, "may-splice"),
+        (libc::SYS_splice, "outlives-drain"),
+        (libc::SYS_tee, "may-tee"),
+        (libc::SYS_memfd_create, "spliced-file-is-live"),
+        (libc::SYS_clone, "kernel-referees"),
+        (libc::SYS_io_uring_setup, "may-use-io-uring"),
+        (libc::SYS_io_uring_enter, "may-use-io-uring"),
+        (libc::SYS_process_vm_readv, "may-read-processes"),
+        (libc::SYS_mlock, "may-lock-memory"),
+        (libc::SYS_preadv2, "nowait-calls"),
+    ] {
+        let mut command = pipespeed(&format!("{JSON} --only {name}"));
+        if !conditions::without_call(&mut command, call) {
+            return;
+        }
+        Checks::run(command).refused(name, &["EPERM", "seccomp"]);
+    }
+}
+
+#[test]
+fn a_filter_that_refuses_sampling_is_named_unless_the_level_refuses_first() {
+    let mut command = pipespeed(&format!("{JSON} --only may-sample"));
+    if conditions::without_call(&mut command, libc::SYS_perf_event_open) {
+        let checks = Checks::run(command);
+        checks.refused("may-sample", &["seccomp", "pipespeed costs"]);
+    }
+}
+
+#[test]
+fn a_filter_that_refuses_nothing_is_not_blamed() {
+    let Some(program) = ForAll::new() else { return };
+    if !geteuid().is_root() {
+        return eprintln!("skipped: only root has a program that others can't read");
+    }
+    let command = || program.pipespeed("check --json - --only permissions");
+    let closed = fs::Permissions::from_mode(0o711);
+    fs::set_permissions(command().get_program(), closed).unwrap();
+    Checks::run(command()).refused("may-read-processes", &["not dumpable"]);
+    let mut filtered = command();
+    // A call that is never made.
+    if conditions::without_call(&mut filtered, libc::SYS_acct) {
+        let checks = Checks::run(filtered);
+        let words = ["not dumpable", "filter is in force, too"];
+        checks.refused("may-read-processes", &words);
+        assert_eq!(checks.said("may-tee").0, "pass");
+    }
+}
+
+#[test]
+fn a_kernel_whose_vmsplice_takes_no_plain_page_is_named() {
+    let mut command = pipespeed(JSON);
+    if conditions::failing_call(&mut command, libc::SYS_vmsplice, libc::EINVAL) {
+        let checks = Checks::run(command);
+        for name in ["may-vmsplice", "one-byte-pieces", "vmsplice-refers"] {
+            checks.refused(name, &["vmsplice(2)", "EINVAL", "kernel"]);
+        }
+    }
+}
+
+#[test]
+fn without_proc_or_devices_the_rest_is_found_out() {
+    let without = |directory: &str| {
+        let script = format!("mount -t tmpfs none {directory} && exec \"$0\" \"$@\"");
+        let args = ["check", "--json", "-"];
+        conditions::in_mount_namespace(&script, &args).map(|command| {
+            let checks = Checks::of(&run_alone(command).succeeded());
+            checks.keep_promises();
+            checks
+        })
+    };
+    if let Some(checks) = without("/proc") {
+        checks.refused("nonblock-reopened", &["/proc/self/fd"]);
+    }
+    if let Some(checks) = without("/dev") {
+        checks.refused("splice-to-null", &["/dev/null"]);
+    }
+}
+
+#[test]
+fn the_limit_of_locked_memory_is_named_with_its_value() {
+    let Some(program) = ForAll::new() else { return };
+    for (limit, shown) in [(0, "0B"), (65_536, "64KiB")] {
+        let mut command = program.pipespeed(JSON);
+        conditions::limit(&mut command, Resource::Memlock, limit);
+        let checks = Checks::run(command);
+        checks.refused(
+            "may-lock-memory",
+            &["RLIMIT_MEMLOCK is", shown, "ulimit -l"],
+        );
+    }
+}
+
+#[test]
+fn huge_pages_turned_off_for_the_process_are_named() {
+    let mut command = pipespeed(JSON);
+    conditions::no_huge_pages(&mut command);
+    let setting = if conditions::huge_pages() {
+        "PR_SET_THP_DISABLE"
+    } else {
+        "transparent"
+    };
+    Checks::run(command).refused("may-have-huge-pages", &["0 of", setting]);
+}
+
+#[test]
+fn a_user_namespaces_root_is_not_exempt_from_limits() {
+    let args = "check --json - --only user-page-limits,largest-capacity";
+    let Some(command) = conditions::in_user_namespace(args) else {
+        return;
+    };
+    let checks = Checks::run(command);
+    let (_, limits) = checks.said("user-page-limits");
+    assert!(!limits.contains("exempt"), "{limits}");
+    let (verdict, largest) = checks.said("largest-capacity");
+    assert!(verdict == "pass" && largest.contains("EPERM"), "{largest}");
+}
+
+#[test]
+fn closed_standard_descriptors_change_nothing() {
+    let closed = |which: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("exec \"$0\" check {which}")]);
+        command.arg(env!("CARGO_BIN_EXE_pipespeed"));
+        run(command)
+    };
+    closed("<&- 2>&-").succeeded();
+    closed(">&-").refused(1, &["standard output is closed"]);
+}
+
+#[test]
+fn a_reader_that_leaves_ends_it_without_an_error() {
+    let unread = std::io::pipe().unwrap().1;
+    let outcome = start_into(pipespeed("check"), unread).finish().succeeded();
+    assert_eq!(outcome.err, "");
+}
+
+#[test]
+fn checks_are_chosen_by_name_and_by_group() {
+    let names = |args: &str| -> Vec<String> {
+        let checks = Checks::run(pipespeed(&format!("{JSON} {args}"))).0;
+        let name = |check: &Value| check["name"].as_str().unwrap().to_owned();
+        checks.iter().map(name).collect()
+    };
+    assert_eq!(names("--only epipe,full-pipe"), ["full-pipe", "epipe"]);
+    let limits = names("--only limits");
+    assert!(limits.contains(&"default-capacity".to_owned()) && limits.len() > 5);
+    assert!(!limits.contains(&"epipe".to_owned()));
+    assert!(!limits.contains(&"soft-limit".to_owned()));
+    let known = ["epipe", "soft-limit", "zero-copy"];
+    run_alone(pipespeed("check --only nope")).refused(2, &[&["--only nope"], &known[..]].concat());
+    run_alone(pipespeed("check --only soft-limit")).refused(2, &["--soft-limit"]);
+    run_alone(pipespeed("check --explain nope")).refused(2, &["--explain nope", "soft-limit"]);
+    run_alone(pipespeed("check --json /missing/x")).refused(1, &["/missing/x"]);
+}
+
+#[test]
+fn every_check_is_listed_and_explained() {
+    let list = run_alone(pipespeed("check --list")).succeeded().out;
+    let names: Vec<&str> = list
+        .lines()
+        .filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next())
+        .collect();
+    assert!(names.len() > 40 && names.contains(&"soft-limit"), "{list}");
+    let all = format!("check --explain {}", names.join(","));
+    let explained = run_alone(pipespeed(&all)).succeeded().out;
+    assert_eq!(explained.matches("  See ").count(), names.len());
+    // One empty line between two of them, and no others.
+    assert_eq!(explained.matches("\n\n").count(), names.len() - 1);
+    for line in explained.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
+
+#[test]
+fn the_table_is_printed_unless_quiet() {
+    let out = run_alone(pipespeed("check --only epipe")).succeeded().out;
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines[0], "semantics");
+    assert!(lines[1].starts_with("  pass     epipe  a write"), "{out}");
+    assert!(lines[3].starts_with("1 check: 1 pass; 0."), "{out}");
+    let quiet = run_alone(pipespeed("check --quiet")).succeeded();
+    assert_eq!((&*quiet.out, &*quiet.err), ("", ""));
+}
+
+/// Waits until a check is under way, which shows by the name of its thread.
+fn wait_for_a_check(pid: i32) {
+    let tasks = format!("/proc/{pid}/task");
+    let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm"));
+    let under_way = || {
+        let mut tasks = fs::read_dir(&tasks).ok()?;
+        let check = tasks.any(|task| task.and_then(name).is_ok_and(|name| name == "check\n"));
+        check.then_some(())
+    };
+    eventually(under_way).unwrap();
+}
+
+#[test]
+fn a_signal_ends_it_once_nothing_of_a_check_is_left() {
+    for (signal, status, name) in [
+        (Signal::INT, 130, "SIGINT"),
+        (Signal::TERM, 143, "SIGTERM"),
+        (Signal::HUP, 129, "SIGHUP"),
+    ] {
+        let mut command = pipespeed("check");
+        let mark = Mark::on(&mut command);
+        let running = start(command);
+        wait_for_a_check(running.pid().as_raw_pid());
+        running.send(signal);
+        running.finish().refused(status, &["interrupted by", name]);
+        mark.nobody_left();
+    }
+}
+
+#[test]
+fn a_stop_for_longer_than_a_check_may_take_changes_nothing() {
+    let running = start(pipespeed("check -q --only atomic-writes"));
+    wait_for_a_check(running.pid().as_raw_pid());
+    running.send(Signal::STOP);
+    // The subject of the test is that this time passes.
+    thread::sleep(PATIENCE + Duration::from_millis(200));
+    running.send(Signal::CONT);
+    running.finish().succeeded();
+}
+
+#[test]
+fn signals_that_a_parent_blocks_or_ignores_change_nothing() {
+    let checks = "check -q --only semantics,may-read-processes";
+    let mut command = pipespeed(checks);
+    conditions::blocked(&mut command, Inherited::SIGPIPE);
+    run_alone(command).succeeded();
+    // The second: the processes of a trial.
+    for args in [
+        checks,
+        "bench --quick --rounds 1 --case write_read --no-save",
+    ] {
+        let mut command = pipespeed(args);
+        conditions::ignored(&mut command, Inherited::SIGCHLD);
+        let mark = Mark::on(&mut command);
+        run_alone(command).succeeded();
+        mark.nobody_left();
+    }
+}
