@@ -3,12 +3,12 @@
 
 use std::path::PathBuf;
 
-use pipespeed::case::Durations;
-use pipespeed::interrupt::Interrupt;
-use pipespeed::machine::Root;
-use pipespeed::machine::placement::{Chosen, Placement, choose};
-use pipespeed::machine::topology::Topology;
-use pipespeed::trial::ProcessRunner;
+use pipespeed_base::interrupt::Interrupt;
+use pipespeed_host::Root;
+use pipespeed_host::placement::{Chosen, Placement, choose};
+use pipespeed_host::topology::Topology;
+use pipespeed_measure::case::Durations;
+use pipespeed_measure::trial::ProcessRunner;
 
 /// The runner, and the processors it uses.
 pub fn runner(durations: Durations) -> anyhow::Result<(ProcessRunner, Chosen)> {

@@ -13,7 +13,7 @@ mod options;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail, ensure};
-use pipespeed::stats;
+use pipespeed_stats as stats;
 use serde_json::Value;
 
 struct Options {

@@ -14,13 +14,14 @@ mod common;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, anyhow, bail, ensure};
-use pipespeed::case::{Case, Durations};
-use pipespeed::endpoint::memory::{Act, MemorySpec};
-use pipespeed::endpoint::spec::PageKind;
-use pipespeed::machine::{Machine, Memory};
-use pipespeed::results::GIB;
-use pipespeed::runner::Runner;
-use pipespeed::{size, stats};
+use pipespeed_base::size;
+use pipespeed_host::{Machine, Memory};
+use pipespeed_measure::case::{Case, Durations};
+use pipespeed_measure::endpoint::memory::{Act, MemorySpec};
+use pipespeed_measure::endpoint::spec::PageKind;
+use pipespeed_measure::record::GIB;
+use pipespeed_measure::runner::Runner;
+use pipespeed_stats as stats;
 
 const DURATIONS: Durations = Durations {
     warm_up_s: 0.010,

@@ -15,12 +15,12 @@ mod options;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use pipespeed::case::{Case, Durations};
-use pipespeed::results::{GIB, Verdict};
-use pipespeed::runner::Runner;
-use pipespeed::schedule::Schedule;
-use pipespeed::stats;
-use pipespeed::suite::{Overrides, Suite};
+use pipespeed_measure::case::{Case, Durations};
+use pipespeed_measure::record::{GIB, Verdict};
+use pipespeed_measure::runner::Runner;
+use pipespeed_measure::suite::{Overrides, Suite};
+use pipespeed_stats as stats;
+use pipespeed_stats::schedule::Schedule;
 
 const DURATIONS: Durations = Durations {
     warm_up_s: 0.008,

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use fastpipe::reuse::{AssertReaderCopies, Reuse};
 use fastpipe::wait::Wait;
 use fastpipe::writer::{FinishError, Path, PipeWriter};
-use pipespeed::endpoint::pattern;
+use pipespeed_measure::endpoint::pattern;
 
 const MIB: usize = 1 << 20;
 const WARM_UP: Duration = Duration::from_millis(20);

@@ -8,7 +8,7 @@
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use pipespeed::stats;
+use pipespeed_stats as stats;
 
 const ROUNDS: usize = 200;
 

@@ -5,10 +5,10 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
 use fastpipe::pipe;
-use pipespeed::machine::Root;
-use pipespeed::machine::placement::{Placement, choose};
-use pipespeed::machine::topology::Topology;
-use pipespeed::stats;
+use pipespeed_host::Root;
+use pipespeed_host::placement::{Placement, choose};
+use pipespeed_host::topology::Topology;
+use pipespeed_stats as stats;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// The writer's processor and the reader's.

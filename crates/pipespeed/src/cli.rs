@@ -6,7 +6,9 @@ mod costs;
 mod latency;
 mod memory;
 mod meter;
+mod named;
 mod pages;
+mod parse;
 mod pinning;
 mod producers;
 mod profile;
@@ -22,15 +24,17 @@ pub use self::costs::CostsArgs;
 pub use self::latency::LatencyArgs;
 pub use self::memory::MemoryArgs;
 pub use self::meter::MeterArgs;
+use self::named::named;
 pub use self::pages::PagesArgs;
+pub use self::parse::parse;
 pub use self::pinning::{ArticleGetUserPages, PinnedPages, PinningArgs};
 pub use self::producers::{FizzbuzzArgs, YesArgs};
 pub use self::profile::{ProfileArgs, ProfileOutput};
 pub use self::volumes::VolumesArgs;
-use crate::machine::placement::{Placement, parse_cpus};
-use crate::results::DataUse;
-use crate::size;
-use crate::suite::Suite;
+use pipespeed_base::size;
+use pipespeed_host::placement::{Placement, parse_cpus};
+use pipespeed_measure::record::DataUse;
+use pipespeed_measure::suite::Suite;
 
 /// Measures how fast data moves between processes on this machine, and why.
 #[derive(Debug, Parser)]
@@ -96,7 +100,7 @@ pub struct SetupArgs {
     /// Where the two ends run: on two processors that share their last cache,
     /// on one, or wherever the scheduler puts them [default: different; suite
     /// sizes: different and same].
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = named::<Placement>())]
     pub placement: Option<Placement>,
     /// The processors of the writer and of the reader, as in 2,3.
     #[arg(long, value_name = "W,R", value_parser = parse_cpus, conflicts_with = "placement")]
@@ -136,7 +140,7 @@ pub struct MeasureArgs {
     /// What becomes of the data, instead of the suite's own: discarded unseen,
     /// read into memory, produced and used byte by byte, or verified as well.
     /// A reader that splices passes it through a second pipe to look at it.
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = named::<DataUse>())]
     pub data: Option<DataUse>,
 }
 
@@ -178,7 +182,7 @@ Examples:
   pipespeed bench --quick --json - | jq .cases[].summary")]
 pub struct BenchArgs {
     /// Which cases to measure.
-    #[arg(value_enum, default_value_t)]
+    #[arg(value_parser = named::<Suite>(), default_value_t)]
     pub suite: Suite,
     /// Only these cases, and those they are compared with.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
@@ -354,7 +358,7 @@ pub struct WriteArgs {
 pub struct ReadArgs {
     /// What to do with the data [default: discard with --read-with-splice,
     /// else read]. Splicing and looking at it takes a second pipe.
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = named::<DataUse>())]
     pub data: Option<DataUse>,
     /// The published options.
     #[command(flatten)]

@@ -4,13 +4,14 @@
 use std::process::ExitCode;
 
 use pipespeed::cli::Cli;
-use pipespeed::costs::echo;
-use pipespeed::endpoint::process::{self, Role};
-use pipespeed::failure::{exit_code, parse};
-use pipespeed::interrupt::outlive_file_limit;
-use pipespeed::latency::process as round_trip;
-use pipespeed::profile::pipeline::process as stage;
-use pipespeed::standard;
+use pipespeed::cli::parse;
+use pipespeed_base::failure::exit_code;
+use pipespeed_base::interrupt::outlive_file_limit;
+use pipespeed_base::standard;
+use pipespeed_explain::costs::echo;
+use pipespeed_explain::profile::pipeline::process as stage;
+use pipespeed_measure::endpoint::process::{self, Role};
+use pipespeed_measure::latency::process as round_trip;
 
 fn main() -> ExitCode {
     standard::wait_for_children();

@@ -13,7 +13,7 @@ use common::conditions::{self, ForAll};
 use common::procs::{Mark, eventually};
 use common::{Outcome, json, names_in, pipespeed, run, run_alone, start, start_into};
 use nix::sys::signal::Signal as Inherited;
-use pipespeed::check::PATIENCE;
+use pipespeed_explain::check::PATIENCE;
 use rustix::process::{Resource, Signal, geteuid};
 use serde_json::Value;
 

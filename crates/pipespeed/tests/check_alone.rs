@@ -2,7 +2,7 @@
 //! since others have descriptors, threads and processes of their own.
 
 use nix::sys::signal::SigSet;
-use pipespeed::check::{self, Group, PATIENCE, SOFT_LIMIT, Verdict};
+use pipespeed_explain::check::{self, Group, PATIENCE, SOFT_LIMIT, Verdict};
 use rustix::process::{Resource, WaitOptions, getrlimit, wait};
 
 /// The entries of a directory with what they link to.

@@ -15,14 +15,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail, ensure};
-use pipespeed::case::{Case, Durations};
-use pipespeed::endpoint::spec::{PageKind, SinkTechnique, SourceTechnique, Waiting};
-use pipespeed::report;
-use pipespeed::results::GIB;
-use pipespeed::runner::{Runner, TrialError};
-use pipespeed::stats;
-use pipespeed::suite::{Overrides, Suite};
-use pipespeed::trial::ProcessRunner;
+use pipespeed_measure::case::{Case, Durations};
+use pipespeed_measure::endpoint::spec::{PageKind, SinkTechnique, SourceTechnique, Waiting};
+use pipespeed_measure::record::GIB;
+use pipespeed_measure::runner::{Runner, TrialError};
+use pipespeed_measure::suite::{Overrides, Suite};
+use pipespeed_measure::trial::ProcessRunner;
+use pipespeed_report as report;
+use pipespeed_stats as stats;
 
 const DURATIONS: Durations = Durations {
     warm_up_s: 0.015,

@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, ensure};
-use pipespeed::machine::Root;
-use pipespeed::machine::placement::{Placement, choose};
-use pipespeed::machine::topology::Topology;
-use pipespeed::report;
-use pipespeed::results::GIB;
-use pipespeed::stats;
+use pipespeed_host::Root;
+use pipespeed_host::placement::{Placement, choose};
+use pipespeed_host::topology::Topology;
+use pipespeed_measure::record::GIB;
+use pipespeed_report as report;
+use pipespeed_stats as stats;
 
 const WARM_UP_MS: u32 = 15;
 const TIMED_MS: u32 = 150;

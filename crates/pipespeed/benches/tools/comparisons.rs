@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::rc::Rc;
 
-use pipespeed::fizzbuzz::FizzBuzz;
+use pipespeed_tools::fizzbuzz::FizzBuzz;
 use tempfile::NamedTempFile;
 
 use super::pipeline::{Pipeline, Places, installed};

@@ -20,7 +20,7 @@ mod pipeline;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use pipespeed::stats;
+use pipespeed_stats as stats;
 
 use comparisons::Comparison;
 use pipeline::{Places, Timed};

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use fastpipe::buffer::{Buffer, Pages};
-use pipespeed::fizzbuzz::{FizzBuzz, Path, naive};
+use pipespeed_tools::fizzbuzz::{FizzBuzz, Path, naive};
 
 /// Stays in the second-level cache.
 const BUFFER: usize = 128 << 10;

@@ -8,9 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
-use pipespeed::machine::Root;
-use pipespeed::machine::placement::{Placement, choose};
-use pipespeed::machine::topology::Topology;
+use pipespeed_host::Root;
+use pipespeed_host::placement::{Placement, choose};
+use pipespeed_host::topology::Topology;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Where processes run that are to stay where they are.

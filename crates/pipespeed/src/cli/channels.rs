@@ -2,8 +2,8 @@
 
 use clap::builder::PossibleValuesParser;
 
-use crate::size;
-use crate::suite::channels::{self, MOST_BYTES, Selection};
+use pipespeed_base::size;
+use pipespeed_measure::suite::channels::{self, MOST_BYTES, Selection};
 
 /// Which channels and messages.
 #[derive(Debug, Clone, clap::Args)]

@@ -1,14 +1,15 @@
 //! The options of `pipespeed latency`.
 
+use super::named::named;
 use std::path::PathBuf;
 
 use clap::Args;
 
 use super::{OutputArgs, seconds};
-use crate::latency::channels::{Kind, MOST_BYTES};
-use crate::latency::spec::Wait;
-use crate::machine::placement::{Placement, parse_cpus};
-use crate::size;
+use pipespeed_base::size;
+use pipespeed_host::placement::{Placement, parse_cpus};
+use pipespeed_measure::latency::channels::{Kind, MOST_BYTES};
+use pipespeed_measure::latency::spec::Wait;
 
 /// `pipespeed latency`.
 #[derive(Debug, Clone, Args)]
@@ -30,12 +31,12 @@ Examples:
 pub struct LatencyArgs {
     /// What the messages go through [default: pipe, socketpair, tcp, ring and
     /// eventfd].
-    #[arg(value_enum, value_name = "CHANNEL")]
+    #[arg(value_parser = named::<Kind>(), value_name = "CHANNEL")]
     pub channels: Vec<Kind>,
     /// The same as an option, as `bench channels` has it.
     #[arg(
         long,
-        value_enum,
+        value_parser = named::<Kind>(),
         value_name = "NAME",
         value_delimiter = ',',
         hide_possible_values = true
@@ -69,7 +70,7 @@ pub struct LatencyArgs {
     #[arg(long, value_name = "PER_SECOND", value_parser = rate, allow_negative_numbers = true, conflicts_with = "naive")]
     pub rate: Option<f64>,
     /// How both processes wait for a message.
-    #[arg(long, value_enum, default_value_t, conflicts_with = "naive")]
+    #[arg(long, value_parser = named::<Wait>(), default_value_t, conflicts_with = "naive")]
     pub wait: Wait,
     /// Both processes write first and read then: what deadlocks above the
     /// channel's capacity.
@@ -80,7 +81,7 @@ pub struct LatencyArgs {
     pub limit: f64,
     /// Where the two processes run: on two processors that share their last
     /// cache, on one, or wherever the scheduler puts them.
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_parser = named::<Placement>(), default_value_t)]
     pub placement: Placement,
     /// The processors of the sender and of the echo, as in 2,3.
     #[arg(long, value_name = "S,E", value_parser = parse_cpus, conflicts_with = "placement")]

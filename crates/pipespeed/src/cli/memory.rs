@@ -1,6 +1,7 @@
 //! What only the suite memory takes, besides sizes.
 
-use crate::endpoint::spec::PageKind;
+use super::named::named;
+use pipespeed_measure::endpoint::spec::PageKind;
 
 /// Which blocks.
 #[derive(Debug, Clone, clap::Args)]
@@ -8,6 +9,6 @@ use crate::endpoint::spec::PageKind;
 pub struct MemoryArgs {
     /// What the blocks of memory lie in: base pages, as most memory of most
     /// programs does, or transparent huge pages [default: base].
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = named::<PageKind>())]
     pub pages: Option<PageKind>,
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::meter::{Format, Target};
-use crate::size;
+use pipespeed_base::size;
+use pipespeed_tools::meter::{Format, Target};
 
 /// `pipespeed meter`.
 #[derive(Debug, Clone, Args)]

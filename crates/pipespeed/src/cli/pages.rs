@@ -1,11 +1,12 @@
 //! The options of `pipespeed pages`.
 
+use super::named::named;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 
-use crate::pages::Architecture;
-use crate::size;
+use pipespeed_base::size;
+use pipespeed_explain::pages::Architecture;
 
 /// `pipespeed pages`.
 #[derive(Debug, Args)]
@@ -49,7 +50,7 @@ pub struct PagesArgs {
     pub untouched: bool,
     /// Take the address apart as this architecture does [default: this
     /// machine's].
-    #[arg(long, value_enum, conflicts_with_all = ["buffer", "pid"])]
+    #[arg(long, value_parser = named::<Architecture>(), conflicts_with_all = ["buffer", "pid"])]
     pub arch: Option<Architecture>,
     /// Take it apart by so many levels of tables: 4 or 5 on x86-64, 2 to 5
     /// elsewhere [default: this machine's].

@@ -4,7 +4,7 @@
 use clap::{Args, Parser, ValueEnum};
 
 use super::EndArgs;
-use crate::size;
+use pipespeed_base::size;
 
 /// What pages are pinned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -28,7 +28,7 @@ pub struct PinningArgs {
     #[arg(long)]
     pub pinning: bool,
     /// Pages that the kernel's benchmark pins at a time; vmsplice takes 16.
-    #[arg(long, value_name = "N", default_value_t = crate::costs::pinning::PIPE_PAGES_PER_CALL, value_parser = clap::value_parser!(u32).range(1..=1 << 20), allow_negative_numbers = true, requires = "pinning")]
+    #[arg(long, value_name = "N", default_value_t = pipespeed_explain::costs::pinning::PIPE_PAGES_PER_CALL, value_parser = clap::value_parser!(u32).range(1..=1 << 20), allow_negative_numbers = true, requires = "pinning")]
     pub pages_per_call: u32,
     /// What each call of the kernel's benchmark pins, 1M or more [default:
     /// 256M, less where memory is short].

@@ -1,11 +1,12 @@
 //! The options of the commands that produce data at pipe speed.
 
+use super::named::named;
 use std::ffi::OsString;
 
 use clap::Args;
 
 use super::ReuseArg;
-use crate::fizzbuzz::{LAST, Path};
+use pipespeed_tools::fizzbuzz::{LAST, Path};
 
 /// `pipespeed fizzbuzz`.
 #[derive(Debug, Args)]
@@ -36,7 +37,7 @@ pub struct FizzbuzzArgs {
     #[arg(long, alias = "busy_loop")]
     pub busy_loop: bool,
     /// How to make the lines [default: the fastest this processor knows].
-    #[arg(long, value_enum, value_name = "WAY")]
+    #[arg(long, value_parser = named::<Path>(), value_name = "WAY")]
     pub by: Option<Path>,
     /// Say on standard error how it was done.
     #[arg(long)]

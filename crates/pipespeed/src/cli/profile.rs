@@ -1,11 +1,12 @@
 //! `pipespeed profile`.
 
+use super::named::named;
 use std::path::PathBuf;
 
 use clap::Args;
 
 use super::{SetupArgs, seconds};
-use crate::suite::Suite;
+use pipespeed_measure::suite::Suite;
 
 /// `pipespeed profile`.
 #[derive(Debug, Clone, Args)]
@@ -43,7 +44,7 @@ pub struct ProfileArgs {
     #[arg(long, conflicts_with_all = ["case", "suite"])]
     pub all: bool,
     /// The suite that the case belongs to [default: the first that has it].
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = named::<Suite>())]
     pub suite: Option<Suite>,
     /// A pipeline of your own, quoted: 'COMMAND | COMMAND'.
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["case", "all", "suite", "placement", "cpus", "pipe_size", "buffer_size"])]

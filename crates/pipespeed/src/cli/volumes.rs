@@ -1,6 +1,6 @@
 //! What only the suite volumes takes.
 
-use crate::size;
+use pipespeed_base::size;
 
 /// The least volume: a smaller one may be in the pipe before it is timed.
 const LEAST: usize = 16 << 20;

@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
+use crate::cli::parse;
 use crate::cli::{ArticleGetUserPages, ArticleRead, ArticleWrite, ReuseArg, Sent, WriteArgs};
-use crate::failure::{exit_code, parse, usage};
+use pipespeed_base::failure::{exit_code, usage};
 
 /// The published `write`.
 pub fn write() -> ExitCode {

@@ -14,16 +14,16 @@ use std::io::{self, IsTerminal, Write};
 
 use crate::cli::BenchArgs;
 use crate::commands::settle_pipe_size;
-use crate::failure::{Interrupted, say, to_stdout};
-use crate::interrupt::Interrupt;
-use crate::measure::{Measurement, Observer, Stopped};
-use crate::report;
-use crate::results::{Run, Warning, WarningKind};
-use crate::runner::Timed as _;
-use crate::search;
-use crate::size;
-use crate::suite::Suite;
-use crate::trial::ProcessRunner;
+use pipespeed_base::failure::{Interrupted, say, to_stdout};
+use pipespeed_base::interrupt::Interrupt;
+use pipespeed_base::size;
+use pipespeed_measure::record::{Run, Warning, WarningKind};
+use pipespeed_measure::rounds::{Measurement, Observer, Stopped};
+use pipespeed_measure::runner::Timed as _;
+use pipespeed_measure::search;
+use pipespeed_measure::suite::Suite;
+use pipespeed_measure::trial::ProcessRunner;
+use pipespeed_report as report;
 
 use self::plan::Plan;
 use self::progress::Progress;
@@ -91,7 +91,8 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
     }
     progress.finish();
     let failures = measurement.failures();
-    let run = measurement.finish(stopped.as_ref());
+    let mut run = measurement.finish(stopped.as_ref());
+    run.findings = report::findings(&run);
     let searched = run.search.as_ref().is_some_and(|it| it.trials() > 0);
     if run.settings.rounds_done == 0
         && !searched

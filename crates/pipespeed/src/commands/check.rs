@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use anyhow::bail;
 
-use crate::check::{self, Check, Checked, Group, PATIENCE, Record, SOFT_LIMIT};
 use crate::cli::CheckArgs;
-use crate::failure::{Interrupted, to_stdout, usage};
-use crate::interrupt::Noted;
-use crate::machine::Machine;
-use crate::report::{self, Style};
-use crate::results::{check_place, is_stdout, save};
+use pipespeed_base::failure::{Interrupted, to_stdout, usage};
+use pipespeed_base::interrupt::Noted;
+use pipespeed_explain::check::{self, Check, Checked, Group, PATIENCE, Record, SOFT_LIMIT};
+use pipespeed_host::Machine;
+use pipespeed_measure::record::{check_place, is_stdout, save};
+use pipespeed_report::{self as report, Style};
 
 /// Runs the checks.
 ///

@@ -5,10 +5,10 @@ use std::io::{self, IsTerminal, Write};
 use anyhow::{anyhow, bail};
 
 use crate::cli::CompareArgs;
-use crate::comparison::{Comparison, compare};
-use crate::failure::{to_stdout, usage};
-use crate::report::{self, Style};
-use crate::results::{Run, Verdict, is_stdout, load, save};
+use pipespeed_base::failure::{to_stdout, usage};
+use pipespeed_measure::comparison::{Comparison, compare};
+use pipespeed_measure::record::{Run, Verdict, is_stdout, load, save};
+use pipespeed_report::{self as report, Style};
 
 /// Compares saved runs.
 ///

@@ -6,16 +6,16 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use crate::cli::CostsArgs;
-use crate::costs::{Costs, Places, measure};
-use crate::failure::{Interrupted, to_stdout};
-use crate::interrupt::Interrupt;
-use crate::machine::noise::{NoiseDelta, NoiseProbe};
-use crate::machine::topology::Topology;
-use crate::machine::{Machine, Root, warnings};
-use crate::report::{self, Style};
-use crate::results::{WarningKind, check_place, is_stdout, save};
-use crate::stats::MIN_SAMPLES;
-use crate::trial::own_processor_time;
+use pipespeed_base::failure::{Interrupted, to_stdout};
+use pipespeed_base::interrupt::Interrupt;
+use pipespeed_explain::costs::{Costs, Places, measure};
+use pipespeed_host::noise::{NoiseDelta, NoiseProbe};
+use pipespeed_host::topology::Topology;
+use pipespeed_host::{Machine, Root, warnings};
+use pipespeed_measure::record::{WarningKind, check_place, is_stdout, save};
+use pipespeed_measure::trial::own_processor_time;
+use pipespeed_report::{self as report, Style};
+use pipespeed_stats::MIN_SAMPLES;
 
 /// What is saved.
 #[derive(Serialize)]

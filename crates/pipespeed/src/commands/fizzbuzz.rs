@@ -10,9 +10,9 @@ use rustix::fs::FileType;
 
 use crate::cli::{FizzbuzzArgs, ReuseArg};
 use crate::commands::waiting;
-use crate::failure::{say, to_stdout, usage};
-use crate::fizzbuzz::{FizzBuzz, LAST, Path};
-use crate::size;
+use pipespeed_base::failure::{say, to_stdout, usage};
+use pipespeed_base::size;
+use pipespeed_tools::fizzbuzz::{FizzBuzz, LAST, Path};
 
 /// Prints the lines to standard output.
 ///

@@ -9,19 +9,19 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::cli::LatencyArgs;
 use crate::commands::settle_pipe_size;
-use crate::failure::{Interrupted, say, to_stdout, usage};
-use crate::interrupt::Interrupt;
-use crate::latency::record::{CaseRecord, Record};
-use crate::latency::rounds;
-use crate::latency::spec::Wait;
-use crate::latency::trial::Trials;
-use crate::machine::placement;
-use crate::machine::topology::Topology;
-use crate::machine::{NoiseDelta, NoiseProbe, Root, spinning_refused};
-use crate::report::{self, Style};
-use crate::results::{check_place, is_replaceable, is_stdout, save};
-use crate::runner::signal_name;
-use crate::trial::ProcessRunner;
+use pipespeed_base::failure::{Interrupted, say, to_stdout, usage};
+use pipespeed_base::interrupt::Interrupt;
+use pipespeed_base::signal_name;
+use pipespeed_host::placement;
+use pipespeed_host::topology::Topology;
+use pipespeed_host::{NoiseDelta, NoiseProbe, Root, spinning_refused};
+use pipespeed_measure::latency::record::{CaseRecord, Record};
+use pipespeed_measure::latency::rounds;
+use pipespeed_measure::latency::spec::Wait;
+use pipespeed_measure::latency::trial::Trials;
+use pipespeed_measure::record::{check_place, is_replaceable, is_stdout, save};
+use pipespeed_measure::trial::ProcessRunner;
+use pipespeed_report::{self as report, Style};
 
 mod plan;
 

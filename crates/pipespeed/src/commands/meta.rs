@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use clap::CommandFactory;
 
 use crate::cli::Cli;
-use crate::failure::to_stdout;
+use pipespeed_base::failure::to_stdout;
 
 /// Prints completions for a shell.
 ///

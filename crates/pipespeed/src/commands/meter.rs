@@ -1,8 +1,8 @@
 //! `pipespeed meter`.
 
 use crate::cli::MeterArgs;
-use crate::failure::{Told, usage};
-use crate::meter::{self, Format, Item, Options, Show, Unit};
+use pipespeed_base::failure::{Told, usage};
+use pipespeed_tools::meter::{self, Format, Item, Options, Show, Unit};
 
 /// Passes a stream on, or watches a process, and shows how far it is.
 ///

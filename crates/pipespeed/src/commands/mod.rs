@@ -19,9 +19,9 @@ pub mod yes;
 use fastpipe::wait::Wait;
 
 use crate::cli::{Cli, Command, EndArgs};
-use crate::endpoint::spec::{PageKind, Waiting};
-use crate::failure::usage;
-use crate::size;
+use pipespeed_base::failure::usage;
+use pipespeed_base::size;
+use pipespeed_measure::endpoint::spec::{PageKind, Waiting};
 
 /// Does what the command line says.
 ///

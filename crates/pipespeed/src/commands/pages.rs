@@ -7,13 +7,13 @@ use fastpipe::buffer::{Buffer, Pages, huge_page_size};
 use fastpipe::memory::Process;
 
 use crate::cli::PagesArgs;
-use crate::failure::{to_stdout, usage};
-use crate::pages::{
+use pipespeed_base::failure::{to_stdout, usage};
+use pipespeed_base::text::wrap;
+use pipespeed_explain::pages::{
     Architecture, Half, Memory, Report, Scheme, SchemeError, Walk, Wanted, drawing, look,
     machine_scheme, own_architecture, table,
 };
-use crate::report::wrap;
-use crate::results::{is_stdout, save};
+use pipespeed_measure::record::{is_stdout, save};
 
 /// Shows what memory is made of.
 ///

@@ -8,12 +8,12 @@ use fastpipe::pipe::page_size;
 use serde::Serialize;
 
 use crate::cli::{CostsArgs, EndArgs, PinnedPages};
-use crate::costs::pinning::{self, Figure, Kernel, Missing, Plan};
-use crate::failure::{say, to_stdout, usage};
-use crate::machine::Machine;
-use crate::report::{self, Style};
-use crate::results::{is_stdout, save};
-use crate::size;
+use pipespeed_base::failure::{say, to_stdout, usage};
+use pipespeed_base::size;
+use pipespeed_explain::costs::pinning::{self, Figure, Kernel, Missing, Plan};
+use pipespeed_host::Machine;
+use pipespeed_measure::record::{is_stdout, save};
+use pipespeed_report::{self as report, Style};
 
 /// What a call of the kernel's benchmark pins unless told otherwise, in bytes.
 const USUAL_SIZE: usize = 256 << 20;

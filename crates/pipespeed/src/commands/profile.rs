@@ -7,27 +7,27 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::ValueEnum;
+use pipespeed_base::Named;
 
-use crate::case::{Case, Durations};
 use crate::cli::{ProfileArgs, ProfileOutput};
 use crate::commands::settle_pipe_size;
-use crate::failure::{Interrupted, say, to_stdout, usage};
-use crate::interrupt::Interrupt;
-use crate::machine::placement::{self, Chosen, Placement};
-use crate::machine::topology::Topology;
-use crate::machine::{Machine, Root};
-use crate::profile::collect::{Sampling, profile};
-use crate::profile::pipeline::{self, Pipeline, in_short};
-use crate::profile::record::{CaseProfile, PipelineProfile, Profile, SCHEMA_VERSION};
-use crate::profile::refusal::{self, Facts, Refusal};
-use crate::profile::symbols::Symbols;
-use crate::profile::{flame, notes, perf};
-use crate::report;
-use crate::results::{check_place, is_stdout, save};
-use crate::runner::TrialError;
-use crate::suite::{Overrides, Suite, channels};
-use crate::trial::ProcessRunner;
+use pipespeed_base::failure::{Interrupted, say, to_stdout, usage};
+use pipespeed_base::interrupt::Interrupt;
+use pipespeed_explain::profile::collect::{Sampling, profile};
+use pipespeed_explain::profile::pipeline::{self, Pipeline, in_short};
+use pipespeed_explain::profile::record::{CaseProfile, PipelineProfile, Profile, SCHEMA_VERSION};
+use pipespeed_explain::profile::refusal::{self, Facts, Refusal};
+use pipespeed_explain::profile::symbols::Symbols;
+use pipespeed_explain::profile::{flame, notes, perf};
+use pipespeed_host::placement::{self, Chosen, Placement};
+use pipespeed_host::topology::Topology;
+use pipespeed_host::{Machine, Root};
+use pipespeed_measure::case::{Case, Durations};
+use pipespeed_measure::record::{check_place, is_stdout, save};
+use pipespeed_measure::runner::TrialError;
+use pipespeed_measure::suite::{Overrides, Suite, channels};
+use pipespeed_measure::trial::ProcessRunner;
+use pipespeed_report as report;
 
 /// Long enough for a share to come out, short enough for the samples' memory.
 const TRIAL: Durations = Durations {
@@ -252,7 +252,7 @@ fn cases(args: &ProfileArgs) -> anyhow::Result<Vec<Case>> {
     };
     let suites = match &args.suite {
         Some(suite) => std::slice::from_ref(suite),
-        None => Suite::value_variants(),
+        None => Suite::VALUES,
     };
     // A channel or a size that is not among the usual ones.
     let selection = channels::selection_of(name).filter(|_| suites.contains(&Suite::Channels));

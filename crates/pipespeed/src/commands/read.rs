@@ -9,15 +9,15 @@ use fastpipe::pipe;
 use fastpipe::transfer::Incomplete;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::channel::Taken;
-use crate::channel::pipe::PipeSource;
 use crate::cli::EndArgs;
-use crate::endpoint::counters::Meter;
-use crate::endpoint::data::Consumer;
-use crate::endpoint::spec::{SourceSpec, SourceTechnique};
-use crate::failure::{say, to_stdout, usage};
-use crate::results::{DataUse, GIB};
-use crate::size;
+use pipespeed_base::failure::{say, to_stdout, usage};
+use pipespeed_base::size;
+use pipespeed_measure::channel::Taken;
+use pipespeed_measure::channel::pipe::PipeSource;
+use pipespeed_measure::endpoint::counters::Meter;
+use pipespeed_measure::endpoint::data::Consumer;
+use pipespeed_measure::endpoint::spec::{SourceSpec, SourceTechnique};
+use pipespeed_measure::record::{DataUse, GIB};
 
 /// Reads from standard input and prints how fast that was.
 ///

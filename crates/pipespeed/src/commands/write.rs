@@ -6,15 +6,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 use anyhow::{Context, anyhow};
 use fastpipe::pipe;
 
-use crate::channel::pipe::PipeSink;
 use crate::cli::{EndArgs, ReuseArg, Sent, WriteArgs};
-use crate::endpoint::counters::Meter;
-use crate::endpoint::data::Producer;
-use crate::endpoint::process::huge_pages_refused;
-use crate::endpoint::spec::{Reuse, SinkSpec, SinkTechnique};
-use crate::failure::{say, usage};
-use crate::results::DataUse;
-use crate::size;
+use pipespeed_base::failure::{say, usage};
+use pipespeed_base::size;
+use pipespeed_measure::channel::pipe::PipeSink;
+use pipespeed_measure::endpoint::counters::Meter;
+use pipespeed_measure::endpoint::data::Producer;
+use pipespeed_measure::endpoint::process::huge_pages_refused;
+use pipespeed_measure::endpoint::spec::{Reuse, SinkSpec, SinkTechnique};
+use pipespeed_measure::record::DataUse;
 
 /// Writes to standard output.
 ///

@@ -7,7 +7,7 @@ use fastpipe::writer::{Frozen, PipeWriter};
 
 use crate::cli::YesArgs;
 use crate::commands::waiting;
-use crate::failure::to_stdout;
+use pipespeed_base::failure::to_stdout;
 
 /// Prints the line until nobody reads it any more.
 ///

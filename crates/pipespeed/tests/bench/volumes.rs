@@ -1,6 +1,7 @@
 //! Runs of `bench volumes`: real ones of small volumes, and rounds of invented
 //! trials.
 
+use pipespeed_base::Named;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -8,11 +9,10 @@ use std::time::Duration;
 
 use crate::common::fake::{FakeRunner, Watch, empty_run, measurement};
 use crate::common::{json, pipespeed, run_alone};
-use clap::ValueEnum as _;
-use pipespeed::case::{Case, Durations};
-use pipespeed::measure::Measurement;
-use pipespeed::runner::{Runner, Trial, TrialError};
-use pipespeed::suite::{Overrides, Suite};
+use pipespeed_measure::case::{Case, Durations};
+use pipespeed_measure::rounds::Measurement;
+use pipespeed_measure::runner::{Runner, Trial, TrialError};
+use pipespeed_measure::suite::{Overrides, Suite};
 
 #[test]
 fn a_trial_ends_when_its_volume_went_over_at_both_ends() {
@@ -130,7 +130,7 @@ fn options_of_one_suite_are_refused_by_all_others() {
         ("--all", &["channels"]),
         ("--size 4K", &["channels", "memory"]),
     ];
-    for suite in Suite::value_variants() {
+    for suite in Suite::VALUES {
         for (option, takers) in options {
             let command = pipespeed(&format!("bench {} {option} --list", suite.name()));
             let ended = run_alone(command);

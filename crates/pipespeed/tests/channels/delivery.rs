@@ -87,7 +87,7 @@ fn came_through(case: &Value) -> Option<&str> {
     let bytes = case["samples"][0]["bytes"].as_u64().unwrap();
     let message = case["configuration"]["message_bytes"].as_u64().unwrap();
     assert!(bytes >= 4 * message, "{name}: {bytes}");
-    pipespeed::suite::channels::channel_of(name)
+    pipespeed_measure::suite::channels::channel_of(name)
 }
 
 #[test]

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use crate::common::fake::{self, FakeRunner, Watch};
-use pipespeed::measure::Measurement;
-use pipespeed::results::WarningKind;
-use pipespeed::suite::Suite;
+use pipespeed_measure::record::WarningKind;
+use pipespeed_measure::rounds::Measurement;
+use pipespeed_measure::suite::Suite;
 
 /// A run of invented trials that goes on when one fails.
 fn going_on(runner: FakeRunner) -> (Measurement<FakeRunner>, Watch) {
@@ -83,7 +83,7 @@ fn every_channel_of_a_whole_run_is_in_the_text_and_in_the_sentences() {
     let run = measurement.finish(None);
     assert_eq!(run.findings.len(), 6, "{:?}", run.findings);
     assert!(run.findings[0].starts_with("Use this for messages of 64B: "));
-    let text = pipespeed::report::table(&run, pipespeed::report::Style::default());
+    let text = pipespeed_report::table(&run, pipespeed_report::Style::default());
     assert!(!text.contains("pipe_64k_again  "), "{text}");
     assert!(text.contains("pipe_64k against itself"), "{text}");
 }

@@ -129,7 +129,7 @@ fn killed(begin: impl Fn() -> Option<Run>, role: &str) -> Option<(Outcome, Value
 
 /// Every channel.
 fn channels() -> impl Iterator<Item = &'static str> {
-    pipespeed::suite::channels::names()
+    pipespeed_measure::suite::channels::names()
 }
 
 #[track_caller]

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use anyhow::anyhow;
-use pipespeed::case::Case;
-use pipespeed::channel::Granted;
-use pipespeed::endpoint::control::{Outcome, Setup};
-use pipespeed::endpoint::spec::PageKind;
-use pipespeed::machine::{Machine, NoiseDelta};
-use pipespeed::measure::{Measurement, Observer};
-use pipespeed::results::{EndCounters, GIB, Run, SCHEMA_VERSION, Settings};
-use pipespeed::runner::{Runner, Trial, TrialError};
-use pipespeed::suite::{Overrides, Suite};
+use pipespeed_host::{Machine, NoiseDelta};
+use pipespeed_measure::case::Case;
+use pipespeed_measure::channel::Granted;
+use pipespeed_measure::endpoint::control::{Outcome, Setup};
+use pipespeed_measure::endpoint::spec::PageKind;
+use pipespeed_measure::record::{EndCounters, GIB, Run, SCHEMA_VERSION, Settings};
+use pipespeed_measure::rounds::{Measurement, Observer};
+use pipespeed_measure::runner::{Runner, Trial, TrialError};
+use pipespeed_measure::suite::{Overrides, Suite};
 
 /// The duration of every invented trial, in seconds: exact in binary.
 pub const SECONDS: f64 = 0.125;

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use pipespeed::results::{Run, to_json};
-use pipespeed::suite::Suite;
+use pipespeed_measure::record::{Run, to_json};
+use pipespeed_measure::suite::Suite;
 use serde_json::Value;
 use tempfile::TempDir;
 

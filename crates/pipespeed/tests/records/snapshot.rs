@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use crate::common;
 use crate::common::fake::{FakeRunner, Trouble, Watch, measurement, whole_run};
-use pipespeed::measure::Stopped;
-use pipespeed::results::{Run, load, to_json};
-use pipespeed::schedule::Schedule;
-use pipespeed::suite::{Overrides, Suite};
+use pipespeed_measure::record::{Run, load, to_json};
+use pipespeed_measure::rounds::Stopped;
+use pipespeed_measure::suite::{Overrides, Suite};
+use pipespeed_stats::schedule::Schedule;
 use serde_json::Value;
 
 const ROUNDS: usize = 6;
@@ -218,9 +218,9 @@ fn what_was_measured_before_a_trial_failed_makes_a_valid_record() {
         std::fs::write(&path, to_json(&run)).unwrap();
         assert_eq!(load(&path).unwrap(), run);
         // It can be shown.
-        let table = pipespeed::report::table(&run, pipespeed::report::Style::for_terminal(false));
+        let table = pipespeed_report::table(&run, pipespeed_report::Style::for_terminal(false));
         assert!(table.contains("busy_loop_huge"));
-        let chart = pipespeed::report::chart(&run);
+        let chart = pipespeed_report::chart(&run);
         roxmltree::Document::parse(&chart).unwrap();
     }
 }
@@ -261,7 +261,7 @@ fn a_case_refused_before_the_run_is_never_tried_and_its_followers_lose_their_rat
     let runner = FakeRunner::default();
     let log = runner.log.clone();
     let refused = BTreeMap::from([("vmsplice_splice_huge".to_owned(), "not here".to_owned())]);
-    let mut measurement = pipespeed::measure::Measurement::new(
+    let mut measurement = pipespeed_measure::rounds::Measurement::new(
         runner,
         Suite::Ladder.cases(&Overrides::default()),
         None,

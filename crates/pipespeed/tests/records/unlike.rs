@@ -6,7 +6,7 @@ use std::fs;
 use crate::common::fake::{FakeRunner, whole_run};
 use crate::common::json;
 use crate::common::records::{ROUNDS, Records, case, run};
-use pipespeed::suite::Suite;
+use pipespeed_measure::suite::Suite;
 use serde_json::Value;
 
 #[test]
@@ -58,7 +58,7 @@ fn other_work_or_other_use_of_the_data_makes_no_sense_to_compare() {
         .refused(1, &["passes over the data"]);
     records.compare("old.json work.json --force").succeeded();
     records.changed("data.json", |run| {
-        run.cases[0].data = pipespeed::results::DataUse::Verify;
+        run.cases[0].data = pipespeed_measure::record::DataUse::Verify;
     });
     records
         .compare("old.json data.json")

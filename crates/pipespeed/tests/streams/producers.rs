@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use crate::common::{Running, pipespeed, run_alone, start, start_into};
 use fastpipe::transfer::{Input, SpliceOptions};
 use fastpipe::wait::Wait;
-use pipespeed::fizzbuzz::{FizzBuzz, Path, naive};
+use pipespeed_tools::fizzbuzz::{FizzBuzz, Path, naive};
 
 const MIB: usize = 1 << 20;
 

@@ -3,16 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::case::Case;
 use crate::cli::BenchArgs;
 use crate::commands::pipe_size_allowed;
-use crate::endpoint::spec::SinkTechnique;
-use crate::failure::usage;
-use crate::report::counted;
-use crate::results::DataUse;
-use crate::size;
-use crate::suite::Suite;
-use crate::suite::channels::MOST_BYTES;
+use pipespeed_base::failure::usage;
+use pipespeed_base::size;
+use pipespeed_measure::case::Case;
+use pipespeed_measure::endpoint::spec::SinkTechnique;
+use pipespeed_measure::record::DataUse;
+use pipespeed_measure::suite::Suite;
+use pipespeed_measure::suite::channels::MOST_BYTES;
+use pipespeed_report::counted;
 
 use super::memory;
 

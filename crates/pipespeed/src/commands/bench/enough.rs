@@ -1,7 +1,7 @@
 //! Whether the time that was asked for is enough, and what to do where it is not.
 
-use crate::failure::usage;
-use crate::suite::Suite;
+use pipespeed_base::failure::usage;
+use pipespeed_measure::suite::Suite;
 
 use super::lengths::Lengths;
 use super::plan::Plan;

@@ -1,10 +1,10 @@
 //! How long trials and runs last, by suite.
 
-use crate::case::Durations;
 use crate::cli::BenchArgs;
-use crate::results::{Warning, WarningKind};
-use crate::stats;
-use crate::suite::Suite;
+use pipespeed_measure::case::Durations;
+use pipespeed_measure::record::{Warning, WarningKind};
+use pipespeed_measure::suite::Suite;
+use pipespeed_stats as stats;
 
 /// The fewest rounds of a full run, unless told otherwise.
 const ROUNDS: usize = 30;
@@ -148,9 +148,9 @@ pub(super) fn rounds_for_verdicts(comparisons: usize, confidence: f64) -> usize 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::comparisons;
-    use crate::report::sample::sizes;
-    use crate::suite::Overrides;
+    use pipespeed_measure::rounds::comparisons;
+    use pipespeed_measure::sample::sizes;
+    use pipespeed_measure::suite::Overrides;
 
     #[test]
     fn the_fewest_rounds_after_a_search_suffice_for_verdicts() {

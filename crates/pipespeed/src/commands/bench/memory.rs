@@ -1,8 +1,8 @@
 //! The options of the suite memory.
 
 use crate::cli::BenchArgs;
-use crate::failure::usage;
-use crate::suite::{Selection, Suite, memory};
+use pipespeed_base::failure::usage;
+use pipespeed_measure::suite::{Selection, Suite, memory};
 
 /// Options that the suite memory does not take, and its sizes.
 pub(super) fn check(args: &BenchArgs) -> anyhow::Result<()> {

@@ -4,18 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::anyhow;
 
-use crate::case::Case;
 use crate::cli::BenchArgs;
-use crate::failure::usage;
-use crate::machine::placement::{self, Chosen};
-use crate::machine::topology::Topology;
-use crate::machine::{Machine, Root, warnings};
-use crate::report::counted;
-use crate::results::{DataUse, Run, SCHEMA_VERSION, Settings, Warning, WarningKind};
-use crate::schedule::rounds_for_budget;
-use crate::search::SEARCH_END;
-use crate::suite::sizes::Grid;
-use crate::suite::{Overrides, Suite, Volumes};
+use pipespeed_base::failure::usage;
+use pipespeed_host::placement::{self, Chosen};
+use pipespeed_host::topology::Topology;
+use pipespeed_host::{Machine, Root, warnings};
+use pipespeed_measure::case::Case;
+use pipespeed_measure::record::{DataUse, Run, SCHEMA_VERSION, Settings, Warning, WarningKind};
+use pipespeed_measure::search::SEARCH_END;
+use pipespeed_measure::suite::sizes::Grid;
+use pipespeed_measure::suite::{Overrides, Suite, Volumes};
+use pipespeed_report::counted;
+use pipespeed_stats::schedule::rounds_for_budget;
 
 use super::able::{check, check_suite, contradictions, null_control};
 use super::lengths::{Lengths, quick_note, rounds_for_verdicts};

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::failure::say;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use pipespeed_base::failure::say;
 
 pub(super) struct Progress {
     bar: ProgressBar,

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use crate::cli::BenchArgs;
-use crate::failure::{Closed, say, usage};
-use crate::report;
-use crate::results::{self, Run, is_replaceable, is_stdout};
-use crate::suite::Suite;
+use pipespeed_base::failure::{Closed, say, usage};
+use pipespeed_measure::record::{self, Run, is_replaceable, is_stdout};
+use pipespeed_measure::suite::Suite;
+use pipespeed_report as report;
 
 /// Where results go if nobody says.
 const DIRECTORY: &str = "pipespeed-results";
@@ -170,11 +170,11 @@ fn save(
     run: &Run,
 ) -> anyhow::Result<()> {
     if let Some(path) = json {
-        put(path, results::to_json(run).as_bytes())?;
+        put(path, record::to_json(run).as_bytes())?;
     }
     if let Some(path) = csv {
         let mut rows = Vec::new();
-        results::write_csv(run, &mut rows)?;
+        record::write_csv(run, &mut rows)?;
         put(path, &rows)?;
     }
     if let Some(path) = chart {
@@ -185,7 +185,7 @@ fn save(
 
 /// A reader of standard output may have had enough; that of a file may not.
 fn put(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    results::save(path, bytes).map_err(|error| {
+    record::save(path, bytes).map_err(|error| {
         match is_stdout(path) && error.kind() == std::io::ErrorKind::BrokenPipe {
             true => Closed.into(),
             false => error.into(),

@@ -6,17 +6,17 @@ use fastpipe::pipe;
 
 use super::lengths::TRIAL_OVERHEAD_S;
 use super::plan::{Plan, RESERVE, RESERVE_S};
-use crate::case::{Case, Durations};
 use crate::cli::BenchArgs;
-use crate::endpoint::spec::PageKind;
-use crate::failure::usage;
-use crate::machine::placement::{self, Chosen, Placement};
-use crate::machine::topology::Topology;
-use crate::report::counted;
-use crate::results::{Warning, WarningKind};
-use crate::search::{GRID_END, SearchPlan};
-use crate::size;
-use crate::suite::sizes::{Grid, with_one_processor};
+use pipespeed_base::failure::usage;
+use pipespeed_base::size;
+use pipespeed_host::placement::{self, Chosen, Placement};
+use pipespeed_host::topology::Topology;
+use pipespeed_measure::case::{Case, Durations};
+use pipespeed_measure::endpoint::spec::PageKind;
+use pipespeed_measure::record::{Warning, WarningKind};
+use pipespeed_measure::search::{GRID_END, SearchPlan};
+use pipespeed_measure::suite::sizes::{Grid, with_one_processor};
+use pipespeed_report::counted;
 
 /// Base pages for buffers that are vmspliced, if this process gets no huge
 /// ones.

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use anyhow::anyhow;
 
-use crate::report::counted;
-use crate::results::Run;
+use pipespeed_measure::record::Run;
+use pipespeed_report::counted;
 
 use super::lengths::TRIAL_OVERHEAD_S;
 use super::plan::{Plan, RESERVE, RESERVE_S, in_words};
@@ -56,8 +56,10 @@ impl Pace {
     /// By the rate of the pilot, in which a large volume was only begun.
     pub(super) fn of_run(run: &Run, pilot_s: f64, warm_up_s: f64) -> Vec<Pace> {
         let able = || run.cases.iter().filter(|case| case.refused.is_none());
-        let volume = |case: &crate::results::CaseResult| case.configuration.volume_bytes;
-        let begun = able().filter_map(volume).map(crate::case::pilot_bytes);
+        let volume = |case: &pipespeed_measure::record::CaseResult| case.configuration.volume_bytes;
+        let begun = able()
+            .filter_map(volume)
+            .map(pipespeed_measure::case::pilot_bytes);
         let overhead = warm_up_s + TRIAL_OVERHEAD_S;
         let moving_s = (pilot_s - able().count() as f64 * overhead).max(pilot_s / 2.0);
         let seconds_per_byte = moving_s / begun.sum::<u64>().max(1) as f64;

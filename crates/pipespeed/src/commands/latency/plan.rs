@@ -3,17 +3,18 @@
 
 use crate::cli::LatencyArgs;
 use crate::commands::pipe_size_allowed;
-use crate::failure::usage;
-use crate::latency::channels::{EVENTFD_BYTES, Kind};
-use crate::latency::record::{CaseRecord, KIND, Record, Settings};
-use crate::latency::rounds::{Ended, Plan};
-use crate::latency::spec::{Length, Mode};
-use crate::machine::placement::Chosen;
-use crate::machine::topology::Topology;
-use crate::machine::{Machine, of_run, spinning_refused, standing};
-use crate::measure::{RULE, waited_for_processor};
-use crate::report::counted;
-use crate::results::Flag;
+use pipespeed_base::Named;
+use pipespeed_base::failure::usage;
+use pipespeed_host::placement::Chosen;
+use pipespeed_host::topology::Topology;
+use pipespeed_host::{Machine, of_run, spinning_refused, standing};
+use pipespeed_measure::latency::channels::{EVENTFD_BYTES, Kind};
+use pipespeed_measure::latency::record::{CaseRecord, KIND, Record, Settings};
+use pipespeed_measure::latency::rounds::{Ended, Plan};
+use pipespeed_measure::latency::spec::{Length, Mode};
+use pipespeed_measure::record::Flag;
+use pipespeed_measure::rounds::{RULE, waited_for_processor};
+use pipespeed_report::counted;
 
 /// Sizes of a run that names none.
 const USUAL_SIZES: [usize; 3] = [8, 1 << 10, 64 << 10];
@@ -75,7 +76,7 @@ pub(super) fn few_messages(plan: &Plan) -> Option<String> {
 pub(super) fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
     let named = || args.channels.iter().chain(&args.channel);
     let mut kinds: Vec<Kind> = match (args.all, named().next()) {
-        (true, _) => Kind::ALL.to_vec(),
+        (true, _) => Kind::VALUES.to_vec(),
         (false, None) => Kind::USUAL.to_vec(),
         (false, Some(_)) => Vec::new(),
     };
@@ -192,8 +193,8 @@ pub(super) fn record(plan: &Plan, chosen: &Chosen) -> Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::latency::spec::Wait;
     use clap::Parser;
+    use pipespeed_measure::latency::spec::Wait;
 
     fn args(words: &str) -> LatencyArgs {
         #[derive(Parser)]
@@ -252,7 +253,7 @@ mod tests {
             cases.map(|case| case.size).collect()
         };
         assert_eq!(sizes("").len(), 13);
-        assert_eq!(sizes("--all --size 64").len(), Kind::ALL.len());
+        assert_eq!(sizes("--all --size 64").len(), Kind::VALUES.len());
         assert_eq!(sizes("pipe --channel pipe,tcp --size 64").len(), 2);
         assert_eq!(sizes("eventfd"), [8]);
         assert_eq!(sizes("eventfd eventfd --size 1K,8"), [8, 1024]);

@@ -5,19 +5,19 @@ use std::io::{self, IsTerminal, Write};
 use serde::Serialize;
 
 use super::{TRIAL, outcome_of, places, trials};
-use crate::case::Case;
 use crate::cli::ProfileArgs;
-use crate::costs::{Costs, Places, measure};
-use crate::failure::{Interrupted, say, to_stdout};
-use crate::interrupt::Interrupt;
-use crate::machine::placement::{self, Chosen};
-use crate::machine::topology::Topology;
-use crate::profile::counted::{CaseAccount, count};
-use crate::profile::refusal::Refusal;
-use crate::report;
-use crate::results::{is_stdout, save};
-use crate::runner::TrialError;
-use crate::trial::ProcessRunner;
+use pipespeed_base::failure::{Interrupted, say, to_stdout};
+use pipespeed_base::interrupt::Interrupt;
+use pipespeed_explain::costs::{Costs, Places, measure};
+use pipespeed_explain::profile::counted::{CaseAccount, count};
+use pipespeed_explain::profile::refusal::Refusal;
+use pipespeed_host::placement::{self, Chosen};
+use pipespeed_host::topology::Topology;
+use pipespeed_measure::case::Case;
+use pipespeed_measure::record::{is_stdout, save};
+use pipespeed_measure::runner::TrialError;
+use pipespeed_measure::trial::ProcessRunner;
+use pipespeed_report as report;
 
 /// Rounds in which the elementary costs are measured: less than a second.
 const COST_ROUNDS: usize = 7;

@@ -1,0 +1,85 @@
+//! Enums whose values are words of options and records.
+
+/// An enum whose values have names. [`named!`](crate::named) implements it.
+pub trait Named: Copy + PartialEq + Send + Sync + 'static {
+    /// The values that an option takes, in the order of its help.
+    const VALUES: &'static [Self];
+
+    /// The word for it.
+    fn name(self) -> &'static str;
+
+    /// One line about it, for help.
+    fn about(self) -> &'static str;
+}
+
+/// Names the values of an enum: `named!(Colour { Red = "red": "of roses" })`.
+///
+/// Implements [`Named`], [`Display`](std::fmt::Display) and
+/// [`FromStr`](std::str::FromStr), whose error lists the names.
+#[macro_export]
+macro_rules! named {
+    ($type:ty { $($value:ident = $name:literal: $about:literal,)+ }) => {
+        impl $crate::Named for $type {
+            const VALUES: &'static [Self] = &[$(Self::$value),+];
+
+            fn name(self) -> &'static str {
+                match self { $(Self::$value => $name,)+ }
+            }
+
+            fn about(self) -> &'static str {
+                match self { $(Self::$value => $about,)+ }
+            }
+        }
+
+        impl $type {
+            /// The word used in options and records.
+            pub fn name(self) -> &'static str {
+                $crate::Named::name(self)
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                let values = <Self as $crate::Named>::VALUES;
+                let found = values.iter().find(|value| value.name() == text);
+                found.copied().ok_or_else(|| {
+                    let names: Vec<_> = values.iter().map(|value| value.name()).collect();
+                    format!("'{text}' is none of {}", names.join(", "))
+                })
+            }
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Named;
+
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Colour {
+        Red,
+        Blue,
+    }
+
+    crate::named!(Colour {
+        Red = "red": "of roses",
+        Blue = "blue": "of the sky",
+    });
+
+    #[test]
+    fn a_value_is_found_by_its_name_and_an_error_lists_the_names() {
+        for value in Colour::VALUES {
+            assert_eq!(value.to_string().parse(), Ok(*value));
+        }
+        let error = "green".parse::<Colour>().unwrap_err();
+        assert_eq!(error, "'green' is none of red, blue");
+    }
+}

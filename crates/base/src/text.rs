@@ -1,0 +1,96 @@
+//! Numbers and paragraphs as they are printed.
+
+/// Three significant digits, without an exponent: `0.652`, `4.21`, `64.2`,
+/// `1230`. More would claim a precision that no run of ours has.
+pub fn significant(value: f64) -> String {
+    if !value.is_finite() {
+        return "-".to_owned();
+    }
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    // The exponent is taken after rounding: 9.996 is 10.0, not 10.00.
+    let rounded = format!("{value:.2e}");
+    let exponent: i32 = rounded
+        .split_once('e')
+        .and_then(|(_, exponent)| exponent.parse().ok())
+        .unwrap_or(0);
+    let number: f64 = rounded.parse().unwrap_or(value);
+    let decimals = usize::try_from(2 - exponent).unwrap_or(0);
+    format!("{number:.decimals$}")
+}
+
+/// `1 round`, `30 rounds`.
+pub fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
+/// Breaks `text` at spaces into lines of at most `width` characters, the second
+/// and later ones indented; the first keeps the blanks that it begins with. A
+/// longer word gets a line to itself.
+pub fn wrap(text: &str, width: usize, indent: &str) -> String {
+    let words = text.trim_start_matches(' ');
+    let mut lines: Vec<String> = Vec::new();
+    let mut line = " ".repeat(text.len() - words.len());
+    let mut filled = line.len();
+    for (at, word) in words.split(' ').enumerate() {
+        let length = word.chars().count();
+        if at > 0 && filled + 1 + length > width {
+            lines.push(std::mem::replace(&mut line, indent.to_owned()));
+            line.push_str(word);
+            filled = indent.chars().count() + length;
+        } else {
+            if at > 0 {
+                line.push(' ');
+                filled += 1;
+            }
+            line.push_str(word);
+            filled += length;
+        }
+    }
+    lines.push(line);
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn numbers_have_three_significant_digits() {
+        let shown = [0.0, 0.65249, 4.2, 9.996, 64.23, 999.6, 12345.0, 0.00123456].map(significant);
+        assert_eq!(
+            shown,
+            [
+                "0", "0.652", "4.20", "10.0", "64.2", "1000", "12300", "0.00123"
+            ]
+        );
+        assert_eq!(significant(f64::NAN), "-");
+    }
+
+    #[test]
+    fn the_first_line_keeps_its_indentation() {
+        assert_eq!(wrap("  a bc d", 6, "    "), "  a bc\n    d");
+    }
+
+    proptest! {
+        #[test]
+        fn three_digits_are_within_half_a_percent(value in 1e-6..1e9_f64) {
+            let shown: f64 = significant(value).parse().unwrap();
+            prop_assert!((shown / value - 1.0).abs() <= 0.005001, "{value} {shown}");
+        }
+
+        #[test]
+        fn wrapping_keeps_the_words_and_the_width(
+            words in prop::collection::vec("[a-z]{1,9}", 1..40),
+            width in 12..60_usize,
+        ) {
+            let text = words.join(" ");
+            let wrapped = wrap(&text, width, "  ");
+            prop_assert!(wrapped.lines().all(|line| line.chars().count() <= width));
+            prop_assert_eq!(wrapped.split_whitespace().collect::<Vec<_>>(), words);
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! Capacity, slots, and what may be set.
+
+use std::os::fd::OwnedFd;
+
+use fastpipe::buffer::{Buffer, PageSlice};
+use fastpipe::pipe::{self, Limits, page_size};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::CapabilitySet;
+
+use super::pipes::{Moved, PIPE2, Pipe, at, read, write};
+use super::{Check, Group, Outcome};
+use pipespeed_base::size;
+use pipespeed_base::text::counted;
+use pipespeed_host::Root;
+use pipespeed_host::refusals::{self, Process};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        name: "default-capacity",
+        group: Group::Limits,
+        statement: "what a new pipe holds",
+        explanation: "A new pipe is filled, a page at a time, until the next page would have to \
+                      wait: 16 slots of a page each, 65536 bytes with pages of 4096. F_GETPIPE_SZ \
+                      must report the same. Past fs.pipe-user-pages-soft a user's new pipes have \
+                      two slots (one before Linux 5.14), which slows down everything that uses \
+                      them.",
+        reference: "pipe(7), \"Pipe capacity\"; fcntl(2), F_GETPIPE_SZ; alloc_pipe_info() in fs/pipe.c",
+        run: default_capacity,
+    },
+    Check {
+        name: "full-pipe",
+        group: Group::Limits,
+        statement: "a full pipe does not take one more byte",
+        explanation: "A pipe is filled by one write(2) of its capacity, then a byte is written. With \
+                      O_NONBLOCK that is EAGAIN; without, the writer sleeps until somebody reads. \
+                      Two programs that both write more than this before they read deadlock \
+                      (pipespeed latency --naive).",
+        reference: "pipe(7), \"Pipe capacity\"; POSIX.1-2024, write(); pipe_write() in fs/pipe.c",
+        run: full_pipe,
+    },
+    Check {
+        name: "one-byte-writes",
+        group: Group::Limits,
+        statement: "how many one-byte writes fill two slots",
+        explanation: "write(2) appends to the page in the last slot while it has room. So a pipe \
+                      holds as many bytes written one at a time as written in pages.",
+        reference: "pipe_write() in fs/pipe.c (PIPE_BUF_FLAG_CAN_MERGE)",
+        run: one_byte_writes,
+    },
+    Check {
+        name: "one-byte-pieces",
+        group: Group::Limits,
+        statement: "how many one-byte pieces by vmsplice fill a pipe",
+        explanation: "vmsplice(2) takes a slot for each piece, however small: 16 bytes fill a pipe \
+                      of 16 slots. Send small pieces by write(2).",
+        reference: "vmsplice(2); add_to_pipe() in fs/splice.c",
+        run: one_byte_pieces,
+    },
+    Check {
+        name: "unaligned-piece",
+        group: Group::Limits,
+        statement: "how much of an unaligned pipeful fits by vmsplice",
+        explanation: "A piece takes a slot for each page that it touches. A piece as long as the \
+                      pipe's capacity that starts 100 bytes into a page touches one page more than \
+                      there are slots, so its end has to wait. Align buffers to pages.",
+        reference: "vmsplice(2); iter_to_pipe() in fs/splice.c",
+        run: unaligned_piece,
+    },
+    Check {
+        name: "capacity-rounding",
+        group: Group::Limits,
+        statement: "F_SETPIPE_SZ grants at least what is asked for",
+        explanation: "Sizes that are no power of two of pages are asked for. The kernel rounds up; \
+                      the smallest pipe is one page. Read the granted capacity back.",
+        reference: "fcntl(2), F_SETPIPE_SZ; round_pipe_size() in fs/pipe.c",
+        run: rounding,
+    },
+    Check {
+        name: "largest-capacity",
+        group: Group::Limits,
+        statement: "pipe-max-size is the most without CAP_SYS_RESOURCE",
+        explanation: "The capacity of a pipe is doubled until the kernel refuses (EPERM), or to 16 \
+                      MiB. Only CAP_SYS_RESOURCE allows more than fs.pipe-max-size, 1 MiB by \
+                      default. Root in a container often lacks it. A larger pipe means fewer \
+                      sleeps and wake-ups.",
+        reference: "fcntl(2), F_SETPIPE_SZ; pipe(7), /proc/sys/fs/pipe-max-size; pipe_set_size() in \
+                    fs/pipe.c",
+        run: largest,
+    },
+    Check {
+        name: "resize-keeps-data",
+        group: Group::Limits,
+        statement: "resizing loses no byte: too small is EBUSY",
+        explanation: "A full pipe is asked to become one page large, which must be EBUSY and change \
+                      nothing. Some of it is read, it is made smaller, and the rest is read: the \
+                      same bytes in the same order.",
+        reference: "fcntl(2), F_SETPIPE_SZ, EBUSY; pipe_resize_ring() in fs/pipe.c",
+        run: resize_keeps_data,
+    },
+    Check {
+        name: "either-end-resizes",
+        group: Group::Limits,
+        statement: "either end resizes the pipe for both",
+        explanation: "The reader sets the capacity and the writer fills the pipe. Readers such as \
+                      pv and cat do so at any time, so a writer must not conclude from \"one \
+                      pipeful was written since\" that its earlier pages were read.",
+        reference: "fcntl(2), F_SETPIPE_SZ",
+        run: either_end,
+    },
+    Check {
+        name: "user-page-limits",
+        group: Group::Limits,
+        statement: "how many pages all pipes of a user may hold",
+        explanation: "Past fs.pipe-user-pages-soft a user's new pipes have few slots and can't be \
+                      enlarged; past fs.pipe-user-pages-hard there are no new pipes (ENFILE); 0 is \
+                      no limit. Processes with CAP_SYS_RESOURCE or CAP_SYS_ADMIN are exempt, unless \
+                      they have it in a user namespace. The option --soft-limit tries it out.",
+        reference: "pipe(7), /proc/sys/fs/pipe-user-pages-soft and -hard; alloc_pipe_info() in fs/pipe.c",
+        run: user_page_limits,
+    },
+];
+
+/// Run only if asked for: it starves this user's other pipes for a moment.
+pub const SOFT_LIMIT: Check = Check {
+    name: "soft-limit",
+    group: Group::Limits,
+    statement: "what a new pipe gets past pipe-user-pages-soft",
+    explanation: "Large pipes are made until a new one has fewer slots than usual; then all are \
+                  closed. Any program of this user can do that, and every pipeline started \
+                  meanwhile has small pipes. So it is run with --soft-limit only.",
+    reference: "pipe(7), /proc/sys/fs/pipe-user-pages-soft; alloc_pipe_info() in fs/pipe.c",
+    run: soft_limit,
+};
+
+/// The slots of a new pipe (PIPE_DEF_BUFFERS).
+const DEFAULT_SLOTS: usize = 16;
+
+fn default_capacity() -> anyhow::Result<Outcome> {
+    let pipe = Pipe::new()?;
+    let (reported, slots) = (pipe.capacity()?, pipe.slots()?);
+    let bytes = pipe.fill(page_size())?;
+    let outcome = Outcome::seen(format!(
+        "{bytes} bytes, {slots} slots of {} bytes",
+        page_size()
+    ));
+    Ok(if bytes != reported {
+        Outcome::fail(format!(
+            "{bytes} bytes, but F_GETPIPE_SZ reports {reported}"
+        ))
+    } else if slots < DEFAULT_SLOTS {
+        outcome
+            .with_note("this user's pipes hold more pages than fs.pipe-user-pages-soft: close some")
+    } else {
+        outcome
+    })
+}
+
+fn full_pipe() -> anyhow::Result<Outcome> {
+    let pipe = Pipe::new()?;
+    let capacity = pipe.capacity()?;
+    let (first, next) = (pipe.write(capacity)?, pipe.write(1)?);
+    let holds = (first, next) == (Moved::Bytes(capacity), Moved::WouldBlock);
+    let seen = format!("{first} bytes at once, then {next} for one more");
+    Ok(Outcome::pass_if(holds, seen))
+}
+
+fn one_byte_writes() -> anyhow::Result<Outcome> {
+    let pipe = Pipe::new()?;
+    let capacity = pipe.set_capacity(2 * page_size())?;
+    let bytes = pipe.fill(1)?;
+    Ok(Outcome::seen(format!(
+        "{bytes}, of {capacity} bytes of capacity"
+    )))
+}
+
+fn one_byte_pieces() -> anyhow::Result<Outcome> {
+    let pipe = Pipe::new()?;
+    let slots = pipe.slots()?;
+    let memory = at("mmap(2)", Buffer::builder().len(page_size()).map())?;
+    let pieces: Vec<PageSlice<'_>> = (0..2 * slots).map(|at| memory.slice(at..=at)).collect();
+    let bytes = pipe.vmsplice(&pieces)?;
+    Ok(Outcome::seen(format!("{bytes}, of {slots} slots")))
+}
+
+fn unaligned_piece() -> anyhow::Result<Outcome> {
+    const OFFSET: usize = 100;
+    let pipe = Pipe::new()?;
+    let capacity = pipe.capacity()?;
+    let memory = Buffer::builder().len(capacity + page_size()).map();
+    let memory = at("mmap(2)", memory)?;
+    let bytes = pipe.vmsplice(&[memory.slice(OFFSET..OFFSET + capacity)])?;
+    Ok(Outcome::seen(format!("{bytes} of {capacity} bytes")))
+}
+
+fn rounding() -> anyhow::Result<Outcome> {
+    let pipe = Pipe::new()?;
+    let page = page_size();
+    let mut sizes = Vec::new();
+    // The largest first: below what it has, a pipe is never refused.
+    for asked in [5 * page + 123, 3 * page, page + 1, 1] {
+        sizes.push((pipe.set_capacity(asked)?, asked));
+    }
+    let holds = sizes.iter().all(|(granted, asked)| granted >= asked);
+    let smallest = sizes.last().map(|(granted, _)| *granted);
+    let holds = holds && smallest == Some(page) && pipe.fill(page)? == page;
+    let seen: Vec<String> = sizes
+        .iter()
+        .map(|(granted, asked)| format!("{granted} for {asked}"))
+        .collect();
+    Ok(Outcome::pass_if(holds, seen.join(", ")))
+}
+
+fn largest() -> anyhow::Result<Outcome> {
+    /// The largest pipe asked for, to spare the memory.
+    const MAX_ASKED: usize = 16 << 20;
+    let pipe = Pipe::new()?;
+    let mut granted = pipe.capacity()?;
+    let mut refused = String::new();
+    while granted < MAX_ASKED {
+        match pipe.set_capacity(2 * granted) {
+            Ok(more) => granted = more,
+            Err(failed) => {
+                let Some(refusal) = refusals::of(failed.call, &failed.error) else {
+                    return Err(failed.into());
+                };
+                refused = format!(", then {}", refusal.errno_name());
+                break;
+            }
+        }
+    }
+    let Some(limit) = Limits::read().max_size else {
+        return Ok(Outcome::seen(format!(
+            "{granted} bytes{refused}; pipe-max-size can't be read"
+        )));
+    };
+    let process = Process::current(&Root::default());
+    let exempt = process.has_system_wide(CapabilitySet::SYS_RESOURCE);
+    let seen = format!("{granted} bytes{refused}; pipe-max-size is {limit}");
+    let outcome = Outcome::pass_if(exempt || granted <= limit, seen);
+    Ok(if refused.is_empty() || 2 * granted > limit {
+        outcome
+    } else {
+        outcome.with_note("this user's pipes hold as many pages as fs.pipe-user-pages-soft allows")
+    })
+}
+
+fn resize_keeps_data() -> anyhow::Result<Outcome> {
+    let pipe = Pipe::new()?;
+    let page = page_size();
+    let before = pipe.capacity()?;
+    if before == page {
+        return Ok(Outcome::refused("pipes have one slot only here")
+            .with_note("this user's pipes hold more pages than fs.pipe-user-pages-soft"));
+    }
+    // Each byte differs from its neighbours.
+    let bytes: Vec<u8> = (0..before).map(|at| (at % 251) as u8).collect();
+    write(&pipe.write, &bytes)?;
+    let shrunk = match pipe.set_capacity(page) {
+        Ok(granted) => format!("{granted} granted"),
+        Err(failed) if refusals::errno_of(&failed.error) == Some(Errno::BUSY) => "EBUSY".to_owned(),
+        Err(failed) => failed.to_string(),
+    };
+    let after = pipe.capacity()?;
+    read(&pipe.read, before / 2)?;
+    let smaller = pipe.set_capacity(before / 2)?;
+    let mut rest = vec![0; before];
+    let read = at("read(2)", rustix::io::read(&pipe.read, &mut rest))?;
+    let same = rest[..read] == bytes[before / 2..];
+    let kept = if same { "kept" } else { "not kept" };
+    Ok(Outcome::pass_if(
+        same && shrunk == "EBUSY" && after == before,
+        format!("{shrunk} for {page} with {before} bytes in it; {read} bytes {kept} at {smaller}"),
+    ))
+}
+
+fn either_end() -> anyhow::Result<Outcome> {
+    let pipe = Pipe::new()?;
+    let granted = pipe::set_capacity(&pipe.read, page_size());
+    let granted = at("fcntl(2) F_SETPIPE_SZ", granted)?;
+    let reported = pipe.capacity()?;
+    let taken = pipe.write(4 * page_size())?;
+    Ok(Outcome::pass_if(
+        (reported, taken) == (granted, Moved::Bytes(granted)),
+        format!("{granted} set by the reader, {reported} reported to the writer, {taken} taken"),
+    ))
+}
+
+/// The capability that exempts this process from the limits on a user's pages.
+fn exempt() -> Option<&'static str> {
+    let process = Process::current(&Root::default());
+    [
+        (CapabilitySet::SYS_RESOURCE, "CAP_SYS_RESOURCE"),
+        (CapabilitySet::SYS_ADMIN, "CAP_SYS_ADMIN"),
+    ]
+    .into_iter()
+    .find(|(capability, _)| process.has_system_wide(*capability))
+    .map(|(_, name)| name)
+}
+
+fn user_page_limits() -> anyhow::Result<Outcome> {
+    let limits = Limits::read();
+    let (Some(soft), Some(hard)) = (limits.user_pages_soft, limits.user_pages_hard) else {
+        return Ok(Outcome::refused(
+            "/proc/sys/fs/pipe-user-pages-soft and -hard can't be read",
+        ));
+    };
+    let outcome = Outcome::seen(format!("soft {}, hard {}", pages(soft), pages(hard)));
+    Ok(match exempt() {
+        Some(name) => outcome.with_note(format!("this process is exempt: it has {name}")),
+        None => outcome,
+    })
+}
+
+fn pages(count: usize) -> String {
+    if count == 0 {
+        return "none".to_owned();
+    }
+    let bytes = count as u64 * page_size() as u64;
+    format!("{} ({})", counted(count, "page"), size::format(bytes))
+}
+
+fn soft_limit() -> anyhow::Result<Outcome> {
+    let limits = Limits::read();
+    let Some(soft) = limits.user_pages_soft else {
+        return Ok(Outcome::refused(
+            "/proc/sys/fs/pipe-user-pages-soft can't be read",
+        ));
+    };
+    if soft == 0 {
+        return Ok(Outcome::seen("no limit (0)"));
+    }
+    let _raised = DescriptorLimit::raise();
+    let default = DEFAULT_SLOTS * page_size();
+    let mut held: Vec<OwnedFd> = Vec::new();
+    let mut pages = 0;
+    loop {
+        let so_far = format!(
+            "{} held {} of {soft}",
+            counted(held.len(), "pipe"),
+            counted(pages, "page")
+        );
+        let (read_end, write_end) = match pipe_with(PipeFlags::CLOEXEC) {
+            Ok(ends) => ends,
+            Err(errno) => {
+                let Some(refusal) = refusals::of(PIPE2, &errno.into()) else {
+                    return Ok(at(PIPE2, Err(errno))?);
+                };
+                return Ok(Outcome::refused(format!("{so_far}; {}", refusal.cause()))
+                    .with_note(refusal.remedy()));
+            }
+        };
+        let slots = at("fcntl(2) F_GETPIPE_SZ", pipe::slots(&read_end))?;
+        if slots < DEFAULT_SLOTS {
+            let enlarged = pipe::set_capacity(&write_end, default).is_ok();
+            let can = if enlarged { "can" } else { "can't" };
+            let slots = counted(slots, "slot");
+            return Ok(Outcome::seen(format!(
+                "{slots}, and {can} be enlarged, once {so_far}"
+            )));
+        }
+        if pages > soft {
+            let why = match exempt() {
+                Some(name) => format!("this process is exempt: it has {name}"),
+                None => "the limit does not hold here".to_owned(),
+            };
+            return Ok(Outcome::seen(format!("as before: {so_far}")).with_note(why));
+        }
+        // Large pipes take fewer descriptors.
+        let asked = limits.max_size.unwrap_or(0).max(default);
+        let granted = pipe::set_capacity_up_to(&read_end, asked);
+        pages += at("fcntl(2) F_SETPIPE_SZ", granted)? / page_size();
+        held.push(read_end);
+    }
+}
+
+/// The limit on descriptors, raised as far as allowed until this is dropped.
+struct DescriptorLimit(Rlimit);
+
+impl DescriptorLimit {
+    fn raise() -> Self {
+        let before = getrlimit(Resource::Nofile);
+        let raised = Rlimit {
+            current: before.maximum,
+            ..before
+        };
+        // If it fails, the want of descriptors is reported.
+        let _ = setrlimit(Resource::Nofile, raised);
+        DescriptorLimit(before)
+    }
+}
+
+impl Drop for DescriptorLimit {
+    fn drop(&mut self) {
+        let _ = setrlimit(Resource::Nofile, self.0);
+    }
+}

@@ -1,0 +1,334 @@
+//! Statements about pipes, each tried out on this system.
+//!
+//! To add a check: a function and a row of `CHECKS` in its subject's file. It is
+//! then run, listed, explained, reported and saved.
+
+mod atomicity;
+mod limits;
+mod outcome;
+mod permissions;
+mod pipes;
+mod semantics;
+mod zero_copy;
+
+pub use self::limits::SOFT_LIMIT;
+pub use self::outcome::{Checked, KIND, Outcome, Record, Summary, Verdict};
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use self::pipes::{CallError, PIPE2};
+use pipespeed_host::refusals;
+
+/// The deadline of a check. The slowest takes less than a tenth of it.
+pub const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The subject of a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Group {
+    /// Capacity, slots and what may be set.
+    Limits,
+    /// Reading, writing, closing and waiting.
+    Semantics,
+    /// Pages that are moved rather than copied.
+    ZeroCopy,
+    /// What this process is allowed to do.
+    Permissions,
+}
+
+impl Group {
+    /// All groups, in the order of reports.
+    pub const ALL: [Group; 4] = [
+        Group::Limits,
+        Group::Semantics,
+        Group::ZeroCopy,
+        Group::Permissions,
+    ];
+
+    /// The name on the command line and in data.
+    pub fn name(self) -> &'static str {
+        match self {
+            Group::Limits => "limits",
+            Group::Semantics => "semantics",
+            Group::ZeroCopy => "zero-copy",
+            Group::Permissions => "permissions",
+        }
+    }
+}
+
+/// One statement about pipes, and how to find out whether it holds here.
+#[derive(Debug, Clone, Copy)]
+pub struct Check {
+    /// The name on the command line and in data: `default-capacity`.
+    pub name: &'static str,
+    /// Its subject.
+    pub group: Group,
+    /// The statement, in a few words.
+    pub statement: &'static str,
+    /// How it is tried out and what follows from it, in a few sentences.
+    pub explanation: &'static str,
+    /// The source: a manual page, a file of the kernel.
+    pub reference: &'static str,
+    /// Tries it out. Leaves nothing behind: no process, file or setting.
+    ///
+    /// # Errors
+    /// Whatever keeps it from an outcome. A system call that was refused becomes
+    /// [`Verdict::Refused`], any other error [`Verdict::Error`].
+    pub run: fn() -> anyhow::Result<Outcome>,
+}
+
+/// All checks except [`SOFT_LIMIT`], in the order of reports: by group.
+pub fn all() -> impl Iterator<Item = &'static Check> {
+    let parts: [&'static [Check]; 5] = [
+        limits::CHECKS,
+        atomicity::CHECKS,
+        semantics::CHECKS,
+        zero_copy::CHECKS,
+        permissions::CHECKS,
+    ];
+    parts.into_iter().flatten()
+}
+
+/// Runs checks one after another; see [`run_one`].
+pub fn run<'a>(checks: impl IntoIterator<Item = &'a Check>, patience: Duration) -> Vec<Checked> {
+    let checks = checks.into_iter();
+    checks.map(|check| run_one(check, patience)).collect()
+}
+
+/// Runs a check. If it fails, panics or takes longer than `patience`, that is
+/// its outcome. When this returns, whatever the check made is gone, unless it
+/// hangs.
+pub fn run_one(check: &Check, patience: Duration) -> Checked {
+    let start = Instant::now();
+    let outcome = guarded(check.run, patience);
+    Checked::new(check, outcome, start.elapsed().as_secs_f64())
+}
+
+/// Runs a check in a thread of its own. A thread that hangs is left behind and
+/// ends with the process.
+fn guarded(run: fn() -> anyhow::Result<Outcome>, patience: Duration) -> Outcome {
+    let (send, receive) = mpsc::channel();
+    let thread = thread::Builder::new().name("check".to_owned());
+    let spawned = thread.spawn(move || {
+        // After a timeout nobody listens.
+        let _ = send.send(caught(run));
+    });
+    let Ok(thread) = spawned else {
+        // No thread is available: run it unguarded rather than not at all.
+        return caught(run);
+    };
+    match receive_within(&receive, patience) {
+        Some(outcome) => {
+            // The next check begins without it.
+            let _ = thread.join();
+            outcome
+        }
+        None => Outcome::error(format_args!(
+            "no answer within {} s: it hangs",
+            patience.as_secs_f64()
+        )),
+    }
+}
+
+/// Waits in parts. While the whole process is stopped (SIGSTOP) its checks are
+/// stopped as well; that costs one part only.
+fn receive_within(receive: &mpsc::Receiver<Outcome>, patience: Duration) -> Option<Outcome> {
+    const PARTS: u32 = 30;
+    (0..PARTS).find_map(|_| receive.recv_timeout(patience / PARTS).ok())
+}
+
+fn caught(run: fn() -> anyhow::Result<Outcome>) -> Outcome {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(error)) => of_error(&error),
+        Err(payload) => Outcome::error(format_args!("a bug in the check: {}", message(&*payload))),
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("it panicked")
+}
+
+/// The outcome of a check that failed. A call that the system refuses is a
+/// refusal. Pipes are an exception: without any, nothing was found out.
+fn of_error(error: &anyhow::Error) -> Outcome {
+    let refusal = error
+        .downcast_ref::<CallError>()
+        .and_then(|CallError { call, error }| refusals::of(call, error));
+    match refusal {
+        Some(refusal) if refusal.call == PIPE2 => {
+            Outcome::error(format_args!("no pipe can be made: {refusal}"))
+        }
+        Some(refusal) => refusal.into(),
+        None => Outcome::error(format_args!("{error:#}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::pipes::at;
+    use super::*;
+
+    fn check(name: &'static str, run: fn() -> anyhow::Result<Outcome>) -> Check {
+        Check {
+            name,
+            group: Group::Limits,
+            statement: "a statement",
+            explanation: "An explanation.",
+            reference: "pipe(7)",
+            run,
+        }
+    }
+
+    fn record(checks: &[Check]) -> Record {
+        let checked = run(checks, PATIENCE);
+        Record::new(checked, Default::default(), String::new(), 0.0)
+    }
+
+    #[test]
+    fn names_are_unique_words() {
+        let mut names: Vec<&str> = all().chain([&SOFT_LIMIT]).map(|check| check.name).collect();
+        names.extend(Group::ALL.map(Group::name));
+        for name in &names {
+            let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            assert!(name.chars().all(plain) && name.len() <= 24, "{name}");
+        }
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn texts_of_checks_are_short_and_in_one_form() {
+        for check in all().chain([&SOFT_LIMIT]) {
+            let name = check.name;
+            assert!(check.statement.len() <= 80, "{name}: {}", check.statement);
+            assert!(!check.statement.ends_with('.'), "{name}");
+            assert!(check.explanation.ends_with('.'), "{name}");
+            assert!(check.explanation.len() <= 500, "{name}");
+            assert!(check.reference.len() >= 6, "{name}");
+            for text in [check.statement, check.explanation, check.reference] {
+                let plain = !text.contains('\n') && !text.contains("  ");
+                assert!(plain, "{name}: {text}");
+            }
+        }
+        let groups: Vec<Group> = all().map(|check| check.group).collect();
+        assert!(groups.is_sorted(), "{groups:?}");
+    }
+
+    /// The permission check that starts the program again is tried by the tests
+    /// that run the program.
+    #[test]
+    fn no_check_fails_or_errs_here() {
+        for check in all().filter(|check| check.name != "may-read-processes") {
+            let outcome = guarded(check.run, PATIENCE);
+            let bad = matches!(outcome.verdict, Verdict::Fail | Verdict::Error);
+            assert!(!bad, "{}: {outcome:?}", check.name);
+            assert!(!outcome.seen.contains('\n'), "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn errors_panics_and_hangs_are_outcomes_and_the_rest_is_run() {
+        let hangs = || loop {
+            thread::park();
+        };
+        let hung = run_one(&check("hangs", hangs), Duration::from_millis(300));
+        // The others answer, however long a panic takes to print its backtrace.
+        let others = [
+            check("errs", || Err(anyhow::anyhow!("odd").context("poll"))),
+            check("panics", || panic!("no {}", "way")),
+            check("passes", || Ok(Outcome::pass("fine"))),
+        ];
+        let mut checked = vec![hung];
+        checked.extend(run(&others, Duration::from_secs(120)));
+        let seen: Vec<&str> = checked.iter().map(|one| &*one.outcome.seen).collect();
+        assert_eq!(
+            seen,
+            [
+                "not found out: no answer within 0.3 s: it hangs",
+                "not found out: poll: odd",
+                "not found out: a bug in the check: no way",
+                "fine"
+            ]
+        );
+        let verdicts: Vec<Verdict> = checked.iter().map(|one| one.outcome.verdict).collect();
+        use Verdict::{Error, Pass};
+        assert_eq!(verdicts, [Error, Error, Error, Pass]);
+    }
+
+    #[test]
+    fn a_refused_call_is_a_refusal_unless_no_pipe_can_be_made() {
+        let of = |call, errno: Errno| of_error(&at::<()>(call, Err(errno)).unwrap_err().into());
+        for (call, errno, word) in [
+            ("memfd_create(2)", Errno::MFILE, "ulimit -n"),
+            ("clone(2)", Errno::AGAIN, "ulimit -u"),
+            ("tee(2)", Errno::PERM, "container"),
+        ] {
+            let outcome = of(call, errno);
+            assert_eq!(outcome.verdict, Verdict::Refused, "{outcome:?}");
+            assert!(outcome.seen.starts_with(call), "{outcome:?}");
+            assert!(outcome.note.unwrap().contains(word));
+        }
+        for (errno, word) in [(Errno::MFILE, "ulimit -n"), (Errno::NOSYS, "pipe2(2)")] {
+            let outcome = of(PIPE2, errno);
+            assert_eq!(outcome.verdict, Verdict::Error);
+            assert!(outcome.seen.contains(word), "{outcome:?}");
+        }
+        assert_eq!(of("tee(2)", Errno::BADF).verdict, Verdict::Error);
+    }
+
+    #[test]
+    fn failures_and_errors_are_named_and_grouped_by_cause() {
+        let lost = |name| check(name, || anyhow::bail!("lost"));
+        let mut all = ["a", "b", "c", "d", "e", "f"].map(lost).to_vec();
+        all.push(check("odd", || anyhow::bail!("gone")));
+        all.push(check("good", || Ok(Outcome::pass("7"))));
+        assert_eq!(
+            record(&all).failure().unwrap(),
+            "not found out: a, b, c, d, e, f (lost), odd (gone)"
+        );
+        all.push(lost("g"));
+        all.push(check("bad", || Ok(Outcome::fail("8"))));
+        let record = record(&all);
+        let failure = record.failure().unwrap();
+        let begins = "not as every pipe must be: bad; not found out: a, b, c, d, e, f and 1 more (";
+        assert!(failure.starts_with(begins), "{failure}");
+        let summary = record.summary;
+        assert_eq!((summary.pass, summary.fail, summary.error), (1, 1, 8));
+    }
+
+    #[test]
+    fn refused_and_seen_are_no_failures() {
+        let record = record(&[
+            check("differs", || Ok(Outcome::seen("7").with_note("odd"))),
+            check("closed", || Ok(Outcome::refused("EPERM"))),
+        ]);
+        assert_eq!(record.failure(), None);
+        let json = serde_json::to_value(&record).unwrap();
+        assert_eq!(
+            (&json["schema_version"], &json["kind"]),
+            (&1.into(), &"check".into())
+        );
+        for (key, value) in [
+            ("name", "differs"),
+            ("group", "limits"),
+            ("statement", "a statement"),
+            ("verdict", "seen"),
+            ("seen", "7"),
+            ("note", "odd"),
+            ("reference", "pipe(7)"),
+        ] {
+            assert_eq!(json["checks"][0][key], value, "{key}");
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! The outcome of a check, and the record of a run of checks.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{Check, Group};
+use pipespeed_host::Machine;
+use pipespeed_host::refusals::Refusal;
+
+/// Whether a statement holds here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It holds.
+    Pass,
+    /// It does not hold, though it must for every pipe: the command fails.
+    Fail,
+    /// Systems differ in it, and this is the value here.
+    Seen,
+    /// The system does not allow it, or does not allow trying it.
+    Refused,
+    /// It was not found out: the command fails.
+    Error,
+}
+
+impl Verdict {
+    /// All verdicts, in the order of summaries.
+    pub const ALL: [Verdict; 5] = [
+        Verdict::Pass,
+        Verdict::Fail,
+        Verdict::Seen,
+        Verdict::Refused,
+        Verdict::Error,
+    ];
+
+    /// The word in tables. Verdicts that fail the command are in capitals.
+    pub fn mark(self) -> &'static str {
+        match self {
+            Verdict::Pass => "pass",
+            Verdict::Fail => "FAIL",
+            Verdict::Seen => "seen",
+            Verdict::Refused => "refused",
+            Verdict::Error => "ERROR",
+        }
+    }
+}
+
+/// The outcome of a check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Outcome {
+    /// Whether the statement holds.
+    pub verdict: Verdict,
+    /// The value seen: `65536 bytes`.
+    pub seen: String,
+    /// A consequence, or what would allow what is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// The beginning of an error's text.
+const NOT_FOUND_OUT: &str = "not found out: ";
+
+impl Outcome {
+    /// The statement holds.
+    pub fn pass(seen: impl Into<String>) -> Self {
+        Outcome::new(Verdict::Pass, seen)
+    }
+
+    /// The statement, which must hold for every pipe, holds or does not.
+    pub fn pass_if(holds: bool, seen: impl Into<String>) -> Self {
+        Outcome::new(if holds { Verdict::Pass } else { Verdict::Fail }, seen)
+    }
+
+    /// The statement must hold for every pipe, and does not.
+    pub fn fail(seen: impl Into<String>) -> Self {
+        Outcome::new(Verdict::Fail, seen)
+    }
+
+    /// The value on this system.
+    pub fn seen(seen: impl Into<String>) -> Self {
+        Outcome::new(Verdict::Seen, seen)
+    }
+
+    /// The system refuses, for this reason.
+    pub fn refused(reason: impl Into<String>) -> Self {
+        Outcome::new(Verdict::Refused, reason)
+    }
+
+    /// It was not found out.
+    pub fn error(error: impl fmt::Display) -> Self {
+        Outcome::new(Verdict::Error, format!("{NOT_FOUND_OUT}{error}"))
+    }
+
+    fn new(verdict: Verdict, seen: impl Into<String>) -> Self {
+        Outcome {
+            verdict,
+            seen: seen.into(),
+            note: None,
+        }
+    }
+
+    /// Adds a note.
+    pub fn with_note(mut self, note: impl Into<String>) -> Self {
+        self.note = Some(note.into());
+        self
+    }
+}
+
+impl From<Refusal> for Outcome {
+    fn from(refusal: Refusal) -> Self {
+        let (call, errno) = (&refusal.call, refusal.errno_name());
+        let cause = refusal.cause();
+        Outcome::refused(format!("{call} is refused ({errno}): {cause}"))
+            .with_note(refusal.remedy())
+    }
+}
+
+/// A check with its outcome.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Checked {
+    /// The check's name.
+    pub name: &'static str,
+    /// Its subject.
+    pub group: Group,
+    /// The statement.
+    pub statement: &'static str,
+    /// The outcome.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// The source of the statement.
+    pub reference: &'static str,
+    /// The time it took.
+    pub seconds: f64,
+}
+
+impl Checked {
+    /// A check with its outcome and the seconds it took.
+    pub fn new(check: &Check, outcome: Outcome, seconds: f64) -> Self {
+        Checked {
+            name: check.name,
+            group: check.group,
+            statement: check.statement,
+            outcome,
+            reference: check.reference,
+            seconds,
+        }
+    }
+}
+
+/// The number of checks by verdict.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// All checks.
+    pub checks: usize,
+    /// [`Verdict::Pass`].
+    pub pass: usize,
+    /// [`Verdict::Fail`].
+    pub fail: usize,
+    /// [`Verdict::Seen`].
+    pub seen: usize,
+    /// [`Verdict::Refused`].
+    pub refused: usize,
+    /// [`Verdict::Error`].
+    pub error: usize,
+}
+
+impl Summary {
+    /// Counts.
+    pub fn of(checked: &[Checked]) -> Self {
+        let count = |wanted: Verdict| with(checked, wanted).count();
+        Summary {
+            checks: checked.len(),
+            pass: count(Verdict::Pass),
+            fail: count(Verdict::Fail),
+            seen: count(Verdict::Seen),
+            refused: count(Verdict::Refused),
+            error: count(Verdict::Error),
+        }
+    }
+
+    /// The number of checks with this verdict.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        match verdict {
+            Verdict::Pass => self.pass,
+            Verdict::Fail => self.fail,
+            Verdict::Seen => self.seen,
+            Verdict::Refused => self.refused,
+            Verdict::Error => self.error,
+        }
+    }
+}
+
+fn with(checked: &[Checked], verdict: Verdict) -> impl Iterator<Item = &Checked> {
+    let checked = checked.iter();
+    checked.filter(move |checked| checked.outcome.verdict == verdict)
+}
+
+/// The version of the record's shape; see [`pipespeed_measure::record::SCHEMA_VERSION`].
+const SCHEMA_VERSION: u32 = 1;
+
+/// The field `kind` of such a record; a run of bench has none.
+pub const KIND: &str = "check";
+
+/// A run of checks.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Record {
+    /// The version of this record's shape.
+    pub schema_version: u32,
+    /// [`KIND`].
+    pub kind: &'static str,
+    /// The program's version.
+    pub pipespeed_version: &'static str,
+    /// When it began, RFC 3339 in UTC.
+    pub started_at: String,
+    /// How long it took.
+    pub seconds: f64,
+    /// The machine.
+    pub machine: Machine,
+    /// The number of checks by verdict.
+    pub summary: Summary,
+    /// The checks, by group.
+    pub checks: Vec<Checked>,
+}
+
+impl Record {
+    /// The record of these checks.
+    pub fn new(checks: Vec<Checked>, machine: Machine, started_at: String, seconds: f64) -> Self {
+        Record {
+            schema_version: SCHEMA_VERSION,
+            kind: KIND,
+            pipespeed_version: env!("CARGO_PKG_VERSION"),
+            started_at,
+            seconds,
+            machine,
+            summary: Summary::of(&checks),
+            checks,
+        }
+    }
+
+    /// The message for standard error if the command fails; `None` if it does
+    /// not.
+    pub fn failure(&self) -> Option<String> {
+        let mut parts = Vec::new();
+        let failed: Vec<&str> = with(&self.checks, Verdict::Fail)
+            .map(|checked| checked.name)
+            .collect();
+        if !failed.is_empty() {
+            parts.push(format!("not as every pipe must be: {}", failed.join(", ")));
+        }
+        // Checks with the same cause are named together.
+        let mut causes: Vec<(&str, Vec<&str>)> = Vec::new();
+        for checked in with(&self.checks, Verdict::Error) {
+            let seen = &*checked.outcome.seen;
+            let cause = seen.strip_prefix(NOT_FOUND_OUT).unwrap_or(seen);
+            match causes.iter_mut().find(|(known, _)| *known == cause) {
+                Some((_, names)) => names.push(checked.name),
+                None => causes.push((cause, vec![checked.name])),
+            }
+        }
+        let causes: Vec<String> = causes
+            .iter()
+            .map(|(cause, names)| format!("{} ({cause})", first_few(names)))
+            .collect();
+        if !causes.is_empty() {
+            parts.push(format!("{NOT_FOUND_OUT}{}", causes.join(", ")));
+        }
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+}
+
+/// The first few names; the table has all of them.
+fn first_few(names: &[&str]) -> String {
+    const MAX_NAMED: usize = 6;
+    match names.get(..MAX_NAMED) {
+        Some(first) if names.len() > MAX_NAMED => {
+            format!("{} and {} more", first.join(", "), names.len() - MAX_NAMED)
+        }
+        _ => names.join(", "),
+    }
+}

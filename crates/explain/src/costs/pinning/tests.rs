@@ -1,0 +1,207 @@
+//! What is made of the kernel's answers, with fakes of every kernel.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use fastpipe::buffer::{Buffer, Pages};
+use fastpipe::pipe::page_size;
+use rustix::io::Errno;
+
+use super::fake::{Asked, Fake, KERNELS, Struct};
+use super::*;
+
+fn plan(size: usize) -> Plan {
+    Plan {
+        rounds: 7,
+        pages_per_call: 16,
+        size,
+        pages: vec![Pages::Base],
+        untouched: true,
+    }
+}
+
+/// The named figure of one run.
+fn measured(plan: &Plan, fake: Fake, name: &str) -> Option<Figure> {
+    let (_, figures) = measure(plan, Some(fake.kernel()), |_| {}).unwrap();
+    figures.into_iter().find(|figure| figure.name == name)
+}
+
+#[test]
+fn every_layout_is_recognised_by_its_size_whichever_way_others_are_refused() {
+    for layout in KERNELS {
+        for refusal in [Errno::INVAL, Errno::NOTTY] {
+            let fake = Fake {
+                refusal,
+                ..Fake::new(layout)
+            };
+            let kernel = fake.kernel();
+            assert!(
+                kernel.layout.kernels.starts_with(layout.kernels),
+                "{layout:?}"
+            );
+            assert_eq!(kernel.layout.bytes, layout.bytes);
+        }
+    }
+    assert_eq!(LAYOUTS.len(), KERNELS.len());
+}
+
+#[test]
+fn an_error_that_is_about_something_else_is_told() {
+    let fake = Fake {
+        refusal: Errno::NOMEM,
+        ..Fake::new(KERNELS[0])
+    };
+    let missing = Kernel::new(PathBuf::from("/fake"), Box::new(fake)).unwrap_err();
+    assert!(matches!(missing, Missing::Failed(..)), "{missing}");
+    let unknown = Struct {
+        bytes: 48,
+        ..KERNELS[1]
+    };
+    let missing = Kernel::new(PathBuf::from("/fake"), Box::new(Fake::new(unknown))).unwrap_err();
+    assert!(matches!(missing, Missing::NoKnownLayout(_)), "{missing}");
+}
+
+#[test]
+fn in_every_layout_the_kernel_is_asked_for_our_range_and_its_answer_is_understood() {
+    let buffer = Buffer::builder().len(512 * page_size()).map().unwrap();
+    for layout in KERNELS {
+        let fake = Fake::new(layout);
+        let asked = Rc::clone(&fake.asked);
+        let pinned = fake.kernel().pin(&buffer, 31).unwrap();
+        let expected = Asked {
+            addr: buffer.as_ptr().addr() as u64,
+            size: buffer.len() as u64,
+            nr: 31,
+        };
+        assert_eq!(*asked.borrow().last().unwrap(), expected, "{layout:?}");
+        // 512 pages of 10 and of 5 ns: 5.12 and 2.56 us.
+        let answer = Pinned {
+            bytes: buffer.len() as u64,
+            get_us: 5,
+            put_us: layout.put.map(|_| 2),
+        };
+        assert_eq!(pinned, answer, "{layout:?}");
+    }
+}
+
+#[test]
+fn figures_are_nanoseconds_a_page_in_every_layout_and_older_kernels_tell_no_put() {
+    for layout in KERNELS {
+        let size = 64 << 20;
+        let get = measured(&plan(size), Fake::new(layout), "get_base").unwrap();
+        let median = get.median_ns.unwrap();
+        assert!((median - 10.0).abs() < 0.1, "{median} {layout:?}");
+        assert_eq!(get.samples_ns.len(), 7);
+        let put = measured(&plan(size), Fake::new(layout), "put_base");
+        assert_eq!(put.is_some(), layout.put.is_some(), "{layout:?}");
+        if let Some(put) = put {
+            assert!((put.median_ns.unwrap() - 5.0).abs() < 0.1, "{put:?}");
+        }
+    }
+}
+
+#[test]
+fn what_counts_is_what_was_pinned_not_what_was_asked() {
+    let fake = Fake {
+        most_pages: 4096,
+        ..Fake::new(KERNELS[4])
+    };
+    let get = measured(&plan(64 << 20), fake, "get_base").unwrap();
+    // By what was asked for it would be a quarter of that, or less.
+    assert!((get.median_ns.unwrap() - 10.0).abs() < 0.2, "{get:?}");
+    let counted = get.counted.unwrap();
+    assert_eq!(counted.asked_bytes, 64 << 20);
+    assert_eq!(counted.pinned_bytes, 4096 * page_size() as u64);
+}
+
+#[test]
+fn a_short_range_is_pinned_more_often_and_the_clocks_error_is_told() {
+    let size = 1 << 20;
+    let get = measured(&plan(size), Fake::new(KERNELS[4]), "get_base").unwrap();
+    let counted = get.counted.unwrap();
+    assert!(counted.calls > 100, "{counted:?}");
+    let pages = (size / page_size()) as f64;
+    let us = (pages * 0.01).floor();
+    let expected = 100.0 * 0.5 / (us + 0.5);
+    assert!(
+        (counted.rounding_percent[0] - expected).abs() < 1e-6,
+        "{counted:?}"
+    );
+    // And the truth lies within that error.
+    let off = 100.0 * (get.median_ns.unwrap() / 10.0 - 1.0).abs();
+    assert!(
+        off <= counted.rounding_percent[0] * 1.3,
+        "{off} {counted:?}"
+    );
+
+    let long = measured(&plan(64 << 20), Fake::new(KERNELS[4]), "get_base").unwrap();
+    let counted = long.counted.unwrap();
+    assert!(
+        counted.calls < 20 && counted.rounding_percent[0] < 1.0,
+        "{counted:?}"
+    );
+}
+
+#[test]
+fn a_kernel_that_pins_nothing_gives_a_reason_and_the_estimate_remains() {
+    let fake = Fake {
+        most_pages: 0,
+        ..Fake::new(KERNELS[3])
+    };
+    let (_, figures) = measure(&plan(1 << 20), Some(fake.kernel()), |_| {}).unwrap();
+    let names: Vec<_> = figures.iter().map(|figure| &*figure.name).collect();
+    let expected = [
+        "get_base",
+        "put_base",
+        "vmsplice_base",
+        "splice_base",
+        "estimate_base",
+    ];
+    assert_eq!(names, expected);
+    let why = figures[0].refused.as_deref().unwrap();
+    assert!(why.contains("not a single page"), "{why}");
+    assert_eq!(figures[0].median_ns, None);
+    assert!(figures[4].median_ns.is_some(), "{:?}", figures[4]);
+}
+
+#[test]
+fn the_estimate_is_the_difference_of_its_two_parts_round_by_round() {
+    let plan = Plan {
+        rounds: 6,
+        ..plan(1 << 20)
+    };
+    let (kernel, figures) = measure(&plan, None, |_| {}).unwrap();
+    assert!(kernel.is_none());
+    let [pinning, moving, estimate] = &figures[..] else {
+        panic!("{figures:?}");
+    };
+    assert_eq!(estimate.step, Step::Estimate);
+    for round in 0..6 {
+        let [pinning, moving, estimate] =
+            [pinning, moving, estimate].map(|figure| figure.samples_ns[round]);
+        assert!(pinning > 0.0 && moving > 0.0);
+        assert!((pinning - moving - estimate).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn what_base_pages_cost_more_is_told_for_the_kernels_figure_and_for_the_estimate() {
+    let both = Plan {
+        pages: vec![Pages::Base, Pages::Huge],
+        ..plan(4 << 20)
+    };
+    let (_, figures) = measure(&both, Some(Fake::new(KERNELS[4]).kernel()), |_| {}).unwrap();
+    for step in ["get", "estimate"] {
+        let samples = |of: &str| {
+            let name = format!("{step}_{of}");
+            let found = figures.iter().find(|figure| figure.name == name);
+            found.unwrap_or_else(|| panic!("{name}")).samples_ns.clone()
+        };
+        let (base, huge) = (samples("base"), samples("huge"));
+        let difference = samples("difference");
+        assert_eq!(difference.len(), 7);
+        for round in 0..7 {
+            assert!((base[round] - huge[round] - difference[round]).abs() < 1e-9);
+        }
+    }
+}

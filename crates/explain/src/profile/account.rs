@@ -1,0 +1,206 @@
+//! An end's wall time, split into costs that add up to it.
+//!
+//! Samples see a process only while it runs, and slow it down. So they only say
+//! how its running time is shared out; how long it ran and waited for a
+//! processor in trials that were not sampled is the scheduler's account, and the
+//! rest of the wall time it slept.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::groups::Group;
+use pipespeed_measure::record::EndCounters;
+
+/// Bytes that times are given for.
+pub const PAGE: f64 = 4096.0;
+
+/// So few bytes say nothing of pages.
+pub const FEW_BYTES: u64 = 1 << 20;
+
+/// What an end used in all the timed parts together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Bytes that passed it.
+    pub bytes: u64,
+    /// Wall time, in seconds.
+    pub wall_s: f64,
+    /// Processor time, in seconds.
+    pub cpu_s: f64,
+    /// Time runnable without a processor, in seconds; 0 where the kernel keeps
+    /// no account.
+    pub run_delay_s: f64,
+    /// System calls made to move data or to wait.
+    pub syscalls: u64,
+    /// Those of them that found the pipe full or empty.
+    pub would_blocks: u64,
+}
+
+impl Usage {
+    /// Adds what one trial used.
+    pub fn add(&mut self, counters: &EndCounters) {
+        self.bytes += counters.bytes;
+        self.wall_s += counters.seconds;
+        self.cpu_s += counters.cpu_s;
+        self.run_delay_s += counters.run_delay_s.unwrap_or(0.0);
+        self.syscalls += counters.syscalls;
+        self.would_blocks += counters.would_blocks;
+    }
+
+    /// Wall time for 4 KiB, in nanoseconds; 0 where no bytes are known.
+    pub fn wall_ns_per_page(&self) -> f64 {
+        self.ns_per_page(self.wall_s).unwrap_or(0.0)
+    }
+
+    /// What so much time is for 4 KiB, in nanoseconds; none where no bytes are
+    /// known.
+    pub fn ns_per_page(&self, seconds: f64) -> Option<f64> {
+        match self.bytes {
+            0 => None,
+            bytes => Some(seconds * 1e9 * PAGE / bytes as f64),
+        }
+    }
+
+    /// With running and waiting for a processor made smaller, in proportion, where
+    /// they exceed the wall time, as those of several processors do.
+    pub fn within_wall_time(&self) -> Usage {
+        let most = self.wall_s / (self.cpu_s + self.run_delay_s).max(f64::MIN_POSITIVE);
+        let factor = most.min(1.0);
+        Usage {
+            cpu_s: self.cpu_s * factor,
+            run_delay_s: self.run_delay_s * factor,
+            ..*self
+        }
+    }
+}
+
+/// The costs that every call has, whether or not it moves anything.
+const OF_EACH_CALL: [Group; 3] = [Group::EntryExit, Group::PipeLock, Group::UserCode];
+
+/// Shares the wall time out to the costs, in seconds.
+///
+/// `weights` are those of the samples of running time. Calls that found the
+/// pipe full or empty come to their end before they touch a page, so what they
+/// take is estimated: of the costs that every call has, their share by number.
+pub fn split(usage: &Usage, weights: &BTreeMap<Group, u64>) -> BTreeMap<Group, f64> {
+    let running = usage.cpu_s;
+    let sampled: u64 = weights.values().sum();
+    let mut costs: BTreeMap<Group, f64> = BTreeMap::new();
+    if sampled == 0 {
+        costs.insert(Group::Other, running);
+    }
+    for (group, weight) in weights {
+        let share = *weight as f64 / sampled.max(1) as f64;
+        costs.insert(*group, running * share);
+    }
+    if usage.would_blocks > 0 && usage.syscalls > 0 {
+        let in_vain = usage.would_blocks as f64 / usage.syscalls.max(usage.would_blocks) as f64;
+        let mut spinning = 0.0;
+        for group in OF_EACH_CALL {
+            if let Some(cost) = costs.get_mut(&group) {
+                spinning += *cost * in_vain;
+                *cost *= 1.0 - in_vain;
+            }
+        }
+        costs.insert(Group::Spinning, spinning);
+    }
+    let asleep = usage.wall_s - usage.cpu_s - usage.run_delay_s;
+    costs.insert(Group::Asleep, asleep.max(0.0));
+    costs.insert(Group::RunDelay, usage.run_delay_s);
+    costs.retain(|_, cost| *cost > 0.0);
+    costs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn usage() -> Usage {
+        Usage {
+            bytes: 4096 * 1_000_000,
+            wall_s: 1.0,
+            cpu_s: 0.4,
+            run_delay_s: 0.1,
+            syscalls: 1000,
+            would_blocks: 0,
+        }
+    }
+
+    #[test]
+    fn samples_share_out_the_running_time_and_the_rest_was_slept() {
+        let weights = BTreeMap::from([(Group::CopyToUser, 3), (Group::PipeLock, 1)]);
+        let costs = split(&usage(), &weights);
+        let near = |group: Group, ns: f64| (costs[&group] * 1e3 - ns).abs() < 1e-6;
+        assert!(near(Group::CopyToUser, 300.0), "{costs:?}");
+        assert!(near(Group::PipeLock, 100.0), "{costs:?}");
+        assert!(near(Group::RunDelay, 100.0), "{costs:?}");
+        assert!(near(Group::Asleep, 500.0), "{costs:?}");
+    }
+
+    #[test]
+    fn calls_in_vain_take_their_share_of_what_every_call_costs() {
+        let spun = Usage {
+            would_blocks: 250,
+            ..usage()
+        };
+        let weights = BTreeMap::from([(Group::CopyToUser, 3), (Group::PipeLock, 1)]);
+        let costs = split(&spun, &weights);
+        assert!(
+            (costs[&Group::Spinning] * 1e3 - 25.0).abs() < 1e-6,
+            "{costs:?}"
+        );
+        assert!(
+            (costs[&Group::CopyToUser] * 1e3 - 300.0).abs() < 1e-6,
+            "{costs:?}"
+        );
+    }
+
+    #[test]
+    fn running_time_without_samples_is_other() {
+        let costs = split(&usage(), &BTreeMap::new());
+        assert!((costs[&Group::Other] - 0.4).abs() < 1e-6, "{costs:?}");
+    }
+
+    #[test]
+    fn time_on_several_processors_is_brought_down_to_the_wall_time() {
+        let parallel = Usage {
+            cpu_s: 1.5,
+            run_delay_s: 0.5,
+            ..usage()
+        };
+        let weights = BTreeMap::from([(Group::UserCode, 1)]);
+        let costs = split(&parallel.within_wall_time(), &weights);
+        assert!((costs[&Group::UserCode] - 0.75).abs() < 1e-9, "{costs:?}");
+        assert!((costs[&Group::RunDelay] - 0.25).abs() < 1e-9, "{costs:?}");
+        assert!(
+            (costs.values().sum::<f64>() - 1.0).abs() < 1e-9,
+            "{costs:?}"
+        );
+        assert_eq!(usage().within_wall_time(), usage());
+    }
+
+    proptest! {
+        #[test]
+        fn the_costs_add_up_to_the_wall_time(
+            weights in prop::collection::vec(0..1000_u64, Group::ALL.len()),
+            cpu in 0.0..0.6_f64,
+            delay in 0.0..0.4_f64,
+            calls in 1..100_000_u64,
+            in_vain in 0.0..1.0_f64,
+        ) {
+            let usage = Usage {
+                cpu_s: cpu,
+                run_delay_s: delay,
+                syscalls: calls,
+                would_blocks: (calls as f64 * in_vain) as u64,
+                ..usage()
+            };
+            // As they come: only groups that samples have.
+            let weights = Group::ALL.into_iter().skip(3).zip(weights).collect();
+            let sum: f64 = split(&usage, &weights).values().sum();
+            let wall = usage.wall_s;
+            prop_assert!((sum / wall - 1.0).abs() < 1e-9, "{sum} {wall}");
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! An account of a case where sampling is refused: what each end did is counted
+//! and multiplied by the elementary costs, beside its wall time.
+//!
+//! Pages are priced by what they cost in a single thread, whose caches are warm
+//! and whom nobody disturbs. So there is a remainder: the data and the pipe's
+//! lock passing between processors, cold caches, code of the process itself.
+
+use serde::Serialize;
+
+use super::account::PAGE;
+use super::collect::rate;
+use crate::costs::{Cost, Costs, PIECE};
+use pipespeed_host::warnings;
+use pipespeed_measure::case::Case;
+use pipespeed_measure::endpoint::spec::{ChannelKind, PageKind, SinkTechnique, SourceTechnique};
+use pipespeed_measure::record::EndCounters;
+use pipespeed_measure::runner::{Runner, TrialError};
+
+/// What a part of an end's wall time was used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Item {
+    /// System calls that moved data, or waited.
+    Calls,
+    /// Those that found the pipe full or empty.
+    WouldBlocks,
+    /// Pages that passed the end.
+    Pages,
+    /// Page faults, priced as those of base pages.
+    Faults,
+    /// Preemptions, priced as switches on one processor.
+    Preemptions,
+    /// Times that the other end had to be woken on another processor.
+    WakeCalls,
+    /// Times that this end was woken.
+    WakeUps,
+    /// Asleep, less the wake-ups: waiting for the other end.
+    Asleep,
+    /// Runnable, but without a processor.
+    RunDelay,
+    /// The rest of the wall time; below 0 where the costs exceed it.
+    Unexplained,
+}
+
+/// A part of an end's wall time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// What it was used for.
+    pub item: Item,
+    /// How often; none where the scheduler measured a time.
+    pub count: Option<f64>,
+    /// The cost of each, in nanoseconds; none where it is not known.
+    pub each_ns: Option<f64>,
+    /// Together, in seconds; none where the cost is not known.
+    pub seconds: Option<f64>,
+}
+
+impl Row {
+    fn counted(item: Item, count: f64, each_ns: Option<f64>) -> Row {
+        Row {
+            item,
+            count: Some(count),
+            each_ns,
+            seconds: each_ns.map(|ns| count * ns / 1e9),
+        }
+    }
+
+    fn measured(item: Item, seconds: f64) -> Row {
+        Row {
+            item,
+            count: None,
+            each_ns: None,
+            seconds: Some(seconds),
+        }
+    }
+}
+
+/// What an end did, and what it is priced by.
+#[derive(Debug)]
+pub struct End<'a> {
+    /// Its counters.
+    pub counters: &'a EndCounters,
+    /// Times that the other end slept.
+    pub other_sleeps: u64,
+    /// The cost of a page; none where that is not among the elementary ones.
+    pub page: Option<&'a Cost>,
+    /// Whether both ends run on one processor.
+    pub on_one_processor: bool,
+}
+
+/// Shares an end's wall time out: the rows add up to it, but for those without
+/// a known cost.
+pub fn account(end: &End<'_>, costs: &Costs) -> Vec<Row> {
+    let counters = end.counters;
+    let call = costs.call.median();
+    // A page's cost includes its part of a call, which is counted by itself.
+    let part_of_call = call.unwrap_or(0.0) * PAGE / PIECE as f64;
+    let page = end.page.and_then(Cost::median);
+    let page = page.map(|ns| (ns - part_of_call).max(0.0));
+    let in_vain = counters.would_blocks.min(counters.syscalls);
+    let wake_up = match end.on_one_processor {
+        true => &costs.wake_up_same,
+        false => &costs.wake_up_other,
+    };
+    let count = |item, count: u64, each_ns| Row::counted(item, count as f64, each_ns);
+    let mut rows = vec![
+        count(Item::Calls, counters.syscalls - in_vain, call),
+        count(Item::WouldBlocks, in_vain, costs.would_block.median()),
+        Row::counted(Item::Pages, counters.bytes as f64 / PAGE, page),
+        count(
+            Item::Faults,
+            counters.page_faults,
+            costs.fault_base.median(),
+        ),
+        count(
+            Item::Preemptions,
+            counters.involuntary_switches,
+            costs.wake_up_same.median(),
+        ),
+    ];
+    // On one processor waking and switching are the wake-up.
+    if !end.on_one_processor {
+        let each_ns = costs.wake_call_other.median();
+        rows.push(count(Item::WakeCalls, end.other_sleeps, each_ns));
+    }
+    let woken = count(Item::WakeUps, counters.voluntary_switches, wake_up.median());
+    let run_delay_s = counters.run_delay_s.unwrap_or(0.0);
+    let asleep_s = counters.seconds - counters.cpu_s - run_delay_s - woken.seconds.unwrap_or(0.0);
+    rows.extend([
+        woken,
+        Row::measured(Item::Asleep, asleep_s.max(0.0)),
+        Row::measured(Item::RunDelay, run_delay_s),
+    ]);
+    let explained: f64 = rows.iter().filter_map(|row| row.seconds).sum();
+    rows.retain(|row| row.count.is_some_and(|n| n > 0.0) || row.seconds.is_some_and(|s| s > 0.0));
+    rows.push(Row::measured(
+        Item::Unexplained,
+        counters.seconds - explained,
+    ));
+    rows
+}
+
+/// An end's account.
+#[derive(Debug, Clone, Serialize)]
+pub struct EndAccount {
+    /// `writer` or `reader`.
+    pub role: &'static str,
+    /// What it used in all trials.
+    pub counters: EndCounters,
+    /// Its wall time, shared out.
+    pub rows: Vec<Row>,
+}
+
+/// The account of a case.
+#[derive(Debug, Clone, Serialize)]
+pub struct CaseAccount {
+    /// The case's name.
+    pub name: String,
+    /// One line on what it does.
+    pub description: String,
+    /// Why it could not be run.
+    pub refused: Option<String>,
+    /// The median rate of the trials, in GiB/s.
+    pub gib_per_s: Option<f64>,
+    /// What disturbed the trials, a sentence each.
+    pub disturbances: Vec<String>,
+    /// The writer's, then the reader's.
+    pub ends: Vec<EndAccount>,
+}
+
+impl CaseAccount {
+    /// A case that can't be run here.
+    pub fn refused(case: &Case, reason: String) -> Self {
+        CaseAccount {
+            name: case.name.clone(),
+            description: case.description.clone(),
+            refused: Some(reason),
+            gib_per_s: None,
+            disturbances: Vec::new(),
+            ends: Vec::new(),
+        }
+    }
+}
+
+/// Runs a case `trials` times and accounts for its ends' wall time.
+///
+/// # Errors
+/// Those of a trial.
+pub fn count(
+    runner: &mut impl Runner,
+    case: &Case,
+    costs: &Costs,
+    on_one_processor: bool,
+    trials: usize,
+) -> Result<CaseAccount, TrialError> {
+    let [mut writer, mut reader] = [EndCounters::default(), EndCounters::default()];
+    let (mut rates, mut noise) = (Vec::new(), Vec::new());
+    for _ in 0..trials {
+        let trial = runner.run(case)?;
+        rates.extend(rate(&trial));
+        noise.push(trial.noise);
+        for (sum, outcome) in [(&mut writer, &trial.writer), (&mut reader, &trial.reader)] {
+            if let Some(outcome) = outcome {
+                add(sum, &outcome.counters);
+            }
+        }
+    }
+    let end = |role, counters: &EndCounters, other: &EndCounters, page| EndAccount {
+        role,
+        counters: counters.clone(),
+        rows: account(
+            &End {
+                counters,
+                other_sleeps: other.voluntary_switches,
+                page,
+                on_one_processor,
+            },
+            costs,
+        ),
+    };
+    let mut ends = vec![
+        end("writer", &writer, &reader, page_in(case, costs)),
+        end("reader", &reader, &writer, page_out(case, costs)),
+    ];
+    ends.retain(|end| end.counters.bytes > 0);
+    let disturbances = warnings::of_run(&noise).into_iter();
+    Ok(CaseAccount {
+        name: case.name.clone(),
+        description: case.description.clone(),
+        refused: None,
+        gib_per_s: pipespeed_stats::median(&rates),
+        disturbances: disturbances.map(|warning| warning.message).collect(),
+        ends,
+    })
+}
+
+fn add(sum: &mut EndCounters, one: &EndCounters) {
+    sum.bytes += one.bytes;
+    sum.seconds += one.seconds;
+    sum.cpu_s += one.cpu_s;
+    sum.voluntary_switches += one.voluntary_switches;
+    sum.involuntary_switches += one.involuntary_switches;
+    sum.syscalls += one.syscalls;
+    sum.moving_calls += one.moving_calls;
+    sum.would_blocks += one.would_blocks;
+    sum.page_faults += one.page_faults;
+    let delays = sum.run_delay_s.into_iter().chain(one.run_delay_s);
+    sum.run_delay_s = delays.reduce(|all, more| all + more);
+}
+
+fn is_pipe(case: &Case) -> bool {
+    matches!(case.channel, ChannelKind::Pipe | ChannelKind::Fifo) && case.source.is_some()
+}
+
+/// The cost of a page at the writer.
+fn page_in<'a>(case: &Case, costs: &'a Costs) -> Option<&'a Cost> {
+    let sink = case.sink.as_ref().filter(|_| is_pipe(case))?;
+    match (sink.technique, sink.pages) {
+        (SinkTechnique::Write, _) => Some(&costs.write),
+        (SinkTechnique::Vmsplice, PageKind::Base) => Some(&costs.vmsplice_base),
+        (SinkTechnique::Vmsplice, _) => Some(&costs.vmsplice_huge),
+        _ => None,
+    }
+}
+
+/// The cost of a page at the reader, by what the writer put into the pipe.
+fn page_out<'a>(case: &Case, costs: &'a Costs) -> Option<&'a Cost> {
+    let source = case.source.as_ref().filter(|_| is_pipe(case))?;
+    let sink = case.sink.as_ref()?;
+    let is_vmspliced = match sink.technique {
+        SinkTechnique::Write => false,
+        SinkTechnique::Vmsplice => true,
+        _ => return None,
+    };
+    match source.technique {
+        SourceTechnique::Read if is_vmspliced => Some(&costs.read_vmspliced),
+        SourceTechnique::Read => Some(&costs.read),
+        SourceTechnique::Splice if sink.pages == PageKind::Base => Some(&costs.splice_base),
+        SourceTechnique::Splice if is_vmspliced => Some(&costs.splice_huge),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn costs() -> Costs {
+        Costs {
+            call: Cost::of(64.0),
+            would_block: Cost::of(300.0),
+            write: Cost::of(401.0),
+            fault_base: Cost::of(1000.0),
+            wake_up_same: Cost::of(2000.0),
+            wake_up_other: Cost::of(20_000.0),
+            wake_call_other: Cost::of(5000.0),
+            ..Costs::default()
+        }
+    }
+
+    /// A second in which it ran for 0.5 and waited for a processor for 0.1.
+    fn counters() -> EndCounters {
+        EndCounters {
+            bytes: 1_000_000 * 4096,
+            seconds: 1.0,
+            cpu_s: 0.5,
+            run_delay_s: Some(0.1),
+            syscalls: 20_000,
+            would_blocks: 10_000,
+            voluntary_switches: 10_000,
+            involuntary_switches: 100,
+            page_faults: 1000,
+            ..EndCounters::default()
+        }
+    }
+
+    fn rows(counters: &EndCounters, page: Option<&Cost>, on_one_processor: bool) -> Vec<Row> {
+        let end = End {
+            counters,
+            other_sleeps: 4000,
+            page,
+            on_one_processor,
+        };
+        account(&end, &costs())
+    }
+
+    fn seconds(rows: &[Row], item: Item) -> Option<f64> {
+        rows.iter().find(|row| row.item == item)?.seconds
+    }
+
+    #[test]
+    fn counts_are_priced_and_the_rest_is_unexplained() {
+        let rows = rows(&counters(), Some(&costs().write), false);
+        for (item, expected) in [
+            (Item::Calls, 0.000_64),
+            (Item::WouldBlocks, 0.003),
+            // A 64th of a call is taken off.
+            (Item::Pages, 0.4),
+            (Item::Faults, 0.001),
+            (Item::Preemptions, 0.0002),
+            (Item::WakeCalls, 0.02),
+            (Item::WakeUps, 0.2),
+            (Item::Asleep, 0.2),
+            (Item::RunDelay, 0.1),
+            (Item::Unexplained, 0.075_16),
+        ] {
+            let found = seconds(&rows, item).unwrap();
+            assert!((found - expected).abs() < 1e-9, "{item:?}: {found}");
+        }
+    }
+
+    #[test]
+    fn the_rows_add_up_to_the_wall_time_even_if_costs_exceed_it() {
+        let mut many = counters();
+        many.bytes *= 10;
+        many.voluntary_switches *= 100;
+        for (counters, is_negative) in [(counters(), false), (many, true)] {
+            let rows = rows(&counters, Some(&costs().write), false);
+            let sum: f64 = rows.iter().filter_map(|row| row.seconds).sum();
+            assert!((sum - counters.seconds).abs() < 1e-9, "{rows:?}");
+            let unexplained = seconds(&rows, Item::Unexplained).unwrap();
+            assert_eq!(unexplained < 0.0, is_negative, "{rows:?}");
+        }
+    }
+
+    #[test]
+    fn on_one_processor_a_wake_up_is_a_switch_and_costs_its_waker_nothing() {
+        let rows = rows(&counters(), None, true);
+        assert_eq!(seconds(&rows, Item::WakeCalls), None);
+        assert_eq!(seconds(&rows, Item::WakeUps), Some(0.02));
+    }
+
+    #[test]
+    fn what_has_no_known_cost_is_counted_and_remains_unexplained() {
+        let rows = rows(&counters(), None, false);
+        let pages = rows.iter().find(|row| row.item == Item::Pages).unwrap();
+        assert_eq!((pages.count, pages.seconds), (Some(1e6), None));
+        assert!(seconds(&rows, Item::Unexplained).unwrap() > 0.4);
+    }
+
+    #[test]
+    fn pages_are_priced_by_what_moved_them() {
+        let mut costs = costs();
+        costs.read_vmspliced = Cost::of(7.0);
+        costs.splice_huge = Cost::of(8.0);
+        let case = Case::new("case", 4096, 65536);
+        let price = |cost: Option<&Cost>| cost.and_then(Cost::median);
+        assert_eq!(price(page_in(&case, &costs)), Some(401.0));
+        let case = case.vmsplice();
+        assert_eq!(price(page_out(&case, &costs)), Some(7.0));
+        let case = case.splice().huge();
+        assert_eq!(price(page_out(&case, &costs)), Some(8.0));
+        let case = Case {
+            channel: ChannelKind::Tcp,
+            ..case
+        };
+        assert!(page_in(&case, &costs).is_none() && page_out(&case, &costs).is_none());
+    }
+}

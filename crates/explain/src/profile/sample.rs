@@ -1,0 +1,183 @@
+//! Invented profiles, for the tests of every report of one.
+
+use super::account::Usage;
+use super::gathered::{Chains, end_profile};
+use super::groups::Table;
+use super::record::{
+    CaseProfile, EndProfile, Function, PipelineProfile, Profile, SCHEMA_VERSION, StageProfile,
+    Status,
+};
+
+const MI: u64 = 1 << 20;
+
+/// An end of `ns` nanoseconds a page, asleep for `asleep` of them: the rest goes
+/// to chains, from the outermost function on, by their weights.
+pub fn end(role: &str, ns: f64, asleep: f64, chains: &[(&str, u64)]) -> EndProfile {
+    let bytes = 400 * MI;
+    let seconds = |ns: f64| ns * 1e-9 * (bytes / 4096) as f64;
+    let usage = Usage {
+        bytes,
+        wall_s: seconds(ns),
+        cpu_s: seconds(ns - asleep),
+        ..Usage::default()
+    };
+    let mut all = Chains::default();
+    for (chain, weight) in chains {
+        let frames = chain.split(' ').filter(|frame| !frame.is_empty());
+        all.weights
+            .insert(frames.rev().map(str::to_owned).collect(), *weight);
+        all.samples += weight;
+    }
+    end_profile(role, usage, usage, all, Table::built_in())
+}
+
+const WRITE: &str = "do_syscall_64 ksys_write vfs_write anon_pipe_write";
+
+/// A writer that mostly copies.
+pub fn writer(ns: f64, asleep: f64) -> EndProfile {
+    let chains = [
+        (format!("{WRITE} copy_page_from_iter _copy_from_iter"), 60),
+        (format!("{WRITE} __alloc_pages"), 20),
+        (format!("{WRITE} never_heard_of"), 15),
+        (String::new(), 5),
+    ];
+    let chains: Vec<(&str, u64)> = chains
+        .iter()
+        .map(|(chain, weight)| (&**chain, *weight))
+        .collect();
+    end("writer", ns, asleep, &chains)
+}
+
+/// A reader that does little but copy.
+pub fn reader(ns: f64, asleep: f64) -> EndProfile {
+    let copy = "do_syscall_64 ksys_read vfs_read anon_pipe_read copy_page_to_iter _copy_to_iter";
+    end("reader", ns, asleep, &[(copy, 90), ("", 10)])
+}
+
+fn case(name: &str, from: Option<(&str, &str)>, ends: Vec<EndProfile>) -> CaseProfile {
+    let rate = 4096.0 / ends[0].usage.wall_ns_per_page() * 1e9 / pipespeed_measure::record::GIB;
+    CaseProfile {
+        name: name.to_owned(),
+        description: format!("{name}, invented"),
+        compared_with: from.map(|(from, factor)| (from.to_owned(), factor.to_owned())),
+        refused: None,
+        trials: 5,
+        gib_per_s: rate * 0.9,
+        gib_per_s_unsampled: rate,
+        disturbances: Vec::new(),
+        ends,
+    }
+}
+
+fn profile() -> Profile {
+    Profile {
+        kind: "profile".to_owned(),
+        schema_version: SCHEMA_VERSION,
+        pipespeed_version: "0.0.0-invented".to_owned(),
+        event: "cpu-clock".to_owned(),
+        frequency: 1999,
+        kernel: Some("6.18.5".to_owned()),
+        placement: "writer on processor 0, reader on 1 (different cores)".to_owned(),
+        notes: vec!["an invented note".to_owned()],
+        cases: Vec::new(),
+        pipeline: None,
+    }
+}
+
+/// Two rungs, of which the second copies at one end only.
+pub fn ladder() -> Profile {
+    let spliced = "do_syscall_64 __do_sys_vmsplice iov_iter_get_pages2 get_user_pages_fast";
+    Profile {
+        cases: vec![
+            case(
+                "write_read",
+                None,
+                vec![writer(1000.0, 200.0), reader(1000.0, 500.0)],
+            ),
+            case(
+                "vmsplice_read",
+                Some(("write_read", "vmsplice")),
+                vec![
+                    end("writer", 400.0, 300.0, &[(spliced, 10)]),
+                    reader(400.0, 10.0),
+                ],
+            ),
+        ],
+        ..profile()
+    }
+}
+
+/// A stage from an end, of so many seconds.
+fn stage(
+    at: usize,
+    command: &str,
+    status: Status,
+    bytes: [Option<u64>; 2],
+    end: EndProfile,
+) -> StageProfile {
+    StageProfile {
+        command: command.to_owned(),
+        status,
+        ran: true,
+        wall_s: 2.0 * end.usage.wall_s,
+        cpu_s: 2.0 * end.usage.cpu_s,
+        by_phases: true,
+        taken_bytes: bytes[0],
+        given_bytes: bytes[1],
+        waits: Vec::new(),
+        seen_asleep: 0,
+        end: EndProfile {
+            role: format!("{at}: {command}"),
+            ..end
+        },
+    }
+}
+
+/// Three stages, of which the second sets the pace.
+pub fn pipeline() -> Profile {
+    let bytes = Some(400 * MI);
+    let mut first = stage(
+        1,
+        "produce",
+        Status::Signal(13),
+        [None, bytes],
+        writer(10_000.0, 9_000.0),
+    );
+    first.seen_asleep = 100;
+    let wait = |name: &str, share: f64| Function {
+        name: name.to_owned(),
+        share,
+    };
+    first.waits = vec![
+        wait(super::pipeline::OUTPUT, 0.97),
+        wait("poll or select", 0.03),
+    ];
+    let mut last = stage(
+        3,
+        "sink",
+        Status::Exited(3),
+        [None, None],
+        reader(10_000.0, 8_000.0),
+    );
+    last.end.usage.bytes = 0;
+    for cost in &mut last.end.costs {
+        cost.ns_per_page = None;
+    }
+    let second = end("", 10_000.0, 300.0, &[("", 95), (WRITE, 5)]);
+    let stages = vec![
+        first,
+        stage(2, "filter", Status::Exited(0), [bytes, None], second),
+        last,
+    ];
+    Profile {
+        pipeline: Some(PipelineProfile {
+            command: "produce | filter | sink".to_owned(),
+            wall_s: stages[0].wall_s,
+            out_of_time: false,
+            interrupted: None,
+            left: 0,
+            stages,
+        }),
+        ..profile()
+    }
+}

@@ -1,0 +1,170 @@
+//! How much memory could be taken without harm: the least of what the machine
+//! and each control group around us have left.
+//!
+//! Source: proc_meminfo(5) (MemAvailable),
+//! Documentation/admin-guide/cgroup-v2.rst (memory.max, memory.current,
+//! memory.stat), and for version 1 Documentation/admin-guide/cgroup-v1/memory.rst.
+
+use std::path::Path;
+
+use super::root::Root;
+
+/// Memory that could be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Available {
+    /// So many bytes.
+    pub bytes: u64,
+    /// What sets that limit.
+    pub limit: &'static str,
+}
+
+/// The names of a version's files: the limit, what is used, and in
+/// memory.stat what of that the kernel would give back first.
+struct Files {
+    limit: &'static str,
+    used: &'static str,
+    reclaimable: &'static str,
+}
+
+const V1: Files = Files {
+    limit: "memory.limit_in_bytes",
+    used: "memory.usage_in_bytes",
+    reclaimable: "total_inactive_file",
+};
+const V2: Files = Files {
+    limit: "memory.max",
+    used: "memory.current",
+    reclaimable: "inactive_file",
+};
+
+/// Reads it; `None` where the machine doesn't tell.
+pub fn available_memory(root: &Root) -> Option<Available> {
+    let machine = meminfo(root).map(|bytes| Available {
+        bytes,
+        limit: "MemAvailable of /proc/meminfo",
+    });
+    let groups = of_groups(root).map(|bytes| Available {
+        bytes,
+        limit: "the limit of a control group",
+    });
+    machine
+        .into_iter()
+        .chain(groups)
+        .min_by_key(|available| available.bytes)
+}
+
+fn meminfo(root: &Root) -> Option<u64> {
+    let text = root.field("proc/meminfo", "MemAvailable")?;
+    let kib: u64 = text.strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// The least that a group from our own up to the mount has left. In a container
+/// the path may be the host's and not be there: then only the mount is.
+fn of_groups(root: &Root) -> Option<u64> {
+    let own = root.text("proc/self/cgroup")?;
+    let mut least: Option<u64> = None;
+    for line in own.lines() {
+        // hierarchy:controllers:path
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
+            continue;
+        };
+        let (mount, files) = match controllers {
+            "" => ("sys/fs/cgroup", &V2),
+            _ if controllers.split(',').any(|name| name == "memory") => {
+                ("sys/fs/cgroup/memory", &V1)
+            }
+            _ => continue,
+        };
+        let path = path.trim_start_matches('/');
+        // A group outside our cgroup namespace shows as "..".
+        let outside = path.split('/').any(|part| part == "..");
+        let group = Path::new(mount).join(if outside { "" } else { path });
+        let left = group
+            .ancestors()
+            .take_while(|directory| directory.starts_with(mount))
+            .filter_map(|directory| left(root, directory, files))
+            .min();
+        least = least.into_iter().chain(left).min();
+    }
+    least
+}
+
+/// `max`, of version 2, is no number: no limit.
+fn left(root: &Root, group: &Path, files: &Files) -> Option<u64> {
+    let limit: u64 = root.number(group.join(files.limit))?;
+    let used: u64 = root.number(group.join(files.used))?;
+    let reclaimable = root
+        .text(group.join("memory.stat"))
+        .and_then(|text| {
+            let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+            let (_, bytes) = lines.find(|(name, _)| *name == files.reclaimable)?;
+            bytes.parse::<u64>().ok()
+        })
+        .unwrap_or(0);
+    Some(limit.saturating_sub(used.saturating_sub(reclaimable)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+
+    const MIB: u64 = 1 << 20;
+
+    fn machine(kib: u64) -> Fixture {
+        let text = format!("MemTotal: 99999999 kB\nMemAvailable:   {kib} kB\n");
+        Fixture::empty().file("proc/meminfo", &text)
+    }
+
+    fn bytes(fixture: &Fixture) -> Option<u64> {
+        available_memory(&fixture.root).map(|available| available.bytes)
+    }
+
+    #[test]
+    fn without_groups_it_is_what_the_machine_has() {
+        assert_eq!(bytes(&machine(2048)), Some(2 * MIB));
+        assert_eq!(bytes(&Fixture::empty()), None);
+        assert_eq!(bytes(&machine(u64::MAX)), None);
+    }
+
+    #[test]
+    fn the_tightest_group_on_the_way_up_decides() {
+        let fixture = machine(1 << 20)
+            .file("proc/self/cgroup", "0::/a/b\n")
+            .file("sys/fs/cgroup/a/b/memory.max", "max")
+            .file("sys/fs/cgroup/a/b/memory.current", "5")
+            .file("sys/fs/cgroup/a/memory.max", "104857600")
+            .file("sys/fs/cgroup/a/memory.current", "62914560")
+            .file(
+                "sys/fs/cgroup/a/memory.stat",
+                "anon 1\ninactive_file 10485760\n",
+            );
+        assert_eq!(
+            available_memory(&fixture.root),
+            Some(Available {
+                bytes: 50 * MIB,
+                limit: "the limit of a control group",
+            })
+        );
+    }
+
+    #[test]
+    fn version_1_and_a_container_that_sees_only_the_mount_are_read() {
+        let fixture = machine(1 << 20)
+            .file("proc/self/cgroup", "4:memory:/docker/x\n0::/\n")
+            .file("sys/fs/cgroup/memory/memory.limit_in_bytes", "33554432")
+            .file("sys/fs/cgroup/memory/memory.usage_in_bytes", "41943040")
+            .file(
+                "sys/fs/cgroup/memory/memory.stat",
+                "total_inactive_file 16777216",
+            );
+        assert_eq!(bytes(&fixture), Some(8 * MIB));
+        let unlimited = fixture.file(
+            "sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "9223372036854771712",
+        );
+        assert_eq!(bytes(&unlimited), Some(1 << 30));
+    }
+}

@@ -1,0 +1,105 @@
+//! Readings of fixtures that change in between.
+
+use super::fixture::kvm_guest;
+use super::*;
+use crate::WarningKind;
+
+/// What went on in two processors while the counts grew from those of
+/// [`kvm_guest`] by these, in ticks; the seconds are set to a second.
+fn grown(busy: u64, steal: u64, cpus: &[usize], own_cpu_s: f64) -> NoiseDelta {
+    let made = kvm_guest();
+    let probe = NoiseProbe::open(&made.root);
+    let earlier = probe.take();
+    let made = made
+        .file(
+            "proc/stat",
+            &format!(
+                "cpu  {} 0 100 800 0 0 0 {steal} 7 0\ncpu0 50 0 50 400 0 0 0 0 0 0\ncpu1 {} 0 50 400 0 0 0 {steal} 7 0\nintr 5 1\n",
+                100 + busy,
+                50 + busy
+            ),
+        )
+        .file("sys/fs/cgroup/app/cpu.stat", "usage_usec 9\nnr_throttled 2\nthrottled_usec 250000\n");
+    let delta = probe
+        .take_at(earlier.at_s + 1.0)
+        .since(&earlier, cpus, own_cpu_s);
+    drop(made);
+    delta
+}
+
+#[test]
+fn load_of_others_is_what_we_did_not_use_ourselves() {
+    let per_s = rustix::param::clock_ticks_per_second();
+    let delta = grown(per_s, 0, &[], 0.25);
+    assert!((delta.other_load.unwrap() - 0.75).abs() < 1e-6, "{delta:?}");
+    assert_eq!(grown(0, 0, &[], 5.0).other_load, Some(0.0), "never below 0");
+}
+
+#[test]
+fn steal_is_a_share_of_the_processors_asked_for() {
+    let per_s = rustix::param::clock_ticks_per_second();
+    let share = |cpus: &[usize]| grown(0, per_s / 2, cpus, 0.0).steal_share;
+    let near = |share: Option<f64>, expected: f64| (share.unwrap() - expected).abs() < 1e-6;
+    assert!(near(share(&[1]), 0.5));
+    assert!(near(share(&[0, 1]), 0.25));
+    assert!(near(share(&[]), 0.25), "none named is all of them");
+    assert_eq!(share(&[9]), None, "a processor without counts");
+}
+
+#[test]
+fn throttling_of_a_group_above_ours_is_seen() {
+    assert_eq!(grown(0, 0, &[], 0.0).throttled_s, Some(0.25));
+}
+
+#[test]
+fn a_run_is_warned_of_by_the_sum_of_its_trials() {
+    let quiet = NoiseDelta {
+        seconds: 1.0,
+        steal_share: Some(0.0),
+        throttled_s: Some(0.0),
+        other_load: Some(0.02),
+    };
+    assert!(of_run(&[]).is_empty());
+    assert!(of_run(&[quiet; 30]).is_empty());
+    assert!(
+        of_run(&[NoiseDelta::default(); 30]).is_empty(),
+        "nothing known"
+    );
+    let noisy = NoiseDelta {
+        seconds: 1.0,
+        steal_share: Some(0.1),
+        throttled_s: Some(0.5),
+        other_load: Some(2.0),
+    };
+    // One trial of ten, by far above the limits.
+    let mut deltas = vec![quiet; 9];
+    deltas.push(noisy);
+    let said = of_run(&deltas);
+    let kinds: Vec<WarningKind> = said.iter().map(|warning| warning.kind).collect();
+    assert_eq!(
+        kinds,
+        [
+            WarningKind::Steal,
+            WarningKind::Throttled,
+            WarningKind::OtherLoad
+        ]
+    );
+    assert!(said[0].message.contains("1.0 %"), "{}", said[0].message);
+    assert!(
+        said[1].message.contains("0.50 s in 1 of 10"),
+        "{}",
+        said[1].message
+    );
+    assert!(
+        said[2].message.contains("0.22 processors"),
+        "{}",
+        said[2].message
+    );
+    // A short trial weighs less.
+    deltas[9].seconds = 0.01;
+    assert!(
+        of_run(&deltas)
+            .iter()
+            .all(|warning| warning.kind == WarningKind::Throttled)
+    );
+}

@@ -1,0 +1,295 @@
+//! Whole machines, read from fixtures and from the real one.
+
+use std::fs;
+
+use super::fixture::{Fixture, arm_board, kvm_guest, laptop, one_cpu, server};
+use super::*;
+use crate::WarningKind;
+
+fn read(made: &Fixture) -> Machine {
+    let topology = Topology::read(&made.root);
+    let chosen = choose(Placement::Different, &topology).expect("processors");
+    Machine::read_below(&made.root, chosen.writer, chosen.reader)
+}
+
+fn kinds(machine: &Machine) -> Vec<WarningKind> {
+    standing(machine)
+        .into_iter()
+        .map(|warning| warning.kind)
+        .collect()
+}
+
+#[test]
+fn a_kvm_guest_is_read_whole() {
+    let made = kvm_guest();
+    let machine = read(&made);
+    assert_eq!(
+        machine.processors.model.as_deref(),
+        Some("Intel(R) Xeon(R) Processor")
+    );
+    assert_eq!(
+        machine.processors.signature.as_deref(),
+        Some("GenuineIntel 6/207/2")
+    );
+    assert_eq!(
+        machine.processors.relation.as_deref(),
+        Some("different cores sharing L3")
+    );
+    assert_eq!(machine.processors.shared_cache_level, Some(3));
+    assert_eq!(machine.processors.caches[0].bytes, Some(48 << 10));
+    assert_eq!(
+        machine
+            .processors
+            .writer
+            .as_ref()
+            .and_then(|place| place.numa_node),
+        Some(0)
+    );
+    assert_eq!(machine.virtualisation.guest, Some(true));
+    assert_eq!(machine.virtualisation.hypervisor.as_deref(), Some("KVM"));
+    assert_eq!(
+        machine.kernel.preemption.as_deref(),
+        Some("PREEMPT_DYNAMIC")
+    );
+    assert_eq!(machine.kernel.pressure_stall, Some(true));
+    assert_eq!(machine.kernel.seccomp_filter, Some(true));
+    assert_eq!(machine.kernel.mitigations["meltdown"], "Not affected");
+    assert_eq!(machine.memory.total_bytes, Some(24_684_092 << 10));
+    assert_eq!(machine.memory.huge_pages[0].free, Some(3));
+    let transparent = machine
+        .memory
+        .transparent
+        .as_ref()
+        .expect("transparent huge pages");
+    assert_eq!(transparent.enabled.as_deref(), Some("madvise"));
+    let sizes: Vec<u64> = transparent
+        .sizes
+        .iter()
+        .map(|size| size.page_bytes)
+        .collect();
+    assert_eq!(sizes, [64 << 10, 2 << 20], "by size, not by name");
+    assert_eq!(machine.pipes.max_bytes, Some(1 << 20));
+    assert_eq!(machine.load, Some([0.24, 0.07, 0.02]));
+    assert_eq!(
+        kinds(&machine),
+        [
+            WarningKind::Guest,
+            WarningKind::Throttled,
+            WarningKind::PressureStall
+        ]
+    );
+}
+
+#[test]
+fn boot_parameters_that_may_tell_of_people_are_left_out() {
+    let machine = read(&kvm_guest());
+    assert_eq!(
+        machine.kernel.boot_parameters,
+        ["mitigations=auto", "psi=1"]
+    );
+}
+
+#[test]
+fn the_quota_of_a_group_above_ours_counts() {
+    let machine = read(&kvm_guest());
+    assert_eq!(machine.cgroup.version, Some(2));
+    assert_eq!(machine.cgroup.cpu_quota, Some(1.5));
+    assert_eq!(machine.cgroup.period_s, Some(0.1));
+}
+
+#[test]
+fn in_a_container_with_version_1_groups_the_mount_is_our_group() {
+    let made = Fixture::empty()
+        .file("proc/self/cgroup", "3:cpu,cpuacct:/docker/0123\n0::/\n")
+        .file("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "50000\n")
+        .file("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
+    let machine = Machine::read_below(&made.root, None, None);
+    assert_eq!(machine.cgroup.version, Some(1));
+    assert_eq!(machine.cgroup.cpu_quota, Some(0.5));
+    assert_eq!(machine.virtualisation.container.as_deref(), Some("docker"));
+}
+
+#[test]
+fn a_laptop_on_bare_metal_is_warned_of_its_governor_and_clock() {
+    let machine = read(&laptop());
+    assert_eq!(machine.virtualisation.guest, Some(false));
+    assert_eq!(machine.virtualisation.hypervisor, None);
+    assert_eq!(
+        machine.virtualisation.product.as_deref(),
+        Some("LENOVO 20XW")
+    );
+    assert_eq!(machine.frequency.boost, Some(true));
+    assert_eq!(
+        kinds(&machine),
+        [WarningKind::Governor, WarningKind::ClockSource]
+    );
+    let said = standing(&machine);
+    assert!(
+        said[0].message.contains("powersave (driver intel_pstate)"),
+        "{}",
+        said[0].message
+    );
+    assert!(
+        said[1].message.contains("hpet") && said[1].message.contains("vDSO"),
+        "{}",
+        said[1].message
+    );
+}
+
+#[test]
+fn a_rented_machine_of_its_own_is_no_guest() {
+    let rented = |product: &str| {
+        let made = Fixture::empty()
+            .file("sys/class/dmi/id/sys_vendor", "Amazon EC2\n")
+            .file("sys/class/dmi/id/product_name", product);
+        Machine::read_below(&made.root, None, None)
+            .virtualisation
+            .guest
+    };
+    assert_eq!(rented("c7g.metal"), Some(false));
+    assert_eq!(rented("c7g.large"), Some(true));
+}
+
+#[test]
+fn an_arm_board_has_its_cores_named_and_its_clock_trusted() {
+    let machine = read(&arm_board());
+    assert_eq!(
+        machine.processors.model.as_deref(),
+        Some("ARM Cortex-A53 and ARM Cortex-A72")
+    );
+    assert_eq!(
+        machine.processors.board.as_deref(),
+        Some("FriendlyElec NanoPC-T4")
+    );
+    assert_eq!(
+        machine
+            .processors
+            .writer
+            .as_ref()
+            .and_then(|place| place.package),
+        None
+    );
+    assert_eq!(
+        machine.processors.caches[1].bytes, None,
+        "a size of 0 is unknown"
+    );
+    assert_eq!(machine.virtualisation.guest, Some(false));
+    assert!(standing(&machine).is_empty());
+    let made = arm_board().file("proc/device-tree/compatible", "linux,dummy-virt\0");
+    assert_eq!(read(&made).virtualisation.guest, Some(true));
+}
+
+#[test]
+fn one_processor_is_warned_of() {
+    let machine = read(&one_cpu());
+    assert_eq!(
+        machine.processors.relation.as_deref(),
+        Some("one processor")
+    );
+    assert_eq!(kinds(&machine), [WarningKind::Placement]);
+}
+
+#[test]
+fn an_empty_root_gives_a_record_of_nulls_and_no_warning() {
+    let made = Fixture::empty();
+    let machine = Machine::read_below(&made.root, Some(2), Some(3));
+    let base_page_bytes = rustix::param::page_size();
+    let mut expected = Machine {
+        memory: Memory {
+            base_page_bytes,
+            ..Memory::default()
+        },
+        ..Machine::default()
+    };
+    expected.processors.relation = Some("different processors, relation unknown".to_owned());
+    assert_eq!(machine, expected);
+    assert!(standing(&machine).is_empty());
+    let delta =
+        NoiseProbe::open(&made.root)
+            .take()
+            .since(&NoiseProbe::open(&made.root).take(), &[0], 0.0);
+    assert_eq!(
+        (delta.steal_share, delta.throttled_s, delta.other_load),
+        (None, None, None)
+    );
+}
+
+#[test]
+fn odd_files_are_gaps() {
+    let made = kvm_guest()
+        .file("proc/cpuinfo", "\u{fffd}\0:::\n")
+        .file("proc/loadavg", "much\n")
+        .file("proc/sys/fs/pipe-max-size", "-5\n")
+        .file("sys/fs/cgroup/app/cpu.max", "1e9\n")
+        .file("sys/devices/system/cpu/online", "0-18446744073709551615\n")
+        .removed("proc/sys/kernel/osrelease");
+    fs::create_dir(made.root.path("proc/sys/kernel/osrelease")).unwrap();
+    let machine = Machine::read_below(&made.root, Some(0), Some(1));
+    assert_eq!(machine.processors.model, None);
+    assert_eq!(machine.processors.online, None);
+    assert_eq!((machine.load, machine.pipes.max_bytes), (None, None));
+    assert_eq!(
+        (machine.cgroup.cpu_quota, machine.kernel.release),
+        (None, None)
+    );
+}
+
+#[test]
+fn a_record_survives_json_and_one_with_gaps_can_be_read() {
+    let machine = read(&kvm_guest());
+    let text = serde_json::to_string(&machine).unwrap();
+    assert_eq!(serde_json::from_str::<Machine>(&text).unwrap(), machine);
+    assert_eq!(
+        serde_json::from_str::<Machine>("{}").unwrap(),
+        Machine::default()
+    );
+}
+
+#[test]
+fn only_differences_that_matter_to_speed_are_told() {
+    let old = read(&kvm_guest());
+    assert!(old.differences(&old).is_empty());
+    let made = kvm_guest()
+        .file("proc/loadavg", "9 9 9 1/1 1\n")
+        .file(
+            "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages",
+            "0\n",
+        )
+        .file("proc/sys/kernel/osrelease", "6.19.0\n")
+        .file("sys/devices/system/cpu/vulnerabilities/new", "Vulnerable\n")
+        .file(
+            "sys/kernel/mm/transparent_hugepage/enabled",
+            "[always] madvise never\n",
+        );
+    let found = old.differences(&read(&made));
+    let told: Vec<(&str, &str, &str)> = found
+        .iter()
+        .map(|one| (one.what.as_str(), one.old.as_str(), one.new.as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("kernel", "6.18.4", "6.19.0"),
+            ("transparent huge pages", "madvise", "always"),
+            ("mitigation of new", "unknown", "Vulnerable"),
+        ]
+    );
+    assert!(!old.differences(&read(&server())).is_empty());
+}
+
+#[test]
+fn this_machine_can_be_read_whatever_it_is() {
+    let topology = Topology::read(&Root::default());
+    let chosen = choose(Placement::Different, &topology);
+    let (writer, reader) = chosen.map_or((None, None), |chosen| (chosen.writer, chosen.reader));
+    let machine = Machine::read(writer, reader);
+    assert_eq!(writer.is_some(), machine.processors.writer.is_some());
+    assert!(machine.differences(&machine).is_empty());
+    for warning in standing(&machine) {
+        assert!(!warning.message.ends_with('.'), "{}", warning.message);
+    }
+    let probe = NoiseProbe::new();
+    let first = probe.take();
+    let delta = probe.take().since(&first, &[], 0.0);
+    assert!(delta.seconds >= 0.0 && delta.other_load.is_none_or(|load| load >= 0.0));
+}

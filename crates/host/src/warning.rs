@@ -1,0 +1,50 @@
+//! What may have disturbed a measurement.
+
+use serde::{Deserialize, Serialize};
+
+/// What may have disturbed a run, or limits what it says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Warning {
+    /// What kind of disturbance.
+    pub kind: WarningKind,
+    /// The case it concerns; null for the whole run.
+    pub case: Option<String>,
+    /// One sentence with the figures.
+    pub message: String,
+}
+
+/// The kinds of [`Warning`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WarningKind {
+    /// The hypervisor gave our processors to others.
+    Steal,
+    /// Our processes were runnable but had to wait for a processor.
+    RunDelay,
+    /// The control group's quota stopped us.
+    Throttled,
+    /// Other processes kept the machine busy.
+    OtherLoad,
+    /// The rate changed in the course of trials.
+    Drift,
+    /// The samples fall into two groups.
+    TwoModes,
+    /// The frequency governor may change the clock rate.
+    Governor,
+    /// Reading the clock takes a system call.
+    ClockSource,
+    /// A virtual machine: waking a sleeping peer is dear.
+    Guest,
+    /// The processors could not be chosen as asked.
+    Placement,
+    /// The kernel keeps pressure-stall accounts, which cost on every sleep.
+    PressureStall,
+    /// The record says less than a full run's.
+    Quick,
+    /// A flagged share of trials changes the median.
+    Flagged,
+    /// What was asked for turned out otherwise.
+    Configuration,
+    /// Trials failed; the others went on.
+    Failed,
+}

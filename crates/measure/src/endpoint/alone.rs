@@ -1,0 +1,99 @@
+//! Ends without a channel: only producing, or only using the data.
+
+use fastpipe::buffer::Buffer;
+use fastpipe::transfer::Counts;
+
+use super::clock::Clock;
+use super::control::{Control, Outcome, Setup};
+use super::counters::Meter;
+use super::data::{Consumer, Producer};
+use super::process::start;
+use super::spec::{EndSpec, SinkSpec, SourceSpec};
+use crate::record::EndCounters;
+
+/// Produces into memory, over and over.
+pub(super) fn produce(
+    control: &mut Control,
+    spec: &EndSpec,
+    sink: &SinkSpec,
+) -> anyhow::Result<Outcome> {
+    let mut memory = alone(sink)?;
+    start(control, Setup::default())?;
+    let mut producer = Producer::new(spec.data, spec.work);
+    let mut next = 0;
+    timed_alone(spec, move || {
+        let at = next % memory.len();
+        next += 1;
+        producer.produce(&mut memory[at]);
+        std::hint::black_box(&memory[at]);
+        Ok(memory[at].len())
+    })
+}
+
+/// Uses the same memory, over and over.
+pub(super) fn consume(
+    control: &mut Control,
+    spec: &EndSpec,
+    source: &SourceSpec,
+) -> anyhow::Result<Outcome> {
+    let memory = alone_source(source)?;
+    start(control, Setup::default())?;
+    let mut consumer = Consumer::new(spec.data, spec.work);
+    timed_alone(spec, move || {
+        let bytes = std::hint::black_box(&memory[..]);
+        consumer.rewind();
+        consumer.consume(bytes)?;
+        Ok(bytes.len())
+    })
+}
+
+/// Runs `pass`, which returns the bytes it went over, for the time of a trial.
+pub(super) fn timed_alone(
+    spec: &EndSpec,
+    mut pass: impl FnMut() -> anyhow::Result<usize>,
+) -> anyhow::Result<Outcome> {
+    let meter = Meter::new();
+    let mut clock = Clock::new(spec);
+    let mut done = 0;
+    clock.restart(done);
+    while clock.look(done) < clock.warm_up {
+        done += pass()? as u64;
+    }
+    let first = meter.read(done, Counts::default());
+    clock.restart(done);
+    while clock.look(done) < clock.timed {
+        done += pass()? as u64;
+    }
+    let second = meter.read(done, Counts::default());
+    Ok(Outcome {
+        counters: EndCounters {
+            syscalls: 0,
+            ..second.since(&first)
+        },
+        parts_gib_per_s: clock.rates(),
+        zerocopy: None,
+        window_ns: (first.monotonic_ns(), second.monotonic_ns()),
+    })
+}
+
+/// The memory a producer writes to where there is no channel: as many pieces
+/// as it would have.
+fn alone(sink: &SinkSpec) -> anyhow::Result<Vec<Buffer>> {
+    (0..2)
+        .map(|_| {
+            Ok(Buffer::builder()
+                .len(sink.buffer_bytes)
+                .pages(sink.pages.into())
+                .map()?)
+        })
+        .collect()
+}
+
+fn alone_source(source: &SourceSpec) -> anyhow::Result<Buffer> {
+    let mut memory = Buffer::builder()
+        .len(source.buffer_bytes)
+        .pages(source.pages.into())
+        .map()?;
+    super::pattern::fill(&mut memory, 0);
+    Ok(memory)
+}

@@ -1,0 +1,133 @@
+//! What this process has used so far.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use fastpipe::transfer::Counts;
+use nix::sys::resource::{UsageWho, getrusage};
+
+use crate::record::EndCounters;
+
+/// Reads the process's counters. Keeps the file of the scheduler's account
+/// open, so that a reading costs a few microseconds.
+#[derive(Debug)]
+pub struct Meter {
+    schedstat: Option<File>,
+}
+
+/// The counters at one moment.
+#[derive(Debug, Clone)]
+pub struct Reading {
+    at: Instant,
+    monotonic_ns: u64,
+    bytes: u64,
+    counts: Counts,
+    cpu: Duration,
+    voluntary_switches: u64,
+    involuntary_switches: u64,
+    page_faults: u64,
+    run_delay: Option<Duration>,
+}
+
+impl Meter {
+    /// A meter of this process.
+    pub fn new() -> Self {
+        Meter {
+            schedstat: File::open("/proc/self/schedstat").ok(),
+        }
+    }
+
+    /// Reads, `bytes` and `counts` being what the channel's end has moved.
+    pub fn read(&self, bytes: u64, counts: Counts) -> Reading {
+        let usage = getrusage(UsageWho::RUSAGE_SELF).ok();
+        let count = |get: fn(&nix::sys::resource::Usage) -> i64| {
+            usage.as_ref().map_or(0, |usage| get(usage) as u64)
+        };
+        Reading {
+            bytes,
+            counts,
+            cpu: process_time(),
+            voluntary_switches: count(|usage| usage.voluntary_context_switches()),
+            involuntary_switches: count(|usage| usage.involuntary_context_switches()),
+            page_faults: count(|usage| usage.minor_page_faults() + usage.major_page_faults()),
+            run_delay: self.run_delay(),
+            monotonic_ns: monotonic_ns(),
+            at: Instant::now(),
+        }
+    }
+
+    /// Reads what does not depend on a channel's end.
+    pub fn used(&self) -> Reading {
+        self.read(0, Counts::default())
+    }
+
+    fn run_delay(&self) -> Option<Duration> {
+        let mut text = [0; 96];
+        let n = self.schedstat.as_ref()?.read_at(&mut text, 0).ok()?;
+        waited(std::str::from_utf8(&text[..n]).ok()?)
+    }
+}
+
+/// For how many seconds a process has waited for a processor so far. Known until
+/// it is reaped.
+pub fn run_delay_s(pid: u32) -> Option<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    Some(waited(&text)?.as_secs_f64())
+}
+
+/// The second number of schedstat: nanoseconds spent runnable, but waiting
+/// (Documentation/scheduler/sched-stats.rst).
+fn waited(schedstat: &str) -> Option<Duration> {
+    let delay = schedstat.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(Duration::from_nanos(delay))
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        Meter::new()
+    }
+}
+
+impl Reading {
+    /// The moment of the reading.
+    pub fn at(&self) -> Instant {
+        self.at
+    }
+
+    /// The moment of the reading as other processes see it too: nanoseconds of
+    /// CLOCK_MONOTONIC (clock_gettime(2)).
+    pub fn monotonic_ns(&self) -> u64 {
+        self.monotonic_ns
+    }
+
+    /// What was used since `earlier`.
+    pub fn since(&self, earlier: &Reading) -> EndCounters {
+        EndCounters {
+            bytes: self.bytes - earlier.bytes,
+            seconds: (self.at - earlier.at).as_secs_f64(),
+            cpu_s: (self.cpu - earlier.cpu).as_secs_f64(),
+            voluntary_switches: self.voluntary_switches - earlier.voluntary_switches,
+            involuntary_switches: self.involuntary_switches - earlier.involuntary_switches,
+            syscalls: self.counts.syscalls - earlier.counts.syscalls,
+            moving_calls: self.counts.moving_calls - earlier.counts.moving_calls,
+            would_blocks: self.counts.would_blocks - earlier.counts.would_blocks,
+            page_faults: self.page_faults - earlier.page_faults,
+            run_delay_s: match (self.run_delay, earlier.run_delay) {
+                (Some(now), Some(then)) => Some((now - then).as_secs_f64()),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// Processor time of this process, user and system (clock_gettime(2)).
+pub fn process_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

@@ -1,0 +1,87 @@
+//! Producing and using the bytes of a stream.
+
+use std::hint::black_box;
+
+use super::pattern::{self, WrongByte};
+use crate::record::DataUse;
+
+/// Makes the bytes that a writer sends.
+#[derive(Debug)]
+pub struct Producer {
+    produces: bool,
+    work: u32,
+    offset: u64,
+}
+
+impl Producer {
+    /// A producer of fresh bytes if `data` is touched or verified; else the
+    /// buffers are sent as they are.
+    pub fn new(data: DataUse, work: u32) -> Self {
+        Producer {
+            produces: matches!(data, DataUse::Touch | DataUse::Verify),
+            work,
+            offset: 0,
+        }
+    }
+
+    /// Whether it writes to the buffers at all.
+    pub fn is_idle(&self) -> bool {
+        !self.produces && self.work == 0
+    }
+
+    /// Makes the next bytes of the stream.
+    pub fn produce(&mut self, buffer: &mut [u8]) {
+        if self.produces {
+            pattern::fill(buffer, self.offset);
+        }
+        self.offset += buffer.len() as u64;
+        compute(buffer, self.work);
+    }
+}
+
+/// Uses the bytes that a reader got.
+#[derive(Debug)]
+pub struct Consumer {
+    data: DataUse,
+    work: u32,
+    offset: u64,
+}
+
+impl Consumer {
+    /// A consumer that does what `data` says.
+    pub fn new(data: DataUse, work: u32) -> Self {
+        Consumer {
+            data,
+            work,
+            offset: 0,
+        }
+    }
+
+    /// Goes back to the beginning of the stream.
+    pub fn rewind(&mut self) {
+        self.offset = 0;
+    }
+
+    /// Uses the next bytes of the stream.
+    ///
+    /// # Errors
+    /// The first wrong byte, if the data is to be verified.
+    pub fn consume(&mut self, bytes: &[u8]) -> Result<(), WrongByte> {
+        match self.data {
+            DataUse::Discard | DataUse::Read => {}
+            DataUse::Touch => {
+                black_box(pattern::sum(bytes));
+            }
+            DataUse::Verify => pattern::check(bytes, self.offset)?,
+        }
+        self.offset += bytes.len() as u64;
+        compute(bytes, self.work);
+        Ok(())
+    }
+}
+
+fn compute(bytes: &[u8], passes: u32) {
+    for pass in 0..passes {
+        black_box(pattern::compute(bytes, u64::from(pass)));
+    }
+}

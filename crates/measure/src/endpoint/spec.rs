@@ -1,0 +1,349 @@
+//! What an end of a channel is told to do. Travels as JSON to the process that
+//! does it.
+
+mod memory;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::memory::{PageKind, Reuse};
+use super::memory::MemorySpec;
+use crate::record::DataUse;
+
+/// What lies between the two ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChannelKind {
+    /// pipe(2).
+    #[default]
+    Pipe,
+    /// A pipe with a name: mkfifo(3).
+    Fifo,
+    /// socketpair(2), a stream.
+    SocketPair,
+    /// socketpair(2), messages in order.
+    SeqPacket,
+    /// socketpair(2), datagrams.
+    Datagram,
+    /// A unix socket bound to a name, a stream.
+    Unix,
+    /// A connection over the loopback device.
+    Tcp,
+    /// A POSIX message queue: mq_overview(7).
+    MessageQueue,
+    /// The writer's own memory, read by process_vm_readv(2).
+    Memory,
+    /// `fastpipe::ring`: memory that both have mapped.
+    Ring,
+}
+
+impl ChannelKind {
+    /// The word used in data.
+    pub fn name(self) -> &'static str {
+        match self {
+            ChannelKind::Pipe => "pipe",
+            ChannelKind::Fifo => "fifo",
+            ChannelKind::SocketPair => "socketpair",
+            ChannelKind::SeqPacket => "seqpacket",
+            ChannelKind::Datagram => "datagram",
+            ChannelKind::Unix => "unix",
+            ChannelKind::Tcp => "tcp",
+            ChannelKind::MessageQueue => "message queue",
+            ChannelKind::Memory => "memory",
+            ChannelKind::Ring => "ring",
+        }
+    }
+
+    /// Whether each message arrives by itself; else they run together into a
+    /// stream.
+    pub fn keeps_messages(self) -> bool {
+        matches!(
+            self,
+            ChannelKind::SeqPacket
+                | ChannelKind::Datagram
+                | ChannelKind::MessageQueue
+                | ChannelKind::Memory
+        )
+    }
+}
+
+/// How the writer hands data to the channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SinkTechnique {
+    /// write(2).
+    Write,
+    /// vmsplice(2).
+    Vmsplice,
+    /// The library's `PipeWriter`, the data made in the memory it lends.
+    PipeWriter(Policy),
+    /// The same as an `io::Write`, which copies what it is given.
+    PipeWriterIo(Policy),
+    /// The standard library's `BufWriter` on standard output.
+    BufWriter,
+    /// send(2).
+    Send,
+    /// send(2) with MSG_ZEROCOPY.
+    SendZerocopy,
+    /// mq_send(3).
+    QueueSend,
+    /// The message stays where it is; the reader is told where that is.
+    Offer,
+    /// write by io_uring.
+    UringWrite,
+    /// The message is made in a ring in shared memory.
+    RingLend,
+    /// The message is copied into it.
+    RingWrite,
+}
+
+impl SinkTechnique {
+    /// Whether it is a library's, rather than a bare system call.
+    pub fn is_library(self) -> bool {
+        matches!(
+            self,
+            SinkTechnique::PipeWriter(_)
+                | SinkTechnique::PipeWriterIo(_)
+                | SinkTechnique::BufWriter
+        )
+    }
+
+    /// The system call's name, or what stands in its place.
+    pub fn name(self) -> &'static str {
+        match self {
+            SinkTechnique::Write => "write",
+            SinkTechnique::Vmsplice => "vmsplice",
+            SinkTechnique::PipeWriter(Policy::Copying) => "PipeWriter, copying",
+            SinkTechnique::PipeWriter(Policy::Fresh) => "PipeWriter, fresh",
+            SinkTechnique::PipeWriter(Policy::Drained) => "PipeWriter, drained",
+            SinkTechnique::PipeWriter(Policy::Refereed) => "PipeWriter, refereed",
+            SinkTechnique::PipeWriterIo(Policy::Copying) => "PipeWriter as io::Write, copying",
+            SinkTechnique::PipeWriterIo(Policy::Fresh) => "PipeWriter as io::Write, fresh",
+            SinkTechnique::PipeWriterIo(Policy::Drained) => "PipeWriter as io::Write, drained",
+            SinkTechnique::PipeWriterIo(Policy::Refereed) => "PipeWriter as io::Write, refereed",
+            SinkTechnique::BufWriter => "BufWriter",
+            SinkTechnique::Send => "send",
+            SinkTechnique::SendZerocopy => "send, MSG_ZEROCOPY",
+            SinkTechnique::QueueSend => "mq_send",
+            SinkTechnique::Offer => "send of an address",
+            SinkTechnique::UringWrite => "io_uring write",
+            SinkTechnique::RingLend => "lend, commit",
+            SinkTechnique::RingWrite => "write to a ring",
+        }
+    }
+}
+
+/// How a `PipeWriter` goes about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Policy {
+    /// By write(2).
+    Copying,
+    /// Pages are never written again.
+    Fresh,
+    /// Pages are written again once they left the pipe.
+    Drained,
+    /// Pages are written again once the kernel finds that nobody holds them.
+    Refereed,
+}
+
+impl Policy {
+    /// The word used in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::Copying => "copying",
+            Policy::Fresh => "fresh",
+            Policy::Drained => "drained",
+            Policy::Refereed => "refereed",
+        }
+    }
+}
+
+/// How the reader takes data from the channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceTechnique {
+    /// read(2).
+    Read,
+    /// splice(2) to /dev/null.
+    Splice,
+    /// splice(2) into a second pipe, and read(2) from that.
+    SpliceThrough,
+    /// recv(2).
+    Recv,
+    /// mq_receive(3).
+    QueueReceive,
+    /// process_vm_readv(2).
+    Fetch,
+    /// read by io_uring.
+    UringRead,
+    /// The data is used in a ring in shared memory.
+    RingPeek,
+    /// The data is copied out of it.
+    RingRead,
+}
+
+impl SourceTechnique {
+    /// Whether the data goes by without coming into the reader's memory.
+    pub fn splices(self) -> bool {
+        matches!(
+            self,
+            SourceTechnique::Splice | SourceTechnique::SpliceThrough
+        )
+    }
+
+    /// The system calls' names.
+    pub fn name(self) -> &'static str {
+        match self {
+            SourceTechnique::Read => "read",
+            SourceTechnique::Splice => "splice",
+            SourceTechnique::SpliceThrough => "splice, read",
+            SourceTechnique::Recv => "recv",
+            SourceTechnique::QueueReceive => "mq_receive",
+            SourceTechnique::Fetch => "process_vm_readv",
+            SourceTechnique::UringRead => "io_uring read",
+            SourceTechnique::RingPeek => "peek, release",
+            SourceTechnique::RingRead => "read from a ring",
+        }
+    }
+}
+
+/// How an end waits: [`fastpipe::wait::Wait`] less `Never`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Waiting {
+    /// The system call sleeps.
+    #[default]
+    Block,
+    /// poll(2) before each call.
+    Poll,
+    /// Again at once.
+    Spin,
+    /// Spin for a bounded time, then poll.
+    Adaptive,
+}
+
+impl Waiting {
+    /// The word used in data.
+    pub fn name(self) -> &'static str {
+        match self {
+            Waiting::Block => "block",
+            Waiting::Poll => "poll",
+            Waiting::Spin => "spin",
+            Waiting::Adaptive => "adaptive",
+        }
+    }
+}
+
+impl From<Waiting> for fastpipe::wait::Wait {
+    fn from(waiting: Waiting) -> Self {
+        match waiting {
+            Waiting::Block => Self::Block,
+            Waiting::Poll => Self::Poll,
+            Waiting::Spin => Self::Spin,
+            Waiting::Adaptive => Self::Adaptive,
+        }
+    }
+}
+
+/// The writing end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SinkSpec {
+    /// The system call.
+    pub technique: SinkTechnique,
+    /// How to wait.
+    pub wait: Waiting,
+    /// Bytes in a buffer.
+    pub buffer_bytes: usize,
+    /// The most bytes that a `PipeWriter` lends or gathers before it sends
+    /// them.
+    pub loan_bytes: usize,
+    /// One buffer, sent in halves, rather than two.
+    pub same_buffer: bool,
+    /// The kind of pages.
+    pub pages: PageKind,
+    /// Whether the pages are written before the start.
+    pub touched: bool,
+    /// Whether they are locked in memory.
+    pub locked: bool,
+    /// SPLICE_F_GIFT.
+    pub gift: bool,
+    /// Whether the pages are written again and again, rather than sent as they
+    /// are.
+    pub rewritten: bool,
+    /// When a page may be written again.
+    pub reuse: Reuse,
+    /// How far behind the start of a page each buffer begins, in bytes.
+    pub offset: usize,
+}
+
+impl SinkSpec {
+    /// Bytes sent at a time.
+    pub fn piece_bytes(&self) -> usize {
+        match self.same_buffer {
+            true => self.buffer_bytes / 2,
+            false => self.buffer_bytes,
+        }
+    }
+}
+
+/// The reading end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceSpec {
+    /// The system call.
+    pub technique: SourceTechnique,
+    /// How to wait.
+    pub wait: Waiting,
+    /// Bytes in a buffer.
+    pub buffer_bytes: usize,
+    /// The kind of pages.
+    pub pages: PageKind,
+    /// Whether the pages are written before the start.
+    pub touched: bool,
+    /// Whether they are locked in memory.
+    pub locked: bool,
+    /// How far behind the start of a page the buffer begins, in bytes.
+    pub offset: usize,
+}
+
+/// Which part an endpoint process plays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// Its standard output is the channel.
+    Writer(SinkSpec),
+    /// Its standard input is the channel.
+    Reader(SourceSpec),
+    /// No channel: produces into memory, over and over.
+    ProduceAlone(SinkSpec),
+    /// No channel: uses the same memory, over and over.
+    ConsumeAlone(SourceSpec),
+    /// No channel: goes over a block of memory, over and over.
+    Memory(MemorySpec),
+}
+
+/// All that an endpoint process is told for a trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EndSpec {
+    /// Its part.
+    pub part: Part,
+    /// What becomes of the data.
+    pub data: DataUse,
+    /// Passes of computing over the data.
+    pub work: u32,
+    /// The processor to stay on; null leaves it to the scheduler.
+    pub cpu: Option<usize>,
+    /// The least duration of the warm-up, in seconds.
+    pub warm_up_s: f64,
+    /// The least duration of the timed part, in seconds.
+    pub timed_s: f64,
+    /// The volume of the timed part, in bytes; none where the time ends it.
+    pub timed_bytes: Option<u64>,
+    /// How far ahead of what the writer has sent, in bytes, the reader names
+    /// an offset: more than the writer may send until it sees it.
+    pub margin: u64,
+    /// The reader looks at the clock once in so many bytes.
+    pub look_every: u64,
+    /// Slows the reader down by this share of its time. Tests of the method
+    /// itself inject it, to see whether it is found; 0 otherwise.
+    pub slow_down: f64,
+}

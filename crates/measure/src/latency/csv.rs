@@ -1,0 +1,128 @@
+//! A run of round trips as CSV: a row for each launch, and one for each case
+//! that has none or that ended early: refused, deadlocked, failed, not run.
+
+use serde::Serialize;
+
+use super::record::{CaseRecord, Launch, Record, Settings};
+use super::spec::{Mode, Wait};
+
+/// A row; its fields are the columns.
+#[derive(Debug, Serialize)]
+struct Row<'a> {
+    channel: &'static str,
+    size: usize,
+    round: Option<usize>,
+    count: Option<u64>,
+    p50_us: Option<f64>,
+    p90_us: Option<f64>,
+    p99_us: Option<f64>,
+    p999_us: Option<f64>,
+    max_us: Option<f64>,
+    mib_per_s: Option<f64>,
+    per_s: Option<f64>,
+    unanswered: Option<u64>,
+    waited_share: Option<f64>,
+    flags: String,
+    mode: &'static str,
+    rate: Option<f64>,
+    wait: Wait,
+    refused: Option<&'a str>,
+    deadlock: Option<&'a str>,
+    /// Launches of the case that failed; not in the rows of launches.
+    failed: Option<usize>,
+}
+
+impl<'a> Row<'a> {
+    fn new(case: &CaseRecord, settings: &Settings, launch: Option<&Launch>) -> Row<'a> {
+        let of = |value: fn(&Launch) -> f64| launch.map(value);
+        let (mode, rate) = match settings.mode {
+            Mode::Closed => ("closed", None),
+            Mode::Open(rate) => ("open", Some(rate)),
+            Mode::Naive => ("naive", None),
+        };
+        let flags = launch.map_or(&[][..], |launch| &launch.flags);
+        let flags: Vec<String> = flags.iter().map(|flag| flag.name()).collect();
+        Row {
+            channel: case.channel.name(),
+            size: case.size,
+            round: launch.map(|launch| launch.round),
+            count: launch.map(|launch| launch.count),
+            p50_us: of(|launch| launch.p50_us),
+            p90_us: of(|launch| launch.p90_us),
+            p99_us: of(|launch| launch.p99_us),
+            p999_us: of(|launch| launch.p999_us),
+            max_us: of(|launch| launch.max_us),
+            mib_per_s: of(|launch| launch.mib_per_s),
+            per_s: of(|launch| launch.per_s),
+            unanswered: launch.map(|launch| launch.unanswered),
+            waited_share: launch.and_then(|launch| launch.waited_share),
+            flags: flags.join(" "),
+            mode,
+            rate,
+            wait: settings.wait,
+            refused: None,
+            deadlock: None,
+            failed: None,
+        }
+    }
+}
+
+impl Record {
+    /// The launches as CSV, a row each, and a row for each case without any or
+    /// that was refused or deadlocked.
+    ///
+    /// # Errors
+    /// None in memory.
+    pub fn csv(&self) -> anyhow::Result<String> {
+        let mut out = csv::Writer::from_writer(Vec::new());
+        for case in &self.cases {
+            for launch in &case.launches {
+                out.serialize(Row::new(case, &self.settings, Some(launch)))?;
+            }
+            let none = case.launches.is_empty();
+            if none || case.refused.is_some() || case.deadlock.is_some() {
+                out.serialize(Row {
+                    refused: case.refused.as_deref(),
+                    deadlock: case.deadlock.as_deref(),
+                    failed: Some(case.failed),
+                    ..Row::new(case, &self.settings, None)
+                })?;
+            }
+        }
+        Ok(String::from_utf8(out.into_inner()?)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::latency::spec::Mode;
+    use crate::sample::latency_record;
+
+    #[test]
+    fn what_was_not_measured_has_a_row_with_the_reason() {
+        let text = latency_record(Mode::Open(2000.0)).csv().unwrap();
+        let mut rows = csv::Reader::from_reader(text.as_bytes());
+        let columns = rows.headers().unwrap().clone();
+        let rows: Vec<csv::StringRecord> = rows.records().map(Result::unwrap).collect();
+        let of = |row: &csv::StringRecord, name: &str| {
+            let at = columns.iter().position(|column| column == name).unwrap();
+            row[at].to_owned()
+        };
+        assert_eq!(rows.len(), 7 + 7 + 1 + 1, "{text}");
+        for row in &rows {
+            assert_eq!(
+                ["mode", "rate", "wait"].map(|name| of(row, name)),
+                ["open", "2000.0", "block"]
+            );
+        }
+        let (deadlock, refused) = (&rows[14], &rows[15]);
+        assert_eq!(of(deadlock, "deadlock"), "deadlock: both sleep");
+        assert!(of(refused, "refused").starts_with("limit: "), "{text}");
+        for row in [deadlock, refused] {
+            assert_eq!(
+                ["round", "p50_us", "failed"].map(|name| of(row, name)),
+                ["", "", "0"]
+            );
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! What is saved of a run of round trips.
+
+use serde::Serialize;
+
+use super::channels::Kind;
+use super::curve::{self, Curve};
+use super::histogram::{Counts, Latencies};
+use super::spec::{Length, Mode, Wait};
+use super::trial::Measured;
+use crate::channel::ZerocopyCounts;
+use crate::record::Flag;
+use crate::rounds::{RUN_DELAY, from_outside};
+use pipespeed_base::size;
+use pipespeed_host::Machine;
+use pipespeed_stats::{median, median_interval};
+
+/// What a wake-up takes by itself of the time between waking and running: not
+/// what something else does to it.
+const WAKE_UP_S: f64 = 5e-6;
+
+/// What sort of record this is: the value of `kind`.
+pub const KIND: &str = "latency";
+
+/// A run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Record {
+    /// [`KIND`].
+    pub kind: &'static str,
+    /// Of this record's form.
+    pub version: u32,
+    /// When the run began, RFC 3339 in UTC.
+    pub started_at: String,
+    /// The signal that ended it before its last round; null when it was
+    /// completed.
+    pub interrupted: Option<String>,
+    /// The machine.
+    pub machine: Machine,
+    /// What was asked for.
+    pub settings: Settings,
+    /// The cases in the order of the options.
+    pub cases: Vec<CaseRecord>,
+    /// Trials that failed, in words.
+    pub failures: Vec<String>,
+    /// What limits what the figures say.
+    pub warnings: Vec<String>,
+}
+
+/// How it was measured.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Settings {
+    /// Which exchange.
+    pub mode: Mode,
+    /// How long each launch was measured for.
+    pub length: Length,
+    /// How both processes wait.
+    pub wait: Wait,
+    /// The sender's processor, and the echo's.
+    pub cpus: [Option<usize>; 2],
+    /// How they lie to each other.
+    pub relation: String,
+    /// The capacity of pipes that was asked for.
+    pub pipe_bytes: Option<usize>,
+    /// Launches of each case that were asked for.
+    pub rounds: usize,
+    /// Of the order of the cases.
+    pub seed: u64,
+}
+
+/// A channel and a size.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CaseRecord {
+    /// The channel.
+    pub channel: Kind,
+    /// Bytes of a message.
+    pub size: usize,
+    /// Why it was not measured.
+    pub refused: Option<String>,
+    /// How it deadlocked.
+    pub deadlock: Option<String>,
+    /// What the completions of MSG_ZEROCOPY said, all launches together; none
+    /// where it was not used.
+    pub zerocopy: Option<ZerocopyCounts>,
+    /// Launches that failed.
+    pub failed: usize,
+    /// What its launches brought.
+    pub launches: Vec<Launch>,
+    /// All of them together; none without any.
+    pub summary: Option<Summary>,
+    /// Percentages of round trips, each with the microseconds within which they
+    /// came back: the median over launches, which count alike. What the chart
+    /// draws.
+    pub curve: Curve,
+    /// All round trips of all launches by their nanoseconds: whoever made more
+    /// of them counts for more.
+    pub histogram: Counts,
+}
+
+/// One launch: a new pair of processes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Launch {
+    /// The round, from 0.
+    pub round: usize,
+    /// Round trips.
+    pub count: u64,
+    /// Half of the round trips took at most so many microseconds.
+    pub p50_us: f64,
+    /// 90 of 100.
+    pub p90_us: f64,
+    /// 99 of 100.
+    pub p99_us: f64,
+    /// 999 of 1000.
+    pub p999_us: f64,
+    /// The longest.
+    pub max_us: f64,
+    /// Round trips times the size, in MiB/s: each message counted once,
+    /// though it travels twice.
+    pub mib_per_s: f64,
+    /// Round trips a second.
+    pub per_s: f64,
+    /// Messages that had not come back when an open loop gave up.
+    pub unanswered: u64,
+    /// The longest that one of the processes was woken but not running yet, as
+    /// a share of the time; null where the kernel does not tell.
+    pub waited_share: Option<f64>,
+    /// What disturbed it.
+    pub flags: Vec<Flag>,
+    /// Its share of the case's curve.
+    #[serde(skip)]
+    times_us: Vec<f64>,
+}
+
+impl Launch {
+    /// What a trial brought; `apart`: each process had a processor of its own.
+    pub fn of(round: usize, size: usize, measured: &Measured, apart: bool) -> Launch {
+        let outcome = &measured.outcome;
+        let latencies = Latencies::of(&outcome.counts);
+        let answered = latencies.len() - outcome.unanswered.min(latencies.len());
+        let per_s = answered as f64 / outcome.seconds.max(1e-9);
+        let longest = measured.waited_s.into_iter().flatten().reduce(f64::max);
+        let woken_s = WAKE_UP_S * latencies.len() as f64;
+        let waited = longest.is_some_and(|s| s - woken_s > RUN_DELAY * outcome.seconds);
+        Launch {
+            round,
+            count: latencies.len(),
+            p50_us: latencies.percentile_us(50.0),
+            p90_us: latencies.percentile_us(90.0),
+            p99_us: latencies.percentile_us(99.0),
+            p999_us: latencies.percentile_us(99.9),
+            max_us: latencies.max_us(),
+            mib_per_s: per_s * size as f64 / f64::from(1 << 20),
+            per_s,
+            unanswered: outcome.unanswered,
+            waited_share: longest.map(|s| s / outcome.seconds.max(1e-9)),
+            flags: from_outside(&measured.noise, apart && waited),
+            times_us: curve::times_us(&latencies),
+        }
+    }
+}
+
+/// A median over launches with its 95 % interval, if there were enough.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Middle {
+    /// The median.
+    pub median: f64,
+    /// The interval's lower end.
+    pub low: Option<f64>,
+    /// Its upper end.
+    pub high: Option<f64>,
+}
+
+/// A case: medians over its launches.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Summary {
+    /// See [`Launch`].
+    pub p50_us: Middle,
+    /// See [`Launch`].
+    pub p90_us: Middle,
+    /// See [`Launch`].
+    pub p99_us: Middle,
+    /// See [`Launch`].
+    pub p999_us: Middle,
+    /// The longest of all launches.
+    pub max_us: f64,
+    /// See [`Launch`].
+    pub mib_per_s: Middle,
+    /// See [`Launch`].
+    pub per_s: Middle,
+    /// The fewest round trips of a launch.
+    pub least_count: u64,
+    /// Messages of all launches that had not come back.
+    pub unanswered: u64,
+}
+
+impl CaseRecord {
+    /// A case without launches.
+    pub fn new(channel: Kind, size: usize) -> Self {
+        CaseRecord {
+            channel,
+            size,
+            refused: None,
+            deadlock: None,
+            zerocopy: None,
+            failed: 0,
+            launches: Vec::new(),
+            summary: None,
+            curve: Curve::new(),
+            histogram: Counts::new(),
+        }
+    }
+
+    /// The channel and the size, in words.
+    pub fn name(&self) -> String {
+        let size = size::exact(self.size as u64);
+        format!("{} of {size}", self.channel.name())
+    }
+
+    /// Adds a launch.
+    pub fn add(&mut self, round: usize, measured: &Measured, apart: bool) {
+        let outcome = &measured.outcome;
+        self.launches
+            .push(Launch::of(round, self.size, measured, apart));
+        if let Some(told) = outcome.zerocopy {
+            let sum = self.zerocopy.get_or_insert_default();
+            sum.completed += told.completed;
+            sum.copied += told.copied;
+        }
+        let mut all = Latencies::of(&self.histogram);
+        all.add(&outcome.counts);
+        self.histogram = all.counts();
+        self.summary = summary(&self.launches);
+        let times: Vec<&[f64]> = self.launches.iter().map(|one| &*one.times_us).collect();
+        let least = self.summary.map_or(0, |summary| summary.least_count);
+        self.curve = curve::curve(&times, least);
+    }
+}
+
+fn summary(launches: &[Launch]) -> Option<Summary> {
+    let middle = |value: fn(&Launch) -> f64| {
+        let values: Vec<f64> = launches.iter().map(value).collect();
+        let interval = median_interval(&values, 0.95);
+        Some(Middle {
+            median: median(&values)?,
+            low: interval.map(|interval| interval.low),
+            high: interval.map(|interval| interval.high),
+        })
+    };
+    Some(Summary {
+        p50_us: middle(|launch| launch.p50_us)?,
+        p90_us: middle(|launch| launch.p90_us)?,
+        p99_us: middle(|launch| launch.p99_us)?,
+        p999_us: middle(|launch| launch.p999_us)?,
+        max_us: launches
+            .iter()
+            .map(|launch| launch.max_us)
+            .fold(0.0, f64::max),
+        mib_per_s: middle(|launch| launch.mib_per_s)?,
+        per_s: middle(|launch| launch.per_s)?,
+        least_count: launches.iter().map(|launch| launch.count).min()?,
+        unanswered: launches.iter().map(|launch| launch.unanswered).sum(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::latency::spec::Outcome;
+    use pipespeed_host::NoiseDelta;
+
+    fn measured(ns: &[u64], seconds: f64) -> Measured {
+        Measured {
+            outcome: Outcome {
+                counts: ns.iter().map(|ns| (*ns, 1)).collect(),
+                seconds,
+                ..Outcome::default()
+            },
+            ..Measured::default()
+        }
+    }
+
+    #[test]
+    fn throughput_counts_each_message_once() {
+        let launch = Launch::of(0, 1 << 20, &measured(&[1000; 10], 2.0), true);
+        assert_eq!((launch.per_s, launch.mib_per_s), (5.0, 5.0));
+        assert_eq!((launch.waited_share, &*launch.flags), (None, &[][..]));
+    }
+
+    #[test]
+    fn a_case_has_medians_of_its_launches_and_the_longest_of_all() {
+        let mut case = CaseRecord::new(Kind::Pipe, 8);
+        for (round, us) in [10, 30, 20, 10, 30, 20, 500].into_iter().enumerate() {
+            case.add(round, &measured(&[us * 1000, us * 1000], 1.0), true);
+        }
+        let summary = case.summary.unwrap();
+        assert!((summary.p50_us.median - 20.0).abs() < 0.1, "{summary:?}");
+        assert!(summary.p50_us.low.is_some() && summary.max_us > 499.0);
+        assert_eq!(case.histogram.iter().map(|(_, n)| n).sum::<u64>(), 14);
+    }
+
+    #[test]
+    fn a_launch_that_made_more_trips_counts_as_much_as_the_others() {
+        let mut case = CaseRecord::new(Kind::Ring, 8);
+        case.add(0, &measured(&[210; 50_000], 1.0), true);
+        for round in 1..3 {
+            case.add(round, &measured(&[30_000; 1000], 1.0), true);
+        }
+        let middle = case.summary.unwrap().p50_us.median;
+        assert!((middle - 30.0).abs() < 0.1, "{middle}");
+        assert_eq!(case.curve[0], (50.0, middle));
+        assert!(case.curve.iter().all(|(_, us)| (us - 30.0).abs() < 0.1));
+        assert!(case.curve.last().unwrap().0 > 99.0);
+    }
+
+    #[test]
+    fn a_launch_is_flagged_by_what_disturbed_either_process() {
+        let mut disturbed = measured(&[1000], 2.0);
+        disturbed.waited_s = [Some(0.01), Some(0.05)];
+        disturbed.noise = NoiseDelta {
+            steal_share: Some(0.02),
+            ..NoiseDelta::default()
+        };
+        let launch = Launch::of(0, 8, &disturbed, true);
+        assert_eq!(launch.waited_share, Some(0.025));
+        assert_eq!(launch.flags, [Flag::Steal, Flag::RunDelay]);
+        // On one processor each waits for the other.
+        let together = Launch::of(0, 8, &disturbed, false);
+        assert_eq!(together.flags, [Flag::Steal]);
+    }
+
+    #[test]
+    fn completions_of_all_launches_add_up() {
+        let mut case = CaseRecord::new(Kind::TcpZerocopy, 8);
+        let mut launch = measured(&[1000], 1.0);
+        launch.outcome.zerocopy = Some(ZerocopyCounts {
+            completed: 3,
+            copied: 2,
+        });
+        case.add(0, &launch, true);
+        case.add(1, &launch, true);
+        let told = case.zerocopy.unwrap();
+        assert_eq!((told.completed, told.copied), (6, 4));
+    }
+}

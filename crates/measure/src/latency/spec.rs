@@ -1,0 +1,105 @@
+//! What the two processes of a trial are told, and what they answer.
+
+use serde::{Deserialize, Serialize};
+
+use super::channels::Kind;
+use super::histogram::Counts;
+use crate::channel::ZerocopyCounts;
+
+/// How a process waits for a message.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wait {
+    /// It sleeps in the call.
+    #[default]
+    Block,
+    /// It tries again at once.
+    Spin,
+    /// It tries again for 50 us, then sleeps.
+    Adaptive,
+}
+
+pipespeed_base::named!(Wait {
+    Block = "block": "it sleeps in the call",
+    Spin = "spin": "it tries again at once",
+    Adaptive = "adaptive": "it tries again for 50 us, then sleeps",
+});
+
+/// How long a trial lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Length {
+    /// So many round trips.
+    Count(u64),
+    /// Round trips for so many nanoseconds.
+    Time(u64),
+}
+
+/// Which exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// The next message is sent when the last has come back.
+    Closed,
+    /// So many messages a second are sent, whether or not any came back.
+    Open(f64),
+    /// Both ends write first, then read.
+    Naive,
+}
+
+/// What one process is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Spec {
+    /// What the descriptors are.
+    pub kind: Kind,
+    /// Bytes of a message.
+    pub size: usize,
+    /// The capacity of pipes; none: as it comes.
+    pub pipe_bytes: Option<usize>,
+    /// Which exchange.
+    pub mode: Mode,
+    /// How long the timed part lasts.
+    pub length: Length,
+    /// How it waits.
+    pub wait: Wait,
+    /// The processor it stays on.
+    pub cpu: Option<usize>,
+    /// Whether the other process has a processor of its own, so that spinning
+    /// does not keep it from running.
+    pub apart: bool,
+}
+
+/// What a process says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Said {
+    /// It waits for the start.
+    Ready,
+    /// The machine does not give what the trial needs.
+    Refused(String),
+    /// The other process is gone.
+    Left(String),
+    /// Something went wrong.
+    Failed(String),
+    /// It is done; from the sender.
+    Done(Box<Outcome>),
+}
+
+/// What the sender measured.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Round trips by how long they took.
+    pub counts: Counts,
+    /// Seconds from the first message to the last answer; in an open loop to
+    /// when the message after the last one would have been due, if that is
+    /// later.
+    pub seconds: f64,
+    /// Messages that had not come back when an open loop gave up; they are in
+    /// `counts` with the time they had waited until then.
+    pub unanswered: u64,
+    /// For how long the sender waited for its processor; none where the kernel
+    /// does not tell.
+    pub run_delay_s: Option<f64>,
+    /// What the completions of the sender's MSG_ZEROCOPY said.
+    pub zerocopy: Option<ZerocopyCounts>,
+}

@@ -1,0 +1,280 @@
+//! The versioned record of a run: what every report is drawn from and what is
+//! saved as JSON and CSV.
+//!
+//! Rates are in GiB/s and sizes in bytes, both by powers of 1024; times are in
+//! seconds. A field that was not measured is `null`, never 0.
+
+mod configuration;
+mod csv;
+mod json;
+mod save;
+mod search;
+
+pub use self::configuration::Configuration;
+pub use self::csv::write_csv;
+pub use self::json::{LoadError, load, to_json};
+pub use self::save::{check_place, is_replaceable, is_stdout, save};
+pub use self::search::{BestSizes, CellResult, PanelResult, Search, Sizes};
+
+pub use pipespeed_host::{Warning, WarningKind};
+pub use pipespeed_stats::{Ratio, Verdict};
+use serde::{Deserialize, Serialize};
+
+use pipespeed_host::Machine;
+
+/// The version of the record's shape. It grows by one whenever a field changes
+/// its meaning or goes away; new fields alone leave it as it is.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Bytes in a GiB.
+pub const GIB: f64 = (1u64 << 30) as f64;
+
+/// One run of a suite.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// [`SCHEMA_VERSION`] of the program that wrote the record.
+    pub schema_version: u32,
+    /// The program's own version.
+    pub pipespeed_version: String,
+    /// The command line, as words.
+    pub command: Vec<String>,
+    /// The suite's name.
+    pub suite: String,
+    /// When the run began, RFC 3339 in UTC.
+    pub started_at: String,
+    /// Why the run ended before its last round; null when it was completed.
+    pub interrupted: Option<String>,
+    /// What the run was made on.
+    pub machine: Machine,
+    /// How it was measured.
+    pub settings: Settings,
+    /// What may have disturbed it.
+    pub warnings: Vec<Warning>,
+    /// One case measured twice under two names.
+    pub null_control: Option<NullControl>,
+    /// The cases, in the suite's order.
+    pub cases: Vec<CaseResult>,
+    /// What mattered most here, as sentences drawn from this run's numbers.
+    pub findings: Vec<String>,
+    /// The search that found the cases; null where nothing was searched for.
+    pub search: Option<Search>,
+}
+
+/// How a run was measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The seed of the order of the trials.
+    pub seed: u64,
+    /// How many rounds were planned before the run began.
+    pub rounds_planned: usize,
+    /// How many rounds were completed.
+    pub rounds_done: usize,
+    /// How the order of the cases within a round was made.
+    pub order: String,
+    /// The least duration of a trial's timed part, in seconds; 0 where a volume
+    /// ends it.
+    pub timed_s: f64,
+    /// The least duration of a trial's warm-up, in seconds.
+    pub warm_up_s: f64,
+    /// The placement asked for: `different`, `same` or `free`.
+    pub placement: String,
+    /// The processor of the writer; null where the scheduler chose.
+    pub writer_cpu: Option<usize>,
+    /// The processor of the reader; null where the scheduler chose.
+    pub reader_cpu: Option<usize>,
+    /// How the two processors are related, in words.
+    pub cpu_relation: String,
+    /// The pipe size in place of the suite's own, in bytes: what the kernel makes
+    /// of the one asked for.
+    pub pipe_size: Option<usize>,
+    /// The buffer size asked for in place of the suite's own, in bytes.
+    pub buffer_size: Option<usize>,
+    /// What was asked to become of the data, in place of the suite's own.
+    pub data: Option<String>,
+    /// Passes of computing over the data at each end.
+    pub work: u32,
+    /// Whether the run was a quick one.
+    pub quick: bool,
+    /// The confidence level aimed at by the intervals.
+    pub confidence: f64,
+}
+
+/// One case measured twice a round under two names.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NullControl {
+    /// The case.
+    pub case: String,
+    /// Its other name.
+    pub twin: String,
+    /// The ratio of the twin to the case: 1 within its interval, if the method
+    /// is sound and the machine was quiet.
+    pub ratio: Option<Ratio>,
+}
+
+/// What was measured of one case.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CaseResult {
+    /// The name, as in the data.
+    pub name: String,
+    /// One line on what the case does.
+    pub description: String,
+    /// What became of the data.
+    pub data: DataUse,
+    /// What took effect.
+    pub configuration: Configuration,
+    /// Why the case could not be run here; null when it could.
+    pub refused: Option<String>,
+    /// Bytes compared with what they have to be, in a trial of its own before
+    /// the first round; null where there was none.
+    pub verified_bytes: Option<u64>,
+    /// The trials, in the order of their rounds.
+    pub samples: Vec<Sample>,
+    /// What the samples say; null without any.
+    pub summary: Option<Summary>,
+    /// The case that differs from this one in one factor.
+    pub compared_with: Option<String>,
+    /// The factor in which they differ, in a few words.
+    pub factor: Option<String>,
+    /// This case's rate over the other's; null without one.
+    pub ratio: Option<Ratio>,
+}
+
+/// What becomes of the data at the two ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DataUse {
+    /// The same bytes again and again, spliced to /dev/null: nobody looks.
+    Discard,
+    /// The same bytes again and again, copied into the reader's memory.
+    Read,
+    /// Every byte produced anew by the writer and used by the reader.
+    Touch,
+    /// As touch, and every byte compared with what it has to be.
+    Verify,
+}
+
+pipespeed_base::named!(DataUse {
+    Discard = "discard": "spliced to /dev/null: nobody looks",
+    Read = "read": "copied into the reader's memory",
+    Touch = "touch": "produced by the writer and used by the reader",
+    Verify = "verify": "as touch, and every byte compared with what it has to be",
+});
+
+impl DataUse {
+    /// What became of the data, for a table.
+    pub fn outcome(self) -> &'static str {
+        match self {
+            DataUse::Discard => "discarded",
+            DataUse::Read => "read",
+            DataUse::Touch => "touched",
+            DataUse::Verify => "verified",
+        }
+    }
+}
+
+/// One trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// The round, from 0.
+    pub round: usize,
+    /// The position within the round, from 0.
+    pub position: usize,
+    /// Bytes moved in the timed part.
+    pub bytes: u64,
+    /// Duration of the timed part, by CLOCK_MONOTONIC in the reader.
+    pub seconds: f64,
+    /// The rate.
+    pub gib_per_s: f64,
+    /// What may have disturbed this trial. It is kept all the same.
+    pub flags: Vec<Flag>,
+    /// Rate of each successive part of the timed part, to show a drift.
+    pub parts_gib_per_s: Vec<f64>,
+    /// What the writer used, in the same bytes; null where there was none.
+    pub writer: Option<EndCounters>,
+    /// What the reader used, in the same bytes; null where there was none.
+    pub reader: Option<EndCounters>,
+}
+
+/// What may have disturbed a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Flag {
+    /// Steal time above 1 % of the trial.
+    Steal,
+    /// A runnable end waited for a processor for over 2 % of the trial.
+    RunDelay,
+    /// The control group's quota stopped the trial.
+    Throttled,
+    /// The timed part took over twice its time: the trial was stopped and went
+    /// on, or is too slow for its time.
+    Overlong,
+    /// The second half ran at a rate over 20 % off the first, every part of it.
+    Drift,
+}
+
+impl Flag {
+    /// The word for it in records.
+    pub fn name(self) -> String {
+        match serde_json::to_value(self) {
+            Ok(serde_json::Value::String(name)) => name,
+            _ => format!("{self:?}").to_lowercase(),
+        }
+    }
+}
+
+/// What one end used between two byte offsets.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct EndCounters {
+    /// Bytes that passed this end between its two readings.
+    pub bytes: u64,
+    /// Duration between the two readings at this end.
+    pub seconds: f64,
+    /// Processor time, user and system together.
+    pub cpu_s: f64,
+    /// Times it slept.
+    pub voluntary_switches: u64,
+    /// Times it was preempted.
+    pub involuntary_switches: u64,
+    /// System calls made to move data or to wait.
+    pub syscalls: u64,
+    /// Those of them that moved at least a byte; with a ring in shared memory,
+    /// calls of the library, which make none for that.
+    pub moving_calls: u64,
+    /// Calls that found the pipe full or empty.
+    pub would_blocks: u64,
+    /// Page faults, minor and major.
+    pub page_faults: u64,
+    /// Time spent runnable but waiting for a processor; null where the kernel
+    /// keeps no account.
+    pub run_delay_s: Option<f64>,
+}
+
+/// What the samples of a case say.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Median rate in GiB/s.
+    pub median: f64,
+    /// Lower end of the median's interval; null below 6 rounds.
+    pub low: Option<f64>,
+    /// Upper end of the median's interval; null below 6 rounds.
+    pub high: Option<f64>,
+    /// The interval's exact coverage; null below 6 rounds.
+    pub coverage: Option<f64>,
+    /// How many samples are flagged.
+    pub flagged: usize,
+    /// The median of the samples without a flag; null where none is left.
+    pub median_unflagged: Option<f64>,
+    /// Processor time of both ends per GiB, in seconds.
+    pub cpu_s_per_gib: Option<f64>,
+    /// Processor time of both ends per message, in microseconds; null where a
+    /// case is not about messages.
+    pub cpu_us_per_message: Option<f64>,
+    /// Context switches of both ends per GiB.
+    pub switches_per_gib: Option<f64>,
+    /// System calls of both ends per GiB.
+    pub syscalls_per_gib: Option<f64>,
+    /// Would-blocks of both ends per GiB.
+    pub would_blocks_per_gib: Option<f64>,
+    /// Mean KiB a moving call of the end with the smaller calls moved.
+    pub kib_per_call: Option<f64>,
+}

@@ -1,0 +1,412 @@
+//! A run with invented samples, for the tests of every report.
+
+use crate::endpoint::spec::ChannelKind;
+use crate::latency::channels::Kind;
+use crate::latency::record::{self as round_trips, CaseRecord, Record};
+use crate::latency::spec::{Length, Mode, Outcome, Wait};
+use crate::latency::trial::Measured;
+use crate::record::{
+    CaseResult, Configuration, DataUse, EndCounters, GIB, NullControl, Ratio, Run, SCHEMA_VERSION,
+    Sample, Settings, Summary, Verdict, Warning, WarningKind,
+};
+use pipespeed_host::{Cache, Machine};
+
+use crate::suite::{Overrides, Selection, Suite, channels};
+
+const ROUNDS: usize = 30;
+
+/// What the reports are told about the machine.
+fn machine() -> Machine {
+    let mut machine = Machine::default();
+    machine.processors.model = Some("AMD EPYC 7B13 64-Core Processor".to_owned());
+    machine.kernel.release = Some("6.18.5".to_owned());
+    machine
+}
+
+/// A case around a rate, compared with another by a factor.
+pub fn case(name: &str, rate: f64, against: Option<(&str, &str, Ratio)>) -> CaseResult {
+    let spliced = name.contains("splice_splice") || name.starts_with("busy");
+    let samples: Vec<Sample> = (0..ROUNDS).map(|round| sample(round, rate)).collect();
+    CaseResult {
+        name: name.to_owned(),
+        description: format!("{name}, invented"),
+        data: if spliced {
+            DataUse::Discard
+        } else {
+            DataUse::Read
+        },
+        configuration: Configuration {
+            writer: Some(
+                if name.starts_with("write") {
+                    "write"
+                } else {
+                    "vmsplice"
+                }
+                .to_owned(),
+            ),
+            reader: Some(if spliced { "splice" } else { "read" }.to_owned()),
+            wait: if name.starts_with("busy") {
+                "spin"
+            } else {
+                "block"
+            }
+            .to_owned(),
+            buffer_bytes: 256 << 10,
+            pages: if name.ends_with("huge") {
+                "huge"
+            } else {
+                "base"
+            }
+            .to_owned(),
+            pipe_bytes: Some(128 << 10),
+            slots: Some(32),
+            ..Configuration::default()
+        },
+        refused: None,
+        verified_bytes: None,
+        samples,
+        summary: Some(Summary {
+            median: rate,
+            low: Some(rate * 0.962),
+            high: Some(rate * 1.043),
+            coverage: Some(0.957),
+            flagged: 0,
+            median_unflagged: Some(rate),
+            cpu_s_per_gib: Some(1.3 / rate),
+            cpu_us_per_message: None,
+            switches_per_gib: Some(if name.starts_with("busy") {
+                1.4
+            } else {
+                16_384.0 / rate
+            }),
+            syscalls_per_gib: Some(24_576.0),
+            would_blocks_per_gib: Some(0.0),
+            kib_per_call: Some(if name == "write_read" { 61.7 } else { 118.0 }),
+        }),
+        compared_with: against.map(|(base, ..)| base.to_owned()),
+        factor: against.map(|(_, factor, _)| factor.to_owned()),
+        ratio: against.map(|(.., ratio)| ratio),
+    }
+}
+
+fn sample(round: usize, rate: f64) -> Sample {
+    // A fixed wobble of some percent, so that no two samples are equal.
+    let gib_per_s = rate * (1.0 + 0.05 * ((round * 7 % ROUNDS) as f64 / ROUNDS as f64 - 0.5));
+    let seconds = 0.2 + round as f64 * 1e-5;
+    let bytes = (gib_per_s * seconds * GIB) as u64;
+    let end = EndCounters {
+        bytes,
+        seconds,
+        cpu_s: seconds * 0.7,
+        voluntary_switches: 1_800,
+        syscalls: 4_100,
+        moving_calls: 4_050,
+        run_delay_s: Some(0.000_31),
+        ..EndCounters::default()
+    };
+    Sample {
+        round,
+        position: (round * 5) % 9,
+        bytes,
+        seconds,
+        gib_per_s,
+        flags: Vec::new(),
+        parts_gib_per_s: vec![gib_per_s * 0.99, gib_per_s, gib_per_s * 1.01],
+        writer: Some(end.clone()),
+        reader: Some(end),
+    }
+}
+
+/// A ratio with an interval of a few percent and the verdict that follows.
+pub fn ratio(median: f64) -> Ratio {
+    within(median * 0.97, median, median * 1.032)
+}
+
+/// A ratio with its interval and the verdict that follows.
+pub fn within(low: f64, median: f64, high: f64) -> Ratio {
+    let verdict = if low >= 0.95 && high <= 1.05 {
+        Verdict::Same
+    } else if low > 1.0 {
+        Verdict::Faster
+    } else if high < 1.0 {
+        Verdict::Slower
+    } else {
+        Verdict::Undecided
+    };
+    Ratio {
+        median,
+        low: Some(low),
+        high: Some(high),
+        coverage: Some(0.992),
+        verdict,
+    }
+}
+
+/// A run of any cases.
+pub fn run(suite: &str, cases: Vec<CaseResult>) -> Run {
+    Run {
+        schema_version: SCHEMA_VERSION,
+        pipespeed_version: "0.1.0".to_owned(),
+        command: vec!["pipespeed".to_owned(), "bench".to_owned()],
+        suite: suite.to_owned(),
+        started_at: "2026-03-14T09:26:53Z".to_owned(),
+        interrupted: None,
+        machine: machine(),
+        settings: Settings {
+            seed: 20_260_314,
+            rounds_planned: ROUNDS,
+            rounds_done: ROUNDS,
+            order: "balanced for carry-over (Williams)".to_owned(),
+            timed_s: 0.2,
+            warm_up_s: 0.05,
+            placement: "different".to_owned(),
+            writer_cpu: Some(0),
+            reader_cpu: Some(1),
+            cpu_relation: "different cores, one cache".to_owned(),
+            pipe_size: None,
+            buffer_size: None,
+            data: None,
+            work: 0,
+            quick: false,
+            confidence: 0.95,
+        },
+        warnings: Vec::new(),
+        null_control: None,
+        cases,
+        findings: Vec::new(),
+        search: None,
+    }
+}
+
+/// The suite `ladder` as it might come out in a virtual machine.
+pub fn ladder() -> Run {
+    let mut run = run(
+        "ladder",
+        vec![
+            case("write_read", 0.652, None),
+            case("write_read_again", 0.655, None),
+            case(
+                "write_read_128k",
+                1.05,
+                Some(("write_read", "pipe size", ratio(1.61))),
+            ),
+            case(
+                "write_read_huge",
+                0.658,
+                Some(("write_read", "huge pages", within(0.98, 1.01, 1.03))),
+            ),
+            case(
+                "vmsplice_read",
+                2.86,
+                Some(("write_read_128k", "vmsplice", ratio(2.72))),
+            ),
+            case(
+                "vmsplice_read_huge",
+                2.95,
+                Some(("vmsplice_read", "huge pages", within(0.96, 1.03, 1.11))),
+            ),
+            case(
+                "vmsplice_splice",
+                5.61,
+                Some(("vmsplice_read", "splice", ratio(1.96))),
+            ),
+            case(
+                "vmsplice_splice_huge",
+                6.14,
+                Some(("vmsplice_splice", "huge pages", ratio(1.09))),
+            ),
+            case(
+                "busy_loop_huge",
+                64.2,
+                Some((
+                    "vmsplice_splice_huge",
+                    "spinning instead of sleeping",
+                    ratio(10.4),
+                )),
+            ),
+        ],
+    );
+    run.null_control = Some(NullControl {
+        case: "write_read".to_owned(),
+        twin: "write_read_again".to_owned(),
+        ratio: Some(within(0.974, 1.0, 1.03)),
+    });
+    run.warnings = vec![
+        Warning {
+            kind: WarningKind::Guest,
+            case: None,
+            message: "this is a virtual machine (KVM): waking a sleeping peer on another \
+                      processor takes 9 us here"
+                .to_owned(),
+        },
+        Warning {
+            kind: WarningKind::TwoModes,
+            case: Some("vmsplice_read_huge".to_owned()),
+            message: "the samples fall into two groups, at 2.7 and 3.1 GiB/s".to_owned(),
+        },
+    ];
+    run
+}
+
+/// The suite `sizes` as it might come out.
+pub fn sizes() -> Run {
+    use crate::search::fake::{Fake, plan, whole_run};
+    whole_run(run("sizes", Vec::new()), &plan(60.0), Fake::default()).0
+}
+
+/// The suite `channels` as it might come out: rates grow with the size of the
+/// messages up to a limit of the channel's, and spinning doubles them.
+pub fn channels(all: bool) -> Run {
+    let overrides = Overrides {
+        selection: Selection {
+            all,
+            ..Selection::default()
+        },
+        ..Overrides::default()
+    };
+    let made = Suite::Channels.cases(&overrides);
+    let cases = made.iter().map(|made| {
+        let kind = channels::channel_of(&made.name).unwrap();
+        let kind = channels::names().position(|name| name == kind).unwrap() as f64;
+        let bytes = made.message_bytes.unwrap() as f64;
+        let most = 1.0 + kind / 4.0;
+        let rate = most * bytes / (bytes + 6000.0 * (1.0 + kind % 3.0));
+        let rate = if made.spins() { 2.0 * rate } else { rate };
+        let against = made.compared_with.as_ref();
+        let against = against.map(|(other, factor)| (&**other, &**factor, ratio(1.0 + kind / 9.0)));
+        let mut case = case(&made.name, rate, against);
+        case.data = made.data;
+        let in_pipe = matches!(made.channel, ChannelKind::Pipe | ChannelKind::Fifo);
+        let in_ring = made.channel == ChannelKind::Ring;
+        case.configuration = Configuration {
+            pipe_bytes: in_pipe.then_some(64 << 10),
+            ring_bytes: in_ring.then_some((2 * made.buffer_bytes()).max(1 << 20)),
+            send_buffer_bytes: (!in_pipe && !in_ring).then_some(212_992),
+            ..made.configuration()
+        };
+        case.verified_bytes = Some(1 << 20);
+        if let Some(summary) = &mut case.summary {
+            summary.cpu_us_per_message = Some(1.3e6 / rate * bytes / GIB);
+        }
+        case
+    });
+    let mut run = run("channels", cases.collect());
+    run.null_control = None;
+    let over = "limit: a message has at most 212960 bytes here (SO_SNDBUF less 32)";
+    for case in &mut run.cases {
+        if case.name.starts_with("seqpacket_1m") || case.name.starts_with("seqpacket_256k") {
+            case.refused = Some(over.to_owned());
+            case.samples.clear();
+            case.summary = None;
+            case.ratio = None;
+        }
+    }
+    run
+}
+
+/// The suite `memory` as it might come out: rates fall with each cache's end,
+/// scalar ones are flat until they meet memory's.
+pub fn memory() -> Run {
+    const CACHES: [(u8, &str, u64, f64); 4] = [
+        (1, "data", 48 << 10, 180.0),
+        (1, "instruction", 32 << 10, 180.0),
+        (2, "unified", 1 << 20, 140.0),
+        (3, "unified", 32 << 20, 80.0),
+    ];
+    let made = Suite::Memory.cases(&Overrides::default());
+    let cases = made.iter().map(|made| {
+        let Some(block) = &made.memory else {
+            let rungs = ladder().cases;
+            let mut rung = rungs.into_iter().find(|case| case.name == made.name);
+            let rung = rung.as_mut().expect("a rung of the ladder");
+            let base = made.compared_with.clone();
+            (rung.compared_with, rung.factor) = base.unzip();
+            rung.ratio = rung.summary.as_ref().map(|s| ratio(s.median / 100.0));
+            return rung.clone();
+        };
+        let bytes = (block.block_bytes * block.blocks()) as u64;
+        let holds = CACHES.iter().find(|(_, _, size, _)| *size >= bytes);
+        let wide = holds.map_or(30.0, |(.., rate)| *rate) / block.blocks() as f64;
+        let rate = match made.name.contains("scalar") {
+            true => wide.min(55.0),
+            false => wide,
+        };
+        let mut case = case(&made.name, rate, None);
+        case.data = made.data;
+        case.configuration = made.configuration();
+        case
+    });
+    let mut run = run("memory", cases.collect());
+    run.machine.processors.caches = CACHES
+        .map(|(level, kind, bytes, _)| Cache {
+            level,
+            kind: kind.to_owned(),
+            bytes: Some(bytes),
+            ..Cache::default()
+        })
+        .to_vec();
+    run
+}
+
+/// Makes a case of a run one that could not be measured.
+pub fn refuse(run: &mut Run, name: &str, reason: &str) {
+    let case = run
+        .cases
+        .iter_mut()
+        .find(|case| case.name == name)
+        .expect("a case of the run");
+    case.refused = Some(reason.to_owned());
+    case.samples.clear();
+    case.summary = None;
+    case.ratio = None;
+}
+
+/// Round trips as they might come out.
+pub fn latency_record(mode: Mode) -> Record {
+    let mut cases: Vec<CaseRecord> = [(Kind::Pipe, 8), (Kind::Tcp, 8), (Kind::Pipe, 1 << 17)]
+        .into_iter()
+        .map(|(kind, size)| CaseRecord::new(kind, size))
+        .collect();
+    for case in &mut cases[..2] {
+        let slow = if case.channel == Kind::Tcp { 3 } else { 1 };
+        for round in 0..7 {
+            let counts = (0..2000)
+                .map(|at| (slow * (8000 + round * 100 + at * at / 40), 1))
+                .collect();
+            let outcome = Outcome {
+                counts,
+                seconds: 1.0,
+                ..Outcome::default()
+            };
+            let measured = Measured {
+                outcome,
+                ..Measured::default()
+            };
+            case.add(round as usize, &measured, true);
+        }
+    }
+    cases[2].deadlock = Some("deadlock: both sleep".to_owned());
+    let mut eventfd = CaseRecord::new(Kind::Eventfd, 1024);
+    eventfd.refused = Some("limit: a message has at most 8 bytes".to_owned());
+    cases.push(eventfd);
+    Record {
+        kind: round_trips::KIND,
+        version: 1,
+        started_at: "2026-03-14T09:26:53Z".to_owned(),
+        interrupted: None,
+        machine: Machine::default(),
+        settings: round_trips::Settings {
+            mode,
+            length: Length::Count(2000),
+            wait: Wait::Block,
+            cpus: [Some(0), Some(1)],
+            relation: "different cores".to_owned(),
+            pipe_bytes: None,
+            rounds: 7,
+            seed: 5,
+        },
+        cases,
+        failures: Vec::new(),
+        warnings: vec!["this is a guest".to_owned()],
+    }
+}

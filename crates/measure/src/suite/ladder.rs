@@ -1,0 +1,73 @@
+//! The published experiment's ladder, with one control more.
+//!
+//! As published, the write rungs run on a pipe of 64 KiB and the vmsplice
+//! rungs on one of half the buffer, 128 KiB: that changes two things at once.
+//! `write_read_128k` stands between them, so that every case has one to be
+//! compared with that differs in one factor.
+
+use super::Overrides;
+use crate::case::Case;
+use pipespeed_base::size;
+
+/// The published buffer.
+const BUFFER: usize = 256 << 10;
+/// A pipe's capacity if nobody sets it, where pages are 4 KiB (16 slots).
+const DEFAULT_PIPE: usize = 64 << 10;
+
+pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
+    let buffer = overrides.buffer_bytes.unwrap_or(BUFFER);
+    let small = overrides.pipe_bytes.unwrap_or(DEFAULT_PIPE);
+    let large = overrides.pipe_bytes.unwrap_or(buffer / 2);
+    let control = format!("write_read_{}", size::short(large));
+
+    let mut cases =
+        vec![Case::new("write_read", buffer, small).described("write(2) and read(2): two copies")];
+    // With one pipe size for all there is nothing to tell apart.
+    let plain = if large == small {
+        "write_read"
+    } else {
+        cases.push(
+            Case::new(&control, buffer, large)
+                .described("the same on the pipe size of the vmsplice rungs")
+                .against("write_read", "pipe size"),
+        );
+        &control
+    };
+    cases.extend([
+        Case::new("write_read_huge", buffer, small)
+            .huge()
+            .described("the same with both buffers in huge pages")
+            .against("write_read", "huge pages"),
+        Case::new("vmsplice_read", buffer, large)
+            .vmsplice()
+            .described("vmsplice(2): the pipe refers to the writer's pages")
+            .against(plain, "vmsplice"),
+        Case::new("vmsplice_read_huge", buffer, large)
+            .vmsplice()
+            .huge()
+            .described("the same with huge pages")
+            .against("vmsplice_read", "huge pages"),
+        Case::new("vmsplice_splice", buffer, large)
+            .vmsplice()
+            .splice()
+            .described("vmsplice(2), and splice(2) to /dev/null: no copy")
+            .against("vmsplice_read", "splice"),
+        Case::new("vmsplice_splice_huge", buffer, large)
+            .vmsplice()
+            .splice()
+            .huge()
+            .described("the same with huge pages")
+            .against("vmsplice_splice", "huge pages"),
+        Case::new("busy_loop_huge", buffer, large)
+            .vmsplice()
+            .splice()
+            .huge()
+            .spin()
+            .described("the same, neither end ever sleeping")
+            .against("vmsplice_splice_huge", "spinning instead of sleeping"),
+    ]);
+    match overrides.data {
+        Some(data) => cases.into_iter().map(|case| case.with_data(data)).collect(),
+        None => cases,
+    }
+}

@@ -1,0 +1,236 @@
+//! What memory itself does, by the size of the block, and the ladder's rungs
+//! beside it.
+//!
+//! One process goes over a block, again and again: from a size that lies in the
+//! first cache to one beyond all of them. The rungs run in the same rounds, each
+//! compared with copying a block as large as the ladder's buffer.
+
+use super::{Overrides, Suite};
+use crate::case::Case;
+use crate::endpoint::memory::{Act, MemorySpec};
+use crate::record::{CaseResult, DataUse};
+use pipespeed_base::size;
+
+/// A block is a number of whole lines of a cache.
+pub const LINE: usize = 64;
+
+/// Sizes of blocks, each four times the one before.
+const SIZES: [usize; 10] = [
+    4 << 10,
+    16 << 10,
+    64 << 10,
+    256 << 10,
+    1 << 20,
+    4 << 20,
+    16 << 20,
+    64 << 20,
+    256 << 20,
+    1 << 30,
+];
+
+/// How many of them belong to a quick run: setting up larger ones takes longer
+/// than measuring them.
+const QUICK: usize = 8;
+
+/// The size that the rungs are compared at: that of the ladder's buffer.
+const BUFFER: usize = 256 << 10;
+
+/// A way to go over a block.
+#[derive(Debug)]
+pub struct Row {
+    /// Its name within that of a case.
+    pub name: &'static str,
+    /// Its name for people.
+    pub title: &'static str,
+    description: &'static str,
+    act: Act,
+    data: DataUse,
+}
+
+/// The ways, in the order in which they are shown.
+pub const ROWS: [Row; 5] = [
+    Row {
+        name: "read",
+        title: "read",
+        description: "every byte looked at by wide loads, in search of one that is not there",
+        act: Act::Read,
+        data: DataUse::Touch,
+    },
+    Row {
+        name: "write",
+        title: "write",
+        description: "filled by memset",
+        act: Act::Write,
+        data: DataUse::Touch,
+    },
+    Row {
+        name: "copy",
+        title: "copy",
+        description: "copied to another block by memcpy; bytes copied, not moved",
+        act: Act::Copy,
+        data: DataUse::Read,
+    },
+    Row {
+        name: "read_scalar",
+        title: "scalar read",
+        description: "read 8 bytes at a time, one load after the other",
+        act: Act::ReadScalar,
+        data: DataUse::Touch,
+    },
+    Row {
+        name: "write_scalar",
+        title: "scalar write",
+        description: "written 8 bytes at a time, one store after the other",
+        act: Act::WriteScalar,
+        data: DataUse::Touch,
+    },
+];
+
+impl Row {
+    /// How many blocks it takes: a copy's two have to find room.
+    pub fn blocks(&self) -> usize {
+        self.act.blocks()
+    }
+}
+
+/// What all names of such cases begin with.
+const PREFIX: &str = "mem_";
+
+/// The sizes of a quick run.
+pub fn quick_sizes() -> Vec<usize> {
+    SIZES[..QUICK].to_vec()
+}
+
+/// The way a case goes over its block: its place in [`ROWS`]. `None` for a
+/// rung.
+pub fn way_of(case: &CaseResult) -> Option<usize> {
+    let (way, _) = case.name.strip_prefix(PREFIX)?.rsplit_once('_')?;
+    ROWS.iter().position(|row| row.name == way)
+}
+
+pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
+    let mut sizes = overrides.selection.sizes.clone();
+    if sizes.is_empty() {
+        sizes = SIZES.to_vec();
+    }
+    sizes.sort_unstable();
+    sizes.dedup();
+    let pages = overrides.pages.unwrap_or_default();
+    let name = |row: &Row, bytes| format!("{PREFIX}{}_{}", row.name, size::short(bytes));
+    let mut cases = Vec::new();
+    for &block_bytes in &sizes {
+        for row in &ROWS {
+            let spec = MemorySpec {
+                act: row.act,
+                block_bytes,
+                pages,
+            };
+            cases.push(Case {
+                data: row.data,
+                ..Case::of_memory(&name(row, block_bytes), spec).described(row.description)
+            });
+        }
+    }
+    // As large as the rungs' buffer, or what comes nearest to it.
+    let beside = sizes.iter().rev().find(|bytes| **bytes <= BUFFER);
+    let yardstick = beside.or(sizes.first()).copied().unwrap_or(BUFFER);
+    let copy = name(&ROWS[2], yardstick);
+    // Then the sizes differ, too.
+    let factor = match yardstick == BUFFER {
+        true => "a pipe instead of memcpy".to_owned(),
+        false => format!(
+            "a pipe and pieces of {} instead of memcpy and blocks of {}",
+            size::format(BUFFER as u64),
+            size::format(yardstick as u64)
+        ),
+    };
+    let rungs = Suite::Ladder.rungs(overrides);
+    cases.extend(rungs.into_iter().map(|rung| rung.against(&copy, &factor)));
+    cases
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::spec::PageKind;
+    use crate::suite::Selection;
+
+    fn of_sizes(sizes: &[usize]) -> Vec<Case> {
+        cases(&Overrides {
+            selection: Selection {
+                sizes: sizes.to_vec(),
+                ..Selection::default()
+            },
+            ..Overrides::default()
+        })
+    }
+
+    #[test]
+    fn five_ways_by_ten_sizes_and_seven_rungs() {
+        let cases = of_sizes(&[]);
+        assert_eq!(cases.len(), 5 * 10 + 7);
+        let blocks = cases.iter().filter_map(|case| case.memory.as_ref());
+        let largest = blocks.map(|block| block.block_bytes).max();
+        assert_eq!(largest, Some(1 << 30));
+        assert!(cases.iter().any(|case| case.name == "mem_read_scalar_1g"));
+        for case in &cases {
+            assert_eq!(case.memory.is_some(), case.sink.is_none(), "{}", case.name);
+            assert_eq!(case.memory.is_some(), case.compared_with.is_none());
+        }
+    }
+
+    #[test]
+    fn the_rungs_are_compared_with_a_copy_of_their_buffers_size_or_the_nearest_below() {
+        let compared = |sizes: &[usize]| {
+            let rungs = of_sizes(sizes).into_iter();
+            let mut with: Vec<String> = rungs
+                .filter_map(|case| Some(case.compared_with?.0))
+                .collect();
+            with.dedup();
+            with
+        };
+        assert_eq!(compared(&[]), ["mem_copy_256k"]);
+        assert_eq!(compared(&[4096, 65_536, 1 << 20]), ["mem_copy_64k"]);
+        assert_eq!(compared(&[1 << 20, 4 << 20]), ["mem_copy_1m"]);
+    }
+
+    #[test]
+    fn a_copy_of_another_size_than_the_rungs_is_named_with_it() {
+        let factor = |sizes: &[usize]| {
+            let last = of_sizes(sizes).pop().unwrap();
+            last.compared_with.unwrap().1
+        };
+        assert_eq!(factor(&[]), "a pipe instead of memcpy");
+        assert_eq!(
+            factor(&[1 << 20]),
+            "a pipe and pieces of 256KiB instead of memcpy and blocks of 1MiB"
+        );
+    }
+
+    #[test]
+    fn the_way_is_known_by_the_name() {
+        for case in of_sizes(&[4096]) {
+            let Some(spec) = &case.memory else {
+                continue;
+            };
+            let mut result = crate::sample::case(&case.name, 1.0, None);
+            assert_eq!(ROWS[way_of(&result).unwrap()].act, spec.act);
+            result.name = "write_read".to_owned();
+            assert_eq!(way_of(&result), None);
+        }
+    }
+
+    #[test]
+    fn huge_pages_are_those_of_the_blocks_only() {
+        let huge = cases(&Overrides {
+            pages: Some(PageKind::Huge),
+            ..Overrides::default()
+        });
+        for (case, base) in huge.iter().zip(of_sizes(&[])) {
+            match &case.memory {
+                Some(block) => assert_eq!(block.pages, PageKind::Huge),
+                None => assert_eq!(*case, base),
+            }
+        }
+    }
+}

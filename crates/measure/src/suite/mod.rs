@@ -1,0 +1,254 @@
+//! Which cases make up a suite: data, one file a suite.
+
+pub mod channels;
+mod ladder;
+pub mod memory;
+mod options;
+pub mod sizes;
+mod touched;
+mod volumes;
+
+pub use self::channels::Selection;
+pub use self::volumes::{Volumes, shown};
+use crate::case::Case;
+use crate::endpoint::spec::PageKind;
+use crate::record::DataUse;
+
+/// What may be asked of a suite instead of its own values.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Overrides {
+    /// One pipe size for all cases, in bytes.
+    pub pipe_bytes: Option<usize>,
+    /// One buffer size for all cases, in bytes.
+    pub buffer_bytes: Option<usize>,
+    /// What becomes of the data.
+    pub data: Option<DataUse>,
+    /// Passes of computing over the data at each end.
+    pub work: u32,
+    /// Which channels and sizes of messages, or of blocks of memory.
+    pub selection: Selection,
+    /// Which volumes.
+    pub volumes: Volumes,
+    /// What blocks of memory lie in.
+    pub pages: Option<PageKind>,
+}
+
+/// The suites.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Suite {
+    /// The published experiment: from write and read to busy waiting on huge
+    /// pages, one step at a time.
+    #[default]
+    Ladder,
+    /// The same where every byte is produced by the writer and used by the
+    /// reader.
+    Touched,
+    /// Pipes beside shared memory, sockets, TCP and other ways to pass data, by
+    /// the size of the messages.
+    Channels,
+    /// The fastest sizes of buffer and pipe here, searched for and measured
+    /// beside the published ones.
+    Sizes,
+    /// The published side experiments, each beside the case without it:
+    /// untouched, gifted, locked, shared and unaligned buffers, reserved huge
+    /// pages, poll.
+    Options,
+    /// Write and read over growing volumes: does the rate depend on them?
+    Volumes,
+    /// Reading, writing and copying memory by the size of the block, through
+    /// the caches, with the ladder beside it.
+    Memory,
+}
+
+pipespeed_base::named!(Suite {
+    Ladder = "ladder": "the published experiment: from write and read to busy waiting on huge pages",
+    Touched = "touched": "the same with every byte produced and used",
+    Channels = "channels": "pipes beside shared memory, sockets, TCP and others, by message size",
+    Sizes = "sizes": "the fastest sizes of buffer and pipe here, searched for and confirmed",
+    Options = "options": "the published side experiments, each beside the case without it",
+    Volumes = "volumes": "write and read over growing volumes: does the rate depend on them?",
+    Memory = "memory": "reading, writing and copying memory by block size, through the caches",
+});
+
+impl Suite {
+    /// Its cases, in the order in which they are shown. Each is compared with
+    /// one that differs in one factor, except those that begin a comparison.
+    pub fn cases(self, overrides: &Overrides) -> Vec<Case> {
+        let cases = match self {
+            Suite::Ladder => ladder::cases(overrides),
+            Suite::Touched => touched::cases(overrides),
+            Suite::Channels => channels::cases(overrides),
+            Suite::Sizes => sizes::cases(overrides),
+            Suite::Options => options::cases(overrides),
+            Suite::Volumes => volumes::cases(overrides),
+            Suite::Memory => memory::cases(overrides),
+        };
+        cases
+            .into_iter()
+            .map(|case| Case {
+                work: overrides.work,
+                ..case
+            })
+            .collect()
+    }
+
+    /// Its rungs: the cases less those that are there only to be compared with,
+    /// as the ladder's control of the pipe's size is. A rung whose partner is
+    /// left out is compared with the first.
+    pub fn rungs(self, overrides: &Overrides) -> Vec<Case> {
+        let mut rungs = self.cases(overrides);
+        rungs.retain(|case| {
+            let factor = case.compared_with.as_ref().map(|(_, factor)| &**factor);
+            factor != Some("pipe size")
+        });
+        let names: Vec<String> = rungs.iter().map(|case| case.name.clone()).collect();
+        for case in &mut rungs {
+            if let Some((other, factor)) = &mut case.compared_with
+                && !names.contains(other)
+            {
+                other.clone_from(&names[0]);
+                factor.push_str(" and a larger pipe");
+            }
+        }
+        rungs
+    }
+
+    /// The case that is measured twice, under two names.
+    pub fn null_control(self) -> &'static str {
+        match self {
+            Suite::Ladder | Suite::Touched | Suite::Sizes => "write_read",
+            Suite::Channels => "pipe_64k",
+            Suite::Options => "vmsplice_splice_spin",
+            Suite::Volumes => "volume_0.25g",
+            Suite::Memory => "mem_copy_256k",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::spec::SinkTechnique;
+    use pipespeed_base::Named;
+    use std::collections::HashSet;
+
+    fn all(overrides: &Overrides) -> Vec<(Suite, Vec<Case>)> {
+        Suite::VALUES
+            .iter()
+            .map(|&suite| (suite, suite.cases(overrides)))
+            .collect()
+    }
+
+    #[test]
+    fn names_are_unique_and_comparisons_name_an_earlier_case() {
+        let many = [
+            Overrides::default(),
+            Overrides {
+                pipe_bytes: Some(1 << 20),
+                ..Overrides::default()
+            },
+            Overrides {
+                buffer_bytes: Some(128 << 10),
+                ..Overrides::default()
+            },
+            Overrides {
+                buffer_bytes: Some(1 << 20),
+                ..Overrides::default()
+            },
+            Overrides {
+                data: Some(DataUse::Verify),
+                ..Overrides::default()
+            },
+        ];
+        for overrides in &many {
+            for (suite, cases) in all(overrides) {
+                let mut seen = HashSet::new();
+                for case in &cases {
+                    if let Some((other, _)) = &case.compared_with {
+                        assert!(seen.contains(other), "{} of {suite:?}", case.name);
+                    }
+                    assert!(seen.insert(case.name.clone()), "{} twice", case.name);
+                }
+                assert!(seen.contains(suite.null_control()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_case_differs_from_the_one_it_is_compared_with_in_one_factor() {
+        // The technique, the wait, the pages and the pipe's size count as one
+        // each; what becomes of the data follows from the technique. The
+        // library picks pages and sizes by itself: with it they are one factor
+        // with the technique.
+        let is_library = |technique| {
+            matches!(
+                technique,
+                SinkTechnique::PipeWriter(_)
+                    | SinkTechnique::PipeWriterIo(_)
+                    | SinkTechnique::BufWriter
+            )
+        };
+        let of_one_channel = |(suite, _): &(Suite, _)| *suite != Suite::Channels;
+        let all = all(&Overrides::default()).into_iter();
+        for (suite, cases) in all.filter(of_one_channel) {
+            for case in &cases {
+                let Some((other, _)) = &case.compared_with else {
+                    continue;
+                };
+                let other = cases.iter().find(|c| c.name == *other).unwrap();
+                let (Some(s1), Some(s2)) = (&case.sink, &other.sink) else {
+                    continue;
+                };
+                let (Some(r1), Some(r2)) = (&case.source, &other.source) else {
+                    continue;
+                };
+                let chosen = usize::from(s1.pages != s2.pages)
+                    + usize::from(case.pipe_bytes != other.pipe_bytes)
+                    + usize::from(s1.piece_bytes() != s2.piece_bytes());
+                let options = usize::from(s1.same_buffer != s2.same_buffer)
+                    + usize::from(s1.touched != s2.touched)
+                    + usize::from(s1.locked != s2.locked)
+                    + usize::from(s1.gift != s2.gift)
+                    + usize::from(s1.offset != s2.offset)
+                    + usize::from(case.volume_bytes != other.volume_bytes);
+                let factors = usize::from(s1.technique != s2.technique)
+                    + usize::from(r1.technique != r2.technique)
+                    + usize::from(s1.wait != s2.wait || r1.wait != r2.wait)
+                    + if is_library(s1.technique) { 0 } else { chosen }
+                    + options;
+                assert_eq!(factors, 1, "{suite:?}: {} and {}", case.name, other.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_ladder_has_seven_rungs_each_compared_with_one_of_them() {
+        let rungs = Suite::Ladder.rungs(&Overrides::default());
+        assert_eq!(rungs.len(), 7);
+        for (at, case) in rungs.iter().enumerate().skip(1) {
+            let (other, _) = case.compared_with.as_ref().unwrap();
+            assert!(rungs[..at].iter().any(|earlier| earlier.name == *other));
+        }
+    }
+
+    #[test]
+    fn data_that_is_looked_at_behind_a_splice_is_never_overwritten() {
+        use crate::endpoint::spec::{Reuse, SourceTechnique};
+        let overrides = Overrides {
+            data: Some(DataUse::Verify),
+            ..Overrides::default()
+        };
+        for case in Suite::Ladder.cases(&overrides) {
+            let technique = case.source.as_ref().unwrap().technique;
+            assert_ne!(technique, SourceTechnique::Splice, "{}", case.name);
+            if technique == SourceTechnique::SpliceThrough {
+                assert_eq!(
+                    case.sink.as_ref().unwrap().reuse,
+                    Reuse::Fresh,
+                    "{}",
+                    case.name
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The same copying of 64 KiB at a time over growing volumes: does the rate
+//! depend on how much is moved?
+
+use super::Overrides;
+use crate::case::Case;
+use pipespeed_base::size;
+
+/// A pipe's capacity if nobody sets it, and what is written and read at a time.
+const PIECE: usize = 64 << 10;
+
+/// The published volumes but the largest, 250 GiB.
+const VOLUMES: [u64; 3] = [1 << 28, 10 << 28, 100 << 28];
+/// Those of a quick run.
+const QUICK: [u64; 3] = [1 << 26, 1 << 28, 1 << 30];
+
+/// Which volumes, in bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Volumes {
+    /// These; the suite's own if empty.
+    pub bytes: Vec<u64>,
+    /// Smaller ones of the suite's own.
+    pub quick: bool,
+}
+
+pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
+    let buffer = overrides.buffer_bytes.unwrap_or(PIECE);
+    let pipe = overrides.pipe_bytes.unwrap_or(PIECE);
+    let mut volumes = match (&overrides.volumes.bytes[..], overrides.volumes.quick) {
+        ([], false) => VOLUMES.to_vec(),
+        ([], true) => QUICK.to_vec(),
+        (asked, _) => asked.to_vec(),
+    };
+    volumes.sort_unstable();
+    volumes.dedup();
+    let smallest = volumes.first().map(|&bytes| name(bytes));
+    let case = |bytes: u64| {
+        let case = Case::new(&name(bytes), buffer, pipe)
+            .of_volume(bytes)
+            .described(&format!("write(2) and read(2), {}", shown(bytes)));
+        match &smallest {
+            Some(smallest) if *smallest != case.name => case.against(smallest, "volume"),
+            _ => case,
+        }
+    };
+    let cases = volumes.into_iter().map(case);
+    match overrides.data {
+        Some(data) => cases.map(|case| case.with_data(data)).collect(),
+        None => cases.collect(),
+    }
+}
+
+/// A volume as people read it: `0.25 GiB`, `25 GiB`; what is less, in its own
+/// unit.
+pub fn shown(bytes: u64) -> String {
+    const GIB: u64 = 1 << 30;
+    match bytes >= GIB / 4 {
+        true => format!(
+            "{} GiB",
+            (bytes as f64 * 100.0 / GIB as f64).round() / 100.0
+        ),
+        false => size::format(bytes),
+    }
+}
+
+/// `volume_2.5g`; what is no round number of GiB has a smaller unit.
+fn name(bytes: u64) -> String {
+    let hundredth = bytes as f64 * 100.0 / (1u64 << 30) as f64;
+    match hundredth.fract() == 0.0 && hundredth >= 10.0 {
+        true => format!("volume_{}g", hundredth / 100.0),
+        false => format!("volume_{}", size::short(bytes as usize)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(volumes: Volumes) -> Vec<String> {
+        let overrides = Overrides {
+            volumes,
+            ..Overrides::default()
+        };
+        cases(&overrides)
+            .into_iter()
+            .map(|case| case.name)
+            .collect()
+    }
+
+    #[test]
+    fn volumes_are_named_in_gib_where_that_is_short() {
+        assert_eq!(
+            names(Volumes::default()),
+            ["volume_0.25g", "volume_2.5g", "volume_25g"]
+        );
+        let asked = vec![250 << 30, 64 << 20, 1 << 28, 64 << 20, 12_345];
+        assert_eq!(
+            names(Volumes {
+                bytes: asked,
+                quick: true
+            }),
+            ["volume_12345", "volume_64m", "volume_0.25g", "volume_250g"]
+        );
+    }
+
+    #[test]
+    fn all_are_compared_with_the_smallest() {
+        let cases = cases(&Overrides::default());
+        assert_eq!(cases[0].compared_with, None);
+        for case in &cases[1..] {
+            assert_eq!(case.compared_with.as_ref().unwrap().0, "volume_0.25g");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Parsing the command line: bad usage is one line, as all errors are.
+
+use std::process::ExitCode;
+
+use pipespeed_base::failure::{exit_code, usage};
+
+/// Parses the command line. Bad usage is told in one line, as all errors are;
+/// help and version are printed as clap makes them.
+///
+/// # Errors
+/// The exit status to end with.
+pub fn parse<P: clap::Parser>(program: &str) -> Result<P, ExitCode> {
+    use clap::error::ErrorKind;
+    P::try_parse().map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            // A closed pipe is no reason to fail.
+            let _ = error.print();
+            ExitCode::from(error.exit_code() as u8)
+        }
+        _ => exit_code(program, Err(usage(one_line(&error.to_string())))),
+    })
+}
+
+/// The first paragraph of clap's message, with its tip, in one line.
+fn one_line(message: &str) -> String {
+    let mut line = String::new();
+    for part in message.lines().map(str::trim) {
+        let usage = part.starts_with("Usage:") || part.starts_with("For more information");
+        if part.is_empty() || usage {
+            continue;
+        }
+        if !line.is_empty() {
+            let joined = part.starts_with("tip:") || part.starts_with('[') || line.ends_with(':');
+            line.push_str(if joined { " " } else { ", " });
+        }
+        line.push_str(part);
+    }
+    let line = line.strip_prefix("error: ").unwrap_or(&line);
+    format!("{line} (--help tells more)")
+}

@@ -1,0 +1,154 @@
+//! Tests of the tables of channels and of what they say to use.
+
+use super::*;
+use crate::table;
+use pipespeed_measure::record::WarningKind;
+use pipespeed_measure::sample::channels;
+
+fn shown(run: &Run, width: usize) -> String {
+    let style = Style {
+        width: Some(width),
+        colour: false,
+    };
+    table(run, style)
+}
+
+#[test]
+fn each_way_of_waiting_has_a_table_with_every_case_in_it() {
+    let text = shown(&channels(false), 120);
+    let rows = |name: &str| {
+        let name = format!("  {name}  ");
+        text.lines().filter(|line| line.contains(&name)).count()
+    };
+    for name in ["pipe", "vmsplice", "ring", "socketpair", "seqpacket", "tcp"] {
+        assert_eq!(rows(name), 12, "{name} in {text}");
+    }
+    assert!(text.contains("Blocking") && text.contains("Spinning"));
+    assert!(text.contains("SO_SNDBUF 208KiB"), "{text}");
+    assert!(text.contains("in 72 of 72 cases"), "{text}");
+    let ring = "ring: 1MiB to 2MiB by the size of the messages;";
+    assert!(text.replace("\n  ", " ").contains(ring), "{text}");
+}
+
+#[test]
+fn what_sleeping_means_of_a_ring_is_said_where_there_is_one_that_does() {
+    let mut run = channels(false);
+    let note = "Sleeping: a ring's end looks for about a microsecond before";
+    assert!(shown(&run, 120).contains(note));
+    run.cases.retain(|case| case.configuration.wait == "spin");
+    assert!(!shown(&run, 120).contains(note));
+}
+
+#[test]
+fn no_interval_is_claimed_where_there_are_too_few_rounds_for_one() {
+    let mut run = channels(false);
+    assert!(shown(&run, 120).contains("medians with 95 % intervals"));
+    for summary in run
+        .cases
+        .iter_mut()
+        .filter_map(|case| case.summary.as_mut())
+    {
+        (summary.low, summary.high) = (None, None);
+    }
+    for text in [shown(&run, 120), crate::chart(&run)] {
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            flat.contains("medians (too few rounds for intervals)"),
+            "{text}"
+        );
+        assert!(!flat.contains("95 %"), "{text}");
+    }
+}
+
+#[test]
+fn a_size_over_a_limit_is_shown_as_that_limit() {
+    let text = shown(&channels(false), 120);
+    let rows: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("limit: a message has at most 212960"))
+        .collect();
+    assert_eq!(rows.len(), 4, "{text}");
+    assert!(
+        rows.iter().all(|row| row.contains("seqpacket ")),
+        "{rows:?}"
+    );
+    assert!(!text.contains("refused: limit"), "{text}");
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    for width in [60, 80, 100, 120] {
+        let text = shown(&channels(true), width);
+        for line in text.lines() {
+            assert!(line.chars().count() <= width, "{width}: {line:?}");
+        }
+        assert!(text.contains("GiB/s"));
+    }
+}
+
+#[test]
+fn a_long_reason_takes_lines_and_no_column() {
+    let mut run = channels(false);
+    let long = "limit: a message has at most so many bytes here ".repeat(6);
+    pipespeed_measure::sample::refuse(&mut run, "tcp_1m", &long);
+    for (width, columns) in [(120, "CPU us"), (80, "interval")] {
+        let text = shown(&run, width);
+        assert!(text.contains(columns), "{width}: {text}");
+        assert!(text.lines().all(|line| line.chars().count() <= width));
+    }
+}
+
+#[test]
+fn the_best_channel_is_named_with_those_not_told_apart_from_it() {
+    let mut run = channels(false);
+    let set = |run: &mut Run, name: &str, low: f64, median: f64, high: f64| {
+        let case = run.cases.iter_mut().find(|case| case.name == name).unwrap();
+        let summary = case.summary.as_mut().unwrap();
+        (summary.low, summary.median, summary.high) = (Some(low), median, Some(high));
+    };
+    for case in &mut run.cases {
+        if let Some(summary) = &mut case.summary {
+            (summary.low, summary.median, summary.high) = (Some(0.9), 1.0, Some(1.1));
+        }
+    }
+    set(&mut run, "tcp_64k", 4.0, 5.0, 6.0);
+    set(&mut run, "seqpacket_64k", 3.0, 3.5, 4.5);
+    set(&mut run, "pipe_64k_spin", 8.0, 9.0, 10.0);
+    set(&mut run, "pipe_1k", 1.2, 2.0, 3.0);
+    let found = findings(&run);
+    assert_eq!(
+        found[3],
+        "Use this for messages of 64KiB: tcp (5.00 GiB/s; not told apart: seqpacket) where the \
+         ends sleep; pipe spinning (9.00 GiB/s) where they may spin."
+    );
+    assert_eq!(
+        found[1],
+        "Use this for messages of 1KiB: pipe (2.00 GiB/s) where the ends sleep; where they may \
+         spin, nothing was faster."
+    );
+    assert!(found[0].contains("no other is told apart"), "{}", found[0]);
+}
+
+#[test]
+fn what_the_completions_of_zerocopy_say_is_told() {
+    let mut run = channels(true);
+    assert!(findings(&run).iter().all(|line| !line.contains("ZEROCOPY")));
+    let of_tcp = |case: &&mut CaseResult| case.name == "tcp_zerocopy_1m";
+    let case = run.cases.iter_mut().find(of_tcp).unwrap();
+    case.configuration.zerocopy_sends = Some(1000);
+    case.configuration.zerocopy_copied = Some(990);
+    let last = findings(&run).pop().unwrap();
+    assert!(last.contains("copied 99.0 % of the sends"), "{last}");
+}
+
+#[test]
+fn trials_that_failed_are_noted_below() {
+    let mut run = channels(false);
+    run.warnings.push(pipespeed_measure::record::Warning {
+        kind: WarningKind::Failed,
+        case: Some("tcp_1k".to_owned()),
+        message: "2 trials failed and are missing: the reader was killed by SIGKILL".to_owned(),
+    });
+    let text = shown(&run, 120);
+    assert!(text.contains("note: tcp_1k: 2 trials failed"), "{text}");
+}

@@ -1,0 +1,265 @@
+//! Tests of the charts: what is in them, not how they look. For looking,
+//! `PIPESPEED_CHARTS=DIR cargo test charts` leaves the pictures in DIR.
+
+use super::*;
+use pipespeed_measure::record::{DataUse, Run};
+use pipespeed_measure::sample::{case, channels, ladder, memory, ratio, refuse, run};
+
+/// The texts of a picture, which has to be well-formed.
+fn texts(svg: &str) -> Vec<String> {
+    let document = roxmltree::Document::parse(svg).expect("well-formed XML");
+    document
+        .descendants()
+        .filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "text")))
+        .filter_map(|node| Some(node.text()?.trim().to_owned()))
+        .collect()
+}
+
+fn refused() -> Run {
+    let mut run = ladder();
+    let reason = "one processor, and both ends would spin on it; try --placement different on a \
+                  machine with two or more processors";
+    refuse(&mut run, "busy_loop_huge", reason);
+    run
+}
+
+fn three() -> Run {
+    let mut run = run(
+        "touched",
+        vec![
+            case("write_read", 2.9, None),
+            case(
+                "vmsplice_drained",
+                14.2,
+                Some(("write_read", "vmsplice & <reuse>", ratio(4.9))),
+            ),
+            case(
+                "ring",
+                28.0,
+                Some(("vmsplice_drained", "shared memory", ratio(1.97))),
+            ),
+        ],
+    );
+    for case in &mut run.cases {
+        case.data = DataUse::Touch;
+    }
+    run.cases[2].data = DataUse::Verify;
+    run
+}
+
+fn long_names(count: usize) -> Run {
+    let cases = (0..count).map(|index| {
+        let name = format!("vmsplice_into_a_pipe_of_{}_slots_then_splice", 1 << index);
+        let base = "vmsplice_into_a_pipe_of_1_slots_then_splice";
+        let rate = 0.6 * 1.5f64.powi(index as i32);
+        case(
+            &name,
+            rate,
+            Some((base, "the number of slots of the pipe", ratio(1.5))),
+        )
+    });
+    run("options", cases.collect())
+}
+
+fn dots() -> Vec<DotRow> {
+    let row = |name: &str, ratio, note: &str| DotRow {
+        name: name.to_owned(),
+        ratio,
+        beyond: match note {
+            "faster" => std::cmp::Ordering::Greater,
+            "slower" => std::cmp::Ordering::Less,
+            _ => std::cmp::Ordering::Equal,
+        },
+        note: note.to_owned(),
+    };
+    vec![
+        row("write_read", Some((1.0, 0.98, 1.02)), "same"),
+        row("write_read_128k", Some((1.31, 1.22, 1.4)), "faster"),
+        row("vmsplice_read", Some((0.82, 0.78, 0.86)), "slower"),
+        row("vmsplice_splice_huge", Some((1.06, 0.93, 1.2)), "undecided"),
+        row(
+            "busy_loop_huge",
+            None,
+            "refused in the second run: one processor",
+        ),
+    ]
+}
+
+fn wide_dots() -> Vec<DotRow> {
+    let mut rows = dots();
+    rows[1].ratio = Some((12.3, 11.0, 13.9));
+    rows[2].ratio = Some((0.21, 0.2, 0.23));
+    rows
+}
+
+#[test]
+fn every_case_but_the_twin_is_named_with_its_value() {
+    let texts = texts(&chart(&ladder()));
+    for wanted in [
+        "write_read",
+        "busy_loop_huge",
+        "64.2",
+        "0.652",
+        "GiB/s",
+        "pipespeed: ladder",
+    ] {
+        assert!(
+            texts.iter().any(|text| text == wanted),
+            "{wanted}: {texts:?}"
+        );
+    }
+    assert!(!texts.iter().any(|text| text == "write_read_again"));
+    assert!(
+        texts
+            .iter()
+            .any(|text| text.contains("Linux 6.18.5, 2026-03-14"))
+    );
+    assert!(
+        texts
+            .iter()
+            .any(|text| text.contains("30 rounds, medians with 95 % intervals"))
+    );
+}
+
+#[test]
+fn a_refused_case_is_shown_as_refused() {
+    let texts = texts(&chart(&refused()));
+    assert!(texts.iter().any(|text| text == "busy_loop_huge"));
+    assert!(
+        texts
+            .iter()
+            .any(|text| text.starts_with("refused: one processor"))
+    );
+}
+
+#[test]
+fn names_are_escaped_and_nothing_is_fetched() {
+    let svg = chart(&three());
+    assert!(
+        texts(&svg)
+            .iter()
+            .any(|text| text.ends_with("(vmsplice & <reuse>)"))
+    );
+    assert!(!svg.contains("<script") && !svg.contains("href"));
+}
+
+#[test]
+fn a_run_without_cases_or_intervals_can_be_drawn() {
+    texts(&chart(&run("empty", Vec::new())));
+    let mut short = ladder();
+    for case in &mut short.cases {
+        let summary = case.summary.as_mut().unwrap();
+        (summary.low, summary.high) = (None, None);
+    }
+    texts(&chart(&short));
+    texts(&dot_chart("none", "", &[], "ratio"));
+}
+
+#[test]
+fn a_ratio_without_a_value_says_why() {
+    let texts = texts(&dot_chart("compare", "a against b", &dots(), "ratio"));
+    assert!(
+        texts
+            .iter()
+            .any(|text| text.starts_with("refused in the second"))
+    );
+    assert!(texts.iter().any(|text| text == "x0.82 [0.78, 0.86]"));
+}
+
+#[test]
+fn all_charts_are_well_formed() {
+    let charts = [
+        ("ladder", chart(&ladder())),
+        ("refused", chart(&refused())),
+        ("three", chart(&three())),
+        ("channels", chart(&channels(false))),
+        ("all_channels", chart(&channels(true))),
+        ("memory", chart(&memory())),
+        ("long", chart(&long_names(12))),
+        ("many", chart(&long_names(18))),
+        (
+            "dots",
+            dot_chart(
+                "pipespeed compare",
+                "before.json against after.json",
+                &dots(),
+                "after / before (ratio of rates, log scale)",
+            ),
+        ),
+        (
+            "wide_dots",
+            dot_chart(
+                "pipespeed compare",
+                "before.json against after.json",
+                &wide_dots(),
+                "after / before (ratio of rates, log scale)",
+            ),
+        ),
+    ];
+    for (name, svg) in &charts {
+        texts(svg);
+        if let Some(directory) = std::env::var_os("PIPESPEED_CHARTS") {
+            let path = std::path::Path::new(&directory).join(format!("{name}.svg"));
+            std::fs::write(path, svg).unwrap();
+        }
+    }
+}
+
+#[test]
+fn lines_of_channels_are_named_and_labels_do_not_lie_on_each_other() {
+    let svg = chart(&channels(true));
+    let document = roxmltree::Document::parse(&svg).unwrap();
+    let text = |node: &roxmltree::Node<'_, '_>| node.text().unwrap_or("").trim().to_owned();
+    for name in pipespeed_measure::suite::channels::names() {
+        let mut places: Vec<f64> = document
+            .descendants()
+            .filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "text")))
+            .filter(|node| {
+                pipespeed_measure::suite::channels::names().any(|known| known == text(node))
+            })
+            .filter_map(|node| node.attribute("y")?.parse().ok())
+            .collect();
+        assert_eq!(
+            texts(&svg).iter().filter(|t| *t == name).count(),
+            2,
+            "{name}"
+        );
+        places.sort_by(f64::total_cmp);
+        assert!(
+            places.windows(2).all(|pair| pair[1] - pair[0] >= 15.0),
+            "{places:?}"
+        );
+    }
+    for label in ["1B", "4MiB", "GiB/s", "size of a message"] {
+        assert!(texts(&svg).contains(&label.to_owned()), "{label}");
+    }
+}
+
+#[test]
+fn memory_has_a_line_a_way_the_caches_and_every_rung() {
+    let mut run = memory();
+    refuse(&mut run, "vmsplice_read", "vmsplice is not allowed here");
+    let texts = texts(&chart(&run));
+    for label in ["read", "write", "copy", "scalar read", "scalar write"] {
+        assert_eq!(texts.iter().filter(|text| *text == label).count(), 1);
+    }
+    for label in [
+        "L1 48KiB",
+        "L2 1MiB",
+        "L3 32MiB",
+        "4KiB",
+        "1GiB",
+        "write_read",
+        "busy_loop_huge (discarded)",
+    ] {
+        assert!(texts.contains(&label.to_owned()), "{label} in {texts:?}");
+    }
+    assert!(!texts.contains(&"vmsplice_read".to_owned()));
+    assert!(!texts.contains(&"L1 32KiB".to_owned()), "instructions");
+    // Without caches, sizes and rungs there is still a picture.
+    run.machine.processors.caches.clear();
+    run.cases.retain(|case| case.name == "mem_read_4k");
+    chart(&run);
+    run.cases.clear();
+    chart(&run);
+}

@@ -1,0 +1,159 @@
+//! Tests of the sentences.
+
+use super::*;
+use pipespeed_measure::record::{DataUse, NullControl};
+use pipespeed_measure::sample::{case, ladder, ratio, run, within};
+
+#[test]
+fn the_ladder_names_the_largest_step_the_idle_one_and_the_pipe_size() {
+    insta::assert_snapshot!(findings(&ladder()).join("\n"), @r"
+    What mattered most here: spinning instead of sleeping, x10.4 [10.1, 10.7] (busy_loop_huge against vmsplice_splice_huge).
+    Made no difference (within 5 %): huge pages (write_read_huge against write_read).
+    Of vmsplice's published gain (write_read to vmsplice_read, here about x4.38), x1.61 is the larger pipe's and x2.72 vmsplice's own.
+    ");
+}
+
+#[test]
+fn a_wide_interval_does_not_win_by_its_median() {
+    let run = run(
+        "x",
+        vec![
+            case("a", 1.0, None),
+            case("b", 4.0, Some(("a", "steady", ratio(4.0)))),
+            case("c", 9.0, Some(("a", "wild", within(1.2, 9.0, 40.0)))),
+        ],
+    );
+    assert!(findings(&run)[0].contains("steady"));
+}
+
+#[test]
+fn a_large_loss_matters_as_much_as_a_gain() {
+    let run = run(
+        "x",
+        vec![
+            case("a", 1.0, None),
+            case("b", 1.5, Some(("a", "gain", ratio(1.5)))),
+            case("c", 0.2, Some(("a", "loss", ratio(0.2)))),
+        ],
+    );
+    assert!(findings(&run)[0].starts_with("What mattered most here: loss, x0.20"));
+}
+
+#[test]
+fn undecided_everywhere_is_all_that_is_said() {
+    let run = run(
+        "x",
+        vec![
+            case("a", 1.0, None),
+            case("b", 1.1, Some(("a", "something", within(0.9, 1.1, 1.4)))),
+        ],
+    );
+    let said = findings(&run);
+    assert_eq!(said.len(), 1);
+    assert!(said[0].starts_with("Nothing is decided here"));
+}
+
+#[test]
+fn a_suite_that_compares_nothing_finds_nothing() {
+    assert!(findings(&run("x", vec![case("a", 1.0, None)])).is_empty());
+}
+
+#[test]
+fn a_step_no_larger_than_the_null_controls_is_no_finding() {
+    let mut run = run(
+        "x",
+        vec![
+            case("a", 1.0, None),
+            case("a_again", 1.2, None),
+            case("b", 1.2, Some(("a", "something", ratio(1.2)))),
+        ],
+    );
+    run.null_control = Some(NullControl {
+        case: "a".to_owned(),
+        twin: "a_again".to_owned(),
+        ratio: Some(ratio(1.2)),
+    });
+    assert!(
+        findings(&run)
+            .iter()
+            .all(|said| !said.contains("mattered most"))
+    );
+}
+
+#[test]
+fn a_step_within_what_the_null_control_leaves_open_is_no_finding_either() {
+    let mut run = run(
+        "x",
+        vec![
+            case("a", 1.0, None),
+            case("b", 1.2, Some(("a", "something", ratio(1.2)))),
+        ],
+    );
+    let control = |ratio| {
+        Some(NullControl {
+            case: "a".to_owned(),
+            twin: "a_again".to_owned(),
+            ratio: Some(ratio),
+        })
+    };
+    run.null_control = control(within(0.95, 1.0, 1.06));
+    assert!(findings(&run)[0].contains("mattered most"));
+    run.null_control = control(within(0.66, 1.0, 1.02));
+    assert!(findings(&run)[0].starts_with("Nothing is decided here"));
+}
+
+fn touched(fastest: f64) -> Run {
+    let mut run = run(
+        "touched",
+        vec![
+            case("produce_alone", 22.0, None),
+            case("consume_alone", 18.0, None),
+            case("write_read", 2.9, None),
+            case(
+                "vmsplice_drained",
+                fastest,
+                Some(("write_read", "vmsplice", ratio(fastest / 2.9))),
+            ),
+        ],
+    );
+    for case in &mut run.cases {
+        case.data = DataUse::Touch;
+    }
+    run
+}
+
+#[test]
+fn what_is_left_with_the_data_in_use_is_held_against_the_slower_end() {
+    let said = findings(&touched(14.2));
+    assert_eq!(
+        said.last().unwrap(),
+        "With the data really produced and consumed, vmsplice_drained moves 14.2 GiB/s, x4.90 of \
+         write_read's 2.90; the slower end by itself (consume_alone) does 18.0."
+    );
+}
+
+#[test]
+fn overlapping_rates_are_not_called_a_gain() {
+    let said = findings(&touched(3.0));
+    assert!(
+        said.last()
+            .unwrap()
+            .contains("not clearly more than write_read's")
+    );
+}
+
+#[test]
+fn a_pipe_size_that_was_all_of_the_gain_is_said_to_be() {
+    let mut run = ladder();
+    let vmsplice = run
+        .cases
+        .iter_mut()
+        .find(|case| case.name == "vmsplice_read")
+        .unwrap();
+    vmsplice.ratio = Some(within(0.98, 1.0, 1.02));
+    assert!(
+        findings(&run)
+            .iter()
+            .any(|said| said.contains("larger pipe's alone (x1.61)"))
+    );
+}

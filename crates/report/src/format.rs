@@ -1,0 +1,93 @@
+//! Numbers and paragraphs as they are printed.
+
+pub use pipespeed_base::text::{counted, significant, wrap};
+
+/// An interval: `[4.05, 4.40]`; empty where there were too few rounds for one.
+pub fn interval(low: Option<f64>, high: Option<f64>) -> String {
+    match (low, high) {
+        (Some(low), Some(high)) => format!("[{}, {}]", significant(low), significant(high)),
+        _ => String::new(),
+    }
+}
+
+/// A ratio: `x1.93`.
+pub fn times(ratio: f64) -> String {
+    format!("x{}", hundredths(ratio))
+}
+
+/// A ratio's interval: `[0.97, 1.03]`; empty where there is none.
+pub fn ratio_interval(low: Option<f64>, high: Option<f64>) -> String {
+    match (low, high) {
+        (Some(low), Some(high)) => format!("[{}, {}]", hundredths(low), hundredths(high)),
+        _ => String::new(),
+    }
+}
+
+/// Around 1 a ratio reads best with the same decimals above and below it.
+fn hundredths(ratio: f64) -> String {
+    if (0.1..9.995).contains(&ratio) {
+        format!("{ratio:.2}")
+    } else {
+        significant(ratio)
+    }
+}
+
+/// The columns of a table, `count` of them, in as few tables one below the other
+/// as make them fit into `width`; `table` draws those of a range.
+pub(super) fn in_parts(
+    count: usize,
+    width: usize,
+    table: impl Fn(std::ops::Range<usize>) -> String,
+) -> String {
+    let mut parts = Vec::new();
+    for columns in (1..=count.max(1)).rev() {
+        let starts = (0..count.max(1)).step_by(columns);
+        parts = starts
+            .map(|start| table(start..count.min(start + columns)))
+            .collect();
+        if parts
+            .iter()
+            .all(|part: &String| longest_line(part) <= width)
+        {
+            break;
+        }
+    }
+    parts.join("\n\n")
+}
+
+/// The characters of the longest line.
+pub(super) fn longest_line(text: &str) -> usize {
+    let lines = text.lines().map(|line| line.chars().count());
+    lines.max().unwrap_or(0)
+}
+
+/// A confidence level: `95 %`, `99.5 %`.
+pub(super) fn percent(share: f64) -> String {
+    // Rounded to a tenth first, so that 0.95 does not show as 95.00000000000001.
+    format!("{} %", (share * 1000.0).round() / 10.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_that_is_not_there_is_not_shown() {
+        assert_eq!(interval(Some(4.05), Some(4.4)), "[4.05, 4.40]");
+        assert_eq!(interval(None, Some(4.4)), "");
+    }
+
+    #[test]
+    fn columns_that_do_not_fit_go_below() {
+        let table = |columns: std::ops::Range<usize>| "ab ".repeat(columns.len());
+        assert_eq!(in_parts(4, 12, table), "ab ab ab ab ");
+        assert_eq!(in_parts(4, 11, table), "ab ab ab \n\nab ");
+        assert_eq!(in_parts(3, 1, table), "ab \n\nab \n\nab ");
+    }
+
+    #[test]
+    fn levels_are_shown_as_they_were_asked_for() {
+        assert_eq!(percent(0.95), "95 %");
+        assert_eq!(percent(0.995), "99.5 %");
+    }
+}

@@ -1,0 +1,191 @@
+//! Tests of the tables of memory, and of what they say.
+
+use super::*;
+use crate::table;
+use pipespeed_measure::record::{NullControl, Ratio};
+use pipespeed_measure::sample::{memory, refuse, within};
+
+fn shown(run: &Run, width: usize) -> String {
+    let style = Style {
+        width: Some(width),
+        colour: false,
+    };
+    table(run, style)
+}
+
+fn row(text: &str, block: &str) -> String {
+    let found = text
+        .lines()
+        .find(|line| line.trim_start().starts_with(block));
+    found
+        .unwrap_or_else(|| panic!("{block} in {text}"))
+        .to_owned()
+}
+
+fn ratio_of(run: &mut Run, name: &str, ratio: Ratio) {
+    let case = run.cases.iter_mut().find(|case| case.name == name).unwrap();
+    case.ratio = Some(ratio);
+}
+
+#[test]
+fn each_size_is_a_row_with_the_cache_that_holds_it() {
+    let text = shown(&memory(), 140);
+    for (block, place) in [
+        ("4KiB", "L1"),
+        ("64KiB", "L2"),
+        ("1MiB", "L2,"),
+        ("16MiB", "L3"),
+        ("64MiB", "memory"),
+        ("1GiB", "memory"),
+    ] {
+        let row = row(&text, block);
+        assert_eq!(row.split_whitespace().nth(1), Some(place), "{row}");
+        assert_eq!(row.matches('[').count(), 5, "{row}");
+    }
+    // Two blocks of 1 MiB are more than the cache holds.
+    assert!(row(&text, "1MiB").contains("L2, copy L3 "), "{text}");
+    assert!(row(&text, "64KiB").contains("L2  "), "{text}");
+    assert!(text.contains("Caches: L1 48KiB, L2 1MiB, L3 32MiB. Blocks in base pages."));
+    assert!(text.contains("write_read  "), "{text}");
+    assert!(
+        text.contains("than mem_copy_256k (a pipe instead of memcpy)"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_machine_that_tells_nothing_of_its_caches_gets_a_table_all_the_same() {
+    let mut run = memory();
+    run.machine.processors.caches.clear();
+    let text = shown(&run, 120);
+    assert!(text.contains("does not tell of its"), "{text}");
+    assert!(row(&text, "4KiB").contains("180"), "{text}");
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    let mut run = memory();
+    refuse(&mut run, "mem_copy_1g", "no memory");
+    for width in [60, 80, 100, 120] {
+        let text = shown(&run, width);
+        for line in text.lines() {
+            assert!(line.chars().count() <= width, "{width}: {line:?}");
+        }
+        assert!(row(&text, "1GiB").contains("30.0"));
+    }
+    assert!(shown(&run, 80).contains("(too narrow to show: 95 % intervals)"));
+}
+
+#[test]
+fn what_does_not_fit_into_memory_is_told_once_with_the_reason() {
+    let mut run = memory();
+    let reason = "a block of 1GiB and an eighth more are needed, and 600MiB can be had here";
+    for way in ["read", "write"] {
+        refuse(&mut run, &format!("mem_{way}_1g"), reason);
+    }
+    let text = shown(&run, 160);
+    let told = format!("mem_read_1g, mem_write_1g: refused: {reason}");
+    assert_eq!(text.matches(reason).count(), 1, "{text}");
+    assert!(text.contains(&told), "{text}");
+    let row = row(&text, "1GiB");
+    assert_eq!(
+        row.split_whitespace().filter(|cell| *cell == "-").count(),
+        2
+    );
+}
+
+#[test]
+fn the_null_control_is_no_rung_and_no_row() {
+    let mut run = memory();
+    let of = |run: &Run, name: &str| run.cases.iter().find(|case| case.name == name).cloned();
+    let mut twin = of(&run, "mem_copy_256k").unwrap();
+    twin.name = "mem_copy_256k_again".to_owned();
+    twin.summary.as_mut().unwrap().median = 999.0;
+    run.cases.push(twin);
+    run.null_control = Some(NullControl {
+        case: "mem_copy_256k".to_owned(),
+        twin: "mem_copy_256k_again".to_owned(),
+        ratio: Some(within(0.99, 1.0, 1.01)),
+    });
+    let text = shown(&run, 120);
+    assert!(text.contains("mem_copy_256k against itself"), "{text}");
+    assert!(!text.contains("mem_copy_256k_again"), "{text}");
+    assert!(!text.contains("999"), "{text}");
+}
+
+#[test]
+fn findings_say_how_far_the_ladder_is_from_memory() {
+    let mut run = memory();
+    ratio_of(&mut run, "busy_loop_huge", within(1.9, 2.1, 2.2));
+    ratio_of(&mut run, "write_read", within(0.02, 0.03, 0.04));
+    let found = findings(&run, 0.0);
+    let expected = [
+        "busy_loop_huge, the fastest rung, moves x2.10 [1.90, 2.20] of what memcpy of 256KiB, L2 \
+         does: it does not touch the data.",
+        "busy_loop_huge moves more (64.2 GiB/s) than one processor reads from memory (30.0 GiB/s, \
+         blocks of 1GiB).",
+        "write_read, a plain pipe, reaches x0.0300 [0.0200, 0.0400] of what memcpy of 256KiB, L2 \
+         does.",
+    ];
+    assert_eq!(found[..3], expected);
+    assert!(
+        found[3].starts_with(
+            "Through the caches: read from 180 GiB/s (4KiB, L1) to 30.0 (1GiB, memory); "
+        ),
+        "{found:?}"
+    );
+    assert!(
+        found[4].contains("reading x0.31 (4KiB, L1), writing"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn findings_claim_nothing_that_the_intervals_do_not_bear() {
+    let mut run = memory();
+    for case in &mut run.cases {
+        if case.ratio.is_some() {
+            case.ratio = Some(within(0.5, 1.0, 2.0));
+        }
+        let summary = case.summary.as_mut().unwrap();
+        (summary.low, summary.high) = (Some(0.1), Some(500.0));
+    }
+    assert_eq!(findings(&run, 0.0), [""; 0]);
+    run.cases.clear();
+    assert_eq!(findings(&run, 0.0), [""; 0]);
+}
+
+#[test]
+fn a_copy_is_said_to_lie_where_both_its_blocks_do() {
+    let mut run = memory();
+    for case in &mut run.cases {
+        if case.compared_with.is_some() {
+            case.compared_with = Some("mem_copy_1m".to_owned());
+        }
+    }
+    ratio_of(&mut run, "busy_loop_huge", within(1.9, 2.1, 2.2));
+    let found = findings(&run, 0.0);
+    assert!(found[0].contains("memcpy of 1MiB, L3 does"), "{found:?}");
+}
+
+#[test]
+fn findings_claim_nothing_that_the_null_control_leaves_open() {
+    let mut run = memory();
+    ratio_of(&mut run, "busy_loop_huge", within(1.03, 1.05, 1.14));
+    let sentence = |run: &Run| super::super::findings(run).remove(0);
+    let beginning = "busy_loop_huge, the fastest rung, moves x1.05";
+    let control = |ratio| {
+        Some(NullControl {
+            case: "mem_copy_256k".to_owned(),
+            twin: "mem_copy_256k_again".to_owned(),
+            ratio: Some(ratio),
+        })
+    };
+    run.null_control = control(within(0.96, 1.0, 1.04));
+    assert!(sentence(&run).starts_with(beginning));
+    run.null_control = control(within(0.93, 1.0, 1.02));
+    assert!(!sentence(&run).starts_with(beginning));
+    // Where a case differs from itself a thousandfold nothing is said at all.
+    run.null_control = control(within(0.001, 1.0, 1.02));
+    assert_eq!(super::super::findings(&run), [""; 0]);
+}

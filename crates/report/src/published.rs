@@ -1,0 +1,249 @@
+//! Published statements beside what a run says of them.
+
+use pipespeed_base::size;
+use pipespeed_measure::record::{DataUse, Ratio, Run, Verdict};
+use pipespeed_stats::EQUIVALENCE;
+
+use super::steps::{Step, doubted, steps};
+
+/// What was published of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// A gain.
+    Faster,
+    /// A loss.
+    Slower,
+    /// No difference.
+    Same,
+    /// No gain; of a loss nothing was said.
+    NoGain,
+}
+
+pub(super) const CONFIRMED: &str = "confirmed";
+pub(super) const REFUTED: &str = "refuted";
+pub(super) const UNDECIDED: &str = "undecided";
+
+/// What a ratio has to reach to decide anything.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Bar {
+    /// How far a case was found to differ from itself, as a logarithm.
+    pub doubt: f64,
+    /// The coverage that the interval of an undecided comparison was held to.
+    pub level: f64,
+}
+
+impl Bar {
+    /// The bar of a run whose null control leaves so much doubt.
+    pub fn of(run: &Run, doubt: f64) -> Bar {
+        Bar {
+            doubt,
+            level: level(&steps(run), run.settings.confidence),
+        }
+    }
+}
+
+/// The level at which the step-down of [`pipespeed_stats::holm_ratios`] stopped:
+/// what is undecided was held to it. All that was decided before has an interval
+/// without 1, so that the others shared the error allowed.
+fn level(steps: &[Step<'_>], confidence: f64) -> f64 {
+    let tested = steps.iter().filter(|step| step.ratio.low.is_some());
+    let without_one = |step: &&Step<'_>| {
+        let ratio = &step.ratio;
+        ratio.verdict != Verdict::Undecided
+            && (ratio.low > Some(1.0) || ratio.high.is_some_and(|high| high < 1.0))
+    };
+    let sharing = tested.clone().count() - tested.filter(without_one).count();
+    1.0 - (1.0 - confidence) / sharing.max(1) as f64
+}
+
+/// What a ratio says of a claim: confirmed, refuted or undecided.
+pub(super) fn judge(claim: Claim, ratio: &Ratio, bar: Bar) -> &'static str {
+    // Where the rounds don't suffice for the level, what is shown is their
+    // range, whose ends bear nothing.
+    let reached = ratio.coverage.is_some_and(|c| c >= bar.level - 1e-9);
+    let no_gain_worth_it = reached
+        && ratio
+            .high
+            .is_some_and(|high| high * bar.doubt.exp() <= 1.0 + EQUIVALENCE);
+    match (claim, doubted(ratio, bar.doubt)) {
+        (Claim::Faster, Verdict::Faster)
+        | (Claim::Slower, Verdict::Slower)
+        | (Claim::Same | Claim::NoGain, Verdict::Same)
+        | (Claim::NoGain, Verdict::Slower) => CONFIRMED,
+        // An interval from, say, 0.93 to 1.03 leaves open whether it costs
+        // anything, not whether it gains.
+        (Claim::NoGain, Verdict::Undecided) if no_gain_worth_it => CONFIRMED,
+        (_, Verdict::Undecided) => UNDECIDED,
+        _ => REFUTED,
+    }
+}
+
+/// What a suite measures unless told otherwise.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Own {
+    pub data: DataUse,
+    pub buffer_bytes: usize,
+    pub pipe_bytes: usize,
+}
+
+/// What was asked for in place of the suite's own, as options: `--data touch`.
+/// Published figures say nothing of that. Empty where there is nothing.
+pub(super) fn other_conditions(run: &Run, own: Own) -> String {
+    let settings = &run.settings;
+    let size = |option: &str, asked: Option<usize>, own: usize| {
+        let asked = asked.filter(|bytes| *bytes != own)?;
+        Some(format!("{option} {}", size::format(asked as u64)))
+    };
+    let data = settings.data.as_deref();
+    // A reader that reads doesn't discard, whatever was asked.
+    let is_own = || run.cases.iter().any(|case| case.data == own.data);
+    let data = data.filter(|data| *data != own.data.name() && !is_own());
+    let place = match (settings.writer_cpu, settings.reader_cpu) {
+        (Some(writer), Some(reader)) if writer == reader => Some("one processor".to_owned()),
+        (Some(_), Some(_)) => None,
+        _ => Some("processors chosen by the scheduler".to_owned()),
+    };
+    let all = [
+        data.map(|data| format!("--data {data}")),
+        (settings.work > 0).then(|| format!("--work {}", settings.work)),
+        size("--buffer-size", settings.buffer_size, own.buffer_bytes),
+        size("--pipe-size", settings.pipe_size, own.pipe_bytes),
+        place,
+    ];
+    all.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pipespeed_measure::sample::{case, run, within};
+    use pipespeed_stats::holm_ratios;
+    use proptest::prelude::*;
+
+    fn bar(doubt: f64) -> Bar {
+        Bar { doubt, level: 0.99 }
+    }
+
+    fn says(claim: Claim, low: f64, high: f64) -> &'static str {
+        judge(
+            claim,
+            &within(low, f64::midpoint(low, high), high),
+            bar(0.0),
+        )
+    }
+
+    #[test]
+    fn a_claim_is_judged_by_the_interval() {
+        assert_eq!(says(Claim::Slower, 0.7, 0.8), "confirmed");
+        assert_eq!(says(Claim::Slower, 0.97, 1.02), "refuted");
+        assert_eq!(says(Claim::Slower, 1.2, 1.3), "refuted");
+        assert_eq!(says(Claim::Slower, 0.8, 1.1), "undecided");
+        assert_eq!(says(Claim::Same, 0.97, 1.02), "confirmed");
+        assert_eq!(says(Claim::Same, 0.7, 0.8), "refuted");
+        assert_eq!(says(Claim::Faster, 1.1, 1.3), "confirmed");
+    }
+
+    #[test]
+    fn a_loss_is_no_gain_and_so_is_what_may_be_one() {
+        assert_eq!(says(Claim::NoGain, 0.7, 0.8), "confirmed");
+        assert_eq!(says(Claim::NoGain, 0.9, 1.04), "confirmed");
+        assert_eq!(says(Claim::NoGain, 0.9, 1.2), "undecided");
+        assert_eq!(says(Claim::NoGain, 1.1, 1.2), "refuted");
+    }
+
+    #[test]
+    fn where_a_case_differs_from_itself_as_much_nothing_is_decided() {
+        let ratio = within(0.8, 0.85, 0.9);
+        assert_eq!(judge(Claim::Slower, &ratio, bar(0.05)), "confirmed");
+        assert_eq!(judge(Claim::Slower, &ratio, bar(0.2)), "undecided");
+        let open = within(0.8, 0.9, 1.01);
+        assert_eq!(judge(Claim::NoGain, &open, bar(0.03)), "confirmed");
+        assert_eq!(judge(Claim::NoGain, &open, bar(0.3)), "undecided");
+        let same = within(0.98, 1.0, 1.02);
+        assert_eq!(judge(Claim::Same, &same, bar(0.3)), "undecided");
+        assert_eq!(judge(Claim::NoGain, &same, bar(0.3)), "undecided");
+    }
+
+    #[test]
+    fn too_few_rounds_decide_nothing() {
+        let ratio = Ratio {
+            low: None,
+            high: None,
+            coverage: None,
+            ..within(0.8, 1.0, 1.2)
+        };
+        for claim in [Claim::Faster, Claim::Slower, Claim::Same, Claim::NoGain] {
+            assert_eq!(judge(claim, &ratio, bar(0.0)), "undecided");
+        }
+    }
+
+    /// A run with these comparisons.
+    fn compared(ratios: &[Option<Ratio>]) -> Run {
+        let mut cases = vec![case("base", 1.0, None)];
+        for (at, ratio) in ratios.iter().flatten().enumerate() {
+            cases.push(case(&format!("c{at}"), 1.0, Some(("base", "x", *ratio))));
+        }
+        run("x", cases)
+    }
+
+    #[test]
+    fn a_range_below_its_level_decides_nothing() {
+        // Six rounds, all with a loss: 96.9 %, where six comparisons need 99.2 %.
+        let losses: Vec<Vec<f64>> = (0..6)
+            .map(|_| vec![0.86, 0.87, 0.88, 0.89, 0.87, 0.86])
+            .collect();
+        let ratios = holm_ratios(&losses, 0.95);
+        let bar = Bar::of(&compared(&ratios), 0.0);
+        let ratio = ratios[0].unwrap();
+        assert!(ratio.high.unwrap() < 0.95 && ratio.verdict == Verdict::Undecided);
+        assert_eq!(judge(Claim::NoGain, &ratio, bar), "undecided");
+        // Alone it would be decided.
+        let alone = holm_ratios(&losses[..1], 0.95);
+        let bar = Bar::of(&compared(&alone), 0.0);
+        assert_eq!(judge(Claim::NoGain, &alone[0].unwrap(), bar), "confirmed");
+    }
+
+    proptest! {
+        #[test]
+        fn the_level_is_that_of_the_step_down(
+            comparisons in prop::collection::vec(
+                prop::collection::vec(0.5f64..1.6, 6..40), 1..9),
+        ) {
+            let ratios = holm_ratios(&comparisons, 0.95);
+            let level = level(&steps(&compared(&ratios)), 0.95);
+            for (ratios, ratio) in comparisons.iter().zip(ratios.iter().flatten()) {
+                if ratio.verdict != Verdict::Undecided {
+                    continue;
+                }
+                // Held to that level alone it comes out as it did.
+                let alone = holm_ratios(std::slice::from_ref(ratios), level)[0].unwrap();
+                prop_assert_eq!(alone, *ratio);
+                let reached = ratio.coverage.unwrap() >= level - 1e-9;
+                prop_assert!(!reached || (ratio.low <= Some(1.0) && ratio.high >= Some(1.0)));
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_asked_for_in_place_of_the_suites_own_is_told() {
+        let own = Own {
+            data: DataUse::Read,
+            buffer_bytes: 65_536,
+            pipe_bytes: 65_536,
+        };
+        let mut run = run("x", Vec::new());
+        assert_eq!(other_conditions(&run, own), "");
+        run.settings.data = Some("read".to_owned());
+        run.settings.pipe_size = Some(65_536);
+        assert_eq!(other_conditions(&run, own), "");
+        run.settings.data = Some("touch".to_owned());
+        run.settings.work = 3;
+        run.settings.pipe_size = Some(1 << 20);
+        run.settings.buffer_size = Some(1 << 20);
+        run.settings.reader_cpu = run.settings.writer_cpu;
+        assert_eq!(
+            other_conditions(&run, own),
+            "--data touch, --work 3, --buffer-size 1MiB, --pipe-size 1MiB, one processor"
+        );
+    }
+}

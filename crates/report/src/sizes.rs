@@ -1,0 +1,367 @@
+//! The sizes a search found, and what the rounds say of them.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use pipespeed_base::size;
+use pipespeed_measure::record::{
+    BestSizes, CaseResult, PanelResult, Ratio, Run, Search, Sizes, Verdict,
+};
+use pipespeed_measure::search::FINALISTS;
+
+use super::findings::doubt;
+use super::format::{counted, interval, percent, ratio_interval, significant, times, wrap};
+use super::measured::measured;
+use super::steps::doubted;
+use super::style::{BOLD, Style, YELLOW};
+
+/// Narrower terminals are shown no intervals of rates.
+const MIN_WIDTH_OF_INTERVALS: usize = 100;
+
+/// The table of cases, and the best for each kind of reader.
+pub(super) fn blocks(run: &Run, search: &Search, style: Style) -> Vec<String> {
+    let mut blocks = vec![table(run, search, style)];
+    for panel in best_of_kinds(search) {
+        let mut lines = vec![wrap(&sentence(run, panel), style.width(), "  ")];
+        let best = panel.best.as_ref().filter(|_| is_recommended(run, panel));
+        if let Some(command) = best.and_then(|best| best.command.as_deref()) {
+            // A line may end in a bar: both can be pasted as they are.
+            let command = command.replace(" | ", " |\n      ");
+            lines.push(style.paint(&format!("    {command}"), BOLD));
+        }
+        blocks.push(lines.join("\n"));
+    }
+    if blocks.len() == 1 {
+        let line = "The search did not end: the sizes shown are the fastest so far, of few trials \
+                    and not confirmed.";
+        blocks.push(style.paint(&wrap(line, style.width(), "  "), YELLOW));
+    }
+    blocks
+}
+
+/// The fastest panel by the search, of each kind of reader: it reads or
+/// splices, the ends sleep or spin.
+fn best_of_kinds(search: &Search) -> Vec<&PanelResult> {
+    let kind = |panel: &PanelResult| {
+        let configuration = &panel.configuration;
+        (configuration.reader.clone(), configuration.wait.clone())
+    };
+    let median = |panel: &PanelResult| panel.leader()?.median;
+    let mut best: Vec<&PanelResult> = Vec::new();
+    for panel in search.panels.iter().filter(|panel| panel.best.is_some()) {
+        match best.iter_mut().find(|it| kind(it) == kind(panel)) {
+            Some(other) if median(panel) > median(other) => *other = panel,
+            Some(_) => {}
+            None => best.push(panel),
+        }
+    }
+    best
+}
+
+/// The best sizes or, before the end of a search, the fastest so far.
+pub(super) fn best_sizes(panel: &PanelResult) -> Option<Sizes> {
+    panel.leader().map(|cell| cell.sizes)
+}
+
+fn sized(panel: &PanelResult, of: fn(Sizes) -> usize) -> String {
+    best_sizes(panel).map_or_else(String::new, |sizes| size::format(of(sizes) as u64))
+}
+
+/// The case with the best sizes, as measured in rounds.
+fn measured_case<'a>(run: &'a Run, panel: &PanelResult) -> Option<&'a CaseResult> {
+    let BestSizes { case, .. } = panel.best.as_ref()?;
+    run.cases.iter().find(|it| it.name == *case)
+}
+
+/// The median of the rounds and its interval, as shown.
+fn measured_rate(run: &Run, panel: &PanelResult) -> (String, String) {
+    let summary = measured_case(run, panel).and_then(|case| case.summary.as_ref());
+    summary.map_or_else(
+        || ("-".to_owned(), String::new()),
+        |it| (significant(it.median), interval(it.low, it.high)),
+    )
+}
+
+/// The ratio to the published sizes, as shown.
+fn against(run: &Run, panel: &PanelResult) -> String {
+    let ratio = measured_case(run, panel).and_then(|case| case.ratio);
+    let shown = |it: Ratio| format!("{} {}", times(it.median), ratio_interval(it.low, it.high));
+    ratio.map_or_else(String::new, shown)
+}
+
+fn is_published(panel: &PanelResult) -> bool {
+    let best = panel.best.as_ref();
+    best.is_some_and(|best| best.sizes == panel.published())
+}
+
+/// The verdict of the rounds on the best sizes against the published ones; none
+/// if there is no ratio.
+fn verdict(run: &Run, panel: &PanelResult) -> Option<Verdict> {
+    let ratio = measured_case(run, panel)?.ratio?;
+    Some(doubted(&ratio, doubt(run)))
+}
+
+/// Whether to use the best sizes: they are confirmed, or the published ones.
+fn is_recommended(run: &Run, panel: &PanelResult) -> bool {
+    is_published(panel) || verdict(run, panel) == Some(Verdict::Faster)
+}
+
+fn result(run: &Run, panel: &PanelResult) -> String {
+    let result = match verdict(run, panel) {
+        _ if is_published(panel) => "published",
+        Some(Verdict::Faster) => "confirmed",
+        Some(verdict) => verdict.name(),
+        None => "not confirmed",
+    };
+    result.to_owned()
+}
+
+fn table(run: &Run, search: &Search, style: Style) -> String {
+    let level = format!("{}\ninterval", percent(run.settings.confidence));
+    let header = [
+        "\ncase",
+        "\nbuffer",
+        "\npipe",
+        "\nGiB/s",
+        &level,
+        "against the\npublished sizes",
+        "\nresult",
+    ];
+    // In 80 columns there is no room for the intervals of rates.
+    let is_shown = |column: &usize| style.width() >= MIN_WIDTH_OF_INTERVALS || *column != 4;
+    let mut grid = Table::new();
+    grid.load_style(presets::NOTHING);
+    let shown = (0..header.len()).filter(is_shown);
+    grid.set_header(shown.clone().map(|column| header[column]));
+    for panel in &search.panels {
+        let (rate, interval) = measured_rate(run, panel);
+        let row = [
+            panel.case.clone(),
+            sized(panel, |sizes| sizes.buffer_bytes),
+            sized(panel, |sizes| sizes.pipe_bytes),
+            rate,
+            interval,
+            against(run, panel),
+            result(run, panel),
+        ];
+        grid.add_row(shown.clone().map(|column| row[column].clone()));
+    }
+    for (at, column) in grid.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        if (1..4).contains(&at) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let lines = grid.lines().map(|line| line.trim_end().to_owned());
+    let mut lines: Vec<String> = lines.collect();
+    for line in lines.iter_mut().take(2) {
+        *line = style.paint(line, BOLD);
+    }
+    for (case, reason) in refused(run) {
+        let line = wrap(&format!("{case}  refused: {reason}"), style.width(), "  ");
+        lines.push(style.paint(&line, YELLOW));
+    }
+    lines.join("\n")
+}
+
+/// Cases that can't be run here, and the reasons.
+pub(super) fn refused(run: &Run) -> impl Iterator<Item = (&str, &str)> {
+    let cases = run.cases.iter();
+    cases.filter_map(|case| Some((&*case.name, case.refused.as_deref()?)))
+}
+
+/// The best for a kind of reader, in words.
+fn sentence(run: &Run, panel: &PanelResult) -> String {
+    let configuration = &panel.configuration;
+    let reader = match configuration.reader.as_deref() {
+        Some("splice") => "splices",
+        _ => "reads",
+    };
+    let ends = match &*configuration.wait {
+        "spin" => "both ends spin",
+        _ => "the ends sleep",
+    };
+    let sizes = format!(
+        "{} buffers, a pipe of {}",
+        sized(panel, |sizes| sizes.buffer_bytes),
+        sized(panel, |sizes| sizes.pipe_bytes)
+    );
+    let mut line = format!(
+        "Best where the reader {reader} and {ends}: {}, {}, {sizes}",
+        technique(panel),
+        place(panel)
+    );
+    let (rate, interval) = measured_rate(run, panel);
+    if rate != "-" {
+        line += format!("; {rate} GiB/s {interval}").trim_end();
+    }
+    let ratio = against(run, panel);
+    line += &match verdict(run, panel) {
+        _ if is_published(panel) => ". These are the published sizes.".to_owned(),
+        Some(Verdict::Faster) => {
+            format!(", {ratio} faster than the published sizes there. Confirmed.")
+        }
+        Some(verdict) => format!(
+            ". Not confirmed: {ratio} against the published sizes there, {}.",
+            verdict.name()
+        ),
+        None => ". Not confirmed: there were no rounds.".to_owned(),
+    };
+    line
+}
+
+/// What the ends of a panel do: `vmsplice and read`.
+pub(super) fn technique(panel: &PanelResult) -> String {
+    let name = |end: &Option<String>| end.clone().unwrap_or_default();
+    let configuration = &panel.configuration;
+    format!(
+        "{} and {}",
+        name(&configuration.writer),
+        name(&configuration.reader)
+    )
+}
+
+/// Where the ends of a panel run.
+pub(super) fn place(panel: &PanelResult) -> &'static str {
+    let configuration = &panel.configuration;
+    match (configuration.writer_cpu, configuration.reader_cpu) {
+        (Some(writer), Some(reader)) if writer == reader => "on one processor",
+        (Some(_), Some(_)) => "on two processors",
+        _ => "wherever the scheduler puts them",
+    }
+}
+
+/// The best for each kind of reader, as sentences.
+pub(super) fn findings(run: &Run, search: &Search) -> Vec<String> {
+    let best = best_of_kinds(search).into_iter();
+    best.map(|panel| sentence(run, panel)).collect()
+}
+
+/// How it was searched and measured.
+pub(super) fn method(run: &Run, search: &Search) -> String {
+    let cells = || search.panels.iter().flat_map(|panel| &panel.cells);
+    let tried = cells().filter(|cell| cell.median.is_some()).count();
+    let missing = cells().filter(|it| it.median.is_none() && it.refused.is_none());
+    let mut text = format!(
+        "Searched: {} of sizes of {} in random order, then the best {FINALISTS} of each case again, \
+         of which the one with the highest median is taken; {} of {:.0} ms, {} of them disturbed, \
+         {:.0} s.",
+        counted(tried, "pair"),
+        counted(search.panels.len(), "case"),
+        counted(search.trials(), "trial"),
+        search.timed_s * 1e3,
+        search.flagged,
+        search.took_s,
+    );
+    let missing = missing.count();
+    if missing > 0 {
+        text += &format!(
+            " There was no time for {}: better sizes may have been missed; more --time or a \
+             quieter machine helps.",
+            counted(missing, "pair")
+        );
+    }
+    if run.settings.rounds_done > 0 {
+        text = format!("{text} {}", measured(run));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pipespeed_measure::sample;
+
+    fn at(width: usize) -> Style {
+        Style {
+            width: Some(width),
+            colour: false,
+        }
+    }
+
+    fn shown(run: &Run, width: usize) -> String {
+        crate::table(run, at(width))
+    }
+
+    #[test]
+    fn a_search_as_it_is_shown() {
+        insta::assert_snapshot!(shown(&sample::sizes(), 100));
+    }
+
+    #[test]
+    fn a_narrow_terminal_keeps_sizes_rates_and_results() {
+        let text = shown(&sample::sizes(), 80);
+        let rows: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).collect();
+        assert!(rows.iter().all(|line| line.chars().count() <= 80), "{text}");
+        for word in ["vmsplice_splice_huge_same ", "256KiB", "confirmed"] {
+            assert!(rows.iter().any(|line| line.contains(word)), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_confirmed_sizes_have_a_command_line_to_paste() {
+        let mut run = sample::sizes();
+        let panel = run.search.as_ref().unwrap().panels[8].clone();
+        let name = panel.best.as_ref().unwrap().case.clone();
+        let command = "--read-with-splice --busy-loop";
+        for (found, low, high, result, end) in [
+            (Verdict::Faster, 1.2, 1.3, "confirmed", "Confirmed."),
+            (
+                Verdict::Undecided,
+                0.9,
+                1.2,
+                "undecided",
+                "there, undecided.",
+            ),
+            (Verdict::Same, 0.99, 1.01, "same", "there, same."),
+            (Verdict::Slower, 0.7, 0.8, "slower", "there, slower."),
+        ] {
+            let case = run.cases.iter_mut().find(|case| case.name == name).unwrap();
+            let ratio = case.ratio.as_mut().unwrap();
+            (ratio.verdict, ratio.low, ratio.high) = (found, Some(low), Some(high));
+            assert_eq!(super::result(&run, &panel), result);
+            assert!(sentence(&run, &panel).ends_with(end));
+            let text = shown(&run, 1000);
+            assert_eq!(text.contains(command), found == Verdict::Faster, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_difference_within_the_null_controls_is_undecided() {
+        let mut run = sample::sizes();
+        let panel = run.search.as_ref().unwrap().panels[8].clone();
+        assert_eq!(result(&run, &panel), "confirmed");
+        let control = run.null_control.as_mut().unwrap().ratio.as_mut().unwrap();
+        (control.verdict, control.low, control.high) = (Verdict::Undecided, Some(0.6), Some(1.1));
+        assert_eq!(result(&run, &panel), "undecided");
+    }
+
+    #[test]
+    fn an_interrupted_search_shows_what_leads_and_says_so() {
+        use pipespeed_measure::search::fake::{Fake, plan, whole_run};
+        let runner = Fake {
+            signal_at: Some(300),
+            ..Fake::default()
+        };
+        let (run, _) = whole_run(sample::ladder(), &plan(60.0), runner);
+        let text = shown(&run, 100);
+        for words in [
+            "interrupted: SIGINT",
+            "did not end",
+            "no time for",
+            "not confirmed",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        assert!(!text.contains("Best where"), "{text}");
+    }
+
+    #[test]
+    fn a_command_line_can_be_pasted_as_it_stands() {
+        let text = shown(&sample::sizes(), 60);
+        let mut lines = text
+            .lines()
+            .skip_while(|line| !line.contains("pipespeed write"));
+        assert!(lines.next().unwrap().ends_with(" |"));
+        assert!(lines.next().unwrap().contains("pipespeed read"));
+    }
+}

@@ -1,0 +1,85 @@
+//! The comparisons of a run, as every report needs them.
+
+use pipespeed_measure::record::{CaseResult, Ratio, Run, Verdict};
+
+/// A case and the case it was compared with.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Step<'a> {
+    /// The case.
+    pub case: &'a str,
+    /// The case it was compared with.
+    pub base: &'a str,
+    /// In what they differ, in a few words.
+    pub factor: Option<&'a str>,
+    /// The first's rate over the second's.
+    pub ratio: Ratio,
+}
+
+impl Step<'_> {
+    /// `write_read (pipe size)`.
+    pub fn base_and_factor(&self) -> String {
+        match self.factor {
+            Some(factor) => format!("{} ({factor})", self.base),
+            None => self.base.to_owned(),
+        }
+    }
+
+    /// How far from 1 the ratio is for certain: the logarithm of the nearer
+    /// end of its interval. 0 where nothing is certain.
+    pub fn certain(&self) -> f64 {
+        let nearer = match self.ratio.verdict {
+            Verdict::Faster => self.ratio.low,
+            Verdict::Slower => self.ratio.high,
+            Verdict::Same | Verdict::Undecided => None,
+        };
+        nearer.map_or(0.0, |nearer| nearer.ln().abs())
+    }
+}
+
+/// The comparisons in the suite's order, without the null control's: its twin
+/// differs from its case in nothing.
+pub(super) fn steps(run: &Run) -> Vec<Step<'_>> {
+    run.cases
+        .iter()
+        .filter(|case| !is_twin(run, &case.name))
+        .filter_map(step)
+        .collect()
+}
+
+/// The comparison of one case.
+pub(super) fn step(case: &CaseResult) -> Option<Step<'_>> {
+    Some(Step {
+        case: &case.name,
+        base: case.compared_with.as_deref()?,
+        factor: case.factor.as_deref(),
+        ratio: case.ratio?,
+    })
+}
+
+/// Whether a case is the null control's second name.
+pub(super) fn is_twin(run: &Run, name: &str) -> bool {
+    run.null_control
+        .as_ref()
+        .is_some_and(|control| control.twin == name)
+}
+
+/// The verdict of a ratio where a case was found to differ from itself by
+/// `doubt`, a logarithm: both ends of the interval may be off by as much.
+pub(super) fn doubted(ratio: &Ratio, doubt: f64) -> Verdict {
+    match (ratio.verdict, ratio.low, ratio.high) {
+        (Verdict::Undecided, ..) | (_, None, _) | (_, _, None) => Verdict::Undecided,
+        (_, Some(low), Some(high)) => {
+            pipespeed_stats::verdict(low * (-doubt).exp(), high * doubt.exp())
+        }
+    }
+}
+
+/// A verdict as the words before the other case's name.
+pub(super) fn phrase(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Faster => "faster than",
+        Verdict::Slower => "slower than",
+        Verdict::Same => "same as",
+        Verdict::Undecided => "undecided against",
+    }
+}

@@ -1,0 +1,252 @@
+//! Ratios of several comparisons at once.
+//!
+//! One comparison in twenty that show no difference excludes 1 at 95 %. A suite
+//! makes dozens of comparisons, so levels are made stricter by Holm's
+//! step-down: the comparison with the smallest p-value of m is held to
+//! alpha / m, the next to alpha / (m - 1) and so on. The first one that fails
+//! ends it: it and all after it share its level. The probability that a run
+//! calls anything faster or slower that is neither is then at most alpha,
+//! whatever the dependence between the comparisons (they share references).
+//!
+//! Each interval is given at the level its comparison was held to, so that it
+//! excludes 1 exactly when the step-down rejects 1. Its coverage is that of
+//! this one interval: that all of a run's intervals hold at once, and so that
+//! no `same` of a run is false, is not promised (how far it holds all the same
+//! is simulated in the tests).
+
+use super::evidence::Evidence;
+use super::median::{Interval, MIN_SAMPLES};
+use super::ratio::{logs, verdict};
+use super::unpaired::block_medians;
+use crate::{Ratio, Verdict};
+
+/// The ratios of all comparisons of a run, each given by its
+/// [`super::paired_ratios`], with `confidence` (such as 0.95) for the family.
+/// In the order given; `None` for a comparison without ratios.
+///
+/// The median is the geometric one. Below [`MIN_SAMPLES`] rounds there is no
+/// interval, and where the rounds are too few for the corrected level it is the
+/// range with its own, lower coverage; in both cases the verdict is undecided.
+pub fn holm_ratios(comparisons: &[Vec<f64>], confidence: f64) -> Vec<Option<Ratio>> {
+    let comparisons: Vec<_> = comparisons
+        .iter()
+        .map(|ratios| {
+            let logs = logs(ratios);
+            let rounds = logs.len();
+            Evidence::of_one_sample(logs).map(|evidence| Comparison { rounds, evidence })
+        })
+        .collect();
+    step_down(&comparisons, confidence)
+}
+
+/// The ratios new / old of several comparisons of unpaired samples, with
+/// `confidence` for the family: [`super::unpaired_ratio_blocked`] for each, at
+/// Holm's levels. In the order given; `None` where a side is empty. A `block`
+/// of 1 leaves the rounds as they are.
+pub fn holm_unpaired(
+    comparisons: &[(Vec<f64>, Vec<f64>)],
+    block: usize,
+    confidence: f64,
+) -> Vec<Option<Ratio>> {
+    let comparisons: Vec<_> = comparisons
+        .iter()
+        .map(|(old, new)| {
+            let (old, new) = (logs(old), logs(new));
+            let rounds = old.len().min(new.len());
+            let (old, new) = (block_medians(&old, block), block_medians(&new, block));
+            Evidence::of_two_samples(old, new).map(|evidence| Comparison { rounds, evidence })
+        })
+        .collect();
+    step_down(&comparisons, confidence)
+}
+
+/// One comparison, on the scale of logarithms.
+struct Comparison {
+    rounds: usize,
+    evidence: Evidence,
+}
+
+impl Comparison {
+    fn ratio_at(&self, alpha: f64) -> Ratio {
+        let reached = self.evidence.interval(alpha).map(exp);
+        let shown = reached.unwrap_or_else(|| exp(self.evidence.range()));
+        self.ratio(
+            Some(shown),
+            reached.map_or(Verdict::Undecided, |i| verdict(i.low, i.high)),
+        )
+    }
+
+    fn ratio(&self, interval: Option<Interval>, verdict: Verdict) -> Ratio {
+        Ratio {
+            median: self.evidence.estimate().exp(),
+            low: interval.map(|i| i.low),
+            high: interval.map(|i| i.high),
+            coverage: interval.map(|i| i.coverage),
+            verdict,
+        }
+    }
+}
+
+fn step_down(comparisons: &[Option<Comparison>], confidence: f64) -> Vec<Option<Ratio>> {
+    // A comparison too short for an interval can make no claim, so it can make
+    // no false one and costs the others nothing.
+    let mut tested: Vec<(f64, usize, &Comparison)> = comparisons
+        .iter()
+        .enumerate()
+        .filter_map(|(index, comparison)| Some((index, comparison.as_ref()?)))
+        .filter(|(_, comparison)| comparison.rounds >= MIN_SAMPLES)
+        .map(|(index, comparison)| (comparison.evidence.p(), index, comparison))
+        .collect();
+    tested.sort_by(|a, b| a.0.total_cmp(&b.0));
+
+    let mut ratios: Vec<Option<Ratio>> = comparisons
+        .iter()
+        .map(|comparison| Some(comparison.as_ref()?.ratio(None, Verdict::Undecided)))
+        .collect();
+    let mut remaining = tested.len();
+    let mut stopped = false;
+    for (_, index, comparison) in tested {
+        let alpha = (1.0 - confidence) / remaining as f64;
+        stopped |= !comparison
+            .evidence
+            .interval(alpha)
+            .is_some_and(|i| i.low > 0.0 || i.high < 0.0);
+        ratios[index] = Some(comparison.ratio_at(alpha));
+        if !stopped {
+            remaining -= 1;
+        }
+    }
+    ratios
+}
+
+fn exp(interval: Interval) -> Interval {
+    Interval {
+        low: interval.low.exp(),
+        high: interval.high.exp(),
+        coverage: interval.coverage,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sign_test_p;
+    use proptest::prelude::*;
+
+    fn around(center: f64, n: usize) -> Vec<f64> {
+        (0..n)
+            .map(|i| center * (1.0 + 0.01 * (i as f64 / n as f64 - 0.5)))
+            .collect()
+    }
+
+    /// As many ratios below 1 as said, the others above.
+    fn with_below(below: usize, n: usize) -> Vec<f64> {
+        (0..n)
+            .map(|i| if i < below { 0.8 } else { 1.25 } + i as f64 * 1e-3)
+            .collect()
+    }
+
+    #[test]
+    fn a_comparison_without_ratios_has_none() {
+        assert_eq!(holm_ratios(&[vec![]], 0.95), [None]);
+        assert_eq!(holm_ratios(&[], 0.95), []);
+    }
+
+    #[test]
+    fn five_rounds_give_a_median_and_nothing_else() {
+        let ratio = holm_ratios(&[around(1.5, 5)], 0.95)[0].unwrap();
+        assert!((ratio.median - 1.498_5).abs() < 0.01);
+        assert_eq!((ratio.low, ratio.high, ratio.coverage), (None, None, None));
+        assert_eq!(ratio.verdict, Verdict::Undecided);
+    }
+
+    #[test]
+    fn nine_rounds_at_a_level_out_of_reach_show_their_range_undecided() {
+        let ratio = holm_ratios(&[around(1.5, 9)], 0.999)[0].unwrap();
+        assert!(ratio.low.unwrap() > 1.0);
+        assert!((ratio.coverage.unwrap() - (1.0 - 2.0 / 512.0)).abs() < 1e-12);
+        assert_eq!(ratio.verdict, Verdict::Undecided);
+    }
+
+    #[test]
+    fn the_smallest_p_is_held_to_the_strictest_level_and_the_rest_step_down() {
+        // Of 30 rounds, 95 % leaves out 9 on either side, 97.5 % and 98.33 % leave
+        // out 8, and 98.75 % leaves out 7.
+        let below = [9, 2, 8, 8];
+        let ratios = holm_ratios(&below.map(|below| with_below(below, 30)), 0.95);
+        for (ratio, expected) in ratios.iter().zip([0.9572, 0.9948, 0.9839, 0.9839]) {
+            let ratio = ratio.unwrap();
+            assert!(
+                (ratio.coverage.unwrap() - expected).abs() < 1e-4,
+                "{ratio:?}"
+            );
+            assert_eq!(ratio.verdict, Verdict::Faster);
+        }
+    }
+
+    #[test]
+    fn after_the_first_failure_all_share_its_level() {
+        // The second would do at its own level, 97.5 %, but 9 is one too many;
+        // so the third, which 95 % would let pass, is held to 97.5 % as well.
+        let ratios = holm_ratios(
+            &[with_below(9, 30), with_below(2, 30), with_below(9, 30)],
+            0.95,
+        );
+        let verdicts: Vec<Verdict> = ratios.iter().map(|r| r.unwrap().verdict).collect();
+        assert_eq!(
+            verdicts,
+            [Verdict::Undecided, Verdict::Faster, Verdict::Undecided]
+        );
+        assert_eq!(ratios[0].unwrap().coverage, ratios[2].unwrap().coverage);
+    }
+
+    #[test]
+    fn comparisons_that_cannot_be_tested_cost_the_others_nothing() {
+        let alone = holm_ratios(&[around(1.5, 10)], 0.95)[0];
+        let among = holm_ratios(&[vec![], around(0.5, 3), around(1.5, 10)], 0.95)[2];
+        assert_eq!(alone, among);
+    }
+
+    proptest! {
+        #[test]
+        fn a_claim_is_made_exactly_where_the_step_down_on_p_values_makes_it(
+            comparisons in prop::collection::vec(
+                prop::collection::vec(0.5f64..1.6, 6..40), 1..8),
+        ) {
+            // The naive model: Holm's procedure as published, on p-values.
+            let mut ps: Vec<(f64, usize)> = comparisons
+                .iter()
+                .enumerate()
+                .map(|(i, c)| (sign_test_p(c), i))
+                .collect();
+            ps.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let m = ps.len();
+            let rejected: Vec<usize> = ps
+                .iter()
+                .enumerate()
+                .take_while(|(i, (p, _))| *p <= 0.05 / (m - i) as f64)
+                .map(|(_, (_, index))| *index)
+                .collect();
+            for (index, ratio) in holm_ratios(&comparisons, 0.95).iter().enumerate() {
+                let ratio = ratio.unwrap();
+                let (low, high) = (ratio.low.unwrap(), ratio.high.unwrap());
+                prop_assert!(low <= ratio.median && ratio.median <= high);
+                let claimed = ratio.verdict != Verdict::Undecided && (low > 1.0 || high < 1.0);
+                prop_assert_eq!(claimed, rejected.contains(&index));
+            }
+        }
+
+        #[test]
+        fn exchanging_the_sides_gives_the_reciprocal(
+            ratios in prop::collection::vec(0.5f64..2.0, 6..40),
+        ) {
+            let swapped: Vec<f64> = ratios.iter().map(|r| 1.0 / r).collect();
+            let ratio = holm_ratios(&[ratios], 0.95)[0].unwrap();
+            let other = holm_ratios(&[swapped], 0.95)[0].unwrap();
+            prop_assert!((ratio.median * other.median - 1.0).abs() < 1e-12);
+            prop_assert!((ratio.low.unwrap() * other.high.unwrap() - 1.0).abs() < 1e-12);
+            prop_assert!((ratio.high.unwrap() * other.low.unwrap() - 1.0).abs() < 1e-12);
+            prop_assert_eq!(ratio.coverage, other.coverage);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What samples allow one to say: medians with exact intervals, ratios with
+//! verdicts, and signs that something was not as it should be.
+//!
+//! Rates have long tails, several modes and outliers that are real, so nothing
+//! here assumes a distribution: everything rests on order and sign. All
+//! functions are pure. Ratios are worked on as logarithms, so that exchanging
+//! the two sides gives the reciprocal.
+//!
+//! Sources:
+//! - W. J. Conover, *Practical Nonparametric Statistics*, 3rd ed., Wiley 1999:
+//!   sections 3.2 (interval of a quantile), 3.4 (sign test), 5.1 (two samples).
+//! - M. Hollander, D. A. Wolfe, E. Chicken, *Nonparametric Statistical
+//!   Methods*, 3rd ed., Wiley 2014: sections 3.4 to 3.6 and 4.1 to 4.3.
+//! - J. L. Hodges, E. L. Lehmann, "Estimates of location based on rank tests",
+//!   *Annals of Mathematical Statistics* 34 (1963).
+//! - H. B. Mann, D. R. Whitney, "On a test of whether one of two random
+//!   variables is stochastically larger than the other", *Annals of
+//!   Mathematical Statistics* 18 (1947).
+//! - S. Holm, "A simple sequentially rejective multiple test procedure",
+//!   *Scandinavian Journal of Statistics* 6 (1979).
+#![forbid(unsafe_code)]
+
+pub mod schedule;
+
+mod evidence;
+mod holm;
+mod median;
+mod modes;
+mod ratio;
+mod rng;
+mod series;
+mod tails;
+mod trend;
+mod unpaired;
+mod verdict;
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod testing;
+
+pub use self::holm::{holm_ratios, holm_unpaired};
+pub use self::median::{
+    Estimate, Interval, MIN_SAMPLES, median, median_interval, summary_interval,
+};
+pub use self::modes::{Modes, two_modes};
+pub use self::ratio::{EQUIVALENCE, paired_ratios, sign_test_p, verdict};
+pub use self::rng::Rng;
+pub use self::series::{lag1_autocorrelation, relative_drift};
+pub use self::trend::halves;
+pub use self::unpaired::{unpaired_ratio, unpaired_ratio_blocked};
+pub use self::verdict::{Ratio, Verdict};

@@ -1,0 +1,5 @@
+//! What people put into pipelines: a meter and fast producers.
+#![deny(unsafe_code)]
+
+pub mod fizzbuzz;
+pub mod meter;

@@ -1,0 +1,293 @@
+//! When to show something, and as what.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use jiff::Zoned;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::format::{Format, Line, Setting};
+use super::json::{self, Beside, Ending};
+use super::options::{Options, Show};
+use super::progress::Snapshot;
+use super::rows::Rows;
+use super::screen::Screen;
+use pipespeed_base::interrupt::is_ignored;
+
+/// Columns and rows where nobody knows them.
+const WIDTH: u16 = 80;
+const HEIGHT: u16 = 25;
+
+/// The bar's colour, and what follows it.
+const COLOUR: (&str, &str) = ("\x1b[36m", "\x1b[m");
+
+/// What is shown on standard error, and when.
+#[derive(Debug)]
+pub struct Display<'o> {
+    options: &'o Options,
+    screen: Screen,
+    /// Whether anything is shown at all.
+    shows: bool,
+    /// When to draw next, by the session's clock.
+    next: Duration,
+    /// The columns of the line that the cursor stands in.
+    columns: usize,
+    /// Whether there is such a line: told to who ends it at a signal.
+    in_line: Arc<AtomicBool>,
+    rows: Option<Rows>,
+}
+
+impl<'o> Display<'o> {
+    /// As the options and standard error have it.
+    pub fn new(options: &'o Options) -> Self {
+        let screen = Screen::new();
+        let is_line = matches!(options.show, Show::Line(_));
+        let shows = match options.show {
+            Show::Nothing => false,
+            Show::Line(_) => screen.is_terminal() || options.force,
+            Show::Number { .. } | Show::Json => true,
+        };
+        let shared = options.cursor && is_line && screen.is_terminal();
+        let in_line = Arc::new(AtomicBool::new(false));
+        if shows && is_line && screen.is_terminal() {
+            // Else the shell's next line begins in ours: a blemish.
+            let _ = end_line_at_a_signal(&in_line);
+        }
+        Display {
+            options,
+            shows,
+            next: match options.delay {
+                Duration::ZERO => options.interval,
+                delay => delay,
+            },
+            columns: 0,
+            in_line,
+            // Without it, a line like any other.
+            rows: shared.then(|| Rows::new().ok()).flatten(),
+            screen,
+        }
+    }
+
+    /// Whether anything is shown at all.
+    pub fn shows(&self) -> bool {
+        self.shows
+    }
+
+    /// Time from `now` until something is to be shown. None if never.
+    pub fn until_next(&self, now: Duration) -> Option<Duration> {
+        self.shows.then(|| self.next.saturating_sub(now))
+    }
+
+    /// Whether something is to be shown now; if so, the next time is set.
+    pub fn is_due(&mut self, now: Duration) -> bool {
+        if !self.shows || now < self.next {
+            return false;
+        }
+        // At whole intervals, and never twice for one that was missed.
+        let late = (now - self.next).as_nanos() % self.options.interval.as_nanos().max(1);
+        let late = Duration::from_nanos(u64::try_from(late).unwrap_or(0));
+        self.next = (now - late).saturating_add(self.options.interval);
+        true
+    }
+
+    /// Shows where it is.
+    pub fn show(&mut self, snapshot: &Snapshot, beside: &Beside) {
+        match &self.options.show {
+            Show::Nothing => {}
+            Show::Line(format) => self.draw(format, snapshot),
+            Show::Number { count, timer } => {
+                let text = number(snapshot, *count, *timer);
+                self.screen.write(&text);
+            }
+            Show::Json => {
+                let text = json::line(snapshot, beside, self.options.unit, None);
+                self.screen.write(&text);
+            }
+        }
+    }
+
+    /// Shows how it ended.
+    pub fn show_last(&mut self, snapshot: &Snapshot, beside: &Beside, ending: &Ending) {
+        if !self.shows {
+            return;
+        }
+        match &self.options.show {
+            Show::Nothing => {}
+            // What ends before it was to be drawn is not drawn.
+            Show::Line(_) if snapshot.elapsed < self.options.delay => {}
+            Show::Line(format) => {
+                self.draw(format, snapshot);
+                self.end_line();
+            }
+            Show::Number { count, timer } => {
+                let text = number(snapshot, *count, *timer);
+                self.screen.write_last(&text);
+            }
+            Show::Json => {
+                let text = json::line(snapshot, beside, self.options.unit, Some(ending));
+                self.screen.write_last(&text);
+            }
+        }
+    }
+
+    /// Says that something went wrong, in a line of its own.
+    pub fn complain(&mut self, message: &str) {
+        self.end_line();
+        let text = match self.options.show {
+            Show::Json => json::error(message),
+            _ => format!("pipespeed: {message}\n"),
+        };
+        match &self.rows {
+            Some(rows) => rows.say(&mut self.screen, &text),
+            None => self.screen.write_last(&text),
+        }
+    }
+
+    /// Whether it may be drawn on the terminal: never from the background.
+    pub fn may_draw(&self) -> bool {
+        !self.screen.is_terminal() || self.screen.is_in_foreground()
+    }
+
+    /// Columns and rows there are.
+    pub fn size(&self) -> (usize, usize) {
+        let (columns, rows) = self.screen.size();
+        (
+            usize::from(self.options.width.or(columns).unwrap_or(WIDTH)),
+            usize::from(self.options.height.or(rows).unwrap_or(HEIGHT)),
+        )
+    }
+
+    /// The line of a format, coloured where that is wanted, and its columns.
+    pub fn line(
+        &self,
+        format: &Format,
+        snapshot: &Snapshot,
+        name: Option<&str>,
+    ) -> (String, usize) {
+        let setting = Setting {
+            name,
+            unit: self.options.unit,
+            width: self.size().0,
+            now: &Zoned::now(),
+        };
+        let line = format.line(snapshot, &setting);
+        let columns = line.width();
+        match self.screen.is_coloured() && !line.bar.is_empty() {
+            true => (coloured(&line), columns),
+            false => (line.text, columns),
+        }
+    }
+
+    /// Writes to the terminal as it is.
+    pub fn write(&mut self, text: &str) -> bool {
+        self.screen.write(text)
+    }
+
+    fn draw(&mut self, format: &Format, snapshot: &Snapshot) {
+        if !self.may_draw() {
+            return;
+        }
+        let (text, columns) = self.line(format, snapshot, self.options.name.as_deref());
+        if let Some(rows) = &self.rows {
+            let height = self.size().1;
+            let drawn = match snapshot.last {
+                true => rows.draw_last(&mut self.screen, &text, height),
+                false => rows.draw(&mut self.screen, &text, height),
+            };
+            if drawn.is_ok() {
+                return;
+            }
+            self.rows = None;
+        }
+        // What is left of a longer line before is blanked out.
+        let blanks = self.columns.saturating_sub(columns);
+        let blanks = blanks.min(self.size().0.saturating_sub(columns));
+        let text = format!("\r{text}{:blanks$}", "");
+        self.in_line.store(true, Ordering::Relaxed);
+        if self.screen.write(&text) {
+            self.columns = columns;
+        }
+    }
+
+    /// Leaves the line for the next one, if it stands in one.
+    fn end_line(&mut self) {
+        if self.in_line.swap(false, Ordering::Relaxed) && self.may_draw() {
+            self.screen.write_last("\n");
+            self.columns = 0;
+        }
+    }
+}
+
+/// Puts what comes after the process on a new line when a signal ends it, as the
+/// signal would have without us.
+fn end_line_at_a_signal(in_line: &Arc<AtomicBool>) -> io::Result<()> {
+    let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter();
+    let mut signals = Signals::new(heeded.filter(|signal| !is_ignored(*signal)))?;
+    let in_line = Arc::clone(in_line);
+    std::thread::Builder::new().spawn(move || {
+        for signal in signals.forever() {
+            if in_line.swap(false, Ordering::Relaxed) {
+                let _ = rustix::io::write(io::stderr(), b"\n");
+            }
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    })?;
+    Ok(())
+}
+
+fn coloured(line: &Line) -> String {
+    let (before, rest) = line.text.split_at(line.bar.start);
+    let (bar, after) = rest.split_at(line.bar.len());
+    format!("{before}{}{bar}{}{after}", COLOUR.0, COLOUR.1)
+}
+
+/// The per cents or the count, where asked for or no size is known, with the
+/// seconds before it.
+fn number(snapshot: &Snapshot, count: bool, timer: bool) -> String {
+    let value = match snapshot.percent() {
+        Some(percent) if !count => percent,
+        _ => snapshot.done,
+    };
+    match timer {
+        true => format!("{:.4} {value}\n", snapshot.elapsed.as_secs_f64()),
+        false => format!("{value}\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_per_cents_or_counts_with_or_without_seconds() {
+        let mut snapshot = Snapshot {
+            done: 50,
+            size: Some(200),
+            elapsed: Duration::from_millis(1500),
+            ..Snapshot::default()
+        };
+        assert_eq!(number(&snapshot, false, false), "25\n");
+        assert_eq!(number(&snapshot, true, false), "50\n");
+        assert_eq!(number(&snapshot, false, true), "1.5000 25\n");
+        snapshot.size = None;
+        assert_eq!(number(&snapshot, false, false), "50\n");
+    }
+
+    #[test]
+    fn drawings_keep_to_whole_intervals_and_do_not_pile_up() {
+        let options = Options {
+            show: Show::Json,
+            ..Options::default()
+        };
+        let mut display = Display::new(&options);
+        let at = Duration::from_millis;
+        assert!(!display.is_due(at(999)));
+        assert!(display.is_due(at(1010)));
+        assert!(!display.is_due(at(1999)));
+        assert!(display.is_due(at(5500)));
+        assert_eq!(display.until_next(at(5600)), Some(at(400)));
+    }
+}
