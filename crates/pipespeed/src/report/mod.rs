@@ -2,6 +2,7 @@
 //! a recorded run.
 
 mod advice;
+mod changes;
 mod channels;
 mod chart;
 mod checks;

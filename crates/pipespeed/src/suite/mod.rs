@@ -1,5 +1,6 @@
 //! Which cases make up a suite: data, one file a suite.
 
+pub mod changes;
 pub mod channels;
 mod ladder;
 pub mod memory;
@@ -31,6 +32,9 @@ pub struct Overrides {
     pub volumes: Volumes,
     /// What blocks of memory lie in.
     pub pages: Option<PageKind>,
+    /// The processor that both ends share in a case of their sharing one; such
+    /// a case is left out where none is named.
+    pub one_cpu: Option<usize>,
 }
 
 /// The suites.
@@ -46,6 +50,9 @@ pub enum Suite {
     /// Pipes beside shared memory, sockets, TCP and other ways to pass data, by
     /// the size of the messages.
     Channels,
+    /// What most programs do with a pipe, and single changes to it: what would
+    /// help most here?
+    Changes,
     /// The fastest sizes of buffer and pipe here, searched for and measured
     /// afresh.
     Sizes,
@@ -67,6 +74,7 @@ impl Suite {
             Suite::Ladder => "ladder",
             Suite::Touched => "touched",
             Suite::Channels => "channels",
+            Suite::Changes => "changes",
             Suite::Sizes => "sizes",
             Suite::Options => "options",
             Suite::Volumes => "volumes",
@@ -81,6 +89,7 @@ impl Suite {
             Suite::Ladder => ladder::cases(overrides),
             Suite::Touched => touched::cases(overrides),
             Suite::Channels => channels::cases(overrides),
+            Suite::Changes => changes::cases(overrides),
             Suite::Sizes => sizes::cases(),
             Suite::Options => options::cases(overrides),
             Suite::Volumes => volumes::cases(overrides),
@@ -121,6 +130,7 @@ impl Suite {
         match self {
             Suite::Ladder | Suite::Touched | Suite::Sizes => "write_read",
             Suite::Channels => "pipe_64k",
+            Suite::Changes => changes::BASELINE,
             Suite::Options => "vmsplice_splice_spin",
             Suite::Volumes => "volume_0.25g",
             Suite::Memory => "mem_copy_256k",
@@ -192,7 +202,11 @@ mod tests {
             )
         };
         let of_one_channel = |(suite, _): &(Suite, _)| *suite != Suite::Channels;
-        let all = all(&Overrides::default()).into_iter();
+        let overrides = Overrides {
+            one_cpu: Some(0),
+            ..Overrides::default()
+        };
+        let all = all(&overrides).into_iter();
         for (suite, cases) in all.filter(of_one_channel) {
             for case in &cases {
                 let Some((other, _)) = &case.compared_with else {
@@ -213,6 +227,7 @@ mod tests {
                     + usize::from(s1.locked != s2.locked)
                     + usize::from(s1.gift != s2.gift)
                     + usize::from(s1.offset != s2.offset)
+                    + usize::from(case.cpus != other.cpus)
                     + usize::from(case.volume_bytes != other.volume_bytes);
                 let factors = usize::from(s1.technique != s2.technique)
                     + usize::from(r1.technique != r2.technique)
