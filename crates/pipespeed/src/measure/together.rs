@@ -86,6 +86,7 @@ impl<R: Runner> Measurement<R> {
             few => {
                 let why = match few {
                     [one] => format!("nothing added to {} in the pilot", one.name()),
+                    _ if tried.len() < 2 => "no change is measured here".to_owned(),
                     _ => "no change that may be combined was faster in the pilot".to_owned(),
                 };
                 self.run.cases[place].refused = Some(format!("nothing to combine: {why}"));
