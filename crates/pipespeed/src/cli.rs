@@ -176,6 +176,7 @@ Examples:
   pipespeed bench channels               pipes beside shared memory, sockets, TCP: three minutes
   pipespeed bench channels --channel pipe,tcp --size 4K,1M
   pipespeed bench sizes                  the fastest sizes of buffer and pipe here: two minutes
+  pipespeed bench changes                what would help most here, a change at a time: one minute
   pipespeed bench options                which of the published options help here: one minute
   pipespeed bench memory                 what memory does, and the ladder beside it
   pipespeed bench --case write_read,vmsplice_read --pipe-size 1M

@@ -5,50 +5,74 @@ use comfy_table::{CellAlignment, Table, presets};
 use pipespeed_measure::record::{Run, Verdict};
 
 use super::format::{ratio_interval, times, wrap};
-use super::steps::{Step, phrase, steps};
+use super::steps::{phrase, steps};
 use super::style::{DIM, GREEN, RED, Style};
 
-/// A comparison's last column is broken to no fewer characters than this;
+/// A comparison's text is broken to no fewer characters than this;
 /// below it stands on lines of its own.
-const LEAST_AGAINST: usize = 32;
+const LEAST_TEXT: usize = 32;
 
-/// What each case changed: in columns, of which the last is broken where it has
-/// to be, or in a narrow terminal below each other.
+/// A comparison: cells in columns, and a text that begins with the verdict.
+pub(super) struct Line {
+    pub cells: [String; 3],
+    pub verdict: Verdict,
+    /// The verdict in words.
+    pub phrase: String,
+    /// What follows it.
+    pub text: String,
+}
+
+/// What each case changed.
 pub(super) fn comparisons(run: &Run, style: Style) -> String {
     let steps = steps(run);
+    let lines = steps.iter().map(|step| Line {
+        cells: [
+            step.case.to_owned(),
+            times(step.ratio.median),
+            ratio_interval(step.ratio.low, step.ratio.high),
+        ],
+        verdict: step.ratio.verdict,
+        phrase: phrase(step.ratio.verdict).to_owned(),
+        text: format!(" {}", step.base_and_factor()),
+    });
+    laid_out(&lines.collect::<Vec<_>>(), &[1], style)
+}
+
+/// Comparisons in columns, of which those of these numbers are aligned to the
+/// right. The text is broken where it has to be; in a narrow terminal it stands
+/// below the columns.
+pub(super) fn laid_out(lines: &[Line], right: &[usize], style: Style) -> String {
     let mut grid = Table::new();
     grid.load_style(presets::NOTHING);
-    for step in &steps {
-        let shown = ratio_interval(step.ratio.low, step.ratio.high);
-        grid.add_row([step.case.to_owned(), times(step.ratio.median), shown]);
+    for line in lines {
+        grid.add_row(line.cells.clone());
     }
     for (index, column) in grid.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
-        if index == 1 {
+        if right.contains(&index) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    let rows = grid.lines().zip(&steps).map(|(line, step)| {
-        let begin = line.chars().count();
-        if begin + LEAST_AGAINST <= style.width() {
+    let rows = grid.lines().zip(lines).map(|(cells, line)| {
+        let begin = cells.chars().count();
+        if begin + LEAST_TEXT <= style.width() {
             let below = format!("\n{}", " ".repeat(begin));
-            line + &against(step, style.width() - begin, style).replace('\n', &below)
+            cells + &broken(line, style.width() - begin, style).replace('\n', &below)
         } else {
             let room = style.width().saturating_sub(2);
-            let below = against(step, room, style).replace('\n', "\n  ");
-            format!("{}\n  {below}", line.trim_end())
+            let below = broken(line, room, style).replace('\n', "\n  ");
+            format!("{}\n  {below}", cells.trim_end())
         }
     });
     rows.collect::<Vec<_>>().join("\n")
 }
 
-/// The verdict, the other case and the factor, broken to a width. The verdict
-/// is painted after that, for its escape sequences take no room.
-fn against(step: &Step<'_>, room: usize, style: Style) -> String {
-    let verdict = phrase(step.ratio.verdict);
-    let text = wrap(&format!("{verdict} {}", step.base_and_factor()), room, "");
-    let painted = style.paint(verdict, verdict_colour(step.ratio.verdict));
-    text.replacen(verdict, &painted, 1)
+/// The text, broken to a width. The verdict is painted after that, for its
+/// escape sequences take no room.
+fn broken(line: &Line, room: usize, style: Style) -> String {
+    let text = wrap(&format!("{}{}", line.phrase, line.text), room, "");
+    let painted = style.paint(&line.phrase, verdict_colour(line.verdict));
+    text.replacen(&line.phrase, &painted, 1)
 }
 
 fn verdict_colour(verdict: Verdict) -> &'static str {

@@ -5,8 +5,7 @@ use pipespeed_measure::record::{CaseResult, DataUse, Run, Summary, Verdict};
 
 use super::format::{ratio_interval, significant, times};
 use super::steps::{Step, steps};
-use super::{channels, options, volumes};
-use super::{memory, sizes};
+use super::{changes, channels, memory, options, sizes, volumes};
 
 /// Two or three sentences on what mattered most here and what did not, or of
 /// channels, which to use, of memory, how it compares; empty for a suite that compares nothing.
@@ -21,6 +20,9 @@ pub fn findings(run: &Run) -> Vec<String> {
     let doubt = doubt(run);
     if memory::is_measured(run) {
         return memory::findings(run, doubt);
+    }
+    if changes::are_ranked(run) {
+        return changes::findings(run, doubt);
     }
     if options::are_compared(run) {
         return options::findings(run, doubt);

@@ -2,6 +2,7 @@
 //! a recorded run.
 #![forbid(unsafe_code)]
 
+mod changes;
 mod channels;
 mod chart;
 mod checks;

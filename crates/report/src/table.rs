@@ -4,13 +4,12 @@ use comfy_table::{CellAlignment, Row, Table, presets};
 
 use pipespeed_measure::record::{CaseResult, Run, Verdict};
 
-use super::channels;
 use super::comparisons::comparisons;
 use super::findings::findings;
 use super::format::{interval, percent, significant, wrap};
 use super::measured::{measured, null_control};
 use super::style::{BOLD, DIM, RED, Style, YELLOW};
-use super::{memory, sizes};
+use super::{changes, channels, memory, sizes};
 
 /// The run as text: a row a case, what each case changed, and below them the
 /// null control, notes, findings and how it was measured.
@@ -19,6 +18,7 @@ pub fn table(run: &Run, style: Style) -> String {
         (_, Some(search)) => sizes::blocks(run, search, style),
         _ if channels::are_compared(run) => channels::blocks(run, style),
         _ if memory::is_measured(run) => memory::blocks(run, style),
+        _ if changes::are_ranked(run) => vec![cases(run, style), changes::ranking(run, style)],
         _ => vec![cases(run, style), comparisons(run, style)],
     };
     blocks.retain(|block| !block.is_empty());

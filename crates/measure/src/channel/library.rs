@@ -52,6 +52,7 @@ impl LibrarySink {
         let open = |policy: Policy, channel: OwnedFd| {
             let builder = PipeWriter::builder()
                 .wait(spec.wait.into())
+                .pages(spec.pages.into())
                 .loan(spec.loan_bytes)
                 .keep_capacity()
                 .at_once();

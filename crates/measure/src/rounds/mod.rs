@@ -5,6 +5,7 @@ mod disturbances;
 mod failures;
 mod rows;
 mod sample;
+mod together;
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
 //! Which cases make up a suite: data, one file a suite.
 
+pub mod changes;
 pub mod channels;
 mod ladder;
 pub mod memory;
@@ -31,6 +32,9 @@ pub struct Overrides {
     pub volumes: Volumes,
     /// What blocks of memory lie in.
     pub pages: Option<PageKind>,
+    /// The processor that both ends share in a case of their sharing one; such
+    /// a case is left out where none is named.
+    pub one_cpu: Option<usize>,
 }
 
 /// The suites.
@@ -46,6 +50,9 @@ pub enum Suite {
     /// Pipes beside shared memory, sockets, TCP and other ways to pass data, by
     /// the size of the messages.
     Channels,
+    /// What most programs do with a pipe, and single changes to it: what would
+    /// help most here?
+    Changes,
     /// The fastest sizes of buffer and pipe here, searched for and measured
     /// beside the published ones.
     Sizes,
@@ -64,6 +71,7 @@ pipespeed_base::named!(Suite {
     Ladder = "ladder": "the published experiment: from write and read to busy waiting on huge pages",
     Touched = "touched": "the same with every byte produced and used",
     Channels = "channels": "pipes beside shared memory, sockets, TCP and others, by message size",
+    Changes = "changes": "a typical pipe and each single change to it: what would help most here?",
     Sizes = "sizes": "the fastest sizes of buffer and pipe here, searched for and confirmed",
     Options = "options": "the published side experiments, each beside the case without it",
     Volumes = "volumes": "write and read over growing volumes: does the rate depend on them?",
@@ -78,6 +86,7 @@ impl Suite {
             Suite::Ladder => ladder::cases(overrides),
             Suite::Touched => touched::cases(overrides),
             Suite::Channels => channels::cases(overrides),
+            Suite::Changes => changes::cases(overrides),
             Suite::Sizes => sizes::cases(overrides),
             Suite::Options => options::cases(overrides),
             Suite::Volumes => volumes::cases(overrides),
@@ -118,6 +127,7 @@ impl Suite {
         match self {
             Suite::Ladder | Suite::Touched | Suite::Sizes => "write_read",
             Suite::Channels => "pipe_64k",
+            Suite::Changes => changes::BASELINE,
             Suite::Options => "vmsplice_splice_spin",
             Suite::Volumes => "volume_0.25g",
             Suite::Memory => "mem_copy_256k",
@@ -189,7 +199,11 @@ mod tests {
             )
         };
         let of_one_channel = |(suite, _): &(Suite, _)| *suite != Suite::Channels;
-        let all = all(&Overrides::default()).into_iter();
+        let overrides = Overrides {
+            one_cpu: Some(0),
+            ..Overrides::default()
+        };
+        let all = all(&overrides).into_iter();
         for (suite, cases) in all.filter(of_one_channel) {
             for case in &cases {
                 let Some((other, _)) = &case.compared_with else {
@@ -210,6 +224,7 @@ mod tests {
                     + usize::from(s1.locked != s2.locked)
                     + usize::from(s1.gift != s2.gift)
                     + usize::from(s1.offset != s2.offset)
+                    + usize::from(case.cpus != other.cpus)
                     + usize::from(case.volume_bytes != other.volume_bytes);
                 let factors = usize::from(s1.technique != s2.technique)
                     + usize::from(r1.technique != r2.technique)

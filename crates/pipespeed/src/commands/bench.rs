@@ -132,6 +132,18 @@ fn measure(
     let started = std::time::Instant::now();
     measurement.pilot(watch)?;
     let pilot = started.elapsed().as_secs_f64();
+    let started = std::time::Instant::now();
+    if plan.suite == Suite::Changes {
+        watch.progress.doing("choosing what to combine");
+        measurement.put_together(watch)?;
+        if let Some(case) = measurement.run_mut().cases.last() {
+            let made = case.refused.as_ref().unwrap_or(&case.description);
+            watch
+                .progress
+                .say(&format!("pipespeed: {}: {made}", case.name));
+        }
+    }
+    let choosing = started.elapsed().as_secs_f64();
     if measurement.runnable() == 0 {
         let cases = &measurement.run_mut().cases;
         let reason = cases.iter().find_map(|case| case.refused.clone());
@@ -154,7 +166,7 @@ fn measure(
             rounds
         }
         _ => plan
-            .rounds(measurement.runnable(), pilot, verifying)
+            .rounds(measurement.runnable(), pilot, verifying + choosing)
             .map_err(Stopped::Error)?,
     };
     watch.progress.start(rounds, measurement.runnable());

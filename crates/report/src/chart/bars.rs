@@ -2,6 +2,7 @@
 
 use plotters::prelude::RGBColor;
 
+use crate::changes;
 use crate::format::{counted, significant, times};
 use crate::measured::{medians, processors};
 use crate::origin;
@@ -32,9 +33,13 @@ pub(super) fn chart(run: &Run) -> String {
         .collect();
     let row = if cases.len() <= 14 { 30 } else { 22 };
     let body = LEGEND + length(cases.len()) * row + AXIS;
+    let mut subtitle = vec![origin(run), method(run)];
+    if changes::are_ranked(run) {
+        subtitle.extend(changes::remarks(run));
+    }
     let heading = Heading {
         title: &format!("pipespeed: {}", run.suite),
-        subtitle: &[origin(run), method(run)],
+        subtitle: &subtitle,
     };
     card(&heading, body, |canvas, top| {
         let layout = Layout::new(&cases, row, top + LEGEND);

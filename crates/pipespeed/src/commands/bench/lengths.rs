@@ -53,6 +53,9 @@ impl Lengths {
             (Suite::Ladder | Suite::Touched, true) => {
                 lengths(lasting(0.010, 0.060), 10.0, FEW_ROUNDS)
             }
+            // As many cases as the ladder, and trials before the first round.
+            (Suite::Changes, false) => lengths(lasting(0.015, 0.120), 60.0, ROUNDS),
+            (Suite::Changes, true) => lengths(lasting(0.010, 0.030), 10.0, FEW_ROUNDS),
             // Twice as many cases, which spin: that makes for little noise.
             (Suite::Options, _) => {
                 let (parts, budget_s) = match quick {
@@ -164,10 +167,20 @@ mod tests {
     #[test]
     fn the_fewest_rounds_of_a_run_of_few_comparisons_suffice_for_verdicts() {
         // The ladder's own comparisons, and those of the rungs with a copy.
-        for suite in [Suite::Ladder, Suite::Touched, Suite::Memory, Suite::Volumes] {
-            let cases = suite.cases(&Overrides::default());
+        for suite in [
+            Suite::Ladder,
+            Suite::Touched,
+            Suite::Changes,
+            Suite::Memory,
+            Suite::Volumes,
+        ] {
+            let cases = suite.cases(&Overrides {
+                one_cpu: Some(0),
+                ..Overrides::default()
+            });
             let compared = cases.iter().filter(|case| case.compared_with.is_some());
-            let needed = rounds_for_verdicts(compared.count(), 0.95);
+            // And the combination of changes.
+            let needed = rounds_for_verdicts(compared.count() + 1, 0.95);
             for quick in [false, true] {
                 let least = Lengths::of(suite, quick).least_rounds;
                 assert!(least >= needed, "{suite:?}: {least} of {needed}");

@@ -6,12 +6,13 @@ use anyhow::anyhow;
 
 use crate::cli::BenchArgs;
 use pipespeed_base::failure::usage;
-use pipespeed_host::placement::{self, Chosen};
+use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{Machine, Root, warnings};
 use pipespeed_measure::case::Case;
 use pipespeed_measure::record::{DataUse, Run, SCHEMA_VERSION, Settings, Warning, WarningKind};
 use pipespeed_measure::search::SEARCH_END;
+use pipespeed_measure::suite::changes::{self, Change};
 use pipespeed_measure::suite::sizes::Grid;
 use pipespeed_measure::suite::{Overrides, Suite, Volumes};
 use pipespeed_report::counted;
@@ -55,19 +56,20 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn new(args: &BenchArgs) -> anyhow::Result<Self> {
         let measure = &args.measure;
-        let overrides = overrides(args)?;
+        check_suite(args)?;
         let topology = Topology::read(&Root::default());
         let mut chosen = match measure.setup.cpus {
             Some((writer, reader)) => placement::explicit(writer, reader, &topology),
             None => placement::choose(measure.setup.placement.unwrap_or_default(), &topology),
         }
         .map_err(|error| usage(error.to_string()))?;
+        let overrides = overrides(args, one_cpu(&chosen, &topology))?;
         let grid = (args.suite == Suite::Sizes).then(|| sizes::grid(args));
         let mut cases = args.suite.cases(&overrides);
         if grid.is_some() {
             cases = sizes::placed(cases, args, &topology, &mut chosen)?;
         }
-        let cases = selected(cases, &args.case)?;
+        let cases = selected(with_combination(args.suite, cases), &args.case)?;
         check(&cases, args)?;
         let machine = Machine::read(chosen.writer, chosen.reader);
         let mut refused = refusals(&cases, &chosen, &topology);
@@ -205,24 +207,20 @@ impl Plan {
         }
     }
 
-    /// How many rounds to run, from what the pilot took, and the verified pass.
-    pub(super) fn rounds(
-        &self,
-        cases: usize,
-        pilot_s: f64,
-        verifying_s: f64,
-    ) -> anyhow::Result<usize> {
+    /// How many rounds to run, from what the pilot took, and the other trials
+    /// before the first round.
+    pub(super) fn rounds(&self, cases: usize, pilot_s: f64, other_s: f64) -> anyhow::Result<usize> {
         if let Some(rounds) = self.rounds {
             return Ok(rounds);
         }
-        let left = self.budget_s * (1.0 - RESERVE) - pilot_s - verifying_s - RESERVE_S;
+        let left = self.budget_s * (1.0 - RESERVE) - pilot_s - other_s - RESERVE_S;
         let least = match self.time_given {
             true => self.lengths.least_in_time,
             false => self.lengths.least_rounds,
         };
         let rounds = rounds_for_budget(pilot_s, left, cases, least);
         if self.time_given && rounds as f64 * pilot_s > left.max(0.0) * 1.1 {
-            let needed = (least as f64 + 1.0) * pilot_s + verifying_s + RESERVE_S;
+            let needed = (least as f64 + 1.0) * pilot_s + other_s + RESERVE_S;
             return Err(anyhow!(self.too_little_time(cases, needed)));
         }
         Ok(rounds)
@@ -237,9 +235,23 @@ pub(super) fn in_words(seconds: f64) -> String {
     }
 }
 
-fn overrides(args: &BenchArgs) -> anyhow::Result<Overrides> {
+/// The processor for cases whose ends share one: the writer's, where it has
+/// one.
+fn one_cpu(chosen: &Chosen, topology: &Topology) -> Option<usize> {
+    let same = || placement::choose(Placement::Same, topology).ok()?.writer;
+    chosen.writer.or_else(same)
+}
+
+/// The suite's cases, with a place for the one that is fixed after the pilot.
+fn with_combination(suite: Suite, mut cases: Vec<Case>) -> Vec<Case> {
+    if suite == Suite::Changes {
+        cases.push(changes::not_yet_together(&cases[0]));
+    }
+    cases
+}
+
+fn overrides(args: &BenchArgs, one_cpu: Option<usize>) -> anyhow::Result<Overrides> {
     let measure = &args.measure;
-    check_suite(args)?;
     if matches!(args.suite, Suite::Touched | Suite::Channels)
         && let Some(data @ (DataUse::Discard | DataUse::Read)) = measure.data
     {
@@ -264,6 +276,7 @@ fn overrides(args: &BenchArgs) -> anyhow::Result<Overrides> {
             Suite::Sizes => sizes::pages(),
             _ => args.memory.pages,
         },
+        one_cpu,
     })
 }
 
@@ -302,10 +315,15 @@ fn refusals(cases: &[Case], chosen: &Chosen, topology: &Topology) -> BTreeMap<St
     let Some(reason) = placement::spinning_refused(chosen, topology) else {
         return BTreeMap::new();
     };
+    let refused = |case: &Case| match Change::of_case(&case.name) {
+        Some(Change::OneProcessor) => {
+            Some("both ends are on one processor without it: no change".to_owned())
+        }
+        _ => case.spins_in_pairs().then(|| reason.clone()),
+    };
     cases
         .iter()
-        .filter(|case| case.spins_in_pairs())
-        .map(|case| (case.name.clone(), reason.clone()))
+        .filter_map(|case| Some((case.name.clone(), refused(case)?)))
         .collect()
 }
 

@@ -1,0 +1,138 @@
+//! The last case of the suite changes: a combination chosen before the first
+//! round.
+
+use super::sample::sample_of;
+use super::{Measurement, Observer, Stopped, unmeasured};
+use crate::case::Case;
+use crate::runner::{Runner, TrialError};
+use crate::suite::changes::{BASELINE, Change, TOGETHER, together};
+use pipespeed_stats::EQUIVALENCE;
+
+/// Trials of each configuration; their median counts.
+const TRIALS: usize = 3;
+
+impl<R: Runner> Measurement<R> {
+    /// Fixes the case [`TOGETHER`] after the pilot.
+    ///
+    /// The safe changes that are faster than the baseline by more than 5 % are
+    /// added one by one, the fastest first; one stays if the rate rises by more
+    /// than 5 % again. Where both one processor and spinning are faster, which
+    /// exclude each other, that is done once with each. What is measured is not
+    /// kept. Where fewer than two changes stay the case is not run.
+    ///
+    /// # Errors
+    /// When a trial fails, or a signal comes.
+    pub fn put_together(&mut self, observer: &mut impl Observer) -> Result<(), Stopped> {
+        let (Some(place), Some(baseline)) = (self.runs(TOGETHER), self.runs(BASELINE)) else {
+            return Ok(());
+        };
+        let baseline = self.cases[baseline].clone();
+        let one_processor = self.runs(Change::OneProcessor.name());
+        let cpu = one_processor.and_then(|at| Some(self.cases[at].cpus?.0));
+        let make = |changes: &[Change]| together(&baseline, changes, cpu);
+
+        let safe = Change::ALL.into_iter().filter(|change| change.is_safe());
+        let changes: Vec<Change> = safe
+            .filter(|change| self.runs(change.name()).is_some())
+            .collect();
+        let mut tried = vec![baseline.clone()];
+        tried.extend(changes.iter().map(|change| Case {
+            name: change.name().to_owned(),
+            ..make(&[*change])
+        }));
+        let rates = self.try_out(&tried, observer)?;
+        let base = rates[0].unwrap_or(f64::INFINITY);
+        let mut faster: Vec<(Change, f64)> = changes
+            .into_iter()
+            .zip(&rates[1..])
+            .filter_map(|(change, rate)| Some((change, (*rate)?)))
+            .filter(|(_, rate)| is_faster(*rate, base))
+            .collect();
+        faster.sort_by(|a, b| b.1.total_cmp(&a.1));
+
+        let splits = [Change::OneProcessor, Change::Spinning];
+        let has = |change: &Change| faster.iter().any(|(faster, _)| faster == change);
+        let without = match splits.iter().all(has) {
+            true => splits.map(Some).to_vec(),
+            false => vec![None],
+        };
+        let mut best = (Vec::new(), base);
+        for without in without {
+            let mut chosen = Vec::new();
+            let mut rate = base;
+            for (change, alone) in faster.iter().filter(|(it, _)| Some(*it) != without) {
+                if chosen.iter().any(|it: &Change| it.excludes(*change)) {
+                    continue;
+                }
+                let more = [&chosen[..], &[*change]].concat();
+                let reached = match chosen.is_empty() {
+                    true => Some(*alone),
+                    false => self.try_out(&[make(&more)], observer)?[0],
+                };
+                if let Some(reached) = reached.filter(|reached| is_faster(*reached, rate)) {
+                    (chosen, rate) = (more, reached);
+                }
+            }
+            if rate > best.1 {
+                best = (chosen, rate);
+            }
+        }
+
+        match &best.0[..] {
+            chosen @ [_, _, ..] => {
+                self.cases[place] = make(chosen);
+                self.run.cases[place] = unmeasured(&self.cases[place], &Default::default());
+            }
+            few => {
+                let why = match few {
+                    [one] => format!("nothing added to {} in the pilot", one.name()),
+                    _ if tried.len() < 2 => "no change is measured here".to_owned(),
+                    _ => "no change that may be combined was faster in the pilot".to_owned(),
+                };
+                self.run.cases[place].refused = Some(format!("nothing to combine: {why}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The index of a case that was not refused.
+    fn runs(&self, name: &str) -> Option<usize> {
+        let at = self.cases.iter().position(|case| case.name == name)?;
+        self.run.cases[at].refused.is_none().then_some(at)
+    }
+
+    /// The median rate of each case in GiB/s, from trials in turns; none where
+    /// it is refused.
+    fn try_out(
+        &mut self,
+        cases: &[Case],
+        observer: &mut impl Observer,
+    ) -> Result<Vec<Option<f64>>, Stopped> {
+        let mut rates = vec![Vec::new(); cases.len()];
+        for pass in 0..TRIALS {
+            for (at, case) in cases.iter().enumerate() {
+                let all = TRIALS * cases.len();
+                observer.before_trial(&case.name, pass * cases.len() + at, all);
+                match self.runner.run(case) {
+                    Ok(trial) => rates[at].extend(sample_of(&trial, 0, 0, true)),
+                    Err(TrialError::Refused(_)) => {}
+                    Err(TrialError::Interrupted(signal)) => return Err(Stopped::Signal(signal)),
+                    Err(TrialError::Failed(error)) => {
+                        let error = error.context(format!("case {}, pilot", case.name));
+                        return Err(Stopped::Error(error));
+                    }
+                }
+            }
+        }
+        let median = |samples: &Vec<crate::record::Sample>| {
+            let rates: Vec<f64> = samples.iter().map(|sample| sample.gib_per_s).collect();
+            pipespeed_stats::median(&rates)
+        };
+        Ok(rates.iter().map(median).collect())
+    }
+}
+
+/// By more than what counts as the same.
+fn is_faster(rate: f64, than: f64) -> bool {
+    rate > than * (1.0 + EQUIVALENCE)
+}

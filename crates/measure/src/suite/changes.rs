@@ -1,0 +1,263 @@
+//! What most programs do with a pipe, and each single change to it: which of
+//! them would help most here?
+//!
+//! The baseline is write(2) and read(2) of 64 KiB through a pipe of the
+//! kernel's default size, blocking, each end on a processor of its own. Every
+//! byte is produced by the writer and used by the reader. The library's
+//! `PipeWriter` takes the place of write(2) on a pipe of the same size.
+
+use super::Overrides;
+use crate::case::Case;
+use crate::endpoint::spec::{PageKind, Policy, SinkTechnique};
+use crate::record::DataUse;
+
+/// Name of the case that all others are compared with.
+pub const BASELINE: &str = "baseline";
+/// Name of the case that combines changes.
+pub const TOGETHER: &str = "together";
+
+const PIECE: usize = 64 << 10;
+/// A pipe's capacity if nobody sets it, where pages are 4 KiB.
+const DEFAULT_PIPE: usize = 64 << 10;
+/// The default of /proc/sys/fs/pipe-max-size.
+const LARGE_PIPE: usize = 1 << 20;
+const SMALL_PIECE: usize = 8 << 10;
+
+/// A single change to the baseline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Both ends on one processor.
+    OneProcessor,
+    /// Neither end sleeps.
+    Spinning,
+    /// A pipe of 1 MiB.
+    LargePipe,
+    /// Pieces of 8 KiB at both ends.
+    SmallPieces,
+    /// `PipeWriter`, pages never written again, base pages.
+    FreshBase,
+    /// The same with huge pages.
+    FreshHuge,
+    /// `PipeWriter`, pages written again once they left the pipe.
+    Drained,
+}
+
+impl Change {
+    /// All changes, in the order in which their cases are shown.
+    pub const ALL: [Change; 7] = [
+        Change::OneProcessor,
+        Change::Spinning,
+        Change::LargePipe,
+        Change::SmallPieces,
+        Change::FreshBase,
+        Change::FreshHuge,
+        Change::Drained,
+    ];
+
+    /// The name of its case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Change::OneProcessor => "one_processor",
+            Change::Spinning => "spinning",
+            Change::LargePipe => "pipe_1m",
+            Change::SmallPieces => "pieces_8k",
+            Change::FreshBase => "fresh_base",
+            Change::FreshHuge => "fresh_huge",
+            Change::Drained => "drained",
+        }
+    }
+
+    /// The change that a case makes, by the case's name.
+    pub fn of_case(name: &str) -> Option<Self> {
+        Change::ALL.into_iter().find(|change| change.name() == name)
+    }
+
+    /// The change in a few words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Change::OneProcessor => "one processor for both ends",
+            Change::Spinning => "spinning instead of sleeping",
+            Change::LargePipe => "a pipe of 1 MiB",
+            Change::SmallPieces => "pieces of 8 KiB",
+            Change::FreshBase => "vmsplice, Fresh, base pages",
+            Change::FreshHuge => "vmsplice, Fresh, huge pages",
+            Change::Drained => "vmsplice, Drained (unsafe where the reader splices)",
+        }
+    }
+
+    /// What its case does, in a line.
+    fn description(self) -> &'static str {
+        match self {
+            Change::OneProcessor => "both ends on one processor",
+            Change::Spinning => "neither end ever sleeping",
+            Change::LargePipe => "through a pipe of 1 MiB",
+            Change::SmallPieces => "8 KiB written and read at a time",
+            Change::FreshBase => "PipeWriter, base pages that are never written again",
+            Change::FreshHuge => "PipeWriter, huge pages that are never written again",
+            Change::Drained => {
+                "PipeWriter, pages written again once they left the pipe: unsafe where the reader \
+                 splices"
+            }
+        }
+    }
+
+    /// Whether it is right for every reader.
+    pub fn is_safe(self) -> bool {
+        self != Change::Drained
+    }
+
+    /// Whether both can't be made at once: spinning needs two processors, and
+    /// a writer has one kind of pages and one policy.
+    pub fn excludes(self, other: Change) -> bool {
+        let placement = |change| matches!(change, Change::OneProcessor | Change::Spinning);
+        let writer = |change| {
+            matches!(
+                change,
+                Change::FreshBase | Change::FreshHuge | Change::Drained
+            )
+        };
+        placement(self) && placement(other) || writer(self) && writer(other)
+    }
+
+    /// `case` with the change made; `cpu` is the processor for both ends.
+    fn apply(self, case: Case, cpu: Option<usize>) -> Case {
+        match self {
+            Change::OneProcessor => case.on(cpu.map(|cpu| (cpu, cpu))),
+            Change::Spinning => case.spin(),
+            Change::LargePipe => Case {
+                pipe_bytes: Some(LARGE_PIPE),
+                ..case
+            },
+            Change::SmallPieces => in_pieces(case, SMALL_PIECE),
+            Change::FreshBase => by_pipe_writer(case, Policy::Fresh, PageKind::Base),
+            Change::FreshHuge => by_pipe_writer(case, Policy::Fresh, PageKind::Huge),
+            Change::Drained => by_pipe_writer(case, Policy::Drained, PageKind::Huge),
+        }
+    }
+}
+
+fn in_pieces(mut case: Case, bytes: usize) -> Case {
+    if let Some(sink) = &mut case.sink {
+        sink.buffer_bytes = bytes;
+        sink.loan_bytes = bytes;
+    }
+    if let Some(source) = &mut case.source {
+        source.buffer_bytes = bytes;
+    }
+    case
+}
+
+fn by_pipe_writer(case: Case, policy: Policy, pages: PageKind) -> Case {
+    let piece = case.buffer_bytes();
+    let mut case = case.library(SinkTechnique::PipeWriter(policy), piece, piece);
+    if let Some(sink) = &mut case.sink {
+        sink.pages = pages;
+    }
+    case
+}
+
+/// The baseline and each change. A change that would set what was asked for
+/// is left out; so is one processor where none is named.
+pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
+    let piece = overrides.buffer_bytes.unwrap_or(PIECE);
+    let pipe = overrides.pipe_bytes.unwrap_or(DEFAULT_PIPE);
+    let baseline = Case::new(BASELINE, piece, pipe)
+        .described("what most programs do: write(2) and read(2), blocking")
+        .with_data(overrides.data.unwrap_or(DataUse::Touch));
+    let possible = |change: &Change| match change {
+        Change::OneProcessor => overrides.one_cpu.is_some(),
+        Change::LargePipe => overrides.pipe_bytes.is_none(),
+        Change::SmallPieces => overrides.buffer_bytes.is_none(),
+        _ => true,
+    };
+    let changed = |change: Change| {
+        let case = Case {
+            name: change.name().to_owned(),
+            ..change.apply(baseline.clone(), overrides.one_cpu)
+        };
+        case.described(change.description())
+            .against(BASELINE, change.words())
+    };
+    let changes = Change::ALL.into_iter().filter(possible).map(changed);
+    std::iter::once(baseline.clone()).chain(changes).collect()
+}
+
+/// Stands for the combination until a pilot has fixed it: the baseline under
+/// its name.
+pub fn not_yet_together(baseline: &Case) -> Case {
+    Case {
+        name: TOGETHER.to_owned(),
+        ..baseline.clone()
+    }
+    .described("the changes that helped in the pilot, fixed before the first round")
+    .against(BASELINE, "what helped in the pilot")
+}
+
+/// The case that makes all of `changes` at once; `cpu` is the processor for
+/// both ends.
+pub fn together(baseline: &Case, changes: &[Change], cpu: Option<usize>) -> Case {
+    let words: Vec<&str> = changes.iter().map(|change| change.words()).collect();
+    let changed = changes
+        .iter()
+        .fold(baseline.clone(), |case, change| change.apply(case, cpu));
+    Case {
+        name: TOGETHER.to_owned(),
+        ..changed
+    }
+    .described(&format!("chosen in the pilot: {}", words.join(", ")))
+    .against(BASELINE, &words.join(" + "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(overrides: &Overrides) -> Vec<String> {
+        cases(overrides).into_iter().map(|case| case.name).collect()
+    }
+
+    #[test]
+    fn what_was_asked_for_is_no_change() {
+        let all = Overrides {
+            one_cpu: Some(3),
+            ..Overrides::default()
+        };
+        assert_eq!(names(&all).len(), 1 + Change::ALL.len());
+        let asked = Overrides {
+            pipe_bytes: Some(1 << 20),
+            buffer_bytes: Some(8 << 10),
+            ..Overrides::default()
+        };
+        assert_eq!(
+            names(&asked),
+            [
+                "baseline",
+                "spinning",
+                "fresh_base",
+                "fresh_huge",
+                "drained"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_order_of_changes_does_not_matter() {
+        let baseline = cases(&Overrides::default()).remove(0);
+        for (i, one) in Change::ALL.into_iter().enumerate() {
+            for other in Change::ALL.into_iter().skip(i + 1) {
+                assert_eq!(one.excludes(other), other.excludes(one));
+                if one.excludes(other) {
+                    continue;
+                }
+                let there = together(&baseline, &[one, other], Some(3));
+                let back = together(&baseline, &[other, one], Some(3));
+                assert_eq!((&there.sink, &there.source), (&back.sink, &back.source));
+                assert_eq!(there.configuration(), back.configuration());
+                for change in [one, other] {
+                    let alone = together(&baseline, &[change], Some(3));
+                    assert_ne!(alone.configuration(), there.configuration());
+                }
+            }
+        }
+    }
+}

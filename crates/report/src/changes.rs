@@ -1,0 +1,256 @@
+//! What a run of the suite changes says: which change helps most here, and
+//! what it costs.
+
+use pipespeed_measure::record::{CaseResult, Run, Verdict};
+use pipespeed_measure::suite::Suite;
+use pipespeed_measure::suite::changes::{BASELINE, Change, TOGETHER};
+
+use super::comparisons::{Line, laid_out};
+use super::format::{ratio_interval, significant, times, wrap};
+use super::steps::{Step, is_twin, step};
+use super::style::{BOLD, Style};
+
+/// Whether a run is one of the suite changes.
+pub(super) fn are_ranked(run: &Run) -> bool {
+    run.suite == Suite::Changes.name()
+}
+
+/// The comparisons with their cases, the largest certain gain first.
+fn ranked(run: &Run) -> Vec<(Step<'_>, &CaseResult)> {
+    let cases = run.cases.iter().filter(|case| !is_twin(run, &case.name));
+    let mut ranked: Vec<_> = cases.filter_map(|case| Some((step(case)?, case))).collect();
+    ranked.sort_by(|(a, _), (b, _)| {
+        let by_gain = certain_gain(b).total_cmp(&certain_gain(a));
+        by_gain.then(b.ratio.median.total_cmp(&a.ratio.median))
+    });
+    ranked
+}
+
+/// [`Step::certain`], negative for a loss.
+fn certain_gain(step: &Step<'_>) -> f64 {
+    match step.ratio.verdict {
+        Verdict::Slower => -step.certain(),
+        _ => step.certain(),
+    }
+}
+
+/// A line a change, the largest certain gain first.
+pub(super) fn ranking(run: &Run, style: Style) -> String {
+    let ranked = ranked(run);
+    if ranked.is_empty() {
+        return String::new();
+    }
+    let lines: Vec<Line> = ranked
+        .iter()
+        .map(|(step, case)| Line {
+            cells: [
+                times(step.ratio.median),
+                ratio_interval(step.ratio.low, step.ratio.high),
+                cpu(case).unwrap_or_default(),
+            ],
+            verdict: step.ratio.verdict,
+            phrase: step.ratio.verdict.name().to_owned(),
+            text: match step.case {
+                TOGETHER => format!(": {} ({TOGETHER})", change(step)),
+                _ => format!(": {}", change(step)),
+            },
+        })
+        .collect();
+    let base = baseline(run).and_then(|case| Some((case.summary.as_ref()?.median, cpu(case)?)));
+    let base = base.map_or(String::new(), |(rate, cpu)| {
+        format!(" ({} GiB/s, {cpu})", significant(rate))
+    });
+    let heading = format!("Changes to the baseline{base}, by certain gain:");
+    let heading = wrap(&heading, style.width(), "  ");
+    let lines = laid_out(&lines, &[0, 2], style);
+    format!("{}\n{lines}", style.paint(&heading, BOLD))
+}
+
+fn baseline(run: &Run) -> Option<&CaseResult> {
+    run.cases.iter().find(|case| case.name == BASELINE)
+}
+
+/// The change in words.
+fn change<'a>(step: &Step<'a>) -> &'a str {
+    step.factor.unwrap_or(step.case)
+}
+
+/// `1050 CPU ms/GiB`.
+fn cpu(case: &CaseResult) -> Option<String> {
+    Some(format!("{} CPU ms/GiB", cpu_ms(case)?))
+}
+
+fn cpu_ms(case: &CaseResult) -> Option<String> {
+    let seconds = case.summary.as_ref()?.cpu_s_per_gib?;
+    Some(significant(seconds * 1e3))
+}
+
+/// What would help most, and what to do for each change that gained. `doubt` is
+/// how far a case was found to differ from itself, as a logarithm.
+pub(super) fn findings(run: &Run, doubt: f64) -> Vec<String> {
+    let ranked = ranked(run);
+    let gained: Vec<&(Step<'_>, &CaseResult)> = ranked
+        .iter()
+        .filter(|(step, _)| certain_gain(step) > doubt)
+        .collect();
+    let mut said = Vec::new();
+    match gained.iter().find(|(_, case)| is_safe(case)) {
+        Some((best, case)) => {
+            let mut sentence = format!("What would help most here: {}", gain(best, case));
+            if let Some(ms) = baseline(run).and_then(cpu_ms) {
+                sentence.push_str(&format!(" in place of {ms}"));
+            }
+            let single = |(step, case): &&&(Step<'_>, &CaseResult)| {
+                is_safe(case) && step.case != TOGETHER && best.case == TOGETHER
+            };
+            if let Some((step, case)) = gained.iter().find(single) {
+                sentence.push_str(&format!("; of single changes, {}", gain(step, case)));
+            }
+            said.push(sentence + ".");
+        }
+        None if ranked.is_empty() => {}
+        None => said.push("No change is certain to help here.".to_owned()),
+    }
+    let lines = gained.iter().filter_map(|(step, case)| {
+        let change = Change::of_case(step.case)?;
+        Some(format!("{}: {}", step.case, advice(change, case)))
+    });
+    said.extend(lines);
+    said
+}
+
+/// What has to stand on a chart, where the words for a change may find no room:
+/// which one is unsafe, and what was combined.
+pub(super) fn remarks(run: &Run) -> Vec<String> {
+    let told = run.cases.iter().filter(|case| case.summary.is_some());
+    let told = told.filter(|case| case.name == TOGETHER || !is_safe(case));
+    let remark = |case: &CaseResult| Some(format!("{}: {}", case.name, case.factor.as_ref()?));
+    told.filter_map(remark).collect()
+}
+
+/// Whether the case is right for every reader.
+fn is_safe(case: &CaseResult) -> bool {
+    Change::of_case(&case.name).is_none_or(Change::is_safe)
+}
+
+/// `a pipe of 1 MiB, x4.20 [3.90, 4.60] for 820 CPU ms/GiB`.
+fn gain(step: &Step<'_>, case: &CaseResult) -> String {
+    let shown = ratio_interval(step.ratio.low, step.ratio.high);
+    let cpu = cpu(case).map_or(String::new(), |cpu| format!(" for {cpu}"));
+    format!(
+        "{}, {} {shown}{cpu}",
+        change(step),
+        times(step.ratio.median)
+    )
+}
+
+/// How a program makes the change.
+fn advice(change: Change, case: &CaseResult) -> String {
+    match change {
+        Change::OneProcessor => format!(
+            "taskset -c {} sh -c 'WRITER | READER', or sched_setaffinity(2) in both",
+            case.configuration.writer_cpu.unwrap_or(0)
+        ),
+        Change::Spinning => "O_NONBLOCK at both ends, and again at once after EAGAIN; it takes a \
+                             processor each (fastpipe: Wait::Spin)"
+            .to_owned(),
+        Change::LargePipe => "fcntl(fd, F_SETPIPE_SZ, 1 << 20) at either end".to_owned(),
+        Change::SmallPieces => {
+            "write and read 8 KiB at a time, as in BufWriter::with_capacity(8 << 10, out)"
+                .to_owned()
+        }
+        Change::FreshBase => {
+            "fastpipe's PipeWriter::builder().pages(Pages::Base) in the writer".to_owned()
+        }
+        Change::FreshHuge => {
+            "fastpipe's PipeWriter::builder() in the writer; huge pages are its default".to_owned()
+        }
+        Change::Drained => "fastpipe's Builder::reuse(Reuse::Drained(AssertReaderCopies)), only \
+                            where every reader is known to copy: no splice(2), no tee(2)"
+            .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pipespeed_measure::record::Ratio;
+    use pipespeed_measure::sample::{case, run, within};
+
+    fn changes() -> Run {
+        let made = |name: &str, words: &str, rate, ratio: Ratio| {
+            case(name, rate, Some((BASELINE, words, ratio)))
+        };
+        let change = |change: Change, rate, ratio| made(change.name(), change.words(), rate, ratio);
+        let combined = format!(
+            "{} + {}",
+            Change::OneProcessor.words(),
+            Change::LargePipe.words()
+        );
+        let mut run = run(
+            "changes",
+            vec![
+                case(BASELINE, 0.763, None),
+                change(Change::OneProcessor, 6.9, within(8.7, 9.1, 9.6)),
+                change(Change::Spinning, 3.2, within(3.9, 4.2, 4.6)),
+                change(Change::LargePipe, 1.9, within(0.99, 2.5, 2.7)),
+                change(Change::SmallPieces, 0.5, within(0.6, 0.66, 0.7)),
+                change(Change::FreshBase, 0.76, within(0.98, 1.0, 1.02)),
+                change(Change::FreshHuge, 1.1, within(1.3, 1.44, 1.5)),
+                change(Change::Drained, 9.1, within(11.0, 12.0, 13.0)),
+                made(TOGETHER, &combined, 7.7, within(9.8, 10.1, 10.4)),
+            ],
+        );
+        run.cases[1].configuration.writer_cpu = Some(2);
+        run
+    }
+
+    fn narrow() -> Style {
+        Style {
+            width: Some(80),
+            colour: false,
+        }
+    }
+
+    #[test]
+    fn changes_are_ranked_with_what_they_cost_and_what_to_do() {
+        let run = changes();
+        insta::assert_snapshot!(crate::table(&run, narrow()));
+        let chart = crate::chart(&run);
+        for remark in remarks(&run) {
+            assert!(chart.contains(&remark), "{remark}");
+        }
+        assert_eq!(remarks(&run).len(), 2);
+        assert_eq!(crate::findings(&run), findings(&run, 0.0));
+    }
+
+    #[test]
+    fn an_unsafe_change_is_never_what_would_help_most() {
+        let mut run = changes();
+        run.cases
+            .retain(|case| [BASELINE, "drained"].contains(&&*case.name));
+        let said = findings(&run, 0.0);
+        assert_eq!(said[0], "No change is certain to help here.");
+        assert!(said[1].contains("only where every reader is known to copy"));
+    }
+
+    #[test]
+    fn a_gain_that_the_null_control_leaves_open_is_none() {
+        let said = findings(&changes(), 2.0_f64.ln()).join("\n");
+        assert!(said.contains("\nspinning: "), "{said}");
+        assert!(!said.contains("\nfresh_huge: "), "{said}");
+    }
+
+    #[test]
+    fn a_single_change_that_beats_the_combination_stands_alone() {
+        let mut run = changes();
+        let together = run.cases.last_mut().unwrap();
+        together.ratio = Some(within(5.0, 5.1, 5.2));
+        let said = &findings(&run, 0.0)[0];
+        assert!(
+            said.starts_with("What would help most here: one processor"),
+            "{said}"
+        );
+        assert!(!said.contains("of single changes"), "{said}");
+    }
+}
