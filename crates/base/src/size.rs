@@ -59,9 +59,10 @@ pub fn format(bytes: u64) -> String {
 /// be rounded.
 pub fn exact(bytes: u64) -> String {
     let text = format(bytes);
-    match text.contains('.') {
-        true => format!("{bytes}B"),
-        false => text,
+    if text.contains('.') {
+        format!("{bytes}B")
+    } else {
+        text
     }
 }
 

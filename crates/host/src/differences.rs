@@ -80,9 +80,12 @@ fn hardware(machine: &Machine, push: Push) {
     let node = |place: &Option<super::Place>| place.as_ref().and_then(|place| place.numa_node);
     let spread = node(&processors.writer)
         .zip(node(&processors.reader))
-        .map(|(writer, reader)| match writer == reader {
-            true => "one".to_owned(),
-            false => "two".to_owned(),
+        .map(|(writer, reader)| {
+            if writer == reader {
+                "one".to_owned()
+            } else {
+                "two".to_owned()
+            }
         });
     push("memory nodes of the chosen processors", spread);
     let cores = [&processors.writer, &processors.reader];

@@ -116,9 +116,10 @@ pub fn explicit(
             .online
             .as_ref()
             .is_some_and(|online| !online.contains(cpu));
-        return Err(match offline {
-            true => PlacementError::NotOnline { cpu, allowed },
-            false => PlacementError::NotAllowed { cpu, allowed },
+        return Err(if offline {
+            PlacementError::NotOnline { cpu, allowed }
+        } else {
+            PlacementError::NotAllowed { cpu, allowed }
         });
     }
     Ok(pinned(writer, reader, topology, None))

@@ -24,10 +24,10 @@ const MARGIN_MESSAGES: usize = 64;
 /// A ring takes one in some nanoseconds.
 const MARGIN_RING_MESSAGES: usize = 1024;
 const MARGIN_BYTES: usize = 64 << 10;
-const LEAST_MARGIN_MESSAGES: usize = 4;
+const MIN_MARGIN_MESSAGES: usize = 4;
 
 /// The least that the reader of a stream of messages asks for at a time.
-const LEAST_READ: usize = 64 << 10;
+const MIN_READ: usize = 64 << 10;
 
 /// A case of a suite.
 #[derive(Debug, Clone, PartialEq)]
@@ -147,7 +147,7 @@ impl Case {
         if let Some(end) = &mut case.source {
             end.technique = source;
             if !channel.keeps_messages() {
-                end.buffer_bytes = message_bytes.max(LEAST_READ);
+                end.buffer_bytes = message_bytes.max(MIN_READ);
             }
         }
         case
@@ -365,7 +365,7 @@ impl Case {
                 };
                 let messages = (MARGIN_BYTES / bytes).min(small);
                 (
-                    bytes * messages.max(LEAST_MARGIN_MESSAGES),
+                    bytes * messages.max(MIN_MARGIN_MESSAGES),
                     LOOK_EVERY.min(LOOK_EVERY_MESSAGES * bytes as u64),
                 )
             }
@@ -406,9 +406,12 @@ impl Case {
                 Some(_) => Some("memory".to_owned()),
                 None => memory.map(|_| "memory".to_owned()),
             },
-            reader: source.map(|source| match alone {
-                true => "memory".to_owned(),
-                false => source.technique.name().to_owned(),
+            reader: source.map(|source| {
+                if alone {
+                    "memory".to_owned()
+                } else {
+                    source.technique.name().to_owned()
+                }
             }),
             wait: match sink.map(|s| s.wait).or(source.map(|s| s.wait)) {
                 Some(wait) if !alone => wait.name().to_owned(),

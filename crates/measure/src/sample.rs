@@ -327,9 +327,10 @@ pub fn memory() -> Run {
         let bytes = (block.block_bytes * block.blocks()) as u64;
         let holds = CACHES.iter().find(|(_, _, size, _)| *size >= bytes);
         let wide = holds.map_or(30.0, |(.., rate)| *rate) / block.blocks() as f64;
-        let rate = match made.name.contains("scalar") {
-            true => wide.min(55.0),
-            false => wide,
+        let rate = if made.name.contains("scalar") {
+            wide.min(55.0)
+        } else {
+            wide
         };
         let mut case = case(&made.name, rate, None);
         case.data = made.data;

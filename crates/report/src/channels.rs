@@ -142,9 +142,10 @@ fn laid(cases: &[&CaseResult], columns: &[Shown], style: Style) -> (Vec<String>,
         // A size stands where it begins.
         let bytes = message(case);
         let mut row = vec![
-            match last == Some(bytes) {
-                true => String::new(),
-                false => size::format(bytes as u64),
+            if last == Some(bytes) {
+                String::new()
+            } else {
+                size::format(bytes as u64)
             },
             channel(case).to_owned(),
         ];
@@ -254,9 +255,12 @@ fn best<'a>(cases: impl Iterator<Item = &'a CaseResult>) -> Option<String> {
         .collect();
     measured.sort_by(|a, b| b.1.median.total_cmp(&a.1.median));
     let ((case, summary), others) = measured.split_first()?;
-    let name = |case: &CaseResult| match case.configuration.wait == "spin" {
-        true => format!("{} spinning", channel(case)),
-        false => channel(case).to_owned(),
+    let name = |case: &CaseResult| {
+        if case.configuration.wait == "spin" {
+            format!("{} spinning", channel(case))
+        } else {
+            channel(case).to_owned()
+        }
     };
     let alike: Vec<String> = others
         .iter()

@@ -34,9 +34,10 @@ pub fn comparison_chart(comparisons: &[Comparison]) -> String {
         .iter()
         .flat_map(|comparison| {
             comparison.cases.iter().map(move |case| DotRow {
-                name: match many {
-                    true => format!("{} {}", short(&comparison.new.file), case.name),
-                    false => case.name.clone(),
+                name: if many {
+                    format!("{} {}", short(&comparison.new.file), case.name)
+                } else {
+                    case.name.clone()
                 },
                 ratio: case.ratio.map(|ratio| {
                     let at = ratio.median;

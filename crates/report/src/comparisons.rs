@@ -10,7 +10,7 @@ use super::style::{DIM, GREEN, RED, Style};
 
 /// A comparison's text is broken to no fewer characters than this;
 /// below it stands on lines of its own.
-const LEAST_TEXT: usize = 32;
+const MIN_TEXT: usize = 32;
 
 /// A comparison: cells in columns, and a text that begins with the verdict.
 pub(super) struct Line {
@@ -55,7 +55,7 @@ pub(super) fn laid_out(lines: &[Line], right: &[usize], style: Style) -> String 
     }
     let rows = grid.lines().zip(lines).map(|(cells, line)| {
         let begin = cells.chars().count();
-        if begin + LEAST_TEXT <= style.width() {
+        if begin + MIN_TEXT <= style.width() {
             let below = format!("\n{}", " ".repeat(begin));
             cells + &broken(line, style.width() - begin, style).replace('\n', &below)
         } else {

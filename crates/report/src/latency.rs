@@ -235,9 +235,10 @@ fn method(record: &Record) -> String {
 /// What is said of the intervals of medians.
 fn of_intervals(record: &Record) -> &'static str {
     let mut summaries = record.cases.iter().filter_map(|case| case.summary);
-    match summaries.any(|summary| summary.p50_us.low.is_some()) {
-        true => "p50 with its 95 % interval",
-        false => "too few of them for intervals",
+    if summaries.any(|summary| summary.p50_us.low.is_some()) {
+        "p50 with its 95 % interval"
+    } else {
+        "too few of them for intervals"
     }
 }
 

@@ -51,9 +51,10 @@ pub(super) fn measured(run: &Run) -> String {
         .cases
         .iter()
         .any(|case| case.configuration.volume_bytes.is_some());
-    let length = match by_volume {
-        true => "a volume each".to_owned(),
-        false => format!("{} s", settings.timed_s),
+    let length = if by_volume {
+        "a volume each".to_owned()
+    } else {
+        format!("{} s", settings.timed_s)
     };
     let mut line = format!(
         "Measured: {rounds} of trials of {length} after {} s of warm-up; order {}, seed {}; {}; \
@@ -78,12 +79,13 @@ pub(super) fn measured(run: &Run) -> String {
 /// What stands for a case: its median, with an interval if there were enough
 /// rounds for one.
 pub(super) fn medians(run: &Run) -> String {
-    match has_intervals(run) {
-        true => format!(
+    if has_intervals(run) {
+        format!(
             "medians with {} intervals",
             percent(run.settings.confidence)
-        ),
-        false => "medians (too few rounds for intervals)".to_owned(),
+        )
+    } else {
+        "medians (too few rounds for intervals)".to_owned()
     }
 }
 

@@ -215,9 +215,10 @@ fn explained(run: &Run, style: Style) -> String {
         .into_iter()
         .map(|(cache, bytes)| format!("L{} {}", cache.level, size::format(bytes)))
         .collect();
-    let caches = match caches.is_empty() {
-        true => "this machine does not tell of its caches".to_owned(),
-        false => caches.join(", "),
+    let caches = if caches.is_empty() {
+        "this machine does not tell of its caches".to_owned()
+    } else {
+        caches.join(", ")
     };
     let pages = (0..ROWS.len()).find_map(|way| of_way(run, way).next());
     let pages = pages.map_or("base", |case| &case.configuration.pages);

@@ -97,9 +97,12 @@ pub(super) fn findings(run: &Run, doubt: f64) -> Vec<String> {
     let steps = steps(run);
     let bar = Bar::of(run, doubt);
     let other = other_conditions(run, OWN);
-    let judgement = |known: &Published, step: &Step<'_>| match other.is_empty() {
-        true => judge(known.claim, &step.ratio, bar),
-        false => NOT_JUDGED,
+    let judgement = |known: &Published, step: &Step<'_>| {
+        if other.is_empty() {
+            judge(known.claim, &step.ratio, bar)
+        } else {
+            NOT_JUDGED
+        }
     };
     let judged: Vec<(&str, String)> = PUBLISHED
         .iter()

@@ -19,9 +19,10 @@ pub fn pinning(
     style: Style,
 ) -> String {
     let wide = |text: &str| wrap(text, style.width(), "") + "\n";
-    let untouched = match plan.untouched {
-        true => "; nobody has written to them",
-        false => "",
+    let untouched = if plan.untouched {
+        "; nobody has written to them"
+    } else {
+        ""
     };
     let page = size::format(fastpipe::pipe::page_size() as u64);
     let (estimated, told): (Vec<_>, Vec<_>) = figures

@@ -98,14 +98,14 @@ fn basis(stage: &StageProfile) -> String {
 
 /// All columns, and those that tell how long a stage takes.
 const COLUMNS: usize = 8;
-const LEAST: usize = 5;
+const MIN: usize = 5;
 
 /// Without the last columns where there is no room for them: what a stage runs
 /// mostly is told below, too.
 fn side_by_side(pipeline: &PipelineProfile, width: usize) -> String {
-    let tables = (LEAST..=COLUMNS).rev().map(|some| table(pipeline, some));
+    let tables = (MIN..=COLUMNS).rev().map(|some| table(pipeline, some));
     let mut fitting = tables.filter(|table| longest_line(table) <= width);
-    fitting.next().unwrap_or_else(|| table(pipeline, LEAST))
+    fitting.next().unwrap_or_else(|| table(pipeline, MIN))
 }
 
 fn table(pipeline: &PipelineProfile, columns: usize) -> String {

@@ -128,10 +128,7 @@ pub(super) fn bars(
     style: Style,
 ) {
     let in_pages = end.usage.bytes >= FEW_BYTES;
-    let unit = match in_pages {
-        false => "seconds",
-        true => "ns/page",
-    };
+    let unit = if in_pages { "ns/page" } else { "seconds" };
     let head = format!("{title:NAME$}  {unit}   share");
     line(text, &style.paint(&head, BOLD));
     let room = style.width().saturating_sub(NAME + 19).min(BAR);
@@ -262,9 +259,10 @@ fn side_by_side(ends: &[(&str, &EndProfile)]) -> String {
 
 /// Nanoseconds, all of a column with the same decimals.
 fn tenths(ns: f64) -> String {
-    match ns < 0.05 {
-        true => "0.0".to_owned(),
-        false => format!("{ns:.1}"),
+    if ns < 0.05 {
+        "0.0".to_owned()
+    } else {
+        format!("{ns:.1}")
     }
 }
 
@@ -318,9 +316,10 @@ fn change(before: &EndProfile, after: &EndProfile) -> String {
             format!("{} {sign}{}", group.name(), significant(change.abs()))
         })
         .collect();
-    let named = match named.is_empty() {
-        true => "nothing by 2 % or more".to_owned(),
-        false => named.join(", "),
+    let named = if named.is_empty() {
+        "nothing by 2 % or more".to_owned()
+    } else {
+        named.join(", ")
     };
     format!(
         "{} {} to {}: {named}",

@@ -22,7 +22,7 @@ const OWN: Own = Own {
 
 /// Stretches of a trial that are shorter, in seconds, resemble their neighbours:
 /// a disturbance outlasts them.
-const LEAST_STRETCH_S: f64 = 0.1;
+const MIN_STRETCH_S: f64 = 0.1;
 
 /// Whether a run is one of the suite volumes.
 pub(super) fn are_compared(run: &Run) -> bool {
@@ -119,7 +119,7 @@ fn in_its_course(case: &CaseResult, confidence: f64) -> Option<String> {
         .collect();
     let pairs = halves.concat();
     let seconds: f64 = case.samples.iter().map(|sample| sample.seconds).sum();
-    if seconds < LEAST_STRETCH_S * (2 * pairs.len()) as f64 {
+    if seconds < MIN_STRETCH_S * (2 * pairs.len()) as f64 {
         return None;
     }
     let ratio = stats::holm_ratios(std::slice::from_ref(&pairs), confidence)

@@ -93,17 +93,19 @@ pub fn design_rows(cases: usize) -> usize {
 pub fn rounds_for_budget(per_round_s: f64, budget_s: f64, cases: usize, minimum: usize) -> usize {
     let minimum = minimum.max(1);
     // A float that is negative or no number becomes 0 here.
-    let fit = match per_round_s > 0.0 {
-        true => ((budget_s / per_round_s) as usize).min(MAX_ROUNDS),
-        false => 0,
+    let fit = if per_round_s > 0.0 {
+        ((budget_s / per_round_s) as usize).min(MAX_ROUNDS)
+    } else {
+        0
     };
     let fit = fit.max(minimum);
     let rows = design_rows(cases);
     let down = fit / rows * rows;
     let slack = SET_TOLERANCE * fit as f64;
-    match down >= minimum && (fit - down) as f64 <= slack {
-        true => down,
-        false => fit,
+    if down >= minimum && (fit - down) as f64 <= slack {
+        down
+    } else {
+        fit
     }
 }
 

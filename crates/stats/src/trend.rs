@@ -4,7 +4,7 @@ use super::ratio::logs;
 
 /// The most pairs of stretches that a series is cut into: few, so that each is
 /// long and does not resemble its neighbours.
-const MOST_PAIRS: usize = 10;
+const MAX_PAIRS: usize = 10;
 
 /// How a rate changed from the first half of a series to the second: the series
 /// is cut into an even number of stretches, at most 20, as equally long as whole
@@ -17,7 +17,7 @@ const MOST_PAIRS: usize = 10;
 /// The rates are those of equal volumes, in the order of time. Empty for a single
 /// rate, and where one is not a positive number.
 pub fn halves(rates: &[f64]) -> Vec<f64> {
-    let pairs = (rates.len() / 2).min(MOST_PAIRS);
+    let pairs = (rates.len() / 2).min(MAX_PAIRS);
     if pairs == 0 || logs(rates).len() < rates.len() {
         return Vec::new();
     }

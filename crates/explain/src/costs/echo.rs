@@ -31,9 +31,10 @@ pub fn encode(sent_ns: u64, took_ns: u64) -> Message {
 pub fn decode(message: Message) -> (u64, u64) {
     let both = u128::from_ne_bytes(message);
     let (low, high) = (both as u64, (both >> 64) as u64);
-    match cfg!(target_endian = "little") {
-        true => (low, high),
-        false => (high, low),
+    if cfg!(target_endian = "little") {
+        (low, high)
+    } else {
+        (high, low)
     }
 }
 

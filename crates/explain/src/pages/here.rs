@@ -47,9 +47,10 @@ pub fn machine_scheme(architecture: Architecture) -> Result<Scheme, SchemeError>
 fn x86_bits(cpuinfo: &str) -> u32 {
     let flags = cpuinfo.lines().find(|line| line.starts_with("flags"));
     let mut words = flags.unwrap_or_default().split_ascii_whitespace();
-    match words.any(|word| word == "la57") {
-        true => 57,
-        false => 48,
+    if words.any(|word| word == "la57") {
+        57
+    } else {
+        48
     }
 }
 

@@ -217,10 +217,13 @@ fn unreadable(process: Process, source: io::Error) -> LookError {
     match source.kind() {
         io::ErrorKind::NotFound if !exists => LookError::NoProcess(pid),
         io::ErrorKind::PermissionDenied => LookError::NotAllowed(pid),
-        _ if Errno::from_io_error(&source) == Some(Errno::SRCH) => match exists {
-            true => LookError::NoMemory(process),
-            false => LookError::NoProcess(pid),
-        },
+        _ if Errno::from_io_error(&source) == Some(Errno::SRCH) => {
+            if exists {
+                LookError::NoMemory(process)
+            } else {
+                LookError::NoProcess(pid)
+            }
+        }
         _ => LookError::Unreadable { process, source },
     }
 }

@@ -98,9 +98,10 @@ pub fn account(end: &End<'_>, costs: &Costs) -> Vec<Row> {
     let page = end.page.and_then(Cost::median);
     let page = page.map(|ns| (ns - part_of_call).max(0.0));
     let in_vain = counters.would_blocks.min(counters.syscalls);
-    let wake_up = match end.on_one_processor {
-        true => &costs.wake_up_same,
-        false => &costs.wake_up_other,
+    let wake_up = if end.on_one_processor {
+        &costs.wake_up_same
+    } else {
+        &costs.wake_up_other
     };
     let count = |item, count: u64, each_ns| Row::counted(item, count as f64, each_ns);
     let mut rows = vec![

@@ -89,9 +89,10 @@ pub fn end_profile(
         if group == Group::Other {
             *others.entry(function.to_owned()).or_default() += weight;
         }
-        let frames = match chain.is_empty() {
-            true => vec![USER_CODE.to_owned()],
-            false => chain.into_iter().rev().collect(),
+        let frames = if chain.is_empty() {
+            vec![USER_CODE.to_owned()]
+        } else {
+            chain.into_iter().rev().collect()
         };
         stacks.push(Stack {
             frames,

@@ -59,10 +59,10 @@ pub fn ring_bytes(cpus: usize) -> usize {
 /// page more.
 pub fn shared_ring_bytes(processes: usize) -> usize {
     const GRANTED: usize = 516 << 10;
-    const LEAST: usize = 16 << 10;
+    const MIN: usize = 16 << 10;
     let each = (GRANTED / processes.max(1)).saturating_sub(rustix::param::page_size());
     let power = each.checked_ilog2().map_or(0, |log| 1 << log);
-    power.clamp(LEAST, RING_BYTES_EACH)
+    power.clamp(MIN, RING_BYTES_EACH)
 }
 
 /// A sample.
@@ -173,10 +173,7 @@ impl Probe {
     /// Those of ioctl(2).
     pub fn turn(&mut self, on: bool) -> std::io::Result<()> {
         for ring in &mut self.rings {
-            match on {
-                true => ring.enable()?,
-                false => ring.disable()?,
-            }
+            if on { ring.enable()? } else { ring.disable()? }
         }
         Ok(())
     }

@@ -174,18 +174,20 @@ impl Facts {
 
 /// What is said beside a cause that will do where a filter shows as well.
 fn too(and_filter: bool) -> &'static str {
-    match and_filter {
-        true => "; a seccomp filter is in place and may refuse it, too",
-        false => "",
+    if and_filter {
+        "; a seccomp filter is in place and may refuse it, too"
+    } else {
+        ""
     }
 }
 
 /// How to let perf_event_open(2) pass Docker's filter. Its default one does for
 /// whoever has the capability; where that doesn't help, another filter is at work.
 fn docker(capable: bool) -> &'static str {
-    match capable {
-        true => "Docker: --security-opt seccomp=FILE, with a profile that allows it",
-        false => "Docker: --cap-add PERFMON",
+    if capable {
+        "Docker: --security-opt seccomp=FILE, with a profile that allows it"
+    } else {
+        "Docker: --cap-add PERFMON"
     }
 }
 
@@ -194,11 +196,10 @@ fn asked_besides(level: Option<i64>, within: bool) -> String {
     let Some(level) = level else {
         return String::new();
     };
-    let way = match within {
-        true => {
-            ", and capabilities within a user namespace don't count: set it to 1, or run it outside"
-        }
-        false => "",
+    let way = if within {
+        ", and capabilities within a user namespace don't count: set it to 1, or run it outside"
+    } else {
+        ""
     };
     format!("; besides, perf_event_paranoid is {level}, which asks for CAP_PERFMON{way}")
 }

@@ -65,9 +65,10 @@ impl Symbols {
             }
         }
         if functions.is_empty() {
-            return Err(match zeros {
-                true => SymbolsError::Hidden,
-                false => SymbolsError::Empty,
+            return Err(if zeros {
+                SymbolsError::Hidden
+            } else {
+                SymbolsError::Empty
             });
         }
         // Of several names at an address the first in the file stands, so the

@@ -7,9 +7,9 @@ use super::{Case, Durations};
 const MIB: f64 = 1024.0 * 1024.0;
 
 /// A trial of a volume that is slower than so many bytes a second hangs,
-const LEAST_RATE: f64 = 32.0 * MIB;
+const MIN_RATE: f64 = 32.0 * MIB;
 /// unless each byte is computed over: so many bytes a second a pass.
-const LEAST_COMPUTING: f64 = 256.0 * MIB;
+const MIN_COMPUTING: f64 = 256.0 * MIB;
 /// Once a pilot has shown the pace, one that takes so many times as long hangs.
 const LATE: f64 = 10.0;
 
@@ -40,8 +40,8 @@ impl Case {
         let timed_s = match (self.volume_bytes, self.expected_s) {
             (Some(_), Some(seconds)) => LATE * seconds,
             (Some(bytes), None) => {
-                let computing = f64::from(self.work) / LEAST_COMPUTING;
-                bytes as f64 * (1.0 / LEAST_RATE + computing)
+                let computing = f64::from(self.work) / MIN_COMPUTING;
+                bytes as f64 * (1.0 / MIN_RATE + computing)
             }
             (None, _) => durations.timed_s,
         };

@@ -37,10 +37,7 @@ const TRIES: u32 = 1000;
 /// [`OpenError`]: refused where a limit is in the way.
 pub fn open(message: usize, spins: bool) -> Result<Channel, OpenError> {
     let mut name = new_name();
-    let flags = match spins {
-        true => libc::O_NONBLOCK,
-        false => 0,
-    };
+    let flags = if spins { libc::O_NONBLOCK } else { 0 };
     let mut messages = limit("msg_max")
         .unwrap_or(USUAL_MESSAGES)
         .clamp(1, USUAL_MESSAGES);
@@ -151,12 +148,11 @@ impl Sink for QueueSink {
         if !producer.is_idle() {
             producer.produce(&mut self.buffer);
         }
-        let outcome = match self.may_be_alone {
-            true => self.send_or_give_up(),
-            false => {
-                let (queue, buffer) = (self.queue.as_fd(), &self.buffer[..]);
-                self.attempts.call(|| sys::mq_send(queue, buffer, None))
-            }
+        let outcome = if self.may_be_alone {
+            self.send_or_give_up()
+        } else {
+            let (queue, buffer) = (self.queue.as_fd(), &self.buffer[..]);
+            self.attempts.call(|| sys::mq_send(queue, buffer, None))
         };
         outcome.map_err(|errno| unsent(0, errno))?;
         self.attempts.moved(self.buffer.len());

@@ -104,9 +104,10 @@ fn of_pipe(ends: (OwnedFd, OwnedFd), bytes: Option<usize>) -> Result<Channel, Op
 pub(crate) fn over_limit(most: usize, why: &str) -> OpenError {
     OpenError::Refused(format!(
         "limit: a message has at most {} here ({why})",
-        match most < 1 << 20 && !most.is_multiple_of(1024) {
-            true => format!("{most} bytes"),
-            false => size::format(most as u64),
+        if most < 1 << 20 && !most.is_multiple_of(1024) {
+            format!("{most} bytes")
+        } else {
+            size::format(most as u64)
         }
     ))
 }

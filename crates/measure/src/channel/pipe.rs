@@ -63,9 +63,10 @@ impl<F: AsFd> PipeSink<F> {
                 more => (1, more),
             },
         };
-        let len = match spec.same_buffer {
-            true => whole,
-            false => whole.saturating_mul(parts),
+        let len = if spec.same_buffer {
+            whole
+        } else {
+            whole.saturating_mul(parts)
         };
         let mut buffers = Vec::with_capacity(count);
         for _ in 0..count {

@@ -24,12 +24,12 @@ use crate::endpoint::spec::{SinkSpec, SinkTechnique, SourceSpec, SourceTechnique
 use pipespeed_base::size;
 
 /// The least capacity of a ring, in bytes.
-const LEAST_CAPACITY: usize = 1 << 20;
+const MIN_CAPACITY: usize = 1 << 20;
 
 /// The capacity of a ring for messages of a size: a message is lent as a whole,
 /// and the next one can be made while it is used.
 fn capacity(message: usize) -> usize {
-    LEAST_CAPACITY.max(2 * message)
+    MIN_CAPACITY.max(2 * message)
 }
 
 /// What the ends find each other by; the writer makes the ring itself.
@@ -242,9 +242,10 @@ fn died(error: &io::Error) -> bool {
 fn unsent(moved: usize, error: io::Error) -> Incomplete {
     Incomplete {
         moved: moved as u64,
-        source: match died(&error) {
-            true => ErrorKind::BrokenPipe.into(),
-            false => error,
+        source: if died(&error) {
+            ErrorKind::BrokenPipe.into()
+        } else {
+            error
         },
     }
 }

@@ -21,8 +21,8 @@ use crate::endpoint::data::Producer;
 use crate::endpoint::spec::{SinkSpec, SourceSpec};
 
 /// How many messages are under way at most, and how many bytes of them.
-const MOST_PIECES: usize = 8;
-const MOST_BYTES: usize = 8 << 20;
+const MAX_PIECES: usize = 8;
+const MAX_BYTES: usize = 8 << 20;
 
 /// Bytes of a notice: where a message lies.
 const NOTICE: usize = 8;
@@ -47,7 +47,7 @@ impl OfferSink {
     /// When the buffers can't be had or the reader is gone.
     pub fn new(socket: OwnedFd, spec: &SinkSpec) -> anyhow::Result<Self> {
         let attempts = Attempts::new(spec.wait);
-        let pieces = (MOST_BYTES / spec.buffer_bytes).clamp(2, MOST_PIECES);
+        let pieces = (MAX_BYTES / spec.buffer_bytes).clamp(2, MAX_PIECES);
         let mut reader = [0; 4];
         whole(&socket, &mut reader)?;
         allow(reader);
@@ -72,7 +72,7 @@ impl OfferSink {
 impl Sink for OfferSink {
     fn send(&mut self, producer: &mut Producer) -> Result<(), Incomplete> {
         while self.offered - self.released >= self.pieces as u64 {
-            let mut acknowledged = [0; MOST_PIECES];
+            let mut acknowledged = [0; MAX_PIECES];
             let flags = recv_flags(&self.attempts);
             let (n, _) = self
                 .attempts
@@ -118,7 +118,7 @@ pub struct FetchSource {
     buffer: Buffer,
     writer: Option<Pid>,
     /// Notices that have come, and how far they have been read.
-    notices: [u8; NOTICE * MOST_PIECES],
+    notices: [u8; NOTICE * MAX_PIECES],
     come: usize,
     used: usize,
 }
@@ -135,7 +135,7 @@ impl FetchSource {
             attempts: Attempts::new(spec.wait),
             buffer: Buffer::builder().len(spec.buffer_bytes).map()?,
             writer: None,
-            notices: [0; NOTICE * MOST_PIECES],
+            notices: [0; NOTICE * MAX_PIECES],
             come: 0,
             used: 0,
         })

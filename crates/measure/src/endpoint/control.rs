@@ -80,7 +80,7 @@ pub struct Outcome {
 pub const GO: &str = "\"go\"";
 
 /// How many descriptors go with a message at most.
-pub const MOST_DESCRIPTORS: usize = 3;
+pub const MAX_DESCRIPTORS: usize = 3;
 
 /// One side of the conversation.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl Control {
         Ok((spec, words?))
     }
 
-    /// Sends a message and, with it, descriptors: [`MOST_DESCRIPTORS`] at most.
+    /// Sends a message and, with it, descriptors: [`MAX_DESCRIPTORS`] at most.
     ///
     /// # Errors
     /// Those of sendmsg(2).
@@ -126,7 +126,7 @@ impl Control {
         fds: &[BorrowedFd<'_>],
     ) -> io::Result<()> {
         let line = to_line(message)?;
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         ancillary.push(SendAncillaryMessage::ScmRights(fds));
         let sent = sendmsg(
@@ -146,7 +146,7 @@ impl Control {
     /// process may not have the descriptors that came.
     pub fn receive_with<T: DeserializeOwned>(&mut self) -> io::Result<(T, Vec<OwnedFd>)> {
         let mut line = vec![0; 16 * 1024];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let message = recvmsg(
             self.socket.get_ref(),

@@ -279,9 +279,10 @@ pub struct SinkSpec {
 impl SinkSpec {
     /// Bytes sent at a time.
     pub fn piece_bytes(&self) -> usize {
-        match self.same_buffer {
-            true => self.buffer_bytes / 2,
-            false => self.buffer_bytes,
+        if self.same_buffer {
+            self.buffer_bytes / 2
+        } else {
+            self.buffer_bytes
         }
     }
 }

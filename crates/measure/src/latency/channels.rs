@@ -69,7 +69,7 @@ pipespeed_base::named!(Kind {
 pub const EVENTFD_BYTES: usize = 8;
 
 /// The largest message, in bytes.
-pub const MOST_BYTES: usize = 16 << 20;
+pub const MAX_BYTES: usize = 16 << 20;
 
 /// What a ring holds at least: as much as a pipe does by default.
 const RING_BYTES: usize = 64 << 10;

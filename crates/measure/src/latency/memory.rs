@@ -17,8 +17,8 @@ use super::spec::Mode;
 
 /// In an open loop, how many messages are under way at most where the channel
 /// refers to their memory, and how many bytes of them.
-const MOST_TURNS: usize = 64;
-const MOST_BYTES: usize = 8 << 20;
+const MAX_TURNS: usize = 64;
+const MAX_BYTES: usize = 8 << 20;
 
 /// Messages in pages of their own. One holds its number, as far as it has
 /// room, and after it bytes that depend on their place.
@@ -41,7 +41,7 @@ pub(super) fn turns(kind: Kind, size: usize, mode: Mode) -> usize {
         // Each end writes before it reads: the other one's message n says that
         // it has read ours up to n - 1.
         Mode::Naive => 2,
-        Mode::Open(_) => (MOST_BYTES / size).clamp(2, MOST_TURNS),
+        Mode::Open(_) => (MAX_BYTES / size).clamp(2, MAX_TURNS),
     }
 }
 

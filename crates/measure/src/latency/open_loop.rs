@@ -20,7 +20,7 @@ use crate::endpoint::counters::Meter;
 /// be late by tens of microseconds.
 const AWAKE_NS: u64 = 200_000;
 /// A loop that is so much behind its schedule gives up.
-const MOST_LATE_NS: u64 = 1_000_000_000;
+const MAX_LATE_NS: u64 = 1_000_000_000;
 
 /// When messages are due, and how late their answers are: arithmetic only.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Schedule {
     /// three times as long as it should have taken.
     fn gives_up(&self, now: u64) -> bool {
         let planned = self.due(self.count) - self.start_ns;
-        now.saturating_sub(self.start_ns) > 3 * planned + MOST_LATE_NS
+        now.saturating_sub(self.start_ns) > 3 * planned + MAX_LATE_NS
     }
 
     /// How long it has been under way. All its messages take as long as their
@@ -154,7 +154,7 @@ fn idle(port: &mut Port, schedule: &Schedule, now: u64, full: Full) -> anyhow::R
             let early = if port.apart() { AWAKE_NS } else { 0 };
             due.saturating_sub(now).saturating_sub(early)
         }
-        _ => MOST_LATE_NS / 10,
+        _ => MAX_LATE_NS / 10,
     };
     if timeout > 0 {
         port.sleep(events, timeout)?;
@@ -221,10 +221,7 @@ mod tests {
         for number in 0..1000 {
             let due = schedule.due(number);
             schedule.sent += 1;
-            let served = match stall.contains(&due) {
-                true => stall.end,
-                false => due,
-            };
+            let served = if stall.contains(&due) { stall.end } else { due };
             schedule.answer(served + 20_000);
         }
         assert!(schedule.is_over() && schedule.next().is_none());

@@ -88,9 +88,10 @@ impl Port {
             kind: spec.kind,
             link: link(needs, input, output)?,
             messages: Messages::new(spec.kind, spec.size, turns)?,
-            back: match answers {
-                true => None,
-                false => Some(Buffer::builder().len(spec.size).map()?),
+            back: if answers {
+                None
+            } else {
+                Some(Buffer::builder().len(spec.size).map()?)
             },
             outgoing: (0, 0),
             incoming: (0, 0),
@@ -312,9 +313,10 @@ impl Port {
     /// machine does not allow the call, as a seccomp filter does not.
     fn complaint(&self, errno: Errno) -> anyhow::Error {
         let error = complaint(errno);
-        match error.is::<std::io::Error>() && self.moved == 0 {
-            true => allowed(self.link.call(), errno.into()),
-            false => error,
+        if error.is::<std::io::Error>() && self.moved == 0 {
+            allowed(self.link.call(), errno.into())
+        } else {
+            error
         }
     }
 }

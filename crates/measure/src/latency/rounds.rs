@@ -9,7 +9,7 @@ use pipespeed_host::NoiseDelta;
 use pipespeed_stats::schedule::Schedule;
 
 /// After so many failures a case is not tried again.
-const MOST_FAILURES: usize = 3;
+const MAX_FAILURES: usize = 3;
 
 /// How all cases are measured.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,7 +70,7 @@ pub fn run(
         for (place, &at) in order.iter().enumerate() {
             let case = &mut cases[at];
             let open = case.refused.is_none() && case.deadlock.is_none();
-            if open && case.failed < MOST_FAILURES {
+            if open && case.failed < MAX_FAILURES {
                 match trial(&spec(plan, case)) {
                     Ok(measured) => {
                         case.add(round, &measured, plan.apart);

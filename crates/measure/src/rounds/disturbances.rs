@@ -6,7 +6,7 @@ use pipespeed_base::text::counted;
 use pipespeed_stats as stats;
 
 /// So many cases are named in a warning that concerns several of them.
-const MOST_NAMED: usize = 12;
+const MAX_NAMED: usize = 12;
 
 /// The share of trials in which a disturbance is worth a warning.
 pub const RULE: f64 = 0.25;
@@ -59,7 +59,7 @@ pub(super) fn of_samples(run: &Run) -> Vec<Warning> {
             .collect();
         match names.len() {
             0 => None,
-            1..=MOST_NAMED => Some(names.join(", ")),
+            1..=MAX_NAMED => Some(names.join(", ")),
             many => Some(format!("{many} of {} cases", measured().count())),
         }
     };
@@ -100,7 +100,7 @@ pub(super) fn of_samples(run: &Run) -> Vec<Warning> {
             Some((case, stats::two_modes(&rates)?))
         })
         .collect();
-    if two_modes.len() > MOST_NAMED {
+    if two_modes.len() > MAX_NAMED {
         warn(
             WarningKind::TwoModes,
             None,
@@ -152,7 +152,7 @@ fn shifted_medians(run: &Run) -> Option<String> {
         .collect();
     match shifted.len() {
         0 => None,
-        1..=MOST_NAMED => Some(shifted.join(", ")),
+        1..=MAX_NAMED => Some(shifted.join(", ")),
         many => Some(format!("other ones in {many} of {} cases", run.cases.len())),
     }
 }

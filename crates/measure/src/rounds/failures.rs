@@ -5,7 +5,7 @@ use crate::record::{DataUse, Warning, WarningKind};
 use crate::runner::{Runner, TrialError};
 
 /// So many failed trials of a case are enough of them.
-const MOST_FAILURES: usize = 3;
+const MAX_FAILURES: usize = 3;
 
 impl<R: Runner> Measurement<R> {
     /// Runs each case once with every byte compared with what it has to be.
@@ -92,7 +92,7 @@ impl<R: Runner> Measurement<R> {
     /// Whether a case has failed so often that it is let be.
     pub(super) fn failed_enough(&self, at: usize) -> bool {
         let failures = self.failed.get(&self.cases[at].name);
-        failures.is_some_and(|(trials, _)| *trials >= MOST_FAILURES)
+        failures.is_some_and(|(trials, _)| *trials >= MAX_FAILURES)
     }
 
     /// What failed, as warnings.

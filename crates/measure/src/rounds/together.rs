@@ -52,9 +52,10 @@ impl<R: Runner> Measurement<R> {
 
         let splits = [Change::OneProcessor, Change::Spinning];
         let has = |change: &Change| faster.iter().any(|(faster, _)| faster == change);
-        let without = match splits.iter().all(has) {
-            true => splits.map(Some).to_vec(),
-            false => vec![None],
+        let without = if splits.iter().all(has) {
+            splits.map(Some).to_vec()
+        } else {
+            vec![None]
         };
         let mut best = (Vec::new(), base);
         for without in without {
@@ -65,9 +66,10 @@ impl<R: Runner> Measurement<R> {
                     continue;
                 }
                 let more = [&chosen[..], &[*change]].concat();
-                let reached = match chosen.is_empty() {
-                    true => Some(*alone),
-                    false => self.try_out(&[make(&more)], observer)?[0],
+                let reached = if chosen.is_empty() {
+                    Some(*alone)
+                } else {
+                    self.try_out(&[make(&more)], observer)?[0]
                 };
                 if let Some(reached) = reached.filter(|reached| is_faster(*reached, rate)) {
                     (chosen, rate) = (more, reached);

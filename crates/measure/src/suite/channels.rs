@@ -23,7 +23,7 @@ pub struct Selection {
 }
 
 /// The largest message, in bytes.
-pub const MOST_BYTES: usize = 4 << 20;
+pub const MAX_BYTES: usize = 4 << 20;
 
 const USUAL_SIZES: [usize; 6] = [64, 1 << 10, 4 << 10, 64 << 10, 256 << 10, 1 << 20];
 const ALL_SIZES: [usize; 11] = [
@@ -37,7 +37,7 @@ const ALL_SIZES: [usize; 11] = [
     64 << 10,
     256 << 10,
     1 << 20,
-    MOST_BYTES,
+    MAX_BYTES,
 ];
 
 /// A channel: a way to connect two ends, and what each of them calls.
@@ -231,7 +231,7 @@ pub fn selection_of(case: &str) -> Option<Selection> {
     let channel = channel_of(case)?;
     let without_wait = case.strip_suffix("_spin").unwrap_or(case);
     let bytes = size::parse(without_wait.strip_prefix(channel)?.strip_prefix('_')?).ok()?;
-    (bytes <= MOST_BYTES).then(|| Selection {
+    (bytes <= MAX_BYTES).then(|| Selection {
         channels: vec![channel.to_owned()],
         sizes: vec![bytes],
         all: false,
@@ -240,9 +240,12 @@ pub fn selection_of(case: &str) -> Option<Selection> {
 
 pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     let selection = &overrides.selection;
-    let chosen = |row: &&Row| match selection.channels.is_empty() {
-        true => row.usual || selection.all,
-        false => selection.channels.iter().any(|name| name == row.name),
+    let chosen = |row: &&Row| {
+        if selection.channels.is_empty() {
+            row.usual || selection.all
+        } else {
+            selection.channels.iter().any(|name| name == row.name)
+        }
     };
     let rows: Vec<&Row> = ROWS.iter().filter(chosen).collect();
     let mut sizes = match (selection.sizes.is_empty(), selection.all) {
@@ -264,9 +267,10 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
             for row in &rows {
                 let case = case(row, &name(row.name), bytes, overrides);
                 let case = if spins { case.spin() } else { case };
-                cases.push(match row.name == reference {
-                    true => case,
-                    false => case.against(&name(reference), row.name),
+                cases.push(if row.name == reference {
+                    case
+                } else {
+                    case.against(&name(reference), row.name)
                 });
             }
         }

@@ -82,9 +82,10 @@ fn without_the_pipe_the_first_one_is_what_the_others_are_compared_with() {
 fn readers_of_streams_ask_for_64_kib_and_of_messages_for_one() {
     for case in chosen(&[], &[1, 65_537], true) {
         let bytes = case.message_bytes.unwrap();
-        let expected = match case.channel.keeps_messages() {
-            true => bytes,
-            false => bytes.max(64 << 10),
+        let expected = if case.channel.keeps_messages() {
+            bytes
+        } else {
+            bytes.max(64 << 10)
         };
         assert_eq!(case.source.unwrap().buffer_bytes, expected, "{}", case.name);
     }

@@ -136,13 +136,14 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     let yardstick = beside.or(sizes.first()).copied().unwrap_or(BUFFER);
     let copy = name(&ROWS[2], yardstick);
     // Then the sizes differ, too.
-    let factor = match yardstick == BUFFER {
-        true => "a pipe instead of memcpy".to_owned(),
-        false => format!(
+    let factor = if yardstick == BUFFER {
+        "a pipe instead of memcpy".to_owned()
+    } else {
+        format!(
             "a pipe and pieces of {} instead of memcpy and blocks of {}",
             size::format(BUFFER as u64),
             size::format(yardstick as u64)
-        ),
+        )
     };
     let rungs = Suite::Ladder.rungs(overrides);
     cases.extend(rungs.into_iter().map(|rung| rung.against(&copy, &factor)));

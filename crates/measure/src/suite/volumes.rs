@@ -53,21 +53,23 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
 /// unit.
 pub fn shown(bytes: u64) -> String {
     const GIB: u64 = 1 << 30;
-    match bytes >= GIB / 4 {
-        true => format!(
+    if bytes >= GIB / 4 {
+        format!(
             "{} GiB",
             (bytes as f64 * 100.0 / GIB as f64).round() / 100.0
-        ),
-        false => size::format(bytes),
+        )
+    } else {
+        size::format(bytes)
     }
 }
 
 /// `volume_2.5g`; what is no round number of GiB has a smaller unit.
 fn name(bytes: u64) -> String {
     let hundredth = bytes as f64 * 100.0 / (1u64 << 30) as f64;
-    match hundredth.fract() == 0.0 && hundredth >= 10.0 {
-        true => format!("volume_{}g", hundredth / 100.0),
-        false => format!("volume_{}", size::short(bytes as usize)),
+    if hundredth.fract() == 0.0 && hundredth >= 10.0 {
+        format!("volume_{}g", hundredth / 100.0)
+    } else {
+        format!("volume_{}", size::short(bytes as usize))
     }
 }
 

@@ -26,7 +26,7 @@ use comparisons::Comparison;
 use pipeline::{Places, Timed};
 
 /// A pilot looks for a volume that takes so long.
-const LEAST_SECONDS: f64 = 0.3;
+const MIN_SECONDS: f64 = 0.3;
 
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -104,11 +104,11 @@ fn pilot(comparison: &Comparison, places: &Places) -> anyhow::Result<u64> {
         for side in 0..2 {
             fastest = fastest.min(timed(comparison, side, volume, places)?.seconds);
         }
-        if fastest >= LEAST_SECONDS || volume >= most {
+        if fastest >= MIN_SECONDS || volume >= most {
             return Ok(volume);
         }
         // Not more at a time, since what is short is slowed by its start.
-        let factor = (1.2 * LEAST_SECONDS / fastest).clamp(1.2, 8.0);
+        let factor = (1.2 * MIN_SECONDS / fastest).clamp(1.2, 8.0);
         volume = ((volume as f64 * factor) as u64).min(most);
     }
 }

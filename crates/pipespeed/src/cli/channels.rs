@@ -3,7 +3,7 @@
 use clap::builder::PossibleValuesParser;
 
 use pipespeed_base::size;
-use pipespeed_measure::suite::channels::{self, MOST_BYTES, Selection};
+use pipespeed_measure::suite::channels::{self, MAX_BYTES, Selection};
 
 /// Which channels and messages.
 #[derive(Debug, Clone, clap::Args)]
@@ -56,7 +56,7 @@ impl ChannelsArgs {
 
     /// The first size that no message has.
     pub fn oversized(&self) -> Option<usize> {
-        self.size.iter().copied().find(|bytes| *bytes > MOST_BYTES)
+        self.size.iter().copied().find(|bytes| *bytes > MAX_BYTES)
     }
 }
 
@@ -64,7 +64,7 @@ fn message_or_block(text: &str) -> Result<usize, String> {
     size::parse(text).map_err(|error| {
         format!(
             "{error}; a message has from 1 byte to {}",
-            size::format(MOST_BYTES as u64)
+            size::format(MAX_BYTES as u64)
         )
     })
 }

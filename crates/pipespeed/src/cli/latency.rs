@@ -8,7 +8,7 @@ use clap::Args;
 use super::{OutputArgs, seconds};
 use pipespeed_base::size;
 use pipespeed_host::placement::{Placement, parse_cpus};
-use pipespeed_measure::latency::channels::{Kind, MOST_BYTES};
+use pipespeed_measure::latency::channels::{Kind, MAX_BYTES};
 use pipespeed_measure::latency::spec::Wait;
 
 /// `pipespeed latency`.
@@ -107,10 +107,10 @@ impl LatencyArgs {
 
 fn message_size(text: &str) -> Result<usize, String> {
     match size::parse(text) {
-        Ok(bytes) if bytes <= MOST_BYTES => Ok(bytes),
+        Ok(bytes) if bytes <= MAX_BYTES => Ok(bytes),
         Ok(_) => Err(format!(
             "a message has from 1 byte to {}",
-            size::format(MOST_BYTES as u64)
+            size::format(MAX_BYTES as u64)
         )),
         Err(error) => Err(error),
     }

@@ -3,11 +3,11 @@
 use pipespeed_base::size;
 
 /// The least volume: a smaller one may be in the pipe before it is timed.
-const LEAST: usize = 16 << 20;
+const MIN: usize = 16 << 20;
 
 /// The largest volume: a day's work at a GiB/s. Each 0.25 GiB of a trial is a
 /// rate in the record.
-const MOST: usize = 64 << 40;
+const MAX: usize = 64 << 40;
 
 /// Which volumes.
 #[derive(Debug, Clone, clap::Args)]
@@ -27,14 +27,11 @@ pub struct VolumesArgs {
 
 fn volume(text: &str) -> Result<usize, String> {
     match size::parse(text)? {
-        bytes if bytes < LEAST => Err(format!(
+        bytes if bytes < MIN => Err(format!(
             "a volume has at least {}",
-            size::format(LEAST as u64)
+            size::format(MIN as u64)
         )),
-        bytes if bytes > MOST => Err(format!(
-            "a volume has at most {}",
-            size::format(MOST as u64)
-        )),
+        bytes if bytes > MAX => Err(format!("a volume has at most {}", size::format(MAX as u64))),
         bytes => Ok(bytes),
     }
 }

@@ -148,9 +148,10 @@ fn measure(
         let cases = &measurement.run_mut().cases;
         let reason = cases.iter().find_map(|case| case.refused.clone());
         let reason = reason.unwrap_or_default();
-        return Err(Stopped::Error(match reason.starts_with("failed: ") {
-            true => anyhow::anyhow!("no case could be run: {reason}"),
-            false => anyhow::anyhow!("every case is refused here: {reason}"),
+        return Err(Stopped::Error(if reason.starts_with("failed: ") {
+            anyhow::anyhow!("no case could be run: {reason}")
+        } else {
+            anyhow::anyhow!("every case is refused here: {reason}")
         }));
     }
     let rounds = match plan.suite {
@@ -207,24 +208,27 @@ fn show(run: &Run, saving: &Saving, quiet: bool) -> anyhow::Result<()> {
     if !on_stdout && quiet {
         return Ok(());
     }
-    let terminal = match on_stdout {
-        true => io::stdout().is_terminal(),
-        false => io::stderr().is_terminal(),
+    let terminal = if on_stdout {
+        io::stdout().is_terminal()
+    } else {
+        io::stderr().is_terminal()
     };
     let table = report::table(run, report::Style::for_terminal(terminal));
-    let written = match on_stdout {
-        true => writeln!(io::stdout(), "{table}"),
-        false => writeln!(io::stderr(), "{table}"),
+    let written = if on_stdout {
+        writeln!(io::stdout(), "{table}")
+    } else {
+        writeln!(io::stderr(), "{table}")
     };
     if !quiet {
         for line in saving.said() {
             say(line);
         }
     }
-    match on_stdout {
-        true => to_stdout(written),
+    if on_stdout {
+        to_stdout(written)
+    } else {
         // Like all that is said there: see `say`.
-        false => Ok(()),
+        Ok(())
     }
 }
 

@@ -81,18 +81,18 @@ fn refuse_senseless(comparisons: &[Comparison], force: bool) -> anyhow::Result<(
 }
 
 fn show(comparisons: &[Comparison], stdout_taken: bool) -> anyhow::Result<()> {
-    let terminal = match stdout_taken {
-        true => io::stderr().is_terminal(),
-        false => io::stdout().is_terminal(),
+    let terminal = if stdout_taken {
+        io::stderr().is_terminal()
+    } else {
+        io::stdout().is_terminal()
     };
     let text = report::comparison_table(comparisons, Style::for_terminal(terminal));
-    match stdout_taken {
-        true => {
-            // Like all that is said there: see `failure::say`.
-            let _ = write!(io::stderr(), "{text}");
-            Ok(())
-        }
-        false => to_stdout(write!(io::stdout(), "{text}")),
+    if stdout_taken {
+        // Like all that is said there: see `failure::say`.
+        let _ = write!(io::stderr(), "{text}");
+        Ok(())
+    } else {
+        to_stdout(write!(io::stdout(), "{text}"))
     }
 }
 
@@ -121,8 +121,9 @@ fn fail_on_slower(comparisons: &[Comparison], slower_by: f64) -> anyhow::Result<
                 .then(|| format!("{} ({})", case.name, report::times(ratio.median)))
         })
         .collect();
-    match slower.is_empty() {
-        true => Ok(()),
-        false => Err(anyhow!("--fail-on: slower: {}", slower.join(", "))),
+    if slower.is_empty() {
+        Ok(())
+    } else {
+        Err(anyhow!("--fail-on: slower: {}", slower.join(", ")))
     }
 }

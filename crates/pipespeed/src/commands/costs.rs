@@ -116,9 +116,10 @@ fn notes(costs: &Costs, args: &CostsArgs, disturbed: NoiseDelta) -> Vec<String> 
 
 /// Moves between rounds only.
 pub(super) fn bar(args: &CostsArgs) -> ProgressBar {
-    let target = match args.quiet || !io::stderr().is_terminal() {
-        true => ProgressDrawTarget::hidden(),
-        false => ProgressDrawTarget::stderr(),
+    let target = if args.quiet || !io::stderr().is_terminal() {
+        ProgressDrawTarget::hidden()
+    } else {
+        ProgressDrawTarget::stderr()
     };
     let bar = ProgressBar::with_draw_target(Some(args.rounds().into()), target);
     if let Ok(style) = ProgressStyle::with_template("round {pos} of {len} {wide_bar}") {

@@ -200,18 +200,20 @@ fn verdict(record: &Record, rounds: usize) -> anyhow::Result<()> {
     {
         return Err(anyhow!("{}: {reason}", only.channel.name()));
     }
-    match cases.iter().all(|case| case.refused.is_some()) {
-        true => Err(anyhow!("every case is refused here, as shown")),
-        false => Ok(()),
+    if cases.iter().all(|case| case.refused.is_some()) {
+        Err(anyhow!("every case is refused here, as shown"))
+    } else {
+        Ok(())
     }
 }
 
 /// Moves between trials only.
 fn bar(args: &LatencyArgs, trials: usize) -> ProgressBar {
-    let target = match args.output.quiet {
-        true => ProgressDrawTarget::hidden(),
+    let target = if args.output.quiet {
+        ProgressDrawTarget::hidden()
+    } else {
         // Hidden by itself where standard error is no terminal.
-        false => ProgressDrawTarget::stderr(),
+        ProgressDrawTarget::stderr()
     };
     let bar = ProgressBar::with_draw_target(Some(trials as u64), target);
     let style = ProgressStyle::with_template("  {bar:32} {pos}/{len} trials  {eta:>4} left");

@@ -95,8 +95,9 @@ fn show(args: &MeterArgs) -> Show {
         .into_iter()
         .filter_map(|(asked, item)| asked.then_some(item))
         .collect();
-    match items.is_empty() {
-        true => Show::Line(Format::default()),
-        false => Show::Line(Format::of(items)),
+    if items.is_empty() {
+        Show::Line(Format::default())
+    } else {
+        Show::Line(Format::of(items))
     }
 }

@@ -55,9 +55,10 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
 /// How a producer waits for room: it sleeps only if there is none for a while,
 /// since to wake it up takes longer than a pipe takes to be drained.
 fn waiting(busy_loop: bool) -> Wait {
-    match busy_loop {
-        true => Wait::Spin,
-        false => Wait::Adaptive,
+    if busy_loop {
+        Wait::Spin
+    } else {
+        Wait::Adaptive
     }
 }
 
@@ -121,9 +122,10 @@ impl EndArgs {
     }
 
     fn pages(&self) -> PageKind {
-        match self.huge_page {
-            true => PageKind::Huge,
-            false => PageKind::Base,
+        if self.huge_page {
+            PageKind::Huge
+        } else {
+            PageKind::Base
         }
     }
 }

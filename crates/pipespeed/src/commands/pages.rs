@@ -116,9 +116,10 @@ fn buffer(args: &PagesArgs, bytes: u64) -> anyhow::Result<(String, Report)> {
     let buffer = made.map_err(|error| anyhow!("--buffer: {error}"))?;
     let address = buffer.as_ptr().addr() as u64;
     let memory = look(Process::Own, address, bytes)?;
-    let touched = match args.untouched {
-        true => "not written to",
-        false => "each written to once",
+    let touched = if args.untouched {
+        "not written to"
+    } else {
+        "each written to once"
     };
     let heading = wrap(
         &format!("A buffer of {bytes} bytes: {kind}, {touched}."),

@@ -21,7 +21,7 @@ const USUAL_SIZE: usize = 256 << 20;
 const TWO_MIB: usize = 2 << 20;
 
 /// Below that the kernel's clock of whole microseconds tells too little.
-const LEAST_SIZE: usize = 1 << 20;
+const MIN_SIZE: usize = 1 << 20;
 
 /// What is saved.
 #[derive(Serialize)]
@@ -94,7 +94,7 @@ fn plan(args: &CostsArgs) -> anyhow::Result<Plan> {
     };
     let share = available().map(|bytes| bytes / pages.len());
     let size = match pinning.size {
-        Some(bytes) if bytes < LEAST_SIZE => {
+        Some(bytes) if bytes < MIN_SIZE => {
             return Err(usage(format!(
                 "--size {}: the kernel's clock counts whole microseconds, so that a call must \
                  pin 1M at least",
@@ -129,7 +129,7 @@ fn plan(args: &CostsArgs) -> anyhow::Result<Plan> {
 fn usual_size(available: Option<usize>) -> usize {
     let bound = available.map_or(USUAL_SIZE, |bytes| bytes / 4);
     // In whole huge pages of the usual size, so that both kinds get the same.
-    USUAL_SIZE.min((bound / TWO_MIB * TWO_MIB).max(LEAST_SIZE))
+    USUAL_SIZE.min((bound / TWO_MIB * TWO_MIB).max(MIN_SIZE))
 }
 
 /// Memory to be had without swapping, in bytes (proc_meminfo(5)).

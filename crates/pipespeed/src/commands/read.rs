@@ -27,9 +27,10 @@ pub fn run(end: &EndArgs, data: Option<DataUse>) -> anyhow::Result<()> {
     let asked = data;
     let stdin = io::stdin();
     let input = stdin.as_fd();
-    let data = data.unwrap_or(match end.read_with_splice {
-        true => DataUse::Discard,
-        false => DataUse::Read,
+    let data = data.unwrap_or(if end.read_with_splice {
+        DataUse::Discard
+    } else {
+        DataUse::Read
     });
     let technique = match (end.read_with_splice, data) {
         (true, DataUse::Discard) => SourceTechnique::Splice,
@@ -87,9 +88,10 @@ pub fn run(end: &EndArgs, data: Option<DataUse>) -> anyhow::Result<()> {
     if end.verbose {
         say(&format!(
             "read: {}, {} buffer",
-            match end.read_with_splice {
-                true => "splice",
-                false => "read",
+            if end.read_with_splice {
+                "splice"
+            } else {
+                "read"
             },
             size::format(end.buf_size as u64)
         ));
@@ -111,9 +113,10 @@ pub fn run(end: &EndArgs, data: Option<DataUse>) -> anyhow::Result<()> {
             used.page_faults,
         ));
     }
-    let mut line = match end.csv {
-        true => csv_line(end, pipe_size, received as f64 / GIB / seconds),
-        false => result_line(end, received as f64 / GIB / seconds),
+    let mut line = if end.csv {
+        csv_line(end, pipe_size, received as f64 / GIB / seconds)
+    } else {
+        result_line(end, received as f64 / GIB / seconds)
     };
     // The published line says nothing of the data.
     if let (Some(data), false) = (asked, end.csv) {
@@ -192,9 +195,10 @@ fn csv_line(end: &EndArgs, pipe_size: Option<usize>, gib_per_s: f64) -> String {
         "{gib_per_s:.6},{},{},{},{flags}",
         end.bytes_to_pipe,
         end.buf_size,
-        pipe_size.unwrap_or(match end.write_with_vmsplice {
-            true => end.buf_size / 2,
-            false => 0,
+        pipe_size.unwrap_or(if end.write_with_vmsplice {
+            end.buf_size / 2
+        } else {
+            0
         }),
     )
 }

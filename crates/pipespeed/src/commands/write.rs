@@ -47,9 +47,10 @@ pub fn run(args: &WriteArgs) -> anyhow::Result<()> {
     let mut sink = PipeSink::new(
         out,
         &SinkSpec {
-            technique: match args.end.write_with_vmsplice {
-                true => SinkTechnique::Vmsplice,
-                false => SinkTechnique::Write,
+            technique: if args.end.write_with_vmsplice {
+                SinkTechnique::Vmsplice
+            } else {
+                SinkTechnique::Write
             },
             wait: args.end.waiting(),
             buffer_bytes: args.end.buf_size,

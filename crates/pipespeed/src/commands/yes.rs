@@ -25,14 +25,14 @@ pub fn run(args: &YesArgs) -> anyhow::Result<()> {
 }
 
 fn line(args: &YesArgs) -> Vec<u8> {
-    let mut line = match args.strings.is_empty() {
-        true => b"y".to_vec(),
-        false => args
-            .strings
+    let mut line = if args.strings.is_empty() {
+        b"y".to_vec()
+    } else {
+        args.strings
             .iter()
             .map(|string| string.as_bytes())
             .collect::<Vec<_>>()
-            .join(&b' '),
+            .join(&b' ')
     };
     line.push(b'\n');
     line

@@ -40,9 +40,10 @@ fn every_option_takes_effect_in_its_case_and_in_no_other() {
         }
         assert_eq!(case["samples"].as_array().unwrap().len(), 1, "{name}");
         let alignment = configuration["alignment"].as_u64().unwrap();
-        match name.starts_with("unaligned") {
-            true => assert_eq!(alignment, 16, "{name}"),
-            false => assert!(alignment >= 4096, "{name}"),
+        if name.starts_with("unaligned") {
+            assert_eq!(alignment, 16, "{name}")
+        } else {
+            assert!(alignment >= 4096, "{name}")
         }
     }
     assert_eq!(case(&record, "poll_huge")["configuration"]["wait"], "poll");

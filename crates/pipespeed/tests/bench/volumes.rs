@@ -134,12 +134,11 @@ fn options_of_one_suite_are_refused_by_all_others() {
         for (option, takers) in options {
             let command = pipespeed(&format!("bench {} {option} --list", suite.name()));
             let ended = run_alone(command);
-            match takers.contains(&suite.name()) {
-                true => drop(ended.succeeded()),
-                false => {
-                    let name = option.split(' ').next().unwrap();
-                    ended.refused(2, &[name, takers[0]]);
-                }
+            if takers.contains(&suite.name()) {
+                drop(ended.succeeded())
+            } else {
+                let name = option.split(' ').next().unwrap();
+                ended.refused(2, &[name, takers[0]]);
             }
         }
     }

@@ -50,12 +50,11 @@ impl Run {
             let ended = self.running.has_ended();
             (ended || path.exists()).then_some(ended)
         });
-        match ended.expect("nothing was saved") && !path.exists() {
-            true => {
-                assert!(is_refused(&self.running.finish()));
-                None
-            }
-            false => Some(self),
+        if ended.expect("nothing was saved") && !path.exists() {
+            assert!(is_refused(&self.running.finish()));
+            None
+        } else {
+            Some(self)
         }
     }
 
@@ -103,9 +102,10 @@ fn is_refused(outcome: &Outcome) -> bool {
 
 /// The message queues there are, where they can be seen.
 fn queues() -> Vec<String> {
-    match Path::new("/dev/mqueue").is_dir() {
-        true => names_in(Path::new("/dev/mqueue")),
-        false => Vec::new(),
+    if Path::new("/dev/mqueue").is_dir() {
+        names_in(Path::new("/dev/mqueue"))
+    } else {
+        Vec::new()
     }
 }
 

@@ -243,9 +243,10 @@ pub fn in_user_namespace(args: &str) -> Option<Command> {
 
 fn unshare() -> Command {
     let mut command = Command::new("unshare");
-    command.args(match geteuid().is_root() {
-        true => &["-m"][..],
-        false => &["-r", "-m"][..],
+    command.args(if geteuid().is_root() {
+        &["-m"][..]
+    } else {
+        &["-r", "-m"][..]
     });
     command
 }

@@ -222,9 +222,10 @@ impl Observer for Watch {
 
     fn after_round(&mut self, run: &Run) -> anyhow::Result<()> {
         self.rounds.push(run.clone());
-        match self.full_after == Some(self.rounds.len()) {
-            true => Err(anyhow!("the disk is full")),
-            false => Ok(()),
+        if self.full_after == Some(self.rounds.len()) {
+            Err(anyhow!("the disk is full"))
+        } else {
+            Ok(())
         }
     }
 }

@@ -58,9 +58,10 @@ fn a_buffer_larger_than_the_memory_allowed_is_refused() {
     ] {
         let mut command = pipespeed(args);
         conditions::limit(&mut command, Resource::As, 1 << 30);
-        let outcome = match writes {
-            true => into_a_pipe(command),
-            false => from_a_pipe(command),
+        let outcome = if writes {
+            into_a_pipe(command)
+        } else {
+            from_a_pipe(command)
         };
         outcome.refused(1, &["--buf-size 4294967296", "memory"]);
     }

@@ -37,9 +37,10 @@ pub(super) fn buffers(run: &Run) -> String {
         .into_iter()
         .map(|(names, all)| format!("{names}: {all}"))
         .collect();
-    let buffers = match lines.is_empty() {
-        true => String::new(),
-        false => format!("Buffers, at the start: {}. ", lines.join("; ")),
+    let buffers = if lines.is_empty() {
+        String::new()
+    } else {
+        format!("Buffers, at the start: {}. ", lines.join("; "))
     };
     format!(
         "{buffers}A reader of a stream asks for 64 KiB at a time at least, of messages for one."

@@ -39,9 +39,10 @@ const PANELS: [(&str, &str); 2] = [
 
 /// What stands below the title.
 fn subtitle(run: &Run) -> Vec<String> {
-    let small = match has_intervals(run) {
-        true => "; intervals no larger than their mark are not drawn",
-        false => "",
+    let small = if has_intervals(run) {
+        "; intervals no larger than their mark are not drawn"
+    } else {
+        ""
     };
     let mut lines = vec![
         origin(run),
@@ -284,9 +285,10 @@ impl Scale {
 /// there are many.
 pub(super) fn rate_ticks(range: &Range<f64>) -> Vec<f64> {
     let decades = range.start.log10().floor() as i32..=range.end.log10().ceil() as i32;
-    let within: &[f64] = match decades.end() - decades.start() > 4 {
-        true => &[1.0],
-        false => &[1.0, 2.0, 5.0],
+    let within: &[f64] = if decades.end() - decades.start() > 4 {
+        &[1.0]
+    } else {
+        &[1.0, 2.0, 5.0]
     };
     decades
         .flat_map(|decade| within.iter().map(move |digit| digit * 10f64.powi(decade)))

@@ -92,9 +92,10 @@ fn measured(record: &Record) -> impl Iterator<Item = &CaseRecord> {
 fn missing(record: &Record) -> Option<String> {
     let why = |case: &CaseRecord| match (&case.summary, &case.refused, &case.deadlock) {
         (Some(_), ..) => None,
-        (None, Some(reason), _) => Some(match reason.starts_with("limit: ") {
-            true => "limit",
-            false => "refused",
+        (None, Some(reason), _) => Some(if reason.starts_with("limit: ") {
+            "limit"
+        } else {
+            "refused"
         }),
         (None, None, Some(_)) => Some("deadlock"),
         (None, None, None) if case.failed > 0 => Some("failed"),

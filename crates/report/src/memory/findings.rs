@@ -73,9 +73,10 @@ fn against_the_copy(run: &Run, rung: &CaseResult, what: &str, doubt: f64) -> Opt
     };
     // Whoever looks at nothing is no match for a copy.
     let unseen = rung.data == DataUse::Discard && step.ratio.verdict != Verdict::Slower;
-    Some(match unseen {
-        true => format!("{sentence}: it does not touch the data."),
-        false => format!("{sentence}."),
+    Some(if unseen {
+        format!("{sentence}: it does not touch the data.")
+    } else {
+        format!("{sentence}.")
     })
 }
 

@@ -38,12 +38,13 @@ pub(super) fn limit(pipeline: &PipelineProfile) -> String {
                 _ => "The pipeline is as fast as",
             },
             asleep(least) * 100.0,
-            match delayed >= BUSY {
-                true => format!(
+            if delayed >= BUSY {
+                format!(
                     ", is ready {:.0} % of it but without a processor",
                     delayed * 100.0
-                ),
-                false => String::new(),
+                )
+            } else {
+                String::new()
             },
             mostly(least)
         ),

@@ -1,7 +1,7 @@
 //! The bar: how far it is, or that it moves.
 
 /// The least columns in which a bar tells anything.
-const LEAST: usize = 12;
+const MIN: usize = 12;
 
 /// What follows the bar: a blank and the per cents.
 const PERCENT: usize = 5;
@@ -10,10 +10,11 @@ const PERCENT: usize = 5;
 /// where that is too narrow; nothing where that is too.
 pub fn known(share: f64, percent: u64, width: usize) -> String {
     let percent = format!("{percent:3}%");
-    if width < LEAST.max(percent.len() + 4) {
-        return match percent.len() <= width {
-            true => format!("{percent:>width$}"),
-            false => String::new(),
+    if width < MIN.max(percent.len() + 4) {
+        return if percent.len() <= width {
+            format!("{percent:>width$}")
+        } else {
+            String::new()
         };
     }
     let inner = width - 2 - PERCENT.max(percent.len() + 1);

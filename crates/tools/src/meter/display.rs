@@ -175,9 +175,10 @@ impl<'o> Display<'o> {
         };
         let line = format.line(snapshot, &setting);
         let columns = line.width();
-        match self.screen.is_coloured() && !line.bar.is_empty() {
-            true => (coloured(&line), columns),
-            false => (line.text, columns),
+        if self.screen.is_coloured() && !line.bar.is_empty() {
+            (coloured(&line), columns)
+        } else {
+            (line.text, columns)
         }
     }
 
@@ -193,9 +194,10 @@ impl<'o> Display<'o> {
         let (text, columns) = self.line(format, snapshot, self.options.name.as_deref());
         if let Some(rows) = &self.rows {
             let height = self.size().1;
-            let drawn = match snapshot.last {
-                true => rows.draw_last(&mut self.screen, &text, height),
-                false => rows.draw(&mut self.screen, &text, height),
+            let drawn = if snapshot.last {
+                rows.draw_last(&mut self.screen, &text, height)
+            } else {
+                rows.draw(&mut self.screen, &text, height)
             };
             if drawn.is_ok() {
                 return;
@@ -251,9 +253,10 @@ fn number(snapshot: &Snapshot, count: bool, timer: bool) -> String {
         Some(percent) if !count => percent,
         _ => snapshot.done,
     };
-    match timer {
-        true => format!("{:.4} {value}\n", snapshot.elapsed.as_secs_f64()),
-        false => format!("{value}\n"),
+    if timer {
+        format!("{:.4} {value}\n", snapshot.elapsed.as_secs_f64())
+    } else {
+        format!("{value}\n")
     }
 }
 

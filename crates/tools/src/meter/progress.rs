@@ -96,10 +96,7 @@ impl Snapshot {
 
     /// The rate to show: that of late, or in the end that of the whole.
     pub fn shown_rate(&self) -> Option<f64> {
-        match self.last {
-            true => self.average(),
-            false => self.rate,
-        }
+        if self.last { self.average() } else { self.rate }
     }
 
     /// What share of the expected has left; above 1 if it was too little.

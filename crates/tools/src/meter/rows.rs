@@ -31,7 +31,7 @@ const BETWEEN: Duration = Duration::from_millis(10);
 const OPENINGS: u32 = 5;
 
 /// More rows than any pipeline has: a limit for what is read.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// One meter's row.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
@@ -185,7 +185,7 @@ impl Shared {
     fn read(file: &mut File) -> Self {
         let mut content = String::new();
         // What can't be understood is what a killed meter left half written.
-        let _ = file.take(MOST_BYTES).read_to_string(&mut content);
+        let _ = file.take(MAX_BYTES).read_to_string(&mut content);
         serde_json::from_str(&content).unwrap_or_default()
     }
 

@@ -93,9 +93,10 @@ impl<'o> Session<'o> {
 
     /// How often relay is to call back by itself.
     pub fn interval(&self) -> Duration {
-        match self.display.shows() {
-            true => self.options.interval,
-            false => Duration::MAX,
+        if self.display.shows() {
+            self.options.interval
+        } else {
+            Duration::MAX
         }
     }
 
@@ -191,9 +192,10 @@ impl<'o> Session<'o> {
             None => u64::MAX,
         };
         self.lines_allowed = bytes;
-        match self.lines.is_some() {
-            true => self.flow_of_lines(within),
-            false => Flow::CallAfter { bytes, within },
+        if self.lines.is_some() {
+            self.flow_of_lines(within)
+        } else {
+            Flow::CallAfter { bytes, within }
         }
     }
 

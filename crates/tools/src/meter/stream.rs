@@ -25,9 +25,10 @@ const SECTOR: u64 = 512;
 pub fn run(options: &Options) -> Status {
     let stdout = io::stdout();
     let output = stdout.as_fd();
-    let files = match options.files.is_empty() {
-        true => &[PathBuf::from("-")][..],
-        false => &options.files,
+    let files = if options.files.is_empty() {
+        &[PathBuf::from("-")][..]
+    } else {
+        &options.files
     };
     let mut options = options.clone();
     let in_bytes = options.unit == Unit::Bytes;

@@ -258,9 +258,10 @@ impl Watched {
         let end: String = letters[letters.len().saturating_sub(PATH)..]
             .iter()
             .collect();
-        match letters.len() > PATH {
-            true => format!("{:>4}:...{end}", self.fd),
-            false => format!("{:>4}:{end}", self.fd),
+        if letters.len() > PATH {
+            format!("{:>4}:...{end}", self.fd)
+        } else {
+            format!("{:>4}:{end}", self.fd)
         }
     }
 }

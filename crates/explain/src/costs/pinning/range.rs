@@ -14,7 +14,7 @@ use crate::costs::probes::mapped;
 /// The least that a sample is to take on the kernel's clock of whole
 /// microseconds, and the most calls it may take for that.
 const SAMPLE_US: u64 = 1000;
-const MOST_CALLS: u32 = 256;
+const MAX_CALLS: u32 = 256;
 
 /// How a sample came about.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -67,7 +67,7 @@ impl Range {
         kernel.pin(&self.buffer, self.pages_per_call)?;
         let once = kernel.pin(&self.buffer, self.pages_per_call)?;
         let shorter = once.get_us.min(once.put_us.unwrap_or(u64::MAX)).max(1);
-        let calls = SAMPLE_US.div_ceil(shorter).min(MOST_CALLS.into());
+        let calls = SAMPLE_US.div_ceil(shorter).min(MAX_CALLS.into());
         self.counted.calls = calls as u32;
         Ok(())
     }

@@ -78,19 +78,20 @@ fn used(seen: &Seen, accounts: [Bytes; 3]) -> Used {
         whole.wall_s = ended.wall.as_secs_f64();
     }
     let part = usage(&seen.unsampled, unsampled.basis());
-    match part.wall_s >= ENOUGH * whole.wall_s && seen_cpu_s >= NEARLY_ALL * whole.cpu_s {
-        true => Used {
+    if part.wall_s >= ENOUGH * whole.wall_s && seen_cpu_s >= NEARLY_ALL * whole.cpu_s {
+        Used {
             all: whole,
             unsampled: part,
             sampled: usage(&seen.sampled, sampled.basis()),
             by_phases: true,
-        },
-        false => Used {
+        }
+    } else {
+        Used {
             all: whole,
             unsampled: whole,
             sampled: whole,
             by_phases: false,
-        },
+        }
     }
 }
 

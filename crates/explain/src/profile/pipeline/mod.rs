@@ -64,12 +64,13 @@ impl Pipeline {
             text: text.clone(),
             words: words.to_vec(),
         };
-        match words.first().is_none_or(String::is_empty) {
-            true => Err(split::BadCommand::Empty),
-            false => Ok(Pipeline {
+        if words.first().is_none_or(String::is_empty) {
+            Err(split::BadCommand::Empty)
+        } else {
+            Ok(Pipeline {
                 text,
                 stages: vec![only],
-            }),
+            })
         }
     }
 }

@@ -96,12 +96,11 @@ impl Running {
         let mut input: Option<OwnedFd> = None;
         for (at, stage) in pipeline.stages.iter().enumerate() {
             let last = at + 1 == pipeline.stages.len();
-            let (next, output) = match last {
-                true => (None, Stdio::null()),
-                false => {
-                    let (read_end, write_end) = fastpipe::pipe::create().context("a pipe")?;
-                    (Some(read_end), write_end.into())
-                }
+            let (next, output) = if last {
+                (None, Stdio::null())
+            } else {
+                let (read_end, write_end) = fastpipe::pipe::create().context("a pipe")?;
+                (Some(read_end), write_end.into())
             };
             let stdin = input.take().map_or_else(Stdio::inherit, Stdio::from);
             input = next;
@@ -314,9 +313,10 @@ impl RunningStage {
     fn account(&mut self, sampled: bool) {
         let now = self.seen.watch.account(self.process.wall());
         let used = now.since(&self.seen.before);
-        let sum = match sampled {
-            true => &mut self.seen.sampled,
-            false => &mut self.seen.unsampled,
+        let sum = if sampled {
+            &mut self.seen.sampled
+        } else {
+            &mut self.seen.unsampled
         };
         *sum = sum.and(&used);
         self.seen.before = now;

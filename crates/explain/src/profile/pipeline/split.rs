@@ -84,9 +84,10 @@ pub fn stages(command: &str) -> Result<Vec<String>, BadCommand> {
                 // `|&` is bash's short form.
                 let with_errors = scanner.peek() == Some(b'&');
                 scanner.at += usize::from(with_errors);
-                stages.push(match with_errors {
-                    true => format!("{stage} 2>&1"),
-                    false => stage.to_owned(),
+                stages.push(if with_errors {
+                    format!("{stage} 2>&1")
+                } else {
+                    stage.to_owned()
                 });
                 begin = scanner.at;
             }
@@ -114,18 +115,16 @@ pub fn stages(command: &str) -> Result<Vec<String>, BadCommand> {
             c => scanner.skip(c)?,
         }
         // What was passed over is no operator.
-        before = match scanner.at == end + 1 {
-            true => c,
-            false => b'"',
-        };
+        before = if scanner.at == end + 1 { c } else { b'"' };
     }
     stages.push(trim(&text[begin..]).to_owned());
-    match stages
+    if stages
         .iter()
         .any(|stage| stage.trim_end_matches(" 2>&1").is_empty())
     {
-        true => Err(BadCommand::Empty),
-        false => Ok(stages),
+        Err(BadCommand::Empty)
+    } else {
+        Ok(stages)
     }
 }
 
@@ -302,9 +301,10 @@ const SHELLS_OWN: &[&str] = &[
 pub fn for_shell(stage: &str) -> String {
     let first = stage.split_ascii_whitespace().next().unwrap_or_default();
     let plain = |c: char| c.is_ascii_alphanumeric() || "_./+-".contains(c);
-    match first.chars().all(plain) && !SHELLS_OWN.contains(&first) {
-        true => format!("exec {stage}"),
-        false => stage.to_owned(),
+    if first.chars().all(plain) && !SHELLS_OWN.contains(&first) {
+        format!("exec {stage}")
+    } else {
+        stage.to_owned()
     }
 }
 

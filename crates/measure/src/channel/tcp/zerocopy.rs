@@ -19,8 +19,8 @@ use crate::endpoint::spec::SinkSpec;
 const MSG_ZEROCOPY: SendFlags = SendFlags::from_bits_retain(0x400_0000);
 
 /// How many messages are under way at most, and how many bytes of them.
-const MOST_PIECES: usize = 64;
-const MOST_BYTES: usize = 8 << 20;
+const MAX_PIECES: usize = 64;
+const MAX_BYTES: usize = 8 << 20;
 
 /// A socket's sends with MSG_ZEROCOPY, by the piece of memory each sends from. A
 /// piece is not written again before the kernel has said that it is done with it
@@ -123,7 +123,7 @@ impl ZerocopySink {
     /// # Errors
     /// When the buffers can't be had, or the kernel refuses SO_ZEROCOPY.
     pub fn new(fd: OwnedFd, spec: &SinkSpec) -> anyhow::Result<Self> {
-        let pieces = (MOST_BYTES / spec.buffer_bytes).clamp(2, MOST_PIECES);
+        let pieces = (MAX_BYTES / spec.buffer_bytes).clamp(2, MAX_PIECES);
         Ok(ZerocopySink {
             sends: ZerocopySends::new(fd, pieces)?,
             attempts: Attempts::new(spec.wait),

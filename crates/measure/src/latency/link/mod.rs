@@ -134,9 +134,10 @@ pub(super) fn link(
 
 /// What a machine does not allow is a refusal, not a failure.
 pub(super) fn allowed(call: &str, error: io::Error) -> anyhow::Error {
-    match is_refusal(&error) {
-        true => not_allowed(call, &error).into(),
-        false => anyhow::Error::new(error).context(call.to_owned()),
+    if is_refusal(&error) {
+        not_allowed(call, &error).into()
+    } else {
+        anyhow::Error::new(error).context(call.to_owned())
     }
 }
 

@@ -44,17 +44,19 @@ impl Ends {
 
     /// Goes on where there is so much room, or where that may be waited for.
     fn room(&mut self, bytes: usize) -> io::Result<()> {
-        match self.waits || self.output.room()? >= bytes {
-            true => Ok(()),
-            false => Err(io::ErrorKind::WouldBlock.into()),
+        if self.waits || self.output.room()? >= bytes {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::WouldBlock.into())
         }
     }
 
     /// The same of so many bytes that have come.
     fn data(&mut self, bytes: usize) -> io::Result<()> {
-        match self.waits || self.input.unread()? >= bytes {
-            true => Ok(()),
-            false => Err(io::ErrorKind::WouldBlock.into()),
+        if self.waits || self.input.unread()? >= bytes {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::WouldBlock.into())
         }
     }
 

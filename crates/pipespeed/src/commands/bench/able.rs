@@ -11,7 +11,7 @@ use pipespeed_measure::case::Case;
 use pipespeed_measure::endpoint::spec::SinkTechnique;
 use pipespeed_measure::record::DataUse;
 use pipespeed_measure::suite::Suite;
-use pipespeed_measure::suite::channels::MOST_BYTES;
+use pipespeed_measure::suite::channels::MAX_BYTES;
 use pipespeed_report::counted;
 
 use super::memory;
@@ -43,7 +43,7 @@ pub(super) fn check_suite(args: &BenchArgs) -> anyhow::Result<()> {
     if let (true, Some(bytes)) = (channels, args.channels.oversized()) {
         return Err(usage(format!(
             "--size {bytes}: a message has from 1 byte to {}",
-            size::format(MOST_BYTES as u64)
+            size::format(MAX_BYTES as u64)
         )));
     }
     if args.suite == Suite::Sizes && (args.measure.data.is_some() || args.work > 0) {
@@ -114,7 +114,7 @@ pub(super) fn null_control(
     cases: &[Case],
     refused: &BTreeMap<String, String>,
 ) -> Option<String> {
-    const MOST: u64 = 1 << 30;
+    const MAX: u64 = 1 << 30;
     let mut able = cases
         .iter()
         .filter(|case| !refused.contains_key(&case.name));
@@ -122,6 +122,6 @@ pub(super) fn null_control(
     let usual = able.find(|case| suite != Suite::Volumes && case.name == suite.null_control());
     usual
         .or(first)
-        .filter(|case| case.volume_bytes.is_none_or(|bytes| bytes <= MOST))
+        .filter(|case| case.volume_bytes.is_none_or(|bytes| bytes <= MAX))
         .map(|case| case.name.clone())
 }

@@ -39,9 +39,10 @@ impl Plan {
             Suite::Channels => "--channel or --size",
             _ => "--case",
         };
-        let quicker = match self.settings.quick {
-            true => "",
-            false => ", add --quick",
+        let quicker = if self.settings.quick {
+            ""
+        } else {
+            ", add --quick"
         };
         format!(
             "--time {}: {trials} trials a round and {} rounds take about {needed_s:.0} s: allow \

@@ -58,9 +58,10 @@ impl Lengths {
             (Suite::Changes, true) => lengths(lasting(0.010, 0.030), 10.0, FEW_ROUNDS),
             // Twice as many cases, which spin: that makes for little noise.
             (Suite::Options, _) => {
-                let (parts, budget_s) = match quick {
-                    false => (lasting(0.015, 0.150), 60.0),
-                    true => (lasting(0.006, 0.030), 14.0),
+                let (parts, budget_s) = if quick {
+                    (lasting(0.006, 0.030), 14.0)
+                } else {
+                    (lasting(0.015, 0.150), 60.0)
                 };
                 Lengths {
                     least_in_time: OPTIONS_ROUNDS,

@@ -99,9 +99,10 @@ impl Plan {
         // All of it takes as long as verdicts need, not a time.
         let rounds = match (measure.rounds, measure.time, args.channels.all) {
             (Some(rounds), ..) => Some(rounds as usize),
-            (None, None, true) => Some(match measure.quick {
-                true => lengths.least_rounds,
-                false => rounds_for_verdicts(cases.len(), CONFIDENCE),
+            (None, None, true) => Some(if measure.quick {
+                lengths.least_rounds
+            } else {
+                rounds_for_verdicts(cases.len(), CONFIDENCE)
             }),
             _ => None,
         };
@@ -214,9 +215,10 @@ impl Plan {
             return Ok(rounds);
         }
         let left = self.budget_s * (1.0 - RESERVE) - pilot_s - other_s - RESERVE_S;
-        let least = match self.time_given {
-            true => self.lengths.least_in_time,
-            false => self.lengths.least_rounds,
+        let least = if self.time_given {
+            self.lengths.least_in_time
+        } else {
+            self.lengths.least_rounds
         };
         let rounds = rounds_for_budget(pilot_s, left, cases, least);
         if self.time_given && rounds as f64 * pilot_s > left.max(0.0) * 1.1 {
@@ -229,9 +231,10 @@ impl Plan {
 
 /// A time that is only estimated.
 pub(super) fn in_words(seconds: f64) -> String {
-    match seconds < 100.0 {
-        true => format!("{seconds:.0} s"),
-        false => format!("{:.0} minutes", seconds / 60.0),
+    if seconds < 100.0 {
+        format!("{seconds:.0} s")
+    } else {
+        format!("{:.0} minutes", seconds / 60.0)
     }
 }
 

@@ -15,10 +15,11 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(quiet: bool) -> Self {
-        let target = match quiet {
-            true => ProgressDrawTarget::hidden(),
+        let target = if quiet {
+            ProgressDrawTarget::hidden()
+        } else {
             // Hidden by itself where standard error is no terminal.
-            false => ProgressDrawTarget::stderr(),
+            ProgressDrawTarget::stderr()
         };
         let bar = ProgressBar::with_draw_target(None, target);
         bar.set_style(style("  pilot: {msg}"));

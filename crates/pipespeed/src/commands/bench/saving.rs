@@ -157,9 +157,10 @@ fn check(path: &Path) -> anyhow::Result<()> {
         rustix::fs::access(path, rustix::fs::Access::WRITE_OK)
             .with_context(|| format!("{} can't be written", path.display()))
     };
-    match path.exists() {
-        true => writable(path),
-        false => writable(directory),
+    if path.exists() {
+        writable(path)
+    } else {
+        writable(directory)
     }
 }
 
@@ -186,9 +187,10 @@ fn save(
 /// A reader of standard output may have had enough; that of a file may not.
 fn put(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     record::save(path, bytes).map_err(|error| {
-        match is_stdout(path) && error.kind() == std::io::ErrorKind::BrokenPipe {
-            true => Closed.into(),
-            false => error.into(),
+        if is_stdout(path) && error.kind() == std::io::ErrorKind::BrokenPipe {
+            Closed.into()
+        } else {
+            error.into()
         }
     })
 }

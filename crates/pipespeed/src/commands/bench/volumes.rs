@@ -15,7 +15,7 @@ use super::lengths::TRIAL_OVERHEAD_S;
 use super::plan::{Plan, RESERVE, RESERVE_S, in_words};
 
 /// More rounds than these say no more worth knowing.
-const MOST_ROUNDS: usize = 60;
+const MAX_ROUNDS: usize = 60;
 
 /// A trial that takes so long is announced as such.
 const LONG_S: f64 = 3.0;
@@ -139,7 +139,7 @@ impl Trials {
             .map(|pace| (1 + more(pace)) as f64 * pace.seconds)
             .sum();
         let fitting = ((allowed.left_s - rare_s).max(0.0) / sum(often)) as usize;
-        let most = MOST_ROUNDS.max(allowed.least_rounds);
+        let most = MAX_ROUNDS.max(allowed.least_rounds);
         let rounds = allowed
             .rounds
             .unwrap_or(fitting.clamp(allowed.least_rounds, most));
@@ -176,9 +176,10 @@ impl Trials {
             .iter()
             .map(|(case, trials)| format!("{case} in {trials} of them"))
             .collect();
-        let rare = match rare.is_empty() {
-            true => String::new(),
-            false => format!(" ({})", rare.join(", ")),
+        let rare = if rare.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", rare.join(", "))
         };
         let longest = self.paces.iter().map(|pace| pace.seconds);
         let longest = longest.fold(0.0, f64::max);
@@ -229,7 +230,7 @@ mod tests {
         assert!(trials.of.is_empty());
         assert_eq!(trials.rounds, 25);
         let trials = Trials::plan(&paces(&[0.01]), &allowed(160.0));
-        assert_eq!(trials.rounds, MOST_ROUNDS);
+        assert_eq!(trials.rounds, MAX_ROUNDS);
     }
 
     #[test]

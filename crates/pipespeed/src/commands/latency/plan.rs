@@ -29,7 +29,7 @@ const STARTING_S: f64 = 0.5;
 /// With fewer messages a launch of an open loop says little.
 const FEWEST_MESSAGES: f64 = 10.0;
 /// So many cases are named in a warning that concerns several of them.
-const MOST_NAMED: usize = 12;
+const MAX_NAMED: usize = 12;
 
 /// Where there are more launches than the time has room for.
 pub(super) fn overtime(args: &LatencyArgs, cases: usize) -> Option<String> {
@@ -124,7 +124,7 @@ pub(super) fn disturbances(record: &Record, ended: &Ended) -> Vec<String> {
     let names: Vec<String> = cases.map(CaseRecord::name).collect();
     match names.len() {
         0 => {}
-        1..=MOST_NAMED => found.push(waited_for_processor(&names.join(", "))),
+        1..=MAX_NAMED => found.push(waited_for_processor(&names.join(", "))),
         many => found.push(waited_for_processor(&format!(
             "{many} of {} cases",
             record.cases.len()
