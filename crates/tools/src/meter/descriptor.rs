@@ -67,12 +67,13 @@ pub fn look(pid: i32, fd: i32) -> io::Result<Option<Seen>> {
         .ok_or_else(wrong)?;
     let flags = field("flags:").and_then(|text| u32::from_str_radix(text, 8).ok());
     let access = flags.ok_or_else(wrong)? & OFlags::ACCMODE.bits();
-    let size = match access == OFlags::RDONLY.bits() {
-        true if about.is_file() => Some(about.len()),
-        true => fs::File::open(&link)
-            .ok()
-            .and_then(|disk| size_of_device(disk.as_fd())),
-        false => None,
+    let size = if access != OFlags::RDONLY.bits() {
+        None
+    } else if about.is_file() {
+        Some(about.len())
+    } else {
+        let disk = fs::File::open(&link).ok();
+        disk.and_then(|disk| size_of_device(disk.as_fd()))
     };
     Ok(Some(Seen {
         identity: Identity {
