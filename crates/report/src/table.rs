@@ -198,10 +198,8 @@ fn below(run: &Run, style: Style) -> Vec<String> {
     }
     for warning in &run.warnings {
         let line = match &warning.case {
-            Some(case) if !warning.message.contains(case.as_str()) => {
-                format!("note: {case}: {}", warning.message)
-            }
-            _ => format!("note: {}", warning.message),
+            Some(case) => format!("note: {case}: {}", warning.message),
+            None => format!("note: {}", warning.message),
         };
         notes.push(style.paint(&lay(line), YELLOW));
     }
