@@ -59,7 +59,7 @@ fn the_record_has_every_field_and_agrees_with_the_csv_and_the_chart() {
     for case in cases {
         assert_fields(
             case,
-            "name description data configuration refused samples summary compared_with ratio",
+            "name description data configuration not_run samples summary compared_with ratio",
         );
         assert_eq!(case["not_run"], Value::Null);
         assert_fields(&case["summary"], "median low high coverage");
