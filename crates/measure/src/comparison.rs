@@ -161,14 +161,14 @@ fn median(case: Option<&CaseResult>) -> Option<f64> {
 }
 
 fn note(old: Option<&CaseResult>, new: Option<&CaseResult>) -> Option<String> {
-    let refused = |case: &CaseResult| case.refused.clone();
+    let not_run = |case: &CaseResult| case.not_run.clone();
     match (old, new) {
         (None, _) => Some("not in the older run".to_owned()),
         (_, None) => Some("not in the newer run".to_owned()),
-        (Some(old), Some(new)) => match (refused(old), refused(new)) {
-            (Some(_), Some(_)) => Some("refused in both runs".to_owned()),
-            (Some(why), None) => Some(format!("refused in the older run: {why}")),
-            (None, Some(why)) => Some(format!("refused in the newer run: {why}")),
+        (Some(old), Some(new)) => match (not_run(old), not_run(new)) {
+            (Some(_), Some(_)) => Some("not run in both runs".to_owned()),
+            (Some(why), None) => Some(format!("not run in the older run: {why}")),
+            (None, Some(why)) => Some(format!("not run in the newer run: {why}")),
             (None, None) => {
                 let changed = configuration_changes(old, new);
                 (!changed.is_empty()).then(|| changed.join(", "))

@@ -6,8 +6,8 @@ use crate::latency::record::{self as round_trips, CaseRecord, Record};
 use crate::latency::spec::{Length, Mode, Outcome, Wait};
 use crate::latency::trial::Measured;
 use crate::record::{
-    CaseResult, Configuration, DataUse, EndCounters, GIB, NullControl, Ratio, Run, SCHEMA_VERSION,
-    Sample, Settings, Summary, Verdict, Warning, WarningKind,
+    CaseResult, Configuration, DataUse, EndCounters, GIB, NotRun, NullControl, Ratio, Run,
+    SCHEMA_VERSION, Sample, Settings, Summary, Verdict, Warning, WarningKind,
 };
 use pipespeed_host::{Cache, Machine};
 
@@ -62,7 +62,7 @@ pub fn case(name: &str, rate: f64, against: Option<(&str, &str, Ratio)>) -> Case
             slots: Some(32),
             ..Configuration::default()
         },
-        refused: None,
+        not_run: None,
         verified_bytes: None,
         samples,
         summary: Some(Summary {
@@ -292,10 +292,10 @@ pub fn channels(all: bool) -> Run {
     });
     let mut run = run("channels", cases.collect());
     run.null_control = None;
-    let over = "limit: a message has at most 212960 bytes here (SO_SNDBUF less 32)";
+    let over = "a message has at most 212960 bytes here (SO_SNDBUF less 32)";
     for case in &mut run.cases {
         if case.name.starts_with("seqpacket_1m") || case.name.starts_with("seqpacket_256k") {
-            case.refused = Some(over.to_owned());
+            case.not_run = Some(NotRun::limit(over));
             case.samples.clear();
             case.summary = None;
             case.ratio = None;
@@ -349,14 +349,19 @@ pub fn memory() -> Run {
     run
 }
 
-/// Makes a case of a run one that could not be measured.
+/// Makes a case of a run one that is refused.
 pub fn refuse(run: &mut Run, name: &str, reason: &str) {
+    leave_out(run, name, NotRun::refused(reason));
+}
+
+/// Makes a case of a run one that was not run.
+pub fn leave_out(run: &mut Run, name: &str, not_run: NotRun) {
     let case = run
         .cases
         .iter_mut()
         .find(|case| case.name == name)
         .expect("a case of the run");
-    case.refused = Some(reason.to_owned());
+    case.not_run = Some(not_run);
     case.samples.clear();
     case.summary = None;
     case.ratio = None;
@@ -388,7 +393,7 @@ pub fn latency_record(mode: Mode) -> Record {
     }
     cases[2].deadlock = Some("deadlock: both sleep".to_owned());
     let mut eventfd = CaseRecord::new(Kind::Eventfd, 1024);
-    eventfd.refused = Some("limit: a message has at most 8 bytes".to_owned());
+    eventfd.not_run = Some(NotRun::limit("a message has at most 8 bytes"));
     cases.push(eventfd);
     Record {
         kind: round_trips::KIND,

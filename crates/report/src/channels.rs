@@ -16,6 +16,7 @@ use super::format::{counted, interval, percent, ratio_interval, significant, tim
 use super::measured::has_intervals;
 use super::steps::is_twin;
 use super::style::{BOLD, DIM, Style, YELLOW};
+use super::table::reason;
 
 /// Whether a run is one of channels.
 pub(super) fn are_compared(run: &Run) -> bool {
@@ -176,23 +177,11 @@ fn laid(cases: &[&CaseResult], columns: &[Shown], style: Style) -> (Vec<String>,
             let name = format!("{line:names$}");
             let room = style.width().saturating_sub(names).max(20);
             let indent = format!("\n{}", " ".repeat(names));
-            let reason = wrap(&reason(case), room, "").replace('\n', &indent);
+            let reason = wrap(&reason(case.not_run.as_ref()), room, "").replace('\n', &indent);
             *line = name + &style.paint(&reason, YELLOW);
         }
     }
     (lines, width.unwrap_or(0))
-}
-
-/// Why a case was not measured.
-pub(super) fn reason(case: &CaseResult) -> String {
-    match case.refused.as_deref() {
-        None => "not measured".to_owned(),
-        // They say themselves what they are.
-        Some(reason) if reason.starts_with("limit: ") || reason.starts_with("failed: ") => {
-            reason.to_owned()
-        }
-        Some(reason) => format!("refused: {reason}"),
-    }
 }
 
 fn verified(run: &Run) -> String {

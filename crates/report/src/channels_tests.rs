@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::table;
-use pipespeed_measure::record::WarningKind;
-use pipespeed_measure::sample::channels;
+use pipespeed_measure::record::{NotRun, WarningKind};
+use pipespeed_measure::sample::{channels, leave_out};
 
 fn shown(run: &Run, width: usize) -> String {
     let style = Style {
@@ -72,7 +72,7 @@ fn a_size_over_a_limit_is_shown_as_that_limit() {
         rows.iter().all(|row| row.contains("seqpacket ")),
         "{rows:?}"
     );
-    assert!(!text.contains("refused: limit"), "{text}");
+    assert!(!text.contains("refused"), "{text}");
 }
 
 #[test]
@@ -89,8 +89,8 @@ fn no_line_is_wider_than_the_terminal() {
 #[test]
 fn a_long_reason_takes_lines_and_no_column() {
     let mut run = channels(false);
-    let long = "limit: a message has at most so many bytes here ".repeat(6);
-    pipespeed_measure::sample::refuse(&mut run, "tcp_1m", &long);
+    let long = "a message has at most so many bytes here ".repeat(6);
+    leave_out(&mut run, "tcp_1m", NotRun::limit(long));
     for (width, columns) in [(120, "CPU us"), (80, "interval")] {
         let text = shown(&run, width);
         assert!(text.contains(columns), "{width}: {text}");

@@ -29,9 +29,9 @@ fn name(item: Item) -> &'static str {
 pub fn counted(cases: &[CaseAccount], said: &[String], style: Style) -> String {
     let mut text = String::new();
     for case in cases {
-        let rate = match (case.gib_per_s, &case.refused) {
+        let rate = match (case.gib_per_s, &case.not_run) {
             (Some(rate), _) => format!("{} GiB/s, counted, not sampled", significant(rate)),
-            (None, Some(why)) => format!("refused: {why}"),
+            (None, Some(not_run)) => not_run.to_string(),
             (None, None) => "nothing was moved".to_owned(),
         };
         let heading = wrap(&format!("{}: {rate}", case.name), style.width(), "  ");
@@ -89,7 +89,7 @@ mod tests {
     use super::super::format::longest_line;
     use super::*;
     use pipespeed_explain::profile::counted::Row;
-    use pipespeed_measure::record::EndCounters;
+    use pipespeed_measure::record::{EndCounters, NotRun};
 
     fn account() -> CaseAccount {
         let row = |item, count, each_ns: Option<f64>, seconds| Row {
@@ -114,7 +114,7 @@ mod tests {
         CaseAccount {
             name: "write_read".to_owned(),
             description: String::new(),
-            refused: None,
+            not_run: None,
             gib_per_s: Some(0.5),
             disturbances: Vec::new(),
             ends: vec![end],
@@ -146,7 +146,7 @@ mod tests {
     fn a_case_that_cannot_be_run_says_why() {
         let case = CaseAccount {
             gib_per_s: None,
-            refused: Some("no huge pages".to_owned()),
+            not_run: Some(NotRun::refused("no huge pages")),
             ends: Vec::new(),
             ..account()
         };

@@ -40,9 +40,9 @@ pub fn latency_table(record: &Record, style: Style) -> String {
     let mut text = style.paint(title, BOLD) + "\n";
     for (line, case) in table.lines().zip(heading_first(&record.cases)) {
         let line = line.trim_end();
-        match case.and_then(|case| case.refused.as_deref()) {
-            Some(reason) => text.push_str(&wrap(
-                &format!("{line}  {reason}"),
+        match case.and_then(|case| case.not_run.as_ref()) {
+            Some(not_run) => text.push_str(&wrap(
+                &format!("{line}  {not_run}"),
                 style.width(),
                 "                    ",
             )),
@@ -61,7 +61,7 @@ fn row(case: &CaseRecord) -> [String; 9] {
     let name = case.channel.name().to_owned();
     let size = size::exact(case.size as u64);
     let Some(summary) = &case.summary else {
-        let what = match (&case.refused, &case.deadlock, case.failed) {
+        let what = match (&case.not_run, &case.deadlock, case.failed) {
             (Some(_), _, _) => "-",
             (None, Some(_), _) => "deadlock",
             (None, None, 0) => "not run",

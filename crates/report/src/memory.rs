@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use pipespeed_base::size;
 use pipespeed_host::Cache;
-use pipespeed_measure::record::{CaseResult, Run};
+use pipespeed_measure::record::{CaseResult, NotRun, Run};
 use pipespeed_measure::suite::Suite;
 use pipespeed_measure::suite::memory::{ROWS, way_of};
 
@@ -17,7 +17,7 @@ use super::comparisons::comparisons;
 use super::format::{interval, percent, significant, wrap};
 use super::steps::is_twin;
 use super::style::{BOLD, DIM, Style, YELLOW};
-use super::table::cases;
+use super::table::{cases, reason};
 
 /// Whether a run is one of memory.
 pub(super) fn is_measured(run: &Run) -> bool {
@@ -186,24 +186,19 @@ fn places(run: &Run, ways: &[usize], bytes: usize) -> String {
 
 /// Which blocks have no figure, and why: those with the same reason together.
 fn not_measured(run: &Run, style: Style) -> String {
-    let mut told: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut told: Vec<(Option<&NotRun>, Vec<&str>)> = Vec::new();
     let unmeasured = (0..ROWS.len())
         .flat_map(|way| of_way(run, way))
         .filter(|case| case.summary.is_none());
     for case in unmeasured {
-        let reason = case.refused.as_deref().unwrap_or("");
-        match told.iter_mut().find(|(other, _)| *other == reason) {
+        let not_run = case.not_run.as_ref();
+        match told.iter_mut().find(|(other, _)| *other == not_run) {
             Some((_, names)) => names.push(&case.name),
-            None => told.push((reason, vec![&case.name])),
+            None => told.push((not_run, vec![&case.name])),
         }
     }
-    let lines = told.into_iter().map(|(reason, names)| {
-        let why = match reason {
-            "" => "not measured".to_owned(),
-            reason if reason.starts_with("failed: ") => reason.to_owned(),
-            reason => format!("refused: {reason}"),
-        };
-        let line = format!("{}: {why}", names.join(", "));
+    let lines = told.into_iter().map(|(not_run, names)| {
+        let line = format!("{}: {}", names.join(", "), reason(not_run));
         style.paint(&wrap(&line, style.width(), "  "), YELLOW)
     });
     lines.collect::<Vec<_>>().join("\n")

@@ -97,8 +97,8 @@ pub fn profile_ladder(profile: &Profile, style: Style) -> String {
         line(&mut text, &wrap(&said, style.width(), "    "));
     }
     for case in &profile.cases {
-        if let Some(reason) = &case.refused {
-            let said = format!("  {}: refused: {reason}", case.name);
+        if let Some(not_run) = &case.not_run {
+            let said = format!("  {}: {not_run}", case.name);
             line(&mut text, &wrap(&said, style.width(), "    "));
         }
     }
@@ -274,10 +274,10 @@ fn steps(profile: &Profile) -> Vec<String> {
         let Some((from, factor)) = &case.compared_with else {
             continue;
         };
-        let Some(from) = find(from).filter(|from| from.refused.is_none()) else {
+        let Some(from) = find(from).filter(|from| from.not_run.is_none()) else {
             continue;
         };
-        if case.refused.is_some() {
+        if case.not_run.is_some() {
             continue;
         }
         let mut parts = Vec::new();

@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use pipespeed_base::size;
 use pipespeed_measure::record::{
-    BestSizes, CaseResult, PanelResult, Ratio, Run, Search, Sizes, Verdict,
+    BestSizes, CaseResult, NotRun, PanelResult, Ratio, Run, Search, Sizes, Verdict,
 };
 use pipespeed_measure::search::FINALISTS;
 
@@ -156,17 +156,17 @@ fn table(run: &Run, search: &Search, style: Style) -> String {
     for line in lines.iter_mut().take(2) {
         *line = style.paint(line, BOLD);
     }
-    for (case, reason) in refused(run) {
-        let line = wrap(&format!("{case}  refused: {reason}"), style.width(), "  ");
+    for (case, why) in not_run(run) {
+        let line = wrap(&format!("{case}  {why}"), style.width(), "  ");
         lines.push(style.paint(&line, YELLOW));
     }
     lines.join("\n")
 }
 
-/// Cases that can't be run here, and the reasons.
-pub(super) fn refused(run: &Run) -> impl Iterator<Item = (&str, &str)> {
+/// Cases that were not run, and why.
+pub(super) fn not_run(run: &Run) -> impl Iterator<Item = (&str, &NotRun)> {
     let cases = run.cases.iter();
-    cases.filter_map(|case| Some((&*case.name, case.refused.as_deref()?)))
+    cases.filter_map(|case| Some((&*case.name, case.not_run.as_ref()?)))
 }
 
 /// The best for a kind of reader, in words.
@@ -240,7 +240,7 @@ pub(super) fn findings(run: &Run, search: &Search) -> Vec<String> {
 pub(super) fn method(run: &Run, search: &Search) -> String {
     let cells = || search.panels.iter().flat_map(|panel| &panel.cells);
     let tried = cells().filter(|cell| cell.median.is_some()).count();
-    let missing = cells().filter(|it| it.median.is_none() && it.refused.is_none());
+    let missing = cells().filter(|it| it.median.is_none() && it.not_run.is_none());
     let mut text = format!(
         "Searched: {} of sizes of {} in random order, then the best {FINALISTS} of each case again, \
          of which the one with the highest median is taken; {} of {:.0} ms, {} of them disturbed, \

@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, Row, Table, presets};
 
-use pipespeed_measure::record::{CaseResult, Run, Verdict};
+use pipespeed_measure::record::{CaseResult, NotRun, Run, Verdict};
 
 use super::comparisons::comparisons;
 use super::findings::findings;
@@ -90,7 +90,7 @@ fn columns(run: &Run) -> Vec<Column> {
     ]
 }
 
-/// A number of the summary; empty for a refused case.
+/// A number of the summary; empty for a case without samples.
 fn summed(
     case: &CaseResult,
     number: fn(&pipespeed_measure::record::Summary) -> Option<f64>,
@@ -167,17 +167,16 @@ fn grid(run: &Run, columns: &[Column]) -> (Table, usize) {
     (grid, width)
 }
 
+/// Why a case has no samples.
+pub(super) fn reason(not_run: Option<&NotRun>) -> String {
+    not_run.map_or_else(|| "not measured".to_owned(), NotRun::to_string)
+}
+
 /// The row of a case without samples: the reason stands across the columns.
 fn reason_row(case: &CaseResult, names: usize, style: Style) -> String {
-    let reason = case
-        .refused
-        .as_deref()
-        .map_or("not measured".to_owned(), |reason| {
-            format!("refused: {reason}")
-        });
     let room = style.width().saturating_sub(names + 2).max(20);
     let indent = format!("\n{}", " ".repeat(names + 2));
-    let reason = wrap(&reason, room, "").replace('\n', &indent);
+    let reason = wrap(&reason(case.not_run.as_ref()), room, "").replace('\n', &indent);
     format!("{:names$}  {}", case.name, style.paint(&reason, YELLOW))
 }
 
@@ -199,10 +198,8 @@ fn below(run: &Run, style: Style) -> Vec<String> {
     }
     for warning in &run.warnings {
         let line = match &warning.case {
-            Some(case) if !warning.message.contains(case.as_str()) => {
-                format!("note: {case}: {}", warning.message)
-            }
-            _ => format!("note: {}", warning.message),
+            Some(case) => format!("note: {case}: {}", warning.message),
+            None => format!("note: {}", warning.message),
         };
         notes.push(style.paint(&lay(line), YELLOW));
     }

@@ -84,7 +84,7 @@ pub fn profile(
         name: case.name.clone(),
         description: case.description.clone(),
         compared_with: case.compared_with.clone(),
-        refused: None,
+        not_run: None,
         trials,
         gib_per_s: pipespeed_stats::median(&sampled).unwrap_or(0.0),
         gib_per_s_unsampled: pipespeed_stats::median(&unsampled).unwrap_or(0.0),

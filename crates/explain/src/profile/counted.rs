@@ -13,7 +13,7 @@ use crate::costs::{Cost, Costs, PIECE};
 use pipespeed_host::warnings;
 use pipespeed_measure::case::Case;
 use pipespeed_measure::endpoint::spec::{ChannelKind, PageKind, SinkTechnique, SourceTechnique};
-use pipespeed_measure::record::EndCounters;
+use pipespeed_measure::record::{EndCounters, NotRun};
 use pipespeed_measure::runner::{Runner, TrialError};
 
 /// What a part of an end's wall time was used for.
@@ -159,8 +159,8 @@ pub struct CaseAccount {
     pub name: String,
     /// One line on what it does.
     pub description: String,
-    /// Why it could not be run.
-    pub refused: Option<String>,
+    /// Why it was not run.
+    pub not_run: Option<NotRun>,
     /// The median rate of the trials, in GiB/s.
     pub gib_per_s: Option<f64>,
     /// What disturbed the trials, a sentence each.
@@ -171,11 +171,11 @@ pub struct CaseAccount {
 
 impl CaseAccount {
     /// A case that can't be run here.
-    pub fn refused(case: &Case, reason: String) -> Self {
+    pub fn not_run(case: &Case, not_run: NotRun) -> Self {
         CaseAccount {
             name: case.name.clone(),
             description: case.description.clone(),
-            refused: Some(reason),
+            not_run: Some(not_run),
             gib_per_s: None,
             disturbances: Vec::new(),
             ends: Vec::new(),
@@ -228,7 +228,7 @@ pub fn count(
     Ok(CaseAccount {
         name: case.name.clone(),
         description: case.description.clone(),
-        refused: None,
+        not_run: None,
         gib_per_s: pipespeed_stats::median(&rates),
         disturbances: disturbances.map(|warning| warning.message).collect(),
         ends,

@@ -67,7 +67,7 @@ pub fn of_samples(profile: &Profile) -> Vec<String> {
         let disturbed = case.disturbances.iter();
         notes.extend(disturbed.map(|what| format!("{}: {what}", case.name)));
         let slowed = 1.0 - case.gib_per_s / case.gib_per_s_unsampled;
-        if case.refused.is_none() && slowed > SLOWED {
+        if case.not_run.is_none() && slowed > SLOWED {
             notes.push(format!(
                 "{}: {:.0} % slower while sampled than between ({} and {} GiB/s)",
                 case.name,

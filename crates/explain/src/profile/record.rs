@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::account::Usage;
 use super::groups::Group;
 use pipespeed_measure::case::Case;
+use pipespeed_measure::record::NotRun;
 
 /// The version of this record's layout.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -131,7 +132,7 @@ pub struct CaseProfile {
     /// What it is compared with, and by what factor they differ.
     pub compared_with: Option<(String, String)>,
     /// Why it was not profiled.
-    pub refused: Option<String>,
+    pub not_run: Option<NotRun>,
     /// Sampled trials.
     pub trials: usize,
     /// The median rate while sampled, in GiB/s.
@@ -203,12 +204,12 @@ pub struct Stack {
 
 impl CaseProfile {
     /// A case that this machine does not allow.
-    pub fn refused(case: &Case, reason: String) -> Self {
+    pub fn not_run(case: &Case, not_run: NotRun) -> Self {
         CaseProfile {
             name: case.name.clone(),
             description: case.description.clone(),
             compared_with: case.compared_with.clone(),
-            refused: Some(reason),
+            not_run: Some(not_run),
             trials: 0,
             gib_per_s: 0.0,
             gib_per_s_unsampled: 0.0,

@@ -60,7 +60,7 @@ fn case(name: &str, from: Option<(&str, &str)>, ends: Vec<EndProfile>) -> CasePr
         name: name.to_owned(),
         description: format!("{name}, invented"),
         compared_with: from.map(|(from, factor)| (from.to_owned(), factor.to_owned())),
-        refused: None,
+        not_run: None,
         trials: 5,
         gib_per_s: rate * 0.9,
         gib_per_s_unsampled: rate,

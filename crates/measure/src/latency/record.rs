@@ -8,7 +8,7 @@ use super::histogram::{Counts, Latencies};
 use super::spec::{Length, Mode, Wait};
 use super::trial::Measured;
 use crate::channel::ZerocopyCounts;
-use crate::record::Flag;
+use crate::record::{Flag, NotRun};
 use crate::rounds::{RUN_DELAY, from_outside};
 use pipespeed_base::size;
 use pipespeed_host::Machine;
@@ -73,8 +73,8 @@ pub struct CaseRecord {
     pub channel: Kind,
     /// Bytes of a message.
     pub size: usize,
-    /// Why it was not measured.
-    pub refused: Option<String>,
+    /// Why it was not measured: what is not allowed here, or too long.
+    pub not_run: Option<NotRun>,
     /// How it deadlocked.
     pub deadlock: Option<String>,
     /// What the completions of MSG_ZEROCOPY said, all launches together; none
@@ -197,7 +197,7 @@ impl CaseRecord {
         CaseRecord {
             channel,
             size,
-            refused: None,
+            not_run: None,
             deadlock: None,
             zerocopy: None,
             failed: 0,

@@ -66,7 +66,7 @@ const SAMPLE: [&str; 9] = [
 ];
 
 /// Writes a header and a row for every sample of every case, in the suite's
-/// order. A refused case has no sample, hence no row. What was not measured is
+/// order. A case that was not run has no sample, hence no row. What was not measured is
 /// an empty field; several flags stand in one field with spaces between.
 ///
 /// # Errors

@@ -7,12 +7,14 @@
 mod configuration;
 mod csv;
 mod json;
+mod not_run;
 mod save;
 mod search;
 
 pub use self::configuration::Configuration;
 pub use self::csv::write_csv;
 pub use self::json::{LoadError, load, to_json};
+pub use self::not_run::{NotRun, NotRunKind};
 pub use self::save::{check_place, is_replaceable, is_stdout, save};
 pub use self::search::{BestSizes, CellResult, PanelResult, Search, Sizes};
 
@@ -122,8 +124,8 @@ pub struct CaseResult {
     pub data: DataUse,
     /// What took effect.
     pub configuration: Configuration,
-    /// Why the case could not be run here; null when it could.
-    pub refused: Option<String>,
+    /// Why the case was not run; null when it was.
+    pub not_run: Option<NotRun>,
     /// Bytes compared with what they have to be, in a trial of its own before
     /// the first round; null where there was none.
     pub verified_bytes: Option<u64>,

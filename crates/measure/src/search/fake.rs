@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::channel::Granted;
 use crate::endpoint::control::{Outcome, Setup};
-use crate::record::{DataUse, EndCounters, GIB};
+use crate::record::{DataUse, EndCounters, GIB, NotRun};
 use crate::runner::{Runner, Trial};
 use crate::suite::sizes::with_one_processor;
 use crate::suite::{Overrides, Suite};
@@ -68,7 +68,7 @@ impl Runner for Fake {
             return Err(TrialError::Interrupted(2));
         }
         if self.refused_pipe.is_some() && self.refused_pipe == case.pipe_bytes {
-            return Err(TrialError::Refused("too large, invented".to_owned()));
+            return Err(NotRun::refused("too large, invented").into());
         }
         let gib_per_s = rate(case) * (0.99 + 0.02 * self.rng.share());
         let seconds = self.durations.timed_s;

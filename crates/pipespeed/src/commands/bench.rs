@@ -137,7 +137,8 @@ fn measure(
         watch.progress.doing("choosing what to combine");
         measurement.put_together(watch)?;
         if let Some(case) = measurement.run_mut().cases.last() {
-            let made = case.refused.as_ref().unwrap_or(&case.description);
+            let not_run = case.not_run.as_ref();
+            let made = not_run.map_or(&case.description, |not_run| &not_run.reason);
             watch
                 .progress
                 .say(&format!("pipespeed: {}: {made}", case.name));
@@ -146,13 +147,12 @@ fn measure(
     let choosing = started.elapsed().as_secs_f64();
     if measurement.runnable() == 0 {
         let cases = &measurement.run_mut().cases;
-        let reason = cases.iter().find_map(|case| case.refused.clone());
-        let reason = reason.unwrap_or_default();
-        return Err(Stopped::Error(if reason.starts_with("failed: ") {
-            anyhow::anyhow!("no case could be run: {reason}")
-        } else {
-            anyhow::anyhow!("every case is refused here: {reason}")
-        }));
+        return Err(Stopped::Error(
+            match cases.iter().find_map(|case| case.not_run.as_ref()) {
+                Some(first) => anyhow::anyhow!("no case could be run: {first}"),
+                None => anyhow::anyhow!("no case could be run"),
+            },
+        ));
     }
     let rounds = match plan.suite {
         Suite::Volumes => {

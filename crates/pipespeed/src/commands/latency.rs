@@ -159,7 +159,7 @@ fn save_round(args: &LatencyArgs, record: &Record) -> anyhow::Result<()> {
 fn show(args: &LatencyArgs, record: &Record) -> anyhow::Result<()> {
     let taken = args.files().any(|(_, path)| is_stdout(path));
     if let [only] = record.cases.as_slice()
-        && only.refused.is_some()
+        && only.not_run.is_some()
     {
         // The error says all.
         return Ok(());
@@ -196,12 +196,12 @@ fn verdict(record: &Record, rounds: usize) -> anyhow::Result<()> {
         ));
     }
     if let [only] = cases.as_slice()
-        && let Some(reason) = &only.refused
+        && let Some(not_run) = &only.not_run
     {
-        return Err(anyhow!("{}: {reason}", only.channel.name()));
+        return Err(anyhow!("{}: {not_run}", only.channel.name()));
     }
-    if cases.iter().all(|case| case.refused.is_some()) {
-        Err(anyhow!("every case is refused here, as shown"))
+    if cases.iter().all(|case| case.not_run.is_some()) {
+        Err(anyhow!("no case could be run, as shown"))
     } else {
         Ok(())
     }

@@ -23,7 +23,7 @@ use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{Machine, Root};
 use pipespeed_measure::case::{Case, Durations};
-use pipespeed_measure::record::{check_place, is_stdout, save};
+use pipespeed_measure::record::{NotRun, check_place, is_stdout, save};
 use pipespeed_measure::runner::TrialError;
 use pipespeed_measure::suite::{Overrides, Suite, channels};
 use pipespeed_measure::trial::ProcessRunner;
@@ -208,11 +208,11 @@ fn sample(
         }
         let refused = no_spinning.clone().filter(|_| case.spins_in_pairs());
         let outcome = match refused {
-            Some(reason) => Err(TrialError::Refused(reason)),
+            Some(reason) => Err(NotRun::refused(reason).into()),
             None => profile(&mut runner, case, sampling, &cpus, trials(args)),
         };
         made.cases
-            .push(outcome_of(outcome, case, args.all, CaseProfile::refused)?);
+            .push(outcome_of(outcome, case, args.all, CaseProfile::not_run)?);
     }
     Ok(())
 }
@@ -223,19 +223,17 @@ fn trials(args: &ProfileArgs) -> usize {
     (seconds / TRIAL.timed_s).ceil().max(1.0) as usize
 }
 
-/// What a case came to. A refused one is none where it is the only one.
+/// What a case came to. One that is not run is an error where it is the only one.
 fn outcome_of<T>(
     outcome: Result<T, TrialError>,
     case: &Case,
     is_one_of_many: bool,
-    refused: fn(&Case, String) -> T,
+    not_run: fn(&Case, NotRun) -> T,
 ) -> anyhow::Result<T> {
     match outcome {
         Ok(made) => Ok(made),
-        Err(TrialError::Refused(reason)) if is_one_of_many => Ok(refused(case, reason)),
-        Err(TrialError::Refused(reason)) => {
-            anyhow::bail!("{} is refused here: {reason}", case.name)
-        }
+        Err(TrialError::NotRun(why)) if is_one_of_many => Ok(not_run(case, why)),
+        Err(TrialError::NotRun(why)) => anyhow::bail!("{}: {why}", case.name),
         Err(TrialError::Interrupted(signal)) => Err(Interrupted(signal).into()),
         Err(TrialError::Failed(error)) => Err(error),
     }

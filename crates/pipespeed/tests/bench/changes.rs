@@ -7,7 +7,7 @@ use crate::common::fake::{FakeRunner, Watch, empty_run};
 use crate::common::{conditions, json, json_file, pipespeed, run_alone};
 use pipespeed_measure::case::Case;
 use pipespeed_measure::endpoint::spec::{PageKind, Policy, SinkTechnique, Waiting};
-use pipespeed_measure::record::Run;
+use pipespeed_measure::record::{NotRun, Run};
 use pipespeed_measure::rounds::Measurement;
 use pipespeed_measure::runner::{Runner, Trial, TrialError};
 use pipespeed_measure::suite::{Overrides, Suite, changes};
@@ -168,7 +168,7 @@ fn what_is_refused_is_not_combined() {
     let (run, made) = together(&["spinning"], by_factors(&rates));
     assert_eq!(made.unwrap(), ["pipe_1m", "pieces_8k"]);
     let spinning = run.cases.iter().find(|case| case.name == "spinning");
-    assert_eq!(spinning.unwrap().refused.as_deref(), Some("not here"));
+    assert_eq!(spinning.unwrap().not_run, Some(NotRun::refused("not here")));
 }
 
 #[test]
@@ -179,8 +179,8 @@ fn with_nothing_to_combine_no_trial_is_spent_on_it() {
     ] {
         let (run, made) = together(&[], by_factors(&rates));
         assert_eq!(made, None);
-        let refused = run.cases.last().unwrap().refused.as_ref().unwrap();
-        assert!(refused.contains(why), "{refused}");
+        let not_run = run.cases.last().unwrap().not_run.as_ref().unwrap();
+        assert!(not_run.reason.contains(why), "{not_run}");
     }
 }
 
@@ -215,8 +215,8 @@ fn a_quick_run_measures_and_ranks_each_change() {
     for made in record["cases"].as_array().unwrap() {
         let name = made["name"].as_str().unwrap();
         assert_eq!(made["data"], "touch", "{name}");
-        if made["refused"].is_string() {
-            eprintln!("not measured: {name}: {}", made["refused"]);
+        if made["not_run"].is_object() {
+            eprintln!("not measured: {name}: {}", made["not_run"]["reason"]);
             continue;
         }
         assert_eq!(made["samples"].as_array().unwrap().len(), 2, "{name}");
@@ -243,14 +243,11 @@ fn on_one_processor_neither_sharing_nor_spinning_is_a_change() {
         ("one_processor", "no change"),
         ("spinning", "two processors"),
     ] {
-        let reason = case(&record, name)["refused"].as_str().unwrap();
+        let reason = case(&record, name)["not_run"]["reason"].as_str().unwrap();
         assert!(reason.contains(why), "{reason}");
     }
-    let large = &case(&record, "pipe_1m")["refused"];
-    assert!(
-        large.is_null() || large.as_str().unwrap().contains("pipe"),
-        "{large}"
-    );
+    let large = case(&record, "pipe_1m")["not_run"]["reason"].as_str();
+    assert!(large.is_none_or(|why| why.contains("pipe")), "{large:?}");
 }
 
 #[test]

@@ -112,7 +112,7 @@ fn assert_kept(outcome: &Outcome, record: &Value, why: &str) {
     assert_eq!(record["settings"]["rounds_planned"], 5000);
     for case in record["cases"].as_array().unwrap() {
         let name = case["name"].as_str().unwrap();
-        if case["refused"].is_null() {
+        if case["not_run"].is_null() {
             let samples = case["samples"].as_array().unwrap().len();
             // The last round may be cut in two.
             assert!(

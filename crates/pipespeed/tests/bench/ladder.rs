@@ -59,9 +59,9 @@ fn the_record_has_every_field_and_agrees_with_the_csv_and_the_chart() {
     for case in cases {
         assert_fields(
             case,
-            "name description data configuration refused samples summary compared_with ratio",
+            "name description data configuration not_run samples summary compared_with ratio",
         );
-        assert_eq!(case["refused"], Value::Null);
+        assert_eq!(case["not_run"], Value::Null);
         assert_fields(&case["summary"], "median low high coverage");
         // Two rounds are too few for an interval.
         assert_eq!(case["summary"]["low"], Value::Null);
@@ -132,7 +132,7 @@ fn verified(suite: &str) {
     for case in record["cases"].as_array().unwrap() {
         let name = case["name"].as_str().unwrap();
         assert_eq!(case["data"], "verify", "{name}");
-        match case["refused"].as_str() {
+        match case["not_run"]["reason"].as_str() {
             None => {
                 let sample = &case["samples"][0];
                 assert!(

@@ -10,7 +10,7 @@ use pipespeed_measure::case::Case;
 use pipespeed_measure::channel::Granted;
 use pipespeed_measure::endpoint::control::{Outcome, Setup};
 use pipespeed_measure::endpoint::spec::PageKind;
-use pipespeed_measure::record::{EndCounters, GIB, Run, SCHEMA_VERSION, Settings};
+use pipespeed_measure::record::{EndCounters, GIB, NotRun, Run, SCHEMA_VERSION, Settings};
 use pipespeed_measure::rounds::{Measurement, Observer};
 use pipespeed_measure::runner::{Runner, Trial, TrialError};
 use pipespeed_measure::suite::{Overrides, Suite};
@@ -53,13 +53,13 @@ impl Runner for FakeRunner {
                 return Err(match trouble.clone() {
                     Trouble::Failure(reason) => TrialError::Failed(anyhow!(reason)),
                     Trouble::Signal(signal) => TrialError::Interrupted(signal),
-                    Trouble::Refusal(reason) => TrialError::Refused(reason),
+                    Trouble::Refusal(reason) => NotRun::refused(reason).into(),
                 });
             }
             _ => {}
         }
         if let Some(reason) = self.refused.get(&case.name) {
-            return Err(TrialError::Refused(reason.clone()));
+            return Err(NotRun::refused(reason).into());
         }
         let times = self
             .log

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::common;
 use crate::common::fake::{FakeRunner, Trouble, Watch, measurement, whole_run};
-use pipespeed_measure::record::{Run, load, to_json};
+use pipespeed_measure::record::{NotRun, Run, load, to_json};
 use pipespeed_measure::rounds::Stopped;
 use pipespeed_measure::suite::{Overrides, Suite};
 use pipespeed_stats::schedule::Schedule;
@@ -125,14 +125,14 @@ fn each_trial_is_seen_once_in_the_order_of_the_schedule() {
     for (round, run) in watch.rounds.iter().enumerate() {
         assert_eq!(run.settings.rounds_done, round + 1);
         assert_eq!(run.settings.rounds_planned, ROUNDS);
-        for case in run.cases.iter().filter(|case| case.refused.is_none()) {
+        for case in run.cases.iter().filter(|case| case.not_run.is_none()) {
             assert_eq!(case.samples.len(), round + 1);
             assert!(case.summary.is_some());
         }
     }
     // And each sample stands where its trial ran.
     let run = measurement.finish(None);
-    for case in run.cases.iter().filter(|case| case.refused.is_none()) {
+    for case in run.cases.iter().filter(|case| case.not_run.is_none()) {
         for (round, sample) in case.samples.iter().enumerate() {
             assert_eq!(sample.round, round);
             assert_eq!(scheduled[round * (CASES - 1) + sample.position], case.name);
@@ -279,8 +279,8 @@ fn a_case_refused_before_the_run_is_never_tried_and_its_followers_lose_their_rat
     assert_eq!(run.null_control, None);
     let case = |name: &str| run.cases.iter().find(|case| case.name == name).unwrap();
     assert_eq!(
-        case("vmsplice_splice_huge").refused.as_deref(),
-        Some("not here")
+        case("vmsplice_splice_huge").not_run.clone(),
+        Some(NotRun::refused("not here"))
     );
     assert!(case("vmsplice_splice_huge").samples.is_empty());
     let follower = case("busy_loop_huge");

@@ -86,12 +86,15 @@ fn a_case_that_is_missing_or_refused_is_named_and_the_rest_compared() {
     assert_eq!(case(&comparison, "write_read")["ratio"]["verdict"], "same");
     let comparison = records.comparison("refused.json");
     let refused = case(&comparison, "busy_loop_huge");
-    assert_eq!(refused["note"], "refused in the newer run: one processor");
+    assert_eq!(
+        refused["note"],
+        "not run in the newer run: refused: one processor"
+    );
     let table = records.compare("old.json refused.json").succeeded();
     assert!(
         table
             .out
-            .contains("refused in the newer run: one processor")
+            .contains("not run in the newer run: refused: one processor")
     );
     // A gate can't be passed by losing the case.
     let gate = records.compare("old.json refused.json --fail-on slower");

@@ -7,6 +7,7 @@ use crate::format::{counted, significant, times};
 use crate::measured::{medians, processors};
 use crate::origin;
 use crate::steps::{is_twin, step};
+use crate::table::reason;
 use pipespeed_measure::record::{CaseResult, DataUse, Run, Verdict};
 
 use super::canvas::{
@@ -23,7 +24,7 @@ const AXIS: i32 = 46;
 
 /// Draws a run: a bar a case in the suite's order, as long as its median, with
 /// the interval on it and the step it takes beside it. Its colour says what
-/// became of the data. Refused cases are named with the reason; the null
+/// became of the data. Cases that were not run are named with the reason; the null
 /// control's twin is left out.
 pub(super) fn chart(run: &Run) -> String {
     let cases: Vec<&CaseResult> = run
@@ -166,7 +167,7 @@ impl Layout {
         let name = fitted(&case.name, TEXT, WIDEST_NAME, Cut::Middle);
         let Some((summary, value)) = case.summary.as_ref().zip(value(case)) else {
             canvas.text(&name, (self.left - GAP, y), Side::Left, plain(TEXT, MUTED))?;
-            return self.refused(canvas, case, y);
+            return self.reason(canvas, case, y);
         };
         canvas.text(&name, (self.left - GAP, y), Side::Left, plain(TEXT, INK))?;
         let end = self.x(summary.median);
@@ -189,11 +190,8 @@ impl Layout {
         self.note(canvas, case, y, inner - GAP, free)
     }
 
-    fn refused(&self, canvas: &Canvas<'_>, case: &CaseResult, y: i32) -> Drawn {
-        let reason = match &case.refused {
-            Some(reason) => format!("refused: {reason}"),
-            None => "not measured".to_owned(),
-        };
+    fn reason(&self, canvas: &Canvas<'_>, case: &CaseResult, y: i32) -> Drawn {
+        let reason = reason(case.not_run.as_ref());
         let room = self.right - self.left - GAP;
         let reason = fitted(&reason, SMALL, room, Cut::End);
         canvas.text(

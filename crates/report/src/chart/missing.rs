@@ -33,12 +33,8 @@ fn why(case: &CaseResult) -> Option<&'static str> {
     if case.summary.is_some() {
         return None;
     }
-    Some(match case.refused.as_deref() {
-        None => "not measured",
-        Some(reason) if reason.starts_with("limit: ") => "limit",
-        Some(reason) if reason.starts_with("failed: ") => "failed",
-        Some(_) => "refused",
-    })
+    let not_run = case.not_run.as_ref();
+    Some(not_run.map_or("not measured", |not_run| not_run.kind.name()))
 }
 
 /// What is not shown of these channels and sizes, with the reason of each that is
@@ -81,7 +77,8 @@ fn of_one(name: &str, cases: &[(&str, usize, Option<&str>)]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pipespeed_measure::sample::{channels, refuse};
+    use pipespeed_measure::record::NotRun;
+    use pipespeed_measure::sample::{channels, leave_out, refuse};
 
     #[test]
     fn what_is_missing_is_named_by_channel_size_and_reason() {
@@ -108,7 +105,7 @@ mod tests {
         let mut run = channels(false);
         let limit = "not shown: seqpacket from 256KiB on (limit)";
         assert_eq!(of_channels(&run), [limit]);
-        refuse(&mut run, "tcp_1k", "failed: it broke");
+        leave_out(&mut run, "tcp_1k", NotRun::failed("it broke"));
         assert_eq!(
             of_channels(&run),
             [

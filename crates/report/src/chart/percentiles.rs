@@ -90,13 +90,9 @@ fn measured(record: &Record) -> impl Iterator<Item = &CaseRecord> {
 
 /// What has no line, and why.
 fn missing(record: &Record) -> Option<String> {
-    let why = |case: &CaseRecord| match (&case.summary, &case.refused, &case.deadlock) {
+    let why = |case: &CaseRecord| match (&case.summary, &case.not_run, &case.deadlock) {
         (Some(_), ..) => None,
-        (None, Some(reason), _) => Some(if reason.starts_with("limit: ") {
-            "limit"
-        } else {
-            "refused"
-        }),
+        (None, Some(not_run), _) => Some(not_run.kind.name()),
         (None, None, Some(_)) => Some("deadlock"),
         (None, None, None) if case.failed > 0 => Some("failed"),
         _ => Some("not measured"),

@@ -97,7 +97,7 @@ pub fn profile_chart(profile: &Profile) -> String {
 
 /// The bars' names and ends, from above.
 fn rows(profile: &Profile) -> Vec<(&str, Vec<&EndProfile>)> {
-    let cases = profile.cases.iter().filter(|case| case.refused.is_none());
+    let cases = profile.cases.iter().filter(|case| case.not_run.is_none());
     let cases = cases.map(|case| (&*case.name, case.ends.iter().collect()));
     let stages = profile
         .pipeline
@@ -176,6 +176,7 @@ fn colour(group: Group) -> RGBColor {
 mod tests {
     use super::*;
     use pipespeed_explain::profile::sample;
+    use pipespeed_measure::record::NotRun;
 
     /// The texts of a picture, and the widths of its filled rectangles by colour.
     fn parts(svg: &str) -> (Vec<String>, Vec<(String, f64)>) {
@@ -228,9 +229,9 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_case_has_no_bar() {
+    fn a_case_that_was_not_run_has_no_bar() {
         let mut profile = sample::ladder();
-        profile.cases[1].refused = Some("why".to_owned());
+        profile.cases[1].not_run = Some(NotRun::refused("why"));
         let (texts, _) = parts(&profile_chart(&profile));
         assert!(
             !texts.iter().any(|text| text == "vmsplice_read"),

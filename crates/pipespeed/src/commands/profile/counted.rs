@@ -14,8 +14,7 @@ use pipespeed_explain::profile::refusal::Refusal;
 use pipespeed_host::placement::{self, Chosen};
 use pipespeed_host::topology::Topology;
 use pipespeed_measure::case::Case;
-use pipespeed_measure::record::{is_stdout, save};
-use pipespeed_measure::runner::TrialError;
+use pipespeed_measure::record::{NotRun, is_stdout, save};
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_report as report;
 
@@ -79,10 +78,10 @@ pub(super) fn run(
         }
         let refused = no_spinning.clone().filter(|_| case.spins_in_pairs());
         let counted = match refused {
-            Some(reason) => Err(TrialError::Refused(reason)),
+            Some(reason) => Err(NotRun::refused(reason).into()),
             None => count(&mut runner, case, &costs, on_one_processor, trials(args)),
         };
-        accounts.push(outcome_of(counted, case, args.all, CaseAccount::refused)?);
+        accounts.push(outcome_of(counted, case, args.all, CaseAccount::not_run)?);
     }
     notes.insert(0, refusal.to_string());
     notes.push(format!("ends: {}", places(chosen)));
