@@ -6,8 +6,8 @@ use crate::latency::record::{self as round_trips, CaseRecord, Record};
 use crate::latency::spec::{Length, Mode, Outcome, Wait};
 use crate::latency::trial::Measured;
 use crate::record::{
-    CaseResult, Configuration, DataUse, EndCounters, GIB, NullControl, Ratio, Run, SCHEMA_VERSION,
-    Sample, Settings, Summary, Verdict, Warning, WarningKind,
+    CaseResult, Configuration, DataUse, EndCounters, GIB, Header, Kind as RecordKind, NullControl,
+    Ratio, Run, Sample, Settings, Summary, Verdict, Warning, WarningKind,
 };
 use pipespeed_host::{Cache, Machine};
 
@@ -21,6 +21,19 @@ fn machine() -> Machine {
     machine.processors.model = Some("AMD EPYC 7B13 64-Core Processor".to_owned());
     machine.kernel.release = Some("6.18.5".to_owned());
     machine
+}
+
+/// The header of an invented record.
+pub fn header(kind: RecordKind) -> Header {
+    Header {
+        pipespeed_version: "0.0.0-invented".to_owned(),
+        ..Header::new(
+            kind,
+            vec!["pipespeed".to_owned(), "bench".to_owned()],
+            "2026-03-14T09:26:53Z".to_owned(),
+            Machine::default(),
+        )
+    }
 }
 
 /// A case around a rate, compared with another by a factor.
@@ -145,13 +158,12 @@ pub fn within(low: f64, median: f64, high: f64) -> Ratio {
 /// A run of any cases.
 pub fn run(suite: &str, cases: Vec<CaseResult>) -> Run {
     Run {
-        schema_version: SCHEMA_VERSION,
-        pipespeed_version: "0.1.0".to_owned(),
-        command: vec!["pipespeed".to_owned(), "bench".to_owned()],
+        header: Header {
+            machine: machine(),
+            ..header(RecordKind::Bench)
+        },
         suite: suite.to_owned(),
-        started_at: "2026-03-14T09:26:53Z".to_owned(),
         interrupted: None,
-        machine: machine(),
         settings: Settings {
             seed: 20_260_314,
             rounds_planned: ROUNDS,
@@ -338,7 +350,7 @@ pub fn memory() -> Run {
         case
     });
     let mut run = run("memory", cases.collect());
-    run.machine.processors.caches = CACHES
+    run.header.machine.processors.caches = CACHES
         .map(|(level, kind, bytes, _)| Cache {
             level,
             kind: kind.to_owned(),
@@ -391,11 +403,8 @@ pub fn latency_record(mode: Mode) -> Record {
     eventfd.refused = Some("limit: a message has at most 8 bytes".to_owned());
     cases.push(eventfd);
     Record {
-        kind: round_trips::KIND,
-        version: 1,
-        started_at: "2026-03-14T09:26:53Z".to_owned(),
+        header: header(RecordKind::Latency),
         interrupted: None,
-        machine: Machine::default(),
         settings: round_trips::Settings {
             mode,
             length: Length::Count(2000),
@@ -408,6 +417,6 @@ pub fn latency_record(mode: Mode) -> Record {
         },
         cases,
         failures: Vec::new(),
-        warnings: vec!["this is a guest".to_owned()],
+        warnings: vec![Warning::new(WarningKind::Guest, "this is a guest")],
     }
 }

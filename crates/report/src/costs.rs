@@ -1,5 +1,7 @@
 //! The table of elementary costs.
 
+use std::fmt::Display;
+
 use fastpipe::buffer::huge_page_size;
 use fastpipe::pipe::page_size;
 
@@ -128,8 +130,8 @@ fn row((what, cost, bytes): &Row<'_>, style: Style) -> String {
 }
 
 /// What has to be known to read the figures, a line each.
-pub fn notes(notes: &[String], style: Style) -> String {
-    let note = |note: &String| {
+pub fn notes<T: Display>(notes: &[T], style: Style) -> String {
+    let note = |note: &T| {
         let note = wrap(&format!("note: {note}"), style.width(), "      ");
         style.paint(&note, DIM) + "\n"
     };
@@ -182,6 +184,6 @@ mod tests {
             assert!(longest_line(&text) <= width, "{text}");
             assert_eq!(text.contains("GiB/s"), has_rate, "{text}");
         }
-        assert_eq!(notes(&[], Style::default()), "");
+        assert_eq!(notes::<String>(&[], Style::default()), "");
     }
 }

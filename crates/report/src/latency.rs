@@ -6,6 +6,7 @@ use super::channels::copied_all_the_same;
 use super::format::{counted, interval, significant, wrap};
 use super::style::{BOLD, RED, Style, YELLOW};
 use pipespeed_base::size;
+use pipespeed_host::Warning;
 use pipespeed_measure::latency::channels::Kind;
 use pipespeed_measure::latency::record::{CaseRecord, Record, Summary};
 use pipespeed_measure::latency::spec::{Length, Mode, Wait};
@@ -120,7 +121,8 @@ pub fn latency_notes(record: &Record, style: Style) -> String {
         text.push('\n');
     }
     let ring = ring_looks_first(record);
-    for note in ring.iter().chain(&notes).chain(&record.warnings) {
+    let warnings = record.warnings.iter().map(Warning::to_string);
+    for note in ring.into_iter().chain(notes).chain(warnings) {
         text.push_str(&wrap(&format!("note: {note}"), style.width(), "  "));
         text.push('\n');
     }

@@ -51,7 +51,7 @@ pub(super) fn rungs(run: &Run) -> impl Iterator<Item = &CaseResult> {
 
 /// The data caches, the innermost first, with their sizes in bytes.
 pub(super) fn caches(run: &Run) -> Vec<(&Cache, u64)> {
-    let all = run.machine.processors.caches.iter();
+    let all = run.header.machine.processors.caches.iter();
     let mut caches: Vec<(&Cache, u64)> = all
         .filter(|cache| cache.kind != "instruction")
         .filter_map(|cache| Some((cache, cache.bytes?)))

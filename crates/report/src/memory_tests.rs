@@ -56,7 +56,7 @@ fn each_size_is_a_row_with_the_cache_that_holds_it() {
 #[test]
 fn a_machine_that_tells_nothing_of_its_caches_gets_a_table_all_the_same() {
     let mut run = memory();
-    run.machine.processors.caches.clear();
+    run.header.machine.processors.caches.clear();
     let text = shown(&run, 120);
     assert!(text.contains("does not tell of its"), "{text}");
     assert!(row(&text, "4KiB").contains("180"), "{text}");

@@ -198,13 +198,7 @@ fn below(run: &Run, style: Style) -> Vec<String> {
         notes.push(style.paint(&lay(format!("interrupted: {reason}")), YELLOW));
     }
     for warning in &run.warnings {
-        let line = match &warning.case {
-            Some(case) if !warning.message.contains(case.as_str()) => {
-                format!("note: {case}: {}", warning.message)
-            }
-            _ => format!("note: {}", warning.message),
-        };
-        notes.push(style.paint(&lay(line), YELLOW));
+        notes.push(style.paint(&lay(format!("note: {warning}")), YELLOW));
     }
     // A record carries its findings; one still in the making has none yet. Of
     // a search they stand with what was found.

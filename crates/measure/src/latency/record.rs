@@ -8,33 +8,25 @@ use super::histogram::{Counts, Latencies};
 use super::spec::{Length, Mode, Wait};
 use super::trial::Measured;
 use crate::channel::ZerocopyCounts;
-use crate::record::Flag;
+use crate::record::{Flag, Header};
 use crate::rounds::{RUN_DELAY, from_outside};
 use pipespeed_base::size;
-use pipespeed_host::Machine;
+use pipespeed_host::Warning;
 use pipespeed_stats::{median, median_interval};
 
 /// What a wake-up takes by itself of the time between waking and running: not
 /// what something else does to it.
 const WAKE_UP_S: f64 = 5e-6;
 
-/// What sort of record this is: the value of `kind`.
-pub const KIND: &str = "latency";
-
 /// A run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Record {
-    /// [`KIND`].
-    pub kind: &'static str,
-    /// Of this record's form.
-    pub version: u32,
-    /// When the run began, RFC 3339 in UTC.
-    pub started_at: String,
+    /// What every record begins with.
+    #[serde(flatten)]
+    pub header: Header,
     /// The signal that ended it before its last round; null when it was
     /// completed.
     pub interrupted: Option<String>,
-    /// The machine.
-    pub machine: Machine,
     /// What was asked for.
     pub settings: Settings,
     /// The cases in the order of the options.
@@ -42,7 +34,7 @@ pub struct Record {
     /// Trials that failed, in words.
     pub failures: Vec<String>,
     /// What limits what the figures say.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 /// How it was measured.

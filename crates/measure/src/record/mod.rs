@@ -6,12 +6,14 @@
 
 mod configuration;
 mod csv;
+mod header;
 mod json;
 mod save;
 mod search;
 
 pub use self::configuration::Configuration;
 pub use self::csv::write_csv;
+pub use self::header::{Header, Kind, SCHEMA_VERSION};
 pub use self::json::{LoadError, load, to_json};
 pub use self::save::{check_place, is_replaceable, is_stdout, save};
 pub use self::search::{BestSizes, CellResult, PanelResult, Search, Sizes};
@@ -20,32 +22,19 @@ pub use pipespeed_host::{Warning, WarningKind};
 pub use pipespeed_stats::{Ratio, Verdict};
 use serde::{Deserialize, Serialize};
 
-use pipespeed_host::Machine;
-
-/// The version of the record's shape. It grows by one whenever a field changes
-/// its meaning or goes away; new fields alone leave it as it is.
-pub const SCHEMA_VERSION: u32 = 1;
-
 /// Bytes in a GiB.
 pub const GIB: f64 = (1u64 << 30) as f64;
 
 /// One run of a suite.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// [`SCHEMA_VERSION`] of the program that wrote the record.
-    pub schema_version: u32,
-    /// The program's own version.
-    pub pipespeed_version: String,
-    /// The command line, as words.
-    pub command: Vec<String>,
+    /// What every record begins with.
+    #[serde(flatten)]
+    pub header: Header,
     /// The suite's name.
     pub suite: String,
-    /// When the run began, RFC 3339 in UTC.
-    pub started_at: String,
     /// Why the run ended before its last round; null when it was completed.
     pub interrupted: Option<String>,
-    /// What the run was made on.
-    pub machine: Machine,
     /// How it was measured.
     pub settings: Settings,
     /// What may have disturbed it.

@@ -63,8 +63,8 @@ fn there_is_a_figure_with_its_source_whatever_the_kernel() {
     check_source(&record);
     check_estimate(&record, "base");
     check_estimate(&record, "huge");
-    assert_eq!(record["pages_per_call"], 16);
-    assert_eq!(record["bytes_per_call"], 4 << 20);
+    assert_eq!(record["settings"]["pages_per_call"], 16);
+    assert_eq!(record["settings"]["bytes_per_call"], 4 << 20);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn one_kind_of_pages_untouched_ones_too_and_a_saved_record() {
     assert!(text.contains("nobody has written to them"), "{text}");
     assert!(!text.contains("huge pages"), "{text}");
     let record = json_file(&path);
-    assert_eq!(record["untouched"], true);
+    assert_eq!(record["settings"]["untouched"], true);
     check_estimate(&record, "base");
 }
 

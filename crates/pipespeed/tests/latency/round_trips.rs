@@ -73,7 +73,12 @@ fn a_pipe_size_is_told_as_the_kernel_rounded_it() {
         let record = json(&latency(&args).succeeded().out);
         assert_eq!(record["settings"]["pipe_bytes"], 131_072);
         let warnings = record["warnings"].as_array().unwrap().iter();
-        let told = warnings.filter(|it| it.as_str().unwrap().starts_with("--pipe-size 100KiB: "));
+        let told = warnings.filter(|it| {
+            it["message"]
+                .as_str()
+                .unwrap()
+                .starts_with("--pipe-size 100KiB: ")
+        });
         assert_eq!(told.count(), rounded, "{record:#}");
     }
 }

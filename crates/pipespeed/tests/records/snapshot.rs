@@ -71,9 +71,12 @@ fn the_record_of_a_ladder_is_as_it_was() {
 }
 
 #[test]
-fn a_record_begins_with_its_version() {
+fn a_record_begins_with_its_kind_and_version() {
     let text = to_json(&whole_run(Suite::Ladder, FakeRunner::default(), 1));
-    assert!(text.starts_with("{\n  \"schema_version\": 1,\n"), "{text}");
+    assert!(
+        text.starts_with("{\n  \"kind\": \"bench\",\n  \"schema_version\": 2,\n"),
+        "{text}"
+    );
     assert!(text.ends_with("}\n"));
 }
 

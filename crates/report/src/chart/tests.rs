@@ -257,7 +257,7 @@ fn memory_has_a_line_a_way_the_caches_and_every_rung() {
     assert!(!texts.contains(&"vmsplice_read".to_owned()));
     assert!(!texts.contains(&"L1 32KiB".to_owned()), "instructions");
     // Without caches, sizes and rungs there is still a picture.
-    run.machine.processors.caches.clear();
+    run.header.machine.processors.caches.clear();
     run.cases.retain(|case| case.name == "mem_read_4k");
     chart(&run);
     run.cases.clear();

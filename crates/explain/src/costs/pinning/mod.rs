@@ -32,6 +32,7 @@ pub use self::kernel::{Kernel, Missing, Pinned};
 pub use self::layout::{Argument, LAYOUTS, Layout, Reply};
 pub use self::range::Counted;
 use self::range::Range;
+use pipespeed_measure::record::Header;
 use pipespeed_stats as stats;
 
 /// The kernel's gup_test or gup_benchmark, or what a test puts in its place.
@@ -58,6 +59,37 @@ pub struct Plan {
     pub pages: Vec<Pages>,
     /// Whether nobody has written to them.
     pub untouched: bool,
+}
+
+/// How figures were measured.
+#[derive(Debug, Clone, Serialize)]
+pub struct Settings {
+    /// Samples of each figure.
+    pub rounds: u32,
+    /// The size of a base page.
+    pub page_bytes: usize,
+    /// Pages that the kernel pins at a time.
+    pub pages_per_call: u32,
+    /// Bytes that each call of the kernel's benchmark pins.
+    pub bytes_per_call: usize,
+    /// Whether nobody has written to them.
+    pub untouched: bool,
+}
+
+/// What is saved.
+#[derive(Debug, Serialize)]
+pub struct Record<'a> {
+    /// What every record begins with.
+    #[serde(flatten)]
+    pub header: Header,
+    /// How they were measured.
+    pub settings: Settings,
+    /// The kernel's own benchmark; null where it can't be used.
+    pub kernel: Option<&'a Kernel>,
+    /// Why the kernel's own benchmark can't be used.
+    pub missing: Option<&'a str>,
+    /// What was measured.
+    pub figures: &'a [Figure],
 }
 
 /// What a figure is about.
