@@ -146,10 +146,11 @@ fn ratios(samples: &[(Vec<f64>, Vec<f64>)], confidence: f64) -> Vec<Option<Ratio
 
 /// Only a whole interval beyond 5 % makes a change.
 fn beyond_equivalence(ratio: Ratio) -> Ratio {
-    let verdict = match (ratio.verdict, ratio.low, ratio.high) {
-        (Verdict::Faster, Some(low), _) if low <= 1.0 + EQUIVALENCE => Verdict::Undecided,
-        (Verdict::Slower, _, Some(high)) if high >= 1.0 - EQUIVALENCE => Verdict::Undecided,
-        (verdict, ..) => verdict,
+    let (low, high) = ratio.estimate.ends();
+    let verdict = match ratio.verdict {
+        Verdict::Faster if low <= 1.0 + EQUIVALENCE => Verdict::Undecided,
+        Verdict::Slower if high >= 1.0 - EQUIVALENCE => Verdict::Undecided,
+        verdict => verdict,
     };
     Ratio { verdict, ..ratio }
 }
@@ -164,7 +165,7 @@ fn side(file: &str, run: &Run) -> Side {
 }
 
 fn median(case: Option<&CaseResult>) -> Option<f64> {
-    Some(case?.summary.as_ref()?.median)
+    Some(case?.summary.as_ref()?.gib_per_s.median)
 }
 
 fn note(old: Option<&CaseResult>, new: Option<&CaseResult>) -> Option<String> {
@@ -363,7 +364,7 @@ fn notes(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
 fn common_shift(cases: &[ComparedCase]) -> Option<f64> {
     let ratios: Vec<f64> = cases
         .iter()
-        .filter_map(|case| Some(case.ratio?.median))
+        .filter_map(|case| Some(case.ratio?.estimate.median))
         .collect();
     let one_sided = ratios.iter().all(|r| *r > 1.0) || ratios.iter().all(|r| *r < 1.0);
     let median = stats::median(&ratios)?;

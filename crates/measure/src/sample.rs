@@ -6,8 +6,9 @@ use crate::latency::record::{self as round_trips, CaseRecord, Record};
 use crate::latency::spec::{Length, Mode, Outcome, Wait};
 use crate::latency::trial::Measured;
 use crate::record::{
-    CaseResult, Configuration, DataUse, EndCounters, GIB, Header, Kind as RecordKind, NullControl,
-    Ratio, Run, Sample, Settings, Summary, Verdict, Warning, WarningKind,
+    CaseResult, Configuration, DataUse, EndCounters, Estimate, GIB, Header, Interval,
+    Kind as RecordKind, NullControl, Ratio, Run, Sample, Settings, Summary, Verdict, Warning,
+    WarningKind,
 };
 use pipespeed_host::{Cache, Machine};
 
@@ -79,10 +80,7 @@ pub fn case(name: &str, rate: f64, against: Option<(&str, &str, Ratio)>) -> Case
         verified_bytes: None,
         samples,
         summary: Some(Summary {
-            median: rate,
-            low: Some(rate * 0.962),
-            high: Some(rate * 1.043),
-            coverage: Some(0.957),
+            gib_per_s: estimate(rate * 0.962, rate, rate * 1.043),
             flagged: 0,
             median_unflagged: Some(rate),
             cpu_s_per_gib: Some(1.3 / rate),
@@ -130,6 +128,19 @@ fn sample(round: usize, rate: f64) -> Sample {
     }
 }
 
+/// A median with its interval.
+pub fn estimate(low: f64, median: f64, high: f64) -> Estimate {
+    let coverage = 0.992;
+    Estimate {
+        median,
+        interval: Some(Interval {
+            low,
+            high,
+            coverage,
+        }),
+    }
+}
+
 /// A ratio with an interval of a few percent and the verdict that follows.
 pub fn ratio(median: f64) -> Ratio {
     within(median * 0.97, median, median * 1.032)
@@ -147,10 +158,7 @@ pub fn within(low: f64, median: f64, high: f64) -> Ratio {
         Verdict::Undecided
     };
     Ratio {
-        median,
-        low: Some(low),
-        high: Some(high),
-        coverage: Some(0.992),
+        estimate: estimate(low, median, high),
         verdict,
     }
 }
@@ -333,7 +341,10 @@ pub fn memory() -> Run {
             let rung = rung.as_mut().expect("a rung of the ladder");
             let base = made.compared_with.clone();
             (rung.compared_with, rung.factor) = base.unzip();
-            rung.ratio = rung.summary.as_ref().map(|s| ratio(s.median / 100.0));
+            rung.ratio = rung
+                .summary
+                .as_ref()
+                .map(|s| ratio(s.gib_per_s.median / 100.0));
             return rung.clone();
         };
         let bytes = (block.block_bytes * block.blocks()) as u64;

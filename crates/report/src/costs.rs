@@ -117,7 +117,7 @@ fn row((what, cost, bytes): &Row<'_>, style: Style) -> String {
         let width = style.width.unwrap_or(usize::MAX);
         return wrap(&text, width, &" ".repeat(NAME + MEDIAN + 4));
     };
-    let range = interval(ends.map(|ends| ends.low), ends.map(|ends| ends.high));
+    let range = interval(ends);
     let rate = match bytes {
         Some(bytes) if style.width() >= MIN_WIDTH_WITH_RATE => {
             format!("{} GiB/s", significant(*bytes as f64 / median * 1e9 / GIB))

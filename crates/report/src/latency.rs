@@ -78,7 +78,7 @@ fn row(case: &CaseRecord) -> [String; 9] {
         name,
         size,
         significant(summary.p50_us.median),
-        interval(summary.p50_us.low, summary.p50_us.high),
+        interval(summary.p50_us.interval),
         significant(summary.p90_us.median),
         significant(summary.p99_us.median),
         significant(summary.p999_us.median),
@@ -237,7 +237,7 @@ fn method(record: &Record) -> String {
 /// What is said of the intervals of medians.
 fn of_intervals(record: &Record) -> &'static str {
     let mut summaries = record.cases.iter().filter_map(|case| case.summary);
-    if summaries.any(|summary| summary.p50_us.low.is_some()) {
+    if summaries.any(|summary| summary.p50_us.interval.is_some()) {
         "p50 with its 95 % interval"
     } else {
         "too few of them for intervals"

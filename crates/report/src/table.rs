@@ -53,7 +53,7 @@ fn columns(run: &Run) -> Vec<Column> {
         column("\ncase", |case| case.name.clone(), Left, 0, "case"),
         column(
             "\nGiB/s",
-            |case| summed(case, |s| Some(s.median)),
+            |case| summed(case, |s| Some(s.gib_per_s.median)),
             Right,
             0,
             "GiB/s",
@@ -104,7 +104,7 @@ fn summed(
 fn rate_interval(case: &CaseResult) -> String {
     case.summary
         .as_ref()
-        .map_or_else(String::new, |summary| interval(summary.low, summary.high))
+        .map_or_else(String::new, |summary| interval(summary.gib_per_s.interval))
 }
 
 /// The table of cases, with as many columns as fit.

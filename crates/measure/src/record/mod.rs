@@ -19,7 +19,7 @@ pub use self::save::{check_place, is_replaceable, is_stdout, save};
 pub use self::search::{BestSizes, CellResult, PanelResult, Search, Sizes};
 
 pub use pipespeed_host::{Warning, WarningKind};
-pub use pipespeed_stats::{Ratio, Verdict};
+pub use pipespeed_stats::{Estimate, Interval, Ratio, Verdict};
 use serde::{Deserialize, Serialize};
 
 /// Bytes in a GiB.
@@ -241,14 +241,8 @@ pub struct EndCounters {
 /// What the samples of a case say.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Median rate in GiB/s.
-    pub median: f64,
-    /// Lower end of the median's interval; null below 6 rounds.
-    pub low: Option<f64>,
-    /// Upper end of the median's interval; null below 6 rounds.
-    pub high: Option<f64>,
-    /// The interval's exact coverage; null below 6 rounds.
-    pub coverage: Option<f64>,
+    /// The median rate.
+    pub gib_per_s: Estimate,
     /// How many samples are flagged.
     pub flagged: usize,
     /// The median of the samples without a flag; null where none is left.

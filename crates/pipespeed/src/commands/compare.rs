@@ -102,7 +102,10 @@ fn fail_on_slower(comparisons: &[Comparison], slower_by: f64) -> anyhow::Result<
         .iter()
         .flat_map(|comparison| &comparison.cases)
         .filter(|case| case.old.is_some())
-        .filter(|case| case.ratio.is_none_or(|ratio| ratio.low.is_none()))
+        .filter(|case| {
+            case.ratio
+                .is_none_or(|ratio| ratio.estimate.interval.is_none())
+        })
         .map(|case| &*case.name)
         .collect();
     if !unsure.is_empty() {
@@ -117,8 +120,8 @@ fn fail_on_slower(comparisons: &[Comparison], slower_by: f64) -> anyhow::Result<
         .flat_map(|comparison| &comparison.cases)
         .filter_map(|case| {
             let ratio = case.ratio?;
-            (ratio.verdict == Verdict::Slower && 1.0 - ratio.median >= slower_by)
-                .then(|| format!("{} ({})", case.name, report::times(ratio.median)))
+            (ratio.verdict == Verdict::Slower && 1.0 - ratio.estimate.median >= slower_by)
+                .then(|| format!("{} ({})", case.name, report::times(ratio.estimate.median)))
         })
         .collect();
     if slower.is_empty() {

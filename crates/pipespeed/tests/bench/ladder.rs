@@ -62,11 +62,11 @@ fn the_record_has_every_field_and_agrees_with_the_csv_and_the_chart() {
             "name description data configuration refused samples summary compared_with ratio",
         );
         assert_eq!(case["refused"], Value::Null);
-        assert_fields(&case["summary"], "median low high coverage");
+        assert_fields(&case["summary"]["gib_per_s"], "median interval");
         // Two rounds are too few for an interval.
-        assert_eq!(case["summary"]["low"], Value::Null);
+        assert_eq!(case["summary"]["gib_per_s"]["interval"], Value::Null);
         if case["compared_with"] != Value::Null {
-            assert_fields(&case["ratio"], "median low high verdict");
+            assert_fields(&case["ratio"], "median interval verdict");
             assert_eq!(case["ratio"]["verdict"], "undecided");
         } else {
             assert_eq!(case["ratio"], Value::Null);

@@ -23,13 +23,20 @@ fn check_estimate(record: &serde_json::Value, kind: &str) -> Option<f64> {
     }
     for step in ["vmsplice", "splice", "estimate"] {
         assert_eq!(figure(step)["samples_ns"].as_array().unwrap().len(), 7);
-        let [low, median, high] =
-            ["low_ns", "median_ns", "high_ns"].map(|end| figure(step)[end].as_f64().unwrap());
+        let estimate = &figure(step)["estimate_ns"];
+        let interval = &estimate["interval"];
+        let [low, median, high] = [&interval["low"], &estimate["median"], &interval["high"]]
+            .map(|value| value.as_f64().unwrap());
         assert!(low <= median && median <= high, "{step} {kind}: {record:#}");
     }
-    assert!(figure("vmsplice")["median_ns"].as_f64().unwrap() > 0.0);
-    assert!(figure("splice")["median_ns"].as_f64().unwrap() > 0.0);
-    estimate["median_ns"].as_f64()
+    assert!(
+        figure("vmsplice")["estimate_ns"]["median"]
+            .as_f64()
+            .unwrap()
+            > 0.0
+    );
+    assert!(figure("splice")["estimate_ns"]["median"].as_f64().unwrap() > 0.0);
+    estimate["estimate_ns"]["median"].as_f64()
 }
 
 /// Checks that the source of the figures is told: the kernel's file with its
@@ -45,7 +52,12 @@ fn check_source(record: &serde_json::Value) {
         None => {
             assert!(record["kernel"]["file"].is_string(), "{record:#}");
             assert!(record["kernel"]["layout"]["bytes"].is_u64(), "{record:#}");
-            assert!(record["figures"][0]["median_ns"].as_f64().unwrap() > 0.0);
+            assert!(
+                record["figures"][0]["estimate_ns"]["median"]
+                    .as_f64()
+                    .unwrap()
+                    > 0.0
+            );
         }
     }
 }

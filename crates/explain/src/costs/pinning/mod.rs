@@ -33,7 +33,7 @@ pub use self::layout::{Argument, LAYOUTS, Layout, Reply};
 pub use self::range::Counted;
 use self::range::Range;
 use pipespeed_measure::record::Header;
-use pipespeed_stats as stats;
+use pipespeed_stats::Estimate;
 
 /// The kernel's gup_test or gup_benchmark, or what a test puts in its place.
 pub trait GupTest: Debug {
@@ -129,12 +129,8 @@ pub struct Figure {
     pub step: Step,
     /// Of which pages.
     pub of: Of,
-    /// The median of the samples.
-    pub median_ns: Option<f64>,
-    /// The lower end of its 95 % interval.
-    pub low_ns: Option<f64>,
-    /// The upper end.
-    pub high_ns: Option<f64>,
+    /// The median of the samples with its 95 % interval.
+    pub estimate_ns: Option<Estimate>,
     /// Why there is none.
     pub refused: Option<String>,
     /// What the kernel's benchmark was asked and answered.
@@ -161,14 +157,11 @@ impl Figure {
             Of::Huge => "huge",
             Of::Difference => "difference",
         };
-        let interval = stats::median_interval(&samples_ns, 0.95);
         Figure {
             name: format!("{step_name}_{of_name}"),
             step,
             of,
-            median_ns: stats::median(&samples_ns),
-            low_ns: interval.as_ref().map(|interval| interval.low),
-            high_ns: interval.as_ref().map(|interval| interval.high),
+            estimate_ns: Estimate::of(&samples_ns, 0.95),
             refused,
             counted: None,
             samples_ns,
