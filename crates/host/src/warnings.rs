@@ -33,7 +33,7 @@ pub fn of_run(deltas: &[NoiseDelta]) -> Vec<Warning> {
              quieter, or on processors of its own",
             share * 100.0
         );
-        found.push(whole_run(WarningKind::Steal, message));
+        found.push(Warning::new(WarningKind::Steal, message));
     }
     let throttled = || deltas.iter().filter_map(|delta| delta.throttled_s);
     let throttled_s: f64 = throttled().sum();
@@ -44,24 +44,16 @@ pub fn of_run(deltas: &[NoiseDelta]) -> Vec<Warning> {
              cpu.max to 2 processors or more",
             deltas.len()
         );
-        found.push(whole_run(WarningKind::Throttled, message));
+        found.push(Warning::new(WarningKind::Throttled, message));
     }
     if let Some(load) = overall.other_load.filter(|load| *load > OTHER_LOAD) {
         let message = format!(
             "other processes used {load:.2} processors on average while trials ran: stop them, or pin the ends away \
              from them with --cpus"
         );
-        found.push(whole_run(WarningKind::OtherLoad, message));
+        found.push(Warning::new(WarningKind::OtherLoad, message));
     }
     found
-}
-
-fn whole_run(kind: WarningKind, message: String) -> Warning {
-    Warning {
-        kind,
-        case: None,
-        message,
-    }
 }
 
 fn one_processor(machine: &Machine) -> Option<Warning> {
@@ -83,7 +75,7 @@ fn one_processor(machine: &Machine) -> Option<Warning> {
              see how fast data move between processors"
         ),
     };
-    Some(whole_run(WarningKind::Placement, message))
+    Some(Warning::new(WarningKind::Placement, message))
 }
 
 fn guest(machine: &Machine) -> Option<Warning> {
@@ -99,7 +91,7 @@ fn guest(machine: &Machine) -> Option<Warning> {
         "this is a guest{by}, where waking a sleeping peer takes several microseconds: cases that block look worse \
          than on bare metal, so judge those by runs on the machine that matters"
     );
-    Some(whole_run(WarningKind::Guest, message))
+    Some(Warning::new(WarningKind::Guest, message))
 }
 
 /// A quota of two processors or more doesn't stop two ends by itself, but it
@@ -121,7 +113,7 @@ fn quota(machine: &Machine) -> Option<Warning> {
         "the ends are stopped if these and other processes of the group use it up; raise cpu.max if trials are throttled"
     };
     let message = format!("the control group may use {quota:.2} processors{period}: {effect}");
-    Some(whole_run(WarningKind::Throttled, message))
+    Some(Warning::new(WarningKind::Throttled, message))
 }
 
 fn governor(machine: &Machine) -> Option<Warning> {
@@ -144,7 +136,7 @@ fn governor(machine: &Machine) -> Option<Warning> {
          cpupower frequency-set -g performance",
         others.join(" and ")
     );
-    Some(whole_run(WarningKind::Governor, message))
+    Some(Warning::new(WarningKind::Governor, message))
 }
 
 fn clock_source(machine: &Machine) -> Option<Warning> {
@@ -162,7 +154,7 @@ fn clock_source(machine: &Machine) -> Option<Warning> {
         "the clock source is {source}, which the vDSO cannot read, so that each look at the clock is a system call: \
          {tsc}"
     );
-    Some(whole_run(WarningKind::ClockSource, message))
+    Some(Warning::new(WarningKind::ClockSource, message))
 }
 
 fn pressure_stall(machine: &Machine) -> Option<Warning> {
@@ -171,5 +163,5 @@ fn pressure_stall(machine: &Machine) -> Option<Warning> {
     }
     let message = "the kernel keeps pressure-stall accounts, which costs a little on every sleep and wake-up: boot with \
                    psi=0 to see blocking cases without it";
-    Some(whole_run(WarningKind::PressureStall, message.to_owned()))
+    Some(Warning::new(WarningKind::PressureStall, message))
 }

@@ -9,7 +9,7 @@
 
 use serde::Serialize;
 
-use crate::record::{CaseResult, Ratio, Run, SCHEMA_VERSION, Verdict, WarningKind};
+use crate::record::{CaseResult, Header, Ratio, Run, Verdict, WarningKind};
 use pipespeed_host::Difference;
 use pipespeed_stats::{self as stats, EQUIVALENCE};
 
@@ -21,11 +21,19 @@ const BLOCKS: usize = 6;
 /// intervals too narrow, even with blocks.
 const ALIKE: f64 = 0.5;
 
+/// What is saved of saved runs that were compared.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Record {
+    /// What every record begins with.
+    #[serde(flatten)]
+    pub header: Header,
+    /// The oldest run with each of the others.
+    pub comparisons: Vec<Comparison>,
+}
+
 /// Two runs side by side.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The version of the shape of this record.
-    pub schema_version: u32,
     /// The older run.
     pub old: Side,
     /// The newer run.
@@ -114,7 +122,6 @@ pub fn compare(old_file: &str, old: &Run, new_file: &str, new: &Run) -> Comparis
         cases[*at].ratio = ratio;
     }
     Comparison {
-        schema_version: SCHEMA_VERSION,
         old: side(old_file, old),
         new: side(new_file, new),
         differences: differences(old, new),
@@ -139,10 +146,11 @@ fn ratios(samples: &[(Vec<f64>, Vec<f64>)], confidence: f64) -> Vec<Option<Ratio
 
 /// Only a whole interval beyond 5 % makes a change.
 fn beyond_equivalence(ratio: Ratio) -> Ratio {
-    let verdict = match (ratio.verdict, ratio.low, ratio.high) {
-        (Verdict::Faster, Some(low), _) if low <= 1.0 + EQUIVALENCE => Verdict::Undecided,
-        (Verdict::Slower, _, Some(high)) if high >= 1.0 - EQUIVALENCE => Verdict::Undecided,
-        (verdict, ..) => verdict,
+    let (low, high) = ratio.estimate.ends();
+    let verdict = match ratio.verdict {
+        Verdict::Faster if low <= 1.0 + EQUIVALENCE => Verdict::Undecided,
+        Verdict::Slower if high >= 1.0 - EQUIVALENCE => Verdict::Undecided,
+        verdict => verdict,
     };
     Ratio { verdict, ..ratio }
 }
@@ -151,13 +159,13 @@ fn side(file: &str, run: &Run) -> Side {
     Side {
         file: file.to_owned(),
         suite: run.suite.clone(),
-        started_at: run.started_at.clone(),
+        started_at: run.header.started_at.clone(),
         rounds: run.settings.rounds_done,
     }
 }
 
 fn median(case: Option<&CaseResult>) -> Option<f64> {
-    Some(case?.summary.as_ref()?.median)
+    Some(case?.summary.as_ref()?.gib_per_s.median)
 }
 
 fn note(old: Option<&CaseResult>, new: Option<&CaseResult>) -> Option<String> {
@@ -223,7 +231,7 @@ fn configuration_changes(old: &CaseResult, new: &CaseResult) -> Vec<String> {
 
 /// Machine, settings and versions, most telling first.
 fn differences(old: &Run, new: &Run) -> Vec<Difference> {
-    let mut found = old.machine.differences(&new.machine);
+    let mut found = old.header.machine.differences(&new.header.machine);
     let (a, b) = (&old.settings, &new.settings);
     let mut push = |what: &str, old: String, new: String| {
         if old != new {
@@ -256,8 +264,8 @@ fn differences(old: &Run, new: &Run) -> Vec<Difference> {
     );
     push(
         "pipespeed",
-        old.pipespeed_version.clone(),
-        new.pipespeed_version.clone(),
+        old.header.pipespeed_version.clone(),
+        new.header.pipespeed_version.clone(),
     );
     found
 }
@@ -356,7 +364,7 @@ fn notes(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
 fn common_shift(cases: &[ComparedCase]) -> Option<f64> {
     let ratios: Vec<f64> = cases
         .iter()
-        .filter_map(|case| Some(case.ratio?.median))
+        .filter_map(|case| Some(case.ratio?.estimate.median))
         .collect();
     let one_sided = ratios.iter().all(|r| *r > 1.0) || ratios.iter().all(|r| *r < 1.0);
     let median = stats::median(&ratios)?;

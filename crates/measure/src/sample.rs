@@ -6,8 +6,9 @@ use crate::latency::record::{self as round_trips, CaseRecord, Record};
 use crate::latency::spec::{Length, Mode, Outcome, Wait};
 use crate::latency::trial::Measured;
 use crate::record::{
-    CaseResult, Configuration, DataUse, EndCounters, GIB, NotRun, NullControl, Ratio, Run,
-    SCHEMA_VERSION, Sample, Settings, Summary, Verdict, Warning, WarningKind,
+    CaseResult, Configuration, DataUse, EndCounters, Estimate, GIB, Header, Interval,
+    Kind as RecordKind, NotRun, NullControl, Ratio, Run, Sample, Settings, Summary, Verdict,
+    Warning, WarningKind,
 };
 use pipespeed_host::{Cache, Machine};
 
@@ -21,6 +22,19 @@ fn machine() -> Machine {
     machine.processors.model = Some("AMD EPYC 7B13 64-Core Processor".to_owned());
     machine.kernel.release = Some("6.18.5".to_owned());
     machine
+}
+
+/// The header of an invented record.
+pub fn header(kind: RecordKind) -> Header {
+    Header {
+        pipespeed_version: "0.0.0-invented".to_owned(),
+        ..Header::new(
+            kind,
+            vec!["pipespeed".to_owned(), "bench".to_owned()],
+            "2026-03-14T09:26:53Z".to_owned(),
+            Machine::default(),
+        )
+    }
 }
 
 /// A case around a rate, compared with another by a factor.
@@ -66,10 +80,7 @@ pub fn case(name: &str, rate: f64, against: Option<(&str, &str, Ratio)>) -> Case
         verified_bytes: None,
         samples,
         summary: Some(Summary {
-            median: rate,
-            low: Some(rate * 0.962),
-            high: Some(rate * 1.043),
-            coverage: Some(0.957),
+            gib_per_s: estimate(rate * 0.962, rate, rate * 1.043),
             flagged: 0,
             median_unflagged: Some(rate),
             cpu_s_per_gib: Some(1.3 / rate),
@@ -117,6 +128,19 @@ fn sample(round: usize, rate: f64) -> Sample {
     }
 }
 
+/// A median with its interval.
+pub fn estimate(low: f64, median: f64, high: f64) -> Estimate {
+    let coverage = 0.992;
+    Estimate {
+        median,
+        interval: Some(Interval {
+            low,
+            high,
+            coverage,
+        }),
+    }
+}
+
 /// A ratio with an interval of a few percent and the verdict that follows.
 pub fn ratio(median: f64) -> Ratio {
     within(median * 0.97, median, median * 1.032)
@@ -134,10 +158,7 @@ pub fn within(low: f64, median: f64, high: f64) -> Ratio {
         Verdict::Undecided
     };
     Ratio {
-        median,
-        low: Some(low),
-        high: Some(high),
-        coverage: Some(0.992),
+        estimate: estimate(low, median, high),
         verdict,
     }
 }
@@ -145,13 +166,12 @@ pub fn within(low: f64, median: f64, high: f64) -> Ratio {
 /// A run of any cases.
 pub fn run(suite: &str, cases: Vec<CaseResult>) -> Run {
     Run {
-        schema_version: SCHEMA_VERSION,
-        pipespeed_version: "0.1.0".to_owned(),
-        command: vec!["pipespeed".to_owned(), "bench".to_owned()],
+        header: Header {
+            machine: machine(),
+            ..header(RecordKind::Bench)
+        },
         suite: suite.to_owned(),
-        started_at: "2026-03-14T09:26:53Z".to_owned(),
         interrupted: None,
-        machine: machine(),
         settings: Settings {
             seed: 20_260_314,
             rounds_planned: ROUNDS,
@@ -321,7 +341,10 @@ pub fn memory() -> Run {
             let rung = rung.as_mut().expect("a rung of the ladder");
             let base = made.compared_with.clone();
             (rung.compared_with, rung.factor) = base.unzip();
-            rung.ratio = rung.summary.as_ref().map(|s| ratio(s.median / 100.0));
+            rung.ratio = rung
+                .summary
+                .as_ref()
+                .map(|s| ratio(s.gib_per_s.median / 100.0));
             return rung.clone();
         };
         let bytes = (block.block_bytes * block.blocks()) as u64;
@@ -338,7 +361,7 @@ pub fn memory() -> Run {
         case
     });
     let mut run = run("memory", cases.collect());
-    run.machine.processors.caches = CACHES
+    run.header.machine.processors.caches = CACHES
         .map(|(level, kind, bytes, _)| Cache {
             level,
             kind: kind.to_owned(),
@@ -396,11 +419,8 @@ pub fn latency_record(mode: Mode) -> Record {
     eventfd.not_run = Some(NotRun::limit("a message has at most 8 bytes"));
     cases.push(eventfd);
     Record {
-        kind: round_trips::KIND,
-        version: 1,
-        started_at: "2026-03-14T09:26:53Z".to_owned(),
+        header: header(RecordKind::Latency),
         interrupted: None,
-        machine: Machine::default(),
         settings: round_trips::Settings {
             mode,
             length: Length::Count(2000),
@@ -413,6 +433,6 @@ pub fn latency_record(mode: Mode) -> Record {
         },
         cases,
         failures: Vec::new(),
-        warnings: vec!["this is a guest".to_owned()],
+        warnings: vec![Warning::new(WarningKind::Guest, "this is a guest")],
     }
 }

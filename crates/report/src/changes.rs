@@ -21,7 +21,7 @@ fn ranked(run: &Run) -> Vec<(Step<'_>, &CaseResult)> {
     let mut ranked: Vec<_> = cases.filter_map(|case| Some((step(case)?, case))).collect();
     ranked.sort_by(|(a, _), (b, _)| {
         let by_gain = certain_gain(b).total_cmp(&certain_gain(a));
-        by_gain.then(b.ratio.median.total_cmp(&a.ratio.median))
+        by_gain.then(b.ratio.estimate.median.total_cmp(&a.ratio.estimate.median))
     });
     ranked
 }
@@ -44,8 +44,8 @@ pub(super) fn ranking(run: &Run, style: Style) -> String {
         .iter()
         .map(|(step, case)| Line {
             cells: [
-                times(step.ratio.median),
-                ratio_interval(step.ratio.low, step.ratio.high),
+                times(step.ratio.estimate.median),
+                ratio_interval(step.ratio.estimate.interval),
                 cpu(case).unwrap_or_default(),
             ],
             verdict: step.ratio.verdict,
@@ -56,7 +56,8 @@ pub(super) fn ranking(run: &Run, style: Style) -> String {
             },
         })
         .collect();
-    let base = baseline(run).and_then(|case| Some((case.summary.as_ref()?.median, cpu(case)?)));
+    let base =
+        baseline(run).and_then(|case| Some((case.summary.as_ref()?.gib_per_s.median, cpu(case)?)));
     let base = base.map_or(String::new(), |(rate, cpu)| {
         format!(" ({} GiB/s, {cpu})", significant(rate))
     });
@@ -135,12 +136,12 @@ fn is_safe(case: &CaseResult) -> bool {
 
 /// `a pipe of 1 MiB, x4.20 [3.90, 4.60] for 820 CPU ms/GiB`.
 fn gain(step: &Step<'_>, case: &CaseResult) -> String {
-    let shown = ratio_interval(step.ratio.low, step.ratio.high);
+    let shown = ratio_interval(step.ratio.estimate.interval);
     let cpu = cpu(case).map_or(String::new(), |cpu| format!(" for {cpu}"));
     format!(
         "{}, {} {shown}{cpu}",
         change(step),
-        times(step.ratio.median)
+        times(step.ratio.estimate.median)
     )
 }
 

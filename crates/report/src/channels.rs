@@ -12,6 +12,7 @@ use pipespeed_measure::suite::channels::channel_of;
 
 use self::buffers::buffers;
 use super::columns::{Column, fitting};
+use super::findings::apart;
 use super::format::{counted, interval, percent, ratio_interval, significant, times, wrap};
 use super::measured::has_intervals;
 use super::steps::is_twin;
@@ -84,8 +85,8 @@ fn columns(run: &Run) -> Vec<Shown> {
     let column = |header: &str, cell, align, spare| Shown::new(header, cell, align, spare);
     let level = format!("{}\ninterval", percent(run.settings.confidence));
     let intervals =
-        has_intervals(run).then(|| column(&level, |_, s| interval(s.low, s.high), Left, 1));
-    let rate = column("\nGiB/s", |_, s| significant(s.median), Right, 0);
+        has_intervals(run).then(|| column(&level, |_, s| interval(s.gib_per_s.interval), Left, 1));
+    let rate = column("\nGiB/s", |_, s| significant(s.gib_per_s.median), Right, 0);
     let others = [
         column(
             "CPU ms\n/GiB",
@@ -116,8 +117,8 @@ fn against(case: &CaseResult) -> String {
     let other = channel_of(other).unwrap_or(other);
     format!(
         "{other}: {} {} {}",
-        times(ratio.median),
-        ratio_interval(ratio.low, ratio.high),
+        times(ratio.estimate.median),
+        ratio_interval(ratio.estimate.interval),
         ratio.verdict.name()
     )
     .replace("  ", " ")
@@ -233,7 +234,9 @@ fn use_this(run: &Run, bytes: usize) -> Option<String> {
 
 /// A case's median, where it was measured.
 fn rate(case: &CaseResult) -> Option<f64> {
-    case.summary.as_ref().map(|summary| summary.median)
+    case.summary
+        .as_ref()
+        .map(|summary| summary.gib_per_s.median)
 }
 
 /// The case with the highest median, and those whose intervals reach into its
@@ -242,7 +245,7 @@ fn best<'a>(cases: impl Iterator<Item = &'a CaseResult>) -> Option<String> {
     let mut measured: Vec<(&CaseResult, &Summary)> = cases
         .filter_map(|case| Some((case, case.summary.as_ref()?)))
         .collect();
-    measured.sort_by(|a, b| b.1.median.total_cmp(&a.1.median));
+    measured.sort_by(|a, b| b.1.gib_per_s.median.total_cmp(&a.1.gib_per_s.median));
     let ((case, summary), others) = measured.split_first()?;
     let name = |case: &CaseResult| {
         if case.configuration.wait == "spin" {
@@ -253,14 +256,11 @@ fn best<'a>(cases: impl Iterator<Item = &'a CaseResult>) -> Option<String> {
     };
     let alike: Vec<String> = others
         .iter()
-        .filter(|(_, other)| match (summary.low, other.high) {
-            (Some(low), Some(high)) => high >= low,
-            // Without intervals nothing is told apart.
-            _ => true,
-        })
+        // Without intervals nothing is told apart.
+        .filter(|(_, other)| !apart(&other.gib_per_s, &summary.gib_per_s, 0.0))
         .map(|(case, _)| name(case))
         .collect();
-    let rate = significant(summary.median);
+    let rate = significant(summary.gib_per_s.median);
     Some(match alike.len() {
         0 => format!("{} ({rate} GiB/s)", name(case)),
         n if n == others.len() && n > 1 => {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::table;
 use pipespeed_measure::record::{NotRun, WarningKind};
-use pipespeed_measure::sample::{channels, leave_out};
+use pipespeed_measure::sample::{channels, estimate, leave_out};
 
 fn shown(run: &Run, width: usize) -> String {
     let style = Style {
@@ -48,7 +48,7 @@ fn no_interval_is_claimed_where_there_are_too_few_rounds_for_one() {
         .iter_mut()
         .filter_map(|case| case.summary.as_mut())
     {
-        (summary.low, summary.high) = (None, None);
+        summary.gib_per_s.interval = None;
     }
     for text in [shown(&run, 120), crate::chart(&run)] {
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -104,11 +104,11 @@ fn the_best_channel_is_named_with_those_not_told_apart_from_it() {
     let set = |run: &mut Run, name: &str, low: f64, median: f64, high: f64| {
         let case = run.cases.iter_mut().find(|case| case.name == name).unwrap();
         let summary = case.summary.as_mut().unwrap();
-        (summary.low, summary.median, summary.high) = (Some(low), median, Some(high));
+        summary.gib_per_s = estimate(low, median, high);
     };
     for case in &mut run.cases {
         if let Some(summary) = &mut case.summary {
-            (summary.low, summary.median, summary.high) = (Some(0.9), 1.0, Some(1.1));
+            summary.gib_per_s = estimate(0.9, 1.0, 1.1);
         }
     }
     set(&mut run, "tcp_64k", 4.0, 5.0, 6.0);

@@ -6,6 +6,7 @@ use super::channels::copied_all_the_same;
 use super::format::{counted, interval, significant, wrap};
 use super::style::{BOLD, RED, Style, YELLOW};
 use pipespeed_base::size;
+use pipespeed_host::Warning;
 use pipespeed_measure::latency::channels::Kind;
 use pipespeed_measure::latency::record::{CaseRecord, Record, Summary};
 use pipespeed_measure::latency::spec::{Length, Mode, Wait};
@@ -77,7 +78,7 @@ fn row(case: &CaseRecord) -> [String; 9] {
         name,
         size,
         significant(summary.p50_us.median),
-        interval(summary.p50_us.low, summary.p50_us.high),
+        interval(summary.p50_us.interval),
         significant(summary.p90_us.median),
         significant(summary.p99_us.median),
         significant(summary.p999_us.median),
@@ -120,7 +121,8 @@ pub fn latency_notes(record: &Record, style: Style) -> String {
         text.push('\n');
     }
     let ring = ring_looks_first(record);
-    for note in ring.iter().chain(&notes).chain(&record.warnings) {
+    let warnings = record.warnings.iter().map(Warning::to_string);
+    for note in ring.into_iter().chain(notes).chain(warnings) {
         text.push_str(&wrap(&format!("note: {note}"), style.width(), "  "));
         text.push('\n');
     }
@@ -235,7 +237,7 @@ fn method(record: &Record) -> String {
 /// What is said of the intervals of medians.
 fn of_intervals(record: &Record) -> &'static str {
     let mut summaries = record.cases.iter().filter_map(|case| case.summary);
-    if summaries.any(|summary| summary.p50_us.low.is_some()) {
+    if summaries.any(|summary| summary.p50_us.interval.is_some()) {
         "p50 with its 95 % interval"
     } else {
         "too few of them for intervals"

@@ -51,7 +51,7 @@ pub(super) fn rungs(run: &Run) -> impl Iterator<Item = &CaseResult> {
 
 /// The data caches, the innermost first, with their sizes in bytes.
 pub(super) fn caches(run: &Run) -> Vec<(&Cache, u64)> {
-    let all = run.machine.processors.caches.iter();
+    let all = run.header.machine.processors.caches.iter();
     let mut caches: Vec<(&Cache, u64)> = all
         .filter(|cache| cache.kind != "instruction")
         .filter_map(|cache| Some((cache, cache.bytes?)))
@@ -146,8 +146,8 @@ fn laid(run: &Run, sizes: &[usize], with_intervals: bool) -> Vec<String> {
         for &way in &ways {
             let case = of_way(run, way).find(|case| block(case) == bytes);
             let summary = case.and_then(|case| case.summary.as_ref());
-            row.push(summary.map_or_else(|| "-".to_owned(), |s| significant(s.median)));
-            let shown = summary.map(|s| interval(s.low, s.high));
+            row.push(summary.map_or_else(|| "-".to_owned(), |s| significant(s.gib_per_s.median)));
+            let shown = summary.map(|s| interval(s.gib_per_s.interval));
             row.extend(with_intervals.then(|| shown.unwrap_or_default()));
         }
         grid.add_row(row);

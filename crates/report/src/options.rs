@@ -127,12 +127,12 @@ const NOT_JUDGED: &str = "not judged";
 
 /// `gifted huge pages: no gain; found x1.00 [0.98, 1.02] (gift_huge).`
 fn statement(published: &Published, step: &Step<'_>) -> String {
-    let shown = ratio_interval(step.ratio.low, step.ratio.high);
+    let shown = ratio_interval(step.ratio.estimate.interval);
     format!(
         "{}: {}; found {} ({}).",
         published.what,
         published.figures,
-        format!("{} {shown}", times(step.ratio.median)).trim_end(),
+        format!("{} {shown}", times(step.ratio.estimate.median)).trim_end(),
         step.case,
     )
 }

@@ -120,7 +120,7 @@ fn a_refused_case_says_why_and_is_no_step() {
 #[test]
 fn no_line_is_wider_than_the_terminal() {
     let mut pipeline = sample::pipeline();
-    pipeline.notes.clear();
+    pipeline.warnings.clear();
     let stages = pipeline.pipeline.clone().unwrap();
     for width in [60, 80] {
         let style = Style {

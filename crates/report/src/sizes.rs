@@ -77,14 +77,20 @@ fn measured_rate(run: &Run, panel: &PanelResult) -> (String, String) {
     let summary = measured_case(run, panel).and_then(|case| case.summary.as_ref());
     summary.map_or_else(
         || ("-".to_owned(), String::new()),
-        |it| (significant(it.median), interval(it.low, it.high)),
+        |it| {
+            let rate = it.gib_per_s;
+            (significant(rate.median), interval(rate.interval))
+        },
     )
 }
 
 /// The ratio to the published sizes, as shown.
 fn against(run: &Run, panel: &PanelResult) -> String {
     let ratio = measured_case(run, panel).and_then(|case| case.ratio);
-    let shown = |it: Ratio| format!("{} {}", times(it.median), ratio_interval(it.low, it.high));
+    let shown = |it: Ratio| {
+        let it = it.estimate;
+        format!("{} {}", times(it.median), ratio_interval(it.interval))
+    };
     ratio.map_or_else(String::new, shown)
 }
 
@@ -317,7 +323,8 @@ mod tests {
         ] {
             let case = run.cases.iter_mut().find(|case| case.name == name).unwrap();
             let ratio = case.ratio.as_mut().unwrap();
-            (ratio.verdict, ratio.low, ratio.high) = (found, Some(low), Some(high));
+            ratio.verdict = found;
+            ratio.estimate = sample::estimate(low, ratio.estimate.median, high);
             assert_eq!(super::result(&run, &panel), result);
             assert!(sentence(&run, &panel).ends_with(end));
             let text = shown(&run, 1000);
@@ -331,7 +338,8 @@ mod tests {
         let panel = run.search.as_ref().unwrap().panels[8].clone();
         assert_eq!(result(&run, &panel), "confirmed");
         let control = run.null_control.as_mut().unwrap().ratio.as_mut().unwrap();
-        (control.verdict, control.low, control.high) = (Verdict::Undecided, Some(0.6), Some(1.1));
+        control.verdict = Verdict::Undecided;
+        control.estimate = sample::estimate(0.6, 1.0, 1.1);
         assert_eq!(result(&run, &panel), "undecided");
     }
 

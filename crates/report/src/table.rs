@@ -53,7 +53,7 @@ fn columns(run: &Run) -> Vec<Column> {
         column("\ncase", |case| case.name.clone(), Left, 0, "case"),
         column(
             "\nGiB/s",
-            |case| summed(case, |s| Some(s.median)),
+            |case| summed(case, |s| Some(s.gib_per_s.median)),
             Right,
             0,
             "GiB/s",
@@ -104,7 +104,7 @@ fn summed(
 fn rate_interval(case: &CaseResult) -> String {
     case.summary
         .as_ref()
-        .map_or_else(String::new, |summary| interval(summary.low, summary.high))
+        .map_or_else(String::new, |summary| interval(summary.gib_per_s.interval))
 }
 
 /// The table of cases, with as many columns as fit.
@@ -197,11 +197,7 @@ fn below(run: &Run, style: Style) -> Vec<String> {
         notes.push(style.paint(&lay(format!("interrupted: {reason}")), YELLOW));
     }
     for warning in &run.warnings {
-        let line = match &warning.case {
-            Some(case) => format!("note: {case}: {}", warning.message),
-            None => format!("note: {}", warning.message),
-        };
-        notes.push(style.paint(&lay(line), YELLOW));
+        notes.push(style.paint(&lay(format!("note: {warning}")), YELLOW));
     }
     // A record carries its findings; one still in the making has none yet. Of
     // a search they stand with what was found.

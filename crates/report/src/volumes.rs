@@ -55,13 +55,13 @@ fn from_to(step: &Step<'_>, case: &CaseResult, base: &CaseResult, judging: Optio
         "From {} to {}: {}",
         shown(volume(base)),
         shown(volume(case)),
-        times(step.ratio.median)
+        times(step.ratio.estimate.median)
     );
     let trials = case.samples.len();
-    match step.ratio.low {
-        Some(_) => sentence.push_str(&format!(
+    match step.ratio.estimate.interval {
+        shown @ Some(_) => sentence.push_str(&format!(
             " {}: {}",
-            ratio_interval(step.ratio.low, step.ratio.high),
+            ratio_interval(shown),
             step.ratio.verdict.name()
         )),
         None => sentence.push_str(&format!(
@@ -125,7 +125,7 @@ fn in_its_course(case: &CaseResult, confidence: f64) -> Option<String> {
     let ratio = stats::holm_ratios(std::slice::from_ref(&pairs), confidence)
         .pop()
         .flatten()?;
-    let interval = ratio_interval(ratio.low, ratio.high);
+    let interval = ratio_interval(ratio.estimate.interval);
     let space = if interval.is_empty() { "" } else { " " };
     let verdict = match ratio.verdict {
         Verdict::Same => "no trend",
@@ -135,7 +135,7 @@ fn in_its_course(case: &CaseResult, confidence: f64) -> Option<String> {
         "In the course of {}: the second half ran at {}{space}{interval} of the first: {verdict} \
          ({} of stretches, from {}).",
         shown(case.configuration.volume_bytes?),
-        times(ratio.median),
+        times(ratio.estimate.median),
         counted(pairs.len(), "pair"),
         counted(case.samples.len(), "trial"),
     ))
@@ -144,15 +144,16 @@ fn in_its_course(case: &CaseResult, confidence: f64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pipespeed_measure::record::Ratio;
+    use pipespeed_measure::record::{Estimate, Ratio};
     use pipespeed_measure::sample::{case, run, within};
 
     fn volumes() -> Run {
         let few = Ratio {
-            low: None,
-            high: None,
+            estimate: Estimate {
+                median: 1.02,
+                interval: None,
+            },
             verdict: Verdict::Undecided,
-            ..within(0.9, 1.02, 1.1)
         };
         let against = |ratio| Some(("volume_0.25g", "volume", ratio));
         let mut run = run(

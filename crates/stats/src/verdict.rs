@@ -2,17 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::median::Estimate;
+
 /// The ratio of two rates with its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
-    /// Median ratio.
-    pub median: f64,
-    /// Lower end; null where there are too few rounds.
-    pub low: Option<f64>,
-    /// Upper end; null where there are too few rounds.
-    pub high: Option<f64>,
-    /// The interval's coverage, widened for the number of comparisons.
-    pub coverage: Option<f64>,
+    /// The median ratio; its interval is widened for the number of comparisons.
+    #[serde(flatten)]
+    pub estimate: Estimate,
     /// What follows.
     pub verdict: Verdict,
 }

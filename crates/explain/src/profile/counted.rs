@@ -8,12 +8,12 @@
 use serde::Serialize;
 
 use super::account::PAGE;
-use super::collect::rate;
+use super::collect::{disturbances, rate};
 use crate::costs::{Cost, Costs, PIECE};
-use pipespeed_host::warnings;
+use pipespeed_host::Warning;
 use pipespeed_measure::case::Case;
 use pipespeed_measure::endpoint::spec::{ChannelKind, PageKind, SinkTechnique, SourceTechnique};
-use pipespeed_measure::record::{EndCounters, NotRun};
+use pipespeed_measure::record::{EndCounters, Header, NotRun};
 use pipespeed_measure::runner::{Runner, TrialError};
 
 /// What a part of an end's wall time was used for.
@@ -163,8 +163,8 @@ pub struct CaseAccount {
     pub not_run: Option<NotRun>,
     /// The median rate of the trials, in GiB/s.
     pub gib_per_s: Option<f64>,
-    /// What disturbed the trials, a sentence each.
-    pub disturbances: Vec<String>,
+    /// What disturbed the trials.
+    pub disturbances: Vec<Warning>,
     /// The writer's, then the reader's.
     pub ends: Vec<EndAccount>,
 }
@@ -181,6 +181,31 @@ impl CaseAccount {
             ends: Vec::new(),
         }
     }
+}
+
+/// How cases were counted.
+#[derive(Debug, Clone, Serialize)]
+pub struct Settings {
+    /// Where the ends ran, in words.
+    pub placement: String,
+}
+
+/// What is saved.
+#[derive(Debug, Clone, Serialize)]
+pub struct Record {
+    /// What every record begins with.
+    #[serde(flatten)]
+    pub header: Header,
+    /// How it was counted.
+    pub settings: Settings,
+    /// What colours the figures.
+    pub warnings: Vec<Warning>,
+    /// Why nothing was sampled.
+    pub refusal: String,
+    /// The elementary costs that counts are multiplied by.
+    pub costs_ns: Costs,
+    /// The cases, in the suite's order.
+    pub cases: Vec<CaseAccount>,
 }
 
 /// Runs a case `trials` times and accounts for its ends' wall time.
@@ -224,13 +249,12 @@ pub fn count(
         end("reader", &reader, &writer, page_out(case, costs)),
     ];
     ends.retain(|end| end.counters.bytes > 0);
-    let disturbances = warnings::of_run(&noise).into_iter();
     Ok(CaseAccount {
         name: case.name.clone(),
         description: case.description.clone(),
         not_run: None,
         gib_per_s: pipespeed_stats::median(&rates),
-        disturbances: disturbances.map(|warning| warning.message).collect(),
+        disturbances: disturbances(case, &noise),
         ends,
     })
 }

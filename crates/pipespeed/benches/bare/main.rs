@@ -88,8 +88,8 @@ fn run() -> anyhow::Result<()> {
             cases[at].name,
             median(&ours[at]),
             median(&theirs[at]),
-            report::times(ratio.median),
-            report::ratio_interval(ratio.low, ratio.high),
+            report::times(ratio.estimate.median),
+            report::ratio_interval(ratio.estimate.interval),
             ratio.verdict.name()
         );
     }

@@ -17,7 +17,7 @@ use crate::commands::settle_pipe_size;
 use pipespeed_base::failure::{Interrupted, say, to_stdout};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::size;
-use pipespeed_measure::record::{Run, Warning, WarningKind};
+use pipespeed_measure::record::Run;
 use pipespeed_measure::rounds::{Measurement, Observer, Stopped};
 use pipespeed_measure::runner::Timed as _;
 use pipespeed_measure::search;
@@ -35,11 +35,6 @@ use self::saving::Saving;
 /// What went wrong. What was measured until then has been saved and shown.
 pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
     let rounded = settle_pipe_size(&mut args.measure.setup.pipe_size);
-    let rounded = rounded.map(|message| Warning {
-        kind: WarningKind::Configuration,
-        case: None,
-        message,
-    });
     let mut plan = Plan::new(&args)?;
     plan.warnings.extend(rounded);
     if args.list {

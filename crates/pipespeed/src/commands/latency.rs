@@ -19,7 +19,7 @@ use pipespeed_measure::latency::record::{CaseRecord, Record};
 use pipespeed_measure::latency::rounds;
 use pipespeed_measure::latency::spec::Wait;
 use pipespeed_measure::latency::trial::Trials;
-use pipespeed_measure::record::{check_place, is_replaceable, is_stdout, save};
+use pipespeed_measure::record::{check_place, is_replaceable, is_stdout, save, to_json};
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_report::{self as report, Style};
 
@@ -132,14 +132,14 @@ fn spins(wait: Wait) -> Option<&'static str> {
 fn collect(record: &mut Record, cases: &[CaseRecord], ended: &rounds::Ended) {
     record.cases = cases.to_vec();
     record.failures.clone_from(&ended.failures);
-    record.machine.during = NoiseDelta::overall(&ended.noise);
+    record.header.machine.during = NoiseDelta::overall(&ended.noise);
     record.interrupted = ended.interrupted.map(signal_name);
 }
 
 /// What is saved under an option.
 fn text_for(option: &str, record: &Record) -> anyhow::Result<String> {
     Ok(match option {
-        "--json" => serde_json::to_string_pretty(record)? + "\n",
+        "--json" => to_json(record),
         "--csv" => record.csv()?,
         _ => report::latency_chart(record),
     })

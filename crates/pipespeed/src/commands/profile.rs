@@ -10,12 +10,12 @@ use anyhow::Context;
 use pipespeed_base::Named;
 
 use crate::cli::{ProfileArgs, ProfileOutput};
-use crate::commands::settle_pipe_size;
+use crate::commands::{header, settle_pipe_size};
 use pipespeed_base::failure::{Interrupted, say, to_stdout, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_explain::profile::collect::{Sampling, profile};
 use pipespeed_explain::profile::pipeline::{self, Pipeline, in_short};
-use pipespeed_explain::profile::record::{CaseProfile, PipelineProfile, Profile, SCHEMA_VERSION};
+use pipespeed_explain::profile::record::{CaseProfile, PipelineProfile, Profile, Settings};
 use pipespeed_explain::profile::refusal::{self, Facts, Refusal};
 use pipespeed_explain::profile::symbols::Symbols;
 use pipespeed_explain::profile::{flame, notes, perf};
@@ -23,7 +23,7 @@ use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{Machine, Root};
 use pipespeed_measure::case::{Case, Durations};
-use pipespeed_measure::record::{NotRun, check_place, is_stdout, save};
+use pipespeed_measure::record::{Kind, NotRun, check_place, is_stdout, save, to_json};
 use pipespeed_measure::runner::TrialError;
 use pipespeed_measure::suite::{Overrides, Suite, channels};
 use pipespeed_measure::trial::ProcessRunner;
@@ -71,21 +71,20 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
         (Ok(sampling), _) => sampling,
         (Err(refusal), What::Pipeline(_)) => return Err(refusal.into()),
         (Err(refusal), What::Cases(cases)) => {
-            let notes = rounded.into_iter().collect();
-            return counted::run(args, cases, refusal, &chosen, &topology, notes);
+            let warnings = rounded.into_iter().collect();
+            return counted::run(args, cases, refusal, &chosen, &topology, warnings);
         }
     };
     let event = sampling.event;
     let machine = Machine::read(chosen.writer, chosen.reader);
     let mut made = Profile {
-        kind: "profile".to_owned(),
-        schema_version: SCHEMA_VERSION,
-        pipespeed_version: env!("CARGO_PKG_VERSION").to_owned(),
-        event: event.name().to_owned(),
-        frequency: perf::FREQUENCY,
-        kernel: machine.kernel.release.clone(),
-        placement: places(&chosen),
-        notes: notes::standing(&machine, event),
+        warnings: notes::standing(&machine, event),
+        header: header(Kind::Profile, machine),
+        settings: Settings {
+            event: event.name().to_owned(),
+            frequency: perf::FREQUENCY,
+            placement: places(&chosen),
+        },
         cases: Vec::new(),
         pipeline: None,
     };
@@ -96,8 +95,8 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
             made.pipeline = Some(sampled.map_err(refusal::if_out_of_files)?);
         }
     }
-    made.notes.extend(rounded);
-    made.notes.extend(notes::of_samples(&made));
+    made.warnings.extend(rounded);
+    made.warnings.extend(notes::of_samples(&made));
     save_files(output, &made)?;
     if taken == 0 {
         let style = report::Style::for_terminal(io::stdout().is_terminal());
@@ -311,11 +310,7 @@ fn save_files(output: &ProfileOutput, made: &Profile) -> anyhow::Result<()> {
         let Some(path) = path else { return Ok(()) };
         save(path, &make()?).context("saving the profile")
     };
-    put(&output.json, &|| {
-        let mut text = serde_json::to_vec_pretty(made)?;
-        text.push(b'\n');
-        Ok(text)
-    })?;
+    put(&output.json, &|| Ok(to_json(made).into_bytes()))?;
     put(&output.folded, &|| Ok(flame::folded(made).into_bytes()))?;
     put(&output.flame, &|| flame::flame(made))?;
     put(&output.chart, &|| {

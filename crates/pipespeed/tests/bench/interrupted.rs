@@ -119,7 +119,7 @@ fn assert_kept(outcome: &Outcome, record: &Value, why: &str) {
                 (done..=done + 1).contains(&samples),
                 "{name}: {samples} of {done}"
             );
-            let median = case["summary"]["median"].as_f64().unwrap();
+            let median = case["summary"]["gib_per_s"]["median"].as_f64().unwrap();
             assert!(median > 0.0, "{name}");
         }
         assert!(outcome.out.contains(name), "{outcome:#?}");

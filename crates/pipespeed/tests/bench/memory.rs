@@ -51,7 +51,7 @@ fn every_way_goes_over_whole_blocks_in_one_process() {
     // Beside them runs the ladder, compared with a copy.
     let pipe = case(&record, "write_read");
     assert_eq!(pipe["compared_with"], "mem_copy_4k");
-    assert!(pipe["summary"]["median"].as_f64().unwrap() > 0.0);
+    assert!(pipe["summary"]["gib_per_s"]["median"].as_f64().unwrap() > 0.0);
     let rows = csv::Reader::from_path(directory.path().join("r.csv")).unwrap();
     assert!(rows.into_records().count() >= 11);
     let chart = std::fs::read_to_string(directory.path().join("r.svg")).unwrap();
@@ -72,7 +72,7 @@ fn a_block_that_does_not_fit_is_refused_with_the_reason_and_the_others_go_on() {
         .unwrap();
     assert!(reason.contains("two blocks of 1024TiB"), "{reason}");
     assert!(reason.contains("can be had here"), "{reason}");
-    assert!(case(&record, "mem_read_4k")["summary"]["median"].is_number());
+    assert!(case(&record, "mem_read_4k")["summary"]["gib_per_s"]["median"].is_number());
     run_alone(pipespeed(&args)).failed(1, &["no case could be run: refused: ", "can be had here"]);
 }
 

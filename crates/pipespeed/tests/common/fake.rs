@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use anyhow::anyhow;
-use pipespeed_host::{Machine, NoiseDelta};
+use pipespeed_host::NoiseDelta;
 use pipespeed_measure::case::Case;
 use pipespeed_measure::channel::Granted;
 use pipespeed_measure::endpoint::control::{Outcome, Setup};
 use pipespeed_measure::endpoint::spec::PageKind;
-use pipespeed_measure::record::{EndCounters, GIB, NotRun, Run, SCHEMA_VERSION, Settings};
+use pipespeed_measure::record::{EndCounters, GIB, Kind, NotRun, Run, Settings};
 use pipespeed_measure::rounds::{Measurement, Observer};
 use pipespeed_measure::runner::{Runner, Trial, TrialError};
+use pipespeed_measure::sample::header;
 use pipespeed_measure::suite::{Overrides, Suite};
 
 /// The duration of every invented trial, in seconds: exact in binary.
@@ -144,13 +145,9 @@ fn trial(case: &Case, gib_per_s: f64) -> Trial {
 /// Everything of a run but what is measured.
 pub fn empty_run(suite: Suite) -> Run {
     Run {
-        schema_version: SCHEMA_VERSION,
-        pipespeed_version: "0.0.0-invented".to_owned(),
-        command: vec!["pipespeed".to_owned(), "bench".to_owned()],
+        header: header(Kind::Bench),
         suite: suite.name().to_owned(),
-        started_at: "2026-03-14T09:26:53Z".to_owned(),
         interrupted: None,
-        machine: Machine::default(),
         settings: Settings {
             seed: 42,
             rounds_planned: 0,

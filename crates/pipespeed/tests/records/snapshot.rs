@@ -71,9 +71,12 @@ fn the_record_of_a_ladder_is_as_it_was() {
 }
 
 #[test]
-fn a_record_begins_with_its_version() {
+fn a_record_begins_with_its_kind_and_version() {
     let text = to_json(&whole_run(Suite::Ladder, FakeRunner::default(), 1));
-    assert!(text.starts_with("{\n  \"schema_version\": 1,\n"), "{text}");
+    assert!(
+        text.starts_with("{\n  \"kind\": \"bench\",\n  \"schema_version\": 2,\n"),
+        "{text}"
+    );
     assert!(text.ends_with("}\n"));
 }
 
@@ -211,7 +214,8 @@ fn what_was_measured_before_a_trial_failed_makes_a_valid_record() {
         assert_eq!((with(3), with(2)), (4, CASES - 4));
         for case in &run.cases {
             let summary = case.summary.as_ref().unwrap();
-            assert!(summary.median > 0.0 && summary.low.is_none());
+            let rate = summary.gib_per_s;
+            assert!(rate.median > 0.0 && rate.interval.is_none());
         }
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("run.json");
@@ -303,6 +307,6 @@ fn without_any_trouble_nothing_is_flagged_and_the_null_control_is_the_same() {
     );
     let ratio = run.null_control.unwrap().ratio.unwrap();
     assert_eq!(ratio.verdict.name(), "same");
-    assert_eq!(ratio.median, 1.0);
+    assert_eq!(ratio.estimate.median, 1.0);
     assert_eq!(run.interrupted, None);
 }

@@ -8,7 +8,7 @@ use crate::measured::{medians, processors};
 use crate::origin;
 use crate::steps::{is_twin, step};
 use crate::table::reason;
-use pipespeed_measure::record::{CaseResult, DataUse, Run, Verdict};
+use pipespeed_measure::record::{CaseResult, DataUse, Interval, Run, Verdict};
 
 use super::canvas::{
     CARD, Canvas, Drawn, Heading, INK, MARGIN, MUTED, SMALL, Side, TEXT, WIDTH, bold, card, plain,
@@ -170,7 +170,7 @@ impl Layout {
             return self.reason(canvas, case, y);
         };
         canvas.text(&name, (self.left - GAP, y), Side::Left, plain(TEXT, INK))?;
-        let end = self.x(summary.median);
+        let end = self.x(summary.gib_per_s.median);
         canvas.rectangle(
             self.left..end,
             y - self.bar / 2..y + self.bar / 2,
@@ -178,7 +178,7 @@ impl Layout {
         )?;
         let mut inner = end;
         let mut outer = end;
-        if let (Some(low), Some(high)) = (summary.low, summary.high) {
+        if let Some(Interval { low, high, .. }) = summary.gib_per_s.interval {
             (inner, outer) = (self.x(low), self.x(high));
             // One shorter than its own upright ends would be a blot.
             if outer - inner >= 3 {
@@ -220,13 +220,13 @@ impl Layout {
 
 fn reach(case: &CaseResult) -> Option<f64> {
     let summary = case.summary.as_ref()?;
-    Some(summary.high.unwrap_or(summary.median))
+    Some(summary.gib_per_s.ends().1)
 }
 
 fn value(case: &CaseResult) -> Option<String> {
     case.summary
         .as_ref()
-        .map(|summary| significant(summary.median))
+        .map(|summary| significant(summary.gib_per_s.median))
 }
 
 /// The step in words, the longest wording first.
@@ -235,7 +235,7 @@ fn notes(case: &CaseResult) -> Vec<String> {
         return Vec::new();
     };
     let word = match step.ratio.verdict {
-        Verdict::Faster | Verdict::Slower => times(step.ratio.median),
+        Verdict::Faster | Verdict::Slower => times(step.ratio.estimate.median),
         Verdict::Same => "same as".to_owned(),
         Verdict::Undecided => "undecided against".to_owned(),
     };

@@ -9,7 +9,7 @@ use crate::channels::{RING_LOOKS, channel, message, rings_block, waiting};
 use crate::measured::has_intervals;
 use crate::origin;
 use pipespeed_base::size;
-use pipespeed_measure::record::{CaseResult, Run, Summary};
+use pipespeed_measure::record::{CaseResult, Interval, Run, Summary};
 use pipespeed_measure::suite::channels::names;
 
 use super::bars::method;
@@ -122,8 +122,7 @@ impl Scale {
     ) -> Scale {
         let ends = |case: &CaseResult| {
             let summary = case.summary.as_ref()?;
-            let low = summary.low.unwrap_or(summary.median);
-            Some((low, summary.high.unwrap_or(summary.median)))
+            Some(summary.gib_per_s.ends())
         };
         let ends: Vec<(f64, f64)> = cases.into_iter().filter_map(ends).collect();
         let low = ends.iter().map(|(low, _)| *low).fold(f64::MAX, f64::min);
@@ -203,11 +202,11 @@ impl Scale {
         let mut before: Option<(i32, i32)> = None;
         let mut points = Vec::new();
         for (bytes, summary) in rates {
-            let at = (self.x(*bytes) + shift, self.y(summary.median, y));
+            let at = (self.x(*bytes) + shift, self.y(summary.gib_per_s.median, y));
             if let Some(from) = before {
                 canvas.line(from, at, colour, 1)?;
             }
-            if let (Some(low), Some(high)) = (summary.low, summary.high) {
+            if let Some(Interval { low, high, .. }) = summary.gib_per_s.interval {
                 let (low, high) = (self.y(low, y), self.y(high, y));
                 // One hidden by its mark would be a blot.
                 if low - high > 8 {

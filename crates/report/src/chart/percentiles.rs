@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use crate::latency::{launches, ring_looks_first};
-use crate::origin::of_machine;
+use crate::origin::of_record;
 use pipespeed_base::size;
 use pipespeed_measure::latency::record::{CaseRecord, Record};
 use pipespeed_measure::latency::spec::{Mode, Wait};
@@ -53,7 +53,7 @@ pub fn latency_chart(record: &Record) -> String {
     };
     let place = &record.settings.relation;
     let mut subtitle = vec![
-        of_machine(&record.machine, &record.started_at),
+        of_record(&record.header),
         format!("there and back, not halved; {mode}; processes {wait} ({place})"),
         format!(
             "at each percentage the median over {}, which count alike",

@@ -50,15 +50,16 @@ pub fn profile_chart(profile: &Profile) -> String {
     let legend = places(&shown, name);
     let lines = legend.last().map_or(0, |(_, _, line)| line + 1);
     let body = lines * LEGEND_LINE + 12 + length(rows.len()) * CASE + AXIS;
+    let release = &profile.header.machine.kernel.release;
     let heading = Heading {
         title: "pipespeed profile: where each end's time goes",
         subtitle: &[
             format!(
                 "{bars_are}; sampled by {}, Linux {}",
-                profile.event,
-                profile.kernel.as_deref().unwrap_or("of unknown release")
+                profile.settings.event,
+                release.as_deref().unwrap_or("of unknown release")
             ),
-            command.unwrap_or_else(|| profile.placement.clone()),
+            command.unwrap_or_else(|| profile.settings.placement.clone()),
         ],
     };
     card(&heading, body, |canvas, top| {

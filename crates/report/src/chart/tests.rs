@@ -3,7 +3,7 @@
 
 use super::*;
 use pipespeed_measure::record::{DataUse, Run};
-use pipespeed_measure::sample::{case, channels, ladder, memory, ratio, refuse, run};
+use pipespeed_measure::sample::{case, channels, estimate, ladder, memory, ratio, refuse, run};
 
 /// The texts of a picture, which has to be well-formed.
 fn texts(svg: &str) -> Vec<String> {
@@ -73,10 +73,14 @@ fn dots() -> Vec<DotRow> {
         note: note.to_owned(),
     };
     vec![
-        row("write_read", Some((1.0, 0.98, 1.02)), "same"),
-        row("write_read_128k", Some((1.31, 1.22, 1.4)), "faster"),
-        row("vmsplice_read", Some((0.82, 0.78, 0.86)), "slower"),
-        row("vmsplice_splice_huge", Some((1.06, 0.93, 1.2)), "undecided"),
+        row("write_read", Some(estimate(0.98, 1.0, 1.02)), "same"),
+        row("write_read_128k", Some(estimate(1.22, 1.31, 1.4)), "faster"),
+        row("vmsplice_read", Some(estimate(0.78, 0.82, 0.86)), "slower"),
+        row(
+            "vmsplice_splice_huge",
+            Some(estimate(0.93, 1.06, 1.2)),
+            "undecided",
+        ),
         row(
             "busy_loop_huge",
             None,
@@ -87,8 +91,8 @@ fn dots() -> Vec<DotRow> {
 
 fn wide_dots() -> Vec<DotRow> {
     let mut rows = dots();
-    rows[1].ratio = Some((12.3, 11.0, 13.9));
-    rows[2].ratio = Some((0.21, 0.2, 0.23));
+    rows[1].ratio = Some(estimate(11.0, 12.3, 13.9));
+    rows[2].ratio = Some(estimate(0.2, 0.21, 0.23));
     rows
 }
 
@@ -149,7 +153,7 @@ fn a_run_without_cases_or_intervals_can_be_drawn() {
     let mut short = ladder();
     for case in &mut short.cases {
         let summary = case.summary.as_mut().unwrap();
-        (summary.low, summary.high) = (None, None);
+        summary.gib_per_s.interval = None;
     }
     texts(&chart(&short));
     texts(&dot_chart("none", "", &[], "ratio"));
@@ -257,7 +261,7 @@ fn memory_has_a_line_a_way_the_caches_and_every_rung() {
     assert!(!texts.contains(&"vmsplice_read".to_owned()));
     assert!(!texts.contains(&"L1 32KiB".to_owned()), "instructions");
     // Without caches, sizes and rungs there is still a picture.
-    run.machine.processors.caches.clear();
+    run.header.machine.processors.caches.clear();
     run.cases.retain(|case| case.name == "mem_read_4k");
     chart(&run);
     run.cases.clear();
