@@ -268,7 +268,7 @@ pub fn channels(all: bool) -> Run {
     let cases = made.iter().map(|made| {
         let kind = channels::channel_of(&made.name).unwrap();
         let kind = channels::names().position(|name| name == kind).unwrap() as f64;
-        let bytes = made.message_bytes.unwrap() as f64;
+        let bytes = made.subject.message_bytes().unwrap() as f64;
         let most = 1.0 + kind / 4.0;
         let rate = most * bytes / (bytes + 6000.0 * (1.0 + kind % 3.0));
         let rate = if made.spins() { 2.0 * rate } else { rate };
@@ -276,11 +276,14 @@ pub fn channels(all: bool) -> Run {
         let against = against.map(|(other, factor)| (&**other, &**factor, ratio(1.0 + kind / 9.0)));
         let mut case = case(&made.name, rate, against);
         case.data = made.data;
-        let in_pipe = matches!(made.channel, ChannelKind::Pipe | ChannelKind::Fifo);
-        let in_ring = made.channel == ChannelKind::Ring;
+        let in_pipe = matches!(
+            made.subject.channel(),
+            Some(ChannelKind::Pipe | ChannelKind::Fifo)
+        );
+        let in_ring = made.subject.channel() == Some(ChannelKind::Ring);
         case.configuration = Configuration {
             pipe_bytes: in_pipe.then_some(64 << 10),
-            ring_bytes: in_ring.then_some((2 * made.buffer_bytes()).max(1 << 20)),
+            ring_bytes: in_ring.then_some((2 * made.subject.buffer_bytes()).max(1 << 20)),
             send_buffer_bytes: (!in_pipe && !in_ring).then_some(212_992),
             ..made.configuration()
         };
@@ -315,7 +318,7 @@ pub fn memory() -> Run {
     ];
     let made = Suite::Memory.cases(&Overrides::default());
     let cases = made.iter().map(|made| {
-        let Some(block) = &made.memory else {
+        let Some(block) = made.subject.memory() else {
             let rungs = ladder().cases;
             let mut rung = rungs.into_iter().find(|case| case.name == made.name);
             let rung = rung.as_mut().expect("a rung of the ladder");

@@ -213,10 +213,10 @@ mod tests {
         for published in &PUBLISHED {
             let case = cases.iter().find(|case| case.name == published.case);
             let case = case.unwrap();
-            let pipe = case.pipe_bytes;
+            let pipe = case.subject.pipe_bytes();
             assert_eq!((case.data, pipe), (OWN.data, Some(OWN.pipe_bytes)));
         }
-        assert_eq!(cases[0].buffer_bytes(), OWN.buffer_bytes);
+        assert_eq!(cases[0].subject.buffer_bytes(), OWN.buffer_bytes);
     }
 
     #[test]

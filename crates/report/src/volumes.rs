@@ -196,8 +196,8 @@ mod tests {
     fn the_conditions_of_the_published_figures_are_the_suites_own() {
         for case in Suite::Volumes.cases(&pipespeed_measure::suite::Overrides::default()) {
             assert_eq!(case.data, OWN.data);
-            assert_eq!(case.buffer_bytes(), OWN.buffer_bytes);
-            assert_eq!(case.pipe_bytes, Some(OWN.pipe_bytes));
+            assert_eq!(case.subject.buffer_bytes(), OWN.buffer_bytes);
+            assert_eq!(case.subject.pipe_bytes(), Some(OWN.pipe_bytes));
         }
     }
 

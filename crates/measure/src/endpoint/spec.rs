@@ -277,6 +277,24 @@ pub struct SinkSpec {
 }
 
 impl SinkSpec {
+    /// Blocking write(2) from touched buffers of base pages.
+    pub fn write(buffer_bytes: usize) -> Self {
+        SinkSpec {
+            technique: SinkTechnique::Write,
+            wait: Waiting::Block,
+            buffer_bytes,
+            loan_bytes: buffer_bytes,
+            same_buffer: false,
+            pages: PageKind::Base,
+            touched: true,
+            locked: false,
+            gift: false,
+            rewritten: false,
+            reuse: Reuse::Drained,
+            offset: 0,
+        }
+    }
+
     /// Bytes sent at a time.
     pub fn piece_bytes(&self) -> usize {
         if self.same_buffer {
@@ -304,6 +322,21 @@ pub struct SourceSpec {
     pub locked: bool,
     /// How far behind the start of a page the buffer begins, in bytes.
     pub offset: usize,
+}
+
+impl SourceSpec {
+    /// Blocking read(2) into touched buffers of base pages.
+    pub fn read(buffer_bytes: usize) -> Self {
+        SourceSpec {
+            technique: SourceTechnique::Read,
+            wait: Waiting::Block,
+            buffer_bytes,
+            pages: PageKind::Base,
+            touched: true,
+            locked: false,
+            offset: 0,
+        }
+    }
 }
 
 /// Which part an endpoint process plays.

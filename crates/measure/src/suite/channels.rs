@@ -281,11 +281,13 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
 fn case(row: &Row, name: &str, bytes: usize, overrides: &Overrides) -> Case {
     let mut case =
         Case::of_messages(name, bytes, row.kind, row.sink, row.source).described(row.description);
-    if let Some(sink) = &mut case.sink {
-        sink.reuse = row.reuse;
+    if let Some(writer) = case.subject.writer_mut() {
+        writer.reuse = row.reuse;
     }
-    if matches!(row.kind, ChannelKind::Pipe | ChannelKind::Fifo) {
-        case.pipe_bytes = overrides.pipe_bytes;
+    if let Some(bytes) = overrides.pipe_bytes
+        && matches!(row.kind, ChannelKind::Pipe | ChannelKind::Fifo)
+    {
+        case = case.with_pipe(bytes);
     }
     case.with_data(overrides.data.unwrap_or(DataUse::Touch))
 }

@@ -35,7 +35,10 @@ fn the_usual_run_has_six_channels_six_sizes_and_two_ways_to_wait() {
 fn all_are_all_channels_from_a_byte_to_4_mib() {
     let cases = chosen(&[], &[], true);
     assert_eq!(cases.len(), ROWS.len() * ALL_SIZES.len() * 2);
-    let sizes: HashSet<_> = cases.iter().map(|case| case.message_bytes).collect();
+    let sizes: HashSet<_> = cases
+        .iter()
+        .map(|case| case.subject.message_bytes())
+        .collect();
     assert!(sizes.contains(&Some(1)) && sizes.contains(&Some(4 << 20)));
     let names: HashSet<_> = cases.iter().map(|case| &case.name).collect();
     assert_eq!(names.len(), cases.len());
@@ -52,7 +55,7 @@ fn each_is_compared_with_the_pipe_at_its_size_and_in_its_way_of_waiting() {
         let other = cases.iter().find(|c| c.name == *other).unwrap();
         assert_eq!(channel_of(&other.name), Some("pipe"), "{}", case.name);
         assert_eq!(channel_of(&case.name), Some(&**factor));
-        assert_eq!(case.message_bytes, other.message_bytes);
+        assert_eq!(case.subject.message_bytes(), other.subject.message_bytes());
         assert_eq!(case.spins(), other.spins());
     }
 }
@@ -81,13 +84,18 @@ fn without_the_pipe_the_first_one_is_what_the_others_are_compared_with() {
 #[test]
 fn readers_of_streams_ask_for_64_kib_and_of_messages_for_one() {
     for case in chosen(&[], &[1, 65_537], true) {
-        let bytes = case.message_bytes.unwrap();
-        let expected = if case.channel.keeps_messages() {
+        let bytes = case.subject.message_bytes().unwrap();
+        let expected = if case.subject.channel().unwrap().keeps_messages() {
             bytes
         } else {
             bytes.max(64 << 10)
         };
-        assert_eq!(case.source.unwrap().buffer_bytes, expected, "{}", case.name);
+        assert_eq!(
+            case.subject.reader().unwrap().buffer_bytes,
+            expected,
+            "{}",
+            case.name
+        );
     }
 }
 

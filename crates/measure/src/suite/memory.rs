@@ -170,13 +170,14 @@ mod tests {
     fn five_ways_by_ten_sizes_and_seven_rungs() {
         let cases = of_sizes(&[]);
         assert_eq!(cases.len(), 5 * 10 + 7);
-        let blocks = cases.iter().filter_map(|case| case.memory.as_ref());
+        let blocks = cases.iter().filter_map(|case| case.subject.memory());
         let largest = blocks.map(|block| block.block_bytes).max();
         assert_eq!(largest, Some(1 << 30));
         assert!(cases.iter().any(|case| case.name == "mem_read_scalar_1g"));
         for case in &cases {
-            assert_eq!(case.memory.is_some(), case.sink.is_none(), "{}", case.name);
-            assert_eq!(case.memory.is_some(), case.compared_with.is_none());
+            let is_rung = case.subject.channel().is_some();
+            assert_ne!(case.subject.memory().is_some(), is_rung, "{}", case.name);
+            assert_eq!(is_rung, case.compared_with.is_some());
         }
     }
 
@@ -211,7 +212,7 @@ mod tests {
     #[test]
     fn the_way_is_known_by_the_name() {
         for case in of_sizes(&[4096]) {
-            let Some(spec) = &case.memory else {
+            let Some(spec) = case.subject.memory() else {
                 continue;
             };
             let mut result = crate::sample::case(&case.name, 1.0, None);
@@ -228,7 +229,7 @@ mod tests {
             ..Overrides::default()
         });
         for (case, base) in huge.iter().zip(of_sizes(&[])) {
-            match &case.memory {
+            match case.subject.memory() {
                 Some(block) => assert_eq!(block.pages, PageKind::Huge),
                 None => assert_eq!(*case, base),
             }

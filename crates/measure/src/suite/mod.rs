@@ -210,14 +210,14 @@ mod tests {
                     continue;
                 };
                 let other = cases.iter().find(|c| c.name == *other).unwrap();
-                let (Some(s1), Some(s2)) = (&case.sink, &other.sink) else {
+                let (Some(s1), Some(s2)) = (case.subject.writer(), other.subject.writer()) else {
                     continue;
                 };
-                let (Some(r1), Some(r2)) = (&case.source, &other.source) else {
+                let (Some(r1), Some(r2)) = (case.subject.reader(), other.subject.reader()) else {
                     continue;
                 };
                 let chosen = usize::from(s1.pages != s2.pages)
-                    + usize::from(case.pipe_bytes != other.pipe_bytes)
+                    + usize::from(case.subject.pipe_bytes() != other.subject.pipe_bytes())
                     + usize::from(s1.piece_bytes() != s2.piece_bytes());
                 let options = usize::from(s1.same_buffer != s2.same_buffer)
                     + usize::from(s1.touched != s2.touched)
@@ -254,11 +254,11 @@ mod tests {
             ..Overrides::default()
         };
         for case in Suite::Ladder.cases(&overrides) {
-            let technique = case.source.as_ref().unwrap().technique;
+            let technique = case.subject.reader().unwrap().technique;
             assert_ne!(technique, SourceTechnique::Splice, "{}", case.name);
             if technique == SourceTechnique::SpliceThrough {
                 assert_eq!(
-                    case.sink.as_ref().unwrap().reuse,
+                    case.subject.writer().unwrap().reuse,
                     Reuse::Fresh,
                     "{}",
                     case.name

@@ -119,24 +119,24 @@ fn trial(case: &Case, gib_per_s: f64) -> Trial {
             window_ns: (0, (SECONDS * 1e9) as u64),
         })
     };
-    let huge = case.sink.as_ref().map(|sink| match sink.pages {
+    let huge = case.subject.writer().map(|writer| match writer.pages {
         PageKind::Huge | PageKind::HugeTlb => 512 << 10,
         PageKind::Base => 0,
     });
     Trial {
         setup: Setup {
-            pieces: case.sink.as_ref().map(|_| 2),
-            alignment: case.sink.as_ref().map(|_| 4096),
+            pieces: case.subject.writer().map(|_| 2),
+            alignment: case.subject.writer().map(|_| 4096),
             huge_bytes: huge,
             huge_shown_by: huge.map(|_| "smaps".to_owned()),
             ..Setup::default()
         },
         granted: Granted {
-            pipe_bytes: case.pipe_bytes,
+            pipe_bytes: case.subject.pipe_bytes(),
             ..Granted::default()
         },
-        writer: case.sink.as_ref().and_then(|_| end(0.5)),
-        reader: case.source.as_ref().and_then(|_| end(0.75)),
+        writer: case.subject.writer().and_then(|_| end(0.5)),
+        reader: case.subject.reader().and_then(|_| end(0.75)),
         noise: NoiseDelta::default(),
     }
 }
