@@ -10,15 +10,20 @@ pub trait Named: Copy + PartialEq + Send + Sync + 'static {
 
     /// One line about it, for help.
     fn about(self) -> &'static str;
+
+    /// Other words that are understood.
+    fn aliases(self) -> &'static [&'static str];
 }
 
-/// Names the values of an enum: `named!(Colour { Red = "red": "of roses" })`.
+/// Names the values of an enum: `named!(Colour { Red = "red" | "crimson": "of roses", })`.
 ///
 /// Implements [`Named`], [`Display`](std::fmt::Display) and
 /// [`FromStr`](std::str::FromStr), whose error lists the names.
 #[macro_export]
 macro_rules! named {
-    ($type:ty { $($value:ident = $name:literal: $about:literal,)+ }) => {
+    ($type:ty {
+        $($value:ident = $name:literal $(| $alias:literal)*: $about:literal,)+
+    }) => {
         impl $crate::Named for $type {
             const VALUES: &'static [Self] = &[$(Self::$value),+];
 
@@ -28,6 +33,10 @@ macro_rules! named {
 
             fn about(self) -> &'static str {
                 match self { $(Self::$value => $about,)+ }
+            }
+
+            fn aliases(self) -> &'static [&'static str] {
+                match self { $(Self::$value => &[$($alias),*],)+ }
             }
         }
 
@@ -49,7 +58,9 @@ macro_rules! named {
 
             fn from_str(text: &str) -> Result<Self, String> {
                 let values = <Self as $crate::Named>::VALUES;
-                let found = values.iter().find(|value| value.name() == text);
+                let found = values.iter().find(|value| {
+                    value.name() == text || $crate::Named::aliases(**value).contains(&text)
+                });
                 found.copied().ok_or_else(|| {
                     let names: Vec<_> = values.iter().map(|value| value.name()).collect();
                     format!("'{text}' is none of {}", names.join(", "))
@@ -70,7 +81,7 @@ mod tests {
     }
 
     crate::named!(Colour {
-        Red = "red": "of roses",
+        Red = "red" | "crimson": "of roses",
         Blue = "blue": "of the sky",
     });
 
@@ -79,6 +90,7 @@ mod tests {
         for value in Colour::VALUES {
             assert_eq!(value.to_string().parse(), Ok(*value));
         }
+        assert_eq!("crimson".parse(), Ok(Colour::Red));
         let error = "green".parse::<Colour>().unwrap_err();
         assert_eq!(error, "'green' is none of red, blue");
     }

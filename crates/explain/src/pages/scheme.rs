@@ -27,8 +27,8 @@ pub enum Architecture {
 }
 
 pipespeed_base::named!(Architecture {
-    X86_64 = "x86-64": "64-bit Intel and AMD",
-    Aarch64 = "aarch64": "64-bit Arm",
+    X86_64 = "x86-64" | "x86_64": "64-bit Intel and AMD",
+    Aarch64 = "aarch64" | "arm64": "64-bit Arm",
     Riscv64 = "riscv64": "64-bit RISC-V",
 });
 

@@ -14,14 +14,20 @@ use crate::wait::Wait;
 /// would have it.
 ///
 /// # Errors
-/// Those of vmsplice(2) and of making a pipe.
+/// Those of vmsplice(2), and of making a pipe and memory that is [wiped on
+/// fork](crate::buffer::Builder::wiped_on_fork).
 pub fn vmsplice_refers() -> io::Result<bool> {
     static KNOWN: OnceLock<bool> = OnceLock::new();
     once(&KNOWN, try_vmsplice)
 }
 
 fn try_vmsplice() -> io::Result<bool> {
-    let mut page = Buffer::builder().len(page_size()).map()?;
+    // A child that another thread forks meanwhile would share the page, and
+    // the kernel copy it at the next write.
+    let mut page = Buffer::builder()
+        .len(page_size())
+        .wiped_on_fork(true)
+        .map()?;
     seen_after_a_write(&mut page, |_| Ok(())).map(|seen| seen == NEW)
 }
 
@@ -33,7 +39,8 @@ fn try_vmsplice() -> io::Result<bool> {
 /// Says yes, too, where vmsplice(2) copies; so ask [`vmsplice_refers`] first.
 ///
 /// # Errors
-/// Those of vmsplice(2) and clone(2), and of making a pipe.
+/// Those of vmsplice(2) and clone(2), and of making a pipe and memory that is
+/// [wiped on fork](crate::buffer::Builder::wiped_on_fork).
 pub fn kernel_referees() -> io::Result<bool> {
     static KNOWN: OnceLock<bool> = OnceLock::new();
     once(&KNOWN, try_the_referee)
@@ -43,10 +50,13 @@ fn try_the_referee() -> io::Result<bool> {
     let mut page = Buffer::builder()
         .len(page_size())
         .pages(Pages::Huge)
+        .wiped_on_fork(true)
         .map()?;
     let mut faulted = false;
     let seen = seen_after_a_write(&mut page, |page| {
+        page.set_inherited(true)?;
         duplicate_memory()?;
+        page.set_inherited(false)?;
         faulted = page.fault_in(0);
         Ok(())
     })?;
@@ -74,8 +84,11 @@ fn seen_after_a_write(
 ) -> io::Result<u8> {
     let (reader, writer) = pipe::create()?;
     page[..page_size()].fill(OLD);
-    Output::new(&writer, Wait::Block)
-        .vmsplice(&[page.slice(..page_size())], VmspliceOptions::default())?;
+    let mut out = Output::new(&writer, Wait::Block);
+    // Not to be taken for an error of vmsplice(2), by its number.
+    out.duplicate()
+        .map_err(|errno| io::Error::new(errno.kind(), errno))?;
+    out.vmsplice(&[page.slice(..page_size())], VmspliceOptions::default())?;
     between(page)?;
     page[0] = NEW;
     let mut seen = [0];

@@ -16,17 +16,20 @@ pub(super) fn named<T: Named>() -> NamedParser<T> {
 pub(super) struct NamedParser<T>(PhantomData<T>);
 
 fn possible<T: Named>() -> impl Iterator<Item = PossibleValue> {
-    T::VALUES
-        .iter()
-        .map(|value| PossibleValue::new(value.name()).help(value.about()))
+    T::VALUES.iter().map(|value| {
+        PossibleValue::new(value.name())
+            .aliases(value.aliases())
+            .help(value.about())
+    })
 }
 
 impl<T: Named> TypedValueParser for NamedParser<T> {
     type Value = T;
 
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<T, Error> {
-        let name = PossibleValuesParser::new(possible::<T>()).parse_ref(command, arg, value)?;
-        let found = T::VALUES.iter().find(|value| value.name() == name);
+        let word = PossibleValuesParser::new(possible::<T>()).parse_ref(command, arg, value)?;
+        let is_meant = |value: &&T| value.name() == word || value.aliases().contains(&&*word);
+        let found = T::VALUES.iter().find(is_meant);
         match found {
             Some(value) => Ok(*value),
             None => unreachable!("it is one of their names"),

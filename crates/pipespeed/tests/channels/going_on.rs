@@ -81,8 +81,9 @@ fn trials_that_fail_are_missing_and_after_three_of_them_a_case_is_let_be() {
 fn every_channel_of_a_whole_run_is_in_the_text_and_in_the_sentences() {
     let (measurement, _) = going_on(FakeRunner::default());
     let run = measurement.finish(None);
-    assert_eq!(run.findings.len(), 6, "{:?}", run.findings);
-    assert!(run.findings[0].starts_with("Use this for messages of 64B: "));
+    let findings = pipespeed_report::findings(&run);
+    assert_eq!(findings.len(), 6, "{findings:?}");
+    assert!(findings[0].starts_with("Use this for messages of 64B: "));
     let text = pipespeed_report::table(&run, pipespeed_report::Style::default());
     assert!(!text.contains("pipe_64k_again  "), "{text}");
     assert!(text.contains("pipe_64k against itself"), "{text}");

@@ -195,7 +195,9 @@ pub fn whole_run(suite: Suite, runner: FakeRunner, rounds: usize) -> Run {
     let mut measurement = measurement(suite, runner);
     measurement.pilot(&mut Watch::default()).unwrap();
     measurement.rounds(rounds, &mut Watch::default()).unwrap();
-    measurement.finish(None)
+    let mut run = measurement.finish(None);
+    run.findings = pipespeed_report::findings(&run);
+    run
 }
 
 /// Notes what an observer is told.
