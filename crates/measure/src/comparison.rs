@@ -186,7 +186,9 @@ fn configuration_changes(old: &CaseResult, new: &CaseResult) -> Vec<String> {
             changed.push(format!("{what} {old} -> {new}"));
         }
     };
-    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    fn word(value: Option<impl ToString>) -> String {
+        value.map_or_else(String::new, |value| value.to_string())
+    }
     let bytes = |value: Option<usize>| {
         value.map_or("none".to_owned(), |bytes| {
             pipespeed_base::size::format(bytes as u64)
@@ -197,10 +199,10 @@ fn configuration_changes(old: &CaseResult, new: &CaseResult) -> Vec<String> {
         old.data.name().to_owned(),
         new.data.name().to_owned(),
     );
-    push("writer", text(&a.writer), text(&b.writer));
-    push("reader", text(&a.reader), text(&b.reader));
-    push("wait", a.wait.clone(), b.wait.clone());
-    push("pages", a.pages.clone(), b.pages.clone());
+    push("writer", word(a.writer), word(b.writer));
+    push("reader", word(a.reader), word(b.reader));
+    push("wait", a.wait_word().to_owned(), b.wait_word().to_owned());
+    push("pages", a.pages.to_string(), b.pages.to_string());
     push("options", a.options.join(", "), b.options.join(", "));
     push(
         "buffer",

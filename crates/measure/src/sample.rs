@@ -1,6 +1,9 @@
 //! A run with invented samples, for the tests of every report.
 
-use crate::endpoint::spec::ChannelKind;
+use crate::endpoint::memory::Act;
+use crate::endpoint::spec::{
+    Access, ChannelKind, PageKind, SinkTechnique, SourceTechnique, Waiting,
+};
 use crate::latency::channels::Kind;
 use crate::latency::record::{self as round_trips, CaseRecord, Record};
 use crate::latency::spec::{Length, Mode, Outcome, Wait};
@@ -11,7 +14,8 @@ use crate::record::{
 };
 use pipespeed_host::{Cache, Machine};
 
-use crate::suite::{Overrides, Selection, Suite, channels};
+use crate::suite::channels::Transport;
+use crate::suite::{Overrides, Selection, Suite};
 
 const ROUNDS: usize = 30;
 
@@ -36,28 +40,28 @@ pub fn case(name: &str, rate: f64, against: Option<(&str, &str, Ratio)>) -> Case
             DataUse::Read
         },
         configuration: Configuration {
-            writer: Some(
-                if name.starts_with("write") {
-                    "write"
-                } else {
-                    "vmsplice"
-                }
-                .to_owned(),
-            ),
-            reader: Some(if spliced { "splice" } else { "read" }.to_owned()),
-            wait: if name.starts_with("busy") {
-                "spin"
+            writer: Some(Access::Channel(if name.starts_with("write") {
+                SinkTechnique::Write
             } else {
-                "block"
-            }
-            .to_owned(),
+                SinkTechnique::Vmsplice
+            })),
+            reader: Some(Access::Channel(if spliced {
+                SourceTechnique::Splice
+            } else {
+                SourceTechnique::Read
+            })),
+            channel: Some(ChannelKind::Pipe),
+            wait: Some(if name.starts_with("busy") {
+                Waiting::Spin
+            } else {
+                Waiting::Block
+            }),
             buffer_bytes: 256 << 10,
             pages: if name.ends_with("huge") {
-                "huge"
+                PageKind::Huge
             } else {
-                "base"
-            }
-            .to_owned(),
+                PageKind::Base
+            },
             pipe_bytes: Some(128 << 10),
             slots: Some(32),
             ..Configuration::default()
@@ -266,8 +270,7 @@ pub fn channels(all: bool) -> Run {
     };
     let made = Suite::Channels.cases(&overrides);
     let cases = made.iter().map(|made| {
-        let kind = channels::channel_of(&made.name).unwrap();
-        let kind = channels::names().position(|name| name == kind).unwrap() as f64;
+        let kind = Transport::of(&made.configuration()).unwrap() as usize as f64;
         let bytes = made.subject.message_bytes().unwrap() as f64;
         let most = 1.0 + kind / 4.0;
         let rate = most * bytes / (bytes + 6000.0 * (1.0 + kind % 3.0));
@@ -297,7 +300,8 @@ pub fn channels(all: bool) -> Run {
     run.null_control = None;
     let over = "limit: a message has at most 212960 bytes here (SO_SNDBUF less 32)";
     for case in &mut run.cases {
-        if case.name.starts_with("seqpacket_1m") || case.name.starts_with("seqpacket_256k") {
+        let is_over = case.configuration.message_bytes >= Some(256 << 10);
+        if is_over && case.configuration.channel == Some(ChannelKind::SeqPacket) {
             case.refused = Some(over.to_owned());
             case.samples.clear();
             case.summary = None;
@@ -330,7 +334,7 @@ pub fn memory() -> Run {
         let bytes = (block.block_bytes * block.blocks()) as u64;
         let holds = CACHES.iter().find(|(_, _, size, _)| *size >= bytes);
         let wide = holds.map_or(30.0, |(.., rate)| *rate) / block.blocks() as f64;
-        let rate = if made.name.contains("scalar") {
+        let rate = if matches!(block.act, Act::ReadScalar | Act::WriteScalar) {
             wide.min(55.0)
         } else {
             wide

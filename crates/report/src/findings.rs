@@ -176,8 +176,9 @@ fn data_in_use(run: &Run) -> Option<String> {
     Some(sentence)
 }
 
+/// Whether only one end runs, without a channel.
 fn is_ceiling(case: &CaseResult) -> bool {
-    matches!(case.name.as_str(), "produce_alone" | "consume_alone")
+    case.configuration.channel.is_none()
 }
 
 /// The slower of the two ends by itself; none unless both were measured.

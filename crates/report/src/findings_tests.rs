@@ -102,12 +102,18 @@ fn a_step_within_what_the_null_control_leaves_open_is_no_finding_either() {
     assert!(findings(&run)[0].starts_with("Nothing is decided here"));
 }
 
+fn alone(name: &str, rate: f64) -> CaseResult {
+    let mut alone = case(name, rate, None);
+    alone.configuration.channel = None;
+    alone
+}
+
 fn touched(fastest: f64) -> Run {
     let mut run = run(
         "touched",
         vec![
-            case("produce_alone", 22.0, None),
-            case("consume_alone", 18.0, None),
+            alone("produce_alone", 22.0),
+            alone("consume_alone", 18.0),
             case("write_read", 2.9, None),
             case(
                 "vmsplice_drained",

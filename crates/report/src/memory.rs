@@ -7,6 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use pipespeed_base::size;
 use pipespeed_host::Cache;
+use pipespeed_measure::endpoint::spec::PageKind;
 use pipespeed_measure::record::{CaseResult, Run};
 use pipespeed_measure::suite::Suite;
 use pipespeed_measure::suite::memory::{ROWS, way_of};
@@ -221,7 +222,7 @@ fn explained(run: &Run, style: Style) -> String {
         caches.join(", ")
     };
     let pages = (0..ROWS.len()).find_map(|way| of_way(run, way).next());
-    let pages = pages.map_or("base", |case| &case.configuration.pages);
+    let pages = pages.map_or(PageKind::Base, |case| case.configuration.pages);
     let text = format!(
         "Caches: {caches}. Blocks in {pages} pages. Read looks at every byte by wide loads, write is \
          memset, copy is memcpy to a second block: bytes copied, each of which is read once and \

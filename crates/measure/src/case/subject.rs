@@ -1,7 +1,9 @@
 //! What runs in a trial.
 
 use crate::endpoint::memory::MemorySpec;
-use crate::endpoint::spec::{ChannelKind, PageKind, Part, SinkSpec, SourceSpec, Waiting};
+use crate::endpoint::spec::{
+    Access, ChannelKind, PageKind, Part, SinkSpec, SinkTechnique, SourceSpec, Waiting,
+};
 use crate::record::Configuration;
 
 /// The processes of a trial and what connects them.
@@ -155,24 +157,29 @@ impl Subject {
 
     /// What is asked for of the processes and the channel.
     pub(super) fn configuration(&self) -> Configuration {
-        let in_memory = || Some("memory".to_owned());
         let (writer, reader) = match self {
             Subject::Channel { writer, reader, .. } => (
-                Some(writer.technique.name().to_owned()),
-                Some(reader.technique.name().to_owned()),
+                Some(Access::Channel(writer.technique)),
+                Some(Access::Channel(reader.technique)),
             ),
-            Subject::Memory(_) | Subject::Alone(AloneSpec::Produce(_)) => (in_memory(), None),
-            Subject::Alone(AloneSpec::Consume(_)) => (None, in_memory()),
+            Subject::Memory(_) | Subject::Alone(AloneSpec::Produce(_)) => {
+                (Some(Access::Memory), None)
+            }
+            Subject::Alone(AloneSpec::Consume(_)) => (None, Some(Access::Memory)),
         };
+        let vmsplices = |writer: &&SinkSpec| writer.technique == SinkTechnique::Vmsplice;
+        let reuse = self.writer().filter(vmsplices).map(|writer| writer.reuse);
         Configuration {
             writer,
             reader,
-            wait: self.wait().map_or("none", Waiting::name).to_owned(),
-            channel: self.channel().map(|channel| channel.name().to_owned()),
+            wait: self.wait(),
+            channel: self.channel(),
+            reuse,
+            act: self.memory().map(|memory| memory.act),
             message_bytes: self.message_bytes(),
             buffer_bytes: self.buffer_bytes(),
             reader_buffer_bytes: self.reader().map(|reader| reader.buffer_bytes),
-            pages: self.pages().name().to_owned(),
+            pages: self.pages(),
             pipe_bytes_asked: self.pipe_bytes(),
             ..Configuration::default()
         }

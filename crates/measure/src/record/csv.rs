@@ -31,10 +31,10 @@ type ConfigurationColumn = (&'static str, fn(&Configuration) -> String);
 const CONFIGURATION: [ConfigurationColumn; 22] = [
     ("writer", |c| or_empty(c.writer.as_ref())),
     ("reader", |c| or_empty(c.reader.as_ref())),
-    ("wait", |c| c.wait.clone()),
+    ("wait", |c| c.wait_word().to_owned()),
     ("buffer_bytes", |c| c.buffer_bytes.to_string()),
     ("buffers", |c| or_empty(c.buffers)),
-    ("pages", |c| c.pages.clone()),
+    ("pages", |c| c.pages.to_string()),
     ("huge_bytes", |c| or_empty(c.huge_bytes)),
     ("alignment", |c| or_empty(c.alignment)),
     ("pipe_bytes_asked", |c| or_empty(c.pipe_bytes_asked)),

@@ -4,10 +4,14 @@ use std::collections::HashSet;
 
 use super::*;
 
+fn channel_of(case: &Case) -> &'static str {
+    Transport::of(&case.configuration()).unwrap().name()
+}
+
 fn chosen(channels: &[&str], sizes: &[usize], all: bool) -> Vec<Case> {
     cases(&Overrides {
         selection: Selection {
-            channels: channels.iter().map(|name| (*name).to_owned()).collect(),
+            channels: channels.iter().map(|name| name.parse().unwrap()).collect(),
             sizes: sizes.to_vec(),
             all,
         },
@@ -24,7 +28,7 @@ fn the_usual_run_has_six_channels_six_sizes_and_two_ways_to_wait() {
         36
     );
     assert!(cases.iter().all(|case| case.data == DataUse::Touch));
-    let mut channels: Vec<_> = cases.iter().filter_map(|c| channel_of(&c.name)).collect();
+    let mut channels: Vec<_> = cases.iter().map(channel_of).collect();
     channels.sort_unstable();
     channels.dedup();
     let usual = ["pipe", "ring", "seqpacket", "socketpair", "tcp", "vmsplice"];
@@ -34,7 +38,7 @@ fn the_usual_run_has_six_channels_six_sizes_and_two_ways_to_wait() {
 #[test]
 fn all_are_all_channels_from_a_byte_to_4_mib() {
     let cases = chosen(&[], &[], true);
-    assert_eq!(cases.len(), ROWS.len() * ALL_SIZES.len() * 2);
+    assert_eq!(cases.len(), Transport::VALUES.len() * ALL_SIZES.len() * 2);
     let sizes: HashSet<_> = cases
         .iter()
         .map(|case| case.subject.message_bytes())
@@ -49,12 +53,12 @@ fn each_is_compared_with_the_pipe_at_its_size_and_in_its_way_of_waiting() {
     let cases = chosen(&[], &[], true);
     for case in &cases {
         let Some((other, factor)) = &case.compared_with else {
-            assert_eq!(channel_of(&case.name), Some("pipe"));
+            assert_eq!(channel_of(case), "pipe");
             continue;
         };
         let other = cases.iter().find(|c| c.name == *other).unwrap();
-        assert_eq!(channel_of(&other.name), Some("pipe"), "{}", case.name);
-        assert_eq!(channel_of(&case.name), Some(&**factor));
+        assert_eq!(channel_of(other), "pipe", "{}", case.name);
+        assert_eq!(channel_of(case), factor);
         assert_eq!(case.subject.message_bytes(), other.subject.message_bytes());
         assert_eq!(case.spins(), other.spins());
     }
@@ -105,7 +109,11 @@ fn a_case_is_found_by_its_name_whether_it_is_usual_or_not() {
         .into_iter()
         .chain(chosen(&["mqueue"], &[100], false))
     {
-        let selection = selection_of(&case.name).unwrap();
+        let id = CaseId::parse(&case.name).unwrap();
+        let selection = id.selection();
+        assert_eq!(id.spins, case.spins());
+        assert_eq!(Some(id.message_bytes), case.subject.message_bytes());
+        assert_eq!(id.transport.name(), channel_of(&case));
         let found = cases(&Overrides {
             selection,
             ..Overrides::default()
@@ -113,6 +121,6 @@ fn a_case_is_found_by_its_name_whether_it_is_usual_or_not() {
         assert!(found.iter().any(|it| it.name == case.name), "{}", case.name);
     }
     for name in ["write_read", "mqueue", "mqueue_", "mqueue_x", "pipe_8m"] {
-        assert_eq!(selection_of(name), None, "{name}");
+        assert_eq!(CaseId::parse(name), None, "{name}");
     }
 }

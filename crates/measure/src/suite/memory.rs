@@ -93,9 +93,6 @@ impl Row {
     }
 }
 
-/// What all names of such cases begin with.
-const PREFIX: &str = "mem_";
-
 /// The sizes of a quick run.
 pub fn quick_sizes() -> Vec<usize> {
     SIZES[..QUICK].to_vec()
@@ -104,8 +101,8 @@ pub fn quick_sizes() -> Vec<usize> {
 /// The way a case goes over its block: its place in [`ROWS`]. `None` for a
 /// rung.
 pub fn way_of(case: &CaseResult) -> Option<usize> {
-    let (way, _) = case.name.strip_prefix(PREFIX)?.rsplit_once('_')?;
-    ROWS.iter().position(|row| row.name == way)
+    let act = case.configuration.act?;
+    ROWS.iter().position(|row| row.act == act)
 }
 
 pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
@@ -116,7 +113,7 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     sizes.sort_unstable();
     sizes.dedup();
     let pages = overrides.pages.unwrap_or_default();
-    let name = |row: &Row, bytes| format!("{PREFIX}{}_{}", row.name, size::short(bytes));
+    let name = |row: &Row, bytes| format!("mem_{}_{}", row.name, size::short(bytes));
     let mut cases = Vec::new();
     for &block_bytes in &sizes {
         for row in &ROWS {
@@ -207,19 +204,6 @@ mod tests {
             factor(&[1 << 20]),
             "a pipe and pieces of 256KiB instead of memcpy and blocks of 1MiB"
         );
-    }
-
-    #[test]
-    fn the_way_is_known_by_the_name() {
-        for case in of_sizes(&[4096]) {
-            let Some(spec) = case.subject.memory() else {
-                continue;
-            };
-            let mut result = crate::sample::case(&case.name, 1.0, None);
-            assert_eq!(ROWS[way_of(&result).unwrap()].act, spec.act);
-            result.name = "write_read".to_owned();
-            assert_eq!(way_of(&result), None);
-        }
     }
 
     #[test]

@@ -120,7 +120,7 @@ fn together_has_what_was_faster_in_the_pilot() {
     assert_eq!(case.name, "together");
     let words = "a pipe of 1 MiB + spinning instead of sleeping";
     assert_eq!(case.factor.as_deref(), Some(words));
-    assert_eq!(case.configuration.wait, "spin");
+    assert_eq!(case.configuration.wait, Some(Waiting::Spin));
     assert_eq!(case.configuration.pipe_bytes, Some(1 << 20));
     assert_eq!(case.compared_with.as_deref(), Some("baseline"));
     assert_eq!(case.samples.len(), 1);

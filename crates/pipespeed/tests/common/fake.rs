@@ -9,7 +9,7 @@ use pipespeed_host::{Machine, NoiseDelta};
 use pipespeed_measure::case::Case;
 use pipespeed_measure::channel::Granted;
 use pipespeed_measure::endpoint::control::{Outcome, Setup};
-use pipespeed_measure::endpoint::spec::PageKind;
+use pipespeed_measure::endpoint::spec::{PageKind, SinkTechnique, SourceTechnique, Waiting};
 use pipespeed_measure::record::{EndCounters, GIB, Run, SCHEMA_VERSION, Settings};
 use pipespeed_measure::rounds::{Measurement, Observer};
 use pipespeed_measure::runner::{Runner, Trial, TrialError};
@@ -82,16 +82,16 @@ impl Runner for FakeRunner {
 fn rate(case: &Case) -> f64 {
     let configuration = case.configuration();
     let mut rate = 1.0;
-    if configuration.writer.as_deref() == Some("vmsplice") {
+    if configuration.writer == Some(SinkTechnique::Vmsplice.into()) {
         rate *= 4.0;
     }
-    if configuration.reader.as_deref() == Some("splice") {
+    if configuration.reader == Some(SourceTechnique::Splice.into()) {
         rate *= 2.0;
     }
-    if configuration.pages == "huge" {
+    if configuration.pages == PageKind::Huge {
         rate *= 1.25;
     }
-    if configuration.wait == "spin" {
+    if configuration.wait == Some(Waiting::Spin) {
         rate *= 3.0;
     }
     rate

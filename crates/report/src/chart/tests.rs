@@ -2,8 +2,10 @@
 //! `PIPESPEED_CHARTS=DIR cargo test charts` leaves the pictures in DIR.
 
 use super::*;
+use pipespeed_base::Named;
 use pipespeed_measure::record::{DataUse, Run};
 use pipespeed_measure::sample::{case, channels, ladder, memory, ratio, refuse, run};
+use pipespeed_measure::suite::channels::Transport;
 
 /// The texts of a picture, which has to be well-formed.
 fn texts(svg: &str) -> Vec<String> {
@@ -210,12 +212,14 @@ fn lines_of_channels_are_named_and_labels_do_not_lie_on_each_other() {
     let svg = chart(&channels(true));
     let document = roxmltree::Document::parse(&svg).unwrap();
     let text = |node: &roxmltree::Node<'_, '_>| node.text().unwrap_or("").trim().to_owned();
-    for name in pipespeed_measure::suite::channels::names() {
+    for name in Transport::VALUES.iter().map(|it| it.name()) {
         let mut places: Vec<f64> = document
             .descendants()
             .filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "text")))
             .filter(|node| {
-                pipespeed_measure::suite::channels::names().any(|known| known == text(node))
+                Transport::VALUES
+                    .iter()
+                    .any(|known| known.name() == text(node))
             })
             .filter_map(|node| node.attribute("y")?.parse().ok())
             .collect();
