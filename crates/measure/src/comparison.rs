@@ -7,6 +7,7 @@
 //! two runs can't be seen in either of them. Therefore a case is only called
 //! faster or slower when its whole interval lies beyond 5 %.
 
+use crate::suite::Suite;
 use serde::Serialize;
 
 use crate::record::{CaseResult, Ratio, Run, SCHEMA_VERSION, Verdict, WarningKind};
@@ -46,7 +47,7 @@ pub struct Side {
     /// The file it was loaded from.
     pub file: String,
     /// The suite.
-    pub suite: String,
+    pub suite: Suite,
     /// When it began.
     pub started_at: String,
     /// The rounds it holds.
@@ -150,7 +151,7 @@ fn beyond_equivalence(ratio: Ratio) -> Ratio {
 fn side(file: &str, run: &Run) -> Side {
     Side {
         file: file.to_owned(),
-        suite: run.suite.clone(),
+        suite: run.suite,
         started_at: run.started_at.clone(),
         rounds: run.settings.rounds_done,
     }
@@ -243,7 +244,7 @@ fn differences(old: &Run, new: &Run) -> Vec<Difference> {
         })
     };
     let data = |data: &Option<String>| data.clone().unwrap_or("the suite's".to_owned());
-    push("suite", old.suite.clone(), new.suite.clone());
+    push("suite", old.suite.to_string(), new.suite.to_string());
     push("placement", a.placement.clone(), b.placement.clone());
     push("writer's processor", cpu(a.writer_cpu), cpu(b.writer_cpu));
     push("reader's processor", cpu(a.reader_cpu), cpu(b.reader_cpu));

@@ -147,12 +147,12 @@ pub fn within(low: f64, median: f64, high: f64) -> Ratio {
 }
 
 /// A run of any cases.
-pub fn run(suite: &str, cases: Vec<CaseResult>) -> Run {
+pub fn run(suite: Suite, cases: Vec<CaseResult>) -> Run {
     Run {
         schema_version: SCHEMA_VERSION,
         pipespeed_version: "0.1.0".to_owned(),
         command: vec!["pipespeed".to_owned(), "bench".to_owned()],
-        suite: suite.to_owned(),
+        suite,
         started_at: "2026-03-14T09:26:53Z".to_owned(),
         interrupted: None,
         machine: machine(),
@@ -185,7 +185,7 @@ pub fn run(suite: &str, cases: Vec<CaseResult>) -> Run {
 /// The suite `ladder` as it might come out in a virtual machine.
 pub fn ladder() -> Run {
     let mut run = run(
-        "ladder",
+        Suite::Ladder,
         vec![
             case("write_read", 0.652, None),
             case("write_read_again", 0.655, None),
@@ -255,7 +255,7 @@ pub fn ladder() -> Run {
 /// The suite `sizes` as it might come out.
 pub fn sizes() -> Run {
     use crate::search::fake::{Fake, plan, whole_run};
-    whole_run(run("sizes", Vec::new()), &plan(60.0), Fake::default()).0
+    whole_run(run(Suite::Sizes, Vec::new()), &plan(60.0), Fake::default()).0
 }
 
 /// The suite `channels` as it might come out: rates grow with the size of the
@@ -296,7 +296,7 @@ pub fn channels(all: bool) -> Run {
         }
         case
     });
-    let mut run = run("channels", cases.collect());
+    let mut run = run(Suite::Channels, cases.collect());
     run.null_control = None;
     let over = "limit: a message has at most 212960 bytes here (SO_SNDBUF less 32)";
     for case in &mut run.cases {
@@ -344,7 +344,7 @@ pub fn memory() -> Run {
         case.configuration = made.configuration();
         case
     });
-    let mut run = run("memory", cases.collect());
+    let mut run = run(Suite::Memory, cases.collect());
     run.machine.processors.caches = CACHES
         .map(|(level, kind, bytes, _)| Cache {
             level,

@@ -8,7 +8,6 @@ use comfy_table::{CellAlignment, Table, presets};
 use pipespeed_base::size;
 use pipespeed_measure::endpoint::spec::{ChannelKind, Waiting};
 use pipespeed_measure::record::{CaseResult, Run, Summary};
-use pipespeed_measure::suite::Suite;
 use pipespeed_measure::suite::channels::Transport;
 
 use self::buffers::buffers;
@@ -17,11 +16,6 @@ use super::format::{counted, interval, percent, ratio_interval, significant, tim
 use super::measured::has_intervals;
 use super::steps::is_twin;
 use super::style::{BOLD, DIM, Style, YELLOW};
-
-/// Whether a run is one of channels.
-pub(super) fn are_compared(run: &Run) -> bool {
-    run.suite == Suite::Channels.name()
-}
 
 /// A way of waiting, and what to say of it.
 const WAYS: [(Waiting, &str); 2] = [

@@ -9,7 +9,6 @@ use pipespeed_base::size;
 use pipespeed_host::Cache;
 use pipespeed_measure::endpoint::spec::PageKind;
 use pipespeed_measure::record::{CaseResult, Run};
-use pipespeed_measure::suite::Suite;
 use pipespeed_measure::suite::memory::{ROWS, way_of};
 
 pub(super) use self::findings::findings;
@@ -19,11 +18,6 @@ use super::format::{interval, percent, significant, wrap};
 use super::steps::is_twin;
 use super::style::{BOLD, DIM, Style, YELLOW};
 use super::table::cases;
-
-/// Whether a run is one of memory.
-pub(super) fn is_measured(run: &Run) -> bool {
-    run.suite == Suite::Memory.name()
-}
 
 /// The size of a case's block, in bytes.
 pub(super) fn block(case: &CaseResult) -> usize {

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use super::{CaseResult, Configuration, EndCounters, Run, Sample};
+use crate::suite::Suite;
 
 /// A column of an end's counters: its name after `writer_` or `reader_`, and
 /// what stands in it.
@@ -77,7 +78,7 @@ pub fn write_csv(run: &Run, out: impl Write) -> csv::Result<()> {
     writer.write_record(header())?;
     for case in &run.cases {
         for sample in &case.samples {
-            writer.write_record(row(&run.suite, case, sample))?;
+            writer.write_record(row(run.suite, case, sample))?;
         }
     }
     writer.flush()?;
@@ -93,10 +94,10 @@ fn header() -> Vec<String> {
     names
 }
 
-fn row(suite: &str, case: &CaseResult, sample: &Sample) -> Vec<String> {
+fn row(suite: Suite, case: &CaseResult, sample: &Sample) -> Vec<String> {
     let flags: Vec<String> = sample.flags.iter().map(|flag| flag.name()).collect();
     let mut fields = vec![
-        suite.to_owned(),
+        suite.to_string(),
         case.name.clone(),
         case.data.name().to_owned(),
         sample.round.to_string(),

@@ -20,6 +20,7 @@ pub use pipespeed_host::{Warning, WarningKind};
 pub use pipespeed_stats::{Ratio, Verdict};
 use serde::{Deserialize, Serialize};
 
+use crate::suite::Suite;
 use pipespeed_host::Machine;
 
 /// The version of the record's shape. It grows by one whenever a field changes
@@ -38,8 +39,8 @@ pub struct Run {
     pub pipespeed_version: String,
     /// The command line, as words.
     pub command: Vec<String>,
-    /// The suite's name.
-    pub suite: String,
+    /// The suite.
+    pub suite: Suite,
     /// When the run began, RFC 3339 in UTC.
     pub started_at: String,
     /// Why the run ended before its last round; null when it was completed.

@@ -143,7 +143,7 @@ pub fn plan(time_s: f64) -> SearchPlan {
 /// A search and the rounds after it, and their time in seconds.
 pub fn whole_run(empty: Run, plan: &SearchPlan, mut runner: Fake) -> (Run, f64) {
     let mut run = Run {
-        suite: "sizes".to_owned(),
+        suite: Suite::Sizes,
         cases: Vec::new(),
         null_control: None,
         ..empty

@@ -14,6 +14,7 @@ pub use self::volumes::{Volumes, shown};
 use crate::case::Case;
 use crate::endpoint::spec::PageKind;
 use crate::record::DataUse;
+use serde::{Deserialize, Serialize};
 
 /// What may be asked of a suite instead of its own values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -38,7 +39,8 @@ pub struct Overrides {
 }
 
 /// The suites.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Suite {
     /// The published experiment: from write and read to busy waiting on huge
     /// pages, one step at a time.
@@ -233,6 +235,13 @@ mod tests {
                     + options;
                 assert_eq!(factors, 1, "{suite:?}: {} and {}", case.name, other.name);
             }
+        }
+    }
+
+    #[test]
+    fn a_suite_is_saved_by_its_name() {
+        for suite in Suite::VALUES {
+            assert_eq!(serde_json::to_value(suite).unwrap(), suite.name());
         }
     }
 

@@ -147,7 +147,7 @@ pub fn empty_run(suite: Suite) -> Run {
         schema_version: SCHEMA_VERSION,
         pipespeed_version: "0.0.0-invented".to_owned(),
         command: vec!["pipespeed".to_owned(), "bench".to_owned()],
-        suite: suite.name().to_owned(),
+        suite,
         started_at: "2026-03-14T09:26:53Z".to_owned(),
         interrupted: None,
         machine: Machine::default(),

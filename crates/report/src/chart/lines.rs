@@ -57,7 +57,7 @@ fn subtitle(run: &Run) -> Vec<String> {
 }
 
 /// Draws a run of channels. What was refused has no point, and is named.
-pub(super) fn chart(run: &Run) -> String {
+pub(crate) fn chart(run: &Run) -> String {
     let panels: Vec<(&str, Vec<&CaseResult>)> = PANELS
         .iter()
         .map(|(wait, title)| {

@@ -5,6 +5,7 @@ use super::*;
 use pipespeed_base::Named;
 use pipespeed_measure::record::{DataUse, Run};
 use pipespeed_measure::sample::{case, channels, ladder, memory, ratio, refuse, run};
+use pipespeed_measure::suite::Suite;
 use pipespeed_measure::suite::channels::Transport;
 
 /// The texts of a picture, which has to be well-formed.
@@ -27,7 +28,7 @@ fn refused() -> Run {
 
 fn three() -> Run {
     let mut run = run(
-        "touched",
+        Suite::Touched,
         vec![
             case("write_read", 2.9, None),
             case(
@@ -60,7 +61,7 @@ fn long_names(count: usize) -> Run {
             Some((base, "the number of slots of the pipe", ratio(1.5))),
         )
     });
-    run("options", cases.collect())
+    run(Suite::Options, cases.collect())
 }
 
 fn dots() -> Vec<DotRow> {
@@ -147,7 +148,7 @@ fn names_are_escaped_and_nothing_is_fetched() {
 
 #[test]
 fn a_run_without_cases_or_intervals_can_be_drawn() {
-    texts(&chart(&run("empty", Vec::new())));
+    texts(&chart(&run(Suite::Ladder, Vec::new())));
     let mut short = ladder();
     for case in &mut short.cases {
         let summary = case.summary.as_mut().unwrap();

@@ -193,7 +193,7 @@ impl Plan {
             schema_version: SCHEMA_VERSION,
             pipespeed_version: env!("CARGO_PKG_VERSION").to_owned(),
             command: command_line(),
-            suite: self.suite.name().to_owned(),
+            suite: self.suite,
             started_at: jiff::Timestamp::now()
                 .strftime("%Y-%m-%dT%H:%M:%SZ")
                 .to_string(),
