@@ -7,6 +7,7 @@
 //! two runs can't be seen in either of them. Therefore a case is only called
 //! faster or slower when its whole interval lies beyond 5 %.
 
+use crate::suite::Suite;
 use serde::Serialize;
 
 use crate::record::{CaseResult, Header, Ratio, Run, Verdict, WarningKind};
@@ -54,7 +55,7 @@ pub struct Side {
     /// The file it was loaded from.
     pub file: String,
     /// The suite.
-    pub suite: String,
+    pub suite: Suite,
     /// When it began.
     pub started_at: String,
     /// The rounds it holds.
@@ -158,7 +159,7 @@ fn beyond_equivalence(ratio: Ratio) -> Ratio {
 fn side(file: &str, run: &Run) -> Side {
     Side {
         file: file.to_owned(),
-        suite: run.suite.clone(),
+        suite: run.suite,
         started_at: run.header.started_at.clone(),
         rounds: run.settings.rounds_done,
     }
@@ -194,7 +195,9 @@ fn configuration_changes(old: &CaseResult, new: &CaseResult) -> Vec<String> {
             changed.push(format!("{what} {old} -> {new}"));
         }
     };
-    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    fn word(value: Option<impl ToString>) -> String {
+        value.map_or_else(String::new, |value| value.to_string())
+    }
     let bytes = |value: Option<usize>| {
         value.map_or("none".to_owned(), |bytes| {
             pipespeed_base::size::format(bytes as u64)
@@ -205,10 +208,10 @@ fn configuration_changes(old: &CaseResult, new: &CaseResult) -> Vec<String> {
         old.data.name().to_owned(),
         new.data.name().to_owned(),
     );
-    push("writer", text(&a.writer), text(&b.writer));
-    push("reader", text(&a.reader), text(&b.reader));
-    push("wait", a.wait.clone(), b.wait.clone());
-    push("pages", a.pages.clone(), b.pages.clone());
+    push("writer", word(a.writer), word(b.writer));
+    push("reader", word(a.reader), word(b.reader));
+    push("wait", a.wait_word().to_owned(), b.wait_word().to_owned());
+    push("pages", a.pages.to_string(), b.pages.to_string());
     push("options", a.options.join(", "), b.options.join(", "));
     push(
         "buffer",
@@ -249,7 +252,7 @@ fn differences(old: &Run, new: &Run) -> Vec<Difference> {
         })
     };
     let data = |data: &Option<String>| data.clone().unwrap_or("the suite's".to_owned());
-    push("suite", old.suite.clone(), new.suite.clone());
+    push("suite", old.suite.to_string(), new.suite.to_string());
     push("placement", a.placement.clone(), b.placement.clone());
     push("writer's processor", cpu(a.writer_cpu), cpu(b.writer_cpu));
     push("reader's processor", cpu(a.reader_cpu), cpu(b.reader_cpu));

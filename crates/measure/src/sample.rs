@@ -1,6 +1,9 @@
 //! A run with invented samples, for the tests of every report.
 
-use crate::endpoint::spec::ChannelKind;
+use crate::endpoint::memory::Act;
+use crate::endpoint::spec::{
+    Access, ChannelKind, PageKind, SinkTechnique, SourceTechnique, Waiting,
+};
 use crate::latency::channels::Kind;
 use crate::latency::record::{self as round_trips, CaseRecord, Record};
 use crate::latency::spec::{Length, Mode, Outcome, Wait};
@@ -12,7 +15,8 @@ use crate::record::{
 };
 use pipespeed_host::{Cache, Machine};
 
-use crate::suite::{Overrides, Selection, Suite, channels};
+use crate::suite::channels::Transport;
+use crate::suite::{Overrides, Selection, Suite};
 
 const ROUNDS: usize = 30;
 
@@ -50,28 +54,28 @@ pub fn case(name: &str, rate: f64, against: Option<(&str, &str, Ratio)>) -> Case
             DataUse::Read
         },
         configuration: Configuration {
-            writer: Some(
-                if name.starts_with("write") {
-                    "write"
-                } else {
-                    "vmsplice"
-                }
-                .to_owned(),
-            ),
-            reader: Some(if spliced { "splice" } else { "read" }.to_owned()),
-            wait: if name.starts_with("busy") {
-                "spin"
+            writer: Some(Access::Channel(if name.starts_with("write") {
+                SinkTechnique::Write
             } else {
-                "block"
-            }
-            .to_owned(),
+                SinkTechnique::Vmsplice
+            })),
+            reader: Some(Access::Channel(if spliced {
+                SourceTechnique::Splice
+            } else {
+                SourceTechnique::Read
+            })),
+            channel: Some(ChannelKind::Pipe),
+            wait: Some(if name.starts_with("busy") {
+                Waiting::Spin
+            } else {
+                Waiting::Block
+            }),
             buffer_bytes: 256 << 10,
             pages: if name.ends_with("huge") {
-                "huge"
+                PageKind::Huge
             } else {
-                "base"
-            }
-            .to_owned(),
+                PageKind::Base
+            },
             pipe_bytes: Some(128 << 10),
             slots: Some(32),
             ..Configuration::default()
@@ -164,13 +168,13 @@ pub fn within(low: f64, median: f64, high: f64) -> Ratio {
 }
 
 /// A run of any cases.
-pub fn run(suite: &str, cases: Vec<CaseResult>) -> Run {
+pub fn run(suite: Suite, cases: Vec<CaseResult>) -> Run {
     Run {
         header: Header {
             machine: machine(),
             ..header(RecordKind::Bench)
         },
-        suite: suite.to_owned(),
+        suite,
         interrupted: None,
         settings: Settings {
             seed: 20_260_314,
@@ -201,7 +205,7 @@ pub fn run(suite: &str, cases: Vec<CaseResult>) -> Run {
 /// The suite `ladder` as it might come out in a virtual machine.
 pub fn ladder() -> Run {
     let mut run = run(
-        "ladder",
+        Suite::Ladder,
         vec![
             case("write_read", 0.652, None),
             case("write_read_again", 0.655, None),
@@ -271,7 +275,7 @@ pub fn ladder() -> Run {
 /// The suite `sizes` as it might come out.
 pub fn sizes() -> Run {
     use crate::search::fake::{Fake, plan, whole_run};
-    whole_run(run("sizes", Vec::new()), &plan(60.0), Fake::default()).0
+    whole_run(run(Suite::Sizes, Vec::new()), &plan(60.0), Fake::default()).0
 }
 
 /// The suite `channels` as it might come out: rates grow with the size of the
@@ -286,9 +290,8 @@ pub fn channels(all: bool) -> Run {
     };
     let made = Suite::Channels.cases(&overrides);
     let cases = made.iter().map(|made| {
-        let kind = channels::channel_of(&made.name).unwrap();
-        let kind = channels::names().position(|name| name == kind).unwrap() as f64;
-        let bytes = made.message_bytes.unwrap() as f64;
+        let kind = Transport::of(&made.configuration()).unwrap() as usize as f64;
+        let bytes = made.subject.message_bytes().unwrap() as f64;
         let most = 1.0 + kind / 4.0;
         let rate = most * bytes / (bytes + 6000.0 * (1.0 + kind % 3.0));
         let rate = if made.spins() { 2.0 * rate } else { rate };
@@ -296,11 +299,14 @@ pub fn channels(all: bool) -> Run {
         let against = against.map(|(other, factor)| (&**other, &**factor, ratio(1.0 + kind / 9.0)));
         let mut case = case(&made.name, rate, against);
         case.data = made.data;
-        let in_pipe = matches!(made.channel, ChannelKind::Pipe | ChannelKind::Fifo);
-        let in_ring = made.channel == ChannelKind::Ring;
+        let in_pipe = matches!(
+            made.subject.channel(),
+            Some(ChannelKind::Pipe | ChannelKind::Fifo)
+        );
+        let in_ring = made.subject.channel() == Some(ChannelKind::Ring);
         case.configuration = Configuration {
             pipe_bytes: in_pipe.then_some(64 << 10),
-            ring_bytes: in_ring.then_some((2 * made.buffer_bytes()).max(1 << 20)),
+            ring_bytes: in_ring.then_some((2 * made.subject.buffer_bytes()).max(1 << 20)),
             send_buffer_bytes: (!in_pipe && !in_ring).then_some(212_992),
             ..made.configuration()
         };
@@ -310,11 +316,12 @@ pub fn channels(all: bool) -> Run {
         }
         case
     });
-    let mut run = run("channels", cases.collect());
+    let mut run = run(Suite::Channels, cases.collect());
     run.null_control = None;
     let over = "a message has at most 212960 bytes here (SO_SNDBUF less 32)";
     for case in &mut run.cases {
-        if case.name.starts_with("seqpacket_1m") || case.name.starts_with("seqpacket_256k") {
+        let is_over = case.configuration.message_bytes >= Some(256 << 10);
+        if is_over && case.configuration.channel == Some(ChannelKind::SeqPacket) {
             case.not_run = Some(NotRun::limit(over));
             case.samples.clear();
             case.summary = None;
@@ -335,7 +342,7 @@ pub fn memory() -> Run {
     ];
     let made = Suite::Memory.cases(&Overrides::default());
     let cases = made.iter().map(|made| {
-        let Some(block) = &made.memory else {
+        let Some(block) = made.subject.memory() else {
             let rungs = ladder().cases;
             let mut rung = rungs.into_iter().find(|case| case.name == made.name);
             let rung = rung.as_mut().expect("a rung of the ladder");
@@ -350,7 +357,7 @@ pub fn memory() -> Run {
         let bytes = (block.block_bytes * block.blocks()) as u64;
         let holds = CACHES.iter().find(|(_, _, size, _)| *size >= bytes);
         let wide = holds.map_or(30.0, |(.., rate)| *rate) / block.blocks() as f64;
-        let rate = if made.name.contains("scalar") {
+        let rate = if matches!(block.act, Act::ReadScalar | Act::WriteScalar) {
             wide.min(55.0)
         } else {
             wide
@@ -360,7 +367,7 @@ pub fn memory() -> Run {
         case.configuration = made.configuration();
         case
     });
-    let mut run = run("memory", cases.collect());
+    let mut run = run(Suite::Memory, cases.collect());
     run.header.machine.processors.caches = CACHES
         .map(|(level, kind, bytes, _)| Cache {
             level,

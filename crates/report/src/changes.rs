@@ -2,18 +2,12 @@
 //! what it costs.
 
 use pipespeed_measure::record::{CaseResult, Run, Verdict};
-use pipespeed_measure::suite::Suite;
 use pipespeed_measure::suite::changes::{BASELINE, Change, TOGETHER};
 
 use super::comparisons::{Line, laid_out};
 use super::format::{ratio_interval, significant, times, wrap};
 use super::steps::{Step, is_twin, step};
 use super::style::{BOLD, Style};
-
-/// Whether a run is one of the suite changes.
-pub(super) fn are_ranked(run: &Run) -> bool {
-    run.suite == Suite::Changes.name()
-}
 
 /// The comparisons with their cases, the largest certain gain first.
 fn ranked(run: &Run) -> Vec<(Step<'_>, &CaseResult)> {
@@ -177,6 +171,7 @@ mod tests {
     use super::*;
     use pipespeed_measure::record::Ratio;
     use pipespeed_measure::sample::{case, run, within};
+    use pipespeed_measure::suite::Suite;
 
     fn changes() -> Run {
         let made = |name: &str, words: &str, rate, ratio: Ratio| {
@@ -189,7 +184,7 @@ mod tests {
             Change::LargePipe.words()
         );
         let mut run = run(
-            "changes",
+            Suite::Changes,
             vec![
                 case(BASELINE, 0.763, None),
                 change(Change::OneProcessor, 6.9, within(8.7, 9.1, 9.6)),

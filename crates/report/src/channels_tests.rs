@@ -35,7 +35,8 @@ fn what_sleeping_means_of_a_ring_is_said_where_there_is_one_that_does() {
     let mut run = channels(false);
     let note = "Sleeping: a ring's end looks for about a microsecond before";
     assert!(shown(&run, 120).contains(note));
-    run.cases.retain(|case| case.configuration.wait == "spin");
+    run.cases
+        .retain(|case| case.configuration.wait == Some(Waiting::Spin));
     assert!(!shown(&run, 120).contains(note));
 }
 

@@ -5,31 +5,18 @@ use pipespeed_measure::record::{CaseResult, DataUse, Estimate, Run, Verdict};
 
 use super::format::{ratio_interval, significant, times};
 use super::steps::{Step, steps};
-use super::{changes, channels, memory, options, sizes, volumes};
+use super::views;
 
-/// Two or three sentences on what mattered most here and what did not, or of
-/// channels, which to use, of memory, how it compares; empty for a suite that compares nothing.
+/// What mattered most in a run, as its suite has it; empty for a run that
+/// compares nothing.
 pub fn findings(run: &Run) -> Vec<String> {
-    if channels::are_compared(run) {
-        return channels::findings(run);
-    }
-    if let Some(search) = &run.search {
-        return sizes::findings(run, search);
-    }
+    (views::of(run.suite).findings)(run, doubt(run))
+}
+
+/// Two or three sentences on what mattered most here and what did not, from the
+/// comparisons.
+pub(super) fn of_steps(run: &Run, doubt: f64) -> Vec<String> {
     let steps = steps(run);
-    let doubt = doubt(run);
-    if memory::is_measured(run) {
-        return memory::findings(run, doubt);
-    }
-    if changes::are_ranked(run) {
-        return changes::findings(run, doubt);
-    }
-    if options::are_compared(run) {
-        return options::findings(run, doubt);
-    }
-    if volumes::are_compared(run) {
-        return volumes::findings(run, doubt);
-    }
     let mut sentences = Vec::new();
     sentences.extend(largest(&steps, doubt));
     sentences.extend(without_effect(&steps));
@@ -175,8 +162,9 @@ fn data_in_use(run: &Run) -> Option<String> {
     Some(sentence)
 }
 
+/// Whether only one end runs, without a channel.
 fn is_ceiling(case: &CaseResult) -> bool {
-    matches!(case.name.as_str(), "produce_alone" | "consume_alone")
+    case.configuration.channel.is_none()
 }
 
 /// The slower of the two ends by itself; none unless both were measured.

@@ -7,8 +7,8 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use pipespeed_base::size;
 use pipespeed_host::Cache;
+use pipespeed_measure::endpoint::spec::PageKind;
 use pipespeed_measure::record::{CaseResult, NotRun, Run};
-use pipespeed_measure::suite::Suite;
 use pipespeed_measure::suite::memory::{ROWS, way_of};
 
 pub(super) use self::findings::findings;
@@ -18,11 +18,6 @@ use super::format::{interval, percent, significant, wrap};
 use super::steps::is_twin;
 use super::style::{BOLD, DIM, Style, YELLOW};
 use super::table::{cases, reason};
-
-/// Whether a run is one of memory.
-pub(super) fn is_measured(run: &Run) -> bool {
-    run.suite == Suite::Memory.name()
-}
 
 /// The size of a case's block, in bytes.
 pub(super) fn block(case: &CaseResult) -> usize {
@@ -216,7 +211,7 @@ fn explained(run: &Run, style: Style) -> String {
         caches.join(", ")
     };
     let pages = (0..ROWS.len()).find_map(|way| of_way(run, way).next());
-    let pages = pages.map_or("base", |case| &case.configuration.pages);
+    let pages = pages.map_or(PageKind::Base, |case| case.configuration.pages);
     let text = format!(
         "Caches: {caches}. Blocks in {pages} pages. Read looks at every byte by wide loads, write is \
          memset, copy is memcpy to a second block: bytes copied, each of which is read once and \

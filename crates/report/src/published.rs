@@ -119,6 +119,7 @@ pub(super) fn other_conditions(run: &Run, own: Own) -> String {
 mod tests {
     use super::*;
     use pipespeed_measure::sample::{case, run, within};
+    use pipespeed_measure::suite::Suite;
     use pipespeed_stats::holm_ratios;
     use proptest::prelude::*;
 
@@ -181,7 +182,7 @@ mod tests {
         for (at, ratio) in ratios.iter().flatten().enumerate() {
             cases.push(case(&format!("c{at}"), 1.0, Some(("base", "x", *ratio))));
         }
-        run("x", cases)
+        run(Suite::Ladder, cases)
     }
 
     #[test]
@@ -230,7 +231,7 @@ mod tests {
             buffer_bytes: 65_536,
             pipe_bytes: 65_536,
         };
-        let mut run = run("x", Vec::new());
+        let mut run = run(Suite::Ladder, Vec::new());
         assert_eq!(other_conditions(&run, own), "");
         run.settings.data = Some("read".to_owned());
         run.settings.pipe_size = Some(65_536);

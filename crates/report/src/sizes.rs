@@ -3,6 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use pipespeed_base::size;
+use pipespeed_measure::endpoint::spec::{SourceTechnique, Waiting};
 use pipespeed_measure::record::{
     BestSizes, CaseResult, NotRun, PanelResult, Ratio, Run, Search, Sizes, Verdict,
 };
@@ -43,7 +44,7 @@ pub(super) fn blocks(run: &Run, search: &Search, style: Style) -> Vec<String> {
 fn best_of_kinds(search: &Search) -> Vec<&PanelResult> {
     let kind = |panel: &PanelResult| {
         let configuration = &panel.configuration;
-        (configuration.reader.clone(), configuration.wait.clone())
+        (configuration.reader, configuration.wait)
     };
     let median = |panel: &PanelResult| panel.leader()?.median;
     let mut best: Vec<&PanelResult> = Vec::new();
@@ -178,13 +179,15 @@ pub(super) fn not_run(run: &Run) -> impl Iterator<Item = (&str, &NotRun)> {
 /// The best for a kind of reader, in words.
 fn sentence(run: &Run, panel: &PanelResult) -> String {
     let configuration = &panel.configuration;
-    let reader = match configuration.reader.as_deref() {
-        Some("splice") => "splices",
-        _ => "reads",
+    let reader = if configuration.reader == Some(SourceTechnique::Splice.into()) {
+        "splices"
+    } else {
+        "reads"
     };
-    let ends = match &*configuration.wait {
-        "spin" => "both ends spin",
-        _ => "the ends sleep",
+    let ends = if configuration.wait == Some(Waiting::Spin) {
+        "both ends spin"
+    } else {
+        "the ends sleep"
     };
     let sizes = format!(
         "{} buffers, a pipe of {}",
@@ -217,12 +220,14 @@ fn sentence(run: &Run, panel: &PanelResult) -> String {
 
 /// What the ends of a panel do: `vmsplice and read`.
 pub(super) fn technique(panel: &PanelResult) -> String {
-    let name = |end: &Option<String>| end.clone().unwrap_or_default();
+    fn name(end: Option<impl ToString>) -> String {
+        end.map_or_else(String::new, |end| end.to_string())
+    }
     let configuration = &panel.configuration;
     format!(
         "{} and {}",
-        name(&configuration.writer),
-        name(&configuration.reader)
+        name(configuration.writer),
+        name(configuration.reader)
     )
 }
 

@@ -4,25 +4,19 @@ use comfy_table::{CellAlignment, Row, Table, presets};
 
 use pipespeed_measure::record::{CaseResult, NotRun, Run, Verdict};
 
-use super::comparisons::comparisons;
 use super::findings::findings;
 use super::format::{interval, percent, significant, wrap};
-use super::measured::{measured, null_control};
+use super::measured::null_control;
 use super::style::{BOLD, DIM, RED, Style, YELLOW};
-use super::{changes, channels, memory, sizes};
+use super::views::{self, View};
 
 /// The run as text: a row a case, what each case changed, and below them the
 /// null control, notes, findings and how it was measured.
 pub fn table(run: &Run, style: Style) -> String {
-    let mut blocks = match (run, &run.search) {
-        (_, Some(search)) => sizes::blocks(run, search, style),
-        _ if channels::are_compared(run) => channels::blocks(run, style),
-        _ if memory::is_measured(run) => memory::blocks(run, style),
-        _ if changes::are_ranked(run) => vec![cases(run, style), changes::ranking(run, style)],
-        _ => vec![cases(run, style), comparisons(run, style)],
-    };
+    let view = views::of(run.suite);
+    let mut blocks = (view.blocks)(run, style);
     blocks.retain(|block| !block.is_empty());
-    blocks.extend(below(run, style));
+    blocks.extend(below(run, &view, style));
     let mut text = blocks.join("\n\n");
     text.push('\n');
     text
@@ -181,7 +175,7 @@ fn reason_row(case: &CaseResult, names: usize, style: Style) -> String {
 }
 
 /// The blocks below: the null control and the notes, the findings, the method.
-fn below(run: &Run, style: Style) -> Vec<String> {
+fn below(run: &Run, view: &View, style: Style) -> Vec<String> {
     let lay = |line: String| wrap(&line, style.width(), "  ");
     let mut notes = Vec::new();
     if let Some(control) = &run.null_control
@@ -199,18 +193,16 @@ fn below(run: &Run, style: Style) -> Vec<String> {
     for warning in &run.warnings {
         notes.push(style.paint(&lay(format!("note: {warning}")), YELLOW));
     }
-    // A record carries its findings; one still in the making has none yet. Of
-    // a search they stand with what was found.
-    let found = match (&run.search, run.findings.is_empty()) {
-        (Some(_), _) => Vec::new(),
-        (None, true) => findings(run),
-        (None, false) => run.findings.clone(),
+    // A record carries its findings; one still in the making has none yet.
+    let found = if view.findings_are_in_blocks {
+        Vec::new()
+    } else if run.findings.is_empty() {
+        findings(run)
+    } else {
+        run.findings.clone()
     };
     let found: Vec<String> = found.into_iter().map(lay).collect();
-    let method = match &run.search {
-        Some(search) => sizes::method(run, search),
-        None => measured(run),
-    };
+    let method = (view.method)(run);
     let method = style.paint(&lay(method), DIM);
     [notes.join("\n"), found.join("\n"), method]
         .into_iter()

@@ -1,7 +1,7 @@
 //! What a run of the suite volumes says: does the rate depend on the volume?
 
 use pipespeed_measure::record::{CaseResult, DataUse, Run, Verdict};
-use pipespeed_measure::suite::{Suite, shown};
+use pipespeed_measure::suite::shown;
 use pipespeed_stats::{self as stats, MIN_SAMPLES};
 
 use super::format::{counted, ratio_interval, times};
@@ -23,11 +23,6 @@ const OWN: Own = Own {
 /// Stretches of a trial that are shorter, in seconds, resemble their neighbours:
 /// a disturbance outlasts them.
 const MIN_STRETCH_S: f64 = 0.1;
-
-/// Whether a run is one of the suite volumes.
-pub(super) fn are_compared(run: &Run) -> bool {
-    run.suite == Suite::Volumes.name()
-}
 
 /// A sentence for each larger volume, and one on the course of the largest.
 pub(super) fn findings(run: &Run, doubt: f64) -> Vec<String> {
@@ -146,6 +141,7 @@ mod tests {
     use super::*;
     use pipespeed_measure::record::{Estimate, Ratio};
     use pipespeed_measure::sample::{case, run, within};
+    use pipespeed_measure::suite::Suite;
 
     fn volumes() -> Run {
         let few = Ratio {
@@ -157,7 +153,7 @@ mod tests {
         };
         let against = |ratio| Some(("volume_0.25g", "volume", ratio));
         let mut run = run(
-            "volumes",
+            Suite::Volumes,
             vec![
                 case("volume_0.25g", 4.0, None),
                 case("volume_2.5g", 4.0, against(within(0.99, 1.0, 1.01))),
@@ -197,8 +193,8 @@ mod tests {
     fn the_conditions_of_the_published_figures_are_the_suites_own() {
         for case in Suite::Volumes.cases(&pipespeed_measure::suite::Overrides::default()) {
             assert_eq!(case.data, OWN.data);
-            assert_eq!(case.buffer_bytes(), OWN.buffer_bytes);
-            assert_eq!(case.pipe_bytes, Some(OWN.pipe_bytes));
+            assert_eq!(case.subject.buffer_bytes(), OWN.buffer_bytes);
+            assert_eq!(case.subject.pipe_bytes(), Some(OWN.pipe_bytes));
         }
     }
 

@@ -11,8 +11,10 @@ use super::account::PAGE;
 use super::collect::{disturbances, rate};
 use crate::costs::{Cost, Costs, PIECE};
 use pipespeed_host::Warning;
-use pipespeed_measure::case::Case;
-use pipespeed_measure::endpoint::spec::{ChannelKind, PageKind, SinkTechnique, SourceTechnique};
+use pipespeed_measure::case::{Case, Subject};
+use pipespeed_measure::endpoint::spec::{
+    ChannelKind, PageKind, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique,
+};
 use pipespeed_measure::record::{EndCounters, Header, NotRun};
 use pipespeed_measure::runner::{Runner, TrialError};
 
@@ -273,14 +275,23 @@ fn add(sum: &mut EndCounters, one: &EndCounters) {
     sum.run_delay_s = delays.reduce(|all, more| all + more);
 }
 
-fn is_pipe(case: &Case) -> bool {
-    matches!(case.channel, ChannelKind::Pipe | ChannelKind::Fifo) && case.source.is_some()
+/// The two ends of a case whose channel is a pipe.
+fn pipe_ends(case: &Case) -> Option<(&SinkSpec, &SourceSpec)> {
+    match &case.subject {
+        Subject::Channel {
+            writer,
+            reader,
+            channel: ChannelKind::Pipe | ChannelKind::Fifo,
+            ..
+        } => Some((writer, reader)),
+        _ => None,
+    }
 }
 
 /// The cost of a page at the writer.
 fn page_in<'a>(case: &Case, costs: &'a Costs) -> Option<&'a Cost> {
-    let sink = case.sink.as_ref().filter(|_| is_pipe(case))?;
-    match (sink.technique, sink.pages) {
+    let (writer, _) = pipe_ends(case)?;
+    match (writer.technique, writer.pages) {
         (SinkTechnique::Write, _) => Some(&costs.write),
         (SinkTechnique::Vmsplice, PageKind::Base) => Some(&costs.vmsplice_base),
         (SinkTechnique::Vmsplice, _) => Some(&costs.vmsplice_huge),
@@ -290,17 +301,16 @@ fn page_in<'a>(case: &Case, costs: &'a Costs) -> Option<&'a Cost> {
 
 /// The cost of a page at the reader, by what the writer put into the pipe.
 fn page_out<'a>(case: &Case, costs: &'a Costs) -> Option<&'a Cost> {
-    let source = case.source.as_ref().filter(|_| is_pipe(case))?;
-    let sink = case.sink.as_ref()?;
-    let is_vmspliced = match sink.technique {
+    let (writer, reader) = pipe_ends(case)?;
+    let is_vmspliced = match writer.technique {
         SinkTechnique::Write => false,
         SinkTechnique::Vmsplice => true,
         _ => return None,
     };
-    match source.technique {
+    match reader.technique {
         SourceTechnique::Read if is_vmspliced => Some(&costs.read_vmspliced),
         SourceTechnique::Read => Some(&costs.read),
-        SourceTechnique::Splice if sink.pages == PageKind::Base => Some(&costs.splice_base),
+        SourceTechnique::Splice if writer.pages == PageKind::Base => Some(&costs.splice_base),
         SourceTechnique::Splice if is_vmspliced => Some(&costs.splice_huge),
         _ => None,
     }
@@ -415,10 +425,13 @@ mod tests {
         assert_eq!(price(page_out(&case, &costs)), Some(7.0));
         let case = case.splice().huge();
         assert_eq!(price(page_out(&case, &costs)), Some(8.0));
-        let case = Case {
-            channel: ChannelKind::Tcp,
-            ..case
-        };
+        let case = Case::of_messages(
+            "case",
+            4096,
+            ChannelKind::Tcp,
+            SinkTechnique::Write,
+            SourceTechnique::Read,
+        );
         assert!(page_in(&case, &costs).is_none() && page_out(&case, &costs).is_none());
     }
 }

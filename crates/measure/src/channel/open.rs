@@ -56,15 +56,16 @@ pub enum OpenError {
 /// # Errors
 /// [`OpenError`].
 pub fn open(case: &Case) -> Result<Channel, OpenError> {
-    if case.sink.is_none() || case.source.is_none() {
+    let Some(channel) = case.subject.channel() else {
         return Ok(Channel::default());
-    }
-    let message = case.buffer_bytes();
-    match case.channel {
-        ChannelKind::Pipe => of_pipe(pipe::create().map_err(cant("a pipe"))?, case.pipe_bytes),
-        ChannelKind::Fifo => of_pipe(fifo::open().map_err(cant("a FIFO"))?, case.pipe_bytes),
+    };
+    let message = case.subject.buffer_bytes();
+    let pipe_bytes = case.subject.pipe_bytes();
+    match channel {
+        ChannelKind::Pipe => of_pipe(pipe::create().map_err(cant("a pipe"))?, pipe_bytes),
+        ChannelKind::Fifo => of_pipe(fifo::open().map_err(cant("a FIFO"))?, pipe_bytes),
         ChannelKind::SocketPair | ChannelKind::SeqPacket | ChannelKind::Datagram => {
-            unix::open_pair(case.channel, message)
+            unix::open_pair(channel, message)
         }
         ChannelKind::Unix => unix::open_named(),
         ChannelKind::Tcp => tcp::open(),

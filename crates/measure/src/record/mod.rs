@@ -24,6 +24,8 @@ pub use pipespeed_host::{Warning, WarningKind};
 pub use pipespeed_stats::{Estimate, Interval, Ratio, Verdict};
 use serde::{Deserialize, Serialize};
 
+use crate::suite::Suite;
+
 /// Bytes in a GiB.
 pub const GIB: f64 = (1u64 << 30) as f64;
 
@@ -33,8 +35,8 @@ pub struct Run {
     /// What every record begins with.
     #[serde(flatten)]
     pub header: Header,
-    /// The suite's name.
-    pub suite: String,
+    /// The suite.
+    pub suite: Suite,
     /// Why the run ended before its last round; null when it was completed.
     pub interrupted: Option<String>,
     /// How it was measured.

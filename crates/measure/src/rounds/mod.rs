@@ -227,7 +227,7 @@ impl<R: Runner> Measurement<R> {
             let passes = |block: &MemorySpec| sample.bytes > block.block_bytes as u64;
             if timed
                 && sample.seconds > OVERLONG * self.run.settings.timed_s
-                && self.cases[at].memory.as_ref().is_none_or(passes)
+                && self.cases[at].subject.memory().is_none_or(passes)
             {
                 sample.flags.push(Flag::Overlong);
             }

@@ -1,9 +1,9 @@
 //! What only the suite channels takes.
 
-use clap::builder::PossibleValuesParser;
-
 use pipespeed_base::size;
-use pipespeed_measure::suite::channels::{self, MAX_BYTES, Selection};
+use pipespeed_measure::suite::channels::{MAX_BYTES, Selection, Transport};
+
+use super::named::named;
 
 /// Which channels and messages.
 #[derive(Debug, Clone, clap::Args)]
@@ -17,10 +17,10 @@ pub struct ChannelsArgs {
         long,
         value_name = "NAME",
         value_delimiter = ',',
-        value_parser = PossibleValuesParser::new(channels::names()),
+        value_parser = named::<Transport>(),
         hide_possible_values = true
     )]
-    pub channel: Vec<String>,
+    pub channel: Vec<Transport>,
     /// Message sizes, up to 4M; in the suite memory, block sizes.
     #[arg(
         long,

@@ -236,7 +236,7 @@ fn list(plan: &Plan) -> anyhow::Result<()> {
         .max()
         .unwrap_or(0);
     for case in &plan.cases {
-        let size = match (case.pipe_bytes, case.message_bytes) {
+        let size = match (case.subject.pipe_bytes(), case.subject.message_bytes()) {
             (Some(bytes), None) => format!("pipe {}", size::format(bytes as u64)),
             (None, None) => "no pipe".to_owned(),
             (_, Some(bytes)) => format!(

@@ -25,7 +25,8 @@ use pipespeed_host::{Machine, Root};
 use pipespeed_measure::case::{Case, Durations};
 use pipespeed_measure::record::{Kind, NotRun, check_place, is_stdout, save, to_json};
 use pipespeed_measure::runner::TrialError;
-use pipespeed_measure::suite::{Overrides, Suite, channels};
+use pipespeed_measure::suite::channels::CaseId;
+use pipespeed_measure::suite::{Overrides, Suite};
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_report as report;
 
@@ -252,10 +253,10 @@ fn cases(args: &ProfileArgs) -> anyhow::Result<Vec<Case>> {
         None => Suite::VALUES,
     };
     // A channel or a size that is not among the usual ones.
-    let selection = channels::selection_of(name).filter(|_| suites.contains(&Suite::Channels));
-    let named = selection.into_iter().flat_map(|selection| {
+    let id = CaseId::parse(name).filter(|_| suites.contains(&Suite::Channels));
+    let named = id.into_iter().flat_map(|id| {
         Suite::Channels.cases(&Overrides {
-            selection,
+            selection: id.selection(),
             ..overrides.clone()
         })
     });

@@ -23,9 +23,9 @@ struct Invented<'a, F> {
 
 impl<F: Fn(&[&str]) -> f64> Runner for Invented<'_, F> {
     fn run(&mut self, case: &Case) -> Result<Trial, TrialError> {
+        let pipe_bytes = case.subject.pipe_bytes().unwrap();
         let plain = Case {
-            sink: Case::new("", 65_536, 65_536).sink,
-            source: Case::new("", 65_536, 65_536).source,
+            subject: Case::new("", 65_536, pipe_bytes).subject,
             ..case.clone()
         };
         let changes = changes_of(case);
@@ -40,7 +40,10 @@ impl<F: Fn(&[&str]) -> f64> Runner for Invented<'_, F> {
 
 /// The names of the changes that a case makes, by what it does.
 fn changes_of(case: &Case) -> Vec<&'static str> {
-    let (sink, source) = (case.sink.as_ref().unwrap(), case.source.as_ref().unwrap());
+    let (sink, source) = (
+        case.subject.writer().unwrap(),
+        case.subject.reader().unwrap(),
+    );
     assert_eq!(sink.buffer_bytes, source.buffer_bytes, "{case:#?}");
     assert_eq!(sink.wait, source.wait, "{case:#?}");
     let writer =
@@ -48,7 +51,7 @@ fn changes_of(case: &Case) -> Vec<&'static str> {
     [
         (case.cpus == Some((0, 0)), "one_processor"),
         (sink.wait == Waiting::Spin, "spinning"),
-        (case.pipe_bytes == Some(1 << 20), "pipe_1m"),
+        (case.subject.pipe_bytes() == Some(1 << 20), "pipe_1m"),
         (sink.buffer_bytes == 8 << 10, "pieces_8k"),
         (writer(Policy::Fresh, PageKind::Base), "fresh_base"),
         (writer(Policy::Fresh, PageKind::Huge), "fresh_huge"),
@@ -117,7 +120,7 @@ fn together_has_what_was_faster_in_the_pilot() {
     assert_eq!(case.name, "together");
     let words = "a pipe of 1 MiB + spinning instead of sleeping";
     assert_eq!(case.factor.as_deref(), Some(words));
-    assert_eq!(case.configuration.wait, "spin");
+    assert_eq!(case.configuration.wait, Some(Waiting::Spin));
     assert_eq!(case.configuration.pipe_bytes, Some(1 << 20));
     assert_eq!(case.compared_with.as_deref(), Some("baseline"));
     assert_eq!(case.samples.len(), 1);

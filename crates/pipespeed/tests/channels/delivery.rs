@@ -1,6 +1,7 @@
 //! `bench channels`: every channel delivers the right bytes, what a machine
 //! refuses is shown, and what goes wrong with one leaves the others.
 
+use pipespeed_measure::suite::channels::CaseId;
 use std::collections::BTreeSet;
 use std::process::Command;
 
@@ -89,7 +90,7 @@ fn came_through(case: &Value) -> Option<&str> {
     let bytes = case["samples"][0]["bytes"].as_u64().unwrap();
     let message = case["configuration"]["message_bytes"].as_u64().unwrap();
     assert!(bytes >= 4 * message, "{name}: {bytes}");
-    pipespeed_measure::suite::channels::channel_of(name)
+    CaseId::parse(name).map(|id| id.transport.name())
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! `bench channels` when an end of a trial is killed: a clear line, the other
 //! cases go on, and nothing is left behind.
 
+use pipespeed_base::Named;
+use pipespeed_measure::suite::channels::Transport;
 use std::path::Path;
 
 use crate::common::conditions;
@@ -129,7 +131,7 @@ fn killed(begin: impl Fn() -> Option<Run>, role: &str) -> Option<(Outcome, Value
 
 /// Every channel.
 fn channels() -> impl Iterator<Item = &'static str> {
-    pipespeed_measure::suite::channels::names()
+    Transport::VALUES.iter().map(|transport| transport.name())
 }
 
 #[track_caller]

@@ -2,7 +2,6 @@
 
 use plotters::prelude::RGBColor;
 
-use crate::changes;
 use crate::format::{counted, significant, times};
 use crate::measured::{medians, processors};
 use crate::origin;
@@ -25,8 +24,8 @@ const AXIS: i32 = 46;
 /// Draws a run: a bar a case in the suite's order, as long as its median, with
 /// the interval on it and the step it takes beside it. Its colour says what
 /// became of the data. Cases that were not run are named with the reason; the null
-/// control's twin is left out.
-pub(super) fn chart(run: &Run) -> String {
+/// control's twin is left out. `remarks` stand below the title.
+pub(crate) fn chart(run: &Run, remarks: Vec<String>) -> String {
     let cases: Vec<&CaseResult> = run
         .cases
         .iter()
@@ -35,9 +34,7 @@ pub(super) fn chart(run: &Run) -> String {
     let row = if cases.len() <= 14 { 30 } else { 22 };
     let body = LEGEND + length(cases.len()) * row + AXIS;
     let mut subtitle = vec![origin(run), method(run)];
-    if changes::are_ranked(run) {
-        subtitle.extend(changes::remarks(run));
-    }
+    subtitle.extend(remarks);
     let heading = Heading {
         title: &format!("pipespeed: {}", run.suite),
         subtitle: &subtitle,

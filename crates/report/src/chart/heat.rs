@@ -8,6 +8,7 @@ use plotters::prelude::{DrawingAreaErrorKind, RGBColor};
 use crate::origin;
 use crate::sizes::{best_sizes, not_run, place, technique};
 use pipespeed_base::size;
+use pipespeed_measure::endpoint::spec::Waiting;
 use pipespeed_measure::record::{CellResult, PanelResult, Run, Search, Sizes};
 
 use super::canvas::{
@@ -61,7 +62,7 @@ pub fn chart(run: &Run, search: &Search) -> String {
         legend(canvas, top + 12)?;
         let mut y = top + LEGEND;
         for panels in &rows {
-            let pages = &panels[0].configuration.pages;
+            let pages = panels[0].configuration.pages;
             let name = format!("{}, {pages} pages", technique(panels[0]));
             let at = (MARGIN, y + TECHNIQUE / 2);
             canvas.text(&name, at, Side::Right, bold(TEXT, INK))?;
@@ -116,9 +117,10 @@ struct Map<'a> {
 
 impl Map<'_> {
     fn draw(&self, canvas: &Canvas<'_>, panel: &PanelResult) -> Drawn {
-        let wait = match &*panel.configuration.wait {
-            "spin" => "spinning",
-            _ => "sleeping",
+        let wait = if panel.configuration.wait == Some(Waiting::Spin) {
+            "spinning"
+        } else {
+            "sleeping"
         };
         let name = format!("{wait}, {}", place(panel));
         let name_y = self.top - NAME / 2 - 2;

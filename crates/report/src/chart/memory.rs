@@ -25,7 +25,7 @@ const DASH: i32 = 6;
 const BESIDE: i32 = 8;
 
 /// Draws a run of memory. What was refused has no point.
-pub(super) fn chart(run: &Run) -> String {
+pub(crate) fn chart(run: &Run) -> String {
     let heading = Heading {
         title: "pipespeed: memory by the size of the block, and the ladder",
         subtitle: &[

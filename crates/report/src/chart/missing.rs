@@ -2,6 +2,7 @@
 
 use crate::channels::{channel, message, waiting};
 use pipespeed_base::size;
+use pipespeed_measure::endpoint::spec::Waiting;
 use pipespeed_measure::record::{CaseResult, Run};
 
 /// What was not measured of a run of channels, a line each, and why.
@@ -19,7 +20,7 @@ pub(super) fn of_channels(run: &Run) -> Vec<String> {
         }
     };
     let line = |way: &str, missing: String| format!("not shown{way}: {missing}");
-    let (blocking, spinning) = (of_way("block"), of_way("spin"));
+    let (blocking, spinning) = (of_way(Waiting::Block), of_way(Waiting::Spin));
     if let (Some(both), true) = (&blocking, blocking == spinning) {
         return vec![line("", both.clone())];
     }
@@ -113,7 +114,9 @@ mod tests {
                 "not shown of spinning: seqpacket from 256KiB on (limit)"
             ]
         );
-        let spinning: Vec<String> = waiting(&run, "spin").map(|c| c.name.clone()).collect();
+        let spinning: Vec<String> = waiting(&run, Waiting::Spin)
+            .map(|c| c.name.clone())
+            .collect();
         for name in spinning {
             refuse(&mut run, &name, "one processor");
         }

@@ -2,8 +2,11 @@
 //! `PIPESPEED_CHARTS=DIR cargo test charts` leaves the pictures in DIR.
 
 use super::*;
+use pipespeed_base::Named;
 use pipespeed_measure::record::{DataUse, Run};
 use pipespeed_measure::sample::{case, channels, estimate, ladder, memory, ratio, refuse, run};
+use pipespeed_measure::suite::Suite;
+use pipespeed_measure::suite::channels::Transport;
 
 /// The texts of a picture, which has to be well-formed.
 fn texts(svg: &str) -> Vec<String> {
@@ -25,7 +28,7 @@ fn refused() -> Run {
 
 fn three() -> Run {
     let mut run = run(
-        "touched",
+        Suite::Touched,
         vec![
             case("write_read", 2.9, None),
             case(
@@ -58,7 +61,7 @@ fn long_names(count: usize) -> Run {
             Some((base, "the number of slots of the pipe", ratio(1.5))),
         )
     });
-    run("options", cases.collect())
+    run(Suite::Options, cases.collect())
 }
 
 fn dots() -> Vec<DotRow> {
@@ -149,7 +152,7 @@ fn names_are_escaped_and_nothing_is_fetched() {
 
 #[test]
 fn a_run_without_cases_or_intervals_can_be_drawn() {
-    texts(&chart(&run("empty", Vec::new())));
+    texts(&chart(&run(Suite::Ladder, Vec::new())));
     let mut short = ladder();
     for case in &mut short.cases {
         let summary = case.summary.as_mut().unwrap();
@@ -214,12 +217,14 @@ fn lines_of_channels_are_named_and_labels_do_not_lie_on_each_other() {
     let svg = chart(&channels(true));
     let document = roxmltree::Document::parse(&svg).unwrap();
     let text = |node: &roxmltree::Node<'_, '_>| node.text().unwrap_or("").trim().to_owned();
-    for name in pipespeed_measure::suite::channels::names() {
+    for name in Transport::VALUES.iter().map(|it| it.name()) {
         let mut places: Vec<f64> = document
             .descendants()
             .filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "text")))
             .filter(|node| {
-                pipespeed_measure::suite::channels::names().any(|known| known == text(node))
+                Transport::VALUES
+                    .iter()
+                    .any(|known| known.name() == text(node))
             })
             .filter_map(|node| node.attribute("y")?.parse().ok())
             .collect();

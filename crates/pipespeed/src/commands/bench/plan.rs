@@ -192,7 +192,7 @@ impl Plan {
         warnings.extend(self.quick_note.clone());
         Run {
             header: header(Kind::Bench, self.machine.clone()),
-            suite: self.suite.name().to_owned(),
+            suite: self.suite,
             interrupted: None,
             settings: self.settings.clone(),
             warnings,
