@@ -19,7 +19,7 @@ use super::text::{Cut, bold_width, fitted, length, text_width};
 pub struct DotRow {
     /// What the ratio is of.
     pub name: String,
-    /// The ratio; none where there is none.
+    /// The ratio; none where a case has none.
     pub ratio: Option<Estimate>,
     /// Whether it is called greater or less than 1: its colour.
     pub beyond: Ordering,
