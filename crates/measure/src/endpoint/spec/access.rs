@@ -5,8 +5,6 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, IntoDeserializer};
 use serde::ser::{Serialize, Serializer};
 
-use super::{SinkTechnique, SourceTechnique};
-
 /// Saves and loads an enum as the word of its `name()`; `ALL` lists its values.
 macro_rules! words {
     ($type:ty) => {
@@ -48,16 +46,8 @@ pub enum Access<T> {
 
 const MEMORY: &str = "memory";
 
-/// The writer's.
-impl From<SinkTechnique> for Access<SinkTechnique> {
-    fn from(technique: SinkTechnique) -> Self {
-        Access::Channel(technique)
-    }
-}
-
-/// The reader's.
-impl From<SourceTechnique> for Access<SourceTechnique> {
-    fn from(technique: SourceTechnique) -> Self {
+impl<T> From<T> for Access<T> {
+    fn from(technique: T) -> Self {
         Access::Channel(technique)
     }
 }
