@@ -88,7 +88,7 @@ pub fn profile(
         trials,
         gib_per_s: pipespeed_stats::median(&sampled).unwrap_or(0.0),
         gib_per_s_unsampled: pipespeed_stats::median(&unsampled).unwrap_or(0.0),
-        disturbances: warnings::of_run(&noise)
+        disturbances: warnings::of_noise(&noise)
             .into_iter()
             .map(|warning| warning.message)
             .collect(),

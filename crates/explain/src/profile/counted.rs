@@ -224,7 +224,7 @@ pub fn count(
         end("reader", &reader, &writer, page_out(case, costs)),
     ];
     ends.retain(|end| end.counters.bytes > 0);
-    let disturbances = warnings::of_run(&noise).into_iter();
+    let disturbances = warnings::of_noise(&noise).into_iter();
     Ok(CaseAccount {
         name: case.name.clone(),
         description: case.description.clone(),

@@ -36,7 +36,7 @@ pub fn standing(machine: &Machine, event: Event) -> Vec<String> {
         ),
     }];
     notes.extend(
-        warnings::standing(machine)
+        warnings::of_machine(machine)
             .into_iter()
             .map(|warning| warning.message),
     );

@@ -102,7 +102,7 @@ fn notes(costs: &Costs, args: &CostsArgs, disturbed: NoiseDelta) -> Vec<String> 
     if costs.rounds < MIN_SAMPLES {
         notes.push("no intervals, which take 6 rounds or more (--rounds)".to_owned());
     }
-    let warnings = warnings::of_run(&[disturbed]).into_iter();
+    let warnings = warnings::of_noise(&[disturbed]).into_iter();
     notes.extend(warnings.map(|warning| match warning.kind {
         // Its own message recommends options that are not here.
         WarningKind::OtherLoad => format!(

@@ -7,7 +7,7 @@ use pipespeed_base::Named;
 use pipespeed_base::failure::usage;
 use pipespeed_host::placement::Chosen;
 use pipespeed_host::topology::Topology;
-use pipespeed_host::{Machine, of_run, spinning_refused, standing};
+use pipespeed_host::{Machine, spinning_refused, warnings};
 use pipespeed_measure::latency::channels::{EVENTFD_BYTES, Kind};
 use pipespeed_measure::latency::record::{CaseRecord, KIND, Record, Settings};
 use pipespeed_measure::latency::rounds::{Ended, Plan};
@@ -113,8 +113,8 @@ pub(super) fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
 
 /// What went on meanwhile, in words.
 pub(super) fn disturbances(record: &Record, ended: &Ended) -> Vec<String> {
-    let of_run = of_run(&ended.noise).into_iter();
-    let mut found: Vec<String> = of_run.map(|warning| warning.message).collect();
+    let found = warnings::of_noise(&ended.noise).into_iter();
+    let mut found: Vec<String> = found.map(|warning| warning.message).collect();
     let waited = |case: &&CaseRecord| {
         let launches = || case.launches.iter();
         let with = launches().filter(|launch| launch.flags.contains(&Flag::RunDelay));
@@ -161,7 +161,7 @@ fn new_seed() -> u64 {
 
 pub(super) fn record(plan: &Plan, chosen: &Chosen) -> Record {
     let machine = Machine::read(chosen.writer, chosen.reader);
-    let mut warnings: Vec<String> = standing(&machine)
+    let mut warnings: Vec<String> = warnings::of_machine(&machine)
         .into_iter()
         .map(|warning| warning.message)
         .collect();
