@@ -2,7 +2,7 @@
 //!
 //! The first signal only sets a flag, so that results are saved and child
 //! processes are ended first. A second one has its default effect, unless it
-//! comes within [`GRACE`] of the first: timeout(1) signals both the process and
+//! comes within 200 ms of the first: timeout(1) signals both the process and
 //! its group, and closing a terminal may cause two SIGHUPs, one from the shell.
 //! Where no thread measures that time, as in `costs`, any second signal ends the
 //! process.
