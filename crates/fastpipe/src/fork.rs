@@ -1,8 +1,10 @@
 //! Whether a value is used in the process that made it, or in a forked child.
+#![allow(unsafe_code)]
 
+use std::mem;
 use std::process;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::buffer::Buffer;
 
@@ -10,8 +12,10 @@ use crate::buffer::Buffer;
 ///
 /// A word in a page that is wiped on fork (MADV_WIPEONFORK) holds a number that
 /// no other process of the same ancestry has. Reading it costs one load. Where
-/// pages can't be wiped the process id is asked for, which costs a system call
-/// and does not distinguish a child in a new pid namespace that got the same id.
+/// such a page is not to be had (before Linux 4.14, by a seccomp filter, for
+/// lack of memory), which is tried anew for each value, it is the process id.
+/// To ask for that costs a system call, and does not distinguish a child in a
+/// new pid namespace that got the same id.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Origin {
     Mark {
@@ -23,8 +27,7 @@ pub(crate) enum Origin {
 
 impl Origin {
     pub(crate) fn this_process() -> Self {
-        static MARK: OnceLock<Option<&'static AtomicU64>> = OnceLock::new();
-        match MARK.get_or_init(wiped_word) {
+        match wiped_word() {
             Some(mark) => Origin::Mark {
                 mark,
                 number: number(mark),
@@ -42,10 +45,29 @@ impl Origin {
     }
 }
 
-/// A word that is 0 in a forked child. It lives as long as the process.
+/// The word that is 0 in a forked child. It lives as long as the process.
+///
+/// No lock is held while it is made (as by OnceLock): a child that is forked
+/// meanwhile would wait for a thread that it does not have.
 fn wiped_word() -> Option<&'static AtomicU64> {
-    let page = Buffer::builder().len(8).wiped_on_fork(true).map().ok()?;
-    Box::leak(Box::new(page)).words().first()
+    static WORD: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
+    let mut word = WORD.load(Ordering::Acquire);
+    if word.is_null() {
+        let mut page = Buffer::builder().len(8).wiped_on_fork(true).map().ok()?;
+        let own = ptr::from_ref(page.words().first()?).cast_mut();
+        match WORD.compare_exchange(word, own, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => {
+                mem::forget(page);
+                word = own;
+            }
+            // Another thread was first; this page is unmapped.
+            Err(first) => word = first,
+        }
+    }
+    // SAFETY: it points to a word of a page that is never unmapped, since its
+    // buffer was forgotten, and that nothing else refers to. Every bit pattern
+    // is an AtomicU64.
+    Some(unsafe { &*word })
 }
 
 /// The number of this process, which it takes when it first asks.

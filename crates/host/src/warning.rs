@@ -1,5 +1,7 @@
 //! Warnings about a measurement.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// A possible disturbance or limitation of a run.
@@ -11,6 +13,37 @@ pub struct Warning {
     pub case: Option<String>,
     /// One sentence with the figures.
     pub message: String,
+}
+
+impl Warning {
+    /// A warning about all that was measured.
+    pub fn new(kind: WarningKind, message: impl Into<String>) -> Self {
+        Warning {
+            kind,
+            case: None,
+            message: message.into(),
+        }
+    }
+
+    /// A warning about one case.
+    pub fn of_case(kind: WarningKind, case: &str, message: impl Into<String>) -> Self {
+        Warning {
+            case: Some(case.to_owned()),
+            ..Warning::new(kind, message)
+        }
+    }
+}
+
+/// The message, after the case's name unless it contains that.
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.case {
+            Some(case) if !self.message.contains(case.as_str()) => {
+                write!(f, "{case}: {}", self.message)
+            }
+            _ => f.write_str(&self.message),
+        }
+    }
 }
 
 /// The kinds of [`Warning`].
@@ -47,4 +80,10 @@ pub enum WarningKind {
     Configuration,
     /// Some trials failed.
     Failed,
+    /// Mitigations make system calls and switches slower.
+    Mitigations,
+    /// A seccomp filter looks at every system call.
+    SeccompFilter,
+    /// What the samples of a profile cost, or do not show.
+    Sampling,
 }

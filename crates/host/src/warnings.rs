@@ -33,7 +33,7 @@ pub fn of_noise(deltas: &[NoiseDelta]) -> Vec<Warning> {
              host or on dedicated processors",
             share * 100.0
         );
-        found.push(whole_run(WarningKind::Steal, message));
+        found.push(Warning::new(WarningKind::Steal, message));
     }
     let throttled = || deltas.iter().filter_map(|delta| delta.throttled_s);
     let throttled_s: f64 = throttled().sum();
@@ -44,24 +44,16 @@ pub fn of_noise(deltas: &[NoiseDelta]) -> Vec<Warning> {
              cpu.max to 2 processors or more",
             deltas.len()
         );
-        found.push(whole_run(WarningKind::Throttled, message));
+        found.push(Warning::new(WarningKind::Throttled, message));
     }
     if let Some(load) = overall.other_load.filter(|load| *load > MAX_OTHER_LOAD) {
         let message = format!(
             "other processes used {load:.2} processors on average during trials: stop them, or choose other \
              processors with --cpus"
         );
-        found.push(whole_run(WarningKind::OtherLoad, message));
+        found.push(Warning::new(WarningKind::OtherLoad, message));
     }
     found
-}
-
-fn whole_run(kind: WarningKind, message: String) -> Warning {
-    Warning {
-        kind,
-        case: None,
-        message,
-    }
 }
 
 fn one_processor(machine: &Machine) -> Option<Warning> {
@@ -83,7 +75,7 @@ fn one_processor(machine: &Machine) -> Option<Warning> {
              measure transfers between processors"
         ),
     };
-    Some(whole_run(WarningKind::Placement, message))
+    Some(Warning::new(WarningKind::Placement, message))
 }
 
 fn guest(machine: &Machine) -> Option<Warning> {
@@ -99,7 +91,7 @@ fn guest(machine: &Machine) -> Option<Warning> {
         "this is a guest{by}, where waking a sleeping peer takes several microseconds: cases that block are slower \
          than on bare metal, so measure those on the target machine"
     );
-    Some(whole_run(WarningKind::Guest, message))
+    Some(Warning::new(WarningKind::Guest, message))
 }
 
 /// Two ends alone don't exceed a quota of two processors, but they do together
@@ -121,7 +113,7 @@ fn quota(machine: &Machine) -> Option<Warning> {
         "the ends are stopped if they and other processes of the group exceed it; raise cpu.max if trials are throttled"
     };
     let message = format!("the control group's quota is {quota:.2} processors{period}: {effect}");
-    Some(whole_run(WarningKind::Throttled, message))
+    Some(Warning::new(WarningKind::Throttled, message))
 }
 
 fn governor(machine: &Machine) -> Option<Warning> {
@@ -144,7 +136,7 @@ fn governor(machine: &Machine) -> Option<Warning> {
          cpupower frequency-set -g performance",
         others.join(" and ")
     );
-    Some(whole_run(WarningKind::Governor, message))
+    Some(Warning::new(WarningKind::Governor, message))
 }
 
 fn clock_source(machine: &Machine) -> Option<Warning> {
@@ -162,7 +154,7 @@ fn clock_source(machine: &Machine) -> Option<Warning> {
         "the clock source is {source}, which the vDSO cannot read, so that reading the clock takes a system call: \
          {tsc}"
     );
-    Some(whole_run(WarningKind::ClockSource, message))
+    Some(Warning::new(WarningKind::ClockSource, message))
 }
 
 fn pressure_stall(machine: &Machine) -> Option<Warning> {
@@ -171,5 +163,5 @@ fn pressure_stall(machine: &Machine) -> Option<Warning> {
     }
     let message = "pressure-stall accounting is on, which makes every sleep and wake-up slightly slower: boot with \
                    psi=0 to measure blocking cases without it";
-    Some(whole_run(WarningKind::PressureStall, message.to_owned()))
+    Some(Warning::new(WarningKind::PressureStall, message))
 }

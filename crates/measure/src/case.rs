@@ -1,8 +1,10 @@
 //! One thing to be measured: what each end does, and what it is compared with.
 
 mod options;
+mod subject;
 mod volume;
 
+pub use self::subject::{AloneSpec, Subject};
 pub use self::volume::pilot_bytes;
 use crate::endpoint::memory::MemorySpec;
 use crate::endpoint::spec::{
@@ -40,20 +42,8 @@ pub struct Case {
     pub data: DataUse,
     /// Passes of computing over the data at each end.
     pub work: u32,
-    /// The writer; none where the reader works alone.
-    pub sink: Option<SinkSpec>,
-    /// The reader; none where the writer works alone.
-    pub source: Option<SourceSpec>,
-    /// The block that a process without a channel goes over; then there is
-    /// neither a writer nor a reader.
-    pub memory: Option<MemorySpec>,
-    /// What lies between the ends, where there are two.
-    pub channel: ChannelKind,
-    /// The pipe's size in bytes; none where there is no pipe.
-    pub pipe_bytes: Option<usize>,
-    /// The size of the messages, where the case is about messages: what one
-    /// call of the writer carries.
-    pub message_bytes: Option<usize>,
+    /// What runs.
+    pub subject: Subject,
     /// The volume of the timed part, in bytes, where the case is about that;
     /// else it lasts by time.
     pub volume_bytes: Option<u64>,
@@ -85,47 +75,17 @@ impl Durations {
 }
 
 impl Case {
-    /// A case of plain blocking write and read of buffers of base pages; the
-    /// methods below change one thing each.
+    /// A case of plain blocking write and read of buffers of base pages through
+    /// a pipe; the methods below change one thing each.
     pub fn new(name: &str, buffer_bytes: usize, pipe_bytes: usize) -> Self {
-        Case {
-            name: name.to_owned(),
-            description: String::new(),
-            data: DataUse::Read,
-            work: 0,
-            sink: Some(SinkSpec {
-                technique: SinkTechnique::Write,
-                wait: Waiting::Block,
-                buffer_bytes,
-                loan_bytes: buffer_bytes,
-                same_buffer: false,
-                pages: PageKind::Base,
-                touched: true,
-                locked: false,
-                gift: false,
-                rewritten: false,
-                reuse: Reuse::Drained,
-                offset: 0,
-            }),
-            source: Some(SourceSpec {
-                technique: SourceTechnique::Read,
-                wait: Waiting::Block,
-                buffer_bytes,
-                pages: PageKind::Base,
-                touched: true,
-                locked: false,
-                offset: 0,
-            }),
-            memory: None,
+        let subject = Subject::Channel {
+            writer: SinkSpec::write(buffer_bytes),
+            reader: SourceSpec::read(buffer_bytes),
             channel: ChannelKind::Pipe,
             pipe_bytes: Some(pipe_bytes),
             message_bytes: None,
-            volume_bytes: None,
-            expected_s: None,
-            compared_with: None,
-            slow_down: 0.0,
-            cpus: None,
-        }
+        };
+        Case::of(name, subject)
     }
 
     /// Messages of one size through any channel, every byte of them produced
@@ -134,33 +94,60 @@ impl Case {
         name: &str,
         message_bytes: usize,
         channel: ChannelKind,
-        sink: SinkTechnique,
-        source: SourceTechnique,
+        writer: SinkTechnique,
+        reader: SourceTechnique,
     ) -> Self {
-        let mut case = Case::new(name, message_bytes, 0);
-        case.channel = channel;
-        case.pipe_bytes = None;
-        case.message_bytes = Some(message_bytes);
-        if let Some(end) = &mut case.sink {
-            end.technique = sink;
-        }
-        if let Some(end) = &mut case.source {
-            end.technique = source;
-            if !channel.keeps_messages() {
-                end.buffer_bytes = message_bytes.max(MIN_READ);
-            }
-        }
-        case
+        let read_bytes = if channel.keeps_messages() {
+            message_bytes
+        } else {
+            message_bytes.max(MIN_READ)
+        };
+        let subject = Subject::Channel {
+            writer: SinkSpec {
+                technique: writer,
+                ..SinkSpec::write(message_bytes)
+            },
+            reader: SourceSpec {
+                technique: reader,
+                ..SourceSpec::read(read_bytes)
+            },
+            channel,
+            pipe_bytes: None,
+            message_bytes: Some(message_bytes),
+        };
+        Case::of(name, subject)
     }
 
     /// One process that goes over a block of memory, without a channel.
     pub fn of_memory(name: &str, memory: MemorySpec) -> Self {
+        Case::of(name, Subject::Memory(memory))
+    }
+
+    /// Only the writer's work on the data, without a channel.
+    pub fn produce_alone(name: &str, buffer_bytes: usize) -> Self {
+        let produce = AloneSpec::Produce(SinkSpec::write(buffer_bytes));
+        Case::of(name, Subject::Alone(produce))
+    }
+
+    /// Only the reader's work on the data, without a channel.
+    pub fn consume_alone(name: &str, buffer_bytes: usize) -> Self {
+        let consume = AloneSpec::Consume(SourceSpec::read(buffer_bytes));
+        Case::of(name, Subject::Alone(consume))
+    }
+
+    /// A case of `subject` that leaves all else as it usually is.
+    pub fn of(name: &str, subject: Subject) -> Self {
         Case {
-            sink: None,
-            source: None,
-            pipe_bytes: None,
-            memory: Some(memory),
-            ..Case::new(name, 0, 0)
+            name: name.to_owned(),
+            description: String::new(),
+            data: DataUse::Read,
+            work: 0,
+            subject,
+            volume_bytes: None,
+            expected_s: None,
+            compared_with: None,
+            slow_down: 0.0,
+            cpus: None,
         }
     }
 
@@ -176,10 +163,30 @@ impl Case {
         self
     }
 
+    /// The pipe has so many bytes.
+    pub fn with_pipe(mut self, bytes: usize) -> Self {
+        if let Subject::Channel { pipe_bytes, .. } = &mut self.subject {
+            *pipe_bytes = Some(bytes);
+        }
+        self
+    }
+
+    /// The buffers of both ends have so many bytes.
+    pub fn with_buffers(mut self, bytes: usize) -> Self {
+        if let Some(writer) = self.subject.writer_mut() {
+            writer.buffer_bytes = bytes;
+            writer.loan_bytes = bytes;
+        }
+        if let Some(reader) = self.subject.reader_mut() {
+            reader.buffer_bytes = bytes;
+        }
+        self
+    }
+
     /// The writer uses vmsplice.
     pub fn vmsplice(mut self) -> Self {
-        if let Some(sink) = &mut self.sink {
-            sink.technique = SinkTechnique::Vmsplice;
+        if let Some(writer) = self.subject.writer_mut() {
+            writer.technique = SinkTechnique::Vmsplice;
         }
         self
     }
@@ -187,11 +194,11 @@ impl Case {
     /// The writer is a library's; `piece` and `loan` are bytes made at a time,
     /// and gathered at most.
     pub fn library(mut self, technique: SinkTechnique, piece: usize, loan: usize) -> Self {
-        if let Some(sink) = &mut self.sink {
-            sink.technique = technique;
-            sink.buffer_bytes = piece;
-            sink.loan_bytes = loan;
-            sink.pages = match technique {
+        if let Some(writer) = self.subject.writer_mut() {
+            writer.technique = technique;
+            writer.buffer_bytes = piece;
+            writer.loan_bytes = loan;
+            writer.pages = match technique {
                 SinkTechnique::BufWriter
                 | SinkTechnique::PipeWriter(Policy::Copying)
                 | SinkTechnique::PipeWriterIo(Policy::Copying) => PageKind::Base,
@@ -203,8 +210,8 @@ impl Case {
 
     /// The reader splices to /dev/null.
     pub fn splice(mut self) -> Self {
-        if let Some(source) = &mut self.source {
-            source.technique = SourceTechnique::Splice;
+        if let Some(reader) = self.subject.reader_mut() {
+            reader.technique = SourceTechnique::Splice;
         }
         self.data = DataUse::Discard;
         self
@@ -212,24 +219,24 @@ impl Case {
 
     /// The writer's buffers are huge pages; the reader's too, where it has one.
     pub fn huge(mut self) -> Self {
-        if let Some(sink) = &mut self.sink {
-            sink.pages = PageKind::Huge;
+        if let Some(writer) = self.subject.writer_mut() {
+            writer.pages = PageKind::Huge;
         }
-        if let Some(source) = &mut self.source
-            && source.technique == SourceTechnique::Read
+        if let Some(reader) = self.subject.reader_mut()
+            && reader.technique == SourceTechnique::Read
         {
-            source.pages = PageKind::Huge;
+            reader.pages = PageKind::Huge;
         }
         self
     }
 
     /// Both ends spin.
     pub fn spin(mut self) -> Self {
-        if let Some(sink) = &mut self.sink {
-            sink.wait = Waiting::Spin;
+        if let Some(writer) = self.subject.writer_mut() {
+            writer.wait = Waiting::Spin;
         }
-        if let Some(source) = &mut self.source {
-            source.wait = Waiting::Spin;
+        if let Some(reader) = self.subject.reader_mut() {
+            reader.wait = Waiting::Spin;
         }
         self
     }
@@ -237,20 +244,6 @@ impl Case {
     /// The ends run on these processors, whatever the run says.
     pub fn on(mut self, cpus: Option<(usize, usize)>) -> Self {
         self.cpus = cpus;
-        self
-    }
-
-    /// Only the writer's work on the data, without a pipe.
-    pub fn produce_alone(mut self) -> Self {
-        self.source = None;
-        self.pipe_bytes = None;
-        self
-    }
-
-    /// Only the reader's work on the data, without a pipe.
-    pub fn consume_alone(mut self) -> Self {
-        self.sink = None;
-        self.pipe_bytes = None;
         self
     }
 
@@ -263,10 +256,10 @@ impl Case {
     pub fn with_data(mut self, data: DataUse) -> Self {
         let splices = |source: &SourceSpec| source.technique.splices();
         if data != DataUse::Discard
-            && let Some(source) = &mut self.source
-            && splices(source)
+            && let Some(reader) = self.subject.reader_mut()
+            && splices(reader)
         {
-            source.technique = SourceTechnique::SpliceThrough;
+            reader.technique = SourceTechnique::SpliceThrough;
             self.description
                 .push_str("; spliced on into a second pipe, to look at the data");
             if let Some((_, factor)) = &mut self.compared_with
@@ -277,15 +270,15 @@ impl Case {
                     factor.push_str(", fresh pages");
                 }
             }
-            if let Some(sink) = &mut self.sink {
-                sink.reuse = Reuse::Fresh;
+            if let Some(writer) = self.subject.writer_mut() {
+                writer.reuse = Reuse::Fresh;
             }
         }
-        if let Some(sink) = &mut self.sink {
-            sink.rewritten = matches!(data, DataUse::Touch | DataUse::Verify);
+        if let Some(writer) = self.subject.writer_mut() {
+            writer.rewritten = matches!(data, DataUse::Touch | DataUse::Verify);
         }
         // A reader that reads has the data in its memory, asked for or not.
-        let reads = self.source.as_ref().is_some_and(|source| !splices(source));
+        let reads = self.subject.reader().is_some_and(|reader| !splices(reader));
         self.data = match data {
             DataUse::Discard if reads => DataUse::Read,
             data => data,
@@ -304,32 +297,25 @@ impl Case {
 
     /// Whether an end never sleeps.
     pub fn spins(&self) -> bool {
-        let sink = self.sink.as_ref().map(|sink| sink.wait);
-        let source = self.source.as_ref().map(|source| source.wait);
-        sink == Some(Waiting::Spin) || source == Some(Waiting::Spin)
+        let writer = self.subject.writer().map(|writer| writer.wait);
+        let reader = self.subject.reader().map(|reader| reader.wait);
+        writer == Some(Waiting::Spin) || reader == Some(Waiting::Spin)
     }
 
     /// Whether both ends exist and spin, so that each needs a processor.
     pub fn spins_in_pairs(&self) -> bool {
-        self.spins() && self.sink.is_some() && self.source.is_some()
+        self.spins() && self.subject.channel().is_some()
     }
 
-    /// What the writer's process, or one without a channel, is told.
+    /// What the writer's process is told, or the only one of a block of memory.
     pub fn writer_spec(
         &self,
         cpu: Option<usize>,
         pipe_bytes: usize,
         durations: Durations,
     ) -> Option<EndSpec> {
-        if let Some(memory) = self.memory.clone() {
-            return Some(self.end_spec(Part::Memory(memory), cpu, pipe_bytes, durations));
-        }
-        let sink = self.sink.clone()?;
-        let part = match self.source {
-            Some(_) => Part::Writer(sink),
-            None => Part::ProduceAlone(sink),
-        };
-        Some(self.end_spec(part, cpu, pipe_bytes, durations))
+        let (part, _) = self.subject.parts();
+        Some(self.end_spec(part?, cpu, pipe_bytes, durations))
     }
 
     /// What the reader's process is told.
@@ -339,12 +325,8 @@ impl Case {
         pipe_bytes: usize,
         durations: Durations,
     ) -> Option<EndSpec> {
-        let source = self.source.clone()?;
-        let part = match self.sink {
-            Some(_) => Part::Reader(source),
-            None => Part::ConsumeAlone(source),
-        };
-        Some(self.end_spec(part, cpu, pipe_bytes, durations))
+        let (_, part) = self.subject.parts();
+        Some(self.end_spec(part?, cpu, pipe_bytes, durations))
     }
 
     fn end_spec(
@@ -354,13 +336,16 @@ impl Case {
         pipe_bytes: usize,
         durations: Durations,
     ) -> EndSpec {
-        let loan = self.sink.as_ref().map_or(0, |sink| sink.loan_bytes);
-        let (margin, look_every) = match self.message_bytes {
+        let loan = self.subject.writer().map_or(0, |writer| writer.loan_bytes);
+        let (margin, look_every) = match self.subject.message_bytes() {
             // Each end may finish the piece it is at before it looks.
-            None => (2 * (pipe_bytes + self.buffer_bytes().max(loan)), LOOK_EVERY),
+            None => (
+                2 * (pipe_bytes + self.subject.buffer_bytes().max(loan)),
+                LOOK_EVERY,
+            ),
             Some(bytes) => {
-                let small = match self.channel {
-                    ChannelKind::Ring => MARGIN_RING_MESSAGES,
+                let small = match self.subject.channel() {
+                    Some(ChannelKind::Ring) => MARGIN_RING_MESSAGES,
                     _ => MARGIN_MESSAGES,
                 };
                 let messages = (MARGIN_BYTES / bytes).min(small);
@@ -384,50 +369,14 @@ impl Case {
         }
     }
 
-    /// Bytes in a buffer.
-    pub fn buffer_bytes(&self) -> usize {
-        let sink = self.sink.as_ref().map(|sink| sink.buffer_bytes);
-        let source = self.source.as_ref().map(|source| source.buffer_bytes);
-        let block = self.memory.as_ref().map(|memory| memory.block_bytes);
-        sink.or(source).or(block).unwrap_or(0)
-    }
-
     /// The configuration as asked for.
     pub fn configuration(&self) -> Configuration {
-        let sink = self.sink.as_ref();
-        let source = self.source.as_ref();
-        let memory = self.memory.as_ref();
-        let pages = sink.map(|s| s.pages).or(source.map(|s| s.pages));
-        let pages = pages.or(memory.map(|memory| memory.pages));
-        let alone = sink.is_none() || source.is_none();
         Configuration {
-            writer: match sink {
-                Some(sink) if !alone => Some(sink.technique.name().to_owned()),
-                Some(_) => Some("memory".to_owned()),
-                None => memory.map(|_| "memory".to_owned()),
-            },
-            reader: source.map(|source| {
-                if alone {
-                    "memory".to_owned()
-                } else {
-                    source.technique.name().to_owned()
-                }
-            }),
-            wait: match sink.map(|s| s.wait).or(source.map(|s| s.wait)) {
-                Some(wait) if !alone => wait.name().to_owned(),
-                _ => "none".to_owned(),
-            },
-            channel: (!alone).then(|| self.channel.name().to_owned()),
-            message_bytes: self.message_bytes,
             writer_cpu: self.cpus.map(|(writer, _)| writer),
             reader_cpu: self.cpus.map(|(_, reader)| reader),
             volume_bytes: self.volume_bytes,
             options: self.options(),
-            buffer_bytes: self.buffer_bytes(),
-            reader_buffer_bytes: source.map(|source| source.buffer_bytes),
-            pages: pages.unwrap_or_default().name().to_owned(),
-            pipe_bytes_asked: self.pipe_bytes,
-            ..Configuration::default()
+            ..self.subject.configuration()
         }
     }
 }

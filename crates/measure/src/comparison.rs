@@ -7,9 +7,10 @@
 //! two runs can't be seen in either of them. Therefore a case is only called
 //! faster or slower when its whole interval lies beyond 5 %.
 
+use crate::suite::Suite;
 use serde::Serialize;
 
-use crate::record::{CaseResult, Ratio, Run, SCHEMA_VERSION, Verdict, WarningKind};
+use crate::record::{CaseResult, Header, Ratio, Run, Verdict, WarningKind};
 use pipespeed_host::Difference;
 use pipespeed_stats::{self as stats, EQUIVALENCE};
 
@@ -21,11 +22,19 @@ const BLOCKS: usize = 6;
 /// intervals too narrow, even with blocks.
 const ALIKE: f64 = 0.5;
 
+/// What is saved of saved runs that were compared.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Record {
+    /// What every record begins with.
+    #[serde(flatten)]
+    pub header: Header,
+    /// The oldest run with each of the others.
+    pub comparisons: Vec<Comparison>,
+}
+
 /// Two runs side by side.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The version of the shape of this record.
-    pub schema_version: u32,
     /// The older run.
     pub old: Side,
     /// The newer run.
@@ -46,7 +55,7 @@ pub struct Side {
     /// The file it was loaded from.
     pub file: String,
     /// The suite.
-    pub suite: String,
+    pub suite: Suite,
     /// When it began.
     pub started_at: String,
     /// The rounds it holds.
@@ -114,7 +123,6 @@ pub fn compare(old_file: &str, old: &Run, new_file: &str, new: &Run) -> Comparis
         cases[*at].ratio = ratio;
     }
     Comparison {
-        schema_version: SCHEMA_VERSION,
         old: side(old_file, old),
         new: side(new_file, new),
         differences: differences(old, new),
@@ -139,10 +147,11 @@ fn ratios(samples: &[(Vec<f64>, Vec<f64>)], confidence: f64) -> Vec<Option<Ratio
 
 /// Only a whole interval beyond 5 % makes a change.
 fn beyond_equivalence(ratio: Ratio) -> Ratio {
-    let verdict = match (ratio.verdict, ratio.low, ratio.high) {
-        (Verdict::Faster, Some(low), _) if low <= 1.0 + EQUIVALENCE => Verdict::Undecided,
-        (Verdict::Slower, _, Some(high)) if high >= 1.0 - EQUIVALENCE => Verdict::Undecided,
-        (verdict, ..) => verdict,
+    let (low, high) = ratio.estimate.ends();
+    let verdict = match ratio.verdict {
+        Verdict::Faster if low <= 1.0 + EQUIVALENCE => Verdict::Undecided,
+        Verdict::Slower if high >= 1.0 - EQUIVALENCE => Verdict::Undecided,
+        verdict => verdict,
     };
     Ratio { verdict, ..ratio }
 }
@@ -150,25 +159,25 @@ fn beyond_equivalence(ratio: Ratio) -> Ratio {
 fn side(file: &str, run: &Run) -> Side {
     Side {
         file: file.to_owned(),
-        suite: run.suite.clone(),
-        started_at: run.started_at.clone(),
+        suite: run.suite,
+        started_at: run.header.started_at.clone(),
         rounds: run.settings.rounds_done,
     }
 }
 
 fn median(case: Option<&CaseResult>) -> Option<f64> {
-    Some(case?.summary.as_ref()?.median)
+    Some(case?.summary.as_ref()?.gib_per_s.median)
 }
 
 fn note(old: Option<&CaseResult>, new: Option<&CaseResult>) -> Option<String> {
-    let refused = |case: &CaseResult| case.refused.clone();
+    let not_run = |case: &CaseResult| case.not_run.clone();
     match (old, new) {
         (None, _) => Some("not in the older run".to_owned()),
         (_, None) => Some("not in the newer run".to_owned()),
-        (Some(old), Some(new)) => match (refused(old), refused(new)) {
-            (Some(_), Some(_)) => Some("refused in both runs".to_owned()),
-            (Some(why), None) => Some(format!("refused in the older run: {why}")),
-            (None, Some(why)) => Some(format!("refused in the newer run: {why}")),
+        (Some(old), Some(new)) => match (not_run(old), not_run(new)) {
+            (Some(_), Some(_)) => Some("not run in both runs".to_owned()),
+            (Some(why), None) => Some(format!("not run in the older run: {why}")),
+            (None, Some(why)) => Some(format!("not run in the newer run: {why}")),
             (None, None) => {
                 let changed = configuration_changes(old, new);
                 (!changed.is_empty()).then(|| changed.join(", "))
@@ -186,7 +195,9 @@ fn configuration_changes(old: &CaseResult, new: &CaseResult) -> Vec<String> {
             changed.push(format!("{what} {old} -> {new}"));
         }
     };
-    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    fn word(value: Option<impl ToString>) -> String {
+        value.map_or_else(String::new, |value| value.to_string())
+    }
     let bytes = |value: Option<usize>| {
         value.map_or("none".to_owned(), |bytes| {
             pipespeed_base::size::format(bytes as u64)
@@ -197,10 +208,10 @@ fn configuration_changes(old: &CaseResult, new: &CaseResult) -> Vec<String> {
         old.data.name().to_owned(),
         new.data.name().to_owned(),
     );
-    push("writer", text(&a.writer), text(&b.writer));
-    push("reader", text(&a.reader), text(&b.reader));
-    push("wait", a.wait.clone(), b.wait.clone());
-    push("pages", a.pages.clone(), b.pages.clone());
+    push("writer", word(a.writer), word(b.writer));
+    push("reader", word(a.reader), word(b.reader));
+    push("wait", a.wait_word().to_owned(), b.wait_word().to_owned());
+    push("pages", a.pages.to_string(), b.pages.to_string());
     push("options", a.options.join(", "), b.options.join(", "));
     push(
         "buffer",
@@ -223,7 +234,7 @@ fn configuration_changes(old: &CaseResult, new: &CaseResult) -> Vec<String> {
 
 /// Machine, settings and versions, most telling first.
 fn differences(old: &Run, new: &Run) -> Vec<Difference> {
-    let mut found = old.machine.differences(&new.machine);
+    let mut found = old.header.machine.differences(&new.header.machine);
     let (a, b) = (&old.settings, &new.settings);
     let mut push = |what: &str, old: String, new: String| {
         if old != new {
@@ -241,7 +252,7 @@ fn differences(old: &Run, new: &Run) -> Vec<Difference> {
         })
     };
     let data = |data: &Option<String>| data.clone().unwrap_or("the suite's".to_owned());
-    push("suite", old.suite.clone(), new.suite.clone());
+    push("suite", old.suite.to_string(), new.suite.to_string());
     push("placement", a.placement.clone(), b.placement.clone());
     push("writer's processor", cpu(a.writer_cpu), cpu(b.writer_cpu));
     push("reader's processor", cpu(a.reader_cpu), cpu(b.reader_cpu));
@@ -256,8 +267,8 @@ fn differences(old: &Run, new: &Run) -> Vec<Difference> {
     );
     push(
         "pipespeed",
-        old.pipespeed_version.clone(),
-        new.pipespeed_version.clone(),
+        old.header.pipespeed_version.clone(),
+        new.header.pipespeed_version.clone(),
     );
     found
 }
@@ -356,7 +367,7 @@ fn notes(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
 fn common_shift(cases: &[ComparedCase]) -> Option<f64> {
     let ratios: Vec<f64> = cases
         .iter()
-        .filter_map(|case| Some(case.ratio?.median))
+        .filter_map(|case| Some(case.ratio?.estimate.median))
         .collect();
     let one_sided = ratios.iter().all(|r| *r > 1.0) || ratios.iter().all(|r| *r < 1.0);
     let median = stats::median(&ratios)?;

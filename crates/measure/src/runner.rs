@@ -6,6 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::case::{Case, Durations};
 use crate::channel::Granted;
 use crate::endpoint::control::{Outcome, Setup};
+use crate::record::NotRun;
 use pipespeed_host::noise::NoiseDelta;
 
 /// Runs trials.
@@ -48,9 +49,9 @@ pub struct Trial {
 /// A trial gave nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
-    /// This machine, or its settings, does not allow the case.
-    #[error("{0}")]
-    Refused(String),
+    /// The case can't be run here.
+    #[error(transparent)]
+    NotRun(#[from] NotRun),
     /// A signal asks the whole run to end.
     #[error("interrupted by {}", signal_name(*.0))]
     Interrupted(i32),

@@ -1,17 +1,22 @@
 //! A run with invented samples, for the tests of every report.
 
-use crate::endpoint::spec::ChannelKind;
+use crate::endpoint::memory::Act;
+use crate::endpoint::spec::{
+    Access, ChannelKind, PageKind, SinkTechnique, SourceTechnique, Waiting,
+};
 use crate::latency::channels::Kind;
 use crate::latency::record::{self as round_trips, CaseRecord, Record};
 use crate::latency::spec::{Length, Mode, Outcome, Wait};
 use crate::latency::trial::Measured;
 use crate::record::{
-    CaseResult, Configuration, DataUse, EndCounters, GIB, NullControl, Ratio, Run, SCHEMA_VERSION,
-    Sample, Settings, Summary, Verdict, Warning, WarningKind,
+    CaseResult, Configuration, DataUse, EndCounters, Estimate, GIB, Header, Interval,
+    Kind as RecordKind, NotRun, NullControl, Ratio, Run, Sample, Settings, Summary, Verdict,
+    Warning, WarningKind,
 };
 use pipespeed_host::{Cache, Machine};
 
-use crate::suite::{Overrides, Selection, Suite, channels};
+use crate::suite::channels::Transport;
+use crate::suite::{Overrides, Selection, Suite};
 
 const ROUNDS: usize = 30;
 
@@ -21,6 +26,19 @@ fn machine() -> Machine {
     machine.processors.model = Some("AMD EPYC 7B13 64-Core Processor".to_owned());
     machine.kernel.release = Some("6.18.5".to_owned());
     machine
+}
+
+/// The header of an invented record.
+pub fn header(kind: RecordKind) -> Header {
+    Header {
+        pipespeed_version: "0.0.0-invented".to_owned(),
+        ..Header::new(
+            kind,
+            vec!["pipespeed".to_owned(), "bench".to_owned()],
+            "2026-03-14T09:26:53Z".to_owned(),
+            Machine::default(),
+        )
+    }
 }
 
 /// A case around a rate, compared with another by a factor.
@@ -36,40 +54,37 @@ pub fn case(name: &str, rate: f64, against: Option<(&str, &str, Ratio)>) -> Case
             DataUse::Read
         },
         configuration: Configuration {
-            writer: Some(
-                if name.starts_with("write") {
-                    "write"
-                } else {
-                    "vmsplice"
-                }
-                .to_owned(),
-            ),
-            reader: Some(if spliced { "splice" } else { "read" }.to_owned()),
-            wait: if name.starts_with("busy") {
-                "spin"
+            writer: Some(Access::Channel(if name.starts_with("write") {
+                SinkTechnique::Write
             } else {
-                "block"
-            }
-            .to_owned(),
+                SinkTechnique::Vmsplice
+            })),
+            reader: Some(Access::Channel(if spliced {
+                SourceTechnique::Splice
+            } else {
+                SourceTechnique::Read
+            })),
+            channel: Some(ChannelKind::Pipe),
+            wait: Some(if name.starts_with("busy") {
+                Waiting::Spin
+            } else {
+                Waiting::Block
+            }),
             buffer_bytes: 256 << 10,
             pages: if name.ends_with("huge") {
-                "huge"
+                PageKind::Huge
             } else {
-                "base"
-            }
-            .to_owned(),
+                PageKind::Base
+            },
             pipe_bytes: Some(128 << 10),
             slots: Some(32),
             ..Configuration::default()
         },
-        refused: None,
+        not_run: None,
         verified_bytes: None,
         samples,
         summary: Some(Summary {
-            median: rate,
-            low: Some(rate * 0.962),
-            high: Some(rate * 1.043),
-            coverage: Some(0.957),
+            gib_per_s: estimate(rate * 0.962, rate, rate * 1.043),
             flagged: 0,
             median_unflagged: Some(rate),
             cpu_s_per_gib: Some(1.3 / rate),
@@ -117,6 +132,19 @@ fn sample(round: usize, rate: f64) -> Sample {
     }
 }
 
+/// A median with its interval.
+pub fn estimate(low: f64, median: f64, high: f64) -> Estimate {
+    let coverage = 0.992;
+    Estimate {
+        median,
+        interval: Some(Interval {
+            low,
+            high,
+            coverage,
+        }),
+    }
+}
+
 /// A ratio with an interval of a few percent and the verdict that follows.
 pub fn ratio(median: f64) -> Ratio {
     within(median * 0.97, median, median * 1.032)
@@ -134,24 +162,20 @@ pub fn within(low: f64, median: f64, high: f64) -> Ratio {
         Verdict::Undecided
     };
     Ratio {
-        median,
-        low: Some(low),
-        high: Some(high),
-        coverage: Some(0.992),
+        estimate: estimate(low, median, high),
         verdict,
     }
 }
 
 /// A run of any cases.
-pub fn run(suite: &str, cases: Vec<CaseResult>) -> Run {
+pub fn run(suite: Suite, cases: Vec<CaseResult>) -> Run {
     Run {
-        schema_version: SCHEMA_VERSION,
-        pipespeed_version: "0.1.0".to_owned(),
-        command: vec!["pipespeed".to_owned(), "bench".to_owned()],
-        suite: suite.to_owned(),
-        started_at: "2026-03-14T09:26:53Z".to_owned(),
+        header: Header {
+            machine: machine(),
+            ..header(RecordKind::Bench)
+        },
+        suite,
         interrupted: None,
-        machine: machine(),
         settings: Settings {
             seed: 20_260_314,
             rounds_planned: ROUNDS,
@@ -181,7 +205,7 @@ pub fn run(suite: &str, cases: Vec<CaseResult>) -> Run {
 /// The suite `ladder` as it might come out in a virtual machine.
 pub fn ladder() -> Run {
     let mut run = run(
-        "ladder",
+        Suite::Ladder,
         vec![
             case("write_read", 0.652, None),
             case("write_read_again", 0.655, None),
@@ -251,7 +275,7 @@ pub fn ladder() -> Run {
 /// The suite `sizes` as it might come out.
 pub fn sizes() -> Run {
     use crate::search::fake::{Fake, plan, whole_run};
-    whole_run(run("sizes", Vec::new()), &plan(60.0), Fake::default()).0
+    whole_run(run(Suite::Sizes, Vec::new()), &plan(60.0), Fake::default()).0
 }
 
 /// The suite `channels` as it might come out: rates grow with the size of the
@@ -266,9 +290,8 @@ pub fn channels(all: bool) -> Run {
     };
     let made = Suite::Channels.cases(&overrides);
     let cases = made.iter().map(|made| {
-        let kind = channels::channel_of(&made.name).unwrap();
-        let kind = channels::names().position(|name| name == kind).unwrap() as f64;
-        let bytes = made.message_bytes.unwrap() as f64;
+        let kind = Transport::of(&made.configuration()).unwrap() as usize as f64;
+        let bytes = made.subject.message_bytes().unwrap() as f64;
         let most = 1.0 + kind / 4.0;
         let rate = most * bytes / (bytes + 6000.0 * (1.0 + kind % 3.0));
         let rate = if made.spins() { 2.0 * rate } else { rate };
@@ -276,11 +299,14 @@ pub fn channels(all: bool) -> Run {
         let against = against.map(|(other, factor)| (&**other, &**factor, ratio(1.0 + kind / 9.0)));
         let mut case = case(&made.name, rate, against);
         case.data = made.data;
-        let in_pipe = matches!(made.channel, ChannelKind::Pipe | ChannelKind::Fifo);
-        let in_ring = made.channel == ChannelKind::Ring;
+        let in_pipe = matches!(
+            made.subject.channel(),
+            Some(ChannelKind::Pipe | ChannelKind::Fifo)
+        );
+        let in_ring = made.subject.channel() == Some(ChannelKind::Ring);
         case.configuration = Configuration {
             pipe_bytes: in_pipe.then_some(64 << 10),
-            ring_bytes: in_ring.then_some((2 * made.buffer_bytes()).max(1 << 20)),
+            ring_bytes: in_ring.then_some((2 * made.subject.buffer_bytes()).max(1 << 20)),
             send_buffer_bytes: (!in_pipe && !in_ring).then_some(212_992),
             ..made.configuration()
         };
@@ -290,12 +316,13 @@ pub fn channels(all: bool) -> Run {
         }
         case
     });
-    let mut run = run("channels", cases.collect());
+    let mut run = run(Suite::Channels, cases.collect());
     run.null_control = None;
-    let over = "limit: a message has at most 212960 bytes here (SO_SNDBUF less 32)";
+    let over = "a message has at most 212960 bytes here (SO_SNDBUF less 32)";
     for case in &mut run.cases {
-        if case.name.starts_with("seqpacket_1m") || case.name.starts_with("seqpacket_256k") {
-            case.refused = Some(over.to_owned());
+        let is_over = case.configuration.message_bytes >= Some(256 << 10);
+        if is_over && case.configuration.channel == Some(ChannelKind::SeqPacket) {
+            case.not_run = Some(NotRun::limit(over));
             case.samples.clear();
             case.summary = None;
             case.ratio = None;
@@ -315,19 +342,22 @@ pub fn memory() -> Run {
     ];
     let made = Suite::Memory.cases(&Overrides::default());
     let cases = made.iter().map(|made| {
-        let Some(block) = &made.memory else {
+        let Some(block) = made.subject.memory() else {
             let rungs = ladder().cases;
             let mut rung = rungs.into_iter().find(|case| case.name == made.name);
             let rung = rung.as_mut().expect("a rung of the ladder");
             let base = made.compared_with.clone();
             (rung.compared_with, rung.factor) = base.unzip();
-            rung.ratio = rung.summary.as_ref().map(|s| ratio(s.median / 100.0));
+            rung.ratio = rung
+                .summary
+                .as_ref()
+                .map(|s| ratio(s.gib_per_s.median / 100.0));
             return rung.clone();
         };
         let bytes = (block.block_bytes * block.blocks()) as u64;
         let holds = CACHES.iter().find(|(_, _, size, _)| *size >= bytes);
         let wide = holds.map_or(30.0, |(.., rate)| *rate) / block.blocks() as f64;
-        let rate = if made.name.contains("scalar") {
+        let rate = if matches!(block.act, Act::ReadScalar | Act::WriteScalar) {
             wide.min(55.0)
         } else {
             wide
@@ -337,8 +367,8 @@ pub fn memory() -> Run {
         case.configuration = made.configuration();
         case
     });
-    let mut run = run("memory", cases.collect());
-    run.machine.processors.caches = CACHES
+    let mut run = run(Suite::Memory, cases.collect());
+    run.header.machine.processors.caches = CACHES
         .map(|(level, kind, bytes, _)| Cache {
             level,
             kind: kind.to_owned(),
@@ -349,14 +379,19 @@ pub fn memory() -> Run {
     run
 }
 
-/// Makes a case of a run one that could not be measured.
+/// Makes a case of a run one that is refused.
 pub fn refuse(run: &mut Run, name: &str, reason: &str) {
+    leave_out(run, name, NotRun::refused(reason));
+}
+
+/// Makes a case of a run one that was not run.
+pub fn leave_out(run: &mut Run, name: &str, not_run: NotRun) {
     let case = run
         .cases
         .iter_mut()
         .find(|case| case.name == name)
         .expect("a case of the run");
-    case.refused = Some(reason.to_owned());
+    case.not_run = Some(not_run);
     case.samples.clear();
     case.summary = None;
     case.ratio = None;
@@ -388,14 +423,11 @@ pub fn latency_record(mode: Mode) -> Record {
     }
     cases[2].deadlock = Some("deadlock: both sleep".to_owned());
     let mut eventfd = CaseRecord::new(Kind::Eventfd, 1024);
-    eventfd.refused = Some("limit: a message has at most 8 bytes".to_owned());
+    eventfd.not_run = Some(NotRun::limit("a message has at most 8 bytes"));
     cases.push(eventfd);
     Record {
-        kind: round_trips::KIND,
-        version: 1,
-        started_at: "2026-03-14T09:26:53Z".to_owned(),
+        header: header(RecordKind::Latency),
         interrupted: None,
-        machine: Machine::default(),
         settings: round_trips::Settings {
             mode,
             length: Length::Count(2000),
@@ -408,6 +440,6 @@ pub fn latency_record(mode: Mode) -> Record {
         },
         cases,
         failures: Vec::new(),
-        warnings: vec!["this is a guest".to_owned()],
+        warnings: vec![Warning::new(WarningKind::Guest, "this is a guest")],
     }
 }

@@ -9,7 +9,9 @@
 pub mod fake;
 
 use crate::case::{Case, Durations};
-use crate::record::{BestSizes, CellResult, PanelResult, Run, Search, Sizes, Warning, WarningKind};
+use crate::record::{
+    BestSizes, CellResult, NotRun, PanelResult, Run, Search, Sizes, Warning, WarningKind,
+};
 use crate::rounds::{Measurement, Observer, Stopped, sample_of};
 use crate::runner::{Timed, TrialError};
 use crate::suite::sizes::{Grid, command_line, with_sizes};
@@ -56,7 +58,11 @@ impl SearchPlan {
     pub fn empty_search(&self) -> Search {
         let cell = |sizes: Sizes| CellResult {
             sizes,
-            refused: self.grid.refused.get(&sizes.pipe_bytes).cloned(),
+            not_run: self
+                .grid
+                .refused
+                .get(&sizes.pipe_bytes)
+                .map(NotRun::refused),
             grid: Vec::new(),
             finals: Vec::new(),
             median: None,
@@ -114,10 +120,10 @@ pub fn search(
     let cases = cases_to_confirm(search, plan);
     if cases.is_empty() {
         let cells = search.panels.iter().flat_map(|panel| &panel.cells);
-        let refusals: Option<Vec<&String>> = cells.map(|cell| cell.refused.as_ref()).collect();
-        // None if a pair was not refused.
-        let reason = match refusals.as_deref() {
-            Some([.., last]) => last,
+        let not_run: Option<Vec<&NotRun>> = cells.map(|cell| cell.not_run.as_ref()).collect();
+        // None if a pair was run.
+        let reason = match not_run.as_deref() {
+            Some([.., last]) => &last.reason,
             _ => "trials take too long for the time there is",
         };
         return Err(Stopped::Error(anyhow::anyhow!("no sizes found: {reason}")));
@@ -200,10 +206,10 @@ impl<R: Timed, O: Observer> Searching<'_, R, O> {
         rates: fn(&mut CellResult) -> &mut Vec<f64>,
     ) -> Result<(), Stopped> {
         let of = &self.search().panels[panel].cells[cell];
-        let (sizes, refused) = (of.sizes, of.refused.is_some());
-        if refused {
+        if of.not_run.is_some() {
             return Ok(());
         }
+        let sizes = of.sizes;
         let case = with_sizes(&self.plan.cases[panel], sizes);
         let done = self.search().trials();
         let expected = done as f64 / self.elapsed_s() * SEARCH_END * self.plan.time_s;
@@ -212,8 +218,8 @@ impl<R: Timed, O: Observer> Searching<'_, R, O> {
         let trial = match self.runner.run(&case) {
             Ok(trial) => trial,
             Err(TrialError::Interrupted(signal)) => return Err(Stopped::Signal(signal)),
-            Err(TrialError::Refused(reason)) => {
-                self.search().panels[panel].cells[cell].refused = Some(reason);
+            Err(TrialError::NotRun(not_run)) => {
+                self.search().panels[panel].cells[cell].not_run = Some(not_run);
                 return Ok(());
             }
             Err(TrialError::Failed(error)) => {

@@ -43,7 +43,7 @@ fn the_grid_has_a_trial_of_every_pair_and_the_best_have_more() {
     let run = run_of(60.0, Fake::default());
     for panel in &searched(&run).panels {
         for cell in &panel.cells {
-            assert_eq!(cell.grid.is_empty(), cell.refused.is_some(), "{cell:?}");
+            assert_eq!(cell.grid.is_empty(), cell.not_run.is_some(), "{cell:?}");
         }
         let finalists = panel.cells.iter().filter(|cell| !cell.finals.is_empty());
         assert_eq!(finalists.count(), FINALISTS);
@@ -73,7 +73,7 @@ fn the_fastest_sizes_are_found_and_confirmed() {
     let run = run_of(60.0, Fake::default());
     for (panel, case) in searched(&run).panels.iter().zip(plan(60.0).cases) {
         let of = |sizes| rate(&with_sizes(&case, sizes));
-        let allowed = panel.cells.iter().filter(|cell| cell.refused.is_none());
+        let allowed = panel.cells.iter().filter(|cell| cell.not_run.is_none());
         let highest = allowed.map(|cell| of(cell.sizes)).fold(0.0, f64::max);
         let best = panel.best.as_ref().unwrap();
         assert!(of(best.sizes) > 0.98 * highest, "{}", panel.case);
@@ -103,7 +103,7 @@ fn refused_pairs_are_recorded_and_the_others_go_on() {
     for cell in cells(&run) {
         let large = cell.sizes.pipe_bytes >= 1 << 20;
         assert_eq!(
-            (cell.refused.is_some(), cell.median.is_none()),
+            (cell.not_run.is_some(), cell.median.is_none()),
             (large, large)
         );
     }

@@ -101,7 +101,7 @@ impl ProcessRunner {
         }
         let (before, used_before) = (self.noise.take(), own_processor_time());
         let channel = channel::open(case).map_err(|error| match error {
-            OpenError::Refused(reason) => TrialError::Refused(reason),
+            OpenError::NotRun(not_run) => not_run.into(),
             OpenError::Failed(error) => TrialError::Failed(error),
         })?;
         let margin_bytes = channel.granted.pipe_bytes.unwrap_or(0);
@@ -331,7 +331,7 @@ pub fn own_processor_time() -> Duration {
 
 fn unexpected(role: Role, report: Report) -> TrialError {
     match report {
-        Report::Refused(reason) => TrialError::Refused(reason),
+        Report::NotRun(not_run) => not_run.into(),
         Report::Failed(reason) | Report::Left(reason) => {
             TrialError::Failed(anyhow!("the {}: {reason}", role.name()))
         }

@@ -45,7 +45,7 @@ use pipespeed_measure::suite::Suite;
     arg_required_else_help = true
 )]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -53,36 +53,29 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Repeat the published experiment here: throughput from write and read to
-    /// vmsplice, splice, huge pages and busy waiting.
+    /// Measure throughput: the published experiment, and other suites.
     Bench(BenchArgs),
-    /// Measure round trips: a message to another process and back, through
-    /// pipes, sockets, TCP, shared memory, queues and eventfds.
+    /// Measure round trips: a message to another process and back.
     Latency(Box<LatencyArgs>),
     /// Compare saved runs: what changed, and is it real?
     Compare(CompareArgs),
-    /// Show what memory is made of: which entries of the page tables lead to an
-    /// address, and which pages lie there.
+    /// Show the page tables and the pages behind an address or a buffer.
     Pages(PagesArgs),
-    /// Show where the time of a case goes, by sampling the kernel: copies, pages,
-    /// locks, waking, sleeping.
+    /// Show where the time of a case, or of your own pipeline, goes.
     Profile(ProfileArgs),
-    /// Write to standard output, a pipe, as fast as told.
+    /// Write to a pipe at standard output, with the published options.
     Write(WriteArgs),
-    /// Read from standard input and tell how fast it was.
+    /// Read from standard input and print the rate.
     Read(ReadArgs),
-    /// Measure what the steps of moving data cost here, without privilege.
+    /// Measure elementary costs: a call, a page, a page fault, a wake-up.
     Costs(CostsArgs),
-    /// Try out what pipes are like here: limits, semantics, zero-copy and
-    /// permissions, each with the value seen.
+    /// Test what this system's pipes promise: limits, semantics, permissions.
     Check(CheckArgs),
-    /// Pass a stream on, or watch another process's files, and show how far it
-    /// is: pv's letters, at the pipe's speed.
+    /// Watch or limit a stream, with pv's options.
     Meter(Box<MeterArgs>),
-    /// Count, saying Fizz for multiples of 3 and Buzz for multiples of 5: as
-    /// fast as a pipe takes it.
+    /// Print FizzBuzz at pipe speed.
     Fizzbuzz(FizzbuzzArgs),
-    /// Print a line again and again, as yes does, as fast as a pipe takes it.
+    /// Print a line repeatedly, as yes does, at pipe speed.
     Yes(YesArgs),
     /// Print completions for a shell.
     Completions {
@@ -97,19 +90,19 @@ pub enum Command {
 /// for all that measure cases or sample them.
 #[derive(Debug, Clone, Args)]
 pub struct SetupArgs {
-    /// Where the two ends run: on two processors that share their last cache,
-    /// on one, or wherever the scheduler puts them [default: different; suite
-    /// sizes: different and same].
+    /// Where the two ends run [default: different].
+    ///
+    /// The suite sizes measures both different and same by default.
     #[arg(long, value_parser = named::<Placement>())]
     pub placement: Option<Placement>,
-    /// The processors of the writer and of the reader, as in 2,3.
+    /// Processors of writer and reader, as in 2,3.
     #[arg(long, value_name = "W,R", value_parser = parse_cpus, conflicts_with = "placement")]
     pub cpus: Option<(usize, usize)>,
-    /// One pipe size for all cases, instead of the suite's own.
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
+    /// Pipe size for all cases [default: the suite's].
+    #[arg(long, alias = "pipe_size", value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     pub pipe_size: Option<usize>,
-    /// One buffer size for all cases, instead of the suite's own.
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
+    /// Buffer size for all cases [default: the suite's].
+    #[arg(long, aliases = ["buffer_size", "buf-size", "buf_size"], value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     pub buffer_size: Option<usize>,
 }
 
@@ -117,29 +110,30 @@ pub struct SetupArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Measuring")]
 pub struct MeasureArgs {
-    /// Seconds that the whole run may take [default: 60, 10 with --quick; suites
-    /// channels: 170, 26; options: 60, 14; volumes: 170, 12; memory: 85, 25;
-    /// sizes: 120, 30].
+    /// Duration of the whole run [default: by suite, mostly 60; --quick: 10].
+    ///
+    /// With --quick in brackets: ladder, touched and changes 60 (10), options 60
+    /// (14), memory 85 (25), sizes 120 (30), channels 170 (26), volumes 170 (12).
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub time: Option<f64>,
-    /// Rounds of trials: each runs every case once, in a new order [default:
-    /// as many as fit into the time, 30 at least; suites channels, volumes,
-    /// memory: 9; options: 10].
+    /// Number of rounds; each runs every case once [default: as --time allows].
+    ///
+    /// At least 30 by default; 9 in the suites channels, volumes and memory, 10 in
+    /// options.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true, conflicts_with = "time")]
     pub rounds: Option<u32>,
-    /// Seed of the order of the trials [default: a new one, which is recorded].
+    /// Seed of the order of the trials [default: random, recorded].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
-    /// Fewer and shorter trials: about ten seconds, thirty in the suites
-    /// channels and memory. Intervals get wider, and small differences stay undecided.
+    /// Fewer and shorter trials, with wider intervals.
     #[arg(long)]
     pub quick: bool,
     /// Where the ends run, and through what the data goes.
     #[command(flatten)]
     pub setup: SetupArgs,
-    /// What becomes of the data, instead of the suite's own: discarded unseen,
-    /// read into memory, produced and used byte by byte, or verified as well.
-    /// A reader that splices passes it through a second pipe to look at it.
+    /// What becomes of the data [default: the suite's].
+    ///
+    /// To look at the data, a reader that splices passes it through a second pipe.
     #[arg(long, value_parser = named::<DataUse>())]
     pub data: Option<DataUse>,
 }
@@ -148,17 +142,16 @@ pub struct MeasureArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
-    /// Save the record of the run, with every sample, as JSON ('-': standard
-    /// output).
+    /// Save the record with every sample as JSON ('-': standard output).
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Save the samples as CSV, a row each ('-': standard output).
+    /// Save the samples as CSV ('-': standard output).
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
     /// Save the chart as SVG ('-': standard output).
     #[arg(long, value_name = "FILE")]
     pub chart: Option<PathBuf>,
-    /// Neither progress nor notes on standard error.
+    /// Print neither progress nor notes on standard error.
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -166,30 +159,26 @@ pub struct OutputArgs {
 /// `pipespeed bench`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without --json, --csv and --chart all three are saved in ./pipespeed-results/ \
-(--no-save: not). The record is saved after each round, so that an interrupted \
-run leaves what it has measured.
+Without --json, --csv and --chart all three are saved in ./pipespeed-results/. \
+The record is saved after each round, so an interrupted run loses nothing.
 
 Examples:
-  pipespeed bench                        the published ladder, one minute
-  pipespeed bench touched --work 4       with computing over the data
-  pipespeed bench channels               pipes beside shared memory, sockets, TCP: three minutes
+  pipespeed bench                  the published ladder, one minute
+  pipespeed bench touched          with every byte produced and used
+  pipespeed bench changes          what would help most here
   pipespeed bench channels --channel pipe,tcp --size 4K,1M
-  pipespeed bench sizes                  the fastest sizes of buffer and pipe here: two minutes
-  pipespeed bench changes                what would help most here, a change at a time: one minute
-  pipespeed bench options                which of the published options help here: one minute
-  pipespeed bench memory                 what memory does, and the ladder beside it
   pipespeed bench --case write_read,vmsplice_read --pipe-size 1M
   pipespeed bench --quick --json - | jq .cases[].summary")]
 pub struct BenchArgs {
-    /// Which cases to measure.
+    /// The set of cases to measure.
     #[arg(value_parser = named::<Suite>(), default_value_t)]
     pub suite: Suite,
-    /// Only these cases, and those they are compared with.
+    /// Measure only these cases, and those they are compared with.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub case: Vec<String>,
-    /// Passes of computing over the data at each end, to see where the pipe
-    /// stops mattering.
+    /// Passes of computing over the data at each end.
+    ///
+    /// Shows from which amount of work the pipe stops mattering.
     #[arg(
         long,
         value_name = "N",
@@ -198,10 +187,10 @@ pub struct BenchArgs {
         allow_negative_numbers = true
     )]
     pub work: u32,
-    /// List the suite's cases and end.
+    /// List the suite's cases and exit.
     #[arg(long)]
     pub list: bool,
-    /// Save nothing unless told where.
+    /// Save only what --json, --csv or --chart name.
     #[arg(long)]
     pub no_save: bool,
     /// Which channels and messages.
@@ -233,15 +222,15 @@ Examples:
   pipespeed compare base.json new.json --fail-on slower:10    for use in CI
   pipespeed compare a.json b.json c.json                      all against a.json")]
 pub struct CompareArgs {
-    /// Saved runs; the first is what the others are compared with ('-':
-    /// standard input).
+    /// Saved runs; the others are compared with the first ('-': standard input).
     #[arg(required = true, num_args = 2.., value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Exit with status 1 if a case got slower, by PERCENT at least if given
-    /// (less than 5 never counts), or if no verdict is possible.
+    /// Exit with status 1 if a case got slower by PERCENT or more.
+    ///
+    /// Also if no verdict is possible. Differences below 5 % never count.
     #[arg(long, value_name = "slower[:PERCENT]", value_parser = fail_on)]
     pub fail_on: Option<FailOn>,
-    /// Compare in spite of differences that make it senseless.
+    /// Compare runs whose settings or machines differ too much.
     #[arg(long)]
     pub force: bool,
     /// Save the comparison as JSON ('-': standard output).
@@ -263,7 +252,7 @@ pub struct FailOn {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Options of the published programs (hyphens or underscores)")]
 pub struct EndArgs {
-    /// Say on standard error what is done, and count page faults.
+    /// Print what is done, and page faults, on standard error.
     #[arg(long)]
     pub verbose: bool,
     /// Never sleep: try again at once while the pipe is full or empty.
@@ -278,11 +267,12 @@ pub struct EndArgs {
     /// Fail unless the buffers really are in huge pages.
     #[arg(long, alias = "check_huge_page", conflicts_with = "dont_touch_pages")]
     pub check_huge_page: bool,
-    /// The buffer's size.
-    #[arg(long, alias = "buf_size", value_name = "SIZE", default_value = "256K", value_parser = size::parse, allow_hyphen_values = true)]
+    /// Buffer size.
+    #[arg(long, aliases = ["buf_size", "buffer-size", "buffer_size"], value_name = "SIZE", default_value = "256K", value_parser = size::parse, allow_hyphen_values = true)]
     pub buf_size: usize,
-    /// Write with vmsplice(2), from two buffers in turn, to a pipe of half a
-    /// buffer's size.
+    /// Write with vmsplice(2), from two halves of the buffer in turn.
+    ///
+    /// The pipe gets half the buffer's size.
     #[arg(long, alias = "write_with_vmsplice")]
     pub write_with_vmsplice: bool,
     /// Read with splice(2), to /dev/null.
@@ -291,8 +281,9 @@ pub struct EndArgs {
     /// Gift the pages to the kernel (SPLICE_F_GIFT).
     #[arg(long)]
     pub gift: bool,
-    /// Bytes to read; the writer takes the option and goes on until the reader
-    /// closes the pipe.
+    /// Bytes to read.
+    ///
+    /// The writer accepts the option and writes until the reader closes the pipe.
     #[arg(long, alias = "bytes_to_pipe", value_name = "SIZE", default_value = "10G", value_parser = size::parse, allow_hyphen_values = true)]
     pub bytes_to_pipe: usize,
     /// Set the pipe's size.
@@ -346,7 +337,7 @@ pub struct WriteArgs {
     /// When vmspliced pages of a pattern are written again.
     #[arg(long, value_enum, default_value_t)]
     pub reuse: ReuseArg,
-    /// End after so many bytes, rather than when the reader closes the pipe.
+    /// Stop after this many bytes [default: when the reader closes the pipe].
     #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     pub bytes: Option<usize>,
     /// The published options.
@@ -357,8 +348,10 @@ pub struct WriteArgs {
 /// `pipespeed read`.
 #[derive(Debug, Args)]
 pub struct ReadArgs {
-    /// What to do with the data [default: discard with --read-with-splice,
-    /// else read]. Splicing and looking at it takes a second pipe.
+    /// What to do with the data [default: read].
+    ///
+    /// The default is discard with --read-with-splice; to look at spliced data
+    /// takes a second pipe.
     #[arg(long, value_parser = named::<DataUse>())]
     pub data: Option<DataUse>,
     /// The published options.

@@ -2,7 +2,6 @@
 //! what it costs.
 
 use pipespeed_measure::record::{CaseResult, Run, Verdict};
-use pipespeed_measure::suite::Suite;
 use pipespeed_measure::suite::changes::{BASELINE, Change, TOGETHER};
 
 use super::comparisons::{Line, laid_out};
@@ -10,18 +9,13 @@ use super::format::{ratio_interval, significant, times, wrap};
 use super::steps::{Step, is_twin, step};
 use super::style::{BOLD, Style};
 
-/// Whether a run is one of the suite changes.
-pub(super) fn are_ranked(run: &Run) -> bool {
-    run.suite == Suite::Changes.name()
-}
-
 /// The comparisons with their cases, the largest certain gain first.
 fn ranked(run: &Run) -> Vec<(Step<'_>, &CaseResult)> {
     let cases = run.cases.iter().filter(|case| !is_twin(run, &case.name));
     let mut ranked: Vec<_> = cases.filter_map(|case| Some((step(case)?, case))).collect();
     ranked.sort_by(|(a, _), (b, _)| {
         let by_gain = certain_gain(b).total_cmp(&certain_gain(a));
-        by_gain.then(b.ratio.median.total_cmp(&a.ratio.median))
+        by_gain.then(b.ratio.estimate.median.total_cmp(&a.ratio.estimate.median))
     });
     ranked
 }
@@ -44,8 +38,8 @@ pub(super) fn ranking(run: &Run, style: Style) -> String {
         .iter()
         .map(|(step, case)| Line {
             cells: [
-                times(step.ratio.median),
-                ratio_interval(step.ratio.low, step.ratio.high),
+                times(step.ratio.estimate.median),
+                ratio_interval(step.ratio.estimate.interval),
                 cpu(case).unwrap_or_default(),
             ],
             verdict: step.ratio.verdict,
@@ -56,7 +50,8 @@ pub(super) fn ranking(run: &Run, style: Style) -> String {
             },
         })
         .collect();
-    let base = baseline(run).and_then(|case| Some((case.summary.as_ref()?.median, cpu(case)?)));
+    let base =
+        baseline(run).and_then(|case| Some((case.summary.as_ref()?.gib_per_s.median, cpu(case)?)));
     let base = base.map_or(String::new(), |(rate, cpu)| {
         format!(" ({} GiB/s, {cpu})", significant(rate))
     });
@@ -135,12 +130,12 @@ fn is_safe(case: &CaseResult) -> bool {
 
 /// `a pipe of 1 MiB, x4.20 [3.90, 4.60] for 820 CPU ms/GiB`.
 fn gain(step: &Step<'_>, case: &CaseResult) -> String {
-    let shown = ratio_interval(step.ratio.low, step.ratio.high);
+    let shown = ratio_interval(step.ratio.estimate.interval);
     let cpu = cpu(case).map_or(String::new(), |cpu| format!(" for {cpu}"));
     format!(
         "{}, {} {shown}{cpu}",
         change(step),
-        times(step.ratio.median)
+        times(step.ratio.estimate.median)
     )
 }
 
@@ -176,6 +171,7 @@ mod tests {
     use super::*;
     use pipespeed_measure::record::Ratio;
     use pipespeed_measure::sample::{case, run, within};
+    use pipespeed_measure::suite::Suite;
 
     fn changes() -> Run {
         let made = |name: &str, words: &str, rate, ratio: Ratio| {
@@ -188,7 +184,7 @@ mod tests {
             Change::LargePipe.words()
         );
         let mut run = run(
-            "changes",
+            Suite::Changes,
             vec![
                 case(BASELINE, 0.763, None),
                 change(Change::OneProcessor, 6.9, within(8.7, 9.1, 9.6)),

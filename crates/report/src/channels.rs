@@ -6,27 +6,24 @@ mod buffers;
 use comfy_table::{CellAlignment, Table, presets};
 
 use pipespeed_base::size;
+use pipespeed_measure::endpoint::spec::{ChannelKind, Waiting};
 use pipespeed_measure::record::{CaseResult, Run, Summary};
-use pipespeed_measure::suite::Suite;
-use pipespeed_measure::suite::channels::channel_of;
+use pipespeed_measure::suite::channels::Transport;
 
 use self::buffers::buffers;
 use super::columns::{Column, fitting};
+use super::findings::apart;
 use super::format::{counted, interval, percent, ratio_interval, significant, times, wrap};
 use super::measured::has_intervals;
 use super::steps::is_twin;
 use super::style::{BOLD, DIM, Style, YELLOW};
-
-/// Whether a run is one of channels.
-pub(super) fn are_compared(run: &Run) -> bool {
-    run.suite == Suite::Channels.name()
-}
+use super::table::reason;
 
 /// A way of waiting, and what to say of it.
-const WAYS: [(&str, &str); 2] = [
-    ("block", "Blocking: an end that has to wait sleeps"),
+const WAYS: [(Waiting, &str); 2] = [
+    (Waiting::Block, "Blocking: an end that has to wait sleeps"),
     (
-        "spin",
+        Waiting::Spin,
         "Spinning: an end that has to wait tries again at once; each burns a processor",
     ),
 ];
@@ -37,19 +34,20 @@ pub(super) const RING_LOOKS: &str = "a ring's end looks for about a microsecond 
 
 /// Whether a ring is among the channels that sleep.
 pub(super) fn rings_block(run: &Run) -> bool {
-    waiting(run, "block").any(|case| case.summary.is_some() && channel(case).starts_with("ring"))
+    waiting(run, Waiting::Block)
+        .any(|case| case.summary.is_some() && case.configuration.channel == Some(ChannelKind::Ring))
 }
 
 /// The cases of one way of waiting, less the null control's twin.
-pub(super) fn waiting<'a>(run: &'a Run, wait: &'a str) -> impl Iterator<Item = &'a CaseResult> {
+pub(super) fn waiting(run: &Run, wait: Waiting) -> impl Iterator<Item = &CaseResult> {
     run.cases
         .iter()
-        .filter(move |case| case.configuration.wait == wait && !is_twin(run, &case.name))
+        .filter(move |case| case.configuration.wait == Some(wait) && !is_twin(run, &case.name))
 }
 
 /// The channel of a case; its name where it is none of ours.
 pub(super) fn channel(case: &CaseResult) -> &str {
-    channel_of(&case.name).unwrap_or(&case.name)
+    Transport::of(&case.configuration).map_or(&*case.name, |it| it.name())
 }
 
 /// The size of a case's messages in bytes.
@@ -62,7 +60,7 @@ pub(super) fn blocks(run: &Run, style: Style) -> Vec<String> {
     let mut blocks: Vec<String> = WAYS
         .iter()
         .filter_map(|(wait, heading)| {
-            let cases: Vec<&CaseResult> = waiting(run, wait).collect();
+            let cases: Vec<&CaseResult> = waiting(run, *wait).collect();
             let heading = style.paint(&wrap(heading, style.width(), "  "), BOLD);
             (!cases.is_empty()).then(|| format!("{heading}\n{}", table(run, &cases, style)))
         })
@@ -76,29 +74,34 @@ pub(super) fn blocks(run: &Run, style: Style) -> Vec<String> {
     blocks
 }
 
-type Shown = Column<fn(&CaseResult, &Summary) -> String>;
+type Shown = Column<fn(&Run, &CaseResult, &Summary) -> String>;
 
 fn columns(run: &Run) -> Vec<Shown> {
     use CellAlignment::{Left, Right};
     let column = |header: &str, cell, align, spare| Shown::new(header, cell, align, spare);
     let level = format!("{}\ninterval", percent(run.settings.confidence));
-    let intervals =
-        has_intervals(run).then(|| column(&level, |_, s| interval(s.low, s.high), Left, 1));
-    let rate = column("\nGiB/s", |_, s| significant(s.median), Right, 0);
+    let intervals = has_intervals(run)
+        .then(|| column(&level, |_, _, s| interval(s.gib_per_s.interval), Left, 1));
+    let rate = column(
+        "\nGiB/s",
+        |_, _, s| significant(s.gib_per_s.median),
+        Right,
+        0,
+    );
     let others = [
         column(
             "CPU ms\n/GiB",
-            |_, s| number(s.cpu_s_per_gib.map(|seconds| seconds * 1e3)),
+            |_, _, s| number(s.cpu_s_per_gib.map(|seconds| seconds * 1e3)),
             Right,
             4,
         ),
         column(
             "CPU us\n/message",
-            |_, s| number(s.cpu_us_per_message),
+            |_, _, s| number(s.cpu_us_per_message),
             Right,
             3,
         ),
-        column("\nagainst", |case, _| against(case), Left, 2),
+        column("\nagainst", |run, case, _| against(run, case), Left, 2),
     ];
     [rate].into_iter().chain(intervals).chain(others).collect()
 }
@@ -108,15 +111,16 @@ fn number(value: Option<f64>) -> String {
 }
 
 /// The ratio to the channel that all are compared with.
-fn against(case: &CaseResult) -> String {
+fn against(run: &Run, case: &CaseResult) -> String {
     let Some((ratio, other)) = case.ratio.zip(case.compared_with.as_deref()) else {
         return String::new();
     };
-    let other = channel_of(other).unwrap_or(other);
+    let other_case = run.cases.iter().find(|case| case.name == other);
+    let other = other_case.map_or(other, channel);
     format!(
         "{other}: {} {} {}",
-        times(ratio.median),
-        ratio_interval(ratio.low, ratio.high),
+        times(ratio.estimate.median),
+        ratio_interval(ratio.estimate.interval),
         ratio.verdict.name()
     )
     .replace("  ", " ")
@@ -124,14 +128,14 @@ fn against(case: &CaseResult) -> String {
 
 fn table(run: &Run, cases: &[&CaseResult], style: Style) -> String {
     let lines = fitting(columns(run), style.width(), |columns| {
-        laid(cases, columns, style)
+        laid(run, cases, columns, style)
     });
     lines.join("\n")
 }
 
 /// The lines of a table, and how wide it is. The reason of a case without samples
 /// stands across the columns, broken where it has to be.
-fn laid(cases: &[&CaseResult], columns: &[Shown], style: Style) -> (Vec<String>, usize) {
+fn laid(run: &Run, cases: &[&CaseResult], columns: &[Shown], style: Style) -> (Vec<String>, usize) {
     let mut grid = Table::new();
     grid.load_style(presets::NOTHING);
     let mut header = vec!["\nmessage".to_owned(), "\nchannel".to_owned()];
@@ -151,7 +155,7 @@ fn laid(cases: &[&CaseResult], columns: &[Shown], style: Style) -> (Vec<String>,
         ];
         last = Some(bytes);
         row.extend(columns.iter().map(|column| match &case.summary {
-            Some(summary) => (column.cell)(case, summary),
+            Some(summary) => (column.cell)(run, case, summary),
             None => String::new(),
         }));
         grid.add_row(row);
@@ -176,23 +180,11 @@ fn laid(cases: &[&CaseResult], columns: &[Shown], style: Style) -> (Vec<String>,
             let name = format!("{line:names$}");
             let room = style.width().saturating_sub(names).max(20);
             let indent = format!("\n{}", " ".repeat(names));
-            let reason = wrap(&reason(case), room, "").replace('\n', &indent);
+            let reason = wrap(&reason(case.not_run.as_ref()), room, "").replace('\n', &indent);
             *line = name + &style.paint(&reason, YELLOW);
         }
     }
     (lines, width.unwrap_or(0))
-}
-
-/// Why a case was not measured.
-pub(super) fn reason(case: &CaseResult) -> String {
-    match case.refused.as_deref() {
-        None => "not measured".to_owned(),
-        // They say themselves what they are.
-        Some(reason) if reason.starts_with("limit: ") || reason.starts_with("failed: ") => {
-            reason.to_owned()
-        }
-        Some(reason) => format!("refused: {reason}"),
-    }
 }
 
 fn verified(run: &Run) -> String {
@@ -227,14 +219,14 @@ pub(super) fn findings(run: &Run) -> Vec<String> {
 fn use_this(run: &Run, bytes: usize) -> Option<String> {
     let of_size = |wait| waiting(run, wait).filter(move |case| message(case) == bytes);
     let highest = |wait| of_size(wait).filter_map(rate).max_by(f64::total_cmp);
-    let blocking = best(of_size("block")).map(|best| format!("{best} where the ends sleep"));
+    let blocking = best(of_size(Waiting::Block)).map(|best| format!("{best} where the ends sleep"));
     // Who may spin need not.
-    let any = match (highest("block"), highest("spin")) {
+    let any = match (highest(Waiting::Block), highest(Waiting::Spin)) {
         (_, None) => None,
         (Some(blocking), Some(spinning)) if blocking >= spinning => {
             Some("where they may spin, nothing was faster".to_owned())
         }
-        _ => best(of_size("block").chain(of_size("spin")))
+        _ => best(of_size(Waiting::Block).chain(of_size(Waiting::Spin)))
             .map(|best| format!("{best} where they may spin")),
     };
     let parts: Vec<String> = [blocking, any].into_iter().flatten().collect();
@@ -244,7 +236,9 @@ fn use_this(run: &Run, bytes: usize) -> Option<String> {
 
 /// A case's median, where it was measured.
 fn rate(case: &CaseResult) -> Option<f64> {
-    case.summary.as_ref().map(|summary| summary.median)
+    case.summary
+        .as_ref()
+        .map(|summary| summary.gib_per_s.median)
 }
 
 /// The case with the highest median, and those whose intervals reach into its
@@ -253,10 +247,10 @@ fn best<'a>(cases: impl Iterator<Item = &'a CaseResult>) -> Option<String> {
     let mut measured: Vec<(&CaseResult, &Summary)> = cases
         .filter_map(|case| Some((case, case.summary.as_ref()?)))
         .collect();
-    measured.sort_by(|a, b| b.1.median.total_cmp(&a.1.median));
+    measured.sort_by(|a, b| b.1.gib_per_s.median.total_cmp(&a.1.gib_per_s.median));
     let ((case, summary), others) = measured.split_first()?;
     let name = |case: &CaseResult| {
-        if case.configuration.wait == "spin" {
+        if case.configuration.wait == Some(Waiting::Spin) {
             format!("{} spinning", channel(case))
         } else {
             channel(case).to_owned()
@@ -264,14 +258,11 @@ fn best<'a>(cases: impl Iterator<Item = &'a CaseResult>) -> Option<String> {
     };
     let alike: Vec<String> = others
         .iter()
-        .filter(|(_, other)| match (summary.low, other.high) {
-            (Some(low), Some(high)) => high >= low,
-            // Without intervals nothing is told apart.
-            _ => true,
-        })
+        // Without intervals nothing is told apart.
+        .filter(|(_, other)| !apart(&other.gib_per_s, &summary.gib_per_s, 0.0))
         .map(|(case, _)| name(case))
         .collect();
-    let rate = significant(summary.median);
+    let rate = significant(summary.gib_per_s.median);
     Some(match alike.len() {
         0 => format!("{} ({rate} GiB/s)", name(case)),
         n if n == others.len() && n > 1 => {

@@ -120,6 +120,8 @@ fn width<'a>(names: impl Iterator<Item = &'a str>) -> usize {
 mod tests {
     use super::*;
     use pipespeed_explain::check::Outcome;
+    use pipespeed_measure::record::Kind;
+    use pipespeed_measure::sample;
 
     fn check(group: Group, name: &'static str, statement: &'static str) -> Check {
         Check {
@@ -173,7 +175,7 @@ mod tests {
         let checked = known
             .iter()
             .map(|(check, outcome)| Checked::new(check, outcome.clone(), 0.01));
-        Record::new(checked.collect(), Default::default(), String::new(), 0.8)
+        Record::new(sample::header(Kind::Check), checked.collect(), 0.8)
     }
 
     #[test]

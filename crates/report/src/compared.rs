@@ -39,10 +39,7 @@ pub fn comparison_chart(comparisons: &[Comparison]) -> String {
                 } else {
                     case.name.clone()
                 },
-                ratio: case.ratio.map(|ratio| {
-                    let at = ratio.median;
-                    (at, ratio.low.unwrap_or(at), ratio.high.unwrap_or(at))
-                }),
+                ratio: case.ratio.map(|ratio| ratio.estimate),
                 beyond: match case.ratio.map(|ratio| ratio.verdict) {
                     Some(Verdict::Faster) => Ordering::Greater,
                     Some(Verdict::Slower) => Ordering::Less,
@@ -116,9 +113,9 @@ fn single(comparison: &Comparison, style: Style) -> String {
             rate(case.old),
             rate(case.new),
             case.ratio
-                .map_or_else(|| "-".to_owned(), |r| times(r.median)),
+                .map_or_else(|| "-".to_owned(), |r| times(r.estimate.median)),
             case.ratio
-                .map_or_else(String::new, |r| ratio_interval(r.low, r.high)),
+                .map_or_else(String::new, |r| ratio_interval(r.estimate.interval)),
             outcome(case),
         ]);
     }
@@ -150,8 +147,8 @@ fn matrix(comparisons: &[Comparison], style: Style) -> String {
                 ratio: Some(ratio), ..
             }) => format!(
                 "{} {} {}",
-                times(ratio.median),
-                ratio_interval(ratio.low, ratio.high),
+                times(ratio.estimate.median),
+                ratio_interval(ratio.estimate.interval),
                 ratio.verdict.name()
             ),
             _ => "-".to_owned(),

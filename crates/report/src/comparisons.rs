@@ -28,8 +28,8 @@ pub(super) fn comparisons(run: &Run, style: Style) -> String {
     let lines = steps.iter().map(|step| Line {
         cells: [
             step.case.to_owned(),
-            times(step.ratio.median),
-            ratio_interval(step.ratio.low, step.ratio.high),
+            times(step.ratio.estimate.median),
+            ratio_interval(step.ratio.estimate.interval),
         ],
         verdict: step.ratio.verdict,
         phrase: phrase(step.ratio.verdict).to_owned(),

@@ -1,5 +1,7 @@
 //! The table of elementary costs.
 
+use std::fmt::Display;
+
 use fastpipe::buffer::huge_page_size;
 use fastpipe::pipe::page_size;
 
@@ -115,7 +117,7 @@ fn row((what, cost, bytes): &Row<'_>, style: Style) -> String {
         let width = style.width.unwrap_or(usize::MAX);
         return wrap(&text, width, &" ".repeat(NAME + MEDIAN + 4));
     };
-    let range = interval(ends.map(|ends| ends.low), ends.map(|ends| ends.high));
+    let range = interval(ends);
     let rate = match bytes {
         Some(bytes) if style.width() >= MIN_WIDTH_WITH_RATE => {
             format!("{} GiB/s", significant(*bytes as f64 / median * 1e9 / GIB))
@@ -128,8 +130,8 @@ fn row((what, cost, bytes): &Row<'_>, style: Style) -> String {
 }
 
 /// What has to be known to read the figures, a line each.
-pub fn notes(notes: &[String], style: Style) -> String {
-    let note = |note: &String| {
+pub fn notes<T: Display>(notes: &[T], style: Style) -> String {
+    let note = |note: &T| {
         let note = wrap(&format!("note: {note}"), style.width(), "      ");
         style.paint(&note, DIM) + "\n"
     };
@@ -182,6 +184,6 @@ mod tests {
             assert!(longest_line(&text) <= width, "{text}");
             assert_eq!(text.contains("GiB/s"), has_rate, "{text}");
         }
-        assert_eq!(notes(&[], Style::default()), "");
+        assert_eq!(notes::<String>(&[], Style::default()), "");
     }
 }

@@ -5,7 +5,8 @@ use super::format::{significant, wrap};
 use super::profile::line;
 use super::style::{BOLD, DIM, Style};
 use pipespeed_explain::profile::account::PAGE;
-use pipespeed_explain::profile::counted::{CaseAccount, EndAccount, Item};
+use pipespeed_explain::profile::counted::{EndAccount, Item, Record};
+use pipespeed_host::Warning;
 
 /// Columns of what is counted; of the figures beside it.
 const NAME: usize = 32;
@@ -26,12 +27,12 @@ fn name(item: Item) -> &'static str {
 }
 
 /// A table for each end of each case, then the notes.
-pub fn counted(cases: &[CaseAccount], said: &[String], style: Style) -> String {
+pub fn counted(record: &Record, style: Style) -> String {
     let mut text = String::new();
-    for case in cases {
-        let rate = match (case.gib_per_s, &case.refused) {
+    for case in &record.cases {
+        let rate = match (case.gib_per_s, &case.not_run) {
             (Some(rate), _) => format!("{} GiB/s, counted, not sampled", significant(rate)),
-            (None, Some(why)) => format!("refused: {why}"),
+            (None, Some(not_run)) => not_run.to_string(),
             (None, None) => "nothing was moved".to_owned(),
         };
         let heading = wrap(&format!("{}: {rate}", case.name), style.width(), "  ");
@@ -44,7 +45,12 @@ pub fn counted(cases: &[CaseAccount], said: &[String], style: Style) -> String {
     }
     // The last blank line is that above the notes.
     text.pop();
-    text + &notes(said, style)
+    let mut said = vec![
+        record.refusal.clone(),
+        format!("ends: {}", record.settings.placement),
+    ];
+    said.extend(record.warnings.iter().map(Warning::to_string));
+    text + &notes(&said, style)
 }
 
 fn table(text: &mut String, end: &EndAccount, style: Style) {
@@ -88,8 +94,25 @@ fn table(text: &mut String, end: &EndAccount, style: Style) {
 mod tests {
     use super::super::format::longest_line;
     use super::*;
-    use pipespeed_explain::profile::counted::Row;
-    use pipespeed_measure::record::EndCounters;
+    use pipespeed_explain::costs::Costs;
+    use pipespeed_explain::profile::counted::{CaseAccount, Row, Settings};
+    use pipespeed_measure::record::Kind;
+    use pipespeed_measure::record::{EndCounters, NotRun};
+    use pipespeed_measure::sample;
+
+    fn record(case: CaseAccount) -> Record {
+        Record {
+            header: sample::header(Kind::ProfileCounted),
+            settings: Settings {
+                placement: "different cores".to_owned(),
+            },
+            warnings: Vec::new(),
+            refusal: "sampling is refused for a reason that takes a line and a half to tell"
+                .to_owned(),
+            costs_ns: Costs::default(),
+            cases: vec![case],
+        }
+    }
 
     fn account() -> CaseAccount {
         let row = |item, count, each_ns: Option<f64>, seconds| Row {
@@ -114,7 +137,7 @@ mod tests {
         CaseAccount {
             name: "write_read".to_owned(),
             description: String::new(),
-            refused: None,
+            not_run: None,
             gib_per_s: Some(0.5),
             disturbances: Vec::new(),
             ends: vec![end],
@@ -127,8 +150,7 @@ mod tests {
             width: Some(80),
             colour: false,
         };
-        let note = "sampling is refused for a reason that takes a line and a half to tell here";
-        let text = counted(&[account()], &[note.to_owned()], style);
+        let text = counted(&record(account()), style);
         for words in [
             "write_read: 0.500 GiB/s, counted",
             "16384       180      11.4    0.1 %",
@@ -136,6 +158,7 @@ mod tests {
             "-5.0 %",
             "100.0 %",
             "\n\nnote: sampling",
+            "\nnote: ends: different cores",
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }
@@ -146,11 +169,12 @@ mod tests {
     fn a_case_that_cannot_be_run_says_why() {
         let case = CaseAccount {
             gib_per_s: None,
-            refused: Some("no huge pages".to_owned()),
+            not_run: Some(NotRun::refused("no huge pages")),
             ends: Vec::new(),
             ..account()
         };
-        let text = counted(&[case], &[], Style::default());
-        assert_eq!(text, "write_read: refused: no huge pages\n");
+        let text = counted(&record(case), Style::default());
+        let first = "write_read: refused: no huge pages\n\nnote: ";
+        assert!(text.starts_with(first), "{text}");
     }
 }

@@ -1,35 +1,22 @@
 //! What mattered most in a run, as sentences that claim no more than the
 //! run's own verdicts do.
 
-use pipespeed_measure::record::{CaseResult, DataUse, Run, Summary, Verdict};
+use pipespeed_measure::record::{CaseResult, DataUse, Estimate, Run, Verdict};
 
 use super::format::{ratio_interval, significant, times};
 use super::steps::{Step, steps};
-use super::{changes, channels, memory, options, sizes, volumes};
+use super::views;
 
-/// Two or three sentences on what mattered most here and what did not, or of
-/// channels, which to use, of memory, how it compares; empty for a suite that compares nothing.
+/// What mattered most in a run, as its suite has it; empty for a run that
+/// compares nothing.
 pub fn findings(run: &Run) -> Vec<String> {
-    if channels::are_compared(run) {
-        return channels::findings(run);
-    }
-    if let Some(search) = &run.search {
-        return sizes::findings(run, search);
-    }
+    (views::of(run.suite).findings)(run, doubt(run))
+}
+
+/// Two or three sentences on what mattered most here and what did not, from the
+/// comparisons.
+pub(super) fn of_steps(run: &Run, doubt: f64) -> Vec<String> {
     let steps = steps(run);
-    let doubt = doubt(run);
-    if memory::is_measured(run) {
-        return memory::findings(run, doubt);
-    }
-    if changes::are_ranked(run) {
-        return changes::findings(run, doubt);
-    }
-    if options::are_compared(run) {
-        return options::findings(run, doubt);
-    }
-    if volumes::are_compared(run) {
-        return volumes::findings(run, doubt);
-    }
     let mut sentences = Vec::new();
     sentences.extend(largest(&steps, doubt));
     sentences.extend(without_effect(&steps));
@@ -51,11 +38,10 @@ pub fn findings(run: &Run) -> Vec<String> {
 pub(super) fn doubt(run: &Run) -> f64 {
     let ratio = run.null_control.as_ref().and_then(|control| control.ratio);
     match ratio {
-        Some(ratio) if ratio.verdict != Verdict::Same => [ratio.low, ratio.high]
-            .into_iter()
-            .flatten()
-            .map(|end| end.ln().abs())
-            .fold(0.0, f64::max),
+        Some(ratio) if ratio.verdict != Verdict::Same => ratio
+            .estimate
+            .interval
+            .map_or(0.0, |i| i.low.ln().abs().max(i.high.ln().abs())),
         _ => 0.0,
     }
 }
@@ -68,10 +54,10 @@ fn largest(steps: &[Step<'_>], doubt: f64) -> Option<String> {
         .filter(|step| step.certain() > doubt)
         .max_by(|a, b| a.certain().total_cmp(&b.certain()))?;
     let factor = step.factor.unwrap_or("the difference");
-    let shown = ratio_interval(step.ratio.low, step.ratio.high);
+    let shown = ratio_interval(step.ratio.estimate.interval);
     Some(format!(
         "What mattered most here: {factor}, {} {shown} ({} against {}).",
-        times(step.ratio.median),
+        times(step.ratio.estimate.median),
         step.case,
         step.base,
     ))
@@ -109,9 +95,9 @@ fn share_of_the_pipe_size(steps: &[Step<'_>], doubt: f64) -> Option<String> {
     let size = find("write_read_128k", "write_read")?;
     let technique = find("vmsplice_read", "write_read_128k")?;
     let gained = |step: Step<'_>| step.ratio.verdict == Verdict::Faster && step.certain() > doubt;
-    let by_size = times(size.ratio.median);
-    let by_technique = times(technique.ratio.median);
-    let whole = times(size.ratio.median * technique.ratio.median);
+    let by_size = times(size.ratio.estimate.median);
+    let by_technique = times(technique.ratio.estimate.median);
+    let whole = times(size.ratio.estimate.median * technique.ratio.estimate.median);
     match (gained(size), gained(technique)) {
         (true, true) => Some(format!(
             "Of vmsplice's published gain (write_read to vmsplice_read, here about {whole}), \
@@ -153,7 +139,7 @@ fn data_in_use(run: &Run) -> Option<String> {
     );
     if best.name == plain.name {
         sentence.push_str(", and nothing faster was found");
-    } else if apart(plain_rate, best_rate) {
+    } else if apart(plain_rate, best_rate, 0.0) {
         sentence.push_str(&format!(
             ", {} of {}'s {}",
             times(best_rate.median / plain_rate.median),
@@ -176,12 +162,13 @@ fn data_in_use(run: &Run) -> Option<String> {
     Some(sentence)
 }
 
+/// Whether only one end runs, without a channel.
 fn is_ceiling(case: &CaseResult) -> bool {
-    matches!(case.name.as_str(), "produce_alone" | "consume_alone")
+    case.configuration.channel.is_none()
 }
 
 /// The slower of the two ends by itself; none unless both were measured.
-fn lower_ceiling(run: &Run) -> Option<(&CaseResult, &Summary)> {
+fn lower_ceiling(run: &Run) -> Option<(&CaseResult, &Estimate)> {
     let mut ends = run
         .cases
         .iter()
@@ -195,14 +182,16 @@ fn lower_ceiling(run: &Run) -> Option<(&CaseResult, &Summary)> {
     })
 }
 
-fn measured(case: &CaseResult) -> Option<(&CaseResult, &Summary)> {
-    Some((case, case.summary.as_ref()?))
+fn measured(case: &CaseResult) -> Option<(&CaseResult, &Estimate)> {
+    Some((case, &case.summary.as_ref()?.gib_per_s))
 }
 
-/// Whether two medians' intervals have nothing in common: stricter than a
-/// paired test, and all there is for two cases that were not compared.
-fn apart(slow: &Summary, fast: &Summary) -> bool {
-    matches!((slow.high, fast.low), (Some(high), Some(low)) if high < low)
+/// Whether the first median's interval lies below the second's by more than
+/// `doubt`, a logarithm: stricter than a paired test, and all there is for two
+/// cases that were not compared.
+pub(super) fn apart(slow: &Estimate, fast: &Estimate, doubt: f64) -> bool {
+    let ends = slow.interval.zip(fast.interval);
+    ends.is_some_and(|(slow, fast)| slow.high * doubt.exp() < fast.low)
 }
 
 #[cfg(test)]

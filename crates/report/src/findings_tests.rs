@@ -3,6 +3,7 @@
 use super::*;
 use pipespeed_measure::record::{DataUse, NullControl};
 use pipespeed_measure::sample::{case, ladder, ratio, run, within};
+use pipespeed_measure::suite::Suite;
 
 #[test]
 fn the_ladder_names_the_largest_step_the_idle_one_and_the_pipe_size() {
@@ -16,7 +17,7 @@ fn the_ladder_names_the_largest_step_the_idle_one_and_the_pipe_size() {
 #[test]
 fn a_wide_interval_does_not_win_by_its_median() {
     let run = run(
-        "x",
+        Suite::Ladder,
         vec![
             case("a", 1.0, None),
             case("b", 4.0, Some(("a", "steady", ratio(4.0)))),
@@ -29,7 +30,7 @@ fn a_wide_interval_does_not_win_by_its_median() {
 #[test]
 fn a_large_loss_matters_as_much_as_a_gain() {
     let run = run(
-        "x",
+        Suite::Ladder,
         vec![
             case("a", 1.0, None),
             case("b", 1.5, Some(("a", "gain", ratio(1.5)))),
@@ -42,7 +43,7 @@ fn a_large_loss_matters_as_much_as_a_gain() {
 #[test]
 fn undecided_everywhere_is_all_that_is_said() {
     let run = run(
-        "x",
+        Suite::Ladder,
         vec![
             case("a", 1.0, None),
             case("b", 1.1, Some(("a", "something", within(0.9, 1.1, 1.4)))),
@@ -55,13 +56,13 @@ fn undecided_everywhere_is_all_that_is_said() {
 
 #[test]
 fn a_suite_that_compares_nothing_finds_nothing() {
-    assert!(findings(&run("x", vec![case("a", 1.0, None)])).is_empty());
+    assert!(findings(&run(Suite::Ladder, vec![case("a", 1.0, None)])).is_empty());
 }
 
 #[test]
 fn a_step_no_larger_than_the_null_controls_is_no_finding() {
     let mut run = run(
-        "x",
+        Suite::Ladder,
         vec![
             case("a", 1.0, None),
             case("a_again", 1.2, None),
@@ -83,7 +84,7 @@ fn a_step_no_larger_than_the_null_controls_is_no_finding() {
 #[test]
 fn a_step_within_what_the_null_control_leaves_open_is_no_finding_either() {
     let mut run = run(
-        "x",
+        Suite::Ladder,
         vec![
             case("a", 1.0, None),
             case("b", 1.2, Some(("a", "something", ratio(1.2)))),
@@ -102,12 +103,18 @@ fn a_step_within_what_the_null_control_leaves_open_is_no_finding_either() {
     assert!(findings(&run)[0].starts_with("Nothing is decided here"));
 }
 
+fn alone(name: &str, rate: f64) -> CaseResult {
+    let mut alone = case(name, rate, None);
+    alone.configuration.channel = None;
+    alone
+}
+
 fn touched(fastest: f64) -> Run {
     let mut run = run(
-        "touched",
+        Suite::Touched,
         vec![
-            case("produce_alone", 22.0, None),
-            case("consume_alone", 18.0, None),
+            alone("produce_alone", 22.0),
+            alone("consume_alone", 18.0),
             case("write_read", 2.9, None),
             case(
                 "vmsplice_drained",

@@ -1,13 +1,11 @@
 //! Numbers and paragraphs as they are printed.
 
 pub use pipespeed_base::text::{counted, significant, wrap};
+use pipespeed_stats::Interval;
 
 /// An interval: `[4.05, 4.40]`; empty where there were too few rounds for one.
-pub fn interval(low: Option<f64>, high: Option<f64>) -> String {
-    match (low, high) {
-        (Some(low), Some(high)) => format!("[{}, {}]", significant(low), significant(high)),
-        _ => String::new(),
-    }
+pub fn interval(interval: Option<Interval>) -> String {
+    ends(interval, significant)
 }
 
 /// A ratio: `x1.93`.
@@ -16,11 +14,14 @@ pub fn times(ratio: f64) -> String {
 }
 
 /// A ratio's interval: `[0.97, 1.03]`; empty where there is none.
-pub fn ratio_interval(low: Option<f64>, high: Option<f64>) -> String {
-    match (low, high) {
-        (Some(low), Some(high)) => format!("[{}, {}]", hundredths(low), hundredths(high)),
-        _ => String::new(),
-    }
+pub fn ratio_interval(interval: Option<Interval>) -> String {
+    ends(interval, hundredths)
+}
+
+fn ends(interval: Option<Interval>, shown: fn(f64) -> String) -> String {
+    interval.map_or_else(String::new, |i| {
+        format!("[{}, {}]", shown(i.low), shown(i.high))
+    })
 }
 
 /// Around 1 a ratio reads best with the same decimals above and below it.
@@ -73,8 +74,14 @@ mod tests {
 
     #[test]
     fn an_interval_that_is_not_there_is_not_shown() {
-        assert_eq!(interval(Some(4.05), Some(4.4)), "[4.05, 4.40]");
-        assert_eq!(interval(None, Some(4.4)), "");
+        let ends = Interval {
+            low: 4.05,
+            high: 4.4,
+            coverage: 0.95,
+        };
+        assert_eq!(interval(Some(ends)), "[4.05, 4.40]");
+        assert_eq!(ratio_interval(Some(ends)), "[4.05, 4.40]");
+        assert_eq!(interval(None), "");
     }
 
     #[test]

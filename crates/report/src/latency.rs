@@ -6,6 +6,7 @@ use super::channels::copied_all_the_same;
 use super::format::{counted, interval, significant, wrap};
 use super::style::{BOLD, RED, Style, YELLOW};
 use pipespeed_base::size;
+use pipespeed_host::Warning;
 use pipespeed_measure::latency::channels::Kind;
 use pipespeed_measure::latency::record::{CaseRecord, Record, Summary};
 use pipespeed_measure::latency::spec::{Length, Mode, Wait};
@@ -40,9 +41,9 @@ pub fn latency_table(record: &Record, style: Style) -> String {
     let mut text = style.paint(title, BOLD) + "\n";
     for (line, case) in table.lines().zip(heading_first(&record.cases)) {
         let line = line.trim_end();
-        match case.and_then(|case| case.refused.as_deref()) {
-            Some(reason) => text.push_str(&wrap(
-                &format!("{line}  {reason}"),
+        match case.and_then(|case| case.not_run.as_ref()) {
+            Some(not_run) => text.push_str(&wrap(
+                &format!("{line}  {not_run}"),
                 style.width(),
                 "                    ",
             )),
@@ -61,7 +62,7 @@ fn row(case: &CaseRecord) -> [String; 9] {
     let name = case.channel.name().to_owned();
     let size = size::exact(case.size as u64);
     let Some(summary) = &case.summary else {
-        let what = match (&case.refused, &case.deadlock, case.failed) {
+        let what = match (&case.not_run, &case.deadlock, case.failed) {
             (Some(_), _, _) => "-",
             (None, Some(_), _) => "deadlock",
             (None, None, 0) => "not run",
@@ -77,7 +78,7 @@ fn row(case: &CaseRecord) -> [String; 9] {
         name,
         size,
         significant(summary.p50_us.median),
-        interval(summary.p50_us.low, summary.p50_us.high),
+        interval(summary.p50_us.interval),
         significant(summary.p90_us.median),
         significant(summary.p99_us.median),
         significant(summary.p999_us.median),
@@ -120,7 +121,8 @@ pub fn latency_notes(record: &Record, style: Style) -> String {
         text.push('\n');
     }
     let ring = ring_looks_first(record);
-    for note in ring.iter().chain(&notes).chain(&record.warnings) {
+    let warnings = record.warnings.iter().map(Warning::to_string);
+    for note in ring.into_iter().chain(notes).chain(warnings) {
         text.push_str(&wrap(&format!("note: {note}"), style.width(), "  "));
         text.push('\n');
     }
@@ -235,7 +237,7 @@ fn method(record: &Record) -> String {
 /// What is said of the intervals of medians.
 fn of_intervals(record: &Record) -> &'static str {
     let mut summaries = record.cases.iter().filter_map(|case| case.summary);
-    if summaries.any(|summary| summary.p50_us.low.is_some()) {
+    if summaries.any(|summary| summary.p50_us.interval.is_some()) {
         "p50 with its 95 % interval"
     } else {
         "too few of them for intervals"

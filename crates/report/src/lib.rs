@@ -26,6 +26,7 @@ mod sizes;
 mod steps;
 mod style;
 mod table;
+mod views;
 mod volumes;
 
 pub use self::chart::{DotRow, chart, dot_chart, latency_chart, profile_chart};

@@ -1,6 +1,6 @@
 //! The lines below the table: the null control, and how it was measured.
 
-use pipespeed_measure::record::{NullControl, Run, Verdict};
+use pipespeed_measure::record::{Interval, NullControl, Run, Verdict};
 use pipespeed_measure::rounds::comparisons;
 
 use super::format::{counted, percent, ratio_interval, times};
@@ -8,16 +8,20 @@ use super::format::{counted, percent, ratio_interval, times};
 /// What the null control says, with a plain word where it doesn't say `same`.
 pub(super) fn null_control(control: &NullControl) -> Option<String> {
     let ratio = control.ratio?;
-    let mut line = format!("{} against itself: {}", control.case, times(ratio.median));
-    let shown = ratio_interval(ratio.low, ratio.high);
+    let mut line = format!(
+        "{} against itself: {}",
+        control.case,
+        times(ratio.estimate.median)
+    );
+    let shown = ratio_interval(ratio.estimate.interval);
     if !shown.is_empty() {
         line.push(' ');
         line.push_str(&shown);
     }
     match ratio.verdict {
         Verdict::Same => line.push_str(" same"),
-        Verdict::Undecided => match ratio.low.zip(ratio.high) {
-            Some((low, high)) => {
+        Verdict::Undecided => match ratio.estimate.interval {
+            Some(Interval { low, high, .. }) => {
                 let reach = (1.0 - low).abs().max((high - 1.0).abs());
                 line.push_str(&format!(
                     " undecided: this run can't tell differences below {} %",
@@ -93,7 +97,7 @@ pub(super) fn medians(run: &Run) -> String {
 /// none.
 pub(super) fn has_intervals(run: &Run) -> bool {
     let mut summaries = run.cases.iter().filter_map(|case| case.summary.as_ref());
-    summaries.any(|summary| summary.low.is_some())
+    summaries.any(|summary| summary.gib_per_s.interval.is_some())
 }
 
 /// Where the two ends ran.

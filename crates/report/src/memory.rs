@@ -7,8 +7,8 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use pipespeed_base::size;
 use pipespeed_host::Cache;
-use pipespeed_measure::record::{CaseResult, Run};
-use pipespeed_measure::suite::Suite;
+use pipespeed_measure::endpoint::spec::PageKind;
+use pipespeed_measure::record::{CaseResult, NotRun, Run};
 use pipespeed_measure::suite::memory::{ROWS, way_of};
 
 pub(super) use self::findings::findings;
@@ -17,12 +17,7 @@ use super::comparisons::comparisons;
 use super::format::{interval, percent, significant, wrap};
 use super::steps::is_twin;
 use super::style::{BOLD, DIM, Style, YELLOW};
-use super::table::cases;
-
-/// Whether a run is one of memory.
-pub(super) fn is_measured(run: &Run) -> bool {
-    run.suite == Suite::Memory.name()
-}
+use super::table::{cases, reason};
 
 /// The size of a case's block, in bytes.
 pub(super) fn block(case: &CaseResult) -> usize {
@@ -51,7 +46,7 @@ pub(super) fn rungs(run: &Run) -> impl Iterator<Item = &CaseResult> {
 
 /// The data caches, the innermost first, with their sizes in bytes.
 pub(super) fn caches(run: &Run) -> Vec<(&Cache, u64)> {
-    let all = run.machine.processors.caches.iter();
+    let all = run.header.machine.processors.caches.iter();
     let mut caches: Vec<(&Cache, u64)> = all
         .filter(|cache| cache.kind != "instruction")
         .filter_map(|cache| Some((cache, cache.bytes?)))
@@ -146,8 +141,8 @@ fn laid(run: &Run, sizes: &[usize], with_intervals: bool) -> Vec<String> {
         for &way in &ways {
             let case = of_way(run, way).find(|case| block(case) == bytes);
             let summary = case.and_then(|case| case.summary.as_ref());
-            row.push(summary.map_or_else(|| "-".to_owned(), |s| significant(s.median)));
-            let shown = summary.map(|s| interval(s.low, s.high));
+            row.push(summary.map_or_else(|| "-".to_owned(), |s| significant(s.gib_per_s.median)));
+            let shown = summary.map(|s| interval(s.gib_per_s.interval));
             row.extend(with_intervals.then(|| shown.unwrap_or_default()));
         }
         grid.add_row(row);
@@ -186,24 +181,19 @@ fn places(run: &Run, ways: &[usize], bytes: usize) -> String {
 
 /// Which blocks have no figure, and why: those with the same reason together.
 fn not_measured(run: &Run, style: Style) -> String {
-    let mut told: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut told: Vec<(Option<&NotRun>, Vec<&str>)> = Vec::new();
     let unmeasured = (0..ROWS.len())
         .flat_map(|way| of_way(run, way))
         .filter(|case| case.summary.is_none());
     for case in unmeasured {
-        let reason = case.refused.as_deref().unwrap_or("");
-        match told.iter_mut().find(|(other, _)| *other == reason) {
+        let not_run = case.not_run.as_ref();
+        match told.iter_mut().find(|(other, _)| *other == not_run) {
             Some((_, names)) => names.push(&case.name),
-            None => told.push((reason, vec![&case.name])),
+            None => told.push((not_run, vec![&case.name])),
         }
     }
-    let lines = told.into_iter().map(|(reason, names)| {
-        let why = match reason {
-            "" => "not measured".to_owned(),
-            reason if reason.starts_with("failed: ") => reason.to_owned(),
-            reason => format!("refused: {reason}"),
-        };
-        let line = format!("{}: {why}", names.join(", "));
+    let lines = told.into_iter().map(|(not_run, names)| {
+        let line = format!("{}: {}", names.join(", "), reason(not_run));
         style.paint(&wrap(&line, style.width(), "  "), YELLOW)
     });
     lines.collect::<Vec<_>>().join("\n")
@@ -221,7 +211,7 @@ fn explained(run: &Run, style: Style) -> String {
         caches.join(", ")
     };
     let pages = (0..ROWS.len()).find_map(|way| of_way(run, way).next());
-    let pages = pages.map_or("base", |case| &case.configuration.pages);
+    let pages = pages.map_or(PageKind::Base, |case| case.configuration.pages);
     let text = format!(
         "Caches: {caches}. Blocks in {pages} pages. Read looks at every byte by wide loads, write is \
          memset, copy is memcpy to a second block: bytes copied, each of which is read once and \

@@ -3,7 +3,7 @@
 use super::*;
 use crate::table;
 use pipespeed_measure::record::{NullControl, Ratio};
-use pipespeed_measure::sample::{memory, refuse, within};
+use pipespeed_measure::sample::{estimate, memory, refuse, within};
 
 fn shown(run: &Run, width: usize) -> String {
     let style = Style {
@@ -56,7 +56,7 @@ fn each_size_is_a_row_with_the_cache_that_holds_it() {
 #[test]
 fn a_machine_that_tells_nothing_of_its_caches_gets_a_table_all_the_same() {
     let mut run = memory();
-    run.machine.processors.caches.clear();
+    run.header.machine.processors.caches.clear();
     let text = shown(&run, 120);
     assert!(text.contains("does not tell of its"), "{text}");
     assert!(row(&text, "4KiB").contains("180"), "{text}");
@@ -100,7 +100,7 @@ fn the_null_control_is_no_rung_and_no_row() {
     let of = |run: &Run, name: &str| run.cases.iter().find(|case| case.name == name).cloned();
     let mut twin = of(&run, "mem_copy_256k").unwrap();
     twin.name = "mem_copy_256k_again".to_owned();
-    twin.summary.as_mut().unwrap().median = 999.0;
+    twin.summary.as_mut().unwrap().gib_per_s.median = 999.0;
     run.cases.push(twin);
     run.null_control = Some(NullControl {
         case: "mem_copy_256k".to_owned(),
@@ -148,7 +148,7 @@ fn findings_claim_nothing_that_the_intervals_do_not_bear() {
             case.ratio = Some(within(0.5, 1.0, 2.0));
         }
         let summary = case.summary.as_mut().unwrap();
-        (summary.low, summary.high) = (Some(0.1), Some(500.0));
+        summary.gib_per_s = estimate(0.1, summary.gib_per_s.median, 500.0);
     }
     assert_eq!(findings(&run, 0.0), [""; 0]);
     run.cases.clear();

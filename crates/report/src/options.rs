@@ -1,7 +1,6 @@
 //! What a run of the suite options says of each published statement.
 
 use pipespeed_measure::record::{DataUse, Run};
-use pipespeed_measure::suite::Suite;
 
 use super::format::{ratio_interval, times};
 use super::published::{Bar, CONFIRMED, Claim, Own, REFUTED, UNDECIDED, judge, other_conditions};
@@ -85,11 +84,6 @@ const OWN: Own = Own {
     pipe_bytes: 128 << 10,
 };
 
-/// Whether a run is one of the suite options.
-pub(super) fn are_compared(run: &Run) -> bool {
-    run.suite == Suite::Options.name()
-}
-
 /// What was published, a sentence for each statement: the confirmed ones first,
 /// then those refuted, then the undecided. `doubt` is how far a case was found
 /// to differ from itself, as a logarithm.
@@ -127,12 +121,12 @@ const NOT_JUDGED: &str = "not judged";
 
 /// `gifted huge pages: no gain; found x1.00 [0.98, 1.02] (gift_huge).`
 fn statement(published: &Published, step: &Step<'_>) -> String {
-    let shown = ratio_interval(step.ratio.low, step.ratio.high);
+    let shown = ratio_interval(step.ratio.estimate.interval);
     format!(
         "{}: {}; found {} ({}).",
         published.what,
         published.figures,
-        format!("{} {shown}", times(step.ratio.median)).trim_end(),
+        format!("{} {shown}", times(step.ratio.estimate.median)).trim_end(),
         step.case,
     )
 }
@@ -142,12 +136,13 @@ mod tests {
     use super::*;
     use pipespeed_measure::sample::{case, run, within};
     use pipespeed_measure::suite::Overrides;
+    use pipespeed_measure::suite::Suite;
 
     fn options() -> Run {
         let plain = "vmsplice_splice_spin";
         let against = |factor, ratio| Some((plain, factor, ratio));
         run(
-            "options",
+            Suite::Options,
             vec![
                 case(plain, 28.0, None),
                 case(
@@ -213,10 +208,10 @@ mod tests {
         for published in &PUBLISHED {
             let case = cases.iter().find(|case| case.name == published.case);
             let case = case.unwrap();
-            let pipe = case.pipe_bytes;
+            let pipe = case.subject.pipe_bytes();
             assert_eq!((case.data, pipe), (OWN.data, Some(OWN.pipe_bytes)));
         }
-        assert_eq!(cases[0].buffer_bytes(), OWN.buffer_bytes);
+        assert_eq!(cases[0].subject.buffer_bytes(), OWN.buffer_bytes);
     }
 
     #[test]

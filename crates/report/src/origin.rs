@@ -1,18 +1,18 @@
 //! What a run was made on, in a few words.
 
 use pipespeed_host::Machine;
-use pipespeed_measure::record::Run;
+use pipespeed_measure::record::{Header, Run};
 
 /// The processor's model, the kernel and the date: what a figure has to say of
 /// itself when it is seen away from its run.
 pub fn origin(run: &Run) -> String {
-    of_machine(&run.machine, &run.started_at)
+    of_record(&run.header)
 }
 
-/// The same of anything measured on a machine, begun at that time.
-pub(super) fn of_machine(machine: &Machine, started_at: &str) -> String {
-    let mut words = machine_words(machine);
-    if let Some(date) = started_at.get(..10) {
+/// The same of any record.
+pub(super) fn of_record(header: &Header) -> String {
+    let mut words = machine_words(&header.machine);
+    if let Some(date) = header.started_at.get(..10) {
         words.push(date.to_owned());
     }
     words.join(", ")

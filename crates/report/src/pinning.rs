@@ -88,8 +88,8 @@ fn table(figures: &[&Figure]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     for figure in figures {
-        let (median, range) = match (figure.median_ns, &figure.refused) {
-            (Some(median), _) => (tenths(median), interval(figure.low_ns, figure.high_ns)),
+        let (median, range) = match (figure.estimate_ns, &figure.refused) {
+            (Some(found), _) => (tenths(found.median), interval(found.interval)),
             (None, why) => ("-".to_owned(), why.clone().unwrap_or_default()),
         };
         table.add_row([

@@ -70,7 +70,7 @@ pub fn profile_pipeline(
          a stage's wall time, whatever it waits for; samples of the other phases share out the running time",
         PHASE_MS
     );
-    let stages = format!("stages: {}", profile.placement);
+    let stages = format!("stages: {}", profile.settings.placement);
     below(&mut text, profile, &[&general, &stages], style);
     text
 }

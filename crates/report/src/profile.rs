@@ -8,6 +8,7 @@ use pipespeed_explain::profile::account::{FEW_BYTES, PAGE};
 use pipespeed_explain::profile::groups::Group;
 use pipespeed_explain::profile::record::{CaseProfile, EndProfile, Profile};
 use pipespeed_explain::profile::tree::tree;
+use pipespeed_host::Warning;
 use pipespeed_measure::record::GIB;
 
 use super::format::{in_parts, significant, wrap};
@@ -50,7 +51,7 @@ const OF_TRIALS: &str = "wall time, running and waiting for a processor are the 
                          running time";
 
 fn ends(profile: &Profile) -> String {
-    format!("ends: {}", profile.placement)
+    format!("ends: {}", profile.settings.placement)
 }
 
 /// The call chains of an end below the system call.
@@ -97,8 +98,8 @@ pub fn profile_ladder(profile: &Profile, style: Style) -> String {
         line(&mut text, &wrap(&said, style.width(), "    "));
     }
     for case in &profile.cases {
-        if let Some(reason) = &case.refused {
-            let said = format!("  {}: refused: {reason}", case.name);
+        if let Some(not_run) = &case.not_run {
+            let said = format!("  {}: {not_run}", case.name);
             line(&mut text, &wrap(&said, style.width(), "    "));
         }
     }
@@ -274,10 +275,10 @@ fn steps(profile: &Profile) -> Vec<String> {
         let Some((from, factor)) = &case.compared_with else {
             continue;
         };
-        let Some(from) = find(from).filter(|from| from.refused.is_none()) else {
+        let Some(from) = find(from).filter(|from| from.not_run.is_none()) else {
             continue;
         };
-        if case.refused.is_some() {
+        if case.not_run.is_some() {
             continue;
         }
         let mut parts = Vec::new();
@@ -332,8 +333,9 @@ fn change(before: &EndProfile, after: &EndProfile) -> String {
 /// What has to be known to read the figures: first `general`, then the notes.
 pub(super) fn below(text: &mut String, profile: &Profile, general: &[&str], style: Style) {
     line(text, "");
-    let notes = profile.notes.iter().map(String::as_str);
-    for note in general.iter().copied().chain(notes) {
+    let warnings: Vec<String> = profile.warnings.iter().map(Warning::to_string).collect();
+    let warnings = warnings.iter().map(String::as_str);
+    for note in general.iter().copied().chain(warnings) {
         let note = wrap(&format!("note: {note}"), style.width(), "      ");
         line(text, &style.paint(&note, DIM));
     }

@@ -3,6 +3,7 @@
 use super::super::format::longest_line;
 use super::*;
 use pipespeed_explain::profile::sample;
+use pipespeed_measure::record::NotRun;
 
 fn one() -> Profile {
     let mut profile = sample::ladder();
@@ -106,7 +107,7 @@ fn a_step_names_what_changed_most() {
 #[test]
 fn a_refused_case_says_why_and_is_no_step() {
     let mut profile = sample::ladder();
-    profile.cases[1].refused = Some("no huge pages".to_owned());
+    profile.cases[1].not_run = Some(NotRun::refused("no huge pages"));
     profile.cases[1].ends.clear();
     let text = profile_ladder(&profile, Style::default());
     assert!(
@@ -119,7 +120,7 @@ fn a_refused_case_says_why_and_is_no_step() {
 #[test]
 fn no_line_is_wider_than_the_terminal() {
     let mut pipeline = sample::pipeline();
-    pipeline.notes.clear();
+    pipeline.warnings.clear();
     let stages = pipeline.pipeline.clone().unwrap();
     for width in [60, 80] {
         let style = Style {

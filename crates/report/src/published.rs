@@ -1,7 +1,7 @@
 //! Published statements beside what a run says of them.
 
 use pipespeed_base::size;
-use pipespeed_measure::record::{DataUse, Ratio, Run, Verdict};
+use pipespeed_measure::record::{DataUse, Interval, Ratio, Run, Verdict};
 use pipespeed_stats::EQUIVALENCE;
 
 use super::steps::{Step, doubted, steps};
@@ -46,11 +46,12 @@ impl Bar {
 /// what is undecided was held to it. All that was decided before has an interval
 /// without 1, so that the others shared the error allowed.
 fn level(steps: &[Step<'_>], confidence: f64) -> f64 {
-    let tested = steps.iter().filter(|step| step.ratio.low.is_some());
+    let tested = steps
+        .iter()
+        .filter(|step| step.ratio.estimate.interval.is_some());
     let without_one = |step: &&Step<'_>| {
-        let ratio = &step.ratio;
-        ratio.verdict != Verdict::Undecided
-            && (ratio.low > Some(1.0) || ratio.high.is_some_and(|high| high < 1.0))
+        let (low, high) = step.ratio.estimate.ends();
+        step.ratio.verdict != Verdict::Undecided && (low > 1.0 || high < 1.0)
     };
     let sharing = tested.clone().count() - tested.filter(without_one).count();
     1.0 - (1.0 - confidence) / sharing.max(1) as f64
@@ -60,11 +61,12 @@ fn level(steps: &[Step<'_>], confidence: f64) -> f64 {
 pub(super) fn judge(claim: Claim, ratio: &Ratio, bar: Bar) -> &'static str {
     // Where the rounds don't suffice for the level, what is shown is their
     // range, whose ends bear nothing.
-    let reached = ratio.coverage.is_some_and(|c| c >= bar.level - 1e-9);
-    let no_gain_worth_it = reached
-        && ratio
-            .high
-            .is_some_and(|high| high * bar.doubt.exp() <= 1.0 + EQUIVALENCE);
+    let reached = |i: &Interval| i.coverage >= bar.level - 1e-9;
+    let no_gain_worth_it = ratio
+        .estimate
+        .interval
+        .filter(reached)
+        .is_some_and(|i| i.high * bar.doubt.exp() <= 1.0 + EQUIVALENCE);
     match (claim, doubted(ratio, bar.doubt)) {
         (Claim::Faster, Verdict::Faster)
         | (Claim::Slower, Verdict::Slower)
@@ -117,6 +119,7 @@ pub(super) fn other_conditions(run: &Run, own: Own) -> String {
 mod tests {
     use super::*;
     use pipespeed_measure::sample::{case, run, within};
+    use pipespeed_measure::suite::Suite;
     use pipespeed_stats::holm_ratios;
     use proptest::prelude::*;
 
@@ -166,12 +169,8 @@ mod tests {
 
     #[test]
     fn too_few_rounds_decide_nothing() {
-        let ratio = Ratio {
-            low: None,
-            high: None,
-            coverage: None,
-            ..within(0.8, 1.0, 1.2)
-        };
+        let mut ratio = within(0.8, 1.0, 1.2);
+        ratio.estimate.interval = None;
         for claim in [Claim::Faster, Claim::Slower, Claim::Same, Claim::NoGain] {
             assert_eq!(judge(claim, &ratio, bar(0.0)), "undecided");
         }
@@ -183,7 +182,7 @@ mod tests {
         for (at, ratio) in ratios.iter().flatten().enumerate() {
             cases.push(case(&format!("c{at}"), 1.0, Some(("base", "x", *ratio))));
         }
-        run("x", cases)
+        run(Suite::Ladder, cases)
     }
 
     #[test]
@@ -195,7 +194,7 @@ mod tests {
         let ratios = holm_ratios(&losses, 0.95);
         let bar = Bar::of(&compared(&ratios), 0.0);
         let ratio = ratios[0].unwrap();
-        assert!(ratio.high.unwrap() < 0.95 && ratio.verdict == Verdict::Undecided);
+        assert!(ratio.estimate.ends().1 < 0.95 && ratio.verdict == Verdict::Undecided);
         assert_eq!(judge(Claim::NoGain, &ratio, bar), "undecided");
         // Alone it would be decided.
         let alone = holm_ratios(&losses[..1], 0.95);
@@ -218,8 +217,9 @@ mod tests {
                 // Held to that level alone it comes out as it did.
                 let alone = holm_ratios(std::slice::from_ref(ratios), level)[0].unwrap();
                 prop_assert_eq!(alone, *ratio);
-                let reached = ratio.coverage.unwrap() >= level - 1e-9;
-                prop_assert!(!reached || (ratio.low <= Some(1.0) && ratio.high >= Some(1.0)));
+                let interval = ratio.estimate.interval.unwrap();
+                let reached = interval.coverage >= level - 1e-9;
+                prop_assert!(!reached || (interval.low <= 1.0 && interval.high >= 1.0));
             }
         }
     }
@@ -231,7 +231,7 @@ mod tests {
             buffer_bytes: 65_536,
             pipe_bytes: 65_536,
         };
-        let mut run = run("x", Vec::new());
+        let mut run = run(Suite::Ladder, Vec::new());
         assert_eq!(other_conditions(&run, own), "");
         run.settings.data = Some("read".to_owned());
         run.settings.pipe_size = Some(65_536);

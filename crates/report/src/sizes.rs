@@ -3,8 +3,9 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use pipespeed_base::size;
+use pipespeed_measure::endpoint::spec::{SourceTechnique, Waiting};
 use pipespeed_measure::record::{
-    BestSizes, CaseResult, PanelResult, Ratio, Run, Search, Sizes, Verdict,
+    BestSizes, CaseResult, NotRun, PanelResult, Ratio, Run, Search, Sizes, Verdict,
 };
 use pipespeed_measure::search::FINALISTS;
 
@@ -43,7 +44,7 @@ pub(super) fn blocks(run: &Run, search: &Search, style: Style) -> Vec<String> {
 fn best_of_kinds(search: &Search) -> Vec<&PanelResult> {
     let kind = |panel: &PanelResult| {
         let configuration = &panel.configuration;
-        (configuration.reader.clone(), configuration.wait.clone())
+        (configuration.reader, configuration.wait)
     };
     let median = |panel: &PanelResult| panel.leader()?.median;
     let mut best: Vec<&PanelResult> = Vec::new();
@@ -77,14 +78,20 @@ fn measured_rate(run: &Run, panel: &PanelResult) -> (String, String) {
     let summary = measured_case(run, panel).and_then(|case| case.summary.as_ref());
     summary.map_or_else(
         || ("-".to_owned(), String::new()),
-        |it| (significant(it.median), interval(it.low, it.high)),
+        |it| {
+            let rate = it.gib_per_s;
+            (significant(rate.median), interval(rate.interval))
+        },
     )
 }
 
 /// The ratio to the published sizes, as shown.
 fn against(run: &Run, panel: &PanelResult) -> String {
     let ratio = measured_case(run, panel).and_then(|case| case.ratio);
-    let shown = |it: Ratio| format!("{} {}", times(it.median), ratio_interval(it.low, it.high));
+    let shown = |it: Ratio| {
+        let it = it.estimate;
+        format!("{} {}", times(it.median), ratio_interval(it.interval))
+    };
     ratio.map_or_else(String::new, shown)
 }
 
@@ -156,29 +163,31 @@ fn table(run: &Run, search: &Search, style: Style) -> String {
     for line in lines.iter_mut().take(2) {
         *line = style.paint(line, BOLD);
     }
-    for (case, reason) in refused(run) {
-        let line = wrap(&format!("{case}  refused: {reason}"), style.width(), "  ");
+    for (case, why) in not_run(run) {
+        let line = wrap(&format!("{case}  {why}"), style.width(), "  ");
         lines.push(style.paint(&line, YELLOW));
     }
     lines.join("\n")
 }
 
-/// Cases that can't be run here, and the reasons.
-pub(super) fn refused(run: &Run) -> impl Iterator<Item = (&str, &str)> {
+/// Cases that were not run, and why.
+pub(super) fn not_run(run: &Run) -> impl Iterator<Item = (&str, &NotRun)> {
     let cases = run.cases.iter();
-    cases.filter_map(|case| Some((&*case.name, case.refused.as_deref()?)))
+    cases.filter_map(|case| Some((&*case.name, case.not_run.as_ref()?)))
 }
 
 /// The best for a kind of reader, in words.
 fn sentence(run: &Run, panel: &PanelResult) -> String {
     let configuration = &panel.configuration;
-    let reader = match configuration.reader.as_deref() {
-        Some("splice") => "splices",
-        _ => "reads",
+    let reader = if configuration.reader == Some(SourceTechnique::Splice.into()) {
+        "splices"
+    } else {
+        "reads"
     };
-    let ends = match &*configuration.wait {
-        "spin" => "both ends spin",
-        _ => "the ends sleep",
+    let ends = if configuration.wait == Some(Waiting::Spin) {
+        "both ends spin"
+    } else {
+        "the ends sleep"
     };
     let sizes = format!(
         "{} buffers, a pipe of {}",
@@ -211,12 +220,14 @@ fn sentence(run: &Run, panel: &PanelResult) -> String {
 
 /// What the ends of a panel do: `vmsplice and read`.
 pub(super) fn technique(panel: &PanelResult) -> String {
-    let name = |end: &Option<String>| end.clone().unwrap_or_default();
+    fn name(end: Option<impl ToString>) -> String {
+        end.map_or_else(String::new, |end| end.to_string())
+    }
     let configuration = &panel.configuration;
     format!(
         "{} and {}",
-        name(&configuration.writer),
-        name(&configuration.reader)
+        name(configuration.writer),
+        name(configuration.reader)
     )
 }
 
@@ -240,7 +251,7 @@ pub(super) fn findings(run: &Run, search: &Search) -> Vec<String> {
 pub(super) fn method(run: &Run, search: &Search) -> String {
     let cells = || search.panels.iter().flat_map(|panel| &panel.cells);
     let tried = cells().filter(|cell| cell.median.is_some()).count();
-    let missing = cells().filter(|it| it.median.is_none() && it.refused.is_none());
+    let missing = cells().filter(|it| it.median.is_none() && it.not_run.is_none());
     let mut text = format!(
         "Searched: {} of sizes of {} in random order, then the best {FINALISTS} of each case again, \
          of which the one with the highest median is taken; {} of {:.0} ms, {} of them disturbed, \
@@ -317,7 +328,8 @@ mod tests {
         ] {
             let case = run.cases.iter_mut().find(|case| case.name == name).unwrap();
             let ratio = case.ratio.as_mut().unwrap();
-            (ratio.verdict, ratio.low, ratio.high) = (found, Some(low), Some(high));
+            ratio.verdict = found;
+            ratio.estimate = sample::estimate(low, ratio.estimate.median, high);
             assert_eq!(super::result(&run, &panel), result);
             assert!(sentence(&run, &panel).ends_with(end));
             let text = shown(&run, 1000);
@@ -331,7 +343,8 @@ mod tests {
         let panel = run.search.as_ref().unwrap().panels[8].clone();
         assert_eq!(result(&run, &panel), "confirmed");
         let control = run.null_control.as_mut().unwrap().ratio.as_mut().unwrap();
-        (control.verdict, control.low, control.high) = (Verdict::Undecided, Some(0.6), Some(1.1));
+        control.verdict = Verdict::Undecided;
+        control.estimate = sample::estimate(0.6, 1.0, 1.1);
         assert_eq!(result(&run, &panel), "undecided");
     }
 

@@ -1,6 +1,6 @@
 //! The comparisons of a run, as every report needs them.
 
-use pipespeed_measure::record::{CaseResult, Ratio, Run, Verdict};
+use pipespeed_measure::record::{CaseResult, Interval, Ratio, Run, Verdict};
 
 /// A case and the case it was compared with.
 #[derive(Debug, Clone, Copy)]
@@ -27,12 +27,11 @@ impl Step<'_> {
     /// How far from 1 the ratio is for certain: the logarithm of the nearer
     /// end of its interval. 0 where nothing is certain.
     pub fn certain(&self) -> f64 {
-        let nearer = match self.ratio.verdict {
-            Verdict::Faster => self.ratio.low,
-            Verdict::Slower => self.ratio.high,
-            Verdict::Same | Verdict::Undecided => None,
-        };
-        nearer.map_or(0.0, |nearer| nearer.ln().abs())
+        match (self.ratio.verdict, self.ratio.estimate.interval) {
+            (Verdict::Faster, Some(Interval { low, .. })) => low.ln().abs(),
+            (Verdict::Slower, Some(Interval { high, .. })) => high.ln().abs(),
+            _ => 0.0,
+        }
     }
 }
 
@@ -66,9 +65,9 @@ pub(super) fn is_twin(run: &Run, name: &str) -> bool {
 /// The verdict of a ratio where a case was found to differ from itself by
 /// `doubt`, a logarithm: both ends of the interval may be off by as much.
 pub(super) fn doubted(ratio: &Ratio, doubt: f64) -> Verdict {
-    match (ratio.verdict, ratio.low, ratio.high) {
-        (Verdict::Undecided, ..) | (_, None, _) | (_, _, None) => Verdict::Undecided,
-        (_, Some(low), Some(high)) => {
+    match (ratio.verdict, ratio.estimate.interval) {
+        (Verdict::Undecided, _) | (_, None) => Verdict::Undecided,
+        (_, Some(Interval { low, high, .. })) => {
             pipespeed_stats::verdict(low * (-doubt).exp(), high * doubt.exp())
         }
     }

@@ -2,27 +2,21 @@
 
 use comfy_table::{CellAlignment, Row, Table, presets};
 
-use pipespeed_measure::record::{CaseResult, Run, Verdict};
+use pipespeed_measure::record::{CaseResult, NotRun, Run, Verdict};
 
-use super::comparisons::comparisons;
 use super::findings::findings;
 use super::format::{interval, percent, significant, wrap};
-use super::measured::{measured, null_control};
+use super::measured::null_control;
 use super::style::{BOLD, DIM, RED, Style, YELLOW};
-use super::{changes, channels, memory, sizes};
+use super::views::{self, View};
 
 /// The run as text: a row a case, what each case changed, and below them the
 /// null control, notes, findings and how it was measured.
 pub fn table(run: &Run, style: Style) -> String {
-    let mut blocks = match (run, &run.search) {
-        (_, Some(search)) => sizes::blocks(run, search, style),
-        _ if channels::are_compared(run) => channels::blocks(run, style),
-        _ if memory::is_measured(run) => memory::blocks(run, style),
-        _ if changes::are_ranked(run) => vec![cases(run, style), changes::ranking(run, style)],
-        _ => vec![cases(run, style), comparisons(run, style)],
-    };
+    let view = views::of(run.suite);
+    let mut blocks = (view.blocks)(run, style);
     blocks.retain(|block| !block.is_empty());
-    blocks.extend(below(run, style));
+    blocks.extend(below(run, &view, style));
     let mut text = blocks.join("\n\n");
     text.push('\n');
     text
@@ -53,7 +47,7 @@ fn columns(run: &Run) -> Vec<Column> {
         column("\ncase", |case| case.name.clone(), Left, 0, "case"),
         column(
             "\nGiB/s",
-            |case| summed(case, |s| Some(s.median)),
+            |case| summed(case, |s| Some(s.gib_per_s.median)),
             Right,
             0,
             "GiB/s",
@@ -90,7 +84,7 @@ fn columns(run: &Run) -> Vec<Column> {
     ]
 }
 
-/// A number of the summary; empty for a refused case.
+/// A number of the summary; empty for a case without samples.
 fn summed(
     case: &CaseResult,
     number: fn(&pipespeed_measure::record::Summary) -> Option<f64>,
@@ -104,7 +98,7 @@ fn summed(
 fn rate_interval(case: &CaseResult) -> String {
     case.summary
         .as_ref()
-        .map_or_else(String::new, |summary| interval(summary.low, summary.high))
+        .map_or_else(String::new, |summary| interval(summary.gib_per_s.interval))
 }
 
 /// The table of cases, with as many columns as fit.
@@ -167,22 +161,21 @@ fn grid(run: &Run, columns: &[Column]) -> (Table, usize) {
     (grid, width)
 }
 
+/// Why a case has no samples.
+pub(super) fn reason(not_run: Option<&NotRun>) -> String {
+    not_run.map_or_else(|| "not measured".to_owned(), NotRun::to_string)
+}
+
 /// The row of a case without samples: the reason stands across the columns.
 fn reason_row(case: &CaseResult, names: usize, style: Style) -> String {
-    let reason = case
-        .refused
-        .as_deref()
-        .map_or("not measured".to_owned(), |reason| {
-            format!("refused: {reason}")
-        });
     let room = style.width().saturating_sub(names + 2).max(20);
     let indent = format!("\n{}", " ".repeat(names + 2));
-    let reason = wrap(&reason, room, "").replace('\n', &indent);
+    let reason = wrap(&reason(case.not_run.as_ref()), room, "").replace('\n', &indent);
     format!("{:names$}  {}", case.name, style.paint(&reason, YELLOW))
 }
 
 /// The blocks below: the null control and the notes, the findings, the method.
-fn below(run: &Run, style: Style) -> Vec<String> {
+fn below(run: &Run, view: &View, style: Style) -> Vec<String> {
     let lay = |line: String| wrap(&line, style.width(), "  ");
     let mut notes = Vec::new();
     if let Some(control) = &run.null_control
@@ -198,26 +191,18 @@ fn below(run: &Run, style: Style) -> Vec<String> {
         notes.push(style.paint(&lay(format!("interrupted: {reason}")), YELLOW));
     }
     for warning in &run.warnings {
-        let line = match &warning.case {
-            Some(case) if !warning.message.contains(case.as_str()) => {
-                format!("note: {case}: {}", warning.message)
-            }
-            _ => format!("note: {}", warning.message),
-        };
-        notes.push(style.paint(&lay(line), YELLOW));
+        notes.push(style.paint(&lay(format!("note: {warning}")), YELLOW));
     }
-    // A record carries its findings; one still in the making has none yet. Of
-    // a search they stand with what was found.
-    let found = match (&run.search, run.findings.is_empty()) {
-        (Some(_), _) => Vec::new(),
-        (None, true) => findings(run),
-        (None, false) => run.findings.clone(),
+    // A record carries its findings; one still in the making has none yet.
+    let found = if view.findings_are_in_blocks {
+        Vec::new()
+    } else if run.findings.is_empty() {
+        findings(run)
+    } else {
+        run.findings.clone()
     };
     let found: Vec<String> = found.into_iter().map(lay).collect();
-    let method = match &run.search {
-        Some(search) => sizes::method(run, search),
-        None => measured(run),
-    };
+    let method = (view.method)(run);
     let method = style.paint(&lay(method), DIM);
     [notes.join("\n"), found.join("\n"), method]
         .into_iter()

@@ -4,6 +4,7 @@ use super::*;
 use crate::style::GREEN;
 use pipespeed_measure::record::NullControl;
 use pipespeed_measure::sample::{ladder, ratio, refuse, run, within};
+use pipespeed_measure::suite::Suite;
 
 fn at(run: &Run, width: usize) -> String {
     table(
@@ -91,6 +92,6 @@ fn a_null_control_that_differs_makes_the_run_suspect() {
 
 #[test]
 fn a_run_without_a_case_still_says_how_it_was_measured() {
-    let text = table(&run("empty", Vec::new()), Style::default());
+    let text = table(&run(Suite::Ladder, Vec::new()), Style::default());
     assert!(text.contains("Measured: 30 rounds"));
 }

@@ -1,7 +1,7 @@
 //! What a run of the suite volumes says: does the rate depend on the volume?
 
 use pipespeed_measure::record::{CaseResult, DataUse, Run, Verdict};
-use pipespeed_measure::suite::{Suite, shown};
+use pipespeed_measure::suite::shown;
 use pipespeed_stats::{self as stats, MIN_SAMPLES};
 
 use super::format::{counted, ratio_interval, times};
@@ -23,11 +23,6 @@ const OWN: Own = Own {
 /// Stretches of a trial that are shorter, in seconds, resemble their neighbours:
 /// a disturbance outlasts them.
 const MIN_STRETCH_S: f64 = 0.1;
-
-/// Whether a run is one of the suite volumes.
-pub(super) fn are_compared(run: &Run) -> bool {
-    run.suite == Suite::Volumes.name()
-}
 
 /// A sentence for each larger volume, and one on the course of the largest.
 pub(super) fn findings(run: &Run, doubt: f64) -> Vec<String> {
@@ -55,13 +50,13 @@ fn from_to(step: &Step<'_>, case: &CaseResult, base: &CaseResult, judging: Optio
         "From {} to {}: {}",
         shown(volume(base)),
         shown(volume(case)),
-        times(step.ratio.median)
+        times(step.ratio.estimate.median)
     );
     let trials = case.samples.len();
-    match step.ratio.low {
-        Some(_) => sentence.push_str(&format!(
+    match step.ratio.estimate.interval {
+        shown @ Some(_) => sentence.push_str(&format!(
             " {}: {}",
-            ratio_interval(step.ratio.low, step.ratio.high),
+            ratio_interval(shown),
             step.ratio.verdict.name()
         )),
         None => sentence.push_str(&format!(
@@ -125,7 +120,7 @@ fn in_its_course(case: &CaseResult, confidence: f64) -> Option<String> {
     let ratio = stats::holm_ratios(std::slice::from_ref(&pairs), confidence)
         .pop()
         .flatten()?;
-    let interval = ratio_interval(ratio.low, ratio.high);
+    let interval = ratio_interval(ratio.estimate.interval);
     let space = if interval.is_empty() { "" } else { " " };
     let verdict = match ratio.verdict {
         Verdict::Same => "no trend",
@@ -135,7 +130,7 @@ fn in_its_course(case: &CaseResult, confidence: f64) -> Option<String> {
         "In the course of {}: the second half ran at {}{space}{interval} of the first: {verdict} \
          ({} of stretches, from {}).",
         shown(case.configuration.volume_bytes?),
-        times(ratio.median),
+        times(ratio.estimate.median),
         counted(pairs.len(), "pair"),
         counted(case.samples.len(), "trial"),
     ))
@@ -144,19 +139,21 @@ fn in_its_course(case: &CaseResult, confidence: f64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pipespeed_measure::record::Ratio;
+    use pipespeed_measure::record::{Estimate, Ratio};
     use pipespeed_measure::sample::{case, run, within};
+    use pipespeed_measure::suite::Suite;
 
     fn volumes() -> Run {
         let few = Ratio {
-            low: None,
-            high: None,
+            estimate: Estimate {
+                median: 1.02,
+                interval: None,
+            },
             verdict: Verdict::Undecided,
-            ..within(0.9, 1.02, 1.1)
         };
         let against = |ratio| Some(("volume_0.25g", "volume", ratio));
         let mut run = run(
-            "volumes",
+            Suite::Volumes,
             vec![
                 case("volume_0.25g", 4.0, None),
                 case("volume_2.5g", 4.0, against(within(0.99, 1.0, 1.01))),
@@ -196,8 +193,8 @@ mod tests {
     fn the_conditions_of_the_published_figures_are_the_suites_own() {
         for case in Suite::Volumes.cases(&pipespeed_measure::suite::Overrides::default()) {
             assert_eq!(case.data, OWN.data);
-            assert_eq!(case.buffer_bytes(), OWN.buffer_bytes);
-            assert_eq!(case.pipe_bytes, Some(OWN.pipe_bytes));
+            assert_eq!(case.subject.buffer_bytes(), OWN.buffer_bytes);
+            assert_eq!(case.subject.pipe_bytes(), Some(OWN.pipe_bytes));
         }
     }
 

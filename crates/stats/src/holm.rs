@@ -14,7 +14,7 @@
 //! false more often; the tests in `simulation.rs` show how often.
 
 use super::evidence::Evidence;
-use super::median::{Interval, MIN_SAMPLES};
+use super::median::{Estimate, Interval, MIN_SAMPLES};
 use super::ratio::{logs, verdict};
 use crate::{Ratio, Verdict};
 
@@ -55,10 +55,10 @@ impl Comparison {
 
     fn ratio(&self, interval: Option<Interval>, verdict: Verdict) -> Ratio {
         Ratio {
-            median: self.evidence.estimate().exp(),
-            low: interval.map(|i| i.low),
-            high: interval.map(|i| i.high),
-            coverage: interval.map(|i| i.coverage),
+            estimate: Estimate {
+                median: self.evidence.estimate().exp(),
+                interval,
+            },
             verdict,
         }
     }
@@ -132,16 +132,16 @@ mod tests {
     #[test]
     fn five_rounds_give_a_median_and_nothing_else() {
         let ratio = holm_ratios(&[around(1.5, 5)], 0.95)[0].unwrap();
-        assert!((ratio.median - 1.498_5).abs() < 0.01);
-        assert_eq!((ratio.low, ratio.high, ratio.coverage), (None, None, None));
+        assert!((ratio.estimate.median - 1.498_5).abs() < 0.01);
+        assert_eq!(ratio.estimate.interval, None);
         assert_eq!(ratio.verdict, Verdict::Undecided);
     }
 
     #[test]
     fn too_few_rounds_for_the_level_show_their_range_undecided() {
         let ratio = holm_ratios(&[around(1.5, 9)], 0.999)[0].unwrap();
-        assert!(ratio.low.unwrap() > 1.0);
-        assert!((ratio.coverage.unwrap() - (1.0 - 2.0 / 512.0)).abs() < 1e-12);
+        assert!(ratio.estimate.interval.unwrap().low > 1.0);
+        assert!((ratio.estimate.interval.unwrap().coverage - (1.0 - 2.0 / 512.0)).abs() < 1e-12);
         assert_eq!(ratio.verdict, Verdict::Undecided);
     }
 
@@ -154,7 +154,7 @@ mod tests {
         for (ratio, expected) in ratios.iter().zip([0.9572, 0.9948, 0.9839, 0.9839]) {
             let ratio = ratio.unwrap();
             assert!(
-                (ratio.coverage.unwrap() - expected).abs() < 1e-4,
+                (ratio.estimate.interval.unwrap().coverage - expected).abs() < 1e-4,
                 "{ratio:?}"
             );
             assert_eq!(ratio.verdict, Verdict::Faster);
@@ -174,7 +174,8 @@ mod tests {
             verdicts,
             [Verdict::Undecided, Verdict::Faster, Verdict::Undecided]
         );
-        assert_eq!(ratios[0].unwrap().coverage, ratios[2].unwrap().coverage);
+        let coverage = |at: usize| ratios[at].unwrap().estimate.interval.unwrap().coverage;
+        assert_eq!(coverage(0), coverage(2));
     }
 
     #[test]
@@ -206,8 +207,8 @@ mod tests {
                 .collect();
             for (index, ratio) in holm_ratios(&comparisons, 0.95).iter().enumerate() {
                 let ratio = ratio.unwrap();
-                let (low, high) = (ratio.low.unwrap(), ratio.high.unwrap());
-                prop_assert!(low <= ratio.median && ratio.median <= high);
+                let Interval { low, high, .. } = ratio.estimate.interval.unwrap();
+                prop_assert!(low <= ratio.estimate.median && ratio.estimate.median <= high);
                 let claimed = ratio.verdict != Verdict::Undecided && (low > 1.0 || high < 1.0);
                 prop_assert_eq!(claimed, rejected.contains(&index));
             }
@@ -220,10 +221,11 @@ mod tests {
             let swapped: Vec<f64> = ratios.iter().map(|r| 1.0 / r).collect();
             let ratio = holm_ratios(&[ratios], 0.95)[0].unwrap();
             let other = holm_ratios(&[swapped], 0.95)[0].unwrap();
-            prop_assert!((ratio.median * other.median - 1.0).abs() < 1e-12);
-            prop_assert!((ratio.low.unwrap() * other.high.unwrap() - 1.0).abs() < 1e-12);
-            prop_assert!((ratio.high.unwrap() * other.low.unwrap() - 1.0).abs() < 1e-12);
-            prop_assert_eq!(ratio.coverage, other.coverage);
+            prop_assert!((ratio.estimate.median * other.estimate.median - 1.0).abs() < 1e-12);
+            let (interval, turned) = (ratio.estimate.interval.unwrap(), other.estimate.interval.unwrap());
+            prop_assert!((interval.low * turned.high - 1.0).abs() < 1e-12);
+            prop_assert!((interval.high * turned.low - 1.0).abs() < 1e-12);
+            prop_assert_eq!(interval.coverage, turned.coverage);
         }
     }
 }

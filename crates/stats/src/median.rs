@@ -1,6 +1,6 @@
 //! The median and its interval.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::evidence::Evidence;
 
@@ -9,7 +9,7 @@ use super::evidence::Evidence;
 pub const MIN_SAMPLES: usize = 6;
 
 /// An interval for a centre, in the unit of the samples.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// Lower end: one of the samples.
     pub low: f64,
@@ -22,11 +22,12 @@ pub struct Interval {
 }
 
 /// A median with its interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// In the unit of the samples.
     pub median: f64,
-    /// `None` if the samples are too few for the requested confidence.
+    /// `None` below [`MIN_SAMPLES`], or if the samples are too few for the
+    /// requested confidence.
     pub interval: Option<Interval>,
 }
 
@@ -37,6 +38,12 @@ impl Estimate {
             median: median(samples)?,
             interval: median_interval(samples, confidence),
         })
+    }
+
+    /// The interval's ends; without an interval, the median twice.
+    pub fn ends(&self) -> (f64, f64) {
+        self.interval
+            .map_or((self.median, self.median), |i| (i.low, i.high))
     }
 }
 

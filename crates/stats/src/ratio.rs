@@ -4,20 +4,18 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::median::Estimate;
+
 /// Ratios within this distance of 1 count as the same.
 pub const EQUIVALENCE: f64 = 0.05;
 
 /// The ratio of two rates with its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
-    /// Median ratio.
-    pub median: f64,
-    /// Lower end; null if there are too few rounds.
-    pub low: Option<f64>,
-    /// Upper end; null if there are too few rounds.
-    pub high: Option<f64>,
-    /// The interval's coverage, after the correction for several comparisons.
-    pub coverage: Option<f64>,
+    /// The median ratio. The coverage of its interval is the one after the
+    /// correction for several comparisons.
+    #[serde(flatten)]
+    pub estimate: Estimate,
     /// The conclusion from the interval.
     pub verdict: Verdict,
 }

@@ -73,7 +73,8 @@ fn claims(ratio: &Ratio) -> bool {
 }
 
 fn excludes_one(ratio: &Ratio) -> bool {
-    ratio.low.is_some_and(|low| low > 1.0) || ratio.high.is_some_and(|high| high < 1.0)
+    let (low, high) = ratio.estimate.ends();
+    low > 1.0 || high < 1.0
 }
 
 fn share(runs: u64, condition: impl FnMut(&u64) -> bool) -> f64 {

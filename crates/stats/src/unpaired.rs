@@ -58,7 +58,7 @@ fn block_medians(values: &[f64], block: usize) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Verdict;
+    use crate::{Interval, Verdict};
     use proptest::prelude::*;
 
     fn rates(center: f64, n: usize) -> Vec<f64> {
@@ -84,14 +84,14 @@ mod tests {
     #[test]
     fn a_clear_change_is_found_with_its_size() {
         let ratio = unpaired_ratio(&rates(2.0, 30), &rates(3.0, 20), 0.95).unwrap();
-        assert!((ratio.median - 1.5).abs() < 0.01);
+        assert!((ratio.estimate.median - 1.5).abs() < 0.01);
         assert_eq!(ratio.verdict, Verdict::Faster);
     }
 
     #[test]
     fn a_run_compared_with_itself_is_the_same() {
         let ratio = unpaired_ratio(&rates(2.0, 30), &rates(2.0, 30), 0.95).unwrap();
-        assert!((ratio.median - 1.0).abs() < 1e-12);
+        assert!((ratio.estimate.median - 1.0).abs() < 1e-12);
         assert_eq!(ratio.verdict, Verdict::Same);
     }
 
@@ -100,21 +100,24 @@ mod tests {
         // P(U <= 5) = 19 / 924, the greatest below 2.5 %: the critical
         // value of the usual tables is 5.
         let ratio = unpaired_ratio(&rates(2.0, 6), &rates(3.0, 6), 0.95).unwrap();
-        assert!((ratio.coverage.unwrap() - (1.0 - 2.0 * 19.0 / 924.0)).abs() < 1e-12);
+        assert!(
+            (ratio.estimate.interval.unwrap().coverage - (1.0 - 2.0 * 19.0 / 924.0)).abs() < 1e-12
+        );
     }
 
     #[test]
     fn empty_sides_have_no_ratio_and_short_ones_no_interval() {
         assert_eq!(unpaired_ratio(&[], &rates(1.0, 9), 0.95), None);
         let ratio = unpaired_ratio(&rates(1.0, 5), &rates(1.0, 50), 0.95).unwrap();
-        assert_eq!((ratio.low, ratio.verdict), (None, Verdict::Undecided));
+        assert_eq!(ratio.estimate.interval, None);
+        assert_eq!(ratio.verdict, Verdict::Undecided);
     }
 
     #[test]
     fn too_few_blocks_show_their_range_undecided() {
         let ratio = holm_unpaired(&[(rates(1.0, 9), rates(2.0, 9))], 3, 0.95)[0].unwrap();
-        assert!((ratio.coverage.unwrap() - 0.9).abs() < 1e-12);
-        assert!(ratio.low.unwrap() > 1.9);
+        assert!((ratio.estimate.interval.unwrap().coverage - 0.9).abs() < 1e-12);
+        assert!(ratio.estimate.interval.unwrap().low > 1.9);
         assert_eq!(ratio.verdict, Verdict::Undecided);
     }
 
@@ -122,7 +125,7 @@ mod tests {
     fn thousands_of_rounds_a_side_are_supported() {
         let ratio = unpaired_ratio(&rates(2.0, 5001), &rates(2.2, 4001), 0.999).unwrap();
         assert_eq!(ratio.verdict, Verdict::Faster);
-        assert!(ratio.coverage.unwrap() >= 0.999);
+        assert!(ratio.estimate.interval.unwrap().coverage >= 0.999);
     }
 
     proptest! {
@@ -133,12 +136,13 @@ mod tests {
         ) {
             let ratio = unpaired_ratio(&old, &new, 0.95).unwrap();
             let other = unpaired_ratio(&new, &old, 0.95).unwrap();
-            let (low, high) = (ratio.low.unwrap(), ratio.high.unwrap());
-            prop_assert!(low <= ratio.median && ratio.median <= high);
-            prop_assert!(ratio.coverage.unwrap() >= 0.95 - 1e-9);
-            prop_assert!((ratio.median * other.median - 1.0).abs() < 1e-12);
-            prop_assert!((low * other.high.unwrap() - 1.0).abs() < 1e-12);
-            prop_assert!((high * other.low.unwrap() - 1.0).abs() < 1e-12);
+            let Interval { low, high, coverage } = ratio.estimate.interval.unwrap();
+            let turned = other.estimate.interval.unwrap();
+            prop_assert!(low <= ratio.estimate.median && ratio.estimate.median <= high);
+            prop_assert!(coverage >= 0.95 - 1e-9);
+            prop_assert!((ratio.estimate.median * other.estimate.median - 1.0).abs() < 1e-12);
+            prop_assert!((low * turned.high - 1.0).abs() < 1e-12);
+            prop_assert!((high * turned.low - 1.0).abs() < 1e-12);
         }
     }
 }

@@ -12,7 +12,7 @@ mod semantics;
 mod zero_copy;
 
 pub use self::limits::SOFT_LIMIT;
-pub use self::outcome::{Checked, KIND, Outcome, Record, Summary, Verdict};
+pub use self::outcome::{Checked, Outcome, Record, Summary, Verdict};
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -176,6 +176,8 @@ mod tests {
 
     use super::pipes::at;
     use super::*;
+    use pipespeed_host::Machine;
+    use pipespeed_measure::record::{Header, Kind};
 
     fn check(name: &'static str, run: fn() -> anyhow::Result<Outcome>) -> Check {
         Check {
@@ -190,7 +192,8 @@ mod tests {
 
     fn record(checks: &[Check]) -> Record {
         let checked = run(checks, PATIENCE);
-        Record::new(checked, Default::default(), String::new(), 0.0)
+        let header = Header::new(Kind::Check, Vec::new(), String::new(), Machine::default());
+        Record::new(header, checked, 0.0)
     }
 
     #[test]
@@ -317,7 +320,7 @@ mod tests {
         let json = serde_json::to_value(&record).unwrap();
         assert_eq!(
             (&json["schema_version"], &json["kind"]),
-            (&1.into(), &"check".into())
+            (&2.into(), &"check".into())
         );
         for (key, value) in [
             ("name", "differs"),

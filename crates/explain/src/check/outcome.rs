@@ -5,8 +5,8 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{Check, Group};
-use pipespeed_host::Machine;
 use pipespeed_host::refusals::Refusal;
+use pipespeed_measure::record::Header;
 
 /// Whether a statement holds here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -196,27 +196,14 @@ fn with(checked: &[Checked], verdict: Verdict) -> impl Iterator<Item = &Checked>
     checked.filter(move |checked| checked.outcome.verdict == verdict)
 }
 
-/// The version of the record's shape; see [`pipespeed_measure::record::SCHEMA_VERSION`].
-const SCHEMA_VERSION: u32 = 1;
-
-/// The field `kind` of such a record; a run of bench has none.
-pub const KIND: &str = "check";
-
 /// A run of checks.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Record {
-    /// The version of this record's shape.
-    pub schema_version: u32,
-    /// [`KIND`].
-    pub kind: &'static str,
-    /// The program's version.
-    pub pipespeed_version: &'static str,
-    /// When it began, RFC 3339 in UTC.
-    pub started_at: String,
+    /// What every record begins with.
+    #[serde(flatten)]
+    pub header: Header,
     /// How long it took.
     pub seconds: f64,
-    /// The machine.
-    pub machine: Machine,
     /// The number of checks by verdict.
     pub summary: Summary,
     /// The checks, by group.
@@ -225,14 +212,10 @@ pub struct Record {
 
 impl Record {
     /// The record of these checks.
-    pub fn new(checks: Vec<Checked>, machine: Machine, started_at: String, seconds: f64) -> Self {
+    pub fn new(header: Header, checks: Vec<Checked>, seconds: f64) -> Self {
         Record {
-            schema_version: SCHEMA_VERSION,
-            kind: KIND,
-            pipespeed_version: env!("CARGO_PKG_VERSION"),
-            started_at,
+            header,
             seconds,
-            machine,
             summary: Summary::of(&checks),
             checks,
         }

@@ -17,8 +17,10 @@ use serde::Serialize;
 
 use self::probes::{Drain, Fill};
 use fastpipe::buffer::Pages;
+use pipespeed_host::Warning;
 use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
+use pipespeed_measure::record::Header;
 use pipespeed_stats::Estimate;
 
 /// Bytes that one call moves while a page's cost is measured: a pipeful.
@@ -98,6 +100,32 @@ pub struct Costs {
     pub wake_up_other: Cost,
     /// What waking a process on another processor adds to the waker's call.
     pub wake_call_other: Cost,
+}
+
+/// How costs were measured.
+#[derive(Debug, Clone, Serialize)]
+pub struct Settings {
+    /// How many rounds were asked for.
+    pub rounds: usize,
+    /// The size of a base page.
+    pub page_bytes: usize,
+}
+
+/// What is saved.
+#[derive(Debug, Clone, Serialize)]
+pub struct Record {
+    /// What every record begins with.
+    #[serde(flatten)]
+    pub header: Header,
+    /// How they were measured.
+    pub settings: Settings,
+    /// What limits what the figures say.
+    pub warnings: Vec<Warning>,
+    /// The signal that ended the run before its last round; null when it was
+    /// completed.
+    pub interrupted: Option<String>,
+    /// The costs in nanoseconds.
+    pub costs_ns: Costs,
 }
 
 /// The processors on which wake-ups are measured.

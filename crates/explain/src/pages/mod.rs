@@ -21,7 +21,7 @@ mod walk;
 pub use self::drawing::drawing;
 pub use self::here::{machine_scheme, own_architecture};
 pub use self::look::{LookError, look};
-pub use self::record::{Hidden, Huge, Mapping, Memory, Page, Report, State};
+pub use self::record::{Hidden, Huge, Mapping, Memory, Page, Record, Report, State};
 pub use self::scheme::{Architecture, Scheme, SchemeError, Wanted};
 pub use self::table::table;
 pub use self::walk::{Half, Level, Walk};

@@ -7,6 +7,18 @@ use fastpipe::memory::PageFlags;
 use serde::{Serialize, Serializer};
 
 use super::walk::Walk;
+use pipespeed_measure::record::Header;
+
+/// What is saved.
+#[derive(Debug, Clone, Serialize)]
+pub struct Record {
+    /// What every record begins with.
+    #[serde(flatten)]
+    pub header: Header,
+    /// What was found.
+    #[serde(flatten)]
+    pub report: Report,
+}
 
 /// The answer of `pipespeed pages`.
 #[derive(Debug, Clone, Serialize)]

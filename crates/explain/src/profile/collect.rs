@@ -11,7 +11,7 @@ use super::perf::{Event, Probe, Sample, Take, ring_bytes};
 use super::record::{CaseProfile, EndProfile};
 use super::refusal::Facts;
 use super::symbols::Symbols;
-use pipespeed_host::warnings;
+use pipespeed_host::{NoiseDelta, Warning, warnings};
 use pipespeed_measure::case::Case;
 use pipespeed_measure::endpoint::process::Role;
 use pipespeed_measure::record::GIB;
@@ -84,14 +84,11 @@ pub fn profile(
         name: case.name.clone(),
         description: case.description.clone(),
         compared_with: case.compared_with.clone(),
-        refused: None,
+        not_run: None,
         trials,
         gib_per_s: pipespeed_stats::median(&sampled).unwrap_or(0.0),
         gib_per_s_unsampled: pipespeed_stats::median(&unsampled).unwrap_or(0.0),
-        disturbances: warnings::of_noise(&noise)
-            .into_iter()
-            .map(|warning| warning.message)
-            .collect(),
+        disturbances: disturbances(case, &noise),
         ends: ends
             .filter(|(_, tally)| tally.usage.bytes > 0)
             .map(|(role, tally)| tally.finish(role.name(), &sampling.symbols, Table::built_in()))
@@ -103,6 +100,14 @@ pub fn profile(
 pub(super) fn rate(trial: &Trial) -> Option<f64> {
     let counters = &trial.reader.as_ref().or(trial.writer.as_ref())?.counters;
     Some(counters.bytes as f64 / GIB / counters.seconds)
+}
+
+/// What disturbed a case's trials.
+pub(super) fn disturbances(case: &Case, noise: &[NoiseDelta]) -> Vec<Warning> {
+    let found = warnings::of_noise(noise).into_iter();
+    found
+        .map(|warning| Warning::of_case(warning.kind, &case.name, warning.message))
+        .collect()
 }
 
 /// Passes on only the samples of the timed part.

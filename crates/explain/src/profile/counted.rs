@@ -8,12 +8,14 @@
 use serde::Serialize;
 
 use super::account::PAGE;
-use super::collect::rate;
+use super::collect::{disturbances, rate};
 use crate::costs::{Cost, Costs, PIECE};
-use pipespeed_host::warnings;
-use pipespeed_measure::case::Case;
-use pipespeed_measure::endpoint::spec::{ChannelKind, PageKind, SinkTechnique, SourceTechnique};
-use pipespeed_measure::record::EndCounters;
+use pipespeed_host::Warning;
+use pipespeed_measure::case::{Case, Subject};
+use pipespeed_measure::endpoint::spec::{
+    ChannelKind, PageKind, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique,
+};
+use pipespeed_measure::record::{EndCounters, Header, NotRun};
 use pipespeed_measure::runner::{Runner, TrialError};
 
 /// What a part of an end's wall time was used for.
@@ -159,28 +161,53 @@ pub struct CaseAccount {
     pub name: String,
     /// One line on what it does.
     pub description: String,
-    /// Why it could not be run.
-    pub refused: Option<String>,
+    /// Why it was not run.
+    pub not_run: Option<NotRun>,
     /// The median rate of the trials, in GiB/s.
     pub gib_per_s: Option<f64>,
-    /// What disturbed the trials, a sentence each.
-    pub disturbances: Vec<String>,
+    /// What disturbed the trials.
+    pub disturbances: Vec<Warning>,
     /// The writer's, then the reader's.
     pub ends: Vec<EndAccount>,
 }
 
 impl CaseAccount {
     /// A case that can't be run here.
-    pub fn refused(case: &Case, reason: String) -> Self {
+    pub fn not_run(case: &Case, not_run: NotRun) -> Self {
         CaseAccount {
             name: case.name.clone(),
             description: case.description.clone(),
-            refused: Some(reason),
+            not_run: Some(not_run),
             gib_per_s: None,
             disturbances: Vec::new(),
             ends: Vec::new(),
         }
     }
+}
+
+/// How cases were counted.
+#[derive(Debug, Clone, Serialize)]
+pub struct Settings {
+    /// Where the ends ran, in words.
+    pub placement: String,
+}
+
+/// What is saved.
+#[derive(Debug, Clone, Serialize)]
+pub struct Record {
+    /// What every record begins with.
+    #[serde(flatten)]
+    pub header: Header,
+    /// How it was counted.
+    pub settings: Settings,
+    /// What colours the figures.
+    pub warnings: Vec<Warning>,
+    /// Why nothing was sampled.
+    pub refusal: String,
+    /// The elementary costs that counts are multiplied by.
+    pub costs_ns: Costs,
+    /// The cases, in the suite's order.
+    pub cases: Vec<CaseAccount>,
 }
 
 /// Runs a case `trials` times and accounts for its ends' wall time.
@@ -224,13 +251,12 @@ pub fn count(
         end("reader", &reader, &writer, page_out(case, costs)),
     ];
     ends.retain(|end| end.counters.bytes > 0);
-    let disturbances = warnings::of_noise(&noise).into_iter();
     Ok(CaseAccount {
         name: case.name.clone(),
         description: case.description.clone(),
-        refused: None,
+        not_run: None,
         gib_per_s: pipespeed_stats::median(&rates),
-        disturbances: disturbances.map(|warning| warning.message).collect(),
+        disturbances: disturbances(case, &noise),
         ends,
     })
 }
@@ -249,14 +275,23 @@ fn add(sum: &mut EndCounters, one: &EndCounters) {
     sum.run_delay_s = delays.reduce(|all, more| all + more);
 }
 
-fn is_pipe(case: &Case) -> bool {
-    matches!(case.channel, ChannelKind::Pipe | ChannelKind::Fifo) && case.source.is_some()
+/// The two ends of a case whose channel is a pipe.
+fn pipe_ends(case: &Case) -> Option<(&SinkSpec, &SourceSpec)> {
+    match &case.subject {
+        Subject::Channel {
+            writer,
+            reader,
+            channel: ChannelKind::Pipe | ChannelKind::Fifo,
+            ..
+        } => Some((writer, reader)),
+        _ => None,
+    }
 }
 
 /// The cost of a page at the writer.
 fn page_in<'a>(case: &Case, costs: &'a Costs) -> Option<&'a Cost> {
-    let sink = case.sink.as_ref().filter(|_| is_pipe(case))?;
-    match (sink.technique, sink.pages) {
+    let (writer, _) = pipe_ends(case)?;
+    match (writer.technique, writer.pages) {
         (SinkTechnique::Write, _) => Some(&costs.write),
         (SinkTechnique::Vmsplice, PageKind::Base) => Some(&costs.vmsplice_base),
         (SinkTechnique::Vmsplice, _) => Some(&costs.vmsplice_huge),
@@ -266,17 +301,16 @@ fn page_in<'a>(case: &Case, costs: &'a Costs) -> Option<&'a Cost> {
 
 /// The cost of a page at the reader, by what the writer put into the pipe.
 fn page_out<'a>(case: &Case, costs: &'a Costs) -> Option<&'a Cost> {
-    let source = case.source.as_ref().filter(|_| is_pipe(case))?;
-    let sink = case.sink.as_ref()?;
-    let is_vmspliced = match sink.technique {
+    let (writer, reader) = pipe_ends(case)?;
+    let is_vmspliced = match writer.technique {
         SinkTechnique::Write => false,
         SinkTechnique::Vmsplice => true,
         _ => return None,
     };
-    match source.technique {
+    match reader.technique {
         SourceTechnique::Read if is_vmspliced => Some(&costs.read_vmspliced),
         SourceTechnique::Read => Some(&costs.read),
-        SourceTechnique::Splice if sink.pages == PageKind::Base => Some(&costs.splice_base),
+        SourceTechnique::Splice if writer.pages == PageKind::Base => Some(&costs.splice_base),
         SourceTechnique::Splice if is_vmspliced => Some(&costs.splice_huge),
         _ => None,
     }
@@ -391,10 +425,13 @@ mod tests {
         assert_eq!(price(page_out(&case, &costs)), Some(7.0));
         let case = case.splice().huge();
         assert_eq!(price(page_out(&case, &costs)), Some(8.0));
-        let case = Case {
-            channel: ChannelKind::Tcp,
-            ..case
-        };
+        let case = Case::of_messages(
+            "case",
+            4096,
+            ChannelKind::Tcp,
+            SinkTechnique::Write,
+            SourceTechnique::Read,
+        );
         assert!(page_in(&case, &costs).is_none() && page_out(&case, &costs).is_none());
     }
 }

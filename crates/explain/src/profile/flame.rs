@@ -41,7 +41,7 @@ pub fn flame(profile: &Profile) -> anyhow::Result<Vec<u8>> {
         ([only], None) => format!("pipespeed profile {only}: running time of both ends"),
         _ => "pipespeed profile: running time of both ends".to_owned(),
     };
-    options.count_name = match &*profile.event {
+    options.count_name = match &*profile.settings.event {
         "cycles" => "cycles".to_owned(),
         _ => "ns".to_owned(),
     };

@@ -3,7 +3,7 @@
 use super::account::FEW_BYTES;
 use super::perf::{Event, FREQUENCY};
 use super::record::{EndProfile, PipelineProfile, Profile};
-use pipespeed_host::{Machine, warnings};
+use pipespeed_host::{Machine, Warning, WarningKind, warnings};
 
 /// The mitigations that cost something in every system call, page or switch
 /// (Documentation/admin-guide/hw-vuln/index.rst).
@@ -25,8 +25,8 @@ const SLOWED: f64 = 0.05;
 const MISSED: f64 = 0.05;
 
 /// What is known before anything is sampled.
-pub fn standing(machine: &Machine, event: Event) -> Vec<String> {
-    let mut notes = vec![match event {
+pub fn standing(machine: &Machine, event: Event) -> Vec<Warning> {
+    let by = match event {
         Event::Cycles => {
             format!("sampled by processor cycles, {FREQUENCY} times a second of running")
         }
@@ -34,12 +34,9 @@ pub fn standing(machine: &Machine, event: Event) -> Vec<String> {
             "sampled by the kernel's cpu-clock, {FREQUENCY} times a second of running, as there are no cycle counters: \
              what runs with interrupts off is seen where they are let in again"
         ),
-    }];
-    notes.extend(
-        warnings::of_machine(machine)
-            .into_iter()
-            .map(|warning| warning.message),
-    );
+    };
+    let mut found = vec![Warning::new(WarningKind::Sampling, by)];
+    found.extend(warnings::of_machine(machine));
     let on: Vec<&str> = COSTLY
         .iter()
         .copied()
@@ -49,41 +46,54 @@ pub fn standing(machine: &Machine, event: Event) -> Vec<String> {
         })
         .collect();
     if !on.is_empty() {
-        notes.push(format!(
+        let message = format!(
             "mitigations that make system calls and switches slower are on: {}",
             on.join(", ")
-        ));
+        );
+        found.push(Warning::new(WarningKind::Mitigations, message));
     }
     if machine.kernel.seccomp_filter == Some(true) {
-        notes.push("a seccomp filter looks at every system call".to_owned());
+        let message = "a seccomp filter looks at every system call";
+        found.push(Warning::new(WarningKind::SeccompFilter, message));
     }
-    notes
+    found
 }
 
 /// What the samples themselves say.
-pub fn of_samples(profile: &Profile) -> Vec<String> {
-    let mut notes = Vec::new();
+pub fn of_samples(profile: &Profile) -> Vec<Warning> {
+    let mut found = Vec::new();
     for case in &profile.cases {
-        let disturbed = case.disturbances.iter();
-        notes.extend(disturbed.map(|what| format!("{}: {what}", case.name)));
+        found.extend(case.disturbances.iter().cloned());
+        let mut notes = Vec::new();
         let slowed = 1.0 - case.gib_per_s / case.gib_per_s_unsampled;
-        if case.refused.is_none() && slowed > SLOWED {
+        if case.not_run.is_none() && slowed > SLOWED {
             notes.push(format!(
-                "{}: {:.0} % slower while sampled than between ({} and {} GiB/s)",
-                case.name,
+                "{:.0} % slower while sampled than between ({} and {} GiB/s)",
                 slowed * 100.0,
                 pipespeed_base::text::significant(case.gib_per_s),
                 pipespeed_base::text::significant(case.gib_per_s_unsampled)
             ));
         }
-    }
-    for (name, end) in profile.ends() {
-        of_end(&format!("{name}, {}", end.role), end, &mut notes);
+        for end in &case.ends {
+            of_end(&end.role, end, &mut notes);
+        }
+        let notes = notes.into_iter();
+        found.extend(notes.map(|note| Warning::of_case(WarningKind::Sampling, &case.name, note)));
     }
     if let Some(pipeline) = &profile.pipeline {
+        let mut notes = Vec::new();
+        for stage in &pipeline.stages {
+            of_end(
+                &format!("pipeline, {}", stage.end.role),
+                &stage.end,
+                &mut notes,
+            );
+        }
         of_pipeline(pipeline, &mut notes);
+        let notes = notes.into_iter();
+        found.extend(notes.map(|note| Warning::new(WarningKind::Sampling, note)));
     }
-    notes
+    found
 }
 
 /// Of one end's samples.
@@ -169,7 +179,9 @@ mod tests {
     use crate::profile::sample;
 
     fn joined(profile: &Profile) -> String {
-        of_samples(profile).join("\n")
+        let found = of_samples(profile);
+        let lines: Vec<String> = found.iter().map(Warning::to_string).collect();
+        lines.join("\n")
     }
 
     #[test]
@@ -187,7 +199,11 @@ mod tests {
         let mut profile = sample::ladder();
         profile.cases.truncate(1);
         let case = &mut profile.cases[0];
-        case.disturbances = vec!["stolen time".to_owned()];
+        case.disturbances = vec![Warning::of_case(
+            WarningKind::Steal,
+            "write_read",
+            "stolen time",
+        )];
         case.ends[1].lost = 7;
         case.ends[1].throttled = 2;
         case.ends[1].costs.remove(0);
@@ -195,10 +211,10 @@ mod tests {
         for said in [
             "write_read: stolen time",
             "write_read: 10 % slower while sampled",
-            "write_read, writer: 15 % of the samples lie in functions",
-            "write_read, reader: 7 samples lost beside 100 kept",
-            "write_read, reader: the kernel stopped sampling 2 times",
-            "write_read, reader: the costs miss the wall time by -50 %",
+            "write_read: writer: 15 % of the samples lie in functions",
+            "write_read: reader: 7 samples lost beside 100 kept",
+            "write_read: reader: the kernel stopped sampling 2 times",
+            "write_read: reader: the costs miss the wall time by -50 %",
         ] {
             assert!(notes.contains(said), "{said}: {notes}");
         }
@@ -228,8 +244,16 @@ mod tests {
     #[test]
     fn the_event_is_named_before_anything_else() {
         let machine = Machine::default();
-        assert!(standing(&machine, Event::Cycles)[0].contains("processor cycles"));
-        assert!(standing(&machine, Event::CpuClock)[0].contains("cpu-clock"));
+        assert!(
+            standing(&machine, Event::Cycles)[0]
+                .message
+                .contains("processor cycles")
+        );
+        assert!(
+            standing(&machine, Event::CpuClock)[0]
+                .message
+                .contains("cpu-clock")
+        );
         let mut machine = Machine::default();
         machine
             .kernel
@@ -239,10 +263,11 @@ mod tests {
             .kernel
             .mitigations
             .insert("meltdown".to_owned(), "Not affected".to_owned());
-        let notes = standing(&machine, Event::Cycles).join("\n");
-        assert!(
-            notes.contains("are on: mds") && !notes.contains("meltdown"),
-            "{notes}"
-        );
+        let found = standing(&machine, Event::Cycles);
+        let on = found
+            .iter()
+            .find(|warning| warning.kind == WarningKind::Mitigations)
+            .unwrap();
+        assert!(on.message.ends_with("are on: mds"), "{on}");
     }
 }

@@ -4,35 +4,35 @@ use serde::{Deserialize, Serialize};
 
 use super::account::Usage;
 use super::groups::Group;
+use pipespeed_host::Warning;
 use pipespeed_measure::case::Case;
-
-/// The version of this record's layout.
-pub const SCHEMA_VERSION: u32 = 1;
+use pipespeed_measure::record::{Header, NotRun};
 
 /// A profile of one case or several.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    /// What it is: `profile`.
-    #[serde(default)]
-    pub kind: String,
-    /// The layout's version.
-    pub schema_version: u32,
-    /// The program's.
-    pub pipespeed_version: String,
-    /// What samples were taken by: `cycles` or `cpu-clock`.
-    pub event: String,
-    /// Samples a second of running time that were asked for.
-    pub frequency: u64,
-    /// The kernel's release.
-    pub kernel: Option<String>,
-    /// Where the ends ran, in words.
-    pub placement: String,
-    /// What colours the figures, a sentence each.
-    pub notes: Vec<String>,
+    /// What every record begins with.
+    #[serde(flatten)]
+    pub header: Header,
+    /// How it was sampled.
+    pub settings: Settings,
+    /// What colours the figures.
+    pub warnings: Vec<Warning>,
     /// The cases, in the suite's order.
     pub cases: Vec<CaseProfile>,
     /// Somebody's own pipeline, if that is what was profiled.
     pub pipeline: Option<PipelineProfile>,
+}
+
+/// How a profile was sampled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// What samples were taken by: `cycles` or `cpu-clock`.
+    pub event: String,
+    /// Samples a second of running time that were asked for.
+    pub frequency: u64,
+    /// Where the ends ran, in words.
+    pub placement: String,
 }
 
 /// A pipeline.
@@ -131,7 +131,7 @@ pub struct CaseProfile {
     /// What it is compared with, and by what factor they differ.
     pub compared_with: Option<(String, String)>,
     /// Why it was not profiled.
-    pub refused: Option<String>,
+    pub not_run: Option<NotRun>,
     /// Sampled trials.
     pub trials: usize,
     /// The median rate while sampled, in GiB/s.
@@ -139,8 +139,8 @@ pub struct CaseProfile {
     /// The median rate of as many trials in between, without sampling, in
     /// GiB/s.
     pub gib_per_s_unsampled: f64,
-    /// What disturbed the trials that were not sampled, a sentence each.
-    pub disturbances: Vec<String>,
+    /// What disturbed the trials that were not sampled.
+    pub disturbances: Vec<Warning>,
     /// The writer's, then the reader's.
     pub ends: Vec<EndProfile>,
 }
@@ -203,12 +203,12 @@ pub struct Stack {
 
 impl CaseProfile {
     /// A case that this machine does not allow.
-    pub fn refused(case: &Case, reason: String) -> Self {
+    pub fn not_run(case: &Case, not_run: NotRun) -> Self {
         CaseProfile {
             name: case.name.clone(),
             description: case.description.clone(),
             compared_with: case.compared_with.clone(),
-            refused: Some(reason),
+            not_run: Some(not_run),
             trials: 0,
             gib_per_s: 0.0,
             gib_per_s_unsampled: 0.0,

@@ -4,9 +4,10 @@ use super::account::Usage;
 use super::gathered::{Chains, end_profile};
 use super::groups::Table;
 use super::record::{
-    CaseProfile, EndProfile, Function, PipelineProfile, Profile, SCHEMA_VERSION, StageProfile,
-    Status,
+    CaseProfile, EndProfile, Function, PipelineProfile, Profile, Settings, StageProfile, Status,
 };
+use pipespeed_host::{Machine, Warning, WarningKind};
+use pipespeed_measure::record::{Header, Kind};
 
 const MI: u64 = 1 << 20;
 
@@ -60,7 +61,7 @@ fn case(name: &str, from: Option<(&str, &str)>, ends: Vec<EndProfile>) -> CasePr
         name: name.to_owned(),
         description: format!("{name}, invented"),
         compared_with: from.map(|(from, factor)| (from.to_owned(), factor.to_owned())),
-        refused: None,
+        not_run: None,
         trials: 5,
         gib_per_s: rate * 0.9,
         gib_per_s_unsampled: rate,
@@ -70,15 +71,18 @@ fn case(name: &str, from: Option<(&str, &str)>, ends: Vec<EndProfile>) -> CasePr
 }
 
 fn profile() -> Profile {
+    let mut machine = Machine::default();
+    machine.kernel.release = Some("6.18.5".to_owned());
+    let started_at = "2026-03-14T09:26:53Z".to_owned();
+    let header = Header::new(Kind::Profile, Vec::new(), started_at, machine);
     Profile {
-        kind: "profile".to_owned(),
-        schema_version: SCHEMA_VERSION,
-        pipespeed_version: "0.0.0-invented".to_owned(),
-        event: "cpu-clock".to_owned(),
-        frequency: 1999,
-        kernel: Some("6.18.5".to_owned()),
-        placement: "writer on processor 0, reader on 1 (different cores)".to_owned(),
-        notes: vec!["an invented note".to_owned()],
+        header,
+        settings: Settings {
+            event: "cpu-clock".to_owned(),
+            frequency: 1999,
+            placement: "writer on processor 0, reader on 1 (different cores)".to_owned(),
+        },
+        warnings: vec![Warning::new(WarningKind::Sampling, "an invented note")],
         cases: Vec::new(),
         pipeline: None,
     }

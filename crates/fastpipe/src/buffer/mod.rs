@@ -15,7 +15,7 @@ use std::fmt;
 use std::io;
 use std::ops::{Deref, DerefMut, RangeBounds};
 use std::slice;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use self::mapping::Mapping;
 use crate::pipe::page_size;
@@ -25,15 +25,20 @@ use crate::sys::minor_faults;
 /// bytes: 2 MiB on x86-64 and on aarch64 with 4 KiB pages. Read from
 /// /sys/kernel/mm/transparent_hugepage/hpage_pmd_size where that exists.
 pub fn huge_page_size() -> usize {
-    use std::sync::OnceLock;
-    static SIZE: OnceLock<usize> = OnceLock::new();
-    *SIZE.get_or_init(|| {
-        std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
-            .ok()
-            .and_then(|text| text.trim().parse().ok())
-            .filter(|size: &usize| size.is_power_of_two())
-            .unwrap_or(2 << 20)
-    })
+    // 0 is not known yet. No OnceLock, which a child that is forked while another
+    // thread reads the file would wait for.
+    static SIZE: AtomicUsize = AtomicUsize::new(0);
+    let known = SIZE.load(Ordering::Relaxed);
+    if known > 0 {
+        return known;
+    }
+    let size = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .filter(|size: &usize| size.is_power_of_two())
+        .unwrap_or(2 << 20);
+    SIZE.store(size, Ordering::Relaxed);
+    size
 }
 
 /// What kind of pages a buffer asks for.

@@ -94,9 +94,10 @@ impl<'a> Place<'a> {
             return Ok(false);
         }
         let read = rustix::fs::tell(self.fd)?;
-        let written = match to.contains(OFlags::APPEND) {
-            true => b.len,
-            false => rustix::fs::tell(output.fd)?,
+        let written = if to.contains(OFlags::APPEND) {
+            b.len
+        } else {
+            rustix::fs::tell(output.fd)?
         };
         // At its end there is nothing to read, and so nothing to write.
         Ok(read < a.len && read <= written && most > written - read)

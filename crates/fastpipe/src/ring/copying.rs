@@ -6,7 +6,7 @@
 //!
 //! memcpy(3) would not do: the compiler takes it for plain accesses. A loop over
 //! the atomics is right, and eight times slower or more, since atomics are never
-//! put together to larger accesses. So on x86-64 the accesses are instructions
+//! put together to larger accesses. So on x86-64 (not x32) they are instructions
 //! of our own (`asm!`), each of which does what that many relaxed accesses to
 //! single bytes may do. Elsewhere they are relaxed accesses to words of eight
 //! bytes, which the processor makes as well, but about which the language says
@@ -18,9 +18,9 @@
 
 use std::sync::atomic::AtomicU8;
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(all(target_arch = "x86_64", target_pointer_width = "64")))]
 use words as fast;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
 use x86_64 as fast;
 
 /// Copies `from` to `to`.
@@ -53,7 +53,7 @@ pub(super) fn fill(to: &[AtomicU8], value: u8) {
 }
 
 /// The fast path: up to 64 bytes at a time.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
 mod x86_64 {
     use std::arch::asm;
     use std::sync::atomic::AtomicU8;
@@ -184,7 +184,7 @@ mod x86_64 {
 }
 
 /// The portable path: up to eight bytes at a time.
-#[cfg(any(test, not(target_arch = "x86_64")))]
+#[cfg(any(test, not(all(target_arch = "x86_64", target_pointer_width = "64"))))]
 mod words {
     use std::iter::zip;
     use std::sync::atomic::Ordering::Relaxed;

@@ -191,3 +191,37 @@ fn wait(stream: &UnixStream, what: PollFlags, limit: Option<Duration>) -> io::Re
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::PeerState;
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+    use std::process::Command;
+    use std::thread;
+
+    /// As of a process that gives its end on, answers and ends before the other
+    /// side reads the answer.
+    #[test]
+    fn an_end_given_on_before_the_answer_is_not_dead_with_who_took_it() {
+        let mut ended = Command::new("true").spawn().unwrap();
+        let pidfd = pidfd_open(Pid::from_child(&ended), PidfdFlags::empty());
+        ended.wait().unwrap();
+        let Ok(pidfd) = pidfd else {
+            return eprintln!("skipped: no pidfd_open here");
+        };
+        let (here, there) = UnixStream::pair().unwrap();
+        let taking = thread::spawn(move || {
+            let mut said = [0; 8];
+            let file = receive(&there, &mut said).unwrap().0.swap_remove(0);
+            let taken = Side::attach(Memory::open(file).unwrap(), Role::Consumer).unwrap();
+            let given_on = Memory::open(taken.into_fd().unwrap()).unwrap();
+            let next = Side::attach(given_on, Role::Consumer).unwrap();
+            send(&there, TAKEN, &[pidfd.as_fd()]).unwrap();
+            (there, next)
+        });
+        let side = offer(&here, Role::Producer, 1).unwrap();
+        let _taken = taking.join().unwrap();
+        assert_eq!(side.peer_state().unwrap(), PeerState::Running);
+    }
+}

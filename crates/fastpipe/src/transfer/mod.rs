@@ -97,7 +97,13 @@ impl From<Incomplete> for io::Error {
 /// come to refer to another file at any time: safe code may replace standard
 /// output (dup2(2)), and vmsplice(2) on the read end of a pipe would write into
 /// the memory to be sent. The duplicate is closed with the `Output`; until then
-/// a reader does not see the end of the data.
+/// a reader does not see the end of the data. [`AsFd`] gives the descriptor
+/// itself, as it was at first.
+///
+/// # fork
+/// A forked child inherits the duplicate, and close-on-exec does not help where
+/// it does not exec. While such a child lives, a reader does not see the end of
+/// the data, unless the child drops its copy of the `Output`.
 #[derive(Debug)]
 pub struct Output<F> {
     fd: F,
@@ -148,9 +154,14 @@ impl<F: AsFd> Output<F> {
     /// # Errors
     /// EMFILE where no descriptor is left; EBADF if it is not open for writing.
     pub(crate) fn duplicate(&mut self) -> rustix::io::Result<()> {
+        /// Above the standard descriptors: those can be replaced by safe code.
+        const LEAST: i32 = 3;
         if self.duplicate.is_none() {
-            // Above the standard descriptors: those can be replaced by safe code.
-            let own = rustix::io::fcntl_dupfd_cloexec(self.fd.as_fd(), 3)?;
+            let own = match rustix::io::fcntl_dupfd_cloexec(self.fd.as_fd(), LEAST) {
+                // fcntl(2): the limit on descriptors allows no such number.
+                Err(Errno::INVAL) => Err(Errno::MFILE),
+                own => own,
+            }?;
             let access = rustix::fs::fcntl_getfl(&own)? & OFlags::ACCMODE;
             if access != OFlags::WRONLY && access != OFlags::RDWR {
                 return Err(Errno::BADF);
@@ -160,6 +171,11 @@ impl<F: AsFd> Output<F> {
             self.nowait = Nowait::default();
         }
         Ok(())
+    }
+
+    /// What is written to: the duplicate where there is one.
+    pub(crate) fn target(&self) -> BorrowedFd<'_> {
+        target(&self.fd, &self.duplicate)
     }
 }
 
@@ -171,9 +187,10 @@ fn target<'a>(fd: &'a impl AsFd, duplicate: &'a Option<OwnedFd>) -> BorrowedFd<'
     }
 }
 
+/// The descriptor that it was made with, also where a duplicate is written to.
 impl<F: AsFd> AsFd for Output<F> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        target(&self.fd, &self.duplicate)
+        self.fd.as_fd()
     }
 }
 

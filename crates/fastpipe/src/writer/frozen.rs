@@ -57,8 +57,12 @@ impl Frozen {
         if total < MANY_FROM || once.len() > MANY / 2 {
             return once;
         }
-        let many = self.0.many.get_or_init(|| lay_out(once));
-        many.as_ref().unwrap_or(once)
+        // Not get_or_init: a child that is forked while another thread lays out
+        // would wait for that thread, which it does not have, for ever.
+        if self.0.many.get().is_none() {
+            let _ = self.0.many.set(lay_out(once));
+        }
+        self.0.many.get().and_then(Option::as_ref).unwrap_or(once)
     }
 }
 

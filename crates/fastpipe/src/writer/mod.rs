@@ -100,18 +100,27 @@ const LITTLE_REGION: usize = 64 << 10;
 /// itself ([`Builder::region`]).
 ///
 /// # fork
-/// A forked child can't use its parent's writer: every call fails there with
-/// [`io::ErrorKind::Other`], and dropping it sends nothing. The memory to be
-/// vmspliced is wiped in the child, so what is queued there is the parent's to
-/// send. The child makes a writer of its own. A writer that only ever copies
+/// A forked child can't use its parent's writer: whatever would lend, take or
+/// send bytes fails there with [`io::ErrorKind::Other`], and dropping it sends
+/// nothing. What is queued at the fork is the parent's to send; the memory to
+/// be vmspliced is wiped in the child, but for reserved huge pages
+/// ([`Pages::HugeTlb`](crate::buffer::Pages::HugeTlb)), which can't be. The
+/// child makes a writer of its own. A writer that only ever copies
 /// ([`Builder::copying`]) is inherited as any buffer is: what is queued at the
 /// fork is sent by both, unless one of them leaves it alone.
+///
+/// A child that does not exec must drop the parent's writer, or exit: while it
+/// has the writer it has the pipe open, by the [private
+/// duplicate](#the-outputs-descriptor), and no reader sees the end of the data.
+/// To replace the descriptor itself, as daemons do with standard output, is not
+/// enough.
 ///
 /// # The output's descriptor
 /// Once much has been written, the descriptor is duplicated, and everything
 /// goes through the duplicate until [`finish`](Self::finish) or drop closes it.
 /// So a reader sees the end of the data only then, even if the descriptor
-/// itself is closed or replaced (dup2(2)) before.
+/// itself is closed or replaced (dup2(2)) before. [`AsFd`] gives the descriptor
+/// itself all the time, so that an event loop can register it.
 #[derive(Debug)]
 pub struct PipeWriter<F: AsFd = OwnedFd> {
     /// `None` once it has been finished.
@@ -336,6 +345,8 @@ impl<F: AsFd> Write for PipeWriter<F> {
     }
 }
 
+/// The descriptor that it was made with, which [`finish`](PipeWriter::finish)
+/// gives back.
 impl<F: AsFd> AsFd for PipeWriter<F> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.out_ref().as_fd()

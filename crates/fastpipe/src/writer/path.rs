@@ -45,6 +45,8 @@ pub enum Reason {
     NoWipeOnFork,
     /// No file descriptor is left for a private duplicate of the output.
     NoDescriptor,
+    /// A private duplicate of the output was refused with this error number.
+    NoDuplicate(i32),
 }
 
 /// What an output is, if not a pipe.
@@ -118,6 +120,10 @@ impl fmt::Display for Reason {
                 "memory can't be wiped in forked children here (MADV_WIPEONFORK)"
             }
             Reason::NoDescriptor => "no file descriptor is left (ulimit -n)",
+            Reason::NoDuplicate(errno) => {
+                let error = io::Error::from_raw_os_error(*errno);
+                return write!(f, "the output's descriptor can't be duplicated: {error}");
+            }
         })
     }
 }

@@ -46,7 +46,7 @@ impl<F: AsFd> PipeWriter<F> {
     /// Sends everything that is queued, in order.
     ///
     /// # Errors
-    /// Those of sending; in a forked child of the writer's process, always.
+    /// Those of sending; in a forked child of the writer's process `Other`, always.
     pub(super) fn push(&mut self) -> io::Result<()> {
         if !self.is_ours() {
             return Err(io::Error::other(
@@ -159,7 +159,7 @@ impl<F: AsFd> PipeWriter<F> {
                 return Ok(());
             };
             let turned = self.region.turn(sent, || {
-                let unread = pipe::unread(out)? as u64;
+                let unread = pipe::unread(out.target())? as u64;
                 Ok(sent.saturating_sub(unread))
             });
             // The pages it has may be held by somebody, so that there is no way
@@ -243,7 +243,7 @@ impl<F: AsFd> PipeWriter<F> {
 
     /// Why not to hand pages over, if there is a reason. Raises the capacity.
     fn obstacle(&mut self) -> Option<Reason> {
-        let fd = self.out_ref();
+        let fd = self.out_ref().target();
         let kind = rustix::fs::fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode));
         match kind {
             Ok(FileType::Fifo) => {}
@@ -272,7 +272,7 @@ impl<F: AsFd> PipeWriter<F> {
         obstacle.or_else(|| match self.out().duplicate() {
             Ok(()) => None,
             Err(Errno::MFILE) => Some(Reason::NoDescriptor),
-            Err(errno) => Some(Reason::Refused(errno.raw_os_error())),
+            Err(errno) => Some(Reason::NoDuplicate(errno.raw_os_error())),
         })
     }
 
@@ -286,7 +286,7 @@ impl<F: AsFd> PipeWriter<F> {
             region.open_first();
             return Ok(region);
         }
-        let capacity = pipe::capacity(self.out_ref()).unwrap_or(64 << 10);
+        let capacity = pipe::capacity(self.out_ref().target()).unwrap_or(64 << 10);
         self.window = match self.plan.loan {
             Some(bytes) => pages_up(bytes.clamp(1, MOST_LOAN)),
             None => pages_up((capacity / 2).clamp(64 << 10, 512 << 10)),
@@ -335,7 +335,7 @@ impl<F: AsFd> PipeWriter<F> {
         const SHORTEST: Duration = Duration::from_micros(20);
         const LONGEST: Duration = Duration::from_millis(1);
         let wait = self.plan.wait;
-        let out = self.out_ref();
+        let out = self.out_ref().target();
         if !pipe::is_pipe(out)? {
             return Ok(());
         }

@@ -47,22 +47,45 @@ pub fn command(test: &str, role: &str) -> Command {
     command
 }
 
-/// Whether `body` is true in a forked child, which then exits without running
-/// destructors.
+/// Whether `body` is true in a forked child.
 pub fn in_child(body: impl FnOnce() -> bool) -> bool {
-    // SAFETY: glibc's allocator works in the child of a threaded process, and
-    // the bodies need nothing else that another thread may have locked.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0);
-    if child == 0 {
-        let status = i32::from(!body());
-        // SAFETY: it does not return.
-        unsafe { libc::_exit(status) };
+    Forked::running(body).join()
+}
+
+/// A forked child. It exits without running destructors, and is ended if it
+/// hangs.
+pub struct Forked(libc::pid_t);
+
+impl Forked {
+    pub fn running(body: impl FnOnce() -> bool) -> Self {
+        // SAFETY: glibc's allocator works in the child of a threaded process,
+        // and the bodies need nothing else that another thread may have locked.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0);
+        if child == 0 {
+            end_if_it_hangs();
+            let status = i32::from(!body());
+            // SAFETY: it does not return.
+            unsafe { libc::_exit(status) };
+        }
+        Forked(child)
     }
-    let mut status = 0;
-    // SAFETY: valid for writing; a child of ours that was not reaped.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    status == 0
+
+    /// Whether the child's body was true.
+    pub fn join(self) -> bool {
+        let mut status = 0;
+        // SAFETY: valid for writing; a child of ours that was not reaped.
+        assert_eq!(unsafe { libc::waitpid(self.0, &mut status, 0) }, self.0);
+        status == 0
+    }
+}
+
+/// Ends this process by SIGALRM unless it ends soon. The limit is a watchdog,
+/// not a promise about time.
+pub fn end_if_it_hangs() {
+    const LIMIT_S: libc::c_uint = 30;
+    // SAFETY: a plain number.
+    unsafe { libc::alarm(LIMIT_S) };
 }
 
 /// Becomes nobody where this process is root: without capabilities and with

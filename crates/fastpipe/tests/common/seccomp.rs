@@ -1,32 +1,97 @@
-//! System calls refused, as the filters of some containers do.
+//! System calls refused, as the filters of some containers do, or held up.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Makes these system calls fail with `errno` for the calling thread from now
 /// on. False where there are no filters.
 pub fn refuse(calls: &[libc::c_long], errno: i32) -> bool {
-    set_filter(calls, errno, 0)
+    set_filter(calls, libc::SECCOMP_RET_ERRNO | errno as u32, 0).is_some()
 }
 
 /// The same for every thread of this process.
 pub fn refuse_everywhere(calls: &[libc::c_long], errno: i32) -> bool {
-    set_filter(calls, errno, libc::SECCOMP_FILTER_FLAG_TSYNC)
+    let answer = libc::SECCOMP_RET_ERRNO | errno as u32;
+    set_filter(calls, answer, libc::SECCOMP_FILTER_FLAG_TSYNC).is_some()
 }
 
-fn set_filter(calls: &[libc::c_long], errno: i32, flags: libc::c_ulong) -> bool {
+/// System calls of one thread that wait until another thread lets them go on.
+pub struct Gate(OwnedFd);
+
+/// A call that waits.
+pub struct Waiting(u64);
+
+impl Gate {
+    /// Has these calls of the calling thread wait for as long as there is the
+    /// gate, and then fail. None before Linux 5.5.
+    pub fn close(calls: &[libc::c_long]) -> Option<Self> {
+        let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+        let listener = set_filter(calls, libc::SECCOMP_RET_USER_NOTIF, flags)?;
+        // SAFETY: it is new, and nobody else's.
+        Some(Gate(unsafe { OwnedFd::from_raw_fd(listener as i32) }))
+    }
+
+    /// Lets calls go on up to the first one whose arguments are `wanted`.
+    pub fn pass_until(&self, wanted: impl Fn(&[u64; 6]) -> bool) -> Waiting {
+        loop {
+            let limit = Timespec {
+                tv_sec: 60,
+                tv_nsec: 0,
+            };
+            let mut ready = [PollFd::new(&self.0, PollFlags::IN)];
+            poll(&mut ready, Some(&limit)).unwrap();
+            assert!(ready[0].revents() == PollFlags::IN, "it never came");
+            // SAFETY: all zeroes are a seccomp_notif, as which it has to begin.
+            let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+            let receive = libc::SECCOMP_IOCTL_NOTIF_RECV;
+            // SAFETY: valid for writing a seccomp_notif.
+            let received = unsafe { libc::ioctl(self.0.as_raw_fd(), receive, &mut call) };
+            assert_eq!(received, 0, "{}", std::io::Error::last_os_error());
+            let waiting = Waiting(call.id);
+            if wanted(&call.data.args) {
+                return waiting;
+            }
+            self.answer(waiting);
+        }
+    }
+
+    /// Lets a call go on. No other one waits or succeeds from now on.
+    pub fn pass_last(self, waiting: Waiting) {
+        self.answer(waiting);
+    }
+
+    fn answer(&self, Waiting(id): Waiting) {
+        let answer = libc::seccomp_notif_resp {
+            id,
+            val: 0,
+            error: 0,
+            flags: libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32,
+        };
+        let send = libc::SECCOMP_IOCTL_NOTIF_SEND;
+        // SAFETY: valid for reading a seccomp_notif_resp.
+        let sent = unsafe { libc::ioctl(self.0.as_raw_fd(), send, &answer) };
+        assert_eq!(sent, 0, "{}", std::io::Error::last_os_error());
+    }
+}
+
+/// What seccomp(2) returned; None where it failed.
+fn set_filter(calls: &[libc::c_long], answer: u32, flags: libc::c_ulong) -> Option<libc::c_long> {
     let op = |code: u32, jt: u8, k: u32| libc::sock_filter {
         code: code as u16,
         jt,
         jf: 0,
         k,
     };
-    // Load the number; where it is one of these, jump to the refusal.
+    // Load the number; where it is one of these, jump to the answer.
     let mut program = vec![op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0)];
     for (n, call) in calls.iter().enumerate() {
         let jump = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
         program.push(op(jump, (calls.len() - n) as u8, *call as u32));
     }
-    let answer = libc::BPF_RET | libc::BPF_K;
-    program.push(op(answer, 0, libc::SECCOMP_RET_ALLOW));
-    program.push(op(answer, 0, libc::SECCOMP_RET_ERRNO | errno as u32));
+    let ret = libc::BPF_RET | libc::BPF_K;
+    program.push(op(ret, 0, libc::SECCOMP_RET_ALLOW));
+    program.push(op(ret, 0, answer));
     let filter = libc::sock_fprog {
         len: program.len() as u16,
         filter: program.as_mut_ptr(),
@@ -35,10 +100,11 @@ fn set_filter(calls: &[libc::c_long], errno: i32, flags: libc::c_ulong) -> bool 
     let mode = libc::SECCOMP_SET_MODE_FILTER;
     // SAFETY: the filter points to the program, which outlives the call.
     let set = unsafe { libc::syscall(libc::SYS_seccomp, mode, flags, &filter) };
-    if set != 0 {
+    if set < 0 {
         eprintln!("skipped: no seccomp filters here");
+        return None;
     }
-    set == 0
+    Some(set)
 }
 
 /// Whether filters can be set, tried in a thread that is thrown away.

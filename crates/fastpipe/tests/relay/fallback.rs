@@ -218,9 +218,10 @@ fn a_technique_is_not_given_up_for_having_spun() {
     let done = relay(&input, &output, &options, |_| {
         // One for each spin.
         calls += 1;
-        match calls < 1000 {
-            true => Flow::Continue,
-            false => Flow::Stop,
+        if calls < 1000 {
+            Flow::Continue
+        } else {
+            Flow::Stop
         }
     })
     .unwrap();

@@ -66,9 +66,10 @@ fn what_was_taken_is_given_before_it_stops_where_the_output_has_room() {
     let (_reader, output) = pipe_of(65_536);
     let options = Options::new().copy().interval(Duration::ZERO);
     let done = relay(&input, &output, &options, |progress| {
-        match progress.taken > progress.given {
-            true => Flow::Stop,
-            false => Flow::Continue,
+        if progress.taken > progress.given {
+            Flow::Stop
+        } else {
+            Flow::Continue
         }
     })
     .unwrap();

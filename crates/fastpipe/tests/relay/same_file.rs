@@ -23,9 +23,10 @@ fn relayed(input: &File, output: &File, options: &Options) -> Result<Relayed, Re
     common::state::watch();
     let options = options.block(1000).interval(std::time::Duration::ZERO);
     relay(input, output, &options, |progress| {
-        match progress.given < 10 * LEN as u64 {
-            true => Flow::Continue,
-            false => Flow::Stop,
+        if progress.given < 10 * LEN as u64 {
+            Flow::Continue
+        } else {
+            Flow::Stop
         }
     })
 }

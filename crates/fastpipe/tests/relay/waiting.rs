@@ -67,9 +67,10 @@ fn while_the_output_is_blocked_the_callback_goes_on_being_called_and_stopping_lo
                         assert_eq!(fed.unwrap_err().kind(), ErrorKind::BrokenPipe);
                     })
                 });
-                let input: OwnedFd = match from_pipe {
-                    true => pipe_reader,
-                    false => file.try_clone().unwrap().into(),
+                let input: OwnedFd = if from_pipe {
+                    pipe_reader
+                } else {
+                    file.try_clone().unwrap().into()
                 };
                 let (mut waiting, mut given) = (0, 0);
                 let options = options.interval(OFTEN);
@@ -226,9 +227,10 @@ fn where_nothing_moves_although_both_ends_are_ready_it_draws_breath() {
         relay(&input, &output, &options, |_| {
             calls += 1;
             // It may have to give way now and then, too.
-            match sleeps() - before < 500 && calls < 5000 {
-                true => Flow::Continue,
-                false => Flow::Stop,
+            if sleeps() - before < 500 && calls < 5000 {
+                Flow::Continue
+            } else {
+                Flow::Stop
             }
         })
         .unwrap();

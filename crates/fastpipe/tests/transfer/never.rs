@@ -117,10 +117,7 @@ proptest! {
         let mut got = vec![0; len];
         let (mut have, mut sent) = (0, 0);
         for amount in amounts.iter().cycle() {
-            let result = match some {
-                true => input.read_some(&mut got[have..]),
-                false => input.read(&mut got[have..]),
-            };
+            let result = if some { input.read_some(&mut got[have..]) } else { input.read(&mut got[have..]) };
             match result {
                 Ok(n) if some => have += n,
                 Ok(n) => {

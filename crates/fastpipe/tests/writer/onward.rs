@@ -45,9 +45,10 @@ fn wrong_pieces(setting: Setting, wish: Reuse, how: How, onward: Onward) -> (usi
 
 fn are_right(onward: Onward) {
     for setting in safe_settings() {
-        let wish = match setting.name.starts_with("refereed") {
-            true => Reuse::Refereed,
-            false => Reuse::Fresh,
+        let wish = if setting.name.starts_with("refereed") {
+            Reuse::Refereed
+        } else {
+            Reuse::Fresh
         };
         for how in HOWS {
             let (wrong, _) = wrong_pieces(setting, wish, how, onward);

@@ -21,6 +21,7 @@ use super::socket::filled;
 use super::{Sink, Source, Taken, sys};
 use crate::endpoint::data::Producer;
 use crate::endpoint::spec::{SinkSpec, SourceSpec};
+use crate::record::NotRun;
 use pipespeed_base::size;
 
 /// How many messages a queue holds unless told otherwise (mq_overview(7)).
@@ -48,7 +49,7 @@ pub fn open(message: usize, spins: bool) -> Result<Channel, OpenError> {
             Err(Errno::MFILE) if messages > 1 => messages /= 2,
             // Left by a process that had this number and was killed.
             Err(Errno::EXIST) => name = new_name(),
-            outcome => break outcome.map_err(|errno| refused(errno, message))?,
+            outcome => break outcome.map_err(|errno| open_error(errno, message))?,
         }
     };
     let read_end = sys::mq_open(&name, libc::O_RDONLY | flags, 0, 0);
@@ -79,27 +80,27 @@ fn limit(name: &str) -> Option<usize> {
 }
 
 /// Which limit is in the way.
-fn refused(errno: Errno, message: usize) -> OpenError {
+fn open_error(errno: Errno, message: usize) -> OpenError {
     let most = limit("msgsize_max");
     match (errno, most) {
         (Errno::INVAL, Some(most)) if message > most => {
             over_limit(most, "/proc/sys/fs/mqueue/msgsize_max")
         }
-        (Errno::NOSPC, _) => OpenError::Refused(format!(
+        (Errno::NOSPC, _) => OpenError::NotRun(NotRun::refused(format!(
             "a message queue: there are {} already, the limit: /proc/sys/fs/mqueue/queues_max",
             limit("queues_max").map_or("as many as may be".to_owned(), |n| n.to_string())
-        )),
+        ))),
         // The same number stands for descriptors.
         (Errno::MFILE, _) if rustix::io::dup(std::io::stderr()).is_ok() => {
-            OpenError::Refused(format!(
-                "limit: a message queue for one message of {} takes more memory than a user's \
+            OpenError::NotRun(NotRun::limit(format!(
+                "a message queue for one message of {} takes more memory than a user's \
                  queues may here (ulimit -q{})",
                 size::format(message as u64),
                 match getrlimit(Resource::Msgqueue).current {
                     Some(bytes) => format!(", now {bytes} bytes"),
                     None => String::new(),
                 }
-            ))
+            )))
         }
         _ => cant("a message queue")(errno),
     }

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use super::{fifo, mqueue, ring, tcp, unix};
 use crate::case::Case;
 use crate::endpoint::spec::ChannelKind;
+use crate::record::NotRun;
 use pipespeed_base::failure::out_of_descriptors;
 use pipespeed_base::size;
 
@@ -43,8 +44,8 @@ pub struct Granted {
 pub enum OpenError {
     /// This machine, or its settings, does not allow it, or it can't carry
     /// messages of this size.
-    #[error("{0}")]
-    Refused(String),
+    #[error(transparent)]
+    NotRun(#[from] NotRun),
     /// Something went wrong.
     #[error("{0:#}")]
     Failed(anyhow::Error),
@@ -55,15 +56,16 @@ pub enum OpenError {
 /// # Errors
 /// [`OpenError`].
 pub fn open(case: &Case) -> Result<Channel, OpenError> {
-    if case.sink.is_none() || case.source.is_none() {
+    let Some(channel) = case.subject.channel() else {
         return Ok(Channel::default());
-    }
-    let message = case.buffer_bytes();
-    match case.channel {
-        ChannelKind::Pipe => of_pipe(pipe::create().map_err(cant("a pipe"))?, case.pipe_bytes),
-        ChannelKind::Fifo => of_pipe(fifo::open().map_err(cant("a FIFO"))?, case.pipe_bytes),
+    };
+    let message = case.subject.buffer_bytes();
+    let pipe_bytes = case.subject.pipe_bytes();
+    match channel {
+        ChannelKind::Pipe => of_pipe(pipe::create().map_err(cant("a pipe"))?, pipe_bytes),
+        ChannelKind::Fifo => of_pipe(fifo::open().map_err(cant("a FIFO"))?, pipe_bytes),
         ChannelKind::SocketPair | ChannelKind::SeqPacket | ChannelKind::Datagram => {
-            unix::open_pair(case.channel, message)
+            unix::open_pair(channel, message)
         }
         ChannelKind::Unix => unix::open_named(),
         ChannelKind::Tcp => tcp::open(),
@@ -87,7 +89,7 @@ fn of_pipe(ends: (OwnedFd, OwnedFd), bytes: Option<usize>) -> Result<Channel, Op
     let (read_end, write_end) = ends;
     let granted = match bytes {
         Some(bytes) => pipe::set_capacity(&write_end, bytes)
-            .map_err(|error| OpenError::Refused(error.to_string()))?,
+            .map_err(|error| NotRun::refused(error.to_string()))?,
         None => pipe::capacity(&write_end).map_err(cant("a pipe"))?,
     };
     Ok(Channel {
@@ -102,14 +104,15 @@ fn of_pipe(ends: (OwnedFd, OwnedFd), bytes: Option<usize>) -> Result<Channel, Op
 
 /// A size that a channel can't carry: not a failure, but a fact about it.
 pub(crate) fn over_limit(most: usize, why: &str) -> OpenError {
-    OpenError::Refused(format!(
-        "limit: a message has at most {} here ({why})",
+    let reason = format!(
+        "a message has at most {} here ({why})",
         if most < 1 << 20 && !most.is_multiple_of(1024) {
             format!("{most} bytes")
         } else {
             size::format(most as u64)
         }
-    ))
+    );
+    NotRun::limit(reason).into()
 }
 
 /// Tells what a machine refuses from what went wrong.
@@ -130,7 +133,7 @@ pub(crate) fn cant<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> Open
                 | Errno::NETDOWN
                 // RLIMIT_FSIZE (ulimit -f).
                 | Errno::FBIG,
-            ) => OpenError::Refused(format!("{what} is not to be had here: {error}")),
+            ) => NotRun::refused(format!("{what} is not to be had here: {error}")).into(),
             _ => OpenError::Failed(match out_of_descriptors(&error) {
                 Some(hint) => anyhow::anyhow!("{what}: {hint}"),
                 None => anyhow::Error::new(error).context(what),
@@ -142,6 +145,7 @@ pub(crate) fn cant<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> Open
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::NotRunKind;
 
     #[test]
     fn what_a_machine_refuses_is_no_failure() {
@@ -154,13 +158,11 @@ mod tests {
             Errno::NETDOWN,
             Errno::FBIG,
         ] {
-            let refused = told(errno);
-            assert!(matches!(refused, OpenError::Refused(_)), "{errno}");
-            assert!(
-                refused
-                    .to_string()
-                    .starts_with("a thing is not to be had here: ")
-            );
+            let OpenError::NotRun(not_run) = told(errno) else {
+                panic!("{errno}")
+            };
+            assert_eq!(not_run.kind, NotRunKind::Refused);
+            assert!(not_run.reason.contains("a thing"), "{not_run}");
         }
         for errno in [Errno::MFILE, Errno::NOMEM, Errno::IO] {
             assert!(matches!(told(errno), OpenError::Failed(_)), "{errno}");

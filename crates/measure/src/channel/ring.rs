@@ -21,6 +21,7 @@ use super::socket::filled;
 use super::{Sink, Source, Taken};
 use crate::endpoint::data::Producer;
 use crate::endpoint::spec::{SinkSpec, SinkTechnique, SourceSpec, SourceTechnique};
+use crate::record::NotRun;
 use pipespeed_base::size;
 
 /// The least capacity of a ring, in bytes.
@@ -45,16 +46,16 @@ pub fn open(message: usize) -> Result<Channel, OpenError> {
 /// its memory is a file's, which has a limit (RLIMIT_FSIZE, getrlimit(2)).
 ///
 /// # Errors
-/// [`OpenError::Refused`] if it may not.
+/// [`OpenError::NotRun`] if it may not.
 pub(crate) fn within_file_limit(message: usize, capacity: usize) -> Result<(), OpenError> {
     let limit = getrlimit(Resource::Fsize).current;
     let file = capacity.next_power_of_two().max(page_size()) + page_size();
     if let Some(most) = limit.filter(|most| file as u64 > *most) {
-        return Err(OpenError::Refused(format!(
-            "limit: a ring for messages of {} is a file of {file} bytes, and here a file may \
+        return Err(OpenError::NotRun(NotRun::limit(format!(
+            "a ring for messages of {} is a file of {file} bytes, and here a file may \
              have {most} (ulimit -f)",
             size::format(message as u64)
-        )));
+        ))));
     }
     Ok(())
 }

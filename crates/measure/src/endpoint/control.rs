@@ -5,7 +5,7 @@
 //! ```text
 //! trial                          endpoint
 //!   spec, shared words  ------->
-//!                       <-------  Ready | Refused | Failed
+//!                       <-------  Ready | NotRun | Failed
 //!   "go"                ------->
 //!                       <-------  Done | Failed
 //! ```
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::spec::EndSpec;
 use crate::channel::ZerocopyCounts;
-use crate::record::EndCounters;
+use crate::record::{EndCounters, NotRun};
 
 /// What an endpoint says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub enum Report {
     /// Everything is set up.
     Ready(Setup),
     /// The machine does not give what the case needs.
-    Refused(String),
+    NotRun(NotRun),
     /// The other end has left before the trial was over: what it says of
     /// itself, or how it ended, is the reason.
     Left(String),

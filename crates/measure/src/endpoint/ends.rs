@@ -9,7 +9,7 @@ use fastpipe::buffer::{Backing, BufferError};
 use rustix::io::Errno;
 
 use super::control::{Control, Outcome, Setup};
-use super::process::{Left, Refused, not_allowed, reader, start, writer};
+use super::process::{Left, not_allowed, reader, start, writer};
 use super::spec::{EndSpec, PageKind, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique};
 use crate::channel::library::LibrarySink;
 use crate::channel::mqueue::{QueueSink, QueueSource};
@@ -20,6 +20,7 @@ use crate::channel::tcp::ZerocopySink;
 use crate::channel::uring::{UringSink, UringSource};
 use crate::channel::vm_readv::{FetchSource, OfferSink};
 use crate::channel::{Sink, Source};
+use crate::record::NotRun;
 use pipespeed_host::Root;
 use pipespeed_host::refusals::is_refusal;
 
@@ -161,7 +162,7 @@ fn no_buffer(error: BufferError) -> anyhow::Error {
         BufferError::Lock { .. } => "raise it by `ulimit -l`, or run as root",
         _ => return error.into(),
     };
-    Refused(format!("{error}; {way_out}")).into()
+    NotRun::refused(format!("{error}; {way_out}")).into()
 }
 
 /// Makes sure that huge pages asked for are there.
@@ -178,7 +179,10 @@ fn proven<F: AsFd>(
 
 pub(super) fn all_huge(backing: Backing) -> anyhow::Result<()> {
     if !backing.all_huge() {
-        bail!(Refused(huge_pages_refused(backing.huge, backing.mapped)));
+        bail!(NotRun::refused(huge_pages_refused(
+            backing.huge,
+            backing.mapped
+        )));
     }
     Ok(())
 }

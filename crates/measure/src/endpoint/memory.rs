@@ -17,8 +17,9 @@ use serde::{Deserialize, Serialize};
 use super::alone::timed_alone;
 use super::control::{Control, Outcome, Setup};
 use super::ends::all_huge;
-use super::process::{Refused, start};
+use super::process::start;
 use super::spec::{EndSpec, PageKind};
+use crate::record::NotRun;
 use pipespeed_base::size;
 use pipespeed_host::{Root, available_memory};
 
@@ -154,7 +155,7 @@ fn map(memory: &MemorySpec) -> anyhow::Result<Buffer> {
 fn no_memory(error: BufferError) -> anyhow::Error {
     let reason = error.to_string();
     match io::Error::from(error).kind() {
-        io::ErrorKind::OutOfMemory => Refused(reason).into(),
+        io::ErrorKind::OutOfMemory => NotRun::refused(reason).into(),
         _ => anyhow::anyhow!(reason),
     }
 }
@@ -185,7 +186,7 @@ fn check_room(memory: &MemorySpec) -> anyhow::Result<()> {
             1 => "a block",
             _ => "two blocks",
         };
-        bail!(Refused(format!(
+        bail!(NotRun::refused(format!(
             "{what} of {} and an eighth more are needed, and {} of memory can be had here ({})",
             size::format(memory.block_bytes as u64),
             size::format(room.bytes),
@@ -235,12 +236,12 @@ mod tests {
     #[test]
     fn more_memory_than_there_is_is_refused_with_the_reason() {
         let error = check_room(&spec(Act::Copy, 1 << 60)).unwrap_err();
-        let Some(Refused(reason)) = error.downcast_ref() else {
+        let Some(NotRun { reason, .. }) = error.downcast_ref() else {
             panic!("{error:#}");
         };
         assert!(reason.starts_with("two blocks of 1048576TiB"), "{reason}");
         assert!(reason.contains("can be had here ("), "{reason}");
         let error = map(&spec(Act::Read, usize::MAX - 5000)).unwrap_err();
-        assert!(error.downcast_ref::<Refused>().is_some(), "{error:#}");
+        assert!(error.downcast_ref::<NotRun>().is_some(), "{error:#}");
     }
 }

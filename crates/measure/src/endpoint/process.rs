@@ -32,6 +32,7 @@ use super::ends::{Driver, cause};
 use super::spec::{EndSpec, Part};
 use super::{alone, memory};
 use crate::channel::{Sink, Source, Taken};
+use crate::record::NotRun;
 use pipespeed_base::failure::{in_full, out_of_descriptors};
 use pipespeed_host::refusals::{self, is_refusal};
 
@@ -76,15 +77,12 @@ impl Role {
     }
 }
 
-/// The end that could not be set up as the case needs it.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Refused(pub(crate) String);
-
 /// A system call that this machine does not allow, with who refuses it.
-pub(crate) fn not_allowed(call: &str, error: &io::Error) -> Refused {
+pub(crate) fn not_allowed(call: &str, error: &io::Error) -> NotRun {
     let refusal = refusals::of(call, error);
-    Refused(refusal.map_or_else(|| format!("{call}: {error}"), |refusal| refusal.to_string()))
+    NotRun::refused(
+        refusal.map_or_else(|| format!("{call}: {error}"), |refusal| refusal.to_string()),
+    )
 }
 
 /// The end that found the other one gone.
@@ -111,8 +109,8 @@ pub fn main(role: Role) -> io::Result<()> {
 }
 
 fn complaint(error: &anyhow::Error) -> Report {
-    if let Some(Refused(reason)) = error.downcast_ref() {
-        Report::Refused(reason.clone())
+    if let Some(not_run) = error.downcast_ref() {
+        Report::NotRun(NotRun::clone(not_run))
     } else if let Some(Left(how)) = error.downcast_ref() {
         Report::Left(how.clone())
     } else {
@@ -161,7 +159,7 @@ pub(crate) fn stay_on(cpu: usize) -> anyhow::Result<()> {
     let mut set = rustix::thread::CpuSet::new();
     set.set(cpu);
     rustix::thread::sched_setaffinity(None, &set)
-        .map_err(|errno| Refused(format!("can't stay on processor {cpu}: {errno}")))?;
+        .map_err(|errno| NotRun::refused(format!("can't stay on processor {cpu}: {errno}")))?;
     Ok(())
 }
 
@@ -213,7 +211,7 @@ pub(super) fn writer(
             let reading = Some(meter.read(sink.sent(), sink.counts()));
             match due {
                 BEGIN => {
-                    sink.as_asked().map_err(Refused)?;
+                    sink.as_asked().map_err(NotRun::refused)?;
                     first = reading;
                 }
                 _ => {

@@ -1,17 +1,19 @@
 //! What an end of a channel is told to do. Travels as JSON to the process that
 //! does it.
 
+mod access;
 mod memory;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::access::Access;
+use self::access::words;
 pub use self::memory::{PageKind, Reuse};
 use super::memory::MemorySpec;
 use crate::record::DataUse;
 
 /// What lies between the two ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ChannelKind {
     /// pipe(2).
     #[default]
@@ -36,7 +38,22 @@ pub enum ChannelKind {
     Ring,
 }
 
+words!(ChannelKind);
+
 impl ChannelKind {
+    const ALL: &[ChannelKind] = &[
+        ChannelKind::Pipe,
+        ChannelKind::Fifo,
+        ChannelKind::SocketPair,
+        ChannelKind::SeqPacket,
+        ChannelKind::Datagram,
+        ChannelKind::Unix,
+        ChannelKind::Tcp,
+        ChannelKind::MessageQueue,
+        ChannelKind::Memory,
+        ChannelKind::Ring,
+    ];
+
     /// The word used in data.
     pub fn name(self) -> &'static str {
         match self {
@@ -67,8 +84,7 @@ impl ChannelKind {
 }
 
 /// How the writer hands data to the channel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SinkTechnique {
     /// write(2).
     Write,
@@ -96,7 +112,30 @@ pub enum SinkTechnique {
     RingWrite,
 }
 
+words!(SinkTechnique);
+
 impl SinkTechnique {
+    const ALL: &[SinkTechnique] = &[
+        SinkTechnique::Write,
+        SinkTechnique::Vmsplice,
+        SinkTechnique::PipeWriter(Policy::Copying),
+        SinkTechnique::PipeWriter(Policy::Fresh),
+        SinkTechnique::PipeWriter(Policy::Drained),
+        SinkTechnique::PipeWriter(Policy::Refereed),
+        SinkTechnique::PipeWriterIo(Policy::Copying),
+        SinkTechnique::PipeWriterIo(Policy::Fresh),
+        SinkTechnique::PipeWriterIo(Policy::Drained),
+        SinkTechnique::PipeWriterIo(Policy::Refereed),
+        SinkTechnique::BufWriter,
+        SinkTechnique::Send,
+        SinkTechnique::SendZerocopy,
+        SinkTechnique::QueueSend,
+        SinkTechnique::Offer,
+        SinkTechnique::UringWrite,
+        SinkTechnique::RingLend,
+        SinkTechnique::RingWrite,
+    ];
+
     /// Whether it is a library's, rather than a bare system call.
     pub fn is_library(self) -> bool {
         matches!(
@@ -159,8 +198,7 @@ impl Policy {
 }
 
 /// How the reader takes data from the channel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceTechnique {
     /// read(2).
     Read,
@@ -182,7 +220,21 @@ pub enum SourceTechnique {
     RingRead,
 }
 
+words!(SourceTechnique);
+
 impl SourceTechnique {
+    const ALL: &[SourceTechnique] = &[
+        SourceTechnique::Read,
+        SourceTechnique::Splice,
+        SourceTechnique::SpliceThrough,
+        SourceTechnique::Recv,
+        SourceTechnique::QueueReceive,
+        SourceTechnique::Fetch,
+        SourceTechnique::UringRead,
+        SourceTechnique::RingPeek,
+        SourceTechnique::RingRead,
+    ];
+
     /// Whether the data goes by without coming into the reader's memory.
     pub fn splices(self) -> bool {
         matches!(
@@ -277,6 +329,24 @@ pub struct SinkSpec {
 }
 
 impl SinkSpec {
+    /// Blocking write(2) from touched buffers of base pages.
+    pub fn write(buffer_bytes: usize) -> Self {
+        SinkSpec {
+            technique: SinkTechnique::Write,
+            wait: Waiting::Block,
+            buffer_bytes,
+            loan_bytes: buffer_bytes,
+            same_buffer: false,
+            pages: PageKind::Base,
+            touched: true,
+            locked: false,
+            gift: false,
+            rewritten: false,
+            reuse: Reuse::Drained,
+            offset: 0,
+        }
+    }
+
     /// Bytes sent at a time.
     pub fn piece_bytes(&self) -> usize {
         if self.same_buffer {
@@ -304,6 +374,21 @@ pub struct SourceSpec {
     pub locked: bool,
     /// How far behind the start of a page the buffer begins, in bytes.
     pub offset: usize,
+}
+
+impl SourceSpec {
+    /// Blocking read(2) into touched buffers of base pages.
+    pub fn read(buffer_bytes: usize) -> Self {
+        SourceSpec {
+            technique: SourceTechnique::Read,
+            wait: Waiting::Block,
+            buffer_bytes,
+            pages: PageKind::Base,
+            touched: true,
+            locked: false,
+            offset: 0,
+        }
+    }
 }
 
 /// Which part an endpoint process plays.

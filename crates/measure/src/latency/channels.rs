@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::channel::ring::within_file_limit;
 use crate::channel::{Channel, OpenError, cant, fifo, mqueue, over_limit, tcp, unix};
 use crate::endpoint::spec::ChannelKind;
+use crate::record::NotRun;
 use pipespeed_base::size;
 
 /// What messages go through.
@@ -161,7 +162,7 @@ fn of_pipes(
     if let Some(bytes) = bytes {
         for pipe in [&there, &back] {
             pipe::set_capacity(&pipe.1, bytes)
-                .map_err(|error| OpenError::Refused(error.to_string()))?;
+                .map_err(|error| NotRun::refused(error.to_string()))?;
         }
     }
     let capacity = pipe::capacity(&there.1).map_err(cant("a pipe"))?;
@@ -229,7 +230,7 @@ fn of_sockets(channel: Channel) -> Result<Way, OpenError> {
         bytes(channel.granted.send_buffer_bytes),
         bytes(channel.granted.receive_buffer_bytes)
     );
-    let one = |end: Option<OwnedFd>| {
+    let one = |end: Option<OwnedFd>| -> Result<Ends, OpenError> {
         Ok(Ends {
             input: end.ok_or_else(missing)?,
             output: None,
@@ -273,12 +274,17 @@ fn of_eventfds(size: usize) -> Result<Way, OpenError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::NotRunKind;
     use pipespeed_base::Named;
 
     #[test]
     fn an_eventfd_carries_one_number() {
         let error = open(Kind::Eventfd, 9, None).unwrap_err();
-        assert!(matches!(&error, OpenError::Refused(why) if why.contains("8 bytes")));
+        let OpenError::NotRun(not_run) = error else {
+            panic!("{error}")
+        };
+        assert_eq!(not_run.kind, NotRunKind::Limit);
+        assert!(not_run.reason.contains("8 bytes"), "{not_run}");
         assert!(open(Kind::Eventfd, 8, None).is_ok());
     }
 

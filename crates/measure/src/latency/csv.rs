@@ -1,10 +1,11 @@
 //! A run of round trips as CSV: a row for each launch, and one for each case
-//! that has none or that ended early: refused, deadlocked, failed, not run.
+//! that has none or that ended early: not run, deadlocked, failed.
 
 use serde::Serialize;
 
 use super::record::{CaseRecord, Launch, Record, Settings};
 use super::spec::{Mode, Wait};
+use crate::record::NotRunKind;
 
 /// A row; its fields are the columns.
 #[derive(Debug, Serialize)]
@@ -26,7 +27,10 @@ struct Row<'a> {
     mode: &'static str,
     rate: Option<f64>,
     wait: Wait,
-    refused: Option<&'a str>,
+    /// What kept the case from being run.
+    not_run: Option<NotRunKind>,
+    /// Why, in a sentence.
+    reason: Option<&'a str>,
     deadlock: Option<&'a str>,
     /// Launches of the case that failed; not in the rows of launches.
     failed: Option<usize>,
@@ -60,7 +64,8 @@ impl<'a> Row<'a> {
             mode,
             rate,
             wait: settings.wait,
-            refused: None,
+            not_run: None,
+            reason: None,
             deadlock: None,
             failed: None,
         }
@@ -69,7 +74,7 @@ impl<'a> Row<'a> {
 
 impl Record {
     /// The launches as CSV, a row each, and a row for each case without any or
-    /// that was refused or deadlocked.
+    /// that was not run or deadlocked.
     ///
     /// # Errors
     /// None in memory.
@@ -80,9 +85,10 @@ impl Record {
                 out.serialize(Row::new(case, &self.settings, Some(launch)))?;
             }
             let none = case.launches.is_empty();
-            if none || case.refused.is_some() || case.deadlock.is_some() {
+            if none || case.not_run.is_some() || case.deadlock.is_some() {
                 out.serialize(Row {
-                    refused: case.refused.as_deref(),
+                    not_run: case.not_run.as_ref().map(|not_run| not_run.kind),
+                    reason: case.not_run.as_ref().map(|not_run| &*not_run.reason),
                     deadlock: case.deadlock.as_deref(),
                     failed: Some(case.failed),
                     ..Row::new(case, &self.settings, None)
@@ -115,10 +121,11 @@ mod tests {
                 ["open", "2000.0", "block"]
             );
         }
-        let (deadlock, refused) = (&rows[14], &rows[15]);
+        let (deadlock, limit) = (&rows[14], &rows[15]);
         assert_eq!(of(deadlock, "deadlock"), "deadlock: both sleep");
-        assert!(of(refused, "refused").starts_with("limit: "), "{text}");
-        for row in [deadlock, refused] {
+        let told = ["not_run", "reason"].map(|name| of(limit, name));
+        assert_eq!(told, ["limit", "a message has at most 8 bytes"]);
+        for row in [deadlock, limit] {
             assert_eq!(
                 ["round", "p50_us", "failed"].map(|name| of(row, name)),
                 ["", "", "0"]

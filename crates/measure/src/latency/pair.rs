@@ -230,7 +230,7 @@ impl<'a> Pair<'a> {
 
 fn complaint(role: Role, said: Said) -> TrialError {
     match said {
-        Said::Refused(reason) => TrialError::Refused(reason),
+        Said::NotRun(not_run) => not_run.into(),
         Said::Failed(reason) | Said::Left(reason) => {
             TrialError::Failed(anyhow!("the {}: {reason}", role.name()))
         }

@@ -16,7 +16,7 @@ use super::memory::{Messages, turns};
 use super::process::Role;
 use super::spec::{Mode, Spec, Wait};
 use crate::channel::ZerocopyCounts;
-use crate::endpoint::process::Refused;
+use crate::record::NotRun;
 
 /// How long [`Wait::Adaptive`] tries before it sleeps.
 const SPINNING: Duration = Duration::from_micros(50);
@@ -67,7 +67,7 @@ impl Port {
     /// The end that `role` needs.
     ///
     /// # Errors
-    /// When memory can't be had; [`Refused`] where the machine does not allow
+    /// When memory can't be had; [`NotRun`] where the machine does not allow
     /// what it takes.
     pub(super) fn new(
         role: Role,
@@ -170,7 +170,7 @@ impl Port {
     /// Sends the whole message.
     ///
     /// # Errors
-    /// [`Left`] where the other process is gone, [`Refused`] where the machine
+    /// [`Left`] where the other process is gone, [`NotRun`] where the machine
     /// does not allow the call, and other errors of it.
     pub(super) fn send(&mut self) -> anyhow::Result<()> {
         self.word(1).store(WRITING, Ordering::Relaxed);
@@ -333,11 +333,11 @@ fn advance((number, at): &mut (u64, usize), moved: usize, size: usize) -> Moved 
 }
 
 /// What to say of an error: nothing but that the other process is gone, or
-/// what was refused.
+/// what is not allowed.
 pub(super) fn complaint(errno: Errno) -> anyhow::Error {
     match errno {
         Errno::PIPE => Left.into(),
-        Errno::MSGSIZE => Refused("limit: the message is longer than may be here".into()).into(),
+        Errno::MSGSIZE => NotRun::limit("the message is longer than may be here").into(),
         other => std::io::Error::from(other).into(),
     }
 }

@@ -12,7 +12,8 @@ use super::port::{Left, Port, WORDS};
 use super::spec::{Mode, Outcome, Said, Spec};
 use super::{closed, naive, open_loop};
 use crate::endpoint::control::Control;
-use crate::endpoint::process::{Refused, die_with_parent, not_allowed, stay_on};
+use crate::endpoint::process::{die_with_parent, not_allowed, stay_on};
+use crate::record::NotRun;
 use pipespeed_base::failure::in_full;
 
 /// Which of the two.
@@ -60,7 +61,7 @@ pub fn main(role: Role) -> io::Result<()> {
         Ok(outcome) => Said::Done(Box::new(outcome)),
         Err(error) if error.is::<Left>() => Said::Left(error.to_string()),
         Err(error) => match error.downcast_ref() {
-            Some(Refused(reason)) => Said::Refused(reason.clone()),
+            Some(not_run) => Said::NotRun(NotRun::clone(not_run)),
             None => Said::Failed(in_full(&error)),
         },
     };

@@ -8,33 +8,25 @@ use super::histogram::{Counts, Latencies};
 use super::spec::{Length, Mode, Wait};
 use super::trial::Measured;
 use crate::channel::ZerocopyCounts;
-use crate::record::Flag;
+use crate::record::{Flag, Header, NotRun};
 use crate::rounds::{RUN_DELAY, from_outside};
 use pipespeed_base::size;
-use pipespeed_host::Machine;
-use pipespeed_stats::{median, median_interval};
+use pipespeed_host::Warning;
+use pipespeed_stats::Estimate;
 
 /// What a wake-up takes by itself of the time between waking and running: not
 /// what something else does to it.
 const WAKE_UP_S: f64 = 5e-6;
 
-/// What sort of record this is: the value of `kind`.
-pub const KIND: &str = "latency";
-
 /// A run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Record {
-    /// [`KIND`].
-    pub kind: &'static str,
-    /// Of this record's form.
-    pub version: u32,
-    /// When the run began, RFC 3339 in UTC.
-    pub started_at: String,
+    /// What every record begins with.
+    #[serde(flatten)]
+    pub header: Header,
     /// The signal that ended it before its last round; null when it was
     /// completed.
     pub interrupted: Option<String>,
-    /// The machine.
-    pub machine: Machine,
     /// What was asked for.
     pub settings: Settings,
     /// The cases in the order of the options.
@@ -42,7 +34,7 @@ pub struct Record {
     /// Trials that failed, in words.
     pub failures: Vec<String>,
     /// What limits what the figures say.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 /// How it was measured.
@@ -73,8 +65,8 @@ pub struct CaseRecord {
     pub channel: Kind,
     /// Bytes of a message.
     pub size: usize,
-    /// Why it was not measured.
-    pub refused: Option<String>,
+    /// Why it was not measured: what is not allowed here, or too long.
+    pub not_run: Option<NotRun>,
     /// How it deadlocked.
     pub deadlock: Option<String>,
     /// What the completions of MSG_ZEROCOPY said, all launches together; none
@@ -157,34 +149,23 @@ impl Launch {
     }
 }
 
-/// A median over launches with its 95 % interval, if there were enough.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Middle {
-    /// The median.
-    pub median: f64,
-    /// The interval's lower end.
-    pub low: Option<f64>,
-    /// Its upper end.
-    pub high: Option<f64>,
-}
-
-/// A case: medians over its launches.
+/// A case: medians over its launches with their 95 % intervals.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Summary {
     /// See [`Launch`].
-    pub p50_us: Middle,
+    pub p50_us: Estimate,
     /// See [`Launch`].
-    pub p90_us: Middle,
+    pub p90_us: Estimate,
     /// See [`Launch`].
-    pub p99_us: Middle,
+    pub p99_us: Estimate,
     /// See [`Launch`].
-    pub p999_us: Middle,
+    pub p999_us: Estimate,
     /// The longest of all launches.
     pub max_us: f64,
     /// See [`Launch`].
-    pub mib_per_s: Middle,
+    pub mib_per_s: Estimate,
     /// See [`Launch`].
-    pub per_s: Middle,
+    pub per_s: Estimate,
     /// The fewest round trips of a launch.
     pub least_count: u64,
     /// Messages of all launches that had not come back.
@@ -197,7 +178,7 @@ impl CaseRecord {
         CaseRecord {
             channel,
             size,
-            refused: None,
+            not_run: None,
             deadlock: None,
             zerocopy: None,
             failed: 0,
@@ -237,12 +218,7 @@ impl CaseRecord {
 fn summary(launches: &[Launch]) -> Option<Summary> {
     let middle = |value: fn(&Launch) -> f64| {
         let values: Vec<f64> = launches.iter().map(value).collect();
-        let interval = median_interval(&values, 0.95);
-        Some(Middle {
-            median: median(&values)?,
-            low: interval.map(|interval| interval.low),
-            high: interval.map(|interval| interval.high),
-        })
+        Estimate::of(&values, 0.95)
     };
     Some(Summary {
         p50_us: middle(|launch| launch.p50_us)?,
@@ -293,7 +269,7 @@ mod tests {
         }
         let summary = case.summary.unwrap();
         assert!((summary.p50_us.median - 20.0).abs() < 0.1, "{summary:?}");
-        assert!(summary.p50_us.low.is_some() && summary.max_us > 499.0);
+        assert!(summary.p50_us.interval.is_some() && summary.max_us > 499.0);
         assert_eq!(case.histogram.iter().map(|(_, n)| n).sum::<u64>(), 14);
     }
 

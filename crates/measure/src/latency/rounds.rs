@@ -69,14 +69,14 @@ pub fn run(
     for (round, order) in schedule.orders().iter().enumerate() {
         for (place, &at) in order.iter().enumerate() {
             let case = &mut cases[at];
-            let open = case.refused.is_none() && case.deadlock.is_none();
+            let open = case.not_run.is_none() && case.deadlock.is_none();
             if open && case.failed < MAX_FAILURES {
                 match trial(&spec(plan, case)) {
                     Ok(measured) => {
                         case.add(round, &measured, plan.apart);
                         ended.noise.push(measured.noise);
                     }
-                    Err(TrialError::Refused(why)) => case.refused = Some(why),
+                    Err(TrialError::NotRun(not_run)) => case.not_run = Some(not_run),
                     Err(TrialError::Deadlock(how)) => case.deadlock = Some(how),
                     Err(TrialError::Interrupted(signal)) => {
                         ended.interrupted = Some(signal);
@@ -118,6 +118,7 @@ mod tests {
     use super::*;
     use crate::latency::channels::Kind;
     use crate::latency::spec::Outcome;
+    use crate::record::NotRun;
 
     #[test]
     fn one_trial_that_fails_costs_that_trial_and_a_refused_case_is_not_tried_again() {
@@ -139,7 +140,7 @@ mod tests {
             |spec| match spec.kind {
                 Kind::Eventfd => {
                     refusals += 1;
-                    Err(TrialError::Refused("limit".to_owned()))
+                    Err(NotRun::limit("too long").into())
                 }
                 Kind::Tcp if failed == 0 => {
                     failed += 1;
@@ -169,6 +170,6 @@ mod tests {
         assert_eq!(lines, ["tcp of 9B: the echo was killed"]);
         assert_eq!(cases.each_ref().map(|case| case.launches.len()), [6, 5, 0]);
         assert_eq!((refusals, passed, ended.noise.len()), (1, 18, 11));
-        assert_eq!(cases[2].refused.as_deref(), Some("limit"));
+        assert_eq!(cases[2].not_run, Some(NotRun::limit("too long")));
     }
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::channels::Kind;
 use super::histogram::Counts;
 use crate::channel::ZerocopyCounts;
+use crate::record::NotRun;
 
 /// How a process waits for a message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,7 +77,7 @@ pub enum Said {
     /// It waits for the start.
     Ready,
     /// The machine does not give what the trial needs.
-    Refused(String),
+    NotRun(NotRun),
     /// The other process is gone.
     Left(String),
     /// Something went wrong.

@@ -19,6 +19,7 @@ use crate::channel::OpenError;
 use crate::endpoint::control::Control;
 use crate::endpoint::counters::run_delay_s;
 use crate::endpoint::process::SUBCOMMAND;
+use crate::record::NotRun;
 use crate::trial::own_processor_time;
 use pipespeed_base::failure::{cant_start, out_of_descriptors};
 use pipespeed_base::interrupt::Interrupt;
@@ -56,8 +57,8 @@ pub struct Measured {
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
     /// The channel, or this machine, does not do it.
-    #[error("{0}")]
-    Refused(String),
+    #[error(transparent)]
+    NotRun(#[from] NotRun),
     /// Both ends wait for each other.
     #[error("{0}")]
     Deadlock(String),
@@ -92,7 +93,7 @@ impl Trials {
     fn exchange(&self, spec: &Spec) -> Result<(Outcome, Option<f64>), TrialError> {
         let way =
             channels::open(spec.kind, spec.size, spec.pipe_bytes).map_err(|error| match error {
-                OpenError::Refused(reason) => TrialError::Refused(reason),
+                OpenError::NotRun(not_run) => not_run.into(),
                 OpenError::Failed(error) => TrialError::Failed(error),
             })?;
         let words = SharedWords::create(WORDS).map_err(cant("shared memory"))?;

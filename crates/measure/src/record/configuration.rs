@@ -2,17 +2,27 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::endpoint::memory::Act;
+use crate::endpoint::spec::{
+    Access, ChannelKind, PageKind, Reuse, SinkTechnique, SourceTechnique, Waiting,
+};
+
 /// The configuration that took effect, as the ends of the case reported it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Configuration {
     /// How the writer hands data to the channel: `write`, `vmsplice`; null
     /// where no writer runs.
-    pub writer: Option<String>,
+    pub writer: Option<Access<SinkTechnique>>,
     /// How the reader takes it: `read`, `splice`; null where no reader runs.
-    pub reader: Option<String>,
+    pub reader: Option<Access<SourceTechnique>>,
     /// What lies between the ends: `pipe`, `fifo`, `tcp` and so on; null where
     /// there is only one end.
-    pub channel: Option<String>,
+    pub channel: Option<ChannelKind>,
+    /// When vmspliced pages are written again; null where the writer does not
+    /// use vmsplice itself.
+    pub reuse: Option<Reuse>,
+    /// What is done with a block of memory; null where there is none.
+    pub act: Option<Act>,
     /// The size of the messages; null where a case is not about messages.
     pub message_bytes: Option<usize>,
     /// The volume that ends a trial's timed part; null where time ends it.
@@ -21,8 +31,10 @@ pub struct Configuration {
     /// `same buffer`, `16 bytes off`.
     #[serde(default)]
     pub options: Vec<String>,
-    /// How the ends wait for each other: `block`, `poll`, `spin`, `adaptive`.
-    pub wait: String,
+    /// How the ends wait for each other: `block`, `poll`, `spin`, `adaptive`;
+    /// `none` where there is no channel.
+    #[serde(with = "wait")]
+    pub wait: Option<Waiting>,
     /// The writer's processor, where the case has one of its own; else see the
     /// run's settings.
     pub writer_cpu: Option<usize>,
@@ -35,7 +47,7 @@ pub struct Configuration {
     /// How many such buffers the writer uses in turn.
     pub buffers: Option<usize>,
     /// Pages asked for: `base`, `huge` (transparent) or `hugetlb`.
-    pub pages: String,
+    pub pages: PageKind,
     /// Bytes of the writer's buffers shown to be in huge pages.
     pub huge_bytes: Option<u64>,
     /// How that was shown: `smaps` or `pagemap`.
@@ -67,4 +79,98 @@ pub struct Configuration {
     pub writer_bytes_per_call: Option<f64>,
     /// The same of the reader.
     pub reader_bytes_per_call: Option<f64>,
+}
+
+impl Configuration {
+    /// How the ends wait, as a word of records.
+    pub fn wait_word(&self) -> &'static str {
+        wait::word(self.wait)
+    }
+}
+
+/// A way of waiting as a word, `none` where there is none.
+mod wait {
+    use serde::de::{Deserializer, IntoDeserializer};
+    use serde::{Deserialize, Serializer};
+
+    use crate::endpoint::spec::Waiting;
+
+    const NONE: &str = "none";
+
+    pub(super) fn word(wait: Option<Waiting>) -> &'static str {
+        wait.map_or(NONE, Waiting::name)
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        wait: &Option<Waiting>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(word(*wait))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Waiting>, D::Error> {
+        let word = String::deserialize(deserializer)?;
+        if word == NONE {
+            Ok(None)
+        } else {
+            Waiting::deserialize(word.into_deserializer()).map(Some)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::{Overrides, Selection, Suite};
+    use pipespeed_base::Named;
+
+    #[test]
+    fn the_configuration_of_every_case_survives_saving() {
+        let overrides = Overrides {
+            selection: Selection {
+                all: true,
+                ..Selection::default()
+            },
+            ..Overrides::default()
+        };
+        let cases = Suite::VALUES.iter().flat_map(|it| it.cases(&overrides));
+        for case in cases {
+            let saved = serde_json::to_value(case.configuration()).unwrap();
+            let loaded: Configuration = serde_json::from_value(saved).unwrap();
+            assert_eq!(loaded, case.configuration(), "{}", case.name);
+        }
+    }
+
+    #[test]
+    fn values_are_saved_as_the_words_that_are_shown() {
+        let saved = |case: &str, field: &str| {
+            let mut cases = Suite::VALUES.iter().flat_map(|it| {
+                it.cases(&Overrides {
+                    selection: Selection {
+                        all: true,
+                        ..Selection::default()
+                    },
+                    ..Overrides::default()
+                })
+            });
+            let case = cases.find(|it| it.name == case).unwrap();
+            serde_json::to_value(case.configuration()).unwrap()[field].clone()
+        };
+        for (case, field, word) in [
+            ("mqueue_64", "channel", "message queue"),
+            ("seqpacket_64_spin", "channel", "seqpacket"),
+            ("seqpacket_64_spin", "wait", "spin"),
+            ("tcp_zerocopy_64", "writer", "send, MSG_ZEROCOPY"),
+            ("vmsplice_fresh_64", "reuse", "fresh"),
+            ("pipewriter_fresh", "writer", "PipeWriter, fresh"),
+            ("produce_alone", "writer", "memory"),
+            ("produce_alone", "wait", "none"),
+            ("mem_read_scalar_4k", "act", "read_scalar"),
+            ("hugetlb", "pages", "hugetlb"),
+        ] {
+            assert_eq!(saved(case, field), word, "{field} of {case}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use super::{CaseResult, Configuration, EndCounters, Run, Sample};
+use crate::suite::Suite;
 
 /// A column of an end's counters: its name after `writer_` or `reader_`, and
 /// what stands in it.
@@ -31,10 +32,10 @@ type ConfigurationColumn = (&'static str, fn(&Configuration) -> String);
 const CONFIGURATION: [ConfigurationColumn; 22] = [
     ("writer", |c| or_empty(c.writer.as_ref())),
     ("reader", |c| or_empty(c.reader.as_ref())),
-    ("wait", |c| c.wait.clone()),
+    ("wait", |c| c.wait_word().to_owned()),
     ("buffer_bytes", |c| c.buffer_bytes.to_string()),
     ("buffers", |c| or_empty(c.buffers)),
-    ("pages", |c| c.pages.clone()),
+    ("pages", |c| c.pages.to_string()),
     ("huge_bytes", |c| or_empty(c.huge_bytes)),
     ("alignment", |c| or_empty(c.alignment)),
     ("pipe_bytes_asked", |c| or_empty(c.pipe_bytes_asked)),
@@ -66,7 +67,7 @@ const SAMPLE: [&str; 9] = [
 ];
 
 /// Writes a header and a row for every sample of every case, in the suite's
-/// order. A refused case has no sample, hence no row. What was not measured is
+/// order. A case that was not run has no sample, hence no row. What was not measured is
 /// an empty field; several flags stand in one field with spaces between.
 ///
 /// # Errors
@@ -77,7 +78,7 @@ pub fn write_csv(run: &Run, out: impl Write) -> csv::Result<()> {
     writer.write_record(header())?;
     for case in &run.cases {
         for sample in &case.samples {
-            writer.write_record(row(&run.suite, case, sample))?;
+            writer.write_record(row(run.suite, case, sample))?;
         }
     }
     writer.flush()?;
@@ -93,10 +94,10 @@ fn header() -> Vec<String> {
     names
 }
 
-fn row(suite: &str, case: &CaseResult, sample: &Sample) -> Vec<String> {
+fn row(suite: Suite, case: &CaseResult, sample: &Sample) -> Vec<String> {
     let flags: Vec<String> = sample.flags.iter().map(|flag| flag.name()).collect();
     let mut fields = vec![
-        suite.to_owned(),
+        suite.to_string(),
         case.name.clone(),
         case.data.name().to_owned(),
         sample.round.to_string(),

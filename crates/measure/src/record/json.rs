@@ -4,9 +4,10 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::{Run, SCHEMA_VERSION};
+use super::{Kind, Run, SCHEMA_VERSION};
 
 /// Why a saved run could not be loaded. Every message is one line that names
 /// the file and the way out.
@@ -41,11 +42,11 @@ pub enum LoadError {
         path: PathBuf,
     },
     /// A record of another command, which says what it is.
-    #[error("{}: a record of pipespeed {kind}: compare takes runs of bench", shown(.path))]
+    #[error("{}: a record of kind {kind}, not bench: give a file made by pipespeed bench --json", shown(.path))]
     OtherKind {
         /// The file.
         path: PathBuf,
-        /// The command.
+        /// The kind it carries.
         kind: String,
     },
     /// Written by a later program, whose fields may mean something else.
@@ -57,7 +58,7 @@ pub enum LoadError {
         found: u64,
     },
     /// Written by an earlier program, whose fields may mean something else.
-    #[error("{}: has schema_version {found}, this pipespeed reads {SCHEMA_VERSION}: run it again, or use the pipespeed that wrote it", shown(.path))]
+    #[error("{}: has schema_version {found}, this pipespeed reads {SCHEMA_VERSION}: measure again with this version, or use the one that wrote it", shown(.path))]
     Older {
         /// The file.
         path: PathBuf,
@@ -83,11 +84,11 @@ fn shown(path: &Path) -> String {
     }
 }
 
-/// The run as indented JSON with a newline at the end.
-pub fn to_json(run: &Run) -> String {
+/// A record as indented JSON with a newline at the end.
+pub fn to_json(record: &impl Serialize) -> String {
     // A record has string keys and plain values only, so there is nothing the
     // serialiser could refuse.
-    let mut text = serde_json::to_string_pretty(run).expect("a run is always valid JSON");
+    let mut text = serde_json::to_string_pretty(record).expect("a record is always valid JSON");
     text.push('\n');
     text
 }
@@ -127,8 +128,10 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Run, LoadError> {
         Ok(any) => any,
         Err(cause) => return Err(LoadError::NotJson { path, cause }),
     };
-    if let Some(kind) = any.get("kind").and_then(Value::as_str) {
-        let kind = kind.to_owned();
+    if let Some(Value::String(kind)) = any.get("kind")
+        && *kind != json!(Kind::Bench)
+    {
+        let kind = kind.clone();
         return Err(LoadError::OtherKind { path, kind });
     }
     let ours = u64::from(SCHEMA_VERSION);
@@ -175,7 +178,7 @@ mod tests {
 
     #[test]
     fn every_way_to_fail_has_its_own_error() {
-        let later = to_json(&ladder()).replace("\"schema_version\": 1", "\"schema_version\": 7");
+        let later = to_json(&ladder()).replace("\"schema_version\": 2", "\"schema_version\": 7");
         assert!(matches!(error(""), LoadError::Empty { .. }));
         assert!(matches!(error(" \n"), LoadError::Empty { .. }));
         assert!(matches!(error("case  GiB/s"), LoadError::NotJson { .. }));
@@ -185,12 +188,12 @@ mod tests {
             LoadError::NotOurs { .. }
         ));
         assert!(matches!(
-            error("{\"schema_version\": 0}"),
-            LoadError::Older { found: 0, .. }
+            error("{\"schema_version\": 1}"),
+            LoadError::Older { found: 1, .. }
         ));
         assert!(matches!(error(&later), LoadError::Newer { found: 7, .. }));
         assert!(matches!(
-            error("{\"schema_version\": 1}"),
+            error("{\"schema_version\": 2}"),
             LoadError::Damaged { .. }
         ));
         assert!(matches!(
@@ -205,9 +208,10 @@ mod tests {
             "",
             "x",
             "{}",
-            "{\"schema_version\": 0}",
-            "{\"schema_version\": 9}",
             "{\"schema_version\": 1}",
+            "{\"schema_version\": 2}",
+            "{\"schema_version\": 9}",
+            "{\"kind\": \"check\"}",
         ] {
             let message = error(text).to_string();
             assert!(message.starts_with("old.json: "), "{message}");
@@ -222,17 +226,21 @@ mod tests {
     #[test]
     fn a_record_of_another_command_is_named() {
         for text in [
-            "{\"schema_version\": 1, \"kind\": \"check\"}",
-            "{\"kind\": \"check\"}",
+            "{\"schema_version\": 2, \"kind\": \"check\"}",
+            // Before all records had the same header.
+            "{\"version\": 1, \"kind\": \"check\"}",
         ] {
             let message = error(text).to_string();
-            assert!(message.contains("a record of pipespeed check"), "{message}");
+            assert!(message.contains("a record of kind check"), "{message}");
         }
     }
 
     #[test]
     fn another_version_is_named_beside_ours() {
-        let message = error("{\"schema_version\": 9}").to_string();
-        assert!(message.contains("schema_version 9") && message.contains("reads 1"));
+        for (version, way_out) in [(1, "measure again"), (9, "use a newer pipespeed")] {
+            let message = error(&format!("{{\"schema_version\": {version}}}")).to_string();
+            let named = format!("schema_version {version}, this pipespeed reads 2: {way_out}");
+            assert!(message.contains(&named), "{message}");
+        }
     }
 }

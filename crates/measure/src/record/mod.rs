@@ -6,25 +6,25 @@
 
 mod configuration;
 mod csv;
+mod header;
 mod json;
+mod not_run;
 mod save;
 mod search;
 
 pub use self::configuration::Configuration;
 pub use self::csv::write_csv;
+pub use self::header::{Header, Kind, SCHEMA_VERSION};
 pub use self::json::{LoadError, load, to_json};
+pub use self::not_run::{NotRun, NotRunKind};
 pub use self::save::{check_place, is_replaceable, is_stdout, save};
 pub use self::search::{BestSizes, CellResult, PanelResult, Search, Sizes};
 
 pub use pipespeed_host::{Warning, WarningKind};
-pub use pipespeed_stats::{Ratio, Verdict};
+pub use pipespeed_stats::{Estimate, Interval, Ratio, Verdict};
 use serde::{Deserialize, Serialize};
 
-use pipespeed_host::Machine;
-
-/// The version of the record's shape. It grows by one whenever a field changes
-/// its meaning or goes away; new fields alone leave it as it is.
-pub const SCHEMA_VERSION: u32 = 1;
+use crate::suite::Suite;
 
 /// Bytes in a GiB.
 pub const GIB: f64 = (1u64 << 30) as f64;
@@ -32,20 +32,13 @@ pub const GIB: f64 = (1u64 << 30) as f64;
 /// One run of a suite.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// [`SCHEMA_VERSION`] of the program that wrote the record.
-    pub schema_version: u32,
-    /// The program's own version.
-    pub pipespeed_version: String,
-    /// The command line, as words.
-    pub command: Vec<String>,
-    /// The suite's name.
-    pub suite: String,
-    /// When the run began, RFC 3339 in UTC.
-    pub started_at: String,
+    /// What every record begins with.
+    #[serde(flatten)]
+    pub header: Header,
+    /// The suite.
+    pub suite: Suite,
     /// Why the run ended before its last round; null when it was completed.
     pub interrupted: Option<String>,
-    /// What the run was made on.
-    pub machine: Machine,
     /// How it was measured.
     pub settings: Settings,
     /// What may have disturbed it.
@@ -122,8 +115,8 @@ pub struct CaseResult {
     pub data: DataUse,
     /// What took effect.
     pub configuration: Configuration,
-    /// Why the case could not be run here; null when it could.
-    pub refused: Option<String>,
+    /// Why the case was not run; null when it was.
+    pub not_run: Option<NotRun>,
     /// Bytes compared with what they have to be, in a trial of its own before
     /// the first round; null where there was none.
     pub verified_bytes: Option<u64>,
@@ -252,14 +245,8 @@ pub struct EndCounters {
 /// What the samples of a case say.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Median rate in GiB/s.
-    pub median: f64,
-    /// Lower end of the median's interval; null below 6 rounds.
-    pub low: Option<f64>,
-    /// Upper end of the median's interval; null below 6 rounds.
-    pub high: Option<f64>,
-    /// The interval's exact coverage; null below 6 rounds.
-    pub coverage: Option<f64>,
+    /// The median rate.
+    pub gib_per_s: Estimate,
     /// How many samples are flagged.
     pub flagged: usize,
     /// The median of the samples without a flag; null where none is left.

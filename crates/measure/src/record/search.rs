@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Configuration;
+use super::{Configuration, NotRun};
 use pipespeed_stats as stats;
 
 /// A search over sizes of buffer and pipe.
@@ -51,8 +51,8 @@ pub struct Sizes {
 pub struct CellResult {
     /// The sizes.
     pub sizes: Sizes,
-    /// The reason why the pair can't be run here; null where it can.
-    pub refused: Option<String>,
+    /// Why the pair was not run; null when it was.
+    pub not_run: Option<NotRun>,
     /// Rates of its trials in the first stage, in GiB/s.
     pub grid: Vec<f64>,
     /// Rates of its trials in the second stage, in GiB/s; only the best pairs

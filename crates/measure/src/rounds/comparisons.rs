@@ -89,8 +89,14 @@ mod tests {
         let pairs = family(&run);
         assert_eq!((pairs.len(), count(&run)), (9, 9));
         let coverages = pairs.iter().map(|pair| {
-            let alone = ratios_of_one(&run, pair).unwrap().coverage;
-            (named(&run, &pair.0).unwrap().ratio.unwrap().coverage, alone)
+            let alone = ratios_of_one(&run, pair)
+                .unwrap()
+                .estimate
+                .interval
+                .unwrap()
+                .coverage;
+            let ratio = named(&run, &pair.0).unwrap().ratio.unwrap();
+            (ratio.estimate.interval.unwrap().coverage, alone)
         });
         // Fewer comparisons are held to laxer levels.
         assert!(coverages.clone().all(|(noted, alone)| noted >= alone));

@@ -139,7 +139,7 @@ fn shifted_medians(run: &Run) -> Option<String> {
         .filter_map(|case| {
             let summary = case.summary.as_ref()?;
             let clean = summary.median_unflagged?;
-            let moved = (clean / summary.median - 1.0).abs() > stats::EQUIVALENCE;
+            let moved = (clean / summary.gib_per_s.median - 1.0).abs() > stats::EQUIVALENCE;
             moved.then(|| {
                 format!(
                     "{} {clean:.3} ({} of {} flagged)",

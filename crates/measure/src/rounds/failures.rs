@@ -1,7 +1,7 @@
 //! Trials that verify, and what becomes of a run whose trials fail.
 
 use super::{Measurement, Observer, Stopped};
-use crate::record::{DataUse, Warning, WarningKind};
+use crate::record::{DataUse, NotRun, Warning, WarningKind};
 use crate::runner::{Runner, TrialError};
 
 /// So many failed trials of a case are enough of them.
@@ -18,7 +18,7 @@ impl<R: Runner> Measurement<R> {
         for at in 0..self.cases.len() {
             let name = &self.cases[at].name;
             let twin = self.run.null_control.as_ref().map(|control| &control.twin);
-            if self.run.cases[at].refused.is_some() || twin == Some(name) {
+            if self.run.cases[at].not_run.is_some() || twin == Some(name) {
                 continue;
             }
             observer.before_trial(name, at, self.cases.len());
@@ -42,16 +42,16 @@ impl<R: Runner> Measurement<R> {
         error: TrialError,
         observer: &mut impl Observer,
     ) -> Result<(), Stopped> {
-        let reason = match error {
-            TrialError::Refused(reason) => reason,
+        let not_run = match error {
+            TrialError::NotRun(not_run) => not_run,
             TrialError::Interrupted(signal) => return Err(Stopped::Signal(signal)),
             TrialError::Failed(error) => {
-                let reason = format!("failed: {error:#}");
+                let not_run = NotRun::failed(format!("{error:#}"));
                 self.failed(at, when, error, observer)?;
-                reason
+                not_run
             }
         };
-        self.run.cases[at].refused = Some(reason);
+        self.run.cases[at].not_run = Some(not_run);
         Ok(())
     }
 

@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use crate::case::Case;
 use crate::endpoint::memory::MemorySpec;
 use crate::record::{
-    CaseResult, Configuration, EndCounters, Flag, NullControl, Run, Sample, Warning, WarningKind,
+    CaseResult, Configuration, EndCounters, Flag, NotRun, NullControl, Run, Sample, Warning,
+    WarningKind,
 };
 use crate::runner::{Runner, Trial, TrialError};
 use pipespeed_host::noise::NoiseDelta;
@@ -134,7 +135,7 @@ impl<R: Runner> Measurement<R> {
     /// When a trial fails, or a signal comes.
     pub fn pilot(&mut self, observer: &mut impl Observer) -> Result<(), Stopped> {
         for at in 0..self.cases.len() {
-            if self.run.cases[at].refused.is_some() {
+            if self.run.cases[at].not_run.is_some() {
                 continue;
             }
             observer.before_trial(&self.cases[at].name, at, self.cases.len());
@@ -151,7 +152,7 @@ impl<R: Runner> Measurement<R> {
         self.run
             .cases
             .iter()
-            .filter(|case| case.refused.is_none())
+            .filter(|case| case.not_run.is_none())
             .count()
     }
 
@@ -168,7 +169,7 @@ impl<R: Runner> Measurement<R> {
     /// Runs so many rounds.
     pub fn rounds(&mut self, rounds: usize, observer: &mut impl Observer) -> Result<(), Stopped> {
         let runnable: Vec<usize> = (0..self.cases.len())
-            .filter(|at| self.run.cases[*at].refused.is_none())
+            .filter(|at| self.run.cases[*at].not_run.is_none())
             .collect();
         let schedule = Schedule::new(runnable.len(), rounds, self.run.settings.seed);
         self.run.settings.rounds_planned = rounds;
@@ -201,13 +202,13 @@ impl<R: Runner> Measurement<R> {
         let trial = match self.runner.run(&self.cases[at]) {
             Ok(trial) => trial,
             Err(TrialError::Interrupted(signal)) => return Err(Stopped::Signal(signal)),
-            Err(TrialError::Refused(reason)) => {
+            Err(TrialError::NotRun(not_run)) => {
                 // It was allowed in the pilot: huge pages may have run short.
                 // The round goes without it.
                 let name = &self.cases[at].name;
                 let later = self.refused_later.entry(name.clone()).or_default();
                 later.0 += 1;
-                later.1 = reason;
+                later.1 = not_run.reason;
                 return Ok(());
             }
             Err(TrialError::Failed(error)) => {
@@ -226,7 +227,7 @@ impl<R: Runner> Measurement<R> {
             let passes = |block: &MemorySpec| sample.bytes > block.block_bytes as u64;
             if timed
                 && sample.seconds > OVERLONG * self.run.settings.timed_s
-                && self.cases[at].memory.as_ref().is_none_or(passes)
+                && self.cases[at].subject.memory().is_none_or(passes)
             {
                 sample.flags.push(Flag::Overlong);
             }
@@ -241,7 +242,7 @@ impl<R: Runner> Measurement<R> {
         self.run.interrupted = stopped.map(Stopped::reason);
         self.summarise();
         self.run.warnings.extend(warnings::of_noise(&self.noise));
-        self.run.machine.during = NoiseDelta::overall(&self.noise);
+        self.run.header.machine.during = NoiseDelta::overall(&self.noise);
         let refused = std::mem::take(&mut self.refused_later);
         let refused = refused.into_iter().map(|(case, (trials, reason))| Warning {
             kind: WarningKind::Configuration,
@@ -285,7 +286,7 @@ fn unmeasured(case: &Case, refused: &BTreeMap<String, String>) -> CaseResult {
         description: case.description.clone(),
         data: case.data,
         configuration: case.configuration(),
-        refused: refused.get(&case.name).cloned(),
+        not_run: refused.get(&case.name).map(NotRun::refused),
         verified_bytes: None,
         samples: Vec::new(),
         summary: None,

@@ -1,6 +1,6 @@
 //! A trial as a sample, and what the samples of a case say.
 
-use crate::record::{EndCounters, Flag, GIB, Sample, Summary};
+use crate::record::{EndCounters, Estimate, Flag, GIB, Sample, Summary};
 use crate::runner::Trial;
 use pipespeed_host::NoiseDelta;
 use pipespeed_stats as stats;
@@ -100,10 +100,10 @@ pub(super) fn summary(
         .collect();
     let cpu_s_per_gib = per_gib(|end| end.cpu_s);
     Some(Summary {
-        median: stats::median(&rates)?,
-        low: interval.map(|interval| interval.low),
-        high: interval.map(|interval| interval.high),
-        coverage: interval.map(|interval| interval.coverage),
+        gib_per_s: Estimate {
+            median: stats::median(&rates)?,
+            interval,
+        },
         flagged: rates.len() - unflagged.len(),
         median_unflagged: stats::median(&unflagged),
         cpu_s_per_gib,

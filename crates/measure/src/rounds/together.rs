@@ -4,6 +4,7 @@
 use super::sample::sample_of;
 use super::{Measurement, Observer, Stopped, unmeasured};
 use crate::case::Case;
+use crate::record::NotRun;
 use crate::runner::{Runner, TrialError};
 use crate::suite::changes::{BASELINE, Change, TOGETHER, together};
 use pipespeed_stats::EQUIVALENCE;
@@ -91,20 +92,21 @@ impl<R: Runner> Measurement<R> {
                     _ if tried.len() < 2 => "no change is measured here".to_owned(),
                     _ => "no change that may be combined was faster in the pilot".to_owned(),
                 };
-                self.run.cases[place].refused = Some(format!("nothing to combine: {why}"));
+                self.run.cases[place].not_run =
+                    Some(NotRun::refused(format!("nothing to combine: {why}")));
             }
         }
         Ok(())
     }
 
-    /// The index of a case that was not refused.
+    /// The index of a case that is run.
     fn runs(&self, name: &str) -> Option<usize> {
         let at = self.cases.iter().position(|case| case.name == name)?;
-        self.run.cases[at].refused.is_none().then_some(at)
+        self.run.cases[at].not_run.is_none().then_some(at)
     }
 
     /// The median rate of each case in GiB/s, from trials in turns; none where
-    /// it is refused.
+    /// it is not run.
     fn try_out(
         &mut self,
         cases: &[Case],
@@ -117,7 +119,7 @@ impl<R: Runner> Measurement<R> {
                 observer.before_trial(&case.name, pass * cases.len() + at, all);
                 match self.runner.run(case) {
                     Ok(trial) => rates[at].extend(sample_of(&trial, 0, 0, true)),
-                    Err(TrialError::Refused(_)) => {}
+                    Err(TrialError::NotRun(_)) => {}
                     Err(TrialError::Interrupted(signal)) => return Err(Stopped::Signal(signal)),
                     Err(TrialError::Failed(error)) => {
                         let error = error.context(format!("case {}, pilot", case.name));

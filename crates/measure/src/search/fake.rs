@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::channel::Granted;
 use crate::endpoint::control::{Outcome, Setup};
-use crate::record::{DataUse, EndCounters, GIB};
+use crate::record::{DataUse, EndCounters, GIB, NotRun};
 use crate::runner::{Runner, Trial};
 use crate::suite::sizes::with_one_processor;
 use crate::suite::{Overrides, Suite};
@@ -48,7 +48,10 @@ impl Default for Fake {
 /// nearer the buffer's size is to the pipe's.
 pub fn rate(case: &Case) -> f64 {
     let mib = |bytes: usize| bytes as f64 / (1 << 20) as f64;
-    let (pipe, buffer) = (mib(case.pipe_bytes.unwrap()), mib(case.buffer_bytes()));
+    let (pipe, buffer) = (
+        mib(case.subject.pipe_bytes().unwrap()),
+        mib(case.subject.buffer_bytes()),
+    );
     let (waits, steepness) = if case.spins() { (1.6, 0.1) } else { (1.0, 0.5) };
     let technique = if case.data == DataUse::Discard {
         40.0
@@ -67,8 +70,8 @@ impl Runner for Fake {
         if self.signal_at == Some(number) {
             return Err(TrialError::Interrupted(2));
         }
-        if self.refused_pipe.is_some() && self.refused_pipe == case.pipe_bytes {
-            return Err(TrialError::Refused("too large, invented".to_owned()));
+        if self.refused_pipe.is_some() && self.refused_pipe == case.subject.pipe_bytes() {
+            return Err(NotRun::refused("too large, invented").into());
         }
         let gib_per_s = rate(case) * (0.99 + 0.02 * self.rng.share());
         let seconds = self.durations.timed_s;
@@ -87,7 +90,7 @@ impl Runner for Fake {
         Ok(Trial {
             setup: Setup::default(),
             granted: Granted {
-                pipe_bytes: case.pipe_bytes,
+                pipe_bytes: case.subject.pipe_bytes(),
                 ..Granted::default()
             },
             writer: Some(end.clone()),
@@ -140,7 +143,7 @@ pub fn plan(time_s: f64) -> SearchPlan {
 /// A search and the rounds after it, and their time in seconds.
 pub fn whole_run(empty: Run, plan: &SearchPlan, mut runner: Fake) -> (Run, f64) {
     let mut run = Run {
-        suite: "sizes".to_owned(),
+        suite: Suite::Sizes,
         cases: Vec::new(),
         null_control: None,
         ..empty

@@ -124,11 +124,8 @@ impl Change {
         match self {
             Change::OneProcessor => case.on(cpu.map(|cpu| (cpu, cpu))),
             Change::Spinning => case.spin(),
-            Change::LargePipe => Case {
-                pipe_bytes: Some(LARGE_PIPE),
-                ..case
-            },
-            Change::SmallPieces => in_pieces(case, SMALL_PIECE),
+            Change::LargePipe => case.with_pipe(LARGE_PIPE),
+            Change::SmallPieces => case.with_buffers(SMALL_PIECE),
             Change::FreshBase => by_pipe_writer(case, Policy::Fresh, PageKind::Base),
             Change::FreshHuge => by_pipe_writer(case, Policy::Fresh, PageKind::Huge),
             Change::Drained => by_pipe_writer(case, Policy::Drained, PageKind::Huge),
@@ -136,22 +133,11 @@ impl Change {
     }
 }
 
-fn in_pieces(mut case: Case, bytes: usize) -> Case {
-    if let Some(sink) = &mut case.sink {
-        sink.buffer_bytes = bytes;
-        sink.loan_bytes = bytes;
-    }
-    if let Some(source) = &mut case.source {
-        source.buffer_bytes = bytes;
-    }
-    case
-}
-
 fn by_pipe_writer(case: Case, policy: Policy, pages: PageKind) -> Case {
-    let piece = case.buffer_bytes();
+    let piece = case.subject.buffer_bytes();
     let mut case = case.library(SinkTechnique::PipeWriter(policy), piece, piece);
-    if let Some(sink) = &mut case.sink {
-        sink.pages = pages;
+    if let Some(writer) = case.subject.writer_mut() {
+        writer.pages = pages;
     }
     case
 }
@@ -251,7 +237,7 @@ mod tests {
                 }
                 let there = together(&baseline, &[one, other], Some(3));
                 let back = together(&baseline, &[other, one], Some(3));
-                assert_eq!((&there.sink, &there.source), (&back.sink, &back.source));
+                assert_eq!(there.subject, back.subject);
                 assert_eq!(there.configuration(), back.configuration());
                 for change in [one, other] {
                     let alone = together(&baseline, &[change], Some(3));

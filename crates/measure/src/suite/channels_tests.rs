@@ -4,10 +4,14 @@ use std::collections::HashSet;
 
 use super::*;
 
+fn channel_of(case: &Case) -> &'static str {
+    Transport::of(&case.configuration()).unwrap().name()
+}
+
 fn chosen(channels: &[&str], sizes: &[usize], all: bool) -> Vec<Case> {
     cases(&Overrides {
         selection: Selection {
-            channels: channels.iter().map(|name| (*name).to_owned()).collect(),
+            channels: channels.iter().map(|name| name.parse().unwrap()).collect(),
             sizes: sizes.to_vec(),
             all,
         },
@@ -24,7 +28,7 @@ fn the_usual_run_has_six_channels_six_sizes_and_two_ways_to_wait() {
         36
     );
     assert!(cases.iter().all(|case| case.data == DataUse::Touch));
-    let mut channels: Vec<_> = cases.iter().filter_map(|c| channel_of(&c.name)).collect();
+    let mut channels: Vec<_> = cases.iter().map(channel_of).collect();
     channels.sort_unstable();
     channels.dedup();
     let usual = ["pipe", "ring", "seqpacket", "socketpair", "tcp", "vmsplice"];
@@ -34,8 +38,11 @@ fn the_usual_run_has_six_channels_six_sizes_and_two_ways_to_wait() {
 #[test]
 fn all_are_all_channels_from_a_byte_to_4_mib() {
     let cases = chosen(&[], &[], true);
-    assert_eq!(cases.len(), ROWS.len() * ALL_SIZES.len() * 2);
-    let sizes: HashSet<_> = cases.iter().map(|case| case.message_bytes).collect();
+    assert_eq!(cases.len(), Transport::VALUES.len() * ALL_SIZES.len() * 2);
+    let sizes: HashSet<_> = cases
+        .iter()
+        .map(|case| case.subject.message_bytes())
+        .collect();
     assert!(sizes.contains(&Some(1)) && sizes.contains(&Some(4 << 20)));
     let names: HashSet<_> = cases.iter().map(|case| &case.name).collect();
     assert_eq!(names.len(), cases.len());
@@ -46,13 +53,13 @@ fn each_is_compared_with_the_pipe_at_its_size_and_in_its_way_of_waiting() {
     let cases = chosen(&[], &[], true);
     for case in &cases {
         let Some((other, factor)) = &case.compared_with else {
-            assert_eq!(channel_of(&case.name), Some("pipe"));
+            assert_eq!(channel_of(case), "pipe");
             continue;
         };
         let other = cases.iter().find(|c| c.name == *other).unwrap();
-        assert_eq!(channel_of(&other.name), Some("pipe"), "{}", case.name);
-        assert_eq!(channel_of(&case.name), Some(&**factor));
-        assert_eq!(case.message_bytes, other.message_bytes);
+        assert_eq!(channel_of(other), "pipe", "{}", case.name);
+        assert_eq!(channel_of(case), factor);
+        assert_eq!(case.subject.message_bytes(), other.subject.message_bytes());
         assert_eq!(case.spins(), other.spins());
     }
 }
@@ -81,13 +88,18 @@ fn without_the_pipe_the_first_one_is_what_the_others_are_compared_with() {
 #[test]
 fn readers_of_streams_ask_for_64_kib_and_of_messages_for_one() {
     for case in chosen(&[], &[1, 65_537], true) {
-        let bytes = case.message_bytes.unwrap();
-        let expected = if case.channel.keeps_messages() {
+        let bytes = case.subject.message_bytes().unwrap();
+        let expected = if case.subject.channel().unwrap().keeps_messages() {
             bytes
         } else {
             bytes.max(64 << 10)
         };
-        assert_eq!(case.source.unwrap().buffer_bytes, expected, "{}", case.name);
+        assert_eq!(
+            case.subject.reader().unwrap().buffer_bytes,
+            expected,
+            "{}",
+            case.name
+        );
     }
 }
 
@@ -97,7 +109,11 @@ fn a_case_is_found_by_its_name_whether_it_is_usual_or_not() {
         .into_iter()
         .chain(chosen(&["mqueue"], &[100], false))
     {
-        let selection = selection_of(&case.name).unwrap();
+        let id = CaseId::parse(&case.name).unwrap();
+        let selection = id.selection();
+        assert_eq!(id.spins, case.spins());
+        assert_eq!(Some(id.message_bytes), case.subject.message_bytes());
+        assert_eq!(id.transport.name(), channel_of(&case));
         let found = cases(&Overrides {
             selection,
             ..Overrides::default()
@@ -105,6 +121,6 @@ fn a_case_is_found_by_its_name_whether_it_is_usual_or_not() {
         assert!(found.iter().any(|it| it.name == case.name), "{}", case.name);
     }
     for name in ["write_read", "mqueue", "mqueue_", "mqueue_x", "pipe_8m"] {
-        assert_eq!(selection_of(name), None, "{name}");
+        assert_eq!(CaseId::parse(name), None, "{name}");
     }
 }

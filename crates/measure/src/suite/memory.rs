@@ -93,9 +93,6 @@ impl Row {
     }
 }
 
-/// What all names of such cases begin with.
-const PREFIX: &str = "mem_";
-
 /// The sizes of a quick run.
 pub fn quick_sizes() -> Vec<usize> {
     SIZES[..QUICK].to_vec()
@@ -104,8 +101,8 @@ pub fn quick_sizes() -> Vec<usize> {
 /// The way a case goes over its block: its place in [`ROWS`]. `None` for a
 /// rung.
 pub fn way_of(case: &CaseResult) -> Option<usize> {
-    let (way, _) = case.name.strip_prefix(PREFIX)?.rsplit_once('_')?;
-    ROWS.iter().position(|row| row.name == way)
+    let act = case.configuration.act?;
+    ROWS.iter().position(|row| row.act == act)
 }
 
 pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
@@ -116,7 +113,7 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     sizes.sort_unstable();
     sizes.dedup();
     let pages = overrides.pages.unwrap_or_default();
-    let name = |row: &Row, bytes| format!("{PREFIX}{}_{}", row.name, size::short(bytes));
+    let name = |row: &Row, bytes| format!("mem_{}_{}", row.name, size::short(bytes));
     let mut cases = Vec::new();
     for &block_bytes in &sizes {
         for row in &ROWS {
@@ -170,13 +167,14 @@ mod tests {
     fn five_ways_by_ten_sizes_and_seven_rungs() {
         let cases = of_sizes(&[]);
         assert_eq!(cases.len(), 5 * 10 + 7);
-        let blocks = cases.iter().filter_map(|case| case.memory.as_ref());
+        let blocks = cases.iter().filter_map(|case| case.subject.memory());
         let largest = blocks.map(|block| block.block_bytes).max();
         assert_eq!(largest, Some(1 << 30));
         assert!(cases.iter().any(|case| case.name == "mem_read_scalar_1g"));
         for case in &cases {
-            assert_eq!(case.memory.is_some(), case.sink.is_none(), "{}", case.name);
-            assert_eq!(case.memory.is_some(), case.compared_with.is_none());
+            let is_rung = case.subject.channel().is_some();
+            assert_ne!(case.subject.memory().is_some(), is_rung, "{}", case.name);
+            assert_eq!(is_rung, case.compared_with.is_some());
         }
     }
 
@@ -209,26 +207,13 @@ mod tests {
     }
 
     #[test]
-    fn the_way_is_known_by_the_name() {
-        for case in of_sizes(&[4096]) {
-            let Some(spec) = &case.memory else {
-                continue;
-            };
-            let mut result = crate::sample::case(&case.name, 1.0, None);
-            assert_eq!(ROWS[way_of(&result).unwrap()].act, spec.act);
-            result.name = "write_read".to_owned();
-            assert_eq!(way_of(&result), None);
-        }
-    }
-
-    #[test]
     fn huge_pages_are_those_of_the_blocks_only() {
         let huge = cases(&Overrides {
             pages: Some(PageKind::Huge),
             ..Overrides::default()
         });
         for (case, base) in huge.iter().zip(of_sizes(&[])) {
-            match &case.memory {
+            match case.subject.memory() {
                 Some(block) => assert_eq!(block.pages, PageKind::Huge),
                 None => assert_eq!(*case, base),
             }

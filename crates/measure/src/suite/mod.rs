@@ -14,6 +14,7 @@ pub use self::volumes::{Volumes, shown};
 use crate::case::Case;
 use crate::endpoint::spec::PageKind;
 use crate::record::DataUse;
+use serde::{Deserialize, Serialize};
 
 /// What may be asked of a suite instead of its own values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -38,7 +39,8 @@ pub struct Overrides {
 }
 
 /// The suites.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Suite {
     /// The published experiment: from write and read to busy waiting on huge
     /// pages, one step at a time.
@@ -210,14 +212,14 @@ mod tests {
                     continue;
                 };
                 let other = cases.iter().find(|c| c.name == *other).unwrap();
-                let (Some(s1), Some(s2)) = (&case.sink, &other.sink) else {
+                let (Some(s1), Some(s2)) = (case.subject.writer(), other.subject.writer()) else {
                     continue;
                 };
-                let (Some(r1), Some(r2)) = (&case.source, &other.source) else {
+                let (Some(r1), Some(r2)) = (case.subject.reader(), other.subject.reader()) else {
                     continue;
                 };
                 let chosen = usize::from(s1.pages != s2.pages)
-                    + usize::from(case.pipe_bytes != other.pipe_bytes)
+                    + usize::from(case.subject.pipe_bytes() != other.subject.pipe_bytes())
                     + usize::from(s1.piece_bytes() != s2.piece_bytes());
                 let options = usize::from(s1.same_buffer != s2.same_buffer)
                     + usize::from(s1.touched != s2.touched)
@@ -233,6 +235,13 @@ mod tests {
                     + options;
                 assert_eq!(factors, 1, "{suite:?}: {} and {}", case.name, other.name);
             }
+        }
+    }
+
+    #[test]
+    fn a_suite_is_saved_by_its_name() {
+        for suite in Suite::VALUES {
+            assert_eq!(serde_json::to_value(suite).unwrap(), suite.name());
         }
     }
 
@@ -254,11 +263,11 @@ mod tests {
             ..Overrides::default()
         };
         for case in Suite::Ladder.cases(&overrides) {
-            let technique = case.source.as_ref().unwrap().technique;
+            let technique = case.subject.reader().unwrap().technique;
             assert_ne!(technique, SourceTechnique::Splice, "{}", case.name);
             if technique == SourceTechnique::SpliceThrough {
                 assert_eq!(
-                    case.sink.as_ref().unwrap().reuse,
+                    case.subject.writer().unwrap().reuse,
                     Reuse::Fresh,
                     "{}",
                     case.name

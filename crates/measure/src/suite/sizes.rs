@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::case::Case;
+use crate::case::{Case, Subject};
 use crate::endpoint::spec::{PageKind, SinkTechnique, SourceTechnique, Waiting};
 use crate::record::Sizes;
 use pipespeed_base::size;
@@ -81,8 +81,8 @@ pub fn with_one_processor(cases: Vec<Case>, cpu: usize) -> Vec<Case> {
 /// A case's sizes.
 pub fn sizes_of(case: &Case) -> Sizes {
     Sizes {
-        buffer_bytes: case.buffer_bytes(),
-        pipe_bytes: case.pipe_bytes.unwrap_or(0),
+        buffer_bytes: case.subject.buffer_bytes(),
+        pipe_bytes: case.subject.pipe_bytes().unwrap_or(0),
     }
 }
 
@@ -96,16 +96,12 @@ pub fn with_sizes(case: &Case, sizes: Sizes) -> Case {
         size::short(sizes.buffer_bytes),
         size::short(sizes.pipe_bytes),
     );
-    let mut sized = case.clone().against(&case.name, "buffer and pipe size");
+    let mut sized = case
+        .clone()
+        .with_buffers(sizes.buffer_bytes)
+        .with_pipe(sizes.pipe_bytes)
+        .against(&case.name, "buffer and pipe size");
     sized.name = format!("{}_{buffer}_pipe_{pipe}", case.name);
-    sized.pipe_bytes = Some(sizes.pipe_bytes);
-    if let Some(sink) = &mut sized.sink {
-        sink.buffer_bytes = sizes.buffer_bytes;
-        sink.loan_bytes = sizes.buffer_bytes;
-    }
-    if let Some(source) = &mut sized.source {
-        source.buffer_bytes = sizes.buffer_bytes;
-    }
     sized
 }
 
@@ -163,7 +159,15 @@ impl Grid {
 /// The pipeline of `pipespeed write` and `pipespeed read` that does what a case
 /// does; `cpus` are the processors of its ends. The writer sets the pipe's size.
 pub fn command_line(case: &Case, cpus: Option<(usize, usize)>) -> Option<String> {
-    let (sink, source) = (case.sink.as_ref()?, case.source.as_ref()?);
+    let Subject::Channel {
+        writer,
+        reader,
+        pipe_bytes,
+        ..
+    } = &case.subject
+    else {
+        return None;
+    };
     let letters = |bytes| size::short(bytes).to_uppercase();
     let words = |end: &str, cpu: Option<usize>, given: [(&str, bool); 3], buffer_bytes| {
         let mut words = cpu.map_or_else(String::new, |cpu| format!("taskset -c {cpu} "));
@@ -174,21 +178,21 @@ pub fn command_line(case: &Case, cpus: Option<(usize, usize)>) -> Option<String>
         format!("{words} --buf-size {}", letters(buffer_bytes))
     };
     let (writer_cpu, reader_cpu) = cpus.unzip();
-    let vmsplices = sink.technique == SinkTechnique::Vmsplice;
+    let vmsplices = writer.technique == SinkTechnique::Vmsplice;
     let writing = [
         ("--write-with-vmsplice", vmsplices),
-        ("--huge-page", sink.pages == PageKind::Huge),
-        ("--busy-loop", sink.wait == Waiting::Spin),
+        ("--huge-page", writer.pages == PageKind::Huge),
+        ("--busy-loop", writer.wait == Waiting::Spin),
     ];
-    let splices = source.technique == SourceTechnique::Splice;
+    let splices = reader.technique == SourceTechnique::Splice;
     let reading = [
         ("--read-with-splice", splices),
-        ("--huge-page", source.pages == PageKind::Huge),
-        ("--busy-loop", source.wait == Waiting::Spin),
+        ("--huge-page", reader.pages == PageKind::Huge),
+        ("--busy-loop", reader.wait == Waiting::Spin),
     ];
-    let write = words("write", writer_cpu, writing, sink.buffer_bytes);
-    let read = words("read", reader_cpu, reading, source.buffer_bytes);
-    let pipe = letters(case.pipe_bytes?);
+    let write = words("write", writer_cpu, writing, writer.buffer_bytes);
+    let read = words("read", reader_cpu, reading, reader.buffer_bytes);
+    let pipe = letters((*pipe_bytes)?);
     Some(format!("{write} --pipe-size {pipe} | {read}"))
 }
 
@@ -202,7 +206,10 @@ mod tests {
         let ladder = Suite::Ladder.cases(&Overrides::default());
         let same = |case: &&Case| {
             let mut rungs = ladder.iter().filter(|rung| rung.name == case.name);
-            rungs.any(|rung| (&rung.sink, &rung.source) == (&case.sink, &case.source))
+            rungs.any(|rung| {
+                rung.subject.writer() == case.subject.writer()
+                    && rung.subject.reader() == case.subject.reader()
+            })
         };
         let cases = cases(&Overrides::default());
         let shared: Vec<&str> = cases.iter().filter(same).map(|it| &*it.name).collect();

@@ -80,12 +80,9 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
                 "bufwriter_stdout_64k",
                 "PipeWriter and its larger pipe for BufWriter",
             ),
-        Case::new("produce_alone", buffer, pipe)
-            .produce_alone()
+        Case::produce_alone("produce_alone", buffer)
             .described("only producing the data, into memory"),
-        Case::new("consume_alone", buffer, pipe)
-            .consume_alone()
-            .described("only using the data, from memory"),
+        Case::consume_alone("consume_alone", buffer).described("only using the data, from memory"),
     ]
     .map(|case| case.with_data(data))
     .to_vec()

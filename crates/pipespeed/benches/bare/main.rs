@@ -88,8 +88,8 @@ fn run() -> anyhow::Result<()> {
             cases[at].name,
             median(&ours[at]),
             median(&theirs[at]),
-            report::times(ratio.median),
-            report::ratio_interval(ratio.low, ratio.high),
+            report::times(ratio.estimate.median),
+            report::ratio_interval(ratio.estimate.interval),
             ratio.verdict.name()
         );
     }
@@ -146,10 +146,11 @@ fn bare_trial(
     case: &Case,
     cpus: (Option<usize>, Option<usize>),
 ) -> anyhow::Result<f64> {
-    let sink = case.sink.as_ref().context("no sink")?;
-    let source = case.source.as_ref().context("no source")?;
+    let sink = case.subject.writer().context("no writer")?;
+    let source = case.subject.reader().context("no reader")?;
+    let pipe_bytes = case.subject.pipe_bytes().context("no pipe")?;
     let (read_end, write_end) = fastpipe::pipe::create()?;
-    fastpipe::pipe::set_capacity(&write_end, case.pipe_bytes.context("no pipe")?)?;
+    fastpipe::pipe::set_capacity(&write_end, pipe_bytes)?;
     let command =
         |role: &str, technique: &str, wait: Waiting, pages: PageKind, cpu: Option<usize>| {
             let mut command = Command::new(program);
@@ -161,7 +162,7 @@ fn bare_trial(
                     "block"
                 })
                 .arg(pages.name())
-                .arg(case.buffer_bytes().to_string())
+                .arg(case.subject.buffer_bytes().to_string())
                 .arg(cpu.map_or(-1, |cpu| cpu as i64).to_string())
                 .arg(((DURATIONS.warm_up_s * 1e3) as u64).to_string())
                 .arg(((DURATIONS.timed_s * 1e3) as u64).to_string());

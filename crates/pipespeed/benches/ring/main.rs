@@ -106,8 +106,8 @@ fn run() -> anyhow::Result<()> {
             cases[at].0,
             median(&ours[at]),
             median(&theirs[at]),
-            report::times(ratio.median),
-            report::ratio_interval(ratio.low, ratio.high),
+            report::times(ratio.estimate.median),
+            report::ratio_interval(ratio.estimate.interval),
             ratio.verdict.name()
         );
     }

@@ -1,25 +1,27 @@
 //! What only the suite channels takes.
 
-use clap::builder::PossibleValuesParser;
-
 use pipespeed_base::size;
-use pipespeed_measure::suite::channels::{self, MAX_BYTES, Selection};
+use pipespeed_measure::suite::channels::{MAX_BYTES, Selection, Transport};
+
+use super::named::named;
 
 /// Which channels and messages.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Suite channels")]
 pub struct ChannelsArgs {
-    /// Only these channels, each compared with the pipe if it is among them,
-    /// else with the first.
+    /// Measure only these channels.
+    ///
+    /// Each is compared with the pipe if that is among them, else with the first.
+    /// `bench channels --all --list` lists them.
     #[arg(
         long,
         value_name = "NAME",
         value_delimiter = ',',
-        value_parser = PossibleValuesParser::new(channels::names())
+        value_parser = named::<Transport>(),
+        hide_possible_values = true
     )]
-    pub channel: Vec<String>,
-    /// Only messages of these sizes, from 1 to 4M; suite memory: only blocks of
-    /// these sizes.
+    pub channel: Vec<Transport>,
+    /// Message sizes, up to 4M; in the suite memory, block sizes.
     #[arg(
         long,
         value_name = "SIZE",
@@ -28,8 +30,7 @@ pub struct ChannelsArgs {
         allow_hyphen_values = true
     )]
     pub size: Vec<usize>,
-    /// All channels, and sizes from 1 byte to 4 MiB. Says first how long it
-    /// takes.
+    /// Measure all channels, and sizes from 1 byte to 4 MiB.
     #[arg(long)]
     pub all: bool,
 }

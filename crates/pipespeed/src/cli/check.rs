@@ -7,11 +7,9 @@ use clap::Args;
 /// `pipespeed check`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It needs no privilege, takes about a second and leaves nothing behind. \
-pass: the statement holds, as it must for every pipe. seen: systems differ, and \
-this is the value here. refused: this system does not allow it. FAIL, and ERROR \
-where something was not found out (no pipe can be made, say), make the exit \
-status 1.
+Needs no privilege, takes about a second and leaves nothing behind. Outcomes: pass \
+(holds, as it must for every pipe), seen (systems differ; this is the value here), \
+refused (not allowed here), FAIL and ERROR (exit status 1).
 
 Examples:
   pipespeed check
@@ -20,8 +18,9 @@ Examples:
   pipespeed check --only limits --soft-limit    also try out the limit on a user's pipes
   pipespeed check --json - | jq '.checks[] | select(.verdict != \"pass\")'")]
 pub struct CheckArgs {
-    /// Run only these checks, or these groups: limits, semantics, zero-copy,
-    /// permissions.
+    /// Run only these checks or groups.
+    ///
+    /// Groups: limits, semantics, zero-copy, permissions.
     #[arg(
         long,
         value_name = "NAME",
@@ -29,14 +28,16 @@ pub struct CheckArgs {
         conflicts_with = "explain"
     )]
     pub only: Vec<String>,
-    /// Also make pipes until pipe-user-pages-soft keeps new ones small. For a
-    /// moment that holds for all new pipes of this user.
+    /// Also test the limit on all pipes of a user.
+    ///
+    /// Makes pipes until pipe-user-pages-soft keeps new ones small; for a moment
+    /// that affects all new pipes of this user.
     #[arg(long, conflicts_with = "explain")]
     pub soft_limit: bool,
-    /// List the checks and end.
+    /// List the checks and exit.
     #[arg(long, conflicts_with_all = ["explain", "json"])]
     pub list: bool,
-    /// Explain these checks and end.
+    /// Explain these checks and exit.
     #[arg(
         long,
         value_name = "NAME",
@@ -47,7 +48,7 @@ pub struct CheckArgs {
     /// Save the outcomes as JSON ('-': standard output).
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Print only what makes the command fail.
+    /// Print only failures.
     #[arg(long, short, conflicts_with_all = ["list", "explain"])]
     pub quiet: bool,
 }

@@ -13,25 +13,24 @@ const QUICK_ROUNDS: u32 = 7;
 /// `pipespeed costs`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It needs no privilege and takes some seconds. Each cost is the median over the rounds; \
-[ ] is its interval of 95 %, from 6 rounds on. Ctrl-C ends it with what was measured \
-until then.
+Needs no privilege and takes some seconds. Each cost is the median over the rounds, \
+with its 95 % interval from 6 rounds on. Ctrl-C shows what was measured until then.
 
 Examples:
   pipespeed costs
   pipespeed costs --rounds 101 --json costs.json
   pipespeed costs --pinning             what it costs to pin a page")]
 pub struct CostsArgs {
-    /// How often each cost is measured, in turns with the others [default: 31].
+    /// Number of rounds; each measures every cost once [default: 31].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
     pub rounds: Option<u32>,
-    /// Measure 7 rounds, for wider intervals in less time.
+    /// Measure 7 rounds only.
     #[arg(long, conflicts_with = "rounds")]
     pub quick: bool,
     /// Save the costs as JSON ('-': standard output).
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// No progress on standard error.
+    /// Print no progress on standard error.
     #[arg(long, short)]
     pub quiet: bool,
     /// Pinning pages, and nothing else.

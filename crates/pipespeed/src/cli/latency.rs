@@ -14,12 +14,9 @@ use pipespeed_measure::latency::spec::Wait;
 /// `pipespeed latency`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-A round trip lasts from before the message is sent until the whole of it has come \
-back from another process; it is not halved. With --rate it counts from when the \
-message was due, so that a stall is seen by all messages that were due in it.
-
-Throughput is round trips a second times the size, one message each way. A ring's
-message is copied into it within its time; the other channels' lies ready.
+A round trip lasts from before a message is sent until all of it has come back \
+from the other process; it is not halved. With --rate it starts when the message \
+was due, so a stall counts for every message that was due during it.
 
 Examples:
   pipespeed latency                                  five channels, three sizes
@@ -29,11 +26,10 @@ Examples:
   pipespeed latency pipe --size 64K,128K --naive     the exchange that deadlocks
   pipespeed latency --json latency.json --chart latency.svg")]
 pub struct LatencyArgs {
-    /// What the messages go through [default: pipe, socketpair, tcp, ring and
-    /// eventfd].
+    /// Channels [default: pipe socketpair tcp ring eventfd].
     #[arg(value_parser = named::<Kind>(), value_name = "CHANNEL")]
     pub channels: Vec<Kind>,
-    /// The same as an option, as `bench channels` has it.
+    /// Channels, as `bench channels` takes them.
     #[arg(
         long,
         value_parser = named::<Kind>(),
@@ -42,48 +38,43 @@ pub struct LatencyArgs {
         hide_possible_values = true
     )]
     pub channel: Vec<Kind>,
-    /// All channels.
+    /// Measure all channels.
     #[arg(long, conflicts_with_all = ["channels", "channel"])]
     pub all: bool,
-    /// Sizes of messages, from 1 to 16M [default: 8, 1K and 64K; an eventfd
-    /// carries 8 bytes].
+    /// Message sizes, up to 16M [default: 8,1K,64K; an eventfd has 8 bytes].
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = message_size, allow_hyphen_values = true)]
     pub size: Vec<usize>,
-    /// The capacity of pipes, instead of the system's own: of pipe, vmsplice,
-    /// uring and fifo.
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
+    /// Capacity of pipes and FIFOs [default: the system's].
+    #[arg(long, alias = "pipe_size", value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     pub pipe_size: Option<usize>,
-    /// Round trips of each launch, instead of a time.
+    /// Round trips per launch [default: as --time allows].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000), allow_negative_numbers = true, conflicts_with = "time")]
     pub count: Option<u64>,
-    /// Seconds that the whole run may take.
+    /// Duration of the whole run.
     #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds, allow_negative_numbers = true)]
     pub time: f64,
-    /// Launches of each case: below 6 there are no intervals.
+    /// Launches of each case; below 6 there are no intervals.
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
     pub rounds: u32,
-    /// Seed of the order of the cases [default: a new one, which is recorded].
+    /// Seed of the order of the cases [default: random, recorded].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
-    /// Open loop: send so many messages a second, whether or not any has come
-    /// back.
+    /// Send at a fixed rate, whether or not any message has come back.
     #[arg(long, value_name = "PER_SECOND", value_parser = rate, allow_negative_numbers = true, conflicts_with = "naive")]
     pub rate: Option<f64>,
     /// How both processes wait for a message.
     #[arg(long, value_parser = named::<Wait>(), default_value_t, conflicts_with = "naive")]
     pub wait: Wait,
-    /// Both processes write first and read then: what deadlocks above the
-    /// channel's capacity.
+    /// Let both processes write before they read, which can deadlock.
     #[arg(long)]
     pub naive: bool,
-    /// Seconds without progress after which --naive calls it a deadlock.
+    /// Time without progress that --naive calls a deadlock.
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = limit, allow_negative_numbers = true, requires = "naive")]
     pub limit: f64,
-    /// Where the two processes run: on two processors that share their last
-    /// cache, on one, or wherever the scheduler puts them.
+    /// Where the two processes run.
     #[arg(long, value_parser = named::<Placement>(), default_value_t)]
     pub placement: Placement,
-    /// The processors of the sender and of the echo, as in 2,3.
+    /// Processors of sender and echo, as in 2,3.
     #[arg(long, value_name = "S,E", value_parser = parse_cpus, conflicts_with = "placement")]
     pub cpus: Option<(usize, usize)>,
     /// Where results go.

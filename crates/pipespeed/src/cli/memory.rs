@@ -7,8 +7,7 @@ use pipespeed_measure::endpoint::spec::PageKind;
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Suite memory")]
 pub struct MemoryArgs {
-    /// What the blocks of memory lie in: base pages, as most memory of most
-    /// programs does, or transparent huge pages [default: base].
+    /// Kind of pages of the blocks [default: base].
     #[arg(long, value_parser = named::<PageKind>())]
     pub pages: Option<PageKind>,
 }

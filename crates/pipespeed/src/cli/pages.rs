@@ -13,9 +13,8 @@ use pipespeed_explain::pages::Architecture;
 #[command(
     group = ArgGroup::new("what").args(["address", "buffer"]).required(true),
     after_help = "\
-With --address alone no memory is looked at: it tells which entries of the page \
-tables lead there. Frame numbers and flags are shown to root (CAP_SYS_ADMIN); \
-the rest works without.
+With --address alone no memory is examined: it shows which page-table entries lead \
+there. Frame numbers and flags need root (CAP_SYS_ADMIN); the rest does not.
 
 Examples:
   pipespeed pages --address 0x0000f2705af953c0
@@ -28,43 +27,41 @@ pub struct PagesArgs {
     /// An address, in hexadecimal, as 0x7f0012345678.
     #[arg(long, value_parser = address, allow_hyphen_values = true)]
     pub address: Option<u64>,
-    /// Allocate a buffer of this size, and look at its pages.
+    /// Allocate a buffer of this size and show its pages.
     #[arg(long, value_name = "SIZE", value_parser = range, allow_hyphen_values = true)]
     pub buffer: Option<u64>,
-    /// Look at the address in this process's memory.
+    /// Process whose memory the address is in.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)), requires = "address", conflicts_with = "buffer", allow_negative_numbers = true)]
     pub pid: Option<u32>,
-    /// Look at so many bytes from the address on [default: one page].
+    /// Bytes to show from the address on [default: one page].
     #[arg(long, value_name = "SIZE", value_parser = range, requires = "pid", conflicts_with = "buffer", allow_hyphen_values = true)]
     pub length: Option<u64>,
     // clap does not insist on what is required where something else given
     // excludes it: so --address is named as well.
-    /// Transparent huge pages for the buffer.
+    /// Use transparent huge pages for the buffer.
     #[arg(long, requires = "buffer", conflicts_with = "address")]
     pub huge: bool,
-    /// Reserved huge pages for the buffer, from the administrator's pool.
+    /// Use reserved huge pages for the buffer.
     #[arg(long, requires = "buffer", conflicts_with_all = ["huge", "address"])]
     pub hugetlb: bool,
-    /// Don't write to the buffer before looking.
+    /// Don't write to the buffer first.
     #[arg(long, requires = "buffer", conflicts_with = "address")]
     pub untouched: bool,
-    /// Take the address apart as this architecture does [default: this
-    /// machine's].
+    /// Architecture of the page tables [default: this machine's].
     #[arg(long, value_parser = named::<Architecture>(), conflicts_with_all = ["buffer", "pid"])]
     pub arch: Option<Architecture>,
-    /// Take it apart by so many levels of tables: 4 or 5 on x86-64, 2 to 5
-    /// elsewhere [default: this machine's].
+    /// Levels of page tables [default: this machine's].
+    ///
+    /// 4 or 5 on x86-64, 2 to 5 elsewhere.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=5), conflicts_with_all = ["buffer", "pid"], allow_negative_numbers = true)]
     pub levels: Option<u32>,
-    /// Take it apart by base pages of this size: 4K, or 16K and 64K on aarch64
-    /// [default: this machine's].
+    /// Size of base pages: 4K; also 16K, 64K on aarch64 [default: this machine's].
     #[arg(long, value_name = "SIZE", value_parser = page, conflicts_with_all = ["buffer", "pid"], allow_hyphen_values = true)]
     pub page_size: Option<u64>,
-    /// Take it apart by so many bits, as 39, 48 or 52 on aarch64 [default: by
-    /// the levels].
+    /// Address bits, as 39, 48 or 52 on aarch64 [default: by the levels].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(36..=57), conflicts_with_all = ["buffer", "pid"], allow_negative_numbers = true)]
     pub address_bits: Option<u32>,
-    /// Save what was found as JSON ('-': standard output).
+    /// Save the result as JSON ('-': standard output).
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }

@@ -38,5 +38,5 @@ fn one_line(message: &str) -> String {
         line.push_str(part);
     }
     let line = line.strip_prefix("error: ").unwrap_or(&line);
-    format!("{line} (--help tells more)")
+    format!("{line} (see --help)")
 }

@@ -22,22 +22,24 @@ pub enum PinnedPages {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Pinning pages")]
 pub struct PinningArgs {
-    /// Measure only what it costs to pin pages, as vmsplice does: by the
-    /// kernel's own benchmark (gup_test, for root, in kernels built with it),
-    /// and by an estimate, which works everywhere.
+    /// Measure only what it costs to pin pages, as vmsplice does.
+    ///
+    /// By the kernel's own benchmark (gup_test: for root, in kernels built with
+    /// it), and by an estimate, which works everywhere.
     #[arg(long)]
     pub pinning: bool,
-    /// Pages that the kernel's benchmark pins at a time; vmsplice takes 16.
+    /// Pages per call of the kernel's benchmark; vmsplice pins 16.
     #[arg(long, value_name = "N", default_value_t = pipespeed_explain::costs::pinning::PIPE_PAGES_PER_CALL, value_parser = clap::value_parser!(u32).range(1..=1 << 20), allow_negative_numbers = true, requires = "pinning")]
     pub pages_per_call: u32,
-    /// What each call of the kernel's benchmark pins, 1M or more [default:
-    /// 256M, less where memory is short].
+    /// Memory that the kernel's benchmark pins [default: 256M].
+    ///
+    /// At least 1M. The default is less where memory is short.
     #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true, requires = "pinning")]
     pub size: Option<usize>,
-    /// What pages to pin.
+    /// Kind of pages to pin.
     #[arg(long, value_enum, default_value_t, requires = "pinning")]
     pub pages: PinnedPages,
-    /// Pin pages that nobody has written to: the kernel's page of zeroes.
+    /// Pin pages that were never written: the kernel's zero page.
     #[arg(long, requires = "pinning")]
     pub untouched: bool,
 }

@@ -11,11 +11,9 @@ use pipespeed_tools::fizzbuzz::{LAST, Path};
 /// `pipespeed fizzbuzz`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Every byte is made anew and right whatever the reader does with it, since no page \
-is written again once it was sent. With --reuse drained pages are written again \
-as soon as the pipe is done with them, which is several times as fast. But then a \
-reader that passes pages on by splice(2) or tee(2), as pv does, hands others \
-pages that change under them.
+By default no page is written again once it was sent, so the output is right for \
+every reader. --reuse drained writes pages again once they have left the pipe: \
+faster, but wrong where the reader splices or tees them onward, as pv does.
 
 Examples:
   pipespeed fizzbuzz | head -20
@@ -30,16 +28,16 @@ pub struct FizzbuzzArgs {
     /// The last number, up to 9223372036854775808 (2^63) [default: no end].
     #[arg(long, value_name = "N", value_parser = line_number, allow_negative_numbers = true)]
     pub to: Option<u64>,
-    /// When pages are written again.
+    /// When pages that were sent are written again.
     #[arg(long, value_enum, default_value_t)]
     pub reuse: ReuseArg,
-    /// Never sleep: try again at once while the pipe is full.
+    /// Never sleep: retry at once while the pipe is full.
     #[arg(long, alias = "busy_loop")]
     pub busy_loop: bool,
-    /// How to make the lines [default: the fastest this processor knows].
+    /// Implementation [default: the fastest here].
     #[arg(long, value_parser = named::<Path>(), value_name = "WAY")]
     pub by: Option<Path>,
-    /// Say on standard error how it was done.
+    /// Print on standard error how it was done.
     #[arg(long)]
     pub verbose: bool,
 }
@@ -47,17 +45,16 @@ pub struct FizzbuzzArgs {
 /// `pipespeed yes`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The line goes to a pipe by reference, without being copied: safe, since it never \
-changes.
+The line goes to a pipe by reference, which is safe since it never changes.
 
 Examples:
   pipespeed yes | some-program-that-asks
   pipespeed yes 'all work and no play' | pv > /dev/null")]
 pub struct YesArgs {
-    /// What to print, separated by spaces [default: y].
+    /// Words to print, separated by spaces [default: y].
     #[arg(value_name = "STRING")]
     pub strings: Vec<OsString>,
-    /// Never sleep: try again at once while the pipe is full.
+    /// Never sleep: retry at once while the pipe is full.
     #[arg(long, alias = "busy_loop")]
     pub busy_loop: bool,
 }

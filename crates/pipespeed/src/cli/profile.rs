@@ -10,12 +10,12 @@ use pipespeed_measure::suite::Suite;
 
 /// `pipespeed profile`.
 #[derive(Debug, Clone, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Each end's costs add up to its wall time. Sampling the kernel takes root, \
 CAP_PERFMON and CAP_SYSLOG, or /proc/sys/kernel/perf_event_paranoid at 1 and \
-kptr_restrict at 0; the perf program is not needed. Where it is refused a case is \
-accounted for by counted calls, pages, faults, switches and wake-ups times what each \
-costs here (pipespeed costs); what that does not explain is told as unexplained.
+kptr_restrict at 0; the perf program is not needed. Where sampling is refused, a \
+case is accounted for by counts (calls, pages, faults, switches, wake-ups) times what \
+each costs here (pipespeed costs); the remainder is shown as unexplained.
 
 A pipeline of your own is one quoted string for sh after '--'; several words are \
 one program and its arguments. Every stage and what it starts is sampled, from its \
@@ -24,10 +24,9 @@ error are pipespeed's; its standard output is discarded unless it is redirected:
 file or another program behind it may make it slower than /dev/null does. Its stages \
 run wherever the scheduler puts them; taskset within the command binds one.
 
-Ctrl-C, Ctrl-\\, SIGTERM and SIGHUP end a profile and all that it started; a pipeline \
-is asked to end by SIGTERM, killed a second later, and what was seen of it is shown. If \
-pipespeed itself is killed (SIGKILL) the pipeline goes on without it, as a command under \
-perf record does.
+Ctrl-C, Ctrl-\\, SIGTERM and SIGHUP end a profile and all processes that it started: a \
+pipeline gets SIGTERM, and SIGKILL a second later. If pipespeed itself is killed by \
+SIGKILL, the pipeline goes on without it.
 
 Examples:
   pipespeed profile write_read                       bars and the call tree
@@ -36,25 +35,25 @@ Examples:
   pipespeed profile -- 'zcat big.gz | wc -l'         which stage is slow, and why
   pipespeed profile --time 5 -- 'yes | pv > /dev/null'")]
 pub struct ProfileArgs {
-    /// A case of `pipespeed bench`, as write_read or vmsplice_splice_huge; a wrong
-    /// one lists them.
+    /// A case of `pipespeed bench`, such as write_read.
     #[arg(value_name = "CASE", required_unless_present_any = ["all", "command"])]
     pub case: Option<String>,
-    /// The seven rungs of the published ladder, side by side.
+    /// Profile the seven rungs of the published ladder.
     #[arg(long, conflicts_with_all = ["case", "suite"])]
     pub all: bool,
-    /// The suite that the case belongs to [default: the first that has it].
+    /// Suite of the case [default: the first that has it].
     #[arg(long, value_parser = named::<Suite>())]
     pub suite: Option<Suite>,
-    /// A pipeline of your own, quoted: 'COMMAND | COMMAND'.
+    /// Your own pipeline, quoted: 'COMMAND | COMMAND'.
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["case", "all", "suite", "placement", "cpus", "pipe_size", "buffer_size"])]
     pub command: Vec<String>,
-    /// Seconds to sample each case for; as many again go by without, to see
-    /// what sampling costs [default: 2]. A pipeline is ended after so many
-    /// [default: 10].
+    /// Duration of sampling a case, or limit of a pipeline [default: 2, 10].
+    ///
+    /// A case runs for the same time again without sampling, to show what sampling
+    /// costs. A pipeline that runs longer is ended.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub time: Option<f64>,
-    /// Leave out of the call tree what takes less than PERCENT of the samples.
+    /// Hide branches of the call tree below this share of samples.
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent, allow_negative_numbers = true)]
     pub threshold: f64,
     /// Where the ends of a case run, and through what the data goes.
@@ -81,7 +80,7 @@ pub struct ProfileOutput {
     /// Save a chart of stacked bars as SVG ('-': standard output).
     #[arg(long, value_name = "FILE")]
     pub chart: Option<PathBuf>,
-    /// Neither progress nor notes on standard error.
+    /// Print neither progress nor notes on standard error.
     #[arg(long, short)]
     pub quiet: bool,
 }

@@ -13,8 +13,9 @@ const MAX: usize = 64 << 40;
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Suite volumes")]
 pub struct VolumesArgs {
-    /// These volumes, from 16M to 64T, as in 0.25G,250G [default: 0.25G,2.5G,25G; with
-    /// --quick 64M,0.25G,1G]. Says first how long it takes.
+    /// Volumes, from 16M to 64T [default: 0.25G,2.5G,25G].
+    ///
+    /// With --quick 64M,0.25G,1G.
     #[arg(
         long,
         value_name = "SIZE",

@@ -17,7 +17,7 @@ use crate::commands::settle_pipe_size;
 use pipespeed_base::failure::{Interrupted, say, to_stdout};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::size;
-use pipespeed_measure::record::{Run, Warning, WarningKind};
+use pipespeed_measure::record::Run;
 use pipespeed_measure::rounds::{Measurement, Observer, Stopped};
 use pipespeed_measure::runner::Timed as _;
 use pipespeed_measure::search;
@@ -35,11 +35,6 @@ use self::saving::Saving;
 /// What went wrong. What was measured until then has been saved and shown.
 pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
     let rounded = settle_pipe_size(&mut args.measure.setup.pipe_size);
-    let rounded = rounded.map(|message| Warning {
-        kind: WarningKind::Configuration,
-        case: None,
-        message,
-    });
     let mut plan = Plan::new(&args)?;
     plan.warnings.extend(rounded);
     if args.list {
@@ -137,7 +132,8 @@ fn measure(
         watch.progress.doing("choosing what to combine");
         measurement.put_together(watch)?;
         if let Some(case) = measurement.run_mut().cases.last() {
-            let made = case.refused.as_ref().unwrap_or(&case.description);
+            let not_run = case.not_run.as_ref();
+            let made = not_run.map_or(&case.description, |not_run| &not_run.reason);
             watch
                 .progress
                 .say(&format!("pipespeed: {}: {made}", case.name));
@@ -146,13 +142,12 @@ fn measure(
     let choosing = started.elapsed().as_secs_f64();
     if measurement.runnable() == 0 {
         let cases = &measurement.run_mut().cases;
-        let reason = cases.iter().find_map(|case| case.refused.clone());
-        let reason = reason.unwrap_or_default();
-        return Err(Stopped::Error(if reason.starts_with("failed: ") {
-            anyhow::anyhow!("no case could be run: {reason}")
-        } else {
-            anyhow::anyhow!("every case is refused here: {reason}")
-        }));
+        return Err(Stopped::Error(
+            match cases.iter().find_map(|case| case.not_run.as_ref()) {
+                Some(first) => anyhow::anyhow!("no case could be run: {first}"),
+                None => anyhow::anyhow!("no case could be run"),
+            },
+        ));
     }
     let rounds = match plan.suite {
         Suite::Volumes => {
@@ -241,7 +236,7 @@ fn list(plan: &Plan) -> anyhow::Result<()> {
         .max()
         .unwrap_or(0);
     for case in &plan.cases {
-        let size = match (case.pipe_bytes, case.message_bytes) {
+        let size = match (case.subject.pipe_bytes(), case.subject.message_bytes()) {
             (Some(bytes), None) => format!("pipe {}", size::format(bytes as u64)),
             (None, None) => "no pipe".to_owned(),
             (_, Some(bytes)) => format!(

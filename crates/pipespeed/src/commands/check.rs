@@ -6,11 +6,12 @@ use std::time::Instant;
 use anyhow::bail;
 
 use crate::cli::CheckArgs;
+use crate::commands::header;
 use pipespeed_base::failure::{Interrupted, to_stdout, usage};
 use pipespeed_base::interrupt::SignalFlag;
 use pipespeed_explain::check::{self, Check, Checked, Group, PATIENCE, Record, SOFT_LIMIT};
 use pipespeed_host::Machine;
-use pipespeed_measure::record::{check_place, is_stdout, save};
+use pipespeed_measure::record::{Kind, check_place, is_stdout, save, to_json};
 use pipespeed_report::{self as report, Style};
 
 /// Runs the checks.
@@ -39,12 +40,10 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<()> {
     if let Some(path) = &args.json {
         check_place(path)?;
     }
-    let (start, machine) = (Instant::now(), Machine::read(None, None));
-    let started_at = jiff::Timestamp::now()
-        .strftime("%Y-%m-%dT%H:%M:%SZ")
-        .to_string();
+    let start = Instant::now();
+    let header = header(Kind::Check, Machine::read(None, None));
     let checked = run_all(&checks)?;
-    let record = Record::new(checked, machine, started_at, start.elapsed().as_secs_f64());
+    let record = Record::new(header, checked, start.elapsed().as_secs_f64());
     show(args, &record, style)?;
     match record.failure() {
         Some(failure) => bail!(failure),
@@ -69,8 +68,7 @@ fn run_all(checks: &[&Check]) -> anyhow::Result<Vec<Checked>> {
 fn show(args: &CheckArgs, record: &Record, style: Style) -> anyhow::Result<()> {
     let json_on_stdout = args.json.as_deref().is_some_and(is_stdout);
     if let Some(path) = &args.json {
-        let json = serde_json::to_string_pretty(record)? + "\n";
-        save(path, json.as_bytes())?;
+        save(path, to_json(record).as_bytes())?;
     }
     if args.quiet || json_on_stdout {
         return Ok(());

@@ -5,9 +5,10 @@ use std::io::{self, IsTerminal, Write};
 use anyhow::{anyhow, bail};
 
 use crate::cli::CompareArgs;
+use crate::commands::header;
 use pipespeed_base::failure::{to_stdout, usage};
-use pipespeed_measure::comparison::{Comparison, compare};
-use pipespeed_measure::record::{Run, Verdict, is_stdout, load, save};
+use pipespeed_measure::comparison::{Comparison, Record, compare};
+use pipespeed_measure::record::{Kind, Run, Verdict, is_stdout, load, save, to_json};
 use pipespeed_report::{self as report, Style};
 
 /// Compares saved runs.
@@ -43,12 +44,11 @@ pub fn run(args: CompareArgs) -> anyhow::Result<()> {
         .any(|path| is_stdout(path));
     show(&comparisons, stdout_taken)?;
     if let Some(path) = &args.json {
-        let mut json = match comparisons.as_slice() {
-            [one] => serde_json::to_string_pretty(one)?,
-            many => serde_json::to_string_pretty(many)?,
+        let record = Record {
+            header: header(Kind::Comparison, old.header.machine.clone()),
+            comparisons: comparisons.clone(),
         };
-        json.push('\n');
-        save(path, json.as_bytes())?;
+        save(path, to_json(&record).as_bytes())?;
     }
     if let Some(path) = &args.chart {
         save(path, report::comparison_chart(&comparisons).as_bytes())?;
@@ -102,7 +102,10 @@ fn fail_on_slower(comparisons: &[Comparison], slower_by: f64) -> anyhow::Result<
         .iter()
         .flat_map(|comparison| &comparison.cases)
         .filter(|case| case.old.is_some())
-        .filter(|case| case.ratio.is_none_or(|ratio| ratio.low.is_none()))
+        .filter(|case| {
+            case.ratio
+                .is_none_or(|ratio| ratio.estimate.interval.is_none())
+        })
         .map(|case| &*case.name)
         .collect();
     if !unsure.is_empty() {
@@ -117,8 +120,8 @@ fn fail_on_slower(comparisons: &[Comparison], slower_by: f64) -> anyhow::Result<
         .flat_map(|comparison| &comparison.cases)
         .filter_map(|case| {
             let ratio = case.ratio?;
-            (ratio.verdict == Verdict::Slower && 1.0 - ratio.median >= slower_by)
-                .then(|| format!("{} ({})", case.name, report::times(ratio.median)))
+            (ratio.verdict == Verdict::Slower && 1.0 - ratio.estimate.median >= slower_by)
+                .then(|| format!("{} ({})", case.name, report::times(ratio.estimate.median)))
         })
         .collect();
     if slower.is_empty() {

@@ -3,33 +3,20 @@
 use std::io::{self, IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde::Serialize;
 
 use crate::cli::CostsArgs;
+use crate::commands::header;
 use pipespeed_base::failure::{Interrupted, to_stdout};
 use pipespeed_base::interrupt::Interrupt;
-use pipespeed_explain::costs::{Costs, Places, measure};
+use pipespeed_base::signal_name;
+use pipespeed_explain::costs::{Costs, Places, Record, Settings, measure};
 use pipespeed_host::noise::{NoiseDelta, NoiseProbe};
 use pipespeed_host::topology::Topology;
-use pipespeed_host::{Machine, Root, warnings};
-use pipespeed_measure::record::{WarningKind, check_place, is_stdout, save};
+use pipespeed_host::{Machine, Root, Warning, WarningKind, warnings};
+use pipespeed_measure::record::{Kind, check_place, is_stdout, save, to_json};
 use pipespeed_measure::trial::own_processor_time;
 use pipespeed_report::{self as report, Style};
 use pipespeed_stats::MIN_SAMPLES;
-
-/// What is saved.
-#[derive(Serialize)]
-struct Record<'a> {
-    kind: &'static str,
-    /// Of this record's form.
-    version: u32,
-    page_bytes: usize,
-    /// The signal that ended the run before its last round.
-    interrupted: Option<i32>,
-    machine: &'a Machine,
-    costs_ns: &'a Costs,
-    notes: &'a [String],
-}
 
 /// Measures the elementary costs and shows them; after a signal those of the
 /// rounds that were completed.
@@ -50,6 +37,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
         None => places.same.into_iter().collect(),
     };
     let machine = Machine::read(cpus.first().copied(), cpus.last().copied());
+    let header = header(Kind::Costs, machine);
     let bar = bar(args);
     let noise = NoiseProbe::new();
     let (before, used_before) = (noise.take(), own_processor_time());
@@ -67,51 +55,51 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     if let Some(signal) = interrupted.filter(|_| costs.rounds == 0) {
         return Err(Interrupted(signal).into());
     }
-    let notes = notes(&costs, args, disturbed);
     let record = Record {
-        kind: "costs",
-        version: 2,
-        page_bytes: fastpipe::pipe::page_size(),
-        interrupted,
-        machine: &machine,
-        costs_ns: &costs,
-        notes: &notes,
+        header,
+        settings: Settings {
+            rounds: args.rounds() as usize,
+            page_bytes: fastpipe::pipe::page_size(),
+        },
+        warnings: found(&costs, args, disturbed),
+        interrupted: interrupted.map(signal_name),
+        costs_ns: costs,
     };
     if let Some(path) = &args.json {
-        let mut json = serde_json::to_string_pretty(&record)?;
-        json.push('\n');
-        save(path, json.as_bytes())?;
+        save(path, to_json(&record).as_bytes())?;
     }
     if !args.json.as_deref().is_some_and(is_stdout) {
         let style = Style::for_terminal(io::stdout().is_terminal());
-        let text = report::costs_table(&costs, style) + &report::notes(&notes, style);
+        let text =
+            report::costs_table(&record.costs_ns, style) + &report::notes(&record.warnings, style);
         to_stdout(io::stdout().write_all(text.as_bytes()))?;
     }
     interrupted.map_or(Ok(()), |signal| Err(Interrupted(signal).into()))
 }
 
-fn notes(costs: &Costs, args: &CostsArgs, disturbed: NoiseDelta) -> Vec<String> {
+/// What limits what the figures say.
+fn found(costs: &Costs, args: &CostsArgs, disturbed: NoiseDelta) -> Vec<Warning> {
     let planned = args.rounds() as usize;
-    let mut notes = Vec::new();
+    let mut found = Vec::new();
     if costs.rounds < planned {
-        notes.push(format!(
-            "interrupted after {} of {planned}",
-            report::counted(costs.rounds, "round")
-        ));
+        let rounds = report::counted(costs.rounds, "round");
+        let message = format!("interrupted after {rounds} of {planned}");
+        found.push(Warning::new(WarningKind::Quick, message));
     }
     if costs.rounds < MIN_SAMPLES {
-        notes.push("no intervals, which take 6 rounds or more (--rounds)".to_owned());
+        let message = "no intervals, which take 6 rounds or more (--rounds)";
+        found.push(Warning::new(WarningKind::Quick, message));
     }
     let warnings = warnings::of_noise(&[disturbed]).into_iter();
-    notes.extend(warnings.map(|warning| match warning.kind {
+    found.extend(warnings.map(|mut warning| {
         // Its own message recommends options that are not here.
-        WarningKind::OtherLoad => format!(
-            "other processes used {:.2} processors meanwhile",
-            disturbed.other_load.unwrap_or(0.0)
-        ),
-        _ => warning.message,
+        if warning.kind == WarningKind::OtherLoad {
+            let load = disturbed.other_load.unwrap_or(0.0);
+            warning.message = format!("other processes used {load:.2} processors meanwhile");
+        }
+        warning
     }));
-    notes
+    found
 }
 
 /// Moves between rounds only.

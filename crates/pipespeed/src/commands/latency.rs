@@ -19,7 +19,7 @@ use pipespeed_measure::latency::record::{CaseRecord, Record};
 use pipespeed_measure::latency::rounds;
 use pipespeed_measure::latency::spec::Wait;
 use pipespeed_measure::latency::trial::Trials;
-use pipespeed_measure::record::{check_place, is_replaceable, is_stdout, save};
+use pipespeed_measure::record::{check_place, is_replaceable, is_stdout, save, to_json};
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_report::{self as report, Style};
 
@@ -132,14 +132,14 @@ fn spins(wait: Wait) -> Option<&'static str> {
 fn collect(record: &mut Record, cases: &[CaseRecord], ended: &rounds::Ended) {
     record.cases = cases.to_vec();
     record.failures.clone_from(&ended.failures);
-    record.machine.during = NoiseDelta::overall(&ended.noise);
+    record.header.machine.during = NoiseDelta::overall(&ended.noise);
     record.interrupted = ended.interrupted.map(signal_name);
 }
 
 /// What is saved under an option.
 fn text_for(option: &str, record: &Record) -> anyhow::Result<String> {
     Ok(match option {
-        "--json" => serde_json::to_string_pretty(record)? + "\n",
+        "--json" => to_json(record),
         "--csv" => record.csv()?,
         _ => report::latency_chart(record),
     })
@@ -159,7 +159,7 @@ fn save_round(args: &LatencyArgs, record: &Record) -> anyhow::Result<()> {
 fn show(args: &LatencyArgs, record: &Record) -> anyhow::Result<()> {
     let taken = args.files().any(|(_, path)| is_stdout(path));
     if let [only] = record.cases.as_slice()
-        && only.refused.is_some()
+        && only.not_run.is_some()
     {
         // The error says all.
         return Ok(());
@@ -196,12 +196,12 @@ fn verdict(record: &Record, rounds: usize) -> anyhow::Result<()> {
         ));
     }
     if let [only] = cases.as_slice()
-        && let Some(reason) = &only.refused
+        && let Some(not_run) = &only.not_run
     {
-        return Err(anyhow!("{}: {reason}", only.channel.name()));
+        return Err(anyhow!("{}: {not_run}", only.channel.name()));
     }
-    if cases.iter().all(|case| case.refused.is_some()) {
-        Err(anyhow!("every case is refused here, as shown"))
+    if cases.iter().all(|case| case.not_run.is_some()) {
+        Err(anyhow!("no case could be run, as shown"))
     } else {
         Ok(())
     }

@@ -21,7 +21,9 @@ use fastpipe::wait::Wait;
 use crate::cli::{Cli, Command, EndArgs};
 use pipespeed_base::failure::usage;
 use pipespeed_base::size;
+use pipespeed_host::{Machine, Warning, WarningKind};
 use pipespeed_measure::endpoint::spec::{PageKind, Waiting};
+use pipespeed_measure::record::{Header, Kind};
 
 /// Does what the command line says.
 ///
@@ -80,10 +82,28 @@ fn pipe_size_allowed(bytes: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The header of a record that the command now begins to make.
+fn header(kind: Kind, machine: Machine) -> Header {
+    let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
+    Header::new(kind, command_line(), started_at.to_string(), machine)
+}
+
+fn command_line() -> Vec<String> {
+    std::env::args_os()
+        .map(|word| word.to_string_lossy().into_owned())
+        .enumerate()
+        // Where the program lies is nobody's business.
+        .map(|(at, word)| match (at, word.rsplit('/').next()) {
+            (0, Some(name)) => name.to_owned(),
+            _ => word,
+        })
+        .collect()
+}
+
 /// Takes for --pipe-size what the kernel makes of it, and says so where that is
 /// something else: a capacity is a power of two of pages (round_pipe_size() in
 /// fs/pipe.c). A size that can't be had is left for others to refuse.
-fn settle_pipe_size(asked: &mut Option<usize>) -> Option<String> {
+fn settle_pipe_size(asked: &mut Option<usize>) -> Option<Warning> {
     let bytes = (*asked)?;
     let (_, end) = fastpipe::pipe::create().ok()?;
     let granted = fastpipe::pipe::set_capacity(end, bytes).ok()?;
@@ -92,13 +112,14 @@ fn settle_pipe_size(asked: &mut Option<usize>) -> Option<String> {
 }
 
 /// What to say of a --pipe-size that the kernel made something else of.
-fn rounded(asked: usize, granted: usize) -> Option<String> {
+fn rounded(asked: usize, granted: usize) -> Option<Warning> {
     (granted != asked).then(|| {
-        format!(
+        let message = format!(
             "--pipe-size {}: the kernel makes pipes of {} of it, a power of two of pages",
             size::exact(asked as u64),
             size::format(granted as u64)
-        )
+        );
+        Warning::new(WarningKind::Configuration, message)
     })
 }
 
@@ -137,8 +158,8 @@ mod tests {
     #[test]
     fn a_pipe_size_that_was_rounded_is_repeated_to_the_byte() {
         let told = rounded(100_000, 131_072).unwrap();
-        assert!(told.starts_with("--pipe-size 100000B: "), "{told}");
-        assert!(told.contains("128KiB"), "{told}");
+        assert!(told.message.starts_with("--pipe-size 100000B: "), "{told}");
+        assert!(told.message.contains("128KiB"), "{told}");
         assert_eq!(rounded(131_072, 131_072), None);
     }
 }

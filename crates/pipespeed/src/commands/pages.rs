@@ -7,13 +7,15 @@ use fastpipe::buffer::{Buffer, Pages, huge_page_size};
 use fastpipe::memory::Process;
 
 use crate::cli::PagesArgs;
+use crate::commands::header;
 use pipespeed_base::failure::{to_stdout, usage};
 use pipespeed_base::text::wrap;
 use pipespeed_explain::pages::{
-    Architecture, Half, Memory, Report, Scheme, SchemeError, Walk, Wanted, drawing, look,
+    Architecture, Half, Memory, Record, Report, Scheme, SchemeError, Walk, Wanted, drawing, look,
     machine_scheme, own_architecture, table,
 };
-use pipespeed_measure::record::{is_stdout, save};
+use pipespeed_host::Machine;
+use pipespeed_measure::record::{Kind, is_stdout, save, to_json};
 
 /// Shows what memory is made of.
 ///
@@ -42,8 +44,8 @@ pub fn run(args: &PagesArgs) -> anyhow::Result<()> {
         to_stdout(write!(io::stdout(), "{text}"))?;
     }
     if let Some(path) = &args.json {
-        let json = serde_json::to_string_pretty(&report)? + "\n";
-        save(path, json.as_bytes())?;
+        let header = header(Kind::Pages, Machine::read(None, None));
+        save(path, to_json(&Record { header, report }).as_bytes())?;
     }
     Ok(())
 }

@@ -5,14 +5,14 @@ use std::io::{self, IsTerminal, Write};
 use anyhow::{Context, anyhow, bail};
 use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::pipe::page_size;
-use serde::Serialize;
 
 use crate::cli::{CostsArgs, EndArgs, PinnedPages};
+use crate::commands::header;
 use pipespeed_base::failure::{say, to_stdout, usage};
 use pipespeed_base::size;
-use pipespeed_explain::costs::pinning::{self, Figure, Kernel, Missing, Plan};
+use pipespeed_explain::costs::pinning::{self, Kernel, Missing, Plan, Record, Settings};
 use pipespeed_host::Machine;
-use pipespeed_measure::record::{is_stdout, save};
+use pipespeed_measure::record::{Kind, is_stdout, save, to_json};
 use pipespeed_report::{self as report, Style};
 
 /// What a call of the kernel's benchmark pins unless told otherwise, in bytes.
@@ -22,25 +22,6 @@ const TWO_MIB: usize = 2 << 20;
 
 /// Below that the kernel's clock of whole microseconds tells too little.
 const MIN_SIZE: usize = 1 << 20;
-
-/// What is saved.
-#[derive(Serialize)]
-struct Record<'a> {
-    /// What it is.
-    kind: &'static str,
-    /// Of this record's form.
-    version: u32,
-    rounds: u32,
-    page_bytes: usize,
-    pages_per_call: u32,
-    bytes_per_call: usize,
-    untouched: bool,
-    /// The kernel's own benchmark, or why there is none.
-    kernel: Option<&'a Kernel>,
-    missing: Option<String>,
-    machine: &'a Machine,
-    figures: &'a [Figure],
-}
 
 /// Measures what pinning costs and shows it.
 ///
@@ -52,27 +33,26 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
         Ok(kernel) => (Some(kernel), None),
         Err(missing) => (None, Some(missing.to_string())),
     };
+    let header = header(Kind::Pinning, Machine::read(None, None));
     let bar = super::costs::bar(args);
     let measured = pinning::measure(&plan, kernel, |done| bar.set_position(done.into()));
     bar.finish_and_clear();
     let (kernel, figures) = measured.context("pinning")?;
     if let Some(path) = &args.json {
         let record = Record {
-            kind: "costs --pinning",
-            version: 1,
-            rounds: plan.rounds,
-            page_bytes: page_size(),
-            pages_per_call: plan.pages_per_call,
-            bytes_per_call: plan.size,
-            untouched: plan.untouched,
+            header,
+            settings: Settings {
+                rounds: plan.rounds,
+                page_bytes: page_size(),
+                pages_per_call: plan.pages_per_call,
+                bytes_per_call: plan.size,
+                untouched: plan.untouched,
+            },
             kernel: kernel.as_ref(),
-            missing: missing.clone(),
-            machine: &Machine::read(None, None),
+            missing: missing.as_deref(),
             figures: &figures,
         };
-        let mut json = serde_json::to_string_pretty(&record)?;
-        json.push('\n');
-        save(path, json.as_bytes())?;
+        save(path, to_json(&record).as_bytes())?;
         if is_stdout(path) {
             return Ok(());
         }

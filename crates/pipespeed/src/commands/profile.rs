@@ -10,12 +10,12 @@ use anyhow::Context;
 use pipespeed_base::Named;
 
 use crate::cli::{ProfileArgs, ProfileOutput};
-use crate::commands::settle_pipe_size;
+use crate::commands::{header, settle_pipe_size};
 use pipespeed_base::failure::{Interrupted, say, to_stdout, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_explain::profile::collect::{Sampling, profile};
 use pipespeed_explain::profile::pipeline::{self, Pipeline, in_short};
-use pipespeed_explain::profile::record::{CaseProfile, PipelineProfile, Profile, SCHEMA_VERSION};
+use pipespeed_explain::profile::record::{CaseProfile, PipelineProfile, Profile, Settings};
 use pipespeed_explain::profile::refusal::{self, Facts, Refusal};
 use pipespeed_explain::profile::symbols::Symbols;
 use pipespeed_explain::profile::{flame, notes, perf};
@@ -23,9 +23,10 @@ use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{Machine, Root};
 use pipespeed_measure::case::{Case, Durations};
-use pipespeed_measure::record::{check_place, is_stdout, save};
+use pipespeed_measure::record::{Kind, NotRun, check_place, is_stdout, save, to_json};
 use pipespeed_measure::runner::TrialError;
-use pipespeed_measure::suite::{Overrides, Suite, channels};
+use pipespeed_measure::suite::channels::CaseId;
+use pipespeed_measure::suite::{Overrides, Suite};
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_report as report;
 
@@ -71,21 +72,20 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
         (Ok(sampling), _) => sampling,
         (Err(refusal), What::Pipeline(_)) => return Err(refusal.into()),
         (Err(refusal), What::Cases(cases)) => {
-            let notes = rounded.into_iter().collect();
-            return counted::run(args, cases, refusal, &chosen, &topology, notes);
+            let warnings = rounded.into_iter().collect();
+            return counted::run(args, cases, refusal, &chosen, &topology, warnings);
         }
     };
     let event = sampling.event;
     let machine = Machine::read(chosen.writer, chosen.reader);
     let mut made = Profile {
-        kind: "profile".to_owned(),
-        schema_version: SCHEMA_VERSION,
-        pipespeed_version: env!("CARGO_PKG_VERSION").to_owned(),
-        event: event.name().to_owned(),
-        frequency: perf::FREQUENCY,
-        kernel: machine.kernel.release.clone(),
-        placement: places(&chosen),
-        notes: notes::standing(&machine, event),
+        warnings: notes::standing(&machine, event),
+        header: header(Kind::Profile, machine),
+        settings: Settings {
+            event: event.name().to_owned(),
+            frequency: perf::FREQUENCY,
+            placement: places(&chosen),
+        },
         cases: Vec::new(),
         pipeline: None,
     };
@@ -96,8 +96,8 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
             made.pipeline = Some(sampled.map_err(refusal::if_out_of_files)?);
         }
     }
-    made.notes.extend(rounded);
-    made.notes.extend(notes::of_samples(&made));
+    made.warnings.extend(rounded);
+    made.warnings.extend(notes::of_samples(&made));
     save_files(output, &made)?;
     if taken == 0 {
         let style = report::Style::for_terminal(io::stdout().is_terminal());
@@ -208,11 +208,11 @@ fn sample(
         }
         let refused = no_spinning.clone().filter(|_| case.spins_in_pairs());
         let outcome = match refused {
-            Some(reason) => Err(TrialError::Refused(reason)),
+            Some(reason) => Err(NotRun::refused(reason).into()),
             None => profile(&mut runner, case, sampling, &cpus, trials(args)),
         };
         made.cases
-            .push(outcome_of(outcome, case, args.all, CaseProfile::refused)?);
+            .push(outcome_of(outcome, case, args.all, CaseProfile::not_run)?);
     }
     Ok(())
 }
@@ -223,19 +223,17 @@ fn trials(args: &ProfileArgs) -> usize {
     (seconds / TRIAL.timed_s).ceil().max(1.0) as usize
 }
 
-/// What a case came to. A refused one is none where it is the only one.
+/// What a case came to. One that is not run is an error where it is the only one.
 fn outcome_of<T>(
     outcome: Result<T, TrialError>,
     case: &Case,
     is_one_of_many: bool,
-    refused: fn(&Case, String) -> T,
+    not_run: fn(&Case, NotRun) -> T,
 ) -> anyhow::Result<T> {
     match outcome {
         Ok(made) => Ok(made),
-        Err(TrialError::Refused(reason)) if is_one_of_many => Ok(refused(case, reason)),
-        Err(TrialError::Refused(reason)) => {
-            anyhow::bail!("{} is refused here: {reason}", case.name)
-        }
+        Err(TrialError::NotRun(why)) if is_one_of_many => Ok(not_run(case, why)),
+        Err(TrialError::NotRun(why)) => anyhow::bail!("{}: {why}", case.name),
         Err(TrialError::Interrupted(signal)) => Err(Interrupted(signal).into()),
         Err(TrialError::Failed(error)) => Err(error),
     }
@@ -255,10 +253,10 @@ fn cases(args: &ProfileArgs) -> anyhow::Result<Vec<Case>> {
         None => Suite::VALUES,
     };
     // A channel or a size that is not among the usual ones.
-    let selection = channels::selection_of(name).filter(|_| suites.contains(&Suite::Channels));
-    let named = selection.into_iter().flat_map(|selection| {
+    let id = CaseId::parse(name).filter(|_| suites.contains(&Suite::Channels));
+    let named = id.into_iter().flat_map(|id| {
         Suite::Channels.cases(&Overrides {
-            selection,
+            selection: id.selection(),
             ..overrides.clone()
         })
     });
@@ -313,11 +311,7 @@ fn save_files(output: &ProfileOutput, made: &Profile) -> anyhow::Result<()> {
         let Some(path) = path else { return Ok(()) };
         save(path, &make()?).context("saving the profile")
     };
-    put(&output.json, &|| {
-        let mut text = serde_json::to_vec_pretty(made)?;
-        text.push(b'\n');
-        Ok(text)
-    })?;
+    put(&output.json, &|| Ok(to_json(made).into_bytes()))?;
     put(&output.folded, &|| Ok(flame::folded(made).into_bytes()))?;
     put(&output.flame, &|| flame::flame(made))?;
     put(&output.chart, &|| {

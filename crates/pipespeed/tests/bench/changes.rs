@@ -7,7 +7,7 @@ use crate::common::fake::{FakeRunner, Watch, empty_run};
 use crate::common::{conditions, json, json_file, pipespeed, run_alone};
 use pipespeed_measure::case::Case;
 use pipespeed_measure::endpoint::spec::{PageKind, Policy, SinkTechnique, Waiting};
-use pipespeed_measure::record::Run;
+use pipespeed_measure::record::{NotRun, Run};
 use pipespeed_measure::rounds::Measurement;
 use pipespeed_measure::runner::{Runner, Trial, TrialError};
 use pipespeed_measure::suite::{Overrides, Suite, changes};
@@ -23,9 +23,9 @@ struct Invented<'a, F> {
 
 impl<F: Fn(&[&str]) -> f64> Runner for Invented<'_, F> {
     fn run(&mut self, case: &Case) -> Result<Trial, TrialError> {
+        let pipe_bytes = case.subject.pipe_bytes().unwrap();
         let plain = Case {
-            sink: Case::new("", 65_536, 65_536).sink,
-            source: Case::new("", 65_536, 65_536).source,
+            subject: Case::new("", 65_536, pipe_bytes).subject,
             ..case.clone()
         };
         let changes = changes_of(case);
@@ -40,7 +40,10 @@ impl<F: Fn(&[&str]) -> f64> Runner for Invented<'_, F> {
 
 /// The names of the changes that a case makes, by what it does.
 fn changes_of(case: &Case) -> Vec<&'static str> {
-    let (sink, source) = (case.sink.as_ref().unwrap(), case.source.as_ref().unwrap());
+    let (sink, source) = (
+        case.subject.writer().unwrap(),
+        case.subject.reader().unwrap(),
+    );
     assert_eq!(sink.buffer_bytes, source.buffer_bytes, "{case:#?}");
     assert_eq!(sink.wait, source.wait, "{case:#?}");
     let writer =
@@ -48,7 +51,7 @@ fn changes_of(case: &Case) -> Vec<&'static str> {
     [
         (case.cpus == Some((0, 0)), "one_processor"),
         (sink.wait == Waiting::Spin, "spinning"),
-        (case.pipe_bytes == Some(1 << 20), "pipe_1m"),
+        (case.subject.pipe_bytes() == Some(1 << 20), "pipe_1m"),
         (sink.buffer_bytes == 8 << 10, "pieces_8k"),
         (writer(Policy::Fresh, PageKind::Base), "fresh_base"),
         (writer(Policy::Fresh, PageKind::Huge), "fresh_huge"),
@@ -117,7 +120,7 @@ fn together_has_what_was_faster_in_the_pilot() {
     assert_eq!(case.name, "together");
     let words = "a pipe of 1 MiB + spinning instead of sleeping";
     assert_eq!(case.factor.as_deref(), Some(words));
-    assert_eq!(case.configuration.wait, "spin");
+    assert_eq!(case.configuration.wait, Some(Waiting::Spin));
     assert_eq!(case.configuration.pipe_bytes, Some(1 << 20));
     assert_eq!(case.compared_with.as_deref(), Some("baseline"));
     assert_eq!(case.samples.len(), 1);
@@ -168,7 +171,7 @@ fn what_is_refused_is_not_combined() {
     let (run, made) = together(&["spinning"], by_factors(&rates));
     assert_eq!(made.unwrap(), ["pipe_1m", "pieces_8k"]);
     let spinning = run.cases.iter().find(|case| case.name == "spinning");
-    assert_eq!(spinning.unwrap().refused.as_deref(), Some("not here"));
+    assert_eq!(spinning.unwrap().not_run, Some(NotRun::refused("not here")));
 }
 
 #[test]
@@ -179,8 +182,8 @@ fn with_nothing_to_combine_no_trial_is_spent_on_it() {
     ] {
         let (run, made) = together(&[], by_factors(&rates));
         assert_eq!(made, None);
-        let refused = run.cases.last().unwrap().refused.as_ref().unwrap();
-        assert!(refused.contains(why), "{refused}");
+        let not_run = run.cases.last().unwrap().not_run.as_ref().unwrap();
+        assert!(not_run.reason.contains(why), "{not_run}");
     }
 }
 
@@ -215,8 +218,8 @@ fn a_quick_run_measures_and_ranks_each_change() {
     for made in record["cases"].as_array().unwrap() {
         let name = made["name"].as_str().unwrap();
         assert_eq!(made["data"], "touch", "{name}");
-        if made["refused"].is_string() {
-            eprintln!("not measured: {name}: {}", made["refused"]);
+        if made["not_run"].is_object() {
+            eprintln!("not measured: {name}: {}", made["not_run"]["reason"]);
             continue;
         }
         assert_eq!(made["samples"].as_array().unwrap().len(), 2, "{name}");
@@ -243,14 +246,11 @@ fn on_one_processor_neither_sharing_nor_spinning_is_a_change() {
         ("one_processor", "no change"),
         ("spinning", "two processors"),
     ] {
-        let reason = case(&record, name)["refused"].as_str().unwrap();
+        let reason = case(&record, name)["not_run"]["reason"].as_str().unwrap();
         assert!(reason.contains(why), "{reason}");
     }
-    let large = &case(&record, "pipe_1m")["refused"];
-    assert!(
-        large.is_null() || large.as_str().unwrap().contains("pipe"),
-        "{large}"
-    );
+    let large = case(&record, "pipe_1m")["not_run"]["reason"].as_str();
+    assert!(large.is_none_or(|why| why.contains("pipe")), "{large:?}");
 }
 
 #[test]

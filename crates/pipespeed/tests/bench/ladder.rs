@@ -29,10 +29,10 @@ fn the_record_has_every_field_and_agrees_with_the_csv_and_the_chart() {
     let record = json_file(&directory.path().join("r.json"));
     assert_fields(
         &record,
-        "schema_version pipespeed_version command suite started_at interrupted machine settings \
+        "kind schema_version pipespeed_version command suite started_at interrupted machine settings \
          warnings null_control cases findings",
     );
-    assert_eq!(record["schema_version"], 1);
+    assert_eq!(record["schema_version"], 2);
     assert_eq!(record["suite"], "ladder");
     assert_eq!(record["interrupted"], Value::Null);
     assert_eq!(record["command"][0], "pipespeed");
@@ -59,14 +59,14 @@ fn the_record_has_every_field_and_agrees_with_the_csv_and_the_chart() {
     for case in cases {
         assert_fields(
             case,
-            "name description data configuration refused samples summary compared_with ratio",
+            "name description data configuration not_run samples summary compared_with ratio",
         );
-        assert_eq!(case["refused"], Value::Null);
-        assert_fields(&case["summary"], "median low high coverage");
+        assert_eq!(case["not_run"], Value::Null);
+        assert_fields(&case["summary"]["gib_per_s"], "median interval");
         // Two rounds are too few for an interval.
-        assert_eq!(case["summary"]["low"], Value::Null);
+        assert_eq!(case["summary"]["gib_per_s"]["interval"], Value::Null);
         if case["compared_with"] != Value::Null {
-            assert_fields(&case["ratio"], "median low high verdict");
+            assert_fields(&case["ratio"], "median interval verdict");
             assert_eq!(case["ratio"]["verdict"], "undecided");
         } else {
             assert_eq!(case["ratio"], Value::Null);
@@ -132,7 +132,7 @@ fn verified(suite: &str) {
     for case in record["cases"].as_array().unwrap() {
         let name = case["name"].as_str().unwrap();
         assert_eq!(case["data"], "verify", "{name}");
-        match case["refused"].as_str() {
+        match case["not_run"]["reason"].as_str() {
             None => {
                 let sample = &case["samples"][0];
                 assert!(

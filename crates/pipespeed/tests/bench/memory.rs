@@ -51,7 +51,7 @@ fn every_way_goes_over_whole_blocks_in_one_process() {
     // Beside them runs the ladder, compared with a copy.
     let pipe = case(&record, "write_read");
     assert_eq!(pipe["compared_with"], "mem_copy_4k");
-    assert!(pipe["summary"]["median"].as_f64().unwrap() > 0.0);
+    assert!(pipe["summary"]["gib_per_s"]["median"].as_f64().unwrap() > 0.0);
     let rows = csv::Reader::from_path(directory.path().join("r.csv")).unwrap();
     assert!(rows.into_records().count() >= 11);
     let chart = std::fs::read_to_string(directory.path().join("r.svg")).unwrap();
@@ -67,13 +67,13 @@ fn a_block_that_does_not_fit_is_refused_with_the_reason_and_the_others_go_on() {
             .succeeded()
             .out,
     );
-    let reason = case(&record, "mem_copy_1048576g")["refused"]
+    let reason = case(&record, "mem_copy_1048576g")["not_run"]["reason"]
         .as_str()
         .unwrap();
     assert!(reason.contains("two blocks of 1024TiB"), "{reason}");
     assert!(reason.contains("can be had here"), "{reason}");
-    assert!(case(&record, "mem_read_4k")["summary"]["median"].is_number());
-    run_alone(pipespeed(&args)).failed(1, &["every case is refused", "can be had here"]);
+    assert!(case(&record, "mem_read_4k")["summary"]["gib_per_s"]["median"].is_number());
+    run_alone(pipespeed(&args)).failed(1, &["no case could be run: refused: ", "can be had here"]);
 }
 
 #[test]
@@ -82,12 +82,14 @@ fn a_block_beyond_a_limit_of_the_process_is_refused_too() {
     let mut command = pipespeed(&args);
     conditions::limit(&mut command, Resource::As, 900 << 20);
     let record = json(&run_alone(command).succeeded().out);
-    let reason = case(&record, "mem_read_1g")["refused"].as_str().unwrap();
+    let reason = case(&record, "mem_read_1g")["not_run"]["reason"]
+        .as_str()
+        .unwrap();
     assert!(
         reason.contains("no memory for a buffer") || reason.contains("can be had here"),
         "{reason}"
     );
-    assert!(case(&record, "mem_read_4k")["refused"].is_null());
+    assert!(case(&record, "mem_read_4k")["not_run"].is_null());
 }
 
 #[test]
@@ -97,7 +99,7 @@ fn an_ordinary_user_measures_all_of_it() {
     let record = json(&run_alone(command).succeeded().out);
     for name in BLOCKS.split(',') {
         let name = name.replace("4k", "64k");
-        assert!(case(&record, &name)["refused"].is_null(), "{record:#}");
+        assert!(case(&record, &name)["not_run"].is_null(), "{record:#}");
     }
 }
 
@@ -133,7 +135,7 @@ fn huge_pages_are_shown_to_be_there_or_refused() {
     let args = format!("{SHORT} --size 4M --pages huge --case mem_copy_4m --json -");
     let record = json(&run_alone(pipespeed(&args)).out);
     let case = case(&record, "mem_copy_4m");
-    match case["refused"].as_str() {
+    match case["not_run"]["reason"].as_str() {
         None => {
             assert_eq!(case["configuration"]["huge_bytes"], 8 << 20, "{case:#}");
             assert_eq!(case["configuration"]["pages"], "huge");

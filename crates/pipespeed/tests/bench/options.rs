@@ -34,8 +34,8 @@ fn every_option_takes_effect_in_its_case_and_in_no_other() {
         let case = case(&record, name);
         let configuration = &case["configuration"];
         assert_eq!(configuration["options"], serde_json::json!(options));
-        if case["refused"].is_string() {
-            eprintln!("not measured: {name}: {}", case["refused"]);
+        if case["not_run"].is_object() {
+            eprintln!("not measured: {name}: {}", case["not_run"]["reason"]);
             continue;
         }
         assert_eq!(case["samples"].as_array().unwrap().len(), 1, "{name}");
@@ -50,7 +50,7 @@ fn every_option_takes_effect_in_its_case_and_in_no_other() {
     let half = &case(&record, "half_pieces")["configuration"];
     assert_eq!(half["buffer_bytes"], 128 << 10);
     let hugetlb = case(&record, "hugetlb");
-    match hugetlb["refused"].as_str() {
+    match hugetlb["not_run"]["reason"].as_str() {
         Some(reason) => assert!(reason.contains("nr_hugepages"), "{reason}"),
         None => assert_eq!(hugetlb["configuration"]["pages"], "hugetlb"),
     }
@@ -70,7 +70,7 @@ fn data_that_is_verified_arrives_whatever_the_option() {
     for case in record["cases"].as_array().unwrap() {
         let name = case["name"].as_str().unwrap();
         assert_eq!(case["data"], "verify", "{name}");
-        match case["refused"].as_str() {
+        match case["not_run"]["reason"].as_str() {
             Some(reason) if name.starts_with("untouched") || name == "hugetlb" => {
                 assert!(reason.contains("--data verify"), "{reason}");
             }
@@ -92,7 +92,9 @@ fn memory_that_may_not_be_locked_is_refused_with_the_limit_and_the_rest_is_measu
     let mut command = program.pipespeed(&format!("{SHORT} --case locked"));
     conditions::limit(&mut command, rustix::process::Resource::Memlock, 4096);
     let record = json(&run_alone(command).succeeded().out);
-    let reason = case(&record, "locked")["refused"].as_str().unwrap();
+    let reason = case(&record, "locked")["not_run"]["reason"]
+        .as_str()
+        .unwrap();
     assert!(
         reason.contains("RLIMIT_MEMLOCK") && reason.contains("ulimit -l"),
         "{reason}"
@@ -107,7 +109,7 @@ fn with_both_ends_on_one_processor_only_the_pair_that_sleeps_is_measured() {
     let record = json(&run_alone(command).succeeded().out);
     for case in record["cases"].as_array().unwrap() {
         let sleeps = case["configuration"]["wait"] != "spin";
-        let reason = case["refused"].as_str();
+        let reason = case["not_run"]["reason"].as_str();
         assert!(sleeps || reason.is_some(), "{case:#}");
         if let (true, Some(reason)) = (sleeps, reason) {
             assert!(reason.contains("huge pages"), "{reason}");

@@ -69,7 +69,7 @@ fn what_runs_rarely_runs_so_often_and_evenly_spread() {
     // Paired by the rounds that have both.
     let large = run.cases.iter().find(|case| case.name == "volume_25g");
     let ratio = large.unwrap().ratio.unwrap();
-    assert_eq!(ratio.low, None);
+    assert_eq!(ratio.estimate.interval, None);
 }
 
 /// Notes how long the trials of each case may take.

@@ -1,6 +1,7 @@
 //! `bench channels`: every channel delivers the right bytes, what a machine
 //! refuses is shown, and what goes wrong with one leaves the others.
 
+use pipespeed_measure::suite::channels::CaseId;
 use std::collections::BTreeSet;
 use std::process::Command;
 
@@ -54,7 +55,9 @@ fn case<'a>(record: &'a Value, name: &str) -> &'a Value {
 }
 
 fn reason<'a>(record: &'a Value, name: &str) -> &'a str {
-    case(record, name)["refused"].as_str().unwrap_or_default()
+    case(record, name)["not_run"]["reason"]
+        .as_str()
+        .unwrap_or_default()
 }
 
 /// Channels with each of these sizes, all data verified in every trial, not only
@@ -76,9 +79,9 @@ fn verified(channels: &str, sizes: &[&str]) {
 /// The case's channel, if it was not refused for a reason that holds.
 fn came_through(case: &Value) -> Option<&str> {
     let name = case["name"].as_str().unwrap();
-    if let Some(reason) = case["refused"].as_str() {
+    if let Some(reason) = case["not_run"]["reason"].as_str() {
         let spins = name.ends_with("_spin") && conditions::processors() < 2;
-        let told = reason.starts_with("limit: ") || reason.contains("here");
+        let told = case["not_run"]["kind"] == "limit" || reason.contains("here");
         assert!(told || spins, "{name}: {reason}");
         eprintln!("skipped: {name}: {reason}");
         return None;
@@ -87,7 +90,7 @@ fn came_through(case: &Value) -> Option<&str> {
     let bytes = case["samples"][0]["bytes"].as_u64().unwrap();
     let message = case["configuration"]["message_bytes"].as_u64().unwrap();
     assert!(bytes >= 4 * message, "{name}: {bytes}");
-    pipespeed_measure::suite::channels::channel_of(name)
+    CaseId::parse(name).map(|id| id.transport.name())
 }
 
 #[test]
@@ -121,7 +124,7 @@ fn the_record_says_what_took_effect() {
         let configuration = &case["configuration"];
         assert_eq!(configuration["message_bytes"], 4096, "{case:#}");
         let twin = record["null_control"]["twin"] == case["name"];
-        if case["refused"].is_null() && !twin {
+        if case["not_run"].is_null() && !twin {
             assert!(case["verified_bytes"].as_u64().unwrap() > 0, "{case:#}");
             assert!(case["summary"]["cpu_us_per_message"].as_f64().unwrap() > 0.0);
         }
@@ -187,16 +190,17 @@ fn a_size_over_a_limit_is_shown_as_the_limit_and_the_others_are_measured() {
     let record = json(&clean(pipespeed(&args)).succeeded().out);
     for channel in ["seqpacket", "datagram"] {
         let reason = reason(&record, &format!("{channel}_4m"));
-        assert!(reason.starts_with("limit: "), "{reason}");
+        let large = case(&record, &format!("{channel}_4m"));
+        assert_eq!(large["not_run"]["kind"], "limit", "{reason}");
         assert!(reason.contains("SO_SNDBUF"), "{reason}");
-        assert!(case(&record, &format!("{channel}_4k"))["refused"].is_null());
+        assert!(case(&record, &format!("{channel}_4k"))["not_run"].is_null());
     }
     let reason = reason(&record, "mqueue_4m");
     assert!(
         reason.contains("msgsize_max") || reason.contains("ulimit -q") || reason.contains("here"),
         "{reason}"
     );
-    assert!(case(&record, "pipe_4m")["refused"].is_null());
+    assert!(case(&record, "pipe_4m")["not_run"].is_null());
 }
 
 #[test]
@@ -224,7 +228,7 @@ fn a_channel_that_a_filter_refuses_is_shown_as_refused() {
         assert!(reason.contains(word), "{channel}: {reason}");
         let permitted = reason.contains("EPERM") || reason.contains("not permitted");
         assert!(permitted, "{channel}: {reason}");
-        assert!(case(&record, "pipe_1k")["refused"].is_null());
+        assert!(case(&record, "pipe_1k")["not_run"].is_null());
     }
 }
 
@@ -247,7 +251,7 @@ fn a_queue_or_a_ring_over_a_limit_of_the_users_names_the_limit() {
             reason.contains(word) || reason.contains("not to be had"),
             "{reason}"
         );
-        assert!(case(&record, "pipe_4k")["refused"].is_null());
+        assert!(case(&record, "pipe_4k")["not_run"].is_null());
     }
 }
 
@@ -259,12 +263,12 @@ fn an_ordinary_user_measures_every_channel_too() {
     let record = json(&run_alone(command).succeeded().out);
     mark.nobody_left();
     for case in cases(&record) {
-        if let Some(reason) = case["refused"].as_str() {
+        if let Some(reason) = case["not_run"]["reason"].as_str() {
             assert!(reason.contains("here"), "{case:#}");
             eprintln!("skipped: {}: {reason}", case["name"]);
         }
     }
-    assert!(case(&record, "unix_1k")["refused"].is_null());
+    assert!(case(&record, "unix_1k")["not_run"].is_null());
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::common::fake::{self, FakeRunner, Watch};
-use pipespeed_measure::record::WarningKind;
+use pipespeed_measure::record::{NotRunKind, WarningKind};
 use pipespeed_measure::rounds::Measurement;
 use pipespeed_measure::suite::Suite;
 
@@ -39,8 +39,9 @@ fn a_wrong_byte_in_the_verified_pass_is_told_and_takes_only_its_case() {
     let run = measurement.finish(None);
     for case in &run.cases {
         if case.name == "tcp_4k" {
-            let reason = case.refused.as_deref().unwrap();
-            assert!(reason.starts_with("failed: wrong data"), "{reason}");
+            let not_run = case.not_run.as_ref().unwrap();
+            assert_eq!(not_run.kind, NotRunKind::Failed);
+            assert!(not_run.reason.contains("wrong data"), "{not_run}");
             assert!(case.samples.is_empty() && case.verified_bytes.is_none());
         } else {
             assert_eq!(case.samples.len(), 5, "{}", case.name);

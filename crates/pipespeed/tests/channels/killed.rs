@@ -1,6 +1,8 @@
 //! `bench channels` when an end of a trial is killed: a clear line, the other
 //! cases go on, and nothing is left behind.
 
+use pipespeed_base::Named;
+use pipespeed_measure::suite::channels::Transport;
 use std::path::Path;
 
 use crate::common::conditions;
@@ -93,7 +95,7 @@ impl Run {
 
 /// Whether this machine has no such channel, and says so.
 fn is_refused(outcome: &Outcome) -> bool {
-    let refused = outcome.err.contains("every case is refused here");
+    let refused = outcome.err.contains("no case could be run: refused: ");
     if refused {
         eprintln!("skipped: {}", outcome.err.trim());
     }
@@ -129,7 +131,7 @@ fn killed(begin: impl Fn() -> Option<Run>, role: &str) -> Option<(Outcome, Value
 
 /// Every channel.
 fn channels() -> impl Iterator<Item = &'static str> {
-    pipespeed_measure::suite::channels::names()
+    Transport::VALUES.iter().map(|transport| transport.name())
 }
 
 #[track_caller]
@@ -157,10 +159,9 @@ fn an_end_killed_before_the_first_round_takes_its_case_with_it_only() {
             let Some((outcome, record)) = run else { break };
             assert_told(&outcome, role);
             let cases = record["cases"].as_array().unwrap();
-            let failed = cases.iter().filter(|case| {
-                let reason = case["refused"].as_str().unwrap_or_default();
-                reason.starts_with("failed: ")
-            });
+            let failed = cases
+                .iter()
+                .filter(|case| case["not_run"]["kind"] == "failed");
             assert_eq!(failed.count(), 1, "{channel}, {role}: {record:#}");
             let measured = cases.iter().filter(|case| case["samples"][0].is_object());
             assert!(measured.count() >= 1, "{channel}, {role}: {record:#}");
@@ -182,7 +183,7 @@ fn an_end_killed_in_a_round_costs_that_trial_only() {
             assert_eq!(record["interrupted"], Value::Null);
             let samples = |case: &Value| case["samples"].as_array().unwrap().len();
             let cases = record["cases"].as_array().unwrap();
-            let measured = cases.iter().filter(|case| case["refused"].is_null());
+            let measured = cases.iter().filter(|case| case["not_run"].is_null());
             let missing: usize = measured.map(|case| ROUNDS as usize - samples(case)).sum();
             assert_eq!(missing, 1, "{channel}, {role}: {outcome:#?}");
             let warnings = record["warnings"].as_array().unwrap();

@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use anyhow::anyhow;
-use pipespeed_host::{Machine, NoiseDelta};
+use pipespeed_host::NoiseDelta;
 use pipespeed_measure::case::Case;
 use pipespeed_measure::channel::Granted;
 use pipespeed_measure::endpoint::control::{Outcome, Setup};
-use pipespeed_measure::endpoint::spec::PageKind;
-use pipespeed_measure::record::{EndCounters, GIB, Run, SCHEMA_VERSION, Settings};
+use pipespeed_measure::endpoint::spec::{PageKind, SinkTechnique, SourceTechnique, Waiting};
+use pipespeed_measure::record::{EndCounters, GIB, Kind, NotRun, Run, Settings};
 use pipespeed_measure::rounds::{Measurement, Observer};
 use pipespeed_measure::runner::{Runner, Trial, TrialError};
+use pipespeed_measure::sample::header;
 use pipespeed_measure::suite::{Overrides, Suite};
 
 /// The duration of every invented trial, in seconds: exact in binary.
@@ -53,13 +54,13 @@ impl Runner for FakeRunner {
                 return Err(match trouble.clone() {
                     Trouble::Failure(reason) => TrialError::Failed(anyhow!(reason)),
                     Trouble::Signal(signal) => TrialError::Interrupted(signal),
-                    Trouble::Refusal(reason) => TrialError::Refused(reason),
+                    Trouble::Refusal(reason) => NotRun::refused(reason).into(),
                 });
             }
             _ => {}
         }
         if let Some(reason) = self.refused.get(&case.name) {
-            return Err(TrialError::Refused(reason.clone()));
+            return Err(NotRun::refused(reason).into());
         }
         let times = self
             .log
@@ -82,16 +83,16 @@ impl Runner for FakeRunner {
 fn rate(case: &Case) -> f64 {
     let configuration = case.configuration();
     let mut rate = 1.0;
-    if configuration.writer.as_deref() == Some("vmsplice") {
+    if configuration.writer == Some(SinkTechnique::Vmsplice.into()) {
         rate *= 4.0;
     }
-    if configuration.reader.as_deref() == Some("splice") {
+    if configuration.reader == Some(SourceTechnique::Splice.into()) {
         rate *= 2.0;
     }
-    if configuration.pages == "huge" {
+    if configuration.pages == PageKind::Huge {
         rate *= 1.25;
     }
-    if configuration.wait == "spin" {
+    if configuration.wait == Some(Waiting::Spin) {
         rate *= 3.0;
     }
     rate
@@ -119,24 +120,24 @@ fn trial(case: &Case, gib_per_s: f64) -> Trial {
             window_ns: (0, (SECONDS * 1e9) as u64),
         })
     };
-    let huge = case.sink.as_ref().map(|sink| match sink.pages {
+    let huge = case.subject.writer().map(|writer| match writer.pages {
         PageKind::Huge | PageKind::HugeTlb => 512 << 10,
         PageKind::Base => 0,
     });
     Trial {
         setup: Setup {
-            pieces: case.sink.as_ref().map(|_| 2),
-            alignment: case.sink.as_ref().map(|_| 4096),
+            pieces: case.subject.writer().map(|_| 2),
+            alignment: case.subject.writer().map(|_| 4096),
             huge_bytes: huge,
             huge_shown_by: huge.map(|_| "smaps".to_owned()),
             ..Setup::default()
         },
         granted: Granted {
-            pipe_bytes: case.pipe_bytes,
+            pipe_bytes: case.subject.pipe_bytes(),
             ..Granted::default()
         },
-        writer: case.sink.as_ref().and_then(|_| end(0.5)),
-        reader: case.source.as_ref().and_then(|_| end(0.75)),
+        writer: case.subject.writer().and_then(|_| end(0.5)),
+        reader: case.subject.reader().and_then(|_| end(0.75)),
         noise: NoiseDelta::default(),
     }
 }
@@ -144,13 +145,9 @@ fn trial(case: &Case, gib_per_s: f64) -> Trial {
 /// Everything of a run but what is measured.
 pub fn empty_run(suite: Suite) -> Run {
     Run {
-        schema_version: SCHEMA_VERSION,
-        pipespeed_version: "0.0.0-invented".to_owned(),
-        command: vec!["pipespeed".to_owned(), "bench".to_owned()],
-        suite: suite.name().to_owned(),
-        started_at: "2026-03-14T09:26:53Z".to_owned(),
+        header: header(Kind::Bench),
+        suite,
         interrupted: None,
-        machine: Machine::default(),
         settings: Settings {
             seed: 42,
             rounds_planned: 0,

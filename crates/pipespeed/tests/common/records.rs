@@ -58,12 +58,8 @@ impl Records {
 
     /// The comparison of `old.json` and another as JSON.
     pub fn comparison(&self, args: &str) -> Value {
-        json(
-            &self
-                .compare(&format!("old.json {args} --json -"))
-                .succeeded()
-                .out,
-        )
+        let outcome = self.compare(&format!("old.json {args} --json -"));
+        json(&outcome.succeeded().out)["comparisons"][0].clone()
     }
 }
 

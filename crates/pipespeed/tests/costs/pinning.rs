@@ -23,13 +23,20 @@ fn check_estimate(record: &serde_json::Value, kind: &str) -> Option<f64> {
     }
     for step in ["vmsplice", "splice", "estimate"] {
         assert_eq!(figure(step)["samples_ns"].as_array().unwrap().len(), 7);
-        let [low, median, high] =
-            ["low_ns", "median_ns", "high_ns"].map(|end| figure(step)[end].as_f64().unwrap());
+        let estimate = &figure(step)["estimate_ns"];
+        let interval = &estimate["interval"];
+        let [low, median, high] = [&interval["low"], &estimate["median"], &interval["high"]]
+            .map(|value| value.as_f64().unwrap());
         assert!(low <= median && median <= high, "{step} {kind}: {record:#}");
     }
-    assert!(figure("vmsplice")["median_ns"].as_f64().unwrap() > 0.0);
-    assert!(figure("splice")["median_ns"].as_f64().unwrap() > 0.0);
-    estimate["median_ns"].as_f64()
+    assert!(
+        figure("vmsplice")["estimate_ns"]["median"]
+            .as_f64()
+            .unwrap()
+            > 0.0
+    );
+    assert!(figure("splice")["estimate_ns"]["median"].as_f64().unwrap() > 0.0);
+    estimate["estimate_ns"]["median"].as_f64()
 }
 
 /// Checks that the source of the figures is told: the kernel's file with its
@@ -45,7 +52,12 @@ fn check_source(record: &serde_json::Value) {
         None => {
             assert!(record["kernel"]["file"].is_string(), "{record:#}");
             assert!(record["kernel"]["layout"]["bytes"].is_u64(), "{record:#}");
-            assert!(record["figures"][0]["median_ns"].as_f64().unwrap() > 0.0);
+            assert!(
+                record["figures"][0]["estimate_ns"]["median"]
+                    .as_f64()
+                    .unwrap()
+                    > 0.0
+            );
         }
     }
 }
@@ -63,8 +75,8 @@ fn there_is_a_figure_with_its_source_whatever_the_kernel() {
     check_source(&record);
     check_estimate(&record, "base");
     check_estimate(&record, "huge");
-    assert_eq!(record["pages_per_call"], 16);
-    assert_eq!(record["bytes_per_call"], 4 << 20);
+    assert_eq!(record["settings"]["pages_per_call"], 16);
+    assert_eq!(record["settings"]["bytes_per_call"], 4 << 20);
 }
 
 #[test]
@@ -97,7 +109,7 @@ fn one_kind_of_pages_untouched_ones_too_and_a_saved_record() {
     assert!(text.contains("nobody has written to them"), "{text}");
     assert!(!text.contains("huge pages"), "{text}");
     let record = json_file(&path);
-    assert_eq!(record["untouched"], true);
+    assert_eq!(record["settings"]["untouched"], true);
     check_estimate(&record, "base");
 }
 

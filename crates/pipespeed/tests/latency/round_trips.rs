@@ -26,7 +26,7 @@ const OPTIONAL: [(&str, &str); 4] = [
 /// Whether a case was refused for the machine's sake, which is said aloud.
 fn refused_here(case: &Value) -> bool {
     let channel = case["channel"].as_str().unwrap();
-    let reason = case["refused"].as_str().unwrap_or_default();
+    let reason = case["not_run"]["reason"].as_str().unwrap_or_default();
     let optional = OPTIONAL.iter().find(|(name, _)| *name == channel);
     let refused = optional.is_some_and(|(_, word)| reason.contains(word));
     if refused {
@@ -44,9 +44,9 @@ fn every_channel_carries_small_and_large_messages_there_and_back() {
         assert_eq!(cases.len(), 15 * 5);
         for case in cases.iter().filter(|case| !refused_here(case)) {
             let (channel, size) = (case["channel"].as_str().unwrap(), &case["size"]);
-            match case["refused"].as_str() {
-                Some(reason) => {
-                    assert!(reason.starts_with("limit: "), "{case:#}");
+            match case["not_run"]["kind"].as_str() {
+                Some(kind) => {
+                    assert_eq!(kind, "limit", "{case:#}");
                     let limited = ["seqpacket", "datagram", "mqueue", "eventfd"];
                     assert!(limited.contains(&channel), "{case:#}");
                 }
@@ -58,7 +58,7 @@ fn every_channel_carries_small_and_large_messages_there_and_back() {
         }
         let measured = |channel: &str| {
             let own = cases.iter().filter(|case| case["channel"] == channel);
-            own.filter(|case| case["refused"].is_null()).count()
+            own.filter(|case| case["not_run"].is_null()).count()
         };
         assert_eq!(["pipe", "ring", "ring_copy"].map(measured), [5; 3]);
         assert_eq!(["tcp", "eventfd"].map(measured), [5, 1]);
@@ -73,7 +73,12 @@ fn a_pipe_size_is_told_as_the_kernel_rounded_it() {
         let record = json(&latency(&args).succeeded().out);
         assert_eq!(record["settings"]["pipe_bytes"], 131_072);
         let warnings = record["warnings"].as_array().unwrap().iter();
-        let told = warnings.filter(|it| it.as_str().unwrap().starts_with("--pipe-size 100KiB: "));
+        let told = warnings.filter(|it| {
+            it["message"]
+                .as_str()
+                .unwrap()
+                .starts_with("--pipe-size 100KiB: ")
+        });
         assert_eq!(told.count(), rounded, "{record:#}");
     }
 }
@@ -168,7 +173,10 @@ fn percentiles_ascend_and_files_hold_all_launches() {
         let histogram = case["histogram"].as_array().unwrap();
         let trips = histogram.iter().map(|pair| pair[1].as_u64().unwrap());
         assert_eq!(trips.sum::<u64>(), 7 * 200);
-        assert!(case["summary"]["p50_us"]["low"].is_number(), "{case:#}");
+        assert!(
+            case["summary"]["p50_us"]["interval"]["low"].is_number(),
+            "{case:#}"
+        );
     }
     for case in record["cases"].as_array().unwrap() {
         let drawn = case["curve"].as_array().unwrap();
@@ -178,7 +186,7 @@ fn percentiles_ascend_and_files_hold_all_launches() {
     assert!(record["interrupted"].is_null());
     let mut compare = pipespeed("compare a.json a.json");
     compare.current_dir(&directory);
-    run_alone(compare).refused(1, &["a.json", "a record of pipespeed latency", "bench"]);
+    run_alone(compare).refused(1, &["a.json", "a record of kind latency", "bench"]);
     let csv = std::fs::read_to_string(directory.path().join("a.csv")).unwrap();
     assert_eq!(csv.lines().count(), 1 + 2 * 7, "{csv}");
     assert!(csv.starts_with("channel,size,round,count,p50_us"), "{csv}");
@@ -231,7 +239,7 @@ fn what_makes_no_sense_names_the_option_and_the_way_out() {
     latency("pipe --chart /").refused(2, &["--chart", "directory"]);
     let refused = latency("eventfd --size 1K --json -");
     assert_eq!(refused.code, Some(1), "{refused:#?}");
-    let reason = &json(&refused.out)["cases"][0]["refused"];
+    let reason = &json(&refused.out)["cases"][0]["not_run"]["reason"];
     assert!(reason.as_str().unwrap().contains("8 bytes"), "{refused:#?}");
     latency("pipe --csv - --json -").refused(2, &["--csv", "--json"]);
     for wait in ["--wait spin", "--wait adaptive"] {

@@ -23,7 +23,6 @@ fn a_run_and_itself_are_the_same_in_every_case() {
         assert!(outcome.out.contains(case["name"].as_str().unwrap()));
     }
     assert_eq!(comparison["differences"], json("[]"));
-    assert_eq!(comparison["schema_version"], 1);
     // The samples are not paired, and it says so.
     assert!(outcome.out.contains("Unpaired"), "{outcome:#?}");
 }
@@ -45,11 +44,8 @@ fn a_case_that_got_slower_is_found_and_the_others_are_not() {
     );
     // The other way round it is faster, by a quarter.
     let args = "new.json old.json --json -";
-    let reverse = json(&records.compare(args).succeeded().out);
-    assert_eq!(
-        case(&reverse, "vmsplice_read")["ratio"]["verdict"],
-        "faster"
-    );
+    let reverse = &json(&records.compare(args).succeeded().out)["comparisons"][0];
+    assert_eq!(case(reverse, "vmsplice_read")["ratio"]["verdict"], "faster");
 }
 
 #[test]
@@ -93,12 +89,13 @@ fn several_files_make_one_table_and_a_list_of_comparisons() {
     ] {
         assert!(outcome.out.contains(word), "{word}: {outcome:#?}");
     }
-    let all = json(
+    let record = json(
         &records
             .compare("old.json b.json c.json --json -")
             .succeeded()
             .out,
     );
+    let all = &record["comparisons"];
     assert_eq!(all.as_array().unwrap().len(), 2);
     assert_eq!(case(&all[0], "vmsplice_read")["ratio"]["verdict"], "slower");
     assert_eq!(case(&all[0], "write_read_128k")["ratio"]["verdict"], "same");
@@ -116,7 +113,10 @@ fn json_and_chart_are_saved_where_asked_and_the_table_is_shown() {
     let args = "old.json new.json --json c.json --chart c.svg";
     let outcome = records.compare(args).succeeded();
     assert!(outcome.out.contains("vmsplice_read"));
-    let comparison = json_file(&records.0.path().join("c.json"));
+    let record = json_file(&records.0.path().join("c.json"));
+    assert_eq!(record["kind"], "comparison");
+    assert_eq!(record["schema_version"], 2);
+    let comparison = &record["comparisons"][0];
     assert_eq!(comparison["old"]["file"], "old.json");
     assert_eq!(comparison["new"]["rounds"], ROUNDS);
     let chart = fs::read_to_string(records.0.path().join("c.svg")).unwrap();
@@ -124,6 +124,10 @@ fn json_and_chart_are_saved_where_asked_and_the_table_is_shown() {
     assert!(chart.contains("vmsplice_read"));
     let names = names_in(records.0.path());
     assert_eq!(names, ["c.json", "c.svg", "new.json", "old.json"]);
+
+    // Which is no run itself.
+    let told = ["c.json", "kind comparison, not bench"];
+    records.compare("old.json c.json").refused(1, &told);
 
     // To standard output one of them; then the table goes to standard error.
     let outcome = records.compare("old.json new.json --chart -").succeeded();
@@ -148,9 +152,9 @@ fn one_of_the_runs_comes_from_standard_input() {
         let mut command = pipespeed(&format!("compare {args} --json -"));
         let input = fs::File::open(records.0.path().join("new.json")).unwrap();
         command.current_dir(&records.0).stdin(input);
-        let comparison = json(&start(command).finish().succeeded().out);
+        let record = json(&start(command).finish().succeeded().out);
         assert_eq!(
-            case(&comparison, "vmsplice_read")["ratio"]["verdict"],
+            case(&record["comparisons"][0], "vmsplice_read")["ratio"]["verdict"],
             verdict
         );
     }

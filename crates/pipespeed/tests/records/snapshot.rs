@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::common;
 use crate::common::fake::{FakeRunner, Trouble, Watch, measurement, whole_run};
-use pipespeed_measure::record::{Run, load, to_json};
+use pipespeed_measure::record::{NotRun, Run, load, to_json};
 use pipespeed_measure::rounds::Stopped;
 use pipespeed_measure::suite::{Overrides, Suite};
 use pipespeed_stats::schedule::Schedule;
@@ -71,9 +71,12 @@ fn the_record_of_a_ladder_is_as_it_was() {
 }
 
 #[test]
-fn a_record_begins_with_its_version() {
+fn a_record_begins_with_its_kind_and_version() {
     let text = to_json(&whole_run(Suite::Ladder, FakeRunner::default(), 1));
-    assert!(text.starts_with("{\n  \"schema_version\": 1,\n"), "{text}");
+    assert!(
+        text.starts_with("{\n  \"kind\": \"bench\",\n  \"schema_version\": 2,\n"),
+        "{text}"
+    );
     assert!(text.ends_with("}\n"));
 }
 
@@ -125,14 +128,14 @@ fn each_trial_is_seen_once_in_the_order_of_the_schedule() {
     for (round, run) in watch.rounds.iter().enumerate() {
         assert_eq!(run.settings.rounds_done, round + 1);
         assert_eq!(run.settings.rounds_planned, ROUNDS);
-        for case in run.cases.iter().filter(|case| case.refused.is_none()) {
+        for case in run.cases.iter().filter(|case| case.not_run.is_none()) {
             assert_eq!(case.samples.len(), round + 1);
             assert!(case.summary.is_some());
         }
     }
     // And each sample stands where its trial ran.
     let run = measurement.finish(None);
-    for case in run.cases.iter().filter(|case| case.refused.is_none()) {
+    for case in run.cases.iter().filter(|case| case.not_run.is_none()) {
         for (round, sample) in case.samples.iter().enumerate() {
             assert_eq!(sample.round, round);
             assert_eq!(scheduled[round * (CASES - 1) + sample.position], case.name);
@@ -211,7 +214,8 @@ fn what_was_measured_before_a_trial_failed_makes_a_valid_record() {
         assert_eq!((with(3), with(2)), (4, CASES - 4));
         for case in &run.cases {
             let summary = case.summary.as_ref().unwrap();
-            assert!(summary.median > 0.0 && summary.low.is_none());
+            let rate = summary.gib_per_s;
+            assert!(rate.median > 0.0 && rate.interval.is_none());
         }
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("run.json");
@@ -279,8 +283,8 @@ fn a_case_refused_before_the_run_is_never_tried_and_its_followers_lose_their_rat
     assert_eq!(run.null_control, None);
     let case = |name: &str| run.cases.iter().find(|case| case.name == name).unwrap();
     assert_eq!(
-        case("vmsplice_splice_huge").refused.as_deref(),
-        Some("not here")
+        case("vmsplice_splice_huge").not_run.clone(),
+        Some(NotRun::refused("not here"))
     );
     assert!(case("vmsplice_splice_huge").samples.is_empty());
     let follower = case("busy_loop_huge");
@@ -303,6 +307,6 @@ fn without_any_trouble_nothing_is_flagged_and_the_null_control_is_the_same() {
     );
     let ratio = run.null_control.unwrap().ratio.unwrap();
     assert_eq!(ratio.verdict.name(), "same");
-    assert_eq!(ratio.median, 1.0);
+    assert_eq!(ratio.estimate.median, 1.0);
     assert_eq!(run.interrupted, None);
 }

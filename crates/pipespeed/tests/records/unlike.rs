@@ -31,10 +31,10 @@ fn runs_of_different_suites_have_nothing_to_compare_or_are_refused() {
 fn another_machine_is_said_first() {
     let records = Records::new();
     records.changed("new.json", |run| {
-        run.machine.processors.model = Some("Zilog Z80".to_owned());
-        run.machine.kernel.release = Some("2.6.32".to_owned());
+        run.header.machine.processors.model = Some("Zilog Z80".to_owned());
+        run.header.machine.kernel.release = Some("2.6.32".to_owned());
         run.settings.placement = "same".to_owned();
-        run.pipespeed_version = "9.9.9".to_owned();
+        run.header.pipespeed_version = "9.9.9".to_owned();
     });
     let outcome = records.compare("old.json new.json").succeeded();
     let at = |word: &str| match outcome.out.find(word) {
@@ -86,12 +86,15 @@ fn a_case_that_is_missing_or_refused_is_named_and_the_rest_compared() {
     assert_eq!(case(&comparison, "write_read")["ratio"]["verdict"], "same");
     let comparison = records.comparison("refused.json");
     let refused = case(&comparison, "busy_loop_huge");
-    assert_eq!(refused["note"], "refused in the newer run: one processor");
+    assert_eq!(
+        refused["note"],
+        "not run in the newer run: refused: one processor"
+    );
     let table = records.compare("old.json refused.json").succeeded();
     assert!(
         table
             .out
-            .contains("refused in the newer run: one processor")
+            .contains("not run in the newer run: refused: one processor")
     );
     // A gate can't be passed by losing the case.
     let gate = records.compare("old.json refused.json --fail-on slower");
@@ -101,14 +104,10 @@ fn a_case_that_is_missing_or_refused_is_named_and_the_rest_compared() {
             .contains("--fail-on: no verdict is possible, for want of rounds or of the case"),
         "{gate:#?}"
     );
-    let reverse = json(
-        &records
-            .compare("new.json old.json --json -")
-            .succeeded()
-            .out,
-    );
+    let reverse = records.compare("new.json old.json --json -").succeeded();
+    let reverse = &json(&reverse.out)["comparisons"][0];
     assert_eq!(
-        case(&reverse, "vmsplice_splice")["note"],
+        case(reverse, "vmsplice_splice")["note"],
         "not in the older run"
     );
 }
@@ -148,13 +147,20 @@ fn what_is_no_record_is_refused_in_one_line_with_the_way_out() {
     let old = fs::read_to_string(path("old.json")).unwrap();
     let versioned = |version: &str| {
         old.replacen(
-            "\"schema_version\": 1",
+            "\"schema_version\": 2",
             &format!("\"schema_version\": {version}"),
             1,
         )
     };
-    fs::write(path("newer.json"), versioned("2")).unwrap();
-    fs::write(path("older.json"), versioned("0")).unwrap();
+    fs::write(path("newer.json"), versioned("3")).unwrap();
+    fs::write(path("older.json"), versioned("1")).unwrap();
+    // Of version 1 a run had no kind, and a record of latency a version only.
+    fs::write(path("first.json"), "{\"schema_version\": 1}").unwrap();
+    fs::write(
+        path("trips.json"),
+        "{\"kind\": \"latency\", \"version\": 1}",
+    )
+    .unwrap();
     fs::write(path("empty.json"), "").unwrap();
     fs::write(path("text.json"), "write_read  3.5 GiB/s\n").unwrap();
     fs::write(path("binary.json"), [0xff, 0xfe, 0, 1]).unwrap();
@@ -168,8 +174,22 @@ fn what_is_no_record_is_refused_in_one_line_with_the_way_out() {
     .unwrap();
     fs::create_dir(path("directory.json")).unwrap();
     for (name, told) in [
-        ("newer.json", "schema_version 2"),
-        ("older.json", "schema_version 0"),
+        (
+            "newer.json",
+            "schema_version 3, this pipespeed reads 2: use a newer",
+        ),
+        (
+            "older.json",
+            "schema_version 1, this pipespeed reads 2: measure again",
+        ),
+        (
+            "first.json",
+            "schema_version 1, this pipespeed reads 2: measure again",
+        ),
+        (
+            "trips.json",
+            "kind latency, not bench: give a file made by pipespeed bench",
+        ),
         ("empty.json", "empty"),
         ("text.json", "not JSON"),
         ("binary.json", "not JSON"),

@@ -2,12 +2,12 @@
 
 use plotters::prelude::RGBColor;
 
-use crate::changes;
 use crate::format::{counted, significant, times};
 use crate::measured::{medians, processors};
 use crate::origin;
 use crate::steps::{is_twin, step};
-use pipespeed_measure::record::{CaseResult, DataUse, Run, Verdict};
+use crate::table::reason;
+use pipespeed_measure::record::{CaseResult, DataUse, Interval, Run, Verdict};
 
 use super::canvas::{
     CARD, Canvas, Drawn, Heading, INK, MARGIN, MUTED, SMALL, Side, TEXT, WIDTH, bold, card, plain,
@@ -23,9 +23,9 @@ const AXIS: i32 = 46;
 
 /// Draws a run: a bar a case in the suite's order, as long as its median, with
 /// the interval on it and the step it takes beside it. Its colour says what
-/// became of the data. Refused cases are named with the reason; the null
-/// control's twin is left out.
-pub(super) fn chart(run: &Run) -> String {
+/// became of the data. Cases that were not run are named with the reason; the null
+/// control's twin is left out. `remarks` stand below the title.
+pub(crate) fn chart(run: &Run, remarks: Vec<String>) -> String {
     let cases: Vec<&CaseResult> = run
         .cases
         .iter()
@@ -34,9 +34,7 @@ pub(super) fn chart(run: &Run) -> String {
     let row = if cases.len() <= 14 { 30 } else { 22 };
     let body = LEGEND + length(cases.len()) * row + AXIS;
     let mut subtitle = vec![origin(run), method(run)];
-    if changes::are_ranked(run) {
-        subtitle.extend(changes::remarks(run));
-    }
+    subtitle.extend(remarks);
     let heading = Heading {
         title: &format!("pipespeed: {}", run.suite),
         subtitle: &subtitle,
@@ -166,10 +164,10 @@ impl Layout {
         let name = fitted(&case.name, TEXT, WIDEST_NAME, Cut::Middle);
         let Some((summary, value)) = case.summary.as_ref().zip(value(case)) else {
             canvas.text(&name, (self.left - GAP, y), Side::Left, plain(TEXT, MUTED))?;
-            return self.refused(canvas, case, y);
+            return self.reason(canvas, case, y);
         };
         canvas.text(&name, (self.left - GAP, y), Side::Left, plain(TEXT, INK))?;
-        let end = self.x(summary.median);
+        let end = self.x(summary.gib_per_s.median);
         canvas.rectangle(
             self.left..end,
             y - self.bar / 2..y + self.bar / 2,
@@ -177,7 +175,7 @@ impl Layout {
         )?;
         let mut inner = end;
         let mut outer = end;
-        if let (Some(low), Some(high)) = (summary.low, summary.high) {
+        if let Some(Interval { low, high, .. }) = summary.gib_per_s.interval {
             (inner, outer) = (self.x(low), self.x(high));
             // One shorter than its own upright ends would be a blot.
             if outer - inner >= 3 {
@@ -189,11 +187,8 @@ impl Layout {
         self.note(canvas, case, y, inner - GAP, free)
     }
 
-    fn refused(&self, canvas: &Canvas<'_>, case: &CaseResult, y: i32) -> Drawn {
-        let reason = match &case.refused {
-            Some(reason) => format!("refused: {reason}"),
-            None => "not measured".to_owned(),
-        };
+    fn reason(&self, canvas: &Canvas<'_>, case: &CaseResult, y: i32) -> Drawn {
+        let reason = reason(case.not_run.as_ref());
         let room = self.right - self.left - GAP;
         let reason = fitted(&reason, SMALL, room, Cut::End);
         canvas.text(
@@ -222,13 +217,13 @@ impl Layout {
 
 fn reach(case: &CaseResult) -> Option<f64> {
     let summary = case.summary.as_ref()?;
-    Some(summary.high.unwrap_or(summary.median))
+    Some(summary.gib_per_s.ends().1)
 }
 
 fn value(case: &CaseResult) -> Option<String> {
     case.summary
         .as_ref()
-        .map(|summary| significant(summary.median))
+        .map(|summary| significant(summary.gib_per_s.median))
 }
 
 /// The step in words, the longest wording first.
@@ -237,7 +232,7 @@ fn notes(case: &CaseResult) -> Vec<String> {
         return Vec::new();
     };
     let word = match step.ratio.verdict {
-        Verdict::Faster | Verdict::Slower => times(step.ratio.median),
+        Verdict::Faster | Verdict::Slower => times(step.ratio.estimate.median),
         Verdict::Same => "same as".to_owned(),
         Verdict::Undecided => "undecided against".to_owned(),
     };

@@ -6,6 +6,7 @@ use std::ops::Range;
 use plotters::prelude::RGBColor;
 
 use crate::format::{ratio_interval, times};
+use pipespeed_stats::Estimate;
 
 use super::canvas::{
     CARD, Canvas, Drawn, Heading, INK, MARGIN, MUTED, SMALL, Side, TEXT, WIDTH, bold, card, plain,
@@ -18,9 +19,8 @@ use super::text::{Cut, bold_width, fitted, length, text_width};
 pub struct DotRow {
     /// What the ratio is of.
     pub name: String,
-    /// The median ratio and the ends of its interval; null where there is
-    /// none.
-    pub ratio: Option<(f64, f64, f64)>,
+    /// The ratio; none where there is none.
+    pub ratio: Option<Estimate>,
     /// Whether it is called greater or less than 1: its colour.
     pub beyond: Ordering,
     /// A word on it, such as the verdict, or why there is no ratio.
@@ -89,7 +89,7 @@ impl Scale {
             .map(|row| row.note.clone());
         let notes = widest(&mut { notes }, SMALL).min(WIDEST_NOTE);
         let (mut low, mut high) = (0.95_f64, 1.05_f64);
-        for (_, least, most) in rows.iter().filter_map(|row| row.ratio) {
+        for (least, most) in rows.iter().filter_map(|row| Some(row.ratio?.ends())) {
             low = low.min(least);
             high = high.max(most);
         }
@@ -111,7 +111,7 @@ impl Scale {
     fn draw(&self, canvas: &Canvas<'_>, row: &DotRow, y: i32) -> Drawn {
         let name = fitted(&row.name, TEXT, WIDEST_NAME, Cut::Middle);
         let place = (self.left - 2 * GAP, y);
-        let (Some((median, low, high)), Some(shown)) = (row.ratio, shown(row)) else {
+        let Some((ratio, shown)) = row.ratio.zip(shown(row)) else {
             canvas.text(&name, place, Side::Left, plain(TEXT, MUTED))?;
             let note = fitted(&row.note, SMALL, WIDTH - MARGIN - self.left - GAP, Cut::End);
             // The lines behind it would go through the words.
@@ -130,8 +130,9 @@ impl Scale {
             Ordering::Equal => NEITHER,
         };
         canvas.text(&name, place, Side::Left, plain(TEXT, INK))?;
+        let (low, high) = ratio.ends();
         canvas.whisker(self.x(low)..self.x(high), y, colour)?;
-        canvas.dot((self.x(median), y), 5, colour)?;
+        canvas.dot((self.x(ratio.median), y), 5, colour)?;
         let column = self.right + 2 * GAP;
         canvas.text(&shown, (column, y), Side::Right, bold(SMALL, INK))?;
         let note = fitted(&row.note, SMALL, WIDEST_NOTE, Cut::End);
@@ -140,12 +141,9 @@ impl Scale {
 }
 
 fn shown(row: &DotRow) -> Option<String> {
-    let (median, low, high) = row.ratio?;
-    Some(format!(
-        "{} {}",
-        times(median),
-        ratio_interval(Some(low), Some(high))
-    ))
+    let ratio = row.ratio?;
+    let shown = format!("{} {}", times(ratio.median), ratio_interval(ratio.interval));
+    Some(shown.trim_end().to_owned())
 }
 
 /// Round ratios within a range, 1 among them: evenly spaced ones where the

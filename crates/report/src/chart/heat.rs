@@ -6,8 +6,9 @@ use std::ops::Range;
 use plotters::prelude::{DrawingAreaErrorKind, RGBColor};
 
 use crate::origin;
-use crate::sizes::{best_sizes, place, refused, technique};
+use crate::sizes::{best_sizes, not_run, place, technique};
 use pipespeed_base::size;
+use pipespeed_measure::endpoint::spec::Waiting;
 use pipespeed_measure::record::{CellResult, PanelResult, Run, Search, Sizes};
 
 use super::canvas::{
@@ -45,8 +46,8 @@ pub fn chart(run: &Run, search: &Search) -> String {
     let room = (WIDTH - 2 * MARGIN - (columns - 1) * GAP) / columns - SIZES;
     let cell = (room / length(search.pipes.len().max(1))).min(MAX_CELL);
     let row = TECHNIQUE + NAME + length(search.buffers.len()) * CELL + BELOW;
-    let refused: Vec<_> = refused(run).collect();
-    let body = LEGEND + length(rows.len()) * row + length(refused.len()) * REASON;
+    let not_run: Vec<_> = not_run(run).collect();
+    let body = LEGEND + length(rows.len()) * row + length(not_run.len()) * REASON;
     let ended = search.panels.iter().any(|panel| panel.best.is_some());
     let figures = if ended {
         "figures are medians of the search, in which the second trials of the best few decide"
@@ -61,7 +62,7 @@ pub fn chart(run: &Run, search: &Search) -> String {
         legend(canvas, top + 12)?;
         let mut y = top + LEGEND;
         for panels in &rows {
-            let pages = &panels[0].configuration.pages;
+            let pages = panels[0].configuration.pages;
             let name = format!("{}, {pages} pages", technique(panels[0]));
             let at = (MARGIN, y + TECHNIQUE / 2);
             canvas.text(&name, at, Side::Right, bold(TEXT, INK))?;
@@ -78,8 +79,8 @@ pub fn chart(run: &Run, search: &Search) -> String {
             }
             y += row;
         }
-        for (case, reason) in refused {
-            let line = format!("{case}: refused: {reason}");
+        for (case, why) in not_run {
+            let line = format!("{case}: {why}");
             let line = fitted(&line, SMALL, WIDTH - 2 * MARGIN, Cut::End);
             canvas.text(
                 &line,
@@ -116,9 +117,10 @@ struct Map<'a> {
 
 impl Map<'_> {
     fn draw(&self, canvas: &Canvas<'_>, panel: &PanelResult) -> Drawn {
-        let wait = match &*panel.configuration.wait {
-            "spin" => "spinning",
-            _ => "sleeping",
+        let wait = if panel.configuration.wait == Some(Waiting::Spin) {
+            "spinning"
+        } else {
+            "sleeping"
         };
         let name = format!("{wait}, {}", place(panel));
         let name_y = self.top - NAME / 2 - 2;
@@ -199,7 +201,7 @@ fn draw_frames(
 fn draw_cell(canvas: &Canvas<'_>, cell: &CellResult, highest: f64, (x, y): Extents) -> Drawn {
     let middle = (i32::midpoint(x.start, x.end), i32::midpoint(y.start, y.end));
     let (text, fill, ink) = match cell.median {
-        _ if cell.refused.is_some() => ("×".to_owned(), EDGE, MUTED),
+        _ if cell.not_run.is_some() => ("×".to_owned(), EDGE, MUTED),
         None => (String::new(), CARD, INK),
         Some(rate) => {
             let depth = depth(rate, highest);

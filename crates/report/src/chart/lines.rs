@@ -8,9 +8,11 @@ use plotters::prelude::RGBColor;
 use crate::channels::{RING_LOOKS, channel, message, rings_block, waiting};
 use crate::measured::has_intervals;
 use crate::origin;
+use pipespeed_base::Named;
 use pipespeed_base::size;
-use pipespeed_measure::record::{CaseResult, Run, Summary};
-use pipespeed_measure::suite::channels::names;
+use pipespeed_measure::endpoint::spec::Waiting;
+use pipespeed_measure::record::{CaseResult, Interval, Run, Summary};
+use pipespeed_measure::suite::channels::Transport;
 
 use super::bars::method;
 use super::canvas::{
@@ -32,9 +34,9 @@ const LEADER: i32 = 26;
 pub(super) const APART: i32 = 2;
 
 /// The ways of waiting, and the headings of their panels.
-const PANELS: [(&str, &str); 2] = [
-    ("block", "Blocking: an end that has to wait sleeps"),
-    ("spin", "Spinning: neither end ever sleeps"),
+const PANELS: [(Waiting, &str); 2] = [
+    (Waiting::Block, "Blocking: an end that has to wait sleeps"),
+    (Waiting::Spin, "Spinning: neither end ever sleeps"),
 ];
 
 /// What stands below the title.
@@ -55,11 +57,11 @@ fn subtitle(run: &Run) -> Vec<String> {
 }
 
 /// Draws a run of channels. What was refused has no point, and is named.
-pub(super) fn chart(run: &Run) -> String {
+pub(crate) fn chart(run: &Run) -> String {
     let panels: Vec<(&str, Vec<&CaseResult>)> = PANELS
         .iter()
         .map(|(wait, title)| {
-            let measured = waiting(run, wait).filter(|case| case.summary.is_some());
+            let measured = waiting(run, *wait).filter(|case| case.summary.is_some());
             (*title, measured.collect())
         })
         .filter(|(_, cases): &(&str, Vec<_>)| !cases.is_empty())
@@ -122,8 +124,7 @@ impl Scale {
     ) -> Scale {
         let ends = |case: &CaseResult| {
             let summary = case.summary.as_ref()?;
-            let low = summary.low.unwrap_or(summary.median);
-            Some((low, summary.high.unwrap_or(summary.median)))
+            Some(summary.gib_per_s.ends())
         };
         let ends: Vec<(f64, f64)> = cases.into_iter().filter_map(ends).collect();
         let low = ends.iter().map(|(low, _)| *low).fold(f64::MAX, f64::min);
@@ -169,7 +170,7 @@ impl Scale {
 
     fn draw(&self, canvas: &Canvas<'_>, cases: &[&CaseResult], y: Range<i32>) -> Drawn {
         self.grid(canvas, &y, "size of a message")?;
-        let mut present: Vec<&str> = names().collect();
+        let mut present: Vec<&str> = Transport::VALUES.iter().map(|it| it.name()).collect();
         present.retain(|name| cases.iter().any(|case| channel(case) == *name));
         let mut labels = Vec::new();
         for (at, name) in present.iter().enumerate() {
@@ -203,11 +204,11 @@ impl Scale {
         let mut before: Option<(i32, i32)> = None;
         let mut points = Vec::new();
         for (bytes, summary) in rates {
-            let at = (self.x(*bytes) + shift, self.y(summary.median, y));
+            let at = (self.x(*bytes) + shift, self.y(summary.gib_per_s.median, y));
             if let Some(from) = before {
                 canvas.line(from, at, colour, 1)?;
             }
-            if let (Some(low), Some(high)) = (summary.low, summary.high) {
+            if let Some(Interval { low, high, .. }) = summary.gib_per_s.interval {
                 let (low, high) = (self.y(low, y), self.y(high, y));
                 // One hidden by its mark would be a blot.
                 if low - high > 8 {

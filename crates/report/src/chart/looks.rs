@@ -3,8 +3,9 @@
 
 use plotters::prelude::RGBColor;
 
+use pipespeed_base::Named;
 use pipespeed_measure::latency::channels::Kind;
-use pipespeed_measure::suite::channels::names;
+use pipespeed_measure::suite::channels::Transport;
 
 /// Colours that can be told apart, with the marks, by any colour vision.
 pub(super) const COLOURS: [RGBColor; 16] = [
@@ -26,6 +27,10 @@ pub(super) const COLOURS: [RGBColor; 16] = [
     RGBColor(110, 120, 130),
 ];
 
+fn names() -> impl Iterator<Item = &'static str> {
+    Transport::VALUES.iter().map(|it| it.name())
+}
+
 /// The mark and the colour of a channel, by its name.
 pub(super) fn look(channel: &str) -> (usize, RGBColor) {
     // Throughput has no eventfds, which carry no data.
@@ -37,7 +42,6 @@ pub(super) fn look(channel: &str) -> (usize, RGBColor) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pipespeed_base::Named;
 
     #[test]
     fn every_channel_of_every_command_has_a_colour_of_its_own() {

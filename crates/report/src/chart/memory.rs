@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::memory::{block, caches, of_way, rungs, sizes};
 use crate::origin;
 use pipespeed_base::size;
-use pipespeed_measure::record::{CaseResult, DataUse, Run, Summary};
+use pipespeed_measure::record::{CaseResult, DataUse, Interval, Run, Summary};
 use pipespeed_measure::suite::memory::ROWS;
 
 use super::bars::method;
@@ -25,7 +25,7 @@ const DASH: i32 = 6;
 const BESIDE: i32 = 8;
 
 /// Draws a run of memory. What was refused has no point.
-pub(super) fn chart(run: &Run) -> String {
+pub(crate) fn chart(run: &Run) -> String {
     let heading = Heading {
         title: "pipespeed: memory by the size of the block, and the ladder",
         subtitle: &[
@@ -104,7 +104,7 @@ fn across<'a>(
 ) -> Result<Vec<Label<'a>>, plotters::prelude::DrawingAreaErrorKind<std::io::Error>> {
     let mut labels = Vec::new();
     for (at, (name, summary)) in rungs.iter().enumerate() {
-        let height = scale.y(summary.median, y);
+        let height = scale.y(summary.gib_per_s.median, y);
         let x = scale.across();
         for start in x.clone().step_by(DASH as usize * 2) {
             let end = (start + DASH).min(x.end);
@@ -113,7 +113,7 @@ fn across<'a>(
         // A dot on the line, so that one sees whose interval it is.
         let beside = x.end - (length(rungs.len() - at) + 1) * BESIDE;
         canvas.dot((beside, height), 2, MUTED)?;
-        if let (Some(low), Some(high)) = (summary.low, summary.high) {
+        if let Some(Interval { low, high, .. }) = summary.gib_per_s.interval {
             let whisker = scale.y(high, y)..scale.y(low, y);
             // One hidden by its dot would be a blot.
             if whisker.end - whisker.start > 6 {

@@ -2,6 +2,7 @@
 
 use crate::channels::{channel, message, waiting};
 use pipespeed_base::size;
+use pipespeed_measure::endpoint::spec::Waiting;
 use pipespeed_measure::record::{CaseResult, Run};
 
 /// What was not measured of a run of channels, a line each, and why.
@@ -19,7 +20,7 @@ pub(super) fn of_channels(run: &Run) -> Vec<String> {
         }
     };
     let line = |way: &str, missing: String| format!("not shown{way}: {missing}");
-    let (blocking, spinning) = (of_way("block"), of_way("spin"));
+    let (blocking, spinning) = (of_way(Waiting::Block), of_way(Waiting::Spin));
     if let (Some(both), true) = (&blocking, blocking == spinning) {
         return vec![line("", both.clone())];
     }
@@ -33,12 +34,8 @@ fn why(case: &CaseResult) -> Option<&'static str> {
     if case.summary.is_some() {
         return None;
     }
-    Some(match case.refused.as_deref() {
-        None => "not measured",
-        Some(reason) if reason.starts_with("limit: ") => "limit",
-        Some(reason) if reason.starts_with("failed: ") => "failed",
-        Some(_) => "refused",
-    })
+    let not_run = case.not_run.as_ref();
+    Some(not_run.map_or("not measured", |not_run| not_run.kind.name()))
 }
 
 /// What is not shown of these channels and sizes, with the reason of each that is
@@ -81,7 +78,8 @@ fn of_one(name: &str, cases: &[(&str, usize, Option<&str>)]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pipespeed_measure::sample::{channels, refuse};
+    use pipespeed_measure::record::NotRun;
+    use pipespeed_measure::sample::{channels, leave_out, refuse};
 
     #[test]
     fn what_is_missing_is_named_by_channel_size_and_reason() {
@@ -108,7 +106,7 @@ mod tests {
         let mut run = channels(false);
         let limit = "not shown: seqpacket from 256KiB on (limit)";
         assert_eq!(of_channels(&run), [limit]);
-        refuse(&mut run, "tcp_1k", "failed: it broke");
+        leave_out(&mut run, "tcp_1k", NotRun::failed("it broke"));
         assert_eq!(
             of_channels(&run),
             [
@@ -116,7 +114,9 @@ mod tests {
                 "not shown of spinning: seqpacket from 256KiB on (limit)"
             ]
         );
-        let spinning: Vec<String> = waiting(&run, "spin").map(|c| c.name.clone()).collect();
+        let spinning: Vec<String> = waiting(&run, Waiting::Spin)
+            .map(|c| c.name.clone())
+            .collect();
         for name in spinning {
             refuse(&mut run, &name, "one processor");
         }

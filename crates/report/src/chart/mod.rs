@@ -16,21 +16,18 @@ mod text;
 pub use self::dots::{DotRow, dot_chart};
 pub use self::percentiles::latency_chart;
 pub use self::stacked::profile_chart;
+pub(super) use self::{
+    bars::chart as bar_chart, heat::chart as size_maps, lines::chart as channel_chart,
+    memory::chart as memory_chart,
+};
 
 use pipespeed_measure::record::Run;
 
-use super::{channels, memory as measured_memory};
+use super::views;
 
-/// Draws a run: lines over the size of the messages where channels were
-/// compared, or of the block of memory, maps of sizes where these were searched
-/// for, else a bar a case.
+/// Draws a run as its suite has it.
 pub fn chart(run: &Run) -> String {
-    match (run, &run.search) {
-        (_, Some(search)) => heat::chart(run, search),
-        _ if channels::are_compared(run) => lines::chart(run),
-        _ if measured_memory::is_measured(run) => memory::chart(run),
-        _ => bars::chart(run),
-    }
+    (views::of(run.suite).chart)(run)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use crate::latency::{launches, ring_looks_first};
-use crate::origin::of_machine;
+use crate::origin::of_record;
 use pipespeed_base::size;
 use pipespeed_measure::latency::record::{CaseRecord, Record};
 use pipespeed_measure::latency::spec::{Mode, Wait};
@@ -53,7 +53,7 @@ pub fn latency_chart(record: &Record) -> String {
     };
     let place = &record.settings.relation;
     let mut subtitle = vec![
-        of_machine(&record.machine, &record.started_at),
+        of_record(&record.header),
         format!("there and back, not halved; {mode}; processes {wait} ({place})"),
         format!(
             "at each percentage the median over {}, which count alike",
@@ -90,13 +90,9 @@ fn measured(record: &Record) -> impl Iterator<Item = &CaseRecord> {
 
 /// What has no line, and why.
 fn missing(record: &Record) -> Option<String> {
-    let why = |case: &CaseRecord| match (&case.summary, &case.refused, &case.deadlock) {
+    let why = |case: &CaseRecord| match (&case.summary, &case.not_run, &case.deadlock) {
         (Some(_), ..) => None,
-        (None, Some(reason), _) => Some(if reason.starts_with("limit: ") {
-            "limit"
-        } else {
-            "refused"
-        }),
+        (None, Some(not_run), _) => Some(not_run.kind.name()),
         (None, None, Some(_)) => Some("deadlock"),
         (None, None, None) if case.failed > 0 => Some("failed"),
         _ => Some("not measured"),

@@ -50,15 +50,16 @@ pub fn profile_chart(profile: &Profile) -> String {
     let legend = places(&shown, name);
     let lines = legend.last().map_or(0, |(_, _, line)| line + 1);
     let body = lines * LEGEND_LINE + 12 + length(rows.len()) * CASE + AXIS;
+    let release = &profile.header.machine.kernel.release;
     let heading = Heading {
         title: "pipespeed profile: where each end's time goes",
         subtitle: &[
             format!(
                 "{bars_are}; sampled by {}, Linux {}",
-                profile.event,
-                profile.kernel.as_deref().unwrap_or("of unknown release")
+                profile.settings.event,
+                release.as_deref().unwrap_or("of unknown release")
             ),
-            command.unwrap_or_else(|| profile.placement.clone()),
+            command.unwrap_or_else(|| profile.settings.placement.clone()),
         ],
     };
     card(&heading, body, |canvas, top| {
@@ -97,7 +98,7 @@ pub fn profile_chart(profile: &Profile) -> String {
 
 /// The bars' names and ends, from above.
 fn rows(profile: &Profile) -> Vec<(&str, Vec<&EndProfile>)> {
-    let cases = profile.cases.iter().filter(|case| case.refused.is_none());
+    let cases = profile.cases.iter().filter(|case| case.not_run.is_none());
     let cases = cases.map(|case| (&*case.name, case.ends.iter().collect()));
     let stages = profile
         .pipeline
@@ -176,6 +177,7 @@ fn colour(group: Group) -> RGBColor {
 mod tests {
     use super::*;
     use pipespeed_explain::profile::sample;
+    use pipespeed_measure::record::NotRun;
 
     /// The texts of a picture, and the widths of its filled rectangles by colour.
     fn parts(svg: &str) -> (Vec<String>, Vec<(String, f64)>) {
@@ -228,9 +230,9 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_case_has_no_bar() {
+    fn a_case_that_was_not_run_has_no_bar() {
         let mut profile = sample::ladder();
-        profile.cases[1].refused = Some("why".to_owned());
+        profile.cases[1].not_run = Some(NotRun::refused("why"));
         let (texts, _) = parts(&profile_chart(&profile));
         assert!(
             !texts.iter().any(|text| text == "vmsplice_read"),

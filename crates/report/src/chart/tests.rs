@@ -2,8 +2,11 @@
 //! `PIPESPEED_CHARTS=DIR cargo test charts` leaves the pictures in DIR.
 
 use super::*;
+use pipespeed_base::Named;
 use pipespeed_measure::record::{DataUse, Run};
-use pipespeed_measure::sample::{case, channels, ladder, memory, ratio, refuse, run};
+use pipespeed_measure::sample::{case, channels, estimate, ladder, memory, ratio, refuse, run};
+use pipespeed_measure::suite::Suite;
+use pipespeed_measure::suite::channels::Transport;
 
 /// The texts of a picture, which has to be well-formed.
 fn texts(svg: &str) -> Vec<String> {
@@ -25,7 +28,7 @@ fn refused() -> Run {
 
 fn three() -> Run {
     let mut run = run(
-        "touched",
+        Suite::Touched,
         vec![
             case("write_read", 2.9, None),
             case(
@@ -58,7 +61,7 @@ fn long_names(count: usize) -> Run {
             Some((base, "the number of slots of the pipe", ratio(1.5))),
         )
     });
-    run("options", cases.collect())
+    run(Suite::Options, cases.collect())
 }
 
 fn dots() -> Vec<DotRow> {
@@ -73,10 +76,14 @@ fn dots() -> Vec<DotRow> {
         note: note.to_owned(),
     };
     vec![
-        row("write_read", Some((1.0, 0.98, 1.02)), "same"),
-        row("write_read_128k", Some((1.31, 1.22, 1.4)), "faster"),
-        row("vmsplice_read", Some((0.82, 0.78, 0.86)), "slower"),
-        row("vmsplice_splice_huge", Some((1.06, 0.93, 1.2)), "undecided"),
+        row("write_read", Some(estimate(0.98, 1.0, 1.02)), "same"),
+        row("write_read_128k", Some(estimate(1.22, 1.31, 1.4)), "faster"),
+        row("vmsplice_read", Some(estimate(0.78, 0.82, 0.86)), "slower"),
+        row(
+            "vmsplice_splice_huge",
+            Some(estimate(0.93, 1.06, 1.2)),
+            "undecided",
+        ),
         row(
             "busy_loop_huge",
             None,
@@ -87,8 +94,8 @@ fn dots() -> Vec<DotRow> {
 
 fn wide_dots() -> Vec<DotRow> {
     let mut rows = dots();
-    rows[1].ratio = Some((12.3, 11.0, 13.9));
-    rows[2].ratio = Some((0.21, 0.2, 0.23));
+    rows[1].ratio = Some(estimate(11.0, 12.3, 13.9));
+    rows[2].ratio = Some(estimate(0.2, 0.21, 0.23));
     rows
 }
 
@@ -145,11 +152,11 @@ fn names_are_escaped_and_nothing_is_fetched() {
 
 #[test]
 fn a_run_without_cases_or_intervals_can_be_drawn() {
-    texts(&chart(&run("empty", Vec::new())));
+    texts(&chart(&run(Suite::Ladder, Vec::new())));
     let mut short = ladder();
     for case in &mut short.cases {
         let summary = case.summary.as_mut().unwrap();
-        (summary.low, summary.high) = (None, None);
+        summary.gib_per_s.interval = None;
     }
     texts(&chart(&short));
     texts(&dot_chart("none", "", &[], "ratio"));
@@ -210,12 +217,14 @@ fn lines_of_channels_are_named_and_labels_do_not_lie_on_each_other() {
     let svg = chart(&channels(true));
     let document = roxmltree::Document::parse(&svg).unwrap();
     let text = |node: &roxmltree::Node<'_, '_>| node.text().unwrap_or("").trim().to_owned();
-    for name in pipespeed_measure::suite::channels::names() {
+    for name in Transport::VALUES.iter().map(|it| it.name()) {
         let mut places: Vec<f64> = document
             .descendants()
             .filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "text")))
             .filter(|node| {
-                pipespeed_measure::suite::channels::names().any(|known| known == text(node))
+                Transport::VALUES
+                    .iter()
+                    .any(|known| known.name() == text(node))
             })
             .filter_map(|node| node.attribute("y")?.parse().ok())
             .collect();
@@ -257,7 +266,7 @@ fn memory_has_a_line_a_way_the_caches_and_every_rung() {
     assert!(!texts.contains(&"vmsplice_read".to_owned()));
     assert!(!texts.contains(&"L1 32KiB".to_owned()), "instructions");
     // Without caches, sizes and rungs there is still a picture.
-    run.machine.processors.caches.clear();
+    run.header.machine.processors.caches.clear();
     run.cases.retain(|case| case.name == "mem_read_4k");
     chart(&run);
     run.cases.clear();

@@ -1,9 +1,10 @@
 //! What memory's rates say, and how far from them the ladder is.
 
+use crate::findings::apart;
 use crate::format::{ratio_interval, significant, times};
 use crate::steps::{doubted, step};
 use pipespeed_base::size;
-use pipespeed_measure::record::{CaseResult, DataUse, Run, Summary, Verdict};
+use pipespeed_measure::record::{CaseResult, DataUse, Estimate, Run, Verdict};
 use pipespeed_measure::suite::memory::ROWS;
 
 use super::{block, caches, footprint, of_way, place, rungs};
@@ -26,12 +27,12 @@ pub(crate) fn findings(run: &Run, doubt: f64) -> Vec<String> {
     sentences
 }
 
-fn measured(case: &CaseResult) -> Option<(&CaseResult, &Summary)> {
-    Some((case, case.summary.as_ref()?))
+fn measured(case: &CaseResult) -> Option<(&CaseResult, &Estimate)> {
+    Some((case, &case.summary.as_ref()?.gib_per_s))
 }
 
 /// The rung with the highest rate.
-fn highest(run: &Run) -> Option<(&CaseResult, &Summary)> {
+fn highest(run: &Run) -> Option<(&CaseResult, &Estimate)> {
     rungs(run)
         .filter_map(measured)
         .max_by(|a, b| a.1.median.total_cmp(&b.1.median))
@@ -61,8 +62,8 @@ fn against_the_copy(run: &Run, rung: &CaseResult, what: &str, doubt: f64) -> Opt
         Verdict::Same => "keeps up with",
         Verdict::Undecided => return None,
     };
-    let shown = ratio_interval(step.ratio.low, step.ratio.high);
-    let ratio = format!("{} {shown}", times(step.ratio.median));
+    let shown = ratio_interval(step.ratio.estimate.interval);
+    let ratio = format!("{} {shown}", times(step.ratio.estimate.median));
     let of_what = format!("memcpy of {}", within(run, copy));
     let sentence = match step.ratio.verdict {
         Verdict::Same => format!("{}, {what}, {verb} {of_what}: {ratio}", rung.name),
@@ -168,9 +169,4 @@ fn within(run: &Run, case: &CaseResult) -> String {
         place if place.is_empty() => bytes,
         place => format!("{bytes}, {place}"),
     }
-}
-
-/// Whether the first interval lies below the second, by more than `doubt`.
-fn apart(slow: &Summary, fast: &Summary, doubt: f64) -> bool {
-    matches!((slow.high, fast.low), (Some(high), Some(low)) if high * doubt.exp() < low)
 }

@@ -32,7 +32,8 @@ pub use self::kernel::{Kernel, Missing, Pinned};
 pub use self::layout::{Argument, LAYOUTS, Layout, Reply};
 pub use self::range::Counted;
 use self::range::Range;
-use pipespeed_stats as stats;
+use pipespeed_measure::record::Header;
+use pipespeed_stats::Estimate;
 
 /// The kernel's gup_test or gup_benchmark, or what a test puts in its place.
 pub trait GupTest: Debug {
@@ -58,6 +59,37 @@ pub struct Plan {
     pub pages: Vec<Pages>,
     /// Whether nobody has written to them.
     pub untouched: bool,
+}
+
+/// How figures were measured.
+#[derive(Debug, Clone, Serialize)]
+pub struct Settings {
+    /// Samples of each figure.
+    pub rounds: u32,
+    /// The size of a base page.
+    pub page_bytes: usize,
+    /// Pages that the kernel pins at a time.
+    pub pages_per_call: u32,
+    /// Bytes that each call of the kernel's benchmark pins.
+    pub bytes_per_call: usize,
+    /// Whether nobody has written to them.
+    pub untouched: bool,
+}
+
+/// What is saved.
+#[derive(Debug, Serialize)]
+pub struct Record<'a> {
+    /// What every record begins with.
+    #[serde(flatten)]
+    pub header: Header,
+    /// How they were measured.
+    pub settings: Settings,
+    /// The kernel's own benchmark; null where it can't be used.
+    pub kernel: Option<&'a Kernel>,
+    /// Why the kernel's own benchmark can't be used.
+    pub missing: Option<&'a str>,
+    /// What was measured.
+    pub figures: &'a [Figure],
 }
 
 /// What a figure is about.
@@ -97,12 +129,8 @@ pub struct Figure {
     pub step: Step,
     /// Of which pages.
     pub of: Of,
-    /// The median of the samples.
-    pub median_ns: Option<f64>,
-    /// The lower end of its 95 % interval.
-    pub low_ns: Option<f64>,
-    /// The upper end.
-    pub high_ns: Option<f64>,
+    /// The median of the samples with its 95 % interval.
+    pub estimate_ns: Option<Estimate>,
     /// Why there is none.
     pub refused: Option<String>,
     /// What the kernel's benchmark was asked and answered.
@@ -129,14 +157,11 @@ impl Figure {
             Of::Huge => "huge",
             Of::Difference => "difference",
         };
-        let interval = stats::median_interval(&samples_ns, 0.95);
         Figure {
             name: format!("{step_name}_{of_name}"),
             step,
             of,
-            median_ns: stats::median(&samples_ns),
-            low_ns: interval.as_ref().map(|interval| interval.low),
-            high_ns: interval.as_ref().map(|interval| interval.high),
+            estimate_ns: Estimate::of(&samples_ns, 0.95),
             refused,
             counted: None,
             samples_ns,

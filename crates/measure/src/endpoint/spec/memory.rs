@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The kind of pages of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "lowercase")]
 pub enum PageKind {
     /// Base pages.
     #[default]

@@ -100,7 +100,7 @@ pub(super) struct Needs {
 /// The link over these descriptors.
 ///
 /// # Errors
-/// `Refused` where the machine does not allow it.
+/// [`NotRun`](crate::record::NotRun) where the machine does not allow it.
 pub(super) fn link(
     needs: Needs,
     input: OwnedFd,

@@ -72,7 +72,9 @@ pub(super) fn check(cases: &[Case], args: &BenchArgs) -> anyhow::Result<()> {
             case.name
         )));
     }
-    if measure.setup.pipe_size.is_some() && cases.iter().all(|case| case.pipe_bytes.is_none()) {
+    if measure.setup.pipe_size.is_some()
+        && cases.iter().all(|case| case.subject.pipe_bytes().is_none())
+    {
         return Err(usage(
             "--pipe-size: none of these cases has a pipe: leave it out, or choose one that has",
         ));
@@ -81,9 +83,9 @@ pub(super) fn check(cases: &[Case], args: &BenchArgs) -> anyhow::Result<()> {
     let pages = if args.suite == Suite::Sizes { 1 } else { 2 };
     let unit = pages * fastpipe::pipe::page_size();
     let splices = cases.iter().any(|case| {
-        case.sink
-            .as_ref()
-            .is_some_and(|sink| sink.technique == SinkTechnique::Vmsplice)
+        case.subject
+            .writer()
+            .is_some_and(|writer| writer.technique == SinkTechnique::Vmsplice)
     });
     if let Some(bytes) = measure.setup.buffer_size
         && splices

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::anyhow;
 
 use crate::cli::BenchArgs;
+use crate::commands::header;
 use pipespeed_base::failure::usage;
 use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{Machine, Root, warnings};
 use pipespeed_measure::case::Case;
-use pipespeed_measure::record::{DataUse, Run, SCHEMA_VERSION, Settings, Warning, WarningKind};
+use pipespeed_measure::record::{DataUse, Kind, Run, Settings, Warning, WarningKind};
 use pipespeed_measure::search::SEARCH_END;
 use pipespeed_measure::suite::changes::{self, Change};
 use pipespeed_measure::suite::sizes::Grid;
@@ -190,15 +191,9 @@ impl Plan {
         let mut warnings = self.warnings.clone();
         warnings.extend(self.quick_note.clone());
         Run {
-            schema_version: SCHEMA_VERSION,
-            pipespeed_version: env!("CARGO_PKG_VERSION").to_owned(),
-            command: command_line(),
-            suite: self.suite.name().to_owned(),
-            started_at: jiff::Timestamp::now()
-                .strftime("%Y-%m-%dT%H:%M:%SZ")
-                .to_string(),
+            header: header(Kind::Bench, self.machine.clone()),
+            suite: self.suite,
             interrupted: None,
-            machine: self.machine.clone(),
             settings: self.settings.clone(),
             warnings,
             null_control: None,
@@ -335,16 +330,4 @@ fn new_seed() -> u64 {
     let now = jiff::Timestamp::now();
     // Few digits, so that it can be typed again.
     (now.as_nanosecond() as u64 / 1000) % 1_000_000_000
-}
-
-fn command_line() -> Vec<String> {
-    std::env::args_os()
-        .map(|word| word.to_string_lossy().into_owned())
-        .enumerate()
-        // Where the program lies is nobody's business.
-        .map(|(at, word)| match (at, word.rsplit('/').next()) {
-            (0, Some(name)) => name.to_owned(),
-            _ => word,
-        })
-        .collect()
 }

@@ -55,7 +55,7 @@ pub(super) struct Pace {
 impl Pace {
     /// By the rate of the pilot, in which a large volume was only begun.
     pub(super) fn of_run(run: &Run, pilot_s: f64, warm_up_s: f64) -> Vec<Pace> {
-        let able = || run.cases.iter().filter(|case| case.refused.is_none());
+        let able = || run.cases.iter().filter(|case| case.not_run.is_none());
         let volume = |case: &pipespeed_measure::record::CaseResult| case.configuration.volume_bytes;
         let begun = able()
             .filter_map(volume)

@@ -2,17 +2,17 @@
 //! of what went on meanwhile.
 
 use crate::cli::LatencyArgs;
-use crate::commands::pipe_size_allowed;
+use crate::commands::{header, pipe_size_allowed};
 use pipespeed_base::Named;
 use pipespeed_base::failure::usage;
 use pipespeed_host::placement::Chosen;
 use pipespeed_host::topology::Topology;
-use pipespeed_host::{Machine, spinning_refused, warnings};
+use pipespeed_host::{Machine, Warning, WarningKind, spinning_refused, warnings};
 use pipespeed_measure::latency::channels::{EVENTFD_BYTES, Kind};
-use pipespeed_measure::latency::record::{CaseRecord, KIND, Record, Settings};
+use pipespeed_measure::latency::record::{CaseRecord, Record, Settings};
 use pipespeed_measure::latency::rounds::{Ended, Plan};
 use pipespeed_measure::latency::spec::{Length, Mode};
-use pipespeed_measure::record::Flag;
+use pipespeed_measure::record::{Flag, Kind as RecordKind};
 use pipespeed_measure::rounds::{RULE, waited_for_processor};
 use pipespeed_report::counted;
 
@@ -32,43 +32,46 @@ const FEWEST_MESSAGES: f64 = 10.0;
 const MAX_NAMED: usize = 12;
 
 /// Where there are more launches than the time has room for.
-pub(super) fn overtime(args: &LatencyArgs, cases: usize) -> Option<String> {
+pub(super) fn overtime(args: &LatencyArgs, cases: usize) -> Option<Warning> {
     let launches = args.rounds as usize * cases;
     let least_s = launches as f64 * (SHORTEST_S + AROUND_S);
     (args.count.is_none() && least_s > args.time).then(|| {
-        format!(
+        let message = format!(
             "--time {}: {launches} launches of at least {SHORTEST_S} s take about {least_s:.0} s; fewer channels, sizes \
              or --rounds take less",
             args.time
-        )
+        );
+        Warning::new(WarningKind::Configuration, message)
     })
 }
 
 /// Where it took longer than there was time for.
-pub(super) fn overrun(args: &LatencyArgs, took_s: f64) -> Option<String> {
+pub(super) fn overrun(args: &LatencyArgs, took_s: f64) -> Option<Warning> {
     let over = took_s > args.time * OVERRUN + STARTING_S;
     (args.count.is_none() && over).then(|| {
-        format!(
+        let message = format!(
             "--time {}: the run took {took_s:.1} s: a launch takes {SHORTEST_S} s at least, and starting its processes and \
              warming them up takes its time; fewer channels, sizes or --rounds, or smaller messages, take less",
             args.time
-        )
+        );
+        Warning::new(WarningKind::Configuration, message)
     })
 }
 
 /// A rate at which a launch has hardly any messages.
-pub(super) fn few_messages(plan: &Plan) -> Option<String> {
+pub(super) fn few_messages(plan: &Plan) -> Option<Warning> {
     let (Mode::Open(rate), Length::Time(ns)) = (plan.mode, plan.length) else {
         return None;
     };
     let launch_s = ns as f64 / 1e9;
     let messages = (rate * launch_s).round().max(1.0);
     (messages < FEWEST_MESSAGES).then(|| {
-        format!(
+        let message = format!(
             "--rate {rate}: a launch of {launch_s:.2} s has {}, which is too few for percentiles; more --time, fewer \
              --rounds, or --count give it more",
             counted(messages as usize, "message")
-        )
+        );
+        Warning::new(WarningKind::Quick, message)
     })
 }
 
@@ -112,9 +115,8 @@ pub(super) fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
 }
 
 /// What went on meanwhile, in words.
-pub(super) fn disturbances(record: &Record, ended: &Ended) -> Vec<String> {
-    let found = warnings::of_noise(&ended.noise).into_iter();
-    let mut found: Vec<String> = found.map(|warning| warning.message).collect();
+pub(super) fn disturbances(record: &Record, ended: &Ended) -> Vec<Warning> {
+    let mut found = warnings::of_noise(&ended.noise);
     let waited = |case: &&CaseRecord| {
         let launches = || case.launches.iter();
         let with = launches().filter(|launch| launch.flags.contains(&Flag::RunDelay));
@@ -122,14 +124,13 @@ pub(super) fn disturbances(record: &Record, ended: &Ended) -> Vec<String> {
     };
     let cases = record.cases.iter().filter(waited);
     let names: Vec<String> = cases.map(CaseRecord::name).collect();
-    match names.len() {
-        0 => {}
-        1..=MAX_NAMED => found.push(waited_for_processor(&names.join(", "))),
-        many => found.push(waited_for_processor(&format!(
-            "{many} of {} cases",
-            record.cases.len()
-        ))),
-    }
+    let who = match names.len() {
+        0 => return found,
+        1..=MAX_NAMED => names.join(", "),
+        many => format!("{many} of {} cases", record.cases.len()),
+    };
+    let message = waited_for_processor(&who);
+    found.push(Warning::new(WarningKind::RunDelay, message));
     found
 }
 
@@ -161,19 +162,12 @@ fn new_seed() -> u64 {
 
 pub(super) fn record(plan: &Plan, chosen: &Chosen) -> Record {
     let machine = Machine::read(chosen.writer, chosen.reader);
-    let mut warnings: Vec<String> = warnings::of_machine(&machine)
-        .into_iter()
-        .map(|warning| warning.message)
-        .collect();
-    warnings.extend(chosen.warning.clone());
+    let mut warnings = warnings::of_machine(&machine);
+    let chosen_otherwise = chosen.warning.iter();
+    warnings.extend(chosen_otherwise.map(|message| Warning::new(WarningKind::Placement, message)));
     Record {
-        kind: KIND,
-        version: 1,
-        started_at: jiff::Timestamp::now()
-            .strftime("%Y-%m-%dT%H:%M:%SZ")
-            .to_string(),
+        header: header(RecordKind::Latency, machine),
         interrupted: None,
-        machine,
         settings: Settings {
             mode: plan.mode,
             length: plan.length,
@@ -212,7 +206,7 @@ mod tests {
     fn more_launches_than_the_time_has_room_for_are_told_of() {
         assert_eq!(overtime(&args(""), 13), None);
         assert_eq!(overtime(&args("--count 5"), 1000), None);
-        let told = overtime(&args("--time 2 --rounds 10"), 10).unwrap();
+        let told = overtime(&args("--time 2 --rounds 10"), 10).unwrap().message;
         assert!(told.contains("--time 2: 100 launches"), "{told}");
         assert!(told.contains("about 4 s") || told.contains("about 5 s"));
     }
@@ -221,7 +215,7 @@ mod tests {
     fn a_run_that_took_longer_than_its_time_is_told_of() {
         assert_eq!(overrun(&args("--time 2"), 2.9), None);
         assert_eq!(overrun(&args("--count 5"), 1000.0), None);
-        let told = overrun(&args("--time 2"), 6.2).unwrap();
+        let told = overrun(&args("--time 2"), 6.2).unwrap().message;
         assert!(told.contains("--time 2: the run took 6.2 s"), "{told}");
     }
 
@@ -242,7 +236,7 @@ mod tests {
         assert_eq!(told(Mode::Closed, launch), None);
         assert_eq!(told(Mode::Open(24.0), launch), None);
         assert_eq!(told(Mode::Open(1.0), Length::Count(3)), None);
-        let told = told(Mode::Open(1.0), launch).unwrap();
+        let told = told(Mode::Open(1.0), launch).unwrap().message;
         assert!(told.contains("0.42 s has 1 message,"), "{told}");
     }
 

@@ -2,39 +2,24 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use serde::Serialize;
-
 use super::{TRIAL, outcome_of, places, trials};
 use crate::cli::ProfileArgs;
+use crate::commands::header;
 use pipespeed_base::failure::{Interrupted, say, to_stdout};
 use pipespeed_base::interrupt::Interrupt;
-use pipespeed_explain::costs::{Costs, Places, measure};
-use pipespeed_explain::profile::counted::{CaseAccount, count};
+use pipespeed_explain::costs::{Places, measure};
+use pipespeed_explain::profile::counted::{CaseAccount, Record, Settings, count};
 use pipespeed_explain::profile::refusal::Refusal;
 use pipespeed_host::placement::{self, Chosen};
 use pipespeed_host::topology::Topology;
+use pipespeed_host::{Machine, Warning};
 use pipespeed_measure::case::Case;
-use pipespeed_measure::record::{is_stdout, save};
-use pipespeed_measure::runner::TrialError;
+use pipespeed_measure::record::{Kind, NotRun, is_stdout, save, to_json};
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_report as report;
 
 /// Rounds in which the elementary costs are measured: less than a second.
 const COST_ROUNDS: usize = 7;
-
-/// What is saved.
-#[derive(Serialize)]
-struct Record<'a> {
-    kind: &'static str,
-    schema_version: u32,
-    pipespeed_version: &'static str,
-    /// Why nothing was sampled.
-    refusal: String,
-    placement: String,
-    notes: &'a [String],
-    costs_ns: &'a Costs,
-    cases: &'a [CaseAccount],
-}
 
 /// Accounts for cases.
 ///
@@ -46,7 +31,7 @@ pub(super) fn run(
     refusal: Refusal,
     chosen: &Chosen,
     topology: &Topology,
-    mut notes: Vec<String>,
+    mut warnings: Vec<Warning>,
 ) -> anyhow::Result<()> {
     let output = &args.output;
     let takes_samples = [&output.folded, &output.flame, &output.chart];
@@ -54,6 +39,8 @@ pub(super) fn run(
     if is_missing_descriptors || takes_samples.into_iter().any(Option::is_some) {
         return Err(refusal.into());
     }
+    let machine = Machine::read(chosen.writer, chosen.reader);
+    let header = header(Kind::ProfileCounted, machine);
     let interrupt = Interrupt::install_without_thread()?;
     let costs_places = match chosen.writer.zip(chosen.reader) {
         Some(_) => Places::of(chosen),
@@ -79,36 +66,31 @@ pub(super) fn run(
         }
         let refused = no_spinning.clone().filter(|_| case.spins_in_pairs());
         let counted = match refused {
-            Some(reason) => Err(TrialError::Refused(reason)),
+            Some(reason) => Err(NotRun::refused(reason).into()),
             None => count(&mut runner, case, &costs, on_one_processor, trials(args)),
         };
-        accounts.push(outcome_of(counted, case, args.all, CaseAccount::refused)?);
+        accounts.push(outcome_of(counted, case, args.all, CaseAccount::not_run)?);
     }
-    notes.insert(0, refusal.to_string());
-    notes.push(format!("ends: {}", places(chosen)));
     for case in &accounts {
-        let disturbed = case.disturbances.iter();
-        notes.extend(disturbed.map(|what| format!("{}: {what}", case.name)));
+        warnings.extend(case.disturbances.iter().cloned());
     }
-    if let Some(path) = &output.json {
-        let record = Record {
-            kind: "profile_counted",
-            schema_version: 1,
-            pipespeed_version: env!("CARGO_PKG_VERSION"),
-            refusal: refusal.to_string(),
+    let record = Record {
+        header,
+        settings: Settings {
             placement: places(chosen),
-            notes: &notes,
-            costs_ns: &costs,
-            cases: &accounts,
-        };
-        let mut json = serde_json::to_vec_pretty(&record)?;
-        json.push(b'\n');
-        save(path, &json)?;
+        },
+        warnings,
+        refusal: refusal.to_string(),
+        costs_ns: costs,
+        cases: accounts,
+    };
+    if let Some(path) = &output.json {
+        save(path, to_json(&record).as_bytes())?;
         if is_stdout(path) {
             return Ok(());
         }
     }
     let style = report::Style::for_terminal(io::stdout().is_terminal());
-    let text = report::counted_cases(&accounts, &notes, style);
+    let text = report::counted_cases(&record, style);
     to_stdout(io::stdout().write_all(text.as_bytes()))
 }

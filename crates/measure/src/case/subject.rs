@@ -1,0 +1,187 @@
+//! What runs in a trial.
+
+use crate::endpoint::memory::MemorySpec;
+use crate::endpoint::spec::{
+    Access, ChannelKind, PageKind, Part, SinkSpec, SinkTechnique, SourceSpec, Waiting,
+};
+use crate::record::Configuration;
+
+/// The processes of a trial and what connects them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// Two processes with a channel between them.
+    Channel {
+        /// What the writing process does.
+        writer: SinkSpec,
+        /// What the reading process does.
+        reader: SourceSpec,
+        /// What connects them.
+        channel: ChannelKind,
+        /// The pipe's size in bytes; the kernel's default if none is set, and
+        /// none for channels other than pipes and FIFOs.
+        pipe_bytes: Option<usize>,
+        /// The size of the messages, if the case is about messages: what one
+        /// call of the writer carries.
+        message_bytes: Option<usize>,
+    },
+    /// One process that goes over a block of memory.
+    Memory(MemorySpec),
+    /// One end by itself, without a channel.
+    Alone(AloneSpec),
+}
+
+/// The work of one end on the data, without a channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AloneSpec {
+    /// The writer's work.
+    Produce(SinkSpec),
+    /// The reader's work.
+    Consume(SourceSpec),
+}
+
+impl Subject {
+    /// The writer, or the end that produces alone.
+    pub fn writer(&self) -> Option<&SinkSpec> {
+        match self {
+            Subject::Channel { writer, .. } | Subject::Alone(AloneSpec::Produce(writer)) => {
+                Some(writer)
+            }
+            Subject::Alone(AloneSpec::Consume(_)) | Subject::Memory(_) => None,
+        }
+    }
+
+    /// [`Subject::writer`], to be changed.
+    pub fn writer_mut(&mut self) -> Option<&mut SinkSpec> {
+        match self {
+            Subject::Channel { writer, .. } | Subject::Alone(AloneSpec::Produce(writer)) => {
+                Some(writer)
+            }
+            Subject::Alone(AloneSpec::Consume(_)) | Subject::Memory(_) => None,
+        }
+    }
+
+    /// The reader, or the end that consumes alone.
+    pub fn reader(&self) -> Option<&SourceSpec> {
+        match self {
+            Subject::Channel { reader, .. } | Subject::Alone(AloneSpec::Consume(reader)) => {
+                Some(reader)
+            }
+            Subject::Alone(AloneSpec::Produce(_)) | Subject::Memory(_) => None,
+        }
+    }
+
+    /// [`Subject::reader`], to be changed.
+    pub fn reader_mut(&mut self) -> Option<&mut SourceSpec> {
+        match self {
+            Subject::Channel { reader, .. } | Subject::Alone(AloneSpec::Consume(reader)) => {
+                Some(reader)
+            }
+            Subject::Alone(AloneSpec::Produce(_)) | Subject::Memory(_) => None,
+        }
+    }
+
+    /// What connects the two processes.
+    pub fn channel(&self) -> Option<ChannelKind> {
+        match self {
+            Subject::Channel { channel, .. } => Some(*channel),
+            Subject::Memory(_) | Subject::Alone(_) => None,
+        }
+    }
+
+    /// The block of memory that one process goes over.
+    pub fn memory(&self) -> Option<&MemorySpec> {
+        match self {
+            Subject::Memory(memory) => Some(memory),
+            Subject::Channel { .. } | Subject::Alone(_) => None,
+        }
+    }
+
+    /// The pipe's size in bytes, if it is set.
+    pub fn pipe_bytes(&self) -> Option<usize> {
+        match self {
+            Subject::Channel { pipe_bytes, .. } => *pipe_bytes,
+            Subject::Memory(_) | Subject::Alone(_) => None,
+        }
+    }
+
+    /// The size of the messages, if the case is about messages.
+    pub fn message_bytes(&self) -> Option<usize> {
+        match self {
+            Subject::Channel { message_bytes, .. } => *message_bytes,
+            Subject::Memory(_) | Subject::Alone(_) => None,
+        }
+    }
+
+    /// Bytes in a buffer of the writer, else of the only process.
+    pub fn buffer_bytes(&self) -> usize {
+        match self {
+            Subject::Channel { writer, .. } | Subject::Alone(AloneSpec::Produce(writer)) => {
+                writer.buffer_bytes
+            }
+            Subject::Alone(AloneSpec::Consume(reader)) => reader.buffer_bytes,
+            Subject::Memory(memory) => memory.block_bytes,
+        }
+    }
+
+    /// How the writer waits for the reader; the reader may do otherwise.
+    pub fn wait(&self) -> Option<Waiting> {
+        match self {
+            Subject::Channel { writer, .. } => Some(writer.wait),
+            Subject::Memory(_) | Subject::Alone(_) => None,
+        }
+    }
+
+    /// The pages of the writer, else of the only process.
+    fn pages(&self) -> PageKind {
+        match self {
+            Subject::Channel { writer, .. } | Subject::Alone(AloneSpec::Produce(writer)) => {
+                writer.pages
+            }
+            Subject::Alone(AloneSpec::Consume(reader)) => reader.pages,
+            Subject::Memory(memory) => memory.pages,
+        }
+    }
+
+    /// The parts of the writer's process, which is also that of a block of
+    /// memory, and of the reader's.
+    pub(super) fn parts(&self) -> (Option<Part>, Option<Part>) {
+        match self.clone() {
+            Subject::Channel { writer, reader, .. } => {
+                (Some(Part::Writer(writer)), Some(Part::Reader(reader)))
+            }
+            Subject::Memory(memory) => (Some(Part::Memory(memory)), None),
+            Subject::Alone(AloneSpec::Produce(writer)) => (Some(Part::ProduceAlone(writer)), None),
+            Subject::Alone(AloneSpec::Consume(reader)) => (None, Some(Part::ConsumeAlone(reader))),
+        }
+    }
+
+    /// What is asked for of the processes and the channel.
+    pub(super) fn configuration(&self) -> Configuration {
+        let (writer, reader) = match self {
+            Subject::Channel { writer, reader, .. } => (
+                Some(Access::Channel(writer.technique)),
+                Some(Access::Channel(reader.technique)),
+            ),
+            Subject::Memory(_) | Subject::Alone(AloneSpec::Produce(_)) => {
+                (Some(Access::Memory), None)
+            }
+            Subject::Alone(AloneSpec::Consume(_)) => (None, Some(Access::Memory)),
+        };
+        let vmsplices = |writer: &&SinkSpec| writer.technique == SinkTechnique::Vmsplice;
+        let reuse = self.writer().filter(vmsplices).map(|writer| writer.reuse);
+        Configuration {
+            writer,
+            reader,
+            wait: self.wait(),
+            channel: self.channel(),
+            reuse,
+            act: self.memory().map(|memory| memory.act),
+            message_bytes: self.message_bytes(),
+            buffer_bytes: self.buffer_bytes(),
+            reader_buffer_bytes: self.reader().map(|reader| reader.buffer_bytes),
+            pages: self.pages(),
+            pipe_bytes_asked: self.pipe_bytes(),
+            ..Configuration::default()
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Techniques as words of records.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, IntoDeserializer};
+use serde::ser::{Serialize, Serializer};
+
+use super::{SinkTechnique, SourceTechnique};
+
+/// Saves and loads an enum as the word of its `name()`; `ALL` lists its values.
+macro_rules! words {
+    ($type:ty) => {
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let word = String::deserialize(deserializer)?;
+                let found = Self::ALL.iter().find(|value| value.name() == word);
+                found.copied().ok_or_else(|| {
+                    let unknown = format!("unknown {}: {word}", stringify!($type));
+                    serde::de::Error::custom(unknown)
+                })
+            }
+        }
+    };
+}
+pub(super) use words;
+
+/// How an end gets at the data: by a technique of its channel or, without one,
+/// in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access<T> {
+    /// Through the channel.
+    Channel(T),
+    /// In memory; there is no channel.
+    Memory,
+}
+
+const MEMORY: &str = "memory";
+
+/// The writer's.
+impl From<SinkTechnique> for Access<SinkTechnique> {
+    fn from(technique: SinkTechnique) -> Self {
+        Access::Channel(technique)
+    }
+}
+
+/// The reader's.
+impl From<SourceTechnique> for Access<SourceTechnique> {
+    fn from(technique: SourceTechnique) -> Self {
+        Access::Channel(technique)
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for Access<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Access::Channel(technique) => technique.fmt(f),
+            Access::Memory => f.pad(MEMORY),
+        }
+    }
+}
+
+impl<T: Serialize> Serialize for Access<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Access::Channel(technique) => technique.serialize(serializer),
+            Access::Memory => serializer.serialize_str(MEMORY),
+        }
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Access<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let word = String::deserialize(deserializer)?;
+        if word == MEMORY {
+            Ok(Access::Memory)
+        } else {
+            T::deserialize(word.into_deserializer()).map(Access::Channel)
+        }
+    }
+}

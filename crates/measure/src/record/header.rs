@@ -1,0 +1,67 @@
+//! What every saved record begins with.
+
+use serde::{Deserialize, Serialize};
+
+use pipespeed_host::Machine;
+
+/// The version of the shape of all saved records. It grows by one whenever a
+/// field of any of them changes its meaning or goes away; new fields alone
+/// leave it as it is.
+pub const SCHEMA_VERSION: u32 = 2;
+
+/// What a record is about: mostly the command that saved it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// One run of a suite.
+    Bench,
+    /// Round trips.
+    Latency,
+    /// Saved runs side by side.
+    Comparison,
+    /// A sampled profile.
+    Profile,
+    /// The account of cases that could not be sampled.
+    ProfileCounted,
+    /// Elementary costs.
+    Costs,
+    /// What pinning a page costs.
+    Pinning,
+    /// Checks of this system's pipes.
+    Check,
+    /// What memory is made of.
+    Pages,
+}
+
+/// The beginning of every saved record, whose fields stand beside the record's
+/// own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// What the record is about.
+    pub kind: Kind,
+    /// [`SCHEMA_VERSION`] of the program that wrote the record.
+    pub schema_version: u32,
+    /// The program's own version.
+    pub pipespeed_version: String,
+    /// The command line, as words.
+    pub command: Vec<String>,
+    /// When the command began, RFC 3339 in UTC.
+    pub started_at: String,
+    /// What was measured or looked at; of a comparison, the machine of the
+    /// older run.
+    pub machine: Machine,
+}
+
+impl Header {
+    /// The header of a record that this program writes.
+    pub fn new(kind: Kind, command: Vec<String>, started_at: String, machine: Machine) -> Self {
+        Header {
+            kind,
+            schema_version: SCHEMA_VERSION,
+            pipespeed_version: env!("CARGO_PKG_VERSION").to_owned(),
+            command,
+            started_at,
+            machine,
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Why a case was not run.
+
+use serde::{Deserialize, Serialize};
+
+/// Why a case was not run. Shown as `limit: the reason`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{kind}: {reason}")]
+pub struct NotRun {
+    /// What stood in the way.
+    pub kind: NotRunKind,
+    /// The reason in a sentence, which does not repeat the kind.
+    pub reason: String,
+}
+
+/// What kept a case from being run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NotRunKind {
+    /// This machine, its settings or the options do not allow the case.
+    Refused,
+    /// The size is beyond what the channel takes.
+    Limit,
+    /// Its trials failed.
+    Failed,
+}
+
+pipespeed_base::named!(NotRunKind {
+    Refused = "refused": "this machine, its settings or the options do not allow it",
+    Limit = "limit": "the size is beyond what the channel takes",
+    Failed = "failed": "its trials failed",
+});
+
+impl NotRun {
+    /// A case that is not allowed here.
+    pub fn refused(reason: impl Into<String>) -> Self {
+        NotRun::new(NotRunKind::Refused, reason.into())
+    }
+
+    /// A case whose size the channel does not take.
+    pub fn limit(reason: impl Into<String>) -> Self {
+        NotRun::new(NotRunKind::Limit, reason.into())
+    }
+
+    /// A case whose trials failed.
+    pub fn failed(reason: impl Into<String>) -> Self {
+        NotRun::new(NotRunKind::Failed, reason.into())
+    }
+
+    fn new(kind: NotRunKind, reason: String) -> Self {
+        NotRun { kind, reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pipespeed_base::Named;
+
+    #[test]
+    fn a_record_has_the_word_that_reports_show() {
+        for &kind in NotRunKind::VALUES {
+            let not_run = NotRun::new(kind, "why".to_owned());
+            let json = serde_json::to_value(&not_run).unwrap();
+            assert_eq!(
+                json,
+                serde_json::json!({"kind": kind.name(), "reason": "why"})
+            );
+            assert_eq!(not_run.to_string(), format!("{}: why", kind.name()));
+        }
+    }
+}
