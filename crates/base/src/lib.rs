@@ -1,13 +1,12 @@
-//! What all parts of pipespeed need: sizes in bytes, names, interruption, typed failures.
+//! What all parts of pipespeed need: sizes in bytes, names of enum values, signals, failures.
 #![deny(unsafe_code)]
 
 pub mod failure;
 pub mod interrupt;
 mod named;
-mod signal;
 pub mod size;
 pub mod standard;
 pub mod text;
 
+pub use self::interrupt::signal_name;
 pub use self::named::Named;
-pub use self::signal::signal_name;

@@ -5,13 +5,13 @@ pub trait Named: Copy + PartialEq + Send + Sync + 'static {
     /// The values that an option takes, in the order of its help.
     const VALUES: &'static [Self];
 
-    /// The word for it.
+    /// The word used in options and records.
     fn name(self) -> &'static str;
 
-    /// One line about it, for help.
+    /// Help text of one line.
     fn about(self) -> &'static str;
 
-    /// Other words that are understood.
+    /// Other words that an option accepts.
     fn aliases(self) -> &'static [&'static str];
 }
 
@@ -86,7 +86,7 @@ mod tests {
     });
 
     #[test]
-    fn a_value_is_found_by_its_name_and_an_error_lists_the_names() {
+    fn values_parse_by_name_and_errors_list_the_names() {
         for value in Colour::VALUES {
             assert_eq!(value.to_string().parse(), Ok(*value));
         }

@@ -2,11 +2,11 @@
 
 use parse_size::Config;
 
-/// Reads a size: a number with or without K, M, G (powers of 1024; also KB,
-/// KiB), above 0.
+/// Parses a size above 0: a number with or without K, M, G (powers of 1024; also
+/// KB, KiB).
 ///
 /// # Errors
-/// A sentence without the option's name, which clap adds.
+/// A message without the option's name, which clap adds.
 pub fn parse(text: &str) -> Result<usize, String> {
     let bytes = parse_or_zero(text)?;
     if bytes == 0 {
@@ -15,14 +15,14 @@ pub fn parse(text: &str) -> Result<usize, String> {
     usize::try_from(bytes).map_err(|_| format!("'{text}' is more than this machine can address"))
 }
 
-/// The same, or 0.
+/// As [`parse`], but accepts 0.
 ///
 /// # Errors
-/// As above.
+/// As [`parse`].
 pub fn parse_or_zero(text: &str) -> Result<u64, String> {
     const HOW: &str = "write bytes, or 64K, 1M, 10G (powers of 1024)";
     if text.trim().is_empty() {
-        return Err(format!("an empty size; {HOW}"));
+        return Err(format!("the size is empty; {HOW}"));
     }
     let negative = text.trim_start().strip_prefix('-');
     if negative.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
@@ -33,12 +33,12 @@ pub fn parse_or_zero(text: &str) -> Result<u64, String> {
         .parse_size(text)
         .map_err(|error| match error {
             parse_size::Error::PosOverflow => format!("'{text}' is too large; {HOW}"),
-            _ => format!("'{text}' is no size; {HOW}"),
+            _ => format!("'{text}' is not a size; {HOW}"),
         })
 }
 
-/// Writes a size as the published programs do: the largest unit in which it is
-/// a whole number, else two decimals: `256KiB`, `10GiB`, `1.50MiB`.
+/// Formats a size in its largest unit, with two decimals unless it is a whole
+/// number, as the published programs do: `256KiB`, `10GiB`, `1.50MiB`.
 pub fn format(bytes: u64) -> String {
     const UNITS: [(u64, &str); 4] = [
         (1 << 40, "TiB"),
@@ -55,8 +55,7 @@ pub fn format(bytes: u64) -> String {
     format!("{bytes}B")
 }
 
-/// Writes a size as [`format()`] does, but to the byte: `65537B`, where that would
-/// be rounded.
+/// As [`format()`], but in bytes where that would round: `65537B`.
 pub fn exact(bytes: u64) -> String {
     let text = format(bytes);
     if text.contains('.') {
@@ -66,7 +65,7 @@ pub fn exact(bytes: u64) -> String {
     }
 }
 
-/// A size as it stands in a name: `128k`.
+/// Formats a size as used in names of cases: `128k`.
 pub fn short(bytes: usize) -> String {
     match bytes {
         _ if bytes >= 1 << 30 && bytes.is_multiple_of(1 << 30) => format!("{}g", bytes >> 30),
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_says_how_to_write_one() {
+    fn errors_explain_how_to_write_a_size() {
         for text in [
             "",
             "  ",

@@ -1,9 +1,9 @@
-//! What the program was started with: which of the standard descriptors were
-//! closed, and what is not as programs expect it.
+//! State inherited from the parent process: closed standard descriptors and an
+//! ignored SIGCHLD.
 //!
-//! The standard library opens /dev/null in their place before `main` runs. Who
-//! writes there takes it for success, though the data is lost; so it is looked
-//! up before that.
+//! Before `main` the standard library opens /dev/null in place of a closed
+//! standard descriptor. Writing there succeeds though the data is lost, so closed
+//! ones are detected earlier.
 #![allow(unsafe_code)]
 
 use std::os::fd::BorrowedFd;
@@ -11,19 +11,19 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use nix::sys::signal::{SigHandler, Signal};
 
-/// A bit for each of the three.
+/// Bit mask of the standard descriptors that were closed.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
-/// Called by the loader before the standard library has done anything.
+/// Called by the loader before the standard library's start-up code.
 #[used]
 // SAFETY: the section holds pointers to functions like this one.
 #[unsafe(link_section = ".init_array")]
-static LOOK: extern "C" fn() = look;
+static RECORD_CLOSED: extern "C" fn() = record_closed;
 
-extern "C" fn look() {
+extern "C" fn record_closed() {
     for fd in 0..3 {
-        // SAFETY: the number is only asked about, and nothing is done with it
-        // where it is not open.
+        // SAFETY: the descriptor is only passed to F_GETFD, which fails if it is
+        // not open.
         let descriptor = unsafe { BorrowedFd::borrow_raw(fd) };
         if rustix::io::fcntl_getfd(descriptor).is_err() {
             CLOSED.fetch_or(1 << fd, Ordering::Relaxed);
@@ -31,12 +31,11 @@ extern "C" fn look() {
     }
 }
 
-/// Has children waited for. A parent may have had SIGCHLD ignored, which exec
-/// keeps; the kernel then reaps children by itself, and wait(2) finds none
-/// (wait(2), ECHILD).
-pub fn wait_for_children() {
-    // SAFETY: the default takes the place of whatever is there, and `main` calls
-    // this before anything else has set a handler.
+/// Resets SIGCHLD to its default. A parent may have ignored it, which exec keeps;
+/// the kernel then reaps children itself and wait(2) fails with ECHILD.
+pub fn reset_sigchld() {
+    // SAFETY: the default action runs no code of ours, and `main` calls this
+    // before any handler is installed.
     let _ = unsafe { nix::sys::signal::signal(Signal::SIGCHLD, SigHandler::SigDfl) };
 }
 

@@ -1,7 +1,7 @@
-//! Numbers and paragraphs as they are printed.
+//! Formatting of numbers and paragraphs.
 
-/// Three significant digits, without an exponent: `0.652`, `4.21`, `64.2`,
-/// `1230`. More would claim a precision that no run of ours has.
+/// Formats with three significant digits, without an exponent: `0.652`, `4.21`,
+/// `64.2`, `1230`. No run is precise enough for more.
 pub fn significant(value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();
@@ -26,9 +26,9 @@ pub fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{plural}")
 }
 
-/// Breaks `text` at spaces into lines of at most `width` characters, the second
-/// and later ones indented; the first keeps the blanks that it begins with. A
-/// longer word gets a line to itself.
+/// Breaks `text` at spaces into lines of at most `width` characters. The first
+/// line keeps its leading spaces, later ones begin with `indent`. A word longer
+/// than a line gets one of its own.
 pub fn wrap(text: &str, width: usize, indent: &str) -> String {
     let words = text.trim_start_matches(' ');
     let mut lines: Vec<String> = Vec::new();

@@ -1,5 +1,5 @@
-//! How much memory could be taken without harm: the least of what the machine
-//! and each control group around us have left.
+//! Memory available to this process: the least of what the machine and each of
+//! our control groups have left.
 //!
 //! Source: proc_meminfo(5) (MemAvailable),
 //! Documentation/admin-guide/cgroup-v2.rst (memory.max, memory.current,
@@ -7,19 +7,21 @@
 
 use std::path::Path;
 
+use super::cgroup::up_to_mount;
+use super::memory::meminfo;
 use super::root::Root;
 
-/// Memory that could be taken.
+/// Available memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Available {
-    /// So many bytes.
+    /// In bytes.
     pub bytes: u64,
-    /// What sets that limit.
+    /// The name of the limit.
     pub limit: &'static str,
 }
 
-/// The names of a version's files: the limit, what is used, and in
-/// memory.stat what of that the kernel would give back first.
+/// Names of a cgroup version's files for the limit and the usage, and of the
+/// line in memory.stat with the part of the usage that is reclaimed first.
 struct Files {
     limit: &'static str,
     used: &'static str,
@@ -37,13 +39,13 @@ const V2: Files = Files {
     reclaimable: "inactive_file",
 };
 
-/// Reads it; `None` where the machine doesn't tell.
+/// Reads the available memory; `None` if it is unknown.
 pub fn available_memory(root: &Root) -> Option<Available> {
-    let machine = meminfo(root).map(|bytes| Available {
+    let machine = meminfo(root, "MemAvailable").map(|bytes| Available {
         bytes,
         limit: "MemAvailable of /proc/meminfo",
     });
-    let groups = of_groups(root).map(|bytes| Available {
+    let groups = least_of_groups(root).map(|bytes| Available {
         bytes,
         limit: "the limit of a control group",
     });
@@ -53,15 +55,8 @@ pub fn available_memory(root: &Root) -> Option<Available> {
         .min_by_key(|available| available.bytes)
 }
 
-fn meminfo(root: &Root) -> Option<u64> {
-    let text = root.field("proc/meminfo", "MemAvailable")?;
-    let kib: u64 = text.strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
-}
-
-/// The least that a group from our own up to the mount has left. In a container
-/// the path may be the host's and not be there: then only the mount is.
-fn of_groups(root: &Root) -> Option<u64> {
+/// The least memory that our group or one above it has left.
+fn least_of_groups(root: &Root) -> Option<u64> {
     let own = root.text("proc/self/cgroup")?;
     let mut least: Option<u64> = None;
     for line in own.lines() {
@@ -77,22 +72,16 @@ fn of_groups(root: &Root) -> Option<u64> {
             }
             _ => continue,
         };
-        let path = path.trim_start_matches('/');
-        // A group outside our cgroup namespace shows as "..".
-        let outside = path.split('/').any(|part| part == "..");
-        let group = Path::new(mount).join(if outside { "" } else { path });
-        let left = group
-            .ancestors()
-            .take_while(|directory| directory.starts_with(mount))
-            .filter_map(|directory| left(root, directory, files))
-            .min();
-        least = least.into_iter().chain(left).min();
+        let groups = up_to_mount(mount, path).into_iter();
+        let remaining = groups.filter_map(|group| remaining(root, &group, files));
+        least = least.into_iter().chain(remaining).min();
     }
     least
 }
 
-/// `max`, of version 2, is no number: no limit.
-fn left(root: &Root, group: &Path, files: &Files) -> Option<u64> {
+/// The memory a group has left; `None` without a limit. (Version 2 writes `max`
+/// for that, which is not a number.)
+fn remaining(root: &Root, group: &Path, files: &Files) -> Option<u64> {
     let limit: u64 = root.number(group.join(files.limit))?;
     let used: u64 = root.number(group.join(files.used))?;
     let reclaimable = root
@@ -123,14 +112,14 @@ mod tests {
     }
 
     #[test]
-    fn without_groups_it_is_what_the_machine_has() {
+    fn without_groups_the_machine_sets_the_limit() {
         assert_eq!(bytes(&machine(2048)), Some(2 * MIB));
         assert_eq!(bytes(&Fixture::empty()), None);
         assert_eq!(bytes(&machine(u64::MAX)), None);
     }
 
     #[test]
-    fn the_tightest_group_on_the_way_up_decides() {
+    fn the_group_with_the_least_memory_sets_the_limit() {
         let fixture = machine(1 << 20)
             .file("proc/self/cgroup", "0::/a/b\n")
             .file("sys/fs/cgroup/a/b/memory.max", "max")
@@ -151,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_and_a_container_that_sees_only_the_mount_are_read() {
+    fn version_1_is_read_where_only_the_mount_is_visible() {
         let fixture = machine(1 << 20)
             .file("proc/self/cgroup", "4:memory:/docker/x\n0::/\n")
             .file("sys/fs/cgroup/memory/memory.limit_in_bytes", "33554432")

@@ -1,4 +1,4 @@
-//! Our control group and those above it, as far as they ration processor time.
+//! CPU quotas of our control group and those above it.
 //!
 //! Source: cgroups(7), Documentation/admin-guide/cgroup-v2.rst ("CPU"), and for
 //! version 1 Documentation/scheduler/sched-bwc.rst.
@@ -9,56 +9,56 @@ use serde::{Deserialize, Serialize};
 
 use super::root::Root;
 
-/// What our control group allows. Its path is not kept, since it holds names.
+/// CPU quota of our control group. Its path is not kept, since it contains names.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cgroup {
-    /// The version of the hierarchy that rations processors: 1 or 2; null where
-    /// none can be seen.
+    /// The version of the hierarchy with the `cpu` controller: 1 or 2; null if
+    /// none is visible.
     pub version: Option<u8>,
-    /// How many processors' time we and our group may use: the least
-    /// `cpu.max` of our group and those above it. Null is no limit.
+    /// CPU time per second, in processors: the least `cpu.max` of our group and
+    /// those above it. Null means no limit.
     pub cpu_quota: Option<f64>,
-    /// The period of that quota in seconds: the group stops until the period's
-    /// end once the quota is used up.
+    /// The period of that quota in seconds. Once the quota is used up, the group
+    /// is stopped until the period ends.
     pub period_s: Option<f64>,
 }
 
-/// A group with a quota.
-pub(super) struct Rationed {
+/// A group with a CPU quota.
+pub(super) struct Limited {
     /// Its directory, from the root.
     pub(super) directory: PathBuf,
     quota: f64,
     period_s: f64,
 }
 
-/// The groups that ration our processor time.
-pub(super) struct Rations {
-    /// The version of the hierarchy; `None` where there is none to be seen.
+/// The CPU quotas that apply to us.
+pub(super) struct Quotas {
+    /// The version of the hierarchy; `None` if none is visible.
     pub(super) version: Option<u8>,
-    /// Those of the groups, innermost first, that have a quota.
-    pub(super) groups: Vec<Rationed>,
+    /// The groups with a quota, innermost first.
+    pub(super) groups: Vec<Limited>,
 }
 
 impl Cgroup {
     pub(super) fn read(root: &Root) -> Cgroup {
-        let rations = Rations::read(root);
-        let least = rations
+        let quotas = Quotas::read(root);
+        let least = quotas
             .groups
             .iter()
             .min_by(|a, b| a.quota.total_cmp(&b.quota));
         Cgroup {
-            version: rations.version,
+            version: quotas.version,
             cpu_quota: least.map(|group| group.quota),
             period_s: least.map(|group| group.period_s),
         }
     }
 }
 
-impl Rations {
-    /// Finds our groups. Either version may ration processors, and on a hybrid
-    /// system the version 1 hierarchy of the `cpu` controller does.
-    pub(super) fn read(root: &Root) -> Rations {
+impl Quotas {
+    /// Finds our groups. Either version may have the `cpu` controller; on a hybrid
+    /// system version 1 has.
+    pub(super) fn read(root: &Root) -> Quotas {
         let own = root.text("proc/self/cgroup").unwrap_or_default();
         for line in own.lines() {
             // hierarchy:controllers:path
@@ -78,9 +78,9 @@ impl Rations {
                 .into_iter()
                 .find(|mount| root.exists(mount));
                 if let Some(mount) = mount {
-                    return Rations {
+                    return Quotas {
                         version: Some(1),
-                        groups: rationed(root, mount, path, quota_v1),
+                        groups: limited(root, mount, path, quota_v1),
                     };
                 }
             }
@@ -88,11 +88,11 @@ impl Rations {
         let path = own.lines().find_map(|line| line.strip_prefix("0::"));
         let mount = "sys/fs/cgroup";
         match path {
-            Some(path) if root.exists(format!("{mount}/cgroup.controllers")) => Rations {
+            Some(path) if root.exists(format!("{mount}/cgroup.controllers")) => Quotas {
                 version: Some(2),
-                groups: rationed(root, mount, path, quota_v2),
+                groups: limited(root, mount, path, quota_v2),
             },
-            _ => Rations {
+            _ => Quotas {
                 version: None,
                 groups: Vec::new(),
             },
@@ -102,28 +102,33 @@ impl Rations {
 
 type Quota = fn(&Root, &Path) -> Option<(f64, f64)>;
 
-/// The groups with a quota from our own up to the mount. In a container the
-/// path may be the host's and not be there: then only the mount itself is,
-/// which is the container's own group.
-fn rationed(root: &Root, mount: &str, path: &str, quota: Quota) -> Vec<Rationed> {
-    let path = path.trim_start_matches('/');
-    // A group outside our cgroup namespace shows as "..": nothing to follow.
-    let path = if path.split('/').any(|part| part == "..") {
-        ""
-    } else {
-        path
-    };
-    let own = Path::new(mount).join(path);
-    own.ancestors()
-        .take_while(|directory| directory.starts_with(mount))
+/// The groups with a quota, from our own up to the mount.
+fn limited(root: &Root, mount: &str, path: &str, quota: Quota) -> Vec<Limited> {
+    let groups = up_to_mount(mount, path).into_iter();
+    groups
         .filter_map(|directory| {
-            let (quota, period_s) = quota(root, directory)?;
-            Some(Rationed {
-                directory: directory.to_owned(),
+            let (quota, period_s) = quota(root, &directory)?;
+            Some(Limited {
+                directory,
                 quota,
                 period_s,
             })
         })
+        .collect()
+}
+
+/// The directories of the group at `path` and of those above it, innermost first.
+///
+/// In a container the path may be the host's and most directories missing; the
+/// mount is then the container's own group.
+pub(super) fn up_to_mount(mount: &str, path: &str) -> Vec<PathBuf> {
+    let path = path.trim_start_matches('/');
+    // A group outside our cgroup namespace begins with "..".
+    let outside = path.split('/').any(|part| part == "..");
+    let own = Path::new(mount).join(if outside { "" } else { path });
+    own.ancestors()
+        .take_while(|directory| directory.starts_with(mount))
+        .map(Path::to_owned)
         .collect()
 }
 

@@ -1,4 +1,4 @@
-//! What time is told by.
+//! The kernel's clock source.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,9 +13,9 @@ pub(super) const CLOCK_SOURCES: &str = "sys/devices/system/clocksource/clocksour
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Clock {
-    /// The one in use.
+    /// The source in use.
     pub source: Option<String>,
-    /// Those that could be used instead.
+    /// All selectable sources.
     pub available: Vec<String>,
 }
 
@@ -29,12 +29,11 @@ impl Clock {
         }
     }
 
-    /// Whether clock_gettime(2) reads this source without entering the kernel,
-    /// by vdso(7): those sources have a `vdso_clock_mode` (arch/x86/kernel/tsc.c,
+    /// Whether clock_gettime(2) reads this source in the vDSO, without a system
+    /// call: such sources have a `vdso_clock_mode` (arch/x86/kernel/tsc.c,
     /// arch/x86/kernel/kvmclock.c, drivers/clocksource/hyperv_timer.c,
-    /// drivers/clocksource/arm_arch_timer.c). `None` where the source is
-    /// unknown.
-    pub fn without_system_call(&self) -> Option<bool> {
+    /// drivers/clocksource/arm_arch_timer.c). `None` if the source is unknown.
+    pub(super) fn is_in_vdso(&self) -> Option<bool> {
         const MAPPED: [&str; 4] = [
             "tsc",
             "kvm-clock",

@@ -1,29 +1,29 @@
-//! Sets of processors, written as the kernel writes them: `0-3,8`.
+//! Sets of processors in the kernel's list format: `0-3,8`.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The highest processor number taken seriously. Linux allows 8,192 on x86-64
-/// (`NR_CPUS`, arch/x86/Kconfig); an odd file must not make us fill memory.
-const HIGHEST: usize = 65_535;
+/// The highest processor number accepted, so that a malformed file can't fill
+/// memory. Linux allows 8,192 processors on x86-64 (`NR_CPUS`, arch/x86/Kconfig).
+const MAX_CPU: usize = 65_535;
 
-/// Processor numbers, ascending and each once.
+/// A set of processor numbers.
 ///
-/// Shown, saved and read in the list format of cpuset(7): `0-3,8`.
+/// Printed, saved and parsed in the list format of cpuset(7): `0-3,8`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct CpuList(Vec<usize>);
 
 impl CpuList {
-    /// Reads the list format; `None` if the text isn't one.
+    /// Parses the list format; `None` if it is malformed.
     pub fn parse(text: &str) -> Option<Self> {
         let mut cpus = Vec::new();
         for part in text.trim().split(',').filter(|part| !part.is_empty()) {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let first: usize = first.trim().parse().ok()?;
             let last: usize = last.trim().parse().ok()?;
-            if first > last || last > HIGHEST {
+            if first > last || last > MAX_CPU {
                 return None;
             }
             cpus.extend(first..=last);
@@ -36,17 +36,17 @@ impl CpuList {
         &self.0
     }
 
-    /// How many there are.
+    /// The number of processors.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether this processor is one of them.
+    /// Whether the set contains this processor.
     pub fn contains(&self, cpu: usize) -> bool {
         self.0.binary_search(&cpu).is_ok()
     }
@@ -86,7 +86,7 @@ impl TryFrom<String> for CpuList {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        CpuList::parse(&text).ok_or_else(|| format!("{text:?} is no list of processors"))
+        CpuList::parse(&text).ok_or_else(|| format!("{text:?} is not a list of processors"))
     }
 }
 
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_is_written_as_it_was_read() {
+    fn a_list_is_printed_as_it_was_parsed() {
         for text in ["0-3,8", "0", "", "1,3,5-6", "0-127"] {
             assert_eq!(CpuList::parse(text).unwrap().to_string(), text);
         }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_none() {
+    fn malformed_lists_are_none() {
         for text in ["x", "3-1", "1-", "-1", "0-99999999999", "1 2"] {
             assert_eq!(CpuList::parse(text), None, "{text}");
         }

@@ -1,24 +1,23 @@
-//! In what two machines differ that matters to speed.
+//! Differences between two machines that affect speed.
 
 use serde::{Deserialize, Serialize};
 
 use super::Machine;
 
-/// One thing in which two machines differ.
+/// A property in which two machines differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// What it is.
+    /// The name of the property.
     pub what: String,
-    /// What it was on the older machine; `unknown` where that isn't known.
+    /// Its value on the older machine, or `unknown`.
     pub old: String,
-    /// What it is on the newer one; `unknown` where that isn't known.
+    /// Its value on the newer machine, or `unknown`.
     pub new: String,
 }
 
 impl Machine {
-    /// In what a newer machine differs from this older one, as far as it
-    /// matters to speed: what changes from run to run, such as free pages and
-    /// load, is left out.
+    /// The differences between this machine and a newer one that affect speed,
+    /// without what changes from run to run, such as free pages and load.
     pub fn differences(&self, newer: &Machine) -> Vec<Difference> {
         let (old, new) = (facts(self), facts(newer));
         let value = |facts: &[(String, Option<String>)], what: &str| {
@@ -44,7 +43,7 @@ impl Machine {
 
 type Fact = (String, Option<String>);
 
-/// What matters, most telling first, each with a name of its own.
+/// The properties compared, the most important first, with unique names.
 fn facts(machine: &Machine) -> Vec<Fact> {
     let mut facts = Vec::new();
     hardware(machine, &mut |what, value| {
@@ -207,7 +206,7 @@ fn memory(machine: &Machine, push: Push) {
     );
 }
 
-/// For what a machine may lack: there, `None` means that there is none.
+/// For properties where `None` means that the machine has none.
 fn or_none(value: &Option<String>) -> Option<String> {
     Some(value.clone().unwrap_or_else(|| "none".to_owned()))
 }

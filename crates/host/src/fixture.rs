@@ -1,4 +1,4 @@
-//! Machines made of files, for tests.
+//! Simulated machines for tests: directories with the files of /proc and /sys.
 
 use std::fs;
 
@@ -8,9 +8,9 @@ use super::root::Root;
 
 /// A directory that looks like a machine's root.
 pub(super) struct Fixture {
-    /// Removes the files in the end.
+    /// Removes the files when dropped.
     _directory: TempDir,
-    /// What to read below.
+    /// The directory that stands for `/`.
     pub(super) root: Root,
 }
 
@@ -195,13 +195,13 @@ pub(super) fn server() -> Fixture {
     )
 }
 
-/// One processor, and nothing known of it.
+/// One processor without any description.
 pub(super) fn one_cpu() -> Fixture {
     Fixture::empty().allowed("0", "0")
 }
 
-/// Four small cores and two big ones, each kind with an L2 of its own; packages
-/// that the firmware doesn't number; a device tree.
+/// Four small cores and two big ones, each kind with its own L2, without package
+/// numbers and with a device tree.
 pub(super) fn arm_board() -> Fixture {
     let mut made = Fixture::empty().allowed("0-5", "0-5");
     let mut info = String::new();

@@ -1,4 +1,4 @@
-//! What sets the clock rate of the chosen processors, and how they idle.
+//! Clock rate and idling of the chosen processors.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,32 +10,31 @@ use super::topology::CPUS;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Frequency {
-    /// The driver of the clock rate; null where the kernel sets none, as in
-    /// most guests.
+    /// The cpufreq driver; null if there is none, as in most guests.
     pub driver: Option<String>,
-    /// The governors of the chosen processors, each once.
+    /// The distinct governors of the chosen processors.
     pub governors: Vec<String>,
-    /// What they prefer, speed or thrift, where the processor decides
-    /// (`energy_performance_preference`), each once.
+    /// Their distinct values of `energy_performance_preference`, by which the
+    /// processor itself weighs speed against power.
     pub preferences: Vec<String>,
     /// The lowest rate the governor may set for any of them, in kHz.
     pub lowest_khz: Option<u64>,
     /// The highest rate the governor may set for any of them, in kHz.
     pub highest_khz: Option<u64>,
-    /// Whether rates above the rated one are allowed (turbo, boost).
+    /// Whether rates above the nominal one are allowed (turbo, boost).
     pub boost: Option<bool>,
-    /// The driver that puts idle processors to sleep.
+    /// The driver of the idle states.
     pub idle_driver: Option<String>,
-    /// What chooses how deep they sleep, and so how long they take to wake.
+    /// The governor that chooses idle states, which determine the time to wake.
     pub idle_governor: Option<String>,
-    /// How long a guest's idle processor at most watches for work before it
-    /// halts, in nanoseconds; a halt's end takes the host to bring about
+    /// How long an idle processor of a guest polls for work before it halts, in
+    /// nanoseconds. Only the host can end a halt
     /// (Documentation/virt/guest-halt-polling.rst).
     pub halt_poll_ns: Option<u64>,
 }
 
 impl Frequency {
-    /// Reads what is set for these processors.
+    /// Reads the settings of these processors.
     pub(super) fn read(root: &Root, cpus: &[usize]) -> Frequency {
         let each = |name: &str| {
             let mut values: Vec<String> = cpus
@@ -60,15 +59,14 @@ impl Frequency {
             highest_khz: rates("scaling_max_freq").max(),
             boost: boost(root),
             idle_driver: idle("current_driver"),
-            // Older kernels have the second name alone, unless told otherwise
-            // at boot.
+            // Older kernels have only the second name by default.
             idle_governor: idle("current_governor").or_else(|| idle("current_governor_ro")),
             halt_poll_ns: root.number("sys/module/haltpoll/parameters/guest_halt_poll_ns"),
         }
     }
 }
 
-/// Intel's driver has the switch the other way round
+/// Whether boost is on. Intel's driver has the inverse switch
 /// (Documentation/admin-guide/pm/intel_pstate.rst).
 fn boost(root: &Root) -> Option<bool> {
     let off = root.number::<u8>(format!("{CPUS}/intel_pstate/no_turbo"));

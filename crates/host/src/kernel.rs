@@ -1,4 +1,4 @@
-//! The kernel and those of its settings that every system call pays for.
+//! The kernel, and its settings that affect the cost of system calls.
 
 use std::collections::BTreeMap;
 
@@ -11,35 +11,35 @@ use super::topology::CPUS;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Kernel {
-    /// Its release, as by uname(2).
+    /// The release, as in uname(2).
     pub release: Option<String>,
-    /// The architecture, as by uname(2).
+    /// The architecture, as in uname(2).
     pub architecture: Option<String>,
-    /// How it preempts itself, as its version names it: `PREEMPT_DYNAMIC`.
+    /// The preemption model from the kernel's version: `PREEMPT_DYNAMIC`.
     pub preemption: Option<String>,
-    /// What it does about each of the processor's vulnerabilities
-    /// (Documentation/admin-guide/hw-vuln/index.rst), by their names.
+    /// The mitigation of each vulnerability of the processor, by its name
+    /// (Documentation/admin-guide/hw-vuln/index.rst).
     pub mitigations: BTreeMap<String, String>,
-    /// The parameters given to it at boot that bear on speed, `mitigations=`
-    /// among them; the others may tell of people and are left out.
+    /// The boot parameters that affect speed, such as `mitigations=`. Others may
+    /// contain private data and are left out.
     pub boot_parameters: Vec<String>,
-    /// Whether it keeps pressure-stall accounts
+    /// Whether pressure-stall accounting is on
     /// (Documentation/accounting/psi.rst).
     pub pressure_stall: Option<bool>,
-    /// Whether a seccomp(2) filter looks at every system call of ours, as it
-    /// does in most containers.
+    /// Whether a seccomp(2) filter checks our system calls, as in most
+    /// containers.
     pub seccomp_filter: Option<bool>,
-    /// What stands between this process and speculative loads past stores
+    /// The mitigation of speculative store bypass in this process
     /// (proc_pid_status(5), `Speculation_Store_Bypass`).
     pub store_bypass: Option<String>,
-    /// The security modules, some of which look at every read and write
+    /// The security modules, some of which check every read and write
     /// (Documentation/admin-guide/LSM/index.rst).
     pub security_modules: Option<String>,
 }
 
-/// The parameters worth keeping
-/// (Documentation/admin-guide/kernel-parameters.txt): mitigations, what a
-/// page's allocation costs, who may disturb a processor, how it idles.
+/// The boot parameters recorded
+/// (Documentation/admin-guide/kernel-parameters.txt): mitigations, cost of
+/// page allocation, interference with processors, idling.
 const PARAMETERS: &[&str] = &[
     "amd_pstate",
     "apparmor",
@@ -114,7 +114,7 @@ impl Kernel {
             architecture: root
                 .text("proc/sys/kernel/arch") // since Linux 6.1
                 .or_else(|| own(called.as_ref()?.machine())),
-            // The rest of the version is dates and names of builders.
+            // The rest of the version is the build's date and author.
             preemption: version.and_then(|version| {
                 let mut words = version.split_whitespace();
                 words
@@ -124,7 +124,7 @@ impl Kernel {
             mitigations: mitigations(root),
             boot_parameters: boot_parameters(root),
             pressure_stall: pressure_stall(root),
-            // 0 is none, 1 the strict mode, 2 a filter (proc_pid_status(5)).
+            // 0: none, 1: strict mode, 2: filter (proc_pid_status(5)).
             seccomp_filter: status("Seccomp").map(|mode| mode == "2"),
             store_bypass: status("Speculation_Store_Bypass"),
             security_modules: root.text("sys/kernel/security/lsm"),
@@ -145,20 +145,21 @@ fn mitigations(root: &Root) -> BTreeMap<String, String> {
 
 fn boot_parameters(root: &Root) -> Vec<String> {
     let words = root.words("proc/cmdline").unwrap_or_default();
-    // What follows "--" is handed to the first process.
+    // Words after "--" are for init.
     let given = words.into_iter().take_while(|word| word != "--");
     given
         .filter(|word| {
             let key = word.split('=').next().unwrap_or_default();
-            // The kernel takes '-' and '_' as the same in a parameter's name.
+            // In parameter names the kernel treats '-' as '_'.
             PARAMETERS.contains(&key.replace('-', "_").as_str())
         })
         .collect()
 }
 
-/// With accounting compiled in but switched off (`psi=0`) the files are there
-/// and reading them fails with EOPNOTSUPP (kernel/sched/psi.c).
+/// Whether pressure-stall accounting is on. If it is compiled in but off
+/// (`psi=0`), its files exist and reading them fails with EOPNOTSUPP
+/// (kernel/sched/psi.c).
 fn pressure_stall(root: &Root) -> Option<bool> {
-    let kept = root.text("proc/pressure/cpu").is_some();
-    (kept || root.exists("proc/stat")).then_some(kept)
+    let is_on = root.text("proc/pressure/cpu").is_some();
+    (is_on || root.exists("proc/stat")).then_some(is_on)
 }

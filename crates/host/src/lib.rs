@@ -1,15 +1,14 @@
-//! What this machine is: everything that bears on the speed of pipes and that
-//! an ordinary user can read.
+//! Description of this machine: everything that affects the speed of pipes and
+//! that an ordinary user can read.
 //!
-//! People publish these records, so nothing in them says whose machine it is:
-//! no host or user name, no serial number, no path of a control group, and of
-//! the boot parameters only those that bear on speed. (A kernel's release and a
-//! product's name are kept, as they are.)
+//! Users publish these records, so they don't identify the machine: no host or
+//! user name, serial number or path of a control group, and only the boot
+//! parameters that affect speed. (The kernel's release and the product's name are
+//! recorded unchanged.)
 //!
-//! All is read from small files below a [`Root`]. What is
-//! missing, unreadable
-//! or odd is null: a container, an ordinary user and a strange kernel get a
-//! record with gaps.
+//! Everything is read from small files below a [`Root`]. Missing, unreadable and
+//! malformed values become null, so that containers, ordinary users and unusual
+//! kernels get a record with gaps.
 #![forbid(unsafe_code)]
 
 mod available;
@@ -50,27 +49,24 @@ pub use self::kernel::Kernel;
 pub use self::memory::{HugePages, Memory, PipeLimits, Transparent, TransparentSize};
 pub use self::noise::{NoiseDelta, NoiseProbe, NoiseReading};
 pub use self::placement::{
-    Chosen, LEFT_TO_THE_SCHEDULER, Placement, PlacementError, choose, explicit, parse_cpus,
-    spinning_refused,
+    Chosen, Placement, PlacementError, choose, explicit, parse_cpus, spinning_refused,
 };
 pub use self::processor::{Cache, Place, Processors};
 pub use self::root::Root;
 pub use self::topology::{Cpu, Relation, Topology};
 pub use self::virtualisation::Virtualisation;
 pub use self::warning::{Warning, WarningKind};
-pub use self::warnings::{of_run, standing};
-
 use serde::{Deserialize, Serialize};
 
-/// A machine, as it was when a run began.
+/// A machine at the beginning of a run.
 ///
-/// Fields that a record lacks, written by another version, are read as unknown.
+/// Fields missing from a record of another version are read as unknown.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Machine {
-    /// The processors, and where the two chosen ones lie.
+    /// The processors, and the two chosen ones.
     pub processors: Processors,
-    /// The kernel, and what every system call pays for.
+    /// The kernel, and its settings that affect the cost of system calls.
     pub kernel: Kernel,
     /// Whether this is a guest or a container.
     pub virtualisation: Virtualisation,
@@ -78,23 +74,23 @@ pub struct Machine {
     pub memory: Memory,
     /// The limits of pipes.
     pub pipes: PipeLimits,
-    /// What sets the clock rate of the chosen processors.
+    /// Clock rate and idling of the chosen processors.
     pub frequency: Frequency,
-    /// What time is told by.
+    /// The kernel's clock source.
     pub clock: Clock,
-    /// What our control group allows.
+    /// CPU quota of our control group.
     pub cgroup: Cgroup,
     /// The mean number of runnable or waiting tasks over 1, 5 and 15 minutes
     /// before the run (proc_loadavg(5)).
     pub load: Option<[f64; 3]>,
-    /// Steal time, throttling and others' load over all trials of the run;
-    /// null where none was made.
+    /// Steal time, throttling and load by other processes during all trials of
+    /// the run; null if there were none.
     pub during: Option<noise::NoiseDelta>,
 }
 
 impl Machine {
     /// Reads this machine. The two processors are the writer's and the
-    /// reader's; `None` where the scheduler chooses.
+    /// reader's; `None` if the scheduler chooses.
     pub fn read(writer_cpu: Option<usize>, reader_cpu: Option<usize>) -> Machine {
         Machine::read_below(&Root::default(), writer_cpu, reader_cpu)
     }
@@ -107,7 +103,7 @@ impl Machine {
     ) -> Machine {
         let processors = Processors::read(root, writer_cpu, reader_cpu);
         let chosen: Vec<usize> = writer_cpu.into_iter().chain(reader_cpu).collect();
-        // The scheduler may put the ends on any of them.
+        // Without a choice, the ends may run on any allowed processor.
         let running_on = if chosen.is_empty() {
             processors.allowed.as_slice()
         } else {

@@ -1,4 +1,4 @@
-//! Memory: pages of all sizes, and what pipes may take of them.
+//! Memory: page sizes, huge pages, and the limits of pipes.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,16 +11,15 @@ const TRANSPARENT: &str = "sys/kernel/mm/transparent_hugepage";
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Memory {
-    /// All memory the kernel has, in bytes.
+    /// The kernel's total memory, in bytes.
     pub total_bytes: Option<u64>,
     /// The size of a base page, in bytes.
     pub base_page_bytes: usize,
     /// The reserved huge pages, smallest first
     /// (Documentation/admin-guide/mm/hugetlbpage.rst).
     pub huge_pages: Vec<HugePages>,
-    /// Transparent huge pages
-    /// (Documentation/admin-guide/mm/transhuge.rst); null where the kernel has
-    /// none.
+    /// Transparent huge pages (Documentation/admin-guide/mm/transhuge.rst); null
+    /// if the kernel has none.
     pub transparent: Option<Transparent>,
 }
 
@@ -30,29 +29,28 @@ pub struct Memory {
 pub struct HugePages {
     /// The size of one page, in bytes.
     pub page_bytes: u64,
-    /// How many there are.
+    /// Their number.
     pub total: Option<u64>,
-    /// How many of them are free.
+    /// The number of free ones.
     pub free: Option<u64>,
-    /// How many more the kernel may make when asked.
+    /// How many more the kernel may allocate on demand.
     pub overcommit: Option<u64>,
 }
 
-/// When the kernel uses huge pages by itself.
+/// When the kernel uses transparent huge pages.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Transparent {
     /// For private memory: `always`, `madvise` or `never`.
     pub enabled: Option<String>,
-    /// How hard it tries to make one at a fault.
+    /// How much work a page fault may spend on getting one.
     pub defrag: Option<String>,
     /// For shared memory, `memfd_create` included.
     pub shmem_enabled: Option<String>,
-    /// The size of the page that one entry of a page middle directory maps, in
-    /// bytes.
+    /// The size of a page mapped by one entry of a page middle directory, in bytes.
     pub pmd_bytes: Option<u64>,
-    /// The setting of each size, smallest first, where `inherit` means
-    /// `enabled` above; empty before Linux 6.8.
+    /// The setting of each size, smallest first; `inherit` refers to `enabled`
+    /// above. Empty before Linux 6.8.
     pub sizes: Vec<TransparentSize>,
 }
 
@@ -74,10 +72,10 @@ pub struct TransparentSize {
 pub struct PipeLimits {
     /// The largest capacity an ordinary user may ask for, in bytes.
     pub max_bytes: Option<u64>,
-    /// Pages all pipes of a user may hold before new ones shrink to two slots
-    /// and none may grow; 0 is no limit.
+    /// Number of pages in a user's pipes above which new pipes have two slots and
+    /// none may grow; 0 is no limit.
     pub user_pages_soft: Option<u64>,
-    /// Pages beyond which a user gets no new pipes; 0 is no limit.
+    /// Number of pages above which a user gets no new pipes; 0 is no limit.
     pub user_pages_hard: Option<u64>,
 }
 
@@ -94,9 +92,7 @@ impl PipeLimits {
 impl Memory {
     pub(super) fn read(root: &Root) -> Memory {
         Memory {
-            total_bytes: root
-                .field("proc/meminfo", "MemTotal")
-                .and_then(|value| kib(value.strip_suffix("kB")?.trim())),
+            total_bytes: meminfo(root, "MemTotal"),
             base_page_bytes: rustix::param::page_size(),
             huge_pages: sizes(root, HUGE)
                 .into_iter()
@@ -129,7 +125,7 @@ fn transparent(root: &Root) -> Transparent {
     }
 }
 
-/// The directories `hugepages-<KiB>kB` in this one, with the size in bytes.
+/// The directories `hugepages-<KiB>kB` in `directory`, with the size in bytes.
 fn sizes(root: &Root, directory: &str) -> Vec<(u64, String)> {
     let mut sizes: Vec<(u64, String)> = root
         .names(directory)
@@ -141,6 +137,14 @@ fn sizes(root: &Root, directory: &str) -> Vec<(u64, String)> {
         .collect();
     sizes.sort();
     sizes
+}
+
+/// A value of /proc/meminfo, in bytes.
+pub(super) fn meminfo(root: &Root, key: &str) -> Option<u64> {
+    kib(root
+        .field("proc/meminfo", key)?
+        .strip_suffix("kB")?
+        .trim_end())
 }
 
 fn kib(text: &str) -> Option<u64> {

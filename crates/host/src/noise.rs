@@ -1,12 +1,12 @@
-//! What else went on while we measured: a cheap reading before and after.
+//! Steal time, throttling and load by other processes during a measurement, from
+//! a reading before and one after.
 //!
 //! A reading costs one read of `/proc/stat`, plus one for each control group
-//! that has a quota: some 5 microseconds on a machine of two processors. The
-//! kernel adds up the counts of all interrupts for it, so it grows to about a
-//! millisecond on servers of some hundred processors; it is meant to lie
-//! outside the timed part. The kernel counts in ticks of 10 ms
-//! (`sysconf(_SC_CLK_TCK)`), so that a single short trial says little and
-//! only their sum is worth a warning.
+//! with a quota: about 5 microseconds on a machine of two processors, about a
+//! millisecond on servers of a hundred, since the kernel sums all interrupt
+//! counts for it. Take readings outside the timed part. The kernel counts in ticks
+//! of 10 ms (`sysconf(_SC_CLK_TCK)`), too coarse for a single short trial, so
+//! warnings are based on the sum over all trials.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,57 +15,56 @@ use std::os::unix::fs::FileExt;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use super::cgroup::Rations;
+use super::cgroup::Quotas;
 use super::root::Root;
 
-/// The files that are read, opened once.
+/// Takes readings, from files that it opens once.
 #[derive(Debug)]
 pub struct NoiseProbe {
     stat: Option<File>,
-    /// Bytes of `/proc/stat` that hold all lines on processors.
+    /// Bytes of `/proc/stat` that contain the lines of all processors.
     stat_bytes: usize,
-    /// `cpu.stat` of each group that rations our time; `None` where control
-    /// groups can't be seen.
+    /// `cpu.stat` of each group with a quota; `None` if control groups are not
+    /// visible.
     throttling: Option<Vec<File>>,
     ticks_per_s: f64,
 }
 
-/// The counts since boot, at one moment.
+/// The counts since boot at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NoiseReading {
     /// CLOCK_MONOTONIC, in seconds.
     pub(super) at_s: f64,
-    /// Of all processors together, rounded but once; `None` where
-    /// `/proc/stat` can't be read.
+    /// The sum over all processors as the kernel rounds it; `None` if
+    /// `/proc/stat` is not readable.
     all: Option<Ticks>,
-    /// Of each processor.
     cpus: BTreeMap<usize, Ticks>,
-    /// How long groups of ours were stopped, in seconds.
+    /// How long our groups were stopped by their quotas, in seconds.
     throttled_s: Option<f64>,
 }
 
-/// Time of processors, in seconds (proc_stat(5)).
+/// CPU time, in seconds (proc_stat(5)).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Ticks {
-    /// Used by processes, by the kernel for them, and by interrupts.
+    /// Time in user mode, in the kernel, and in interrupts.
     busy: f64,
-    /// Wanted by this guest while the host ran others.
+    /// Time in which the host ran other guests instead of this one.
     steal: f64,
 }
 
-/// What went on between two readings. A quantity the kernel doesn't show is
+/// Differences between two readings. Quantities that the kernel doesn't show are
 /// `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NoiseDelta {
-    /// The time between them.
+    /// The time between the readings.
     pub seconds: f64,
-    /// Stolen time of the processors asked for, as a share of all their time.
+    /// Steal time as a share of the time of the requested processors.
     pub steal_share: Option<f64>,
     /// How long the quota of a control group stopped its processes, in seconds
     /// summed over processors.
     pub throttled_s: Option<f64>,
-    /// The mean number of processors used by others.
+    /// The mean number of processors used by other processes.
     pub other_load: Option<f64>,
 }
 
@@ -81,20 +80,19 @@ impl NoiseProbe {
         NoiseProbe::default()
     }
 
-    /// Opens the files below a root. A quota given to our groups later on is
-    /// not seen.
+    /// Opens the files below a root. Quotas set later are not noticed.
     pub fn open(root: &Root) -> Self {
-        let rations = Rations::read(root);
-        let files = rations.groups.iter();
+        let quotas = Quotas::read(root);
+        let files = quotas.groups.iter();
         let files =
             files.filter_map(|group| File::open(root.path(group.directory.join("cpu.stat"))).ok());
         let stat = root.text("proc/stat").unwrap_or_default();
         let lines = stat.lines().filter(|line| line.starts_with("cpu")).count();
         NoiseProbe {
-            // Ten counts a line, each of a dozen digits at the most.
+            // Ten counts a line, each of at most a dozen digits.
             stat_bytes: (lines + 1) * 160,
             stat: File::open(root.path("proc/stat")).ok(),
-            throttling: rations.version.map(|_| files.collect()),
+            throttling: quotas.version.map(|_| files.collect()),
             ticks_per_s: rustix::param::clock_ticks_per_second() as f64,
         }
     }
@@ -105,7 +103,7 @@ impl NoiseProbe {
         self.take_at(now.tv_sec as f64 + now.tv_nsec as f64 / 1e9)
     }
 
-    /// Reads the counts as at this moment of CLOCK_MONOTONIC.
+    /// Reads the counts, with `at_s` as their time.
     pub(super) fn take_at(&self, at_s: f64) -> NoiseReading {
         let text = self
             .stat
@@ -132,9 +130,9 @@ impl NoiseProbe {
         }
     }
 
-    /// One line of `/proc/stat`: `cpu` is all of them, `cpu3` one. The fields
-    /// are user, nice, system, idle, iowait, irq, softirq, steal; the two of
-    /// guests behind them are counted in user and nice already.
+    /// Parses a line of `/proc/stat`: `cpu` for all processors, `cpu3` for one.
+    /// The fields are user, nice, system, idle, iowait, irq, softirq, steal; user
+    /// and nice include the guest fields that follow.
     fn ticks(&self, line: &str) -> Option<(Option<usize>, Ticks)> {
         let mut words = line.strip_prefix("cpu")?.split(' ');
         let number = match words.next()? {
@@ -160,9 +158,8 @@ impl NoiseProbe {
 }
 
 impl NoiseDelta {
-    /// Several stretches of time taken together: the sum of their seconds and
-    /// of the throttled ones, the means of the others weighted by time. `None`
-    /// without any.
+    /// Combines several intervals: sums the seconds, also the throttled ones, and
+    /// takes the means of the others, weighted by time. `None` if empty.
     pub fn overall(deltas: &[NoiseDelta]) -> Option<NoiseDelta> {
         let mean = |of: fn(&NoiseDelta) -> Option<f64>| {
             let known = || {
@@ -185,19 +182,19 @@ impl NoiseDelta {
 }
 
 impl NoiseReading {
-    /// A reading of this machine by a probe of its own; with more than one to
-    /// take, a [`NoiseProbe`] saves the opening.
+    /// Takes a single reading of this machine. For several, use a [`NoiseProbe`],
+    /// which opens the files only once.
     pub fn take() -> Self {
         NoiseProbe::new().take()
     }
 
-    /// What went on since an earlier reading. Steal is that of `cpus`, or of
-    /// all processors if there are none. `own_cpu_s` is the processor time that
-    /// all our processes used between the two readings, starting and warming up
-    /// included: what is left out counts as others'.
+    /// The difference to an earlier reading. Steal is that of `cpus`, or of all
+    /// processors if `cpus` is empty. `own_cpu_s` is the CPU time of all our
+    /// processes between the two readings, with starting and warm-up; the rest
+    /// counts as load by others.
     pub fn since(&self, earlier: &NoiseReading, cpus: &[usize], own_cpu_s: f64) -> NoiseDelta {
         let seconds = (self.at_s - earlier.at_s).max(0.0);
-        // Counts of a processor that went offline may go back.
+        // Counts may decrease when a processor goes offline.
         let grown = |now: f64, then: f64| (now - then).max(0.0);
         let all = self.all.zip(earlier.all);
         let of_one = |cpu: &usize| {
@@ -206,7 +203,7 @@ impl NoiseReading {
                 .copied()
                 .zip(earlier.cpus.get(cpu).copied())
         };
-        // Ticks are too coarse to be their own measure of a short time.
+        // The share is of `seconds`, since ticks are too coarse for short times.
         let stolen: Option<(f64, usize)> = match cpus {
             [] => all.map(|(now, then)| (grown(now.steal, then.steal), self.cpus.len())),
             cpus => {
@@ -235,19 +232,19 @@ impl NoiseReading {
     }
 }
 
-/// The lines of `/proc/stat` on processors, which come first. One read gets
-/// them all: a second one would have the kernel count anew.
+/// The processors' lines of `/proc/stat`, which come first. A single read, since
+/// for a second one the kernel would count again.
 fn processor_lines(stat: &File, bytes: usize) -> Option<String> {
     let mut buffer = vec![0; bytes];
     let got = stat.read_at(&mut buffer, 0).ok()?;
     let text = String::from_utf8_lossy(buffer.get(..got)?);
-    // The last line is the rest of the file's, or of one cut off.
-    let whole = text.rfind('\n').unwrap_or(0);
-    Some(text[..whole].to_owned())
+    // The last line may be incomplete.
+    let end = text.rfind('\n').unwrap_or(0);
+    Some(text[..end].to_owned())
 }
 
-/// How long a group was stopped: version 2 counts microseconds, version 1
-/// nanoseconds.
+/// How long a group was stopped, in seconds. Version 2 counts microseconds,
+/// version 1 nanoseconds.
 fn throttled_s(file: &File) -> Option<f64> {
     let mut buffer = [0; 2048];
     let got = file.read_at(&mut buffer, 0).ok()?;

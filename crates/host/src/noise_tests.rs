@@ -1,11 +1,12 @@
-//! Readings of fixtures that change in between.
+//! Readings of fixtures whose files change in between.
 
 use super::fixture::kvm_guest;
 use super::*;
 use crate::WarningKind;
+use crate::warnings::of_noise;
 
-/// What went on in two processors while the counts grew from those of
-/// [`kvm_guest`] by these, in ticks; the seconds are set to a second.
+/// The difference after a second in which the counts of [`kvm_guest`] grew by
+/// `busy` and `steal` ticks.
 fn grown(busy: u64, steal: u64, cpus: &[usize], own_cpu_s: f64) -> NoiseDelta {
     let made = kvm_guest();
     let probe = NoiseProbe::open(&made.root);
@@ -28,7 +29,7 @@ fn grown(busy: u64, steal: u64, cpus: &[usize], own_cpu_s: f64) -> NoiseDelta {
 }
 
 #[test]
-fn load_of_others_is_what_we_did_not_use_ourselves() {
+fn load_of_others_excludes_our_own_cpu_time() {
     let per_s = rustix::param::clock_ticks_per_second();
     let delta = grown(per_s, 0, &[], 0.25);
     assert!((delta.other_load.unwrap() - 0.75).abs() < 1e-6, "{delta:?}");
@@ -36,7 +37,7 @@ fn load_of_others_is_what_we_did_not_use_ourselves() {
 }
 
 #[test]
-fn steal_is_a_share_of_the_processors_asked_for() {
+fn steal_is_a_share_of_the_requested_processors() {
     let per_s = rustix::param::clock_ticks_per_second();
     let share = |cpus: &[usize]| grown(0, per_s / 2, cpus, 0.0).steal_share;
     let near = |share: Option<f64>, expected: f64| (share.unwrap() - expected).abs() < 1e-6;
@@ -52,17 +53,17 @@ fn throttling_of_a_group_above_ours_is_seen() {
 }
 
 #[test]
-fn a_run_is_warned_of_by_the_sum_of_its_trials() {
+fn warnings_depend_on_the_sum_of_all_trials() {
     let quiet = NoiseDelta {
         seconds: 1.0,
         steal_share: Some(0.0),
         throttled_s: Some(0.0),
         other_load: Some(0.02),
     };
-    assert!(of_run(&[]).is_empty());
-    assert!(of_run(&[quiet; 30]).is_empty());
+    assert!(of_noise(&[]).is_empty());
+    assert!(of_noise(&[quiet; 30]).is_empty());
     assert!(
-        of_run(&[NoiseDelta::default(); 30]).is_empty(),
+        of_noise(&[NoiseDelta::default(); 30]).is_empty(),
         "nothing known"
     );
     let noisy = NoiseDelta {
@@ -74,7 +75,7 @@ fn a_run_is_warned_of_by_the_sum_of_its_trials() {
     // One trial of ten, by far above the limits.
     let mut deltas = vec![quiet; 9];
     deltas.push(noisy);
-    let said = of_run(&deltas);
+    let said = of_noise(&deltas);
     let kinds: Vec<WarningKind> = said.iter().map(|warning| warning.kind).collect();
     assert_eq!(
         kinds,
@@ -98,7 +99,7 @@ fn a_run_is_warned_of_by_the_sum_of_its_trials() {
     // A short trial weighs less.
     deltas[9].seconds = 0.01;
     assert!(
-        of_run(&deltas)
+        of_noise(&deltas)
             .iter()
             .all(|warning| warning.kind == WarningKind::Throttled)
     );

@@ -1,8 +1,8 @@
-//! What makes one pair of processors better than another for two busy ends.
+//! Ranking of pairs of processors for two busy ends.
 
 use super::topology::{Cpu, Relation, Topology};
 
-/// What makes a pair better for `Different`; the least is the best.
+/// Rank of a pair for `Different`: the least is the best.
 pub(super) type Rank = (u8, u8, bool, bool, usize, usize);
 
 pub(super) fn rank(a: &Cpu, b: &Cpu, topology: &Topology) -> Rank {
@@ -10,8 +10,8 @@ pub(super) fn rank(a: &Cpu, b: &Cpu, topology: &Topology) -> Rank {
         Relation::SharedCache(_) => 0,
         Relation::Package => 1,
         Relation::Packages | Relation::Unknown => 2,
-        // Two threads of one core take turns in its units: not what
-        // `different` means, however near their caches are.
+        // Two threads of one core share its execution units, which `different` is
+        // meant to avoid, however close their caches are.
         Relation::Siblings | Relation::One => 3,
     };
     let kinds = match (is_slow(a, topology), is_slow(b, topology)) {
@@ -30,8 +30,8 @@ pub(super) fn rank(a: &Cpu, b: &Cpu, topology: &Topology) -> Rank {
     )
 }
 
-/// Whether it is one of the small cores of a machine with unlike ones. Equal
-/// cores may differ by a few percent in their best clock rate.
+/// Whether this is a small core of a hybrid machine: under 80 % of the fastest
+/// one. Equal cores may differ by a few percent in their maximum clock rate.
 pub(super) fn is_slow(cpu: &Cpu, topology: &Topology) -> bool {
     let fastest = topology.cpus.iter().filter_map(|cpu| cpu.capacity).max();
     match (cpu.capacity, fastest) {
@@ -40,35 +40,34 @@ pub(super) fn is_slow(cpu: &Cpu, topology: &Topology) -> bool {
     }
 }
 
-/// Whether it is processor 0 or shares its core: interrupts that nobody moved
-/// land there, and so does much of the kernel's housekeeping.
+/// Whether this is processor 0 or a sibling of it, which by default handle
+/// interrupts and much of the kernel's housekeeping.
 pub(super) fn near_zero(cpu: &Cpu) -> bool {
     cpu.number == 0 || cpu.siblings.contains(0)
 }
 
-/// What the best pair lacks of what `Different` promises.
-pub(super) fn lack(a: &Cpu, b: &Cpu, topology: &Topology) -> Option<String> {
+/// A warning if the pair does not fulfil `Different`.
+pub(super) fn shortfall(a: &Cpu, b: &Cpu, topology: &Topology) -> Option<String> {
     let pair = format!("processors {} and {}", a.number, b.number);
     match a.relation(b) {
         Relation::SharedCache(_) if is_slow(a, topology) != is_slow(b, topology) => Some(format!(
-            "the two ends run on unlike cores ({pair}), one of them slower, for there are no two alike to choose from"
+            "the two ends run on different kinds of cores ({pair}), one of them slower: there are no two of a kind"
         )),
         Relation::SharedCache(_) => None,
         Relation::Siblings | Relation::One => Some(format!(
-            "the two ends run on siblings of one core ({pair}), for no other core is allowed here: they take turns \
-             in its units, and figures are lower than on two cores"
+            "the two ends run on siblings of one core ({pair}), since no other core is allowed: they share its \
+             execution units, so rates are lower than on two cores"
         )),
         Relation::Package => Some(format!(
-            "the two ends run on cores that share no cache the kernel knows of ({pair}): data may pass through \
-             memory, and figures be lower for it"
+            "the two ends run on cores that share no known cache ({pair}): data may pass through memory, so rates \
+             may be lower"
         )),
         Relation::Packages => Some(format!(
-            "the two ends run in different packages ({pair}), for no two allowed cores share a cache: data cross \
-             from one package to the other, and figures are lower for it"
+            "the two ends run in different packages ({pair}), since no two allowed cores share a cache: data cross \
+             packages, so rates are lower"
         )),
         Relation::Unknown => Some(format!(
-            "the kernel doesn't say how {pair}, on which the two ends run, lie to each other: they may be threads \
-             of one core"
+            "the relation of the two ends' processors is unknown ({pair}): they may be threads of one core"
         )),
     }
 }

@@ -1,15 +1,12 @@
-//! Which two processors the ends of a channel run on.
+//! Choice of the processors of a channel's two ends.
 
 use serde::{Deserialize, Serialize};
 
 use super::cpu_list::CpuList;
-use super::pairing::{is_slow, lack, near_zero, rank};
+use super::pairing::{is_slow, near_zero, rank, shortfall};
 use super::topology::Topology;
 
-/// What [`Chosen::relation`] says where nothing is pinned.
-pub const LEFT_TO_THE_SCHEDULER: &str = "left to the scheduler";
-
-/// Where the two ends are to run.
+/// Where the two ends run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
@@ -31,56 +28,56 @@ pipespeed_base::named!(Placement {
 /// The processors of the two ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chosen {
-    /// The writer's; `None` where the scheduler chooses.
+    /// The writer's; `None` if the scheduler chooses.
     pub writer: Option<usize>,
-    /// The reader's; `None` where the scheduler chooses.
+    /// The reader's; `None` if the scheduler chooses.
     pub reader: Option<usize>,
-    /// How they lie to each other, in words.
+    /// Their relation in words, or `left to the scheduler`.
     pub relation: String,
-    /// What is not as it was asked for, in one sentence.
+    /// One sentence, if the choice falls short of the request.
     pub warning: Option<String>,
 }
 
-/// Why the ends can't run where they were to.
+/// A placement is not possible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
-    /// The text isn't two numbers.
+    /// The text is not two numbers.
     #[error("{given:?} is not two processor numbers W,R, as in --cpus 2,3")]
     NotAPair {
-        /// What was given.
+        /// The text.
         given: String,
     },
-    /// There is no such processor, or it is offline.
+    /// The processor does not exist or is offline.
     #[error(
         "--cpus: processor {cpu} does not exist or is offline (this process may use {allowed})"
     )]
     NotOnline {
-        /// The number at fault.
+        /// The number of the processor.
         cpu: usize,
         /// The processors this process may use.
         allowed: CpuList,
     },
-    /// Affinity or cpuset keep this process off it.
+    /// Affinity or cpuset exclude the processor.
     #[error(
-        "--cpus: processor {cpu} is not allowed to this process, by affinity (taskset) or cpuset \
+        "--cpus: this process may not use processor {cpu}, because of its affinity (taskset) or cpuset \
          (it may use {allowed})"
     )]
     NotAllowed {
-        /// The number at fault.
+        /// The number of the processor.
         cpu: usize,
         /// The processors this process may use.
         allowed: CpuList,
     },
-    /// Nothing is known of the processors.
-    #[error("--placement {}: this system does not say which processors there are; use --placement free", .placement.name())]
+    /// The processors are unknown.
+    #[error("--placement {}: the processors of this system are unknown; use --placement free", .placement.name())]
     NoProcessors {
-        /// What was asked for.
+        /// The requested placement.
         placement: Placement,
     },
 }
 
-/// Reads the value of `--cpus`: the writer's and the reader's processor, as in
-/// `2,3`. Fit for clap's `value_parser`.
+/// Parses the value of `--cpus`: the writer's and the reader's processor, as in
+/// `2,3`.
 ///
 /// # Errors
 ///
@@ -95,12 +92,12 @@ pub fn parse_cpus(text: &str) -> Result<(usize, usize), PlacementError> {
     })
 }
 
-/// The processors named by `--cpus W,R`, if this process may use them.
+/// Accepts the processors of `--cpus W,R` if this process may use them.
 ///
 /// # Errors
 ///
-/// [`PlacementError::NotOnline`] or [`PlacementError::NotAllowed`]. Where the
-/// list of processors is unknown any number passes, and pinning will tell.
+/// [`PlacementError::NotOnline`] or [`PlacementError::NotAllowed`]. If the allowed
+/// processors are unknown, any number is accepted, and pinning may fail later.
 pub fn explicit(
     writer: usize,
     reader: usize,
@@ -125,8 +122,8 @@ pub fn explicit(
     Ok(pinned(writer, reader, topology, None))
 }
 
-/// The processors for a placement. `Different` takes the best pair there is and
-/// says in the warning what it lacks; ties go to the lowest numbers.
+/// Chooses the processors for a placement. `Different` takes the best pair, with
+/// a warning if it falls short; ties go to the lowest numbers.
 ///
 /// # Errors
 ///
@@ -137,7 +134,7 @@ pub fn choose(placement: Placement, topology: &Topology) -> Result<Chosen, Place
         Placement::Free => Ok(Chosen {
             writer: None,
             reader: None,
-            relation: LEFT_TO_THE_SCHEDULER.to_owned(),
+            relation: "left to the scheduler".to_owned(),
             warning: None,
         }),
         Placement::Same => {
@@ -152,8 +149,8 @@ pub fn choose(placement: Placement, topology: &Topology) -> Result<Chosen, Place
             [] => Err(unknown),
             [only] => {
                 let warning = format!(
-                    "there is only one processor for this process (number {}), so both ends share it and the \
-                     figures show switching between them as much as moving data",
+                    "this process may use only one processor (number {}), so both ends share it, and rates include \
+                     the switching between them",
                     only.number
                 );
                 Ok(pinned(only.number, only.number, topology, Some(warning)))
@@ -166,14 +163,14 @@ pub fn choose(placement: Placement, topology: &Topology) -> Result<Chosen, Place
                 let (a, b) = pairs
                     .min_by_key(|(a, b)| rank(a, b, topology))
                     .ok_or(unknown)?;
-                Ok(pinned(a.number, b.number, topology, lack(a, b, topology)))
+                let warning = shortfall(a, b, topology);
+                Ok(pinned(a.number, b.number, topology, warning))
             }
         },
     }
 }
 
-/// Why a pair of ends that spin while they wait can't run here; `None` where
-/// they can.
+/// The reason why two ends that spin can't run here, if any.
 pub fn spinning_refused(chosen: &Chosen, topology: &Topology) -> Option<String> {
     if let [only] = topology.allowed.as_slice() {
         return Some(format!(

@@ -1,4 +1,4 @@
-//! Which processors are chosen on which machine.
+//! Choices on simulated machines.
 
 use super::fixture::{CpuFiles, Fixture, arm_board, kvm_guest, laptop, one_cpu, server};
 use super::*;
@@ -18,7 +18,7 @@ fn chosen(writer: usize, reader: usize, relation: &str) -> Chosen {
 }
 
 #[test]
-fn two_cores_of_a_guest_are_taken_though_one_is_processor_0() {
+fn a_guest_with_two_cores_uses_both() {
     assert_eq!(
         different(&kvm_guest()),
         chosen(0, 1, "different cores sharing L3")
@@ -26,7 +26,7 @@ fn two_cores_of_a_guest_are_taken_though_one_is_processor_0() {
 }
 
 #[test]
-fn on_a_laptop_neither_siblings_nor_the_core_of_processor_0_are_taken() {
+fn siblings_and_the_core_of_processor_0_are_avoided() {
     assert_eq!(
         different(&laptop()),
         chosen(1, 2, "different cores sharing L3")
@@ -38,7 +38,7 @@ fn on_a_laptop_neither_siblings_nor_the_core_of_processor_0_are_taken() {
 }
 
 #[test]
-fn siblings_are_taken_with_a_warning_where_there_is_nothing_else() {
+fn siblings_are_a_last_resort_with_a_warning() {
     let found = different(&laptop().allowed("0-7", "1,5"));
     assert_eq!((found.writer, found.reader), (Some(1), Some(5)));
     assert_eq!(found.relation, "siblings of one core");
@@ -59,7 +59,7 @@ fn on_a_server_both_ends_stay_in_one_package() {
 }
 
 #[test]
-fn packages_apart_are_better_than_siblings_and_warned_of() {
+fn different_packages_are_preferred_to_siblings_with_a_warning() {
     let found = different(&server().allowed("0-7", "0,2,4"));
     assert_eq!((found.writer, found.reader), (Some(0), Some(2)));
     assert_eq!(found.relation, "different packages");
@@ -67,7 +67,7 @@ fn packages_apart_are_better_than_siblings_and_warned_of() {
 }
 
 #[test]
-fn cores_without_a_known_shared_cache_are_taken_with_a_warning() {
+fn cores_without_a_shared_cache_give_a_warning() {
     let mut made = Fixture::empty().allowed("0-1", "0-1");
     for number in 0..2 {
         let own = number.to_string();
@@ -82,18 +82,18 @@ fn cores_without_a_known_shared_cache_are_taken_with_a_warning() {
     }
     let found = different(&made);
     assert_eq!(found.relation, "different cores of one package");
-    assert!(found.warning.unwrap().contains("share no cache"));
+    assert!(found.warning.unwrap().contains("share no known cache"));
 }
 
 #[test]
-fn processors_of_which_nothing_is_known_are_taken_with_a_warning() {
+fn processors_of_unknown_relation_give_a_warning() {
     let found = different(&Fixture::empty().allowed("0-3", "0-3"));
     assert_eq!((found.writer, found.reader), (Some(1), Some(2)));
-    assert!(found.warning.unwrap().contains("doesn't say"));
+    assert!(found.warning.unwrap().contains("is unknown"));
 }
 
 #[test]
-fn the_big_cores_of_a_board_are_taken() {
+fn big_cores_are_preferred() {
     assert_eq!(
         different(&arm_board()),
         chosen(4, 5, "different cores sharing L2")
@@ -104,7 +104,7 @@ fn the_big_cores_of_a_board_are_taken() {
 }
 
 #[test]
-fn one_processor_serves_both_ends_with_a_warning_and_spinning_is_refused() {
+fn a_single_processor_gives_a_warning_and_forbids_spinning() {
     let made = one_cpu();
     let topology = Topology::read(&made.root);
     let found = different(&made);
@@ -131,7 +131,7 @@ fn one_processor_serves_both_ends_with_a_warning_and_spinning_is_refused() {
 }
 
 #[test]
-fn same_is_one_processor_that_can_not_spin_and_free_is_none() {
+fn same_forbids_spinning_and_free_pins_nothing() {
     let made = laptop();
     let topology = Topology::read(&made.root);
     let same = choose(Placement::Same, &topology).unwrap();
@@ -161,11 +161,11 @@ fn without_any_known_processor_only_free_works() {
             "{error}"
         );
     }
-    assert!(explicit(7, 9, &topology).is_ok(), "pinning will tell");
+    assert!(explicit(7, 9, &topology).is_ok());
 }
 
 #[test]
-fn named_processors_are_checked_and_the_error_names_the_number_and_the_list() {
+fn explicit_processors_must_be_online_and_allowed() {
     let made = laptop().allowed("0-7", "0-3,6");
     let topology = Topology::read(&made.root);
     assert_eq!(

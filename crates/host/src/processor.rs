@@ -1,4 +1,4 @@
-//! What the processors are, and where the two chosen ones lie.
+//! The processors, their caches, and the places of the two chosen ones.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,29 +12,27 @@ use super::topology::{CPUS, Cpu, Topology};
 pub struct Processors {
     /// The model's name; on aarch64 the names of all kinds of cores.
     pub model: Option<String>,
-    /// Vendor, family, model and stepping as numbers, by which x86-64
-    /// processors with a generic name are told apart:
-    /// `GenuineIntel 6/207/2`.
+    /// Vendor, family, model and stepping, which distinguish x86-64 processors
+    /// with generic names: `GenuineIntel 6/207/2`.
     pub signature: Option<String>,
-    /// The version of the processor's microcode, which brings mitigations.
+    /// The version of the microcode, which may contain mitigations.
     pub microcode: Option<String>,
-    /// The board, where a device tree names it.
+    /// The board's name in the device tree.
     pub board: Option<String>,
-    /// The processors that run.
+    /// The processors that are online.
     pub online: Option<CpuList>,
-    /// Those of them this process may use.
+    /// The processors this process may use.
     pub allowed: CpuList,
     /// Whether cores run more than one thread: `on`, `off`, `forceoff`,
     /// `notsupported` (Documentation/ABI/testing/sysfs-devices-system-cpu).
     pub smt: Option<String>,
     /// The caches of the writer's processor, or of the first allowed one.
     pub caches: Vec<Cache>,
-    /// Where the writer's processor lies; null where the scheduler chooses.
+    /// The writer's processor; null if the scheduler chooses.
     pub writer: Option<Place>,
-    /// Where the reader's processor lies; null where the scheduler chooses.
+    /// The reader's processor; null if the scheduler chooses.
     pub reader: Option<Place>,
-    /// How the two lie to each other, in words; null where the scheduler
-    /// chooses.
+    /// The relation of the two in words; null if the scheduler chooses.
     pub relation: Option<String>,
     /// The level of the innermost data cache that their two cores share.
     pub shared_cache_level: Option<u8>,
@@ -48,13 +46,14 @@ pub struct Cache {
     pub level: u8,
     /// `data`, `instruction` or `unified`.
     pub kind: String,
-    /// Its size in bytes, all sharers together.
+    /// Its total size in bytes.
     pub bytes: Option<u64>,
     /// The processors that share it.
     pub cpus: CpuList,
 }
 
-/// Where a processor lies (Documentation/admin-guide/cputopology.rst).
+/// Place of a processor in the topology
+/// (Documentation/admin-guide/cputopology.rst).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Place {
@@ -68,7 +67,7 @@ pub struct Place {
     pub siblings: CpuList,
     /// Its memory node.
     pub numa_node: Option<u32>,
-    /// Its speed relative to the fastest core's 1,024.
+    /// Its speed relative to the fastest core, which has 1,024.
     pub capacity: Option<u32>,
 }
 
@@ -110,7 +109,8 @@ impl Processors {
     }
 }
 
-fn caches(root: &Root, cpu: usize) -> Vec<Cache> {
+/// The caches of a processor.
+pub(super) fn caches(root: &Root, cpu: usize) -> Vec<Cache> {
     let own = format!("{CPUS}/cpu{cpu}/cache");
     let indices = root
         .names(&own)
@@ -131,17 +131,18 @@ fn caches(root: &Root, cpu: usize) -> Vec<Cache> {
         .collect()
 }
 
-/// `size` is written in KiB with a `K` behind it (drivers/base/cacheinfo.c).
+/// Parses a size in KiB with the suffix `K` (drivers/base/cacheinfo.c).
 fn cache_bytes(size: &str) -> Option<u64> {
     let kib: u64 = size.strip_suffix('K')?.parse().ok()?;
-    // 0 is what drivers write that don't know.
+    // 0 means that the driver doesn't know the size.
     (kib > 0).then(|| kib.checked_mul(1024))?
 }
 
-/// The model by `/proc/cpuinfo`: a name on x86-64, numbers on aarch64.
+/// The model according to `/proc/cpuinfo`, which has a name on x86-64 and
+/// numbers on aarch64.
 fn model(info: &str) -> Option<String> {
     if let Some(name) = fields(info, "model name").next() {
-        // Intel pads some names with runs of blanks.
+        // Intel pads some names with spaces.
         return Some(name.split_whitespace().collect::<Vec<_>>().join(" "));
     }
     let makers = fields(info, "CPU implementer");

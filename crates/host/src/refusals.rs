@@ -1,9 +1,9 @@
-//! Who refused a system call: a setting, a limit, a seccomp filter, the kernel
-//! or a security module.
+//! Causes of refused system calls: a setting, a limit, a seccomp filter, the
+//! kernel or a security module.
 //!
-//! A setting or a limit is named only if it is sure to refuse. A seccomp filter
-//! leaves no trace except that it is in force, so it is named as a possible
-//! cause.
+//! A setting or a limit is named only if it certainly refuses the call. Of a
+//! seccomp filter one can only know that it is in force, so it is named as a
+//! possible cause.
 
 use std::error::Error;
 use std::fmt;
@@ -16,20 +16,20 @@ use rustix::thread::CapabilitySet;
 use super::Root;
 use pipespeed_base::size;
 
-/// Properties of this process that decide what it may do.
+/// Privileges of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
     /// Its effective capabilities.
     pub capabilities: CapabilitySet,
-    /// Whether it is in the first user namespace: in others its capabilities
-    /// don't count for what concerns the whole system.
+    /// Whether it is in the initial user namespace. In others, capabilities don't
+    /// apply to system-wide resources.
     pub in_first_user_namespace: bool,
-    /// Whether a seccomp filter looks at its system calls.
+    /// Whether a seccomp filter checks its system calls.
     pub filtered: bool,
 }
 
 impl Process {
-    /// Reads them from `/proc`; where that is closed, no capabilities.
+    /// Reads them from `/proc`; without it, no capabilities.
     pub fn current(root: &Root) -> Self {
         const STATUS: &str = "proc/thread-self/status";
         let effective = root
@@ -42,7 +42,7 @@ impl Process {
         }
     }
 
-    /// Whether it has one of these capabilities, and that counts system-wide.
+    /// Whether it has one of these capabilities in the initial user namespace.
     pub fn has_system_wide(&self, any_of: CapabilitySet) -> bool {
         self.in_first_user_namespace && self.capabilities.intersects(any_of)
     }
@@ -50,7 +50,7 @@ impl Process {
 
 /// A setting that refuses system calls.
 struct Setting {
-    /// How the names of the calls begin.
+    /// Common prefix of the calls it refuses.
     call: &'static str,
     /// Its file below the root.
     file: &'static str,
@@ -58,7 +58,7 @@ struct Setting {
     refuses_from: i64,
     /// The lowest value that refuses every process.
     refuses_all_from: i64,
-    /// The capabilities that exempt, any of which is enough, and their name.
+    /// Capabilities that exempt a process (any of them suffices), and their name.
     exempt: (CapabilitySet, &'static str),
     /// Whether capabilities within a user namespace count.
     within_namespace: bool,
@@ -102,7 +102,7 @@ const SETTINGS: [Setting; 3] = [
     },
 ];
 
-/// Who refuses.
+/// Cause of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum By {
     /// A setting below `/proc/sys`.
@@ -111,20 +111,20 @@ pub enum By {
         file: &'static str,
         /// Its value.
         value: i64,
-        /// What would allow the call.
+        /// How to allow the call.
         remedy: String,
     },
-    /// A resource limit: its name and value, and what raises it.
+    /// A resource limit: its name and value, and how to raise it.
     Limit(String, &'static str),
     /// The limits on the pipes of a user.
     PipeLimits,
-    /// Perhaps the seccomp filter in force.
+    /// Possibly the seccomp filter in force.
     Filter,
     /// The kernel lacks the call, or this use of it.
     Kernel,
-    /// A file that is needed does not exist.
+    /// A required file does not exist.
     Missing,
-    /// None of these: a security module, or the bounds of a user namespace.
+    /// None of these: a security module or the user namespace.
     SecurityModule,
 }
 
@@ -135,13 +135,13 @@ pub struct Refusal {
     pub call: String,
     /// Its error.
     pub errno: Errno,
-    /// Who refused it.
+    /// The cause.
     pub by: By,
-    /// Whether a seccomp filter is in force that may refuse it as well.
+    /// Whether a seccomp filter is in force, which may refuse the call as well.
     pub filtered: bool,
 }
 
-/// The system's error number behind an error, also if a library has wrapped it.
+/// The error number of an error, also if a library has wrapped it.
 pub fn errno_of(error: &io::Error) -> Option<Errno> {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {
@@ -149,7 +149,7 @@ pub fn errno_of(error: &io::Error) -> Option<Errno> {
         if own.is_some() {
             return own;
         }
-        // An io::Error leaves out what it wraps from its sources.
+        // `source()` of an io::Error skips the error it wraps.
         cause = match error
             .downcast_ref::<io::Error>()
             .and_then(io::Error::get_ref)
@@ -161,15 +161,15 @@ pub fn errno_of(error: &io::Error) -> Option<Errno> {
     None
 }
 
-/// Whether this is one of the errors by which filters, security modules and
-/// kernels without a feature refuse.
+/// Whether seccomp filters, security modules or kernels without a feature refuse
+/// calls with this error.
 pub fn is_refusal(error: &io::Error) -> bool {
     const REFUSALS: [Errno; 4] = [Errno::PERM, Errno::ACCESS, Errno::NOSYS, Errno::INVAL];
     Errno::from_io_error(error).is_some_and(|errno| REFUSALS.contains(&errno))
 }
 
-/// The refusal behind the error of a system call, `None` if it is none: what
-/// [`is_refusal`] says, limits, and missing files.
+/// The refusal that caused a system call's error: one of [`is_refusal`], a limit
+/// or a missing file. `None` for other errors.
 pub fn of(call: &str, error: &io::Error) -> Option<Refusal> {
     let root = Root::default();
     let memlock = getrlimit(Resource::Memlock).current;
@@ -199,13 +199,13 @@ fn find(
             "fs.file-max, or fs.pipe-user-pages-hard".to_owned(),
             "close files and pipes, or raise it",
         ),
-        // clone(2): the user's processes and threads, or those of the control group.
+        // clone(2): too many processes and threads of the user or control group.
         Errno::AGAIN if call.starts_with("clone") => By::Limit(
             limit_text("RLIMIT_NPROC", getrlimit(Resource::Nproc).current),
             "raise it (ulimit -u), or pids.max of the control group",
         ),
         Errno::NOMEM if locks_memory => locked_memory(memlock),
-        // mlock(2): EPERM if the limit is 0.
+        // mlock(2): EPERM means that the limit is 0.
         Errno::PERM if call.starts_with("mlock") && memlock == Some(0) => locked_memory(memlock),
         Errno::PERM if call.contains("F_SETPIPE_SZ") => By::PipeLimits,
         Errno::PERM | Errno::ACCESS => match setting(call, root, process) {
@@ -243,7 +243,7 @@ fn limit_text(name: &str, value: Option<u64>) -> String {
     }
 }
 
-/// The setting that is sure to refuse this call.
+/// The setting that certainly refuses this call, if any.
 fn setting(call: &str, root: &Root, process: Process) -> Option<By> {
     let setting = SETTINGS
         .iter()
@@ -281,7 +281,7 @@ impl Refusal {
         format!("{errno:?}")
     }
 
-    /// Who refuses, in a few words.
+    /// The cause in a few words.
     pub fn cause(&self) -> String {
         match &self.by {
             By::Setting { file, value, .. } => format!("/{file} is {value}"),
@@ -296,7 +296,7 @@ impl Refusal {
         }
     }
 
-    /// What would allow it.
+    /// How to allow the call.
     pub fn remedy(&self) -> String {
         let call = &self.call;
         let remedy = match &self.by {
@@ -307,7 +307,7 @@ impl Refusal {
                 return format!("allow {call} in the filter, usually the container's");
             }
             By::Kernel => return "use a newer kernel".to_owned(),
-            By::Missing => return "in a container, take an image that has it".to_owned(),
+            By::Missing => return "in a container, use an image that has it".to_owned(),
             By::SecurityModule => return "try it outside the container".to_owned(),
         };
         let refuses_too = self.filtered && matches!(self.by, By::Setting { .. });
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_is_blamed_only_if_it_is_sure_to_refuse() {
+    fn a_setting_is_blamed_only_if_it_certainly_refuses() {
         for setting in &SETTINGS {
             let blamed = |value, process| {
                 let (_directory, root) = root(setting.file, value);
@@ -394,13 +394,13 @@ mod tests {
                 by(setting.call, Errno::NOSYS, &root, ORDINARY),
                 Some(By::Kernel)
             );
-            // Of no concern to other calls.
+            // It does not affect other calls.
             assert_eq!(by("tee(2)", Errno::PERM, &root, FILTERED), Some(By::Filter));
         }
     }
 
     #[test]
-    fn a_setting_is_named_with_its_value_and_the_filter_beside_it() {
+    fn messages_name_the_setting_with_its_value_and_the_filter() {
         let file = "proc/sys/kernel/io_uring_disabled";
         let (_directory, root) = root(file, 2);
         let refusal = find("io_uring_setup(2)", Errno::PERM, &root, FILTERED, None).unwrap();

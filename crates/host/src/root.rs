@@ -1,19 +1,17 @@
-//! Small files of `/proc` and `/sys`, below a directory that tests can choose.
+//! Small files of `/proc` and `/sys`, below a root directory that tests replace.
 
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// No file read here is longer than this in any use; what lies beyond is
-/// ignored, so that an odd file can't fill memory.
-const LONGEST: u64 = 4 << 20;
+/// Files are read up to this size, so that an unusual one can't fill memory.
+const MAX_BYTES: u64 = 4 << 20;
 
-/// The directory below which `proc`, `sys` and the like are looked for: `/` on
-/// a real machine, a fixture's directory in tests.
+/// The directory that contains `proc` and `sys`: `/` on a real machine, a
+/// fixture's directory in tests.
 ///
-/// A file that is missing, unreadable or empty is `None` here: a machine that
-/// hides something is described with a gap, not refused.
+/// A missing, unreadable or empty file is `None`, never an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Root(pub PathBuf);
 
@@ -35,28 +33,28 @@ impl Root {
         self.0 == Path::new("/")
     }
 
-    /// Whether there is anything at the path.
+    /// Whether the file or directory exists.
     pub(super) fn exists(&self, file: impl AsRef<Path>) -> bool {
         self.path(file).exists()
     }
 
-    /// A file's text without the blanks around it. The NULs that end the
-    /// strings of a device tree count as blanks.
+    /// A file's text, trimmed of white space and NULs, which end the strings of a
+    /// device tree.
     pub(super) fn text(&self, file: impl AsRef<Path>) -> Option<String> {
         let mut bytes = Vec::new();
         let opened = File::open(self.path(file)).ok()?;
-        opened.take(LONGEST).read_to_end(&mut bytes).ok()?;
+        opened.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
         let text = String::from_utf8_lossy(&bytes);
         let text = text.trim_matches(|c: char| c == '\0' || c.is_whitespace());
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    /// A file that holds one number.
+    /// The number in a file.
     pub fn number<T: FromStr>(&self, file: impl AsRef<Path>) -> Option<T> {
         self.text(file)?.parse().ok()
     }
 
-    /// A file that holds blank-separated words.
+    /// The words in a file, separated by white space.
     pub(super) fn words(&self, file: impl AsRef<Path>) -> Option<Vec<String>> {
         Some(
             self.text(file)?
@@ -66,8 +64,8 @@ impl Root {
         )
     }
 
-    /// The word in brackets, by which the kernel shows the choice in force
-    /// (`always [madvise] never`); the whole text where there are none.
+    /// The word in brackets, which marks the current setting
+    /// (`always [madvise] never`); without brackets, the whole text.
     pub(super) fn selected(&self, file: impl AsRef<Path>) -> Option<String> {
         let text = self.text(file)?;
         let inner = text
@@ -76,7 +74,7 @@ impl Root {
         Some(inner.map_or(text.as_str(), |(word, _)| word).to_owned())
     }
 
-    /// The names in a directory, sorted; none if it can't be read.
+    /// The sorted names in a directory; empty if it can't be read.
     pub(super) fn names(&self, directory: impl AsRef<Path>) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.path(directory)) else {
             return Vec::new();
@@ -88,11 +86,11 @@ impl Root {
         names
     }
 
-    /// Whether this process's capabilities count for what concerns the whole
-    /// system (capable() in kernel/capability.c): not in a user namespace. The
-    /// first one's number is fixed (PROC_USER_INIT_INO in
-    /// include/linux/proc_ns.h); its map of user ids is not, since others may map
-    /// all of them, too. Where nothing is shown, they are believed to.
+    /// Whether this process is in the initial user namespace, where capabilities
+    /// apply to the whole system (capable() in kernel/capability.c). Its inode
+    /// number is fixed (PROC_USER_INIT_INO in include/linux/proc_ns.h); its map of
+    /// user ids is not distinctive, since others may map all of them, too. True if
+    /// unknown.
     pub fn in_first_user_namespace(&self) -> bool {
         let link = fs::read_link(self.path("proc/self/ns/user"));
         link.map_or(true, |link| link.as_os_str() == "user:[4026531837]")
@@ -105,8 +103,7 @@ impl Root {
     }
 }
 
-/// The values of all lines `key: value` with this key, blanks around the colon
-/// ignored; empty values are left out.
+/// The non-empty values of all lines `key: value` with this key, trimmed.
 pub(super) fn fields<'a>(text: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
     text.lines()
         .filter_map(|line| line.split_once(':'))

@@ -1,10 +1,11 @@
-//! Whole machines, read from fixtures and from the real one.
+//! Complete machines, read from fixtures and from the real one.
 
 use std::fs;
 
 use super::fixture::{Fixture, arm_board, kvm_guest, laptop, one_cpu, server};
 use super::*;
 use crate::WarningKind;
+use crate::warnings::of_machine;
 
 fn read(made: &Fixture) -> Machine {
     let topology = Topology::read(&made.root);
@@ -13,14 +14,14 @@ fn read(made: &Fixture) -> Machine {
 }
 
 fn kinds(machine: &Machine) -> Vec<WarningKind> {
-    standing(machine)
+    of_machine(machine)
         .into_iter()
         .map(|warning| warning.kind)
         .collect()
 }
 
 #[test]
-fn a_kvm_guest_is_read_whole() {
+fn a_kvm_guest_is_read_completely() {
     let made = kvm_guest();
     let machine = read(&made);
     assert_eq!(
@@ -81,7 +82,7 @@ fn a_kvm_guest_is_read_whole() {
 }
 
 #[test]
-fn boot_parameters_that_may_tell_of_people_are_left_out() {
+fn private_boot_parameters_are_left_out() {
     let machine = read(&kvm_guest());
     assert_eq!(
         machine.kernel.boot_parameters,
@@ -90,7 +91,7 @@ fn boot_parameters_that_may_tell_of_people_are_left_out() {
 }
 
 #[test]
-fn the_quota_of_a_group_above_ours_counts() {
+fn a_quota_above_our_group_applies() {
     let machine = read(&kvm_guest());
     assert_eq!(machine.cgroup.version, Some(2));
     assert_eq!(machine.cgroup.cpu_quota, Some(1.5));
@@ -98,7 +99,7 @@ fn the_quota_of_a_group_above_ours_counts() {
 }
 
 #[test]
-fn in_a_container_with_version_1_groups_the_mount_is_our_group() {
+fn in_a_version_1_container_the_mount_is_our_group() {
     let made = Fixture::empty()
         .file("proc/self/cgroup", "3:cpu,cpuacct:/docker/0123\n0::/\n")
         .file("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "50000\n")
@@ -110,7 +111,7 @@ fn in_a_container_with_version_1_groups_the_mount_is_our_group() {
 }
 
 #[test]
-fn a_laptop_on_bare_metal_is_warned_of_its_governor_and_clock() {
+fn a_laptop_gets_warnings_about_governor_and_clock() {
     let machine = read(&laptop());
     assert_eq!(machine.virtualisation.guest, Some(false));
     assert_eq!(machine.virtualisation.hypervisor, None);
@@ -123,7 +124,7 @@ fn a_laptop_on_bare_metal_is_warned_of_its_governor_and_clock() {
         kinds(&machine),
         [WarningKind::Governor, WarningKind::ClockSource]
     );
-    let said = standing(&machine);
+    let said = of_machine(&machine);
     assert!(
         said[0].message.contains("powersave (driver intel_pstate)"),
         "{}",
@@ -137,7 +138,7 @@ fn a_laptop_on_bare_metal_is_warned_of_its_governor_and_clock() {
 }
 
 #[test]
-fn a_rented_machine_of_its_own_is_no_guest() {
+fn a_rented_bare_metal_machine_is_not_a_guest() {
     let rented = |product: &str| {
         let made = Fixture::empty()
             .file("sys/class/dmi/id/sys_vendor", "Amazon EC2\n")
@@ -151,7 +152,7 @@ fn a_rented_machine_of_its_own_is_no_guest() {
 }
 
 #[test]
-fn an_arm_board_has_its_cores_named_and_its_clock_trusted() {
+fn an_arm_board_has_named_cores_and_a_vdso_clock() {
     let machine = read(&arm_board());
     assert_eq!(
         machine.processors.model.as_deref(),
@@ -174,13 +175,13 @@ fn an_arm_board_has_its_cores_named_and_its_clock_trusted() {
         "a size of 0 is unknown"
     );
     assert_eq!(machine.virtualisation.guest, Some(false));
-    assert!(standing(&machine).is_empty());
+    assert!(of_machine(&machine).is_empty());
     let made = arm_board().file("proc/device-tree/compatible", "linux,dummy-virt\0");
     assert_eq!(read(&made).virtualisation.guest, Some(true));
 }
 
 #[test]
-fn one_processor_is_warned_of() {
+fn a_single_processor_gives_a_warning() {
     let machine = read(&one_cpu());
     assert_eq!(
         machine.processors.relation.as_deref(),
@@ -203,7 +204,7 @@ fn an_empty_root_gives_a_record_of_nulls_and_no_warning() {
     };
     expected.processors.relation = Some("different processors, relation unknown".to_owned());
     assert_eq!(machine, expected);
-    assert!(standing(&machine).is_empty());
+    assert!(of_machine(&machine).is_empty());
     let delta =
         NoiseProbe::open(&made.root)
             .take()
@@ -215,7 +216,7 @@ fn an_empty_root_gives_a_record_of_nulls_and_no_warning() {
 }
 
 #[test]
-fn odd_files_are_gaps() {
+fn malformed_files_become_gaps() {
     let made = kvm_guest()
         .file("proc/cpuinfo", "\u{fffd}\0:::\n")
         .file("proc/loadavg", "much\n")
@@ -235,7 +236,7 @@ fn odd_files_are_gaps() {
 }
 
 #[test]
-fn a_record_survives_json_and_one_with_gaps_can_be_read() {
+fn records_survive_json_and_may_have_gaps() {
     let machine = read(&kvm_guest());
     let text = serde_json::to_string(&machine).unwrap();
     assert_eq!(serde_json::from_str::<Machine>(&text).unwrap(), machine);
@@ -246,7 +247,7 @@ fn a_record_survives_json_and_one_with_gaps_can_be_read() {
 }
 
 #[test]
-fn only_differences_that_matter_to_speed_are_told() {
+fn only_differences_that_affect_speed_are_listed() {
     let old = read(&kvm_guest());
     assert!(old.differences(&old).is_empty());
     let made = kvm_guest()
@@ -262,12 +263,12 @@ fn only_differences_that_matter_to_speed_are_told() {
             "[always] madvise never\n",
         );
     let found = old.differences(&read(&made));
-    let told: Vec<(&str, &str, &str)> = found
+    let listed: Vec<(&str, &str, &str)> = found
         .iter()
         .map(|one| (one.what.as_str(), one.old.as_str(), one.new.as_str()))
         .collect();
     assert_eq!(
-        told,
+        listed,
         [
             ("kernel", "6.18.4", "6.19.0"),
             ("transparent huge pages", "madvise", "always"),
@@ -278,14 +279,14 @@ fn only_differences_that_matter_to_speed_are_told() {
 }
 
 #[test]
-fn this_machine_can_be_read_whatever_it_is() {
+fn this_machine_can_be_read() {
     let topology = Topology::read(&Root::default());
     let chosen = choose(Placement::Different, &topology);
     let (writer, reader) = chosen.map_or((None, None), |chosen| (chosen.writer, chosen.reader));
     let machine = Machine::read(writer, reader);
     assert_eq!(writer.is_some(), machine.processors.writer.is_some());
     assert!(machine.differences(&machine).is_empty());
-    for warning in standing(&machine) {
+    for warning in of_machine(&machine) {
         assert!(!warning.message.ends_with('.'), "{}", warning.message);
     }
     let probe = NoiseProbe::new();

@@ -1,4 +1,4 @@
-//! How the processors that we may use lie to each other.
+//! Topology of the processors that this process may use.
 //!
 //! Source: Documentation/admin-guide/cputopology.rst and
 //! Documentation/ABI/testing/sysfs-devices-system-cpu in the kernel's tree.
@@ -6,23 +6,24 @@
 use std::fmt;
 
 use super::cpu_list::CpuList;
+use super::processor;
 use super::root::Root;
 
-/// The directory with one entry a processor.
+/// The directory with one entry per processor.
 pub(super) const CPUS: &str = "sys/devices/system/cpu";
 
-/// The processors of a machine, as far as this process may use them.
+/// The processors that this process may use.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Topology {
-    /// The processors that run; `None` where the kernel doesn't say.
+    /// The processors that are online; `None` if unknown.
     pub online: Option<CpuList>,
-    /// Those of them this process may run on, by affinity and cpuset.
+    /// The processors this process may run on, by affinity and cpuset.
     pub allowed: CpuList,
-    /// The allowed ones, in the order of their numbers.
+    /// The allowed processors, in the order of their numbers.
     pub cpus: Vec<Cpu>,
 }
 
-/// One processor: what the scheduler calls a CPU, so one hardware thread.
+/// One processor in the scheduler's sense: a hardware thread.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Cpu {
     /// Its number.
@@ -31,14 +32,13 @@ pub struct Cpu {
     pub package: Option<u32>,
     /// Its core's number, unique only within a package.
     pub core: Option<u32>,
-    /// The processors of its core, itself included; empty where unknown.
+    /// The processors of its core, itself included; empty if unknown.
     pub siblings: CpuList,
     /// Its memory node.
     pub numa_node: Option<u32>,
-    /// The caches that hold its data, innermost first, with who shares them.
+    /// Level and sharers of its data caches, innermost first.
     pub caches: Vec<(u8, CpuList)>,
-    /// Its speed relative to the fastest, which has 1,024, on machines with
-    /// unlike cores.
+    /// Its speed relative to the fastest, which has 1,024, on hybrid machines.
     pub capacity: Option<u32>,
 }
 
@@ -61,7 +61,7 @@ impl Topology {
         }
     }
 
-    /// The allowed processor of this number.
+    /// The allowed processor with this number.
     pub fn cpu(&self, number: usize) -> Option<&Cpu> {
         let at = self
             .cpus
@@ -70,7 +70,7 @@ impl Topology {
         self.cpus.get(at)
     }
 
-    /// How two allowed processors lie to each other.
+    /// The relation of two allowed processors.
     pub fn relation(&self, a: usize, b: usize) -> Relation {
         match (self.cpu(a), self.cpu(b)) {
             (Some(a), Some(b)) => a.relation(b),
@@ -80,9 +80,9 @@ impl Topology {
     }
 }
 
-/// The processors this process may use. sched_getaffinity(2) tells it; a set of
-/// more than 1,024 doesn't fit rustix's `CpuSet`, and a fixture has no calls,
-/// so `Cpus_allowed_list` of proc_pid_status(5) is the second way.
+/// The processors this process may use: by sched_getaffinity(2), else by
+/// `Cpus_allowed_list` of proc_pid_status(5), in fixtures and for more than the
+/// 1,024 processors of rustix's `CpuSet`.
 fn allowed(root: &Root, online: Option<&CpuList>) -> CpuList {
     let called = || {
         let set = root
@@ -97,8 +97,7 @@ fn allowed(root: &Root, online: Option<&CpuList>) -> CpuList {
     };
     let written = || {
         let list = CpuList::parse(&root.field("proc/self/status", "Cpus_allowed_list")?)?;
-        // Unlike the system call's, this list may name processors that are
-        // offline.
+        // Unlike the system call's, this list may contain offline processors.
         let runs = |cpu: &usize| online.is_none_or(|online| online.contains(*cpu));
         Some(list.as_slice().iter().copied().filter(runs).collect())
     };
@@ -115,10 +114,10 @@ impl Cpu {
         let list = |file: String| root.text(file).and_then(|text| CpuList::parse(&text));
         Cpu {
             number,
-            // Some firmware leaves these at -1, which doesn't parse: unknown.
+            // Some firmware leaves these at -1, which doesn't parse.
             package: root.number(topology("physical_package_id")),
             core: root.number(topology("core_id")),
-            // The first name is the newer one (Linux 5.3).
+            // The first name exists since Linux 5.3.
             siblings: list(topology("core_cpus_list"))
                 .or_else(|| list(topology("thread_siblings_list")))
                 .unwrap_or_default(),
@@ -133,7 +132,7 @@ impl Cpu {
         }
     }
 
-    /// How this processor and another lie to each other.
+    /// The relation of this processor to another.
     pub fn relation(&self, other: &Cpu) -> Relation {
         if self.number == other.number {
             return Relation::One;
@@ -141,7 +140,7 @@ impl Cpu {
         if self.siblings.contains(other.number) {
             return Relation::Siblings;
         }
-        // The innermost is what data pass through.
+        // Data pass through the innermost shared cache.
         let shared = self
             .caches
             .iter()
@@ -159,26 +158,19 @@ impl Cpu {
 
 /// Level and sharers of the caches that hold data, innermost first.
 fn data_caches(root: &Root, number: usize) -> Vec<(u8, CpuList)> {
-    let own = format!("{CPUS}/cpu{number}/cache");
-    let indices = root
-        .names(&own)
+    let mut caches: Vec<(u8, CpuList)> = processor::caches(root, number)
         .into_iter()
-        .filter(|name| name.starts_with("index"));
-    let mut caches: Vec<(u8, CpuList)> = indices
-        .filter(|index| root.text(format!("{own}/{index}/type")).as_deref() != Some("Instruction"))
-        .filter_map(|index| {
-            let level = root.number(format!("{own}/{index}/level"))?;
-            let cpus = CpuList::parse(&root.text(format!("{own}/{index}/shared_cpu_list"))?)?;
-            Some((level, cpus))
-        })
+        .filter(|cache| cache.kind != "instruction")
+        .map(|cache| (cache.level, cache.cpus))
         .collect();
     caches.sort_by_key(|(level, _)| *level);
     caches
 }
 
-/// x86-64 kernels before 6.12 have no `cpu_capacity`, but an own event source
-/// for each kind of core (Documentation/admin-guide/perf/ and perf_event_open:
-/// `cpu_core`, `cpu_atom`). The small kind's value is a mere "less".
+/// The capacity on x86-64 kernels before 6.12, which lack `cpu_capacity` but have
+/// an event source for each kind of core, `cpu_core` and `cpu_atom`
+/// (Documentation/admin-guide/perf/ and perf_event_open(2)). 512 for the small
+/// kind only means "less".
 fn hybrid_capacity(root: &Root, number: usize) -> Option<u32> {
     let in_source = |source: &str| {
         let cpus = root.text(format!("sys/devices/{source}/cpus"))?;
@@ -189,26 +181,25 @@ fn hybrid_capacity(root: &Root, number: usize) -> Option<u32> {
         .or_else(|| in_source("cpu_atom").map(|()| 512))
 }
 
-/// How two processors lie to each other; shown in words.
+/// Relation of two processors, printed in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Relation {
-    /// They are one and the same.
+    /// The same processor.
     One,
     /// Hardware threads of one core.
     Siblings,
     /// Different cores; the innermost cache they share has this level.
     SharedCache(u8),
-    /// Different cores of one package, no shared cache known.
+    /// Different cores of one package without a known shared cache.
     Package,
     /// Different packages.
     Packages,
-    /// The kernel doesn't say.
+    /// Unknown to the kernel.
     Unknown,
 }
 
 impl Relation {
-    /// The level of the innermost data cache of two different cores that both
-    /// use; `None` where there is none, or where they are one core.
+    /// The level of the innermost data cache shared by two different cores.
     pub fn shared_cache_level(self) -> Option<u8> {
         match self {
             Relation::SharedCache(level) => Some(level),

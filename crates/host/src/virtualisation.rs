@@ -1,22 +1,21 @@
-//! Whether the machine is a guest, and whether we are in a container.
+//! Detection of virtual machines and containers.
 
 use serde::{Deserialize, Serialize};
 
 use super::clock::CLOCK_SOURCES;
 use super::root::{Root, fields};
 
-/// What lies between this process and the hardware.
+/// Hypervisor and container of this process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Virtualisation {
-    /// Whether the kernel runs as a guest; null where nothing tells.
+    /// Whether the kernel runs as a guest; null if unknown.
     pub guest: Option<bool>,
-    /// The hypervisor's name, where something tells it.
+    /// The hypervisor's name, if known.
     pub hypervisor: Option<String>,
-    /// The maker and product of the machine by its firmware (DMI).
+    /// Vendor and product name from the firmware (DMI).
     pub product: Option<String>,
-    /// The kind of container this process is in; null where nothing tells of
-    /// one.
+    /// The kind of container this process runs in; null if none is detected.
     pub container: Option<String>,
 }
 
@@ -29,9 +28,9 @@ impl Virtualisation {
             _ => vendor.or(name),
         };
         let flag = hypervisor_flag(root);
-        // x86-64 has the processor itself say so (leaf 1 of cpuid, bit 31 of
-        // ecx, set by every hypervisor of note); firmware and the rest then
-        // only lend the name. Elsewhere they are all there is.
+        // On x86-64 the processor reports a hypervisor (cpuid leaf 1, ecx bit 31,
+        // set by all common hypervisors), and the other sources only name it.
+        // Elsewhere they are all there is.
         let hypervisor = match flag {
             Some(false) => by_kernel(root),
             _ => by_kernel(root)
@@ -39,10 +38,10 @@ impl Virtualisation {
                 .or_else(|| by_clock(root)),
         };
         let guest = match (flag, hypervisor.as_deref()) {
-            // The first domain of Xen manages the machine, yet runs on Xen.
+            // Xen's first domain lacks the flag but is named by the kernel.
             (_, Some(_)) | (Some(true), None) => Some(true),
             (Some(false), None) => Some(false),
-            // A machine that names itself, and no hypervisor.
+            // A known machine without any sign of a hypervisor.
             (None, None) => {
                 (product.is_some() || root.exists("proc/device-tree/model")).then_some(false)
             }
@@ -56,14 +55,14 @@ impl Virtualisation {
     }
 }
 
-/// Whether the processor's flags name a hypervisor; `None` where they can't.
+/// Whether the processor's flags include `hypervisor`; `None` without flags.
 fn hypervisor_flag(root: &Root) -> Option<bool> {
     let info = root.text("proc/cpuinfo")?;
     let flags = fields(&info, "flags").next()?;
     Some(flags.split_whitespace().any(|flag| flag == "hypervisor"))
 }
 
-/// What the kernel says by itself.
+/// The hypervisor according to the kernel.
 fn by_kernel(root: &Root) -> Option<String> {
     // Documentation/ABI/stable/sysfs-hypervisor-xen.
     if let Some(kind) = root.text("sys/hypervisor/type") {
@@ -80,7 +79,7 @@ fn by_kernel(root: &Root) -> Option<String> {
     if release.to_lowercase().contains("microsoft") {
         return Some("Hyper-V (WSL)".to_owned());
     }
-    // The board that QEMU and others made up for aarch64 guests.
+    // The virtual board of QEMU and others for aarch64 guests.
     let board = root.text("proc/device-tree/compatible");
     if board.is_some_and(|board| board.contains("linux,dummy-virt")) {
         return Some("a virtual board (QEMU, Firecracker or the like)".to_owned());
@@ -93,7 +92,7 @@ fn by_kernel(root: &Root) -> Option<String> {
     })
 }
 
-/// The hypervisors that show in the names given by firmware.
+/// The hypervisor according to the firmware's names.
 fn by_product(product: &str) -> Option<&'static str> {
     const NAMES: [(&str, &str); 15] = [
         ("KVM", "KVM"),
@@ -113,7 +112,7 @@ fn by_product(product: &str) -> Option<&'static str> {
         ("Alibaba Cloud ECS", "KVM (Alibaba Cloud)"),
     ];
     if product.contains("Amazon EC2") {
-        // Amazon lends whole machines too, under the same maker's name.
+        // Amazon's bare-metal machines have the same vendor.
         return (!product.contains(".metal")).then_some("KVM (Amazon EC2)");
     }
     NAMES
@@ -122,7 +121,7 @@ fn by_product(product: &str) -> Option<&'static str> {
         .map(|(_, name)| *name)
 }
 
-/// The clocks that only guests are offered give their host away.
+/// The hypervisor according to clock sources that only guests have.
 fn by_clock(root: &Root) -> Option<String> {
     let clocks = root.words(format!("{CLOCK_SOURCES}/available_clocksource"))?;
     let offered = |part: &str| clocks.iter().any(|clock| clock.starts_with(part));
@@ -135,8 +134,8 @@ fn by_clock(root: &Root) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// The kind of container, by the traces container managers leave. Paths of
-/// control groups hold identifiers, so only the kind is kept.
+/// The kind of container, by files and control groups of container managers.
+/// Paths of control groups contain identifiers, so only the kind is kept.
 fn container(root: &Root) -> Option<String> {
     let groups = root.text("proc/self/cgroup").unwrap_or_default();
     let words = [
@@ -149,8 +148,8 @@ fn container(root: &Root) -> Option<String> {
         .iter()
         .find(|(part, _)| groups.contains(part))
         .map(|(_, kind)| *kind);
-    // A container's own view of its control group often is "/", so these
-    // files, which Podman and Docker put into every container, come first.
+    // Files that Podman and Docker create in every container come first, since
+    // inside a container the path of the control group is often just "/".
     let kind = match () {
         () if root.exists("run/.containerenv") => "podman",
         () if root.exists("run/secrets/kubernetes.io") => "kubernetes",

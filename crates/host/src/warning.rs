@@ -1,13 +1,13 @@
-//! What may have disturbed a measurement.
+//! Warnings about a measurement.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What may have disturbed a run, or limits what it says.
+/// A possible disturbance or limitation of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Warning {
-    /// What kind of disturbance.
+    /// Its kind.
     pub kind: WarningKind,
     /// The case it concerns; null for the whole run.
     pub case: Option<String>,
@@ -50,15 +50,15 @@ impl fmt::Display for Warning {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WarningKind {
-    /// The hypervisor gave our processors to others.
+    /// The hypervisor gave our processors to other guests.
     Steal,
     /// Our processes were runnable but had to wait for a processor.
     RunDelay,
-    /// The control group's quota stopped us.
+    /// The control group's quota stopped our processes.
     Throttled,
     /// Other processes kept the machine busy.
     OtherLoad,
-    /// The rate changed in the course of trials.
+    /// The rate changed during trials.
     Drift,
     /// The samples fall into two groups.
     TwoModes,
@@ -66,19 +66,19 @@ pub enum WarningKind {
     Governor,
     /// Reading the clock takes a system call.
     ClockSource,
-    /// A virtual machine: waking a sleeping peer is dear.
+    /// In a virtual machine, waking a sleeping peer is expensive.
     Guest,
-    /// The processors could not be chosen as asked.
+    /// The processors could not be chosen as requested.
     Placement,
-    /// The kernel keeps pressure-stall accounts, which cost on every sleep.
+    /// Pressure-stall accounting makes every sleep more expensive.
     PressureStall,
-    /// The record says less than a full run's.
+    /// A quick run is less precise than a full one.
     Quick,
-    /// A flagged share of trials changes the median.
+    /// Leaving out flagged trials changes the median.
     Flagged,
-    /// What was asked for turned out otherwise.
+    /// The actual configuration differs from the requested one.
     Configuration,
-    /// Trials failed; the others went on.
+    /// Some trials failed.
     Failed,
     /// Mitigations make system calls and switches slower.
     Mitigations,

@@ -1,16 +1,16 @@
-//! What of the machine, or of what went on there, limits what figures say.
+//! Warnings about the machine and about other load on it.
 
 use super::Machine;
 use super::noise::NoiseDelta;
 use crate::{Warning, WarningKind};
 
-/// Share of stolen processor time above which a run is warned of.
-const STEAL_SHARE: f64 = 0.005;
-/// Processors used by others above which a run is warned of.
-const OTHER_LOAD: f64 = 0.1;
+/// A larger share of steal time gives a warning.
+const MAX_STEAL_SHARE: f64 = 0.005;
+/// A larger load by others, in processors, gives a warning.
+const MAX_OTHER_LOAD: f64 = 0.1;
 
-/// What about the machine itself bears on figures, whatever is measured.
-pub fn standing(machine: &Machine) -> Vec<Warning> {
+/// Warnings about properties of the machine that affect any measurement.
+pub fn of_machine(machine: &Machine) -> Vec<Warning> {
     let found = [
         one_processor(machine),
         guest(machine),
@@ -22,15 +22,15 @@ pub fn standing(machine: &Machine) -> Vec<Warning> {
     found.into_iter().flatten().collect()
 }
 
-/// What disturbed a run, by the readings around its trials taken together: a
-/// single trial is too short for the kernel's ticks.
-pub fn of_run(deltas: &[NoiseDelta]) -> Vec<Warning> {
+/// Warnings about disturbances during a run, by the sum over all trials: a single
+/// trial is too short for the kernel's ticks.
+pub fn of_noise(deltas: &[NoiseDelta]) -> Vec<Warning> {
     let overall = NoiseDelta::overall(deltas).unwrap_or_default();
     let mut found = Vec::new();
-    if let Some(share) = overall.steal_share.filter(|share| *share > STEAL_SHARE) {
+    if let Some(share) = overall.steal_share.filter(|share| *share > MAX_STEAL_SHARE) {
         let message = format!(
-            "the hypervisor gave {:.1} % of our processors' time to others (steal): repeat the run when the host is \
-             quieter, or on processors of its own",
+            "the hypervisor gave {:.1} % of our processors' time to other guests (steal): repeat the run on a quieter \
+             host or on dedicated processors",
             share * 100.0
         );
         found.push(Warning::new(WarningKind::Steal, message));
@@ -46,10 +46,10 @@ pub fn of_run(deltas: &[NoiseDelta]) -> Vec<Warning> {
         );
         found.push(Warning::new(WarningKind::Throttled, message));
     }
-    if let Some(load) = overall.other_load.filter(|load| *load > OTHER_LOAD) {
+    if let Some(load) = overall.other_load.filter(|load| *load > MAX_OTHER_LOAD) {
         let message = format!(
-            "other processes used {load:.2} processors on average while trials ran: stop them, or pin the ends away \
-             from them with --cpus"
+            "other processes used {load:.2} processors on average during trials: stop them, or choose other \
+             processors with --cpus"
         );
         found.push(Warning::new(WarningKind::OtherLoad, message));
     }
@@ -67,12 +67,12 @@ fn one_processor(machine: &Machine) -> Option<Warning> {
         .map(|online| online.len())
     {
         Some(online) if online > 1 => format!(
-            "this process may use only processor {only} of the {online} there are, so both ends share it: widen its \
-             affinity (taskset) or cpuset"
+            "this process may use only processor {only} of {online}, so both ends share it: widen its affinity \
+             (taskset) or cpuset"
         ),
         _ => format!(
-            "there is only one processor (number {only}), so both ends share it: use a machine of two or more to \
-             see how fast data move between processors"
+            "there is only one processor (number {only}), so both ends share it: use a machine with two or more to \
+             measure transfers between processors"
         ),
     };
     Some(Warning::new(WarningKind::Placement, message))
@@ -88,31 +88,31 @@ fn guest(machine: &Machine) -> Option<Warning> {
         None => String::new(),
     };
     let message = format!(
-        "this is a guest{by}, where waking a sleeping peer takes several microseconds: cases that block look worse \
-         than on bare metal, so judge those by runs on the machine that matters"
+        "this is a guest{by}, where waking a sleeping peer takes several microseconds: cases that block are slower \
+         than on bare metal, so measure those on the target machine"
     );
     Some(Warning::new(WarningKind::Guest, message))
 }
 
-/// A quota of two processors or more doesn't stop two ends by itself, but it
-/// does as soon as anything runs beside them.
+/// Two ends alone don't exceed a quota of two processors, but they do together
+/// with any other process of the group.
 fn quota(machine: &Machine) -> Option<Warning> {
     let quota = machine.cgroup.cpu_quota?;
     let usable = machine.processors.allowed.len();
-    // A quota of all there are can't be used up.
+    // A quota of all processors can't be exceeded.
     if usable > 0 && quota >= usable as f64 {
         return None;
     }
     let period = match machine.cgroup.period_s {
-        Some(period_s) => format!(" in each {:.0} ms", period_s * 1e3),
+        Some(period_s) => format!(" per {:.0} ms", period_s * 1e3),
         None => String::new(),
     };
     let effect = if quota < 2.0 {
-        "two busy ends are stopped once they used it up; raise cpu.max to 2 processors or more"
+        "two busy ends exceed it and are stopped; raise cpu.max to 2 processors or more"
     } else {
-        "the ends are stopped if these and other processes of the group use it up; raise cpu.max if trials are throttled"
+        "the ends are stopped if they and other processes of the group exceed it; raise cpu.max if trials are throttled"
     };
-    let message = format!("the control group may use {quota:.2} processors{period}: {effect}");
+    let message = format!("the control group's quota is {quota:.2} processors{period}: {effect}");
     Some(Warning::new(WarningKind::Throttled, message))
 }
 
@@ -142,16 +142,16 @@ fn governor(machine: &Machine) -> Option<Warning> {
 fn clock_source(machine: &Machine) -> Option<Warning> {
     let clock = &machine.clock;
     let source = clock.source.as_deref()?;
-    if clock.without_system_call()? {
+    if clock.is_in_vdso()? {
         return None;
     }
     let tsc = if clock.available.iter().any(|name| name == "tsc") {
         "choose tsc in /sys/devices/system/clocksource/clocksource0/current_clocksource, if it is stable here"
     } else {
-        "no faster source is offered here, so trust long trials more than single latencies"
+        "no faster source is available, so trust long trials more than single latencies"
     };
     let message = format!(
-        "the clock source is {source}, which the vDSO cannot read, so that each look at the clock is a system call: \
+        "the clock source is {source}, which the vDSO cannot read, so that reading the clock takes a system call: \
          {tsc}"
     );
     Some(Warning::new(WarningKind::ClockSource, message))
@@ -161,7 +161,7 @@ fn pressure_stall(machine: &Machine) -> Option<Warning> {
     if machine.kernel.pressure_stall != Some(true) {
         return None;
     }
-    let message = "the kernel keeps pressure-stall accounts, which costs a little on every sleep and wake-up: boot with \
-                   psi=0 to see blocking cases without it";
+    let message = "pressure-stall accounting is on, which makes every sleep and wake-up slightly slower: boot with \
+                   psi=0 to measure blocking cases without it";
     Some(Warning::new(WarningKind::PressureStall, message))
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use pipespeed::cli::Cli;
 use pipespeed::cli::parse;
 use pipespeed_base::failure::exit_code;
-use pipespeed_base::interrupt::outlive_file_limit;
+use pipespeed_base::interrupt::survive_sigxfsz;
 use pipespeed_base::standard;
 use pipespeed_explain::costs::echo;
 use pipespeed_explain::profile::pipeline::process as stage;
@@ -14,8 +14,8 @@ use pipespeed_measure::endpoint::process::{self, Role};
 use pipespeed_measure::latency::process as round_trip;
 
 fn main() -> ExitCode {
-    standard::wait_for_children();
-    if let Err(error) = outlive_file_limit() {
+    standard::reset_sigchld();
+    if let Err(error) = survive_sigxfsz() {
         return exit_code("pipespeed", Err(error.into()));
     }
     // An end of a trial, or some other helper: not a command for people, so not in the definition.

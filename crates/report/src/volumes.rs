@@ -110,7 +110,7 @@ fn in_its_course(case: &CaseResult, confidence: f64) -> Option<String> {
     let halves: Vec<Vec<f64>> = case
         .samples
         .iter()
-        .map(|sample| stats::halves(&sample.parts_gib_per_s))
+        .map(|sample| stats::half_ratios(&sample.parts_gib_per_s))
         .collect();
     let pairs = halves.concat();
     let seconds: f64 = case.samples.iter().map(|sample| sample.seconds).sum();

@@ -12,11 +12,12 @@
 use super::median::{Interval, middle};
 use super::tails::Tails;
 
-/// A level that an interval attains exactly must not be missed because a sum
-/// was rounded.
+/// Relative tolerance of a level, so that rounding does not reject one that is
+/// attained exactly.
 const ROUNDING: f64 = 1e-9;
 
-/// Ordered values about an unknown centre, and what chance does to them.
+/// Ordered values around an unknown centre, with the null distribution of their
+/// counts.
 #[derive(Debug, Clone)]
 pub(super) struct Evidence {
     values: Values,
@@ -33,7 +34,7 @@ enum Values {
 }
 
 impl Evidence {
-    /// About the median of what `values` are drawn from; `None` without any.
+    /// Evidence on the median of the distribution of `values`; `None` if empty.
     pub(super) fn of_one_sample(mut values: Vec<f64>) -> Option<Evidence> {
         if values.is_empty() {
             return None;
@@ -45,7 +46,7 @@ impl Evidence {
         })
     }
 
-    /// About the shift from `old` to `new`; `None` when a side is empty.
+    /// Evidence on the shift from `old` to `new`; `None` if a side is empty.
     pub(super) fn of_two_samples(mut old: Vec<f64>, mut new: Vec<f64>) -> Option<Evidence> {
         if old.is_empty() || new.is_empty() {
             return None;
@@ -58,22 +59,23 @@ impl Evidence {
         })
     }
 
-    /// The centre's estimate: the median of the values. Of differences that is
-    /// the estimate of Hodges and Lehmann.
+    /// The estimate of the centre: the median of the values. For differences it is
+    /// the Hodges-Lehmann estimate.
     pub(super) fn estimate(&self) -> f64 {
         middle(self.values.len(), |rank| self.values.ranked(rank + 1))
     }
 
-    /// The two-sided p-value of the centre being 0. A value of exactly 0 counts
-    /// against whichever side it would help, so ties never make a claim.
+    /// The two-sided p-value of the centre being 0. A value of exactly 0 counts on
+    /// both sides, so ties never make a difference significant. (Conover,
+    /// section 3.4, drops ties; then test and interval may disagree.)
     pub(super) fn p(&self) -> f64 {
         let not_above = self.values.count(|value| value <= 0.0);
         let not_below = self.values.len() - self.values.count(|value| value < 0.0);
         (2.0 * self.tails.at(not_above.min(not_below))).min(1.0)
     }
 
-    /// The narrowest symmetric interval with a coverage of 1 - `alpha` or the
-    /// next above; `None` when even the whole range has less.
+    /// The narrowest symmetric interval with a coverage of at least 1 - `alpha`;
+    /// `None` if the whole range has less.
     pub(super) fn interval(&self, alpha: f64) -> Option<Interval> {
         let reached = |rank: usize| 2.0 * self.tails.at(rank - 1) <= alpha * (1.0 + ROUNDING);
         // The greatest rank that reaches the level, by bisection.
@@ -89,7 +91,7 @@ impl Evidence {
         (low > 0).then(|| self.between(low))
     }
 
-    /// The widest interval there is: from the least value to the greatest.
+    /// The widest interval: from the least value to the greatest.
     pub(super) fn range(&self) -> Interval {
         self.between(1)
     }
@@ -111,14 +113,14 @@ impl Values {
         }
     }
 
-    /// How many values satisfy `small`, which must hold up to some value and
-    /// for none above it.
+    /// Counts the values that satisfy `small`, which must hold up to some value
+    /// and for none above it.
     fn count(&self, small: impl Fn(f64) -> bool) -> usize {
         match self {
             Values::Observed(values) => values.partition_point(|&value| small(value)),
             Values::Differences { old, new } => {
                 // The greater the subtrahend, the more differences are small.
-                // Rounding keeps that order, so one walk along both sides does.
+                // Rounding keeps that order, so one pass over both sides suffices.
                 let mut within = 0;
                 old.iter()
                     .map(|x| {
@@ -138,7 +140,7 @@ impl Values {
             Values::Observed(values) => values[rank - 1],
             Values::Differences { old, new } => {
                 // Bisect between the bit patterns of the extremes: at most 64
-                // steps, and what is found is one of the differences, exactly.
+                // steps, and the result is exactly one of the differences.
                 let mut low = ordinal(new[0] - old[old.len() - 1]);
                 let mut high = ordinal(new[new.len() - 1] - old[0]);
                 while low < high {
@@ -156,7 +158,7 @@ impl Values {
     }
 }
 
-/// A whole number that grows with the float.
+/// Maps floats to whole numbers of the same order.
 fn ordinal(x: f64) -> u64 {
     let bits = x.to_bits();
     if bits >> 63 == 1 {
@@ -218,7 +220,7 @@ mod tests {
         }
 
         #[test]
-        fn an_ordinal_keeps_the_order_and_comes_back(a: f64, b: f64) {
+        fn ordinals_keep_the_order_and_are_reversible(a: f64, b: f64) {
             prop_assert_eq!(from_ordinal(ordinal(a)).to_bits(), a.to_bits());
             prop_assert_eq!(ordinal(a).cmp(&ordinal(b)), a.total_cmp(&b));
         }

@@ -1,32 +1,30 @@
 //! Ratios of several comparisons at once.
 //!
-//! One comparison in twenty that show no difference excludes 1 at 95 %. A suite
-//! makes dozens of comparisons, so levels are made stricter by Holm's
-//! step-down: the comparison with the smallest p-value of m is held to
-//! alpha / m, the next to alpha / (m - 1) and so on. The first one that fails
-//! ends it: it and all after it share its level. The probability that a run
-//! calls anything faster or slower that is neither is then at most alpha,
-//! whatever the dependence between the comparisons (they share references).
+//! Without a true difference, one 95 % interval in twenty still excludes 1. A
+//! suite makes dozens of comparisons, so Holm's step-down makes the levels
+//! stricter: of m comparisons, the one with the smallest p-value is tested at
+//! alpha / m, the next at alpha / (m - 1) and so on. After the first that fails,
+//! the level stays. A run then makes any false claim of faster or slower with a
+//! probability of at most alpha, however the comparisons depend on each other
+//! (they share references).
 //!
-//! Each interval is given at the level its comparison was held to, so that it
-//! excludes 1 exactly when the step-down rejects 1. Its coverage is that of
-//! this one interval: that all of a run's intervals hold at once, and so that
-//! no `same` of a run is false, is not promised (how far it holds all the same
-//! is simulated in the tests).
+//! Each interval has the level of its comparison's test, so it excludes 1 exactly
+//! when the step-down rejects 1. Its coverage is that of this interval alone. It
+//! is not guaranteed that all intervals of a run hold at once, so a `same` may be
+//! false more often; the tests in `simulation.rs` show how often.
 
 use super::evidence::Evidence;
 use super::median::{Estimate, Interval, MIN_SAMPLES};
 use super::ratio::{logs, verdict};
-use super::unpaired::block_medians;
 use crate::{Ratio, Verdict};
 
-/// The ratios of all comparisons of a run, each given by its
+/// The median ratios of all comparisons of a run, each given by its
 /// [`super::paired_ratios`], with `confidence` (such as 0.95) for the family.
 /// In the order given; `None` for a comparison without ratios.
 ///
-/// The median is the geometric one. Below [`MIN_SAMPLES`] rounds there is no
-/// interval, and where the rounds are too few for the corrected level it is the
-/// range with its own, lower coverage; in both cases the verdict is undecided.
+/// Medians are of logarithms. Below [`MIN_SAMPLES`] rounds there is no interval;
+/// where the rounds are too few for the corrected level it is the range with its
+/// own, lower coverage. In both cases the verdict is undecided.
 pub fn holm_ratios(comparisons: &[Vec<f64>], confidence: f64) -> Vec<Option<Ratio>> {
     let comparisons: Vec<_> = comparisons
         .iter()
@@ -39,31 +37,10 @@ pub fn holm_ratios(comparisons: &[Vec<f64>], confidence: f64) -> Vec<Option<Rati
     step_down(&comparisons, confidence)
 }
 
-/// The ratios new / old of several comparisons of unpaired samples, with
-/// `confidence` for the family: [`super::unpaired_ratio_blocked`] for each, at
-/// Holm's levels. In the order given; `None` where a side is empty. A `block`
-/// of 1 leaves the rounds as they are.
-pub fn holm_unpaired(
-    comparisons: &[(Vec<f64>, Vec<f64>)],
-    block: usize,
-    confidence: f64,
-) -> Vec<Option<Ratio>> {
-    let comparisons: Vec<_> = comparisons
-        .iter()
-        .map(|(old, new)| {
-            let (old, new) = (logs(old), logs(new));
-            let rounds = old.len().min(new.len());
-            let (old, new) = (block_medians(&old, block), block_medians(&new, block));
-            Evidence::of_two_samples(old, new).map(|evidence| Comparison { rounds, evidence })
-        })
-        .collect();
-    step_down(&comparisons, confidence)
-}
-
 /// One comparison, on the scale of logarithms.
-struct Comparison {
-    rounds: usize,
-    evidence: Evidence,
+pub(super) struct Comparison {
+    pub(super) rounds: usize,
+    pub(super) evidence: Evidence,
 }
 
 impl Comparison {
@@ -87,9 +64,9 @@ impl Comparison {
     }
 }
 
-fn step_down(comparisons: &[Option<Comparison>], confidence: f64) -> Vec<Option<Ratio>> {
-    // A comparison too short for an interval can make no claim, so it can make
-    // no false one and costs the others nothing.
+pub(super) fn step_down(comparisons: &[Option<Comparison>], confidence: f64) -> Vec<Option<Ratio>> {
+    // A comparison too short for an interval can make no false claim, so it does
+    // not make the other levels stricter.
     let mut tested: Vec<(f64, usize, &Comparison)> = comparisons
         .iter()
         .enumerate()
@@ -130,7 +107,7 @@ fn exp(interval: Interval) -> Interval {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sign_test_p;
+    use crate::testing::sign_test_p;
     use proptest::prelude::*;
 
     fn around(center: f64, n: usize) -> Vec<f64> {
@@ -139,7 +116,7 @@ mod tests {
             .collect()
     }
 
-    /// As many ratios below 1 as said, the others above.
+    /// `n` ratios, `below` of them below 1.
     fn with_below(below: usize, n: usize) -> Vec<f64> {
         (0..n)
             .map(|i| if i < below { 0.8 } else { 1.25 } + i as f64 * 1e-3)
@@ -161,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn nine_rounds_at_a_level_out_of_reach_show_their_range_undecided() {
+    fn too_few_rounds_for_the_level_show_their_range_undecided() {
         let ratio = holm_ratios(&[around(1.5, 9)], 0.999)[0].unwrap();
         assert!(ratio.estimate.interval.unwrap().low > 1.0);
         assert!((ratio.estimate.interval.unwrap().coverage - (1.0 - 2.0 / 512.0)).abs() < 1e-12);
@@ -169,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_p_is_held_to_the_strictest_level_and_the_rest_step_down() {
+    fn levels_step_down_from_the_smallest_p() {
         // Of 30 rounds, 95 % leaves out 9 on either side, 97.5 % and 98.33 % leave
         // out 8, and 98.75 % leaves out 7.
         let below = [9, 2, 8, 8];
@@ -186,8 +163,8 @@ mod tests {
 
     #[test]
     fn after_the_first_failure_all_share_its_level() {
-        // The second would do at its own level, 97.5 %, but 9 is one too many;
-        // so the third, which 95 % would let pass, is held to 97.5 % as well.
+        // By p-value: 2 passes; the first 9 fails at 97.5 %, so the second 9,
+        // which would pass at 95 %, is tested at 97.5 % as well.
         let ratios = holm_ratios(
             &[with_below(9, 30), with_below(2, 30), with_below(9, 30)],
             0.95,
@@ -202,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn comparisons_that_cannot_be_tested_cost_the_others_nothing() {
+    fn untestable_comparisons_leave_the_other_levels_alone() {
         let alone = holm_ratios(&[around(1.5, 10)], 0.95)[0];
         let among = holm_ratios(&[vec![], around(0.5, 3), around(1.5, 10)], 0.95)[2];
         assert_eq!(alone, among);
@@ -210,7 +187,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_claim_is_made_exactly_where_the_step_down_on_p_values_makes_it(
+        fn claims_are_those_of_the_step_down_on_p_values(
             comparisons in prop::collection::vec(
                 prop::collection::vec(0.5f64..1.6, 6..40), 1..8),
         ) {

@@ -1,10 +1,10 @@
-//! What samples allow one to say: medians with exact intervals, ratios with
-//! verdicts, and signs that something was not as it should be.
+//! Statistics of samples: medians with exact intervals, ratios with verdicts,
+//! balanced schedules, and checks for drift, dependence and two modes.
 //!
-//! Rates have long tails, several modes and outliers that are real, so nothing
-//! here assumes a distribution: everything rests on order and sign. All
-//! functions are pure. Ratios are worked on as logarithms, so that exchanging
-//! the two sides gives the reciprocal.
+//! Rates have long tails, several modes and genuine outliers, so nothing here
+//! assumes a distribution: all methods use order and sign. All functions are
+//! pure. Ratios are computed as logarithms, so that exchanging the two sides
+//! gives the reciprocal.
 //!
 //! Sources:
 //! - W. J. Conover, *Practical Nonparametric Statistics*, 3rd ed., Wiley 1999:
@@ -32,21 +32,19 @@ mod series;
 mod tails;
 mod trend;
 mod unpaired;
-mod verdict;
 
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod testing;
 
-pub use self::holm::{holm_ratios, holm_unpaired};
+pub use self::holm::holm_ratios;
 pub use self::median::{
     Estimate, Interval, MIN_SAMPLES, median, median_interval, summary_interval,
 };
 pub use self::modes::{Modes, two_modes};
-pub use self::ratio::{EQUIVALENCE, paired_ratios, sign_test_p, verdict};
+pub use self::ratio::{EQUIVALENCE, Ratio, Verdict, paired_ratios, verdict};
 pub use self::rng::Rng;
 pub use self::series::{lag1_autocorrelation, relative_drift};
-pub use self::trend::halves;
-pub use self::unpaired::{unpaired_ratio, unpaired_ratio_blocked};
-pub use self::verdict::{Ratio, Verdict};
+pub use self::trend::half_ratios;
+pub use self::unpaired::holm_unpaired;

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::evidence::Evidence;
 
-/// The fewest samples for which an interval is given. With 5 even the whole
-/// range covers the median with less than 95 %.
+/// The fewest samples that get an interval. With 5, the whole range covers the
+/// median with less than 95 %.
 pub const MIN_SAMPLES: usize = 6;
 
 /// An interval for a centre, in the unit of the samples.
@@ -15,9 +15,9 @@ pub struct Interval {
     pub low: f64,
     /// Upper end: one of the samples.
     pub high: f64,
-    /// The probability, from 0 to 1, that an interval made in this way contains
-    /// the true centre. At least the confidence asked for: order statistics
-    /// allow only certain levels.
+    /// The probability, from 0 to 1, that such an interval contains the true
+    /// centre. At least the requested confidence, since order statistics allow
+    /// only certain levels.
     pub coverage: f64,
 }
 
@@ -26,8 +26,8 @@ pub struct Interval {
 pub struct Estimate {
     /// In the unit of the samples.
     pub median: f64,
-    /// None below [`MIN_SAMPLES`], or where there are too few for the confidence
-    /// asked for.
+    /// `None` below [`MIN_SAMPLES`], or if the samples are too few for the
+    /// requested confidence.
     pub interval: Option<Interval>,
 }
 
@@ -40,15 +40,15 @@ impl Estimate {
         })
     }
 
-    /// The interval's ends; the median twice where there is none.
+    /// The interval's ends; without an interval, the median twice.
     pub fn ends(&self) -> (f64, f64) {
         self.interval
             .map_or((self.median, self.median), |i| (i.low, i.high))
     }
 }
 
-/// The median, in the unit of the samples; the mean of the middle two when
-/// their number is even. `None` without samples or when one is not a number.
+/// The median, in the unit of the samples; of an even number, the mean of the
+/// middle two. `None` without samples or if one is not a number.
 pub fn median(samples: &[f64]) -> Option<f64> {
     if samples.is_empty() || samples.iter().any(|x| x.is_nan()) {
         return None;
@@ -58,7 +58,7 @@ pub fn median(samples: &[f64]) -> Option<f64> {
     Some(middle(sorted.len(), |index| sorted[index]))
 }
 
-/// The median of `len` ordered values, given the one at each index from 0.
+/// The median of `len` ordered values, where `at` returns the value at an index.
 pub(super) fn middle(len: usize, at: impl Fn(usize) -> f64) -> f64 {
     if len % 2 == 1 {
         at(len / 2)
@@ -69,18 +69,18 @@ pub(super) fn middle(len: usize, at: impl Fn(usize) -> f64) -> f64 {
 
 /// The exact interval of the median by order statistics: from the k-th smallest
 /// to the k-th largest sample, for the greatest k whose coverage, by the
-/// binomial distribution, is `confidence` (such as 0.95) or the next above.
+/// binomial distribution, is at least `confidence` (such as 0.95).
 ///
-/// `None` below [`MIN_SAMPLES`], and where even the range covers less. The
-/// samples must be independent; nothing else is assumed of them (Conover,
-/// section 3.2; Hollander & Wolfe, section 3.6).
+/// `None` below [`MIN_SAMPLES`], or if the whole range covers less. It assumes
+/// only that the samples are independent (Conover, section 3.2; Hollander &
+/// Wolfe, section 3.6).
 pub fn median_interval(samples: &[f64], confidence: f64) -> Option<Interval> {
     evidence(samples)?.interval(1.0 - confidence)
 }
 
-/// [`median_interval`] for a summary: where `confidence` is out of reach, as
-/// 99.9 % is for 9 samples, the range with its own, lower coverage. `None` only
-/// below [`MIN_SAMPLES`].
+/// [`median_interval`], or the range with its own, lower coverage if the samples
+/// are too few for `confidence`, as 9 samples are for 99.9 %. `None` only below
+/// [`MIN_SAMPLES`].
 pub fn summary_interval(samples: &[f64], confidence: f64) -> Option<Interval> {
     let evidence = evidence(samples)?;
     Some(
@@ -103,7 +103,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn up_to(n: u32) -> Vec<f64> {
-        // Not in order, so that sorting is put to the test.
+        // Not in order, to test the sorting.
         (0..n).map(|i| f64::from(i * 7 % n + 1)).collect()
     }
 
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_the_middle_sample_or_between_the_middle_two() {
+    fn an_even_number_of_samples_has_its_middle_mean() {
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
     }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_of_thirty_samples_runs_from_the_tenth_to_the_twenty_first() {
+    fn the_interval_of_thirty_samples_leaves_out_nine_a_side() {
         let interval = median_interval(&up_to(30), 0.95).unwrap();
         assert_eq!((interval.low, interval.high), (10.0, 21.0));
         assert!((interval.coverage - 0.957_226).abs() < 1e-6);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_out_of_reach_has_no_interval_but_a_summary_shows_the_range() {
+    fn a_summary_shows_the_range_at_unreachable_levels() {
         assert_eq!(median_interval(&up_to(9), 0.999), None);
         assert_eq!(median_interval(&up_to(9), 1.0), None);
         let interval = summary_interval(&up_to(9), 0.999).unwrap();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_thousand_samples_have_an_interval_as_narrow_as_theory_says() {
+    fn the_interval_of_many_samples_matches_the_normal_approximation() {
         let samples: Vec<f64> = (1..=100_000).map(f64::from).collect();
         let interval = median_interval(&samples, 0.95).unwrap();
         // 50,000 less 1.96 times the deviation, the root of n / 4.
@@ -176,7 +176,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_interval_contains_the_median_and_covers_what_was_asked(
+        fn an_interval_contains_the_median_with_the_requested_coverage(
             samples in prop::collection::vec(0.01f64..100.0, 6..80),
             confidence in 0.0f64..0.9999,
         ) {

@@ -2,18 +2,18 @@
 
 use super::median::median;
 
-/// With fewer samples a gap is too likely to be chance.
+/// With fewer samples, two groups are too likely by chance.
 const MIN_FOR_MODES: usize = 10;
 /// The least share of the samples in either group: less is a few outliers.
 const MIN_SHARE: f64 = 0.2;
 /// The least distance of the modes, relative to the lower one.
 const MIN_SEPARATION: f64 = 0.15;
 
-/// The least share of the variance that the split of `n` samples has to explain.
-/// The best split of a normal distribution explains 2 / pi (64 %), that of a
-/// uniform one 75 %, and of few samples more by chance. Set by simulation so that
-/// under 2 % of lognormal samples get there, and of normal ones with a spread of
-/// up to 20 %, from 10 samples on; of uniform ones up to a tenth do.
+/// The least share of the variance that a split of `n` samples must explain. The
+/// best split of a normal distribution explains 2 / pi (64 %), that of a uniform
+/// one 75 %, and with few samples chance adds to both. The limit was set by
+/// simulation: for n from 10, under 2 % of lognormal samples and of normal ones
+/// with a spread of up to 20 % exceed it, and up to 10 % of uniform ones.
 fn least_explained(n: usize) -> f64 {
     0.78 + 1.2 / n as f64
 }
@@ -29,15 +29,14 @@ pub struct Modes {
     pub share_high: f64,
 }
 
-/// The two groups that the samples fall into, or `None` when one group is the
-/// sober description: when there are under 10 samples, one is not positive, a
-/// group would have under 20 % of them, the groups' medians would be less than
-/// 15 % apart, or the split is not clear.
+/// Splits the samples into two groups. `None` if there are fewer than 10 samples,
+/// one is not positive, a group has under 20 % of them, the groups' medians are
+/// less than 15 % apart, or the split is not clear.
 ///
 /// The split is the one that leaves the least variance of the logarithms within
 /// the groups (Otsu, "A threshold selection method from gray-level histograms",
-/// *IEEE Transactions on Systems, Man, and Cybernetics* 9, 1979). A median
-/// between two modes is a rate that hardly ever occurs, hence the question.
+/// *IEEE Transactions on Systems, Man, and Cybernetics* 9, 1979). It matters
+/// because a median between two modes is a rate that hardly ever occurs.
 pub fn two_modes(samples: &[f64]) -> Option<Modes> {
     let n = samples.len();
     if n < MIN_FOR_MODES || !samples.iter().all(|&x| x.is_finite() && x > 0.0) {
@@ -102,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn two_clear_groups_are_told_with_their_shares() {
+    fn two_clear_groups_are_found_with_their_shares() {
         let samples = mixture(&mut Noise::new(7), 30, 1.5, 0.4, 0.03);
         let modes = two_modes(&samples).unwrap();
         assert!((modes.low - 1.0).abs() < 0.03, "{modes:?}");

@@ -1,20 +1,57 @@
-//! Ratios of two rates measured in the same rounds.
+//! Ratios of two rates and their verdicts.
 
 use std::collections::HashMap;
 
-use super::evidence::Evidence;
-use crate::Verdict;
+use serde::{Deserialize, Serialize};
 
-/// How far from 1 a ratio may lie and still be called the same: 5 %.
+use super::median::Estimate;
+
+/// Ratios within this distance of 1 count as the same.
 pub const EQUIVALENCE: f64 = 0.05;
+
+/// The ratio of two rates with its interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// The median ratio. The coverage of its interval is the one after the
+    /// correction for several comparisons.
+    #[serde(flatten)]
+    pub estimate: Estimate,
+    /// The conclusion from the interval.
+    pub verdict: Verdict,
+}
+
+/// Conclusion from a ratio's interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The whole interval lies above 1, and not within 5 % of it.
+    Faster,
+    /// The whole interval lies below 1, and not within 5 % of it.
+    Slower,
+    /// The whole interval lies within 5 % of 1.
+    Same,
+    /// None of these.
+    Undecided,
+}
+
+impl Verdict {
+    /// The word used in data and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Faster => "faster",
+            Verdict::Slower => "slower",
+            Verdict::Same => "same",
+            Verdict::Undecided => "undecided",
+        }
+    }
+}
 
 /// The ratios case / reference of the rounds that have both, in the order of
 /// the case's rounds. Each side is a list of (round, rate).
 ///
-/// A round's disturbances hit both sides alike and cancel in the ratio, so only
-/// rates of one round are set against each other. A round that is missing on
-/// one side is left out, as is a rate that is not a positive number: it has no
-/// ratio.
+/// A round's disturbances affect both sides alike and cancel in the ratio, so
+/// only rates of the same round are compared. Rounds missing on one side and
+/// rates that are not positive numbers are left out.
 pub fn paired_ratios(case: &[(usize, f64)], reference: &[(usize, f64)]) -> Vec<f64> {
     let reference: HashMap<usize, f64> = reference.iter().copied().collect();
     case.iter()
@@ -24,21 +61,10 @@ pub fn paired_ratios(case: &[(usize, f64)], reference: &[(usize, f64)]) -> Vec<f
         .collect()
 }
 
-/// The two-sided p-value, from 0 to 1, of the sign test against a median ratio
-/// of 1; 1 without ratios.
+/// The verdict on a ratio with the interval from `low` to `high`.
 ///
-/// It is exact. Ratios of exactly 1 count against whichever direction has more
-/// ratios, not for it, so that p is at most 1 - c exactly when the interval of
-/// [`super::median_interval`] at confidence c excludes 1 (Conover, section 3.4,
-/// which drops such ties: less careful, and then test and interval may differ).
-pub fn sign_test_p(ratios: &[f64]) -> f64 {
-    Evidence::of_one_sample(logs(ratios)).map_or(1.0, |evidence| evidence.p())
-}
-
-/// What an interval of a ratio, from `low` to `high`, allows one to say.
-///
-/// Same comes first: a difference that is certain but within [`EQUIVALENCE`] of
-/// 1 is one that nobody should act on.
+/// A difference that is certain but within [`EQUIVALENCE`] of 1 is too small to
+/// matter: the verdict is `Same`.
 pub fn verdict(low: f64, high: f64) -> Verdict {
     if low >= 1.0 - EQUIVALENCE && high <= 1.0 + EQUIVALENCE {
         Verdict::Same
@@ -51,7 +77,7 @@ pub fn verdict(low: f64, high: f64) -> Verdict {
     }
 }
 
-/// The logarithms of those that have one.
+/// The logarithms of all positive, finite rates.
 pub(super) fn logs(rates: &[f64]) -> Vec<f64> {
     rates
         .iter()
@@ -69,6 +95,7 @@ fn is_rate(rate: f64) -> bool {
 mod tests {
     use super::*;
     use crate::median_interval;
+    use crate::testing::sign_test_p;
     use proptest::prelude::*;
 
     #[test]
@@ -79,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sign_test_of_six_ratios_above_one_has_a_p_of_two_in_sixty_four() {
+    fn six_equal_signs_have_a_p_of_two_in_sixty_four() {
         assert!((sign_test_p(&[1.1; 6]) - 2.0 / 64.0).abs() < 1e-15);
         assert_eq!(sign_test_p(&[1.0; 6]), 1.0);
         assert_eq!(sign_test_p(&[]), 1.0);
@@ -115,7 +142,7 @@ mod tests {
         }
 
         #[test]
-        fn the_sign_test_does_not_care_which_side_is_which(
+        fn the_sign_test_is_symmetric(
             ratios in prop::collection::vec(0.5f64..2.0, 1..60),
         ) {
             let swapped: Vec<f64> = ratios.iter().map(|r| 1.0 / r).collect();

@@ -1,9 +1,9 @@
 //! Random numbers for the order of trials.
 
 /// A SplitMix64 generator (Steele, Lea & Flood, "Fast splittable pseudorandom
-/// number generators", OOPSLA 2014): one word of state, every seed is good, and
-/// the same seed gives the same numbers on every machine and in every version,
-/// which a recorded seed is for. Not for secrets.
+/// number generators", OOPSLA 2014): one word of state, and any seed will do. A
+/// recorded seed gives the same numbers on every machine and in every version.
+/// Not for cryptography.
 #[derive(Debug, Clone)]
 pub struct Rng {
     state: u64,
@@ -30,8 +30,8 @@ impl Rng {
             return 0;
         }
         let bound = bound as u64;
-        // Drop what lies above the greatest multiple of the bound, or the small
-        // numbers would come more often. Half of the draws are good at worst.
+        // Reject draws above the greatest multiple of the bound, which would favour
+        // small numbers. At most half of the draws are rejected.
         let excess = (u64::MAX % bound + 1) % bound;
         loop {
             let bits = self.next_u64();
@@ -41,15 +41,14 @@ impl Rng {
         }
     }
 
-    /// A number from 0 to below 1, as evenly spread as a float can be.
+    /// A uniform number from 0 to below 1.
     pub fn share(&mut self) -> f64 {
-        // A float has 53 bits for it.
+        // A float has a mantissa of 53 bits.
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Puts the items in random order, each order equally likely: Fisher and
-    /// Yates' shuffle (Knuth, *The Art of Computer Programming*, vol. 2,
-    /// algorithm 3.4.2P).
+    /// Shuffles the items, each order equally likely: the Fisher-Yates shuffle
+    /// (Knuth, *The Art of Computer Programming*, vol. 2, algorithm 3.4.2P).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
@@ -62,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_lie_from_0_to_below_1_and_are_evenly_spread() {
+    fn shares_are_spread_evenly_between_0_and_1() {
         let mut rng = Rng::new(2);
         let shares: Vec<f64> = (0..100_000).map(|_| rng.share()).collect();
         assert!(shares.iter().all(|share| (0.0..1.0).contains(share)));
@@ -71,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn the_numbers_of_a_seed_are_those_of_the_published_generator() {
+    fn a_seed_gives_the_numbers_of_the_published_generator() {
         let mut rng = Rng::new(1_234_567);
         let first: Vec<u64> = (0..3).map(|_| rng.next_u64()).collect();
         assert_eq!(

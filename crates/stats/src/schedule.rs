@@ -1,28 +1,27 @@
 //! The order in which the cases of a suite run, round by round.
 //!
-//! A trial leaves traces for the next: warm caches, a clock rate, a page
-//! allocator in some state. A Williams design (E. J. Williams, "Experimental
-//! designs balanced for the estimation of residual effects of treatments",
-//! *Australian Journal of Scientific Research* A 2, 1949) has every case follow
-//! every other equally often and stand in every position equally often, so such
-//! traces fall on all alike. Only within rounds: what the last trial of a round
-//! leaves to the first of the next is not balanced, but the next round's row is
-//! a random one.
+//! A trial affects the next one: by warm caches, the clock rate, the state of the
+//! page allocator. In a Williams design (E. J. Williams, "Experimental designs
+//! balanced for the estimation of residual effects of treatments", *Australian
+//! Journal of Scientific Research* A 2, 1949) every case follows every other
+//! equally often and stands in every position equally often, so these effects
+//! fall on all cases alike. This holds within rounds; the effect of a round's
+//! last trial on the next round is not balanced, but random.
 //!
-//! For n cases the design has n rows (n even) or 2 n (n odd). For every full
-//! set of rows the cases take new, random places in the design and the rows
-//! come in random order, so that nothing periodic in the machine can keep step.
+//! For n cases the design has n rows (n even) or 2 n (n odd). For every complete
+//! set of rows, the cases get new random places in the design and the rows a
+//! random order, so that the schedule stays out of step with anything periodic.
 
 use crate::Rng;
 
-/// How far the number of rounds may be moved to end with a complete set.
+/// Share of the rounds that may be dropped to end with a complete set.
 const SET_TOLERANCE: f64 = 0.15;
 
-/// The most rounds a budget is turned into; a guard against a budget of years.
+/// Limit on the rounds of a budget, in case someone asks for years.
 const MAX_ROUNDS: usize = 100_000;
 
-/// The order of the cases in each round. The same numbers and seed give the
-/// same schedule on every machine.
+/// The order of the cases in each round. Equal arguments give the same schedule
+/// on every machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
     cases: usize,
@@ -40,8 +39,8 @@ impl Schedule {
             rng.shuffle(&mut labels);
             let mut rows: Vec<&Vec<usize>> = design.iter().collect();
             rng.shuffle(&mut rows);
-            // The last set may be cut short: being shuffled, what is left is a
-            // random part of it.
+            // The last set may be cut short: it is shuffled, so that a random part
+            // of it remains.
             rows.truncate(rounds - orders.len());
             orders.extend(
                 rows.into_iter()
@@ -56,7 +55,7 @@ impl Schedule {
         &self.orders
     }
 
-    /// How the order was made, in a few words for the record, such as
+    /// Description of the order for the record:
     /// `williams, 1 complete set and 12 of 18 rows`.
     pub fn order_name(&self) -> String {
         let rows = design_rows(self.cases);
@@ -74,8 +73,8 @@ impl Schedule {
     }
 }
 
-/// How many rounds make one complete set of a design for `cases` cases.
-pub fn design_rows(cases: usize) -> usize {
+/// The number of rounds in one complete set of a design for `cases` cases.
+fn design_rows(cases: usize) -> usize {
     match cases {
         0 | 1 => 1,
         n if n.is_multiple_of(2) => n,
@@ -83,16 +82,15 @@ pub fn design_rows(cases: usize) -> usize {
     }
 }
 
-/// How many rounds to plan for a budget.
+/// The number of rounds to plan for a budget.
 ///
 /// As many as fit into `budget_s` seconds when a round takes `per_round_s`
-/// seconds, but at least `minimum` (and 1). If dropping up to 15 % of them ends
-/// with a complete set of the design for `cases` cases and stays at or above
-/// `minimum`, that many. A `per_round_s` that is not a positive number gives
-/// `minimum`.
+/// seconds, but at least `minimum` (and 1). Up to 15 % of them are dropped, but
+/// not below `minimum`, to end with a complete set of the design for `cases`
+/// cases. A `per_round_s` that is not a positive number gives `minimum`.
 pub fn rounds_for_budget(per_round_s: f64, budget_s: f64, cases: usize, minimum: usize) -> usize {
     let minimum = minimum.max(1);
-    // A float that is negative or no number becomes 0 here.
+    // The cast turns a negative float or NaN into 0.
     let fit = if per_round_s > 0.0 {
         ((budget_s / per_round_s) as usize).min(MAX_ROUNDS)
     } else {
@@ -113,9 +111,9 @@ pub fn rounds_for_budget(per_round_s: f64, budget_s: f64, cases: usize, minimum:
 ///
 /// The first row zigzags, 0, n - 1, 1, n - 2 and so on, so that the steps from
 /// one place to the next are n - 1, 2, n - 3, 4, ... modulo n: each once when n
-/// is even. The other rows add 1, 2, ... modulo n, which makes every ordered pair
-/// of neighbours come up once. When n is odd the steps come in equal pairs, and
-/// the rows read backwards supply the missing ones: then each pair comes twice.
+/// is even. The other rows add 1, 2, ... modulo n, so that every ordered pair of
+/// neighbours occurs once. When n is odd each step occurs twice and others are
+/// missing; the reversed rows supply those, so that every pair occurs twice.
 fn williams(n: usize) -> Vec<Vec<usize>> {
     let zigzag: Vec<usize> = (0..n)
         .map(|i| {
@@ -144,7 +142,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// How often each case stands in each position, and each follows each.
+    /// Counts how often each case stands in each position, and how often each
+    /// case follows each.
     fn count(cases: usize, orders: &[Vec<usize>]) -> (Vec<Vec<usize>>, Vec<Vec<usize>>) {
         let mut positions = vec![vec![0; cases]; cases];
         let mut pairs = vec![vec![0; cases]; cases];
@@ -202,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn no_case_and_one_case_and_two_work() {
+    fn schedules_of_up_to_two_cases_work() {
         assert_eq!(
             Schedule::new(0, 2, 1).orders(),
             [Vec::<usize>::new(), Vec::new()]
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_gives_the_rounds_that_fit_and_never_under_the_minimum() {
+    fn a_budget_gives_the_rounds_that_fit_above_the_minimum() {
         assert_eq!(rounds_for_budget(1.0, 47.5, 1, 30), 47);
         assert_eq!(rounds_for_budget(1.0, 10.0, 1, 30), 30);
         assert_eq!(rounds_for_budget(1.0, 0.0, 0, 0), 1);
@@ -235,10 +234,10 @@ mod tests {
     }
 
     #[test]
-    fn rounds_end_with_a_complete_set_where_that_is_near() {
+    fn rounds_end_with_a_complete_set_if_near() {
         // 8 cases, 8 rows: 44 fit, 40 are five sets.
         assert_eq!(rounds_for_budget(1.0, 44.0, 8, 30), 40);
-        // 30 fit and are the least: 24 are too few, 32 are four sets.
+        // 30 fit and are the minimum: 24 are too few, 32 are four sets.
         assert_eq!(rounds_for_budget(1.0, 30.0, 8, 30), 30);
         // 9 cases, 18 rows: 30 fit, 18 and 36 are both too far off.
         assert_eq!(rounds_for_budget(1.0, 30.0, 9, 10), 30);
@@ -261,7 +260,7 @@ mod tests {
         }
 
         #[test]
-        fn a_part_of_a_set_repeats_no_pair_more_often_than_the_whole(
+        fn part_of_a_set_repeats_no_pair_more_often(
             cases in 2usize..20, rounds in 1usize..20, seed: u64,
         ) {
             let rounds = rounds.min(design_rows(cases));

@@ -1,14 +1,13 @@
-//! Signs that samples in the order of time depend on each other.
+//! Dependence and drift in samples ordered by time.
 
 use super::median::median;
 
-/// The correlation of each sample with the next, from -1 to 1: how far rounds
-/// resemble their neighbours. About 0, give or take 2 / sqrt(n), for independent
-/// ones; towards 1 where the machine wandered slowly. `None` below 3 samples and
-/// where they are all alike.
+/// The correlation of each sample with the next, from -1 to 1. Within
+/// 2 / sqrt(n) of 0 for independent samples; near 1 if the machine drifts slowly.
+/// `None` below 3 samples or if all are equal.
 ///
 /// The usual estimate (Box, Jenkins, Reinsel & Ljung, *Time Series Analysis*,
-/// 5th ed., chapter 2): it leans towards 0 for short series.
+/// 5th ed., chapter 2), which is biased towards 0 for short series.
 pub fn lag1_autocorrelation(samples: &[f64]) -> Option<f64> {
     if samples.len() < 3 {
         return None;
@@ -23,14 +22,12 @@ pub fn lag1_autocorrelation(samples: &[f64]) -> Option<f64> {
     correlation.is_finite().then_some(correlation)
 }
 
-/// How the rate changed in the course of a trial: the median of the later half
-/// of its parts over that of the earlier half, less 1. So 0.2 says that it ended
-/// 20 % faster.
+/// The change of rate during a trial: the median of the later half of its parts
+/// divided by that of the earlier half, minus 1. 0.2 means 20 % faster at the end.
 ///
-/// `None` unless every part of one half lies beyond every part of the other:
-/// where an end sleeps and is woken, neighbouring parts differ by as much as a
-/// drift would. With eight parts in random order that separation comes about in
-/// 2 of 70 cases.
+/// `None` unless all parts of one half are faster than all parts of the other:
+/// if the ends sleep and wake, neighbouring parts may differ as much as a drift
+/// would make them. Eight parts in random order are separated in 2 of 70 cases.
 pub fn relative_drift(parts: &[f64]) -> Option<f64> {
     let (early, late) = parts.split_at(parts.len() / 2);
     let apart = |below: &[f64], above: &[f64]| below.iter().all(|b| above.iter().all(|a| b < a));
@@ -47,13 +44,13 @@ mod tests {
     use crate::testing::Noise;
 
     #[test]
-    fn samples_that_alternate_are_anticorrelated() {
+    fn alternating_samples_are_anticorrelated() {
         let samples: Vec<f64> = (0..40).map(|i| f64::from(i % 2)).collect();
         assert!(lag1_autocorrelation(&samples).unwrap() < -0.9);
     }
 
     #[test]
-    fn samples_that_creep_are_correlated() {
+    fn slowly_growing_samples_are_correlated() {
         let samples: Vec<f64> = (0..40).map(f64::from).collect();
         assert!(lag1_autocorrelation(&samples).unwrap() > 0.9);
     }
@@ -72,13 +69,13 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_that_ends_a_fifth_slower_drifts_by_a_fifth() {
+    fn a_trial_ending_a_fifth_slower_drifts_by_a_fifth() {
         let parts = [10.0, 10.0, 11.0, 9.5, 9.0, 8.0, 8.0, 7.0];
         assert!((relative_drift(&parts).unwrap() + 0.2).abs() < 1e-12);
     }
 
     #[test]
-    fn parts_that_scatter_show_no_drift() {
+    fn scattered_parts_show_no_drift() {
         assert_eq!(
             relative_drift(&[10.0, 7.0, 11.0, 9.0, 9.0, 8.0, 8.0, 7.5]),
             None
@@ -86,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn random_parts_drift_as_seldom_as_promised() {
+    fn random_parts_drift_in_two_of_seventy_trials() {
         let mut noise = Noise::new(7);
         let trials = 20_000;
         let drifting = (0..trials)

@@ -1,5 +1,5 @@
-//! What the verdicts are worth, found by simulating runs whose truth is known.
-//! The figures go to METHOD.md: `cargo test simulation -- --nocapture`.
+//! Error rates of the verdicts, by simulating runs with known differences. The
+//! figures go to METHOD.md: `cargo test simulation -- --nocapture`.
 
 use super::testing::Noise;
 use super::{holm_ratios, holm_unpaired, paired_ratios};
@@ -11,10 +11,11 @@ const ROUNDS: usize = 30;
 /// A reference and the 8 cases compared with it.
 const CASES: usize = 9;
 
-/// The rate of a trial: its case, its round, and its number within the run.
+/// The rate of a trial, by noise source, state kept between trials, round, and
+/// position in the round.
 type Model = fn(&mut Noise, &mut f64, usize, usize) -> f64;
 
-/// 8 % noise of each trial, 8 % more that a round's trials share.
+/// 8 % noise for each trial and 8 % for each round.
 fn lognormal(noise: &mut Noise, shared: &mut f64, _: usize, position: usize) -> f64 {
     if position == 0 {
         *shared = noise.lognormal(0.08);
@@ -22,14 +23,14 @@ fn lognormal(noise: &mut Noise, shared: &mut f64, _: usize, position: usize) -> 
     *shared * noise.lognormal(0.08)
 }
 
-/// As before, and three trials in ten run at three quarters of the rate.
+/// As [`lognormal`], but three trials in ten run at three quarters of the rate.
 fn bimodal(noise: &mut Noise, shared: &mut f64, round: usize, position: usize) -> f64 {
     let mode = if noise.uniform() < 0.3 { 0.75 } else { 1.0 };
     mode * lognormal(noise, shared, round, position)
 }
 
-/// The machine wanders from trial to trial (by 8 %, nine tenths of which the
-/// next trial inherits), loses 30 % in the run, and each trial has 4 % noise.
+/// The machine drifts by 8 % (with a correlation of 0.9 between trials) and slows
+/// down by 30 % during the run; each trial has 4 % noise.
 fn drifting(noise: &mut Noise, wander: &mut f64, round: usize, position: usize) -> f64 {
     let step = if round + position == 0 {
         1.0
@@ -41,7 +42,7 @@ fn drifting(noise: &mut Noise, wander: &mut f64, round: usize, position: usize) 
     (1.0 - 0.3 * progress) * (0.08 * *wander).exp() * noise.lognormal(0.04)
 }
 
-/// The rates by case of one run, whose cases have the `factors` given.
+/// Simulates a run: the rates of each case, multiplied by its factor.
 fn run(model: Model, factors: [f64; CASES], seed: u64) -> Vec<Vec<(usize, f64)>> {
     let mut noise = Noise::new(seed.wrapping_mul(0x5851_f42d_4c95_7f2d));
     let mut state = 0.0;
@@ -80,7 +81,7 @@ fn share(runs: u64, condition: impl FnMut(&u64) -> bool) -> f64 {
     (0..runs).filter(condition).count() as f64 / runs as f64
 }
 
-/// 5 % and three standard errors of a share found in so many runs.
+/// 5 % plus three standard errors of a share observed in `runs` runs.
 fn allowed(runs: u64) -> f64 {
     0.05 + 3.0 * (0.05f64 * 0.95 / runs as f64).sqrt()
 }
@@ -137,10 +138,9 @@ fn a_slow_down_of_a_tenth_is_nearly_always_found() {
 }
 
 #[test]
-fn what_differs_by_just_over_the_limit_is_seldom_called_the_same() {
-    // The worst that can be asked of the verdict `same`: all 8 cases lie just
-    // beyond 5 %, and every interval excludes 1, so that the steps go all the
-    // way down and the last is held to 95 % alone.
+fn differences_just_over_the_limit_are_seldom_called_same() {
+    // The worst case for `same`: all 8 cases are just beyond 5 %, and every
+    // interval excludes 1, so that Holm's levels go down to 95 % for the last.
     for spread in [0.01, 0.02, 0.04] {
         let model: Model = match spread {
             0.01 => |noise, _, _, _| noise.lognormal(0.01),
@@ -162,9 +162,8 @@ fn what_differs_by_just_over_the_limit_is_seldom_called_the_same() {
     }
 }
 
-/// Two runs of 30 rounds of 8 cases each. A case's rounds have 3 % noise of
-/// their own and a part that wanders slowly, by 6 %, `inherited` from round to
-/// round.
+/// Two runs of 30 rounds of 8 cases each. A case's rounds have 3 % noise and a
+/// slow drift of 6 % with a correlation of `inherited` between rounds.
 fn two_runs(inherited: f64, factor: f64, seed: u64) -> Vec<(Vec<f64>, Vec<f64>)> {
     let mut noise = Noise::new(seed.wrapping_mul(0x5851_f42d_4c95_7f2d) + 1);
     let mut rates = |factor: f64| -> Vec<f64> {
@@ -180,7 +179,7 @@ fn two_runs(inherited: f64, factor: f64, seed: u64) -> Vec<(Vec<f64>, Vec<f64>)>
 }
 
 #[test]
-fn blocks_keep_slow_wandering_from_being_taken_for_a_change() {
+fn blocks_keep_slow_drift_from_appearing_as_a_change() {
     // Fewer runs than elsewhere: each makes 900 differences for each case.
     const FEWER: u64 = 300;
     for inherited in [0.0, 0.5, 0.8] {
@@ -204,7 +203,7 @@ fn blocks_keep_slow_wandering_from_being_taken_for_a_change() {
             );
             wrong.push(null);
         }
-        // Independent rounds: sound with blocks or without. Others: blocks help.
+        // Independent rounds need no blocks; for correlated ones, blocks help.
         if inherited == 0.0 {
             assert!(wrong.iter().all(|&share| share <= allowed(FEWER)));
         } else {

@@ -1,6 +1,5 @@
-//! The lower tails of the three null distributions in use: binomial,
-//! Mann-Whitney, and the normal one that stands in for the latter when the
-//! samples are large.
+//! Lower tails of the null distributions: binomial, Mann-Whitney, and the normal
+//! approximation of the latter for large samples.
 
 /// P(T <= k) of a statistic T that is symmetric about its middle.
 #[derive(Debug, Clone)]
@@ -19,9 +18,9 @@ pub(super) enum Tails {
 impl Tails {
     /// The number of heads of `n` fair coins: the sign test's statistic.
     ///
-    /// Weights are taken relative to the middle one and divided by their sum.
-    /// So no factorial is needed, and what underflows (below 1e-300) is nothing
-    /// anyone asks for; the relative error grows only like n times 1e-16.
+    /// Weights are computed relative to the middle one and divided by their sum:
+    /// no factorial is needed, only weights below 1e-300 underflow, and the
+    /// relative error is about n times 1e-16.
     pub(super) fn binomial(n: usize) -> Tails {
         let middle = n / 2;
         let mut weights = vec![1.0; middle + 1];
@@ -29,7 +28,7 @@ impl Tails {
             weights[k - 1] = weights[k] * k as f64 / (n - k + 1) as f64;
         }
         let lower: f64 = weights.iter().sum();
-        // An even n has its middle weight once, all others have a twin.
+        // All weights occur twice, except the middle one of an even n.
         let total = if n.is_multiple_of(2) {
             2.0 * lower - 1.0
         } else {
@@ -38,12 +37,12 @@ impl Tails {
         Tails::Table(cumulated(weights.into_iter().map(|w| w / total)))
     }
 
-    /// Mann and Whitney's U of samples of `m` and `n`: exact as long as the
-    /// count of all arrangements fits 120 bits (60 against 60, or 6 against
-    /// thousands), else the normal approximation with continuity correction.
+    /// The Mann-Whitney U of samples of sizes `m` and `n`: exact if the number of
+    /// arrangements fits into 120 bits (60 and 60, or 6 and thousands), else the
+    /// normal approximation with continuity correction.
     ///
-    /// With ties both are conservative: the intervals come out too wide, never
-    /// too narrow (Hollander & Wolfe, section 4.1, comments on ties).
+    /// With ties both are conservative: intervals get too wide, never too narrow
+    /// (Hollander & Wolfe, section 4.1, comments on ties).
     pub(super) fn mann_whitney(m: usize, n: usize) -> Tails {
         let Some(total) = arrangements(m, n) else {
             let (m, n) = (m as f64, n as f64);
@@ -78,7 +77,7 @@ fn cumulated(probabilities: impl Iterator<Item = f64>) -> Vec<f64> {
         .collect()
 }
 
-/// m + n over m; `None` above 120 bits.
+/// The binomial coefficient m + n over m; `None` above 120 bits.
 fn arrangements(m: usize, n: usize) -> Option<i128> {
     let (few, many) = (m.min(n) as i128, m.max(n) as i128);
     let mut count: i128 = 1;
@@ -91,10 +90,10 @@ fn arrangements(m: usize, n: usize) -> Option<i128> {
     Some(count)
 }
 
-/// In how many arrangements U takes each value from 0 to the middle, m n / 2: the
-/// coefficients of the Gaussian binomial, the product over i = 1..=m of
+/// The number of arrangements with each value of U from 0 to the middle, m n / 2:
+/// the coefficients of the Gaussian binomial, the product over i = 1..=m of
 /// (1 - q^(n+i)) / (1 - q^i) (Andrews, *The Theory of Partitions*, chapter 3).
-/// Whole numbers throughout, so nothing is rounded.
+/// Exact, in whole numbers.
 fn u_counts(m: usize, n: usize) -> Vec<i128> {
     let (few, many) = (m.min(n), m.max(n));
     let top = few * many / 2;
@@ -113,8 +112,8 @@ fn u_counts(m: usize, n: usize) -> Vec<i128> {
 
 /// P(Z >= z) of a standard normal Z, for z >= 0: the series 26.2.11 and the
 /// continued fraction 26.2.14 of Abramowitz & Stegun, *Handbook of Mathematical
-/// Functions*. The fraction keeps its relative accuracy far out, where a
-/// correction for many comparisons looks.
+/// Functions*. The fraction stays accurate in the far tail, which corrections for
+/// many comparisons need.
 fn normal_tail(z: f64) -> f64 {
     let density = (-z * z / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
     if z > 3.0 {
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exact_tail_of_u_meets_the_normal_one_where_it_hands_over() {
+    fn the_exact_tail_of_u_is_near_the_normal_one() {
         let exact = Tails::mann_whitney(60, 60);
         assert!(matches!(exact, Tails::Table(_)));
         assert!(matches!(Tails::mann_whitney(80, 80), Tails::Normal { .. }));
@@ -226,7 +225,7 @@ mod tests {
             deviation: (3600.0f64 * 121.0 / 12.0).sqrt(),
         };
         for k in [1300, 1426, 1600, 1790] {
-            // Where levels lie it errs on the safe side: the interval is wider.
+            // In the range of usual levels the approximation is conservative.
             assert!(normal.at(k) > exact.at(k) || exact.at(k) > 0.05);
             close(exact.at(k), normal.at(k), 0.05);
         }

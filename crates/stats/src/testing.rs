@@ -1,8 +1,16 @@
-//! Seeded noise for tests.
+//! Seeded noise and the sign test, for tests.
 
 use super::Rng;
+use super::evidence::Evidence;
+use super::ratio::logs;
 
-/// Draws from the usual distributions.
+/// The two-sided p-value, from 0 to 1, of the exact sign test against a median
+/// ratio of 1; 1 without ratios.
+pub(crate) fn sign_test_p(ratios: &[f64]) -> f64 {
+    Evidence::of_one_sample(logs(ratios)).map_or(1.0, |evidence| evidence.p())
+}
+
+/// Random draws from common distributions.
 pub(crate) struct Noise(Rng);
 
 impl Noise {
@@ -10,18 +18,18 @@ impl Noise {
         Noise(Rng::new(seed))
     }
 
-    /// From 0 to 1, both excluded.
+    /// Uniform between 0 and 1, both excluded.
     pub(crate) fn uniform(&mut self) -> f64 {
         ((self.0.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
 
-    /// Mean 0, deviation 1, by Box and Muller.
+    /// Standard normal, by the Box-Muller method.
     pub(crate) fn normal(&mut self) -> f64 {
         let radius = (-2.0 * self.uniform().ln()).sqrt();
         radius * (2.0 * std::f64::consts::PI * self.uniform()).cos()
     }
 
-    /// Median 1; `spread` is the deviation of the logarithm.
+    /// Lognormal with median 1; `spread` is the deviation of the logarithm.
     pub(crate) fn lognormal(&mut self, spread: f64) -> f64 {
         (spread * self.normal()).exp()
     }

@@ -1,28 +1,27 @@
-//! Whether a series of rates went up or down in its course.
+//! Trend of a series of rates.
 
 use super::ratio::logs;
 
-/// The most pairs of stretches that a series is cut into: few, so that each is
-/// long and does not resemble its neighbours.
+/// Limit on the pairs of segments of a series: few, so that each segment is long
+/// and nearly independent of its neighbours.
 const MAX_PAIRS: usize = 10;
 
-/// How a rate changed from the first half of a series to the second: the series
-/// is cut into an even number of stretches, at most 20, as equally long as whole
-/// rates allow, and each of the second half is divided by the one in its place
-/// in the first. Without a
-/// trend these ratios scatter around 1, so that their median's interval is the
+/// Ratios of the second half of a series to the first. The series is cut into an
+/// even number of segments, at most 20 and of nearly equal length; each segment
+/// of the second half is divided by the corresponding one of the first. Without
+/// a trend these ratios scatter around 1, so the interval of their median is the
 /// test of D. R. Cox and A. Stuart ("Some quick sign tests for trend in location
 /// and dispersion", *Biometrika* 42, 1955).
 ///
-/// The rates are those of equal volumes, in the order of time. Empty for a single
-/// rate, and where one is not a positive number.
-pub fn halves(rates: &[f64]) -> Vec<f64> {
+/// The rates are those of equal volumes, ordered by time. Empty for fewer than
+/// two rates or if one is not a positive number.
+pub fn half_ratios(rates: &[f64]) -> Vec<f64> {
     let pairs = (rates.len() / 2).min(MAX_PAIRS);
     if pairs == 0 || logs(rates).len() < rates.len() {
         return Vec::new();
     }
     let cut = |at: usize| at * rates.len() / (2 * pairs);
-    // Of equal volumes: the times add up, not the rates.
+    // Harmonic: volumes are equal, so the times add up.
     let mean =
         |rates: &[f64]| rates.len() as f64 / rates.iter().map(|rate| 1.0 / rate).sum::<f64>();
     let means: Vec<f64> = (0..2 * pairs)
@@ -41,11 +40,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn verdict(rates: &[f64]) -> Verdict {
-        holm_ratios(&[halves(rates)], 0.95)[0].unwrap().verdict
+        holm_ratios(&[half_ratios(rates)], 0.95)[0].unwrap().verdict
     }
 
     #[test]
-    fn a_steady_rate_is_the_same_and_a_falling_one_slower() {
+    fn only_a_falling_rate_is_called_slower() {
         let mut noise = Noise::new(3);
         let steady: Vec<f64> = (0..100).map(|_| 5.0 + 0.05 * noise.normal()).collect();
         assert_eq!(verdict(&steady), Verdict::Same);
@@ -56,24 +55,24 @@ mod tests {
     }
 
     #[test]
-    fn stretches_are_as_many_as_fit_and_take_their_time_into_account() {
-        assert!(halves(&[]).is_empty());
-        assert!(halves(&[1.0]).is_empty());
-        assert_eq!(halves(&[2.0, 3.0]), [1.5]);
+    fn segments_are_weighted_by_their_time() {
+        assert!(half_ratios(&[]).is_empty());
+        assert!(half_ratios(&[1.0]).is_empty());
+        assert_eq!(half_ratios(&[2.0, 3.0]), [1.5]);
         // 1 GiB at 4 and 1 GiB at 3 GiB/s: 2 GiB in 7/12 s.
-        assert!((halves(&[2.0, 4.0, 3.0])[0] - 12.0 / 7.0).abs() < 1e-12);
-        assert_eq!(halves(&[1.0; 1000]).len(), 10);
+        assert!((half_ratios(&[2.0, 4.0, 3.0])[0] - 12.0 / 7.0).abs() < 1e-12);
+        assert_eq!(half_ratios(&[1.0; 1000]).len(), 10);
         // 1 GiB at 1 and 1 GiB at 3 GiB/s are 1.5 GiB/s together.
         let mut rates = [1.5; 40];
         rates[20] = 1.0;
         rates[21] = 3.0;
-        assert!((halves(&rates)[0] - 1.0).abs() < 1e-12);
+        assert!((half_ratios(&rates)[0] - 1.0).abs() < 1e-12);
     }
 
     #[test]
-    fn what_is_no_rate_has_no_trend() {
-        assert!(halves(&[1.0, 0.0, 1.0, 1.0]).is_empty());
-        assert!(halves(&[1.0, f64::NAN]).is_empty());
+    fn invalid_rates_have_no_trend() {
+        assert!(half_ratios(&[1.0, 0.0, 1.0, 1.0]).is_empty());
+        assert!(half_ratios(&[1.0, f64::NAN]).is_empty());
     }
 
     proptest! {
@@ -83,7 +82,7 @@ mod tests {
             let steady = vec![4.0; count];
             let mut fast = steady.clone();
             fast[at] = 5.0;
-            let (before, after) = (halves(&steady), halves(&fast));
+            let (before, after) = (half_ratios(&steady), half_ratios(&fast));
             let changed: Vec<usize> = (0..before.len())
                 .filter(|pair| before[*pair] != after[*pair])
                 .collect();

@@ -1,55 +1,53 @@
-//! The ratio of two rates measured in different runs.
+//! Ratios of rates measured in different runs.
 
-use super::holm::holm_unpaired;
+use super::evidence::Evidence;
+use super::holm::{Comparison, step_down};
 use super::median::median;
+use super::ratio::logs;
 use crate::Ratio;
 
-/// The ratio new / old of two independent sets of rates: the median of all
-/// pairwise ratios (Hodges & Lehmann, on logarithms) with the interval of the
-/// Mann-Whitney test (Hollander & Wolfe, section 4.3) at `confidence`, such as
-/// 0.95. `None` when a side has no rates.
+/// The ratios new / old of several comparisons of unpaired samples, at Holm's
+/// levels, with `confidence` (such as 0.95) for the family. In the order given;
+/// `None` where a side is empty.
 ///
-/// What is assumed: rounds are independent and the two distributions differ by
-/// a factor alone. Rounds of one run are seldom independent, see
-/// [`unpaired_ratio_blocked`]; and neither function can know how much the
-/// machine differs from run to run, of which there are only two.
-///
+/// Each is the median of all pairwise ratios (Hodges & Lehmann, on logarithms)
+/// with the interval of the Mann-Whitney test (Hollander & Wolfe, section 4.3),
+/// of the medians of consecutive blocks of at least `block` rounds. The rates
+/// are in the order of their rounds; a `block` of 1 uses the rounds themselves.
 /// Below [`super::MIN_SAMPLES`] rounds on a side there is no interval; where the
-/// level is out of reach it is the range of the ratios with its own coverage;
-/// in both cases the verdict is undecided.
-pub fn unpaired_ratio(old: &[f64], new: &[f64], confidence: f64) -> Option<Ratio> {
-    unpaired_ratio_blocked(old, new, 1, confidence)
-}
-
-/// [`unpaired_ratio`] of the medians of consecutive blocks of at least `block`
-/// rounds, the rates being in the order of their rounds.
+/// blocks are too few for the level it is the range of the ratios with its own
+/// coverage. In both cases the verdict is undecided.
 ///
-/// A machine's rate wanders over seconds (heat, frequency, neighbours, where
-/// memory fell), so rounds near each other resemble each other: 30 of them say
-/// less than 30 independent ones, and an interval that counts them as 30 is too
-/// narrow. Within a block the wandering is common and mostly stays in the
-/// block's median; blocks as long as the wandering lasts are nearly
-/// independent of each other. The price is resolution: 6 blocks a side can
-/// reach a level of 2 / 924, 4 blocks one of 2 / 70.
-///
-/// This is the method of batch means (Law, *Simulation Modeling and Analysis*,
-/// 5th ed., chapter 9) with medians in place of means. It does not help
-/// against wandering that lasts longer than a block.
-pub fn unpaired_ratio_blocked(
-    old: &[f64],
-    new: &[f64],
+/// # Why blocks
+/// A machine's rate drifts over seconds (heat, frequency, neighbours, page
+/// placement), so neighbouring rounds resemble each other: an interval that
+/// treats 30 of them as independent is too narrow. Slow drift mostly stays in
+/// its block's median, so medians of blocks as long as the drift lasts are
+/// nearly independent. The price is resolution: 6 blocks a side reach a level of
+/// 2 / 924 at best, 4 blocks one of 2 / 70. This is the method of batch means
+/// (Law, *Simulation Modeling and Analysis*, 5th ed., chapter 9) with medians in
+/// place of means. It does not help against drift that lasts longer than a
+/// block, nor against differences between the two runs as a whole.
+pub fn holm_unpaired(
+    comparisons: &[(Vec<f64>, Vec<f64>)],
     block: usize,
     confidence: f64,
-) -> Option<Ratio> {
-    holm_unpaired(&[(old.to_vec(), new.to_vec())], block, confidence)
-        .into_iter()
-        .next()?
+) -> Vec<Option<Ratio>> {
+    let comparisons: Vec<_> = comparisons
+        .iter()
+        .map(|(old, new)| {
+            let (old, new) = (logs(old), logs(new));
+            let rounds = old.len().min(new.len());
+            let (old, new) = (block_medians(&old, block), block_medians(&new, block));
+            Evidence::of_two_samples(old, new).map(|evidence| Comparison { rounds, evidence })
+        })
+        .collect();
+    step_down(&comparisons, confidence)
 }
 
-/// The medians of consecutive blocks of `block` values. Those left over lengthen
-/// the blocks by one each, so that no value is discarded; fewer values than one
-/// block are a block.
-pub(super) fn block_medians(values: &[f64], block: usize) -> Vec<f64> {
+/// The medians of consecutive blocks of `block` values. Surplus values lengthen
+/// some blocks by one each; fewer values than one block form one.
+fn block_medians(values: &[f64], block: usize) -> Vec<f64> {
     let blocks = (values.len() / block.max(1)).max(1);
     (0..blocks)
         .map(|i| i * values.len() / blocks..(i + 1) * values.len() / blocks)
@@ -69,8 +67,12 @@ mod tests {
             .collect()
     }
 
+    fn unpaired_ratio(old: &[f64], new: &[f64], confidence: f64) -> Option<Ratio> {
+        holm_unpaired(&[(old.to_vec(), new.to_vec())], 1, confidence)[0]
+    }
+
     #[test]
-    fn blocks_take_in_what_is_left_over() {
+    fn surplus_values_lengthen_blocks() {
         let values: Vec<f64> = (0..8).map(f64::from).collect();
         assert_eq!(block_medians(&values, 3), [1.5, 5.5]);
         assert_eq!(block_medians(&values, 1), values);
@@ -80,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clear_change_is_found_and_its_size_too() {
+    fn a_clear_change_is_found_with_its_size() {
         let ratio = unpaired_ratio(&rates(2.0, 30), &rates(3.0, 20), 0.95).unwrap();
         assert!((ratio.estimate.median - 1.5).abs() < 0.01);
         assert_eq!(ratio.verdict, Verdict::Faster);
@@ -94,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_of_six_against_six_leaves_out_five_differences_a_side() {
+    fn six_against_six_leave_out_five_differences_a_side() {
         // P(U <= 5) = 19 / 924, the greatest below 2.5 %: the critical
         // value of the usual tables is 5.
         let ratio = unpaired_ratio(&rates(2.0, 6), &rates(3.0, 6), 0.95).unwrap();
@@ -104,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_side_without_rates_has_no_ratio_and_a_short_one_no_interval() {
+    fn empty_sides_have_no_ratio_and_short_ones_no_interval() {
         assert_eq!(unpaired_ratio(&[], &rates(1.0, 9), 0.95), None);
         let ratio = unpaired_ratio(&rates(1.0, 5), &rates(1.0, 50), 0.95).unwrap();
         assert_eq!(ratio.estimate.interval, None);
@@ -113,14 +115,14 @@ mod tests {
 
     #[test]
     fn too_few_blocks_show_their_range_undecided() {
-        let ratio = unpaired_ratio_blocked(&rates(1.0, 9), &rates(2.0, 9), 3, 0.95).unwrap();
+        let ratio = holm_unpaired(&[(rates(1.0, 9), rates(2.0, 9))], 3, 0.95)[0].unwrap();
         assert!((ratio.estimate.interval.unwrap().coverage - 0.9).abs() < 1e-12);
         assert!(ratio.estimate.interval.unwrap().low > 1.9);
         assert_eq!(ratio.verdict, Verdict::Undecided);
     }
 
     #[test]
-    fn thousands_of_rounds_a_side_are_no_burden() {
+    fn thousands_of_rounds_a_side_are_supported() {
         let ratio = unpaired_ratio(&rates(2.0, 5001), &rates(2.2, 4001), 0.999).unwrap();
         assert_eq!(ratio.verdict, Verdict::Faster);
         assert!(ratio.estimate.interval.unwrap().coverage >= 0.999);

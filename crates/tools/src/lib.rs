@@ -1,4 +1,4 @@
-//! What people put into pipelines: a meter and fast producers.
+//! Tools for pipelines: a meter and fast producers.
 #![deny(unsafe_code)]
 
 pub mod fizzbuzz;

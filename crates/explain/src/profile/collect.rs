@@ -104,7 +104,7 @@ pub(super) fn rate(trial: &Trial) -> Option<f64> {
 
 /// What disturbed a case's trials.
 pub(super) fn disturbances(case: &Case, noise: &[NoiseDelta]) -> Vec<Warning> {
-    let found = warnings::of_run(noise).into_iter();
+    let found = warnings::of_noise(noise).into_iter();
     found
         .map(|warning| Warning::of_case(warning.kind, &case.name, warning.message))
         .collect()

@@ -36,7 +36,7 @@ pub fn standing(machine: &Machine, event: Event) -> Vec<Warning> {
         ),
     };
     let mut found = vec![Warning::new(WarningKind::Sampling, by)];
-    found.extend(warnings::standing(machine));
+    found.extend(warnings::of_machine(machine));
     let on: Vec<&str> = COSTLY
         .iter()
         .copied()

@@ -241,7 +241,7 @@ impl<R: Runner> Measurement<R> {
     pub fn finish(mut self, stopped: Option<&Stopped>) -> Run {
         self.run.interrupted = stopped.map(Stopped::reason);
         self.summarise();
-        self.run.warnings.extend(warnings::of_run(&self.noise));
+        self.run.warnings.extend(warnings::of_noise(&self.noise));
         self.run.header.machine.during = NoiseDelta::overall(&self.noise);
         let refused = std::mem::take(&mut self.refused_later);
         let refused = refused.into_iter().map(|(case, (trials, reason))| Warning {

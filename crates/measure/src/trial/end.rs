@@ -9,7 +9,7 @@ use anyhow::anyhow;
 use crate::endpoint::control::Control;
 use crate::endpoint::process::Role;
 use crate::runner::TrialError;
-use pipespeed_base::interrupt::ENDING;
+use pipespeed_base::interrupt::INTERRUPTING;
 use pipespeed_base::signal_name;
 
 /// A process at one end, killed and reaped when it is dropped.
@@ -62,7 +62,9 @@ impl End {
 /// The signal that ended a process, if it is one that asks a run to end: a terminal
 /// sends Ctrl-C to all of us, and to an end first perhaps.
 fn asked_to_end(status: ExitStatus) -> Option<i32> {
-    status.signal().filter(|signal| ENDING.contains(signal))
+    status
+        .signal()
+        .filter(|signal| INTERRUPTING.contains(signal))
 }
 
 impl Drop for End {

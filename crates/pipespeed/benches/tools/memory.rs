@@ -21,7 +21,7 @@ pub fn print(rounds: usize) -> anyhow::Result<()> {
     );
     let mut buffer = Buffer::builder().len(BUFFER).pages(Pages::Huge).map()?;
     for path in Path::ALL {
-        if !path.is_known_here() {
+        if !path.is_supported() {
             println!("  {:10} skipped: not known to this processor", path.name());
             continue;
         }

@@ -8,7 +8,7 @@ use anyhow::bail;
 use crate::cli::CheckArgs;
 use crate::commands::header;
 use pipespeed_base::failure::{Interrupted, to_stdout, usage};
-use pipespeed_base::interrupt::Noted;
+use pipespeed_base::interrupt::SignalFlag;
 use pipespeed_explain::check::{self, Check, Checked, Group, PATIENCE, Record, SOFT_LIMIT};
 use pipespeed_host::Machine;
 use pipespeed_measure::record::{Kind, check_place, is_stdout, save, to_json};
@@ -54,7 +54,7 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<()> {
 /// Runs checks until a signal arrives. Signals are looked for between checks,
 /// when nothing is left of the last one, such as a child.
 fn run_all(checks: &[&Check]) -> anyhow::Result<Vec<Checked>> {
-    let signals = Noted::install()?;
+    let signals = SignalFlag::install()?;
     let mut checked = Vec::with_capacity(checks.len());
     for check in checks {
         checked.push(check::run_one(check, PATIENCE));

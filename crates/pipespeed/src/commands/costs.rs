@@ -90,7 +90,7 @@ fn found(costs: &Costs, args: &CostsArgs, disturbed: NoiseDelta) -> Vec<Warning>
         let message = "no intervals, which take 6 rounds or more (--rounds)";
         found.push(Warning::new(WarningKind::Quick, message));
     }
-    let warnings = warnings::of_run(&[disturbed]).into_iter();
+    let warnings = warnings::of_noise(&[disturbed]).into_iter();
     found.extend(warnings.map(|mut warning| {
         // Its own message recommends options that are not here.
         if warning.kind == WarningKind::OtherLoad {

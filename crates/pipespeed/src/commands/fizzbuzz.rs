@@ -27,7 +27,7 @@ pub fn run(args: &FizzbuzzArgs) -> anyhow::Result<()> {
         )));
     }
     let by = args.by.unwrap_or_else(Path::fastest);
-    if !by.is_known_here() {
+    if !by.is_supported() {
         return Err(usage(format!(
             "--by: this processor has no {}: leave the option out",
             by.name()

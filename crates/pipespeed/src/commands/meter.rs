@@ -1,14 +1,14 @@
 //! `pipespeed meter`.
 
 use crate::cli::MeterArgs;
-use pipespeed_base::failure::{Told, usage};
+use pipespeed_base::failure::{AlreadyReported, usage};
 use pipespeed_tools::meter::{self, Format, Item, Options, Show, Unit};
 
 /// Passes a stream on, or watches a process, and shows how far it is.
 ///
 /// # Errors
-/// Wrong usage; or [`Told`] with pv's exit status, since each failure has been
-/// said when it came.
+/// Wrong usage; or [`AlreadyReported`] with pv's exit status: each failure was printed
+/// when it happened.
 pub fn run(args: MeterArgs) -> anyhow::Result<()> {
     let left_out = [
         (args.last_written.is_some(), "--last-written (-A)"),
@@ -24,7 +24,7 @@ pub fn run(args: MeterArgs) -> anyhow::Result<()> {
     }
     match meter::run(&options(args)).code() {
         0 => Ok(()),
-        code => Err(Told(code).into()),
+        code => Err(AlreadyReported(code).into()),
     }
 }
 

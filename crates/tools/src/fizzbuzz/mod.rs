@@ -1,11 +1,10 @@
-//! FizzBuzz as fast as memory can be written, and exact.
+//! FizzBuzz at the speed of memory.
 //!
-//! # How
-//! Numbers of one digit count differ from line to line in their last digits
-//! only, and whether a line is a number depends on it modulo 15. So 100 lines
-//! that begin at a multiple of 100, a *segment*, look like one of three
-//! templates: the digits from the hundreds on are to be filled in,
-//! the same ones on every line.
+//! # Method
+//! The 100 lines that begin at a multiple of 100, a *segment*, differ only in their
+//! last two digits, and whether a line is a number depends on it modulo 15. So
+//! for each number of digits there are three templates of a segment, into which
+//! the digits from the hundreds up are filled in, the same ones on every line.
 //!
 //! ```text
 //! 12300 is FizzBuzz: the segments of 12300, 12600, 12900 ... have the template
@@ -13,21 +12,21 @@
 //! with hhh = 123, 126, 129 ...
 //!
 //! fill(out):
-//!     give what was left over the last time
-//!     as many segments as fit:
+//!     copy the rest of the spare buffer
+//!     while a segment fits:
 //!         out = template, each h replaced by its digit            [portable, vector]
 //!         add one to the digits
-//!     a segment more (or lines one by one, to where a segment begins, or to
-//!     the last line), into a buffer aside:                        [naive]
-//!         give as much of it as fits; the rest is left over
+//!     put another segment (or single lines up to the next segment or the last
+//!     line) into the spare buffer:                                [naive]
+//!         copy as much of it as fits
 //! ```
 //!
-//! Filling in does the same to every byte, so that it needs no branch and can
-//! be done to 32 or 64 bytes at a time; see [`vector`].
+//! Filling in treats all bytes alike, so that it needs no branch and can process
+//! 32 or 64 bytes at a time; see [`vector`].
 //!
-//! The idea of one instruction that picks a digit or a literal character for
-//! many bytes at once is ais523's, whose program was the first to make more
-//! than 50 GiB/s of FizzBuzz.
+//! The idea of one instruction that selects a digit or a literal character for
+//! many bytes at once is by ais523, whose program was the first to exceed
+//! 50 GiB/s of FizzBuzz.
 
 pub mod naive;
 mod portable;
@@ -35,15 +34,15 @@ mod template;
 pub mod vector;
 
 use self::naive::push_line;
-use self::template::{LINES, LONGEST, SLACK, Template};
+use self::template::{LINES, MAX_SEGMENT, SLACK, Template};
 
-/// The last line there is.
+/// The last line supported.
 pub const LAST: u64 = 1 << 63;
 
-/// How segments are filled in.
+/// Code path that fills segments in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Path {
-    /// Without any special instruction.
+    /// Without special instructions.
     Portable,
     /// 32 bytes at a time, on x86-64.
     Avx2,
@@ -52,17 +51,17 @@ pub enum Path {
 }
 
 pipespeed_base::named!(Path {
-    Portable = "portable": "without any special instruction",
+    Portable = "portable": "without special instructions",
     Avx2 = "avx2": "32 bytes at a time, on x86-64",
     Avx512 = "avx512": "64 bytes at a time, on x86-64",
 });
 
 impl Path {
-    /// All there are, the fastest one last.
+    /// All paths, the fastest one last.
     pub const ALL: [Path; 3] = [Path::Portable, Path::Avx2, Path::Avx512];
 
     /// Whether this processor has the instructions.
-    pub fn is_known_here(self) -> bool {
+    pub fn is_supported(self) -> bool {
         match self {
             Path::Portable => true,
             Path::Avx2 => vector::has_avx2(),
@@ -70,18 +69,16 @@ impl Path {
         }
     }
 
-    /// The fastest that this processor knows.
+    /// The fastest path that this processor supports.
     pub fn fastest() -> Path {
-        let known = Path::ALL
-            .into_iter()
-            .rev()
-            .find(|path| path.is_known_here());
-        known.unwrap_or(Path::Portable)
+        let mut fastest_first = Path::ALL.into_iter().rev();
+        fastest_first
+            .find(|path| path.is_supported())
+            .unwrap_or(Path::Portable)
     }
 
-    /// Fills in up to `most` segments, of which the first is the `hundreds`th,
-    /// as long as one and [`SLACK`] bytes fit into `out`. Returns how many
-    /// segments, and how many bytes these are.
+    /// Fills in the segments of `run`, as long as one and [`SLACK`] bytes fit into
+    /// `out`. Returns the numbers of segments and bytes written.
     fn fill(self, run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
         match self {
             Path::Portable => portable::fill(run, out),
@@ -91,49 +88,49 @@ impl Path {
     }
 }
 
-/// Segments that follow one another and have the same digit count.
+/// Consecutive segments with the same number of digits.
 #[derive(Clone, Copy)]
 struct Run<'a> {
-    /// That of the `n`th segment is `templates[n % 3]`.
+    /// Segment number `n` has `templates[n % 3]`.
     templates: &'a [Template; 3],
     /// The first segment's number: its first line divided by 100.
     hundreds: u64,
-    /// How many segments.
+    /// Maximum number of segments.
     most: u64,
 }
 
-/// The lines from one number to another, made piece by piece.
+/// Generates the lines of a range, piece by piece.
 pub struct FizzBuzz {
     lines: Lines,
-    /// Lines that were made and not given yet: `aside[aside_at..aside_end]`.
-    aside: [u8; LONGEST + SLACK],
-    aside_at: usize,
-    aside_end: usize,
+    /// Lines not yet returned are in `spare[spare_at..spare_end]`.
+    spare: [u8; MAX_SEGMENT + SLACK],
+    spare_at: usize,
+    spare_end: usize,
 }
 
-/// The lines that were not made yet.
+/// The lines not yet generated.
 struct Lines {
     next: u64,
     last: u64,
     path: Path,
-    /// For lines up to `era_end`, which is excluded.
+    /// Templates of the lines below `era_end`.
     templates: Box<[Template; 3]>,
     era_end: u64,
 }
 
 impl FizzBuzz {
-    /// The lines `from..=last`, up to [`LAST`], made by the fastest way that
-    /// this processor knows.
+    /// The lines `from..=last`, up to [`LAST`], by the fastest path that this
+    /// processor supports.
     pub fn new(from: u64, last: u64) -> Self {
         Self::by(Path::fastest(), from, last)
     }
 
-    /// The same, made in a certain way.
+    /// The lines `from..=last`, up to [`LAST`], by `path`.
     ///
     /// # Panics
-    /// If this processor does not know it.
+    /// If this processor does not support it.
     pub fn by(path: Path, from: u64, last: u64) -> Self {
-        assert!(path.is_known_here(), "{} is unknown here", path.name());
+        assert!(path.is_supported(), "{} is not supported", path.name());
         FizzBuzz {
             lines: Lines {
                 next: from,
@@ -142,40 +139,39 @@ impl FizzBuzz {
                 templates: Box::new(Template::three(LINES)),
                 era_end: 0,
             },
-            aside: [0; _],
-            aside_at: 0,
-            aside_end: 0,
+            spare: [0; _],
+            spare_at: 0,
+            spare_end: 0,
         }
     }
 
-    /// Fills `out` with the next bytes of the lines. Returns how many: fewer
-    /// than asked for at the end only.
+    /// Fills `out` with the next bytes. Returns their number, which is less than
+    /// the length of `out` only at the end.
     pub fn fill(&mut self, out: &mut [u8]) -> usize {
         let mut at = 0;
         loop {
-            let n = (out.len() - at).min(self.aside_end - self.aside_at);
-            let given = &self.aside[self.aside_at..self.aside_at + n];
-            out[at..at + n].copy_from_slice(given);
-            self.aside_at += n;
+            let n = (out.len() - at).min(self.spare_end - self.spare_at);
+            let rest = &self.spare[self.spare_at..self.spare_at + n];
+            out[at..at + n].copy_from_slice(rest);
+            self.spare_at += n;
             at += n;
             if at == out.len() || self.lines.next > self.lines.last {
                 return at;
             }
-            at += self.lines.segments(&mut out[at..]);
+            at += self.lines.write_segments(&mut out[at..]);
             if at < out.len() {
-                self.aside_at = 0;
-                self.aside_end = self.lines.some(&mut self.aside);
+                self.spare_at = 0;
+                self.spare_end = self.lines.write_spare(&mut self.spare);
             }
         }
     }
 }
 
 impl Lines {
-    /// Makes whole segments, as many as are next and fit. Returns how many
-    /// bytes these are.
-    fn segments(&mut self, out: &mut [u8]) -> usize {
+    /// Writes as many complete segments as fit. Returns the number of bytes.
+    fn write_segments(&mut self, out: &mut [u8]) -> usize {
         let mut at = 0;
-        // From 100 on there are hundreds.
+        // Numbers below 100 have no hundreds to fill in.
         while self.next >= LINES && self.next.is_multiple_of(LINES) && self.next <= self.last {
             if self.next >= self.era_end {
                 *self.templates = Template::three(self.next);
@@ -196,9 +192,10 @@ impl Lines {
         at
     }
 
-    /// Makes some lines, and not none.
-    fn some(&mut self, out: &mut [u8; LONGEST + SLACK]) -> usize {
-        let mut at = self.segments(out);
+    /// Writes a segment, or the lines up to the next segment or the last line.
+    /// Returns the number of bytes.
+    fn write_spare(&mut self, out: &mut [u8; MAX_SEGMENT + SLACK]) -> usize {
+        let mut at = self.write_segments(out);
         if at == 0 {
             while self.next <= self.last {
                 at += push_line(self.next, &mut out[at..]);

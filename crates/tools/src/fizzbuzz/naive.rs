@@ -1,9 +1,9 @@
-//! FizzBuzz line by line: what the fast ways are compared with, and used where
-//! no segment fits.
+//! FizzBuzz line by line: the reference for the fast paths, also used between
+//! segments.
 
 use std::io::Write;
 
-/// The line of `n`, without its end.
+/// The word for `n`; `None` if its line is a number.
 pub fn word(n: u64) -> Option<&'static str> {
     match (n.is_multiple_of(3), n.is_multiple_of(5)) {
         (true, true) => Some("FizzBuzz"),
@@ -13,7 +13,7 @@ pub fn word(n: u64) -> Option<&'static str> {
     }
 }
 
-/// Writes the line of `n` to the beginning of `out`. Returns its length.
+/// Writes the line of `n` to `out`. Returns its length.
 ///
 /// # Panics
 /// If it does not fit.

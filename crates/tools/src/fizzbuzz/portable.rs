@@ -1,16 +1,12 @@
-//! Filling in without any special instruction.
-//!
-//! ```text
-//! out = the template's literals
-//! for each line with digits: copy all of them there
-//! ```
+//! Filling in without special instructions: copies the template's literals, then
+//! the digits of each line.
 
 use super::Run;
-use super::template::{FILLED, SLACK, Template};
+use super::template::{MAX_FILLED, SLACK, Template};
 
 /// See [`Path::fill`](super::Path::fill).
 pub(super) fn fill(run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
-    // So that the compiler knows how many digits are copied.
+    // Constants let the compiler generate copies of a fixed length.
     match run.templates[0].filled() {
         1 => fill_digits::<1>(run, out),
         2 => fill_digits::<2>(run, out),
@@ -27,7 +23,7 @@ pub(super) fn fill(run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
         13 => fill_digits::<13>(run, out),
         14 => fill_digits::<14>(run, out),
         15 => fill_digits::<15>(run, out),
-        _ => fill_digits::<FILLED>(run, out),
+        _ => fill_digits::<MAX_FILLED>(run, out),
     }
 }
 

@@ -1,40 +1,39 @@
-//! What 100 lines look like that begin at a multiple of 100.
+//! Templates of the 100 lines that begin at a multiple of 100.
 
 use super::naive::word;
 
 /// Lines of a segment.
 pub(super) const LINES: u64 = 100;
 
-/// No segment is longer, in bytes: 54 numbers of 19 digits and their line
+/// Maximum length of a segment in bytes: 54 numbers of 19 digits with their line
 /// ends, and 46 words.
-pub(super) const LONGEST: usize = 54 * 20 + 46 * 9;
+pub(super) const MAX_SEGMENT: usize = 54 * 20 + 46 * 9;
 
-/// So many bytes beyond a segment's end may be written, which the next one
-/// overwrites, and read beyond a template's.
+/// Up to this many bytes beyond a segment may be written, to be overwritten by the
+/// next one, and beyond a template read.
 pub(super) const SLACK: usize = 128;
 
-/// The digits that may be filled in. Lines of 2^63 have 19 digits, two of
-/// which are the template's; the first then is, too.
-pub(super) const FILLED: usize = 16;
+/// Maximum number of digits filled in. The last lines have 19 digits, of which the
+/// first and the last two belong to the template.
+pub(super) const MAX_FILLED: usize = 16;
 
-/// The segments of one digit count (and first digit, where it has 19 digits),
-/// and a third of all multiples of 100.
+/// Template of every third segment with a given number of digits (and, for 19
+/// digits, a given first digit).
 pub(super) struct Template {
     len: usize,
-    /// What stands at each place: the digit with that number (0 is the
-    /// hundreds', 1 the thousands' ...), or 256 less a character.
+    /// For each byte, the index of the digit to fill in (0 for the hundreds, 1 for
+    /// the thousands ...), or 256 minus a literal character.
     ///
-    /// So it is what `shuffle` takes, which gives 0 for numbers above 127: the
-    /// place's byte is `shuffle(digits, code) - code`, if each digit has
-    /// had its number added to it.
-    code: [u8; LONGEST + SLACK],
-    /// Where the digits to be filled in begin, for each line that has them.
+    /// `shuffle` yields 0 for an index above 127, so the byte is
+    /// `shuffle(digits, code) - code`, if its index was added to each digit.
+    code: [u8; MAX_SEGMENT + SLACK],
+    /// Offsets of the digits to fill in, one per line that has them.
     places: Vec<u16>,
-    /// How many digits are to be filled in.
+    /// Number of digits to fill in.
     filled: usize,
 }
 
-/// The first line that needs other templates than `n` does.
+/// The first line after `n` that needs other templates.
 pub(super) fn era_end(n: u64) -> u64 {
     const LAST_ERA: u64 = 10u64.pow(18);
     match n {
@@ -44,24 +43,24 @@ pub(super) fn era_end(n: u64) -> u64 {
 }
 
 impl Template {
-    /// The templates for `n` and the lines after it; that of the segment which
-    /// begins at `n` is the one with the number `n / 100 % 3`.
+    /// The templates for `n` and the lines after it. The segment that begins at
+    /// `n` has the template with index `n / 100 % 3`.
     pub(super) fn three(n: u64) -> [Template; 3] {
         [0, 1, 2].map(|third| Template::new(n, third))
     }
 
     fn new(n: u64, third: u64) -> Template {
         let digits = n.ilog10() as usize + 1;
-        let filled = (digits - 2).min(FILLED);
+        let filled = (digits - 2).min(MAX_FILLED);
         let mut template = Template {
             len: 0,
-            code: [0; LONGEST + SLACK],
+            code: [0; MAX_SEGMENT + SLACK],
             places: Vec::new(),
             filled,
         };
         let first = n / 10u64.pow(18);
         for line in 0..LINES {
-            // Hundreds count modulo 3, since 300 is a multiple of 15.
+            // The hundreds matter only modulo 3, since 300 is a multiple of 15.
             match word(third * LINES + line) {
                 Some(word) => template.push_literally(word),
                 None => {
@@ -89,12 +88,12 @@ impl Template {
         self.len += 1;
     }
 
-    /// How long a segment is, in bytes.
+    /// The length of a segment in bytes.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    pub(super) fn code(&self) -> &[u8; LONGEST + SLACK] {
+    pub(super) fn code(&self) -> &[u8; MAX_SEGMENT + SLACK] {
         &self.code
     }
 

@@ -1,23 +1,23 @@
-//! Every way against the naive one.
+//! Every path compared with the naive one.
 
 use proptest::prelude::*;
 
 use super::naive::lines;
 use super::{FizzBuzz, LAST, Path};
 
-/// The paths that this machine knows.
+/// The paths that this machine supports.
 fn paths() -> impl Iterator<Item = Path> {
     Path::ALL.into_iter().filter(|path| {
-        let known = path.is_known_here();
-        if !known {
+        let supported = path.is_supported();
+        if !supported {
             eprintln!("skipped: no {} here", path.name());
         }
-        known
+        supported
     })
 }
 
-/// Makes the lines in pieces of these sizes, over and over.
-fn made(path: Path, from: u64, last: u64, sizes: &[usize]) -> Vec<u8> {
+/// Generates the lines in pieces of these sizes, repeatedly.
+fn generate(path: Path, from: u64, last: u64, sizes: &[usize]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut fizzbuzz = FizzBuzz::by(path, from, last);
     for size in sizes.iter().cycle() {
@@ -34,7 +34,7 @@ fn made(path: Path, from: u64, last: u64, sizes: &[usize]) -> Vec<u8> {
 
 #[track_caller]
 fn is_right(path: Path, from: u64, last: u64, sizes: &[usize]) {
-    let (got, expected) = (made(path, from, last, sizes), lines(from, last));
+    let (got, expected) = (generate(path, from, last, sizes), lines(from, last));
     let differ = got.iter().zip(&expected).position(|(a, b)| a != b);
     assert!(
         differ.is_none() && got.len() == expected.len(),
@@ -46,11 +46,11 @@ fn is_right(path: Path, from: u64, last: u64, sizes: &[usize]) {
 }
 
 #[test]
-fn the_first_lines_are_those_that_everybody_knows() {
+fn the_first_lines_are_right() {
     let expected = "1\n2\nFizz\n4\nBuzz\nFizz\n7\n8\nFizz\nBuzz\n11\nFizz\n13\n14\nFizzBuzz\n16\n";
     assert_eq!(lines(1, 16), expected.as_bytes());
     for path in paths() {
-        assert_eq!(made(path, 1, 16, &[1000]), expected.as_bytes());
+        assert_eq!(generate(path, 1, 16, &[1000]), expected.as_bytes());
     }
 }
 
@@ -68,7 +68,7 @@ fn every_power_of_ten_and_its_neighbours_are_right() {
     }
 }
 
-/// Where a carry runs through many digits of one digit count.
+/// A carry runs through many digits, without a change of their number.
 #[test]
 fn multiples_of_powers_of_ten_and_their_neighbours_are_right() {
     for path in paths() {
@@ -84,10 +84,10 @@ fn multiples_of_powers_of_ten_and_their_neighbours_are_right() {
 }
 
 #[test]
-fn the_last_lines_there_are_are_right() {
+fn the_last_lines_are_right() {
     for path in paths() {
         is_right(path, LAST - 3000, LAST, &[8192]);
-        // Where the first of 19 digits changes.
+        // The first of 19 digits changes.
         for first in 2..=9 {
             let change = first * 10u64.pow(18);
             is_right(path, change - 700, change + 700, &[4096]);
@@ -96,7 +96,7 @@ fn the_last_lines_there_are_are_right() {
 }
 
 #[test]
-fn ranges_shorter_than_a_buffer_and_of_one_line_and_none_are_right() {
+fn short_and_empty_ranges_are_right() {
     for path in paths() {
         for from in [1, 2, 14, 15, 99, 100, 101, 12_300, 12_345, LAST - 1, LAST] {
             for len in [0, 1, 2, 15, 99, 100, 101] {
@@ -104,20 +104,20 @@ fn ranges_shorter_than_a_buffer_and_of_one_line_and_none_are_right() {
                 is_right(path, from, last, &[10_000]);
             }
         }
-        assert_eq!(made(path, 10, 9, &[100]), b"");
+        assert_eq!(generate(path, 10, 9, &[100]), b"");
     }
 }
 
 #[test]
-fn lines_beyond_the_last_are_not_made() {
+fn lines_beyond_the_last_are_not_generated() {
     assert_eq!(
-        made(Path::Portable, LAST, u64::MAX, &[100]),
+        generate(Path::Portable, LAST, u64::MAX, &[100]),
         lines(LAST, LAST)
     );
 }
 
 #[test]
-fn pieces_of_every_size_join_without_a_seam() {
+fn pieces_of_any_size_join_correctly() {
     for path in paths() {
         for size in 1..300 {
             is_right(path, 9_999_000, 10_001_234, &[size]);

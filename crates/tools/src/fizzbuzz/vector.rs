@@ -1,20 +1,20 @@
 //! Filling in 32 or 64 bytes at a time.
 //!
 //! ```text
-//! x = the digits, a byte each, the hundreds' first, 246 added to each, so that
-//!     a sum of ten carries into the next byte
+//! x = the digits, one per byte, beginning with the hundreds; 246 is added to
+//!     each, so that ten carries into the next byte
 //! for each segment:
 //!     digits = x - 246 + '0' + (0, 1, 2, ...)      in each 16 bytes of a register
 //!     for each 32 or 64 bytes of the template's code:
 //!         out = shuffle(digits, code) - code
-//!             code is the digit's number i: digit + i - i
-//!             code is 256 - c:              0 - (256 - c) = c
-//!     x = max(x + 1, 246)                           bytes that carried are 0: repaired
+//!             code is the digit's index i: digit + i - i
+//!             code is 256 - c:             0 - (256 - c) = c
+//!     x = max(x + 1, 246)                          repairs bytes that carried, which are 0
 //! ```
 //!
-//! Four instructions for so many bytes. Stores are aligned but for a segment's
-//! first; a segment's last goes beyond its end, and the next one overwrites
-//! that.
+//! That is four instructions for 32 or 64 bytes. All stores but a segment's first
+//! are aligned; its last one extends beyond its end and is overwritten by the next
+//! segment.
 #![allow(unsafe_code)]
 
 use super::Run;
@@ -51,9 +51,9 @@ mod x86_64 {
     use std::arch::x86_64::*;
 
     use super::Run;
-    use crate::fizzbuzz::template::{LONGEST, SLACK};
+    use crate::fizzbuzz::template::{MAX_SEGMENT, SLACK};
 
-    /// What is added to a digit so that ten of them carry.
+    /// Added to a digit so that ten carries.
     const BIAS: u8 = 256u16.wrapping_sub(10) as u8;
 
     pub(crate) fn has_avx2() -> bool {
@@ -87,7 +87,7 @@ mod x86_64 {
         u128::from_le_bytes(bytes)
     }
 
-    /// Adds one, and gives what is to be shuffled.
+    /// Returns the digits to shuffle, and adds one to `x`.
     #[target_feature(enable = "avx2")]
     #[inline]
     fn step(x: &mut u128) -> __m128i {
@@ -103,8 +103,8 @@ mod x86_64 {
         digits
     }
 
-    /// The loop around both: calls `$segment` with the digits, the template's
-    /// code, the segment's length and where it goes.
+    /// The loop over segments: calls `$segment` with the digits, the template's
+    /// code, the segment's length and its destination.
     macro_rules! fill {
         ($run:ident, $out:ident, $segment:ident) => {{
             let mut x = biased($run.hundreds);
@@ -135,17 +135,22 @@ mod x86_64 {
         fill!(run, out, segment_by_64)
     }
 
-    /// A segment: `$put` at its beginning, then four at a time from where the
-    /// output is aligned.
+    /// Writes a segment: `$put` at its beginning, then four at a time from the
+    /// first aligned address.
     macro_rules! segment {
         ($name:ident, $put:ident, $features:literal, $bytes:literal, $broadcast:ident) => {
             #[target_feature(enable = $features)]
             #[inline]
-            fn $name(digits: __m128i, code: &[u8; LONGEST + SLACK], len: usize, out: &mut [u8]) {
-                assert!(len <= LONGEST && len + SLACK <= out.len());
+            fn $name(
+                digits: __m128i,
+                code: &[u8; MAX_SEGMENT + SLACK],
+                len: usize,
+                out: &mut [u8],
+            ) {
+                assert!(len <= MAX_SEGMENT && len + SLACK <= out.len());
                 let digits = $broadcast(digits);
                 let (from, to) = (code.as_ptr(), out.as_mut_ptr());
-                // SAFETY: both are longer than that.
+                // SAFETY: both have at least SLACK bytes, and a store writes fewer.
                 unsafe { $put(digits, from, to) };
                 let mut at = $bytes - to.addr() % $bytes;
                 while at < len {
@@ -155,8 +160,8 @@ mod x86_64 {
                         }
                         let (from, to) =
                             (from.wrapping_add(at + ahead), to.wrapping_add(at + ahead));
-                        // SAFETY: at most SLACK bytes from `at` on, which is
-                        // less than `len`, and both have so many.
+                        // SAFETY: at most SLACK bytes from `at`, which is less
+                        // than `len`; both have `len + SLACK` bytes.
                         unsafe { $put(digits, from, to) };
                     }
                     at += SLACK.min(4 * $bytes);

@@ -1,16 +1,16 @@
-//! The bar: how far it is, or that it moves.
+//! The progress bar, or a moving indicator if the size is unknown.
 
-/// The least columns in which a bar tells anything.
-const MIN: usize = 12;
+/// Fewer columns show the percentage without a bar.
+const MIN_COLUMNS: usize = 12;
 
-/// What follows the bar: a blank and the per cents.
+/// Columns of a space and the percentage after the bar.
 const PERCENT: usize = 5;
 
-/// A bar with its percentage in exactly `width` columns; the percentage alone
-/// where that is too narrow; nothing where that is too.
+/// A bar with its percentage in exactly `width` columns. If they are too few, only
+/// the percentage, or nothing.
 pub fn known(share: f64, percent: u64, width: usize) -> String {
     let percent = format!("{percent:3}%");
-    if width < MIN.max(percent.len() + 4) {
+    if width < MIN_COLUMNS.max(percent.len() + 4) {
         return if percent.len() <= width {
             format!("{percent:>width$}")
         } else {
@@ -26,8 +26,8 @@ pub fn known(share: f64, percent: u64, width: usize) -> String {
     format!("[{bar:<inner$}] {percent}")
 }
 
-/// A mark that goes to and fro, a step each beat, in exactly `width` columns;
-/// nothing where that is too narrow.
+/// A mark that moves back and forth, one step per beat, in exactly `width`
+/// columns; nothing if they are too few.
 pub fn indicator(beats: u64, width: usize) -> String {
     const MARK: &str = "<=>";
     if width < MARK.len() + 2 {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_goes_to_and_fro() {
+    fn the_mark_moves_back_and_forth() {
         let at = |beats| indicator(beats, 8);
         assert_eq!(at(0), "[<=>   ]");
         assert_eq!(at(3), "[   <=>]");
@@ -73,7 +73,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_as_wide_as_asked_or_not_there(
+        fn a_bar_has_the_requested_width_or_none(
             share in 0.0..3.0_f64, percent in 0..100_000_u64, beats: u64, width in 0..300_usize,
         ) {
             for bar in [known(share, percent, width), indicator(beats, width)] {

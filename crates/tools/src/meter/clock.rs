@@ -1,4 +1,4 @@
-//! The time since the beginning, without standstill.
+//! Elapsed time, without the time in which the process was stopped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,29 +6,29 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::SIGCONT;
 
-/// The time since the beginning without that in which the process was stopped.
+/// Measures elapsed time, without the time in which the process was stopped.
 #[derive(Debug)]
 pub struct Clock {
     started: Option<Instant>,
     stopped: Duration,
-    asked: Instant,
-    /// When it is to be asked again at the latest, from then on.
+    last_read: Instant,
+    /// The next reading is expected within this time of the last one.
     within: Duration,
-    /// Whether SIGCONT has come.
+    /// Whether SIGCONT was received.
     continued: Arc<AtomicBool>,
 }
 
 impl Clock {
-    /// Starts now, or when it is told to.
+    /// Starts now if `starts`, else by [`start`](Self::start).
     pub fn new(starts: bool) -> Self {
         let continued = Arc::new(AtomicBool::new(false));
-        // Else the time counts like any other.
+        // On failure, stopped time counts as elapsed.
         let _ = signal_hook::flag::register(SIGCONT, Arc::clone(&continued));
         let now = Instant::now();
         Clock {
             started: starts.then_some(now),
             stopped: Duration::ZERO,
-            asked: now,
+            last_read: now,
             within: Duration::MAX,
             continued,
         }
@@ -40,17 +40,17 @@ impl Clock {
         self.stopped = Duration::ZERO;
     }
 
-    /// Says within which time it will be asked again; none if nobody knows.
+    /// Sets the time within which the next reading is expected; `None` if unknown.
     pub fn expect(&mut self, within: Option<Duration>) {
         self.within = within.unwrap_or(Duration::MAX);
     }
 
-    /// The time since it was started; none before. If the process was stopped
-    /// since it was asked last, what is beyond the time expected was standstill.
+    /// The elapsed time; `None` before the start. If the process was stopped since
+    /// the last reading, the time in excess of the expected does not count.
     pub fn now(&mut self) -> Option<Duration> {
         let now = Instant::now();
-        let since = now - self.asked;
-        self.asked = now;
+        let since = now - self.last_read;
+        self.last_read = now;
         if self.continued.swap(false, Ordering::Relaxed) {
             self.stopped += since.saturating_sub(self.within);
         }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_after_a_stop_is_time_beyond_the_expected_left_out() {
+    fn time_beyond_the_expected_is_excluded_after_a_stop() {
         let mut clock = Clock::new(true);
         clock.expect(Some(Duration::ZERO));
         let begun = Instant::now();

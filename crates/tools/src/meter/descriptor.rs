@@ -10,33 +10,33 @@ use rustix::fs::OFlags;
 
 use super::stream::size_of_device;
 
-/// What tells one open file from another behind the same number.
+/// Identifies an open file, since a descriptor's number may be reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     device: u64,
     inode: u64,
-    /// How it is open, for reading or writing.
+    /// Access mode (O_ACCMODE).
     access: u32,
 }
 
-/// A descriptor of a regular file or a block device.
+/// State of a descriptor of a regular file or a block device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
-    /// Which file.
+pub struct FileState {
+    /// The open file.
     pub identity: Identity,
     /// Its position in bytes.
     pub position: u64,
-    /// The file's size, where it is only read: one that is written to grows.
+    /// The file's size, if it is open only for reading: otherwise it may grow.
     pub size: Option<u64>,
-    /// Its path, as well as it is known.
+    /// Its path, as far as known.
     pub path: String,
 }
 
-/// The numbers of all descriptors of a process.
+/// Lists all descriptors of a process.
 ///
 /// # Errors
-/// Those of reading /proc: no such process, or it is somebody else's.
-pub fn all(pid: i32) -> io::Result<Vec<i32>> {
+/// Those of reading /proc: no such process, or no permission.
+pub fn list(pid: i32) -> io::Result<Vec<i32>> {
     let mut numbers: Vec<i32> = fs::read_dir(format!("/proc/{pid}/fd"))?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .collect();
@@ -44,13 +44,14 @@ pub fn all(pid: i32) -> io::Result<Vec<i32>> {
     Ok(numbers)
 }
 
-/// Looks at one. None if it is neither a regular file nor a block device.
+/// Reads the state of a descriptor. `None` if it is neither a regular file nor a
+/// block device.
 ///
 /// # Errors
-/// Those of reading /proc: the descriptor or the process is gone.
-pub fn look(pid: i32, fd: i32) -> io::Result<Option<Seen>> {
+/// Those of reading /proc: the descriptor or the process does not exist.
+pub fn read(pid: i32, fd: i32) -> io::Result<Option<FileState>> {
     let link = format!("/proc/{pid}/fd/{fd}");
-    // Through the link: it works for files that were removed as well.
+    // Follows the link, which also works for deleted files.
     let about = fs::metadata(&link)?;
     if !about.is_file() && !about.file_type().is_block_device() {
         return Ok(None);
@@ -61,12 +62,12 @@ pub fn look(pid: i32, fd: i32) -> io::Result<Option<Seen>> {
             .find_map(|line| line.strip_prefix(name))
             .map(str::trim)
     };
-    let wrong = || io::Error::from(io::ErrorKind::InvalidData);
+    let malformed = || io::Error::from(io::ErrorKind::InvalidData);
     let position = field("pos:")
         .and_then(|text| text.parse().ok())
-        .ok_or_else(wrong)?;
+        .ok_or_else(malformed)?;
     let flags = field("flags:").and_then(|text| u32::from_str_radix(text, 8).ok());
-    let access = flags.ok_or_else(wrong)? & OFlags::ACCMODE.bits();
+    let access = flags.ok_or_else(malformed)? & OFlags::ACCMODE.bits();
     let size = if access != OFlags::RDONLY.bits() {
         None
     } else if about.is_file() {
@@ -75,7 +76,7 @@ pub fn look(pid: i32, fd: i32) -> io::Result<Option<Seen>> {
         let disk = fs::File::open(&link).ok();
         disk.and_then(|disk| size_of_device(disk.as_fd()))
     };
-    Ok(Some(Seen {
+    Ok(Some(FileState {
         identity: Identity {
             device: about.dev(),
             inode: about.ino(),
@@ -94,28 +95,28 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     #[test]
-    fn our_own_descriptors_are_seen_where_they_are() {
+    fn positions_of_our_own_descriptors_are_read() {
         let pid = std::process::id() as i32;
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&[0; 5000]).unwrap();
         let mut reading = fs::File::open(file.path()).unwrap();
         reading.seek(SeekFrom::Start(1234)).unwrap();
-        let seen = look(pid, reading.as_raw_fd()).unwrap().unwrap();
+        let seen = read(pid, reading.as_raw_fd()).unwrap().unwrap();
         assert_eq!((seen.position, seen.size), (1234, Some(5000)));
         assert_eq!(seen.path, file.path().to_str().unwrap());
         // Open for reading and writing: it may grow.
-        let written = look(pid, file.as_raw_fd()).unwrap().unwrap();
+        let written = read(pid, file.as_raw_fd()).unwrap().unwrap();
         assert_eq!((written.position, written.size), (5000, None));
         assert_ne!(written.identity, seen.identity);
-        assert!(all(pid).unwrap().contains(&reading.as_raw_fd()));
+        assert!(list(pid).unwrap().contains(&reading.as_raw_fd()));
     }
 
     #[test]
-    fn what_is_no_file_is_told_from_what_is_not_there() {
+    fn pipes_are_none_and_missing_descriptors_errors() {
         let pid = std::process::id() as i32;
         let (reader, _writer) = io::pipe().unwrap();
-        assert_eq!(look(pid, reader.as_raw_fd()).unwrap(), None);
-        assert!(look(pid, 1_000_000).is_err());
-        assert!(all(-1).is_err());
+        assert_eq!(read(pid, reader.as_raw_fd()).unwrap(), None);
+        assert!(read(pid, 1_000_000).is_err());
+        assert!(list(-1).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! When to show something, and as what.
+//! The display on standard error: when to draw, and in which form.
 
 use std::io;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use super::rows::Rows;
 use super::screen::Screen;
 use pipespeed_base::interrupt::is_ignored;
 
-/// Columns and rows where nobody knows them.
+/// Columns and rows if the terminal's size is unknown.
 const WIDTH: u16 = 80;
 const HEIGHT: u16 = 25;
 
-/// The bar's colour, and what follows it.
+/// Escape sequences before and after the bar: cyan, reset.
 const COLOUR: (&str, &str) = ("\x1b[36m", "\x1b[m");
 
-/// What is shown on standard error, and when.
+/// The display on standard error.
 #[derive(Debug)]
 pub struct Display<'o> {
     options: &'o Options,
@@ -33,15 +33,15 @@ pub struct Display<'o> {
     shows: bool,
     /// When to draw next, by the session's clock.
     next: Duration,
-    /// The columns of the line that the cursor stands in.
+    /// Columns of the line drawn last.
     columns: usize,
-    /// Whether there is such a line: told to who ends it at a signal.
+    /// Whether the cursor is in a drawn line; shared with the signal handler.
     in_line: Arc<AtomicBool>,
     rows: Option<Rows>,
 }
 
 impl<'o> Display<'o> {
-    /// As the options and standard error have it.
+    /// Prepares the display for the options and the kind of standard error.
     pub fn new(options: &'o Options) -> Self {
         let screen = Screen::new();
         let is_line = matches!(options.show, Show::Line(_));
@@ -53,8 +53,8 @@ impl<'o> Display<'o> {
         let shared = options.cursor && is_line && screen.is_terminal();
         let in_line = Arc::new(AtomicBool::new(false));
         if shows && is_line && screen.is_terminal() {
-            // Else the shell's next line begins in ours: a blemish.
-            let _ = end_line_at_a_signal(&in_line);
+            // On failure, the shell's next prompt begins in our line.
+            let _ = end_line_on_signal(&in_line);
         }
         Display {
             options,
@@ -65,7 +65,7 @@ impl<'o> Display<'o> {
             },
             columns: 0,
             in_line,
-            // Without it, a line like any other.
+            // On failure, a line of our own.
             rows: shared.then(|| Rows::new().ok()).flatten(),
             screen,
         }
@@ -76,24 +76,24 @@ impl<'o> Display<'o> {
         self.shows
     }
 
-    /// Time from `now` until something is to be shown. None if never.
+    /// Time from `now` until the next drawing; `None` if never.
     pub fn until_next(&self, now: Duration) -> Option<Duration> {
         self.shows.then(|| self.next.saturating_sub(now))
     }
 
-    /// Whether something is to be shown now; if so, the next time is set.
-    pub fn is_due(&mut self, now: Duration) -> bool {
+    /// Whether to draw now; if so, schedules the next drawing.
+    pub fn take_due(&mut self, now: Duration) -> bool {
         if !self.shows || now < self.next {
             return false;
         }
-        // At whole intervals, and never twice for one that was missed.
+        // At whole intervals; missed ones are skipped.
         let late = (now - self.next).as_nanos() % self.options.interval.as_nanos().max(1);
         let late = Duration::from_nanos(u64::try_from(late).unwrap_or(0));
         self.next = (now - late).saturating_add(self.options.interval);
         true
     }
 
-    /// Shows where it is.
+    /// Shows the progress.
     pub fn show(&mut self, snapshot: &Snapshot, beside: &Beside) {
         match &self.options.show {
             Show::Nothing => {}
@@ -109,14 +109,14 @@ impl<'o> Display<'o> {
         }
     }
 
-    /// Shows how it ended.
+    /// Shows the final state.
     pub fn show_last(&mut self, snapshot: &Snapshot, beside: &Beside, ending: &Ending) {
         if !self.shows {
             return;
         }
         match &self.options.show {
             Show::Nothing => {}
-            // What ends before it was to be drawn is not drawn.
+            // Ended before the first drawing.
             Show::Line(_) if snapshot.elapsed < self.options.delay => {}
             Show::Line(format) => {
                 self.draw(format, snapshot);
@@ -133,25 +133,25 @@ impl<'o> Display<'o> {
         }
     }
 
-    /// Says that something went wrong, in a line of its own.
-    pub fn complain(&mut self, message: &str) {
+    /// Prints an error in a line of its own.
+    pub fn print_error(&mut self, message: &str) {
         self.end_line();
         let text = match self.options.show {
             Show::Json => json::error(message),
             _ => format!("pipespeed: {message}\n"),
         };
         match &self.rows {
-            Some(rows) => rows.say(&mut self.screen, &text),
+            Some(rows) => rows.print_above(&mut self.screen, &text),
             None => self.screen.write_last(&text),
         }
     }
 
-    /// Whether it may be drawn on the terminal: never from the background.
+    /// Whether drawing is allowed: not on a terminal from the background.
     pub fn may_draw(&self) -> bool {
         !self.screen.is_terminal() || self.screen.is_in_foreground()
     }
 
-    /// Columns and rows there are.
+    /// Columns and rows available.
     pub fn size(&self) -> (usize, usize) {
         let (columns, rows) = self.screen.size();
         (
@@ -160,7 +160,7 @@ impl<'o> Display<'o> {
         )
     }
 
-    /// The line of a format, coloured where that is wanted, and its columns.
+    /// The line of a format, coloured if the terminal allows, and its columns.
     pub fn line(
         &self,
         format: &Format,
@@ -182,7 +182,7 @@ impl<'o> Display<'o> {
         }
     }
 
-    /// Writes to the terminal as it is.
+    /// Writes text unchanged. Returns whether all of it was written.
     pub fn write(&mut self, text: &str) -> bool {
         self.screen.write(text)
     }
@@ -204,7 +204,7 @@ impl<'o> Display<'o> {
             }
             self.rows = None;
         }
-        // What is left of a longer line before is blanked out.
+        // Overwrite the rest of a longer line.
         let blanks = self.columns.saturating_sub(columns);
         let blanks = blanks.min(self.size().0.saturating_sub(columns));
         let text = format!("\r{text}{:blanks$}", "");
@@ -214,7 +214,7 @@ impl<'o> Display<'o> {
         }
     }
 
-    /// Leaves the line for the next one, if it stands in one.
+    /// Ends the line that the cursor is in, if any.
     fn end_line(&mut self) {
         if self.in_line.swap(false, Ordering::Relaxed) && self.may_draw() {
             self.screen.write_last("\n");
@@ -223,11 +223,11 @@ impl<'o> Display<'o> {
     }
 }
 
-/// Puts what comes after the process on a new line when a signal ends it, as the
-/// signal would have without us.
-fn end_line_at_a_signal(in_line: &Arc<AtomicBool>) -> io::Result<()> {
-    let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter();
-    let mut signals = Signals::new(heeded.filter(|signal| !is_ignored(*signal)))?;
+/// Ends the drawn line when a signal ends the process, so that later output
+/// begins on a new one.
+fn end_line_on_signal(in_line: &Arc<AtomicBool>) -> io::Result<()> {
+    let ending = [SIGINT, SIGTERM, SIGHUP].into_iter();
+    let mut signals = Signals::new(ending.filter(|signal| !is_ignored(*signal)))?;
     let in_line = Arc::clone(in_line);
     std::thread::Builder::new().spawn(move || {
         for signal in signals.forever() {
@@ -246,8 +246,8 @@ fn coloured(line: &Line) -> String {
     format!("{before}{}{bar}{}{after}", COLOUR.0, COLOUR.1)
 }
 
-/// The per cents or the count, where asked for or no size is known, with the
-/// seconds before it.
+/// The percentage; the count if requested or if the size is unknown. With `timer`,
+/// the elapsed seconds come first.
 fn number(snapshot: &Snapshot, count: bool, timer: bool) -> String {
     let value = match snapshot.percent() {
         Some(percent) if !count => percent,
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_per_cents_or_counts_with_or_without_seconds() {
+    fn numbers_are_percentages_or_counts_with_optional_seconds() {
         let mut snapshot = Snapshot {
             done: 50,
             size: Some(200),
@@ -280,17 +280,17 @@ mod tests {
     }
 
     #[test]
-    fn drawings_keep_to_whole_intervals_and_do_not_pile_up() {
+    fn missed_drawings_are_skipped() {
         let options = Options {
             show: Show::Json,
             ..Options::default()
         };
         let mut display = Display::new(&options);
         let at = Duration::from_millis;
-        assert!(!display.is_due(at(999)));
-        assert!(display.is_due(at(1010)));
-        assert!(!display.is_due(at(1999)));
-        assert!(display.is_due(at(5500)));
+        assert!(!display.take_due(at(999)));
+        assert!(display.take_due(at(1010)));
+        assert!(!display.take_due(at(1999)));
+        assert!(display.take_due(at(5500)));
         assert_eq!(display.until_next(at(5600)), Some(at(400)));
     }
 }

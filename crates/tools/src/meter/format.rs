@@ -1,4 +1,4 @@
-//! A line of the display: from a format and a snapshot, in a given width.
+//! Lines of the display, made from a format and a snapshot for a given width.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -10,34 +10,34 @@ use super::bar;
 use super::progress::Snapshot;
 use super::units::{Unit, amount, time};
 
-/// A piece of the display.
+/// An element of the display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
-    /// As it stands.
+    /// Literal text.
     Text(String),
-    /// A blank, if something stands on both sides of it.
+    /// A space between two non-empty elements.
     Gap,
     /// The name.
     Name,
-    /// What has left.
+    /// The number of units passed.
     Count,
-    /// The time elapsed.
+    /// The elapsed time.
     Timer,
-    /// The rate of late.
+    /// The current rate.
     Rate,
-    /// The rate since the beginning.
+    /// The average rate.
     Average,
-    /// How full the output pipe is.
+    /// Fill of the output pipe.
     Fill,
-    /// The bar, as wide as the rest leaves room for.
+    /// The bar, in the remaining width.
     Bar,
-    /// The time left.
+    /// The remaining time.
     TimeLeft,
-    /// The time of day at the end.
+    /// The expected time of day at the end.
     Arrival,
 }
 
-/// What a line consists of.
+/// The elements of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Format(Vec<Item>);
 
@@ -64,11 +64,10 @@ impl Format {
         Format(all)
     }
 
-    /// Reads a format as it is given on the command line: text, and letters
-    /// after '%'.
+    /// Parses a format of the command line: text, and letters after '%'.
     ///
     /// # Errors
-    /// A sentence without the option's name, which clap adds.
+    /// A message without the option's name, which clap adds.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut items = Vec::new();
         let mut plain = String::new();
@@ -84,7 +83,7 @@ impl Format {
                     continue;
                 }
                 Some('p') if items.contains(&Item::Bar) => {
-                    return Err("%p can stand only once".to_owned());
+                    return Err("%p is allowed only once".to_owned());
                 }
                 Some('p') => Item::Bar,
                 Some('t') => Item::Timer,
@@ -100,7 +99,7 @@ impl Format {
                         "%{other} is not one of %p %t %e %I %r %a %b %T %N %%"
                     ));
                 }
-                None => return Err("a single % at the end; %% is a per cent sign".to_owned()),
+                None => return Err("a single % at the end; write %% for a percent sign".to_owned()),
             };
             if !plain.is_empty() {
                 items.push(Item::Text(std::mem::take(&mut plain)));
@@ -114,38 +113,38 @@ impl Format {
     }
 }
 
-/// What a line needs beside the snapshot.
+/// Inputs of a line besides the snapshot.
 #[derive(Debug)]
 pub struct Setting<'a> {
-    /// The name in front.
+    /// The name shown first.
     pub name: Option<&'a str>,
-    /// What is counted.
+    /// The unit of counts.
     pub unit: Unit,
-    /// The columns there are.
+    /// The available columns.
     pub width: usize,
     /// The time of day.
     pub now: &'a Zoned,
 }
 
-/// A line without any control character, no wider than asked.
+/// A line without control characters, within the requested width.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Line {
     /// The text.
     pub text: String,
-    /// Where in it the bar is, in bytes.
+    /// The byte range of the bar.
     pub bar: Range<usize>,
 }
 
 impl Line {
-    /// Its columns.
+    /// The number of columns.
     pub fn width(&self) -> usize {
         self.text.width()
     }
 }
 
 impl Format {
-    /// Makes a line. What does not fit is left out: first the bar, then what
-    /// stands farthest to the right.
+    /// Makes a line. If the width is too small, the bar is left out first, then
+    /// the end of the line.
     pub fn line(&self, snapshot: &Snapshot, setting: &Setting<'_>) -> Line {
         let mut parts: Vec<Option<String>> = Vec::with_capacity(self.0.len());
         for item in &self.0 {
@@ -155,19 +154,19 @@ impl Format {
             });
         }
         if let Some(place) = self.0.iter().position(|item| *item == Item::Bar) {
-            // As if it were a single column, to see which gaps there are.
+            // A placeholder of one column, to measure the rest with its gaps.
             parts[place] = Some("=".to_owned());
             let rest = self.join(&parts).0.width() - 1;
             parts[place] = Some(bar_of(snapshot, setting.width.saturating_sub(rest)));
         }
         let (mut text, mut bar) = self.join(&parts);
-        cut(&mut text, setting.width);
+        truncate(&mut text, setting.width);
         bar.end = bar.end.min(text.len());
         bar.start = bar.start.min(bar.end);
         Line { text, bar }
     }
 
-    /// The line, and where the bar is in it.
+    /// The line and the byte range of the bar.
     fn join(&self, parts: &[Option<String>]) -> (String, Range<usize>) {
         let mut line = String::new();
         let mut bar = 0..0;
@@ -196,7 +195,7 @@ impl Format {
 fn text(item: &Item, snapshot: &Snapshot, setting: &Setting<'_>) -> String {
     let unit = setting.unit;
     let rate = |rate: Option<f64>| format!("[{:>9}]", amount(rate.unwrap_or(0.0), unit) + "/s");
-    // Once it has ended there is nothing left to be expected.
+    // The last line shows no time left.
     let expected = snapshot.size.is_some() && !snapshot.last;
     match item {
         Item::Text(text) => text.clone(),
@@ -235,7 +234,7 @@ fn bar_of(snapshot: &Snapshot, width: usize) -> String {
     }
 }
 
-/// The time of day in `left`, with the date where that is far away.
+/// The time of day after `left`, with the date if that is far away.
 fn arrival(now: &Zoned, left: Duration) -> Option<String> {
     const FAR: Duration = Duration::from_secs(6 * 3600);
     let when = now.checked_add(left).ok()?;
@@ -247,18 +246,18 @@ fn arrival(now: &Zoned, left: Duration) -> Option<String> {
     Some(when.strftime(format).to_string())
 }
 
-/// A character that moves no cursor and turns no text round.
+/// Replaces characters that move the cursor or change the text direction by '?'.
 pub(super) fn visible(letter: char) -> char {
-    let turns = matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    if letter.is_control() || turns {
+    let directional = matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if letter.is_control() || directional {
         '?'
     } else {
         letter
     }
 }
 
-/// Takes off what is beyond so many columns.
-fn cut(text: &mut String, width: usize) {
+/// Truncates a text to `width` columns.
+fn truncate(text: &mut String, width: usize) {
     let mut columns = 0;
     let end = text.char_indices().find(|(_, letter)| {
         columns += letter.width().unwrap_or(0);

@@ -1,36 +1,36 @@
-//! A snapshot as a line of JSON. Every field is always there; what is not known
-//! is null.
+//! Snapshots as lines of JSON. Every field is always present; unknown values are
+//! null.
 
 use serde_json::{Map, Value, json};
 
 use super::progress::Snapshot;
 use super::units::Unit;
 
-/// What stands beside the snapshot.
+/// Fields besides those of the snapshot.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Beside {
     /// The name given.
     pub name: Option<String>,
-    /// Bytes that have left, whatever is counted.
+    /// Bytes passed, whatever the unit.
     pub bytes: u64,
-    /// Bytes that wait in the output pipe.
+    /// Unread bytes in the output pipe.
     pub unread: Option<u64>,
     /// The technique in use.
     pub technique: Option<&'static str>,
 }
 
-/// How it ended.
+/// Additional fields of the last line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ending {
-    /// Why.
+    /// The reason for the end.
     pub end: &'static str,
     /// The exit status.
     pub status: u8,
-    /// The techniques not used, and why.
+    /// The techniques not used, with reasons.
     pub passed_over: Vec<String>,
 }
 
-/// One line, with its newline; the summary if it has ended.
+/// A line with its newline; a summary if `ending` is given.
 pub fn line(snapshot: &Snapshot, beside: &Beside, unit: Unit, ending: Option<&Ending>) -> String {
     let mut fields = Map::new();
     let mut put = |name: &str, value: Value| {
@@ -68,7 +68,7 @@ pub fn line(snapshot: &Snapshot, beside: &Beside, unit: Unit, ending: Option<&En
     Value::Object(fields).to_string() + "\n"
 }
 
-/// Something that went wrong, as a line.
+/// An error as a line.
 pub fn error(message: &str) -> String {
     json!({ "error": message }).to_string() + "\n"
 }
@@ -79,7 +79,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn every_field_is_always_there() {
+    fn every_field_is_always_present() {
         let snapshot = Snapshot {
             done: 5,
             elapsed: Duration::from_secs(2),

@@ -1,32 +1,29 @@
-//! A limited rate: what may pass now, and when to ask again.
+//! Rate limit.
 
 use std::time::Duration;
 
-/// What passes at once, as time at the full rate: large enough not to wake up
-/// too often, too small to be called a burst.
+/// Units that pass at once, as time at the full rate: large enough to limit the
+/// number of wake-ups, too small for a burst.
 const PIECE: Duration = Duration::from_millis(50);
 
-/// What is saved up while nothing comes, beyond a piece: allows for being woken
-/// late, and is all that can be caught up after a standstill.
-const SAVED: Duration = Duration::from_millis(100);
+/// Tokens kept in addition to a piece, as time at the full rate: makes up for late
+/// wake-ups, and limits what is caught up after an idle time.
+const MAX_SAVED: Duration = Duration::from_millis(100);
 
-/// Lets so many units a second pass, in pieces.
-///
-/// A bucket of tokens: it fills with time, each unit takes one out, and it holds
-/// no more than a fraction of a second's worth.
+/// A token bucket that limits the rate, in pieces.
 #[derive(Debug, Clone)]
 pub struct Limiter {
     rate: f64,
     tokens: f64,
-    asked: Duration,
+    updated: Duration,
 }
 
-/// What a [`Limiter`] answers.
+/// Answer of a [`Limiter`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Allowance {
-    /// So many units, at least 1; ask again when they have passed.
+    /// This many units may pass, at least 1; ask again after that.
     Pass(u64),
-    /// None now; ask again after this time.
+    /// No unit may pass; ask again after this time.
     Wait(Duration),
 }
 
@@ -37,7 +34,7 @@ impl Limiter {
         let mut limiter = Limiter {
             rate,
             tokens: 0.0,
-            asked: Duration::ZERO,
+            updated: Duration::ZERO,
         };
         limiter.tokens = limiter.piece();
         limiter
@@ -47,12 +44,13 @@ impl Limiter {
         (self.rate * PIECE.as_secs_f64()).max(1.0)
     }
 
-    /// What may pass from `now` on, where `passed` have since the last time.
-    pub fn ask(&mut self, now: Duration, passed: u64) -> Allowance {
-        let most = self.piece() + self.rate * SAVED.as_secs_f64();
-        let time = now.saturating_sub(self.asked);
-        self.asked = now;
-        // First filled, then emptied: what passed was allowed before.
+    /// Charges the units that `passed` since the last call, and returns how many
+    /// may pass at `now`.
+    pub fn update(&mut self, now: Duration, passed: u64) -> Allowance {
+        let most = self.piece() + self.rate * MAX_SAVED.as_secs_f64();
+        let time = now.saturating_sub(self.updated);
+        self.updated = now;
+        // Filled before it is charged, since the units had been allowed before.
         let filled = (self.tokens + time.as_secs_f64() * self.rate).min(most);
         self.tokens = filled - passed as f64;
         let piece = self.piece();
@@ -60,7 +58,7 @@ impl Limiter {
             return Allowance::Pass(self.tokens as u64);
         }
         let wait = (piece - self.tokens) / self.rate;
-        // Never 0, which would be asked again at once and for ever.
+        // Not 0, or the caller would ask again in a loop.
         Allowance::Wait(Duration::from_secs_f64(wait).max(Duration::from_micros(100)))
     }
 }
@@ -70,12 +68,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Runs a stream that takes all it may at once, until `end`; each wait is
-    /// late by `late`. Returns what passed and the most in any call.
-    fn greedy(limiter: &mut Limiter, start: Duration, end: Duration, late: Duration) -> (u64, u64) {
+    /// Simulates a stream that passes all allowed units at once, until `end`; each
+    /// wait is `late`. Returns the units passed, in total and at most at once.
+    fn run_greedily(
+        limiter: &mut Limiter,
+        start: Duration,
+        end: Duration,
+        late: Duration,
+    ) -> (u64, u64) {
         let (mut now, mut passed, mut total, mut most) = (start, 0, 0, 0);
         while now < end {
-            match limiter.ask(now, passed) {
+            match limiter.update(now, passed) {
                 Allowance::Pass(units) => {
                     passed = units;
                     total += units;
@@ -92,13 +95,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn over_ten_seconds_the_rate_is_kept_within_two_per_cent(
+        fn the_rate_is_kept_within_two_percent_over_ten_seconds(
             rate in 1..100_000_000_000_u64,
             late in 0..90_u64,
         ) {
             let mut limiter = Limiter::new(rate);
             let end = Duration::from_secs(10);
-            let (total, most) = greedy(&mut limiter, Duration::ZERO, end, Duration::from_millis(late));
+            let (total, most) = run_greedily(&mut limiter, Duration::ZERO, end, Duration::from_millis(late));
             let expected = rate as f64 * 10.0;
             let off = (total as f64 - expected).abs();
             prop_assert!(off <= expected * 0.02 + 2.0, "{total} of {expected}");
@@ -106,28 +109,28 @@ mod tests {
         }
 
         #[test]
-        fn after_a_standstill_no_more_than_a_fraction_of_a_second_is_caught_up(
+        fn little_is_caught_up_after_an_idle_time(
             rate in 1000..1_000_000_000_u64,
             still in 1..10_000_u64,
         ) {
             let mut limiter = Limiter::new(rate);
             let one = Duration::from_secs(1);
-            greedy(&mut limiter, Duration::ZERO, one, Duration::ZERO);
+            run_greedily(&mut limiter, Duration::ZERO, one, Duration::ZERO);
             let begin = one + Duration::from_secs(still);
-            let (total, most) = greedy(&mut limiter, begin, begin + one, Duration::ZERO);
+            let (total, most) = run_greedily(&mut limiter, begin, begin + one, Duration::ZERO);
             prop_assert!(most as f64 <= rate as f64 * 0.15 + 1.0);
             prop_assert!(total as f64 <= rate as f64 * 1.2 + 2.0);
         }
 
         #[test]
-        fn what_comes_slower_than_the_limit_is_never_held_back_for_longer_than_a_piece(
+        fn a_slow_stream_waits_for_two_pieces_at_most(
             rate in 100..1_000_000_u64,
         ) {
             let mut limiter = Limiter::new(rate);
             let mut now = Duration::ZERO;
             for _ in 0..1000 {
                 now += Duration::from_secs_f64(2.0 / rate as f64);
-                match limiter.ask(now, 1) {
+                match limiter.update(now, 1) {
                     Allowance::Pass(units) => prop_assert!(units >= 1),
                     Allowance::Wait(time) => prop_assert!(time <= PIECE + PIECE),
                 }
@@ -136,11 +139,11 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_a_second_is_a_byte_a_second() {
+    fn the_lowest_rate_passes_a_byte_a_second() {
         let mut limiter = Limiter::new(1);
-        assert_eq!(limiter.ask(Duration::ZERO, 0), Allowance::Pass(1));
+        assert_eq!(limiter.update(Duration::ZERO, 0), Allowance::Pass(1));
         let wait = Duration::from_secs(1);
-        assert_eq!(limiter.ask(Duration::ZERO, 1), Allowance::Wait(wait));
-        assert_eq!(limiter.ask(wait, 0), Allowance::Pass(1));
+        assert_eq!(limiter.update(Duration::ZERO, 1), Allowance::Wait(wait));
+        assert_eq!(limiter.update(wait, 0), Allowance::Pass(1));
     }
 }

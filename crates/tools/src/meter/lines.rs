@@ -1,26 +1,26 @@
-//! Lines in a stream of bytes: how many there were, and how many have left.
+//! Counting of lines in a stream of bytes.
 
 use std::collections::VecDeque;
 
-/// How far apart the marks are at least, in bytes: a page.
-const APART: u64 = 4096;
+/// Minimum distance of the marks, in bytes: a page.
+const MIN_DISTANCE: u64 = 4096;
 
-/// How far back they are kept: more than a pipe holds, as it is made here.
-const BACK: u64 = 4 << 20;
+/// Marks are kept for this many bytes: more than the capacity of our pipes.
+const MAX_BACK: u64 = 4 << 20;
 
-/// Counts lines, and remembers roughly where they were, as far back as bytes may
-/// still be unread.
+/// Counts lines, with marks at their approximate positions in those bytes that
+/// may still be unread.
 #[derive(Debug, Clone)]
 pub struct LineCounter {
     end: u8,
     bytes: u64,
     lines: u64,
-    /// Bytes, and the lines in them, from the beginning.
+    /// Positions, and the number of lines before them.
     marks: VecDeque<(u64, u64)>,
 }
 
 impl LineCounter {
-    /// Lines that end with `end`.
+    /// Counts lines that end with `end`.
     pub fn new(end: u8) -> Self {
         LineCounter {
             end,
@@ -30,38 +30,38 @@ impl LineCounter {
         }
     }
 
-    /// Looks at the bytes that come next. Returns how many lines end in them.
-    pub fn see(&mut self, bytes: &[u8]) -> u64 {
+    /// Counts the lines in the next bytes and returns their number.
+    pub fn count(&mut self, bytes: &[u8]) -> u64 {
         let lines = memchr::memchr_iter(self.end, bytes).count() as u64;
         self.bytes += bytes.len() as u64;
         self.lines += lines;
         let last_but_one = self.marks.iter().rev().nth(1);
-        if last_but_one.is_some_and(|mark| self.bytes - mark.0 < APART) {
+        if last_but_one.is_some_and(|mark| self.bytes - mark.0 < MIN_DISTANCE) {
             self.marks.pop_back();
         }
         self.marks.push_back((self.bytes, self.lines));
         while self
             .marks
             .get(1)
-            .is_some_and(|second| self.bytes - second.0 > BACK)
+            .is_some_and(|second| self.bytes - second.0 > MAX_BACK)
         {
             self.marks.pop_front();
         }
         lines
     }
 
-    /// About how long the next line will be, in bytes.
+    /// The expected length of the next line, in bytes.
     pub fn likely_length(&self) -> u64 {
         (self.bytes + 1).div_ceil(self.lines + 1)
     }
 
-    /// Lines seen so far.
+    /// The number of lines so far.
     pub fn lines(&self) -> u64 {
         self.lines
     }
 
-    /// The lines in all but the last `unread` bytes: exact for 0, else as if
-    /// lines were of equal length between two marks.
+    /// The number of lines in all but the last `unread` bytes: exact for 0, else
+    /// interpolated between marks.
     pub fn without(&self, unread: u64) -> u64 {
         let place = self.bytes.saturating_sub(unread);
         let after = self.marks.partition_point(|mark| mark.0 < place);
@@ -86,14 +86,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_are_as_many_as_a_naive_count_says(
+        fn counts_match_a_naive_count(
             pieces in prop::collection::vec(prop::collection::vec(0..4_u8, 0..9000), 0..20),
             end in 0..4_u8,
         ) {
             let mut counter = LineCounter::new(end);
             for piece in &pieces {
                 let naive = piece.iter().filter(|byte| **byte == end).count() as u64;
-                prop_assert_eq!(counter.see(piece), naive);
+                prop_assert_eq!(counter.count(piece), naive);
             }
             let all: Vec<u8> = pieces.concat();
             let naive = all.iter().filter(|byte| **byte == end).count() as u64;
@@ -110,11 +110,11 @@ mod tests {
     }
 
     #[test]
-    fn evenly_long_lines_are_told_where_they_are() {
+    fn unread_lines_of_equal_length_are_counted_exactly() {
         let mut counter = LineCounter::new(b'\n');
         let block = b"0123456\n".repeat(16_384);
         for _ in 0..100 {
-            counter.see(&block);
+            counter.count(&block);
         }
         assert_eq!(counter.without(0), 1_638_400);
         assert_eq!(counter.without(8), 1_638_399);
@@ -126,7 +126,7 @@ mod tests {
     fn single_bytes_leave_few_marks() {
         let mut counter = LineCounter::new(b'\n');
         for _ in 0..100_000 {
-            counter.see(b"\n");
+            counter.count(b"\n");
         }
         assert!(counter.marks.len() < 60, "{}", counter.marks.len());
         assert_eq!(counter.without(50_000), 50_000);

@@ -1,19 +1,18 @@
-//! A meter in a pipeline: passes a stream on, or watches another process's
-//! files, and shows how far it is.
+//! A meter for pipelines: passes a stream on, or watches the files of another
+//! process, and shows the progress.
 //!
-//! The bytes go by [`fastpipe::relay`], without copies wherever the two ends
-//! allow it, and nothing here sleeps but its poll(2): the display is drawn when
-//! relay calls back, whatever the two ends do.
+//! [`fastpipe::relay`] moves the bytes, without copies if both ends allow it. Only
+//! its poll(2) sleeps: the display is drawn when relay calls back.
 //!
-//! | room | what is in it |
+//! | module | content |
 //! |---|---|
-//! | `options` | what is asked |
-//! | `stream`, `transfer` | the inputs one after another; one of them by relay |
-//! | `session`, `clock` | what all inputs have in common: counts, time, limits, display |
-//! | `progress`, `limiter`, `lines` | rates and times from samples; a limited rate; lines in bytes: pure |
-//! | `format`, `bar`, `units` | a line of a given width from a format and a snapshot: pure |
-//! | `display`, `json`, `screen`, `rows` | when and what to draw; where; several meters in one terminal |
-//! | `watch`, `descriptor` | another process's files |
+//! | `options` | options |
+//! | `stream`, `transfer` | all inputs in turn; one input, by relay |
+//! | `session`, `clock` | state common to all inputs: counts, time, limits, display |
+//! | `progress`, `limiter`, `lines` | rates and times from samples; rate limit; counting lines (pure) |
+//! | `format`, `bar`, `units` | a line of a given width from a format and a snapshot (pure) |
+//! | `display`, `json`, `screen`, `rows` | drawing; standard error; several meters in one terminal |
+//! | `watch`, `descriptor` | files of another process |
 
 mod bar;
 mod clock;
@@ -39,7 +38,7 @@ pub use self::options::{Options, Show, Target};
 pub use self::status::Status;
 pub use self::units::Unit;
 
-/// Does what is asked, and says on standard error what went wrong on the way.
+/// Runs the meter, and prints errors on standard error.
 pub fn run(options: &Options) -> Status {
     match options.watch {
         Some(target) => watch::run(options, target),

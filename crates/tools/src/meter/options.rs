@@ -1,4 +1,4 @@
-//! What a meter is asked.
+//! Options of a meter.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,76 +6,76 @@ use std::time::Duration;
 use super::format::Format;
 use super::units::Unit;
 
-/// How often the display changes unless said otherwise.
+/// Default interval between two drawings.
 pub const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is shown, on standard error.
+/// Form of the display on standard error.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Show {
     /// Nothing.
     Nothing,
-    /// A line that is drawn again and again.
+    /// A line that is redrawn.
     Line(Format),
-    /// A number in a line of its own each time.
+    /// A number in a new line each time.
     Number {
-        /// The count, instead of the percentage.
+        /// The count instead of the percentage.
         count: bool,
-        /// The seconds elapsed before it.
+        /// The elapsed seconds before it.
         timer: bool,
     },
-    /// A JSON object in a line of its own each time.
+    /// A JSON object in a new line each time.
     Json,
 }
 
-/// The process to watch, and which of its descriptors.
+/// A process to watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
-    /// The process.
+    /// Its process id.
     pub pid: i32,
-    /// The descriptor; if none, all regular files and block devices.
+    /// The descriptor to watch; by default all regular files and block devices.
     pub fd: Option<i32>,
 }
 
-/// What a meter is asked.
+/// Options of a meter.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The inputs; standard input if none, and where one is '-'.
+    /// The inputs; standard input by default and for '-'.
     pub files: Vec<PathBuf>,
-    /// Another process to watch, instead of passing anything on.
+    /// Watch another process instead of passing data on.
     pub watch: Option<Target>,
-    /// What is shown.
+    /// Form of the display.
     pub show: Show,
-    /// Draw even where standard error is no terminal.
+    /// Draw even if standard error is not a terminal.
     pub force: bool,
-    /// The name in front of the display.
+    /// The name shown before the display.
     pub name: Option<String>,
-    /// What is counted.
+    /// The unit of counts.
     pub unit: Unit,
-    /// How much is expected, in units; found out by itself if none.
+    /// Expected size in units; by default that of the inputs.
     pub size: Option<u64>,
-    /// End at the size, and never take a unit more.
+    /// Stop at the size.
     pub stop_at_size: bool,
-    /// The most units a second.
+    /// Maximum rate in units per second.
     pub rate_limit: Option<u64>,
-    /// Time from one drawing to the next.
+    /// Time between two drawings.
     pub interval: Duration,
-    /// Nothing is shown before this has passed.
+    /// Time before the first drawing.
     pub delay: Duration,
-    /// Nothing is shown and no time counted before the first byte.
+    /// Start display and clock with the first byte.
     pub wait: bool,
     /// Columns, instead of the terminal's.
     pub width: Option<u16>,
     /// Rows, instead of the terminal's.
     pub height: Option<u16>,
-    /// Share the terminal with other meters, each in a line of its own.
+    /// Share the terminal with other meters, each in its own row.
     pub cursor: bool,
-    /// The most bytes moved at once.
+    /// Maximum number of bytes moved at once.
     pub block: Option<usize>,
-    /// Only read and write.
+    /// Use only read(2) and write(2).
     pub copy: bool,
-    /// Put zeros in place of what can't be read, and go on.
+    /// Replace unreadable bytes by zeros.
     pub skip_errors: bool,
-    /// Whether the pipe at the input may be made larger.
+    /// Allow enlarging the pipe at the input.
     pub resize_input: bool,
 }
 

@@ -1,49 +1,48 @@
-//! Rates and times, as pure functions of samples.
+//! Rates and remaining times, as pure functions of samples.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The time over which the current rate is taken.
+/// The current rate is the average over this time.
 pub const WINDOW: Duration = Duration::from_secs(4);
 
-/// No more samples than this in a window: a shorter interval needs no finer
-/// ones.
-const RESOLUTION: u32 = 64;
+/// Maximum number of samples in a window.
+const MAX_SAMPLES: u32 = 64;
 
-/// How much had passed at which time, for as long as it matters.
+/// Samples of the count over the last [`WINDOW`].
 #[derive(Debug, Clone)]
 pub struct History {
     samples: VecDeque<(Duration, u64)>,
 }
 
 impl History {
-    /// Begins with nothing at time 0.
+    /// Begins with a count of 0 at time 0.
     pub fn new() -> Self {
         History {
             samples: VecDeque::from([(Duration::ZERO, 0)]),
         }
     }
 
-    /// Begins anew with `count` at `at`.
-    pub fn begin(&mut self, at: Duration, count: u64) {
+    /// Restarts with `count` at `at`.
+    pub fn restart(&mut self, at: Duration, count: u64) {
         self.samples.clear();
         self.samples.push_back((at, count));
     }
 
-    /// Takes a sample. One from before the last is taken as of the same time.
+    /// Adds a sample; its time is at least that of the last one.
     pub fn add(&mut self, at: Duration, count: u64) {
         let newest = self
             .samples
             .back()
             .map_or(Duration::ZERO, |newest| newest.0);
         let at = at.max(newest);
-        // The last but one stays, or the newest would be replaced for ever.
+        // Compared with the last but one, or the last would always be replaced.
         let before = self.samples.iter().rev().nth(1).map(|sample| sample.0);
-        if before.is_some_and(|before| at - before < WINDOW / RESOLUTION) {
+        if before.is_some_and(|before| at - before < WINDOW / MAX_SAMPLES) {
             self.samples.pop_back();
         }
         self.samples.push_back((at, count));
-        // The oldest kept is the last that is as old as the window.
+        // Keep one sample that is at least as old as the window.
         while self
             .samples
             .get(1)
@@ -53,53 +52,51 @@ impl History {
         }
     }
 
-    /// Units a second over the window; over less at the beginning. None before
-    /// time has passed.
+    /// Units per second over the window, or since the beginning. `None` at time 0.
     pub fn rate(&self) -> Option<f64> {
         let (oldest, newest) = (self.samples.front()?, self.samples.back()?);
         per_second(newest.1.saturating_sub(oldest.1), newest.0 - oldest.0)
     }
 }
 
-/// `count` in `time`, a second. None if no time has passed.
+/// `count` divided by `time` in seconds; `None` if `time` is zero.
 pub fn per_second(count: u64, time: Duration) -> Option<f64> {
     (!time.is_zero()).then(|| count as f64 / time.as_secs_f64())
 }
 
-/// All that is known at one moment. Counts are in units.
+/// The progress at one moment. Counts are in units.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Snapshot {
-    /// What has left.
+    /// The count.
     pub done: u64,
-    /// What had when this began: not 0 for a file that is watched from its
-    /// middle on.
+    /// The count at the beginning: not 0 for a file watched from its middle.
     pub begun_at: u64,
-    /// What is expected in all.
+    /// The expected count at the end.
     pub size: Option<u64>,
     /// Time since the beginning.
     pub elapsed: Duration,
-    /// Units a second of late.
+    /// Current rate in units per second.
     pub rate: Option<f64>,
-    /// How full the output pipe is, from 0 to 1.
+    /// Fill of the output pipe, from 0 to 1.
     pub fill: Option<f64>,
-    /// How often it was found to have moved, which moves the indicator.
+    /// Number of drawings with progress, which moves the indicator.
     pub beats: u64,
-    /// Whether this is the last one.
+    /// Whether this is the last snapshot.
     pub last: bool,
 }
 
 impl Snapshot {
-    /// Units a second since the beginning.
+    /// Units per second since the beginning.
     pub fn average(&self) -> Option<f64> {
         per_second(self.done.saturating_sub(self.begun_at), self.elapsed)
     }
 
-    /// The rate to show: that of late, or in the end that of the whole.
+    /// The rate to show: the current one, or at the end the average.
     pub fn shown_rate(&self) -> Option<f64> {
         if self.last { self.average() } else { self.rate }
     }
 
-    /// What share of the expected has left; above 1 if it was too little.
+    /// The count as a share of the size, which it may exceed.
     pub fn share(&self) -> Option<f64> {
         match self.size {
             None | Some(0) => None,
@@ -107,14 +104,14 @@ impl Snapshot {
         }
     }
 
-    /// Whole per cents, rounded down: 100 is said when all is there.
+    /// The percentage, rounded down, so that 100 means all.
     pub fn percent(&self) -> Option<u64> {
         let size = self.size.filter(|size| *size > 0)?;
         u64::try_from(u128::from(self.done) * 100 / u128::from(size)).ok()
     }
 
-    /// Time left at the rate of late. None where nothing moves or no size is
-    /// known.
+    /// Remaining time at the current rate. `None` if the rate is 0 or the size
+    /// unknown.
     pub fn time_left(&self) -> Option<Duration> {
         let left = self.size?.saturating_sub(self.done);
         if left == 0 {
@@ -135,13 +132,13 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_that_of_the_last_seconds_not_of_the_last_interval() {
+    fn the_rate_covers_the_window() {
         let mut history = History::new();
         for second in 1..=100_u64 {
             history.add(seconds(second as f64), second * 1000);
         }
         assert_eq!(history.rate(), Some(1000.0));
-        // A second of standstill: a quarter of the window.
+        // No progress for a second, a quarter of the window.
         history.add(seconds(101.0), 100_000);
         assert_eq!(history.rate(), Some(750.0));
         for second in 102..=104 {
@@ -161,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_longer_than_the_window_takes_the_rate_of_the_interval() {
+    fn intervals_longer_than_the_window_extend_it() {
         let mut history = History::new();
         history.add(seconds(60.0), 600);
         history.add(seconds(120.0), 6600);
@@ -169,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn time_left_follows_the_rate_of_late() {
+    fn time_left_follows_the_current_rate() {
         let mut snapshot = Snapshot {
             done: 500,
             size: Some(1500),
@@ -205,7 +202,7 @@ mod tests {
                 history.add(seconds(at), count);
                 low = low.min(more as f64 / time);
                 high = high.max(more as f64 / time);
-                prop_assert!(history.samples.len() <= RESOLUTION as usize * 2 + 3);
+                prop_assert!(history.samples.len() <= MAX_SAMPLES as usize * 2 + 3);
                 let rate = history.rate().unwrap();
                 prop_assert!(rate >= low * 0.999 && rate <= high * 1.001);
                 let spanned = history.samples.back().unwrap().0 - history.samples[1].0;

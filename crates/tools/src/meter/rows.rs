@@ -1,14 +1,14 @@
-//! Several meters in one terminal, each in a row of its own.
+//! Several meters in one terminal, each in its own row.
 //!
-//! The rows are kept in a small file, one a terminal and user, which the meters
-//! lock to draw. The cursor rests below the rows: whoever draws goes up by as
-//! many rows as were drawn last, draws them all, and is below them again. So the
-//! terminal need not be asked where its cursor is, whose answer would come among
-//! what somebody types, and it may scroll.
+//! The rows are kept in a small file per terminal and user, which a meter locks to
+//! draw. Between drawings the cursor is below the rows: a drawing moves it up by
+//! the number of rows drawn last, and draws all rows. So the terminal need not be
+//! asked for its cursor, whose answer would mix with the user's input, and it may
+//! scroll.
 //!
-//! Nobody waits for the lock: whoever has it may have been stopped. What a meter
-//! that was killed leaves is its row, which goes when the last of the others
-//! ends, or when the next meter finds nobody alive.
+//! No meter waits for the lock, since its holder may be stopped. The row of a
+//! killed meter remains until the last of the others ends, or until a new meter
+//! finds all others ended.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -22,29 +22,28 @@ use serde::{Deserialize, Serialize};
 
 use super::screen::Screen;
 
-/// Tries to get the lock for the last drawing, and the time between them.
-const LAST_TRIES: u32 = 50;
-const BETWEEN: Duration = Duration::from_millis(10);
+/// Attempts to get the lock for the last drawing, and the time between them.
+const MAX_TRIES: u32 = 50;
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A file that was removed while its lock was being taken is opened again so
-/// often.
-const OPENINGS: u32 = 5;
+/// Attempts to open the file if it was removed before it could be locked.
+const MAX_OPENS: u32 = 5;
 
-/// More rows than any pipeline has: a limit for what is read.
+/// Limit on the bytes read, enough for the rows of any pipeline.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// One meter's row.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
 struct Row {
     pid: i32,
-    /// When the process was started, since its number may be used again.
+    /// Start time of the process, since its id may be reused.
     start: u64,
     ended: bool,
     text: String,
 }
 
-/// All rows of a terminal, in the order of the processes: that of the pipeline,
-/// mostly.
+/// All rows of a terminal, ordered by process id: usually the order of the
+/// pipeline.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 struct Shared {
     /// Rows drawn above the cursor.
@@ -61,7 +60,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// For the terminal at standard error.
+    /// Joins the meters of the terminal at standard error.
     ///
     /// # Errors
     /// Those of fstat(2), or if /proc does not show this process.
@@ -75,29 +74,29 @@ impl Rows {
         Ok(Rows {
             path: directory.join(format!("pipespeed-meter-{user}-{terminal:x}")),
             pid,
-            start: started(pid).ok_or(io::ErrorKind::NotFound)?,
+            start: start_time(pid).ok_or(io::ErrorKind::NotFound)?,
         })
     }
 
-    /// Draws this meter's row and all others. False if somebody else is drawing
-    /// just now, or the terminal takes nothing.
+    /// Draws all rows, with a new text for this meter's. False if another meter
+    /// has the lock, or the terminal accepts no output.
     ///
     /// # Errors
-    /// Those of the file: then there is nothing to share.
+    /// Those of opening, reading and writing the file.
     pub fn draw(&self, screen: &mut Screen, text: &str, height: usize) -> io::Result<bool> {
         self.update(screen, text, height, false)
     }
 
-    /// Draws this meter's row for the last time, waiting a moment for the lock.
+    /// Draws this meter's row for the last time, after retrying for the lock.
     ///
     /// # Errors
-    /// Those of the file.
+    /// As [`draw`](Self::draw).
     pub fn draw_last(&self, screen: &mut Screen, text: &str, height: usize) -> io::Result<bool> {
-        for _ in 0..LAST_TRIES {
+        for _ in 0..MAX_TRIES {
             if self.update(screen, text, height, true)? {
                 return Ok(true);
             }
-            std::thread::sleep(BETWEEN);
+            std::thread::sleep(RETRY_INTERVAL);
         }
         Ok(false)
     }
@@ -113,7 +112,7 @@ impl Rows {
             return Ok(false);
         };
         let mut shared = Shared::read(&mut file);
-        shared.forget_if_all(Row::is_over);
+        shared.clear_if_all(Row::is_over);
         shared.set(Row {
             pid: self.pid,
             start: self.start,
@@ -132,28 +131,28 @@ impl Rows {
         Ok(true)
     }
 
-    /// Writes lines that stay: the rows go on below them.
-    pub fn say(&self, screen: &mut Screen, text: &str) {
+    /// Prints permanent lines; the rows continue below them.
+    pub fn print_above(&self, screen: &mut Screen, text: &str) {
         let file = self.lock().ok().flatten();
         screen.write_last(text);
         if let Some(mut file) = file {
             let mut shared = Shared::read(&mut file);
             shared.drawn = 0;
-            // At worst the rows are drawn over what was said.
+            // On failure the rows overwrite the lines.
             let _ = shared.write(&mut file);
         }
     }
 
-    /// The file, locked; none if somebody else has the lock.
+    /// Opens and locks the file; `None` if another meter has the lock.
     fn lock(&self) -> io::Result<Option<File>> {
-        for _ in 0..OPENINGS {
+        for _ in 0..MAX_OPENS {
             let file = OpenOptions::new()
                 .read(true)
                 .write(true)
                 .create(true)
                 .truncate(false)
                 .mode(0o600)
-                // The directory may be everybody's.
+                // The directory may be writable by others.
                 .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32)
                 .open(&self.path)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -165,7 +164,7 @@ impl Rows {
             if about.uid() != geteuid().as_raw() || !about.is_file() {
                 return Err(io::ErrorKind::PermissionDenied.into());
             }
-            // Else its last user has removed it meanwhile.
+            // Without a link it was removed before we locked it.
             if about.nlink() > 0 {
                 return Ok(Some(file));
             }
@@ -175,16 +174,16 @@ impl Rows {
 }
 
 impl Row {
-    /// Whether it will not change any more.
+    /// Whether its meter has ended.
     fn is_over(&self) -> bool {
-        self.ended || started(self.pid) != Some(self.start)
+        self.ended || start_time(self.pid) != Some(self.start)
     }
 }
 
 impl Shared {
     fn read(file: &mut File) -> Self {
         let mut content = String::new();
-        // What can't be understood is what a killed meter left half written.
+        // A killed meter may leave an incomplete file, which is ignored.
         let _ = file.take(MAX_BYTES).read_to_string(&mut content);
         serde_json::from_str(&content).unwrap_or_default()
     }
@@ -196,8 +195,8 @@ impl Shared {
         file.write_all(&content)
     }
 
-    fn forget_if_all(&mut self, gone: impl Fn(&Row) -> bool) {
-        if self.rows.iter().all(gone) {
+    fn clear_if_all(&mut self, is_over: impl Fn(&Row) -> bool) {
+        if self.rows.iter().all(is_over) {
             *self = Shared::default();
         }
     }
@@ -216,8 +215,8 @@ impl Shared {
     }
 }
 
-/// What draws `rows` where `drawn` rows are above the cursor, and leaves it below
-/// them. Where the terminal is too low for all, the first are left out.
+/// The output that draws `rows` over the `drawn` rows above the cursor, and leaves
+/// the cursor below. If the terminal is too low, the first rows are left out.
 pub fn drawing(drawn: usize, rows: &[&str], height: usize) -> String {
     let room = height.saturating_sub(1).max(1);
     let up = drawn.min(room);
@@ -230,18 +229,18 @@ pub fn drawing(drawn: usize, rows: &[&str], height: usize) -> String {
         text.push_str(row);
         text.push_str("\x1b[K\n");
     }
-    // What was drawn before and is not any more.
+    // Clear rows that are no longer drawn.
     if drawn > rows.len() {
         text.push_str("\x1b[J");
     }
     text
 }
 
-/// When a process was started, in ticks since boot; none if there is none.
-fn started(pid: i32) -> Option<u64> {
+/// Start time of a process in ticks since boot; `None` if it does not exist.
+fn start_time(pid: i32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may contain anything, blanks and parentheses too. After it comes
-    // the third field; the start is the 22nd (proc_pid_stat(5)).
+    // The name may contain spaces and parentheses. It is followed by the third
+    // field; the start time is the 22nd (proc_pid_stat(5)).
     let fields = stat.rsplit_once(')')?.1;
     fields.split_whitespace().nth(19)?.parse().ok()
 }
@@ -260,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_stand_in_the_order_of_the_processes_and_each_once() {
+    fn rows_are_ordered_by_process_without_duplicates() {
         let mut shared = Shared::default();
         for (pid, text) in [(30, "c"), (10, "a"), (20, "b"), (10, "A")] {
             shared.set(row(pid, text, false));
@@ -282,20 +281,20 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_which_nobody_is_left_are_forgotten() {
+    fn rows_are_cleared_when_all_have_ended() {
         let mut shared = Shared {
             drawn: 2,
             rows: vec![row(1, "a", true), row(2, "b", false)],
         };
-        shared.forget_if_all(|row| row.ended);
+        shared.clear_if_all(|row| row.ended);
         assert_eq!(shared.rows.len(), 2);
-        shared.forget_if_all(|_| true);
+        shared.clear_if_all(|_| true);
         assert_eq!(shared, Shared::default());
     }
 
     #[test]
-    fn this_process_has_been_started() {
-        assert!(started(std::process::id() as i32).is_some());
-        assert_eq!(started(-1), None);
+    fn only_existing_processes_have_a_start_time() {
+        assert!(start_time(std::process::id() as i32).is_some());
+        assert_eq!(start_time(-1), None);
     }
 }

@@ -1,5 +1,4 @@
-//! Standard error as a place to draw: what it is, and writing to it without ever
-//! sleeping.
+//! Standard error as a display, written without blocking.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,9 +11,9 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::getpgrp;
 use rustix::termios::{isatty, tcgetpgrp, tcgetwinsize};
 
-/// How long the last line may take to get out: a terminal that was stopped by
-/// Ctrl-S, or a reader that does not read, is not waited for longer.
-const LAST: Timespec = Timespec {
+/// Timeout of the last line, for a terminal stopped by Ctrl-S or a reader that
+/// does not read.
+const LAST_TIMEOUT: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
@@ -22,51 +21,47 @@ const LAST: Timespec = Timespec {
 /// Standard error.
 #[derive(Debug)]
 pub struct Screen {
-    /// The terminal, opened once more and without blocking: an open file of our
-    /// own, so that nobody else's gets non-blocking.
+    /// The terminal, reopened with O_NONBLOCK: other processes share the original
+    /// open file, which must stay blocking.
     own: Option<OwnedFd>,
-    /// For all else.
+    /// Standard error itself, used if it could not be reopened.
     plain: Output<io::Stderr>,
     is_terminal: bool,
     coloured: bool,
 }
 
 impl Screen {
-    /// Looks at standard error.
+    /// Inspects standard error and prepares writing to it.
     pub fn new() -> Self {
         let stderr = io::stderr();
         let is_terminal = isatty(&stderr);
-        let own = is_terminal.then(open_again).flatten();
+        let own = is_terminal.then(reopen).flatten();
         if is_terminal {
-            // Drawing in the background, where the check came too early, is not
-            // worth being stopped for.
-            let mut never_stop = SigSet::empty();
-            never_stop.add(Signal::SIGTTOU);
-            // Then it would be stopped: no harm but the wait.
-            let _ = never_stop.thread_block();
+            // Keeps a write from stopping the process if it goes to the background
+            // after the check. Blocking a valid set can't fail (sigprocmask(2)).
+            let _ = SigSet::from(Signal::SIGTTOU).thread_block();
         }
-        let says = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        let dumb = says("TERM").is_none_or(|term| term == "dumb");
+        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let dumb = variable("TERM").is_none_or(|term| term == "dumb");
         Screen {
             own,
             plain: Output::new(stderr, Wait::Never),
             is_terminal,
-            coloured: is_terminal && !dumb && says("NO_COLOR").is_none(),
+            coloured: is_terminal && !dumb && variable("NO_COLOR").is_none(),
         }
     }
 
-    /// Whether somebody may be looking.
+    /// Whether standard error is a terminal.
     pub fn is_terminal(&self) -> bool {
         self.is_terminal
     }
 
-    /// Whether colours are wanted.
+    /// Whether to use colours.
     pub fn is_coloured(&self) -> bool {
         self.coloured
     }
 
-    /// Columns and rows, where it is a terminal that knows them. Asked anew each
-    /// time: it may have been resized.
+    /// The terminal's current columns and rows, if known.
     pub fn size(&self) -> (Option<u16>, Option<u16>) {
         match tcgetwinsize(self.plain.get_ref()) {
             Ok(size) => (
@@ -77,13 +72,13 @@ impl Screen {
         }
     }
 
-    /// Whether this process may draw: it is in the terminal's foreground, or the
-    /// terminal is not the one that controls it.
+    /// Whether this process is in the terminal's foreground, or the terminal does
+    /// not control it.
     pub fn is_in_foreground(&self) -> bool {
         tcgetpgrp(self.plain.get_ref()).map_or(true, |group| group == getpgrp())
     }
 
-    /// Writes what finds room at once. Whether that was all.
+    /// Writes without blocking. Returns whether all was written.
     pub fn write(&mut self, text: &str) -> bool {
         match &self.own {
             Some(own) => rustix::io::write(own, text.as_bytes()) == Ok(text.len()),
@@ -91,17 +86,17 @@ impl Screen {
         }
     }
 
-    /// Writes what is not to be lost, waiting for a second at most.
+    /// Writes after waiting at most a second for the terminal or reader.
     pub fn write_last(&mut self, text: &str) {
         let stderr = self.plain.get_ref().as_fd();
         let mut fds = [PollFd::from_borrowed_fd(stderr, PollFlags::OUT)];
-        // If it can't tell, the write will.
-        let _ = poll(&mut fds, Some(&LAST));
+        // If poll fails, the write is tried nonetheless.
+        let _ = poll(&mut fds, Some(&LAST_TIMEOUT));
         self.write(text);
     }
 }
 
-fn open_again() -> Option<OwnedFd> {
+fn reopen() -> Option<OwnedFd> {
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let own = rustix::fs::open("/proc/self/fd/2", flags, Mode::empty()).ok()?;
     let (theirs, ours) = (

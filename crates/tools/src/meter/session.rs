@@ -1,5 +1,4 @@
-//! What all inputs of a stream have in common: the counts, the clock, the limits
-//! and the display.
+//! State common to all inputs of a stream: counts, clock, limits, display.
 
 use std::time::Duration;
 
@@ -15,13 +14,13 @@ use super::options::{Options, Show};
 use super::progress::{History, Snapshot};
 use super::units::Unit;
 
-/// How it ends when nobody reads the output any more.
+/// Reason for the end: the reader of the output is gone.
 pub const CONSUMER_GONE: &str = "consumer gone";
 
-/// The most bytes that are passed because lines are likely to be long.
-const LIKELY: u64 = 16 << 10;
+/// Maximum number of bytes passed at once based on the expected length of lines.
+const MAX_EXPECTED_BYTES: u64 = 16 << 10;
 
-/// A stream on its way.
+/// A stream in progress.
 #[derive(Debug)]
 pub struct Session<'o> {
     options: &'o Options,
@@ -35,11 +34,11 @@ pub struct Session<'o> {
     beats: u64,
     technique: Option<&'static str>,
     passed_over: Vec<String>,
-    /// Lines that may pass before the limiter is asked again.
+    /// Lines that may pass before the limiter's next update.
     lines_allowed: u64,
 }
 
-/// What has passed. Bytes but for `shown`.
+/// Counts in bytes, except for `lines` and `shown`.
 #[derive(Debug, Default)]
 struct Counts {
     /// Given to the output from earlier inputs.
@@ -48,19 +47,19 @@ struct Counts {
     given: u64,
     /// Given and unread.
     unread: Option<u64>,
-    /// Taken from this input, as the limiter knows it.
+    /// Taken from this input and charged to the limiter.
     taken: u64,
-    /// Lines passed, as the limiter knows it.
+    /// Lines charged to the limiter.
     lines: u64,
-    /// The most, in units, that was ever shown to have left: another writer at
-    /// the same pipe would make it look as if some had come back.
+    /// Maximum of the count shown, in units: it never decreases, even if another
+    /// writer adds unread bytes to the same pipe.
     shown: u64,
     /// The same in bytes.
-    left: u64,
+    shown_bytes: u64,
 }
 
 impl<'o> Session<'o> {
-    /// Begins now, or with the first byte where that is asked.
+    /// Begins now, or with the first byte if the options say so.
     pub fn new(options: &'o Options, size: Option<u64>) -> Self {
         Session {
             options,
@@ -81,17 +80,17 @@ impl<'o> Session<'o> {
         }
     }
 
-    /// What is asked.
+    /// The options.
     pub fn options(&self) -> &'o Options {
         self.options
     }
 
-    /// Says that something went wrong.
-    pub fn complain(&mut self, message: &str) {
-        self.display.complain(message);
+    /// Prints an error.
+    pub fn print_error(&mut self, message: &str) {
+        self.display.print_error(message);
     }
 
-    /// How often relay is to call back by itself.
+    /// The interval at which relay calls back.
     pub fn interval(&self) -> Duration {
         if self.display.shows() {
             self.options.interval
@@ -100,25 +99,25 @@ impl<'o> Session<'o> {
         }
     }
 
-    /// Begins with another input.
+    /// Begins the next input.
     pub fn next_input(&mut self) {
         self.counts.before += self.counts.given;
         self.counts.given = 0;
         self.counts.taken = 0;
     }
 
-    /// Keeps the techniques that were not used, for the summary.
-    pub fn pass_over(&mut self, techniques: &[PassedOver]) {
+    /// Records the techniques not used, for the summary.
+    pub fn set_passed_over(&mut self, techniques: &[PassedOver]) {
         self.passed_over = techniques.iter().map(PassedOver::to_string).collect();
     }
 
-    /// Units that may still pass where it is to stop at the size.
-    pub fn left_to_pass(&self) -> Option<u64> {
+    /// Units that may still pass if the stream stops at the size.
+    pub fn remaining(&self) -> Option<u64> {
         let size = self.size.filter(|_| self.options.stop_at_size)?;
         Some(size.saturating_sub(self.passed()))
     }
 
-    /// Units given to the output.
+    /// The number of units given to the output.
     fn passed(&self) -> u64 {
         match &self.lines {
             Some(lines) => lines.lines(),
@@ -126,26 +125,25 @@ impl<'o> Session<'o> {
         }
     }
 
-    /// What relay calls.
-    pub fn call(&mut self, progress: &Progress<'_>) -> Flow {
+    /// Callback of relay: updates the counts, draws, and applies the limits.
+    pub fn on_progress(&mut self, progress: &Progress<'_>) -> Flow {
         self.counts.given = progress.given;
         self.counts.unread = progress.unread.map(|bytes| bytes as u64);
         self.technique = Some(progress.technique.name());
         if progress.activity == Activity::Ended {
-            // The answer is not heeded, and what was taken may have been put
-            // back.
+            // The answer is ignored, and bytes taken may have been put back.
             return Flow::Continue;
         }
         let Some(now) = self.clock.now() else {
             if self.counts.before + self.counts.given == 0 {
-                // Called as soon as there is something.
+                // Called again at the first byte.
                 return Flow::CallAfter {
                     bytes: 1,
                     within: None,
                 };
             }
             self.clock.start();
-            self.history.begin(Duration::ZERO, 0);
+            self.history.restart(Duration::ZERO, 0);
             return self.flow(Duration::ZERO, progress.taken);
         };
         self.draw_if_due(now);
@@ -153,16 +151,15 @@ impl<'o> Session<'o> {
     }
 
     fn draw_if_due(&mut self, now: Duration) {
-        if self.display.is_due(now) {
+        if self.display.take_due(now) {
             let snapshot = self.snapshot(now, false, false);
             let beside = self.beside();
             self.display.show(&snapshot, &beside);
         }
     }
 
-    /// Draws while there is no relay under way. Returns when it wants to be
-    /// called again, if ever.
-    pub fn idle(&mut self) -> Option<Duration> {
+    /// Draws while no relay runs. Returns the time until the next drawing, if any.
+    pub fn draw_idle(&mut self) -> Option<Duration> {
         let now = self.clock.now()?;
         self.draw_if_due(now);
         let within = self.display.until_next(now);
@@ -170,7 +167,7 @@ impl<'o> Session<'o> {
         within
     }
 
-    /// How relay is to go on.
+    /// Charges the bytes taken to the limiter, and returns how many may follow.
     fn flow(&mut self, now: Duration, taken: u64) -> Flow {
         let within = self.display.until_next(now);
         self.clock.expect(within);
@@ -180,7 +177,8 @@ impl<'o> Session<'o> {
         };
         self.counts.taken = taken;
         self.counts.lines += units;
-        let allowance = self.limiter.as_mut().map(|limiter| limiter.ask(now, units));
+        let limiter = self.limiter.as_mut();
+        let allowance = limiter.map(|limiter| limiter.update(now, units));
         let bytes = match allowance {
             Some(Allowance::Wait(time)) => {
                 self.lines_allowed = 0;
@@ -199,26 +197,27 @@ impl<'o> Session<'o> {
         }
     }
 
-    /// Where it is to stop at so many lines, no more bytes than lines: they
-    /// can't hold more. Where only their rate is limited, what so many lines
-    /// are likely to take; a few too many are made up for.
+    /// The number of bytes that may pass in line mode. To stop at a number of
+    /// lines, as many bytes as lines remain, since they can't contain more lines.
+    /// To limit the rate, the expected length of the lines; a surplus is charged
+    /// to the limiter later.
     fn flow_of_lines(&self, within: Option<Duration>) -> Flow {
-        let wanted = self.left_to_pass().unwrap_or(u64::MAX);
+        let wanted = self.remaining().unwrap_or(u64::MAX);
         let length = self.lines.as_ref().map_or(1, LineCounter::likely_length);
-        let likely = self.lines_allowed.saturating_mul(length);
-        let allowed = likely.clamp(self.lines_allowed, self.lines_allowed.max(LIKELY));
+        let expected = self.lines_allowed.saturating_mul(length);
+        let most = self.lines_allowed.max(MAX_EXPECTED_BYTES);
         Flow::CallAfter {
-            bytes: wanted.min(allowed),
+            bytes: wanted.min(expected.clamp(self.lines_allowed, most)),
             within,
         }
     }
 
-    /// Looks at the bytes that were given, in line mode.
-    pub fn look(&mut self, bytes: &[u8]) -> Flow {
+    /// Callback of relay in line mode: counts the lines in the bytes given.
+    pub fn on_bytes(&mut self, bytes: &[u8]) -> Flow {
         let Some(lines) = &mut self.lines else {
             return Flow::Continue;
         };
-        let more = lines.see(bytes);
+        let more = lines.count(bytes);
         let stops = self.options.stop_at_size && self.size.is_some();
         if !stops && self.limiter.is_none() {
             return Flow::Continue;
@@ -226,14 +225,15 @@ impl<'o> Session<'o> {
         if self.limiter.is_some() {
             self.lines_allowed = self.lines_allowed.saturating_sub(more);
         }
-        if self.left_to_pass() == Some(0) {
+        if self.remaining() == Some(0) {
             return Flow::Stop;
         }
-        let ask_again = self.lines_allowed == 0;
-        self.flow_of_lines(ask_again.then_some(Duration::ZERO))
+        let used_up = self.lines_allowed == 0;
+        self.flow_of_lines(used_up.then_some(Duration::ZERO))
     }
 
-    /// `delivered`: what waits in the output pipe counts as well.
+    /// Takes a snapshot. With `delivered`, unread bytes in the output pipe count
+    /// as passed.
     fn snapshot(&mut self, now: Duration, last: bool, delivered: bool) -> Snapshot {
         let counts = &mut self.counts;
         let given = counts.before + counts.given;
@@ -242,7 +242,7 @@ impl<'o> Session<'o> {
             Some(lines) => lines.without(unread),
             None => given.saturating_sub(unread),
         };
-        counts.left = counts.left.max(given.saturating_sub(unread));
+        counts.shown_bytes = counts.shown_bytes.max(given.saturating_sub(unread));
         if done > counts.shown {
             counts.shown = done;
             self.beats += 1;
@@ -263,21 +263,21 @@ impl<'o> Session<'o> {
     fn beside(&self) -> Beside {
         Beside {
             name: self.options.name.clone(),
-            bytes: self.counts.left,
+            bytes: self.counts.shown_bytes,
             unread: self.counts.unread,
             technique: self.technique,
         }
     }
 
-    /// Shows how it ended.
+    /// Shows the final state.
     pub fn finish(&mut self, end: &'static str, status: u8) {
         let now = match self.clock.now() {
             Some(now) => now,
-            // Where nothing came that was waited for, nothing is drawn.
+            // The first byte never came.
             None if matches!(self.options.show, Show::Line(_)) => return,
             None => Duration::ZERO,
         };
-        // What waits in the pipe is on its way, if there is anybody to read it.
+        // Unread bytes will be delivered, unless the reader is gone.
         let delivered = end != CONSUMER_GONE;
         let snapshot = self.snapshot(now, true, delivered);
         let ending = Ending {
@@ -290,7 +290,7 @@ impl<'o> Session<'o> {
     }
 }
 
-/// How full the pipe at standard output is.
+/// Fill of the pipe at standard output, from 0 to 1.
 fn fill(unread: Option<u64>) -> Option<f64> {
     let capacity = pipe::capacity(std::io::stdout()).ok()?;
     Some((unread? as f64 / capacity as f64).min(1.0))
@@ -308,7 +308,7 @@ mod tests {
         }
     }
 
-    /// What may be taken, or how long it is to wait.
+    /// The bytes that may pass, or the time to wait.
     fn answer(flow: Flow) -> Result<u64, Option<Duration>> {
         match flow {
             Flow::CallAfter { bytes, .. } => Ok(bytes),
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_passed_is_charged_to_the_limit() {
+    fn bytes_are_limited_to_the_rate() {
         let options = limited(1_000_000);
         let mut session = Session::new(&options, None);
         let (mut now, mut taken) = (Duration::ZERO, 0);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_charged_however_long_they_are() {
+    fn lines_of_any_length_are_limited_to_the_rate() {
         for length in [1, 80, 200_000] {
             let options = Options {
                 unit: Unit::Lines { end: b'\n' },
@@ -349,12 +349,11 @@ mod tests {
                 calls += 1;
                 match answer(session.flow(now, 0)) {
                     Ok(bytes) => {
-                        // As a relay would pass them on.
                         let stream = line.repeat((bytes as usize).div_ceil(length) + 1);
                         let piece = &stream[at..at + bytes as usize];
                         lines += piece.iter().filter(|byte| **byte == b'\n').count();
                         at = (at + bytes as usize) % length;
-                        session.look(piece);
+                        session.on_bytes(piece);
                     }
                     Err(within) => now += within.unwrap(),
                 }
@@ -363,7 +362,7 @@ mod tests {
                 (950..1100).contains(&lines),
                 "{lines} lines of {length} bytes in 10 s"
             );
-            // Long ones are not passed on byte by byte.
+            // Long lines are not passed byte by byte.
             assert!(
                 calls < 100 * 1000,
                 "{calls} calls for lines of {length} bytes"

@@ -1,23 +1,23 @@
-//! The exit status, in pv's bits.
+//! The exit status, with pv's bits.
 
-/// What went wrong, as pv(1) counts it: each kind of failure sets a bit.
+/// Kinds of failure that occurred; each sets a bit, as in pv(1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Status(u8);
 
 impl Status {
-    /// A file, or a process to watch, could not be found, opened or looked at.
+    /// A file or a process could not be accessed.
     pub const ACCESS: Status = Status(2);
-    /// An input was the output as well, and was left out.
+    /// An input was left out, since it is the output.
     pub const SAME_FILE: Status = Status(4);
-    /// Bytes could not be read, or not be written.
+    /// Bytes could not be read or written.
     pub const TRANSFER: Status = Status(16);
 
-    /// Sets the bit of one more failure.
+    /// Sets the bit of a failure.
     pub fn add(&mut self, failure: Status) {
         self.0 |= failure.0;
     }
 
-    /// The number to exit with: 0 if nothing went wrong.
+    /// The exit status: 0 without failures.
     pub fn code(self) -> u8 {
         self.0
     }

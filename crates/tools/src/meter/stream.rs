@@ -1,4 +1,4 @@
-//! The inputs, one after another.
+//! Passing all inputs on, one after another.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -18,7 +18,7 @@ use super::transfer::{Ended, pass};
 use super::units::Unit;
 use pipespeed_base::standard;
 
-/// What a read error makes unreadable, in bytes: the rest of a disk's sector.
+/// After a read error, the rest of the sector of this many bytes is skipped.
 const SECTOR: u64 = 512;
 
 /// Passes all inputs on to standard output.
@@ -36,7 +36,7 @@ pub fn run(options: &Options) -> Status {
         .size
         .or_else(|| in_bytes.then(|| total(files)).flatten());
     if size.is_none() && in_bytes {
-        // A disk to be filled.
+        // The output is a disk to fill.
         size = size_of_device(output);
         options.stop_at_size |= size.is_some();
     }
@@ -44,7 +44,7 @@ pub fn run(options: &Options) -> Status {
     let mut status = Status::default();
     let mut end = "end of data";
     for path in files {
-        let (ended, failure) = one(path, output, &mut session);
+        let (ended, failure) = pass_file(path, output, &mut session);
         status.add(failure);
         if let Some(why) = ended {
             end = why;
@@ -55,17 +55,17 @@ pub fn run(options: &Options) -> Status {
     status
 }
 
-/// One input. Why all is at its end, if it is, and what went wrong.
-fn one(
+/// Passes one input on. Returns the reason to end, if any, and the failures.
+fn pass_file(
     path: &Path,
     output: BorrowedFd<'_>,
     session: &mut Session<'_>,
 ) -> (Option<&'static str>, Status) {
-    let name = shown(path);
+    let name = printable(path);
     let (stdin, file);
     let input = if path == Path::new("-") {
         if standard::is_closed(0) {
-            session.complain("standard input: it is closed");
+            session.print_error("standard input is closed");
             return (None, Status::ACCESS);
         }
         stdin = io::stdin();
@@ -74,7 +74,7 @@ fn one(
         match open(path, session) {
             Ok(opened) => file = opened,
             Err(error) => {
-                session.complain(&format!("{name}: {error}"));
+                session.print_error(&format!("{name}: {error}"));
                 return (None, Status::ACCESS);
             }
         }
@@ -83,36 +83,36 @@ fn one(
     match is_same_file(input, output) {
         Ok(false) => {}
         Ok(true) => {
-            session.complain(&format!("{name}: the input is the output"));
+            session.print_error(&format!("{name}: the input is the output"));
             return (None, Status::SAME_FILE);
         }
         Err(error) => {
-            session.complain(&format!("{name}: {error}"));
+            session.print_error(&format!("{name}: {error}"));
             return (None, Status::ACCESS);
         }
     }
     let mut failure = Status::default();
-    let mut complained = false;
+    let mut reported = false;
     loop {
         match pass(input, output, None, session) {
             Ended::Input => return (None, failure),
             Ended::Enough => return (Some("size reached"), failure),
             Ended::ReaderGone => return (Some(CONSUMER_GONE), failure),
             Ended::OutputFailed(error) => {
-                session.complain(&format!("standard output: {error}"));
+                session.print_error(&format!("standard output: {error}"));
                 failure.add(Status::TRANSFER);
                 return (Some("output failed"), failure);
             }
             Ended::InputFailed(error) => {
-                if !complained {
-                    session.complain(&format!("{name}: {error}"));
+                if !reported {
+                    session.print_error(&format!("{name}: {error}"));
                 }
-                complained = true;
+                reported = true;
                 failure.add(Status::TRANSFER);
                 if !session.options().skip_errors || !has_sectors(input) {
                     return (None, failure);
                 }
-                match skip(input, output, session) {
+                match skip_sector(input, output, session) {
                     Some(Ended::Input) => {}
                     Some(Ended::Enough) => return (Some("size reached"), failure),
                     Some(Ended::ReaderGone) => return (Some(CONSUMER_GONE), failure),
@@ -123,8 +123,7 @@ fn one(
     }
 }
 
-/// Opens a file; a FIFO that has no writer yet is waited for while the display
-/// goes on.
+/// Opens a file. For a FIFO without a writer, draws while it waits for one.
 fn open(path: &Path, session: &mut Session<'_>) -> io::Result<File> {
     if !std::fs::metadata(path).is_ok_and(|about| about.file_type().is_fifo()) {
         return File::open(path);
@@ -132,10 +131,10 @@ fn open(path: &Path, session: &mut Session<'_>) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     loop {
-        let within = session.idle();
+        let within = session.draw_idle();
         let within = within.and_then(|within| Timespec::try_from(within).ok());
         let mut fds = [PollFd::new(&file, PollFlags::IN)];
-        // Nothing at all before the first writer has come.
+        // No event before the first writer has opened the FIFO.
         match rustix::event::poll(&mut fds, within.as_ref()) {
             Ok(0) | Err(Errno::INTR) => {}
             Ok(_) => return Ok(file),
@@ -144,7 +143,7 @@ fn open(path: &Path, session: &mut Session<'_>) -> io::Result<File> {
     }
 }
 
-/// Whether there is something behind what can't be read: a directory has no end.
+/// Whether a part of the input can be skipped.
 fn has_sectors(input: BorrowedFd<'_>) -> bool {
     rustix::fs::fstat(input).is_ok_and(|stat| {
         let kind = FileType::from_raw_mode(stat.st_mode);
@@ -152,9 +151,13 @@ fn has_sectors(input: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// Goes to the next sector of a file that can't be read here, and passes zeros on
-/// in place of what is left out. None if that can't be done.
-fn skip(input: BorrowedFd<'_>, output: BorrowedFd<'_>, session: &mut Session<'_>) -> Option<Ended> {
+/// Skips to the next sector of the input, and passes zeros on instead. `None` on
+/// failure.
+fn skip_sector(
+    input: BorrowedFd<'_>,
+    output: BorrowedFd<'_>,
+    session: &mut Session<'_>,
+) -> Option<Ended> {
     let place = rustix::fs::tell(input).ok()?;
     let bytes = SECTOR - place % SECTOR;
     let zeros = File::open("/dev/zero").ok()?;
@@ -163,15 +166,15 @@ fn skip(input: BorrowedFd<'_>, output: BorrowedFd<'_>, session: &mut Session<'_>
     Some(passed)
 }
 
-fn shown(path: &Path) -> String {
+fn printable(path: &Path) -> String {
     match path.to_str() {
         Some("-") => "standard input".to_owned(),
         _ => path.display().to_string().chars().map(visible).collect(),
     }
 }
 
-/// The bytes in all files; none if one of them can't tell. What is not there
-/// adds nothing: the others will pass.
+/// The total size of all files; `None` if one is unknown. Missing files count as
+/// empty, since the others are passed on.
 fn total(files: &[PathBuf]) -> Option<u64> {
     let mut total: u64 = 0;
     for path in files {
@@ -189,11 +192,11 @@ fn total(files: &[PathBuf]) -> Option<u64> {
         };
         total = total.checked_add(bytes?)?;
     }
-    // Files of /proc say so as well.
+    // 0 is unknown: files of /proc have this size.
     (total > 0).then_some(total)
 }
 
-/// What is left to read of standard input, if it is a file.
+/// Remaining bytes of standard input, if it is a file or a block device.
 fn size_of_stdin() -> Option<u64> {
     let stdin = io::stdin();
     let stat = rustix::fs::fstat(&stdin).ok()?;
@@ -205,7 +208,7 @@ fn size_of_stdin() -> Option<u64> {
     Some(size.saturating_sub(place))
 }
 
-/// The size of a block device, opened anew so that no position is moved.
+/// The size of a block device in bytes.
 pub(super) fn size_of_device(fd: BorrowedFd<'_>) -> Option<u64> {
     let stat = rustix::fs::fstat(fd).ok()?;
     let kind = FileType::from_raw_mode(stat.st_mode);
@@ -216,12 +219,12 @@ pub(super) fn size_of_device(fd: BorrowedFd<'_>) -> Option<u64> {
         rustix::fs::major(stat.st_rdev),
         rustix::fs::minor(stat.st_rdev),
     );
-    // In units of 512 bytes, whatever the device's own.
+    // In units of 512 bytes, whatever the device's sector size.
     let sectors = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/size")).ok()?;
     sectors.trim().parse::<u64>().ok()?.checked_mul(SECTOR)
 }
 
-/// Whether both are the same regular file: reading what is written there would
+/// Whether both are the same regular file: reading what is being written would
 /// never end.
 fn is_same_file(input: BorrowedFd<'_>, output: BorrowedFd<'_>) -> io::Result<bool> {
     let (input, output) = (rustix::fs::fstat(input)?, rustix::fs::fstat(output)?);

@@ -1,4 +1,4 @@
-//! One input, by relay.
+//! Passing one input on, by relay.
 
 use std::cell::RefCell;
 use std::io;
@@ -10,22 +10,22 @@ use fastpipe::wait::Wait;
 use super::session::Session;
 use super::units::Unit;
 
-/// How an input came to its end.
+/// Outcome of passing an input on.
 #[derive(Debug)]
 pub enum Ended {
-    /// It has no more.
+    /// End of the input.
     Input,
-    /// All that is to pass has passed.
+    /// The size to stop at was reached.
     Enough,
-    /// Nobody reads the output any more.
+    /// The reader of the output is gone.
     ReaderGone,
-    /// It could not be read.
+    /// Reading failed.
     InputFailed(io::Error),
-    /// The output could not be written.
+    /// Writing failed.
     OutputFailed(io::Error),
 }
 
-/// Passes `input` on to `output`, at most `most` bytes of it.
+/// Passes at most `most` bytes of `input` on to `output`.
 pub fn pass(
     input: BorrowedFd<'_>,
     output: BorrowedFd<'_>,
@@ -33,51 +33,51 @@ pub fn pass(
     session: &mut Session<'_>,
 ) -> Ended {
     session.next_input();
-    let asked = session.options();
+    let requested = session.options();
     let mut options = relay::Options::new()
         .interval(session.interval())
-        // What a pipe holds comes out of it at once, however slowly it was
-        // filled.
-        .raise_capacity(asked.rate_limit.is_none())
-        .raise_input_capacity(asked.resize_input);
-    if asked.copy || asked.block.is_some() {
+        // A large pipe would add bursts to a limited rate.
+        .raise_capacity(requested.rate_limit.is_none())
+        .raise_input_capacity(requested.resize_input);
+    if requested.copy || requested.block.is_some() {
         options = options.copy();
     }
-    if let Some(bytes) = asked.block {
+    if let Some(bytes) = requested.block {
         options = options.block(bytes);
     }
-    if asked.rate_limit.is_none() {
-        // Between a writer and a reader that keep up it saves most wake-ups;
-        // where that does not pay, it sleeps as ever.
+    if requested.rate_limit.is_none() {
+        // Saves most wake-ups if writer and reader are equally fast.
         options = options.wait(Wait::Adaptive);
     }
-    let in_bytes = asked.unit == Unit::Bytes;
-    let to_pass = session.left_to_pass();
-    let limits = [most, to_pass.filter(|_| in_bytes)];
+    let in_bytes = requested.unit == Unit::Bytes;
+    let remaining = session.remaining();
+    let limits = [most, remaining.filter(|_| in_bytes)];
     if let Some(limit) = limits.into_iter().flatten().min() {
         options = options.limit(limit);
     }
     let result = if in_bytes {
-        relay(input, output, &options, |progress| session.call(progress))
+        relay(input, output, &options, |progress| {
+            session.on_progress(progress)
+        })
     } else {
-        // Both are called by the same relay, one after the other.
+        // Relay never runs both callbacks at once.
         let session = RefCell::new(&mut *session);
         relay_inspecting(
             input,
             output,
             &options,
-            |bytes| session.borrow_mut().look(bytes),
-            |progress| session.borrow_mut().call(progress),
+            |bytes| session.borrow_mut().on_bytes(bytes),
+            |progress| session.borrow_mut().on_progress(progress),
         )
     };
     match result {
         Ok(done) => {
-            session.pass_over(&done.passed_over);
-            let enough = session.left_to_pass() == Some(0) || done.end == End::Stopped;
+            session.set_passed_over(&done.passed_over);
+            let enough = session.remaining() == Some(0) || done.end == End::Stopped;
             if enough { Ended::Enough } else { Ended::Input }
         }
         Err(error) => {
-            session.pass_over(&error.passed_over);
+            session.set_passed_over(&error.passed_over);
             failed(error)
         }
     }

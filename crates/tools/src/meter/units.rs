@@ -1,22 +1,22 @@
-//! Amounts, rates and times as the display writes them.
+//! Formatting of amounts and times.
 
 use std::time::Duration;
 
-/// What is counted.
+/// The unit of counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unit {
     /// Bytes; shown in powers of 1024.
     #[default]
     Bytes,
-    /// Pieces that end with this byte; shown in powers of 1000.
+    /// Lines; shown in powers of 1000.
     Lines {
-        /// A newline, or a null byte.
+        /// The byte that ends a line: a newline or NUL.
         end: u8,
     },
 }
 
-/// An amount with three digits at least and four at most: `3.00MiB`, `1023KiB`,
-/// `12B`; lines as `12`, `43.8k`.
+/// Formats an amount with three or four digits: `3.00MiB`, `1023KiB`, `12B`; lines
+/// as `12`, `43.8k`.
 pub fn amount(value: f64, unit: Unit) -> String {
     let (base, names): (f64, [&str; 7]) = match unit {
         Unit::Bytes => (1024.0, ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]),
@@ -28,7 +28,7 @@ pub fn amount(value: f64, unit: Unit) -> String {
         0.0
     };
     let mut power = 0;
-    // What would round up to a whole next unit is shown as that.
+    // Values that would round up to the next unit are shown in it.
     while value >= base - 0.5 && power + 1 < names.len() {
         value /= base;
         power += 1;
@@ -42,8 +42,7 @@ pub fn amount(value: f64, unit: Unit) -> String {
     format!("{value:.decimals$}{}", names[power])
 }
 
-/// Hours, minutes and seconds, with days where there are any: `0:00:05`,
-/// `2:03:04:05`.
+/// Formats hours, minutes and seconds, after days if any: `0:00:05`, `2:03:04:05`.
 pub fn time(time: Duration) -> String {
     let seconds = time.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
@@ -84,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn times_grow_a_place_for_days() {
+    fn long_times_begin_with_days() {
         let shown = |seconds| time(Duration::from_secs(seconds));
         assert_eq!(shown(0), "0:00:00");
         assert_eq!(shown(5), "0:00:05");

@@ -1,4 +1,4 @@
-//! Watching another process move through its files.
+//! Watching the positions of another process in its files.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::descriptor::{self, Seen};
+use super::descriptor::{self, FileState};
 use super::display::Display;
 use super::json::{Beside, Ending};
 use super::options::{Options, Show, Target};
@@ -16,22 +16,22 @@ use super::progress::{History, Snapshot};
 use super::rows;
 use super::status::Status;
 
-/// The last so many characters of a path are shown.
-const PATH: usize = 30;
+/// Paths are shortened to their last characters.
+const MAX_PATH_CHARS: usize = 30;
 
-/// Watches until the process ends, or its one descriptor is closed or leads
-/// elsewhere.
+/// Watches until the process ends or the chosen descriptor no longer refers to
+/// the same file.
 pub fn run(options: &Options, target: Target) -> Status {
     let mut display = Display::new(options);
     let failed = |display: &mut Display<'_>, what: &str| {
-        display.complain(&format!("process {}: {what}", target.pid));
+        display.print_error(&format!("process {}: {what}", target.pid));
         Status::ACCESS
     };
     let process = match open(target.pid) {
         Ok(process) => process,
         Err(error) => return failed(&mut display, &error.to_string()),
     };
-    if let Err(error) = descriptor::all(target.pid) {
+    if let Err(error) = descriptor::list(target.pid) {
         return failed(&mut display, &error.to_string());
     }
     let mut watch = Watch {
@@ -42,10 +42,8 @@ pub fn run(options: &Options, target: Target) -> Status {
         drawn: 0,
     };
     match target.fd {
-        None => {
-            watch.look_at_all();
-        }
-        Some(fd) => match descriptor::look(target.pid, fd) {
+        None => watch.update_all(),
+        Some(fd) => match descriptor::read(target.pid, fd) {
             Ok(Some(seen)) => watch.files.push(Watched::new(fd, seen, Duration::ZERO)),
             Ok(None) => {
                 let what = format!("descriptor {fd} is neither a file nor a block device");
@@ -54,7 +52,7 @@ pub fn run(options: &Options, target: Target) -> Status {
             Err(error) => return failed(&mut display, &format!("descriptor {fd}: {error}")),
         },
     }
-    let end = watch.go(&process, &mut display);
+    let end = watch.run(&process, &mut display);
     watch.show(&mut display, Some(end));
     Status::default()
 }
@@ -64,7 +62,7 @@ fn open(pid: i32) -> io::Result<OwnedFd> {
     Ok(pidfd_open(pid, PidfdFlags::empty())?)
 }
 
-/// The files of a process under way.
+/// The watched process.
 #[derive(Debug)]
 struct Watch<'o> {
     options: &'o Options,
@@ -75,12 +73,12 @@ struct Watch<'o> {
     drawn: usize,
 }
 
-/// One of them.
+/// A watched file.
 #[derive(Debug)]
 struct Watched {
     fd: i32,
-    seen: Seen,
-    /// When it was first seen, and where it was then.
+    state: FileState,
+    /// Time and position when it was first seen.
     since: Duration,
     begun_at: u64,
     history: History,
@@ -88,71 +86,70 @@ struct Watched {
 }
 
 impl Watch<'_> {
-    /// Draws until there is nothing left to watch. Returns why.
-    fn go(&mut self, process: &OwnedFd, display: &mut Display<'_>) -> &'static str {
+    /// Draws until the end of the process or descriptor. Returns the reason.
+    fn run(&mut self, process: &OwnedFd, display: &mut Display<'_>) -> &'static str {
         loop {
             let timeout = display.until_next(self.begun.elapsed());
-            // Out of range is as good as never.
+            // Times out of range mean no timeout.
             let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
             let mut fds = [PollFd::new(process, PollFlags::IN)];
             match poll(&mut fds, timeout.as_ref()) {
                 Ok(0) | Err(Errno::INTR) => {}
-                // It has ended; or nobody can tell, and it would never end.
+                // If poll fails, the end could not be detected later.
                 Ok(_) | Err(_) => return "process ended",
             }
-            if !display.is_due(self.begun.elapsed()) {
+            if !display.take_due(self.begun.elapsed()) {
                 continue;
             }
-            let is_there = match self.target.fd {
-                Some(fd) => self.look_at(fd),
-                None => self.look_at_all(),
-            };
-            if !is_there {
-                return "descriptor closed";
+            if let Some(fd) = self.target.fd {
+                if !self.update(fd) {
+                    return "descriptor closed";
+                }
+            } else {
+                self.update_all();
             }
             self.show(display, None);
         }
     }
 
-    /// Looks where the one file is now. False if the descriptor leads elsewhere.
-    fn look_at(&mut self, fd: i32) -> bool {
+    /// Updates the position of the only file. False if the descriptor no longer
+    /// refers to it.
+    fn update(&mut self, fd: i32) -> bool {
         let now = self.begun.elapsed();
         match (
-            descriptor::look(self.target.pid, fd),
+            descriptor::read(self.target.pid, fd),
             self.files.first_mut(),
         ) {
-            (Ok(Some(seen)), Some(file)) if seen.identity == file.seen.identity => {
-                file.moved(seen, now);
+            (Ok(Some(state)), Some(file)) if state.identity == file.state.identity => {
+                file.update(state, now);
                 true
             }
             _ => false,
         }
     }
 
-    /// Looks where all files are now, which are new and which are gone. True: as
-    /// long as the process lives it may open more.
-    fn look_at_all(&mut self) -> bool {
+    /// Updates the list of files and their positions.
+    fn update_all(&mut self) {
         let now = self.begun.elapsed();
         let mut before = std::mem::take(&mut self.files);
-        // Nobody may look at a process that is about to end.
-        for fd in descriptor::all(self.target.pid).unwrap_or_default() {
-            let Ok(Some(seen)) = descriptor::look(self.target.pid, fd) else {
+        // The list is unreadable while the process ends.
+        for fd in descriptor::list(self.target.pid).unwrap_or_default() {
+            let Ok(Some(state)) = descriptor::read(self.target.pid, fd) else {
                 continue;
             };
-            let same = |file: &Watched| file.fd == fd && file.seen.identity == seen.identity;
+            let same = |file: &Watched| file.fd == fd && file.state.identity == state.identity;
             self.files.push(match before.iter().position(same) {
                 Some(place) => {
                     let mut file = before.swap_remove(place);
-                    file.moved(seen, now);
+                    file.update(state, now);
                     file
                 }
-                None => Watched::new(fd, seen, now),
+                None => Watched::new(fd, state, now),
             });
         }
-        true
     }
 
-    /// Shows all files; how it ended, if it has.
+    /// Shows all files, for the last time if there is a reason for the end.
     fn show(&mut self, display: &mut Display<'_>, end: Option<&'static str>) {
         let now = self.begun.elapsed();
         let one = self.target.fd.is_some();
@@ -213,37 +210,37 @@ impl Watch<'_> {
 }
 
 impl Watched {
-    fn new(fd: i32, seen: Seen, now: Duration) -> Self {
+    fn new(fd: i32, state: FileState, now: Duration) -> Self {
         let mut history = History::new();
-        history.begin(Duration::ZERO, seen.position);
+        history.restart(Duration::ZERO, state.position);
         Watched {
             fd,
             since: now,
-            begun_at: seen.position,
+            begun_at: state.position,
             history,
             beats: 0,
-            seen,
+            state,
         }
     }
 
-    fn moved(&mut self, seen: Seen, now: Duration) {
+    fn update(&mut self, state: FileState, now: Duration) {
         let since = now.saturating_sub(self.since);
-        if seen.position < self.seen.position {
-            // Back to somewhere: no rate follows from that.
-            self.history.begin(since, seen.position);
-            self.begun_at = self.begun_at.min(seen.position);
+        if state.position < self.state.position {
+            // A seek backwards gives no rate.
+            self.history.restart(since, state.position);
+            self.begun_at = self.begun_at.min(state.position);
         } else {
-            self.history.add(since, seen.position);
+            self.history.add(since, state.position);
         }
-        self.beats += u64::from(seen.position != self.seen.position);
-        self.seen = seen;
+        self.beats += u64::from(state.position != self.state.position);
+        self.state = state;
     }
 
     fn snapshot(&self, now: Duration, size: Option<u64>, last: bool) -> Snapshot {
         Snapshot {
-            done: self.seen.position,
+            done: self.state.position,
             begun_at: self.begun_at,
-            size: size.or(self.seen.size),
+            size: size.or(self.state.size),
             elapsed: now.saturating_sub(self.since),
             rate: self.history.rate(),
             fill: None,
@@ -252,16 +249,12 @@ impl Watched {
         }
     }
 
-    /// The descriptor, and the end of the path.
+    /// The descriptor and the end of the path.
     fn name(&self) -> String {
-        let letters: Vec<char> = self.seen.path.chars().collect();
-        let end: String = letters[letters.len().saturating_sub(PATH)..]
-            .iter()
-            .collect();
-        if letters.len() > PATH {
-            format!("{:>4}:...{end}", self.fd)
-        } else {
-            format!("{:>4}:{end}", self.fd)
+        let (fd, path) = (self.fd, &self.state.path);
+        match path.char_indices().nth_back(MAX_PATH_CHARS - 1) {
+            Some((start, _)) if start > 0 => format!("{fd:>4}:...{}", &path[start..]),
+            _ => format!("{fd:>4}:{path}"),
         }
     }
 }

@@ -76,7 +76,7 @@ impl Plan {
         let mut refused = refusals(&cases, &chosen, &topology);
         refused.extend(contradictions(&cases));
 
-        let mut warnings = warnings::standing(&machine);
+        let mut warnings = warnings::of_machine(&machine);
         if let Some(grid) = &grid {
             warnings.extend(sizes::warnings(grid, overrides.pages));
         }

@@ -7,7 +7,7 @@ use pipespeed_base::Named;
 use pipespeed_base::failure::usage;
 use pipespeed_host::placement::Chosen;
 use pipespeed_host::topology::Topology;
-use pipespeed_host::{Machine, Warning, WarningKind, of_run, spinning_refused, standing};
+use pipespeed_host::{Machine, Warning, WarningKind, spinning_refused, warnings};
 use pipespeed_measure::latency::channels::{EVENTFD_BYTES, Kind};
 use pipespeed_measure::latency::record::{CaseRecord, Record, Settings};
 use pipespeed_measure::latency::rounds::{Ended, Plan};
@@ -116,7 +116,7 @@ pub(super) fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
 
 /// What went on meanwhile, in words.
 pub(super) fn disturbances(record: &Record, ended: &Ended) -> Vec<Warning> {
-    let mut found = of_run(&ended.noise);
+    let mut found = warnings::of_noise(&ended.noise);
     let waited = |case: &&CaseRecord| {
         let launches = || case.launches.iter();
         let with = launches().filter(|launch| launch.flags.contains(&Flag::RunDelay));
@@ -162,7 +162,7 @@ fn new_seed() -> u64 {
 
 pub(super) fn record(plan: &Plan, chosen: &Chosen) -> Record {
     let machine = Machine::read(chosen.writer, chosen.reader);
-    let mut warnings = standing(&machine);
+    let mut warnings = warnings::of_machine(&machine);
     let chosen_otherwise = chosen.warning.iter();
     warnings.extend(chosen_otherwise.map(|message| Warning::new(WarningKind::Placement, message)));
     Record {

@@ -45,7 +45,7 @@ fn the_default_line_is_drawn_at_any_width() {
 }
 
 #[test]
-fn without_a_size_a_mark_moves_and_there_is_no_time_left() {
+fn without_a_size_an_indicator_replaces_the_bar() {
     let mut snapshot = half_way();
     snapshot.size = None;
     let line = shown(&Format::default(), &snapshot, 50, Some("disk"));
@@ -53,7 +53,7 @@ fn without_a_size_a_mark_moves_and_there_is_no_time_left() {
 }
 
 #[test]
-fn the_last_line_has_the_average_and_nothing_to_come() {
+fn the_last_line_has_the_average_and_no_time_left() {
     let mut snapshot = half_way();
     snapshot.rate = Some(5.0);
     snapshot.last = true;
@@ -79,7 +79,7 @@ fn a_format_is_text_and_letters() {
 }
 
 #[test]
-fn a_format_that_is_none_says_what_is_wrong() {
+fn malformed_formats_are_refused() {
     assert!(Format::parse("%x").unwrap_err().contains("%x"));
     assert!(Format::parse("50%").unwrap_err().contains("%%"));
     assert!(Format::parse("%p%p").unwrap_err().contains("once"));
