@@ -171,7 +171,7 @@ fn processors_that_are_not_there_or_not_ours_are_named() {
     if conditions::processors() > 1 {
         let mut command = pipespeed("bench --cpus 0,1");
         conditions::one_processor(&mut command);
-        run_alone(command).refused(2, &["--cpus", "not allowed", "taskset"]);
+        run_alone(command).refused(2, &["--cpus", "may not use processor 1", "taskset"]);
     } else {
         eprintln!("skipped: only one processor here");
     }
