@@ -23,7 +23,7 @@ pub enum Wait {
     /// Call again at once, without end. Needs a processor of its own for each
     /// end: with both on one processor each burns whole time slices.
     Spin,
-    /// Spin for a bounded time (at most [`MOST_SPINNING`]), as long as that
+    /// Spin for a bounded time (at most [`MAX_SPINNING`]), as long as that
     /// keeps paying, then poll. Never spins where this process is allowed one
     /// processor only; a [ring](crate::ring), whose ends tell each other, does
     /// unless both are bound to the same one.
@@ -37,10 +37,10 @@ pub enum Wait {
 /// Spinning for as long as sleeping and waking would cost loses at most as
 /// much as it can win. A wake-up across processors was measured at 6 to 14 us
 /// on a virtual machine; the rest is margin for slower ones.
-pub const MOST_SPINNING: Duration = Duration::from_micros(50);
+pub const MAX_SPINNING: Duration = Duration::from_micros(50);
 
 /// The shortest spin worth trying again after spinning stopped paying.
-const LEAST_SPINNING: Duration = Duration::from_micros(4);
+const MIN_SPINNING: Duration = Duration::from_micros(4);
 
 /// After so many waits without spinning, [`Wait::Adaptive`] tries it again.
 const RETRY_AFTER: u32 = 64;
@@ -145,7 +145,7 @@ impl Spinner {
     pub(crate) fn if_others_move(wait: Wait, others_move: bool) -> Self {
         Spinner {
             may_spin: wait == Wait::Adaptive && others_move,
-            budget: MOST_SPINNING / 2,
+            budget: MAX_SPINNING / 2,
             since: None,
             waits_without: 0,
         }
@@ -160,7 +160,7 @@ impl Spinner {
     #[inline]
     pub(crate) fn paid(&mut self) {
         if self.since.take().is_some() {
-            self.budget = (self.budget * 2).min(MOST_SPINNING);
+            self.budget = (self.budget * 2).min(MAX_SPINNING);
         }
     }
 
@@ -175,7 +175,7 @@ impl Spinner {
                 // Did not pay: spin for less the next time.
                 self.since = None;
                 self.budget /= 2;
-                if self.budget < LEAST_SPINNING {
+                if self.budget < MIN_SPINNING {
                     self.budget = Duration::ZERO;
                     self.waits_without = 0;
                 }
@@ -187,7 +187,7 @@ impl Spinner {
                     if self.waits_without < RETRY_AFTER {
                         return false;
                     }
-                    self.budget = LEAST_SPINNING;
+                    self.budget = MIN_SPINNING;
                 }
                 self.since = Some(Instant::now());
                 true
@@ -335,11 +335,11 @@ mod tests {
     #[test]
     fn adaptive_goes_back_to_spinning_for_longer_when_it_pays() {
         let mut spinner = adaptive(true);
-        spinner.budget = LEAST_SPINNING;
+        spinner.budget = MIN_SPINNING;
         for _ in 0..10 {
             assert!(spinner.goes_on());
             spinner.paid();
         }
-        assert_eq!(spinner.budget, MOST_SPINNING);
+        assert_eq!(spinner.budget, MAX_SPINNING);
     }
 }

@@ -163,7 +163,7 @@ impl Case {
         self
     }
 
-    /// The pipe has so many bytes.
+    /// Sets the capacity of the pipe, in bytes.
     pub fn with_pipe(mut self, bytes: usize) -> Self {
         if let Subject::Channel { pipe_bytes, .. } = &mut self.subject {
             *pipe_bytes = Some(bytes);
@@ -171,7 +171,7 @@ impl Case {
         self
     }
 
-    /// The buffers of both ends have so many bytes.
+    /// Sets the size of the buffers of both ends, in bytes.
     pub fn with_buffers(mut self, bytes: usize) -> Self {
         if let Some(writer) = self.subject.writer_mut() {
             writer.buffer_bytes = bytes;
@@ -307,7 +307,7 @@ impl Case {
         self.spins() && self.subject.channel().is_some()
     }
 
-    /// What the writer's process is told, or the only one of a block of memory.
+    /// The specification of the writing process, or of the only one.
     pub fn writer_spec(
         &self,
         cpu: Option<usize>,

@@ -69,7 +69,7 @@ pub(super) fn write(fd: impl AsFd, bytes: &[u8]) -> Result<Moved, CallError> {
     moved("write(2)", rustix::io::write(fd, bytes))
 }
 
-/// Reads up to so many bytes, once.
+/// Makes one read of up to this many bytes.
 pub(super) fn read(fd: impl AsFd, bytes: usize) -> Result<Moved, CallError> {
     let mut buffer = vec![0; bytes];
     moved("read(2)", rustix::io::read(fd, &mut buffer))
@@ -203,7 +203,7 @@ fn poll_for(fd: impl AsFd, events: PollFlags, time: Timespec) -> Result<PollFlag
     Ok(fds[0].revents())
 }
 
-/// Waits until a descriptor is readable, at most so many seconds in which this
+/// Waits until a descriptor is readable, up to this many seconds in which this
 /// process is not stopped. Returns whether it is.
 pub(super) fn readable_within(fd: impl AsFd, seconds: u32) -> Result<bool, CallError> {
     // In parts: a stop (SIGSTOP) costs one of them.

@@ -21,7 +21,7 @@ use crate::pipe;
 
 /// After so many attempts that moved nothing although both ends were ready,
 /// something is wrong with the technique or with poll(2).
-const MOST_FUTILE: u32 = 100;
+const MAX_FUTILE: u32 = 100;
 
 /// Between attempts at reading and writing, where that happens to them.
 const BREATHER: Duration = Duration::from_millis(1);
@@ -292,7 +292,7 @@ impl<'a> Engine<'a> {
             return Ok(());
         }
         self.futile += 1;
-        if self.futile < MOST_FUTILE {
+        if self.futile < MAX_FUTILE {
             return Ok(());
         }
         if self.technique == Technique::Copy || self.doubted {

@@ -16,7 +16,7 @@ pub(super) const SPLICED: usize = 1024 * 1024;
 pub(super) const COPIED: usize = 128 * 1024;
 
 /// The most that [`Options::block`] takes: a buffer may have to be that large.
-const MOST_BLOCK: usize = 64 * 1024 * 1024;
+const MAX_BLOCK: usize = 64 * 1024 * 1024;
 
 /// The capacity wished for where a pipe is made larger, in bytes.
 pub(super) const CAPACITY: usize = 1024 * 1024;
@@ -95,7 +95,7 @@ impl Options {
     /// data is copied, 1 MiB where it is not. A message is taken whole all the
     /// same.
     pub fn block(mut self, bytes: usize) -> Self {
-        self.block = Some(bytes.clamp(1, MOST_BLOCK));
+        self.block = Some(bytes.clamp(1, MAX_BLOCK));
         self
     }
 

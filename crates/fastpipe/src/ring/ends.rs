@@ -17,7 +17,7 @@ macro_rules! both_ends {
             ///
             /// # Errors
             /// `InvalidInput` for no capacity and for more than
-            /// [`MOST_CAPACITY`](super::MOST_CAPACITY); `ConnectionRefused` if the other process
+            /// [`MAX_CAPACITY`](super::MAX_CAPACITY); `ConnectionRefused` if the other process
             /// would not have it; `UnexpectedEof` if it hung up; `TimedOut` if it did not answer in
             /// time; those of [`pair`](super::pair), sendmsg(2) and recvmsg(2). Beyond RLIMIT_FSIZE
             /// also the signal SIGXFSZ, as with `pair`.

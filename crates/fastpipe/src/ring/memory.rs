@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicU8;
 use rustix::fs::FallocateFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
-use super::MOST_CAPACITY;
+use super::MAX_CAPACITY;
 use super::copying;
 use super::header::Header;
 use crate::pipe::page_size;
@@ -46,7 +46,7 @@ unsafe impl Sync for Memory {}
 impl Memory {
     /// A new ring's. `capacity` is rounded up to a power of two of whole pages.
     pub(super) fn create(capacity: usize) -> io::Result<Self> {
-        if capacity == 0 || capacity > MOST_CAPACITY {
+        if capacity == 0 || capacity > MAX_CAPACITY {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "a ring's capacity is 1 byte to 1 GiB",
@@ -70,7 +70,7 @@ impl Memory {
             .ok()
             .and_then(|size| size.checked_sub(page_size()))
             .filter(|capacity| {
-                capacity.is_power_of_two() && (page_size()..=MOST_CAPACITY).contains(capacity)
+                capacity.is_power_of_two() && (page_size()..=MAX_CAPACITY).contains(capacity)
             })
             .ok_or_else(|| refused("not a ring: the file is of no ring's size"))?;
         let memory = Self::map(file, capacity)?;

@@ -123,13 +123,13 @@ use std::os::fd::AsFd;
 use self::memory::Memory;
 
 /// The largest capacity, in bytes.
-pub const MOST_CAPACITY: usize = 1 << 30;
+pub const MAX_CAPACITY: usize = 1 << 30;
 
 /// Makes a ring of `capacity` bytes, rounded up to a power of two of whole pages. Both ends are
 /// this process's, for two of its threads, or until one is given away.
 ///
 /// # Errors
-/// `InvalidInput` for no capacity and for more than [`MOST_CAPACITY`]; those of memfd_create(2),
+/// `InvalidInput` for no capacity and for more than [`MAX_CAPACITY`]; those of memfd_create(2),
 /// ftruncate(2), fallocate(2) and mmap(2). Beyond the process's limit on a file's size
 /// (RLIMIT_FSIZE, `ulimit -f`) that is EFBIG, and the signal SIGXFSZ, which ends a process that
 /// neither handles nor ignores it.

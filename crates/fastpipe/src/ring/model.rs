@@ -215,7 +215,7 @@ fn an_owner_seen_to_be_dead_is_seen_to_have_given_its_end_on() {
             thread::spawn(move || {
                 let end = End::new(&ring, Role::Producer);
                 end.ring.header.give_on(Role::Producer);
-                // As the kernel tells of it.
+                // As the kernel reports it.
                 dead.store(true, Release);
             })
         };

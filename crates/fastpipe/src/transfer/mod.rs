@@ -29,11 +29,11 @@ use crate::wait::{Interest, Wait, Waiter};
 
 /// The most pieces that one system call takes: IOV_MAX. rustix cuts longer
 /// lists without a word.
-const MOST_PIECES: usize = 1024;
+const MAX_PIECES: usize = 1024;
 
 /// The most bytes that one system call moves (write(2)). splice(2) refuses
 /// lengths of 2^63 and more, and so "all there is" as u64::MAX.
-const MOST_BYTES: u64 = 0x7fff_f000;
+const MAX_BYTES: u64 = 0x7fff_f000;
 
 /// What transfers did so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -155,9 +155,9 @@ impl<F: AsFd> Output<F> {
     /// EMFILE where no descriptor is left; EBADF if it is not open for writing.
     pub(crate) fn duplicate(&mut self) -> rustix::io::Result<()> {
         /// Above the standard descriptors: those can be replaced by safe code.
-        const LEAST: i32 = 3;
+        const MIN: i32 = 3;
         if self.duplicate.is_none() {
-            let own = match rustix::io::fcntl_dupfd_cloexec(self.fd.as_fd(), LEAST) {
+            let own = match rustix::io::fcntl_dupfd_cloexec(self.fd.as_fd(), MIN) {
                 // fcntl(2): the limit on descriptors allows no such number.
                 Err(Errno::INVAL) => Err(Errno::MFILE),
                 own => own,

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::pipe::SpliceFlags;
 
-use super::{Counts, Incomplete, Input, MOST_BYTES, Output, Zero, target, transfer};
+use super::{Counts, Incomplete, Input, MAX_BYTES, Output, Zero, target, transfer};
 use crate::wait::Interest;
 
 /// What else to tell splice(2).
@@ -30,7 +30,7 @@ impl SpliceOptions {
         flags.set(SpliceFlags::NONBLOCK, !may_block);
         flags.set(SpliceFlags::MOVE, self.move_pages);
         flags.set(SpliceFlags::MORE, self.more);
-        let len = len.min(MOST_BYTES) as usize;
+        let len = len.min(MAX_BYTES) as usize;
         rustix::pipe::splice(from, None, to, None, len, flags)
     }
 }

@@ -9,7 +9,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::pipe::{IoSliceRaw, SpliceFlags};
 
-use super::{Incomplete, Input, MOST_PIECES, Output, Zero, target, transfer};
+use super::{Incomplete, Input, MAX_PIECES, Output, Zero, target, transfer};
 use crate::buffer::{Buffer, PageSlice};
 use crate::wait::Interest;
 
@@ -148,7 +148,7 @@ impl Cursor {
         let list: Vec<_> = std::iter::once(first)
             .chain(rest.iter().map(PageSlice::as_bytes))
             .filter(|bytes| !bytes.is_empty())
-            .take(MOST_PIECES)
+            .take(MAX_PIECES)
             .map(IoSliceRaw::from_slice)
             .collect();
         vmsplice(fd, &list, flags)

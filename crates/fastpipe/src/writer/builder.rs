@@ -15,8 +15,8 @@ use crate::wait::Wait;
 pub const DEFAULT_CAPACITY: usize = 1 << 20;
 
 /// Wishes beyond these are taken for these, in bytes.
-pub(super) const MOST_LOAN: usize = 64 << 20;
-pub(super) const MOST_REGION: usize = 1 << 30;
+pub(super) const MAX_LOAN: usize = 64 << 20;
+pub(super) const MAX_REGION: usize = 1 << 30;
 
 /// How a [`PipeWriter`] is to be made.
 #[derive(Debug, Clone, Copy)]

@@ -57,7 +57,7 @@ struct Referee {
 const ZEROED_PER_US: u128 = 40 << 10;
 
 /// The most rounds without asking again.
-const MOST_OFF: u32 = 1024;
+const MAX_OFF: u32 = 1024;
 
 impl Referee {
     fn took(&mut self, time: Duration, bytes: usize) {
@@ -69,7 +69,7 @@ impl Referee {
     }
 
     fn stay_away(&mut self) {
-        self.last_off = (self.last_off * 2).clamp(16, MOST_OFF);
+        self.last_off = (self.last_off * 2).clamp(16, MAX_OFF);
         self.rounds_off = self.last_off;
     }
 }

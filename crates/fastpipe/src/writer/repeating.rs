@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use super::path::refusal;
 use super::repeater::Repeater;
-use super::send::{LEAST_SPLICED, Stage};
+use super::send::{MIN_SPLICED, Stage};
 use super::{Frozen, PipeWriter};
 use crate::transfer::{Incomplete, VmspliceOptions};
 
@@ -80,13 +80,13 @@ impl<F: AsFd> PipeWriter<F> {
         let layout = repeating.data.layout(repeating.left);
         let from = repeating.at;
         let len = ((layout.len() - from) as u128).min(repeating.left) as usize;
-        let outcome = if self.stage == Stage::Zero && len >= LEAST_SPLICED {
+        let outcome = if self.stage == Stage::Zero && len >= MIN_SPLICED {
             let piece = layout.slice(from..from + len);
             let outcome = out.vmsplice(&[piece], VmspliceOptions::default());
             let moved = outcome.as_ref().map_or_else(|e| e.moved, |()| len as u64);
             self.spliced += moved;
             outcome
-        } else if len >= LEAST_SPLICED || repeating.left == len as u128 {
+        } else if len >= MIN_SPLICED || repeating.left == len as u128 {
             out.write(&layout[from..from + len])
         } else {
             // Many small copies: gathered first.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
-use super::builder::{MOST_LOAN, MOST_REGION};
+use super::builder::{MAX_LOAN, MAX_REGION};
 use super::path::refusal;
 use super::region::Region;
 use super::{LITTLE, PipeWriter, Reason, pages_up, probe};
@@ -21,7 +21,7 @@ use crate::wait::Wait;
 /// From what size on a piece of whole pages goes by vmsplice, in bytes. One page
 /// takes about as long either way (measured: 0.65 and 0.72 GiB/s, two pages
 /// 1.13 and 0.88), and copied it holds nothing of ours.
-pub(super) const LEAST_SPLICED: usize = 8 << 10;
+pub(super) const MIN_SPLICED: usize = 8 << 10;
 
 /// The slabs of a region from which is copied.
 const COPIED_REGION: usize = 128 << 10;
@@ -67,7 +67,7 @@ impl<F: AsFd> PipeWriter<F> {
             let whole = (self.filled - self.sent) / page * page;
             let aligned = self.sent.is_multiple_of(page);
             let by_reference = self.stage == Stage::Zero && !self.copied;
-            if by_reference && aligned && whole >= LEAST_SPLICED {
+            if by_reference && aligned && whole >= MIN_SPLICED {
                 self.splice(self.sent + whole)?;
             } else if by_reference && !aligned {
                 // Up to where pages begin again.
@@ -288,7 +288,7 @@ impl<F: AsFd> PipeWriter<F> {
         }
         let capacity = pipe::capacity(self.out_ref().target()).unwrap_or(64 << 10);
         self.window = match self.plan.loan {
-            Some(bytes) => pages_up(bytes.clamp(1, MOST_LOAN)),
+            Some(bytes) => pages_up(bytes.clamp(1, MAX_LOAN)),
             None => pages_up((capacity / 2).clamp(64 << 10, 512 << 10)),
         };
         let policy = match (self.plan.reuse, self.plan.pages) {
@@ -305,7 +305,7 @@ impl<F: AsFd> PipeWriter<F> {
             Pages::Base => self.window,
             Pages::Huge | Pages::HugeTlb => huge_page_size(),
         };
-        let wish = self.plan.region.map(|bytes| bytes.min(MOST_REGION));
+        let wish = self.plan.region.map(|bytes| bytes.min(MAX_REGION));
         self.usual_slab = match (policy, wish) {
             (Reuse::Fresh, Some(bytes)) => bytes.next_multiple_of(unit).max(unit),
             _ => unit,

@@ -20,10 +20,10 @@ use rustix::pipe::{SpliceFlags, splice};
 use super::decisions::{Decisions, fill, made};
 
 /// The most bytes that a program sends.
-const MOST_SENT: usize = 8 << 20;
+const MAX_SENT: usize = 8 << 20;
 
 /// The most operations.
-const MOST_STEPS: usize = 60;
+const MAX_STEPS: usize = 60;
 
 /// From nothing to about 700 KiB, mostly small, often near a page's end.
 fn size(decide: &mut Decisions<'_>) -> usize {
@@ -213,8 +213,8 @@ fn steps(
 ) -> Vec<u8> {
     let never = near.is_some();
     let mut sent: Vec<u8> = Vec::new();
-    for _ in 0..MOST_STEPS {
-        if decide.is_empty() || sent.len() > MOST_SENT {
+    for _ in 0..MAX_STEPS {
+        if decide.is_empty() || sent.len() > MAX_SENT {
             break;
         }
         let queued = out.queued();

@@ -27,7 +27,7 @@ pub const WORDS: [u64; 17] = [
 const HEAD: u64 = 128;
 const TAIL: u64 = 256;
 
-const MOST_STEPS: usize = 300;
+const MAX_STEPS: usize = 300;
 
 /// From nothing to more than most rings hold.
 fn size(decisions: &mut Decisions<'_>) -> usize {
@@ -305,7 +305,7 @@ pub fn run(bytes: &[u8]) {
     let mut decisions = Decisions::new(bytes);
     let may_be_hostile = decisions.byte() % 2 == 1;
     let mut machine = Machine::new(&mut decisions);
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_STEPS {
         if decisions.is_empty() {
             break;
         }

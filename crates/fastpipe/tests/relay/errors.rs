@@ -77,14 +77,14 @@ fn a_file_that_may_grow_no_further_is_the_outputs_error_with_what_fitted_given()
     common::process::in_own_process(
         "a_file_that_may_grow_no_further_is_the_outputs_error_with_what_fitted_given",
         || {
-            const MOST: u64 = 50_000;
+            const MAX: u64 = 50_000;
             // SAFETY: it only has the error be returned.
             unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
             let directory = Directory::new();
             let file = directory.file("in", &pattern(100_000));
             let limit = rustix::process::Rlimit {
-                current: Some(MOST),
-                maximum: Some(MOST),
+                current: Some(MAX),
+                maximum: Some(MAX),
             };
             rustix::process::setrlimit(rustix::process::Resource::Fsize, limit).unwrap();
             for technique in TECHNIQUES {
@@ -95,9 +95,9 @@ fn a_file_that_may_grow_no_further_is_the_outputs_error_with_what_fitted_given()
                 assert_eq!(error.side, Side::Output);
                 assert_eq!(error.source.kind(), ErrorKind::FileTooLarge, "{technique}");
                 let got = std::fs::read(directory.path("out")).unwrap();
-                assert_eq!((error.taken, error.given), (MOST, MOST), "{technique}");
-                assert_same(&got, &pattern(MOST as usize));
-                assert_eq!(rustix::fs::tell(&file).unwrap(), MOST);
+                assert_eq!((error.taken, error.given), (MAX, MAX), "{technique}");
+                assert_same(&got, &pattern(MAX as usize));
+                assert_eq!(rustix::fs::tell(&file).unwrap(), MAX);
             }
         },
     );

@@ -10,7 +10,7 @@ use crate::common;
 use crate::common::state::{until, until_asleep, watch};
 use crate::common::writers::KIB;
 use crate::common::{ALL_WAITS, WAITS};
-use fastpipe::ring::{self, Consumer, MOST_CAPACITY, PeerState, Producer, RingError};
+use fastpipe::ring::{self, Consumer, MAX_CAPACITY, PeerState, Producer, RingError};
 use fastpipe::wait::Wait;
 use rustix::io::pwrite;
 
@@ -63,7 +63,7 @@ fn a_ring_is_as_large_as_asked_for_and_lends_all_of_it_in_one_piece_wherever_it_
             common::assert_same(&copy, &data);
         }
     }
-    for asked in [0, MOST_CAPACITY + 1, usize::MAX] {
+    for asked in [0, MAX_CAPACITY + 1, usize::MAX] {
         let error = ring::pair(asked).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
     }
