@@ -12,14 +12,14 @@ use std::os::fd::AsRawFd;
 use std::process::{ChildStdin, Command, Stdio};
 
 use fastpipe::wait::Wait;
-use fastpipe::writer::PipeWriter;
+use fastpipe::writer::Writer;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
 const TOTAL: u64 = 1 << 30;
 
 struct Feed {
-    out: Option<PipeWriter<ChildStdin>>,
+    out: Option<Writer<ChildStdin>>,
     made: u64,
 }
 
@@ -73,7 +73,7 @@ fn main() -> io::Result<()> {
             .register(&mut SourceFd(&fd), Token(at), Interest::WRITABLE)?;
         children.push(child);
         feeds.push(Feed {
-            out: Some(PipeWriter::builder().wait(Wait::Never).open(pipe)?),
+            out: Some(Writer::builder().wait(Wait::Never).open(pipe)?),
             made: 0,
         });
     }

@@ -4,7 +4,7 @@
 
 use std::io::{self, ErrorKind};
 
-use fastpipe::writer::{FinishError, PipeWriter};
+use fastpipe::writer::{FinishError, Writer};
 
 fn main() -> io::Result<()> {
     match generate() {
@@ -15,7 +15,7 @@ fn main() -> io::Result<()> {
 }
 
 fn generate() -> io::Result<()> {
-    let mut out = PipeWriter::builder().stdout()?;
+    let mut out = Writer::builder().stdout()?;
     let mut number = 0u64;
     for _ in 0..20_000 {
         let mut page = out.lend(512 << 10)?;

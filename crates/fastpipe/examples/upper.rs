@@ -2,8 +2,8 @@
 
 use std::io::{self, ErrorKind, Read};
 
-use fastpipe::reader::PipeReader;
-use fastpipe::writer::{FinishError, PipeWriter};
+use fastpipe::reader::Reader;
+use fastpipe::writer::{FinishError, Writer};
 
 fn main() -> io::Result<()> {
     match filter() {
@@ -14,8 +14,8 @@ fn main() -> io::Result<()> {
 }
 
 fn filter() -> io::Result<()> {
-    let mut input = PipeReader::builder().stdin()?;
-    let mut out = PipeWriter::builder().stdout()?;
+    let mut input = Reader::builder().stdin()?;
+    let mut out = Writer::builder().stdout()?;
     loop {
         let mut page = out.lend(256 << 10)?;
         let n = input.read(&mut page)?;

@@ -4,11 +4,11 @@
 
 use std::io;
 
-use fastpipe::writer::{Frozen, PipeWriter};
+use fastpipe::writer::{Frozen, Writer};
 
 fn main() -> io::Result<()> {
     let line = Frozen::new(b"y\n")?;
-    let mut out = PipeWriter::builder().stdout()?;
+    let mut out = Writer::builder().stdout()?;
     match out.repeat(&line, u64::MAX) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         outcome => outcome,

@@ -6,16 +6,16 @@
 //! vmsplice(2) puts references to the program's own pages into the pipe. Three
 //! to six times as fast, but who writes to such a page too early changes what
 //! somebody else reads, and no call tells when it is not too early.
-//! [`PipeWriter`](writer::PipeWriter) gives the speed without the question.
+//! [`Writer`](writer::Writer) gives the speed without the question.
 //!
 //! # In five minutes
 //!
 //! A generator makes its data in memory that is lent to it:
 //!
 //! ```no_run
-//! use fastpipe::writer::{FinishError, PipeWriter};
+//! use fastpipe::writer::{FinishError, Writer};
 //!
-//! let mut out = PipeWriter::builder().stdout()?;
+//! let mut out = Writer::builder().stdout()?;
 //! let mut number = 0u64;
 //! for _ in 0..20_000 {
 //!     let mut page = out.lend(512 << 10)?;
@@ -50,11 +50,11 @@
 //!
 //! ```no_run
 //! use std::io::Read;
-//! use fastpipe::reader::PipeReader;
-//! use fastpipe::writer::{FinishError, PipeWriter};
+//! use fastpipe::reader::Reader;
+//! use fastpipe::writer::{FinishError, Writer};
 //!
-//! let mut input = PipeReader::builder().stdin()?;
-//! let mut out = PipeWriter::builder().stdout()?;
+//! let mut input = Reader::builder().stdin()?;
+//! let mut out = Writer::builder().stdout()?;
 //! loop {
 //!     let mut page = out.lend(256 << 10)?;
 //!     let n = input.read(&mut page)?;
@@ -71,10 +71,10 @@
 //! Data that never changes is repeated, without being made again:
 //!
 //! ```no_run
-//! use fastpipe::writer::{Frozen, PipeWriter};
+//! use fastpipe::writer::{Frozen, Writer};
 //!
 //! let line = Frozen::new(b"y\n")?;
-//! PipeWriter::builder().stdout()?.repeat(&line, u64::MAX)?;
+//! Writer::builder().stdout()?.repeat(&line, u64::MAX)?;
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
@@ -85,14 +85,14 @@
 //!
 //! | hazard | here |
 //! |---|---|
-//! | The reader splices or tees pages onward: they are still in use when the pipe is empty | pages are never written again ([`Reuse::Fresh`](reuse::Reuse::Fresh), the default), or only once the kernel finds that nobody holds them ([`Refereed`](reuse::Reuse::Refereed)) |
+//! | The reader splices or tees pages onward: they are still in use when the pipe is empty | pages are never written again ([`Reuse::Fresh`](reuse::Reuse::Fresh), the default), or only once the kernel finds that nobody holds them ([`CowChecked`](reuse::Reuse::CowChecked)) |
 //! | The reader makes the pipe larger: "a pipeful was sent since" says nothing | what is unread is counted ([`Drained`](reuse::Reuse::Drained)) |
 //! | Memory goes back to the allocator while the pipe holds it | it is a mapping of its own, unmapped in the end |
 //! | fork shares pages with a child | pages to be vmspliced are wiped in the child (MADV_WIPEONFORK), whose calls of the writer fail |
 //! | Locked memory is not let go by MADV_DONTNEED | a new mapping takes its place |
 //! | A few bytes hold a huge page | pieces follow one another page by page; what is held is what was sent, rounded up at its ends |
 //! | Another thread replaces the output (dup2) in mid-call | everything goes through a private duplicate of the descriptor, checked once |
-//! | vmsplice is refused (seccomp), the output is no pipe, or opened to append | write(2) goes on at the byte where it stopped; [`path`](writer::PipeWriter::path) tells why |
+//! | vmsplice is refused (seccomp), the output is no pipe, or opened to append | write(2) goes on at the byte where it stopped; [`path`](writer::Writer::path) tells why |
 //! | A kernel turns vmsplice into a copy | it is tried out on a private pipe first |
 //! | O_NONBLOCK set on a shared open file | never set; calls are non-blocking one by one |
 //! | SIGPIPE | its disposition is never touched. Rust programs ignore it, and get `BrokenPipe` |
@@ -101,7 +101,7 @@
 //!
 //! See [`reuse`]. In short: leave it at the default. `Drained` is up to twice as
 //! fast again, for a reader you know to copy, as one that calls read(2) does.
-//! `Refereed` lies between the two and is right for every reader, for small
+//! `CowChecked` lies between the two and is right for every reader, for small
 //! processes.
 //!
 //! # How fast
@@ -115,13 +115,13 @@
 //! |---|---|---|---|
 //! | write(2) | 3.0 | 1 | 653 |
 //! | `Fresh`, the default | 10.2 | 3.3 (3.1 to 4.0) | 195 |
-//! | `Refereed` | 14.4 | 1.15 (1.04 to 1.44) times `Fresh` | 138 |
+//! | `CowChecked` | 14.4 | 1.15 (1.04 to 1.44) times `Fresh` | 138 |
 //! | `Drained` | 18.6 | 6.0 (5.4 to 6.7) | 107 |
 //! | `BufWriter`, 64 KiB at a time | 3.2 | 1 | 610 |
-//! | the same written to a `PipeWriter` | 8.2 | 2.6 (2.4 to 3.1) | 186 |
+//! | the same written to a `Writer` | 8.2 | 2.6 (2.4 to 3.1) | 186 |
 //!
 //! (Medians of 30 rounds, ratios paired by round with 95 % intervals.) Written 16
-//! bytes at a time to a reader that does not look at them a `PipeWriter` is 1.4
+//! bytes at a time to a reader that does not look at them a `Writer` is 1.4
 //! (1.1 to 1.9) times as fast as a `BufWriter`, 4 KiB at a time 1.7 (1.5 to 2.0)
 //! times: `cargo bench -p pipespeed --bench small_writes`. What was tried to make
 //! `Fresh` faster, and why it is not, is in `docs/zero-copy.md` of the

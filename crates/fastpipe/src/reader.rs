@@ -1,21 +1,21 @@
 //! A buffered reader that takes large pieces.
 //!
 //! Every system call costs about as much as copying a few KiB, so a reader
-//! gains most by asking for much at once: [`PipeReader`] reads up to its whole
+//! gains most by asking for much at once: [`Reader`] reads up to its whole
 //! buffer (256 KiB unless told otherwise, which fits the second-level cache of
 //! today's processors). A pipe holds 64 KiB unless somebody enlarges it; that is
-//! the writer's to do, or the reader's [on request](Builder::capacity).
+//! the writer's to do, or the reader's [on request](ReaderBuilder::capacity).
 //!
 //! ```
 //! use std::io::BufRead;
-//! use fastpipe::{pipe, reader::PipeReader, wait::Wait};
+//! use fastpipe::{pipe, reader::Reader, wait::Wait};
 //!
 //! let (reader, writer) = pipe::create()?;
 //! std::thread::spawn(move || {
 //!     use std::io::Write;
 //!     std::fs::File::from(writer).write_all(b"one\ntwo\n")
 //! });
-//! let lines = PipeReader::builder().wait(Wait::Adaptive).open(reader)?;
+//! let lines = Reader::builder().wait(Wait::Adaptive).open(reader)?;
 //! let lines: Vec<String> = lines.lines().collect::<Result<_, _>>()?;
 //! assert_eq!(lines, ["one", "two"]);
 //! # Ok::<(), std::io::Error>(())
@@ -32,15 +32,15 @@ use crate::wait::Wait;
 /// The size of the buffer unless said otherwise, in bytes.
 pub const BUFFER: usize = 256 * 1024;
 
-/// How a [`PipeReader`] is to be made.
+/// How a [`Reader`] is to be made.
 #[derive(Debug, Clone, Copy)]
-pub struct Builder {
+pub struct ReaderBuilder {
     wait: Wait,
     capacity: Option<usize>,
     buffer: usize,
 }
 
-impl Builder {
+impl ReaderBuilder {
     /// How to wait for data; [`Wait::Block`] if not said.
     ///
     /// Under [`Wait::Never`] reading reports [`io::ErrorKind::WouldBlock`]
@@ -79,7 +79,7 @@ impl Builder {
     ///
     /// # Errors
     /// Those of fstat(2).
-    pub fn open<F: AsFd>(self, fd: F) -> io::Result<PipeReader<F>> {
+    pub fn open<F: AsFd>(self, fd: F) -> io::Result<Reader<F>> {
         if let Some(wish) = self.capacity
             && pipe::is_pipe(&fd)?
             && pipe::capacity(&fd)? < wish
@@ -87,7 +87,7 @@ impl Builder {
             // Smaller is slower, not wrong.
             let _ = pipe::set_capacity_up_to(&fd, wish);
         }
-        Ok(PipeReader {
+        Ok(Reader {
             input: Input::new(fd, self.wait),
             size: self.buffer,
             buffer: None,
@@ -102,7 +102,7 @@ impl Builder {
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
-    pub fn stdin(self) -> io::Result<PipeReader<Stdin>> {
+    pub fn stdin(self) -> io::Result<Reader<Stdin>> {
         self.open(io::stdin())
     }
 }
@@ -113,7 +113,7 @@ impl Builder {
 /// A read into a caller's buffer that is at least as large as the internal one
 /// bypasses it. Signals don't interrupt a read.
 #[derive(Debug)]
-pub struct PipeReader<F> {
+pub struct Reader<F> {
     input: Input<F>,
     size: usize,
     /// Mapped when first needed.
@@ -123,11 +123,11 @@ pub struct PipeReader<F> {
     end: usize,
 }
 
-impl PipeReader<OwnedFd> {
+impl Reader<OwnedFd> {
     /// A blocking reader with a buffer of [`BUFFER`] bytes, which leaves the pipe's
     /// capacity alone; the builder's methods change that.
-    pub fn builder() -> Builder {
-        Builder {
+    pub fn builder() -> ReaderBuilder {
+        ReaderBuilder {
             wait: Wait::default(),
             capacity: None,
             buffer: BUFFER,
@@ -135,7 +135,7 @@ impl PipeReader<OwnedFd> {
     }
 }
 
-impl<F: AsFd> PipeReader<F> {
+impl<F: AsFd> Reader<F> {
     /// What was read from the descriptor and not consumed yet.
     pub fn buffer(&self) -> &[u8] {
         match &self.buffer {
@@ -173,7 +173,7 @@ impl<F: AsFd> PipeReader<F> {
     }
 }
 
-impl<F: AsFd> Read for PipeReader<F> {
+impl<F: AsFd> Read for Reader<F> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if self.is_empty() && buf.len() >= self.size {
             return Ok(self.input.read_some(buf)?);
@@ -200,7 +200,7 @@ impl<F: AsFd> Read for PipeReader<F> {
     }
 }
 
-impl<F: AsFd> BufRead for PipeReader<F> {
+impl<F: AsFd> BufRead for Reader<F> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         let empty = self.is_empty();
         let buffer = match &mut self.buffer {
@@ -229,7 +229,7 @@ impl<F: AsFd> BufRead for PipeReader<F> {
     }
 }
 
-impl<F: AsFd> AsFd for PipeReader<F> {
+impl<F: AsFd> AsFd for Reader<F> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.input.as_fd()
     }

@@ -7,7 +7,7 @@
 //! there for as long as it likes, while our own pipe says that nothing is
 //! unread. Nothing tells a writer when such a page is free.
 //!
-//! | the reader ... | [`Fresh`](Reuse::Fresh) | [`Refereed`](Reuse::Refereed) | [`Drained`](Reuse::Drained) |
+//! | the reader ... | [`Fresh`](Reuse::Fresh) | [`CowChecked`](Reuse::CowChecked) | [`Drained`](Reuse::Drained) |
 //! |---|---|---|---|
 //! | reads (copies), as most programs do | right | right | right |
 //! | makes the pipe larger or smaller | right | right | right |
@@ -56,7 +56,7 @@ pub enum Reuse {
     /// Linux 6.18; by its source, 5.19 and later). So it is tried out on a
     /// private pipe before it is used and checked again for every region; where
     /// that fails, pages are let go as under `Fresh`.
-    Refereed,
+    CowChecked,
 }
 
 /// The promise behind [`Reuse::Drained`]: whoever reads the pipe copies.
@@ -78,12 +78,12 @@ pub enum Reuse {
 pub struct AssertReaderCopies;
 
 impl Reuse {
-    /// The word used in data: `fresh`, `drained`, `refereed`.
+    /// The word used in data: `fresh`, `drained`, `cow_checked`.
     pub fn name(self) -> &'static str {
         match self {
             Reuse::Fresh => "fresh",
             Reuse::Drained(AssertReaderCopies) => "drained",
-            Reuse::Refereed => "refereed",
+            Reuse::CowChecked => "cow_checked",
         }
     }
 }

@@ -75,7 +75,7 @@ fn use_up_fifos(fifo: &(File, OwnedFd), writers: usize) {
     let mut reader = fifo.0.try_clone().unwrap();
     let mut chunk = vec![0; 1 << 16];
     for _ in 0..writers {
-        let builder = fastpipe::writer::PipeWriter::builder().wait(Wait::Never);
+        let builder = fastpipe::writer::Writer::builder().wait(Wait::Never);
         let mut out = builder.open(&fifo.1).unwrap();
         out.write_all(&[b'x'; 5000]).unwrap();
         drop(out);

@@ -200,8 +200,8 @@ impl Case {
             writer.loan_bytes = loan;
             writer.pages = match technique {
                 SinkTechnique::BufWriter
-                | SinkTechnique::PipeWriter(Policy::Copying)
-                | SinkTechnique::PipeWriterIo(Policy::Copying) => PageKind::Base,
+                | SinkTechnique::Fastpipe(Policy::Copying)
+                | SinkTechnique::FastpipeIo(Policy::Copying) => PageKind::Base,
                 _ => PageKind::Huge,
             };
         }

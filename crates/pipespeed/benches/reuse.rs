@@ -4,7 +4,7 @@
 //!
 //! Makes data in place and sends it to `pipespeed read`, under each policy of
 //! reuse, with several sizes of region, in a process that has nothing else in
-//! memory and in ones that have. `Refereed` has the kernel duplicate the page
+//! memory and in ones that have. `CowChecked` has the kernel duplicate the page
 //! tables of the whole process now and then: the more memory it has, the more
 //! that costs. Both ends wait by spinning (the writer) and blocking (the
 //! reader). Prints medians with 95 % intervals, and each rate divided by that
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use fastpipe::reuse::{AssertReaderCopies, Reuse};
 use fastpipe::wait::Wait;
-use fastpipe::writer::{FinishError, Path, PipeWriter};
+use fastpipe::writer::{FinishError, Path, Writer};
 use pipespeed_measure::endpoint::pattern;
 
 const MIB: usize = 1 << 20;
@@ -30,11 +30,11 @@ const ARMS: [(Reuse, usize); 9] = [
     (Reuse::Fresh, 8),
     (DRAINED, 4),
     (DRAINED, 16),
-    (Reuse::Refereed, 4),
-    (Reuse::Refereed, 8),
-    (Reuse::Refereed, 16),
-    (Reuse::Refereed, 32),
-    (Reuse::Refereed, 64),
+    (Reuse::CowChecked, 4),
+    (Reuse::CowChecked, 8),
+    (Reuse::CowChecked, 16),
+    (Reuse::CowChecked, 32),
+    (Reuse::CowChecked, 64),
 ];
 
 /// Other memory of the process, in MiB of base pages.
@@ -69,7 +69,7 @@ fn main() -> anyhow::Result<()> {
 /// GiB per second.
 fn trial((policy, mib): (Reuse, usize), cpus: writers::Processors) -> anyhow::Result<f64> {
     let (to, mut reader) = writers::reader(cpus)?;
-    let mut out = PipeWriter::builder()
+    let mut out = Writer::builder()
         .reuse(policy)
         .region(mib * MIB)
         .wait(Wait::Spin)

@@ -1,11 +1,11 @@
-//! Is a `PipeWriter` as good a `Write` as a `BufWriter`?
+//! Is a `Writer` as good a `Write` as a `BufWriter`?
 //!
 //! `cargo bench -p pipespeed --bench small_writes [-- --rounds N]`
 //!
 //! Writes pieces of several sizes to a pipe that `pipespeed read` reads, by
-//! `BufWriter`, by `BufWriter` with 64 KiB, and by `PipeWriter` as it is. In
+//! `BufWriter`, by `BufWriter` with 64 KiB, and by `Writer` as it is. In
 //! each round all of them run, in turns that begin elsewhere each time. Prints
-//! the medians with 95 % intervals, and PipeWriter's rate divided by each of
+//! the medians with 95 % intervals, and Writer's rate divided by each of
 //! the others', paired by round.
 
 mod writers;
@@ -14,10 +14,10 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::time::{Duration, Instant};
 
-use fastpipe::writer::PipeWriter;
+use fastpipe::writer::Writer;
 
 const SIZES: [usize; 4] = [16, 128, 4096, 64 << 10];
-const WRITERS: [&str; 3] = ["BufWriter", "BufWriter 64K", "PipeWriter"];
+const WRITERS: [&str; 3] = ["BufWriter", "BufWriter 64K", "Writer"];
 const WARM_UP: Duration = Duration::from_millis(20);
 const TIMED: Duration = Duration::from_millis(100);
 
@@ -37,7 +37,7 @@ fn main() -> anyhow::Result<()> {
         for (name, theirs) in WRITERS.iter().zip(&rates) {
             let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(a, b)| a / b).collect();
             println!(
-                "  {name:14} {}   PipeWriter x{}",
+                "  {name:14} {}   Writer x{}",
                 writers::summary(theirs)?,
                 writers::summary(&ratios)?
             );
@@ -52,7 +52,7 @@ fn trial(which: usize, size: usize, cpus: writers::Processors) -> anyhow::Result
     let rate = match which {
         0 => timed(BufWriter::new(File::from(to)), size)?,
         1 => timed(BufWriter::with_capacity(64 << 10, File::from(to)), size)?,
-        _ => timed(PipeWriter::builder().open(to)?, size)?,
+        _ => timed(Writer::builder().open(to)?, size)?,
     };
     reader.wait()?;
     Ok(rate)

@@ -214,7 +214,7 @@ fn a_filter_that_refuses_vmsplice_is_named_where_it_is_needed() {
         "outlives-drain",
         "let-go-page-kept",
         "gift-and-move",
-        "kernel-referees",
+        "cow-check",
     ] {
         checks.refused(name, &["vmsplice(2) is refused (EPERM): a seccomp filter"]);
     }
@@ -228,7 +228,7 @@ fn a_filter_that_refuses_another_call_is_named_where_it_is_needed() {
         (libc::SYS_splice, "outlives-drain"),
         (libc::SYS_tee, "may-tee"),
         (libc::SYS_memfd_create, "spliced-file-is-live"),
-        (libc::SYS_clone, "kernel-referees"),
+        (libc::SYS_clone, "cow-check"),
         (libc::SYS_io_uring_setup, "may-use-io-uring"),
         (libc::SYS_io_uring_enter, "may-use-io-uring"),
         (libc::SYS_process_vm_readv, "may-read-processes"),

@@ -155,14 +155,16 @@ fn advice(change: Change, case: &CaseResult) -> String {
                 .to_owned()
         }
         Change::FreshBase => {
-            "fastpipe's PipeWriter::builder().pages(Pages::Base) in the writer".to_owned()
+            "fastpipe::Writer::builder().pages(Pages::Base) in the writer".to_owned()
         }
         Change::FreshHuge => {
-            "fastpipe's PipeWriter::builder() in the writer; huge pages are its default".to_owned()
+            "fastpipe::Writer::builder() in the writer; huge pages are its default".to_owned()
         }
-        Change::Drained => "fastpipe's Builder::reuse(Reuse::Drained(AssertReaderCopies)), only \
+        Change::Drained => {
+            "fastpipe::WriterBuilder::reuse(Reuse::Drained(AssertReaderCopies)), only \
                             where every reader is known to copy: no splice(2), no tee(2)"
-            .to_owned(),
+                .to_owned()
+        }
     }
 }
 

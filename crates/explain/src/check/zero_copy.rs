@@ -14,7 +14,7 @@ use fastpipe::memory::{Pagemap, Process};
 use fastpipe::pipe::{self, page_size};
 use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
-use fastpipe::writer::kernel_referees;
+use fastpipe::writer::cow_check_works;
 use rustix::fs::MemfdFlags;
 
 use super::pipes::{CallError, Pipe, at, splice_page};
@@ -97,13 +97,13 @@ pub(super) const CHECKS: &[Check] = &[
         run: gift_and_move,
     },
     Check {
-        name: "kernel-referees",
+        name: "cow-check",
         group: Group::ZeroCopy,
         statement: "after a clone(2) the kernel decides if a page may be written",
         explanation: "A page is vmspliced, and memory is duplicated by a clone(2) that leaves no \
                       process. If the next write to the page faults and the reader finds the old \
                       byte, the kernel has copied the page because the pipe holds it. fastpipe's \
-                      policy Refereed relies on it, and tries it out before each use.",
+                      policy CowChecked relies on it, and tries it out before each use.",
         reference: "mm/memory.c, do_wp_page (Linux 5.19 on)",
         run: referees,
     },
@@ -279,11 +279,11 @@ fn shared(flags: bool) -> Result<(bool, bool), CallError> {
 
 fn referees() -> anyhow::Result<Outcome> {
     if_refers(|| {
-        Ok(if at("clone(2)", kernel_referees())? {
+        Ok(if at("clone(2)", cow_check_works())? {
             Outcome::seen("yes, a page that a pipe holds is copied before it is written")
         } else {
             Outcome::seen("no, a page that a pipe holds is written")
-                .with_note("fastpipe's Refereed acts as Fresh here; it needs Linux 5.19")
+                .with_note("fastpipe's CowChecked acts as Fresh here; it needs Linux 5.19")
         })
     })
 }

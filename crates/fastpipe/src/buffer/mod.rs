@@ -58,7 +58,7 @@ pub enum Pages {
 
 /// How a [`Buffer`] is to be made.
 #[derive(Debug, Clone, Copy)]
-pub struct Builder {
+pub struct BufferBuilder {
     len: usize,
     pages: Pages,
     touched: bool,
@@ -66,7 +66,7 @@ pub struct Builder {
     wiped_on_fork: bool,
 }
 
-impl Builder {
+impl BufferBuilder {
     /// The length in bytes. Needed.
     pub fn len(mut self, bytes: usize) -> Self {
         self.len = bytes;
@@ -137,8 +137,8 @@ pub struct Buffer {
 
 impl Buffer {
     /// A buffer of touched base pages, to be changed by the builder's methods.
-    pub fn builder() -> Builder {
-        Builder {
+    pub fn builder() -> BufferBuilder {
+        BufferBuilder {
             len: 0,
             pages: Pages::Base,
             touched: true,
@@ -212,7 +212,7 @@ impl Buffer {
         minor_faults() != before
     }
 
-    /// Whether a buffer that is [wiped on fork](Builder::wiped_on_fork) is
+    /// Whether a buffer that is [wiped on fork](BufferBuilder::wiped_on_fork) is
     /// inherited for the time being.
     pub(crate) fn set_inherited(&self, inherited: bool) -> io::Result<()> {
         self.mapping.set_inherited(inherited)

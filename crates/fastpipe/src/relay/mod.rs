@@ -64,7 +64,7 @@
 //! of the latter kind that takes its pages for read once a pipeful was sent after
 //! them, as the published double buffering does, is wrong about that, whatever the
 //! pipes' sizes: they may be unread in the output. Use [`Options::copy`] for such
-//! inputs; a [`PipeWriter`](crate::writer::PipeWriter) is none, unless told to
+//! inputs; a [`Writer`](crate::writer::Writer) is none, unless told to
 //! assert that its reader copies.
 //!
 //! # What becomes of bytes that can't be delivered

@@ -3,7 +3,7 @@
 use std::io::{self, StdoutLock, Write};
 use std::os::fd::AsFd;
 
-use super::PipeWriter;
+use super::Writer;
 use crate::buffer::Pages;
 use crate::reuse::Reuse;
 use crate::wait::Wait;
@@ -18,10 +18,10 @@ pub const DEFAULT_CAPACITY: usize = 1 << 20;
 pub(super) const MAX_LOAN: usize = 64 << 20;
 pub(super) const MAX_REGION: usize = 1 << 30;
 
-/// How a [`PipeWriter`] is to be made.
+/// How a [`Writer`] is to be made.
 #[derive(Debug, Clone, Copy)]
 #[must_use]
-pub struct Builder {
+pub struct WriterBuilder {
     pub(super) reuse: Reuse,
     pub(super) wait: Wait,
     pub(super) capacity: Option<usize>,
@@ -32,9 +32,9 @@ pub struct Builder {
     pub(super) at_once: bool,
 }
 
-impl Builder {
+impl WriterBuilder {
     pub(super) fn new() -> Self {
-        Builder {
+        WriterBuilder {
             reuse: Reuse::Fresh,
             wait: Wait::Block,
             capacity: Some(DEFAULT_CAPACITY),
@@ -80,7 +80,7 @@ impl Builder {
 
     /// The memory to lend from, in bytes, rounded up to whole pages (of their
     /// kind). If not said: 2 MiB for `Fresh`, twice that and more than the pipe
-    /// holds for `Drained`, 16 MiB for `Refereed`. At most 1 GiB.
+    /// holds for `Drained`, 16 MiB for `CowChecked`. At most 1 GiB.
     ///
     /// A loan that asks for more gets a region as long as itself (`Drained`: two
     /// of them), which is used up before the usual one comes back.
@@ -114,8 +114,8 @@ impl Builder {
     ///
     /// # Errors
     /// When a few pages of memory can't be had.
-    pub fn open<F: AsFd>(self, fd: F) -> io::Result<PipeWriter<F>> {
-        PipeWriter::with(fd, self)
+    pub fn open<F: AsFd>(self, fd: F) -> io::Result<Writer<F>> {
+        Writer::with(fd, self)
     }
 
     /// A writer to standard output, which it keeps locked. What was printed
@@ -123,7 +123,7 @@ impl Builder {
     ///
     /// # Errors
     /// Those of [`open`](Self::open), and of sending what was printed before.
-    pub fn stdout(self) -> io::Result<PipeWriter<StdoutLock<'static>>> {
+    pub fn stdout(self) -> io::Result<Writer<StdoutLock<'static>>> {
         let mut lock = io::stdout().lock();
         lock.flush()?;
         self.open(lock)

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 
-use super::{Path, PipeWriter};
+use super::{Path, Writer};
 use crate::transfer::Counts;
 
 /// What a writer did.
@@ -24,7 +24,7 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn new<F: AsFd>(writer: &PipeWriter<F>) -> Self {
+    pub(super) fn new<F: AsFd>(writer: &Writer<F>) -> Self {
         let mut turns = writer.turns;
         turns += writer.region.turns();
         Report {
@@ -37,15 +37,15 @@ impl Report {
     }
 }
 
-/// [`PipeWriter::finish`] could not send everything.
+/// [`Writer::finish`] could not send everything.
 ///
 /// It holds the writer with the bytes that are left, so `?` does not turn it
 /// into an [`io::Error`]: that would discard them without a word.
 ///
 /// ```compile_fail,E0277
 /// # use std::os::fd::OwnedFd;
-/// # use fastpipe::writer::PipeWriter;
-/// fn done(out: PipeWriter<OwnedFd>) -> std::io::Result<()> {
+/// # use fastpipe::writer::Writer;
+/// fn done(out: Writer<OwnedFd>) -> std::io::Result<()> {
 ///     out.finish()?;
 ///     Ok(())
 /// }
@@ -54,11 +54,11 @@ impl Report {
 /// See [`abandon`](Self::abandon) and [`into_parts`](Self::into_parts).
 pub struct FinishError<F: AsFd> {
     error: io::Error,
-    writer: Box<PipeWriter<F>>,
+    writer: Box<Writer<F>>,
 }
 
 impl<F: AsFd> FinishError<F> {
-    pub(super) fn new(error: io::Error, writer: PipeWriter<F>) -> Self {
+    pub(super) fn new(error: io::Error, writer: Writer<F>) -> Self {
         FinishError {
             error,
             writer: Box::new(writer),
@@ -79,7 +79,7 @@ impl<F: AsFd> FinishError<F> {
 
     /// The error, and the writer with what was not sent. Dropping the writer
     /// tries once more.
-    pub fn into_parts(self) -> (io::Error, PipeWriter<F>) {
+    pub fn into_parts(self) -> (io::Error, Writer<F>) {
         (self.error, *self.writer)
     }
 }

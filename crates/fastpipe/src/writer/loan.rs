@@ -4,20 +4,20 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::AsFd;
 
-use super::{PipeWriter, queued};
+use super::{Writer, queued};
 
 /// Memory for the next bytes of a stream, lent by
-/// [`PipeWriter::lend`](super::PipeWriter::lend). Dropped, it sends nothing.
+/// [`Writer::lend`](super::Writer::lend). Dropped, it sends nothing.
 #[derive(Debug)]
 #[must_use = "a loan that is not committed sends nothing"]
 pub struct Loan<'a, F: AsFd> {
-    writer: &'a mut PipeWriter<F>,
+    writer: &'a mut Writer<F>,
     /// The least bytes it had to have.
     asked: usize,
 }
 
 impl<'a, F: AsFd> Loan<'a, F> {
-    pub(super) fn new(writer: &'a mut PipeWriter<F>, asked: usize) -> Self {
+    pub(super) fn new(writer: &'a mut Writer<F>, asked: usize) -> Self {
         Loan { writer, asked }
     }
 
@@ -25,7 +25,7 @@ impl<'a, F: AsFd> Loan<'a, F> {
     ///
     /// # Errors
     /// Those of vmsplice(2) and write(2); `BrokenPipe` if there is no reader.
-    /// What was not sent is queued; see [`PipeWriter`].
+    /// What was not sent is queued; see [`Writer`].
     ///
     /// # Panics
     /// If the loan has fewer bytes than that.

@@ -1,4 +1,4 @@
-//! [`PipeWriter`]: zero-copy output that is never wrong.
+//! [`Writer`]: zero-copy output that is never wrong.
 
 mod builder;
 mod finish;
@@ -11,12 +11,12 @@ mod repeater;
 mod repeating;
 mod send;
 
-pub use self::builder::{Builder, DEFAULT_CAPACITY};
+pub use self::builder::{DEFAULT_CAPACITY, WriterBuilder};
 pub use self::finish::{FinishError, Report};
 pub use self::frozen::Frozen;
 pub use self::loan::Loan;
 pub use self::path::{Kind, Path, Reason};
-pub use self::probe::{kernel_referees, vmsplice_refers};
+pub use self::probe::{cow_check_works, vmsplice_refers};
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -44,10 +44,10 @@ const LITTLE_REGION: usize = 64 << 10;
 ///
 /// ```
 /// use std::io::{Read, Write};
-/// use fastpipe::writer::{FinishError, PipeWriter};
+/// use fastpipe::writer::{FinishError, Writer};
 ///
 /// let (mut reader, writer) = std::io::pipe()?;
-/// let mut out = PipeWriter::builder().open(writer)?;
+/// let mut out = Writer::builder().open(writer)?;
 /// let mut loan = out.lend(4096)?;
 /// loan[..6].copy_from_slice(b"hello ");
 /// loan.commit(6)?;
@@ -97,7 +97,7 @@ const LITTLE_REGION: usize = 64 << 10;
 /// asks for more than half a huge page may have to leave most of the current
 /// one unused: committed for less than half, it is copied, and otherwise the
 /// stretch may cost eight times its length. Beyond that there is the region
-/// itself ([`Builder::region`]).
+/// itself ([`WriterBuilder::region`]).
 ///
 /// # fork
 /// A forked child can't use its parent's writer: whatever would lend, take or
@@ -106,7 +106,7 @@ const LITTLE_REGION: usize = 64 << 10;
 /// be vmspliced is wiped in the child, but for reserved huge pages
 /// ([`Pages::HugeTlb`](crate::buffer::Pages::HugeTlb)), which can't be. The
 /// child makes a writer of its own. A writer that only ever copies
-/// ([`Builder::copying`]) is inherited as any buffer is: what is queued at the
+/// ([`WriterBuilder::copying`]) is inherited as any buffer is: what is queued at the
 /// fork is sent by both, unless one of them leaves it alone.
 ///
 /// A child that does not exec must drop the parent's writer, or exit: while it
@@ -122,12 +122,12 @@ const LITTLE_REGION: usize = 64 << 10;
 /// itself is closed or replaced (dup2(2)) before. [`AsFd`] gives the descriptor
 /// itself all the time, so that an event loop can register it.
 #[derive(Debug)]
-pub struct PipeWriter<F: AsFd = OwnedFd> {
+pub struct Writer<F: AsFd = OwnedFd> {
     /// `None` once it has been finished.
     out: Option<Output<F>>,
     /// The only process that may use it; `None` if it only ever copies.
     origin: Option<Origin>,
-    plan: Builder,
+    plan: WriterBuilder,
     stage: Stage,
     region: Region,
     /// Offsets in the current slab, in order. Before `held` all pages are the
@@ -152,17 +152,17 @@ pub struct PipeWriter<F: AsFd = OwnedFd> {
     turns: Turns,
 }
 
-impl PipeWriter {
+impl Writer {
     /// A writer to be, to be changed by the builder's methods.
-    pub fn builder() -> Builder {
-        Builder::new()
+    pub fn builder() -> WriterBuilder {
+        WriterBuilder::new()
     }
 }
 
-impl<F: AsFd> PipeWriter<F> {
-    fn with(fd: F, plan: Builder) -> io::Result<Self> {
+impl<F: AsFd> Writer<F> {
+    fn with(fd: F, plan: WriterBuilder) -> io::Result<Self> {
         let region = Region::copied_from(LITTLE_REGION)?;
-        Ok(PipeWriter {
+        Ok(Writer {
             out: Some(Output::new(fd, plan.wait)),
             origin: (!plan.copying).then(Origin::this_process),
             plan,
@@ -182,7 +182,7 @@ impl<F: AsFd> PipeWriter<F> {
     }
 
     /// Memory of at least `at_least` bytes, aligned to pages, for the next
-    /// bytes of the stream. It may be longer, up to what [`Builder::loan`]
+    /// bytes of the stream. It may be longer, up to what [`WriterBuilder::loan`]
     /// says; `lend(0)` asks for what suits the writer.
     ///
     /// It holds zeroes, or bytes of earlier loans.
@@ -325,7 +325,7 @@ impl<F: AsFd> PipeWriter<F> {
 }
 
 /// Gathers bytes, and sends a loan's worth at a time.
-impl<F: AsFd> Write for PipeWriter<F> {
+impl<F: AsFd> Write for Writer<F> {
     #[inline]
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         if data.len() < self.end - self.filled && self.is_ours() {
@@ -345,9 +345,9 @@ impl<F: AsFd> Write for PipeWriter<F> {
     }
 }
 
-/// The descriptor that it was made with, which [`finish`](PipeWriter::finish)
+/// The descriptor that it was made with, which [`finish`](Writer::finish)
 /// gives back.
-impl<F: AsFd> AsFd for PipeWriter<F> {
+impl<F: AsFd> AsFd for Writer<F> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.out_ref().as_fd()
     }
@@ -355,7 +355,7 @@ impl<F: AsFd> AsFd for PipeWriter<F> {
 
 /// Sends what is queued, ignoring errors, but not while panicking nor in a
 /// forked child. Does not wait until it has been read.
-impl<F: AsFd> Drop for PipeWriter<F> {
+impl<F: AsFd> Drop for Writer<F> {
     fn drop(&mut self) {
         if self.out.is_some() && !thread::panicking() {
             let _ = self.push();

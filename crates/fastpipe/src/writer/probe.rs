@@ -15,7 +15,7 @@ use crate::wait::Wait;
 ///
 /// # Errors
 /// Those of vmsplice(2), and of making a pipe and memory that is [wiped on
-/// fork](crate::buffer::Builder::wiped_on_fork).
+/// fork](crate::buffer::BufferBuilder::wiped_on_fork).
 pub fn vmsplice_refers() -> io::Result<bool> {
     static KNOWN: OnceLock<bool> = OnceLock::new();
     once(&KNOWN, try_vmsplice)
@@ -33,15 +33,15 @@ fn try_vmsplice() -> io::Result<bool> {
 
 /// Whether the kernel, made to treat a huge page as shared, copies it at the
 /// next write while a pipe refers to it: what
-/// [`Reuse::Refereed`](crate::reuse::Reuse::Refereed) rests on. Where no huge
+/// [`Reuse::CowChecked`](crate::reuse::Reuse::CowChecked) rests on. Where no huge
 /// page is to be had, it is tried with a base page.
 ///
 /// Says yes, too, where vmsplice(2) copies; so ask [`vmsplice_refers`] first.
 ///
 /// # Errors
 /// Those of vmsplice(2) and clone(2), and of making a pipe and memory that is
-/// [wiped on fork](crate::buffer::Builder::wiped_on_fork).
-pub fn kernel_referees() -> io::Result<bool> {
+/// [wiped on fork](crate::buffer::BufferBuilder::wiped_on_fork).
+pub fn cow_check_works() -> io::Result<bool> {
     static KNOWN: OnceLock<bool> = OnceLock::new();
     once(&KNOWN, try_the_referee)
 }
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_shared_huge_page_is_copied_at_the_next_write_on_kernels_that_are_known_to() {
-        match kernel_referees() {
+        match cow_check_works() {
             Err(error) => eprintln!("skipped: vmsplice or clone is refused here: {error}"),
             Ok(copies) => assert!(copies || kernel() < (5, 19) || kernel() >= (7, 2)),
         }

@@ -197,7 +197,7 @@ impl Region {
         let may_be_written = match self.policy {
             Reuse::Fresh => false,
             Reuse::Drained(AssertReaderCopies) => drained()? >= sent_to,
-            Reuse::Refereed => {
+            Reuse::CowChecked => {
                 if next == 0 {
                     self.call_the_referee();
                 }

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use super::path::refusal;
 use super::repeater::Repeater;
 use super::send::{MIN_SPLICED, Stage};
-use super::{Frozen, PipeWriter};
+use super::{Frozen, Writer};
 use crate::transfer::{Incomplete, VmspliceOptions};
 
 /// From so many repeated bytes on it pays to set pipes up for them.
@@ -55,7 +55,7 @@ impl Repeating {
     }
 }
 
-impl<F: AsFd> PipeWriter<F> {
+impl<F: AsFd> Writer<F> {
     /// Sends some of what is being repeated. Nothing else is queued.
     pub(super) fn repeat_some(&mut self) -> io::Result<()> {
         self.prepare(0);

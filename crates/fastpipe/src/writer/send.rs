@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::builder::{MAX_LOAN, MAX_REGION};
 use super::path::refusal;
 use super::region::Region;
-use super::{LITTLE, PipeWriter, Reason, pages_up, probe};
+use super::{LITTLE, Reason, Writer, pages_up, probe};
 use crate::buffer::{BufferError, Pages, huge_page_size};
 use crate::pipe::{self, page_size};
 use crate::reuse::Reuse;
@@ -26,7 +26,7 @@ pub(super) const MIN_SPLICED: usize = 8 << 10;
 /// The slabs of a region from which is copied.
 const COPIED_REGION: usize = 128 << 10;
 
-/// The region for [`Reuse::Refereed`], in bytes: calling the referee costs about
+/// The region for [`Reuse::CowChecked`], in bytes: calling the referee costs about
 /// as much as zeroing two huge pages, so it should serve many; and all of them
 /// should stay in the last-level cache.
 const REFEREED_REGION: usize = 16 << 20;
@@ -42,7 +42,7 @@ pub(super) enum Stage {
     Copying(Reason),
 }
 
-impl<F: AsFd> PipeWriter<F> {
+impl<F: AsFd> Writer<F> {
     /// Sends everything that is queued, in order.
     ///
     /// # Errors
@@ -193,7 +193,7 @@ impl<F: AsFd> PipeWriter<F> {
     /// Whether the region's pages are worth handing over: replacing base pages
     /// costs more than copying.
     fn pays(&self) -> bool {
-        let replaced = matches!(self.region.policy(), Reuse::Fresh | Reuse::Refereed);
+        let replaced = matches!(self.region.policy(), Reuse::Fresh | Reuse::CowChecked);
         self.stage != Stage::Zero
             || !replaced
             || self.plan.pages == Pages::Base
@@ -295,8 +295,8 @@ impl<F: AsFd> PipeWriter<F> {
             // Tried out for huge pages. For base pages the kernel would be asked
             // page by page; for reserved ones it looks at mappings only, and
             // would give a page back that a pipe holds (hugetlb_wp).
-            (Reuse::Refereed, Pages::Base | Pages::HugeTlb) => Reuse::Fresh,
-            (Reuse::Refereed, Pages::Huge) if !probe::kernel_referees().unwrap_or(false) => {
+            (Reuse::CowChecked, Pages::Base | Pages::HugeTlb) => Reuse::Fresh,
+            (Reuse::CowChecked, Pages::Huge) if !probe::cow_check_works().unwrap_or(false) => {
                 Reuse::Fresh
             }
             (policy, _) => policy,
@@ -318,7 +318,7 @@ impl<F: AsFd> PipeWriter<F> {
             (Reuse::Fresh, _) => 1,
             (Reuse::Drained(_), None) => capacity.div_ceil(slab) + 1,
             (Reuse::Drained(_), Some(bytes)) => bytes.div_ceil(slab).max(2),
-            (Reuse::Refereed, wish) => (wish.unwrap_or(REFEREED_REGION) / slab).max(1),
+            (Reuse::CowChecked, wish) => (wish.unwrap_or(REFEREED_REGION) / slab).max(1),
         };
         let mut region = Region::new(slab, count, self.plan.pages, policy)?;
         region.open_first();

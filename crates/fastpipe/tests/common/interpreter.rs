@@ -14,7 +14,7 @@ use fastpipe::buffer::Pages;
 use fastpipe::pipe;
 use fastpipe::reuse::{AssertReaderCopies, Reuse};
 use fastpipe::wait::Wait;
-use fastpipe::writer::{Frozen, PipeWriter};
+use fastpipe::writer::{Frozen, Writer};
 use rustix::pipe::{SpliceFlags, splice};
 
 use super::decisions::{Decisions, fill, made};
@@ -110,7 +110,7 @@ pub fn run(program: &[u8]) {
     let _ = pipe::set_capacity_up_to(&writer, capacity);
     let reuse = decide.pick(&[
         Reuse::Fresh,
-        Reuse::Refereed,
+        Reuse::CowChecked,
         Reuse::Drained(AssertReaderCopies),
     ]);
     let waits = [Wait::Block, Wait::Poll, Wait::Adaptive, Wait::Spin];
@@ -119,7 +119,7 @@ pub fn run(program: &[u8]) {
     } else {
         decide.pick(&waits)
     };
-    let mut builder = PipeWriter::builder().reuse(reuse).wait(wait);
+    let mut builder = Writer::builder().reuse(reuse).wait(wait);
     builder = builder.pages(decide.pick(&[Pages::Base, Pages::Huge, Pages::HugeTlb]));
     builder = match decide.byte() % 3 {
         0 => builder,
@@ -174,7 +174,7 @@ pub fn run(program: &[u8]) {
 }
 
 /// Reads what is left, however the writer ends.
-fn end_near(mut out: PipeWriter, mut near: Near, sent: &[u8], finish: bool) {
+fn end_near(mut out: Writer, mut near: Near, sent: &[u8], finish: bool) {
     while out.queued() > 0 || pipe::unread(&near.file).unwrap() > 0 {
         near.read(usize::MAX);
         if let Err(error) = out.flush() {
@@ -207,7 +207,7 @@ fn taken<T>(answer: std::io::Result<T>, never: bool, queued: u128) -> Option<T> 
 
 /// Does what the bytes say. Returns what the writer took.
 fn steps(
-    out: &mut PipeWriter,
+    out: &mut Writer,
     decide: &mut Decisions<'_>,
     mut near: Option<(&mut Near, bool)>,
 ) -> Vec<u8> {

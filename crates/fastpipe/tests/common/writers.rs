@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::reuse::{AssertReaderCopies, Reuse};
 use fastpipe::wait::Wait;
-use fastpipe::writer::{Builder, Path, PipeWriter, Reason};
+use fastpipe::writer::{Path, Reason, Writer, WriterBuilder};
 
 pub const KIB: usize = 1 << 10;
 pub const MIB: usize = 1 << 20;
@@ -138,7 +138,7 @@ pub fn expect_all(from: &mut impl Read, at: u64, sizes: &[usize]) -> u64 {
 #[derive(Clone, Copy)]
 pub struct Setting {
     pub name: &'static str,
-    pub builder: Builder,
+    pub builder: WriterBuilder,
 }
 
 impl fmt::Debug for Setting {
@@ -150,8 +150,8 @@ impl fmt::Debug for Setting {
 /// The settings that must be right whoever reads. The regions are small, so
 /// that pages come round again soon.
 pub fn safe_settings() -> Vec<Setting> {
-    let fresh = PipeWriter::builder();
-    let refereed = fresh.reuse(Reuse::Refereed).region(4 * MIB);
+    let fresh = Writer::builder();
+    let cow_checked = fresh.reuse(Reuse::CowChecked).region(4 * MIB);
     let setting = |name, builder| Setting { name, builder };
     vec![
         setting("fresh", fresh),
@@ -160,11 +160,11 @@ pub fn safe_settings() -> Vec<Setting> {
             "fresh, base pages",
             fresh.at_once().pages(Pages::Base).region(MIB),
         ),
-        setting("refereed", refereed),
-        setting("refereed, at once", refereed.at_once()),
+        setting("cow_checked", cow_checked),
+        setting("cow_checked, at once", cow_checked.at_once()),
         setting(
-            "refereed, base pages",
-            refereed.at_once().pages(Pages::Base).region(MIB),
+            "cow_checked, base pages",
+            cow_checked.at_once().pages(Pages::Base).region(MIB),
         ),
         setting("copying", fresh.copying()),
         setting("copying, at once", fresh.copying().at_once()),
@@ -173,7 +173,7 @@ pub fn safe_settings() -> Vec<Setting> {
 
 /// Those with [`Reuse::Drained`], for readers that copy.
 pub fn drained_settings() -> Vec<Setting> {
-    let drained = PipeWriter::builder()
+    let drained = Writer::builder()
         .reuse(Reuse::Drained(AssertReaderCopies))
         .region(4 * MIB);
     let setting = |name, builder| Setting { name, builder };
@@ -210,12 +210,7 @@ const LENT: [usize; 9] = [
 const WRITTEN: [usize; 8] = [3, 4096, 70_000, 1, 600_001, 17, 65_536, 131_072];
 
 /// Sends `len` bytes of the stream from offset `at` on.
-pub fn send<F: AsFd>(
-    out: &mut PipeWriter<F>,
-    how: How,
-    at: u64,
-    len: usize,
-) -> Result<(), io::Error> {
+pub fn send<F: AsFd>(out: &mut Writer<F>, how: How, at: u64, len: usize) -> Result<(), io::Error> {
     let (mut at, mut left) = (at, len);
     let mut bytes = Vec::new();
     let mut turn = 0;
@@ -286,11 +281,11 @@ pub fn stays_sane(region: usize, loan: usize) {
     for reuse in [
         Reuse::Fresh,
         Reuse::Drained(AssertReaderCopies),
-        Reuse::Refereed,
+        Reuse::CowChecked,
     ] {
         let (reader, writer) = super::pipe_of(64 * KIB);
         let reading = super::read_all(reader, vec![256 * KIB]);
-        let builder = PipeWriter::builder().reuse(reuse).region(region).loan(loan);
+        let builder = Writer::builder().reuse(reuse).region(region).loan(loan);
         let sane = catch_unwind(AssertUnwindSafe(|| {
             let mut out = builder.at_once().open(writer).unwrap();
             send(&mut out, How::Both, 0, 4 * MIB).unwrap();

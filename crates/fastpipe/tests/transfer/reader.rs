@@ -1,4 +1,4 @@
-//! PipeReader against a cursor over the same bytes.
+//! Reader against a cursor over the same bytes.
 
 use std::fs::File;
 use std::io::{BufRead, Cursor, ErrorKind, Read, Write};
@@ -9,7 +9,7 @@ use crate::common::double_buffering::{send_numbers, wrong_numbers};
 use crate::common::shapes::{cases, sizes, waits};
 use crate::common::{Directory, assert_same, flags, pattern, pipe_of, write_all};
 use fastpipe::pipe;
-use fastpipe::reader::PipeReader;
+use fastpipe::reader::Reader;
 use fastpipe::wait::Wait;
 use proptest::prelude::*;
 
@@ -47,7 +47,7 @@ proptest! {
         let mut model = Cursor::new(&bytes[..]);
         let (reader, writer) = pipe_of(16 * 4096);
         let writing = write_all(writer, bytes.clone(), pieces);
-        let builder = PipeReader::builder().wait(wait).buffer(size);
+        let builder = Reader::builder().wait(wait).buffer(size);
         let mut reader = builder.open(reader).unwrap();
         for act in acts {
             match act {
@@ -103,10 +103,7 @@ fn where_nothing_is_there_never_would_block_and_loses_nothing() {
     let (reader, writer) = pipe_of(65_536);
     let before = flags(&reader);
     let mut writer = File::from(writer);
-    let mut reader = PipeReader::builder()
-        .wait(Wait::Never)
-        .open(reader)
-        .unwrap();
+    let mut reader = Reader::builder().wait(Wait::Never).open(reader).unwrap();
     let mut line = Vec::new();
     for piece in [&b"no newline"[..], b" yet", b", now\nrest"] {
         let blocked = reader.read_until(b'\n', &mut line).unwrap_err();
@@ -127,7 +124,7 @@ fn where_nothing_is_there_never_would_block_and_loses_nothing() {
 fn a_read_as_large_as_the_buffer_bypasses_it() {
     let (reader, writer) = pipe_of(65_536);
     File::from(writer).write_all(&pattern(1000)).unwrap();
-    let mut reader = PipeReader::builder().buffer(100).open(reader).unwrap();
+    let mut reader = Reader::builder().buffer(100).open(reader).unwrap();
     let mut got = vec![0; 500];
     assert_eq!(reader.read(&mut got).unwrap(), 500);
     assert!(reader.buffer().is_empty());
@@ -143,19 +140,17 @@ fn the_pipe_grows_only_if_asked_and_never_shrinks() {
     let size = |fd: &OwnedFd| pipe::capacity(fd).unwrap();
     let (reader, _writer) = pipe_of(65_536);
     let before = size(&reader);
-    let kept = PipeReader::builder().open(reader).unwrap();
+    let kept = Reader::builder().open(reader).unwrap();
     assert_eq!(size(kept.get_ref()), before);
     let larger = 4 * before;
-    let builder = PipeReader::builder().capacity(larger);
+    let builder = Reader::builder().capacity(larger);
     let raised = builder.open(kept.into_inner()).unwrap();
     let after = size(raised.get_ref());
     assert!(after >= before);
     if rustix::process::geteuid().is_root() {
         assert_eq!(after, larger);
     }
-    let same = PipeReader::builder()
-        .capacity(4096)
-        .open(raised.into_inner());
+    let same = Reader::builder().capacity(4096).open(raised.into_inner());
     assert_eq!(size(same.unwrap().get_ref()), after);
 }
 
@@ -164,7 +159,7 @@ fn a_writer_that_relies_on_the_pipes_size_is_read_right() {
     let (reader, writer) = pipe_of(65_536);
     let (capacity, writing) = send_numbers(writer);
     let mut got = Vec::new();
-    let mut reader = PipeReader::builder().open(reader).unwrap();
+    let mut reader = Reader::builder().open(reader).unwrap();
     reader.read_to_end(&mut got).unwrap();
     writing.join().unwrap();
     assert_eq!(wrong_numbers(&got, capacity), 0);
@@ -173,10 +168,7 @@ fn a_writer_that_relies_on_the_pipes_size_is_read_right() {
 #[test]
 fn a_refused_capacity_is_no_error() {
     let (reader, _writer) = pipe_of(65_536);
-    let reader = PipeReader::builder()
-        .capacity(usize::MAX)
-        .open(reader)
-        .unwrap();
+    let reader = Reader::builder().capacity(usize::MAX).open(reader).unwrap();
     assert!(pipe::capacity(&reader).unwrap() >= 4096);
 }
 
@@ -186,14 +178,14 @@ fn files_and_sockets_are_read_as_well() {
     let bytes = pattern(600_000);
     let file = directory.file("in", &bytes);
     let mut got = Vec::new();
-    let mut reader = PipeReader::builder().open(&file).unwrap();
+    let mut reader = Reader::builder().open(&file).unwrap();
     reader.read_to_end(&mut got).unwrap();
     assert_same(&got, &bytes);
 
     let (ours, theirs) = UnixStream::pair().unwrap();
     let writing = write_all(theirs.into(), bytes.clone(), vec![7, 70_000]);
     got.clear();
-    let mut reader = PipeReader::builder().open(ours).unwrap();
+    let mut reader = Reader::builder().open(ours).unwrap();
     reader.read_to_end(&mut got).unwrap();
     assert_same(&got, &bytes);
     writing.join().unwrap();
@@ -203,7 +195,7 @@ fn files_and_sockets_are_read_as_well() {
 fn the_end_of_the_data_stays_the_end() {
     let (reader, writer) = pipe_of(65_536);
     drop(writer);
-    let mut reader = PipeReader::builder().open(reader).unwrap();
+    let mut reader = Reader::builder().open(reader).unwrap();
     for _ in 0..3 {
         assert!(reader.fill_buf().unwrap().is_empty());
         assert_eq!(reader.read(&mut [0; 10]).unwrap(), 0);

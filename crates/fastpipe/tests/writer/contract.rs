@@ -14,14 +14,14 @@ use crate::common::{ALL_WAITS, assert_same, pipe_of, read_all};
 use fastpipe::pipe::{self, page_size};
 use fastpipe::reuse::Reuse;
 use fastpipe::wait::Wait;
-use fastpipe::writer::{LITTLE, Path, PipeWriter, Reason};
+use fastpipe::writer::{LITTLE, Path, Reason, Writer};
 
 #[test]
 fn much_that_is_only_written_is_handed_over_too() {
     for at_once in [false, true] {
         let (reader, writer) = pipe_of(64 * KIB);
         let reading = read_all(reader, vec![256 * KIB]);
-        let builder = PipeWriter::builder();
+        let builder = Writer::builder();
         let builder = if at_once { builder.at_once() } else { builder };
         let mut out = builder.open(writer).unwrap();
         send(&mut out, How::Write, 0, 8 * MIB).unwrap();
@@ -41,7 +41,7 @@ fn pieces_that_fill_every_buffer_exactly_are_handed_over_too() {
         for how in [How::Lend, How::Write] {
             let (reader, writer) = pipe_of(64 * KIB);
             let reading = read_all(reader, vec![256 * KIB]);
-            let mut out = PipeWriter::builder().open(writer).unwrap();
+            let mut out = Writer::builder().open(writer).unwrap();
             for n in 0..6 * MIB / piece {
                 let bytes = stream((n * piece) as u64, piece);
                 match how {
@@ -66,7 +66,7 @@ fn pieces_that_fill_every_buffer_exactly_are_handed_over_too() {
 fn little_is_written_and_leaves_the_pipe_as_it_is() {
     let (reader, writer) = pipe_of(64 * KIB);
     let capacity = pipe::capacity(&writer).unwrap();
-    let mut out = PipeWriter::builder().open(writer).unwrap();
+    let mut out = Writer::builder().open(writer).unwrap();
     out.write_all(b"hello ").unwrap();
     let mut loan = out.lend(0).unwrap();
     loan[..5].copy_from_slice(b"world");
@@ -210,7 +210,7 @@ fn waiting_until_drained_ends_when_nothing_is_unread_and_no_sooner() {
 fn waiting_until_drained_tells_of_a_reader_that_went_before_the_end() {
     for wait in ALL_WAITS {
         let (reader, writer) = pipe_of(64 * KIB);
-        let mut out = PipeWriter::builder().wait(wait).open(writer).unwrap();
+        let mut out = Writer::builder().wait(wait).open(writer).unwrap();
         out.write_all(b"unread").unwrap();
         out.flush().unwrap();
         let before = match wait {
@@ -231,7 +231,7 @@ fn waiting_until_drained_tells_of_a_reader_that_went_before_the_end() {
 fn a_reader_that_reads_everything_and_goes_at_once_has_drained_the_pipe() {
     for _ in 0..500 {
         let (reader, writer) = pipe_of(4096);
-        let mut out = PipeWriter::builder().wait(Wait::Spin).open(writer).unwrap();
+        let mut out = Writer::builder().wait(Wait::Spin).open(writer).unwrap();
         out.write_all(b"x").unwrap();
         out.flush().unwrap();
         let reading = std::thread::spawn(move || {
@@ -294,7 +294,7 @@ fn a_loan_is_aligned_and_as_long_as_asked_and_sends_nothing_when_dropped() {
 #[test]
 fn more_than_the_loan_can_not_be_committed_and_nothing_is_then_sent() {
     let (reader, writer) = pipe_of(64 * KIB);
-    let mut out = PipeWriter::builder().open(&writer).unwrap();
+    let mut out = Writer::builder().open(&writer).unwrap();
     let loan = out.lend(10).unwrap();
     let too_many = loan.len() + 1;
     let panicked = catch_unwind(AssertUnwindSafe(|| loan.commit(too_many)));

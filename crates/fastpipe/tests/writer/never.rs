@@ -9,11 +9,11 @@ use crate::common::pipe_of;
 use crate::common::writers::{KIB, MIB, expect_all, fill, settings, stream};
 use fastpipe::pipe;
 use fastpipe::wait::Wait;
-use fastpipe::writer::{Builder, PipeWriter};
+use fastpipe::writer::{Writer, WriterBuilder};
 use rustix::event::{PollFd, PollFlags, poll};
 
 /// Until there is room.
-fn until_writable(out: &PipeWriter<OwnedFd>) {
+fn until_writable(out: &Writer<OwnedFd>) {
     let mut fds = [PollFd::new(out, PollFlags::OUT)];
     rustix::io::retry_on_intr(|| poll(&mut fds, None)).unwrap();
 }
@@ -23,7 +23,7 @@ const SIZES: [usize; 10] = [
 ];
 
 /// Sends with nothing but polling in between.
-fn drive(out: &mut PipeWriter<OwnedFd>, lend: bool, len: usize) {
+fn drive(out: &mut Writer<OwnedFd>, lend: bool, len: usize) {
     let mut at = 0;
     for size in SIZES.iter().cycle() {
         let n = (*size).min(len - at);
@@ -67,7 +67,7 @@ fn drive(out: &mut PipeWriter<OwnedFd>, lend: bool, len: usize) {
     assert_eq!(out.queued(), 0);
 }
 
-fn loses_nothing(prepare: impl Fn(Builder) -> Builder, lend: bool) {
+fn loses_nothing(prepare: impl Fn(WriterBuilder) -> WriterBuilder, lend: bool) {
     const LEN: usize = 9 * MIB + 5;
     for setting in settings() {
         let (reader, writer) = pipe_of(16 * KIB);

@@ -45,8 +45,8 @@ fn wrong_pieces(setting: Setting, wish: Reuse, how: How, onward: Onward) -> (usi
 
 fn are_right(onward: Onward) {
     for setting in safe_settings() {
-        let wish = if setting.name.starts_with("refereed") {
-            Reuse::Refereed
+        let wish = if setting.name.starts_with("cow_checked") {
+            Reuse::CowChecked
         } else {
             Reuse::Fresh
         };

@@ -19,7 +19,7 @@ use fastpipe::pipe;
 use fastpipe::reuse::{AssertReaderCopies, Reuse};
 use fastpipe::transfer::Input;
 use fastpipe::wait::Wait;
-use fastpipe::writer::{FinishError, PipeWriter, Report};
+use fastpipe::writer::{FinishError, Report, Writer};
 use rustix::process::Pid;
 
 /// Sends `len` bytes while `reader` reads in another thread, which is told the
@@ -82,12 +82,12 @@ fn pages_that_came_round_several_times_carry_the_right_bytes() {
 
 /// Slabs of several huge pages, each of which has to be looked at.
 #[test]
-fn long_loans_are_refereed_too() {
+fn long_loans_are_cow_checked_too() {
     const LOAN: usize = 3 * MIB;
     let (reader, writer) = pipe_of(64 * KIB);
     let reading =
         std::thread::spawn(move || expect_all(&mut File::from(reader), 0, &[256 * KIB, 7]));
-    let builder = PipeWriter::builder().reuse(Reuse::Refereed);
+    let builder = Writer::builder().reuse(Reuse::CowChecked);
     let mut out = builder.open(writer).unwrap();
     for n in 0..40 {
         let mut loan = out.lend(LOAN).unwrap();
@@ -101,7 +101,7 @@ fn long_loans_are_refereed_too() {
     let report = out.finish().unwrap().1;
     let len = (40 * LOAN + 20 * MIB) as u64;
     assert_eq!(reading.join().unwrap(), len);
-    if goes_by(report.path, Reuse::Refereed, "long loans") {
+    if goes_by(report.path, Reuse::CowChecked, "long loans") {
         // A slow machine may ask the referee once and then no more.
         assert!(report.slabs_reused > 0, "{report:?}");
     }
@@ -193,7 +193,7 @@ fn drained_pages_are_written_again_once_their_last_byte_was_read_and_no_sooner()
     let slab = 2 * pipe::page_size();
     for read in [0, 1, slab - 1, slab, slab + 1] {
         let (reader, writer) = pipe_of(64 * KIB);
-        let builder = PipeWriter::builder()
+        let builder = Writer::builder()
             .reuse(Reuse::Drained(AssertReaderCopies))
             .pages(Pages::Base)
             .loan(slab)

@@ -7,7 +7,7 @@ use crate::common::writers::{KIB, MIB, safe_settings, settings, stream};
 use crate::common::{ALL_WAITS, WAITS, assert_same, pipe_of, read_all};
 use fastpipe::pipe;
 use fastpipe::wait::Wait;
-use fastpipe::writer::{Frozen, PipeWriter};
+use fastpipe::writer::{Frozen, Writer};
 
 const LENGTHS: [usize; 7] = [1, 2, 3, 7, 4096, 4097, 100_000];
 
@@ -116,7 +116,7 @@ fn a_repetition_without_end_ends_with_its_reader() {
             File::from(reader).read_exact(&mut got).unwrap();
             got
         });
-        let mut out = PipeWriter::builder().wait(wait).open(writer).unwrap();
+        let mut out = Writer::builder().wait(wait).open(writer).unwrap();
         let end = out.repeat(&Frozen::new(b"y\n").unwrap(), u64::MAX);
         assert_eq!(end.unwrap_err().kind(), ErrorKind::BrokenPipe);
         assert!(reading.join().unwrap().chunks(2).all(|pair| pair == b"y\n"));
@@ -133,7 +133,7 @@ fn what_is_repeated_no_times_sends_what_came_before_and_nothing_else() {
     let frozen = Frozen::new(b"abc").unwrap();
     for wait in ALL_WAITS {
         let (reader, writer) = pipe_of(64 * KIB);
-        let mut out = PipeWriter::builder().wait(wait).open(&writer).unwrap();
+        let mut out = Writer::builder().wait(wait).open(&writer).unwrap();
         out.repeat(&frozen, 0).unwrap();
         out.write_all(b"x").unwrap();
         out.repeat(&frozen, 0).unwrap();

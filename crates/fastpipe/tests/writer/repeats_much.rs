@@ -10,7 +10,7 @@ use crate::common::{WAITS, pipe_of};
 use fastpipe::pipe;
 use fastpipe::reuse::Reuse;
 use fastpipe::wait::Wait;
-use fastpipe::writer::{Frozen, Path, PipeWriter};
+use fastpipe::writer::{Frozen, Path, Writer};
 
 const LENGTHS: [usize; 7] = [1, 2, 3, 4096, 4097, 100_000, 700_000];
 
@@ -65,7 +65,7 @@ fn what_is_repeated_without_end_is_right_and_ends_with_its_reader() {
                         assert!(first[..] == stream(9, 777));
                         Expected { data, at: 0 }.read(&mut file, read, 30_001);
                     });
-                    let mut out = PipeWriter::builder().wait(wait).open(writer).unwrap();
+                    let mut out = Writer::builder().wait(wait).open(writer).unwrap();
                     out.write_all(&stream(9, 777)).unwrap();
                     let end = out.repeat(&Frozen::new(data).unwrap(), u64::MAX);
                     assert_eq!(end.unwrap_err().kind(), ErrorKind::BrokenPipe);
@@ -99,7 +99,7 @@ fn much_that_is_repeated_ends_where_it_should_and_other_bytes_follow() {
                 assert_eq!(file.read(&mut [0]).unwrap(), 0);
             });
             let frozen = Frozen::new(data).unwrap();
-            let mut out = PipeWriter::builder().open(writer).unwrap();
+            let mut out = Writer::builder().open(writer).unwrap();
             for _ in 0..2 {
                 out.repeat(&frozen, times as u64).unwrap();
                 assert_eq!(out.queued(), 0);
@@ -122,7 +122,7 @@ fn a_writer_that_never_waits_goes_on_repeating_where_it_stopped() {
         let data = stream(5, length);
         let (reader, writer) = pipe_of(16 * KIB);
         let mut file = File::from(reader);
-        let builder = PipeWriter::builder().wait(Wait::Never).keep_capacity();
+        let builder = Writer::builder().wait(Wait::Never).keep_capacity();
         let mut out = builder.open(writer).unwrap();
         let times = MUCH.div_ceil(length);
         out.repeat(&Frozen::new(&data).unwrap(), times as u64)
@@ -151,7 +151,7 @@ fn where_splice_or_tee_is_refused_it_is_repeated_in_another_way() {
                 let mut file = File::from(reader);
                 let data = &data;
                 let filtered = move || {
-                    let builder = PipeWriter::builder().wait(Wait::Never);
+                    let builder = Writer::builder().wait(Wait::Never);
                     let mut out = builder.keep_capacity().open(writer).unwrap();
                     let mut expected = Expected { data, at: 0 };
                     let mut refused = before == 0;

@@ -11,11 +11,11 @@ use crate::common::pipe_of;
 use crate::common::process::{is_child, spawn};
 use crate::common::state::until_asleep;
 use crate::common::writers::{HOWS, How, KIB, MIB, SLEEPING, expect, expect_all, send, settings};
-use fastpipe::writer::{Frozen, PipeWriter};
+use fastpipe::writer::{Frozen, Writer};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 /// After the reader's death.
-fn is_sane_and_broken(mut out: PipeWriter<OwnedFd>) {
+fn is_sane_and_broken(mut out: Writer<OwnedFd>) {
     if out.queued() == 0 {
         // A long write was refused as a whole.
         let kind = out.lend(10).unwrap().commit(10).unwrap_err().kind();
@@ -51,7 +51,7 @@ fn is_sane_and_broken(mut out: PipeWriter<OwnedFd>) {
 }
 
 /// Sends until that fails.
-fn send_to_the_end(out: &mut PipeWriter<OwnedFd>, how: How) -> ErrorKind {
+fn send_to_the_end(out: &mut Writer<OwnedFd>, how: How) -> ErrorKind {
     loop {
         let at = u64::try_from(u128::from(out.report().counts.bytes) + out.queued()).unwrap();
         if let Err(error) = send(out, how, at, 3 * MIB) {

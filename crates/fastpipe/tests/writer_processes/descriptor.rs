@@ -15,7 +15,7 @@ use fastpipe::pipe;
 use fastpipe::reuse::{AssertReaderCopies, Reuse};
 use fastpipe::transfer::{Output, VmspliceOptions};
 use fastpipe::wait::Wait;
-use fastpipe::writer::{FinishError, Frozen, Path, PipeWriter, Reason};
+use fastpipe::writer::{FinishError, Frozen, Path, Reason, Writer};
 use rustix::event::epoll;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::stdio::dup2_stdout;
@@ -55,7 +55,7 @@ fn stdout_replaced_while_vmsplice_sleeps_changes_neither_stream_nor_frozen_bytes
             let (tell, told) = std::sync::mpsc::channel();
             let writing = thread::spawn(move || {
                 tell.send(rustix::thread::gettid()).unwrap();
-                let builder = PipeWriter::builder().at_once().keep_capacity();
+                let builder = Writer::builder().at_once().keep_capacity();
                 let mut out = builder.stdout().unwrap();
                 out.repeat(&sent, 1).unwrap();
                 out.finish().map_err(FinishError::abandon).unwrap().1
@@ -88,7 +88,7 @@ fn drained_asks_the_pipe_it_writes_to_after_stdout_was_replaced() {
             dup2_stdout(&writer).unwrap();
             drop(writer);
             // The pipe holds more than the slabs do.
-            let drained = PipeWriter::builder()
+            let drained = Writer::builder()
                 .reuse(Reuse::Drained(AssertReaderCopies))
                 .pages(Pages::Base)
                 .loan(LOAN)
@@ -120,7 +120,7 @@ fn wait_drained_waits_for_the_pipe_it_wrote_to_after_stdout_was_replaced() {
             let (reader, writer) = pipe_of(64 * KIB);
             dup2_stdout(&writer).unwrap();
             drop(writer);
-            let builder = PipeWriter::builder().wait(Wait::Never).at_once();
+            let builder = Writer::builder().wait(Wait::Never).at_once();
             let mut out = builder.stdout().unwrap();
             send(&mut out, How::Lend, 0, 16 * KIB).unwrap();
             let path = out.path();
@@ -156,7 +156,7 @@ fn stdout_replaced_in_a_long_repetition_changes_no_stream() {
             let writing = thread::spawn(move || {
                 let frozen = Frozen::new(&stream(0, COPY)).unwrap();
                 tell.send(rustix::thread::gettid()).unwrap();
-                let builder = PipeWriter::builder().at_once().keep_capacity();
+                let builder = Writer::builder().at_once().keep_capacity();
                 let mut out = builder.stdout().unwrap();
                 out.repeat(&frozen, TIMES as u64).unwrap();
                 out.finish().map_err(FinishError::abandon).unwrap().1
@@ -188,7 +188,7 @@ fn stdout_replaced_before_it_was_duplicated_gets_all_that_follows() {
             if !refuse(&[libc::SYS_pwritev2], libc::EPERM) {
                 return;
             }
-            let builder = PipeWriter::builder().wait(Wait::Never).keep_capacity();
+            let builder = Writer::builder().wait(Wait::Never).keep_capacity();
             let mut out = builder.stdout().unwrap();
             out.write_all(&stream(0, 10_000)).unwrap();
             out.flush().unwrap();
@@ -217,7 +217,7 @@ fn what_an_event_loop_registers_stays_the_same_to_the_end() {
     let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
     let poller = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
     let flags = epoll::EventFlags::OUT;
-    let mut out = PipeWriter::builder().open(writer).unwrap();
+    let mut out = Writer::builder().open(writer).unwrap();
     epoll::add(&poller, &out, epoll::EventData::new_u64(1), flags).unwrap();
     send(&mut out, How::Both, 0, MIB).unwrap();
     epoll::modify(&poller, &out, epoll::EventData::new_u64(2), flags).unwrap();
@@ -243,7 +243,7 @@ fn a_read_end_is_refused_and_not_read_from() {
     let frozen = Frozen::new(&[b'.'; 300_000]).unwrap();
     let (reader, writer) = pipe_of(64 * KIB);
     rustix::io::write(&writer, &[b'?'; 5000]).unwrap();
-    let mut out = PipeWriter::builder().at_once().open(&reader).unwrap();
+    let mut out = Writer::builder().at_once().open(&reader).unwrap();
     let error = out.repeat(&frozen, 1).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EBADF));
     assert_eq!(pipe::unread(&reader).unwrap(), 5000);
@@ -267,7 +267,7 @@ fn without_a_descriptor_for_a_duplicate_everything_is_copied() {
             while let Ok(one) = writer.try_clone() {
                 taken.push(one);
             }
-            let mut out = PipeWriter::builder().at_once().open(&writer).unwrap();
+            let mut out = Writer::builder().at_once().open(&writer).unwrap();
             send(&mut out, How::Both, 0, 3 * MIB).unwrap();
             assert_eq!(out.path(), Path::Write(Reason::NoDescriptor));
             drop(out);
@@ -288,7 +288,7 @@ fn where_duplicating_is_forbidden_everything_is_copied_for_that_reason() {
         if !refuse(&[libc::SYS_fcntl], libc::EPERM) {
             return;
         }
-        let mut out = PipeWriter::builder().at_once().open(writer).unwrap();
+        let mut out = Writer::builder().at_once().open(writer).unwrap();
         send(&mut out, How::Both, 0, 3 * MIB).unwrap();
         assert_eq!(out.path(), Path::Write(Reason::NoDuplicate(libc::EPERM)));
         drop(out);
@@ -333,7 +333,7 @@ fn the_duplicate_is_no_standard_descriptor_and_closed_by_finish() {
         let before = open().len();
         // SAFETY: nothing here reads from standard input.
         unsafe { libc::close(0) };
-        let mut out = PipeWriter::builder().at_once().open(writer).unwrap();
+        let mut out = Writer::builder().at_once().open(writer).unwrap();
         send(&mut out, How::Lend, 0, 16 * KIB).unwrap();
         let path = out.path();
         if !path.is_zero_copy() {

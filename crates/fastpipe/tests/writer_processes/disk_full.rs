@@ -10,7 +10,7 @@ use crate::common::process::in_own_process;
 use crate::common::writers::{KIB, MIB, check, fill, settings, stream};
 use crate::common::{ALL_WAITS, assert_same};
 use fastpipe::wait::Wait;
-use fastpipe::writer::{Builder, Frozen, PipeWriter};
+use fastpipe::writer::{Frozen, Writer, WriterBuilder};
 
 const LEN: usize = 3 * MIB + 17;
 
@@ -21,11 +21,11 @@ fn is_no_room(error: &io::Error) -> bool {
 
 /// Sends the stream to `path`, and makes room when there is none. Nothing may
 /// be taken twice or forgotten.
-fn send(builder: Builder, path: &Path, lend: bool, mut make_room: impl FnMut()) {
+fn send(builder: WriterBuilder, path: &Path, lend: bool, mut make_room: impl FnMut()) {
     let file = File::create(path).unwrap();
     let mut out = builder.open(file).unwrap();
     let (mut at, mut failures) = (0, 0);
-    let mut room = |out: &PipeWriter<File>, at: usize, error: &io::Error| {
+    let mut room = |out: &Writer<File>, at: usize, error: &io::Error| {
         assert!(is_no_room(error), "{error}");
         let there = std::fs::metadata(path).unwrap().len();
         // What was given to it is in the file or is queued.
@@ -67,7 +67,7 @@ fn send(builder: Builder, path: &Path, lend: bool, mut make_room: impl FnMut()) 
     check(&got, 0).unwrap();
 }
 
-fn each(mut test: impl FnMut(Builder, bool)) {
+fn each(mut test: impl FnMut(WriterBuilder, bool)) {
     for (n, setting) in settings().into_iter().enumerate() {
         for lend in [false, true] {
             let wait = ALL_WAITS[n % ALL_WAITS.len()];
@@ -180,7 +180,7 @@ fn a_repetition_that_meets_a_limit_goes_on_where_it_ended() {
             let times = (MIB / length) as u64;
             let mut limit = 100_001;
             limit_files_to(limit);
-            let builder = PipeWriter::builder().wait(Wait::Block);
+            let builder = Writer::builder().wait(Wait::Block);
             let mut out = builder.open(File::create(&path).unwrap()).unwrap();
             let mut sent = out.repeat(&Frozen::new(&data).unwrap(), times);
             while let Err(error) = sent {

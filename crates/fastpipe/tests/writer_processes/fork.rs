@@ -11,12 +11,12 @@ use crate::common::process::{Forked, end_if_it_hangs, in_child, in_own_process};
 use crate::common::seccomp::{Gate, refuse};
 use crate::common::writers::{How, KIB, MIB, Setting, expect_all, send, settings, stream};
 use fastpipe::buffer::Buffer;
-use fastpipe::reader::PipeReader;
-use fastpipe::writer::{Frozen, Path, PipeWriter, Reason, vmsplice_refers};
+use fastpipe::reader::Reader;
+use fastpipe::writer::{Frozen, Path, Reason, Writer, vmsplice_refers};
 
 /// Whether every call of the parent's writer fails that lends, takes or sends
 /// bytes, and nothing is sent by dropping it. For use in a child.
-fn is_unusable(out: &mut Option<PipeWriter<OwnedFd>>) -> bool {
+fn is_unusable(out: &mut Option<Writer<OwnedFd>>) -> bool {
     let Some(mut parents) = out.take() else {
         return false;
     };
@@ -45,7 +45,7 @@ fn a_writer_fails_in_a_forked_child_which_sends_nothing() {
                 let reading =
                     thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
                 let mut out = Some(setting.builder.open(writer).unwrap());
-                let send = |out: &mut Option<PipeWriter<_>>, at, len| {
+                let send = |out: &mut Option<Writer<_>>, at, len| {
                     let out = out.as_mut().unwrap();
                     send(out, How::Lend, at, len).unwrap();
                     out.write_all(&stream(at + len as u64, 100)).unwrap();
@@ -94,7 +94,7 @@ fn a_copying_writer_is_inherited_with_what_it_has_gathered() {
     const NAME: &str = "a_copying_writer_is_inherited_with_what_it_has_gathered";
     in_own_process(NAME, || {
         let (mut reader, writer) = std::io::pipe().unwrap();
-        let mut out = PipeWriter::builder().copying().open(writer).unwrap();
+        let mut out = Writer::builder().copying().open(writer).unwrap();
         out.write_all(b"gathered ").unwrap();
         assert!(in_child(|| {
             out.write_all(b"in the child, ").is_ok() && out.flush().is_ok()
@@ -114,7 +114,7 @@ fn a_reader_in_a_forked_child_returns_what_the_parent_had_buffered() {
         let (reader, mut writer) = std::io::pipe().unwrap();
         writer.write_all(b"one\ntwo\nthree\n").unwrap();
         drop(writer);
-        let mut input = PipeReader::builder().open(reader).unwrap();
+        let mut input = Reader::builder().open(reader).unwrap();
         let mut line = String::new();
         input.read_line(&mut line).unwrap();
         assert!(in_child(|| {
@@ -135,7 +135,7 @@ fn where_memory_cannot_be_wiped_on_fork_the_writer_copies_and_says_so() {
         for setting in settings() {
             let (reader, writer) = pipe_of(64 * KIB);
             let reading = thread::spawn(move || {
-                let mut reader = PipeReader::builder().open(reader).unwrap();
+                let mut reader = Reader::builder().open(reader).unwrap();
                 expect_all(&mut reader, 0, &[9000])
             });
             let mut out = Some(setting.builder.open(writer).unwrap());
@@ -162,10 +162,10 @@ fn a_childs_own_writer_does_not_make_its_parents_usable() {
     const NAME: &str = "a_childs_own_writer_does_not_make_its_parents_usable";
     in_own_process(NAME, || {
         let (_reader, writer) = pipe_of(64 * KIB);
-        let mut out = Some(PipeWriter::builder().open(writer).unwrap());
+        let mut out = Some(Writer::builder().open(writer).unwrap());
         assert!(in_child(|| {
             let (_reader, writer) = pipe_of(64 * KIB);
-            let mut own = PipeWriter::builder().open(writer).unwrap();
+            let mut own = Writer::builder().open(writer).unwrap();
             own.write_all(b"own").is_ok() && own.flush().is_ok() && is_unusable(&mut out)
         }));
     });
@@ -179,7 +179,7 @@ fn a_child_that_drops_the_writer_does_not_keep_the_pipe_open() {
         end_if_it_hangs();
         let (reader, writer) = pipe_of(64 * KIB);
         let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
-        let mut out = Some(PipeWriter::builder().at_once().open(writer).unwrap());
+        let mut out = Some(Writer::builder().at_once().open(writer).unwrap());
         send(out.as_mut().unwrap(), How::Lend, 0, MIB).unwrap();
         let (mut stay, until) = std::io::pipe().unwrap();
         let mut parents = Some(until);
@@ -197,7 +197,7 @@ fn a_child_that_drops_the_writer_does_not_keep_the_pipe_open() {
 
 fn write_to_null() -> bool {
     let null = File::create("/dev/null").unwrap();
-    let mut out = PipeWriter::builder().open(null).unwrap();
+    let mut out = Writer::builder().open(null).unwrap();
     out.write_all(b"x").is_ok() && out.finish().is_ok()
 }
 
@@ -230,7 +230,7 @@ fn a_child_forked_while_copies_are_laid_out_repeats_the_same_bytes() {
         // Copying: no other memory of it is to be of huge pages.
         let repeat = |frozen: &Frozen| {
             let null = File::create("/dev/null").unwrap();
-            let mut out = PipeWriter::builder().copying().open(null).unwrap();
+            let mut out = Writer::builder().copying().open(null).unwrap();
             out.repeat(frozen, 100_000).is_ok() && out.finish().is_ok()
         };
         let (tell, told) = channel();
@@ -291,7 +291,7 @@ fn a_failure_to_mark_the_process_is_forgotten_with_its_writer() {
         });
         failing.join().unwrap();
         let null = File::create("/dev/null").unwrap();
-        let mut out = PipeWriter::builder().open(null).unwrap();
+        let mut out = Writer::builder().open(null).unwrap();
         refuse(&[libc::SYS_getpid], libc::EPERM);
         out.write_all(b"x").unwrap();
     });

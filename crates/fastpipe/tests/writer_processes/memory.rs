@@ -13,7 +13,7 @@ use crate::common::writers::{
 use crate::common::{pipe_of, read_all};
 use fastpipe::buffer::{Pages, huge_page_size};
 use fastpipe::reuse::Reuse;
-use fastpipe::writer::{Path, PipeWriter, Reason};
+use fastpipe::writer::{Path, Reason, Writer};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -23,7 +23,7 @@ const PIECE: usize = 8 * KIB;
 /// Sends `pieces` of [`PIECE`], each by a loan of `ask` bytes of its own, to a
 /// reader that splices them onward and holds them all. Returns the most huge
 /// pages that can be held for that; `None` if none of it was handed over.
-fn hold_pieces(builder: fastpipe::writer::Builder, ask: usize, pieces: usize) -> Option<u64> {
+fn hold_pieces(builder: fastpipe::writer::WriterBuilder, ask: usize, pieces: usize) -> Option<u64> {
     let (reader, writer) = pipe_of(64 * KIB);
     let mut out = builder.at_once().open(writer).unwrap();
     let mut held: Vec<(OwnedFd, OwnedFd)> = Vec::new();
@@ -66,7 +66,7 @@ fn hundreds_of_small_pieces_held_onward_hold_no_more_than_they_need() {
             _ => PIECES * PIECE,
         };
         let bound = bytes.div_ceil(huge_page_size()) as u64 + 1;
-        if let Some(slabs) = hold_pieces(PipeWriter::builder(), ask, PIECES) {
+        if let Some(slabs) = hold_pieces(Writer::builder(), ask, PIECES) {
             assert!(slabs <= bound, "{slabs} huge pages for loans of {ask}");
         }
     }
@@ -77,7 +77,7 @@ fn hundreds_of_small_pieces_held_onward_hold_no_more_than_they_need() {
 fn small_pieces_of_long_loans_are_copied() {
     for ask in [MIB + 1, 2 * MIB - 4096, 2 * MIB, 3 * MIB] {
         assert_eq!(
-            hold_pieces(PipeWriter::builder(), ask, 300),
+            hold_pieces(Writer::builder(), ask, 300),
             None,
             "loans of {ask}"
         );
@@ -246,10 +246,10 @@ fn reserved_huge_pages_that_run_out_do_not_kill_the_process() {
         if !(1..=32).contains(&free()) {
             return eprintln!("skipped: no small pool of reserved huge pages here");
         }
-        for reuse in [Reuse::Fresh, Reuse::Refereed] {
+        for reuse in [Reuse::Fresh, Reuse::CowChecked] {
             let (reader, writer) = pipe_of(64 * KIB);
             let (late, onward) = pipe_of(MIB);
-            let builder = PipeWriter::builder().pages(Pages::HugeTlb).reuse(reuse);
+            let builder = Writer::builder().pages(Pages::HugeTlb).reuse(reuse);
             let mut out = builder.region(2).at_once().open(writer).unwrap();
             let pieces = free() + 4;
             for n in 0..pieces {

@@ -11,7 +11,7 @@ use crate::common::process::{command, in_own_process, is_child};
 use crate::common::writers::{How, KIB, MIB, Setting, check, expect_all, send, settings, stream};
 use crate::common::{ALL_WAITS, Directory, WAITS, pipe_of};
 use fastpipe::wait::Wait;
-use fastpipe::writer::{FinishError, Kind, Path, PipeWriter, Reason, Report};
+use fastpipe::writer::{FinishError, Kind, Path, Reason, Report, Writer};
 
 /// Sends, and finishes.
 fn send_all<F: AsFd>(setting: Setting, wait: Wait, fd: F, len: usize) -> Report {
@@ -226,7 +226,7 @@ fn what_was_printed_before_comes_before() {
     const MARK: &str = "<printed, and not yet sent>";
     if is_child(NAME) {
         print!("{MARK}");
-        let mut out = PipeWriter::builder().stdout().unwrap();
+        let mut out = Writer::builder().stdout().unwrap();
         send(&mut out, How::Both, 0, 3 * MIB).unwrap();
         drop(out);
         println!("{MARK}");

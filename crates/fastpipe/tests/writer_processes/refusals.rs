@@ -19,7 +19,7 @@ use crate::common::{pipe_of, read_all};
 use fastpipe::pipe;
 use fastpipe::reuse::Reuse;
 use fastpipe::wait::Wait;
-use fastpipe::writer::{Frozen, Path, PipeWriter, Reason};
+use fastpipe::writer::{Frozen, Path, Reason, Writer};
 
 /// Runs `body` in a thread of its own.
 fn in_own_thread<T: Send>(body: impl FnOnce() -> T + Send) -> T {
@@ -106,7 +106,7 @@ fn vmsplice_refused_while_the_writer_sleeps_in_it_loses_and_repeats_nothing() {
         let (repeating_reader, repeating_writer) = pipe_of(64 * KIB);
         let frozen = Frozen::new(&stream(3, 100_000)).unwrap();
         let sender = |writer, repeated: Option<&Frozen>| {
-            let builder = PipeWriter::builder().keep_capacity().at_once();
+            let builder = Writer::builder().keep_capacity().at_once();
             let mut out = builder.open(writer).unwrap();
             match repeated {
                 Some(frozen) => out.repeat(frozen, 5).unwrap(),
@@ -209,7 +209,7 @@ fn vmsplice_refused_while_something_is_repeated_loses_and_repeats_nothing() {
         let (reader, writer) = pipe_of(64 * KIB);
         let mut reader = File::from(reader);
         in_own_thread(|| {
-            let builder = PipeWriter::builder().wait(Wait::Never);
+            let builder = Writer::builder().wait(Wait::Never);
             let mut out = builder.keep_capacity().open(writer).unwrap();
             out.repeat(&frozen, times).unwrap();
             if !refuse(&[libc::SYS_vmsplice], libc::EPERM) {
@@ -233,15 +233,15 @@ fn vmsplice_refused_while_something_is_repeated_loses_and_repeats_nothing() {
 
 #[test]
 fn a_referee_that_is_refused_in_mid_stream_is_not_missed() {
-    let builder = PipeWriter::builder()
-        .reuse(Reuse::Refereed)
+    let builder = Writer::builder()
+        .reuse(Reuse::CowChecked)
         .region(4 * MIB)
         .at_once();
     // What the kernel can do is found out here, before any filter.
     let (_reader, writer) = pipe_of(64 * KIB);
     let mut out = builder.open(writer).unwrap();
     drop(out.lend(1).unwrap());
-    let has_one = goes_by(out.path(), Reuse::Refereed, "without a filter");
+    let has_one = goes_by(out.path(), Reuse::CowChecked, "without a filter");
     let both = &[libc::SYS_clone3, libc::SYS_clone][..];
     for (calls, errno) in [
         (both, libc::EPERM),
@@ -257,7 +257,7 @@ fn a_referee_that_is_refused_in_mid_stream_is_not_missed() {
                 let mut out = builder.open(writer).unwrap();
                 send(&mut out, How::Lend, 0, at_first).unwrap();
                 if has_one && at_first > 0 {
-                    assert_eq!(out.path(), Path::Vmsplice(Reuse::Refereed));
+                    assert_eq!(out.path(), Path::Vmsplice(Reuse::CowChecked));
                 }
                 refuse(calls, errno);
                 send(&mut out, How::Lend, at_first as u64, 30 * MIB).unwrap();

@@ -1,4 +1,4 @@
-//! Sinks that write to a pipe as programs do: by the library's `PipeWriter`,
+//! Sinks that write to a pipe as programs do: by the library's `Writer`,
 //! and by the standard library's `BufWriter`.
 
 use std::fs;
@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use fastpipe::buffer::Buffer;
 use fastpipe::reuse::{AssertReaderCopies, Reuse};
 use fastpipe::transfer::{Counts, Incomplete};
-use fastpipe::writer::{Path, PipeWriter};
+use fastpipe::writer::{Path, Writer};
 
 use super::Sink;
 use crate::endpoint::data::Producer;
@@ -24,12 +24,12 @@ pub struct LibrarySink {
 enum Way {
     /// The data is made in the pages that are sent.
     Lend {
-        out: PipeWriter<OwnedFd>,
+        out: Writer<OwnedFd>,
         policy: Policy,
     },
     /// The data is made in a buffer of the program's, and written.
     Write {
-        out: PipeWriter<OwnedFd>,
+        out: Writer<OwnedFd>,
         buffer: Buffer,
         policy: Policy,
     },
@@ -50,7 +50,7 @@ impl LibrarySink {
     /// When memory can't be had.
     pub fn new(channel: OwnedFd, spec: &SinkSpec) -> io::Result<Option<Self>> {
         let open = |policy: Policy, channel: OwnedFd| {
-            let builder = PipeWriter::builder()
+            let builder = Writer::builder()
                 .wait(spec.wait.into())
                 .pages(spec.pages.into())
                 .loan(spec.loan_bytes)
@@ -60,18 +60,18 @@ impl LibrarySink {
                 Policy::Copying => builder.copying(),
                 Policy::Fresh => builder.reuse(Reuse::Fresh),
                 Policy::Drained => builder.reuse(Reuse::Drained(AssertReaderCopies)),
-                Policy::Refereed => builder.reuse(Reuse::Refereed),
+                Policy::CowChecked => builder.reuse(Reuse::CowChecked),
             };
             builder.open(channel)
         };
         let buffer =
             || -> io::Result<Buffer> { Ok(Buffer::builder().len(spec.buffer_bytes).map()?) };
         let way = match spec.technique {
-            SinkTechnique::PipeWriter(policy) => Way::Lend {
+            SinkTechnique::Fastpipe(policy) => Way::Lend {
                 out: open(policy, channel)?,
                 policy,
             },
-            SinkTechnique::PipeWriterIo(policy) => Way::Write {
+            SinkTechnique::FastpipeIo(policy) => Way::Write {
                 out: open(policy, channel)?,
                 buffer: buffer()?,
                 policy,
@@ -128,7 +128,7 @@ impl Sink for LibrarySink {
     fn call(&self) -> &'static str {
         match &self.way {
             Way::Buffered { .. } => "BufWriter",
-            Way::Lend { .. } | Way::Write { .. } => "PipeWriter",
+            Way::Lend { .. } | Way::Write { .. } => "Writer",
         }
     }
 
@@ -141,17 +141,17 @@ impl Sink for LibrarySink {
             (Path::Write(_), Policy::Copying)
             | (Path::Vmsplice(Reuse::Fresh), Policy::Fresh)
             | (Path::Vmsplice(Reuse::Drained(_)), Policy::Drained)
-            | (Path::Vmsplice(Reuse::Refereed), Policy::Refereed) => return Ok(()),
+            | (Path::Vmsplice(Reuse::CowChecked), Policy::CowChecked) => return Ok(()),
             (path, _) => path,
         };
         Err(format!(
-            "PipeWriter could not do as asked ({}); it does: {does}",
+            "Writer could not do as asked ({}); it does: {does}",
             policy.name()
         ))
     }
 }
 
-fn lend(out: &mut PipeWriter<OwnedFd>, producer: &mut Producer) -> io::Result<()> {
+fn lend(out: &mut Writer<OwnedFd>, producer: &mut Producer) -> io::Result<()> {
     let mut loan = out.lend(0)?;
     let len = loan.len();
     if !producer.is_idle() {

@@ -56,8 +56,8 @@ impl Driver<'_> {
                 let setup = setup_of(&made);
                 self.send_by(made, setup)
             }
-            SinkTechnique::PipeWriter(_)
-            | SinkTechnique::PipeWriterIo(_)
+            SinkTechnique::Fastpipe(_)
+            | SinkTechnique::FastpipeIo(_)
             | SinkTechnique::BufWriter => {
                 let Some(made) = LibrarySink::new(channel, sink)? else {
                     bail!("no such sink");

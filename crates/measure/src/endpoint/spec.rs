@@ -90,10 +90,10 @@ pub enum SinkTechnique {
     Write,
     /// vmsplice(2).
     Vmsplice,
-    /// The library's `PipeWriter`, the data made in the memory it lends.
-    PipeWriter(Policy),
+    /// The library's `Writer`, the data made in the memory it lends.
+    Fastpipe(Policy),
     /// The same as an `io::Write`, which copies what it is given.
-    PipeWriterIo(Policy),
+    FastpipeIo(Policy),
     /// The standard library's `BufWriter` on standard output.
     BufWriter,
     /// send(2).
@@ -118,14 +118,14 @@ impl SinkTechnique {
     const ALL: &[SinkTechnique] = &[
         SinkTechnique::Write,
         SinkTechnique::Vmsplice,
-        SinkTechnique::PipeWriter(Policy::Copying),
-        SinkTechnique::PipeWriter(Policy::Fresh),
-        SinkTechnique::PipeWriter(Policy::Drained),
-        SinkTechnique::PipeWriter(Policy::Refereed),
-        SinkTechnique::PipeWriterIo(Policy::Copying),
-        SinkTechnique::PipeWriterIo(Policy::Fresh),
-        SinkTechnique::PipeWriterIo(Policy::Drained),
-        SinkTechnique::PipeWriterIo(Policy::Refereed),
+        SinkTechnique::Fastpipe(Policy::Copying),
+        SinkTechnique::Fastpipe(Policy::Fresh),
+        SinkTechnique::Fastpipe(Policy::Drained),
+        SinkTechnique::Fastpipe(Policy::CowChecked),
+        SinkTechnique::FastpipeIo(Policy::Copying),
+        SinkTechnique::FastpipeIo(Policy::Fresh),
+        SinkTechnique::FastpipeIo(Policy::Drained),
+        SinkTechnique::FastpipeIo(Policy::CowChecked),
         SinkTechnique::BufWriter,
         SinkTechnique::Send,
         SinkTechnique::SendZerocopy,
@@ -140,9 +140,7 @@ impl SinkTechnique {
     pub fn is_library(self) -> bool {
         matches!(
             self,
-            SinkTechnique::PipeWriter(_)
-                | SinkTechnique::PipeWriterIo(_)
-                | SinkTechnique::BufWriter
+            SinkTechnique::Fastpipe(_) | SinkTechnique::FastpipeIo(_) | SinkTechnique::BufWriter
         )
     }
 
@@ -151,14 +149,14 @@ impl SinkTechnique {
         match self {
             SinkTechnique::Write => "write",
             SinkTechnique::Vmsplice => "vmsplice",
-            SinkTechnique::PipeWriter(Policy::Copying) => "PipeWriter, copying",
-            SinkTechnique::PipeWriter(Policy::Fresh) => "PipeWriter, fresh",
-            SinkTechnique::PipeWriter(Policy::Drained) => "PipeWriter, drained",
-            SinkTechnique::PipeWriter(Policy::Refereed) => "PipeWriter, refereed",
-            SinkTechnique::PipeWriterIo(Policy::Copying) => "PipeWriter as io::Write, copying",
-            SinkTechnique::PipeWriterIo(Policy::Fresh) => "PipeWriter as io::Write, fresh",
-            SinkTechnique::PipeWriterIo(Policy::Drained) => "PipeWriter as io::Write, drained",
-            SinkTechnique::PipeWriterIo(Policy::Refereed) => "PipeWriter as io::Write, refereed",
+            SinkTechnique::Fastpipe(Policy::Copying) => "fastpipe, copying",
+            SinkTechnique::Fastpipe(Policy::Fresh) => "fastpipe, fresh",
+            SinkTechnique::Fastpipe(Policy::Drained) => "fastpipe, drained",
+            SinkTechnique::Fastpipe(Policy::CowChecked) => "fastpipe, cow_checked",
+            SinkTechnique::FastpipeIo(Policy::Copying) => "fastpipe as io::Write, copying",
+            SinkTechnique::FastpipeIo(Policy::Fresh) => "fastpipe as io::Write, fresh",
+            SinkTechnique::FastpipeIo(Policy::Drained) => "fastpipe as io::Write, drained",
+            SinkTechnique::FastpipeIo(Policy::CowChecked) => "fastpipe as io::Write, cow_checked",
             SinkTechnique::BufWriter => "BufWriter",
             SinkTechnique::Send => "send",
             SinkTechnique::SendZerocopy => "send, MSG_ZEROCOPY",
@@ -171,7 +169,7 @@ impl SinkTechnique {
     }
 }
 
-/// How a `PipeWriter` goes about it.
+/// How a `Writer` goes about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
@@ -182,7 +180,7 @@ pub enum Policy {
     /// Pages are written again once they left the pipe.
     Drained,
     /// Pages are written again once the kernel finds that nobody holds them.
-    Refereed,
+    CowChecked,
 }
 
 impl Policy {
@@ -192,7 +190,7 @@ impl Policy {
             Policy::Copying => "copying",
             Policy::Fresh => "fresh",
             Policy::Drained => "drained",
-            Policy::Refereed => "refereed",
+            Policy::CowChecked => "cow_checked",
         }
     }
 }
@@ -306,7 +304,7 @@ pub struct SinkSpec {
     pub wait: Waiting,
     /// Bytes in a buffer.
     pub buffer_bytes: usize,
-    /// The most bytes that a `PipeWriter` lends or gathers before it sends
+    /// The most bytes that a `Writer` lends or gathers before it sends
     /// them.
     pub loan_bytes: usize,
     /// One buffer, sent in halves, rather than two.

@@ -164,7 +164,7 @@ mod tests {
             ("seqpacket_64_spin", "wait", "spin"),
             ("tcp_zerocopy_64", "writer", "send, MSG_ZEROCOPY"),
             ("vmsplice_fresh_64", "reuse", "fresh"),
-            ("pipewriter_fresh", "writer", "PipeWriter, fresh"),
+            ("fastpipe_fresh", "writer", "fastpipe, fresh"),
             ("produce_alone", "writer", "memory"),
             ("produce_alone", "wait", "none"),
             ("mem_read_scalar_4k", "act", "read_scalar"),

@@ -4,7 +4,7 @@
 //! The baseline is write(2) and read(2) of 64 KiB through a pipe of the
 //! kernel's default size, blocking, each end on a processor of its own. Every
 //! byte is produced by the writer and used by the reader. The library's
-//! `PipeWriter` takes the place of write(2) on a pipe of the same size.
+//! `fastpipe::Writer` takes the place of write(2) on a pipe of the same size.
 
 use super::Overrides;
 use crate::case::Case;
@@ -34,11 +34,11 @@ pub enum Change {
     LargePipe,
     /// Pieces of 8 KiB at both ends.
     SmallPieces,
-    /// `PipeWriter`, pages never written again, base pages.
+    /// `fastpipe::Writer`, pages never written again, base pages.
     FreshBase,
     /// The same with huge pages.
     FreshHuge,
-    /// `PipeWriter`, pages written again once they left the pipe.
+    /// `fastpipe::Writer`, pages written again once they left the pipe.
     Drained,
 }
 
@@ -92,10 +92,10 @@ impl Change {
             Change::Spinning => "neither end ever sleeping",
             Change::LargePipe => "through a pipe of 1 MiB",
             Change::SmallPieces => "8 KiB written and read at a time",
-            Change::FreshBase => "PipeWriter, base pages that are never written again",
-            Change::FreshHuge => "PipeWriter, huge pages that are never written again",
+            Change::FreshBase => "fastpipe's Writer, base pages that are never written again",
+            Change::FreshHuge => "fastpipe's Writer, huge pages that are never written again",
             Change::Drained => {
-                "PipeWriter, pages written again once they left the pipe: unsafe where the reader \
+                "fastpipe's Writer, pages written again once they left the pipe: unsafe where the reader \
                  splices"
             }
         }
@@ -135,7 +135,7 @@ impl Change {
 
 fn by_pipe_writer(case: Case, policy: Policy, pages: PageKind) -> Case {
     let piece = case.subject.buffer_bytes();
-    let mut case = case.library(SinkTechnique::PipeWriter(policy), piece, piece);
+    let mut case = case.library(SinkTechnique::Fastpipe(policy), piece, piece);
     if let Some(writer) = case.subject.writer_mut() {
         writer.pages = pages;
     }

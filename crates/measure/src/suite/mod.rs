@@ -195,8 +195,8 @@ mod tests {
         let is_library = |technique| {
             matches!(
                 technique,
-                SinkTechnique::PipeWriter(_)
-                    | SinkTechnique::PipeWriterIo(_)
+                SinkTechnique::Fastpipe(_)
+                    | SinkTechnique::FastpipeIo(_)
                     | SinkTechnique::BufWriter
             )
         };

@@ -3,7 +3,7 @@
 //!
 //! A writer that vmsplices may not write to a page again before it has left
 //! the pipe; it uses two buffers in turn and makes sure by counting what is
-//! unread. The library's `PipeWriter` is measured as a program would use it; it
+//! unread. `fastpipe::Writer` is measured as a program would use it; it
 //! picks sizes of its own, so the pipe is as large as it would make it, and the
 //! reader is the same plain read(2) as everywhere. The two cases without a pipe
 //! are the ceilings: no channel can be faster than the slower of its ends.
@@ -19,7 +19,7 @@ const BUFFER: usize = 256 << 10;
 /// next one has always left the pipe.
 const PIPE: usize = 256 << 10;
 
-/// What `PipeWriter` asks for by itself: the pipe, and half of it a loan.
+/// What `fastpipe::Writer` asks for by itself: the pipe, and half of it a loan.
 const LIBRARY_PIPE: usize = 1 << 20;
 const LOAN: usize = 512 << 10;
 /// What a program writes at a time.
@@ -34,7 +34,7 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     let written = overrides.buffer_bytes.unwrap_or(WRITTEN);
     let writer = |name, policy| {
         Case::new(name, buffer, library_pipe)
-            .library(SinkTechnique::PipeWriter(policy), loan, loan)
+            .library(SinkTechnique::Fastpipe(policy), loan, loan)
             .spin()
     };
     [
@@ -58,27 +58,33 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
             .spin()
             .described("the same, neither end ever sleeping")
             .against("vmsplice_read_huge", "spinning instead of sleeping"),
-        writer("pipewriter_write_path", Policy::Copying)
-            .described("PipeWriter, made to copy by write(2)")
-            .against("write_read_spin", "PipeWriter and its larger pipe, copying"),
-        writer("pipewriter_fresh", Policy::Fresh)
-            .described("PipeWriter as it is: pages are never written again")
-            .against("write_read_spin", "PipeWriter and its larger pipe"),
-        writer("pipewriter_refereed", Policy::Refereed)
+        writer("fastpipe_write_path", Policy::Copying)
+            .described("fastpipe's Writer, made to copy by write(2)")
+            .against(
+                "write_read_spin",
+                "fastpipe's Writer and its larger pipe, copying",
+            ),
+        writer("fastpipe_fresh", Policy::Fresh)
+            .described("fastpipe's Writer as it is: pages are never written again")
+            .against("write_read_spin", "fastpipe's Writer and its larger pipe"),
+        writer("fastpipe_cow_checked", Policy::CowChecked)
             .described("pages are written again once the kernel finds nobody holding them")
-            .against("pipewriter_fresh", "kernel referees"),
-        writer("pipewriter_drained", Policy::Drained)
+            .against("fastpipe_fresh", "copy-on-write check"),
+        writer("fastpipe_drained", Policy::Drained)
             .described("pages are written again once they left the pipe")
-            .against("write_read_spin", "PipeWriter and its larger pipe, drained"),
+            .against(
+                "write_read_spin",
+                "fastpipe's Writer and its larger pipe, drained",
+            ),
         Case::new("bufwriter_stdout_64k", buffer, pipe)
             .library(SinkTechnique::BufWriter, written, written)
             .described("BufWriter on standard output, 64 KiB written at a time"),
         Case::new("io_write_64k", buffer, library_pipe)
-            .library(SinkTechnique::PipeWriterIo(Policy::Fresh), written, loan)
-            .described("the same bytes written to a PipeWriter")
+            .library(SinkTechnique::FastpipeIo(Policy::Fresh), written, loan)
+            .described("the same bytes written to fastpipe's Writer")
             .against(
                 "bufwriter_stdout_64k",
-                "PipeWriter and its larger pipe for BufWriter",
+                "fastpipe's Writer and its larger pipe for BufWriter",
             ),
         Case::produce_alone("produce_alone", buffer)
             .described("only producing the data, into memory"),

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use anyhow::Context;
 use fastpipe::reuse::{AssertReaderCopies, Reuse};
-use fastpipe::writer::{Builder, PipeWriter};
+use fastpipe::writer::{Writer, WriterBuilder};
 use rustix::fs::FileType;
 
 use crate::cli::{FizzbuzzArgs, ReuseArg};
@@ -53,15 +53,15 @@ pub fn run(args: &FizzbuzzArgs) -> anyhow::Result<()> {
     to_stdout(sent)
 }
 
-fn builder(args: &FizzbuzzArgs) -> Builder {
-    let builder = PipeWriter::builder().wait(waiting(args.busy_loop));
+fn builder(args: &FizzbuzzArgs) -> WriterBuilder {
+    let builder = Writer::builder().wait(waiting(args.busy_loop));
     match args.reuse {
         ReuseArg::Fresh => builder,
         ReuseArg::Drained => builder.reuse(Reuse::Drained(AssertReaderCopies)),
     }
 }
 
-fn send<F: AsFd>(lines: &mut FizzBuzz, out: &mut PipeWriter<F>) -> io::Result<()> {
+fn send<F: AsFd>(lines: &mut FizzBuzz, out: &mut Writer<F>) -> io::Result<()> {
     loop {
         let mut loan = out.lend(0)?;
         let len = loan.len();

@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::Context;
-use fastpipe::writer::{Frozen, PipeWriter};
+use fastpipe::writer::{Frozen, Writer};
 
 use crate::cli::YesArgs;
 use crate::commands::waiting;
@@ -15,7 +15,7 @@ use pipespeed_base::failure::to_stdout;
 /// What went wrong with standard output.
 pub fn run(args: &YesArgs) -> anyhow::Result<()> {
     let line = Frozen::new(&line(args)).context("no memory for the line")?;
-    let mut out = PipeWriter::builder()
+    let mut out = Writer::builder()
         .wait(waiting(args.busy_loop))
         .stdout()
         .context("standard output")?;

@@ -47,7 +47,7 @@ fn changes_of(case: &Case) -> Vec<&'static str> {
     assert_eq!(sink.buffer_bytes, source.buffer_bytes, "{case:#?}");
     assert_eq!(sink.wait, source.wait, "{case:#?}");
     let writer =
-        |policy, pages| sink.technique == SinkTechnique::PipeWriter(policy) && sink.pages == pages;
+        |policy, pages| sink.technique == SinkTechnique::Fastpipe(policy) && sink.pages == pages;
     [
         (case.cpus == Some((0, 0)), "one_processor"),
         (sink.wait == Waiting::Spin, "spinning"),
@@ -212,9 +212,9 @@ fn a_quick_run_measures_and_ranks_each_change() {
     let takes = |name: &str, field: &str| case(&record, name)["configuration"][field].clone();
     assert_eq!(takes("spinning", "wait"), "spin");
     assert_eq!(takes("pieces_8k", "buffer_bytes"), 8 << 10);
-    assert_eq!(takes("fresh_base", "writer"), "PipeWriter, fresh");
+    assert_eq!(takes("fresh_base", "writer"), "fastpipe, fresh");
     assert_eq!(takes("fresh_base", "pages"), "base");
-    assert_eq!(takes("drained", "writer"), "PipeWriter, drained");
+    assert_eq!(takes("drained", "writer"), "fastpipe, drained");
     for made in record["cases"].as_array().unwrap() {
         let name = made["name"].as_str().unwrap();
         assert_eq!(made["data"], "touch", "{name}");
