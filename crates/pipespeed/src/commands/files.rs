@@ -31,9 +31,10 @@ impl Files {
             .collect();
         for (at, (option, path)) in files.iter().enumerate() {
             let earlier = &files[..at];
-            if let Some((other, _)) = earlier.iter().find(|(_, it)| it == path) {
+            let is_same = |other: &Path| other == path || is_stdout(other) && is_stdout(path);
+            if let Some((other, _)) = earlier.iter().find(|(_, other)| is_same(other)) {
                 let what = if is_stdout(path) {
-                    "standard output".to_owned()
+                    "the same place, standard output".to_owned()
                 } else {
                     format!("the same file, {}", path.display())
                 };

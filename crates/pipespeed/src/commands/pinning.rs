@@ -78,20 +78,14 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let work = run.work();
     let measured = |figure: &Figure| !figure.samples_ns.is_empty();
     let is_any_measured = work.figures().iter().any(measured);
-    if !is_any_measured {
-        outcome?;
-    }
     let failed = check(&warnings, is_any_measured);
+    if !is_any_measured && outcome.is_err() {
+        return outcome;
+    }
     let saved = files.save(|_| {
-        let interrupted = costs::signal(&outcome).map(signal_name);
         let (kernel, figures) = (work.kernel(), work.figures());
-        Ok(record(
-            rounds,
-            kernel,
-            figures,
-            warnings.clone(),
-            interrupted,
-        ))
+        let signal = costs::signal(&outcome);
+        Ok(record(rounds, kernel, figures, &warnings, signal))
     });
     if !files.take_stdout() {
         let style = Style::for_terminal(io::stdout().is_terminal());

@@ -50,7 +50,9 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn new(args: &BenchArgs) -> anyhow::Result<Self> {
         let measure = &args.measure;
-        let budget = Budget::new(0.0, measure.time.is_some());
+        let lengths = Lengths::of(args.suite, measure.quick);
+        let time_s = measure.time.unwrap_or(lengths.budget_s);
+        let budget = Budget::new(time_s, measure.time.is_some());
         check_suite(args)?;
         let topology = Topology::read(&Root::default());
         let mut chosen = match measure.setup.cpus {
@@ -80,7 +82,6 @@ impl Plan {
         {
             warnings.push(Warning::new(WarningKind::Placement, message));
         }
-        let lengths = Lengths::of(args.suite, measure.quick);
         let durations = lengths.durations;
         let null_control = null_control(args.suite, &cases, &refused);
         // All of it takes as long as verdicts need, not a time.
@@ -130,10 +131,7 @@ impl Plan {
             machine,
             warnings,
             quick_note: quick_note(args, &lengths),
-            budget: Budget {
-                time_s: measure.time.unwrap_or(lengths.budget_s),
-                ..budget
-            },
+            budget,
             rounds,
         })
     }
