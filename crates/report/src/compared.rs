@@ -96,7 +96,7 @@ fn origin(comparison: &Comparison, many: bool, style: Style) -> Vec<String> {
         );
         lines.push(style.paint(&wrap(&line, style.width(), "  "), YELLOW));
     }
-    for reason in &comparison.senseless {
+    for reason in &comparison.incomparable {
         let line = format!("makes no sense: {reason}");
         lines.push(style.paint(&wrap(&line, style.width(), "  "), RED));
     }
