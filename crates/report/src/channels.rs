@@ -13,7 +13,7 @@ use pipespeed_measure::suite::channels::Transport;
 use self::buffers::buffers;
 use super::columns::{Column, fitting};
 use super::findings::apart;
-use super::format::{counted, interval, percent, ratio_interval, significant, times, wrap};
+use super::format::{interval, percent, pluralize, ratio_interval, significant, times, wrap};
 use super::measured::has_intervals;
 use super::steps::is_twin;
 use super::style::{BOLD, DIM, Style, YELLOW};
@@ -197,7 +197,7 @@ fn verified(run: &Run) -> String {
     format!(
         "Verified: every byte of a pass before the first round, in {} of {}.",
         verified.count(),
-        counted(own.len(), "case")
+        pluralize(own.len(), "case")
     )
 }
 

@@ -67,7 +67,7 @@ fn summary(record: &Record) -> String {
         .collect();
     format!(
         "{}: {}; {:.2} s (pipespeed check --explain NAME explains one)",
-        super::counted(summary.checks, "check"),
+        super::pluralize(summary.checks, "check"),
         counts.join(", "),
         record.seconds
     )

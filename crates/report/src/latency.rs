@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::channels::copied_all_the_same;
-use super::format::{counted, interval, significant, wrap};
+use super::format::{interval, pluralize, significant, wrap};
 use super::style::{BOLD, RED, Style, YELLOW};
 use pipespeed_base::size;
 use pipespeed_host::Warning;
@@ -113,7 +113,7 @@ pub fn latency_notes(record: &Record, style: Style) -> String {
         .map(|count| {
             format!(
                 "a launch had as few as {}: its p99.9 is its longest (--time or --count takes more)",
-                counted(count as usize, "round trip")
+                pluralize(count as usize, "round trip")
             )
         });
     if let Some(signal) = &record.interrupted {
@@ -154,7 +154,7 @@ fn of_rate(name: &str, rate: f64, summary: &Summary) -> Vec<String> {
     if summary.unanswered > 0 {
         notes.push(format!(
             "{name}: {} had not come back when the launch was given up; they count with the time they had waited",
-            counted(summary.unanswered as usize, "message")
+            pluralize(summary.unanswered as usize, "message")
         ));
     }
     notes
@@ -212,7 +212,7 @@ fn method(record: &Record) -> String {
         None => String::new(),
     };
     let length = match settings.length {
-        Length::Count(count) => counted(count as usize, "round trip"),
+        Length::Count(count) => pluralize(count as usize, "round trip"),
         Length::Time(ns) => format!("{} s", significant(ns as f64 / 1e9)),
     };
     let place = match settings.cpus {

@@ -35,7 +35,7 @@ pub use self::compared::{comparison_chart, comparison_table};
 pub use self::costs::{costs_table, notes};
 pub use self::counted::counted as counted_cases;
 pub use self::findings::findings;
-pub use self::format::{counted, interval, ratio_interval, significant, times};
+pub use self::format::{interval, pluralize, ratio_interval, significant, times};
 pub use self::latency::{latency_notes, latency_table};
 pub use self::origin::origin;
 pub use self::pinning::pinning;

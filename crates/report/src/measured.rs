@@ -3,7 +3,7 @@
 use pipespeed_measure::record::{Interval, NullControl, Run, Verdict};
 use pipespeed_measure::rounds::comparisons;
 
-use super::format::{counted, percent, ratio_interval, times};
+use super::format::{percent, pluralize, ratio_interval, times};
 
 /// What the null control says, with a plain word where it doesn't say `same`.
 pub(super) fn null_control(control: &NullControl) -> Option<String> {
@@ -43,12 +43,12 @@ pub(super) fn null_control(control: &NullControl) -> Option<String> {
 pub(super) fn measured(run: &Run) -> String {
     let settings = &run.settings;
     let rounds = if settings.rounds_done == settings.rounds_planned {
-        counted(settings.rounds_done, "round")
+        pluralize(settings.rounds_done, "round")
     } else {
         format!(
             "{} of {}",
             settings.rounds_done,
-            counted(settings.rounds_planned, "round")
+            pluralize(settings.rounds_planned, "round")
         )
     };
     let by_volume = run
@@ -73,7 +73,7 @@ pub(super) fn measured(run: &Run) -> String {
     if comparisons > 0 {
         line.push_str(&format!(
             ", ratios paired by round and corrected for {}",
-            counted(comparisons, "comparison")
+            pluralize(comparisons, "comparison")
         ));
     }
     line.push('.');

@@ -36,7 +36,7 @@ pub fn pinning(
                 kernel.file.display(),
                 kernel.layout.kernels,
                 kernel.layout.bytes,
-                super::counted(plan.pages_per_call as usize, "page"),
+                super::pluralize(plan.pages_per_call as usize, "page"),
                 size::format(plan.size as u64),
             )));
             let title = format!("the kernel's own benchmark (ns a page of {page}{untouched})");
@@ -133,7 +133,7 @@ fn note(figure: &Figure) -> Option<String> {
         format!(
             "{what}: the kernel counts whole microseconds, so this may be off by {rounding:.0} % \
              (each sample is {}); take a larger --size.",
-            super::counted(counted.calls as usize, "call")
+            super::pluralize(counted.calls as usize, "call")
         )
     })
 }

@@ -10,7 +10,7 @@ use pipespeed_measure::record::{
 use pipespeed_measure::search::FINALISTS;
 
 use super::findings::doubt;
-use super::format::{counted, interval, percent, ratio_interval, significant, times, wrap};
+use super::format::{interval, percent, pluralize, ratio_interval, significant, times, wrap};
 use super::measured::measured;
 use super::steps::doubted;
 use super::style::{BOLD, Style, YELLOW};
@@ -256,9 +256,9 @@ pub(super) fn method(run: &Run, search: &Search) -> String {
         "Searched: {} of sizes of {} in random order, then the best {FINALISTS} of each case again, \
          of which the one with the highest median is taken; {} of {:.0} ms, {} of them disturbed, \
          {:.0} s.",
-        counted(tried, "pair"),
-        counted(search.panels.len(), "case"),
-        counted(search.trials(), "trial"),
+        pluralize(tried, "pair"),
+        pluralize(search.panels.len(), "case"),
+        pluralize(search.trials(), "trial"),
         search.timed_s * 1e3,
         search.flagged,
         search.took_s,
@@ -268,7 +268,7 @@ pub(super) fn method(run: &Run, search: &Search) -> String {
         text += &format!(
             " There was no time for {}: better sizes may have been missed; more --time or a \
              quieter machine helps.",
-            counted(missing, "pair")
+            pluralize(missing, "pair")
         );
     }
     if run.settings.rounds_done > 0 {

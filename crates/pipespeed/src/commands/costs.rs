@@ -82,7 +82,7 @@ fn found(costs: &Costs, args: &CostsArgs, disturbed: NoiseDelta) -> Vec<Warning>
     let planned = args.rounds() as usize;
     let mut found = Vec::new();
     if costs.rounds < planned {
-        let rounds = report::counted(costs.rounds, "round");
+        let rounds = report::pluralize(costs.rounds, "round");
         let message = format!("interrupted after {rounds} of {planned}");
         found.push(Warning::new(WarningKind::Quick, message));
     }

@@ -37,7 +37,7 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     let args = &args;
     let topology = Topology::read(&Root::default());
     let chosen = match args.cpus {
-        Some((sender, echo)) => placement::explicit(sender, echo, &topology),
+        Some((sender, echo)) => placement::pin_to(sender, echo, &topology),
         None => placement::choose(args.placement, &topology),
     }
     .map_err(|error| usage(error.to_string()))?;

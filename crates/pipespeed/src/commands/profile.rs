@@ -63,7 +63,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     let root = Root::default();
     let topology = Topology::read(&root);
     let chosen = match args.setup.cpus {
-        Some((writer, reader)) => placement::explicit(writer, reader, &topology),
+        Some((writer, reader)) => placement::pin_to(writer, reader, &topology),
         None => placement::choose(what.placement(args), &topology),
     }
     .map_err(|error| usage(error.to_string()))?;

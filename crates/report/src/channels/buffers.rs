@@ -1,6 +1,6 @@
 //! What a run of channels says of the buffers between the ends.
 
-use crate::format::counted;
+use crate::format::pluralize;
 use crate::steps::is_twin;
 use pipespeed_base::size;
 use pipespeed_measure::record::{CaseResult, Run};
@@ -66,6 +66,10 @@ fn buffer(case: &CaseResult) -> String {
     if configuration.nodelay == Some(true) {
         words.push("TCP_NODELAY".to_owned());
     }
-    words.extend(configuration.queue_messages.map(|n| counted(n, "message")));
+    words.extend(
+        configuration
+            .queue_messages
+            .map(|n| pluralize(n, "message")),
+    );
     words.join(", ")
 }

@@ -2,7 +2,7 @@
 
 use plotters::prelude::RGBColor;
 
-use crate::format::{counted, significant, times};
+use crate::format::{pluralize, significant, times};
 use crate::measured::{medians, processors};
 use crate::origin;
 use crate::steps::{is_twin, step};
@@ -63,7 +63,7 @@ pub(crate) fn chart(run: &Run, remarks: Vec<String>) -> String {
 pub(super) fn method(run: &Run) -> String {
     let settings = &run.settings;
     let mut words = vec![
-        counted(settings.rounds_done, "round"),
+        pluralize(settings.rounds_done, "round"),
         medians(run),
         processors(run),
     ];
