@@ -13,7 +13,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
-use crate::wait::poll_at_once;
+use crate::wait::poll_now;
 
 /// Writes of at most so many bytes are atomic on Linux: PIPE_BUF of pipe(7).
 pub const ATOMIC_WRITE: usize = 4096;
@@ -74,7 +74,7 @@ pub fn unread(fd: impl AsFd) -> io::Result<usize> {
 /// # Errors
 /// Those of poll(2).
 pub fn has_reader(fd: impl AsFd) -> io::Result<bool> {
-    let found = poll_at_once(fd.as_fd(), PollFlags::empty())?;
+    let found = poll_now(fd.as_fd(), PollFlags::empty())?;
     Ok(!found.contains(PollFlags::ERR))
 }
 

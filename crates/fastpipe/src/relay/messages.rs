@@ -7,7 +7,7 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SocketType, recv, sockopt};
 
-use crate::wait::poll_at_once;
+use crate::wait::poll_now;
 
 /// What is next in the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,5 +83,5 @@ fn is_the_end(fd: BorrowedFd<'_>) -> bool {
 /// Whether no message can come any more, says poll(2).
 fn is_shut_down(fd: BorrowedFd<'_>) -> bool {
     let over = PollFlags::RDHUP | PollFlags::HUP;
-    poll_at_once(fd, PollFlags::RDHUP).is_ok_and(|found| found.intersects(over))
+    poll_now(fd, PollFlags::RDHUP).is_ok_and(|found| found.intersects(over))
 }

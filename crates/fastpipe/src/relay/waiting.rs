@@ -11,12 +11,12 @@ use rustix::io::Errno;
 use super::ends::Place;
 use super::report::Side;
 use super::step::Needs;
-use crate::wait::{AT_ONCE, Spinner, Wait, poll_at_once};
+use crate::wait::{Backoff, NO_WAIT, Wait, poll_now};
 
 /// Whether poll(2) says that `events`, the end or an error are there.
 pub(super) fn is_ready(fd: BorrowedFd<'_>, events: PollFlags) -> bool {
     // If it can't tell, the call that follows will.
-    poll_at_once(fd, events).map_or(true, |found| !found.is_empty())
+    poll_now(fd, events).map_or(true, |found| !found.is_empty())
 }
 
 /// How many times it spins between two looks at the output: that often a poll
@@ -38,7 +38,7 @@ pub(super) struct Watch<'a> {
     input: Place<'a>,
     output: Place<'a>,
     wait: Wait,
-    spinner: Spinner,
+    backoff: Backoff,
     /// Without polling, since the output was looked at.
     spins: u32,
     /// Whether poll(2) is asked for the output's end. Only pipes and sockets
@@ -53,7 +53,7 @@ impl<'a> Watch<'a> {
             input: *input,
             output: *output,
             wait,
-            spinner: Spinner::new(wait),
+            backoff: Backoff::new(wait),
             spins: 0,
             watches_output: output.is_pipe() || output.is_socket(),
         }
@@ -61,12 +61,12 @@ impl<'a> Watch<'a> {
 
     /// Whether it does not poll, and so does not know what is ready.
     pub(super) fn spins(&self) -> bool {
-        self.wait == Wait::Spin || self.spinner.is_spinning()
+        self.backoff.is_spinning()
     }
 
     /// Called when bytes have moved: if it was spun for, that has paid.
     pub(super) fn moved(&mut self) {
-        self.spinner.paid();
+        self.backoff.record_success();
     }
 
     /// Waits until each of `needs` has been ready once, the clock has come to
@@ -85,7 +85,7 @@ impl<'a> Watch<'a> {
         mut waits_for: impl FnMut(Side),
     ) -> Result<Waited, (Side, io::Error)> {
         let mut missing = needs;
-        let spins = self.wait == Wait::Spin || self.spinner.goes_on();
+        let spins = self.backoff.should_retry();
         match self.wait {
             Wait::Never => {
                 let side = if missing.input && !is_ready(self.input.fd, PollFlags::IN) {
@@ -103,7 +103,7 @@ impl<'a> Watch<'a> {
                     self.spins = 0;
                     // The end of the output is told where room is not asked for.
                     let mut input = Needs::INPUT;
-                    self.poll_for(&mut input, Some(&AT_ONCE))?;
+                    self.poll_for(&mut input, Some(&NO_WAIT))?;
                 }
                 return Ok(Waited::Ready);
             }

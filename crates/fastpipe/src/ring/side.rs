@@ -15,7 +15,7 @@ use super::header::{EndState, Header};
 use super::memory::Memory;
 use super::peer::{Peer, PeerState};
 use crate::transfer::Counts;
-use crate::wait::{Bound, Spinner, Wait};
+use crate::wait::{Backoff, Bound, Wait};
 
 /// How often a waiting end looks whether its peer is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -39,7 +39,7 @@ pub(super) struct Side {
     memory: Memory,
     cursor: Cursor,
     wait: Wait,
-    spinner: Spinner,
+    backoff: Backoff,
     timeout: Option<Duration>,
     peer: Option<Peer>,
     /// Of the other end, while `peer` has it.
@@ -76,7 +76,7 @@ impl Side {
             memory,
             cursor,
             wait: Wait::default(),
-            spinner: Spinner::if_others_move(Wait::default(), true),
+            backoff: Backoff::with_peer(Wait::default(), true),
             timeout: None,
             peer: None,
             looked: Instant::now(),
@@ -90,7 +90,7 @@ impl Side {
 
     pub(super) fn set_wait(&mut self, wait: Wait) {
         self.wait = wait;
-        self.spinner = Spinner::if_others_move(wait, true);
+        self.backoff = Backoff::with_peer(wait, true);
         let spins = matches!(wait, Wait::Spin | Wait::Never);
         self.header().set_spins(self.role, spins);
         // It may have been bound to a processor since it was attached.
@@ -213,7 +213,7 @@ impl Side {
             return too_much();
         }
         if self.cursor.available() >= at_least {
-            self.spinner.paid();
+            self.backoff.record_success();
             return Ok(Found::Enough);
         }
         self.wait_slowly(at_least)
@@ -227,7 +227,7 @@ impl Side {
             // Before the index: what was left to us before the end counts.
             let ended = self.ended()?;
             if self.spin_for(at_least)? {
-                self.spinner.paid();
+                self.backoff.record_success();
                 return Ok(Found::Enough);
             }
             if let Some(end) = ended {
@@ -236,7 +236,7 @@ impl Side {
             let since = *since.get_or_insert_with(Instant::now);
             match self.wait {
                 Wait::Never | Wait::Spin => {}
-                Wait::Adaptive if self.peer_moves() && self.spinner.goes_on() => {}
+                Wait::Adaptive if self.peer_moves() && self.backoff.should_retry() => {}
                 Wait::Block | Wait::Poll | Wait::Adaptive => self.sleep(at_least, since)?,
             }
             let now = Instant::now();

@@ -289,7 +289,7 @@ fn transfer(
     };
     while moved < total {
         waiter
-            .before(interests, counts)
+            .before_attempt(interests, counts)
             .map_err(|errno| incomplete(moved, errno))?;
         counts.syscalls += 1;
         let may_block = waiter.blocks();
@@ -305,7 +305,7 @@ fn transfer(
                 moved += n as u64;
                 counts.bytes += n as u64;
                 counts.moving_calls += 1;
-                waiter.moved();
+                waiter.record_success();
             }
             Err(Errno::INTR) => {}
             // EWOULDBLOCK is the same number on Linux.

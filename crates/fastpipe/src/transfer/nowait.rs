@@ -24,7 +24,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::Counts;
 use crate::pipe::{ATOMIC_WRITE, is_pipe};
-use crate::wait::poll_at_once;
+use crate::wait::poll_now;
 
 /// With this offset preadv2 and pwritev2 use the file's own position, and
 /// accept pipes.
@@ -142,7 +142,7 @@ impl Nowait {
 fn ready(fd: BorrowedFd<'_>, events: PollFlags, counts: &mut Counts) -> rustix::io::Result<()> {
     counts.syscalls += 1;
     counts.polls += 1;
-    if poll_at_once(fd, events)?.is_empty() {
+    if poll_now(fd, events)?.is_empty() {
         return Err(Errno::AGAIN);
     }
     Ok(())
