@@ -305,13 +305,13 @@ fn allowed_processors() -> usize {
     rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize)
 }
 
-/// The processor that a thread is bound to, as a number that another process
-/// can be told: 0 if it may run on several, else one more than the processor's.
+/// The processor to which a thread is bound, as a number to be published to other
+/// processes: 0 if it may run on several, otherwise the processor's number plus 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Bound(pub(crate) u32);
 
 impl Bound {
-    /// Where that can't be told: as if all who can't tell shared a processor.
+    /// Unknown: treated as if all unknown threads shared a processor.
     const UNKNOWN: Self = Bound(u32::MAX);
 
     pub(crate) fn of_this_thread() -> Self {
@@ -325,7 +325,7 @@ impl Bound {
         }
     }
 
-    /// Whether the two can't run at the same time.
+    /// Whether two threads share a processor, and so can't run at the same time.
     pub(crate) fn shares_with(self, other: Self) -> bool {
         self == other && self != Bound::default()
     }
