@@ -71,7 +71,7 @@ fn missing_reason(case: &CaseRecord) -> String {
         (Some(not_run), _) => not_run.to_string(),
         (None, Some(_)) => "deadlock".to_owned(),
         (None, None) if case.failed > 0 => "failed".to_owned(),
-        (None, None) => "not measured".to_owned(),
+        (None, None) => "not run".to_owned(),
     }
 }
 
