@@ -5,7 +5,7 @@ use pipespeed_base::size;
 use pipespeed_host::Cache;
 use pipespeed_measure::endpoint::spec::PageKind;
 use pipespeed_measure::record::{CaseResult, DataUse, Estimate, NotRun, Run, Verdict};
-use pipespeed_measure::suite::memory::{ROWS, way_of};
+use pipespeed_measure::suite::memory::{ROWS, row_of};
 
 use super::channels::{position, size_ticks};
 use super::chart::lines::{Line, LineChart, Panel};
@@ -25,7 +25,7 @@ fn block(case: &CaseResult) -> usize {
 
 /// The memory that a case goes over: two blocks of a copy, in bytes.
 fn footprint(case: &CaseResult) -> usize {
-    block(case) * way_of(case).map_or(1, |way| ROWS[way].blocks())
+    block(case) * row_of(case).map_or(1, |way| ROWS[way].blocks())
 }
 
 /// The cases of one way to go over a block, by its place among the ways, less
@@ -33,14 +33,14 @@ fn footprint(case: &CaseResult) -> usize {
 fn of_way(run: &Run, way: usize) -> impl Iterator<Item = &CaseResult> {
     run.cases
         .iter()
-        .filter(move |case| way_of(case) == Some(way) && !is_twin(run, &case.name))
+        .filter(move |case| row_of(case) == Some(way) && !is_twin(run, &case.name))
 }
 
 /// The ladder's rungs, less the null control's twin.
 fn rungs(run: &Run) -> impl Iterator<Item = &CaseResult> {
     run.cases
         .iter()
-        .filter(|case| way_of(case).is_none() && !is_twin(run, &case.name))
+        .filter(|case| row_of(case).is_none() && !is_twin(run, &case.name))
 }
 
 /// The data caches, the innermost first, with their sizes in bytes.

@@ -62,7 +62,7 @@ pub fn run(args: CompareArgs) -> anyhow::Result<()> {
 fn refuse_senseless(comparisons: &[Comparison], force: bool) -> anyhow::Result<()> {
     for comparison in comparisons {
         let nothing = comparison.cases.iter().all(|case| case.ratio.is_none());
-        if let Some(reason) = comparison.senseless.first()
+        if let Some(reason) = comparison.incomparable.first()
             && (nothing || !force)
         {
             let way_out = if nothing {
