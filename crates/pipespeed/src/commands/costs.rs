@@ -69,9 +69,8 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
         save(path, to_json(&record).as_bytes())?;
     }
     if !args.json.as_deref().is_some_and(is_stdout) {
-        let style = Style::for_terminal(io::stdout().is_terminal());
-        let text =
-            report::costs_table(&record.costs_ns, style) + &report::notes(&record.warnings, style);
+        let style = Style::for_terminal(io::stdout().is_terminal(), args.verbose);
+        let text = report::costs_table(&record.costs_ns, &record.warnings, style);
         to_stdout(io::stdout().write_all(text.as_bytes()))?;
     }
     interrupted.map_or(Ok(()), |signal| Err(Interrupted(signal).into()))

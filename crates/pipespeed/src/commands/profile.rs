@@ -100,7 +100,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     made.warnings.extend(notes::of_samples(&made));
     save_files(output, &made)?;
     if taken == 0 {
-        let style = report::Style::for_terminal(io::stdout().is_terminal());
+        let style = report::Style::for_terminal(io::stdout().is_terminal(), output.verbose);
         let threshold = args.threshold / 100.0;
         let text = match &made.pipeline {
             Some(pipeline) => report::profile_pipeline(&made, pipeline, threshold, style),

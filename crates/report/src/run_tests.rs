@@ -1,19 +1,13 @@
-//! Tests of the table.
+//! Tests of the text of a run.
 
 use super::*;
-use crate::style::GREEN;
+use crate::style::BOLD;
 use pipespeed_measure::record::NullControl;
 use pipespeed_measure::sample::{ladder, ratio, refuse, run, within};
 use pipespeed_measure::suite::Suite;
 
 fn at(run: &Run, width: usize) -> String {
-    table(
-        run,
-        Style {
-            width: Some(width),
-            colour: false,
-        },
-    )
+    table(run, Style::of_width(width))
 }
 
 fn with_a_refusal() -> Run {
@@ -56,14 +50,12 @@ fn no_line_is_wider_than_the_terminal() {
 fn colours_change_no_character() {
     let run = with_a_refusal();
     for width in [60, 80, 120] {
-        let coloured = table(
-            &run,
-            Style {
-                width: Some(width),
-                colour: true,
-            },
-        );
-        assert!(coloured.contains("\x1b[32mfaster than\x1b[0m"));
+        let style = Style {
+            colour: true,
+            ..Style::of_width(width)
+        };
+        let coloured = table(&run, style);
+        assert!(coloured.contains("\x1b[32mfaster than"), "{coloured}");
         let mut plain = coloured;
         for code in ["0", BOLD, DIM, RED, GREEN, YELLOW] {
             plain = plain.replace(&format!("\x1b[{code}m"), "");
@@ -74,20 +66,17 @@ fn colours_change_no_character() {
 
 #[test]
 fn a_null_control_that_differs_makes_the_run_suspect() {
-    let control = |ratio| NullControl {
-        case: "write_read".to_owned(),
-        twin: "write_read_again".to_owned(),
-        ratio: Some(ratio),
+    let shown = |ratio| {
+        let mut run = run(Suite::Ladder, Vec::new());
+        run.null_control = Some(NullControl {
+            case: "write_read".to_owned(),
+            twin: "write_read_again".to_owned(),
+            ratio: Some(ratio),
+        });
+        at(&run, 200)
     };
-    let same = null_control(&control(within(0.97, 1.0, 1.03))).unwrap();
-    assert_eq!(same, "write_read against itself: x1.00 [0.97, 1.03] same");
-    let noisy = null_control(&control(within(0.91, 1.0, 1.07))).unwrap();
-    assert!(
-        noisy.ends_with("undecided: this run can't tell differences below 9 %"),
-        "{noisy}"
-    );
-    let bad = null_control(&control(ratio(1.2))).unwrap();
-    assert!(bad.contains("suspect"), "{bad}");
+    let texts = [within(0.97, 1.0, 1.03), within(0.91, 1.0, 1.07), ratio(1.2)].map(shown);
+    insta::assert_snapshot!(texts.join("\n"));
 }
 
 #[test]

@@ -1,17 +1,17 @@
-//! What a chart of channels has no points for, in words.
+//! Cases without points in a chart of channels.
 
 use crate::channels::{channel, message, waiting};
 use pipespeed_base::size;
 use pipespeed_measure::endpoint::spec::Waiting;
 use pipespeed_measure::record::{CaseResult, Run};
 
-/// What was not measured of a run of channels, a line each, and why.
+/// The channels and sizes that were not measured, and why, by way of waiting.
 pub(super) fn of_channels(run: &Run) -> Vec<String> {
     let of_way = |wait| {
         let cases: Vec<(&str, usize, Option<&str>)> = waiting(run, wait)
             .map(|case| (channel(case), message(case), why(case)))
             .collect();
-        // A way without a panel.
+        // This way of waiting has no panel.
         match cases.iter().map(|case| case.2).max().flatten() {
             Some(why) if cases.iter().all(|case| case.2.is_some()) => {
                 Some(format!("all of it ({why})"))
@@ -38,8 +38,8 @@ fn why(case: &CaseResult) -> Option<&'static str> {
     Some(not_run.map_or("not measured", |not_run| not_run.kind.name()))
 }
 
-/// What is not shown of these channels and sizes, with the reason of each that is
-/// not: "mqueue from 16KiB on (limit)". None if all are shown.
+/// The cases that have a reason not to be shown, by channel and size: "mqueue from
+/// 16KiB on (limit)". None if all are shown.
 pub(super) fn not_shown(cases: &[(&str, usize, Option<&str>)]) -> Option<String> {
     let mut names: Vec<&str> = Vec::new();
     for (name, ..) in cases {
