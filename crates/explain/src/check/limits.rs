@@ -12,7 +12,7 @@ use rustix::thread::CapabilitySet;
 use super::pipes::{Moved, PIPE2, Pipe, at, read, write};
 use super::{Check, Group, Outcome};
 use pipespeed_base::size;
-use pipespeed_base::text::counted;
+use pipespeed_base::text::pluralize;
 use pipespeed_host::Root;
 use pipespeed_host::refusals::{self, Process};
 
@@ -318,7 +318,7 @@ fn pages(count: usize) -> String {
         return "none".to_owned();
     }
     let bytes = count as u64 * page_size() as u64;
-    format!("{} ({})", counted(count, "page"), size::format(bytes))
+    format!("{} ({})", pluralize(count, "page"), size::format(bytes))
 }
 
 fn soft_limit() -> anyhow::Result<Outcome> {
@@ -338,8 +338,8 @@ fn soft_limit() -> anyhow::Result<Outcome> {
     loop {
         let so_far = format!(
             "{} held {} of {soft}",
-            counted(held.len(), "pipe"),
-            counted(pages, "page")
+            pluralize(held.len(), "pipe"),
+            pluralize(pages, "page")
         );
         let (read_end, write_end) = match pipe_with(PipeFlags::CLOEXEC) {
             Ok(ends) => ends,
@@ -355,7 +355,7 @@ fn soft_limit() -> anyhow::Result<Outcome> {
         if slots < DEFAULT_SLOTS {
             let enlarged = pipe::set_capacity(&write_end, default).is_ok();
             let can = if enlarged { "can" } else { "can't" };
-            let slots = counted(slots, "slot");
+            let slots = pluralize(slots, "slot");
             return Ok(Outcome::seen(format!(
                 "{slots}, and {can} be enlarged, once {so_far}"
             )));

@@ -375,7 +375,11 @@ mod tests {
     fn pages_are_shared_as_on_the_kernels_this_is_developed_on() {
         match refers() {
             Ok(true) => {}
-            other => return eprintln!("skipped: vmsplice refers to pages: {other:?}"),
+            other => {
+                return pipespeed_testing::skip(format_args!(
+                    "vmsplice refers to pages: {other:?}"
+                ));
+            }
         }
         for name in [
             "vmsplice-to-memory",

@@ -6,7 +6,7 @@ use fastpipe::memory::PageFlags;
 
 use super::record::{Huge, Mapping, Memory, Page, State};
 use pipespeed_base::size;
-use pipespeed_base::text::counted;
+use pipespeed_base::text::pluralize;
 
 /// More pages than these are shown in runs of like ones.
 const SINGLY: usize = 32;
@@ -148,7 +148,7 @@ fn findings(memory: &Memory) -> Vec<String> {
 }
 
 fn contiguity(memory: &Memory) -> String {
-    let pages = counted(memory.pages.len(), "page");
+    let pages = pluralize(memory.pages.len(), "page");
     let present = memory.pages.iter().filter(|p| p.state == State::Present);
     let present = present.count();
     let there = match present {
@@ -190,7 +190,7 @@ fn zeroes(memory: &Memory) -> Option<String> {
         count => Some(format!(
             "{} read before anything was written: the kernel's page of zeroes, which counts as no \
              memory of the mapping.",
-            counted(count, "page")
+            pluralize(count, "page")
         )),
     }
 }

@@ -58,7 +58,7 @@ pub struct Row {
 }
 
 impl Row {
-    fn counted(item: Item, count: f64, each_ns: Option<f64>) -> Row {
+    fn pluralize(item: Item, count: f64, each_ns: Option<f64>) -> Row {
         Row {
             item,
             count: Some(count),
@@ -105,11 +105,11 @@ pub fn account(end: &End<'_>, costs: &Costs) -> Vec<Row> {
     } else {
         &costs.wake_up_other
     };
-    let count = |item, count: u64, each_ns| Row::counted(item, count as f64, each_ns);
+    let count = |item, count: u64, each_ns| Row::pluralize(item, count as f64, each_ns);
     let mut rows = vec![
         count(Item::Calls, counters.syscalls - in_vain, call),
         count(Item::WouldBlocks, in_vain, costs.would_block.median()),
-        Row::counted(Item::Pages, counters.bytes as f64 / PAGE, page),
+        Row::pluralize(Item::Pages, counters.bytes as f64 / PAGE, page),
         count(
             Item::Faults,
             counters.page_faults,

@@ -9,7 +9,7 @@ use super::trial::{Measured, TrialError as LaunchError};
 use crate::record::NotRun;
 use crate::rounds::{Budget, Observer, Place, Rounds, Work, by_case, waiting_for_processor};
 use crate::runner::TrialError;
-use pipespeed_base::{signal_name, text::counted};
+use pipespeed_base::{signal_name, text::pluralize};
 use pipespeed_host::{NoiseDelta, Warning, WarningKind, warnings};
 
 /// The shortest and longest timed part of a launch, in seconds.
@@ -204,7 +204,7 @@ impl<T: FnMut(&Spec) -> Result<Measured, LaunchError>> Rounds<RoundTrips<T>> {
 /// # Errors
 /// Bad usage, with the time needed.
 pub fn require(budget: &Budget, launches: usize, needed_s: f64) -> anyhow::Result<()> {
-    let what = counted(launches, "trial");
+    let what = pluralize(launches, "trial");
     budget.require(needed_s, &what, "take fewer channels, sizes or --rounds")
 }
 
@@ -220,7 +220,7 @@ fn few_messages(record: &Record) -> Option<Warning> {
         let message = format!(
             "--rate {rate}: a launch of {launch_s:.2} s has {}, which is too few for percentiles; more --time, fewer \
              --rounds, or --count give it more",
-            counted(messages as usize, "message")
+            pluralize(messages as usize, "message")
         );
         Warning::new(WarningKind::Quick, message)
     })

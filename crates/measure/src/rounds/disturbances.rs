@@ -2,7 +2,7 @@
 //! several cases share in one sentence.
 
 use crate::record::{CaseResult, Flag, Run, Warning, WarningKind};
-use pipespeed_base::text::counted;
+use pipespeed_base::text::pluralize;
 use pipespeed_stats as stats;
 
 /// Warnings list at most this many cases by name.
@@ -63,8 +63,8 @@ pub(super) fn too_few_rounds(run: &Run) -> Option<Warning> {
     (comparisons > 0 && run.settings.rounds_done < needed).then(|| {
         let message = format!(
             "with {} no verdict is possible on {} at once: {needed} are the least",
-            counted(run.settings.rounds_done, "round"),
-            counted(comparisons, "comparison")
+            pluralize(run.settings.rounds_done, "round"),
+            pluralize(comparisons, "comparison")
         );
         Warning::new(WarningKind::Quick, message)
     })

@@ -16,8 +16,8 @@ use std::time::Instant;
 
 use crate::record::{NotRun, Warning, WarningKind};
 use crate::runner::TrialError;
-use pipespeed_base::failure::{Interrupted, in_full};
-use pipespeed_base::text::counted;
+use pipespeed_base::failure::{Interrupted, full_message};
+use pipespeed_base::text::pluralize;
 use pipespeed_stats::schedule::Schedule;
 
 pub use self::bench::{Bench, Measurement};
@@ -208,7 +208,7 @@ impl<W: Work> Rounds<W> {
         observer: &mut impl Observer<W::Record>,
     ) -> Result<(), Interrupted> {
         let open: Vec<usize> = self.open().collect();
-        let order = |seed| Schedule::new(open.len(), rounds, seed).order_name();
+        let order = |seed| Schedule::new(open.len(), rounds, seed).description();
         let seed = self.work.plan(rounds, order);
         let schedule = Schedule::new(open.len(), rounds + MAX_EXTRA_ROUNDS, seed);
         // An added round has the cases of the one that it replaces.
@@ -284,7 +284,7 @@ impl<W: Work> Rounds<W> {
             }
             Err(TrialError::Failed(error)) => {
                 trials.failed += 1;
-                let reason = in_full(&error);
+                let reason = full_message(&error);
                 observer.trial_failed(&format!("{}: {reason}", self.work.name(case)));
                 reason
             }
@@ -319,7 +319,7 @@ impl<W: Work> Rounds<W> {
                 ),
                 (failed, _) => (
                     WarningKind::Failed,
-                    format!("{} failed: {reason}", counted(*failed, "trial")),
+                    format!("{} failed: {reason}", pluralize(*failed, "trial")),
                 ),
             };
             Some(Warning::of_case(kind, &self.work.name(case), message))
@@ -344,7 +344,7 @@ pub fn check(warnings: &[Warning], is_any_measured: bool) -> anyhow::Result<()> 
         [] => Ok(()),
         [only] => anyhow::bail!("{nothing}{only}"),
         [first, others @ ..] => {
-            let others = counted(others.len(), "other case");
+            let others = pluralize(others.len(), "other case");
             anyhow::bail!("{nothing}{first}; trials of {others} failed too")
         }
     }

@@ -11,7 +11,7 @@ mod volumes;
 use std::io::{self, IsTerminal, Write};
 use std::time::Instant;
 
-use crate::cli::BenchArgs;
+use crate::cli::{BenchArgs, OutputArgs};
 use crate::commands::files::Files;
 use crate::commands::progress::Progress;
 use crate::commands::{first_error, settle_pipe_size};
@@ -89,7 +89,7 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
         anyhow::bail!("nothing was measured");
     }
     let saved = files.save(|option| text(option, &run));
-    show(&run, &files, saved.is_ok(), args.output.quiet)?;
+    show(&run, &files, saved.is_ok(), &args.output)?;
     first_error([outcome, saved, failed])
 }
 
@@ -165,7 +165,8 @@ fn text(option: &str, run: &Run) -> anyhow::Result<String> {
 }
 
 /// Prints the table on standard output, unless that is taken by a file.
-fn show(run: &Run, files: &Files, is_saved: bool, quiet: bool) -> anyhow::Result<()> {
+fn show(run: &Run, files: &Files, is_saved: bool, output: &OutputArgs) -> anyhow::Result<()> {
+    let quiet = output.quiet;
     let on_stdout = !files.take_stdout();
     if !on_stdout && quiet {
         return Ok(());
@@ -175,7 +176,7 @@ fn show(run: &Run, files: &Files, is_saved: bool, quiet: bool) -> anyhow::Result
     } else {
         io::stderr().is_terminal()
     };
-    let table = report::table(run, report::Style::for_terminal(terminal));
+    let table = report::table(run, report::Style::for_terminal(terminal, output.verbose));
     let written = if on_stdout {
         writeln!(io::stdout(), "{table}")
     } else {

@@ -35,7 +35,7 @@ pub fn run(args: CompareArgs) -> anyhow::Result<()> {
         .collect();
     refuse_senseless(&comparisons, args.force)?;
 
-    show(&comparisons, files.take_stdout())?;
+    show(&comparisons, files.take_stdout(), args.verbose)?;
     let record = Record {
         header: header(Kind::Comparison, old.header.machine.clone()),
         comparisons: comparisons.clone(),
@@ -54,7 +54,7 @@ pub fn run(args: CompareArgs) -> anyhow::Result<()> {
 fn refuse_senseless(comparisons: &[Comparison], force: bool) -> anyhow::Result<()> {
     for comparison in comparisons {
         let nothing = comparison.cases.iter().all(|case| case.ratio.is_none());
-        if let Some(reason) = comparison.senseless.first()
+        if let Some(reason) = comparison.incomparable.first()
             && (nothing || !force)
         {
             let way_out = if nothing {
@@ -72,13 +72,13 @@ fn refuse_senseless(comparisons: &[Comparison], force: bool) -> anyhow::Result<(
     Ok(())
 }
 
-fn show(comparisons: &[Comparison], stdout_taken: bool) -> anyhow::Result<()> {
+fn show(comparisons: &[Comparison], stdout_taken: bool, verbose: bool) -> anyhow::Result<()> {
     let terminal = if stdout_taken {
         io::stderr().is_terminal()
     } else {
         io::stdout().is_terminal()
     };
-    let text = report::comparison_table(comparisons, Style::for_terminal(terminal));
+    let text = report::comparison_table(comparisons, Style::for_terminal(terminal, verbose));
     if stdout_taken {
         // Like all that is said there: see `failure::say`.
         let _ = write!(io::stderr(), "{text}");

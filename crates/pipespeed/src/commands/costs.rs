@@ -83,8 +83,8 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     record.warnings.extend(missing);
     let saved = files.save(|_| Ok(to_json(&record)));
     if !files.take_stdout() {
-        let style = Style::for_terminal(io::stdout().is_terminal());
-        let text = report::costs_table(costs, style) + &report::notes(&record.warnings, style);
+        let style = Style::for_terminal(io::stdout().is_terminal(), args.verbose);
+        let text = report::costs_table(costs, &record.warnings, style);
         to_stdout(io::stdout().write_all(text.as_bytes()))?;
     }
     first_error([outcome, saved, check(&record.warnings, true)])
@@ -130,7 +130,7 @@ pub(super) fn measure<W: Work>(
 fn places(args: &CostsArgs) -> anyhow::Result<Places> {
     let topology = Topology::read(&Root::default());
     let chosen = match (args.cpus, args.placement) {
-        (Some((waker, sleeper)), _) => placement::explicit(waker, sleeper, &topology),
+        (Some((waker, sleeper)), _) => placement::pin_to(waker, sleeper, &topology),
         (None, Some(placement)) => placement::choose(placement, &topology),
         (None, None) => return Ok(Places::choose(&topology)),
     };
@@ -142,7 +142,7 @@ fn places(args: &CostsArgs) -> anyhow::Result<Places> {
 fn found(costs: &Costs, planned: usize, disturbed: NoiseDelta) -> Vec<Warning> {
     let mut found = Vec::new();
     if costs.rounds < planned {
-        let rounds = report::counted(costs.rounds, "round");
+        let rounds = report::pluralize(costs.rounds, "round");
         let message = format!("interrupted after {rounds} of {planned}");
         found.push(Warning::new(WarningKind::Quick, message));
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 
-use crate::cli::LatencyArgs;
+use crate::cli::{LatencyArgs, OutputArgs};
 use crate::commands::files::Files;
 use crate::commands::progress::Progress;
 use crate::commands::{first_error, settle_pipe_size};
@@ -38,7 +38,7 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     let args = &args;
     let topology = Topology::read(&Root::default());
     let chosen = match args.cpus {
-        Some((sender, echo)) => placement::explicit(sender, echo, &topology),
+        Some((sender, echo)) => placement::pin_to(sender, echo, &topology),
         None => placement::choose(args.placement, &topology),
     }
     .map_err(|error| usage(error.to_string()))?;
@@ -75,7 +75,7 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     };
     let record = measured.finish(interrupted);
     let saved = files.save(|option| text(option, &record));
-    show(&record, files.take_stdout(), args.output.quiet)?;
+    show(&record, files.take_stdout(), &args.output)?;
     let verdict = outcome.and_then(|()| verdict(&record));
     first_error([verdict, saved])
 }
@@ -99,21 +99,22 @@ fn text(option: &str, record: &Record) -> anyhow::Result<String> {
 }
 
 /// Prints the table, or only the notes where standard output is taken.
-fn show(record: &Record, taken: bool, quiet: bool) -> anyhow::Result<()> {
+fn show(record: &Record, taken: bool, output: &OutputArgs) -> anyhow::Result<()> {
     if let [only] = record.cases.as_slice()
         && only.not_run.is_some()
     {
         // The error says all.
         return Ok(());
     }
-    let style = Style::for_terminal(io::stdout().is_terminal());
-    match (taken, quiet) {
+    let is_terminal = !taken && io::stdout().is_terminal();
+    let style = Style::for_terminal(is_terminal, output.verbose);
+    match (taken, output.quiet) {
         (false, _) => {
             let text = report::latency_table(record, style);
             to_stdout(io::stdout().write_all(text.as_bytes()))?;
         }
         // The figures went there; what happened is told all the same.
-        (true, false) => say(report::latency_notes(record, Style::default()).trim_end()),
+        (true, false) => say(report::latency_notes(record, style).trim_end()),
         (true, true) => {}
     }
     Ok(())

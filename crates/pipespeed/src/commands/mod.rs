@@ -21,7 +21,7 @@ pub mod yes;
 use fastpipe::wait::Wait;
 
 use crate::cli::{Cli, Command, EndArgs};
-use pipespeed_base::failure::{Closed, in_full, say, usage};
+use pipespeed_base::failure::{Closed, full_message, say, usage};
 use pipespeed_base::size;
 use pipespeed_host::{Machine, Warning, WarningKind};
 use pipespeed_measure::endpoint::spec::{PageKind, Waiting};
@@ -116,7 +116,7 @@ fn first_error(outcomes: impl IntoIterator<Item = anyhow::Result<()>>) -> anyhow
         return Ok(());
     };
     for error in errors.filter(|error| !error.is::<Closed>()) {
-        say(&format!("pipespeed: {}", in_full(&error)));
+        say(&format!("pipespeed: {}", full_message(&error)));
     }
     Err(first)
 }

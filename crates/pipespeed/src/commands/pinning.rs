@@ -88,10 +88,9 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
         Ok(record(rounds, kernel, figures, &warnings, signal))
     });
     if !files.take_stdout() {
-        let style = Style::for_terminal(io::stdout().is_terminal());
+        let style = Style::for_terminal(io::stdout().is_terminal(), args.verbose);
         let source = work.kernel().ok_or(missing.as_deref().unwrap_or_default());
-        let text = report::pinning(source, &plan, &work.figures(), style)
-            + &report::notes(&warnings, style);
+        let text = report::pinning(source, &plan, &work.figures(), &warnings, style);
         to_stdout(io::stdout().write_all(text.as_bytes()))?;
     }
     first_error([outcome, saved, failed])

@@ -15,7 +15,7 @@ use pipespeed_measure::endpoint::spec::PageKind;
 use pipespeed_measure::record::{Warning, WarningKind};
 use pipespeed_measure::search::{GRID_END, SearchPlan};
 use pipespeed_measure::suite::sizes::{Grid, with_one_processor};
-use pipespeed_report::counted;
+use pipespeed_report::pluralize;
 
 /// Base pages for buffers that are vmspliced, if this process gets no huge
 /// ones.
@@ -107,9 +107,9 @@ impl Plan {
         let needed_s = (grid_s + rounds_s).max(grid_s / GRID_END);
         let what = format!(
             "{} of sizes of {} and {} of the best",
-            counted(pairs, "pair"),
-            counted(cases, "case"),
-            counted(rounds, "round"),
+            pluralize(pairs, "pair"),
+            pluralize(cases, "case"),
+            pluralize(rounds, "round"),
         );
         let way_out = "name fewer cases by --case, fix a size by --buffer-size or --pipe-size, or add --quick";
         self.budget.require(needed_s, &what, way_out)

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use pipespeed_measure::record::Run;
-use pipespeed_report::counted;
+use pipespeed_report::pluralize;
 
 use super::lengths::TRIAL_OVERHEAD_S;
 use super::plan::{Plan, in_words};
@@ -180,7 +180,7 @@ impl Trials {
         format!(
             "pipespeed: {}{rare}, about {}; the longest trial takes about {}, and nothing is \
              drawn while it runs",
-            counted(self.rounds, "round"),
+            pluralize(self.rounds, "round"),
             in_words(self.seconds),
             in_words(longest)
         )
