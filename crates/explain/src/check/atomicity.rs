@@ -7,6 +7,8 @@ use std::thread;
 use anyhow::{bail, ensure};
 use fastpipe::pipe::{ATOMIC_WRITE, page_size};
 
+use pipespeed_host::refusals::Call;
+
 use super::pipes::{Moved, Pipe, at, readable_within};
 use super::{Check, Group, Outcome};
 
@@ -91,7 +93,7 @@ fn count_torn(bytes: usize) -> anyhow::Result<(usize, usize)> {
             let spawned = thread::Builder::new().spawn_scoped(scope, move || {
                 (0..each).try_for_each(|number| write_record(&end, writer, number, bytes))
             });
-            writers.push(at("clone(2)", spawned)?);
+            writers.push(at(Call::Clone, spawned)?);
         }
         drop(write);
         let tally = read_all(&read)?;

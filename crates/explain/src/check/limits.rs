@@ -9,12 +9,12 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
 
-use super::pipes::{Moved, PIPE2, Pipe, at, read, write};
+use super::pipes::{Moved, Pipe, at, read, write};
 use super::{Check, Group, Outcome};
 use pipespeed_base::size;
 use pipespeed_base::text::counted;
 use pipespeed_host::Root;
-use pipespeed_host::refusals::{self, Process};
+use pipespeed_host::refusals::{self, Call, Process};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -222,7 +222,7 @@ fn largest() -> anyhow::Result<Outcome> {
         match pipe.set_capacity(2 * granted) {
             Ok(more) => granted = more,
             Err(failed) => {
-                let Some(refusal) = refusals::of(failed.call, &failed.error) else {
+                let Some(refusal) = failed.refusal() else {
                     return Err(failed.into());
                 };
                 refused = format!(", then {}", refusal.errno_name());
@@ -278,7 +278,7 @@ fn resize_keeps_data() -> anyhow::Result<Outcome> {
 fn either_end() -> anyhow::Result<Outcome> {
     let pipe = Pipe::new()?;
     let granted = pipe::set_capacity(&pipe.read, page_size());
-    let granted = at("fcntl(2) F_SETPIPE_SZ", granted)?;
+    let granted = at(Call::SetPipeSize, granted)?;
     let reported = pipe.capacity()?;
     let taken = pipe.write(4 * page_size())?;
     Ok(Outcome::pass_if(
@@ -344,11 +344,11 @@ fn soft_limit() -> anyhow::Result<Outcome> {
         let (read_end, write_end) = match pipe_with(PipeFlags::CLOEXEC) {
             Ok(ends) => ends,
             Err(errno) => {
-                let Some(refusal) = refusals::of(PIPE2, &errno.into()) else {
-                    return Ok(at(PIPE2, Err(errno))?);
+                let Some(refusal) = refusals::of(Call::Pipe2, &errno.into()) else {
+                    return Ok(at(Call::Pipe2, Err(errno))?);
                 };
-                return Ok(Outcome::refused(format!("{so_far}; {}", refusal.cause()))
-                    .with_note(refusal.remedy()));
+                return Ok(Outcome::refused(format!("{so_far}; {}", refusal.cause))
+                    .with_note(refusal.remedy));
             }
         };
         let slots = at("fcntl(2) F_GETPIPE_SZ", pipe::slots(&read_end))?;
@@ -370,7 +370,7 @@ fn soft_limit() -> anyhow::Result<Outcome> {
         // Large pipes take fewer descriptors.
         let asked = limits.max_size.unwrap_or(0).max(default);
         let granted = pipe::set_capacity_up_to(&read_end, asked);
-        pages += at("fcntl(2) F_SETPIPE_SZ", granted)? / page_size();
+        pages += at(Call::SetPipeSize, granted)? / page_size();
         held.push(read_end);
     }
 }

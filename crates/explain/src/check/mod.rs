@@ -20,8 +20,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use self::pipes::{CallError, PIPE2};
-use pipespeed_host::refusals;
+use self::pipes::CallError;
+use pipespeed_host::refusals::Call;
 
 /// The deadline of a check. The slowest takes less than a tenth of it.
 pub const PATIENCE: Duration = Duration::from_secs(3);
@@ -160,9 +160,9 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 fn of_error(error: &anyhow::Error) -> Outcome {
     let refusal = error
         .downcast_ref::<CallError>()
-        .and_then(|CallError { call, error }| refusals::of(call, error));
+        .and_then(CallError::refusal);
     match refusal {
-        Some(refusal) if refusal.call == PIPE2 => {
+        Some(refusal) if refusal.call == Call::Pipe2 => {
             Outcome::error(format_args!("no pipe can be made: {refusal}"))
         }
         Some(refusal) => refusal.into(),
@@ -271,23 +271,24 @@ mod tests {
 
     #[test]
     fn a_refused_call_is_a_refusal_unless_no_pipe_can_be_made() {
-        let of = |call, errno: Errno| of_error(&at::<()>(call, Err(errno)).unwrap_err().into());
+        let of =
+            |call: Call, errno: Errno| of_error(&at::<()>(call, Err(errno)).unwrap_err().into());
         for (call, errno, word) in [
-            ("memfd_create(2)", Errno::MFILE, "ulimit -n"),
-            ("clone(2)", Errno::AGAIN, "ulimit -u"),
-            ("tee(2)", Errno::PERM, "container"),
+            ("memfd_create(2)".into(), Errno::MFILE, "ulimit -n"),
+            (Call::Clone, Errno::AGAIN, "ulimit -u"),
+            ("tee(2)".into(), Errno::PERM, "container"),
         ] {
-            let outcome = of(call, errno);
+            let outcome = of(call.clone(), errno);
             assert_eq!(outcome.verdict, Verdict::Refused, "{outcome:?}");
-            assert!(outcome.seen.starts_with(call), "{outcome:?}");
+            assert!(outcome.seen.starts_with(&call.to_string()), "{outcome:?}");
             assert!(outcome.note.unwrap().contains(word));
         }
         for (errno, word) in [(Errno::MFILE, "ulimit -n"), (Errno::NOSYS, "pipe2(2)")] {
-            let outcome = of(PIPE2, errno);
+            let outcome = of(Call::Pipe2, errno);
             assert_eq!(outcome.verdict, Verdict::Error);
             assert!(outcome.seen.contains(word), "{outcome:?}");
         }
-        assert_eq!(of("tee(2)", Errno::BADF).verdict, Verdict::Error);
+        assert_eq!(of("tee(2)".into(), Errno::BADF).verdict, Verdict::Error);
     }
 
     #[test]

@@ -110,9 +110,8 @@ impl Outcome {
 impl From<Refusal> for Outcome {
     fn from(refusal: Refusal) -> Self {
         let (call, errno) = (&refusal.call, refusal.errno_name());
-        let cause = refusal.cause();
-        Outcome::refused(format!("{call} is refused ({errno}): {cause}"))
-            .with_note(refusal.remedy())
+        let cause = &refusal.cause;
+        Outcome::refused(format!("{call} is refused ({errno}): {cause}")).with_note(refusal.remedy)
     }
 }
 

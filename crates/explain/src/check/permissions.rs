@@ -20,12 +20,10 @@ use rustix::thread::{CapabilitySet, sched_getcpu};
 use super::pipes::{Pipe, at};
 use super::{Check, Group, Outcome};
 use crate::costs::echo::{self, encode};
-use crate::profile::perf::{Event, Probe, best_event, ring_bytes};
-use crate::profile::refusal::{self as sampling, Facts};
-use crate::profile::symbols::Symbols;
+use crate::profile::perf::{Probe, Sampling, SamplingError, ring_bytes};
 use pipespeed_base::size;
 use pipespeed_host::Root;
-use pipespeed_host::refusals::{self, Process};
+use pipespeed_host::refusals::{self, Call, Process};
 use pipespeed_measure::channel::uring;
 use pipespeed_measure::endpoint::process::{SUBCOMMAND, huge_pages_refused};
 
@@ -153,7 +151,7 @@ fn may_vmsplice() -> anyhow::Result<Outcome> {
 }
 
 fn may_use_io_uring() -> anyhow::Result<Outcome> {
-    at("io_uring_setup(2) or io_uring_enter(2)", uring::try_out())?;
+    at(Call::IoUring, uring::try_out())?;
     Ok(Outcome::pass("yes"))
 }
 
@@ -166,7 +164,7 @@ fn may_read_processes() -> anyhow::Result<Outcome> {
             )));
         }
     };
-    let other = at("clone(2)", Other::start(&program))?;
+    let other = at(Call::Clone, Other::start(&program))?;
     let pid = other.child.id();
     let mappings = regions(Target::Other(pid)).unwrap_or_default();
     let mut byte = [0];
@@ -197,7 +195,7 @@ fn may_read_processes() -> anyhow::Result<Outcome> {
             )),
         );
     }
-    Ok(at("process_vm_readv(2)", Err(errno))?)
+    Ok(at(Call::ProcessVmReadv, Err(errno))?)
 }
 
 /// Whether a child is dumpable. If not, most of its files in /proc are root's
@@ -293,7 +291,7 @@ fn may_lock_memory() -> anyhow::Result<Outcome> {
             let limit = limit.map_or("unlimited".to_owned(), size::format);
             Ok(Outcome::pass(format!("yes, RLIMIT_MEMLOCK is {limit}")))
         }
-        Err(BufferError::Lock { source, .. }) => Ok(at("mlock(2)", Err(source))?),
+        Err(BufferError::Lock { source, .. }) => Ok(at(Call::Mlock, Err(source))?),
         Err(error) => Ok(at("mmap(2)", Err(error))?),
     }
 }
@@ -318,20 +316,16 @@ fn may_see_frames() -> anyhow::Result<Outcome> {
 }
 
 fn may_sample() -> anyhow::Result<Outcome> {
-    let root = Root::default();
-    Ok(match sample(&root, &Facts::read(&root)) {
-        Ok(event) => Outcome::pass(format!("yes, by {}", event.name())),
-        Err(refusal) => Outcome::refused(refusal.to_string()),
-    })
-}
-
-fn sample(root: &Root, facts: &Facts) -> Result<Event, sampling::Refusal> {
-    let event = best_event(facts)?;
     let cpus = [sched_getcpu()];
-    Probe::attach(event, std::process::id(), &cpus, ring_bytes(1), facts)?;
-    let names = Symbols::read(&root.path("proc/kallsyms"));
-    names.map_err(|error| sampling::symbols(error, facts))?;
-    Ok(event)
+    let sampled = Sampling::find().and_then(|sampling| {
+        Probe::attach(sampling.event, std::process::id(), &cpus, ring_bytes(1))?;
+        Ok(sampling.event)
+    });
+    Ok(match sampled {
+        Ok(event) => Outcome::pass(format!("yes, by {}", event.name())),
+        Err(SamplingError::Refused(refusal)) => refusal.into(),
+        Err(error) => Outcome::refused(error.to_string()),
+    })
 }
 
 #[cfg(test)]

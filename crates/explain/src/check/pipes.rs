@@ -11,31 +11,36 @@ use fastpipe::pipe::{self, page_size};
 use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use pipespeed_host::refusals::{self, Call, Refusal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// The call that makes pipes.
-pub(super) const PIPE2: &str = "pipe2(2)";
-
 /// A system call that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{call}: {error}")]
 pub(super) struct CallError {
-    /// The call: `vmsplice(2)`.
-    pub call: &'static str,
+    /// The call.
+    pub call: Call,
     /// Its error.
     pub error: io::Error,
 }
 
+impl CallError {
+    /// Who refused the call, if it was refused.
+    pub fn refusal(&self) -> Option<Refusal> {
+        refusals::of(self.call.clone(), &self.error)
+    }
+}
+
 /// Names the call that a result comes from.
 pub(super) fn at<T>(
-    call: &'static str,
+    call: impl Into<Call>,
     result: Result<T, impl Into<io::Error>>,
 ) -> Result<T, CallError> {
     result.map_err(|error| CallError {
-        call,
+        call: call.into(),
         error: error.into(),
     })
 }
@@ -95,7 +100,7 @@ impl Pipe {
     }
 
     fn with(flags: PipeFlags) -> Result<Self, CallError> {
-        let (read, write) = at(PIPE2, pipe_with(flags | PipeFlags::CLOEXEC))?;
+        let (read, write) = at(Call::Pipe2, pipe_with(flags | PipeFlags::CLOEXEC))?;
         Ok(Pipe { read, write })
     }
 
@@ -176,7 +181,7 @@ impl Pipe {
     /// Returns the capacity granted.
     pub fn set_capacity(&self, bytes: usize) -> Result<usize, CallError> {
         let granted = pipe::set_capacity(&self.write, bytes);
-        at("fcntl(2) F_SETPIPE_SZ", granted)
+        at(Call::SetPipeSize, granted)
     }
 }
 
@@ -244,8 +249,8 @@ impl Shell {
         }
         Ok(Shell(spawned.map_err(|error| CallError {
             call: match error.kind() {
-                io::ErrorKind::NotFound => "/bin/sh",
-                _ => "clone(2)",
+                io::ErrorKind::NotFound => "/bin/sh".into(),
+                _ => Call::Clone,
             },
             error,
         })?))

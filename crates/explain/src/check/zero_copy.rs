@@ -17,6 +17,8 @@ use fastpipe::wait::Wait;
 use fastpipe::writer::cow_check_works;
 use rustix::fs::MemfdFlags;
 
+use pipespeed_host::refusals::Call;
+
 use super::pipes::{CallError, Pipe, at, splice_page};
 use super::{Check, Group, Outcome};
 
@@ -279,7 +281,7 @@ fn shared(flags: bool) -> Result<(bool, bool), CallError> {
 
 fn referees() -> anyhow::Result<Outcome> {
     if_refers(|| {
-        Ok(if at("clone(2)", cow_check_works())? {
+        Ok(if at(Call::Clone, cow_check_works())? {
             Outcome::seen("yes, a page that a pipe holds is copied before it is written")
         } else {
             Outcome::seen("no, a page that a pipe holds is written")
@@ -327,7 +329,7 @@ fn judge(ratios: Ratios) -> String {
 fn measure(null: &File) -> Result<Ratios, CallError> {
     let pipe = Pipe::new()?;
     let granted = pipe::set_capacity_up_to(&pipe.write, SLOTS * page_size());
-    let slots = (at("fcntl(2) F_SETPIPE_SZ", granted)? / page_size()).min(SLOTS);
+    let slots = (at(Call::SetPipeSize, granted)? / page_size()).min(SLOTS);
     let len = slots * page_size();
     let from = at("mmap(2)", Buffer::builder().len(len).map())?;
     let mut to = at("mmap(2)", Buffer::builder().len(len).map())?;

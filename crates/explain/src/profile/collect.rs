@@ -7,9 +7,8 @@
 use super::account::Usage;
 use super::gathered::{Chains, end_profile};
 use super::groups::Table;
-use super::perf::{Event, Probe, Sample, Take, ring_bytes};
+use super::perf::{Probe, Sample, Sampling, Take, ring_bytes};
 use super::record::{CaseProfile, EndProfile};
-use super::refusal::Facts;
 use super::symbols::Symbols;
 use pipespeed_host::{NoiseDelta, Warning, warnings};
 use pipespeed_measure::case::Case;
@@ -18,23 +17,12 @@ use pipespeed_measure::record::GIB;
 use pipespeed_measure::runner::{Runner, Trial, TrialError};
 use pipespeed_measure::trial::ProcessRunner;
 
-/// What sampling needs beside a runner.
-#[derive(Debug)]
-pub struct Sampling {
-    /// What samples are taken by.
-    pub event: Event,
-    /// Names for the kernel's functions.
-    pub symbols: Symbols,
-    /// What bears on the permission to sample.
-    pub facts: Facts,
-}
-
 /// Profiles a case in `trials` sampled trials; `cpus` are the processors that
 /// the writer and the reader may run on.
 ///
 /// # Errors
 /// Those of a trial. A refusal to sample is a
-/// [`Refusal`](super::refusal::Refusal) in `TrialError::Failed`.
+/// [`SamplingError`](super::perf::SamplingError) in `TrialError::Failed`.
 pub fn profile(
     runner: &mut ProcessRunner,
     case: &Case,
@@ -50,7 +38,7 @@ pub fn profile(
         let trial = runner.run_watched(case, &mut |role, pid| {
             let cpus = &cpus[role as usize];
             let bytes = ring_bytes(cpus.len());
-            let probe = Probe::attach(sampling.event, pid, cpus, bytes, &sampling.facts)?;
+            let probe = Probe::attach(sampling.event, pid, cpus, bytes)?;
             probes.push((role, probe));
             Ok(())
         })?;

@@ -2,7 +2,7 @@
 //! (perf_event_open(2)), each sample attributed by its call chain to a cost, and
 //! the whole made to add up to the wall time by the scheduler's account.
 //!
-//! [`perf`] takes the samples, [`refusal`] says why there are none,
+//! [`perf`] takes the samples or says why there are none,
 //! [`symbols`] names the kernel's functions, [`groups`] is the table of costs
 //! and how a call chain finds its place in it, [`account`] splits an end's wall
 //! time, [`record`] is what is kept, [`tree`] and [`flame`] show the call
@@ -20,7 +20,6 @@ pub mod notes;
 pub mod perf;
 pub mod pipeline;
 pub mod record;
-pub mod refusal;
 pub mod symbols;
 pub mod tree;
 

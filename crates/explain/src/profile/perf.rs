@@ -5,11 +5,16 @@
 //! disturbs by nothing but its interrupts. A pipeline may take any time, so its
 //! samples are read as it goes. What does not fit is counted as lost.
 
+use std::io;
+
 use perf_event::data::Record;
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Clock, SampleFlag, Sampler};
+use rustix::io::Errno;
 
-use super::refusal::{Facts, Refusal, mapping, opening};
+use super::symbols::{Symbols, SymbolsError};
+use pipespeed_host::Root;
+use pipespeed_host::refusals::{self, Call, Refusal, hidden_symbols};
 
 /// What a sample is taken by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,18 +97,76 @@ pub struct Probe {
     rings: Vec<Sampler>,
 }
 
-/// The best event that this machine grants.
-///
-/// # Errors
-/// Why there is none.
-pub fn best_event(facts: &Facts) -> Result<Event, Refusal> {
-    // Its own process will do to find out.
-    let try_out = |event| open(event, None, None).map(drop);
-    if try_out(Event::Cycles).is_ok() {
-        return Ok(Event::Cycles);
+/// How this machine can be sampled.
+#[derive(Debug)]
+pub struct Sampling {
+    /// What samples are taken by.
+    pub event: Event,
+    /// Names for the kernel's functions.
+    pub symbols: Symbols,
+}
+
+impl Sampling {
+    /// Finds the best event that is allowed, and reads the kernel's symbols.
+    ///
+    /// # Errors
+    /// [`SamplingError`].
+    pub fn find() -> Result<Self, SamplingError> {
+        // It is tried out on this process.
+        let is_allowed = |event| open(event, None, None).map(|_| event);
+        let event = is_allowed(Event::Cycles)
+            .or_else(|_| is_allowed(Event::CpuClock))
+            .map_err(|error| SamplingError::of(Call::PerfEventOpen, error))?;
+        let symbols = Symbols::read(&Root::default().path("proc/kallsyms"))?;
+        Ok(Sampling { event, symbols })
     }
-    try_out(Event::CpuClock).map_err(|error| opening(error, facts))?;
-    Ok(Event::CpuClock)
+}
+
+/// What works without sampling.
+const INSTEAD: &str = "pipespeed profile CASE then counts, and pipespeed costs works without it";
+
+/// The kernel can't be sampled.
+#[derive(Debug, thiserror::Error)]
+pub enum SamplingError {
+    /// It is refused.
+    #[error("sampling the kernel is refused: {0}; {INSTEAD}")]
+    Refused(Refusal),
+    /// There are too few descriptors.
+    #[error("sampling takes a descriptor for each process and processor: {0}")]
+    Descriptors(Refusal),
+    /// The kernel's functions have no names.
+    #[error("{}; {INSTEAD}", match .0 {
+        SymbolsError::Hidden => format!("kernel symbols are hidden: {}", hidden_symbols(&Root::default())),
+        error => format!("kernel functions have no names here: {error}"),
+    })]
+    Symbols(#[from] SymbolsError),
+    /// Another error.
+    #[error("can't sample the kernel: {0}; {INSTEAD}")]
+    Failed(io::Error),
+}
+
+impl SamplingError {
+    fn of(call: Call, error: io::Error) -> Self {
+        match refusals::of(call, &error) {
+            Some(refusal) if is_about_descriptors(&refusal) => SamplingError::Descriptors(refusal),
+            Some(refusal) => SamplingError::Refused(refusal),
+            None => SamplingError::Failed(error),
+        }
+    }
+
+    /// Replaces an error of a pipeline that was caused by too few descriptors.
+    pub fn or_too_few_descriptors(error: anyhow::Error) -> anyhow::Error {
+        let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());
+        let refusal = causes.find_map(|cause| refusals::of("starting the pipeline", cause));
+        match refusal.filter(is_about_descriptors) {
+            Some(refusal) => SamplingError::Descriptors(refusal).into(),
+            None => error,
+        }
+    }
+}
+
+fn is_about_descriptors(refusal: &Refusal) -> bool {
+    matches!(refusal.errno, Errno::MFILE | Errno::NFILE)
 }
 
 fn open(
@@ -147,22 +210,22 @@ impl Probe {
     /// each, with a ring of `ring_bytes`.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`SamplingError`].
     pub fn attach(
         event: Event,
         pid: u32,
         cpus: &[usize],
         ring_bytes: usize,
-        facts: &Facts,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, SamplingError> {
         let mut rings = Vec::with_capacity(cpus.len());
         for cpu in cpus {
-            let counter =
-                open(event, Some(pid), Some(*cpu)).map_err(|error| opening(error, facts))?;
-            rings.push(counter.sampled(ring_bytes).map_err(mapping)?);
+            let counter = open(event, Some(pid), Some(*cpu))
+                .map_err(|error| SamplingError::of(Call::PerfEventOpen, error))?;
+            let ring = counter.sampled(ring_bytes);
+            rings.push(ring.map_err(|error| SamplingError::of(Call::PerfMmap, error))?);
         }
         for ring in &mut rings {
-            ring.enable().map_err(Refusal::Other)?;
+            ring.enable().map_err(SamplingError::Failed)?;
         }
         Ok(Probe { rings })
     }

@@ -22,7 +22,7 @@ pub use self::finish::in_short;
 pub use self::running::PHASE_MS;
 use self::running::Running;
 pub use self::watch::{INPUT, OUTPUT};
-use super::collect::Sampling;
+use super::perf::Sampling;
 use super::record::PipelineProfile;
 use pipespeed_base::interrupt::Interrupt;
 
@@ -79,7 +79,7 @@ impl Pipeline {
 ///
 /// # Errors
 /// Those of starting and watching it. A refusal to sample is a
-/// [`Refusal`](super::refusal::Refusal).
+/// [`SamplingError`](super::perf::SamplingError).
 pub fn profile(
     pipeline: &Pipeline,
     sampling: &Sampling,

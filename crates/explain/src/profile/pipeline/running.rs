@@ -14,9 +14,8 @@ use super::account::{Account, signal_descendants};
 use super::process::{Ended, Process, reap};
 use super::watch::Watch;
 use super::{Pipeline, Stage};
-use crate::profile::collect::Sampling;
 use crate::profile::gathered::Chains;
-use crate::profile::perf::{Probe, shared_ring_bytes};
+use crate::profile::perf::{Probe, Sampling, shared_ring_bytes};
 use pipespeed_base::interrupt::Interrupt;
 
 /// How often the stages are looked at and their samples taken in: no divisor of
@@ -282,7 +281,7 @@ fn start(
     let process = Process::start(&stage.words, stdin, stdout)
         .with_context(|| format!("can't start {}", stage.text))?;
     let pid = process.pid.as_raw_pid() as u32;
-    let probe = Probe::attach(sampling.event, pid, cpus, ring_bytes, &sampling.facts);
+    let probe = Probe::attach(sampling.event, pid, cpus, ring_bytes);
     match probe {
         Ok(probe) => Ok(RunningStage {
             process,
