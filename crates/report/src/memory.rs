@@ -6,7 +6,7 @@ mod findings;
 use comfy_table::{CellAlignment, Table, presets};
 
 use pipespeed_base::size;
-use pipespeed_host::Cache;
+use pipespeed_host::{Cache, CacheKind};
 use pipespeed_measure::endpoint::spec::PageKind;
 use pipespeed_measure::record::{CaseResult, NotRun, Run};
 use pipespeed_measure::suite::memory::{ROWS, way_of};
@@ -48,7 +48,7 @@ pub(super) fn rungs(run: &Run) -> impl Iterator<Item = &CaseResult> {
 pub(super) fn caches(run: &Run) -> Vec<(&Cache, u64)> {
     let all = run.header.machine.processors.caches.iter();
     let mut caches: Vec<(&Cache, u64)> = all
-        .filter(|cache| cache.kind != "instruction")
+        .filter(|cache| cache.kind != CacheKind::Instruction)
         .filter_map(|cache| Some((cache, cache.bytes?)))
         .collect();
     caches.sort_by_key(|(cache, _)| cache.level);

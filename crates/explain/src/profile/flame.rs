@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use inferno::flamegraph::{Options, from_lines};
 
+use super::perf::Event;
 use super::pipeline::in_short;
 use super::record::Profile;
 
@@ -41,9 +42,9 @@ pub fn flame(profile: &Profile) -> anyhow::Result<Vec<u8>> {
         ([only], None) => format!("pipespeed profile {only}: running time of both ends"),
         _ => "pipespeed profile: running time of both ends".to_owned(),
     };
-    options.count_name = match &*profile.settings.event {
-        "cycles" => "cycles".to_owned(),
-        _ => "ns".to_owned(),
+    options.count_name = match profile.settings.event {
+        Event::Cycles => "cycles".to_owned(),
+        Event::CpuClock => "ns".to_owned(),
     };
     options.hash = true;
     let mut svg = Vec::new();

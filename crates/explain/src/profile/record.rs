@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::account::Usage;
 use super::groups::Group;
+use super::perf::Event;
 use pipespeed_host::Warning;
 use pipespeed_measure::case::Case;
 use pipespeed_measure::record::{Header, NotRun};
@@ -27,8 +28,8 @@ pub struct Profile {
 /// How a profile was sampled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// What samples were taken by: `cycles` or `cpu-clock`.
-    pub event: String,
+    /// The event that triggered samples.
+    pub event: Event,
     /// Samples a second of running time that were asked for.
     pub frequency: u64,
     /// Where the ends ran, in words.
@@ -202,13 +203,21 @@ pub struct Stack {
 }
 
 impl CaseProfile {
-    /// A case that this machine does not allow.
+    /// A case that was not run.
     pub fn not_run(case: &Case, not_run: NotRun) -> Self {
+        CaseProfile {
+            not_run: Some(not_run),
+            ..CaseProfile::empty(case)
+        }
+    }
+
+    /// A case without results.
+    pub(super) fn empty(case: &Case) -> Self {
         CaseProfile {
             name: case.name.clone(),
             description: case.description.clone(),
             compared_with: case.compared_with.clone(),
-            not_run: Some(not_run),
+            not_run: None,
             trials: 0,
             gib_per_s: 0.0,
             gib_per_s_unsampled: 0.0,
@@ -219,38 +228,39 @@ impl CaseProfile {
 }
 
 impl EndProfile {
-    /// What a group takes, in nanoseconds for 4 KiB.
+    fn cost(&self, group: Group) -> Option<&Cost> {
+        self.costs.iter().find(|cost| cost.group == group)
+    }
+
+    /// The cost of a group, in nanoseconds per 4 KiB.
     pub fn ns_per_page(&self, group: Group) -> f64 {
-        let cost = self.costs.iter().find(|cost| cost.group == group);
+        let cost = self.cost(group);
         cost.and_then(|cost| cost.ns_per_page).unwrap_or(0.0)
     }
 
     /// A group's share of the wall time.
     pub fn share(&self, group: Group) -> f64 {
-        let cost = self.costs.iter().find(|cost| cost.group == group);
-        cost.map_or(0.0, |cost| cost.share)
+        self.cost(group).map_or(0.0, |cost| cost.share)
     }
 
-    /// What all costs together take, in nanoseconds for 4 KiB.
+    /// The sum of all costs, in nanoseconds per 4 KiB.
     pub fn sum_ns_per_page(&self) -> f64 {
         let costs = self.costs.iter();
         costs.filter_map(|cost| cost.ns_per_page).sum()
     }
 
-    /// What all costs together take of the wall time, as a share.
+    /// The sum of all costs, as a share of the wall time.
     pub fn sum_of_shares(&self) -> f64 {
         self.costs.iter().map(|cost| cost.share).sum()
     }
 
-    /// The weight of all samples.
-    pub fn weight(&self) -> u64 {
-        self.stacks.iter().map(|stack| stack.weight).sum()
-    }
-
-    /// The share of the running time that nothing is known of.
+    /// The share of samples in functions that the table of costs does not know.
     pub fn other_share_of_samples(&self) -> f64 {
-        let others = self.stacks.iter().filter(|s| s.group == Group::Other);
-        let others: u64 = others.map(|stack| stack.weight).sum();
-        others as f64 / self.weight().max(1) as f64
+        let weight = |is_counted: fn(&&Stack) -> bool| -> u64 {
+            let stacks = self.stacks.iter().filter(is_counted);
+            stacks.map(|stack| stack.weight).sum()
+        };
+        let other = weight(|stack| stack.group == Group::Other);
+        other as f64 / weight(|_| true).max(1) as f64
     }
 }

@@ -76,10 +76,10 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     let event = sampling.event;
     let machine = Machine::read(chosen.writer, chosen.reader);
     let mut made = Profile {
-        warnings: notes::standing(&machine, event),
+        warnings: notes::of_setup(&machine, event),
         header: header(Kind::Profile, machine),
         settings: Settings {
-            event: event.name().to_owned(),
+            event,
             frequency: FREQUENCY,
             placement: places(&chosen),
         },

@@ -11,7 +11,6 @@ mod finish;
 pub mod process;
 mod running;
 pub mod split;
-mod volume;
 mod watch;
 
 use std::time::Duration;
