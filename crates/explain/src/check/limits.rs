@@ -5,11 +5,9 @@ use std::os::fd::OwnedFd;
 use fastpipe::buffer::{Buffer, PageSlice};
 use fastpipe::pipe::{self, Limits, page_size};
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
 
-use super::pipes::{Moved, Pipe, at, read, write};
+use super::pipes::{Moved, Pipe, at, page, read, write};
 use super::{Check, Group, Outcome};
 use pipespeed_base::size;
 use pipespeed_base::text::counted;
@@ -75,7 +73,7 @@ pub(super) const CHECKS: &[Check] = &[
         explanation: "Sizes that are no power of two of pages are asked for. The kernel rounds up; \
                       the smallest pipe is one page. Read the granted capacity back.",
         reference: "fcntl(2), F_SETPIPE_SZ; round_pipe_size() in fs/pipe.c",
-        run: rounding,
+        run: capacity_rounding,
     },
     Check {
         name: "largest-capacity",
@@ -87,7 +85,7 @@ pub(super) const CHECKS: &[Check] = &[
                       sleeps and wake-ups.",
         reference: "fcntl(2), F_SETPIPE_SZ; pipe(7), /proc/sys/fs/pipe-max-size; pipe_set_size() in \
                     fs/pipe.c",
-        run: largest,
+        run: largest_capacity,
     },
     Check {
         name: "resize-keeps-data",
@@ -107,7 +105,7 @@ pub(super) const CHECKS: &[Check] = &[
                       pv and cat do so at any time, so a writer must not conclude from \"one \
                       pipeful was written since\" that its earlier pages were read.",
         reference: "fcntl(2), F_SETPIPE_SZ",
-        run: either_end,
+        run: either_end_resizes,
     },
     Check {
         name: "user-page-limits",
@@ -178,7 +176,7 @@ fn one_byte_writes() -> anyhow::Result<Outcome> {
 fn one_byte_pieces() -> anyhow::Result<Outcome> {
     let pipe = Pipe::new()?;
     let slots = pipe.slots()?;
-    let memory = at("mmap(2)", Buffer::builder().len(page_size()).map())?;
+    let memory = page()?;
     let pieces: Vec<PageSlice<'_>> = (0..2 * slots).map(|at| memory.slice(at..=at)).collect();
     let bytes = pipe.vmsplice(&pieces)?;
     Ok(Outcome::seen(format!("{bytes}, of {slots} slots")))
@@ -194,7 +192,7 @@ fn unaligned_piece() -> anyhow::Result<Outcome> {
     Ok(Outcome::seen(format!("{bytes} of {capacity} bytes")))
 }
 
-fn rounding() -> anyhow::Result<Outcome> {
+fn capacity_rounding() -> anyhow::Result<Outcome> {
     let pipe = Pipe::new()?;
     let page = page_size();
     let mut sizes = Vec::new();
@@ -212,7 +210,7 @@ fn rounding() -> anyhow::Result<Outcome> {
     Ok(Outcome::pass_if(holds, seen.join(", ")))
 }
 
-fn largest() -> anyhow::Result<Outcome> {
+fn largest_capacity() -> anyhow::Result<Outcome> {
     /// The largest pipe asked for, to spare the memory.
     const MAX_ASKED: usize = 16 << 20;
     let pipe = Pipe::new()?;
@@ -222,9 +220,7 @@ fn largest() -> anyhow::Result<Outcome> {
         match pipe.set_capacity(2 * granted) {
             Ok(more) => granted = more,
             Err(failed) => {
-                let Some(refusal) = failed.refusal() else {
-                    return Err(failed.into());
-                };
+                let refusal = failed.refusal().ok_or(failed)?;
                 refused = format!(", then {}", refusal.errno_name());
                 break;
             }
@@ -275,7 +271,7 @@ fn resize_keeps_data() -> anyhow::Result<Outcome> {
     ))
 }
 
-fn either_end() -> anyhow::Result<Outcome> {
+fn either_end_resizes() -> anyhow::Result<Outcome> {
     let pipe = Pipe::new()?;
     let granted = pipe::set_capacity(&pipe.read, page_size());
     let granted = at(Call::SetPipeSize, granted)?;
@@ -331,7 +327,6 @@ fn soft_limit() -> anyhow::Result<Outcome> {
     if soft == 0 {
         return Ok(Outcome::seen("no limit (0)"));
     }
-    let _raised = DescriptorLimit::raise();
     let default = DEFAULT_SLOTS * page_size();
     let mut held: Vec<OwnedFd> = Vec::new();
     let mut pages = 0;
@@ -341,20 +336,20 @@ fn soft_limit() -> anyhow::Result<Outcome> {
             counted(held.len(), "pipe"),
             counted(pages, "page")
         );
-        let (read_end, write_end) = match pipe_with(PipeFlags::CLOEXEC) {
-            Ok(ends) => ends,
-            Err(errno) => {
-                let Some(refusal) = refusals::of(Call::Pipe2, &errno.into()) else {
-                    return Ok(at(Call::Pipe2, Err(errno))?);
-                };
+        let new = match Pipe::new() {
+            Ok(new) => new,
+            Err(failed) => {
+                let refusal = failed.refusal().ok_or(failed)?;
                 return Ok(Outcome::refused(format!("{so_far}; {}", refusal.cause))
                     .with_note(refusal.remedy));
             }
         };
-        let slots = at("fcntl(2) F_GETPIPE_SZ", pipe::slots(&read_end))?;
+        let slots = new.slots()?;
         if slots < DEFAULT_SLOTS {
-            let enlarged = pipe::set_capacity(&write_end, default).is_ok();
-            let can = if enlarged { "can" } else { "can't" };
+            let can = match new.set_capacity(default) {
+                Ok(_) => "can",
+                Err(_) => "can't",
+            };
             let slots = counted(slots, "slot");
             return Ok(Outcome::seen(format!(
                 "{slots}, and {can} be enlarged, once {so_far}"
@@ -369,30 +364,8 @@ fn soft_limit() -> anyhow::Result<Outcome> {
         }
         // Large pipes take fewer descriptors.
         let asked = limits.max_size.unwrap_or(0).max(default);
-        let granted = pipe::set_capacity_up_to(&read_end, asked);
+        let granted = pipe::set_capacity_up_to(&new.read, asked);
         pages += at(Call::SetPipeSize, granted)? / page_size();
-        held.push(read_end);
-    }
-}
-
-/// The limit on descriptors, raised as far as allowed until this is dropped.
-struct DescriptorLimit(Rlimit);
-
-impl DescriptorLimit {
-    fn raise() -> Self {
-        let before = getrlimit(Resource::Nofile);
-        let raised = Rlimit {
-            current: before.maximum,
-            ..before
-        };
-        // If it fails, the want of descriptors is reported.
-        let _ = setrlimit(Resource::Nofile, raised);
-        DescriptorLimit(before)
-    }
-}
-
-impl Drop for DescriptorLimit {
-    fn drop(&mut self) {
-        let _ = setrlimit(Resource::Nofile, self.0);
+        held.push(new.read);
     }
 }

@@ -10,7 +10,7 @@ use rustix::event::PollFlags;
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::pipes::{Moved, Pipe, Shell, at, read, ready, write};
+use super::pipes::{Moved, Pipe, Process, at, read, ready, write};
 use super::{Check, Group, Outcome};
 use pipespeed_base::signal_name;
 
@@ -186,7 +186,7 @@ fn end_of_file_child() -> anyhow::Result<Outcome> {
     let Pipe { read: ours, write } = Pipe::new()?;
     // The shell ends with its standard input.
     let stdin = Pipe::blocking()?;
-    let mut shell = Shell::start("read line", stdin.read, write)?;
+    let mut shell = Process::shell("read line", stdin.read, write)?;
     let during = read(&ours, 1)?;
     drop(stdin.write);
     shell.wait()?;
@@ -212,7 +212,7 @@ fn sigpipe() -> anyhow::Result<Outcome> {
     let (stdin, Pipe { read, write }) = (Pipe::blocking()?, Pipe::new()?);
     drop(read);
     // Children start with SIGPIPE at its default, and not blocked.
-    let status = Shell::start("echo a line", stdin.read, write)?.wait()?;
+    let status = Process::shell("echo a line", stdin.read, write)?.wait()?;
     Ok(match status.signal() {
         Some(signal) => Outcome::pass_if(
             signal == libc::SIGPIPE,
@@ -226,16 +226,8 @@ const BOTH: PollFlags = PollFlags::IN.union(PollFlags::OUT);
 
 /// The names of the events that poll(2) reported.
 fn names(events: PollFlags) -> String {
-    let names: Vec<&str> = [
-        (PollFlags::IN, "POLLIN"),
-        (PollFlags::OUT, "POLLOUT"),
-        (PollFlags::HUP, "POLLHUP"),
-        (PollFlags::ERR, "POLLERR"),
-    ]
-    .into_iter()
-    .filter(|(flag, _)| events.contains(*flag))
-    .map(|(_, name)| name)
-    .collect();
+    let names = events.iter_names().map(|(name, _)| format!("POLL{name}"));
+    let names: Vec<String> = names.collect();
     if names.is_empty() {
         "nothing".to_owned()
     } else {

@@ -10,7 +10,6 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use fastpipe::buffer::{Buffer, PageSlice};
-use fastpipe::memory::{Pagemap, Process};
 use fastpipe::pipe::{self, page_size};
 use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
@@ -19,7 +18,7 @@ use rustix::fs::MemfdFlags;
 
 use pipespeed_host::refusals::Call;
 
-use super::pipes::{CallError, Pipe, at, splice_page};
+use super::pipes::{CallError, Pipe, at, frame, page, splice_page};
 use super::{Check, Group, Outcome};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -107,7 +106,7 @@ pub(super) const CHECKS: &[Check] = &[
                       byte, the kernel has copied the page because the pipe holds it. fastpipe's \
                       policy CowChecked relies on it, and tries it out before each use.",
         reference: "mm/memory.c, do_wp_page (Linux 5.19 on)",
-        run: referees,
+        run: cow_check,
     },
 ];
 
@@ -117,7 +116,7 @@ const NEW: u8 = b'n';
 
 /// A base page, all of it [`OLD`].
 fn old_page() -> Result<Buffer, CallError> {
-    let mut page = at("mmap(2)", Buffer::builder().len(page_size()).map())?;
+    let mut page = page()?;
     page.fill(OLD);
     Ok(page)
 }
@@ -151,31 +150,23 @@ fn vmsplice_refers() -> anyhow::Result<Outcome> {
 fn vmsplice_to_memory() -> anyhow::Result<Outcome> {
     if_refers(|| {
         let mut from = old_page()?;
-        let mut to = at("mmap(2)", Buffer::builder().len(page_size()).map())?;
+        let mut to = page()?;
         let pipe = Pipe::holding(&from, VmspliceOptions::default())?;
         let mut input = Input::new(&pipe.read, Wait::Never);
         at("vmsplice(2)", input.vmsplice(&mut to))?;
         if to[0] != OLD {
             return Ok(Outcome::fail("other bytes came out"));
         }
-        let same_frame = frame(&from).zip(frame(&to)).map(|(from, to)| from == to);
+        let frames = [&from, &to].map(|page| frame(page).ok().flatten());
         from[0] = NEW;
         // The compiler doesn't expect that both may be the same memory.
         let shared = black_box(&to)[0] == NEW;
-        Ok(Outcome::seen(match same_frame {
-            _ if shared => "no, memory and pipe share the page",
-            Some(true) => "no, memory and pipe share the page",
-            Some(false) => "yes, into another page frame",
-            None => "yes, a later change does not show",
+        Ok(Outcome::seen(match frames {
+            [Some(from), Some(to)] if from != to => "yes, into another page frame",
+            [None, _] | [_, None] if !shared => "yes, a later change does not show",
+            _ => "no, memory and pipe share the page",
         }))
     })
-}
-
-/// The number of the page's frame, if this process may see it.
-fn frame(page: &Buffer) -> Option<u64> {
-    let pagemap = Pagemap::open(Process::Own).ok()?;
-    let entries = pagemap.entries(page.as_ptr().addr() as u64, 1).ok()?;
-    entries.first()?.frame()
 }
 
 fn outlives_drain() -> anyhow::Result<Outcome> {
@@ -279,7 +270,7 @@ fn shared(flags: bool) -> Result<(bool, bool), CallError> {
     Ok((in_pipe, byte[0] == NEW))
 }
 
-fn referees() -> anyhow::Result<Outcome> {
+fn cow_check() -> anyhow::Result<Outcome> {
     if_refers(|| {
         Ok(if at(Call::Clone, cow_check_works())? {
             Outcome::seen("yes, a page that a pipe holds is copied before it is written")
@@ -377,7 +368,7 @@ mod tests {
     fn pages_are_shared_as_on_the_kernels_this_is_developed_on() {
         match refers() {
             Ok(true) => {}
-            other => return eprintln!("skipped: vmsplice refers to pages: {other:?}"),
+            other => return eprintln!("SKIPPED: vmsplice refers to pages: {other:?}"),
         }
         for name in [
             "vmsplice-to-memory",
