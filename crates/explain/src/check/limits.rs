@@ -1,4 +1,4 @@
-//! Capacity, slots, and what may be set.
+//! Checks of capacity, slots and limits.
 
 use std::os::fd::OwnedFd;
 
@@ -12,13 +12,13 @@ use super::{Check, Group, Outcome};
 use pipespeed_base::size;
 use pipespeed_base::text::counted;
 use pipespeed_host::Root;
-use pipespeed_host::refusals::{self, Call, Process};
+use pipespeed_host::refusals::{Call, Process, errno_of};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "default-capacity",
         group: Group::Limits,
-        statement: "what a new pipe holds",
+        statement: "the capacity of a new pipe",
         explanation: "A new pipe is filled, a page at a time, until the next page would have to \
                       wait: 16 slots of a page each, 65536 bytes with pages of 4096. F_GETPIPE_SZ \
                       must report the same. Past fs.pipe-user-pages-soft a user's new pipes have \
@@ -41,7 +41,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "one-byte-writes",
         group: Group::Limits,
-        statement: "how many one-byte writes fill two slots",
+        statement: "the number of one-byte writes that fill two slots",
         explanation: "write(2) appends to the page in the last slot while it has room. So a pipe \
                       holds as many bytes written one at a time as written in pages.",
         reference: "pipe_write() in fs/pipe.c (PIPE_BUF_FLAG_CAN_MERGE)",
@@ -50,7 +50,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "one-byte-pieces",
         group: Group::Limits,
-        statement: "how many one-byte pieces by vmsplice fill a pipe",
+        statement: "the number of one-byte pieces by vmsplice that fill a pipe",
         explanation: "vmsplice(2) takes a slot for each piece, however small: 16 bytes fill a pipe \
                       of 16 slots. Send small pieces by write(2).",
         reference: "vmsplice(2); add_to_pipe() in fs/splice.c",
@@ -110,7 +110,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "user-page-limits",
         group: Group::Limits,
-        statement: "how many pages all pipes of a user may hold",
+        statement: "the maximum number of pages in all pipes of a user",
         explanation: "Past fs.pipe-user-pages-soft a user's new pipes have few slots and can't be \
                       enlarged; past fs.pipe-user-pages-hard there are no new pipes (ENFILE); 0 is \
                       no limit. Processes with CAP_SYS_RESOURCE or CAP_SYS_ADMIN are exempt, unless \
@@ -120,11 +120,11 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Run only if asked for: it starves this user's other pipes for a moment.
+/// Run only on request: for a moment it keeps all new pipes of this user small.
 pub const SOFT_LIMIT: Check = Check {
     name: "soft-limit",
     group: Group::Limits,
-    statement: "what a new pipe gets past pipe-user-pages-soft",
+    statement: "the slots of a new pipe above pipe-user-pages-soft",
     explanation: "Large pipes are made until a new one has fewer slots than usual; then all are \
                   closed. Any program of this user can do that, and every pipeline started \
                   meanwhile has small pipes. So it is run with --soft-limit only.",
@@ -139,10 +139,8 @@ fn default_capacity() -> anyhow::Result<Outcome> {
     let pipe = Pipe::new()?;
     let (reported, slots) = (pipe.capacity()?, pipe.slots()?);
     let bytes = pipe.fill(page_size())?;
-    let outcome = Outcome::seen(format!(
-        "{bytes} bytes, {slots} slots of {} bytes",
-        page_size()
-    ));
+    let page = page_size();
+    let outcome = Outcome::seen(format!("{bytes} bytes, {slots} slots of {page} bytes"));
     Ok(if bytes != reported {
         Outcome::fail(format!(
             "{bytes} bytes, but F_GETPIPE_SZ reports {reported}"
@@ -196,7 +194,7 @@ fn capacity_rounding() -> anyhow::Result<Outcome> {
     let pipe = Pipe::new()?;
     let page = page_size();
     let mut sizes = Vec::new();
-    // The largest first: below what it has, a pipe is never refused.
+    // The largest first: a pipe can always be made smaller.
     for asked in [5 * page + 123, 3 * page, page + 1, 1] {
         sizes.push((pipe.set_capacity(asked)?, asked));
     }
@@ -211,7 +209,7 @@ fn capacity_rounding() -> anyhow::Result<Outcome> {
 }
 
 fn largest_capacity() -> anyhow::Result<Outcome> {
-    /// The largest pipe asked for, to spare the memory.
+    /// The largest capacity that is tried, to save memory.
     const MAX_ASKED: usize = 16 << 20;
     let pipe = Pipe::new()?;
     let mut granted = pipe.capacity()?;
@@ -253,11 +251,7 @@ fn resize_keeps_data() -> anyhow::Result<Outcome> {
     // Each byte differs from its neighbours.
     let bytes: Vec<u8> = (0..before).map(|at| (at % 251) as u8).collect();
     write(&pipe.write, &bytes)?;
-    let shrunk = match pipe.set_capacity(page) {
-        Ok(granted) => format!("{granted} granted"),
-        Err(failed) if refusals::errno_of(&failed.error) == Some(Errno::BUSY) => "EBUSY".to_owned(),
-        Err(failed) => failed.to_string(),
-    };
+    let shrunk = pipe.set_capacity(page);
     let after = pipe.capacity()?;
     read(&pipe.read, before / 2)?;
     let smaller = pipe.set_capacity(before / 2)?;
@@ -265,10 +259,14 @@ fn resize_keeps_data() -> anyhow::Result<Outcome> {
     let read = at("read(2)", rustix::io::read(&pipe.read, &mut rest))?;
     let same = rest[..read] == bytes[before / 2..];
     let kept = if same { "kept" } else { "not kept" };
-    Ok(Outcome::pass_if(
-        same && shrunk == "EBUSY" && after == before,
-        format!("{shrunk} for {page} with {before} bytes in it; {read} bytes {kept} at {smaller}"),
-    ))
+    let (busy, shrunk) = match shrunk {
+        Ok(granted) => (false, format!("{granted} granted")),
+        Err(failed) if errno_of(&failed.error) == Some(Errno::BUSY) => (true, "EBUSY".to_owned()),
+        Err(failed) => (false, failed.to_string()),
+    };
+    let holds = same && busy && after == before;
+    let seen = format!("{shrunk} for {page} with {before} bytes; {read} bytes {kept} at {smaller}");
+    Ok(Outcome::pass_if(holds, seen))
 }
 
 fn either_end_resizes() -> anyhow::Result<Outcome> {
@@ -277,22 +275,21 @@ fn either_end_resizes() -> anyhow::Result<Outcome> {
     let granted = at(Call::SetPipeSize, granted)?;
     let reported = pipe.capacity()?;
     let taken = pipe.write(4 * page_size())?;
-    Ok(Outcome::pass_if(
-        (reported, taken) == (granted, Moved::Bytes(granted)),
-        format!("{granted} set by the reader, {reported} reported to the writer, {taken} taken"),
-    ))
+    let holds = (reported, taken) == (granted, Moved::Bytes(granted));
+    let seen =
+        format!("{granted} set by the reader, {reported} shown to the writer, {taken} taken");
+    Ok(Outcome::pass_if(holds, seen))
 }
 
 /// The capability that exempts this process from the limits on a user's pages.
 fn exempt() -> Option<&'static str> {
     let process = Process::current(&Root::default());
-    [
-        (CapabilitySet::SYS_RESOURCE, "CAP_SYS_RESOURCE"),
-        (CapabilitySet::SYS_ADMIN, "CAP_SYS_ADMIN"),
-    ]
-    .into_iter()
-    .find(|(capability, _)| process.has_system_wide(*capability))
-    .map(|(_, name)| name)
+    if process.has_system_wide(CapabilitySet::SYS_RESOURCE) {
+        Some("CAP_SYS_RESOURCE")
+    } else {
+        let admin = process.has_system_wide(CapabilitySet::SYS_ADMIN);
+        admin.then_some("CAP_SYS_ADMIN")
+    }
 }
 
 fn user_page_limits() -> anyhow::Result<Outcome> {

@@ -1,4 +1,4 @@
-//! Statements about pipes, each tried out on this system.
+//! Checks: statements about pipes, tested on this system.
 //!
 //! To add a check: a function and a row of `CHECKS` in its subject's file. It is
 //! then run, listed, explained, reported and saved.
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use self::pipes::CallError;
 use pipespeed_host::refusals::Call;
 
-/// The deadline of a check. The slowest takes less than a tenth of it.
+/// The timeout of a check. The slowest takes less than a tenth of it.
 pub const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The subject of a check.
@@ -60,7 +60,7 @@ impl Group {
     }
 }
 
-/// One statement about pipes, and how to find out whether it holds here.
+/// A statement about pipes and its test.
 #[derive(Debug, Clone, Copy)]
 pub struct Check {
     /// The name on the command line and in data: `default-capacity`.
@@ -69,14 +69,14 @@ pub struct Check {
     pub group: Group,
     /// The statement, in a few words.
     pub statement: &'static str,
-    /// How it is tried out and what follows from it, in a few sentences.
+    /// How it is tested and what follows from it, in a few sentences.
     pub explanation: &'static str,
     /// The source: a manual page, a file of the kernel.
     pub reference: &'static str,
-    /// Tries it out. Leaves nothing behind: no process, file or setting.
+    /// The test. It leaves nothing behind: no process, file or setting.
     ///
     /// # Errors
-    /// Whatever keeps it from an outcome. A system call that was refused becomes
+    /// Whatever prevents an outcome. A system call that was refused becomes
     /// [`Verdict::Refused`], any other error [`Verdict::Error`].
     pub run: fn() -> anyhow::Result<Outcome>,
 }

@@ -1,4 +1,4 @@
-//! What this process is allowed to do, tried by doing it.
+//! Checks of what this process may do.
 
 use std::fs;
 use std::io::IoSliceMut;
@@ -76,7 +76,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "may-have-huge-pages",
         group: Group::Permissions,
-        statement: "transparent huge pages are given if asked for",
+        statement: "transparent huge pages are granted on request",
         explanation: "A buffer of one huge page is mapped, asked for (MADV_HUGEPAGE) and touched; \
                       smaps or pagemap show which pages it got. Refused by \
                       /sys/kernel/mm/transparent_hugepage/enabled, by PR_SET_THP_DISABLE, or if \

@@ -48,7 +48,7 @@ pub(super) fn at<T>(
     })
 }
 
-/// Bytes moved by a call that does not wait.
+/// Outcome of a non-blocking call that moves bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moved {
     Bytes(usize),

@@ -10,7 +10,7 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
 
-use super::account::{Account, signal_descendants};
+use super::account::{Account, children, signal_descendants};
 use super::process::{Ended, Process, reap};
 use super::watch::Watch;
 use super::{Pipeline, Stage};
@@ -31,7 +31,7 @@ const GRACE: Duration = Duration::from_millis(1000);
 /// Timeout for the end of killed processes: one that hangs in the kernel may never
 /// end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Interval of polling for the end of processes without a descriptor.
+/// Interval of polling for the end of processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Started stages. They are killed when this is dropped.
@@ -97,7 +97,7 @@ impl Running {
     pub fn start(pipeline: &Pipeline, sampling: &Sampling, cpus: &[usize]) -> anyhow::Result<Self> {
         // Orphans of a stage become children of this process.
         set_child_subreaper(Some(getpid())).context("PR_SET_CHILD_SUBREAPER")?;
-        let mut started = Running { stages: Vec::new() };
+        let mut running = Running { stages: Vec::new() };
         let bytes = shared_ring_bytes(pipeline.stages.len());
         let mut input: Option<OwnedFd> = None;
         for (at, stage) in pipeline.stages.iter().enumerate() {
@@ -110,11 +110,11 @@ impl Running {
             };
             let stdin = input.take().map_or_else(Stdio::inherit, Stdio::from);
             input = next;
-            started
+            running
                 .stages
                 .push(start(stage, stdin, output, sampling, cpus, bytes)?);
         }
-        Ok(started)
+        Ok(running)
     }
 
     /// Runs the commands to their end, or until `limit` or a signal.
@@ -122,7 +122,7 @@ impl Running {
     /// # Errors
     /// Those of system calls that should not fail.
     pub fn run(&mut self, limit: Duration, interrupt: &Interrupt) -> io::Result<Ran> {
-        let began = Instant::now();
+        let started = Instant::now();
         for stage in &mut self.stages {
             stage.seen.watch = Watch::default();
             stage.seen.watch.look(stage.process.pid);
@@ -130,52 +130,45 @@ impl Running {
             stage.seen.before = stage.seen.watch.account(Duration::ZERO);
             stage.process.go()?;
         }
-        let (mut looks, mut sampled) = (0, true);
+        let (mut intervals, mut sampled) = (0, true);
         let mut end = End::Finished;
-        let (mut due, mut signal) = (began + limit, Signal::TERM);
-        let mut hopeless = None;
-        while self.stages.iter().any(|stage| stage.seen.ended.is_none()) {
-            if end == End::Finished
-                && let Some(number) = interrupt.signal()
-            {
-                end = End::Interrupted(number);
-                due = Instant::now();
-            }
-            if Instant::now() >= due {
-                if end == End::Finished {
-                    end = End::OutOfTime;
-                }
-                signal_descendants(signal);
-                (due, signal) = (Instant::now() + GRACE, Signal::KILL);
-                let given_up = *hopeless.get_or_insert(Instant::now() + KILL_TIMEOUT);
-                if Instant::now() >= given_up {
-                    return Err(io::Error::other("a process can't be ended"));
-                }
-            }
-            // After a signal its descriptor stays readable.
-            let interrupt = (end == End::Finished).then_some(interrupt);
-            self.wait(due.min(Instant::now() + INTERVAL), interrupt)?;
+        while end == End::Finished && self.is_any_running() {
+            let until = (started + limit).min(Instant::now() + INTERVAL);
+            self.wait(until, Some(interrupt))?;
             self.reap_all(sampled)?;
-            looks += 1;
+            intervals += 1;
             for stage in &mut self.stages {
                 stage.look();
-                if looks % PHASE_INTERVALS == 0 {
+                if intervals % PHASE_INTERVALS == 0 {
                     stage.end_phase(sampled)?;
                 }
             }
-            sampled ^= looks % PHASE_INTERVALS == 0;
+            sampled ^= intervals % PHASE_INTERVALS == 0;
+            // A terminal sends Ctrl-C to all processes, and the stages may end first.
+            if let Some(number) = interrupt.signal() {
+                end = End::Interrupted(number);
+            } else if self.is_any_running() && started.elapsed() >= limit {
+                end = End::OutOfTime;
+            }
         }
-        // A terminal sends Ctrl-C to all processes, and the stages may end first.
-        if end == End::Finished
-            && let Some(number) = interrupt.signal()
-        {
-            end = End::Interrupted(number);
+        let mut wall = started.elapsed();
+        let mut left = 0;
+        if self.reap_all(sampled)? {
+            let count = children(getpid().as_raw_pid()).len().max(1);
+            self.end_all(Signal::TERM, sampled)?;
+            if end == End::Finished {
+                left = count;
+            } else {
+                wall = started.elapsed();
+            }
         }
-        let wall = began.elapsed();
-        let left = self.sweep(sampled)?;
-        let stages = self.stages.iter_mut().map(|stage| {
-            stage.probe.drain(0..u64::MAX, &mut stage.seen.chains);
-            std::mem::take(&mut stage.seen)
+        if self.is_any_running() {
+            return Err(io::Error::other("a process can't be ended"));
+        }
+        let stages = std::mem::take(&mut self.stages).into_iter();
+        let stages = stages.map(|mut stage| {
+            stage.look();
+            stage.seen
         });
         Ok(Ran {
             wall,
@@ -187,6 +180,10 @@ impl Running {
             left,
             stages: stages.collect(),
         })
+    }
+
+    fn is_any_running(&self) -> bool {
+        self.stages.iter().any(|stage| stage.seen.ended.is_none())
     }
 
     /// Waits for the end of a stage or a signal, at most until `until`.
@@ -245,23 +242,27 @@ impl Running {
         }
     }
 
-    /// Ends the processes that the stages have left running. Returns their number.
-    fn sweep(&mut self, sampled: bool) -> io::Result<usize> {
-        if !self.reap_all(sampled)? {
-            return Ok(0);
-        }
-        let left = super::account::children(getpid().as_raw_pid()).len().max(1);
-        signal_descendants(Signal::TERM);
-        let mut kill_at = Instant::now() + GRACE;
-        let hopeless = Instant::now() + KILL_TIMEOUT;
-        while self.reap_all(sampled)? && Instant::now() < hopeless {
-            if Instant::now() >= kill_at {
-                signal_descendants(Signal::KILL);
-                kill_at = Instant::now() + GRACE / 10;
+    /// Ends all processes by a signal, and by SIGKILL if they still run after
+    /// [`GRACE`].
+    fn end_all(&mut self, signal: Signal, sampled: bool) -> io::Result<()> {
+        let started = Instant::now();
+        let mut next = (started, signal);
+        while self.reap_all(sampled)? && started.elapsed() < KILL_TIMEOUT {
+            if Instant::now() >= next.0 {
+                signal_descendants(next.1);
+                let pause = if next.1 == Signal::KILL {
+                    GRACE / 10
+                } else {
+                    GRACE
+                };
+                next = (Instant::now() + pause, Signal::KILL);
             }
             self.wait(Instant::now() + POLL_INTERVAL, None)?;
+            for stage in &mut self.stages {
+                stage.look();
+            }
         }
-        Ok(left)
+        Ok(())
     }
 }
 
@@ -336,23 +337,15 @@ impl RunningStage {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if self.stages.iter().all(|stage| stage.seen.ended.is_some()) {
+        if !self.is_any_running() {
             return;
         }
-        // Killing known processes takes no descriptor, of which none may be left.
+        // This takes no descriptor, of which none may be left.
         for stage in &self.stages {
             if stage.seen.ended.is_none() {
                 let _ = kill_process(stage.process.pid, Signal::KILL);
             }
         }
-        let hopeless = Instant::now() + KILL_TIMEOUT;
-        while Instant::now() < hopeless {
-            signal_descendants(Signal::KILL);
-            if !matches!(self.reap_all(false), Ok(true))
-                || self.wait(Instant::now() + POLL_INTERVAL, None).is_err()
-            {
-                return;
-            }
-        }
+        let _ = self.end_all(Signal::KILL, false);
     }
 }
