@@ -20,7 +20,7 @@ use crate::suite::{Overrides, Selection, Suite};
 
 const ROUNDS: usize = 30;
 
-/// What the reports are told about the machine.
+/// An invented machine.
 fn machine() -> Machine {
     let mut machine = Machine::default();
     machine.processors.model = Some("AMD EPYC 7B13 64-Core Processor".to_owned());

@@ -27,7 +27,7 @@ use crate::endpoint::counters::process_time;
 use crate::endpoint::process::{Role, SHARED_WORDS, SUBCOMMAND};
 use crate::endpoint::spec::EndSpec;
 use crate::runner::{Runner, Timed, Trial, TrialError};
-use pipespeed_base::failure::{cant_start, out_of_descriptors};
+use pipespeed_base::failure::{out_of_descriptors, start_error};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_host::noise::NoiseProbe;
 
@@ -188,7 +188,7 @@ impl ProcessRunner {
             .stdin(stdin)
             .stdout(stdout)
             .spawn()
-            .map_err(|error| TrialError::Failed(cant_start(role.name(), &self.program, error)))?;
+            .map_err(|error| TrialError::Failed(start_error(role.name(), &self.program, error)))?;
         let mut end = End {
             role,
             child,

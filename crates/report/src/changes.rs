@@ -1,13 +1,13 @@
-//! What a run of the suite changes says: which change helps most here, and
-//! what it costs.
+//! The suite changes: which change helps most here, and what it costs.
 
 use pipespeed_measure::record::{CaseResult, Run, Verdict};
 use pipespeed_measure::suite::changes::{BASELINE, Change, TOGETHER};
 
-use super::comparisons::{Line, laid_out};
-use super::format::{ratio_interval, significant, times, wrap};
-use super::steps::{Step, is_twin, step};
-use super::style::{BOLD, Style};
+use super::format::{ratio, ratio_interval, significant, times};
+use super::run::verdict_colour;
+use super::steps::{Step, is_twin, measured, step};
+use super::style::Style;
+use super::table::{Cell, Column, Table};
 
 /// The comparisons with their cases, the largest certain gain first.
 fn ranked(run: &Run) -> Vec<(Step<'_>, &CaseResult)> {
@@ -34,31 +34,26 @@ pub(super) fn ranking(run: &Run, style: Style) -> String {
     if ranked.is_empty() {
         return String::new();
     }
-    let lines: Vec<Line> = ranked
-        .iter()
-        .map(|(step, case)| Line {
-            cells: [
-                times(step.ratio.estimate.median),
-                ratio_interval(step.ratio.estimate.interval),
-                cpu(case).unwrap_or_default(),
-            ],
-            verdict: step.ratio.verdict,
-            phrase: step.ratio.verdict.name().to_owned(),
-            text: match step.case {
-                TOGETHER => format!(": {} ({TOGETHER})", change(step)),
-                _ => format!(": {}", change(step)),
-            },
-        })
-        .collect();
-    let base =
-        baseline(run).and_then(|case| Some((case.summary.as_ref()?.gib_per_s.median, cpu(case)?)));
+    let mut table = Table::new([Column::right(""), Column::left(""), Column::right("")]);
+    for (step, case) in &ranked {
+        let verdict = step.ratio.verdict;
+        let cells = [
+            times(step.ratio.estimate.median),
+            ratio_interval(step.ratio.estimate.interval),
+            cpu(case).unwrap_or_default(),
+        ];
+        let mut text = format!("{}: {}", verdict.name(), change(step));
+        if step.case == TOGETHER {
+            text += &format!(" ({TOGETHER})");
+        }
+        table.row_with_text(cells, Cell::painted(text, verdict_colour(verdict)));
+    }
+    let base = baseline(run).and_then(|case| Some((measured(case)?.1.median, cpu(case)?)));
     let base = base.map_or(String::new(), |(rate, cpu)| {
         format!(" ({} GiB/s, {cpu})", significant(rate))
     });
     let heading = format!("Changes to the baseline{base}, by certain gain:");
-    let heading = wrap(&heading, style.width(), "  ");
-    let lines = laid_out(&lines, &[0, 2], style);
-    format!("{}\n{lines}", style.paint(&heading, BOLD))
+    format!("{}\n{}", style.heading(&heading), table.render(style))
 }
 
 fn baseline(run: &Run) -> Option<&CaseResult> {
@@ -80,15 +75,15 @@ fn cpu_ms(case: &CaseResult) -> Option<String> {
     Some(significant(seconds * 1e3))
 }
 
-/// What would help most, and what to do for each change that gained. `doubt` is
-/// how far a case was found to differ from itself, as a logarithm.
+/// The most effective change, and how to make each change that gained more than
+/// `doubt`, a logarithm.
 pub(super) fn findings(run: &Run, doubt: f64) -> Vec<String> {
     let ranked = ranked(run);
     let gained: Vec<&(Step<'_>, &CaseResult)> = ranked
         .iter()
         .filter(|(step, _)| certain_gain(step) > doubt)
         .collect();
-    let mut said = Vec::new();
+    let mut sentences = Vec::new();
     match gained.iter().find(|(_, case)| is_safe(case)) {
         Some((best, case)) => {
             let mut sentence = format!("What would help most here: {}", gain(best, case));
@@ -101,26 +96,26 @@ pub(super) fn findings(run: &Run, doubt: f64) -> Vec<String> {
             if let Some((step, case)) = gained.iter().find(single) {
                 sentence.push_str(&format!("; of single changes, {}", gain(step, case)));
             }
-            said.push(sentence + ".");
+            sentences.push(sentence + ".");
         }
         None if ranked.is_empty() => {}
-        None => said.push("No change is certain to help here.".to_owned()),
+        None => sentences.push("No change is certain to help here.".to_owned()),
     }
     let lines = gained.iter().filter_map(|(step, case)| {
         let change = Change::of_case(step.case)?;
         Some(format!("{}: {}", step.case, advice(change, case)))
     });
-    said.extend(lines);
-    said
+    sentences.extend(lines);
+    sentences
 }
 
-/// What has to stand on a chart, where the words for a change may find no room:
-/// which one is unsafe, and what was combined.
+/// Remarks for a chart, which has no room for them beside the bars: which change is
+/// unsafe, and what was combined.
 pub(super) fn remarks(run: &Run) -> Vec<String> {
-    let told = run.cases.iter().filter(|case| case.summary.is_some());
-    let told = told.filter(|case| case.name == TOGETHER || !is_safe(case));
+    let measured = run.cases.iter().filter(|case| case.summary.is_some());
+    let remarkable = measured.filter(|case| case.name == TOGETHER || !is_safe(case));
     let remark = |case: &CaseResult| Some(format!("{}: {}", case.name, case.factor.as_ref()?));
-    told.filter_map(remark).collect()
+    remarkable.filter_map(remark).collect()
 }
 
 /// Whether the case is right for every reader.
@@ -130,13 +125,8 @@ fn is_safe(case: &CaseResult) -> bool {
 
 /// `a pipe of 1 MiB, x4.20 [3.90, 4.60] for 820 CPU ms/GiB`.
 fn gain(step: &Step<'_>, case: &CaseResult) -> String {
-    let shown = ratio_interval(step.ratio.estimate.interval);
     let cpu = cpu(case).map_or(String::new(), |cpu| format!(" for {cpu}"));
-    format!(
-        "{}, {} {shown}{cpu}",
-        change(step),
-        times(step.ratio.estimate.median)
-    )
+    format!("{}, {}{cpu}", change(step), ratio(step.ratio.estimate))
 }
 
 /// How a program makes the change.
@@ -203,17 +193,10 @@ mod tests {
         run
     }
 
-    fn narrow() -> Style {
-        Style {
-            width: Some(80),
-            colour: false,
-        }
-    }
-
     #[test]
     fn changes_are_ranked_with_what_they_cost_and_what_to_do() {
         let run = changes();
-        insta::assert_snapshot!(crate::table(&run, narrow()));
+        insta::assert_snapshot!(crate::table(&run, Style::of_width(80)));
         let chart = crate::chart(&run);
         for remark in remarks(&run) {
             assert!(chart.contains(&remark), "{remark}");

@@ -7,8 +7,8 @@ use pipespeed_measure::sample::{channels, estimate, leave_out};
 
 fn shown(run: &Run, width: usize) -> String {
     let style = Style {
-        width: Some(width),
-        colour: false,
+        verbose: true,
+        ..Style::of_width(width)
     };
     table(run, style)
 }
@@ -31,9 +31,9 @@ fn each_way_of_waiting_has_a_table_with_every_case_in_it() {
 }
 
 #[test]
-fn what_sleeping_means_of_a_ring_is_said_where_there_is_one_that_does() {
+fn a_ring_that_polls_before_it_sleeps_is_mentioned() {
     let mut run = channels(false);
-    let note = "Sleeping: a ring's end looks for about a microsecond before";
+    let note = "Sleeping: a ring's end polls for about a microsecond before";
     assert!(shown(&run, 120).contains(note));
     run.cases
         .retain(|case| case.configuration.wait == Some(Waiting::Spin));
@@ -43,7 +43,8 @@ fn what_sleeping_means_of_a_ring_is_said_where_there_is_one_that_does() {
 #[test]
 fn no_interval_is_claimed_where_there_are_too_few_rounds_for_one() {
     let mut run = channels(false);
-    assert!(shown(&run, 120).contains("medians with 95 % intervals"));
+    let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat(&shown(&run, 120)).contains("medians with 95 % intervals"));
     for summary in run
         .cases
         .iter_mut()
@@ -52,7 +53,7 @@ fn no_interval_is_claimed_where_there_are_too_few_rounds_for_one() {
         summary.gib_per_s.interval = None;
     }
     for text in [shown(&run, 120), crate::chart(&run)] {
-        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let flat = flat(&text);
         assert!(
             flat.contains("medians (too few rounds for intervals)"),
             "{text}"
@@ -100,7 +101,7 @@ fn a_long_reason_takes_lines_and_no_column() {
 }
 
 #[test]
-fn the_best_channel_is_named_with_those_not_told_apart_from_it() {
+fn the_best_channel_is_named_with_those_whose_intervals_overlap() {
     let mut run = channels(false);
     let set = |run: &mut Run, name: &str, low: f64, median: f64, high: f64| {
         let case = run.cases.iter_mut().find(|case| case.name == name).unwrap();
@@ -131,7 +132,7 @@ fn the_best_channel_is_named_with_those_not_told_apart_from_it() {
 }
 
 #[test]
-fn what_the_completions_of_zerocopy_say_is_told() {
+fn the_share_of_copied_zerocopy_sends_is_stated() {
     let mut run = channels(true);
     assert!(findings(&run).iter().all(|line| !line.contains("ZEROCOPY")));
     let of_tcp = |case: &&mut CaseResult| case.name == "tcp_zerocopy_1m";

@@ -1,26 +1,23 @@
-//! What mattered most in a run, as sentences that claim no more than the
-//! run's own verdicts do.
+//! Conclusions from a run's comparisons, which claim no more than its verdicts.
 
 use pipespeed_measure::record::{CaseResult, DataUse, Estimate, Run, Verdict};
 
-use super::format::{ratio_interval, significant, times};
-use super::steps::{Step, steps};
+use super::format::{ratio, significant, times};
+use super::steps::{Step, measured, steps};
 use super::views;
 
-/// What mattered most in a run, as its suite has it; empty for a run that
-/// compares nothing.
+/// Conclusions from a run, by its suite; none for a run without comparisons.
 pub fn findings(run: &Run) -> Vec<String> {
-    (views::of(run.suite).findings)(run, doubt(run))
+    (views::of(run).findings)(run, doubt(run))
 }
 
-/// Two or three sentences on what mattered most here and what did not, from the
-/// comparisons.
+/// What mattered most and what did not, by the comparisons.
 pub(super) fn of_steps(run: &Run, doubt: f64) -> Vec<String> {
     let steps = steps(run);
     let mut sentences = Vec::new();
     sentences.extend(largest(&steps, doubt));
     sentences.extend(without_effect(&steps));
-    sentences.extend(share_of_the_pipe_size(&steps, doubt));
+    sentences.extend(pipe_size_share(&steps, doubt));
     sentences.extend(data_in_use(run));
     if sentences.is_empty() && !steps.is_empty() {
         sentences.push(
@@ -32,9 +29,9 @@ pub(super) fn of_steps(run: &Run, doubt: f64) -> Vec<String> {
     sentences
 }
 
-/// How far, as a logarithm, a case was found to differ from itself, or may
-/// have: the farther end of the null control's interval. Steps no larger than
-/// that are no findings. 0 where the null control is sound.
+/// How far a case may differ from itself, as a logarithm: the farther end of the
+/// null control's interval, or 0 if the null control is sound. Smaller steps are
+/// no findings.
 pub(super) fn doubt(run: &Run) -> f64 {
     let ratio = run.null_control.as_ref().and_then(|control| control.ratio);
     match ratio {
@@ -46,24 +43,26 @@ pub(super) fn doubt(run: &Run) -> f64 {
     }
 }
 
-/// The step that is largest for certain, judged by the nearer end of its
-/// interval: a wide interval's median promises too much.
+/// The largest step, by the nearer end of its interval: the median of a wide
+/// interval promises too much.
 fn largest(steps: &[Step<'_>], doubt: f64) -> Option<String> {
     let step = steps
         .iter()
         .filter(|step| step.certain() > doubt)
         .max_by(|a, b| a.certain().total_cmp(&b.certain()))?;
     let factor = step.factor.unwrap_or("the difference");
-    let shown = ratio_interval(step.ratio.estimate.interval);
     Some(format!(
-        "What mattered most here: {factor}, {} {shown} ({} against {}).",
-        times(step.ratio.estimate.median),
+        "What mattered most here: {factor}, {} ({} against {}).",
+        ratio(step.ratio.estimate),
         step.case,
         step.base,
     ))
 }
 
-/// The factors shown to change nothing. At most three are named.
+/// Factors named as having no effect.
+const MAX_FACTORS: usize = 3;
+
+/// The factors without effect.
 fn without_effect(steps: &[Step<'_>]) -> Option<String> {
     let same: Vec<String> = steps
         .iter()
@@ -72,7 +71,7 @@ fn without_effect(steps: &[Step<'_>]) -> Option<String> {
             let factor = step.factor?;
             Some(format!("{factor} ({} against {})", step.case, step.base))
         })
-        .take(3)
+        .take(MAX_FACTORS)
         .collect();
     if same.is_empty() {
         return None;
@@ -83,9 +82,9 @@ fn without_effect(steps: &[Step<'_>]) -> Option<String> {
     ))
 }
 
-/// How much of what is published as vmsplice's gain is the larger pipe's: the
-/// published ladder changes both in one step, this one in two.
-fn share_of_the_pipe_size(steps: &[Step<'_>], doubt: f64) -> Option<String> {
+/// The larger pipe's share of the gain published as vmsplice's: the published
+/// ladder changes both in one step, this one in two.
+fn pipe_size_share(steps: &[Step<'_>], doubt: f64) -> Option<String> {
     let find = |case: &str, base: &str| {
         steps
             .iter()
@@ -97,10 +96,10 @@ fn share_of_the_pipe_size(steps: &[Step<'_>], doubt: f64) -> Option<String> {
     let gained = |step: Step<'_>| step.ratio.verdict == Verdict::Faster && step.certain() > doubt;
     let by_size = times(size.ratio.estimate.median);
     let by_technique = times(technique.ratio.estimate.median);
-    let whole = times(size.ratio.estimate.median * technique.ratio.estimate.median);
+    let product = times(size.ratio.estimate.median * technique.ratio.estimate.median);
     match (gained(size), gained(technique)) {
         (true, true) => Some(format!(
-            "Of vmsplice's published gain (write_read to vmsplice_read, here about {whole}), \
+            "Of vmsplice's published gain (write_read to vmsplice_read, here about {product}), \
              {by_size} is the larger pipe's and {by_technique} vmsplice's own."
         )),
         (true, false) if technique.ratio.verdict == Verdict::Same => Some(format!(
@@ -115,8 +114,8 @@ fn share_of_the_pipe_size(steps: &[Step<'_>], doubt: f64) -> Option<String> {
     }
 }
 
-/// What is left when the data is really produced and consumed: the fastest
-/// such case against plain copying and against the ends by themselves.
+/// The fastest case that produces and consumes the data, against plain copying
+/// and against the ends by themselves.
 fn data_in_use(run: &Run) -> Option<String> {
     let ceiling = lower_ceiling(run)?;
     let mut used = run
@@ -132,34 +131,24 @@ fn data_in_use(run: &Run) -> Option<String> {
     let (best, best_rate) = used
         .by_ref()
         .max_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
-    let mut sentence = format!(
-        "With the data really produced and consumed, {} moves {} GiB/s",
-        best.name,
-        significant(best_rate.median)
-    );
-    if best.name == plain.name {
-        sentence.push_str(", and nothing faster was found");
-    } else if apart(plain_rate, best_rate, 0.0) {
-        sentence.push_str(&format!(
-            ", {} of {}'s {}",
-            times(best_rate.median / plain_rate.median),
-            plain.name,
-            significant(plain_rate.median)
-        ));
+    let (plain_name, plain_shown) = (&plain.name, significant(plain_rate.median));
+    let gain = if best.name == plain.name {
+        "and nothing faster was found".to_owned()
+    } else if is_below(plain_rate, best_rate, 0.0) {
+        let gain = times(best_rate.median / plain_rate.median);
+        format!("{gain} of {plain_name}'s {plain_shown}")
     } else {
-        sentence.push_str(&format!(
-            ", not clearly more than {}'s {}",
-            plain.name,
-            significant(plain_rate.median)
-        ));
-    }
+        format!("not clearly more than {plain_name}'s {plain_shown}")
+    };
     let (end, end_rate) = ceiling;
-    sentence.push_str(&format!(
-        "; the slower end by itself ({}) does {}.",
+    Some(format!(
+        "With the data really produced and consumed, {} moves {} GiB/s, {gain}; the slower end by \
+         itself ({}) does {}.",
+        best.name,
+        significant(best_rate.median),
         end.name,
         significant(end_rate.median)
-    ));
-    Some(sentence)
+    ))
 }
 
 /// Whether only one end runs, without a channel.
@@ -174,22 +163,14 @@ fn lower_ceiling(run: &Run) -> Option<(&CaseResult, &Estimate)> {
         .iter()
         .filter(|case| is_ceiling(case))
         .filter_map(measured);
-    let (one, other) = (ends.next()?, ends.next()?);
-    Some(if one.1.median <= other.1.median {
-        one
-    } else {
-        other
-    })
+    let ends = [ends.next()?, ends.next()?];
+    ends.into_iter()
+        .min_by(|a, b| a.1.median.total_cmp(&b.1.median))
 }
 
-fn measured(case: &CaseResult) -> Option<(&CaseResult, &Estimate)> {
-    Some((case, &case.summary.as_ref()?.gib_per_s))
-}
-
-/// Whether the first median's interval lies below the second's by more than
-/// `doubt`, a logarithm: stricter than a paired test, and all there is for two
-/// cases that were not compared.
-pub(super) fn apart(slow: &Estimate, fast: &Estimate, doubt: f64) -> bool {
+/// Whether the first interval lies below the second by more than `doubt`, a
+/// logarithm: stricter than a paired test, and possible for any two cases.
+pub(super) fn is_below(slow: &Estimate, fast: &Estimate, doubt: f64) -> bool {
     let ends = slow.interval.zip(fast.interval);
     ends.is_some_and(|(slow, fast)| slow.high * doubt.exp() < fast.low)
 }

@@ -2,7 +2,7 @@
 
 use pipespeed_measure::record::{DataUse, Run};
 
-use super::format::{ratio_interval, times};
+use super::format::ratio;
 use super::published::{Bar, CONFIRMED, Claim, Own, REFUTED, UNDECIDED, judge, other_conditions};
 use super::steps::{Step, steps};
 
@@ -121,12 +121,11 @@ const NOT_JUDGED: &str = "not judged";
 
 /// `gifted huge pages: no gain; found x1.00 [0.98, 1.02] (gift_huge).`
 fn statement(published: &Published, step: &Step<'_>) -> String {
-    let shown = ratio_interval(step.ratio.estimate.interval);
     format!(
         "{}: {}; found {} ({}).",
         published.what,
         published.figures,
-        format!("{} {shown}", times(step.ratio.estimate.median)).trim_end(),
+        ratio(step.ratio.estimate),
         step.case,
     )
 }

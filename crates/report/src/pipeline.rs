@@ -1,10 +1,8 @@
-//! Where the time of somebody's own pipeline goes, as text.
+//! Where the time of a pipeline goes, as text.
 
 mod pace;
 
-use comfy_table::{CellAlignment, Table, presets};
-
-use pipespeed_base::signal_name;
+use pipespeed_base::{signal_name, size};
 use pipespeed_explain::profile::account::FEW_BYTES;
 use pipespeed_explain::profile::groups::Group;
 use pipespeed_explain::profile::perf::FREQUENCY;
@@ -13,16 +11,19 @@ use pipespeed_explain::profile::record::{PipelineProfile, Profile, StageProfile,
 use pipespeed_measure::record::GIB;
 
 use self::pace::limit;
-use super::format::{longest_line, significant, wrap};
-use super::profile::{bars, below, call_tree, line};
-use super::style::{BOLD, Style};
+use super::format::significant;
+use super::profile::{bars, call_tree, profile_notes};
+use super::style::Style;
+use super::table::{Column, Table};
 
-/// The characters that the heading has of the command.
-const COMMAND: usize = 90;
+/// The heading shortens longer commands.
+const MAX_COMMAND: usize = 90;
 /// Things waited for that are named.
-const WAITS: usize = 3;
+const MAX_WAITS: usize = 3;
+/// Costs that are named.
+const MAX_COSTS: usize = 2;
 /// A cost of a smaller share is not named.
-const NAMED: f64 = 0.005;
+const MIN_NAMED: f64 = 0.005;
 
 /// The stages side by side, then each one's bars and call tree.
 pub fn profile_pipeline(
@@ -31,48 +32,42 @@ pub fn profile_pipeline(
     threshold: f64,
     style: Style,
 ) -> String {
-    let mut text = String::new();
-    let heading = format!(
-        "{}: {} s{}",
-        in_short(&pipeline.command, COMMAND),
-        significant(pipeline.wall_s),
-        how_it_ended(pipeline)
-    );
-    let heading = wrap(&heading, style.width(), "  ");
-    line(&mut text, &style.paint(&heading, BOLD));
-    line(&mut text, "");
-    line(&mut text, &side_by_side(pipeline, style.width()));
-    for sentence in [limit(pipeline)].into_iter().chain(failures(pipeline)) {
-        line(&mut text, "");
-        line(&mut text, &wrap(&sentence, style.width(), ""));
-    }
+    let mut blocks = vec![
+        style.heading(&format!(
+            "{}: {} s{}",
+            in_short(&pipeline.command, MAX_COMMAND),
+            significant(pipeline.wall_s),
+            how_it_ended(pipeline)
+        )),
+        table(pipeline, style),
+    ];
+    let sentences = std::iter::once(limit(pipeline)).chain(failures(pipeline));
+    blocks.extend(sentences.map(|text| style.sentence(&text)));
     for stage in &pipeline.stages {
-        line(&mut text, "");
-        line(&mut text, &style.paint(&stage.end.role, BOLD));
-        let name = Group::name_in_pipeline;
-        bars(&mut text, &basis(stage), &stage.end, name, style);
+        let mut block = style.heading(&stage.end.role);
+        let bars = bars(&basis(stage), &stage.end, Group::name_in_pipeline, style);
+        block += &format!("\n{bars}");
         if stage.end.share(Group::Asleep) > 0.0 && stage.seen_asleep > 0 {
-            let said = format!(
-                "  asleep, waiting for: {} (seen asleep {} times)",
+            let text = format!(
+                "asleep, waiting for: {} (seen asleep {} times)",
                 waits(stage),
                 stage.seen_asleep
             );
-            line(&mut text, &wrap(&said, style.width(), "    "));
+            block += &format!("\n{}", style.sentence(&text));
         }
+        blocks.push(block);
     }
-    for stage in &pipeline.stages {
-        line(&mut text, "");
-        call_tree(&mut text, &stage.end, threshold, style);
-    }
-    let general = format!(
-        "run once; phases with sampling ({FREQUENCY} times a second of running) and without alternate every {} ms: \
-         running and waiting for a processor are the scheduler's account of the phases without, asleep is the rest of \
-         a stage's wall time, whatever it waits for; samples of the other phases share out the running time",
-        PHASE_MS
-    );
+    let trees = pipeline.stages.iter();
+    blocks.extend(trees.map(|stage| call_tree(&stage.end, threshold, style)));
     let stages = format!("stages: {}", profile.settings.placement);
-    below(&mut text, profile, &[&general, &stages], style);
-    text
+    let method = format!(
+        "run once; phases with sampling ({FREQUENCY} times a second of running) and without \
+         alternate every {PHASE_MS} ms: running and waiting for a processor are the scheduler's \
+         account of the phases without, asleep is the rest of a stage's wall time, whatever it \
+         waits for; samples of the other phases share out the running time"
+    );
+    blocks.push(profile_notes(profile, &[&stages, &method], style));
+    blocks.join("\n\n") + "\n"
 }
 
 fn how_it_ended(pipeline: &PipelineProfile) -> String {
@@ -83,7 +78,7 @@ fn how_it_ended(pipeline: &PipelineProfile) -> String {
     }
 }
 
-/// What a stage's pages are.
+/// The bytes that a stage's pages are counted by.
 fn basis(stage: &StageProfile) -> String {
     let (bytes, how) = match stage.taken_bytes {
         Some(bytes) => (bytes, "taken in"),
@@ -96,35 +91,20 @@ fn basis(stage: &StageProfile) -> String {
     }
 }
 
-/// All columns, and those that tell how long a stage takes.
-const COLUMNS: usize = 8;
-const MIN: usize = 5;
-
-/// Without the last columns where there is no room for them: what a stage runs
-/// mostly is told below, too.
-fn side_by_side(pipeline: &PipelineProfile, width: usize) -> String {
-    let tables = (MIN..=COLUMNS).rev().map(|some| table(pipeline, some));
-    let mut fitting = tables.filter(|table| longest_line(table) <= width);
-    fitting.next().unwrap_or_else(|| table(pipeline, MIN))
-}
-
-fn table(pipeline: &PipelineProfile, columns: usize) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    let header = [
-        "stage",
-        "wall s",
-        "running",
-        "woken",
-        "asleep",
-        "in GiB/s",
-        "out GiB/s",
-        "runs mostly",
-    ];
-    table.set_header(header.into_iter().take(columns));
+fn table(pipeline: &PipelineProfile, style: Style) -> String {
+    let mut table = Table::new([
+        Column::left("stage"),
+        Column::right("wall s"),
+        Column::right("running"),
+        Column::right("woken"),
+        Column::right("asleep"),
+        Column::right("in GiB/s").optional(1),
+        Column::right("out GiB/s").optional(2),
+        Column::left("runs mostly").optional(3),
+    ]);
     for stage in &pipeline.stages {
         let rate = |bytes: Option<u64>| match bytes {
-            Some(bytes) if bytes < FEW_BYTES => format!("{bytes} B"),
+            Some(bytes) if bytes < FEW_BYTES => size::format(bytes),
             Some(bytes) => significant(bytes as f64 / GIB / stage.wall_s),
             None => "-".to_owned(),
         };
@@ -136,7 +116,7 @@ fn table(pipeline: &PipelineProfile, columns: usize) -> String {
             many if many > 1.05 => format!("x{many:.1}"),
             _ => percent(1.0 - asleep - delayed),
         };
-        let row = [
+        table.row([
             stage.end.role.clone(),
             significant(stage.wall_s),
             running,
@@ -144,30 +124,24 @@ fn table(pipeline: &PipelineProfile, columns: usize) -> String {
             percent(asleep),
             rate(stage.taken_bytes),
             rate(stage.given_bytes),
-            mostly(stage),
-        ];
-        table.add_row(row.into_iter().take(columns));
+            main_costs(stage),
+        ]);
     }
-    for column in table.column_iter_mut().skip(1).take(6) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    let text = table.to_string();
-    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
-    lines.join("\n")
+    table.render(style)
 }
 
-/// What a stage does while it runs: its two biggest costs.
-fn mostly(stage: &StageProfile) -> String {
+/// The biggest costs of a stage while it runs.
+fn main_costs(stage: &StageProfile) -> String {
     let mut costs: Vec<(Group, f64)> = stage
         .end
         .costs
         .iter()
         .filter(|cost| !matches!(cost.group, Group::Asleep | Group::RunDelay))
-        .filter(|cost| cost.share >= NAMED)
+        .filter(|cost| cost.share >= MIN_NAMED)
         .map(|cost| (cost.group, cost.share))
         .collect();
     costs.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let named = costs.iter().take(2);
+    let named = costs.iter().take(MAX_COSTS);
     let named: Vec<String> = named
         .map(|(group, share)| format!("{} {:.0} %", group.name(), share * 100.0))
         .collect();
@@ -175,15 +149,15 @@ fn mostly(stage: &StageProfile) -> String {
 }
 
 fn waits(stage: &StageProfile) -> String {
-    let named = stage.waits.iter().take(WAITS);
+    let named = stage.waits.iter().take(MAX_WAITS);
     let named: Vec<String> = named
         .map(|wait| format!("{} {:.0} %", wait.name, wait.share * 100.0))
         .collect();
     named.join(", ")
 }
 
-/// A sentence for each stage that failed. What ends by SIGPIPE was left by its
-/// reader, and what was ended is no failure.
+/// A sentence for each stage that failed. SIGPIPE is normal for a stage whose reader
+/// has ended, and so is any status after the pipeline was stopped.
 fn failures(pipeline: &PipelineProfile) -> Vec<String> {
     const SIGPIPE: i32 = 13;
     let ended = pipeline.out_of_time || pipeline.interrupted.is_some();
@@ -228,17 +202,11 @@ mod tests {
     }
 
     #[test]
-    fn the_stage_that_sleeps_least_sets_the_pace() {
-        let text = shown(&sample::pipeline());
-        let expected = "The pipeline is as fast as 2: filter: it sleeps 3 % of its time, and runs mostly user code \
-                        92 %, pipe slots, splice's own code 5 %.";
-        assert!(text.replace('\n', " ").contains(expected), "{text}");
-        assert!(
-            text.starts_with("produce | filter | sink: 2.05 s, to its end\n"),
-            "{text}"
-        );
-        let waits = "asleep, waiting for: room for output (pipe full) 97 %, poll or select 3 % (seen asleep 100 times)";
-        assert!(text.contains(waits), "{text}");
+    fn stages_stand_side_by_side_with_their_bars_and_trees() {
+        let profile = sample::pipeline();
+        let pipeline = profile.pipeline.as_ref().unwrap();
+        let style = Style::of_width(100);
+        insta::assert_snapshot!(profile_pipeline(&profile, pipeline, 0.02, style));
     }
 
     #[test]
@@ -258,7 +226,7 @@ mod tests {
             .lines()
             .find(|line| line.contains("2: filter"))
             .unwrap();
-        assert!(row.contains(" 0 %") && row.contains("6 B"), "{row}");
+        assert!(row.contains(" 0 %") && row.contains(" 6B"), "{row}");
         assert!(!text.contains("waiting for the other end"), "{text}");
         let unit = text
             .lines()
@@ -268,28 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn every_stage_is_shown_in_its_unit_and_adds_up() {
-        let text = shown(&sample::pipeline());
-        let sums: Vec<&str> = text
-            .lines()
-            .filter(|line| line.starts_with("sum "))
-            .collect();
-        assert_eq!(sums.len(), 3, "{text}");
-        assert!(sums.iter().all(|sum| sum.contains("100.0 %")), "{sums:?}");
-        assert!(sums[0].ends_with("of 10000 ns wall time"), "{sums:?}");
-        // Its bytes are unknown.
-        assert!(sums[2].ends_with("of 1.02 s wall time"), "{sums:?}");
-        let heads = [
-            "per 4 KiB put out",
-            "per 4 KiB taken in",
-            "bytes none or unknown",
-        ];
-        let places: Vec<usize> = heads.iter().map(|head| text.find(head).unwrap()).collect();
-        assert!(places.is_sorted(), "{text}");
-    }
-
-    #[test]
-    fn only_a_real_failure_is_told() {
+    fn only_real_failures_are_reported() {
         let text = shown(&sample::pipeline());
         assert!(text.contains("3: sink exited with status 3."), "{text}");
         // The first was left by its reader.

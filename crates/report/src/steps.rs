@@ -1,6 +1,6 @@
 //! The comparisons of a run, as every report needs them.
 
-use pipespeed_measure::record::{CaseResult, Interval, Ratio, Run, Verdict};
+use pipespeed_measure::record::{CaseResult, Estimate, Interval, Ratio, Run, Verdict};
 
 /// A case and the case it was compared with.
 #[derive(Debug, Clone, Copy)]
@@ -24,8 +24,8 @@ impl Step<'_> {
         }
     }
 
-    /// How far from 1 the ratio is for certain: the logarithm of the nearer
-    /// end of its interval. 0 where nothing is certain.
+    /// The distance of the ratio from 1 that is certain: the logarithm of the
+    /// nearer end of its interval, or 0 where nothing is certain.
     pub fn certain(&self) -> f64 {
         match (self.ratio.verdict, self.ratio.estimate.interval) {
             (Verdict::Faster, Some(Interval { low, .. })) => low.ln().abs(),
@@ -35,8 +35,7 @@ impl Step<'_> {
     }
 }
 
-/// The comparisons in the suite's order, without the null control's: its twin
-/// differs from its case in nothing.
+/// The comparisons in the suite's order, without the null control's.
 pub(super) fn steps(run: &Run) -> Vec<Step<'_>> {
     run.cases
         .iter()
@@ -55,6 +54,11 @@ pub(super) fn step(case: &CaseResult) -> Option<Step<'_>> {
     })
 }
 
+/// A case with its rate, if it was measured.
+pub(super) fn measured(case: &CaseResult) -> Option<(&CaseResult, &Estimate)> {
+    Some((case, &case.summary.as_ref()?.gib_per_s))
+}
+
 /// Whether a case is the null control's second name.
 pub(super) fn is_twin(run: &Run, name: &str) -> bool {
     run.null_control
@@ -62,8 +66,8 @@ pub(super) fn is_twin(run: &Run, name: &str) -> bool {
         .is_some_and(|control| control.twin == name)
 }
 
-/// The verdict of a ratio where a case was found to differ from itself by
-/// `doubt`, a logarithm: both ends of the interval may be off by as much.
+/// The verdict of a ratio whose interval is wider by `doubt`, a logarithm, at both
+/// ends: a case may differ from itself by as much.
 pub(super) fn doubted(ratio: &Ratio, doubt: f64) -> Verdict {
     match (ratio.verdict, ratio.estimate.interval) {
         (Verdict::Undecided, _) | (_, None) => Verdict::Undecided,

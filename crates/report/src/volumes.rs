@@ -4,7 +4,7 @@ use pipespeed_measure::record::{CaseResult, DataUse, Run, Verdict};
 use pipespeed_measure::suite::shown;
 use pipespeed_stats::{self as stats, MIN_SAMPLES};
 
-use super::format::{counted, ratio_interval, times};
+use super::format::{pluralize, ratio_interval, times};
 use super::published::{Bar, Claim, Own, judge, other_conditions};
 use super::steps::{Step, steps};
 
@@ -61,7 +61,7 @@ fn from_to(step: &Step<'_>, case: &CaseResult, base: &CaseResult, judging: Optio
         )),
         None => sentence.push_str(&format!(
             ", from {}: too few for an interval, for which --rounds {} is enough",
-            counted(trials, "trial"),
+            pluralize(trials, "trial"),
             MIN_SAMPLES + 1
         )),
     }
@@ -131,8 +131,8 @@ fn in_its_course(case: &CaseResult, confidence: f64) -> Option<String> {
          ({} of stretches, from {}).",
         shown(case.configuration.volume_bytes?),
         times(ratio.estimate.median),
-        counted(pairs.len(), "pair"),
-        counted(case.samples.len(), "trial"),
+        pluralize(pairs.len(), "pair"),
+        pluralize(case.samples.len(), "trial"),
     ))
 }
 

@@ -10,7 +10,7 @@ use rustix::thread::CapabilitySet;
 use super::pipes::{Moved, Pipe, at, page, read, write};
 use super::{Check, Group, Outcome};
 use pipespeed_base::size;
-use pipespeed_base::text::counted;
+use pipespeed_base::text::pluralize;
 use pipespeed_host::Root;
 use pipespeed_host::refusals::{Call, Process, errno_of};
 
@@ -311,7 +311,7 @@ fn pages(count: usize) -> String {
         return "none".to_owned();
     }
     let bytes = count as u64 * page_size() as u64;
-    format!("{} ({})", counted(count, "page"), size::format(bytes))
+    format!("{} ({})", pluralize(count, "page"), size::format(bytes))
 }
 
 fn soft_limit() -> anyhow::Result<Outcome> {
@@ -330,8 +330,8 @@ fn soft_limit() -> anyhow::Result<Outcome> {
     loop {
         let so_far = format!(
             "{} held {} of {soft}",
-            counted(held.len(), "pipe"),
-            counted(pages, "page")
+            pluralize(held.len(), "pipe"),
+            pluralize(pages, "page")
         );
         let new = match Pipe::new() {
             Ok(new) => new,
@@ -347,7 +347,7 @@ fn soft_limit() -> anyhow::Result<Outcome> {
                 Ok(_) => "can",
                 Err(_) => "can't",
             };
-            let slots = counted(slots, "slot");
+            let slots = pluralize(slots, "slot");
             return Ok(Outcome::seen(format!(
                 "{slots}, and {can} be enlarged, once {so_far}"
             )));

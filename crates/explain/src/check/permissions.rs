@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn without_a_filter_the_calls_of_pipes_are_allowed() {
         if Privileges::current(&Root::default()).filtered {
-            return eprintln!("SKIPPED: a seccomp filter is in force");
+            return pipespeed_testing::skip("a seccomp filter is in force");
         }
         for run in [may_splice, may_tee, may_vmsplice] {
             assert_eq!(run().unwrap(), Outcome::pass("yes"));

@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn this_machine_is_known() {
         let Some(architecture) = own_architecture() else {
-            return eprintln!("SKIPPED: page tables of this architecture are not known");
+            return pipespeed_testing::skip("page tables of this architecture are not known");
         };
         let scheme = machine_scheme(architecture).unwrap();
         assert_eq!(scheme.page_bytes(), page_size() as u64);

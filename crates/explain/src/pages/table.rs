@@ -4,7 +4,7 @@ use fastpipe::memory::PageFlags;
 
 use super::record::{Huge, Mapping, Memory, Page, Source, State};
 use pipespeed_base::size;
-use pipespeed_base::text::counted;
+use pipespeed_base::text::pluralize;
 
 /// More pages than this are grouped into runs of similar ones.
 const MAX_SINGLE_PAGES: usize = 32;
@@ -122,7 +122,7 @@ fn findings(memory: &Memory) -> Vec<String> {
 
 fn contiguity(memory: &Memory) -> String {
     let count = memory.pages.len();
-    let pages = counted(count, "page");
+    let pages = pluralize(count, "page");
     let all = |holds: fn(&Page) -> bool| memory.pages.iter().all(holds);
     let present = memory.pages.iter().filter(|p| p.state == State::Present);
     let present = present.count();
@@ -158,7 +158,7 @@ fn zeroes(memory: &Memory) -> Option<String> {
         format!(
             "{} read before anything was written: the kernel's page of zeroes, which counts as no \
              memory of the mapping.",
-            counted(count, "page")
+            pluralize(count, "page")
         )
     })
 }

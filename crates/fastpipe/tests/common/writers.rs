@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::reuse::{AssertReaderCopies, Reuse};
 use fastpipe::wait::Wait;
-use fastpipe::writer::{Path, Reason, Writer, WriterBuilder};
+use fastpipe::writer::{CopyReason, Path, Writer, WriterBuilder};
 
 pub const KIB: usize = 1 << 10;
 pub const MIB: usize = 1 << 20;
@@ -253,7 +253,7 @@ pub fn goes_by(path: Path, wish: Reuse, of: &str) -> bool {
 
 /// Whether a machine may lack what it takes to hand pages over as asked.
 fn is_excused(path: Path) -> bool {
-    use Reason::{KernelCopies, NoHugePages, NoMemory, Refused};
+    use CopyReason::{KernelCopies, NoHugePages, NoMemory, Refused};
     matches!(
         path,
         Path::Vmsplice(Reuse::Fresh)

@@ -246,6 +246,6 @@ fn an_error_says_whose_it_is() {
     let error = fails(&reader, &full, &options);
     assert_eq!(
         error.to_string(),
-        "the output failed after 0 bytes, 3 more were taken"
+        "the output failed after 0 bytes, 3 more bytes were taken from the input"
     );
 }

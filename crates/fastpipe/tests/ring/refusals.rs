@@ -121,7 +121,7 @@ fn indices_that_can_not_be_are_refused() {
     for (at, bad) in [(128, 4097u64), (128, u64::MAX), (256, 1)] {
         let file = copy_of_a_ring(2 * page_size(), BOTH);
         pwrite(&file, &bad.to_ne_bytes(), at).unwrap();
-        is_refused(file, "corrupted");
+        is_refused(file, "corrupt");
     }
 }
 

@@ -14,7 +14,7 @@ use crate::common::{ALL_WAITS, assert_same, pipe_of, read_all};
 use fastpipe::pipe::{self, page_size};
 use fastpipe::reuse::Reuse;
 use fastpipe::wait::Wait;
-use fastpipe::writer::{LITTLE, Path, Reason, Writer};
+use fastpipe::writer::{COPIED_FIRST, CopyReason, Path, Writer};
 
 #[test]
 fn much_that_is_only_written_is_handed_over_too() {
@@ -71,7 +71,7 @@ fn little_is_written_and_leaves_the_pipe_as_it_is() {
     let mut loan = out.lend(0).unwrap();
     loan[..5].copy_from_slice(b"world");
     loan.commit(5).unwrap();
-    assert_eq!(out.path(), Path::Write(Reason::LittleSoFar));
+    assert_eq!(out.path(), Path::Write(CopyReason::FewBytes));
     let (writer, report) = out.finish().unwrap();
     assert_eq!(report.counts.bytes, 11);
     assert_eq!(report.zero_copy_bytes, 0);
@@ -337,7 +337,7 @@ fn a_loan_too_long_for_any_memory_is_an_error_that_leaves_the_writer_usable() {
 fn the_threshold_of_little_is_crossed_without_a_seam() {
     for setting in drained_settings().into_iter().chain(settings()) {
         for off in [-1, 0, 1] {
-            let len = LITTLE.saturating_add_signed(off) as usize;
+            let len = COPIED_FIRST.saturating_add_signed(off) as usize;
             let (reader, writer) = pipe_of(64 * KIB);
             let reading = read_all(reader, vec![4096]);
             let mut out = setting.builder.open(writer).unwrap();

@@ -15,7 +15,7 @@ use fastpipe::pipe;
 use fastpipe::reuse::{AssertReaderCopies, Reuse};
 use fastpipe::transfer::{Output, VmspliceOptions};
 use fastpipe::wait::Wait;
-use fastpipe::writer::{FinishError, Frozen, Path, Reason, Writer};
+use fastpipe::writer::{CopyReason, FinishError, Frozen, Path, Writer};
 use rustix::event::epoll;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::stdio::dup2_stdout;
@@ -269,7 +269,7 @@ fn without_a_descriptor_for_a_duplicate_everything_is_copied() {
             }
             let mut out = Writer::builder().at_once().open(&writer).unwrap();
             send(&mut out, How::Both, 0, 3 * MIB).unwrap();
-            assert_eq!(out.path(), Path::Write(Reason::NoDescriptor));
+            assert_eq!(out.path(), Path::Write(CopyReason::NoDescriptor));
             drop(out);
             taken.clear();
             drop(writer);
@@ -290,7 +290,10 @@ fn where_duplicating_is_forbidden_everything_is_copied_for_that_reason() {
         }
         let mut out = Writer::builder().at_once().open(writer).unwrap();
         send(&mut out, How::Both, 0, 3 * MIB).unwrap();
-        assert_eq!(out.path(), Path::Write(Reason::NoDuplicate(libc::EPERM)));
+        assert_eq!(
+            out.path(),
+            Path::Write(CopyReason::NoDuplicate(libc::EPERM))
+        );
         drop(out);
         assert_eq!(reading.join().unwrap(), 3 * MIB as u64);
     });

@@ -12,7 +12,7 @@ use crate::common::seccomp::{Gate, refuse};
 use crate::common::writers::{How, KIB, MIB, Setting, expect_all, send, settings, stream};
 use fastpipe::buffer::Buffer;
 use fastpipe::reader::Reader;
-use fastpipe::writer::{Frozen, Path, Reason, Writer, vmsplice_refers};
+use fastpipe::writer::{CopyReason, Frozen, Path, Writer, vmsplice_refers};
 
 /// Whether every call of the parent's writer fails that lends, takes or sends
 /// bytes, and nothing is sent by dropping it. For use in a child.
@@ -142,11 +142,11 @@ fn where_memory_cannot_be_wiped_on_fork_the_writer_copies_and_says_so() {
             send(out.as_mut().unwrap(), How::Lend, 0, 3 * MIB).unwrap();
             let path = out.as_ref().unwrap().path();
             if uses_vmsplice(&setting) {
-                assert_eq!(path, Path::Write(Reason::NoWipeOnFork), "{setting:?}");
+                assert_eq!(path, Path::Write(CopyReason::NoWipeOnFork), "{setting:?}");
                 // Found out by the process id.
                 assert!(in_child(|| is_unusable(&mut out)), "{setting:?}");
             } else {
-                assert_eq!(path, Path::Write(Reason::Asked), "{setting:?}");
+                assert_eq!(path, Path::Write(CopyReason::Asked), "{setting:?}");
             }
             let mut out = out.unwrap();
             let frozen = Frozen::new(&stream(3 * MIB as u64, MIB)).unwrap();

@@ -13,7 +13,7 @@ use crate::common::writers::{
 use crate::common::{pipe_of, read_all};
 use fastpipe::buffer::{Pages, huge_page_size};
 use fastpipe::reuse::Reuse;
-use fastpipe::writer::{Path, Reason, Writer};
+use fastpipe::writer::{CopyReason, Path, Writer};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -177,7 +177,11 @@ fn where_no_more_memory_may_be_locked_the_rest_is_copied() {
                 assert_eq!(report.counts.bytes, LEN as u64);
                 assert_eq!(reading.join().unwrap(), LEN as u64, "{setting:?}");
                 if !setting.name.starts_with("copying") && !setting.name.contains("base") {
-                    assert_eq!(report.path, Path::Write(Reason::NoMemory), "{setting:?}");
+                    assert_eq!(
+                        report.path,
+                        Path::Write(CopyReason::NoMemory),
+                        "{setting:?}"
+                    );
                 }
             }
         }
@@ -215,7 +219,7 @@ fn huge_pages_that_are_no_longer_to_be_had_shorten_no_loan_and_lose_no_byte() {
                     send(&mut out, How::Both, at, 5 * MIB).unwrap();
                     assert!(switch(0));
                     if setting.name == "fresh, at once" {
-                        assert_eq!(out.path(), Path::Write(Reason::NoHugePages));
+                        assert_eq!(out.path(), Path::Write(CopyReason::NoHugePages));
                     }
                     drop(out);
                     let got = reading.join().unwrap();

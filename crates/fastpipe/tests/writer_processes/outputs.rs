@@ -11,7 +11,7 @@ use crate::common::process::{command, in_own_process, is_child};
 use crate::common::writers::{How, KIB, MIB, Setting, check, expect_all, send, settings, stream};
 use crate::common::{ALL_WAITS, Directory, WAITS, pipe_of};
 use fastpipe::wait::Wait;
-use fastpipe::writer::{FinishError, Kind, Path, Reason, Report, Writer};
+use fastpipe::writer::{CopyReason, FinishError, OutputKind, Path, Report, Writer};
 
 /// Sends, and finishes.
 fn send_all<F: AsFd>(setting: Setting, wait: Wait, fd: F, len: usize) -> Report {
@@ -23,7 +23,7 @@ fn send_all<F: AsFd>(setting: Setting, wait: Wait, fd: F, len: usize) -> Report 
     report
 }
 
-fn is_copied(report: Report, reason: Reason) {
+fn is_copied(report: Report, reason: CopyReason) {
     assert_eq!(report.path, Path::Write(reason));
     assert_eq!(report.zero_copy_bytes, 0);
 }
@@ -36,7 +36,7 @@ fn a_file_gets_every_byte_at_its_position_and_at_its_end() {
             let mut file = directory.file("at its position", b"");
             file.write_all(b"head").unwrap();
             let report = send_all(setting, wait, &file, 2 * MIB + 3);
-            is_copied(report, Reason::NotAPipe(Kind::File));
+            is_copied(report, CopyReason::NotAPipe(OutputKind::File));
             let got = std::fs::read(directory.path("at its position")).unwrap();
             assert_eq!(got.len(), 2 * MIB + 7);
             assert_eq!(&got[..4], b"head");
@@ -69,7 +69,7 @@ fn a_fifo_gets_every_byte_even_if_it_was_opened_to_append() {
             send(&mut out, How::Both, 3 * MIB as u64, 3 * MIB).unwrap();
             let report = out.finish().unwrap().1;
             if !setting.name.starts_with("copying") {
-                is_copied(report, Reason::Append);
+                is_copied(report, CopyReason::Append);
             }
             assert_eq!(reading.join().unwrap(), 6 * MIB as u64, "{setting:?}");
         }
@@ -102,7 +102,7 @@ fn a_socket_gets_every_byte() {
             let (here, mut there) = UnixStream::pair().unwrap();
             let reading = std::thread::spawn(move || expect_all(&mut there, 0, &[50_000, 333]));
             let report = send_all(setting, wait, here, 2 * MIB);
-            is_copied(report, Reason::NotAPipe(Kind::Socket));
+            is_copied(report, CopyReason::NotAPipe(OutputKind::Socket));
             assert_eq!(reading.join().unwrap(), 2 * MIB as u64);
         }
     }
@@ -146,7 +146,7 @@ fn a_terminal_gets_every_byte() {
             let mut out = setting.builder.wait(wait).open(slave).unwrap();
             send(&mut out, How::Both, 0, 300_000).unwrap();
             let (slave, report) = out.finish().unwrap();
-            is_copied(report, Reason::NotAPipe(Kind::CharacterDevice));
+            is_copied(report, CopyReason::NotAPipe(OutputKind::CharacterDevice));
             // What is not read when the last one closes it is lost.
             reading.join().unwrap();
             drop(slave);
@@ -160,7 +160,7 @@ fn the_null_device_takes_everything() {
         for wait in ALL_WAITS {
             let null = File::options().write(true).open("/dev/null").unwrap();
             let report = send_all(setting, wait, null, 3 * MIB);
-            is_copied(report, Reason::NotAPipe(Kind::CharacterDevice));
+            is_copied(report, CopyReason::NotAPipe(OutputKind::CharacterDevice));
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::common::{pipe_of, read_all};
 use fastpipe::pipe;
 use fastpipe::reuse::Reuse;
 use fastpipe::wait::Wait;
-use fastpipe::writer::{Frozen, Path, Reason, Writer};
+use fastpipe::writer::{CopyReason, Frozen, Path, Writer};
 
 /// Runs `body` in a thread of its own.
 fn in_own_thread<T: Send>(body: impl FnOnce() -> T + Send) -> T {
@@ -40,7 +40,7 @@ fn refused_from_the_start(errno: i32) {
                 .unwrap();
             // What is only written may not get so far.
             if how != How::Write && !setting.name.starts_with("copying") {
-                assert_eq!(out.path(), Path::Write(Reason::Refused(errno)));
+                assert_eq!(out.path(), Path::Write(CopyReason::Refused(errno)));
             }
             let report = out.finish().unwrap().1;
             assert_eq!(report.zero_copy_bytes, 0);
@@ -85,7 +85,7 @@ fn vmsplice_refused_in_mid_stream_loses_and_repeats_nothing() {
                 }
                 send(&mut out, How::Both, 9 * MIB as u64 + 77, 9 * MIB).unwrap();
                 if went {
-                    assert_eq!(out.path(), Path::Write(Reason::Refused(errno)));
+                    assert_eq!(out.path(), Path::Write(CopyReason::Refused(errno)));
                 }
                 out.finish().unwrap();
             });
@@ -143,8 +143,8 @@ fn vmsplice_refused_while_the_writer_sleeps_in_it_loses_and_repeats_nothing() {
             let (lent, repeated) = (lending.join().unwrap(), repeating.join().unwrap());
             assert_eq!(lent.counts.bytes, 300_000);
             if refused && lent.zero_copy_bytes > 0 {
-                assert_eq!(lent.path, Path::Write(Reason::Refused(libc::EPERM)));
-                assert_eq!(repeated.path, Path::Write(Reason::Refused(libc::EPERM)));
+                assert_eq!(lent.path, Path::Write(CopyReason::Refused(libc::EPERM)));
+                assert_eq!(repeated.path, Path::Write(CopyReason::Refused(libc::EPERM)));
             }
         });
     });
@@ -225,7 +225,7 @@ fn vmsplice_refused_while_something_is_repeated_loses_and_repeats_nothing() {
                     break;
                 }
             }
-            assert_eq!(out.path(), Path::Write(Reason::Refused(libc::EPERM)));
+            assert_eq!(out.path(), Path::Write(CopyReason::Refused(libc::EPERM)));
             assert!(got == data.repeat(times as usize), "{length}");
         });
     }

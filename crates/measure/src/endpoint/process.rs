@@ -33,7 +33,7 @@ use super::spec::{EndSpec, Part};
 use super::{alone, memory};
 use crate::channel::{Sink, Source, Taken};
 use crate::record::NotRun;
-use pipespeed_base::failure::{in_full, out_of_descriptors};
+use pipespeed_base::failure::{full_message, out_of_descriptors};
 use pipespeed_host::refusals::{self, is_refusal};
 
 pub use super::ends::huge_pages_refused;
@@ -115,7 +115,7 @@ fn complaint(error: &anyhow::Error) -> Report {
         Report::Left(how.clone())
     } else {
         let hint = cause(error).and_then(|cause| out_of_descriptors(&cause));
-        Report::Failed(hint.unwrap_or_else(|| in_full(error)))
+        Report::Failed(hint.unwrap_or_else(|| full_message(error)))
     }
 }
 

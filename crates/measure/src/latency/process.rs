@@ -14,7 +14,7 @@ use super::{closed, naive, open_loop};
 use crate::endpoint::control::Control;
 use crate::endpoint::process::{die_with_parent, not_allowed, stay_on};
 use crate::record::NotRun;
-use pipespeed_base::failure::in_full;
+use pipespeed_base::failure::full_message;
 
 /// Which of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub fn main(role: Role) -> io::Result<()> {
         Err(error) if error.is::<Left>() => Said::Left(error.to_string()),
         Err(error) => match error.downcast_ref() {
             Some(not_run) => Said::NotRun(NotRun::clone(not_run)),
-            None => Said::Failed(in_full(&error)),
+            None => Said::Failed(full_message(&error)),
         },
     };
     control.send(&said)

@@ -4,7 +4,7 @@
 use super::record::CaseRecord;
 use super::spec::{Length, Mode, Spec, Wait};
 use super::trial::{Measured, TrialError};
-use pipespeed_base::failure::in_full;
+use pipespeed_base::failure::full_message;
 use pipespeed_host::NoiseDelta;
 use pipespeed_stats::schedule::Schedule;
 
@@ -84,7 +84,7 @@ pub fn run(
                     }
                     Err(TrialError::Failed(error)) => {
                         case.failed += 1;
-                        let line = format!("{}: {}", case.name(), in_full(&error));
+                        let line = format!("{}: {}", case.name(), full_message(&error));
                         told(&line);
                         ended.failures.push(line);
                     }

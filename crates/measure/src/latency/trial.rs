@@ -21,7 +21,7 @@ use crate::endpoint::counters::run_delay_s;
 use crate::endpoint::process::SUBCOMMAND;
 use crate::record::NotRun;
 use crate::trial::own_processor_time;
-use pipespeed_base::failure::{cant_start, out_of_descriptors};
+use pipespeed_base::failure::{out_of_descriptors, start_error};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
 use pipespeed_host::{NoiseDelta, NoiseProbe};
@@ -147,7 +147,7 @@ impl Trials {
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .spawn()
-            .map_err(|error| TrialError::Failed(cant_start(role.name(), &self.program, error)))?;
+            .map_err(|error| TrialError::Failed(start_error(role.name(), &self.program, error)))?;
         let mut end = End {
             role,
             child,

@@ -2,7 +2,7 @@
 //! several cases share in one sentence.
 
 use crate::record::{CaseResult, Flag, Run, Warning, WarningKind};
-use pipespeed_base::text::counted;
+use pipespeed_base::text::pluralize;
 use pipespeed_stats as stats;
 
 /// So many cases are named in a warning that concerns several of them.
@@ -33,8 +33,8 @@ pub(super) fn too_few_rounds(run: &Run) -> Option<Warning> {
         case: None,
         message: format!(
             "with {} no verdict is possible on {} at once: {needed} are the least",
-            counted(run.settings.rounds_done, "round"),
-            counted(comparisons, "comparison")
+            pluralize(run.settings.rounds_done, "round"),
+            pluralize(comparisons, "comparison")
         ),
     })
 }

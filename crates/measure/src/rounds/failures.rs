@@ -84,8 +84,8 @@ impl<R: Runner> Measurement<R> {
         let trials: usize = self.failed.values().map(|(trials, _)| trials).sum();
         Some(format!(
             "{} of {} failed ({case}: {reason})",
-            pipespeed_base::text::counted(trials, "trial"),
-            pipespeed_base::text::counted(self.failed.len(), "case"),
+            pipespeed_base::text::pluralize(trials, "trial"),
+            pipespeed_base::text::pluralize(self.failed.len(), "case"),
         ))
     }
 
@@ -105,7 +105,7 @@ impl<R: Runner> Measurement<R> {
                 case: Some(case),
                 message: format!(
                     "{} failed and are missing: {reason}",
-                    pipespeed_base::text::counted(trials, "trial")
+                    pipespeed_base::text::pluralize(trials, "trial")
                 ),
             })
             .collect()

@@ -173,7 +173,7 @@ impl<R: Runner> Measurement<R> {
             .collect();
         let schedule = Schedule::new(runnable.len(), rounds, self.run.settings.seed);
         self.run.settings.rounds_planned = rounds;
-        self.run.settings.order = schedule.order_name();
+        self.run.settings.order = schedule.description();
         let rows = self.rows(&schedule, &runnable);
         let all = rows.iter().map(Vec::len).sum();
         let mut done = 0;

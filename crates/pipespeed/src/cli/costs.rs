@@ -33,6 +33,9 @@ pub struct CostsArgs {
     /// Print no progress on standard error.
     #[arg(long, short)]
     pub quiet: bool,
+    /// Print all notes below the table, not only the most important.
+    #[arg(long, short)]
+    pub verbose: bool,
     /// Pinning pages, and nothing else.
     #[command(flatten)]
     pub pinning: PinningArgs,

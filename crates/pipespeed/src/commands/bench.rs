@@ -12,7 +12,7 @@ mod volumes;
 
 use std::io::{self, IsTerminal, Write};
 
-use crate::cli::BenchArgs;
+use crate::cli::{BenchArgs, OutputArgs};
 use crate::commands::settle_pipe_size;
 use pipespeed_base::failure::{Interrupted, say, to_stdout};
 use pipespeed_base::interrupt::Interrupt;
@@ -99,7 +99,7 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
         });
     }
     let saved = saving.finish(&run);
-    show(&run, &saving, args.output.quiet)?;
+    show(&run, &saving, &args.output)?;
     saved?;
     match (stopped, failures) {
         (Some(stopped), _) => Err(into_error(stopped)),
@@ -198,7 +198,8 @@ impl Observer for Watch<'_> {
 }
 
 /// The table goes to standard output, unless that is taken by a file.
-fn show(run: &Run, saving: &Saving, quiet: bool) -> anyhow::Result<()> {
+fn show(run: &Run, saving: &Saving, output: &OutputArgs) -> anyhow::Result<()> {
+    let quiet = output.quiet;
     let on_stdout = !saving.uses_stdout();
     if !on_stdout && quiet {
         return Ok(());
@@ -208,7 +209,8 @@ fn show(run: &Run, saving: &Saving, quiet: bool) -> anyhow::Result<()> {
     } else {
         io::stderr().is_terminal()
     };
-    let table = report::table(run, report::Style::for_terminal(terminal));
+    let style = report::Style::for_terminal(terminal, output.verbose);
+    let table = report::table(run, style);
     let written = if on_stdout {
         writeln!(io::stdout(), "{table}")
     } else {

@@ -42,7 +42,7 @@ pub fn run(args: CompareArgs) -> anyhow::Result<()> {
         .into_iter()
         .flatten()
         .any(|path| is_stdout(path));
-    show(&comparisons, stdout_taken)?;
+    show(&comparisons, stdout_taken, args.verbose)?;
     if let Some(path) = &args.json {
         let record = Record {
             header: header(Kind::Comparison, old.header.machine.clone()),
@@ -62,7 +62,7 @@ pub fn run(args: CompareArgs) -> anyhow::Result<()> {
 fn refuse_senseless(comparisons: &[Comparison], force: bool) -> anyhow::Result<()> {
     for comparison in comparisons {
         let nothing = comparison.cases.iter().all(|case| case.ratio.is_none());
-        if let Some(reason) = comparison.senseless.first()
+        if let Some(reason) = comparison.incomparable.first()
             && (nothing || !force)
         {
             let way_out = if nothing {
@@ -80,13 +80,13 @@ fn refuse_senseless(comparisons: &[Comparison], force: bool) -> anyhow::Result<(
     Ok(())
 }
 
-fn show(comparisons: &[Comparison], stdout_taken: bool) -> anyhow::Result<()> {
+fn show(comparisons: &[Comparison], stdout_taken: bool, verbose: bool) -> anyhow::Result<()> {
     let terminal = if stdout_taken {
         io::stderr().is_terminal()
     } else {
         io::stdout().is_terminal()
     };
-    let text = report::comparison_table(comparisons, Style::for_terminal(terminal));
+    let text = report::comparison_table(comparisons, Style::for_terminal(terminal, verbose));
     if stdout_taken {
         // Like all that is said there: see `failure::say`.
         let _ = write!(io::stderr(), "{text}");

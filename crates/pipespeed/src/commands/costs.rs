@@ -69,9 +69,8 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
         save(path, to_json(&record).as_bytes())?;
     }
     if !args.json.as_deref().is_some_and(is_stdout) {
-        let style = Style::for_terminal(io::stdout().is_terminal());
-        let text =
-            report::costs_table(&record.costs_ns, style) + &report::notes(&record.warnings, style);
+        let style = Style::for_terminal(io::stdout().is_terminal(), args.verbose);
+        let text = report::costs_table(&record.costs_ns, &record.warnings, style);
         to_stdout(io::stdout().write_all(text.as_bytes()))?;
     }
     interrupted.map_or(Ok(()), |signal| Err(Interrupted(signal).into()))
@@ -82,7 +81,7 @@ fn found(costs: &Costs, args: &CostsArgs, disturbed: NoiseDelta) -> Vec<Warning>
     let planned = args.rounds() as usize;
     let mut found = Vec::new();
     if costs.rounds < planned {
-        let rounds = report::counted(costs.rounds, "round");
+        let rounds = report::pluralize(costs.rounds, "round");
         let message = format!("interrupted after {rounds} of {planned}");
         found.push(Warning::new(WarningKind::Quick, message));
     }

@@ -37,7 +37,7 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     let args = &args;
     let topology = Topology::read(&Root::default());
     let chosen = match args.cpus {
-        Some((sender, echo)) => placement::explicit(sender, echo, &topology),
+        Some((sender, echo)) => placement::pin_to(sender, echo, &topology),
         None => placement::choose(args.placement, &topology),
     }
     .map_err(|error| usage(error.to_string()))?;
@@ -164,14 +164,15 @@ fn show(args: &LatencyArgs, record: &Record) -> anyhow::Result<()> {
         // The error says all.
         return Ok(());
     }
-    let style = Style::for_terminal(io::stdout().is_terminal());
+    let is_terminal = !taken && io::stdout().is_terminal();
+    let style = Style::for_terminal(is_terminal, args.output.verbose);
     match (taken, args.output.quiet) {
         (false, _) => {
             let text = report::latency_table(record, style);
             to_stdout(io::stdout().write_all(text.as_bytes()))?;
         }
         // The figures went there; what happened is told all the same.
-        (true, false) => say(report::latency_notes(record, Style::default()).trim_end()),
+        (true, false) => say(report::latency_notes(record, style).trim_end()),
         (true, true) => {}
     }
     Ok(())

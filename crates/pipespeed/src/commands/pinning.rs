@@ -57,7 +57,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
             return Ok(());
         }
     }
-    let style = Style::for_terminal(io::stdout().is_terminal());
+    let style = Style::for_terminal(io::stdout().is_terminal(), args.verbose);
     let source = kernel
         .as_ref()
         .ok_or(missing.as_deref().unwrap_or_default());

@@ -61,7 +61,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     let what = What::of(args)?;
     let topology = Topology::read(&Root::default());
     let chosen = match args.setup.cpus {
-        Some((writer, reader)) => placement::explicit(writer, reader, &topology),
+        Some((writer, reader)) => placement::pin_to(writer, reader, &topology),
         None => placement::choose(what.placement(args), &topology),
     }
     .map_err(|error| usage(error.to_string()))?;
@@ -97,7 +97,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     made.warnings.extend(notes::of_samples(&made));
     save_files(output, &made)?;
     if taken == 0 {
-        let style = report::Style::for_terminal(io::stdout().is_terminal());
+        let style = report::Style::for_terminal(io::stdout().is_terminal(), output.verbose);
         let threshold = args.threshold / 100.0;
         let text = match &made.pipeline {
             Some(pipeline) => report::profile_pipeline(&made, pipeline, threshold, style),

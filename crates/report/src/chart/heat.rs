@@ -1,9 +1,7 @@
-//! Maps of rates over the sizes of buffer and pipe: one a case, a row of them
-//! for each technique.
+//! Maps of rates over the sizes of buffer and pipe: a map a case, a row of maps a
+//! technique.
 
 use std::ops::Range;
-
-use plotters::prelude::{DrawingAreaErrorKind, RGBColor};
 
 use crate::origin;
 use crate::sizes::{best_sizes, not_run, place, technique};
@@ -11,24 +9,22 @@ use pipespeed_base::size;
 use pipespeed_measure::endpoint::spec::Waiting;
 use pipespeed_measure::record::{CellResult, PanelResult, Run, Search, Sizes};
 
-use super::canvas::{
-    CARD, Canvas, Drawn, EDGE, Heading, INK, MARGIN, MUTED, SMALL, Side, TEXT, WIDTH, bold, card,
-    plain,
+use super::svg::{
+    Anchor, CARD, Colour, EDGE, INK, MARGIN, MUTED, SMALL, Svg, TEXT, WIDTH, bold, plain,
 };
 use super::text::{Cut, fitted, length, text_width};
 
 /// The gap between two maps, and the room for buffer sizes at a map's left.
 const GAP: i32 = 14;
 const SIZES: i32 = 34;
-/// Heights: a technique's name, a map's own, what is below a map, the legend, a
-/// cell, and a line on a refused case.
+/// Heights: a technique's name, a map's own, what is below a map, a cell, and a
+/// line on a refused case.
 const TECHNIQUE: i32 = 26;
 const NAME: i32 = 18;
 const BELOW: i32 = 38;
-const LEGEND: i32 = 50;
 const CELL: i32 = 20;
 const REASON: i32 = 18;
-/// The text of rates, and that of sizes.
+/// Font sizes of rates and of sizes.
 const RATE: i32 = 11;
 const AXIS: i32 = 10;
 /// A cell is at most this wide, and a map at least: its name has to fit.
@@ -40,58 +36,51 @@ const PALEST: f64 = 8.0;
 
 /// Draws a search: rates as colours and figures, with the best and the
 /// published sizes framed.
-pub fn chart(run: &Run, search: &Search) -> String {
+pub(crate) fn chart(run: &Run, search: &Search) -> String {
     let rows = rows(search);
     let columns = length(rows.iter().map(Vec::len).max().unwrap_or(1));
     let room = (WIDTH - 2 * MARGIN - (columns - 1) * GAP) / columns - SIZES;
     let cell = (room / length(search.pipes.len().max(1))).min(MAX_CELL);
-    let row = TECHNIQUE + NAME + length(search.buffers.len()) * CELL + BELOW;
-    let not_run: Vec<_> = not_run(run).collect();
-    let body = LEGEND + length(rows.len()) * row + length(not_run.len()) * REASON;
     let ended = search.panels.iter().any(|panel| panel.best.is_some());
     let figures = if ended {
         "figures are medians of the search, in which the second trials of the best few decide"
     } else {
         "the search did not end; framed is the fastest so far"
     };
-    let heading = Heading {
-        title: "pipespeed bench sizes: GiB/s by the sizes of buffer and pipe",
-        subtitle: &[origin(run), figures.to_owned()],
-    };
-    card(&heading, body, |canvas, top| {
-        legend(canvas, top + 12)?;
-        let mut y = top + LEGEND;
-        for panels in &rows {
-            let pages = panels[0].configuration.pages;
-            let name = format!("{}, {pages} pages", technique(panels[0]));
-            let at = (MARGIN, y + TECHNIQUE / 2);
-            canvas.text(&name, at, Side::Right, bold(TEXT, INK))?;
-            for (column, panel) in panels.iter().enumerate() {
-                let width = (SIZES + length(search.pipes.len()) * cell).max(MIN_MAP);
-                let x = MARGIN + SIZES + length(column) * (width + GAP);
-                let map = Map {
-                    search,
-                    cell,
-                    left: x,
-                    top: y + TECHNIQUE + NAME,
-                };
-                map.draw(canvas, panel)?;
-            }
-            y += row;
+    let title = "pipespeed bench sizes: GiB/s by the sizes of buffer and pipe";
+    let mut svg = Svg::new(title, &[origin(run), figures.to_owned()]);
+    legend(&mut svg);
+    for panels in &rows {
+        let pages = panels[0].configuration.pages;
+        let name = format!("{}, {pages} pages", technique(panels[0]));
+        let at = (MARGIN, svg.y + TECHNIQUE / 2);
+        svg.text(&name, at, Anchor::Start, bold(TEXT, INK));
+        let top = svg.y + TECHNIQUE + NAME;
+        let width = (SIZES + length(search.pipes.len()) * cell).max(MIN_MAP);
+        for (column, panel) in panels.iter().enumerate() {
+            let left = MARGIN + SIZES + length(column) * (width + GAP);
+            let map = Map {
+                search,
+                cell,
+                left,
+                top,
+            };
+            map.draw(&mut svg, panel);
         }
-        for (case, why) in not_run {
-            let line = format!("{case}: {why}");
-            let line = fitted(&line, SMALL, WIDTH - 2 * MARGIN, Cut::End);
-            canvas.text(
-                &line,
-                (MARGIN, y + REASON / 2),
-                Side::Right,
-                plain(SMALL, MUTED),
-            )?;
-            y += REASON;
-        }
-        Ok(())
-    })
+        svg.y = top + length(search.buffers.len()) * CELL + BELOW;
+    }
+    for (case, why) in not_run(run) {
+        let line = fitted(
+            &format!("{case}: {why}"),
+            SMALL,
+            WIDTH - 2 * MARGIN,
+            Cut::End,
+        );
+        let at = (MARGIN, svg.y + REASON / 2);
+        svg.text(&line, at, Anchor::Start, plain(SMALL, MUTED));
+        svg.y += REASON;
+    }
+    svg.finish()
 }
 
 /// The panels by technique.
@@ -106,7 +95,7 @@ fn rows(search: &Search) -> Vec<Vec<&PanelResult>> {
     rows
 }
 
-/// Where a map's cells lie.
+/// The place of a map's cells.
 struct Map<'a> {
     search: &'a Search,
     /// The width of a cell.
@@ -116,7 +105,7 @@ struct Map<'a> {
 }
 
 impl Map<'_> {
-    fn draw(&self, canvas: &Canvas<'_>, panel: &PanelResult) -> Drawn {
+    fn draw(&self, svg: &mut Svg, panel: &PanelResult) {
         let wait = if panel.configuration.wait == Some(Waiting::Spin) {
             "spinning"
         } else {
@@ -124,8 +113,8 @@ impl Map<'_> {
         };
         let name = format!("{wait}, {}", place(panel));
         let name_y = self.top - NAME / 2 - 2;
-        canvas.text(&name, (self.left, name_y), Side::Right, plain(SMALL, INK))?;
-        self.axes(canvas, name_y)?;
+        svg.text(&name, (self.left, name_y), Anchor::Start, plain(SMALL, INK));
+        self.axes(svg, name_y);
         let rates = panel.cells.iter().filter_map(|cell| cell.median);
         let highest = rates.fold(0.0, f64::max);
         for cell in &panel.cells {
@@ -134,14 +123,13 @@ impl Map<'_> {
             };
             let mut inner = (x.start..x.end - 1, y.start..y.end - 1);
             if best_sizes(panel) == Some(cell.sizes) {
-                inner = draw_frames(canvas, inner, &[BEST])?;
+                inner = draw_frames(svg, inner, &[BEST]);
             }
             if panel.published() == cell.sizes {
-                inner = draw_frames(canvas, inner, &PUBLISHED)?;
+                inner = draw_frames(svg, inner, &PUBLISHED);
             }
-            draw_cell(canvas, cell, highest, inner)?;
+            draw_cell(svg, cell, highest, inner);
         }
-        Ok(())
     }
 
     /// The extents of a pair of sizes; none if they are not in the grid. The
@@ -155,22 +143,22 @@ impl Map<'_> {
         Some((x..x + self.cell, y..y + CELL))
     }
 
-    fn axes(&self, canvas: &Canvas<'_>, name_y: i32) -> Drawn {
+    fn axes(&self, svg: &mut Svg, name_y: i32) {
         let face = plain(AXIS, MUTED);
         let letters = |bytes: &usize| size::short(*bytes).to_uppercase();
         let left = self.left - 4;
-        canvas.text("buffer", (left, name_y), Side::Left, face)?;
+        svg.text("buffer", (left, name_y), Anchor::End, face);
         for (at, bytes) in self.search.buffers.iter().rev().enumerate() {
             let y = self.top + length(at) * CELL + CELL / 2;
-            canvas.text(&letters(bytes), (left, y), Side::Left, face)?;
+            svg.text(&letters(bytes), (left, y), Anchor::End, face);
         }
         let below = self.top + length(self.search.buffers.len()) * CELL;
         for (at, bytes) in self.search.pipes.iter().enumerate() {
             let x = self.left + length(at) * self.cell + self.cell / 2;
-            canvas.text(&letters(bytes), (x, below + 8), Side::Middle, face)?;
+            svg.text(&letters(bytes), (x, below + 8), Anchor::Middle, face);
         }
         let middle = self.left + length(self.search.pipes.len()) * self.cell / 2;
-        canvas.text("pipe", (middle, below + 22), Side::Middle, face)
+        svg.text("pipe", (middle, below + 22), Anchor::Middle, face);
     }
 }
 
@@ -178,42 +166,35 @@ impl Map<'_> {
 type Extents = (Range<i32>, Range<i32>);
 
 /// A frame's colour and width.
-type Frame = (RGBColor, i32);
+type Frame = (Colour, i32);
 
-const BEST: Frame = (RGBColor(213, 94, 0), 3);
-/// Dark and light, so that it shows on any cell.
+const BEST: Frame = (Colour(213, 94, 0), 3);
+/// Dark and light, to contrast with any cell.
 const PUBLISHED: [Frame; 2] = [(INK, 1), (CARD, 1)];
 
 /// Draws frames, each within the one before, and returns the extents within.
-fn draw_frames(
-    canvas: &Canvas<'_>,
-    (mut x, mut y): Extents,
-    frames: &[Frame],
-) -> Result<Extents, DrawingAreaErrorKind<std::io::Error>> {
+fn draw_frames(svg: &mut Svg, (mut x, mut y): Extents, frames: &[Frame]) -> Extents {
     for (colour, width) in frames {
-        canvas.rectangle(x.clone(), y.clone(), *colour)?;
+        svg.rectangle(x.clone(), y.clone(), *colour);
         x = x.start + width..x.end - width;
         y = y.start + width..y.end - width;
     }
-    Ok((x, y))
+    (x, y)
 }
 
-fn draw_cell(canvas: &Canvas<'_>, cell: &CellResult, highest: f64, (x, y): Extents) -> Drawn {
+fn draw_cell(svg: &mut Svg, cell: &CellResult, highest: f64, (x, y): Extents) {
     let middle = (i32::midpoint(x.start, x.end), i32::midpoint(y.start, y.end));
     let (text, fill, ink) = match cell.median {
         _ if cell.not_run.is_some() => ("×".to_owned(), EDGE, MUTED),
         None => (String::new(), CARD, INK),
         Some(rate) => {
             let depth = depth(rate, highest);
-            (
-                figure(rate),
-                colour(depth),
-                if depth > 0.62 { CARD } else { INK },
-            )
+            let ink = if depth > 0.62 { CARD } else { INK };
+            (figure(rate), colour(depth), ink)
         }
     };
-    canvas.rectangle(x, y, fill)?;
-    canvas.text(&text, middle, Side::Middle, plain(RATE, ink))
+    svg.rectangle(x, y, fill);
+    svg.text(&text, middle, Anchor::Middle, plain(RATE, ink));
 }
 
 /// The depth of a rate's colour from 0 to 1, by its logarithm: equal ratios are
@@ -223,22 +204,19 @@ fn depth(rate: f64, highest: f64) -> f64 {
 }
 
 /// From near white to a dark blue: darker is faster, in grey too.
-fn colour(depth: f64) -> RGBColor {
+fn colour(depth: f64) -> Colour {
     const STEPS: [[f64; 3]; 3] = [
         [237.0, 243.0, 250.0],
         [92.0, 158.0, 208.0],
         [8.0, 44.0, 98.0],
     ];
-    let (from, share) = if depth < 0.5 {
-        (0, depth * 2.0)
-    } else {
-        (1, depth * 2.0 - 1.0)
-    };
+    let from = if depth < 0.5 { 0 } else { 1 };
+    let share = depth * 2.0 - from as f64;
     let mix = |at: usize| {
         let (a, b) = (STEPS[from][at], STEPS[from + 1][at]);
         (a + (b - a) * share).round() as u8
     };
-    RGBColor(mix(0), mix(1), mix(2))
+    Colour(mix(0), mix(1), mix(2))
 }
 
 /// Two digits: `64`, `4.2`, `.76`.
@@ -250,30 +228,27 @@ fn figure(rate: f64) -> String {
     }
 }
 
-fn legend(canvas: &Canvas<'_>, y: i32) -> Drawn {
-    let face = plain(SMALL, INK);
-    let mut x = MARGIN;
-    for (at, share) in ["1/8 or less", "1/4", "1/2", "the map's best"]
-        .iter()
-        .enumerate()
-    {
-        canvas.rectangle(x..x + 24, y - 7..y + 7, colour(at as f64 / 3.0))?;
-        canvas.text(share, (x + 30, y), Side::Right, face)?;
-        x += 30 + text_width(share, SMALL) + 14;
-    }
-    let (y, mut x) = (y + 22, MARGIN);
-    for (name, frames, fill) in [
+fn legend(svg: &mut Svg) {
+    let shares = ["1/8 or less", "1/4", "1/2", "the map's best"];
+    let colours = shares.iter().enumerate();
+    let colours = colours.map(|(at, share)| (*share, &[][..], colour(at as f64 / 3.0)));
+    let frames = [
         ("best", &[BEST][..], CARD),
         ("published", &PUBLISHED, CARD),
         ("refused", &[], EDGE),
         ("not tried", &[(EDGE, 1)], CARD),
-    ] {
-        let inner = draw_frames(canvas, (x..x + 24, y - 7..y + 7), frames)?;
-        canvas.rectangle(inner.0, inner.1, fill)?;
-        canvas.text(name, (x + 30, y), Side::Right, face)?;
-        x += 30 + text_width(name, SMALL) + 14;
+    ];
+    for entries in [colours.collect::<Vec<_>>(), frames.to_vec()] {
+        let (y, mut x) = (svg.y + 12, MARGIN);
+        for (name, frames, fill) in entries {
+            let inner = draw_frames(svg, (x..x + 24, y - 7..y + 7), frames);
+            svg.rectangle(inner.0, inner.1, fill);
+            svg.text(name, (x + 30, y), Anchor::Start, plain(SMALL, INK));
+            x += 30 + text_width(name, SMALL) + 14;
+        }
+        svg.y += 22;
     }
-    Ok(())
+    svg.y += 6;
 }
 
 #[cfg(test)]
@@ -322,10 +297,7 @@ mod tests {
     fn best_sizes_are_framed_in_each_map() {
         let run = sample::sizes();
         let svg = chart(&run, run.search.as_ref().unwrap());
-        let RGBColor(r, g, b) = BEST.0;
-        let frames = svg
-            .matches(&format!("fill=\"#{r:02X}{g:02X}{b:02X}\""))
-            .count();
+        let frames = svg.matches(&format!("fill=\"{}\"", BEST.0)).count();
         assert_eq!(frames, 9 + 1, "nine maps and the legend");
     }
 
@@ -340,7 +312,7 @@ mod tests {
     #[test]
     fn faster_is_darker_in_grey_too() {
         let grey = (0..=20).map(|step| {
-            let RGBColor(r, g, b) = colour(f64::from(step) / 20.0);
+            let Colour(r, g, b) = colour(f64::from(step) / 20.0);
             // ITU-R BT.601.
             0.299 * f64::from(r) + 0.587 * f64::from(g) + 0.114 * f64::from(b)
         });

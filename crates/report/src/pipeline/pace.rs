@@ -1,35 +1,37 @@
 //! Which stage sets a pipeline's pace, in a sentence.
 
-use super::mostly;
+use super::main_costs;
 use crate::format::significant;
 use pipespeed_explain::profile::groups::Group;
 use pipespeed_explain::profile::pipeline::{INPUT, OUTPUT};
 use pipespeed_explain::profile::record::{PipelineProfile, StageProfile};
 
-/// A stage that sleeps less than this share of its time is what the others wait
-/// for.
-const BUSY: f64 = 0.25;
-/// A stage that is there for less than this share of the pipeline's time can't be.
-const THERE: f64 = 0.5;
+/// A stage is busy if it sleeps less than this share of its time.
+const MAX_ASLEEP: f64 = 0.25;
+/// A stage can only set the pace if it runs for this share of the pipeline's time.
+const MIN_PRESENT: f64 = 0.5;
 
 /// A sentence on which stage sets the pace.
 pub(super) fn limit(pipeline: &PipelineProfile) -> String {
-    let there = pipeline
+    let present = pipeline
         .stages
         .iter()
-        .filter(|stage| is_there(stage, pipeline));
-    let Some(least) = there.clone().min_by(|a, b| asleep(a).total_cmp(&asleep(b))) else {
+        .filter(|stage| is_present(stage, pipeline));
+    let Some(least) = present
+        .clone()
+        .min_by(|a, b| asleep(a).total_cmp(&asleep(b)))
+    else {
         return "No stage is there most of the time: they work one after the other.".to_owned();
     };
-    let busy: Vec<&str> = there
-        .filter(|stage| asleep(stage) < BUSY)
+    let busy: Vec<&str> = present
+        .filter(|stage| asleep(stage) < MAX_ASLEEP)
         .map(|stage| &*stage.end.role)
         .collect();
     let delayed = least.end.share(Group::RunDelay);
     match busy.as_slice() {
         [] => format!(
             "No stage is busy all the time: {}.",
-            comes_down_to(pipeline, least)
+            final_wait(pipeline, least)
         ),
         [only] => format!(
             "{} {only}: it sleeps {:.0} % of its time{}, and runs mostly {}.",
@@ -38,7 +40,7 @@ pub(super) fn limit(pipeline: &PipelineProfile) -> String {
                 _ => "The pipeline is as fast as",
             },
             asleep(least) * 100.0,
-            if delayed >= BUSY {
+            if delayed >= MAX_ASLEEP {
                 format!(
                     ", is ready {:.0} % of it but without a processor",
                     delayed * 100.0
@@ -46,9 +48,9 @@ pub(super) fn limit(pipeline: &PipelineProfile) -> String {
             } else {
                 String::new()
             },
-            mostly(least)
+            main_costs(least)
         ),
-        several if delayed >= BUSY => format!(
+        several if delayed >= MAX_ASLEEP => format!(
             "There are too few processors: {} are ready to run most of the time and wait for one.",
             several.join(" and ")
         ),
@@ -63,13 +65,13 @@ fn asleep(stage: &StageProfile) -> f64 {
     stage.end.share(Group::Asleep)
 }
 
-fn is_there(stage: &StageProfile, pipeline: &PipelineProfile) -> bool {
-    stage.wall_s >= THERE * pipeline.wall_s
+fn is_present(stage: &StageProfile, pipeline: &PipelineProfile) -> bool {
+    stage.wall_s >= MIN_PRESENT * pipeline.wall_s
 }
 
-/// What all wait for in the end, where everybody sleeps: from the stage that
-/// sleeps least, along the pipes that are waited for.
-fn comes_down_to(pipeline: &PipelineProfile, least: &StageProfile) -> String {
+/// What a pipeline waits for in which all stages sleep: from the stage that sleeps
+/// least, along the pipes that are waited for.
+fn final_wait(pipeline: &PipelineProfile, least: &StageProfile) -> String {
     let stages = &pipeline.stages;
     let Some(mut at) = stages.iter().position(|stage| std::ptr::eq(stage, least)) else {
         return String::new();
@@ -89,7 +91,7 @@ fn comes_down_to(pipeline: &PipelineProfile, least: &StageProfile) -> String {
         }
         let stage = &stages[next];
         // Had all of it ended, the pipe would have ended too.
-        if !is_there(stage, pipeline) {
+        if !is_present(stage, pipeline) {
             return format!(
                 "{} waits for what {} left behind: that ended after {} s, but something that it started holds the \
                  pipe open",

@@ -16,7 +16,7 @@ use pipespeed_measure::search::SEARCH_END;
 use pipespeed_measure::suite::changes::{self, Change};
 use pipespeed_measure::suite::sizes::Grid;
 use pipespeed_measure::suite::{Overrides, Suite, Volumes};
-use pipespeed_report::counted;
+use pipespeed_report::pluralize;
 use pipespeed_stats::schedule::rounds_for_budget;
 
 use super::able::{check, check_suite, contradictions, null_control};
@@ -60,7 +60,7 @@ impl Plan {
         check_suite(args)?;
         let topology = Topology::read(&Root::default());
         let mut chosen = match measure.setup.cpus {
-            Some((writer, reader)) => placement::explicit(writer, reader, &topology),
+            Some((writer, reader)) => placement::pin_to(writer, reader, &topology),
             None => placement::choose(measure.setup.placement.unwrap_or_default(), &topology),
         }
         .map_err(|error| usage(error.to_string()))?;
@@ -165,7 +165,7 @@ impl Plan {
             Some(grid) => (
                 self.cases.len(),
                 SEARCH_END * self.budget_s,
-                format!(" with {} of sizes each", counted(grid.runnable(), "pair")),
+                format!(" with {} of sizes each", pluralize(grid.runnable(), "pair")),
             ),
             None => (0, 0.0, String::new()),
         };
@@ -174,7 +174,11 @@ impl Plan {
                 // Of the null control's twin, too.
                 let trials = self.cases.len() + best + 1;
                 let seconds = search_s + self.lengths.of_rounds(rounds, trials);
-                format!("{}, about {}", counted(rounds, "round"), in_words(seconds))
+                format!(
+                    "{}, about {}",
+                    pluralize(rounds, "round"),
+                    in_words(seconds)
+                )
             }
             _ if self.suite == Suite::Volumes => "a pilot shows how long it takes".to_owned(),
             _ => format!("at most {:.0} s", self.budget_s),
@@ -182,7 +186,7 @@ impl Plan {
         format!(
             "pipespeed: {}, {}{pairs}, {time}; {places}",
             self.suite.name(),
-            counted(self.cases.len(), "case")
+            pluralize(self.cases.len(), "case")
         )
     }
 

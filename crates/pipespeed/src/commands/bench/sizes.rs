@@ -16,7 +16,7 @@ use pipespeed_measure::endpoint::spec::PageKind;
 use pipespeed_measure::record::{Warning, WarningKind};
 use pipespeed_measure::search::{GRID_END, SearchPlan};
 use pipespeed_measure::suite::sizes::{Grid, with_one_processor};
-use pipespeed_report::counted;
+use pipespeed_report::pluralize;
 
 /// Base pages for buffers that are vmspliced, if this process gets no huge
 /// ones.
@@ -116,9 +116,9 @@ impl Plan {
             "--time {}: {} of sizes of {} and {} of the best take about {:.0} s: allow more, name \
              fewer cases by --case, fix a size by --buffer-size or --pipe-size, or add --quick",
             self.budget_s,
-            counted(pairs, "pair"),
-            counted(cases, "case"),
-            counted(rounds, "round"),
+            pluralize(pairs, "pair"),
+            pluralize(cases, "case"),
+            pluralize(rounds, "round"),
             needed_s.ceil(),
         )))
     }

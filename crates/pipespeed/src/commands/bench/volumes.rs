@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use anyhow::anyhow;
 
 use pipespeed_measure::record::Run;
-use pipespeed_report::counted;
+use pipespeed_report::pluralize;
 
 use super::lengths::TRIAL_OVERHEAD_S;
 use super::plan::{Plan, RESERVE, RESERVE_S, in_words};
@@ -186,7 +186,7 @@ impl Trials {
         format!(
             "pipespeed: {}{rare}, about {}; the longest trial takes about {}, and nothing is \
              drawn while it runs",
-            counted(self.rounds, "round"),
+            pluralize(self.rounds, "round"),
             in_words(self.seconds),
             in_words(longest)
         )

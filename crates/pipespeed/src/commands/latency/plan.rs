@@ -14,7 +14,7 @@ use pipespeed_measure::latency::rounds::{Ended, Plan};
 use pipespeed_measure::latency::spec::{Length, Mode};
 use pipespeed_measure::record::{Flag, Kind as RecordKind};
 use pipespeed_measure::rounds::{RULE, waited_for_processor};
-use pipespeed_report::counted;
+use pipespeed_report::pluralize;
 
 /// Sizes of a run that names none.
 const USUAL_SIZES: [usize; 3] = [8, 1 << 10, 64 << 10];
@@ -69,7 +69,7 @@ pub(super) fn few_messages(plan: &Plan) -> Option<Warning> {
         let message = format!(
             "--rate {rate}: a launch of {launch_s:.2} s has {}, which is too few for percentiles; more --time, fewer \
              --rounds, or --count give it more",
-            counted(messages as usize, "message")
+            pluralize(messages as usize, "message")
         );
         Warning::new(WarningKind::Quick, message)
     })

@@ -90,7 +90,7 @@ pub(super) fn run(
             return Ok(());
         }
     }
-    let style = report::Style::for_terminal(io::stdout().is_terminal());
+    let style = report::Style::for_terminal(io::stdout().is_terminal(), output.verbose);
     let text = report::counted_cases(&record, style);
     to_stdout(io::stdout().write_all(text.as_bytes()))
 }
