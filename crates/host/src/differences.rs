@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Machine;
+use super::{CacheKind, Machine};
 
 /// A property in which two machines differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,7 +99,7 @@ fn hardware(machine: &Machine, push: Push) {
     for cache in processors
         .caches
         .iter()
-        .filter(|cache| cache.kind != "instruction")
+        .filter(|cache| cache.kind != CacheKind::Instruction)
     {
         push(
             &format!("L{} cache", cache.level),

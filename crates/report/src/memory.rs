@@ -2,7 +2,7 @@
 //! and the ladder's rungs beside them.
 
 use pipespeed_base::size;
-use pipespeed_host::Cache;
+use pipespeed_host::{Cache, CacheKind};
 use pipespeed_measure::endpoint::spec::PageKind;
 use pipespeed_measure::record::{CaseResult, DataUse, Estimate, NotRun, Run, Verdict};
 use pipespeed_measure::suite::memory::{ROWS, row_of};
@@ -47,7 +47,7 @@ fn rungs(run: &Run) -> impl Iterator<Item = &CaseResult> {
 fn caches(run: &Run) -> Vec<(&Cache, u64)> {
     let all = run.header.machine.processors.caches.iter();
     let mut caches: Vec<(&Cache, u64)> = all
-        .filter(|cache| cache.kind != "instruction")
+        .filter(|cache| cache.kind != CacheKind::Instruction)
         .filter_map(|cache| Some((cache, cache.bytes?)))
         .collect();
     caches.sort_by_key(|(cache, _)| cache.level);
