@@ -5,13 +5,13 @@ use pipespeed_measure::suite::changes::{BASELINE, Change, TOGETHER};
 
 use super::format::{ratio, ratio_interval, significant, times};
 use super::run::verdict_colour;
-use super::steps::{Step, is_twin, measured, step};
+use super::steps::{Step, cases_without_twin, measured, step};
 use super::style::Style;
 use super::table::{Cell, Column, Table};
 
 /// The comparisons with their cases, the largest certain gain first.
 fn ranked(run: &Run) -> Vec<(Step<'_>, &CaseResult)> {
-    let cases = run.cases.iter().filter(|case| !is_twin(run, &case.name));
+    let cases = cases_without_twin(run);
     let mut ranked: Vec<_> = cases.filter_map(|case| Some((step(case)?, case))).collect();
     ranked.sort_by(|(a, _), (b, _)| {
         let by_gain = certain_gain(b).total_cmp(&certain_gain(a));

@@ -1,6 +1,7 @@
 //! Channels compared: a table for each way of waiting, a channel and a size a
 //! row, and the best channel for each size of messages.
 
+use itertools::Itertools as _;
 use pipespeed_base::{Named, size};
 use pipespeed_measure::endpoint::spec::{ChannelKind, Waiting};
 use pipespeed_measure::record::{CaseResult, Estimate, Run};
@@ -10,10 +11,10 @@ use super::chart::lines::{Line, LineChart, Panel};
 use super::chart::looks::look;
 use super::conditions::{self, has_intervals, subtitle};
 use super::findings::is_below;
-use super::format::{counted, interval, ratio, significant};
+use super::format::{counted, grouped, interval, ratio, significant};
 use super::missing::of_channels;
 use super::run::{cpu_ms, level, number, reason};
-use super::steps::{is_twin, measured};
+use super::steps::{cases_without_twin, measured};
 use super::style::Style;
 use super::table::{Column, Table};
 
@@ -27,7 +28,7 @@ const WAYS: [(Waiting, &str); 2] = [
 ];
 
 /// What blocking means for a ring.
-const RING_POLLS: &str = "a ring's end polls for about a microsecond before it sleeps, so two ends \
+pub(super) const RING_POLLS: &str = "a ring's end polls for about a microsecond before it sleeps, so two ends \
                           in step never sleep";
 
 /// Whether a ring is among the channels that sleep.
@@ -38,11 +39,7 @@ fn rings_block(run: &Run) -> bool {
 
 /// The cases of one way of waiting, less the null control's twin.
 pub(super) fn waiting(run: &Run, wait: Waiting) -> impl Iterator<Item = &CaseResult> {
-    cases(run).filter(move |case| case.configuration.wait == Some(wait))
-}
-
-fn cases(run: &Run) -> impl Iterator<Item = &CaseResult> {
-    run.cases.iter().filter(|case| !is_twin(run, &case.name))
+    cases_without_twin(run).filter(move |case| case.configuration.wait == Some(wait))
 }
 
 /// The channel of a case, or its name if it is none of the suite's.
@@ -123,11 +120,11 @@ pub(super) fn method(run: &Run) -> Vec<String> {
 }
 
 fn verified(run: &Run) -> String {
-    let verified = cases(run).filter(|case| case.verified_bytes.is_some());
+    let verified = cases_without_twin(run).filter(|case| case.verified_bytes.is_some());
     format!(
         "Verified: every byte of a pass before the first round, in {} of {}.",
         verified.count(),
-        counted(cases(run).count(), "case")
+        counted(cases_without_twin(run).count(), "case")
     )
 }
 
@@ -140,10 +137,7 @@ pub(super) fn findings(run: &Run) -> Vec<String> {
 }
 
 fn sizes(run: &Run) -> Vec<usize> {
-    let mut sizes: Vec<usize> = run.cases.iter().map(message).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes
+    run.cases.iter().map(message).sorted().dedup().collect()
 }
 
 /// The best channels for one size of messages.
@@ -160,9 +154,9 @@ fn recommendation(run: &Run, bytes: usize) -> Option<String> {
         _ => best(of_size(Waiting::Block).chain(of_size(Waiting::Spin)))
             .map(|best| format!("{best} where they may spin")),
     };
-    let parts: Vec<String> = [blocking, any].into_iter().flatten().collect();
+    let parts = [blocking, any].into_iter().flatten().join("; ");
     let size = size::format(bytes as u64);
-    (!parts.is_empty()).then(|| format!("Use this for messages of {size}: {}.", parts.join("; ")))
+    (!parts.is_empty()).then(|| format!("Use this for messages of {size}: {parts}."))
 }
 
 fn rate(case: &CaseResult) -> Option<f64> {
@@ -214,40 +208,25 @@ pub(super) fn copied_share(copied: u64, sends: u64) -> String {
 
 /// The buffers between the ends, channel by channel.
 fn buffers(run: &Run) -> String {
-    // The buffers of each channel, smallest messages first.
-    let mut by_channel: Vec<(&str, Vec<String>)> = Vec::new();
-    for case in cases(run) {
-        let (name, buffer) = (channel(case), buffer(case));
-        match by_channel.iter_mut().find(|(other, _)| *other == name) {
-            _ if buffer.is_empty() => {}
-            Some((_, buffers)) if buffers.contains(&buffer) => {}
-            Some((_, buffers)) => buffers.push(buffer),
-            None => by_channel.push((name, vec![buffer])),
-        }
-    }
-    // Channels with the same buffers stand together.
-    let mut lines: Vec<(String, String)> = Vec::new();
-    for (name, buffers) in by_channel {
+    let buffers = cases_without_twin(run).map(|case| (channel(case), buffer(case)));
+    let buffers = buffers.filter(|(_, buffer)| !buffer.is_empty());
+    let by_channel = grouped(buffers).into_iter().map(|(name, buffers)| {
+        let buffers: Vec<String> = buffers.into_iter().unique().collect();
         let all = match &buffers[..] {
+            // Smallest messages come first.
             [first, .., last] => format!("{first} to {last} by the size of the messages"),
             buffers => buffers.concat(),
         };
-        match lines.iter_mut().find(|(_, other)| *other == all) {
-            Some((names, _)) => *names = format!("{names}, {name}"),
-            None => lines.push((name.to_owned(), all)),
-        }
-    }
-    let lines: Vec<String> = lines
-        .into_iter()
-        .map(|(names, all)| format!("{names}: {all}"))
-        .collect();
-    let buffers = if lines.is_empty() {
-        String::new()
-    } else {
-        format!("Buffers, at the start: {}. ", lines.join("; "))
+        (all, name)
+    });
+    let lines = grouped(by_channel).into_iter();
+    let lines = lines.map(|(buffers, names)| format!("{}: {buffers}", names.join(", ")));
+    let lines = match lines.collect::<Vec<_>>() {
+        none if none.is_empty() => String::new(),
+        lines => format!("Buffers, at the start: {}. ", lines.join("; ")),
     };
     format!(
-        "{buffers}A reader of a stream asks for at least 64 KiB at a time, a reader of messages for \
+        "{lines}A reader of a stream asks for at least 64 KiB at a time, a reader of messages for \
          one message."
     )
 }
@@ -266,7 +245,7 @@ fn buffer(case: &CaseResult) -> String {
         nodelay.then(|| "TCP_NODELAY".to_owned()),
         configuration.queue_messages.map(|n| counted(n, "message")),
     ];
-    words.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    words.into_iter().flatten().join(", ")
 }
 
 /// Throughput over the size of messages: a panel for each way of waiting, a line

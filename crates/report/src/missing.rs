@@ -1,17 +1,20 @@
 //! Cases without points in a chart of channels.
 
+use itertools::Itertools as _;
+
 use crate::channels::{channel, message, waiting};
 use pipespeed_base::size;
 use pipespeed_measure::endpoint::spec::Waiting;
 use pipespeed_measure::record::{CaseResult, Run};
 
+/// A channel, the size of its messages, and why it is not shown if it is not.
+type Shown<'a> = (&'a str, usize, Option<&'a str>);
+
 /// The channels and sizes that were not measured, and why, by way of waiting.
 pub(super) fn of_channels(run: &Run) -> Vec<String> {
     let of_way = |wait| {
-        let cases: Vec<(&str, usize, Option<&str>)> = waiting(run, wait)
-            .map(|case| (channel(case), message(case), why(case)))
-            .collect();
-        // This way of waiting has no panel.
+        let case = |case| (channel(case), message(case), why(case));
+        let cases: Vec<Shown<'_>> = waiting(run, wait).map(case).collect();
         match cases.iter().map(|case| case.2).max().flatten() {
             Some(why) if cases.iter().all(|case| case.2.is_some()) => {
                 Some(format!("all of it ({why})"))
@@ -19,14 +22,15 @@ pub(super) fn of_channels(run: &Run) -> Vec<String> {
             _ => not_shown(&cases),
         }
     };
-    let line = |way: &str, missing: String| format!("not shown{way}: {missing}");
-    let (blocking, spinning) = (of_way(Waiting::Block), of_way(Waiting::Spin));
-    if let (Some(both), true) = (&blocking, blocking == spinning) {
-        return vec![line("", both.clone())];
-    }
-    let ways = [(" of blocking", blocking), (" of spinning", spinning)];
+    let missing = [of_way(Waiting::Block), of_way(Waiting::Spin)];
+    let ways = if missing.iter().all_equal() {
+        vec![""]
+    } else {
+        vec![" of blocking", " of spinning"]
+    };
     ways.into_iter()
-        .filter_map(|(way, missing)| Some(line(way, missing?)))
+        .zip(missing)
+        .filter_map(|(way, missing)| Some(format!("not shown{way}: {}", missing?)))
         .collect()
 }
 
@@ -40,39 +44,29 @@ fn why(case: &CaseResult) -> Option<&'static str> {
 
 /// The cases that have a reason not to be shown, by channel and size: "mqueue from
 /// 16KiB on (limit)". None if all are shown.
-pub(super) fn not_shown(cases: &[(&str, usize, Option<&str>)]) -> Option<String> {
-    let mut names: Vec<&str> = Vec::new();
-    for (name, ..) in cases {
-        if !names.contains(name) {
-            names.push(name);
-        }
-    }
-    let words: Vec<String> = names
-        .into_iter()
-        .filter_map(|name| of_one(name, cases))
-        .collect();
-    (!words.is_empty()).then(|| words.join(", "))
+pub(super) fn not_shown(cases: &[Shown<'_>]) -> Option<String> {
+    let names = cases.iter().map(|case| case.0).unique();
+    let missing = names.filter_map(|name| of_one(name, cases)).join(", ");
+    (!missing.is_empty()).then_some(missing)
 }
 
-fn of_one(name: &str, cases: &[(&str, usize, Option<&str>)]) -> Option<String> {
+fn of_one(name: &str, cases: &[Shown<'_>]) -> Option<String> {
     let own = || cases.iter().filter(|case| case.0 == name);
-    let mut missing: Vec<usize> = own().filter(|case| case.2.is_some()).map(|c| c.1).collect();
-    missing.sort_unstable();
+    let missing: Vec<usize> = own()
+        .filter(|case| case.2.is_some())
+        .map(|case| case.1)
+        .sorted()
+        .collect();
     let first = *missing.first()?;
-    let mut reasons: Vec<&str> = own().filter_map(|case| case.2).collect();
-    reasons.sort_unstable();
-    reasons.dedup();
-    let shown = || own().filter(|case| case.2.is_none()).map(|case| case.1);
+    let reasons = own().filter_map(|case| case.2).sorted().dedup().join(", ");
     let bytes = |bytes: usize| size::format(bytes as u64);
-    let sizes = match shown().max() {
+    let shown = own().filter(|case| case.2.is_none()).map(|case| case.1);
+    let sizes = match shown.max() {
         None => String::new(),
         Some(last) if last < first && missing.len() > 1 => format!(" from {} on", bytes(first)),
-        Some(_) => {
-            let sizes: Vec<String> = missing.into_iter().map(bytes).collect();
-            format!(" of {}", sizes.join(" and "))
-        }
+        Some(_) => format!(" of {}", missing.into_iter().map(bytes).join(" and ")),
     };
-    Some(format!("{name}{sizes} ({})", reasons.join(", ")))
+    Some(format!("{name}{sizes} ({reasons})"))
 }
 
 #[cfg(test)]

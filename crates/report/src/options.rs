@@ -1,73 +1,52 @@
-//! What a run of the suite options says of each published statement.
+//! The suite options: published statements on options of pipes.
 
-use pipespeed_measure::record::{DataUse, Run};
+use itertools::Itertools as _;
+use pipespeed_measure::record::Run;
 
 use super::format::ratio;
-use super::published::{Bar, CONFIRMED, Claim, Own, REFUTED, UNDECIDED, judge, other_conditions};
-use super::steps::{Step, steps};
-
-/// What was published of an option, by the name of its case.
-struct Published {
-    case: &'static str,
-    /// Of what, with the kind of pages.
-    what: &'static str,
-    /// In a few words.
-    figures: &'static str,
-    claim: Claim,
-}
-
-const fn published(
-    case: &'static str,
-    what: &'static str,
-    figures: &'static str,
-    claim: Claim,
-) -> Published {
-    Published {
-        case,
-        what,
-        figures,
-        claim,
-    }
-}
+use super::published::{Bar, Claim, judge, other_conditions};
+use super::steps::steps;
 
 /// "How fast are Linux pipes anyway?" and the comments of its program. Sleeping
 /// stands for its last rung, read the other way round.
-const PUBLISHED: [Published; 10] = [
-    published(
+///
+/// The case, the option with its kind of pages, the published figures, the claim.
+const PUBLISHED: [(&str, &str, &str, Claim); 10] = [
+    (
         "untouched",
         "untouched buffers of base pages",
         "25.0 GiB/s in place of 30",
         Claim::Slower,
     ),
-    published("gift", "gifted base pages", NO_GAIN, Claim::NoGain),
-    published("locked", "locked base pages", NO_GAIN, Claim::NoGain),
-    published(
+    ("gift", "gifted base pages", NO_GAIN, Claim::NoGain),
+    ("locked", "locked base pages", NO_GAIN, Claim::NoGain),
+    (
         "busy_loop_huge",
         "huge pages",
         "51.0 GiB/s in place of 32.8 (sleeping; here spinning)",
         Claim::Faster,
     ),
-    published(
+    (
         "untouched_huge",
         "untouched buffers of huge pages",
         "no effect",
         Claim::Same,
     ),
-    published("gift_huge", "gifted huge pages", NO_GAIN, Claim::NoGain),
-    published("locked_huge", "locked huge pages", NO_GAIN, Claim::NoGain),
-    published(
+    ("gift_huge", "gifted huge pages", NO_GAIN, Claim::NoGain),
+    ("locked_huge", "locked huge pages", NO_GAIN, Claim::NoGain),
+    (
         "same_buffer_huge",
         "one buffer of huge pages in halves instead of two",
         "about 20 % slower",
         Claim::Slower,
     ),
-    published(
+    (
         "vmsplice_splice_huge",
         "sleeping instead of spinning, huge pages",
         "51.0 GiB/s in place of 62.5 to 65",
         Claim::Slower,
     ),
-    published(
+    (
         "poll_huge",
         "poll(2) before each transfer, huge pages",
         NO_GAIN,
@@ -77,62 +56,31 @@ const PUBLISHED: [Published; 10] = [
 
 const NO_GAIN: &str = "no gain";
 
-/// As on the published ladder's last rungs.
-const OWN: Own = Own {
-    data: DataUse::Discard,
-    buffer_bytes: 256 << 10,
-    pipe_bytes: 128 << 10,
-};
-
-/// What was published, a sentence for each statement: the confirmed ones first,
-/// then those refuted, then the undecided. `doubt` is how far a case was found
-/// to differ from itself, as a logarithm.
+/// A sentence for each published statement: first those confirmed, then those
+/// refuted, then the undecided. `doubt` is that of the null control, a logarithm.
 pub(super) fn findings(run: &Run, doubt: f64) -> Vec<String> {
-    let steps = steps(run);
-    let bar = Bar::of(run, doubt);
-    let other = other_conditions(run, OWN);
-    let judgement = |known: &Published, step: &Step<'_>| {
-        if other.is_empty() {
-            judge(known.claim, &step.ratio, bar)
-        } else {
-            NOT_JUDGED
-        }
-    };
-    let judged: Vec<(&str, String)> = PUBLISHED
-        .iter()
-        .filter_map(|known| {
-            let step = steps.iter().find(|step| step.case == known.case)?;
-            Some((judgement(known, step), statement(known, step)))
-        })
-        .collect();
-    let sentence = |judgement: &str, statement: &str| match judgement {
-        NOT_JUDGED => format!("Published, not judged by this run ({other}): {statement}"),
-        judgement => format!("Published and {judgement} here: {statement}"),
-    };
-    [CONFIRMED, REFUTED, UNDECIDED, NOT_JUDGED]
-        .iter()
-        .flat_map(|wanted| judged.iter().filter(move |(of, _)| of == wanted))
-        .map(|(judgement, statement)| sentence(judgement, statement))
-        .collect()
-}
-
-/// The statement is of other conditions.
-const NOT_JUDGED: &str = "not judged";
-
-/// `gifted huge pages: no gain; found x1.00 [0.98, 1.02] (gift_huge).`
-fn statement(published: &Published, step: &Step<'_>) -> String {
-    format!(
-        "{}: {}; found {} ({}).",
-        published.what,
-        published.figures,
-        ratio(step.ratio.estimate),
-        step.case,
-    )
+    let (steps, bar) = (steps(run), Bar::of(run, doubt));
+    let other = other_conditions(run);
+    let judged = PUBLISHED.iter().filter_map(|(case, what, figures, claim)| {
+        let step = steps.iter().find(|step| step.case == *case)?;
+        let judgement = other.is_empty().then(|| judge(*claim, &step.ratio, bar));
+        let beginning = match judgement {
+            None => format!("Published, not judged by this run ({other})"),
+            Some(judgement) => format!("Published and {} here", judgement.name()),
+        };
+        let found = ratio(step.ratio.estimate);
+        let sentence = format!("{beginning}: {what}: {figures}; found {found} ({case}).");
+        Some((judgement, sentence))
+    });
+    let by_judgement = judged.sorted_by_key(|(judgement, _)| *judgement);
+    by_judgement.map(|(_, sentence)| sentence).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pipespeed_measure::case::Case;
+    use pipespeed_measure::record::DataUse;
     use pipespeed_measure::sample::{case, run, within};
     use pipespeed_measure::suite::Overrides;
     use pipespeed_measure::suite::Suite;
@@ -192,9 +140,9 @@ mod tests {
         run.cases
             .iter_mut()
             .for_each(|case| case.data = DataUse::Touch);
-        for said in findings(&run, 0.0) {
+        for sentence in findings(&run, 0.0) {
             let beginning = "Published, not judged by this run (--data touch): ";
-            assert!(said.starts_with(beginning), "{said}");
+            assert!(sentence.starts_with(beginning), "{sentence}");
         }
         run = options();
         run.settings.data = Some("discard".to_owned());
@@ -202,22 +150,12 @@ mod tests {
     }
 
     #[test]
-    fn the_conditions_of_the_published_figures_are_the_suites_own() {
+    fn published_cases_exist_under_the_conditions_of_the_first() {
         let cases = Suite::Options.cases(&Overrides::default());
-        for published in &PUBLISHED {
-            let case = cases.iter().find(|case| case.name == published.case);
-            let case = case.unwrap();
-            let pipe = case.subject.pipe_bytes();
-            assert_eq!((case.data, pipe), (OWN.data, Some(OWN.pipe_bytes)));
-        }
-        assert_eq!(cases[0].subject.buffer_bytes(), OWN.buffer_bytes);
-    }
-
-    #[test]
-    fn what_was_published_is_of_cases_that_exist() {
-        let cases = Suite::Options.cases(&Overrides::default());
-        for published in &PUBLISHED {
-            assert!(cases.iter().any(|case| case.name == published.case));
+        let conditions = |case: &Case| (case.data, case.subject.pipe_bytes());
+        for (name, ..) in PUBLISHED {
+            let case = cases.iter().find(|case| case.name == name).unwrap();
+            assert_eq!(conditions(case), conditions(&cases[0]));
         }
     }
 }

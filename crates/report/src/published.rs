@@ -1,12 +1,14 @@
-//! Published statements beside what a run says of them.
+//! Published statements beside the results of a run.
 
+use itertools::Itertools as _;
 use pipespeed_base::size;
-use pipespeed_measure::record::{DataUse, Interval, Ratio, Run, Verdict};
+use pipespeed_measure::record::{Interval, Ratio, Run, Verdict};
+use pipespeed_measure::suite::Overrides;
 use pipespeed_stats::EQUIVALENCE;
 
 use super::steps::{Step, doubted, steps};
 
-/// What was published of a comparison.
+/// The published result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
     /// A gain.
@@ -15,25 +17,39 @@ pub(super) enum Claim {
     Slower,
     /// No difference.
     Same,
-    /// No gain; of a loss nothing was said.
+    /// No gain; a loss is not excluded.
     NoGain,
 }
 
-pub(super) const CONFIRMED: &str = "confirmed";
-pub(super) const REFUTED: &str = "refuted";
-pub(super) const UNDECIDED: &str = "undecided";
+/// Whether a run agrees with a published statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Judgement {
+    Confirmed,
+    Refuted,
+    Undecided,
+}
 
-/// What a ratio has to reach to decide anything.
+impl Judgement {
+    pub fn name(self) -> &'static str {
+        match self {
+            Judgement::Confirmed => "confirmed",
+            Judgement::Refuted => "refuted",
+            Judgement::Undecided => "undecided",
+        }
+    }
+}
+
+/// The certainty that a ratio needs to decide anything.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Bar {
-    /// How far a case was found to differ from itself, as a logarithm.
+    /// How far a case may differ from itself, as a logarithm.
     pub doubt: f64,
-    /// The coverage that the interval of an undecided comparison was held to.
+    /// The coverage required of the interval of an undecided comparison.
     pub level: f64,
 }
 
 impl Bar {
-    /// The bar of a run whose null control leaves so much doubt.
+    /// The bar of a run, by the doubt that its null control leaves.
     pub fn of(run: &Run, doubt: f64) -> Bar {
         Bar {
             doubt,
@@ -42,9 +58,9 @@ impl Bar {
     }
 }
 
-/// The level at which the step-down of [`pipespeed_stats::holm_ratios`] stopped:
-/// what is undecided was held to it. All that was decided before has an interval
-/// without 1, so that the others shared the error allowed.
+/// The level at which the step-down of [`pipespeed_stats::holm_ratios`] stopped,
+/// which applies to undecided comparisons. Those decided before have an interval
+/// without 1, so the others share the allowed error.
 fn level(steps: &[Step<'_>], confidence: f64) -> f64 {
     let tested = steps
         .iter()
@@ -57,10 +73,10 @@ fn level(steps: &[Step<'_>], confidence: f64) -> f64 {
     1.0 - (1.0 - confidence) / sharing.max(1) as f64
 }
 
-/// What a ratio says of a claim: confirmed, refuted or undecided.
-pub(super) fn judge(claim: Claim, ratio: &Ratio, bar: Bar) -> &'static str {
-    // Where the rounds don't suffice for the level, what is shown is their
-    // range, whose ends bear nothing.
+/// Compares a ratio with a claim.
+pub(super) fn judge(claim: Claim, ratio: &Ratio, bar: Bar) -> Judgement {
+    // With too few rounds for the level the interval is their range, which decides
+    // nothing.
     let reached = |i: &Interval| i.coverage >= bar.level - 1e-9;
     let no_gain_worth_it = ratio
         .estimate
@@ -71,52 +87,50 @@ pub(super) fn judge(claim: Claim, ratio: &Ratio, bar: Bar) -> &'static str {
         (Claim::Faster, Verdict::Faster)
         | (Claim::Slower, Verdict::Slower)
         | (Claim::Same | Claim::NoGain, Verdict::Same)
-        | (Claim::NoGain, Verdict::Slower) => CONFIRMED,
+        | (Claim::NoGain, Verdict::Slower) => Judgement::Confirmed,
         // An interval from, say, 0.93 to 1.03 leaves open whether it costs
         // anything, not whether it gains.
-        (Claim::NoGain, Verdict::Undecided) if no_gain_worth_it => CONFIRMED,
-        (_, Verdict::Undecided) => UNDECIDED,
-        _ => REFUTED,
+        (Claim::NoGain, Verdict::Undecided) if no_gain_worth_it => Judgement::Confirmed,
+        (_, Verdict::Undecided) => Judgement::Undecided,
+        _ => Judgement::Refuted,
     }
 }
 
-/// What a suite measures unless told otherwise.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Own {
-    pub data: DataUse,
-    pub buffer_bytes: usize,
-    pub pipe_bytes: usize,
-}
-
-/// What was asked for in place of the suite's own, as options: `--data touch`.
-/// Published figures say nothing of that. Empty where there is nothing.
-pub(super) fn other_conditions(run: &Run, own: Own) -> String {
+/// The options that differ from the conditions of the published figures, which are
+/// those of the suite: `--data touch`. Empty if there are none.
+pub(super) fn other_conditions(run: &Run) -> String {
     let settings = &run.settings;
-    let size = |option: &str, asked: Option<usize>, own: usize| {
-        let asked = asked.filter(|bytes| *bytes != own)?;
+    let cases = run.suite.cases(&Overrides::default());
+    let Some(own) = cases.first() else {
+        return String::new();
+    };
+    let size = |option: &str, asked: Option<usize>, own: Option<usize>| {
+        let asked = asked.filter(|bytes| Some(*bytes) != own)?;
         Some(format!("{option} {}", size::format(asked as u64)))
     };
-    let data = settings.data.as_deref();
     // A reader that reads doesn't discard, whatever was asked.
     let is_own = || run.cases.iter().any(|case| case.data == own.data);
+    let data = settings.data.as_deref();
     let data = data.filter(|data| *data != own.data.name() && !is_own());
     let place = match (settings.writer_cpu, settings.reader_cpu) {
         (Some(writer), Some(reader)) if writer == reader => Some("one processor".to_owned()),
         (Some(_), Some(_)) => None,
         _ => Some("processors chosen by the scheduler".to_owned()),
     };
+    let (buffer, pipe) = (own.subject.buffer_bytes(), own.subject.pipe_bytes());
     let all = [
         data.map(|data| format!("--data {data}")),
         (settings.work > 0).then(|| format!("--work {}", settings.work)),
-        size("--buffer-size", settings.buffer_size, own.buffer_bytes),
-        size("--pipe-size", settings.pipe_size, own.pipe_bytes),
+        size("--buffer-size", settings.buffer_size, Some(buffer)),
+        size("--pipe-size", settings.pipe_size, pipe),
         place,
     ];
-    all.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    all.into_iter().flatten().join(", ")
 }
 
 #[cfg(test)]
 mod tests {
+    use super::Judgement::{Confirmed, Refuted, Undecided};
     use super::*;
     use pipespeed_measure::sample::{case, run, within};
     use pipespeed_measure::suite::Suite;
@@ -127,7 +141,7 @@ mod tests {
         Bar { doubt, level: 0.99 }
     }
 
-    fn says(claim: Claim, low: f64, high: f64) -> &'static str {
+    fn judged(claim: Claim, low: f64, high: f64) -> Judgement {
         judge(
             claim,
             &within(low, f64::midpoint(low, high), high),
@@ -137,34 +151,34 @@ mod tests {
 
     #[test]
     fn a_claim_is_judged_by_the_interval() {
-        assert_eq!(says(Claim::Slower, 0.7, 0.8), "confirmed");
-        assert_eq!(says(Claim::Slower, 0.97, 1.02), "refuted");
-        assert_eq!(says(Claim::Slower, 1.2, 1.3), "refuted");
-        assert_eq!(says(Claim::Slower, 0.8, 1.1), "undecided");
-        assert_eq!(says(Claim::Same, 0.97, 1.02), "confirmed");
-        assert_eq!(says(Claim::Same, 0.7, 0.8), "refuted");
-        assert_eq!(says(Claim::Faster, 1.1, 1.3), "confirmed");
+        assert_eq!(judged(Claim::Slower, 0.7, 0.8), Confirmed);
+        assert_eq!(judged(Claim::Slower, 0.97, 1.02), Refuted);
+        assert_eq!(judged(Claim::Slower, 1.2, 1.3), Refuted);
+        assert_eq!(judged(Claim::Slower, 0.8, 1.1), Undecided);
+        assert_eq!(judged(Claim::Same, 0.97, 1.02), Confirmed);
+        assert_eq!(judged(Claim::Same, 0.7, 0.8), Refuted);
+        assert_eq!(judged(Claim::Faster, 1.1, 1.3), Confirmed);
     }
 
     #[test]
     fn a_loss_is_no_gain_and_so_is_what_may_be_one() {
-        assert_eq!(says(Claim::NoGain, 0.7, 0.8), "confirmed");
-        assert_eq!(says(Claim::NoGain, 0.9, 1.04), "confirmed");
-        assert_eq!(says(Claim::NoGain, 0.9, 1.2), "undecided");
-        assert_eq!(says(Claim::NoGain, 1.1, 1.2), "refuted");
+        assert_eq!(judged(Claim::NoGain, 0.7, 0.8), Confirmed);
+        assert_eq!(judged(Claim::NoGain, 0.9, 1.04), Confirmed);
+        assert_eq!(judged(Claim::NoGain, 0.9, 1.2), Undecided);
+        assert_eq!(judged(Claim::NoGain, 1.1, 1.2), Refuted);
     }
 
     #[test]
     fn where_a_case_differs_from_itself_as_much_nothing_is_decided() {
         let ratio = within(0.8, 0.85, 0.9);
-        assert_eq!(judge(Claim::Slower, &ratio, bar(0.05)), "confirmed");
-        assert_eq!(judge(Claim::Slower, &ratio, bar(0.2)), "undecided");
+        assert_eq!(judge(Claim::Slower, &ratio, bar(0.05)), Confirmed);
+        assert_eq!(judge(Claim::Slower, &ratio, bar(0.2)), Undecided);
         let open = within(0.8, 0.9, 1.01);
-        assert_eq!(judge(Claim::NoGain, &open, bar(0.03)), "confirmed");
-        assert_eq!(judge(Claim::NoGain, &open, bar(0.3)), "undecided");
+        assert_eq!(judge(Claim::NoGain, &open, bar(0.03)), Confirmed);
+        assert_eq!(judge(Claim::NoGain, &open, bar(0.3)), Undecided);
         let same = within(0.98, 1.0, 1.02);
-        assert_eq!(judge(Claim::Same, &same, bar(0.3)), "undecided");
-        assert_eq!(judge(Claim::NoGain, &same, bar(0.3)), "undecided");
+        assert_eq!(judge(Claim::Same, &same, bar(0.3)), Undecided);
+        assert_eq!(judge(Claim::NoGain, &same, bar(0.3)), Undecided);
     }
 
     #[test]
@@ -172,7 +186,7 @@ mod tests {
         let mut ratio = within(0.8, 1.0, 1.2);
         ratio.estimate.interval = None;
         for claim in [Claim::Faster, Claim::Slower, Claim::Same, Claim::NoGain] {
-            assert_eq!(judge(claim, &ratio, bar(0.0)), "undecided");
+            assert_eq!(judge(claim, &ratio, bar(0.0)), Undecided);
         }
     }
 
@@ -195,11 +209,11 @@ mod tests {
         let bar = Bar::of(&compared(&ratios), 0.0);
         let ratio = ratios[0].unwrap();
         assert!(ratio.estimate.ends().1 < 0.95 && ratio.verdict == Verdict::Undecided);
-        assert_eq!(judge(Claim::NoGain, &ratio, bar), "undecided");
+        assert_eq!(judge(Claim::NoGain, &ratio, bar), Undecided);
         // Alone it would be decided.
         let alone = holm_ratios(&losses[..1], 0.95);
         let bar = Bar::of(&compared(&alone), 0.0);
-        assert_eq!(judge(Claim::NoGain, &alone[0].unwrap(), bar), "confirmed");
+        assert_eq!(judge(Claim::NoGain, &alone[0].unwrap(), bar), Confirmed);
     }
 
     proptest! {
@@ -225,24 +239,19 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_in_place_of_the_suites_own_is_told() {
-        let own = Own {
-            data: DataUse::Read,
-            buffer_bytes: 65_536,
-            pipe_bytes: 65_536,
-        };
-        let mut run = run(Suite::Ladder, Vec::new());
-        assert_eq!(other_conditions(&run, own), "");
+    fn conditions_other_than_the_suites_are_listed() {
+        let mut run = run(Suite::Volumes, Vec::new());
+        assert_eq!(other_conditions(&run), "");
         run.settings.data = Some("read".to_owned());
         run.settings.pipe_size = Some(65_536);
-        assert_eq!(other_conditions(&run, own), "");
+        assert_eq!(other_conditions(&run), "");
         run.settings.data = Some("touch".to_owned());
         run.settings.work = 3;
         run.settings.pipe_size = Some(1 << 20);
         run.settings.buffer_size = Some(1 << 20);
         run.settings.reader_cpu = run.settings.writer_cpu;
         assert_eq!(
-            other_conditions(&run, own),
+            other_conditions(&run),
             "--data touch, --work 3, --buffer-size 1MiB, --pipe-size 1MiB, one processor"
         );
     }

@@ -8,7 +8,7 @@ use super::conditions::{null_control, subtitle};
 use super::findings::findings;
 use super::format::{interval, percent, ratio_interval, significant, times};
 use super::notes::{Note, notes};
-use super::steps::{is_twin, phrase, step, steps};
+use super::steps::{cases_without_twin, phrase, step, steps};
 use super::style::{DIM, GREEN, RED, Style, YELLOW};
 use super::table::{Cell, Column, Table};
 use super::views;
@@ -131,8 +131,7 @@ pub(super) fn verdict_colour(verdict: Verdict) -> &'static str {
 /// coloured by the use of the data. The null control's twin has none. `remarks`
 /// stand below the title.
 pub(super) fn bar_chart(run: &Run, remarks: Vec<String>) -> String {
-    let cases = run.cases.iter().filter(|case| !is_twin(run, &case.name));
-    let cases: Vec<&CaseResult> = cases.collect();
+    let cases: Vec<&CaseResult> = cases_without_twin(run).collect();
     let uses = [
         DataUse::Read,
         DataUse::Discard,

@@ -10,7 +10,7 @@ use pipespeed_measure::search::FINALISTS;
 use super::chart::heat;
 use super::conditions;
 use super::findings::doubt;
-use super::format::{counted, interval, ratio, significant};
+use super::format::{counted, grouped, interval, ratio, significant};
 use super::run::{level, number};
 use super::steps::{doubted, measured};
 use super::style::{BOLD, Style, YELLOW};
@@ -47,16 +47,20 @@ fn best_of_kinds(search: &Search) -> Vec<&PanelResult> {
         let configuration = &panel.configuration;
         (configuration.reader, configuration.wait)
     };
-    let median = |panel: &PanelResult| panel.leader()?.median;
-    let mut best: Vec<&PanelResult> = Vec::new();
-    for panel in search.panels.iter().filter(|panel| panel.best.is_some()) {
-        match best.iter_mut().find(|it| kind(it) == kind(panel)) {
-            Some(other) if median(panel) > median(other) => *other = panel,
-            Some(_) => {}
-            None => best.push(panel),
-        }
-    }
-    best
+    let median = |panel: &PanelResult| {
+        panel
+            .leader()
+            .map_or(0.0, |leader| leader.median.unwrap_or(0.0))
+    };
+    let found = search.panels.iter().filter(|panel| panel.best.is_some());
+    let by_kind = grouped(found.map(|panel| (kind(panel), panel))).into_iter();
+    let best = by_kind.filter_map(|(_, panels)| {
+        panels
+            .into_iter()
+            .rev()
+            .max_by(|a, b| median(a).total_cmp(&median(b)))
+    });
+    best.collect()
 }
 
 /// The best sizes or, before the end of a search, the fastest so far.

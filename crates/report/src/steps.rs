@@ -37,11 +37,7 @@ impl Step<'_> {
 
 /// The comparisons in the suite's order, without the null control's.
 pub(super) fn steps(run: &Run) -> Vec<Step<'_>> {
-    run.cases
-        .iter()
-        .filter(|case| !is_twin(run, &case.name))
-        .filter_map(step)
-        .collect()
+    cases_without_twin(run).filter_map(step).collect()
 }
 
 /// The comparison of one case.
@@ -59,11 +55,11 @@ pub(super) fn measured(case: &CaseResult) -> Option<(&CaseResult, &Estimate)> {
     Some((case, &case.summary.as_ref()?.gib_per_s))
 }
 
-/// Whether a case is the null control's second name.
-pub(super) fn is_twin(run: &Run, name: &str) -> bool {
-    run.null_control
-        .as_ref()
-        .is_some_and(|control| control.twin == name)
+/// The cases without the null control's second name.
+pub(super) fn cases_without_twin(run: &Run) -> impl Iterator<Item = &CaseResult> {
+    let twin = run.null_control.as_ref().map(|control| &control.twin);
+    let cases = run.cases.iter();
+    cases.filter(move |case| twin.is_none_or(|twin| case.name != *twin))
 }
 
 /// The verdict of a ratio whose interval is wider by `doubt`, a logarithm, at both

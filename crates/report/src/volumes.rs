@@ -1,11 +1,11 @@
-//! What a run of the suite volumes says: does the rate depend on the volume?
+//! The suite volumes: whether the rate depends on the volume.
 
-use pipespeed_measure::record::{CaseResult, DataUse, Run, Verdict};
+use pipespeed_measure::record::{CaseResult, Run, Verdict};
 use pipespeed_measure::suite::shown;
 use pipespeed_stats::{self as stats, MIN_SAMPLES};
 
-use super::format::{counted, ratio_interval, times};
-use super::published::{Bar, Claim, Own, judge, other_conditions};
+use super::format::{counted, ratio, times};
+use super::published::{Bar, Claim, judge, other_conditions};
 use super::steps::{Step, steps};
 
 const GIB: u64 = 1 << 30;
@@ -13,21 +13,14 @@ const GIB: u64 = 1 << 30;
 /// The published rates, from single runs: volume in GiB and GiB/s.
 const PUBLISHED: [(f64, f64); 4] = [(0.25, 4.83), (2.5, 4.26), (25.0, 5.45), (250.0, 5.39)];
 
-/// What they were published of.
-const OWN: Own = Own {
-    data: DataUse::Read,
-    buffer_bytes: 64 << 10,
-    pipe_bytes: 64 << 10,
-};
-
-/// Stretches of a trial that are shorter, in seconds, resemble their neighbours:
-/// a disturbance outlasts them.
+/// Shorter stretches of a trial, in seconds, are not independent: a disturbance
+/// outlasts them.
 const MIN_STRETCH_S: f64 = 0.1;
 
 /// A sentence for each larger volume, and one on the course of the largest.
 pub(super) fn findings(run: &Run, doubt: f64) -> Vec<String> {
     let bar = Bar::of(run, doubt);
-    let other = other_conditions(run, OWN);
+    let other = other_conditions(run);
     let find = |name: &str| run.cases.iter().find(|case| case.name == name);
     let mut sentences: Vec<String> = steps(run)
         .iter()
@@ -39,58 +32,51 @@ pub(super) fn findings(run: &Run, doubt: f64) -> Vec<String> {
         .collect();
     let measured = run.cases.iter().filter(|case| !case.samples.is_empty());
     let largest = measured.max_by_key(|case| case.configuration.volume_bytes);
-    sentences.extend(largest.and_then(|case| in_its_course(case, run.settings.confidence)));
+    sentences.extend(largest.and_then(|case| trend(case, run.settings.confidence)));
     sentences
 }
 
-/// What was published is judged where the run is one of that, by `judging`.
+/// The change from the volume of `base` to that of `case`, beside the published one,
+/// which is judged by `judging` if the conditions are the same.
 fn from_to(step: &Step<'_>, case: &CaseResult, base: &CaseResult, judging: Option<Bar>) -> String {
     let volume = |case: &CaseResult| case.configuration.volume_bytes.unwrap_or(0);
-    let mut sentence = format!(
-        "From {} to {}: {}",
-        shown(volume(base)),
-        shown(volume(case)),
-        times(step.ratio.estimate.median)
-    );
-    let trials = case.samples.len();
-    match step.ratio.estimate.interval {
-        shown @ Some(_) => sentence.push_str(&format!(
-            " {}: {}",
-            ratio_interval(shown),
-            step.ratio.verdict.name()
-        )),
-        None => sentence.push_str(&format!(
+    let found = ratio(step.ratio.estimate);
+    let certainty = if step.ratio.estimate.interval.is_some() {
+        format!(": {}", step.ratio.verdict.name())
+    } else {
+        format!(
             ", from {}: too few for an interval, for which --rounds {} is enough",
-            counted(trials, "trial"),
+            counted(case.samples.len(), "trial"),
             MIN_SAMPLES + 1
-        )),
-    }
-    if let Some(published) = published(volume(base), volume(case)) {
+        )
+    };
+    let published = published(volume(base), volume(case)).map(|published| {
         let (conditions, judgement) = match judging {
             None => (" of other data, sizes or processors", String::new()),
             Some(bar) => {
                 let judgement = judge(claim(published), &step.ratio, bar);
-                ("", format!(": {judgement} here"))
+                ("", format!(": {} here", judgement.name()))
             }
         };
-        sentence.push_str(&format!(
-            "; published, from single runs{conditions}: {}{judgement}",
-            times(published)
-        ));
-    }
-    sentence.push('.');
-    sentence
+        let shown = times(published);
+        format!("; published, from single runs{conditions}: {shown}{judgement}")
+    });
+    format!(
+        "From {} to {}: {found}{certainty}{}.",
+        shown(volume(base)),
+        shown(volume(case)),
+        published.unwrap_or_default()
+    )
 }
 
-/// What a published ratio claims.
+/// The claim of a published ratio.
 fn claim(published: f64) -> Claim {
-    match (
-        (published - 1.0).abs() <= stats::EQUIVALENCE,
-        published > 1.0,
-    ) {
-        (true, _) => Claim::Same,
-        (_, true) => Claim::Faster,
-        (_, false) => Claim::Slower,
+    if (published - 1.0).abs() <= stats::EQUIVALENCE {
+        Claim::Same
+    } else if published > 1.0 {
+        Claim::Faster
+    } else {
+        Claim::Slower
     }
 }
 
@@ -105,8 +91,8 @@ fn published(base: u64, volume: u64) -> Option<f64> {
 }
 
 /// Whether the rate changed in the course of trials of one volume, by their
-/// halves. None where the stretches are too short to stand for themselves.
-fn in_its_course(case: &CaseResult, confidence: f64) -> Option<String> {
+/// halves. None where the stretches are too short.
+fn trend(case: &CaseResult, confidence: f64) -> Option<String> {
     let halves: Vec<Vec<f64>> = case
         .samples
         .iter()
@@ -117,20 +103,18 @@ fn in_its_course(case: &CaseResult, confidence: f64) -> Option<String> {
     if seconds < MIN_STRETCH_S * (2 * pairs.len()) as f64 {
         return None;
     }
-    let ratio = stats::holm_ratios(std::slice::from_ref(&pairs), confidence)
+    let found = stats::holm_ratios(std::slice::from_ref(&pairs), confidence)
         .pop()
         .flatten()?;
-    let interval = ratio_interval(ratio.estimate.interval);
-    let space = if interval.is_empty() { "" } else { " " };
-    let verdict = match ratio.verdict {
+    let verdict = match found.verdict {
         Verdict::Same => "no trend",
         verdict => verdict.name(),
     };
     Some(format!(
-        "In the course of {}: the second half ran at {}{space}{interval} of the first: {verdict} \
+        "In the course of {}: the second half ran at {} of the first: {verdict} \
          ({} of stretches, from {}).",
         shown(case.configuration.volume_bytes?),
-        times(ratio.estimate.median),
+        ratio(found.estimate),
         counted(pairs.len(), "pair"),
         counted(case.samples.len(), "trial"),
     ))
@@ -180,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_what_was_published_is_not_judged() {
+    fn other_conditions_than_the_published_are_not_judged() {
         let mut run = volumes();
         run.settings.pipe_size = Some(1 << 20);
         let found = findings(&run, 0.0);
@@ -190,16 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_conditions_of_the_published_figures_are_the_suites_own() {
-        for case in Suite::Volumes.cases(&pipespeed_measure::suite::Overrides::default()) {
-            assert_eq!(case.data, OWN.data);
-            assert_eq!(case.subject.buffer_bytes(), OWN.buffer_bytes);
-            assert_eq!(case.subject.pipe_bytes(), Some(OWN.pipe_bytes));
-        }
-    }
-
-    #[test]
-    fn short_stretches_say_nothing_of_a_trend() {
+    fn short_stretches_show_no_trend() {
         let mut run = volumes();
         for sample in &mut run.cases[2].samples {
             sample.seconds = 1.9;
@@ -209,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_says_nothing() {
+    fn without_measurements_there_are_no_findings() {
         let mut run = volumes();
         for case in &mut run.cases {
             case.samples.clear();

@@ -222,7 +222,7 @@ fn what_was_measured_before_a_trial_failed_makes_a_valid_record() {
         std::fs::write(&path, to_json(&run)).unwrap();
         assert_eq!(load(&path).unwrap(), run);
         // It can be shown.
-        let table = pipespeed_report::table(&run, pipespeed_report::Style::for_terminal(false));
+        let table = pipespeed_report::table(&run, pipespeed_report::Style::default());
         assert!(table.contains("busy_loop_huge"));
         let chart = pipespeed_report::chart(&run);
         roxmltree::Document::parse(&chart).unwrap();
