@@ -12,7 +12,6 @@ use super::chart::looks::look;
 use super::conditions::{self, has_intervals, subtitle};
 use super::findings::is_below;
 use super::format::{counted, grouped, interval, ratio, significant};
-use super::missing::of_channels;
 use super::run::{cpu_ms, level, number, reason};
 use super::steps::{cases_without_twin, measured};
 use super::style::Style;
@@ -261,7 +260,7 @@ pub(super) fn chart(run: &Run) -> String {
         "every byte produced by the writer and used by the reader{small}"
     ));
     below_title.extend(rings_block(run).then(|| RING_POLLS.to_owned()));
-    below_title.extend(of_channels(run));
+    below_title.extend(missing(run));
     let panels = WAYS.iter().map(|(wait, title)| {
         let line = |name: &str| Line {
             name: name.to_owned(),
@@ -299,6 +298,68 @@ pub(super) fn position(bytes: usize) -> f64 {
 pub(super) fn size_ticks(sizes: &[usize]) -> Vec<(f64, String)> {
     let tick = |bytes: &usize| (position(*bytes), size::format(*bytes as u64));
     sizes.iter().map(tick).collect()
+}
+
+/// A channel, the size of its messages, and why it is not shown if it is not.
+type Shown<'a> = (&'a str, usize, Option<&'a str>);
+
+/// The channels and sizes that were not measured, and why, by way of waiting.
+fn missing(run: &Run) -> Vec<String> {
+    let of_way = |wait| {
+        let case = |case| (channel(case), message(case), why(case));
+        let cases: Vec<Shown<'_>> = waiting(run, wait).map(case).collect();
+        match cases.iter().map(|case| case.2).max().flatten() {
+            Some(why) if cases.iter().all(|case| case.2.is_some()) => {
+                Some(format!("all of it ({why})"))
+            }
+            _ => not_shown(&cases),
+        }
+    };
+    let missing = [of_way(Waiting::Block), of_way(Waiting::Spin)];
+    let ways = if missing.iter().all_equal() {
+        vec![""]
+    } else {
+        vec![" of blocking", " of spinning"]
+    };
+    ways.into_iter()
+        .zip(missing)
+        .filter_map(|(way, missing)| Some(format!("not shown{way}: {}", missing?)))
+        .collect()
+}
+
+fn why(case: &CaseResult) -> Option<&'static str> {
+    if case.summary.is_some() {
+        return None;
+    }
+    let not_run = case.not_run.as_ref();
+    Some(not_run.map_or("not measured", |not_run| not_run.kind.name()))
+}
+
+/// The cases that have a reason not to be shown, by channel and size: "mqueue from
+/// 16KiB on (limit)". None if all are shown.
+pub(super) fn not_shown(cases: &[Shown<'_>]) -> Option<String> {
+    let names = cases.iter().map(|case| case.0).unique();
+    let missing = names.filter_map(|name| of_one(name, cases)).join(", ");
+    (!missing.is_empty()).then_some(missing)
+}
+
+fn of_one(name: &str, cases: &[Shown<'_>]) -> Option<String> {
+    let own = || cases.iter().filter(|case| case.0 == name);
+    let missing: Vec<usize> = own()
+        .filter(|case| case.2.is_some())
+        .map(|case| case.1)
+        .sorted()
+        .collect();
+    let first = *missing.first()?;
+    let reasons = own().filter_map(|case| case.2).sorted().dedup().join(", ");
+    let bytes = |bytes: usize| size::format(bytes as u64);
+    let shown = own().filter(|case| case.2.is_none()).map(|case| case.1);
+    let sizes = match shown.max() {
+        None => String::new(),
+        Some(last) if last < first && missing.len() > 1 => format!(" from {} on", bytes(first)),
+        Some(_) => format!(" of {}", missing.into_iter().map(bytes).join(" and ")),
+    };
+    Some(format!("{name}{sizes} ({reasons})"))
 }
 
 #[cfg(test)]

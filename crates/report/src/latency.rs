@@ -2,12 +2,11 @@
 
 use itertools::Itertools as _;
 
-use super::channels::{RING_POLLS, copied_share};
+use super::channels::{RING_POLLS, copied_share, not_shown};
 use super::chart::lines::{Line, LineChart, Panel};
 use super::chart::looks::look;
 use super::conditions::of_record;
 use super::format::{counted, interval, significant};
-use super::missing::not_shown;
 use super::notes::{Note, notes};
 use super::style::Style;
 use super::table::{Cell, Column, Table};

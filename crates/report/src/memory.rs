@@ -5,7 +5,7 @@ use itertools::Itertools as _;
 use pipespeed_base::size;
 use pipespeed_host::Cache;
 use pipespeed_measure::endpoint::spec::PageKind;
-use pipespeed_measure::record::{CaseResult, DataUse, Estimate, NotRun, Run, Verdict};
+use pipespeed_measure::record::{CaseResult, DataUse, Estimate, Run, Verdict};
 use pipespeed_measure::suite::memory::{ROWS, row_of};
 
 use super::channels::{position, size_ticks};

@@ -1,8 +1,10 @@
 //! A run of a suite as text and as a chart.
 
-use pipespeed_measure::record::{CaseResult, DataUse, NotRun, Run, Summary, Verdict, WarningKind};
+use pipespeed_measure::record::{
+    CaseResult, DataUse, Estimate, NotRun, Run, Summary, Verdict, WarningKind,
+};
 
-use super::chart::bars::{Bar, BarChart, Part, Row};
+use super::chart::bars::{Bar, BarChart, Row};
 use super::chart::svg::Colour;
 use super::conditions::{null_control, subtitle};
 use super::findings::findings;
@@ -162,20 +164,14 @@ fn data_look(data: DataUse) -> (Colour, &'static str) {
 }
 
 fn row(case: &CaseResult) -> Row {
-    let bar = |summary: &Summary| Bar {
-        parts: vec![Part {
-            length: summary.gib_per_s.median,
-            colour: data_look(case.data).0,
-            label: String::new(),
-        }],
-        interval: summary.gib_per_s.interval.map(|it| (it.low, it.high)),
-        value: significant(summary.gib_per_s.median),
+    let bar = |rate: Estimate| Bar {
         notes: step_in_words(case),
+        ..Bar::of(rate, data_look(case.data).0, significant(rate.median))
     };
     Row {
         name: case.name.clone(),
         bars: match &case.summary {
-            Some(summary) => Ok(vec![bar(summary)]),
+            Some(summary) => Ok(vec![bar(summary.gib_per_s)]),
             None => Err(not_measured(case.not_run.as_ref())),
         },
     }

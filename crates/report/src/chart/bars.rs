@@ -1,10 +1,12 @@
 //! Bars: a row a name, with one bar or several below one another, each with its
 //! interval and its value.
 
+use pipespeed_stats::Estimate;
+
 use super::svg::{
-    Anchor, CARD, Colour, INK, MARGIN, MUTED, SMALL, Scale, Svg, TEXT, WIDTH, offset,
+    Anchor, CARD, Colour, Cut, INK, MARGIN, MUTED, SMALL, Scale, Svg, TEXT, WIDTH, bold_width,
+    fitted, length, offset, text_width,
 };
-use super::text::{Cut, bold_width, fitted, length, text_width};
 
 /// Longer names are shortened.
 const MAX_NAME: i32 = 330;
@@ -48,6 +50,20 @@ pub(crate) struct Part {
 }
 
 impl Bar {
+    /// A bar as long as the median.
+    pub fn of(estimate: Estimate, colour: Colour, value: String) -> Bar {
+        Bar {
+            parts: vec![Part {
+                length: estimate.median,
+                colour,
+                label: String::new(),
+            }],
+            interval: estimate.interval.map(|it| (it.low, it.high)),
+            value,
+            notes: Vec::new(),
+        }
+    }
+
     fn length(&self) -> f64 {
         self.parts.iter().map(|part| part.length).sum()
     }

@@ -9,8 +9,10 @@ use pipespeed_base::size;
 use pipespeed_measure::endpoint::spec::Waiting;
 use pipespeed_measure::record::{PanelResult, Run, Search};
 
-use super::svg::{Anchor, CARD, Colour, EDGE, INK, MARGIN, MUTED, SMALL, Svg, TEXT, WIDTH};
-use super::text::{Cut, fitted, length, text_width};
+use super::svg::{
+    Anchor, CARD, Colour, Cut, EDGE, INK, MARGIN, MUTED, SMALL, Svg, TEXT, WIDTH, fitted, length,
+    text_width,
+};
 
 /// The gap between two maps, and the room for buffer sizes at a map's left.
 const GAP: i32 = 14;

@@ -6,9 +6,9 @@ use std::ops::Range;
 use pipespeed_stats::Estimate;
 
 use super::svg::{
-    Anchor, Colour, GRID, INK, MARGIN, MUTED, SMALL, Scale, Svg, TEXT, WIDTH, offset, spread,
+    Anchor, Colour, GRID, INK, MARGIN, MUTED, SMALL, Scale, Svg, TEXT, WIDTH, length, offset,
+    spread, text_width,
 };
-use super::text::{length, text_width};
 
 const HEADING: i32 = 48;
 const AXIS: i32 = 46;
