@@ -15,7 +15,7 @@ use super::conditions::{self, subtitle};
 use super::findings::is_below;
 use super::format::{grouped, interval, ratio, significant, times};
 use super::run::{cases, comparisons, level, not_measured};
-use super::steps::{cases_without_twin, doubted, measured, step};
+use super::steps::{cases_without_twin, doubted, fastest, measured, step};
 use super::style::{Style, YELLOW};
 use super::table::{Column, Table};
 
@@ -169,8 +169,7 @@ const WRITE_SCALAR: usize = 4;
 /// Conclusions that the intervals allow, even if each is off by `doubt`, a
 /// logarithm.
 pub(super) fn findings(run: &Run, doubt: f64) -> Vec<String> {
-    let measured_rungs = rungs(run).filter_map(measured);
-    let fastest = measured_rungs.max_by(|a, b| a.1.median.total_cmp(&b.1.median));
+    let fastest = fastest(rungs(run).filter_map(measured));
     let is_other = |rung: &&CaseResult| fastest.is_some_and(|(it, _)| it.name != rung.name);
     let plain = rungs(run).next().filter(is_other);
     let against = |rung, what| against_the_copy(run, rung, what, doubt);

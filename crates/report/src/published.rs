@@ -185,7 +185,7 @@ pub(super) fn options(run: &Run, doubt: f64) -> Vec<String> {
     let (steps, bar) = (steps(run), Bar::of(run, doubt));
     let other = other_conditions(run);
     let judged = OPTIONS.iter().filter_map(|(case, what, figures, claim)| {
-        let step = steps.iter().find(|step| step.case == *case)?;
+        let step = steps.iter().find(|step| step.case.name == *case)?;
         let judgement = other.is_empty().then(|| judge(*claim, &step.ratio, bar));
         let beginning = match judgement {
             None => format!("Published, not judged by this run ({other})"),
@@ -216,9 +216,9 @@ pub(super) fn volumes(run: &Run, doubt: f64) -> Vec<String> {
     let mut sentences: Vec<String> = steps(run)
         .iter()
         .filter_map(|step| {
-            let (case, base) = (find(step.case)?, find(step.base)?);
+            let base = find(step.base)?;
             let judging = other.is_empty().then_some(bar);
-            Some(from_to(step, case, base, judging))
+            Some(from_to(step, base, judging))
         })
         .collect();
     let measured = run.cases.iter().filter(|case| !case.samples.is_empty());
@@ -227,9 +227,10 @@ pub(super) fn volumes(run: &Run, doubt: f64) -> Vec<String> {
     sentences
 }
 
-/// The change from the volume of `base` to that of `case`, beside the published one,
+/// The change from the volume of `base` to that of the step's case, beside the published one,
 /// which is judged by `judging` if the conditions are the same.
-fn from_to(step: &Step<'_>, case: &CaseResult, base: &CaseResult, judging: Option<Bar>) -> String {
+fn from_to(step: &Step<'_>, base: &CaseResult, judging: Option<Bar>) -> String {
+    let case = step.case;
     let volume = |case: &CaseResult| case.configuration.volume_bytes.unwrap_or(0);
     let found = ratio(step.ratio.estimate);
     let certainty = if step.ratio.estimate.interval.is_some() {

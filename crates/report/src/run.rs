@@ -110,7 +110,7 @@ pub(super) fn comparisons(run: &Run, style: Style) -> String {
     let mut table = Table::new([Column::left(""), Column::right(""), Column::left("")]);
     for step in steps(run) {
         let cells = [
-            step.case.to_owned(),
+            step.case.name.clone(),
             times(step.ratio.estimate.median),
             ratio_interval(step.ratio.estimate.interval),
         ];
