@@ -1,14 +1,13 @@
-//! Nothing is left behind: no mapping, no descriptor. A test binary of its
-//! own, since it counts those of the whole process.
-
-mod common;
+//! Writers leave no mappings and descriptors behind. In a process of its own, since
+//! it counts those of the whole process.
 
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 
-use common::Directory;
-use common::writers::settings;
+use crate::common::Directory;
+use crate::common::process::in_own_process;
+use crate::common::writers::settings;
 use fastpipe::wait::Wait;
 use fastpipe::writer::Frozen;
 
@@ -85,18 +84,23 @@ fn use_up_fifos(fifo: &(File, OwnedFd), writers: usize) {
 
 #[test]
 fn a_million_loans_and_ten_thousand_writers_leave_nothing_behind() {
-    let directory = Directory::new();
-    let (reader, writer) = directory.fifo("fifo");
-    let fifo = (reader, OwnedFd::from(writer));
-    // What is found out once, and what the harness does at first.
-    use_up(10_000, 200);
-    use_up_fifos(&fifo, 10);
-    let before = mappings_and_descriptors();
-    use_up(1_000_000, 10_000);
-    use_up_fifos(&fifo, 1000);
-    let after = mappings_and_descriptors();
-    assert!(
-        after.0 <= before.0 && after.1 <= before.1,
-        "{after:?} mappings and descriptors, {before:?} before"
+    in_own_process(
+        "a_million_loans_and_ten_thousand_writers_leave_nothing_behind",
+        || {
+            let directory = Directory::new();
+            let (reader, writer) = directory.fifo("fifo");
+            let fifo = (reader, OwnedFd::from(writer));
+            // What is found out once, and what the harness does at first.
+            use_up(10_000, 200);
+            use_up_fifos(&fifo, 10);
+            let before = mappings_and_descriptors();
+            use_up(1_000_000, 10_000);
+            use_up_fifos(&fifo, 1000);
+            let after = mappings_and_descriptors();
+            assert!(
+                after.0 <= before.0 && after.1 <= before.1,
+                "{after:?} mappings and descriptors, {before:?} before"
+            );
+        },
     );
 }

@@ -1,11 +1,10 @@
-//! Nothing is left behind. A test binary of its own, since it counts what the
-//! whole process has.
-
-mod common;
+//! Rings leave no mappings and descriptors behind. In a process of its own, since
+//! it counts those of the whole process.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
+use crate::common::process::in_own_process;
 use fastpipe::ring::{self, Consumer, Producer};
 
 fn mappings_and_descriptors() -> (usize, usize) {
@@ -48,16 +47,21 @@ fn use_up(commits: usize, rings: usize) {
 
 #[test]
 fn a_million_commits_and_many_rings_leave_no_mapping_and_no_descriptor_behind() {
-    use_up(1000, 20);
-    let before = mappings_and_descriptors();
-    use_up(1_000_000, 300);
-    let after = mappings_and_descriptors();
-    assert_eq!(after.1, before.1, "descriptors");
-    // The allocator may have taken a few for itself and for threads' stacks.
-    assert!(
-        after.0 < before.0 + 30,
-        "{} mappings, then {}",
-        before.0,
-        after.0
+    in_own_process(
+        "a_million_commits_and_many_rings_leave_no_mapping_and_no_descriptor_behind",
+        || {
+            use_up(1000, 20);
+            let before = mappings_and_descriptors();
+            use_up(1_000_000, 300);
+            let after = mappings_and_descriptors();
+            assert_eq!(after.1, before.1, "descriptors");
+            // The allocator may have taken a few for itself and for threads' stacks.
+            assert!(
+                after.0 < before.0 + 30,
+                "{} mappings, then {}",
+                before.0,
+                after.0
+            );
+        },
     );
 }

@@ -8,6 +8,7 @@ use std::process::Stdio;
 
 use crate::common;
 use crate::common::process::{command, in_own_process, is_child};
+use crate::common::skip::skip;
 use crate::common::writers::{How, KIB, MIB, Setting, check, expect_all, send, settings, stream};
 use crate::common::{ALL_WAITS, Directory, WAITS, pipe_of};
 use fastpipe::wait::Wait;
@@ -115,7 +116,7 @@ fn terminal() -> Option<(OwnedFd, OwnedFd)> {
     // SAFETY: the first two pointers are valid for writing, the others null.
     let opened = unsafe { libc::openpty(&mut master, &mut slave, null, null.cast(), null.cast()) };
     if opened != 0 {
-        eprintln!("skipped: no terminal to be had");
+        skip("no terminal is available");
         return None;
     }
     // SAFETY: just opened, and nobody else's.

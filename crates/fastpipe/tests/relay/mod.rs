@@ -1,7 +1,4 @@
-//! A relay: from any descriptor to any other.
-
-#[path = "../common/mod.rs"]
-mod common;
+//! Relays between descriptors of every kind.
 
 mod ends;
 mod errors;

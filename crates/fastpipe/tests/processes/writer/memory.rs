@@ -7,6 +7,7 @@ use std::thread::scope;
 
 use crate::common::onward::{Onward, hold_and_read_on, splice};
 use crate::common::process::{become_ordinary, in_own_process};
+use crate::common::skip::skip;
 use crate::common::writers::{
     How, KIB, MIB, check, expect_all, fill, safe_settings, send, settings, stays_sane,
 };
@@ -36,7 +37,7 @@ fn hold_pieces(builder: fastpipe::writer::WriterBuilder, ask: usize, pieces: usi
         }
         let capacity = fastpipe::pipe::capacity(&held[0].0).unwrap();
         if capacity < MIB {
-            eprintln!("skipped: no pipe of a mebibyte to be had");
+            skip("no pipe of a mebibyte is available");
             return None;
         }
         assert_eq!(splice(&reader, &held.last().unwrap().1, PIECE), PIECE);
@@ -50,7 +51,7 @@ fn hold_pieces(builder: fastpipe::writer::WriterBuilder, ask: usize, pieces: usi
         assert_eq!(end, ((n + 1) * MIB).min(pieces * PIECE) as u64);
     }
     if !path.is_zero_copy() {
-        eprintln!("skipped: nothing is handed over here: {path}");
+        skip(format_args!("pages are not handed over here: {path}"));
         return None;
     }
     (report.zero_copy_bytes > 0).then_some(report.slabs_renewed + 1)
@@ -124,7 +125,7 @@ fn where_all_memory_is_locked_pages_are_replaced_all_the_same() {
     in_own_process(NAME, || {
         // SAFETY: plain numbers; the memory is unlocked when the process ends.
         if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } != 0 {
-            return eprintln!("skipped: this process may not lock all its memory");
+            return skip("this process may not lock all its memory");
         }
         for setting in safe_settings() {
             for onward in [Onward::Spliced, Onward::Teed] {
@@ -157,12 +158,12 @@ fn where_no_more_memory_may_be_locked_the_rest_is_copied() {
             return;
         }
         if let Err(error) = mlockall(MlockAllFlags::FUTURE) {
-            return eprintln!("skipped: mlockall: {error}");
+            return skip(format_args!("mlockall: {error}"));
         }
         for mebibytes in [6, 7, 8] {
             for setting in settings() {
                 if !limit(mebibytes) {
-                    return eprintln!("skipped: may not lock {mebibytes} MiB here");
+                    return skip(format_args!("may not lock {mebibytes} MiB here"));
                 }
                 let (reader, writer) = pipe_of(64 * KIB);
                 let reading =
@@ -248,7 +249,7 @@ fn reserved_huge_pages_that_run_out_do_not_kill_the_process() {
                 .unwrap_or(0)
         };
         if !(1..=32).contains(&free()) {
-            return eprintln!("skipped: no small pool of reserved huge pages here");
+            return skip("no small pool of reserved huge pages here");
         }
         for reuse in [Reuse::Fresh, Reuse::CowChecked] {
             let (reader, writer) = pipe_of(64 * KIB);

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::common::Directory;
 use crate::common::process::in_own_process;
+use crate::common::skip::skip;
 use crate::common::writers::{KIB, MIB, check, fill, settings, stream};
 use crate::common::{ALL_WAITS, assert_same};
 use fastpipe::wait::Wait;
@@ -117,7 +118,7 @@ fn a_disk_that_was_full_gets_every_byte_once_room_is_made() {
         // Seen by this thread only, so gone with it.
         let test = || {
             if !mount_a_small_one(&mount) {
-                return eprintln!("skipped: no file system may be mounted here");
+                return skip("no file system may be mounted here");
             }
             each(|builder, lend| {
                 let ballast = mount.join("ballast");

@@ -9,6 +9,7 @@ use std::thread;
 use crate::common::pipe_of;
 use crate::common::process::{Forked, end_if_it_hangs, in_child, in_own_process};
 use crate::common::seccomp::{Gate, refuse};
+use crate::common::skip::skip;
 use crate::common::writers::{How, KIB, MIB, Setting, expect_all, send, settings, stream};
 use fastpipe::buffer::Buffer;
 use fastpipe::reader::Reader;
@@ -282,7 +283,7 @@ fn a_failure_to_mark_the_process_is_forgotten_with_its_writer() {
     const NAME: &str = "a_failure_to_mark_the_process_is_forgotten_with_its_writer";
     in_own_process(NAME, || {
         if let Err(error) = Buffer::builder().len(8).wiped_on_fork(true).map() {
-            return eprintln!("skipped: {error}");
+            return skip(error);
         }
         let failing = thread::spawn(|| {
             if refuse(&[libc::SYS_madvise], libc::ENOMEM) {

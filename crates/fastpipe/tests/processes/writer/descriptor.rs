@@ -8,6 +8,7 @@ use std::thread;
 use crate::common::pipe_of;
 use crate::common::process::{end_if_it_hangs, in_own_process};
 use crate::common::seccomp::refuse;
+use crate::common::skip::skip;
 use crate::common::state::{until_asleep, until_unread};
 use crate::common::writers::{How, KIB, MIB, expect, expect_all, fill, own_pages, send, stream};
 use fastpipe::buffer::Pages;
@@ -125,7 +126,7 @@ fn wait_drained_waits_for_the_pipe_it_wrote_to_after_stdout_was_replaced() {
             send(&mut out, How::Lend, 0, 16 * KIB).unwrap();
             let path = out.path();
             if !path.is_zero_copy() {
-                return eprintln!("skipped: nothing is handed over here: {path}");
+                return skip(format_args!("pages are not handed over here: {path}"));
             }
             let (_empty, other) = pipe_of(64 * KIB);
             dup2_stdout(&other).unwrap();
@@ -202,7 +203,7 @@ fn stdout_replaced_before_it_was_duplicated_gets_all_that_follows() {
             loan.commit(50_001).unwrap();
             let path = out.path();
             if !path.is_zero_copy() {
-                return eprintln!("skipped: nothing is handed over here: {path}");
+                return skip(format_args!("pages are not handed over here: {path}"));
             }
             assert_eq!(out.queued(), 0);
             assert_eq!(pipe::unread(&first).unwrap(), 10_000);
@@ -340,7 +341,7 @@ fn the_duplicate_is_no_standard_descriptor_and_closed_by_finish() {
         send(&mut out, How::Lend, 0, 16 * KIB).unwrap();
         let path = out.path();
         if !path.is_zero_copy() {
-            return eprintln!("skipped: nothing is handed over here: {path}");
+            return skip(format_args!("pages are not handed over here: {path}"));
         }
         assert_eq!(open().len(), before + 1);
         assert!(open().iter().all(|number| *number > 2));

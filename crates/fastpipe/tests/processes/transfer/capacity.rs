@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use crate::common;
 use crate::common::process::{become_ordinary, in_own_process};
 use crate::common::shapes::cases;
+use crate::common::skip::skip;
 use crate::common::{Directory, buffer_with, pipe_of};
 use fastpipe::buffer::Buffer;
 use fastpipe::pipe::{self, Limits, page_size};
@@ -45,7 +46,7 @@ proptest! {
         let (reader, writer) = pipe_of(64 * page_size());
         let capacity = pipe::slots(&writer).unwrap();
         if capacity < 64 {
-            eprintln!("skipped: no pipe of 64 slots is to be had");
+            skip("no pipe of 64 slots is available");
             return Ok(());
         }
         let mut out = Output::new(&writer, Wait::Never);
@@ -159,7 +160,7 @@ fn a_capacity_of_nothing_or_of_more_than_an_int_is_refused() {
 fn more_than_the_limit_names_the_limit() {
     in_own_process("more_than_the_limit_names_the_limit", || {
         let Some(limit) = Limits::read().max_size else {
-            return eprintln!("skipped: the limit can't be read");
+            return skip("the limit can't be read");
         };
         if !become_ordinary() {
             return;

@@ -2,6 +2,7 @@
 
 use crate::common;
 use crate::common::process::{become_ordinary, in_own_process};
+use crate::common::skip::skip;
 use crate::common::{assert_same, buffer_with, pattern, pipe_of};
 use fastpipe::buffer::{Buffer, BufferError, Pages};
 use fastpipe::transfer::{Input, Output};
@@ -57,13 +58,13 @@ fn where_all_memory_to_come_is_locked_renewed_pages_are_new_all_the_same() {
     let name = "where_all_memory_to_come_is_locked_renewed_pages_are_new_all_the_same";
     in_own_process(name, || {
         if let Err(error) = rustix::mm::mlockall(MlockAllFlags::FUTURE) {
-            return eprintln!("skipped: mlockall: {error}");
+            return skip(format_args!("mlockall: {error}"));
         }
         for pages in [Pages::Base, Pages::Huge] {
             let bytes = pattern(60_000);
             let mut buffer = match Buffer::builder().len(60_000).pages(pages).map() {
                 Ok(buffer) => buffer,
-                Err(error) => return eprintln!("skipped: {error}"),
+                Err(error) => return skip(error),
             };
             buffer.copy_from_slice(&bytes);
             let (reader, writer) = pipe_of(65_536);
@@ -73,7 +74,7 @@ fn where_all_memory_to_come_is_locked_renewed_pages_are_new_all_the_same() {
             // Old and new are locked side by side.
             if let Err(error) = buffer.renew() {
                 assert_same(&buffer, &bytes);
-                return eprintln!("skipped: {pages:?}: {error}");
+                return skip(format_args!("{pages:?}: {error}"));
             }
             assert_same(&buffer, &vec![0; 60_000]);
             buffer.fill(0xee);
