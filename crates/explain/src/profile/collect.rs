@@ -13,9 +13,9 @@ use super::refusal::Facts;
 use super::symbols::Symbols;
 use pipespeed_host::{NoiseDelta, Warning, warnings};
 use pipespeed_measure::case::Case;
-use pipespeed_measure::endpoint::process::Role;
 use pipespeed_measure::record::GIB;
 use pipespeed_measure::runner::{Runner, Trial, TrialError};
+use pipespeed_measure::session::Role;
 use pipespeed_measure::trial::ProcessRunner;
 
 /// What sampling needs beside a runner.
@@ -48,7 +48,7 @@ pub fn profile(
     for _ in 0..trials {
         let mut probes: Vec<(Role, Probe)> = Vec::new();
         let trial = runner.run_watched(case, &mut |role, pid| {
-            let cpus = &cpus[role as usize];
+            let cpus = &cpus[role.index()];
             let bytes = ring_bytes(cpus.len());
             let probe = Probe::attach(sampling.event, pid, cpus, bytes, &sampling.facts)?;
             probes.push((role, probe));
@@ -58,10 +58,10 @@ pub fn profile(
         for (role, mut probe) in probes {
             let outcome = match role {
                 Role::Writer => &trial.writer,
-                Role::Reader => &trial.reader,
+                _ => &trial.reader,
             };
             if let Some(outcome) = outcome {
-                let tally = &mut tallies[role as usize];
+                let tally = &mut tallies[role.index()];
                 tally.usage_sampled.add(&outcome.counters);
                 let mut window = Window {
                     ns: outcome.window_ns,

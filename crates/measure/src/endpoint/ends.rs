@@ -8,8 +8,8 @@ use anyhow::bail;
 use fastpipe::buffer::{Backing, BufferError};
 use rustix::io::Errno;
 
-use super::control::{Control, Outcome, Setup};
-use super::process::{Left, not_allowed, reader, start, writer};
+use super::outcome::{Outcome, Setup};
+use super::process::{reader, writer};
 use super::spec::{EndSpec, PageKind, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique};
 use crate::channel::library::LibrarySink;
 use crate::channel::mqueue::{QueueSink, QueueSource};
@@ -21,6 +21,7 @@ use crate::channel::uring::{UringSink, UringSource};
 use crate::channel::vm_readv::{FetchSource, OfferSink};
 use crate::channel::{Sink, Source};
 use crate::record::NotRun;
+use crate::session::{Control, Gone, cause, not_allowed};
 use pipespeed_host::Root;
 use pipespeed_host::refusals::is_refusal;
 
@@ -33,12 +34,12 @@ pub(super) struct Driver<'a> {
 
 impl Driver<'_> {
     fn send_by(self, mut sink: impl Sink, setup: Setup) -> anyhow::Result<Outcome> {
-        start(self.control, setup)?;
+        self.control.wait_for_start(setup)?;
         writer(self.spec, &mut sink, self.words)
     }
 
     fn take_by(self, mut source: impl Source) -> anyhow::Result<Outcome> {
-        start(self.control, Setup::default())?;
+        self.control.wait_for_start(Setup::default())?;
         reader(self.spec, &mut source, self.words)
     }
 
@@ -129,7 +130,7 @@ fn left(error: anyhow::Error) -> anyhow::Error {
     let kind = errno.or(error.downcast_ref::<io::Error>().map(io::Error::kind));
     match kind {
         Some(BrokenPipe | ConnectionRefused | ConnectionReset | UnexpectedEof) => {
-            Left("the other end is gone".to_owned()).into()
+            Gone("the other end is gone".to_owned()).into()
         }
         _ => error,
     }
@@ -141,18 +142,6 @@ fn allowed<T>(call: &str, made: anyhow::Result<T>) -> anyhow::Result<T> {
         Some(cause) if is_refusal(&cause) => not_allowed(call, &cause).into(),
         _ => error.context(call.to_owned()),
     })
-}
-
-/// The system's error behind another one.
-pub(super) fn cause(error: &anyhow::Error) -> Option<io::Error> {
-    match (
-        error.downcast_ref::<Errno>(),
-        error.downcast_ref::<io::Error>(),
-    ) {
-        (Some(errno), _) => Some((*errno).into()),
-        (None, Some(error)) => error.raw_os_error().map(io::Error::from_raw_os_error),
-        (None, None) => None,
-    }
 }
 
 /// Limits on memory are a refusal, with the way out.

@@ -414,8 +414,6 @@ pub struct EndSpec {
     pub data: DataUse,
     /// Passes of computing over the data.
     pub work: u32,
-    /// The processor to stay on; null leaves it to the scheduler.
-    pub cpu: Option<usize>,
     /// The least duration of the warm-up, in seconds.
     pub warm_up_s: f64,
     /// The least duration of the timed part, in seconds.

@@ -3,7 +3,7 @@
 //! `channels.rs` opens a way there and back; `port.rs` is one end of it: `memory.rs`
 //! holds its messages, `link/` moves them. `process.rs` is what runs at each end: `closed.rs` one message at a time, `open_loop.rs`
 //! messages at a fixed rate, `naive.rs` the exchange that deadlocks.
-//! `trial.rs` starts both ends, `pair.rs` watches them, `deadlock.rs` tells a deadlock
+//! `trial.rs` runs both ends, `deadlock.rs` watches them and tells a deadlock
 //! from slowness, `rounds.rs` makes a run of trials, `histogram.rs` keeps what
 //! came of it, `curve.rs` what is drawn of it; `record.rs` is what is saved, and `csv.rs`
 //! the same as CSV.
@@ -18,7 +18,6 @@ mod link;
 mod memory;
 mod naive;
 mod open_loop;
-mod pair;
 mod port;
 pub mod process;
 pub mod record;

@@ -13,17 +13,17 @@ use rustix::io::Errno;
 use super::channels::Kind;
 use super::link::{Link, Needs, allowed, link};
 use super::memory::{Messages, turns};
-use super::process::Role;
 use super::spec::{Mode, Spec, Wait};
 use crate::channel::ZerocopyCounts;
 use crate::record::NotRun;
+use crate::session::{Gone, Role};
 
 /// How long [`Wait::Adaptive`] tries before it sleeps.
 const SPINNING: Duration = Duration::from_micros(50);
 
-/// The words that the processes share with who watches them: for each of them,
-/// the bytes it has moved, and what it does ([`IDLE`] and so on).
-pub(super) const WORDS: usize = 4;
+// The first two words that the processes share are the sender's, the others the
+// echo's: the bytes it has moved, and what it does.
+
 /// It does not move anything.
 pub(super) const IDLE: u64 = 0;
 /// It writes.
@@ -99,7 +99,7 @@ impl Port {
             wait: needs.wait,
             apart: spec.apart,
             words,
-            at: role as usize * 2,
+            at: role.index() * 2,
             moved: 0,
         })
     }
@@ -170,7 +170,7 @@ impl Port {
     /// Sends the whole message.
     ///
     /// # Errors
-    /// [`Left`] where the other process is gone, [`NotRun`] where the machine
+    /// [`Gone`] where the other process is gone, [`NotRun`] where the machine
     /// does not allow the call, and other errors of it.
     pub(super) fn send(&mut self) -> anyhow::Result<()> {
         self.word(1).store(WRITING, Ordering::Relaxed);
@@ -336,13 +336,8 @@ fn advance((number, at): &mut (u64, usize), moved: usize, size: usize) -> Moved 
 /// what is not allowed.
 pub(super) fn complaint(errno: Errno) -> anyhow::Error {
     match errno {
-        Errno::PIPE => Left.into(),
+        Errno::PIPE => Gone("the other process has left".to_owned()).into(),
         Errno::MSGSIZE => NotRun::limit("the message is longer than may be here").into(),
         other => std::io::Error::from(other).into(),
     }
 }
-
-/// The other process is gone: how it ended is the reason.
-#[derive(Debug, thiserror::Error)]
-#[error("the other process has left")]
-pub(super) struct Left;

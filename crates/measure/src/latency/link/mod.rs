@@ -26,7 +26,7 @@ use super::channels::Kind;
 use super::memory::Messages;
 use super::spec::Wait;
 use crate::channel::ZerocopyCounts;
-use crate::endpoint::process::not_allowed;
+use crate::session::not_allowed;
 use pipespeed_host::refusals::is_refusal;
 
 /// What moves messages.
