@@ -32,7 +32,7 @@ use pipespeed_base::interrupt::{INTERRUPTING, Interrupt};
 use pipespeed_base::signal_name;
 use pipespeed_host::{NoiseDelta, NoiseProbe};
 
-pub(crate) use self::child::{Gone, Instructions, cause, not_allowed, refused_or_failed, serve};
+pub(crate) use self::child::{Gone, Instructions, allowed, not_allowed, serve};
 pub(crate) use self::control::Control;
 use self::control::Report;
 

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 
 use fastpipe::buffer::Buffer;
 use fastpipe::reuse::{AssertReaderCopies, Reuse};
-use fastpipe::transfer::{Counts, Incomplete};
+use fastpipe::transfer::Counts;
 use fastpipe::writer::{Path, Writer};
 
 use super::Sink;
@@ -88,7 +88,7 @@ impl LibrarySink {
 }
 
 impl Sink for LibrarySink {
-    fn send(&mut self, producer: &mut Producer) -> Result<(), Incomplete> {
+    fn send(&mut self, producer: &mut Producer) -> io::Result<()> {
         match &mut self.way {
             Way::Lend { out, .. } => lend(out, producer),
             Way::Write { out, buffer, .. } => write(out, buffer, producer),
@@ -99,7 +99,6 @@ impl Sink for LibrarySink {
                 write(out, buffer, producer)
             }
         }
-        .map_err(|source| Incomplete { moved: 0, source })
     }
 
     fn sent(&self) -> u64 {

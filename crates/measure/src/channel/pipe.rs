@@ -1,5 +1,6 @@
 //! A pipe: the sink writes or vmsplices, the source reads or splices.
 
+mod calls;
 mod source;
 
 use std::io;
@@ -12,6 +13,7 @@ use fastpipe::pipe;
 use fastpipe::transfer::{Counts, Incomplete, Output, VmspliceOptions};
 use fastpipe::wait::Wait;
 
+pub(crate) use self::calls::{Plain, Vmsplice};
 pub use self::source::PipeSource;
 use super::Sink;
 use crate::endpoint::data::Producer;
@@ -232,14 +234,11 @@ impl<F: AsFd> PipeSink<F> {
 }
 
 impl<F: AsFd> Sink for PipeSink<F> {
-    fn send(&mut self, producer: &mut Producer) -> Result<(), Incomplete> {
+    fn send(&mut self, producer: &mut Producer) -> io::Result<()> {
         if !producer.is_idle() {
-            let piece = self
-                .lend()
-                .map_err(|source| Incomplete { moved: 0, source })?;
-            producer.produce(piece);
+            producer.produce(self.lend()?);
         }
-        self.commit(self.piece_len())
+        Ok(self.commit(self.piece_len())?)
     }
 
     fn sent(&self) -> u64 {

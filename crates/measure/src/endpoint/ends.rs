@@ -6,24 +6,25 @@ use std::sync::atomic::AtomicU64;
 
 use anyhow::bail;
 use fastpipe::buffer::{Backing, BufferError};
-use rustix::io::Errno;
 
 use super::outcome::{Outcome, Setup};
 use super::process::{reader, writer};
-use super::spec::{EndSpec, PageKind, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique};
+use super::spec::{
+    EndSpec, PageKind, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique, Waiting,
+};
 use crate::channel::library::LibrarySink;
-use crate::channel::mqueue::{QueueSink, QueueSource};
+use crate::channel::message::{MessageSink, MessageSource};
+use crate::channel::mqueue::Queue;
 use crate::channel::pipe::{PipeSink, PipeSource};
-use crate::channel::ring::{RingSink, RingSource};
-use crate::channel::socket::{SocketSink, SocketSource};
-use crate::channel::tcp::ZerocopySink;
-use crate::channel::uring::{UringSink, UringSource};
-use crate::channel::vm_readv::{FetchSource, OfferSink};
-use crate::channel::{Sink, Source};
+use crate::channel::ring::{self, RingReceiver, RingSink, RingSource, RingTransmitter};
+use crate::channel::socket::Socket;
+use crate::channel::tcp::{self, ZerocopySends};
+use crate::channel::uring::Uring;
+use crate::channel::vm_readv::{self, Fetch, Offer};
+use crate::channel::{End, Receiver, Sink, Source, Transmitter};
 use crate::record::NotRun;
-use crate::session::{Control, Gone, cause, not_allowed};
+use crate::session::{Control, Gone, allowed};
 use pipespeed_host::Root;
-use pipespeed_host::refusals::is_refusal;
 
 /// What drives an end, whichever it is.
 pub(super) struct Driver<'a> {
@@ -43,12 +44,30 @@ impl Driver<'_> {
         reader(self.spec, &mut source, self.words)
     }
 
-    /// The writer of a trial, from its setting up to its end.
-    pub(super) fn write(self, sink: &SinkSpec, channel: OwnedFd) -> anyhow::Result<Outcome> {
-        let of_pieces = |pieces: usize| Setup {
+    fn send_messages(
+        self,
+        transmitter: impl Transmitter,
+        sink: &SinkSpec,
+        pieces: usize,
+    ) -> anyhow::Result<Outcome> {
+        let setup = Setup {
             pieces: Some(pieces),
             ..Setup::default()
         };
+        self.send_by(MessageSink::new(transmitter, sink, pieces)?, setup)
+    }
+
+    fn take_messages(
+        self,
+        receiver: impl Receiver,
+        source: &SourceSpec,
+    ) -> anyhow::Result<Outcome> {
+        self.take_by(MessageSource::new(receiver, source.buffer_bytes)?)
+    }
+
+    /// The writer of a trial, from its setting up to its end.
+    pub(super) fn write(self, sink: &SinkSpec, channel: OwnedFd) -> anyhow::Result<Outcome> {
+        let sleeps = sink.wait != Waiting::Spin;
         match sink.technique {
             SinkTechnique::Write | SinkTechnique::Vmsplice => {
                 let made = PipeSink::new(channel, sink)
@@ -65,38 +84,48 @@ impl Driver<'_> {
                 };
                 self.send_by(made, Setup::default())
             }
-            SinkTechnique::Send => self.send_by(SocketSink::new(channel, sink)?, of_pieces(1)),
+            SinkTechnique::Send => self.send_messages(Socket::new(channel, sleeps), sink, 1),
             SinkTechnique::SendZerocopy => {
-                let made = allowed("SO_ZEROCOPY", ZerocopySink::new(channel, sink))?;
-                let setup = of_pieces(made.pieces());
-                self.send_by(made, setup)
+                let pieces = tcp::pieces(sink.buffer_bytes);
+                let made = ZerocopySends::new(Socket::new(channel, sleeps), pieces, true);
+                let made = made.map_err(|errno| allowed("SO_ZEROCOPY", errno))?;
+                self.send_messages(made, sink, pieces)
             }
-            SinkTechnique::QueueSend => self.send_by(QueueSink::new(channel, sink)?, of_pieces(1)),
+            SinkTechnique::QueueSend => self.send_messages(queue(channel, sleeps)?, sink, 1),
             SinkTechnique::Offer => {
-                // It talks to the reader first.
-                let made = OfferSink::new(channel, sink).map_err(left)?;
-                let setup = of_pieces(made.pieces());
-                self.send_by(made, setup)
+                let pieces = vm_readv::pieces(sink.buffer_bytes);
+                vm_readv::introduce(&channel).map_err(gone)?;
+                let made = Offer::new(Socket::new(channel, sleeps), Some(pieces));
+                self.send_messages(made, sink, pieces)
             }
             SinkTechnique::UringWrite => {
-                let made = allowed("io_uring_setup", UringSink::new(channel, sink))?;
-                self.send_by(made, of_pieces(1))
+                let made = Uring::new(channel, !sleeps);
+                let made = made.map_err(|error| allowed("io_uring_setup", error))?;
+                self.send_messages(made, sink, 1)
             }
             SinkTechnique::RingLend | SinkTechnique::RingWrite => {
-                let made = RingSink::new(channel, sink).map_err(left);
-                let made = allowed("a ring in shared memory", made)?;
+                let made = ring::offer(channel, sink.buffer_bytes, sink.wait);
+                let made = made.map_err(|error| allowed(A_RING, gone(error)))?;
                 let setup = Setup {
-                    pieces: made.pieces(),
                     ring_bytes: Some(made.capacity()),
                     ..Setup::default()
                 };
-                self.send_by(made, setup)
+                if sink.technique == SinkTechnique::RingLend {
+                    return self.send_by(RingSink::new(made, sink.buffer_bytes), setup);
+                }
+                let made = RingTransmitter::new(made, sink.buffer_bytes, false);
+                let setup = Setup {
+                    pieces: Some(1),
+                    ..setup
+                };
+                self.send_by(MessageSink::new(made, sink, 1)?, setup)
             }
         }
     }
 
     /// The reader of a trial, from its setting up to its end.
     pub(super) fn read(self, source: &SourceSpec, channel: OwnedFd) -> anyhow::Result<Outcome> {
+        let sleeps = source.wait != Waiting::Spin;
         match source.technique {
             SourceTechnique::Read | SourceTechnique::Splice | SourceTechnique::SpliceThrough => {
                 let made = PipeSource::new(channel, source)?;
@@ -108,40 +137,52 @@ impl Driver<'_> {
                 }
                 self.take_by(made)
             }
-            SourceTechnique::Recv => self.take_by(SocketSource::new(channel, source)?),
-            SourceTechnique::QueueReceive => self.take_by(QueueSource::new(channel, source)?),
-            SourceTechnique::Fetch => self.take_by(FetchSource::new(channel, source)?),
-            SourceTechnique::UringRead => self.take_by(allowed(
-                "io_uring_setup",
-                UringSource::new(channel, source),
-            )?),
+            SourceTechnique::Recv => self.take_messages(Socket::new(channel, sleeps), source),
+            SourceTechnique::QueueReceive => self.take_messages(queue(channel, sleeps)?, source),
+            SourceTechnique::Fetch => {
+                let writer = vm_readv::introduce(&channel).map_err(gone)?;
+                let made = Fetch::new(Socket::new(channel, sleeps), writer, true);
+                self.take_messages(made, source)
+            }
+            SourceTechnique::UringRead => {
+                let made = Uring::new(channel, !sleeps);
+                let made = made.map_err(|error| allowed("io_uring_setup", error))?;
+                self.take_messages(made, source)
+            }
             SourceTechnique::RingPeek | SourceTechnique::RingRead => {
-                let made = RingSource::new(channel, source).map_err(left);
-                self.take_by(allowed("a ring in shared memory", made)?)
+                let made = ring::accept(channel, source.wait);
+                let made = made.map_err(|error| allowed(A_RING, gone(error)))?;
+                let bytes = source.buffer_bytes;
+                if source.technique == SourceTechnique::RingPeek {
+                    self.take_by(RingSource::new(made, bytes))
+                } else {
+                    self.take_messages(RingReceiver::new(made, bytes, false), source)
+                }
             }
         }
     }
 }
 
-/// That the other end has gone before the start is not this one's fault.
-fn left(error: anyhow::Error) -> anyhow::Error {
-    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, UnexpectedEof};
-    let errno = error.downcast_ref::<Errno>().map(|errno| errno.kind());
-    let kind = errno.or(error.downcast_ref::<io::Error>().map(io::Error::kind));
-    match kind {
-        Some(BrokenPipe | ConnectionRefused | ConnectionReset | UnexpectedEof) => {
-            Gone("the other end is gone".to_owned()).into()
-        }
-        _ => error,
+const A_RING: &str = "a ring in shared memory";
+
+fn queue(channel: OwnedFd, sleeps: bool) -> io::Result<Queue> {
+    let mut queue = Queue::new(channel);
+    if !sleeps {
+        queue.never_sleep()?;
     }
+    Ok(queue)
 }
 
-/// What a machine does not allow is a refusal, not a failure.
-fn allowed<T>(call: &str, made: anyhow::Result<T>) -> anyhow::Result<T> {
-    made.map_err(|error| match cause(&error) {
-        Some(cause) if is_refusal(&cause) => not_allowed(call, &cause).into(),
-        _ => error.context(call.to_owned()),
-    })
+/// That the other end has gone before the start is not this one's fault.
+fn gone(error: impl Into<io::Error>) -> anyhow::Error {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, UnexpectedEof};
+    let error = error.into();
+    match error.kind() {
+        BrokenPipe | ConnectionRefused | ConnectionReset | UnexpectedEof => {
+            Gone("the other end is gone".to_owned()).into()
+        }
+        _ => error.into(),
+    }
 }
 
 /// Limits on memory are a refusal, with the way out.

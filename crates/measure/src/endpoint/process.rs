@@ -29,7 +29,7 @@ use super::spec::{EndSpec, Part};
 use super::{alone, memory};
 use crate::channel::{Sink, Source, Taken};
 use crate::record::NotRun;
-use crate::session::{self, Gone, Instructions, Role, refused_or_failed};
+use crate::session::{self, Gone, Instructions, Role, allowed};
 
 pub use super::ends::huge_pages_refused;
 
@@ -76,8 +76,8 @@ pub(super) fn writer(
     loop {
         match sink.send(&mut producer) {
             Ok(()) => words[SENT].store(sink.sent(), Ordering::Release),
-            Err(incomplete) if incomplete.kind() == io::ErrorKind::TimedOut => {}
-            Err(incomplete) if incomplete.kind() == io::ErrorKind::BrokenPipe => {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 // The reader leaves at the second offset, which may lie within
                 // the piece that was being sent.
                 let end = words[END].load(Ordering::Acquire);
@@ -86,9 +86,7 @@ pub(super) fn writer(
                 }
                 break;
             }
-            Err(incomplete) => {
-                return Err(refused_or_failed(sink.call(), sink.sent(), incomplete));
-            }
+            Err(error) => return Err(refused_or_failed(sink.call(), sink.sent(), error)),
         }
         let due = match (&first, &second) {
             (None, _) => BEGIN,
@@ -121,6 +119,15 @@ pub(super) fn writer(
         _ => bail!(Gone(
             "the reader left before the end of the trial".to_owned()
         )),
+    }
+}
+
+/// The error of a call; once something was moved, the machine does allow the call.
+fn refused_or_failed(call: &str, moved: u64, error: io::Error) -> anyhow::Error {
+    if moved == 0 {
+        allowed(call, error)
+    } else {
+        anyhow::Error::new(error).context(call.to_owned())
     }
 }
 
@@ -183,7 +190,7 @@ fn take(received: u64, source: &mut impl Source, consumer: &mut Consumer) -> any
     let call = source.call();
     let taken = source
         .take()
-        .map_err(|incomplete| refused_or_failed(call, received, incomplete))?;
+        .map_err(|error| refused_or_failed(call, received, error))?;
     if taken.is_empty() {
         bail!(Gone(format!(
             "the data ended early, after {received} bytes"

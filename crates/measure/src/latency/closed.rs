@@ -33,14 +33,14 @@ pub(super) fn trip(port: &mut Port, number: u64) -> anyhow::Result<u64> {
 pub(super) fn warm_up(port: &mut Port) -> anyhow::Result<u64> {
     let started = now_ns();
     let mut number = 0;
-    port.look_at_all(true);
+    port.copy_all(true);
     // Large messages need no more than three.
     while number < 3 || number < WARM_UP_TRIPS && now_ns() - started < WARM_UP_NS {
         trip(port, number)?;
         ensure!(port.came_back_whole(number), "{WRONG}");
         number += 1;
     }
-    port.look_at_all(false);
+    port.copy_all(false);
     Ok(number)
 }
 

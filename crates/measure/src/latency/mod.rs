@@ -1,7 +1,7 @@
 //! Round trips: a message goes to another process and comes back.
 //!
-//! `channels.rs` opens a way there and back; `port.rs` is one end of it: `memory.rs`
-//! holds its messages, `link/` moves them. `process.rs` is what runs at each end: `closed.rs` one message at a time, `open_loop.rs`
+//! `channels.rs` opens a way there and back; `port.rs` is one end of it, whose
+//! transmitter and receiver move the messages that `memory.rs` holds. `process.rs` is what runs at each end: `closed.rs` one message at a time, `open_loop.rs`
 //! messages at a fixed rate, `naive.rs` the exchange that deadlocks.
 //! `trial.rs` runs both ends, `deadlock.rs` watches them and tells a deadlock
 //! from slowness, `rounds.rs` makes a run of trials, `histogram.rs` keeps what
@@ -14,7 +14,6 @@ mod csv;
 pub mod curve;
 pub mod deadlock;
 pub mod histogram;
-mod link;
 mod memory;
 mod naive;
 mod open_loop;

@@ -7,7 +7,6 @@ use std::os::unix::net::UnixStream;
 
 use anyhow::Context;
 use fastpipe::shared::SharedWords;
-use fastpipe::transfer::Incomplete;
 use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -101,22 +100,18 @@ pub(crate) fn not_allowed(call: &str, error: &io::Error) -> NotRun {
     )
 }
 
-/// A system call that is refused before it has moved anything, as a seccomp
-/// filter does, is what the machine does not allow; later it is a failure.
-pub(crate) fn refused_or_failed(
-    call: &str,
-    moved_before: u64,
-    incomplete: Incomplete,
-) -> anyhow::Error {
-    let error = incomplete.source;
-    if moved_before == 0 && is_refusal(&error) {
-        return not_allowed(call, &error).into();
+/// The error of a call that has not moved anything yet: where the machine does not
+/// allow the call, as a seccomp filter does, it is a refusal and no failure.
+pub(crate) fn allowed(call: &str, error: impl Into<anyhow::Error>) -> anyhow::Error {
+    let error = error.into();
+    match cause(&error) {
+        Some(cause) if is_refusal(&cause) => not_allowed(call, &cause).into(),
+        _ => error.context(call.to_owned()),
     }
-    anyhow::Error::new(error).context(call.to_owned())
 }
 
 /// The system's error behind another one.
-pub(crate) fn cause(error: &anyhow::Error) -> Option<io::Error> {
+fn cause(error: &anyhow::Error) -> Option<io::Error> {
     match (
         error.downcast_ref::<Errno>(),
         error.downcast_ref::<io::Error>(),
