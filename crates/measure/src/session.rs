@@ -225,20 +225,26 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
         Ok(setups)
     }
 
-    /// The role and number of each process.
-    pub(crate) fn processes(&self) -> impl Iterator<Item = (Role, u32)> {
-        self.ends.iter().map(|end| (end.role, end.child.id()))
+    /// The number of each process.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        self.ends.iter().map(|end| end.child.id()).collect()
     }
 
-    /// The error of a trial in which something could not be done to a process:
-    /// it may have been interrupted meanwhile.
-    pub(crate) fn lost(&mut self, role: Role, error: anyhow::Error) -> TrialError {
-        let end = self.ends.iter_mut().find(|end| end.role == role);
-        let status = end.and_then(|end| end.kill().ok());
-        match status.and_then(interrupting_signal) {
-            Some(signal) => TrialError::Interrupted(signal),
-            None => TrialError::Failed(error),
+    /// Calls `attach` with the role and number of each process.
+    ///
+    /// # Errors
+    /// Those of `attach`; a process may have been interrupted meanwhile.
+    pub(crate) fn attach(
+        &mut self,
+        attach: &mut dyn FnMut(Role, u32) -> anyhow::Result<()>,
+    ) -> Result<(), TrialError> {
+        for end in &mut self.ends {
+            if let Err(error) = attach(end.role, end.child.id()) {
+                let signal = end.kill().ok().and_then(interrupting_signal);
+                return Err(signal.map_or(TrialError::Failed(error), TrialError::Interrupted));
+            }
         }
+        Ok(())
     }
 
     /// Lets all processes start.

@@ -111,10 +111,7 @@ impl ProcessRunner {
         }
         let setups = session.wait_ready()?.into_iter();
         let setup = setups.filter(|(role, _)| *role == Role::Writer).next();
-        let processes: Vec<(Role, u32)> = session.processes().collect();
-        for (role, pid) in processes {
-            attach(role, pid).map_err(|error| session.lost(role, error))?;
-        }
+        session.attach(attach)?;
         session.start()?;
         let mut outcomes: [Option<Outcome>; 2] = [None, None];
         for (role, outcome) in session.collect(None)? {

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::os::fd::OwnedFd;
 
+use anyhow::bail;
 use fastpipe::buffer::Buffer;
 use fastpipe::reuse::{AssertReaderCopies, Reuse};
 use fastpipe::transfer::Counts;
@@ -42,13 +43,13 @@ enum Way {
 }
 
 impl LibrarySink {
-    /// The sink that `spec` asks for; none if it asks for a bare technique.
+    /// The sink that `spec` asks for.
     /// [`SinkTechnique::BufWriter`] writes to standard output, which `channel`
     /// must be.
     ///
     /// # Errors
-    /// When memory can't be had.
-    pub fn new(channel: OwnedFd, spec: &SinkSpec) -> io::Result<Option<Self>> {
+    /// When memory can't be had, or `spec` asks for a bare technique.
+    pub fn new(channel: OwnedFd, spec: &SinkSpec) -> anyhow::Result<Self> {
         let open = |policy: Policy, channel: OwnedFd| {
             let builder = Writer::builder()
                 .wait(spec.wait.into())
@@ -81,9 +82,9 @@ impl LibrarySink {
                 buffer: buffer()?,
                 sent: 0,
             },
-            _ => return Ok(None),
+            other => bail!("no library sends by {other}"),
         };
-        Ok(Some(LibrarySink { way }))
+        Ok(LibrarySink { way })
     }
 }
 

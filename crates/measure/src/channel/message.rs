@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::{Receiver, Sink, Source, Taken, Transmitter, ZerocopyCounts};
 use crate::endpoint::data::Producer;
-use crate::endpoint::spec::SinkSpec;
+use crate::endpoint::outcome::Setup;
 
 /// Memory of messages of one length that are sent in turn.
 #[derive(Debug)]
@@ -136,12 +136,12 @@ pub struct MessageSink<T> {
 }
 
 impl<T: Transmitter> MessageSink<T> {
-    /// A sink with its pieces mapped and filled.
+    /// A sink of `count` pieces of one message each, mapped and filled.
     ///
     /// # Errors
     /// When the memory can't be had.
-    pub fn new(transmitter: T, spec: &SinkSpec, count: usize) -> anyhow::Result<Self> {
-        let mut pieces = Pieces::new(spec.buffer_bytes, spec.buffer_bytes, count)?;
+    pub fn new(transmitter: T, message: usize, count: usize) -> anyhow::Result<Self> {
+        let mut pieces = Pieces::new(message, message, count)?;
         for piece in 0..count {
             pieces.bytes_mut(piece).fill(b'X');
         }
@@ -152,11 +152,6 @@ impl<T: Transmitter> MessageSink<T> {
             bytes: 0,
             moving_calls: 0,
         })
-    }
-
-    /// Number of pieces that are sent in turn.
-    pub fn pieces(&self) -> usize {
-        self.pieces.count()
     }
 }
 
@@ -177,6 +172,14 @@ impl<T: Transmitter> Sink for MessageSink<T> {
         }
         self.next = (piece + 1) % self.pieces.count();
         Ok(())
+    }
+
+    fn setup(&self) -> Setup {
+        Setup {
+            pieces: Some(self.pieces.count()),
+            ring_bytes: self.transmitter.capacity(),
+            ..Setup::default()
+        }
     }
 
     fn sent(&self) -> u64 {

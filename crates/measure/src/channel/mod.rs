@@ -36,6 +36,7 @@ use serde::{Deserialize, Serialize};
 use self::message::Message;
 
 use crate::endpoint::data::Producer;
+use crate::endpoint::outcome::Setup;
 
 /// An end of a channel that moves messages one system call at a time.
 pub trait End {
@@ -113,6 +114,11 @@ pub trait Transmitter: End {
     /// The system call, for messages.
     fn call(&self) -> &'static str;
 
+    /// The capacity of the channel in bytes, where it is made by this end.
+    fn capacity(&self) -> Option<usize> {
+        None
+    }
+
     /// See [`Sink::expect_leaving`].
     fn expect_leaving(&mut self) {}
 
@@ -148,6 +154,11 @@ pub trait Sink {
     /// `BrokenPipe` where the reader is gone, `TimedOut` after
     /// [`expect_leaving`](Self::expect_leaving) where it may be.
     fn send(&mut self, producer: &mut Producer) -> io::Result<()>;
+
+    /// What took effect.
+    fn setup(&self) -> Setup {
+        Setup::default()
+    }
 
     /// Bytes sent so far.
     fn sent(&self) -> u64 {

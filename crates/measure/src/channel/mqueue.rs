@@ -114,15 +114,22 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// An end whose calls sleep.
-    pub fn new(fd: OwnedFd) -> Self {
-        Queue {
+    /// An end whose calls sleep, or not.
+    ///
+    /// # Errors
+    /// Those of fcntl(2).
+    pub fn new(fd: OwnedFd, sleeps: bool) -> io::Result<Self> {
+        let mut queue = Queue {
             fd,
-            sleeps: true,
+            sleeps,
             may_be_alone: false,
             tries: MAX_TRIES,
             counts: Counts::default(),
+        };
+        if !sleeps {
+            queue.never_sleep()?;
         }
+        Ok(queue)
     }
 }
 

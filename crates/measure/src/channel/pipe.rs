@@ -17,6 +17,7 @@ pub(crate) use self::calls::{Plain, Vmsplice};
 pub use self::source::PipeSource;
 use super::Sink;
 use crate::endpoint::data::Producer;
+use crate::endpoint::outcome::Setup;
 use crate::endpoint::spec::{Reuse, SinkSpec, SinkTechnique};
 
 /// The writing end: buffers that are sent in turn.
@@ -239,6 +240,17 @@ impl<F: AsFd> Sink for PipeSink<F> {
             producer.produce(self.lend()?);
         }
         Ok(self.commit(self.piece_len())?)
+    }
+
+    fn setup(&self) -> Setup {
+        let backing = self.backing().ok();
+        Setup {
+            pieces: Some(self.pieces()),
+            alignment: Some(self.alignment()),
+            huge_bytes: backing.map(|backing| backing.huge),
+            huge_shown_by: backing.map(|backing| backing.shown_by.name().to_owned()),
+            ..Setup::default()
+        }
     }
 
     fn sent(&self) -> u64 {

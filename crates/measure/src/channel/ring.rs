@@ -21,6 +21,7 @@ use super::message::Message;
 use super::open::{Channel, OpenError, over_a_socket};
 use super::{End, Receiver, Sink, Source, Taken, Transmitter};
 use crate::endpoint::data::Producer;
+use crate::endpoint::outcome::Setup;
 use crate::endpoint::spec::Waiting;
 use crate::record::NotRun;
 use pipespeed_base::size;
@@ -85,11 +86,6 @@ impl RingTransmitter {
             is_made: false,
             waits: true,
         }
-    }
-
-    /// The capacity of the ring, in bytes.
-    pub fn capacity(&self) -> usize {
-        self.ring.capacity()
     }
 
     /// Room that the next call needs.
@@ -163,6 +159,10 @@ impl Transmitter for RingTransmitter {
             self.is_made = true;
             Ok(made)
         })
+    }
+
+    fn capacity(&self) -> Option<usize> {
+        Some(self.ring.capacity())
     }
 
     fn call(&self) -> &'static str {
@@ -349,6 +349,13 @@ impl Sink for RingSink {
         slot.commit(self.message);
         self.moving_calls += 1;
         Ok(())
+    }
+
+    fn setup(&self) -> Setup {
+        Setup {
+            ring_bytes: Some(self.ring.capacity()),
+            ..Setup::default()
+        }
     }
 
     fn sent(&self) -> u64 {

@@ -65,6 +65,26 @@ impl End for Socket {
     }
 }
 
+/// An end that does more than sending and receiving bytes, over a socket.
+pub(super) trait OverSocket {
+    fn socket(&self) -> &Socket;
+    fn socket_mut(&mut self) -> &mut Socket;
+}
+
+impl<T: OverSocket> End for T {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.socket().fd()
+    }
+
+    fn never_sleep(&mut self) -> std::io::Result<()> {
+        self.socket_mut().never_sleep()
+    }
+
+    fn counts(&self) -> Counts {
+        self.socket().counts
+    }
+}
+
 impl Transmitter for Socket {
     fn send(&mut self, message: Message<'_>) -> rustix::io::Result<usize> {
         self.send_bytes(message.bytes(), SendFlags::empty())

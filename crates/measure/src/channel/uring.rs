@@ -17,6 +17,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::message::Message;
 use super::{End, Receiver, Transmitter};
+use crate::session::allowed;
 
 /// Requests that the ring has room for; one is used.
 const ENTRIES: u32 = 2;
@@ -70,10 +71,10 @@ impl Uring {
     ///
     /// # Errors
     /// Those of io_uring_setup(2), which may be refused.
-    pub fn new(fd: OwnedFd, spins: bool) -> io::Result<Self> {
+    pub fn new(fd: OwnedFd, spins: bool) -> anyhow::Result<Self> {
         Ok(Uring {
             fd,
-            ring: tried_ring()?,
+            ring: tried_ring().map_err(|error| allowed("io_uring_setup", error))?,
             spins,
             flags: 0,
             counts: Counts::default(),

@@ -4,10 +4,8 @@
 //! Where a message lies goes over a socket pair, 16 bytes each; for every one
 //! that was read a byte comes back, which lets its memory be written again.
 
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 
-use fastpipe::transfer::Counts;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use rustix::io::Errno;
@@ -15,8 +13,8 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::process::{PTracer, getpid, set_ptracer};
 
 use super::message::{Message, counted};
-use super::socket::Socket;
-use super::{End, Receiver, Transmitter, moved};
+use super::socket::{OverSocket, Socket};
+use super::{Receiver, Transmitter, moved};
 
 /// At most this many messages are under way, and this many bytes of them.
 const MAX_PIECES: usize = 8;
@@ -53,17 +51,13 @@ impl Offer {
     }
 }
 
-impl End for Offer {
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.socket.fd()
+impl OverSocket for Offer {
+    fn socket(&self) -> &Socket {
+        &self.socket
     }
 
-    fn never_sleep(&mut self) -> io::Result<()> {
-        self.socket.never_sleep()
-    }
-
-    fn counts(&self) -> Counts {
-        self.socket.counts
+    fn socket_mut(&mut self) -> &mut Socket {
+        &mut self.socket
     }
 }
 
@@ -139,17 +133,13 @@ impl Fetch {
     }
 }
 
-impl End for Fetch {
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.socket.fd()
+impl OverSocket for Fetch {
+    fn socket(&self) -> &Socket {
+        &self.socket
     }
 
-    fn never_sleep(&mut self) -> io::Result<()> {
-        self.socket.never_sleep()
-    }
-
-    fn counts(&self) -> Counts {
-        self.socket.counts
+    fn socket_mut(&mut self) -> &mut Socket {
+        &mut self.socket
     }
 }
 

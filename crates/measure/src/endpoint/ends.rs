@@ -1,7 +1,7 @@
 //! Which sink or source a spec asks for: made, proven, and driven.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU64;
 
 use anyhow::bail;
@@ -21,7 +21,7 @@ use crate::channel::socket::Socket;
 use crate::channel::tcp::{self, ZerocopySends};
 use crate::channel::uring::Uring;
 use crate::channel::vm_readv::{self, Fetch, Offer};
-use crate::channel::{End, Receiver, Sink, Source, Transmitter};
+use crate::channel::{Sink, Source};
 use crate::record::NotRun;
 use crate::session::{Control, Gone, allowed};
 use pipespeed_host::Root;
@@ -34,8 +34,8 @@ pub(super) struct Driver<'a> {
 }
 
 impl Driver<'_> {
-    fn send_by(self, mut sink: impl Sink, setup: Setup) -> anyhow::Result<Outcome> {
-        self.control.wait_for_start(setup)?;
+    fn send_by(self, mut sink: impl Sink) -> anyhow::Result<Outcome> {
+        self.control.wait_for_start(sink.setup())?;
         writer(self.spec, &mut sink, self.words)
     }
 
@@ -44,81 +44,50 @@ impl Driver<'_> {
         reader(self.spec, &mut source, self.words)
     }
 
-    fn send_messages(
-        self,
-        transmitter: impl Transmitter,
-        sink: &SinkSpec,
-        pieces: usize,
-    ) -> anyhow::Result<Outcome> {
-        let setup = Setup {
-            pieces: Some(pieces),
-            ..Setup::default()
-        };
-        self.send_by(MessageSink::new(transmitter, sink, pieces)?, setup)
-    }
-
-    fn take_messages(
-        self,
-        receiver: impl Receiver,
-        source: &SourceSpec,
-    ) -> anyhow::Result<Outcome> {
-        self.take_by(MessageSource::new(receiver, source.buffer_bytes)?)
-    }
-
     /// The writer of a trial, from its setting up to its end.
     pub(super) fn write(self, sink: &SinkSpec, channel: OwnedFd) -> anyhow::Result<Outcome> {
         let sleeps = sink.wait != Waiting::Spin;
+        let bytes = sink.buffer_bytes;
         match sink.technique {
             SinkTechnique::Write | SinkTechnique::Vmsplice => {
-                let made = PipeSink::new(channel, sink)
-                    .map_err(no_buffer)
-                    .and_then(|made| proven(made, sink.pages, sink.touched))?;
-                let setup = setup_of(&made);
-                self.send_by(made, setup)
+                let made = PipeSink::new(channel, sink).map_err(no_buffer)?;
+                if sink.pages == PageKind::Huge && sink.touched {
+                    all_huge(made.backing()?)?;
+                }
+                self.send_by(made)
             }
             SinkTechnique::Fastpipe(_)
             | SinkTechnique::FastpipeIo(_)
-            | SinkTechnique::BufWriter => {
-                let Some(made) = LibrarySink::new(channel, sink)? else {
-                    bail!("no such sink");
-                };
-                self.send_by(made, Setup::default())
+            | SinkTechnique::BufWriter => self.send_by(LibrarySink::new(channel, sink)?),
+            SinkTechnique::Send => {
+                self.send_by(MessageSink::new(Socket::new(channel, sleeps), bytes, 1)?)
             }
-            SinkTechnique::Send => self.send_messages(Socket::new(channel, sleeps), sink, 1),
             SinkTechnique::SendZerocopy => {
-                let pieces = tcp::pieces(sink.buffer_bytes);
-                let made = ZerocopySends::new(Socket::new(channel, sleeps), pieces, true);
-                let made = made.map_err(|errno| allowed("SO_ZEROCOPY", errno))?;
-                self.send_messages(made, sink, pieces)
+                let pieces = tcp::pieces(bytes);
+                let made = ZerocopySends::new(Socket::new(channel, sleeps), pieces, true)?;
+                self.send_by(MessageSink::new(made, bytes, pieces)?)
             }
-            SinkTechnique::QueueSend => self.send_messages(queue(channel, sleeps)?, sink, 1),
+            SinkTechnique::QueueSend => {
+                self.send_by(MessageSink::new(Queue::new(channel, sleeps)?, bytes, 1)?)
+            }
             SinkTechnique::Offer => {
-                let pieces = vm_readv::pieces(sink.buffer_bytes);
+                let pieces = vm_readv::pieces(bytes);
                 vm_readv::introduce(&channel).map_err(gone)?;
                 let made = Offer::new(Socket::new(channel, sleeps), Some(pieces));
-                self.send_messages(made, sink, pieces)
+                self.send_by(MessageSink::new(made, bytes, pieces)?)
             }
             SinkTechnique::UringWrite => {
-                let made = Uring::new(channel, !sleeps);
-                let made = made.map_err(|error| allowed("io_uring_setup", error))?;
-                self.send_messages(made, sink, 1)
+                self.send_by(MessageSink::new(Uring::new(channel, !sleeps)?, bytes, 1)?)
             }
             SinkTechnique::RingLend | SinkTechnique::RingWrite => {
-                let made = ring::offer(channel, sink.buffer_bytes, sink.wait);
+                let made = ring::offer(channel, bytes, sink.wait);
                 let made = made.map_err(|error| allowed(A_RING, gone(error)))?;
-                let setup = Setup {
-                    ring_bytes: Some(made.capacity()),
-                    ..Setup::default()
-                };
                 if sink.technique == SinkTechnique::RingLend {
-                    return self.send_by(RingSink::new(made, sink.buffer_bytes), setup);
+                    self.send_by(RingSink::new(made, bytes))
+                } else {
+                    let made = RingTransmitter::new(made, bytes, false);
+                    self.send_by(MessageSink::new(made, bytes, 1)?)
                 }
-                let made = RingTransmitter::new(made, sink.buffer_bytes, false);
-                let setup = Setup {
-                    pieces: Some(1),
-                    ..setup
-                };
-                self.send_by(MessageSink::new(made, sink, 1)?, setup)
             }
         }
     }
@@ -126,6 +95,7 @@ impl Driver<'_> {
     /// The reader of a trial, from its setting up to its end.
     pub(super) fn read(self, source: &SourceSpec, channel: OwnedFd) -> anyhow::Result<Outcome> {
         let sleeps = source.wait != Waiting::Spin;
+        let bytes = source.buffer_bytes;
         match source.technique {
             SourceTechnique::Read | SourceTechnique::Splice | SourceTechnique::SpliceThrough => {
                 let made = PipeSource::new(channel, source)?;
@@ -137,26 +107,28 @@ impl Driver<'_> {
                 }
                 self.take_by(made)
             }
-            SourceTechnique::Recv => self.take_messages(Socket::new(channel, sleeps), source),
-            SourceTechnique::QueueReceive => self.take_messages(queue(channel, sleeps)?, source),
+            SourceTechnique::Recv => {
+                self.take_by(MessageSource::new(Socket::new(channel, sleeps), bytes)?)
+            }
+            SourceTechnique::QueueReceive => {
+                self.take_by(MessageSource::new(Queue::new(channel, sleeps)?, bytes)?)
+            }
             SourceTechnique::Fetch => {
                 let writer = vm_readv::introduce(&channel).map_err(gone)?;
                 let made = Fetch::new(Socket::new(channel, sleeps), writer, true);
-                self.take_messages(made, source)
+                self.take_by(MessageSource::new(made, bytes)?)
             }
             SourceTechnique::UringRead => {
-                let made = Uring::new(channel, !sleeps);
-                let made = made.map_err(|error| allowed("io_uring_setup", error))?;
-                self.take_messages(made, source)
+                self.take_by(MessageSource::new(Uring::new(channel, !sleeps)?, bytes)?)
             }
             SourceTechnique::RingPeek | SourceTechnique::RingRead => {
                 let made = ring::accept(channel, source.wait);
                 let made = made.map_err(|error| allowed(A_RING, gone(error)))?;
-                let bytes = source.buffer_bytes;
                 if source.technique == SourceTechnique::RingPeek {
                     self.take_by(RingSource::new(made, bytes))
                 } else {
-                    self.take_messages(RingReceiver::new(made, bytes, false), source)
+                    let made = RingReceiver::new(made, bytes, false);
+                    self.take_by(MessageSource::new(made, bytes)?)
                 }
             }
         }
@@ -164,14 +136,6 @@ impl Driver<'_> {
 }
 
 const A_RING: &str = "a ring in shared memory";
-
-fn queue(channel: OwnedFd, sleeps: bool) -> io::Result<Queue> {
-    let mut queue = Queue::new(channel);
-    if !sleeps {
-        queue.never_sleep()?;
-    }
-    Ok(queue)
-}
 
 /// That the other end has gone before the start is not this one's fault.
 fn gone(error: impl Into<io::Error>) -> anyhow::Error {
@@ -195,18 +159,7 @@ fn no_buffer(error: BufferError) -> anyhow::Error {
     NotRun::refused(format!("{error}; {way_out}")).into()
 }
 
-/// Makes sure that huge pages asked for are there.
-fn proven<F: AsFd>(
-    sink: PipeSink<F>,
-    pages: PageKind,
-    touched: bool,
-) -> anyhow::Result<PipeSink<F>> {
-    if pages == PageKind::Huge && touched {
-        all_huge(sink.backing()?)?;
-    }
-    Ok(sink)
-}
-
+/// Makes sure that memory lies in huge pages.
 pub(super) fn all_huge(backing: Backing) -> anyhow::Result<()> {
     if !backing.all_huge() {
         bail!(NotRun::refused(huge_pages_refused(
@@ -244,15 +197,4 @@ pub fn huge_pages_refused(huge: u64, mapped: u64) -> String {
 fn forbidden_to_us() -> bool {
     let enabled = Root::default().field("proc/self/status", "THP_enabled");
     enabled.as_deref() == Some("0")
-}
-
-fn setup_of<F: AsFd>(sink: &PipeSink<F>) -> Setup {
-    let backing = sink.backing().ok();
-    Setup {
-        pieces: Some(sink.pieces()),
-        alignment: Some(sink.alignment()),
-        huge_bytes: backing.map(|backing| backing.huge),
-        huge_shown_by: backing.map(|backing| backing.shown_by.name().to_owned()),
-        ..Setup::default()
-    }
 }

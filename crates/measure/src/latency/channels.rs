@@ -7,7 +7,7 @@ use fastpipe::ring;
 use serde::{Deserialize, Serialize};
 
 use crate::channel::ring::within_file_limit;
-use crate::channel::{Channel, Granted, OpenError, cant, eventfd, open_kind, unix};
+use crate::channel::{Channel, OpenError, cant, eventfd, open_kind, unix};
 use crate::endpoint::spec::ChannelKind;
 use pipespeed_base::size;
 
@@ -152,34 +152,19 @@ pub fn open(kind: Kind, size: usize, pipe_bytes: Option<usize>) -> Result<Way, O
     };
     let one = open_kind(channel, size, pipe_bytes)?;
     let bytes = |granted: Option<usize>| size::format(granted.unwrap_or(0) as u64);
-    match one.granted {
-        Granted {
-            pipe_bytes: Some(granted),
-            ..
-        } => {
-            let holds = format!("each pipe holds {}", size::format(granted as u64));
-            one_way_each(one, open_kind(channel, size, pipe_bytes)?, holds)
-        }
-        Granted {
-            queue_messages: Some(messages),
-            ..
-        } => {
-            let holds = format!("a queue holds {messages} messages");
-            one_way_each(one, open_kind(channel, size, pipe_bytes)?, holds)
-        }
-        Granted {
-            send_buffer_bytes,
-            receive_buffer_bytes,
-            ..
-        } => {
-            let holds = format!(
-                "a socket's send buffer is {} (SO_SNDBUF, bookkeeping included), its receive buffer {}",
-                bytes(send_buffer_bytes),
-                bytes(receive_buffer_bytes)
-            );
-            both_ways(one, holds)
-        }
+    if one.granted.send_buffer_bytes.is_some() {
+        let holds = format!(
+            "a socket's send buffer is {} (SO_SNDBUF, bookkeeping included), its receive buffer {}",
+            bytes(one.granted.send_buffer_bytes),
+            bytes(one.granted.receive_buffer_bytes)
+        );
+        return both_ways(one, holds);
     }
+    let holds = match one.granted.queue_messages {
+        Some(messages) => format!("a queue holds {messages} messages"),
+        None => format!("each pipe holds {}", bytes(one.granted.pipe_bytes)),
+    };
+    one_way_each(one, open_kind(channel, size, pipe_bytes)?, holds)
 }
 
 fn ring(bytes: usize) -> Result<Channel, OpenError> {
@@ -207,16 +192,14 @@ fn one_way_each(there: Channel, back: Channel, holds: String) -> Result<Way, Ope
 
 /// A way of one channel that goes both ways.
 fn both_ways(channel: Channel, holds: String) -> Result<Way, OpenError> {
-    let [there, back] = [
-        Channel {
-            read_end: channel.read_end,
-            ..Channel::default()
-        },
-        Channel {
-            read_end: channel.write_end,
-            ..Channel::default()
-        },
-    ];
+    let there = Channel {
+        read_end: channel.read_end,
+        ..Channel::default()
+    };
+    let back = Channel {
+        read_end: channel.write_end,
+        ..Channel::default()
+    };
     one_way_each(there, back, holds)
 }
 

@@ -5,10 +5,9 @@
 use anyhow::ensure;
 
 use super::histogram::Latencies;
-use super::now_ns;
 use super::port::Port;
 use super::spec::{Length, Outcome, Spec};
-use crate::endpoint::counters::Meter;
+use crate::endpoint::counters::{Meter, monotonic_ns as now_ns};
 
 /// The warm-up ends after so many trips or nanoseconds.
 const WARM_UP_TRIPS: u64 = 500;

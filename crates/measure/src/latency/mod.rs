@@ -23,9 +23,3 @@ pub mod record;
 pub mod rounds;
 pub mod spec;
 pub mod trial;
-
-/// Nanoseconds of CLOCK_MONOTONIC, which is the same in all processes.
-fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}

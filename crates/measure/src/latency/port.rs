@@ -30,18 +30,14 @@ use crate::session::{Gone, Role, allowed};
 // The first two words that the processes share are the sender's, the others the
 // echo's: the bytes it has moved, and what it does.
 
-/// It does not move anything.
-pub(super) const IDLE: u64 = 0;
-/// It writes.
+/// It writes a message.
 pub(super) const WRITING: u64 = 1;
-/// It reads.
-pub(super) const READING: u64 = 2;
+/// It does not.
+const IDLE: u64 = 0;
 
 /// Outcome of one attempt to move a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moved {
-    /// Nothing: the call would have slept.
-    Nothing,
     /// A part of it.
     Part,
     /// The rest of it.
@@ -164,14 +160,13 @@ impl Port {
     /// # Errors
     /// As [`send`](Self::send).
     pub(super) fn try_make(&mut self, number: u64) -> anyhow::Result<bool> {
-        match self.transmitter.reclaim(self.messages.turn(number)) {
-            Ok(()) => {}
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
-            Err(errno) => return Err(self.complaint(errno)),
+        let reclaimed = self.transmitter.reclaim(self.messages.turn(number));
+        let is_free = self.attempted(reclaimed)?.is_some();
+        if is_free {
+            self.messages.make(number);
+            self.outgoing.0 = number;
         }
-        self.messages.make(number);
-        self.outgoing.0 = number;
-        Ok(true)
+        Ok(is_free)
     }
 
     fn reclaim(&mut self, number: u64) -> anyhow::Result<()> {
@@ -201,34 +196,32 @@ impl Port {
             self.reclaim(self.incoming.0)?;
             self.outgoing.0 = self.incoming.0;
         }
-        self.word(1).store(READING, Ordering::Relaxed);
         while self.waited(PollFlags::IN, Self::receive_some)? != Moved::Whole {}
-        self.word(1).store(IDLE, Ordering::Relaxed);
         Ok(())
     }
 
-    /// One call that sends.
+    /// Makes one call that sends; none where it would have slept.
     ///
     /// # Errors
     /// As [`send`](Self::send).
-    pub(super) fn try_send(&mut self) -> anyhow::Result<Moved> {
+    pub(super) fn try_send(&mut self) -> anyhow::Result<Option<Moved>> {
         let moved = self.send_some();
-        self.or_nothing(moved)
+        self.attempted(moved)
     }
 
-    /// One call that receives.
+    /// Makes one call that receives; none where it would have slept.
     ///
     /// # Errors
     /// As [`send`](Self::send).
-    pub(super) fn try_receive(&mut self) -> anyhow::Result<Moved> {
+    pub(super) fn try_receive(&mut self) -> anyhow::Result<Option<Moved>> {
         let moved = self.receive_some();
-        self.or_nothing(moved)
+        self.attempted(moved)
     }
 
-    fn or_nothing(&self, moved: Result<Moved, Errno>) -> anyhow::Result<Moved> {
-        match moved {
-            Err(Errno::AGAIN | Errno::INTR) => Ok(Moved::Nothing),
-            moved => moved.map_err(|errno| self.complaint(errno)),
+    fn attempted<T>(&self, outcome: Result<T, Errno>) -> anyhow::Result<Option<T>> {
+        match outcome {
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            outcome => outcome.map(Some).map_err(|errno| self.complaint(errno)),
         }
     }
 
@@ -384,9 +377,8 @@ fn halves(
         }
         Kind::Vmsplice => (Box::new(Vmsplice::new(output?)), Box::new(Plain(input))),
         Kind::Uring => {
-            let uring =
-                |fd| Uring::new(fd, spins).map_err(|error| allowed("io_uring_setup", error));
-            (Box::new(uring(output?)?), Box::new(uring(input)?))
+            let receiver = Uring::new(input, spins)?;
+            (Box::new(Uring::new(output?, spins)?), Box::new(receiver))
         }
         Kind::Socketpair | Kind::Seqpacket | Kind::Datagram | Kind::Unix | Kind::Tcp => {
             let socket = Socket::new(input, true);
@@ -394,11 +386,13 @@ fn halves(
         }
         Kind::TcpZerocopy => {
             let socket = Socket::new(input, true);
-            let sends = ZerocopySends::new(socket.clone(), turns, false);
-            let sends = sends.map_err(|errno| allowed("SO_ZEROCOPY", errno))?;
+            let sends = ZerocopySends::new(socket.clone(), turns, false)?;
             (Box::new(sends), Box::new(socket))
         }
-        Kind::Mqueue => (Box::new(Queue::new(output?)), Box::new(Queue::new(input))),
+        Kind::Mqueue => {
+            let receiver = Queue::new(input, true)?;
+            (Box::new(Queue::new(output?, true)?), Box::new(receiver))
+        }
         Kind::VmReadv => {
             let other = vm_readv::introduce(&input).map_err(complaint)?;
             let socket = Socket::new(input, true);

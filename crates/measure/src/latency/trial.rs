@@ -73,8 +73,7 @@ impl Trials {
             session.spawn(role, self.cpus[role.index()], None, spec, &fds)?;
         }
         session.wait_ready()?;
-        let pids: Vec<u32> = session.processes().map(|(_, pid)| pid).collect();
-        let pids = pids.try_into().ok().context("two processes")?;
+        let pids = session.pids().try_into().ok().context("two processes")?;
         let [_, echo] = pids;
         let waited_before = run_delay_s(echo);
         session.start()?;

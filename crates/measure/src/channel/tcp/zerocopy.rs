@@ -1,17 +1,16 @@
 //! Sends with MSG_ZEROCOPY, and their completions.
 
 use std::collections::VecDeque;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 
-use fastpipe::transfer::Counts;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 use crate::channel::message::Message;
-use crate::channel::socket::Socket;
-use crate::channel::{End, Transmitter, ZerocopyCounts, sys};
+use crate::channel::socket::{OverSocket, Socket};
+use crate::channel::{Transmitter, ZerocopyCounts, sys};
+use crate::session::allowed;
 
 /// The flag of send(2) that sends pages instead of copying them.
 const MSG_ZEROCOPY: SendFlags = SendFlags::from_bits_retain(0x400_0000);
@@ -45,8 +44,8 @@ impl ZerocopySends {
     ///
     /// # Errors
     /// Those of setsockopt(2): the kernel refuses SO_ZEROCOPY.
-    pub fn new(socket: Socket, pieces: usize, drains: bool) -> rustix::io::Result<Self> {
-        sys::allow_zerocopy(socket.as_fd())?;
+    pub fn new(socket: Socket, pieces: usize, drains: bool) -> anyhow::Result<Self> {
+        sys::allow_zerocopy(socket.as_fd()).map_err(|errno| allowed("SO_ZEROCOPY", errno))?;
         Ok(ZerocopySends {
             socket,
             drains,
@@ -119,17 +118,13 @@ impl ZerocopySends {
     }
 }
 
-impl End for ZerocopySends {
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.socket.as_fd())
+impl OverSocket for ZerocopySends {
+    fn socket(&self) -> &Socket {
+        &self.socket
     }
 
-    fn never_sleep(&mut self) -> io::Result<()> {
-        self.socket.never_sleep()
-    }
-
-    fn counts(&self) -> Counts {
-        self.socket.counts
+    fn socket_mut(&mut self) -> &mut Socket {
+        &mut self.socket
     }
 }
 
