@@ -222,8 +222,10 @@ impl<R: Timed, O: Observer> Searching<'_, R, O> {
                 self.search().panels[panel].cells[cell].not_run = Some(not_run);
                 return Ok(());
             }
-            Err(TrialError::Failed(error)) => {
-                let error = error.context(format!("case {}, in the search", case.name));
+            Err(error) => {
+                let error = error
+                    .into_failure()
+                    .context(format!("case {}, in the search", case.name));
                 return Err(Stopped::Error(error));
             }
         };

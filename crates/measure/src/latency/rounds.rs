@@ -108,7 +108,6 @@ fn spec(plan: &Plan, case: &CaseRecord) -> Spec {
         mode: plan.mode,
         length: plan.length,
         wait: plan.wait,
-        cpu: None,
         apart: plan.apart,
     }
 }

@@ -45,7 +45,8 @@ impl<R: Runner> Measurement<R> {
         let not_run = match error {
             TrialError::NotRun(not_run) => not_run,
             TrialError::Interrupted(signal) => return Err(Stopped::Signal(signal)),
-            TrialError::Failed(error) => {
+            error => {
+                let error = error.into_failure();
                 let not_run = NotRun::failed(format!("{error:#}"));
                 self.failed(at, when, error, observer)?;
                 not_run

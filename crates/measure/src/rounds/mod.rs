@@ -211,7 +211,8 @@ impl<R: Runner> Measurement<R> {
                 later.1 = not_run.reason;
                 return Ok(());
             }
-            Err(TrialError::Failed(error)) => {
+            Err(error) => {
+                let error = error.into_failure();
                 return self.failed(at, &format!("round {round}"), error, observer);
             }
         };

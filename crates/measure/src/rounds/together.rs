@@ -121,8 +121,10 @@ impl<R: Runner> Measurement<R> {
                     Ok(trial) => rates[at].extend(sample_of(&trial, 0, 0, true)),
                     Err(TrialError::NotRun(_)) => {}
                     Err(TrialError::Interrupted(signal)) => return Err(Stopped::Signal(signal)),
-                    Err(TrialError::Failed(error)) => {
-                        let error = error.context(format!("case {}, pilot", case.name));
+                    Err(error) => {
+                        let error = error
+                            .into_failure()
+                            .context(format!("case {}, pilot", case.name));
                         return Err(Stopped::Error(error));
                     }
                 }

@@ -14,7 +14,7 @@ use pipespeed_host::noise::{NoiseDelta, NoiseProbe};
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{Machine, Root, Warning, WarningKind, warnings};
 use pipespeed_measure::record::{Kind, check_place, is_stdout, save, to_json};
-use pipespeed_measure::trial::own_processor_time;
+use pipespeed_measure::session::own_processor_time;
 use pipespeed_report::{self as report, Style};
 use pipespeed_stats::MIN_SAMPLES;
 

@@ -223,7 +223,7 @@ fn outcome_of<T>(
         Err(TrialError::NotRun(why)) if is_one_of_many => Ok(not_run(case, why)),
         Err(TrialError::NotRun(why)) => anyhow::bail!("{}: {why}", case.name),
         Err(TrialError::Interrupted(signal)) => Err(Interrupted(signal).into()),
-        Err(TrialError::Failed(error)) => Err(error),
+        Err(error) => Err(error.into_failure()),
     }
 }
 

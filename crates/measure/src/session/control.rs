@@ -1,13 +1,13 @@
-//! The conversation between a trial and its endpoint processes.
+//! The conversation between a session and its processes.
 //!
 //! Over a unix socket, a JSON message a line:
 //!
 //! ```text
-//! trial                          endpoint
-//!   spec, shared words  ------->
-//!                       <-------  Ready | NotRun | Failed
-//!   "go"                ------->
-//!                       <-------  Done | Failed
+//! session                             process
+//!   processor, spec, descriptors  ---->
+//!                                <----  Ready | NotRun | Gone | Failed
+//!   "go"                         ---->
+//!                                <----  Done | NotRun | Gone | Failed
 //! ```
 
 use std::io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Write};
@@ -15,6 +15,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
+use anyhow::Context;
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -22,105 +23,50 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::spec::EndSpec;
-use crate::channel::ZerocopyCounts;
-use crate::record::{EndCounters, NotRun};
+use crate::record::NotRun;
 
-/// What an endpoint says.
+/// What a process of a trial reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Report {
-    /// Everything is set up.
-    Ready(Setup),
-    /// The machine does not give what the case needs.
+pub(super) enum Report<S, O> {
+    /// It is set up and waits for the start.
+    Ready(S),
+    /// The machine does not provide what the case needs.
     NotRun(NotRun),
-    /// The other end has left before the trial was over: what it says of
-    /// itself, or how it ended, is the reason.
-    Left(String),
+    /// It found the other process gone before the trial was over: how that one
+    /// ended is the reason.
+    Gone(String),
     /// Something went wrong.
     Failed(String),
-    /// The trial is over.
-    Done(Box<Outcome>),
-}
-
-/// What took effect at an end.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Setup {
-    /// The pieces that the writer sends in turn.
-    pub pieces: Option<usize>,
-    /// The capacity of a ring in shared memory, in bytes.
-    #[serde(default)]
-    pub ring_bytes: Option<usize>,
-    /// The alignment of the writer's buffers, in bytes.
-    pub alignment: Option<usize>,
-    /// Bytes of them in huge pages.
-    pub huge_bytes: Option<u64>,
-    /// How that was shown.
-    pub huge_shown_by: Option<String>,
-}
-
-/// What an end measured.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
-    /// Between the two offsets.
-    pub counters: EndCounters,
-    /// Rates of the successive parts of the timed part, in GiB/s; the reader's
-    /// only.
-    pub parts_gib_per_s: Vec<f64>,
-    /// What the completions of MSG_ZEROCOPY said; a writer's that uses it.
-    #[serde(default)]
-    pub zerocopy: Option<ZerocopyCounts>,
-    /// When the two readings were taken, in nanoseconds of CLOCK_MONOTONIC: what
-    /// a profile of this end keeps its samples of.
-    #[serde(default)]
-    pub window_ns: (u64, u64),
+    /// It is done.
+    Done(Box<O>),
 }
 
 /// The word that starts a trial.
-pub const GO: &str = "\"go\"";
+const GO: &str = "go";
 
-/// How many descriptors go with a message at most.
-pub const MAX_DESCRIPTORS: usize = 3;
+/// A message carries at most this many descriptors.
+const MAX_DESCRIPTORS: usize = 3;
 
 /// One side of the conversation.
 #[derive(Debug)]
-pub struct Control {
+pub(crate) struct Control {
     socket: BufReader<UnixStream>,
 }
 
 impl Control {
     /// Over a socket.
-    pub fn new(socket: UnixStream) -> Self {
+    pub(super) fn new(socket: UnixStream) -> Self {
         Control {
             socket: BufReader::new(socket),
         }
-    }
-
-    /// Sends the spec and, with it, the descriptor of the shared words.
-    ///
-    /// # Errors
-    /// Those of sendmsg(2).
-    pub fn send_spec(&mut self, spec: &EndSpec, words: BorrowedFd<'_>) -> io::Result<()> {
-        self.send_with(spec, &[words])
-    }
-
-    /// Receives what [`send_spec`](Self::send_spec) sent.
-    ///
-    /// # Errors
-    /// Those of recvmsg(2); `InvalidData` for anything else than a spec.
-    pub fn receive_spec(&mut self) -> io::Result<(EndSpec, OwnedFd)> {
-        let (spec, fds) = self.receive_with()?;
-        let words = fds.into_iter().next();
-        let words =
-            words.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no shared words came"));
-        Ok((spec, words?))
     }
 
     /// Sends a message and, with it, descriptors: [`MAX_DESCRIPTORS`] at most.
     ///
     /// # Errors
     /// Those of sendmsg(2).
-    pub fn send_with(
+    pub(super) fn send_with(
         &mut self,
         message: &impl Serialize,
         fds: &[BorrowedFd<'_>],
@@ -144,7 +90,7 @@ impl Control {
     /// # Errors
     /// Those of recvmsg(2); `InvalidData` for any other message; EMFILE where this
     /// process may not have the descriptors that came.
-    pub fn receive_with<T: DeserializeOwned>(&mut self) -> io::Result<(T, Vec<OwnedFd>)> {
+    pub(super) fn receive_with<T: DeserializeOwned>(&mut self) -> io::Result<(T, Vec<OwnedFd>)> {
         let mut line = vec![0; 16 * 1024];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -172,12 +118,12 @@ impl Control {
         Ok((serde_json::from_slice(&line)?, received))
     }
 
-    /// Sends a report.
+    /// Sends a message.
     ///
     /// # Errors
     /// Those of the socket.
-    pub fn send(&mut self, report: &impl Serialize) -> io::Result<()> {
-        let line = to_line(report)?;
+    pub(super) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
+        let line = to_line(message)?;
         self.socket.get_mut().write_all(&line)
     }
 
@@ -185,18 +131,18 @@ impl Control {
     ///
     /// # Errors
     /// Those of the socket.
-    pub fn send_go(&mut self) -> io::Result<()> {
-        self.socket
-            .get_mut()
-            .write_all(format!("{GO}\n").as_bytes())
+    pub(super) fn send_go(&mut self) -> io::Result<()> {
+        self.send(&GO)
     }
 
-    /// Waits for the word that starts a trial.
+    /// Reports that everything is set up, and waits for the word that starts the
+    /// trial.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the trial is no more.
-    pub fn receive_go(&mut self) -> io::Result<()> {
-        let _: String = self.receive()?;
+    /// `UnexpectedEof` if the session is gone; those of the socket.
+    pub(crate) fn wait_for_start(&mut self, setup: impl Serialize) -> anyhow::Result<()> {
+        self.send(&Report::<_, ()>::Ready(setup))?;
+        let _: String = self.receive().context("the trial is gone")?;
         Ok(())
     }
 
@@ -205,7 +151,7 @@ impl Control {
     /// # Errors
     /// `UnexpectedEof` if the other side is no more; `InvalidData` for what is
     /// no message.
-    pub fn receive<T: DeserializeOwned>(&mut self) -> io::Result<T> {
+    pub(super) fn receive<T: DeserializeOwned>(&mut self) -> io::Result<T> {
         let mut line = Vec::new();
         self.socket.read_until(b'\n', &mut line)?;
         if line.last() != Some(&b'\n') {
