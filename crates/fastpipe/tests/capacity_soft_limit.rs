@@ -1,11 +1,13 @@
-//! A user whose pipes hold nearly all pages that they may: new ones get two
-//! slots or fewer. In a file of its own, since others would get them too.
+//! A user whose pipes hold nearly as many pages as permitted: new ones get two slots
+//! or fewer. A test program of its own, since the limit affects all processes of
+//! the user.
 
 mod common;
 
 use std::os::fd::OwnedFd;
 
 use common::process::{become_ordinary, in_own_process};
+use common::skip::skip;
 use common::{WAITS, assert_same, buffer_with, pattern, read_all, write_all};
 use fastpipe::pipe::{self, Limits, page_size};
 use fastpipe::transfer::{Input, Output};
@@ -23,7 +25,7 @@ fn use_up_the_soft_limit() -> Option<(Vec<Ends>, Ends)> {
         let ends = match pipe::create() {
             Ok(ends) => ends,
             Err(error) => {
-                eprintln!("skipped: no more pipes before the soft limit: {error}");
+                skip(format_args!("no more pipes before the soft limit: {error}"));
                 return None;
             }
         };
@@ -33,7 +35,9 @@ fn use_up_the_soft_limit() -> Option<(Vec<Ends>, Ends)> {
         pipe::set_capacity_up_to(&ends.0, large).unwrap();
         pipes.push(ends);
     }
-    eprintln!("skipped: a hundred pipes do not reach the soft limit: {limits:?}");
+    skip(format_args!(
+        "a hundred pipes do not reach the soft limit: {limits:?}"
+    ));
     None
 }
 

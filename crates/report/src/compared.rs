@@ -1,9 +1,10 @@
 //! Comparisons of saved runs as text and as a chart.
 
+use itertools::Itertools as _;
 use pipespeed_measure::comparison::{ComparedCase, Comparison};
 use pipespeed_measure::record::{Ratio, Verdict};
 
-use super::chart::bars::{Bar, BarChart, Part, Row};
+use super::chart::bars::{Bar, BarChart, Row};
 use super::chart::svg::Colour;
 use super::format::{ratio, ratio_interval, times};
 use super::notes::{Note, notes};
@@ -83,17 +84,9 @@ fn bar(found: &Ratio) -> Bar {
         Verdict::Slower => Colour(178, 56, 40),
         Verdict::Same | Verdict::Undecided => Colour(110, 119, 129),
     };
-    let Ratio { estimate, verdict } = found;
-    Bar {
-        parts: vec![Part {
-            length: estimate.median,
-            colour,
-            label: String::new(),
-        }],
-        interval: estimate.interval.map(|it| (it.low, it.high)),
-        value: format!("{} {}", ratio(*estimate), verdict.name()),
-        notes: Vec::new(),
-    }
+    let verdict = found.verdict.name();
+    let value = format!("{} {verdict}", ratio(found.estimate));
+    Bar::of(found.estimate, colour, value)
 }
 
 fn short(file: &str) -> &str {
@@ -157,13 +150,8 @@ fn matrix(comparisons: &[Comparison], style: Style) -> String {
     let files = comparisons.iter().map(|it| short(&it.new.file));
     columns.extend(files.map(Column::left));
     let mut table = Table::new(columns);
-    let mut names: Vec<&str> = Vec::new();
-    for case in comparisons.iter().flat_map(|it| &it.cases) {
-        if !names.contains(&case.name.as_str()) {
-            names.push(&case.name);
-        }
-    }
-    for name in names {
+    let cases = comparisons.iter().flat_map(|it| &it.cases);
+    for name in cases.map(|case| &*case.name).unique() {
         let find = |it: &Comparison| it.cases.iter().find(|case| case.name == name).cloned();
         let old = comparisons.iter().find_map(|it| find(it)?.old);
         let mut row: Vec<Cell> = vec![name.into(), number(old).into()];

@@ -1,11 +1,12 @@
 //! Round trips as text and as a chart.
 
-use super::channels::copied_share;
+use itertools::Itertools as _;
+
+use super::channels::{RING_POLLS, copied_share, not_shown};
 use super::chart::lines::{Line, LineChart, Panel};
 use super::chart::looks::look;
 use super::conditions::of_record;
-use super::format::{interval, pluralize, significant};
-use super::missing::not_shown;
+use super::format::{pluralize, interval, significant};
 use super::notes::{Note, notes};
 use super::style::Style;
 use super::table::{Cell, Column, Table};
@@ -101,7 +102,7 @@ pub fn latency_notes(record: &Record, style: Style) -> String {
     all.extend(record.warnings.iter().map(Note::warning));
     all.extend(zerocopy(record).map(Note::Method));
     all.extend(method(record).into_iter().map(Note::Method));
-    all.extend(ring_polls(record).map(|text| Note::Method(format!("note: {text}"))));
+    all.extend(rings_block(record).then(|| Note::Method(format!("note: {RING_POLLS}"))));
     notes(all, style) + "\n"
 }
 
@@ -137,11 +138,8 @@ fn of_rate(name: &str, rate: f64, summary: &Summary) -> Vec<Note> {
 /// The launches of each case, and how many were planned if that is more.
 fn launches(record: &Record) -> String {
     let planned = record.settings.rounds;
-    let measured = || {
-        let cases = record.cases.iter().map(|case| case.launches.len());
-        cases.filter(|launches| *launches > 0)
-    };
-    let (least, most) = (measured().min().unwrap_or(0), measured().max().unwrap_or(0));
+    let launches = measured(record).map(|case| case.launches.len());
+    let (least, most) = launches.minmax().into_option().unwrap_or((0, 0));
     let all = match planned {
         1 => "1 launch".to_owned(),
         planned => format!("{planned} launches"),
@@ -153,14 +151,10 @@ fn launches(record: &Record) -> String {
     }
 }
 
-/// A remark on rings, which poll before they sleep.
-fn ring_polls(record: &Record) -> Option<String> {
+/// Whether a ring is among the channels that sleep.
+fn rings_block(record: &Record) -> bool {
     let is_ring = |case: &CaseRecord| matches!(case.channel, Kind::Ring | Kind::RingCopy);
-    let sleeping = record.settings.wait == Wait::Block;
-    (sleeping && measured(record).any(is_ring)).then(|| {
-        "a ring polls for about a microsecond before it sleeps, so two ends in step never sleep"
-            .to_owned()
-    })
+    record.settings.wait == Wait::Block && measured(record).any(is_ring)
 }
 
 fn exchange(mode: Mode) -> String {
@@ -226,9 +220,7 @@ fn method(record: &Record) -> [String; 2] {
 /// medians over launches for each channel. Each step to the right is ten times
 /// rarer, since the slow few matter most.
 pub fn latency_chart(record: &Record) -> String {
-    let mut sizes: Vec<usize> = measured(record).map(|case| case.size).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
+    let sizes = measured(record).map(|case| case.size).sorted().dedup();
     let mut subtitle = vec![
         of_record(&record.header),
         format!(
@@ -242,14 +234,14 @@ pub fn latency_chart(record: &Record) -> String {
             launches(record)
         ),
     ];
-    subtitle.extend(ring_polls(record));
+    subtitle.extend(rings_block(record).then(|| RING_POLLS.to_owned()));
     let interrupted = record.interrupted.iter();
     subtitle.extend(interrupted.map(|signal| format!("interrupted: {signal}")));
     subtitle.extend(missing(record).map(|missing| format!("not shown: {missing}")));
-    let panel = |bytes: &usize| {
-        let cases = measured(record).filter(|case| case.size == *bytes);
+    let panel = |bytes: usize| {
+        let cases = measured(record).filter(|case| case.size == bytes);
         Panel {
-            title: format!("Messages of {}", size::exact(*bytes as u64)),
+            title: format!("Messages of {}", size::exact(bytes as u64)),
             lines: cases.map(line).collect(),
             ..Panel::default()
         }
@@ -257,7 +249,7 @@ pub fn latency_chart(record: &Record) -> String {
     let chart = LineChart {
         title: "pipespeed: round trips",
         subtitle,
-        panels: sizes.iter().map(panel).collect(),
+        panels: sizes.map(panel).collect(),
         height: 250,
         ticks: NAMED
             .map(|percent| (rarity(percent), percent.to_string()))

@@ -14,9 +14,7 @@ mod findings;
 mod format;
 mod latency;
 mod memory;
-mod missing;
 mod notes;
-mod options;
 mod pinning;
 mod pipeline;
 mod profile;
@@ -27,7 +25,6 @@ mod steps;
 mod style;
 mod table;
 mod views;
-mod volumes;
 
 pub use self::checks::{check_explanation, check_list, checks};
 pub use self::compared::{comparison_chart, comparison_table};

@@ -1,6 +1,8 @@
 //! Tables of text: aligned columns, of which the less important give way in a
 //! narrow terminal, and texts wrapped across the rest of a row.
 
+use itertools::Itertools as _;
+
 use super::format::wrap;
 use super::style::{BOLD, DIM, Style};
 
@@ -123,31 +125,55 @@ impl Table {
         self.rows.push(Row::Heading(text.into()));
     }
 
-    /// The lines, no wider than the terminal if its less important columns can
-    /// give way; those hidden are named below.
+    /// The lines, no wider than the terminal if possible: less important columns give
+    /// way and are named below; others go into further tables below the first.
     pub fn render(&self, style: Style) -> String {
+        if self.rows.is_empty() {
+            return String::new();
+        }
         let mut shown: Vec<usize> = (0..self.columns.len()).collect();
         let mut hidden = Vec::new();
-        let mut widths = self.widths(&shown);
-        while self.indent() + row_width(&widths) > style.width() {
+        while !self.fits(&shown, style) {
             let priority = |at: &usize| self.columns[*at].priority;
             let Some(highest) = shown.iter().map(priority).max().filter(|it| *it > 0) else {
                 break;
             };
-            let (gone, kept) = shown.iter().partition(|at| priority(at) == highest);
-            hidden.extend::<Vec<usize>>(gone);
-            shown = kept;
-            widths = self.widths(&shown);
+            hidden.extend(shown.extract_if(.., |at| priority(at) == highest));
         }
+        let mut parts = Vec::new();
+        while !shown.is_empty() {
+            let most = (2..=shown.len())
+                .rev()
+                .find(|count| self.fits(&shown[..*count], style));
+            let rest = shown.split_off(most.unwrap_or(2).min(shown.len()));
+            parts.push(self.part(&shown, style));
+            // Each begins with the first column.
+            shown = match rest.as_slice() {
+                [] => rest,
+                rest => [&shown[..1], rest].concat(),
+            };
+        }
+        let mut text = parts.join("\n\n");
+        if !hidden.is_empty() {
+            let names = hidden.iter().map(|at| self.columns[*at].name()).dedup();
+            let note = format!("(too narrow to show: {})", names.format(", "));
+            text += &format!("\n{}", style.note(&note, DIM));
+        }
+        text
+    }
+
+    fn fits(&self, shown: &[usize], style: Style) -> bool {
+        self.indent() + row_width(&self.widths(shown)) <= style.width()
+    }
+
+    /// The lines of some columns.
+    fn part(&self, shown: &[usize], style: Style) -> String {
         let layout = Layout {
             table: self,
-            shown: &shown,
-            widths: &widths,
+            shown,
+            widths: &self.widths(shown),
             style,
         };
-        if self.rows.is_empty() {
-            return String::new();
-        }
         let mut lines = layout.header();
         for (at, row) in self.rows.iter().enumerate() {
             match row {
@@ -157,12 +183,6 @@ impl Table {
                 }
                 Row::Cells(cells, text) => lines.push(layout.row(cells, text.as_ref())),
             }
-        }
-        if !hidden.is_empty() {
-            let mut names: Vec<String> = hidden.iter().map(|at| self.columns[*at].name()).collect();
-            names.dedup();
-            let note = format!("(too narrow to show: {})", names.join(", "));
-            lines.push(style.note(&note, DIM));
         }
         lines.join("\n")
     }
@@ -296,6 +316,13 @@ mod tests {
     fn the_least_important_columns_give_way() {
         insta::assert_snapshot!(shown(36));
         insta::assert_snapshot!(shown(24));
+    }
+
+    #[test]
+    fn columns_that_do_not_fit_go_below() {
+        let mut table = Table::new(["case", "write_read", "vmsplice", "ring"].map(Column::left));
+        table.row(["wall time", "1000", "400", "20"]);
+        insta::assert_snapshot!(table.render(Style::of_width(24)));
     }
 
     #[test]

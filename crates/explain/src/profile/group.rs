@@ -1,8 +1,8 @@
-//! The costs that wall time is shared out to.
+//! The costs that wall time is split into.
 
 use serde::{Deserialize, Serialize};
 
-/// A cost.
+/// One cost: a part of the wall time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Group {
@@ -20,7 +20,7 @@ pub enum Group {
     PageAllocation,
     /// Accounting of pages to control groups.
     MemoryCgroup,
-    /// Finding and holding a caller's pages (get_user_pages).
+    /// Pinning a caller's pages (get_user_pages).
     PagePinning,
     /// Dropping references to pages.
     PageRelease,
@@ -36,16 +36,16 @@ pub enum Group {
     PageFaults,
     /// The process's own code.
     UserCode,
-    /// Interrupts that came meanwhile.
+    /// Interrupts.
     Interrupts,
-    /// What sampling itself costs, as far as it can be seen.
+    /// The visible part of the cost of sampling.
     Sampling,
     /// All other kernel code.
     Other,
 }
 
 impl Group {
-    /// All, in the order in which they are shown.
+    /// All groups, in the order of reports.
     pub const ALL: [Group; 18] = [
         Group::Asleep,
         Group::RunDelay,
@@ -67,7 +67,7 @@ impl Group {
         Group::Other,
     ];
 
-    /// The words people read.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Group::Asleep => "asleep, waiting for the other end",
@@ -91,32 +91,12 @@ impl Group {
         }
     }
 
-    /// The same in a pipeline of somebody's own, whose stages may sleep for
-    /// anything.
+    /// The name in reports of a user's pipeline, whose stages may sleep for any
+    /// reason.
     pub fn name_in_pipeline(self) -> &'static str {
         match self {
             Group::Asleep => "asleep",
             group => group.name(),
         }
-    }
-
-    /// The group of a section of the table, by its name in data.
-    pub(super) fn from_section(section: &str) -> Option<Self> {
-        Some(match section {
-            "copy_to_kernel" => Group::CopyToKernel,
-            "copy_to_user" => Group::CopyToUser,
-            "page_allocation" => Group::PageAllocation,
-            "memory_cgroup" => Group::MemoryCgroup,
-            "page_pinning" => Group::PagePinning,
-            "page_release" => Group::PageRelease,
-            "pipe_lock" => Group::PipeLock,
-            "pipe_slots" => Group::PipeSlots,
-            "scheduling" => Group::Scheduling,
-            "entry_exit" => Group::EntryExit,
-            "page_faults" => Group::PageFaults,
-            "interrupts" => Group::Interrupts,
-            "sampling" => Group::Sampling,
-            _ => return None,
-        })
     }
 }

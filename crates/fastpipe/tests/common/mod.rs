@@ -11,6 +11,7 @@ pub mod ring_interpreter;
 pub mod rings;
 pub mod seccomp;
 pub mod shapes;
+pub mod skip;
 pub mod state;
 pub mod storm;
 pub mod writers;

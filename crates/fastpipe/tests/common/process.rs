@@ -1,6 +1,7 @@
 //! Tests that need a process of their own: this test binary again, with one
 //! test selected.
 
+use super::skip::skip;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 
@@ -15,8 +16,7 @@ pub fn in_own_process(test: &str, body: impl FnOnce()) {
     let output = command(test, test).output().unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    // Where it skips something, it says so there.
-    eprint!("{stderr}");
+    super::skip::forward(test, &stderr);
     assert!(output.status.success(), "{}\n{stdout}", output.status);
     assert!(stdout.contains("1 passed"), "{test} is no test:\n{stdout}");
 }
@@ -104,7 +104,7 @@ pub fn become_ordinary() -> bool {
     // SAFETY: plain numbers.
     let user = unsafe { libc::setresuid(NOBODY, NOBODY, NOBODY) };
     if (groups, group, user) != (0, 0, 0) {
-        eprintln!("skipped: can't become an ordinary user here");
+        skip("can't become an ordinary user here");
         return false;
     }
     // Else /proc/self would belong to root.

@@ -1,5 +1,6 @@
 //! System calls refused, as the filters of some containers do, or held up.
 
+use super::skip::skip;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -101,7 +102,7 @@ fn set_filter(calls: &[libc::c_long], answer: u32, flags: libc::c_ulong) -> Opti
     // SAFETY: the filter points to the program, which outlives the call.
     let set = unsafe { libc::syscall(libc::SYS_seccomp, mode, flags, &filter) };
     if set < 0 {
-        eprintln!("skipped: no seccomp filters here");
+        skip("no seccomp filters here");
         return None;
     }
     Some(set)

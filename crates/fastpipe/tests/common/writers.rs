@@ -7,6 +7,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::skip::skip;
 use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::reuse::{AssertReaderCopies, Reuse};
 use fastpipe::wait::Wait;
@@ -247,7 +248,7 @@ pub fn goes_by(path: Path, wish: Reuse, of: &str) -> bool {
         return true;
     }
     assert!(is_excused(path), "{of}: {path}");
-    eprintln!("skipped in part: {of}: {wish:?} is not to be had here: {path}");
+    skip(format_args!("{of}: {wish:?} is not available here: {path}"));
     false
 }
 

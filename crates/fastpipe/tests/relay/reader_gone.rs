@@ -1,5 +1,6 @@
 //! Nobody reads the output any more, while the relay waits for something else.
 
+use crate::common::skip::skip;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -77,7 +78,7 @@ fn noticed(socket: &OwnedFd) -> bool {
     // SAFETY: the data is valid for ever.
     let sent = unsafe { libc::send(fd, b"!".as_ptr().cast(), 1, libc::MSG_ZEROCOPY) };
     if (set, sent) != (0, 1) {
-        eprintln!("skipped: no sending without copying here");
+        skip("no MSG_ZEROCOPY here");
         return false;
     }
     until("the notice", || {

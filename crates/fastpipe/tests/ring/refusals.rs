@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 
 use crate::common;
+use crate::common::skip::skip;
 use crate::common::state::watch;
 use fastpipe::pipe::page_size;
 use fastpipe::ring::{self, Consumer, Producer};
@@ -88,7 +89,7 @@ fn another_magic_version_or_capacity_is_refused() {
 fn memory_of_reserved_huge_pages_is_refused() {
     let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
     let Ok(file) = memfd_create("t", flags) else {
-        eprintln!("skipped: no reserved huge pages here");
+        skip("no reserved huge pages here");
         return;
     };
     fcntl_add_seals(&file, BOTH).unwrap();

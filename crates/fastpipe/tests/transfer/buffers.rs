@@ -1,5 +1,6 @@
 //! Memory of one's own mapping, and what becomes of its pages in a pipe.
 
+use crate::common::skip::skip;
 use std::error::Error;
 use std::fs::File;
 use std::io::Read;
@@ -36,7 +37,7 @@ fn backing(buffer: &Buffer) -> Backing {
         let shown_by = ShownBy::Smaps;
         assert_eq!(Backing { shown_by, ..best }, smaps);
     } else {
-        eprintln!("skipped: this process may not read page frame numbers");
+        skip("this process may not read page frame numbers");
     }
     assert_ne!(smaps.shown_by.name(), ShownBy::Pagemap.name());
     smaps
@@ -132,7 +133,7 @@ fn huge_pages_are_shown_by_every_witness() {
     let backing = backing(&buffer);
     assert_eq!(backing.resident, len as u64);
     if backing.huge == 0 {
-        return eprintln!("skipped: this system grants no huge pages");
+        return skip("this system grants no huge pages");
     }
     assert_eq!(backing.all_huge(), backing.huge == len as u64);
 }
@@ -176,7 +177,10 @@ fn stays_in_the_pipe(mut buffer: Buffer, part_with: impl FnOnce(Buffer) -> Optio
     buffer.copy_from_slice(&bytes);
     let (reader, writer) = pipe_of(1 << 20);
     if slots(&writer).unwrap() < buffer.slice(..).slots() {
-        return eprintln!("skipped: no pipe for {} bytes is to be had", bytes.len());
+        return skip(format_args!(
+            "no pipe for {} bytes is available",
+            bytes.len()
+        ));
     }
     let mut out = Output::new(writer, Wait::Never);
     out.vmsplice(&[buffer.slice(..)], Default::default())
@@ -226,7 +230,7 @@ fn a_locked_buffer_is_renewed_all_the_same_and_stays_locked() {
     let builder = Buffer::builder().len(60_000).locked(true);
     let buffer = match builder.map() {
         Ok(buffer) => buffer,
-        Err(error) => return eprintln!("skipped: {error}"),
+        Err(error) => return skip(error),
     };
     assert!(smaps_entry(&buffer).contains(" lo"));
     stays_in_the_pipe(buffer, |buffer| {
@@ -276,7 +280,7 @@ fn reserved_huge_pages_work_or_are_refused_for_a_reason() {
             let text = error.to_string();
             assert!(text.contains("nr_hugepages"), "{text}");
             assert!(error.source().is_some());
-            eprintln!("skipped: {text}");
+            skip(text);
         }
     }
 }

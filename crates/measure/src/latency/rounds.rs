@@ -5,10 +5,9 @@ use std::time::Instant;
 
 use super::record::Record;
 use super::spec::{Length, Mode, Spec};
-use super::trial::{Measured, TrialError as LaunchError};
+use super::trial::{Measured, TrialError};
 use crate::record::NotRun;
 use crate::rounds::{Budget, Observer, Place, Rounds, Work, by_case, waiting_for_processor};
-use crate::runner::TrialError;
 use pipespeed_base::{signal_name, text::pluralize};
 use pipespeed_host::{NoiseDelta, Warning, WarningKind, warnings};
 
@@ -31,7 +30,7 @@ pub struct RoundTrips<T> {
     overhead_s: Vec<f64>,
 }
 
-impl<T: FnMut(&Spec) -> Result<Measured, LaunchError>> RoundTrips<T> {
+impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> RoundTrips<T> {
     fn launch(
         &mut self,
         case: usize,
@@ -47,26 +46,23 @@ impl<T: FnMut(&Spec) -> Result<Measured, LaunchError>> RoundTrips<T> {
             mode,
             length,
             wait: settings.wait,
-            cpu: None,
             apart: self.apart,
         };
         match (self.launch)(&spec) {
             Ok(measured) => Ok(Some(measured)),
-            Err(LaunchError::Deadlock(how)) => {
+            Err(TrialError::Deadlock(how)) => {
                 case.deadlock = Some(how);
                 Ok(None)
             }
-            Err(LaunchError::NotRun(why)) => Err(TrialError::NotRun(why)),
-            Err(LaunchError::Interrupted(signal)) => Err(TrialError::Interrupted(signal)),
-            Err(LaunchError::Failed(error)) => {
-                case.failed += 1;
-                Err(TrialError::Failed(error))
+            Err(error) => {
+                case.failed += usize::from(matches!(error, TrialError::Failed(_)));
+                Err(error)
             }
         }
     }
 }
 
-impl<T: FnMut(&Spec) -> Result<Measured, LaunchError>> Work for RoundTrips<T> {
+impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Work for RoundTrips<T> {
     type Record = Record;
 
     fn record(&self) -> &Record {
@@ -125,7 +121,7 @@ impl<T: FnMut(&Spec) -> Result<Measured, LaunchError>> Work for RoundTrips<T> {
     }
 }
 
-impl<T: FnMut(&Spec) -> Result<Measured, LaunchError>> Rounds<RoundTrips<T>> {
+impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Rounds<RoundTrips<T>> {
     /// A run of the cases of `record`, as its settings say. `apart`: each
     /// process has a processor of its own.
     pub fn of_round_trips(record: Record, apart: bool, launch: T) -> Self {
@@ -265,7 +261,7 @@ mod tests {
                 refusals += 1;
                 Err(NotRun::limit("too long").into())
             }
-            Kind::Unix => Err(LaunchError::Deadlock("both wait".to_owned())),
+            Kind::Unix => Err(TrialError::Deadlock("both wait".to_owned())),
             _ => Ok(measured()),
         };
         let mut run = Rounds::of_round_trips(record(Length::Count(3)), true, launch);

@@ -282,9 +282,9 @@ impl<W: Work> Rounds<W> {
                 trials.refused += 1;
                 why.reason
             }
-            Err(TrialError::Failed(error)) => {
+            Err(error) => {
                 trials.failed += 1;
-                let reason = full_message(&error);
+                let reason = full_message(&error.into_failure());
                 observer.trial_failed(&format!("{}: {reason}", self.work.name(case)));
                 reason
             }

@@ -126,8 +126,8 @@ impl<R: Runner> Measurement<R> {
                     }
                     Err(TrialError::NotRun(_)) => {}
                     Err(TrialError::Interrupted(signal)) => return Err(Interrupted(signal)),
-                    Err(TrialError::Failed(error)) => {
-                        let message = format!("a trial failed: {error:#}");
+                    Err(error) => {
+                        let message = format!("a trial failed: {:#}", error.into_failure());
                         let failed = Warning::of_case(WarningKind::Failed, &case.name, message);
                         observer.trial_failed(&failed.to_string());
                         self.work.run.warnings.push(failed);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::channel::Granted;
-use crate::endpoint::control::{Outcome, Setup};
+use crate::endpoint::outcome::{Outcome, Setup};
 use crate::record::{DataUse, EndCounters, GIB, NotRun};
 use crate::runner::{Runner, Trial};
 use crate::suite::sizes::with_one_processor;

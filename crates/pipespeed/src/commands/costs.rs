@@ -16,7 +16,7 @@ use pipespeed_host::topology::Topology;
 use pipespeed_host::{Machine, Root, Warning, WarningKind, placement, warnings};
 use pipespeed_measure::record::{Kind, to_json};
 use pipespeed_measure::rounds::{Budget, Observer, Rounds, Work, check};
-use pipespeed_measure::trial::own_processor_time;
+use pipespeed_measure::session::own_processor_time;
 use pipespeed_report::{self as report, Style};
 use pipespeed_stats::MIN_SAMPLES;
 use pipespeed_stats::schedule::rounds_for_budget;

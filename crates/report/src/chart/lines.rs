@@ -6,10 +6,9 @@ use std::ops::Range;
 use pipespeed_stats::Estimate;
 
 use super::svg::{
-    Anchor, Colour, GRID, INK, MARGIN, MUTED, SMALL, Scale, Svg, TEXT, WIDTH, bold, offset, plain,
-    spread,
+    Anchor, Colour, GRID, INK, MARGIN, MUTED, SMALL, Scale, Svg, TEXT, WIDTH, length, offset,
+    spread, text_width,
 };
-use super::text::{length, text_width};
 
 const HEADING: i32 = 48;
 const AXIS: i32 = 46;
@@ -78,12 +77,7 @@ impl LineChart<'_> {
         });
         let values = (values.0.clamp(1e-9, values.1) / 1.2, values.1 * 1.2);
         for panel in &self.panels {
-            svg.text(
-                &panel.title,
-                (MARGIN, svg.y + 16),
-                Anchor::Start,
-                bold(TEXT, INK),
-            );
+            svg.bold(&panel.title, (MARGIN, svg.y + 16), TEXT);
             let y = svg.y + HEADING..svg.y + HEADING + self.height;
             let vertical = Scale {
                 values,
@@ -115,7 +109,7 @@ impl LineChart<'_> {
             if (horizontal.values.0..=horizontal.values.1).contains(at) {
                 let at = horizontal.at(*at);
                 svg.line((at, y.start - 4), (at, y.end), MUTED);
-                svg.text(label, (at, y.start - 14), Anchor::Middle, plain(SMALL, INK));
+                svg.text(label, (at, y.start - 14), Anchor::Middle, SMALL, INK);
             }
         }
         let mut names = Vec::new();
@@ -177,9 +171,9 @@ impl LineChart<'_> {
 /// The interval of a point, unless its mark hides it.
 fn interval(svg: &mut Svg, x: i32, estimate: &Estimate, vertical: &Scale, colour: Colour) {
     if let Some(interval) = estimate.interval {
-        let y = vertical.at(interval.high)..vertical.at(interval.low);
-        if y.end - y.start > 8 {
-            svg.upright_whisker(x, &y, colour);
+        let (low, high) = (vertical.at(interval.low), vertical.at(interval.high));
+        if low - high > 8 {
+            svg.whisker([(x, low), (x, high)], colour, 1);
         }
     }
 }
@@ -197,7 +191,6 @@ fn draw_names(svg: &mut Svg, mut names: Vec<Name<'_>>, right: i32, y: &Range<i32
         if let Some(mark) = name.mark {
             svg.mark((x, y), mark, name.colour);
         }
-        let face = plain(SMALL, name.colour);
-        svg.text(name.name, (x + 10, y), Anchor::Start, face);
+        svg.text(name.name, (x + 10, y), Anchor::Start, SMALL, name.colour);
     }
 }

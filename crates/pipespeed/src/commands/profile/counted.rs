@@ -9,7 +9,7 @@ use pipespeed_base::failure::{say, to_stdout};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_explain::costs::{Places, measure};
 use pipespeed_explain::profile::counted::{CaseAccount, Record, Settings, count};
-use pipespeed_explain::profile::refusal::Refusal;
+use pipespeed_explain::profile::perf::SamplingError;
 use pipespeed_host::placement::{self, Chosen};
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{Machine, Warning};
@@ -28,14 +28,14 @@ const COST_ROUNDS: usize = 7;
 pub(super) fn run(
     args: &ProfileArgs,
     cases: &[Case],
-    refusal: Refusal,
+    refusal: SamplingError,
     chosen: &Chosen,
     topology: &Topology,
     mut warnings: Vec<Warning>,
 ) -> anyhow::Result<()> {
     let output = &args.output;
     let takes_samples = [&output.folded, &output.flame, &output.chart];
-    let is_missing_descriptors = matches!(refusal, Refusal::Files(_));
+    let is_missing_descriptors = matches!(refusal, SamplingError::Descriptors(_));
     if is_missing_descriptors || takes_samples.into_iter().any(Option::is_some) {
         return Err(refusal.into());
     }

@@ -111,10 +111,6 @@ fn a_trial_may_take_ten_times_as_long_as_the_pilot_says() {
 
 #[test]
 fn volumes_that_make_no_sense_are_refused() {
-    run_alone(pipespeed("bench volumes --volume 1M")).refused(2, &["--volume", "16MiB"]);
-    run_alone(pipespeed("bench volumes --volume -1G")).refused(2, &["--volume", "negative"]);
-    run_alone(pipespeed("bench volumes --volume 8E")).refused(2, &["--volume", "64TiB"]);
-    run_alone(pipespeed("bench --volume 1G")).refused(2, &["--volume", "bench volumes"]);
     run_alone(pipespeed(
         "bench volumes --volume 0.25G,25G --time 1 --no-save -q",
     ))

@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use pipespeed_host::NoiseDelta;
 use pipespeed_measure::case::Case;
 use pipespeed_measure::channel::Granted;
-use pipespeed_measure::endpoint::control::{Outcome, Setup};
+use pipespeed_measure::endpoint::outcome::{Outcome, Setup};
 use pipespeed_measure::endpoint::spec::{PageKind, SinkTechnique, SourceTechnique, Waiting};
 use pipespeed_measure::record::{EndCounters, GIB, Kind, NotRun, Run, Settings};
 use pipespeed_measure::rounds::{Measurement, Observer};

@@ -37,7 +37,7 @@ impl Marked {
 
     /// A process in the role that exchanges messages: it has been told which.
     fn exchanging(&self, role: &str) -> Option<Pid> {
-        self.mark.instructed_endpoint(&format!("latency-{role}"))
+        self.mark.instructed_endpoint(role)
     }
 }
 
@@ -188,7 +188,7 @@ fn a_killed_process_costs_its_trial_only() {
 fn processes_killed_as_soon_as_they_are_there_are_told_of_too() {
     let mut run = Marked::start("fifo --size 8 --time 60 --rounds 300 --placement free");
     let ended = eventually(|| {
-        if let Some(pid) = run.mark.endpoint("latency-echo") {
+        if let Some(pid) = run.mark.endpoint("echo") {
             // It may be gone by now.
             let _ = kill_process(pid, Signal::KILL);
         }

@@ -253,15 +253,7 @@ fn the_ends_of_a_profile_that_is_killed_die_with_it() {
 }
 
 #[test]
-fn what_makes_no_sense_is_bad_usage() {
-    let ladder = ["no_such_case", "write_read", "--suite"];
-    run_alone(pipespeed("profile no_such_case")).refused(2, &ladder);
-    let volumes = ["volumes", "write_read", "volume_0.25g"];
-    run_alone(pipespeed("profile --suite volumes write_read")).refused(2, &volumes);
-    run_alone(pipespeed("profile")).refused(2, &["CASE"]);
-    run_alone(pipespeed("profile --all write_read")).refused(2, &["--all"]);
-    run_alone(pipespeed("profile write_read --json - --flame -")).refused(2, &["'-'"]);
+fn a_file_that_can_not_be_made_is_named() {
     run_alone(pipespeed("profile write_read --json /nonexistent/a"))
         .refused(2, &["/nonexistent/a"]);
-    run_alone(pipespeed("profile write_read --threshold 200")).refused(2, &["percentage"]);
 }
