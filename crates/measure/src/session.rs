@@ -27,7 +27,7 @@ use serde::de::DeserializeOwned;
 use crate::channel::OpenError;
 use crate::endpoint::counters::process_time;
 use crate::record::NotRun;
-use pipespeed_base::failure::{start_error, out_of_descriptors};
+use pipespeed_base::failure::{out_of_descriptors, start_error};
 use pipespeed_base::interrupt::{INTERRUPTING, Interrupt};
 use pipespeed_base::signal_name;
 use pipespeed_host::{NoiseDelta, NoiseProbe};

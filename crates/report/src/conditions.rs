@@ -4,7 +4,7 @@ use itertools::Itertools as _;
 use pipespeed_measure::record::{CaseResult, Header, Interval, NullControl, Run, Verdict};
 use pipespeed_measure::rounds::comparisons;
 
-use super::format::{pluralize, percent, ratio};
+use super::format::{percent, pluralize, ratio};
 use super::notes::Note;
 
 /// The processor's model, the kernel and the date of a run, for figures shown
