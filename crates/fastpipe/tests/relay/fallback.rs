@@ -115,7 +115,7 @@ fn an_output_that_is_made_to_append_in_mid_stream_costs_no_byte() {
 }
 
 #[test]
-fn a_socket_that_is_made_to_block_in_mid_stream_is_not_spliced_to() {
+fn a_socket_made_blocking_in_mid_stream_is_not_spliced_to() {
     for (technique, from) in [
         (Technique::Splice, From::Pipe),
         (Technique::SpliceThroughPipe, From::Tcp),
@@ -138,7 +138,7 @@ const MOVING: [libc::c_long; 3] = [
 ];
 
 #[test]
-fn where_a_filter_forbids_them_from_the_start_every_byte_is_read_and_written() {
+fn with_all_fast_calls_refused_every_byte_is_read_and_written() {
     if !filters_work() {
         return;
     }
@@ -167,7 +167,7 @@ fn where_a_filter_forbids_them_from_the_start_every_byte_is_read_and_written() {
 }
 
 #[test]
-fn where_a_filter_comes_in_mid_stream_no_byte_is_lost_or_repeated() {
+fn a_filter_set_in_mid_stream_loses_and_repeats_no_byte() {
     if !filters_work() {
         return;
     }
@@ -184,7 +184,7 @@ fn where_a_filter_comes_in_mid_stream_no_byte_is_lost_or_repeated() {
 }
 
 #[test]
-fn a_technique_that_moves_nothing_while_both_ends_are_ready_is_given_up() {
+fn a_technique_stuck_with_both_ends_ready_is_abandoned() {
     if !filters_work() {
         return;
     }
@@ -210,7 +210,7 @@ fn a_technique_that_moves_nothing_while_both_ends_are_ready_is_given_up() {
 }
 
 #[test]
-fn a_technique_is_not_given_up_for_having_spun() {
+fn spinning_does_not_make_a_technique_count_as_stuck() {
     let (input, _input_writer) = pipe_of(65_536);
     let (_reader, output) = pipe_of(65_536);
     let mut calls = 0;
@@ -232,7 +232,7 @@ fn a_technique_is_not_given_up_for_having_spun() {
 }
 
 #[test]
-fn where_even_reading_without_sleeping_is_unknown_every_byte_arrives() {
+fn every_byte_arrives_without_preadv2_and_pwritev2() {
     if !filters_work() {
         return;
     }
@@ -254,7 +254,7 @@ fn where_even_reading_without_sleeping_is_unknown_every_byte_arrives() {
 }
 
 #[test]
-fn what_is_appended_after_the_technique_saw_the_end_is_relayed_too() {
+fn bytes_appended_after_an_early_end_are_relayed_too() {
     for technique in [
         Technique::Sendfile,
         Technique::CopyFileRange,

@@ -90,7 +90,7 @@ fn noticed(socket: &OwnedFd) -> bool {
 }
 
 #[test]
-fn a_notice_in_the_outputs_error_queue_is_not_its_end() {
+fn a_message_in_the_outputs_error_queue_is_not_its_end() {
     for wait in [Wait::Block, Wait::Spin] {
         let (output, reader) = tcp();
         if !noticed(&output) {
@@ -122,7 +122,7 @@ fn a_notice_in_the_outputs_error_queue_is_not_its_end() {
 }
 
 #[test]
-fn a_relay_that_is_held_back_notices_that_its_reader_is_gone() {
+fn a_throttled_relay_notices_that_its_reader_is_gone() {
     let (input, input_writer) = pipe_of(65_536);
     let (reader, output) = pipe_of(65_536);
     File::from(input_writer).write_all(b"kept").unwrap();

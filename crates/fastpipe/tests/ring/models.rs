@@ -15,7 +15,7 @@ proptest! {
     }
 
     #[test]
-    fn a_ring_in_hostile_hands_goes_wrong_only_in_ways_that_are_documented(
+    fn a_hostile_peer_causes_only_documented_errors(
         mut program in prop::collection::vec(any::<u8>(), 0..600),
     ) {
         program.insert(0, 1);
@@ -48,7 +48,7 @@ fn fixed_programs() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn no_word_of_the_header_does_harm() {
+fn no_value_in_the_header_does_harm() {
     for program in fixed_programs() {
         run(&program);
     }

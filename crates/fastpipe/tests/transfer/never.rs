@@ -172,7 +172,7 @@ proptest! {
 }
 
 #[test]
-fn an_empty_pipe_and_a_full_one_are_told_as_would_block() {
+fn an_empty_and_a_full_pipe_would_block() {
     let (reader, writer) = pipe_of(65_536);
     let (_other_reader, other_writer) = pipe_of(65_536);
     let mut input = Input::new(&reader, Wait::Never);

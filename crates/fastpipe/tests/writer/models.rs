@@ -10,7 +10,7 @@ proptest! {
     #![proptest_config(cases(400))]
 
     #[test]
-    fn whatever_is_done_with_a_writer_its_reader_gets_exactly_that(
+    fn the_reader_gets_exactly_what_any_program_of_calls_sends(
         program in prop::collection::vec(any::<u8>(), 0..300)
     ) {
         run(&program);

@@ -58,17 +58,17 @@ fn are_right(onward: Onward) {
 }
 
 #[test]
-fn what_was_spliced_onward_and_is_read_late_is_right() {
+fn bytes_spliced_onward_and_read_late_are_right() {
     are_right(Onward::Spliced);
 }
 
 #[test]
-fn both_copies_of_what_was_teed_and_is_read_late_are_right() {
+fn both_copies_of_teed_bytes_read_late_are_right() {
     are_right(Onward::Teed);
 }
 
 #[test]
-fn what_was_spliced_onward_twice_and_is_read_late_is_right() {
+fn bytes_spliced_onward_twice_and_read_late_are_right() {
     are_right(Onward::Twice);
 }
 

@@ -49,7 +49,7 @@ impl Expected<'_> {
 }
 
 #[test]
-fn what_is_repeated_without_end_is_right_and_ends_with_its_reader() {
+fn endless_repetition_is_right_and_ends_with_its_reader() {
     for length in LENGTHS {
         let data = stream(length as u64, length);
         for wait in WAITS {
@@ -142,7 +142,7 @@ fn a_writer_that_never_waits_goes_on_repeating_where_it_stopped() {
 
 /// From the beginning, or once both calls were used.
 #[test]
-fn where_splice_or_tee_is_refused_it_is_repeated_in_another_way() {
+fn with_splice_or_tee_refused_repeating_uses_another_technique() {
     for calls in [&[libc::SYS_tee][..], &[libc::SYS_splice]] {
         for before in [0, 3 * MIB] {
             for length in LENGTHS {

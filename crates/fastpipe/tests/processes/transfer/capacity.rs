@@ -38,7 +38,7 @@ proptest! {
     }
 
     #[test]
-    fn a_slice_tells_the_slots_it_takes(
+    fn a_slice_knows_its_number_of_slots(
         pieces in prop::collection::vec((0..40_000_usize, 1..40_000_usize), 1..4),
     ) {
         // From an aligned base, so that the offset alone decides.
@@ -69,7 +69,7 @@ proptest! {
 }
 
 #[test]
-fn each_of_two_who_set_a_capacity_is_told_its_own() {
+fn each_of_two_concurrent_set_capacity_calls_gets_its_own_result() {
     let (_reader, writer) = pipe::create().unwrap();
     std::thread::scope(|scope| {
         for pages in [2, 4] {

@@ -100,8 +100,8 @@ fn reader_to_be_killed(bytes: usize) -> ! {
 }
 
 #[test]
-fn a_reader_that_is_killed_ends_the_writer_with_a_broken_pipe() {
-    const NAME: &str = "a_reader_that_is_killed_ends_the_writer_with_a_broken_pipe";
+fn a_killed_reader_breaks_the_pipe_of_a_writer() {
+    const NAME: &str = "a_killed_reader_breaks_the_pipe_of_a_writer";
     const ENDS: [usize; 3] = [1, 200_001, 6 * MIB];
     for end in ENDS {
         if is_child(&end.to_string()) {

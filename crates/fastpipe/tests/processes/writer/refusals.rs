@@ -53,21 +53,18 @@ fn refused_from_the_start(errno: i32) {
 }
 
 #[test]
-fn where_vmsplice_is_forbidden_from_the_start_everything_is_written() {
+fn with_vmsplice_refused_from_the_start_everything_is_written() {
     in_own_process(
-        "where_vmsplice_is_forbidden_from_the_start_everything_is_written",
+        "with_vmsplice_refused_from_the_start_everything_is_written",
         || in_own_thread(|| refused_from_the_start(libc::EPERM)),
     );
 }
 
 #[test]
-fn where_vmsplice_does_not_exist_everything_is_written() {
-    in_own_process(
-        "where_vmsplice_does_not_exist_everything_is_written",
-        || {
-            in_own_thread(|| refused_from_the_start(libc::ENOSYS));
-        },
-    );
+fn without_vmsplice_everything_is_written() {
+    in_own_process("without_vmsplice_everything_is_written", || {
+        in_own_thread(|| refused_from_the_start(libc::ENOSYS));
+    });
 }
 
 #[test]
@@ -232,7 +229,7 @@ fn vmsplice_refused_while_something_is_repeated_loses_and_repeats_nothing() {
 }
 
 #[test]
-fn a_referee_that_is_refused_in_mid_stream_is_not_missed() {
+fn a_cow_check_refused_in_mid_stream_loses_no_byte() {
     let builder = Writer::builder()
         .reuse(Reuse::CowChecked)
         .region(4 * MIB)
