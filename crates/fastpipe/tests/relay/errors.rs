@@ -234,7 +234,7 @@ fn an_error_names_the_end_that_failed() {
     let (_reader, output) = pipe_of(4096);
     let error = fails(File::open("/").unwrap(), &output, &Options::new());
     assert_eq!(error.to_string(), "the input failed after 0 bytes");
-    // Why is its source's to say.
+    // Reason is its source's to say.
     let source = std::error::Error::source(&error).unwrap();
     let source = source.downcast_ref::<std::io::Error>().unwrap();
     assert_eq!(source.kind(), ErrorKind::IsADirectory);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::common::ends::{From, To, collected, input, output};
 use crate::common::seccomp::{filters_work, refuse};
 use crate::common::{Directory, assert_same, flags, pattern, pipe_of};
-use fastpipe::relay::{End, Flow, Options, PassedOver, Progress, Technique, Why, relay};
+use fastpipe::relay::{End, Flow, Options, PassedOver, Progress, Reason, Technique, relay};
 use fastpipe::wait::Wait;
 use rustix::fs::OFlags;
 
@@ -22,9 +22,9 @@ fn step_by_step(technique: Technique) -> Options {
         .interval(Duration::ZERO)
 }
 
-fn why(technique: Technique, passed_over: &[PassedOver]) -> Why {
+fn reason(technique: Technique, passed_over: &[PassedOver]) -> Reason {
     let found = passed_over.iter().find(|p| p.technique == technique);
-    found.expect("it was passed over").why
+    found.expect("it was passed over").reason
 }
 
 /// Relays all of LEN bytes, calls `trouble` once when half of them were taken
@@ -35,7 +35,7 @@ fn troubled(
     from: From,
     to: To,
     mut trouble: impl FnMut(&OwnedFd),
-) -> (Why, u64) {
+) -> (Reason, u64) {
     let directory = Directory::new();
     let bytes = pattern(LEN);
     let (reader, writing) = input(from, &directory, &bytes);
@@ -58,7 +58,7 @@ fn troubled(
     assert_same(&collected(to, &directory, writer, collector), &bytes);
     writing.join().unwrap();
     (
-        why(technique, &done.passed_over),
+        reason(technique, &done.passed_over),
         troubled_at.expect("there was trouble"),
     )
 }
@@ -85,8 +85,8 @@ fn an_output_opened_to_append_is_written_to() {
         let (writer, collector) = output(To::Append, &directory, LEN);
         let options = Options::new().technique(technique);
         let done = relay(&reader, &writer, &options, |_| Flow::Continue).unwrap();
-        let refused = why(technique, &done.passed_over);
-        assert!(matches!(refused, Why::Refused { after: 0, .. }));
+        let refused = reason(technique, &done.passed_over);
+        assert!(matches!(refused, Reason::Refused { after: 0, .. }));
         assert_same(&collected(to, &directory, writer, collector), &bytes);
         writing.join().unwrap();
     }
@@ -98,12 +98,12 @@ fn an_output_that_is_made_to_append_in_mid_stream_costs_no_byte() {
         if to != To::File {
             continue;
         }
-        let (why, at) = troubled(technique, from, to, |writer| {
+        let (reason, at) = troubled(technique, from, to, |writer| {
             let appending = flags(writer) | OFlags::APPEND;
             rustix::fs::fcntl_setfl(writer, appending).unwrap();
         });
-        let Why::Refused { errno, after } = why else {
-            panic!("{why:?}");
+        let Reason::Refused { errno, after } = reason else {
+            panic!("{reason:?}");
         };
         assert_eq!(after, at);
         let expected = match technique {
@@ -121,12 +121,12 @@ fn a_socket_made_blocking_in_mid_stream_is_not_spliced_to() {
         (Technique::SpliceThroughPipe, From::Tcp),
         (Technique::Sendfile, From::File),
     ] {
-        let (why, at) = troubled(technique, from, To::UnixNonblocking, |writer| {
+        let (reason, at) = troubled(technique, from, To::UnixNonblocking, |writer| {
             let blocking = flags(writer) - OFlags::NONBLOCK;
             rustix::fs::fcntl_setfl(writer, blocking).unwrap();
         });
         let errno = libc::EWOULDBLOCK;
-        assert_eq!(why, Why::Refused { errno, after: at });
+        assert_eq!(reason, Reason::Refused { errno, after: at });
     }
 }
 
@@ -173,11 +173,11 @@ fn a_filter_set_in_mid_stream_loses_and_repeats_no_byte() {
     }
     for (technique, from, to) in CASES {
         let filtered = std::thread::spawn(move || {
-            let (why, at) = troubled(technique, from, to, |_| {
+            let (reason, at) = troubled(technique, from, to, |_| {
                 assert!(refuse(&MOVING, libc::EPERM));
             });
             let errno = libc::EPERM;
-            assert_eq!(why, Why::Refused { errno, after: at });
+            assert_eq!(reason, Reason::Refused { errno, after: at });
         });
         filtered.join().unwrap();
     }
@@ -201,7 +201,10 @@ fn a_technique_stuck_with_both_ends_ready_is_abandoned() {
             assert!(refuse(&MOVING, libc::EAGAIN));
             let options = Options::new().technique(technique);
             let done = relay(&reader, &writer, &options, |_| Flow::Continue).unwrap();
-            assert_eq!(why(technique, &done.passed_over), Why::Stuck { after: 0 });
+            assert_eq!(
+                reason(technique, &done.passed_over),
+                Reason::Stuck { after: 0 }
+            );
             assert_same(&collected(to, &directory, writer, collector), &bytes);
             writing.join().unwrap();
         });
@@ -287,7 +290,7 @@ fn bytes_appended_after_an_early_end_are_relayed_too() {
         .unwrap();
         assert_same(&collected(to, &directory, writer, collector), &bytes);
         assert_eq!(done.technique, Technique::Copy);
-        let why = why(technique, &done.passed_over);
-        assert!(matches!(why, Why::EndedEarly { .. }), "{why:?}");
+        let reason = reason(technique, &done.passed_over);
+        assert!(matches!(reason, Reason::EndedEarly { .. }), "{reason:?}");
     }
 }
