@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::common;
 use crate::common::state::until_unread;
 use crate::common::writers::{
-    How, KIB, MIB, SLEEPING, check, drained_settings, expect, expect_all, goes_by, send, settings,
-    stays_sane, stream,
+    How, KIB, MIB, SLEEPING, check, drained_settings, expect, expect_all, send, settings,
+    stays_sane, stream, uses_policy,
 };
 use crate::common::{ALL_WAITS, assert_same, pipe_of, read_all};
 use fastpipe::pipe::{self, page_size};
@@ -28,7 +28,7 @@ fn much_that_is_only_written_is_handed_over_too() {
         let path = out.path();
         let report = out.finish().unwrap().1;
         check(&reading.join().unwrap(), 0).unwrap();
-        if goes_by(path, Reuse::Fresh, &format!("at once: {at_once}")) {
+        if uses_policy(path, Reuse::Fresh, &format!("at once: {at_once}")) {
             assert!(report.zero_copy_bytes > 6 * MIB as u64, "{report:?}");
         }
     }
@@ -53,7 +53,7 @@ fn pieces_that_fill_every_buffer_exactly_are_handed_over_too() {
                     }
                 }
             }
-            goes_by(out.path(), Reuse::Fresh, &format!("{how:?} of {piece}"));
+            uses_policy(out.path(), Reuse::Fresh, &format!("{how:?} of {piece}"));
             drop(out);
             let got = reading.join().unwrap();
             assert_eq!(got.len(), 6 * MIB);

@@ -11,8 +11,8 @@ use std::thread::scope;
 use crate::common;
 use crate::common::state::until_asleep;
 use crate::common::writers::{
-    HOWS, How, KIB, MIB, Setting, check, expect, expect_all, fill, goes_by, safe_settings, send,
-    settings,
+    HOWS, How, KIB, MIB, Setting, check, expect, expect_all, fill, safe_settings, send, settings,
+    uses_policy,
 };
 use crate::common::{Directory, pipe_of};
 use fastpipe::buffer::Pages;
@@ -102,7 +102,7 @@ fn long_loans_are_cow_checked_too() {
     let report = out.finish().unwrap().1;
     let len = (40 * LOAN + 20 * MIB) as u64;
     assert_eq!(reading.join().unwrap(), len);
-    if goes_by(report.path, Reuse::CowChecked, "long loans") {
+    if uses_policy(report.path, Reuse::CowChecked, "long loans") {
         // A slow machine may ask the referee once and then no more.
         assert!(report.slabs_reused > 0, "{report:?}");
     }

@@ -13,7 +13,7 @@ use crate::common::process::in_own_process;
 use crate::common::seccomp::{refuse, refuse_everywhere};
 use crate::common::state::{until_asleep, until_unread};
 use crate::common::writers::{
-    HOWS, How, KIB, MIB, check, expect, expect_all, fill, goes_by, safe_settings, send, stream,
+    HOWS, How, KIB, MIB, check, expect, expect_all, fill, safe_settings, send, stream, uses_policy,
 };
 use crate::common::{pipe_of, read_all};
 use fastpipe::pipe;
@@ -238,7 +238,7 @@ fn a_cow_check_refused_in_mid_stream_loses_no_byte() {
     let (_reader, writer) = pipe_of(64 * KIB);
     let mut out = builder.open(writer).unwrap();
     drop(out.lend(1).unwrap());
-    let has_one = goes_by(out.path(), Reuse::CowChecked, "without a filter");
+    let has_one = uses_policy(out.path(), Reuse::CowChecked, "without a filter");
     let both = &[libc::SYS_clone3, libc::SYS_clone][..];
     for (calls, errno) in [
         (both, libc::EPERM),
