@@ -52,7 +52,7 @@ fn every_byte_passes_through_the_few_slots_beyond_the_soft_limit() {
             return;
         };
 
-        // Growing is refused, and by which limit is told.
+        // Enlarging is refused, and the error names the limit.
         let before = pipe::capacity(&writer).unwrap();
         let error = pipe::set_capacity(&writer, 65_536).unwrap_err();
         assert!(

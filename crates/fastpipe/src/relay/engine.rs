@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::SeekFrom;
 
 use super::copy::Copying;
+use super::direct;
 use super::ends::{Endpoint, FileKind};
 use super::options::{self, Flow, Options};
 use super::plan::Plan;
@@ -16,7 +17,6 @@ use super::report::{
 };
 use super::step::Step;
 use super::waiting::{Waited, Watch};
-use super::{direct, in_kernel};
 use crate::pipe;
 
 /// After this number of attempts that moved nothing although both ends were
@@ -224,8 +224,8 @@ impl<'a> Engine<'a> {
         let most = may_take.min(self.options.block.unwrap_or(options::MAX_SPLICED) as u64);
         match self.technique {
             Technique::Splice => direct::step(&self.input, &self.output, most),
-            Technique::Sendfile => in_kernel::sendfile(&self.input, &self.output, most),
-            Technique::CopyFileRange => in_kernel::copy_file_range(&self.input, &self.output, most),
+            Technique::Sendfile => direct::sendfile(&self.input, &self.output, most),
+            Technique::CopyFileRange => direct::copy_file_range(&self.input, &self.output, most),
             Technique::SpliceThroughPipe => {
                 let pipe = match &mut self.private {
                     Some(pipe) => pipe,

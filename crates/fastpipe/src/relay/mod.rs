@@ -94,7 +94,6 @@ mod copy;
 mod direct;
 mod ends;
 mod engine;
-mod in_kernel;
 mod messages;
 mod options;
 mod plan;

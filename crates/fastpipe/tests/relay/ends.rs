@@ -1,4 +1,4 @@
-//! From every kind of descriptor to every other.
+//! Relays from every kind of descriptor to every other.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};

@@ -1,4 +1,4 @@
-//! One of the two ends fails.
+//! Relays of which one end fails.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};

@@ -1,4 +1,4 @@
-//! Techniques that are refused, at the start and in mid-stream.
+//! Techniques refused by the kernel, at the start and in mid-stream.
 
 use std::fs::File;
 use std::io::Write;

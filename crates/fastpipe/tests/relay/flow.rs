@@ -1,4 +1,4 @@
-//! What the callback answers is heeded.
+//! The callback's return values.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,7 +12,7 @@ use fastpipe::relay::{End, Flow, Options, Relayed, Technique, relay};
 /// Longer than the watchdog's patience.
 const NEVER_SEEN: Duration = Duration::from_secs(3600);
 
-/// A pipe with so many bytes in it, and no writer.
+/// Creates a pipe with this many bytes in it, and no writer.
 fn holding(bytes: usize) -> OwnedFd {
     let (reader, writer) = pipe_of(65_536);
     File::from(writer).write_all(&vec![7; bytes]).unwrap();

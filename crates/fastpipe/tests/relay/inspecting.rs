@@ -1,4 +1,4 @@
-//! A relay whose bytes are looked at: each once, in order, when it was given.
+//! Inspected relays: each byte is seen once, in order, when it was given.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};

@@ -1,4 +1,4 @@
-//! Inputs that keep messages apart: none is cut, and none ends the relay.
+//! Inputs that preserve message boundaries: no message is cut, and none ends the relay.
 
 use crate::common::skip::skip;
 use std::fs::File;
@@ -36,7 +36,7 @@ fn send_each(sender: &OwnedFd, messages: &[&[u8]]) {
     }
 }
 
-/// What comes out of a pipe behind a relay of so many bytes.
+/// Returns the bytes in a pipe after a relay of this many bytes.
 fn relayed(input: impl AsFd, options: &Options, len: usize) -> (Relayed, Vec<u8>) {
     let (reader, output) = pipe_of(1 << 20);
     let options = options.limit(len as u64);

@@ -1,4 +1,4 @@
-//! Any relay, against what a naive one would do.
+//! Relays with random parameters, compared with a naive model.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! The input and the output are one file.
+//! Relays whose input and output are the same file.
 
 use std::fs::File;
 use std::io::{ErrorKind, Seek, SeekFrom};

@@ -1,4 +1,4 @@
-//! It sleeps in poll(2) only: the callback is called whatever the ends do.
+//! A relay sleeps in poll(2) only, so the callback is called whatever the ends do.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};

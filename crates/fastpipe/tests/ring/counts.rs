@@ -1,5 +1,4 @@
-//! What the ends of a ring say that they did, and a view that outlives the call
-//! that made it.
+//! Counts of a ring's ends, and a view that outlives the function that created it.
 
 use std::io::{ErrorKind, Read, Write};
 

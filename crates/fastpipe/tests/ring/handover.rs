@@ -1,4 +1,4 @@
-//! An end on its way: by a socket, and from there on to somebody else.
+//! Passing an end on, by a socket and by a descriptor.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,5 +1,4 @@
-//! A ring against a queue, and a ring whose shared memory somebody else writes
-//! to.
+//! Rings compared with a queue, also if somebody else writes to the shared memory.
 
 use crate::common::ring_interpreter::{WORDS, run};
 use proptest::prelude::*;

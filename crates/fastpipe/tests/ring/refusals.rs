@@ -1,4 +1,4 @@
-//! What is no ring, or none that is safe to use, is refused.
+//! Files that are not a ring, or not one that is safe to use, are refused.
 
 use std::fs::File;
 use std::io::{ErrorKind, IoSlice, Read, Write};

@@ -1,4 +1,4 @@
-//! A ring within one process: ends, errors, corruption.
+//! Rings between threads: data, ends, errors, corruption.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;

@@ -1,4 +1,4 @@
-//! Memory of one's own mapping, and what becomes of its pages in a pipe.
+//! Buffers, and their pages in a pipe.
 
 use crate::common::skip::skip;
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! vmsplice, splice and tee against plain reads and writes.
+//! vmsplice, splice and tee compared with plain reads and writes.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};

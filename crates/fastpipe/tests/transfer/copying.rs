@@ -1,4 +1,4 @@
-//! write and read against std's.
+//! write and read compared with those of the standard library.
 
 use crate::common;
 use crate::common::shapes::{capacity, cases, chunks, cut, sizes, waits};

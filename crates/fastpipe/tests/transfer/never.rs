@@ -1,5 +1,5 @@
-//! Wait::Never: what was moved is told, so that a caller can go on from there.
-//! Both ends are in one thread: any call that slept would hang.
+//! Under Wait::Never a transfer reports what was moved, so that it can be resumed. Both
+//! ends are in one thread, so any blocking call would hang.
 
 use std::io::ErrorKind::WouldBlock;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,4 +1,4 @@
-//! Reader against a cursor over the same bytes.
+//! Reader compared with a cursor over the same bytes.
 
 use std::fs::File;
 use std::io::{BufRead, Cursor, ErrorKind, Read, Write};

@@ -1,4 +1,4 @@
-//! What the kernel refuses, or would better have refused.
+//! Calls that the kernel refuses, and harmful ones that the library refuses.
 
 use std::cell::Cell;
 use std::fs::File;

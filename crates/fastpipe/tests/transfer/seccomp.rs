@@ -1,4 +1,4 @@
-//! vmsplice forbidden, as in some containers.
+//! vmsplice refused by a filter, as in some containers.
 
 use crate::common::seccomp::refuse;
 use crate::common::{ALL_WAITS, buffer_with, pipe_of};

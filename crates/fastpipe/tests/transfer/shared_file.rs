@@ -1,5 +1,5 @@
-//! The open file behind a descriptor is shared with strangers: its flags are
-//! theirs too. FIFOs, which know no RWF_NOWAIT, are opened again instead.
+//! The open file of a descriptor may be shared, so its flags are never changed. FIFOs
+//! without RWF_NOWAIT are opened again instead.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};

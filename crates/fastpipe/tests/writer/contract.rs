@@ -1,4 +1,4 @@
-//! What the writer promises of its calls, whatever lies behind them.
+//! The documented behaviour of the writer's methods.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};

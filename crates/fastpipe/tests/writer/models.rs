@@ -1,5 +1,5 @@
-//! Any sequence of what can be done with a writer, with any settings, against
-//! a `Vec<u8>`.
+//! Random sequences of a writer's methods, with any settings, compared with a
+//! `Vec<u8>`.
 
 use crate::common;
 use crate::common::interpreter::run;

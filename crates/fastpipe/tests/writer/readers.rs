@@ -1,5 +1,5 @@
-//! Every policy with readers of every kind that copy: in odd sizes, late,
-//! while they change the pipe; and those that splice to a file or a socket.
+//! Every policy with copying readers of every kind: with odd sizes, late, resizing the
+//! pipe; and with readers that splice to a file or a socket.
 
 use crate::common::skip::skip;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Bytes that never change, sent over and over.
+//! Repeated constant bytes.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};

@@ -1,4 +1,4 @@
-//! So much of the same that pipes are set up for it.
+//! Repetitions that are long enough for pipes to be set up for them.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -34,7 +34,7 @@ impl Expected<'_> {
         }
     }
 
-    /// Reads so many bytes, in pieces of this size.
+    /// Reads this number of bytes, in pieces of this size.
     #[track_caller]
     fn read(&mut self, from: &mut impl Read, bytes: usize, piece: usize) {
         let mut piece = vec![0; piece];

@@ -1,4 +1,4 @@
-//! Two processes and a ring: every byte crosses, however the ring got there.
+//! Every byte crosses a ring between two processes, however the ring was passed on.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
@@ -112,7 +112,7 @@ fn a_child_knows_its_parent() {
         let (at, end) = consume(&mut consumer);
         assert_eq!(at, 1000);
         assert_eq!(error_of(&end.unwrap_err()), Some(RingError::PeerDied));
-        // Dropping it tells that all was as it should be.
+        // Dropping it reports success.
         return;
     }
     watch();

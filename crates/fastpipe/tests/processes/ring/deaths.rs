@@ -1,5 +1,4 @@
-//! A ring's peer that dies is noticed, soon, and told from one that closed its
-//! end.
+//! The death of a ring's peer is noticed soon, and distinguished from a closed end.
 
 use std::io::{Error, ErrorKind, Read, Write};
 use std::net::Shutdown;

@@ -1,4 +1,4 @@
-//! What holds for a whole process: its limits, and what it leaves behind.
+//! Buffers under limits of the process, and leaks of transfers and buffers.
 
 use crate::common;
 use crate::common::process::{become_ordinary, in_own_process};

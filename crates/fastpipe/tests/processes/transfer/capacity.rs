@@ -1,4 +1,4 @@
-//! What a pipe holds, and what it may be made to hold.
+//! Capacity of pipes, and the limits on it.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -32,7 +32,7 @@ proptest! {
         let asked = asked.min(largest());
         let granted = pipe::set_capacity(&writer, asked).unwrap();
         prop_assert_eq!(granted, asked.max(page_size()).next_power_of_two());
-        // Either end tells the same.
+        // Both ends report the same.
         prop_assert_eq!(pipe::capacity(&reader).unwrap(), granted);
         prop_assert_eq!(pipe::slots(&writer).unwrap(), granted / page_size());
     }
@@ -56,7 +56,7 @@ proptest! {
             used += piece.slots();
             out.vmsplice(&[piece], Default::default()).unwrap();
         }
-        // Exactly so many one-byte pieces more fit.
+        // Exactly as many more pieces of one byte fit.
         let byte = pages.slice(..1);
         prop_assert_eq!(byte.slots(), 1);
         for _ in used..capacity {

@@ -1,4 +1,4 @@
-//! One of the two ends dies.
+//! Transfers whose other end dies.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};

@@ -1,4 +1,4 @@
-//! The output's descriptor is replaced, or there is none left for a duplicate.
+//! The output's descriptor is replaced, or none is available for a duplicate.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write, stdout};

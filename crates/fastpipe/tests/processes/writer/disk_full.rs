@@ -1,4 +1,4 @@
-//! A disk that is full in mid-stream, and on which room is made.
+//! Outputs on a disk that becomes full, and then has space again.
 
 use std::ffi::CString;
 use std::fs::File;

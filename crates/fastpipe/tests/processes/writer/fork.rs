@@ -1,4 +1,4 @@
-//! What a forked child can do with its parent's writer and reader.
+//! Writers and readers of the parent in a forked child.
 
 use std::fs::File;
 use std::io::{BufRead, Read, Write};

@@ -1,5 +1,4 @@
-//! What the writer's memory costs, and what happens where it is locked or
-//! loses its huge pages.
+//! Memory use of a writer, also if memory is locked or huge pages run out.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;

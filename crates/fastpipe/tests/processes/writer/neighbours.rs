@@ -18,7 +18,7 @@ use crate::common::writers::{
 };
 use fastpipe::writer::Frozen;
 
-/// The stream of writer `tag`: of each byte the highest bit tells whose it is.
+/// Returns the stream of writer `tag`, which is the highest bit of each byte.
 fn tagged(tag: u8, at: u64, len: usize) -> Vec<u8> {
     let mut bytes = stream(at + (u64::from(tag) << 40), len);
     for byte in &mut bytes {

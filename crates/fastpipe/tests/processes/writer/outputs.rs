@@ -1,4 +1,4 @@
-//! The writer on everything that can be written to.
+//! Writers to outputs of every kind.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};

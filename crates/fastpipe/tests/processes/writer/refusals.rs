@@ -1,7 +1,6 @@
-//! The writer under filters that refuse its system calls, from the start and
-//! in mid-stream. A filter can't be taken off again: each test has a thread of
-//! its own; and what the kernel can do is found out once in a process: those
-//! from the start have a process of their own.
+//! Writers under filters that refuse system calls, from the start or in mid-stream. A
+//! filter can't be removed, so each test has a thread of its own. Probes of the kernel
+//! are remembered by the process, so filters from the start have a process of their own.
 
 use std::fs::File;
 use std::io::Write;
