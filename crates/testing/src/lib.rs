@@ -47,7 +47,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Checks that it ended well and complained of nothing.
+    /// Standard output as one line, to search for words that may go over several
+    /// lines.
+    pub fn unwrapped(&self) -> String {
+        let words: Vec<&str> = self.out.split_whitespace().collect();
+        words.join(" ")
+    }
+
+    /// Checks that it ended well.
     #[track_caller]
     pub fn succeeded(self) -> Self {
         assert_eq!(self.code, Some(0), "{self:#?}");

@@ -42,8 +42,7 @@ fn counted(outcome: Outcome, words: &[&str]) {
     for row in ["pages of 4 KiB", "unexplained", "wall time"] {
         assert_eq!(outcome.out.matches(row).count(), 2, "{row}: {outcome:#?}");
     }
-    let text: Vec<&str> = outcome.out.split_whitespace().collect();
-    let text = text.join(" ");
+    let text = outcome.unwrapped();
     for word in words {
         assert!(text.contains(word), "{word}: {outcome:#?}");
     }
