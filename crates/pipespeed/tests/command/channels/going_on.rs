@@ -27,14 +27,14 @@ fn failing(case: &str, from: usize) -> FakeRunner {
 }
 
 #[test]
-fn a_wrong_byte_in_the_verified_pass_is_told_and_takes_only_its_case() {
+fn a_wrong_byte_in_the_verified_pass_fails_only_its_case() {
     let (measurement, watch) = going_on(failing("tcp_4k", 0));
     let line = "case tcp_4k, verified pass: wrong data: the byte at offset 7";
     assert_eq!(watch.failed, [line]);
-    let told = measurement.failures().unwrap();
+    let message = measurement.failures().unwrap();
     assert!(
-        told.contains("1 trial of 1 case failed (tcp_4k: wrong"),
-        "{told}"
+        message.contains("1 trial of 1 case failed (tcp_4k: wrong"),
+        "{message}"
     );
     let run = measurement.finish(None);
     for case in &run.cases {

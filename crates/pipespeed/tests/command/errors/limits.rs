@@ -97,7 +97,7 @@ fn huge_pages_to_be_checked_and_not_given_are_an_error() {
         let mut command = pipespeed(&format!("write --huge-page --check-huge-page {args}"));
         conditions::no_huge_pages(&mut command);
         into_a_pipe(command).refused(1, &words);
-        // Nobody asked to be told.
+        // Without --verbose.
         let mut command = pipespeed(&format!("write --huge-page --bytes 64K {args}"));
         conditions::no_huge_pages(&mut command);
         let (writer, reader) = pipeline(command, pipespeed("read --bytes-to-pipe 64K"));

@@ -35,7 +35,7 @@ impl Marked {
         outcome
     }
 
-    /// A process in the role that exchanges messages: it has been told which.
+    /// A process in the role that exchanges messages: after it got its instructions.
     fn exchanging(&self, role: &str) -> Option<Pid> {
         self.mark.instructed_endpoint(&format!("latency-{role}"))
     }
@@ -164,9 +164,9 @@ fn a_killed_process_costs_its_trial_only() {
             let outcome = killed(channel, role);
             assert_eq!(outcome.code, Some(1), "{channel}, {role}: {outcome:#?}");
             let lines: Vec<&str> = outcome.err.lines().collect();
-            let told = format!("{channel} of 8B: the {role} was killed by SIGKILL");
+            let expected = format!("{channel} of 8B: the {role} was killed by SIGKILL");
             assert_eq!(lines.len(), 2, "{outcome:#?}");
-            assert!(lines[0].contains(&told), "{outcome:#?}");
+            assert!(lines[0].contains(&expected), "{outcome:#?}");
             assert!(lines[0].ends_with("the other cases go on"), "{outcome:#?}");
             assert!(lines[1].contains("1 of 3 trials failed"), "{outcome:#?}");
             assert!(outcome.out.contains("Measured: "), "{outcome:#?}");
@@ -177,7 +177,7 @@ fn a_killed_process_costs_its_trial_only() {
 /// Killed as soon as it is seen, trial after trial, until the case is given up:
 /// one of the first may have been done already.
 #[test]
-fn processes_killed_as_soon_as_they_are_there_are_told_of_too() {
+fn processes_killed_as_soon_as_they_start_are_reported_too() {
     let mut run = Marked::start("fifo --size 8 --time 60 --rounds 300 --placement free");
     let ended = eventually(|| {
         if let Some(pid) = run.mark.endpoint("latency-echo") {
@@ -190,11 +190,11 @@ fn processes_killed_as_soon_as_they_are_there_are_told_of_too() {
     let outcome = run.finish();
     assert_eq!(outcome.code, Some(1), "{outcome:#?}");
     let lines: Vec<&str> = outcome.err.lines().collect();
-    let [told @ .., last] = lines.as_slice() else {
+    let [failures @ .., last] = lines.as_slice() else {
         panic!("{outcome:#?}");
     };
-    assert_eq!(told.len(), 3, "{outcome:#?}");
-    for line in told {
+    assert_eq!(failures.len(), 3, "{outcome:#?}");
+    for line in failures {
         let word = "fifo of 8B: the echo was killed by SIGKILL";
         assert!(line.contains(word), "{outcome:#?}");
     }
@@ -266,7 +266,7 @@ fn what_was_measured_is_saved_after_each_round_and_says_what_ended_it() {
 
 /// The memory that the command takes anyway is found by trying.
 #[test]
-fn memory_that_can_t_be_had_is_told_in_one_line() {
+fn missing_memory_is_reported_in_one_line() {
     let run = |size: &str, limit: u64| {
         let mut command = pipespeed(&format!(
             "latency pipe --size {size} --count 1 --rounds 1 --placement free"
@@ -279,7 +279,7 @@ fn memory_that_can_t_be_had_is_told_in_one_line() {
         .into_iter()
         .find(|limit| run("8", *limit).code == Some(0));
     let enough = enough.unwrap();
-    let mut told = 0;
+    let mut failures = 0;
     // With more and more of it one message fits, then two.
     for more in 0..10 {
         let outcome = run("16M", enough + (more << 22));
@@ -291,9 +291,9 @@ fn memory_that_can_t_be_had_is_told_in_one_line() {
         assert_eq!((outcome.code, lines.len()), (Some(1), 2), "{outcome:#?}");
         assert!(lines[0].contains(word), "{outcome:#?}");
         assert_eq!(lines[0].matches("os error 12").count(), 1, "{outcome:#?}");
-        told += 1;
+        failures += 1;
     }
-    assert!(told > 0);
+    assert!(failures > 0);
 }
 
 #[test]

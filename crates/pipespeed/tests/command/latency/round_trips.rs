@@ -23,7 +23,7 @@ const OPTIONAL: [(&str, &str); 4] = [
     ("vm_readv", "process_vm_readv"),
 ];
 
-/// Whether a case was refused for the machine's sake, which is said aloud.
+/// Whether this machine refuses a case, with a skip.
 fn refused_here(case: &Value) -> bool {
     let channel = case["channel"].as_str().unwrap();
     let reason = case["not_run"]["reason"].as_str().unwrap_or_default();
@@ -67,19 +67,19 @@ fn every_channel_carries_small_and_large_messages_there_and_back() {
 }
 
 #[test]
-fn a_pipe_size_is_told_as_the_kernel_rounded_it() {
+fn a_pipe_size_is_shown_as_the_kernel_rounded_it() {
     for (asked, rounded) in [("100K", 1), ("128K", 0)] {
         let args = format!("pipe --size 8 --pipe-size {asked} {FEW} --json -");
         let record = json(&latency(&args).succeeded().out);
         assert_eq!(record["settings"]["pipe_bytes"], 131_072);
         let warnings = record["warnings"].as_array().unwrap().iter();
-        let told = warnings.filter(|it| {
+        let rounding = warnings.filter(|it| {
             it["message"]
                 .as_str()
                 .unwrap()
                 .starts_with("--pipe-size 100KiB: ")
         });
-        assert_eq!(told.count(), rounded, "{record:#}");
+        assert_eq!(rounding.count(), rounded, "{record:#}");
     }
 }
 
@@ -191,7 +191,7 @@ fn percentiles_ascend_and_files_hold_all_launches() {
 }
 
 #[test]
-fn a_low_rate_is_not_told_higher_than_it_was() {
+fn a_low_rate_is_not_reported_higher_than_it_was() {
     let args = "pipe --size 1K --count 5 --rate 50 --rounds 1 --placement free";
     let outcome = latency(&format!("{args} --json -")).succeeded();
     let launch = &json(&outcome.out)["cases"][0]["launches"][0];

@@ -17,7 +17,7 @@ fn profile(options: &str, pipeline: &str) -> Command {
     command
 }
 
-/// Whether the kernel can be sampled here; said aloud where it can't.
+/// Whether the kernel can be sampled here; a skip if not.
 fn sampling() -> bool {
     let outcome = run_alone(profile("--time 1", "true"));
     let refused = ["refused", "hidden", "no names", "perf events"];

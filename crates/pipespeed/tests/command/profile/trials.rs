@@ -10,7 +10,7 @@ use crate::common::{Outcome, PIPESPEED, json, pipespeed, run_alone, skip, start}
 use rustix::process::{Signal, kill_process_group};
 use serde_json::Value;
 
-/// Runs a profile; none, said aloud, where sampling is refused.
+/// Runs a profile. `None`, with a skip, if sampling is refused.
 fn sampled(args: &str) -> Option<Outcome> {
     let outcome = run_alone(pipespeed(&format!("profile {args} --quiet")));
     let refused = [

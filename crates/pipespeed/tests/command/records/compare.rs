@@ -117,8 +117,8 @@ fn json_and_chart_are_saved_where_asked_and_the_table_is_shown() {
     assert_eq!(names, ["c.json", "c.svg", "new.json", "old.json"]);
 
     // Which is no run itself.
-    let told = ["c.json", "kind comparison, not bench"];
-    records.compare("old.json c.json").refused(1, &told);
+    let words = ["c.json", "kind comparison, not bench"];
+    records.compare("old.json c.json").refused(1, &words);
 
     // To standard output one of them; then the table goes to standard error.
     let outcome = records.compare("old.json new.json --chart -").succeeded();

@@ -159,7 +159,7 @@ fn what_is_no_record_is_refused_in_one_line_with_the_way_out() {
     )
     .unwrap();
     fs::create_dir(path("directory.json")).unwrap();
-    for (name, told) in [
+    for (name, expected) in [
         (
             "newer.json",
             "schema_version 3, this pipespeed reads 2: use a newer",
@@ -189,7 +189,7 @@ fn what_is_no_record_is_refused_in_one_line_with_the_way_out() {
         let first = format!("{name} old.json");
         let last = format!("old.json {name}");
         for args in [first, last] {
-            records.compare(&args).refused(1, &[name, told]);
+            records.compare(&args).refused(1, &[name, expected]);
         }
     }
 }
