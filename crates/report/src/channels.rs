@@ -264,7 +264,9 @@ pub(super) fn chart(run: &Run) -> String {
     let panels = WAYS.iter().map(|(wait, title)| {
         let line = |name: &str| Line {
             name: name.to_owned(),
-            look: look(name),
+            colour: look(name).1,
+            mark: Some(look(name).0),
+
             points: waiting(run, *wait)
                 .filter(|case| channel(case) == name)
                 .filter_map(|case| Some((position(message(case)), *measured(case)?.1)))

@@ -162,12 +162,15 @@ fn failures(pipeline: &PipelineProfile) -> Vec<String> {
                 // As sh says it of its child.
                 Status::Exited(code) if code == 128 + SIGPIPE && !last => return None,
                 Status::Signal(SIGPIPE) if !last => return None,
-                Status::Exited(code @ 126) => format!(
-                    "exited with status {code}, by which shells, env and xargs say that something can't be run"
-                ),
-                Status::Exited(code @ 127) => format!(
-                    "exited with status {code}, by which shells, env and xargs say that there is no such command"
-                ),
+                Status::Exited(code @ (126 | 127)) => {
+                    let what = match code {
+                        126 => "something can't be run",
+                        _ => "there is no such command",
+                    };
+                    format!(
+                        "exited with status {code}, by which shells, env and xargs say that {what}"
+                    )
+                }
                 Status::Exited(code) => format!("exited with status {code}"),
                 Status::Signal(signal) => format!("was killed by {}", signal_name(signal)),
             };
