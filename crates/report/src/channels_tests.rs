@@ -14,6 +14,13 @@ fn shown(run: &Run, width: usize) -> String {
 }
 
 #[test]
+fn the_channels_at_80_columns() {
+    let mut run = channels(false);
+    run.cases.retain(|case| message(case) >= 64 << 10);
+    insta::assert_snapshot!(table(&run, Style::of_width(80)));
+}
+
+#[test]
 fn each_way_of_waiting_has_a_table_with_every_case_in_it() {
     let text = shown(&channels(false), 120);
     let rows = |name: &str| {

@@ -28,6 +28,11 @@ fn ratio_of(run: &mut Run, name: &str, ratio: Ratio) {
 }
 
 #[test]
+fn memory_and_the_ladder_at_80_columns() {
+    insta::assert_snapshot!(shown(&memory(), 80));
+}
+
+#[test]
 fn each_size_is_a_row_with_the_cache_that_holds_it() {
     let text = shown(&memory(), 140);
     for (block, place) in [

@@ -9,7 +9,7 @@ use super::style::{BOLD, DIM, Style};
 /// The gap between two columns.
 const GAP: usize = 2;
 /// A text across a row is wrapped to no fewer characters than this; where there
-/// is less room it stands below the row's cells.
+/// is less room it stands below the cells.
 const MIN_TEXT: usize = 24;
 /// Rows below a heading are indented.
 const INDENT: usize = 2;
@@ -259,7 +259,7 @@ impl Layout<'_> {
         let filled = shown.partition_point(|at| *at < cells.len());
         let mut begin = self.end(&shown[..filled]);
         let mut start = line;
-        if begin + MIN_TEXT > self.style.width() {
+        if begin + MIN_TEXT.min(text.width()) > self.style.width() {
             begin = self.indent + INDENT;
             start = format!("{}\n{:begin$}", start.trim_end(), "");
         }
