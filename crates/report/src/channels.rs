@@ -11,7 +11,7 @@ use super::chart::lines::{Line, LineChart, Panel};
 use super::chart::looks::look;
 use super::conditions::{self, has_intervals, subtitle};
 use super::findings::is_below;
-use super::format::{counted, grouped, interval, ratio, significant};
+use super::format::{pluralize, grouped, interval, ratio, significant};
 use super::run::{cpu_ms, level, number, reason};
 use super::steps::{cases_without_twin, measured};
 use super::style::Style;
@@ -123,7 +123,7 @@ fn verified(run: &Run) -> String {
     format!(
         "Verified: every byte of a pass before the first round, in {} of {}.",
         verified.count(),
-        counted(cases_without_twin(run).count(), "case")
+        pluralize(cases_without_twin(run).count(), "case")
     )
 }
 
@@ -242,7 +242,7 @@ fn buffer(case: &CaseResult) -> String {
         named("SO_SNDBUF ", configuration.send_buffer_bytes),
         named("SO_RCVBUF ", configuration.receive_buffer_bytes),
         nodelay.then(|| "TCP_NODELAY".to_owned()),
-        configuration.queue_messages.map(|n| counted(n, "message")),
+        configuration.queue_messages.map(|n| pluralize(n, "message")),
     ];
     words.into_iter().flatten().join(", ")
 }

@@ -2,7 +2,7 @@
 
 use itertools::Itertools as _;
 
-use super::format::{counted, wrap};
+use super::format::{pluralize, wrap};
 use super::notes::{Note, notes};
 use super::style::{BOLD, GREEN, RED, Style, YELLOW};
 use super::table::{Cell, Column, Table};
@@ -60,7 +60,7 @@ fn summary(record: &Record) -> String {
         .join(", ");
     format!(
         "{}: {}; {:.2} s (pipespeed check --explain NAME explains one)",
-        counted(summary.checks, "check"),
+        pluralize(summary.checks, "check"),
         counts,
         record.seconds
     )

@@ -4,7 +4,7 @@ use itertools::Itertools as _;
 use pipespeed_measure::record::{CaseResult, Header, Interval, NullControl, Run, Verdict};
 use pipespeed_measure::rounds::comparisons;
 
-use super::format::{counted, percent, ratio};
+use super::format::{percent, pluralize, ratio};
 use super::notes::Note;
 
 /// The processor's model, the kernel and the date of a run, for figures shown
@@ -65,7 +65,7 @@ pub(super) fn method(run: &Run) -> Vec<String> {
     );
     let comparisons = comparisons::count(run);
     if comparisons > 0 {
-        let comparisons = counted(comparisons, "comparison");
+        let comparisons = pluralize(comparisons, "comparison");
         details += &format!("; ratios paired by round and corrected for {comparisons}");
     }
     vec![
@@ -81,7 +81,7 @@ pub(super) fn method(run: &Run) -> Vec<String> {
 
 fn rounds(run: &Run) -> String {
     let settings = &run.settings;
-    let planned = counted(settings.rounds_planned, "round");
+    let planned = pluralize(settings.rounds_planned, "round");
     if settings.rounds_done == settings.rounds_planned {
         planned
     } else {
@@ -92,7 +92,7 @@ fn rounds(run: &Run) -> String {
 /// The conditions in the subtitle of a chart.
 pub(super) fn subtitle(run: &Run) -> Vec<String> {
     let done = run.settings.rounds_done;
-    let mut words = vec![counted(done, "round"), medians(run), processors(run)];
+    let mut words = vec![pluralize(done, "round"), medians(run), processors(run)];
     if run.interrupted.is_some() {
         words.push(format!("interrupted before round {}", done + 1));
     }

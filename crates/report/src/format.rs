@@ -1,6 +1,6 @@
 //! Numbers and paragraphs as they are printed.
 
-pub use pipespeed_base::text::{counted, significant, wrap};
+pub use pipespeed_base::text::{pluralize, significant, wrap};
 use pipespeed_stats::{Estimate, Interval};
 
 /// An interval: `[4.05, 4.40]`; empty where there were too few rounds for one.

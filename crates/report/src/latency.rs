@@ -6,7 +6,7 @@ use super::channels::{RING_POLLS, copied_share, not_shown};
 use super::chart::lines::{Line, LineChart, Panel};
 use super::chart::looks::look;
 use super::conditions::of_record;
-use super::format::{counted, interval, significant};
+use super::format::{pluralize, interval, significant};
 use super::notes::{Note, notes};
 use super::style::Style;
 use super::table::{Column, Table};
@@ -100,7 +100,7 @@ pub fn latency_notes(record: &Record, style: Style) -> String {
     all.extend(least.filter(|count| *count < MIN_FOR_P999).map(|count| {
         Note::Caution(format!(
             "note: a launch had only {}, so its p99.9 is its longest (--time or --count takes more)",
-            counted(count as usize, "round trip")
+            pluralize(count as usize, "round trip")
         ))
     }));
     all.extend(record.warnings.iter().map(Note::warning));
@@ -133,7 +133,7 @@ fn of_rate(name: &str, rate: f64, summary: &Summary) -> Vec<Note> {
         notes.push(Note::Caution(format!(
             "{name}: {} had not come back when the launch was given up; they count with the time \
              they had waited",
-            counted(summary.unanswered as usize, "message")
+            pluralize(summary.unanswered as usize, "message")
         )));
     }
     notes
@@ -188,7 +188,7 @@ fn method(record: &Record) -> [String; 2] {
         None => String::new(),
     };
     let length = match settings.length {
-        Length::Count(count) => counted(count as usize, "round trip"),
+        Length::Count(count) => pluralize(count as usize, "round trip"),
         Length::Time(ns) => format!("{} s", significant(ns as f64 / 1e9)),
     };
     let place = match settings.cpus {

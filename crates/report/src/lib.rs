@@ -32,7 +32,7 @@ pub use self::conditions::origin;
 pub use self::costs::costs_table;
 pub use self::counted::counted_cases;
 pub use self::findings::findings;
-pub use self::format::{counted, interval, ratio_interval, significant, times};
+pub use self::format::{interval, pluralize, ratio_interval, significant, times};
 pub use self::latency::{latency_chart, latency_notes, latency_table};
 pub use self::pinning::pinning;
 pub use self::pipeline::profile_pipeline;

@@ -3,7 +3,7 @@
 
 use itertools::Itertools as _;
 use pipespeed_base::size;
-use pipespeed_host::Cache;
+use pipespeed_host::{Cache, CacheKind};
 use pipespeed_measure::endpoint::spec::PageKind;
 use pipespeed_measure::record::{CaseResult, DataUse, Estimate, Run, Verdict};
 use pipespeed_measure::suite::memory::{ROWS, row_of};
@@ -44,7 +44,7 @@ fn rungs(run: &Run) -> impl Iterator<Item = &CaseResult> {
 /// The data caches, the innermost first, with their sizes in bytes.
 fn caches(run: &Run) -> Vec<(&Cache, u64)> {
     let all = run.header.machine.processors.caches.iter();
-    all.filter(|cache| cache.kind != "instruction")
+    all.filter(|cache| cache.kind != CacheKind::Instruction)
         .filter_map(|cache| Some((cache, cache.bytes?)))
         .sorted_by_key(|(cache, _)| cache.level)
         .collect()

@@ -1,6 +1,6 @@
 //! Notes below a table.
 
-use super::format::counted;
+use super::format::pluralize;
 use super::style::{DIM, RED, Style, YELLOW};
 use pipespeed_host::Warning;
 
@@ -51,7 +51,7 @@ pub(super) fn notes(mut notes: Vec<Note>, style: Style) -> String {
         room -= if fits { lines(text) } else { 0 };
         fits
     });
-    let hidden = counted(notes.len() - shown.len(), "more note");
+    let hidden = pluralize(notes.len() - shown.len(), "more note");
     shown.push(style.note(&format!("({hidden} with --verbose)"), DIM));
     shown.join("\n")
 }

@@ -1,9 +1,11 @@
 //! What pinning costs, as text.
 
-use super::format::{counted, interval};
+use super::format::{pluralize, interval};
+use super::notes::{Note, notes};
 use super::style::Style;
 use super::table::{Column, Table};
 use pipespeed_base::size;
+use pipespeed_host::Warning;
 use pipespeed_explain::costs::pinning::{Figure, Kernel, Of, PIPE_PAGES_PER_CALL, Plan, Step};
 
 /// A note is made of larger rounding errors, in percent.
@@ -15,6 +17,7 @@ pub fn pinning(
     source: Result<&Kernel, &str>,
     plan: &Plan,
     figures: &[Figure],
+    warnings: &[Warning],
     style: Style,
 ) -> String {
     let untouched = if plan.untouched {
@@ -34,7 +37,7 @@ pub fn pinning(
                 kernel.file.display(),
                 kernel.layout.kernels,
                 kernel.layout.bytes,
-                counted(plan.pages_per_call as usize, "page"),
+                pluralize(plan.pages_per_call as usize, "page"),
                 size::format(plan.size as u64),
             )));
             let title = format!("the kernel's own benchmark (ns a page of {page}{untouched})");
@@ -56,6 +59,10 @@ pub fn pinning(
     );
     let estimate = table(title, &estimated, style);
     blocks.push(format!("{estimate}\n{}\n", style.sentence(&method)));
+    if !warnings.is_empty() {
+        let warnings = warnings.iter().map(Note::warning).collect();
+        blocks.push(notes(warnings, style) + "\n");
+    }
     blocks.join("\n\n")
 }
 
@@ -112,7 +119,7 @@ fn note(figure: &Figure) -> Option<String> {
         format!(
             "{what}: the kernel counts whole microseconds, so this may be off by {rounding:.0} % \
              (each sample is {}); take a larger --size.",
-            counted(found.calls as usize, "call")
+            pluralize(found.calls as usize, "call")
         )
     })
 }
@@ -136,7 +143,7 @@ mod tests {
     fn the_kernels_benchmark_comes_before_the_estimate() {
         let style = Style::of_width(80);
         let (plan, kernel, figures) = sample::of_a_kernel();
-        let text = pinning(kernel.as_ref().ok_or(""), &plan, &invented(figures), style);
+        let text = pinning(kernel.as_ref().ok_or(""), &plan, &invented(figures), &[], style);
         insta::assert_snapshot!(text);
     }
 
@@ -147,6 +154,7 @@ mod tests {
             Err("there is none"),
             &plan,
             &invented(figures),
+            &[],
             Style::of_width(80),
         );
         insta::assert_snapshot!(text);

@@ -7,7 +7,7 @@ use pipespeed_measure::record::{CaseResult, Interval, Ratio, Run, Verdict};
 use pipespeed_measure::suite::{Overrides, shown};
 use pipespeed_stats::{EQUIVALENCE, MIN_SAMPLES, half_ratios, holm_ratios};
 
-use super::format::{counted, ratio, times};
+use super::format::{pluralize, ratio, times};
 use super::steps::{Step, doubted, steps};
 
 /// The published result of a comparison.
@@ -238,7 +238,7 @@ fn from_to(step: &Step<'_>, base: &CaseResult, judging: Option<Bar>) -> String {
     } else {
         format!(
             ", from {}: too few for an interval, for which --rounds {} is enough",
-            counted(case.samples.len(), "trial"),
+            pluralize(case.samples.len(), "trial"),
             MIN_SAMPLES + 1
         )
     };
@@ -307,8 +307,8 @@ fn trend(case: &CaseResult, confidence: f64) -> Option<String> {
          ({} of stretches, from {}).",
         shown(case.configuration.volume_bytes?),
         ratio(found.estimate),
-        counted(pairs.len(), "pair"),
-        counted(case.samples.len(), "trial"),
+        pluralize(pairs.len(), "pair"),
+        pluralize(case.samples.len(), "trial"),
     ))
 }
 

@@ -10,7 +10,7 @@ use pipespeed_measure::search::FINALISTS;
 use super::chart::heat;
 use super::conditions;
 use super::findings::doubt;
-use super::format::{counted, grouped, interval, ratio, significant};
+use super::format::{pluralize, grouped, interval, ratio, significant};
 use super::run::{level, number};
 use super::steps::{doubted, measured};
 use super::style::{BOLD, Style, YELLOW};
@@ -258,16 +258,16 @@ pub(super) fn method(run: &Run) -> Vec<String> {
         notes.push(format!(
             "There was no time for {}: better sizes may have been missed; more --time or a \
              quieter machine helps.",
-            counted(missing, "pair")
+            pluralize(missing, "pair")
         ));
     }
     notes.push(format!(
         "Searched: {} of sizes of {} in random order, then the best {FINALISTS} of each case again, \
          of which the one with the highest median is taken; {} of {:.0} ms, {} of them disturbed, \
          {:.0} s.",
-        counted(tried, "pair"),
-        counted(search.panels.len(), "case"),
-        counted(search.trials(), "trial"),
+        pluralize(tried, "pair"),
+        pluralize(search.panels.len(), "case"),
+        pluralize(search.trials(), "trial"),
         search.timed_s * 1e3,
         search.flagged,
         search.took_s,
