@@ -66,7 +66,7 @@ fn the_recorded_command_line_does_what_was_measured() {
 #[test]
 fn the_record_has_the_search_and_the_rounds_after_it() {
     // The kernel rounds the pipe up, which is said once.
-    let (record, printed) = of_one_pair("--time 4 --case write_read", "16K", "100K");
+    let (record, printed) = of_one_pair("--time 4 --case write_read --verbose", "16K", "100K");
     assert_eq!(printed.matches("100KiB").count(), 1, "{printed}");
     assert_eq!(record["settings"]["pipe_size"], 131_072);
     let search = &record["search"];

@@ -262,13 +262,13 @@ fn where_no_file_may_grow_the_command_says_so_and_still_shows_what_it_measured()
         conditions::limit(&mut command, Resource::Fsize, 8 << 10);
         run_alone(command)
     };
-    let outcome = limited("bench channels --channel ring,pipe --size 4K --quick --rounds 1");
+    let outcome = limited("bench channels --channel ring,pipe --size 4K --quick --rounds 1 -v");
     assert_eq!(outcome.code, Some(1), "{outcome:#?}");
     let text = outcome.unwrapped();
     assert!(text.contains("Measured: 1 round"), "{outcome:#?}");
     assert!(text.contains("(ulimit -f)"), "{outcome:#?}");
     assert!(outcome.err.contains("File too large"), "{outcome:#?}");
-    let outcome = limited("latency ring pipe --size 64 --time 0.1 --rounds 1").succeeded();
+    let outcome = limited("latency ring pipe --size 64 --time 0.1 --rounds 1 -v").succeeded();
     assert!(outcome.unwrapped().contains("(ulimit -f)"), "{outcome:#?}");
 }
 

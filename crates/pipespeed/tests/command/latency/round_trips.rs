@@ -7,7 +7,7 @@ use serde_json::Value;
 const FEW: &str = "--count 30 --rounds 1 --placement free -q";
 
 fn latency(args: &str) -> Outcome {
-    run_alone(pipespeed(&format!("latency {args}")))
+    run_alone(pipespeed(&format!("latency {args} --verbose")))
 }
 
 fn cases(args: &str) -> Vec<Value> {
@@ -143,7 +143,7 @@ fn spinning_and_adaptive_processes_get_their_messages_too() {
 fn percentiles_ascend_and_files_hold_all_launches() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = pipespeed(
-        "latency pipe eventfd --size 8 --count 200 --rounds 7 --placement same \
+        "latency pipe eventfd --size 8 --count 200 --rounds 7 --placement same --verbose \
          --json a.json --csv a.csv --chart a.svg",
     );
     command.current_dir(&directory);
