@@ -47,7 +47,7 @@ pub fn say(line: &str) {
 
 /// Formats an error with its causes, separated by `: `. A cause that the message
 /// before it already ends with is left out.
-pub fn in_full(error: &anyhow::Error) -> String {
+pub fn full_message(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         if text.is_empty() {
@@ -61,7 +61,7 @@ pub fn in_full(error: &anyhow::Error) -> String {
 
 /// The error of failing to start `program`, usually this one through /proc, in a
 /// role such as `writer`.
-pub fn cant_start(role: &str, program: &Path, error: io::Error) -> anyhow::Error {
+pub fn start_error(role: &str, program: &Path, error: io::Error) -> anyhow::Error {
     let what = format!("can't start the {role}");
     let missing = Errno::from_io_error(&error) == Some(Errno::NOENT);
     if missing && program.starts_with("/proc") {
@@ -102,7 +102,7 @@ pub fn exit_code(program: &str, outcome: anyhow::Result<()>) -> ExitCode {
     if let Some(AlreadyReported(code)) = error.downcast_ref() {
         return ExitCode::from(*code);
     }
-    say(&format!("{program}: {}", in_full(&error)));
+    say(&format!("{program}: {}", full_message(&error)));
     if error.is::<Usage>() {
         ExitCode::from(2)
     } else if let Some(Interrupted(signal)) = error.downcast_ref() {
@@ -120,16 +120,16 @@ mod tests {
     fn a_cause_is_not_repeated() {
         let cause = || io::Error::from(Errno::NOMEM);
         let plain = anyhow::Error::new(cause()).context("mmap");
-        assert_eq!(in_full(&plain), format!("mmap: {}", cause()));
+        assert_eq!(full_message(&plain), format!("mmap: {}", cause()));
         let repeated = anyhow::Error::new(cause()).context(format!("no memory: {}", cause()));
-        assert_eq!(in_full(&repeated), format!("no memory: {}", cause()));
+        assert_eq!(full_message(&repeated), format!("no memory: {}", cause()));
     }
 
     #[test]
     fn a_program_missing_from_proc_suggests_mounting_proc() {
         let message = |program: &str| {
-            let error = cant_start("echo", Path::new(program), Errno::NOENT.into());
-            in_full(&error)
+            let error = start_error("echo", Path::new(program), Errno::NOENT.into());
+            full_message(&error)
         };
         let missing = "can't start the echo: /proc/self/exe does not exist: is /proc mounted?";
         assert_eq!(message("/proc/self/exe"), missing);

@@ -21,7 +21,7 @@ pub fn significant(value: f64) -> String {
 }
 
 /// `1 round`, `30 rounds`.
-pub fn counted(count: usize, what: &str) -> String {
+pub fn pluralize(count: usize, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {what}{plural}")
 }

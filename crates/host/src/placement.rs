@@ -98,11 +98,7 @@ pub fn parse_cpus(text: &str) -> Result<(usize, usize), PlacementError> {
 ///
 /// [`PlacementError::NotOnline`] or [`PlacementError::NotAllowed`]. If the allowed
 /// processors are unknown, any number is accepted, and pinning may fail later.
-pub fn explicit(
-    writer: usize,
-    reader: usize,
-    topology: &Topology,
-) -> Result<Chosen, PlacementError> {
+pub fn pin_to(writer: usize, reader: usize, topology: &Topology) -> Result<Chosen, PlacementError> {
     let allowed = &topology.allowed;
     for cpu in [writer, reader] {
         if allowed.is_empty() || allowed.contains(cpu) {

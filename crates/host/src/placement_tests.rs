@@ -161,7 +161,7 @@ fn without_any_known_processor_only_free_works() {
             "{error}"
         );
     }
-    assert!(explicit(7, 9, &topology).is_ok());
+    assert!(pin_to(7, 9, &topology).is_ok());
 }
 
 #[test]
@@ -169,16 +169,16 @@ fn explicit_processors_must_be_online_and_allowed() {
     let made = laptop().allowed("0-7", "0-3,6");
     let topology = Topology::read(&made.root);
     assert_eq!(
-        explicit(2, 6, &topology),
+        pin_to(2, 6, &topology),
         Ok(chosen(2, 6, "siblings of one core"))
     );
-    assert_eq!(explicit(3, 3, &topology), Ok(chosen(3, 3, "one processor")));
-    let offline = explicit(2, 64, &topology).unwrap_err();
+    assert_eq!(pin_to(3, 3, &topology), Ok(chosen(3, 3, "one processor")));
+    let offline = pin_to(2, 64, &topology).unwrap_err();
     assert_eq!(
         offline.to_string(),
         "--cpus: processor 64 does not exist or is offline (this process may use 0-3,6)"
     );
-    let forbidden = explicit(7, 2, &topology).unwrap_err();
+    let forbidden = pin_to(7, 2, &topology).unwrap_err();
     assert!(matches!(
         &forbidden,
         PlacementError::NotAllowed { cpu: 7, .. }

@@ -1,21 +1,27 @@
 //! `check` as a program, under all sorts of conditions. What it leaves in a
 //! process is looked at in `check_alone`.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use common::conditions::{self, ForAll};
-use common::procs::{Mark, eventually};
-use common::{Outcome, json, names_in, pipespeed, run, run_alone, start, start_into};
 use nix::sys::signal::Signal as Inherited;
 use pipespeed_explain::check::PATIENCE;
+use pipespeed_testing::conditions::{self, ForAll};
+use pipespeed_testing::procs::{Mark, eventually};
+use pipespeed_testing::{
+    Outcome, command, json, names_in, run, run_alone, skip, start, start_into,
+};
 use rustix::process::{Resource, Signal, geteuid};
 use serde_json::Value;
+
+const PIPESPEED: &str = env!("CARGO_BIN_EXE_pipespeed");
+
+fn pipespeed(args: &str) -> Command {
+    command(PIPESPEED, args)
+}
 
 const JSON: &str = "check --json -";
 
@@ -104,8 +110,10 @@ fn pipes_are_what_they_must_be() {
 
 #[test]
 fn an_ordinary_user_gets_the_same_answers_and_is_refused_frames() {
-    let Some(program) = ForAll::new() else { return };
-    let checks = Checks::run(program.pipespeed(JSON));
+    let Some(program) = ForAll::new(PIPESPEED) else {
+        return;
+    };
+    let checks = Checks::run(program.command(JSON));
     checks.keep_promises();
     checks.refused("may-see-frames", &["CAP_SYS_ADMIN"]);
 }
@@ -186,8 +194,10 @@ fn few_descriptors_are_named_as_the_limit() {
 
 #[test]
 fn without_threads_and_processes_the_limits_are_named() {
-    let Some(program) = ForAll::new() else { return };
-    let mut command = program.pipespeed(JSON);
+    let Some(program) = ForAll::new(PIPESPEED) else {
+        return;
+    };
+    let mut command = program.command(JSON);
     conditions::limit(&mut command, Resource::Nproc, 1);
     let checks = Checks::run(command);
     for name in ["atomic-writes", "sigpipe", "may-read-processes"] {
@@ -254,11 +264,13 @@ fn a_filter_that_refuses_sampling_is_named_unless_the_level_refuses_first() {
 
 #[test]
 fn a_filter_that_refuses_nothing_is_not_blamed() {
-    let Some(program) = ForAll::new() else { return };
+    let Some(program) = ForAll::new(PIPESPEED) else {
+        return;
+    };
     if !geteuid().is_root() {
-        return eprintln!("skipped: only root has a program that others can't read");
+        return skip("only root has a program that others can't read");
     }
-    let command = || program.pipespeed("check --json - --only permissions");
+    let command = || program.command("check --json - --only permissions");
     let closed = fs::Permissions::from_mode(0o711);
     fs::set_permissions(command().get_program(), closed).unwrap();
     Checks::run(command()).refused("may-read-processes", &["not dumpable"]);
@@ -288,7 +300,7 @@ fn without_proc_or_devices_the_rest_is_found_out() {
     let without = |directory: &str| {
         let script = format!("mount -t tmpfs none {directory} && exec \"$0\" \"$@\"");
         let args = ["check", "--json", "-"];
-        conditions::in_mount_namespace(&script, &args).map(|command| {
+        conditions::in_mount_namespace(&script, PIPESPEED, &args).map(|command| {
             let checks = Checks::of(&run_alone(command).succeeded());
             checks.keep_promises();
             checks
@@ -304,9 +316,11 @@ fn without_proc_or_devices_the_rest_is_found_out() {
 
 #[test]
 fn the_limit_of_locked_memory_is_named_with_its_value() {
-    let Some(program) = ForAll::new() else { return };
+    let Some(program) = ForAll::new(PIPESPEED) else {
+        return;
+    };
     for (limit, shown) in [(0, "0B"), (65_536, "64KiB")] {
-        let mut command = program.pipespeed(JSON);
+        let mut command = program.command(JSON);
         conditions::limit(&mut command, Resource::Memlock, limit);
         let checks = Checks::run(command);
         checks.refused(
@@ -331,7 +345,7 @@ fn huge_pages_turned_off_for_the_process_are_named() {
 #[test]
 fn a_user_namespaces_root_is_not_exempt_from_limits() {
     let args = "check --json - --only user-page-limits,largest-capacity";
-    let Some(command) = conditions::in_user_namespace(args) else {
+    let Some(command) = conditions::in_user_namespace(PIPESPEED, args) else {
         return;
     };
     let checks = Checks::run(command);
@@ -346,7 +360,7 @@ fn closed_standard_descriptors_change_nothing() {
     let closed = |which: &str| {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("exec \"$0\" check {which}")]);
-        command.arg(env!("CARGO_BIN_EXE_pipespeed"));
+        command.arg(PIPESPEED);
         run(command)
     };
     closed("<&- 2>&-").succeeded();
@@ -372,10 +386,6 @@ fn checks_are_chosen_by_name_and_by_group() {
     assert!(limits.contains(&"default-capacity".to_owned()) && limits.len() > 5);
     assert!(!limits.contains(&"epipe".to_owned()));
     assert!(!limits.contains(&"soft-limit".to_owned()));
-    let known = ["epipe", "soft-limit", "zero-copy"];
-    run_alone(pipespeed("check --only nope")).refused(2, &[&["--only nope"], &known[..]].concat());
-    run_alone(pipespeed("check --only soft-limit")).refused(2, &["--soft-limit"]);
-    run_alone(pipespeed("check --explain nope")).refused(2, &["--explain nope", "soft-limit"]);
     run_alone(pipespeed("check --json /missing/x")).refused(1, &["/missing/x"]);
 }
 

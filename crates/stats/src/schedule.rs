@@ -57,7 +57,7 @@ impl Schedule {
 
     /// Description of the order for the record:
     /// `williams, 1 complete set and 12 of 18 rows`.
-    pub fn order_name(&self) -> String {
+    pub fn description(&self) -> String {
         let rows = design_rows(self.cases);
         let (sets, rest) = (self.orders.len() / rows, self.orders.len() % rows);
         let complete = match sets {
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn the_name_says_how_many_sets_are_complete() {
-        let name = |cases, rounds| Schedule::new(cases, rounds, 1).order_name();
+        let name = |cases, rounds| Schedule::new(cases, rounds, 1).description();
         assert_eq!(name(10, 30), "williams, 3 complete sets");
         assert_eq!(name(30, 30), "williams, 1 complete set");
         assert_eq!(name(9, 30), "williams, 1 complete set and 12 of 18 rows");

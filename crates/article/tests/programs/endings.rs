@@ -2,7 +2,9 @@
 
 use std::io::{Read, Write};
 
-use crate::common::{read, readable, start, start_into, write};
+use rustix::process::Signal;
+
+use crate::common::{read, start, start_into, wait_until_readable, write};
 
 /// Every way to wait and to move, for each end.
 const WRITERS: [&str; 6] = [
@@ -47,7 +49,7 @@ fn the_writer_ends_well_when_the_reader_closes_the_pipe() {
         let writer = start_into(write(options), into);
         from.read_exact(&mut [0; 100]).unwrap();
         drop(from);
-        writer.finish().succeeded();
+        writer.finish().succeeded_in_silence();
     }
 }
 
@@ -60,11 +62,11 @@ fn the_writer_ends_well_when_the_reader_is_killed() {
         reader.stdin(from);
         let reader = start(reader);
         let writer = start_into(write(writer), into);
-        assert!(readable(&flowing));
+        assert!(wait_until_readable(&flowing));
         drop(flowing);
-        reader.kill();
+        reader.send(Signal::KILL);
         assert_eq!(reader.finish().code, None);
-        writer.finish().succeeded();
+        writer.finish().succeeded_in_silence();
     }
 }
 
@@ -77,9 +79,9 @@ fn the_reader_says_that_the_stream_ended_early_when_the_writer_is_killed() {
         reader.stdin(from);
         let reader = start(reader);
         let writer = start_into(write(writer), into);
-        assert!(readable(&flowing));
+        assert!(wait_until_readable(&flowing));
         drop(flowing);
-        writer.kill();
+        writer.send(Signal::KILL);
         assert_eq!(writer.finish().code, None);
         let expected = format!("expected {}", 1000_u64 << 30);
         reader.finish().refused(1, &["early", "got ", &expected]);
@@ -95,7 +97,7 @@ fn the_reader_leaves_what_it_did_not_ask_for_in_the_pipe() {
         drop(into);
         let mut reader = read(&format!("{options} --bytes_to_pipe 100"));
         reader.stdin(from.try_clone().unwrap());
-        start(reader).finish().succeeded();
+        start(reader).finish().succeeded_in_silence();
         let mut rest = Vec::new();
         from.read_to_end(&mut rest).unwrap();
         assert_eq!(rest, [b'b'; 50]);
@@ -122,5 +124,5 @@ fn the_result_ends_well_where_nobody_wants_it() {
     data.write_all(&[0; 100]).unwrap();
     let mut reader = read("--bytes_to_pipe 100");
     reader.stdin(input);
-    start_into(reader, into).finish().succeeded();
+    start_into(reader, into).finish().succeeded_in_silence();
 }

@@ -1,7 +1,7 @@
 //! The published `get-user-pages`, which needs the kernel's own benchmark:
 //! `ci/gup-test` boots a kernel that has it.
 
-use crate::common::{get_user_pages, start};
+use crate::common::{get_user_pages, skip, start};
 
 #[test]
 fn it_prints_the_published_line_or_says_in_one_line_what_is_missing() {
@@ -12,11 +12,11 @@ fn it_prints_the_published_line_or_says_in_one_line_what_is_missing() {
     ] {
         let outcome = start(get_user_pages(options)).finish();
         if outcome.code != Some(0) {
-            eprintln!("skipped: {}", outcome.err.trim_end());
+            skip(outcome.err.trim_end());
             outcome.refused(1, &["get-user-pages: ", "pipespeed costs --pinning"]);
             continue;
         }
-        let outcome = outcome.succeeded();
+        let outcome = outcome.succeeded_in_silence();
         let time = outcome
             .out
             .strip_prefix("total get_user_pages_fast time: ")

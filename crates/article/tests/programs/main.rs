@@ -1,6 +1,5 @@
 //! The published programs.
 
-#[path = "../common/mod.rs"]
 mod common;
 
 mod endings;

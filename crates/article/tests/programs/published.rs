@@ -1,6 +1,6 @@
 //! The published commands, word for word, and what they print.
 
-use crate::common::{Outcome, pipeline, read, write};
+use crate::common::{Outcome, pipeline, read, skip, write};
 
 /// The seven rungs, as published; the spinning one comes last.
 const LADDER: [(&str, &str); 7] = [
@@ -32,8 +32,8 @@ fn assert_result_line(outcome: &Outcome, rest: &str) {
 #[track_caller]
 fn piped(writer: &str, reader: &str) -> Outcome {
     let (writer, reader) = pipeline(write(writer), read(reader));
-    assert_eq!(writer.succeeded().out, "");
-    reader.succeeded()
+    assert_eq!(writer.succeeded_in_silence().out, "");
+    reader.succeeded_in_silence()
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn the_options_of_the_side_experiments_work_at_both_ends() {
 fn memory_is_locked_where_the_limit_allows_it() {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
     if limit.is_some_and(|bytes| bytes < 2 << 20) {
-        eprintln!("skipped: RLIMIT_MEMLOCK is only {limit:?} bytes");
+        skip(format_args!("RLIMIT_MEMLOCK is only {limit:?} bytes"));
         return;
     }
     piped("--lock_memory", "--lock_memory --bytes_to_pipe 4M");
@@ -88,7 +88,7 @@ fn huge_pages_are_checked_where_the_system_gives_them() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let given = setting.is_ok_and(|text| !text.contains("[never]"));
     if !given || status.contains("THP_enabled:\t0") {
-        eprintln!("skipped: no transparent huge pages here");
+        skip("no transparent huge pages here");
         return;
     }
     let options = "--huge_page --check_huge_page";

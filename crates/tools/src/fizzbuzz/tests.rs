@@ -10,7 +10,7 @@ fn paths() -> impl Iterator<Item = Path> {
     Path::ALL.into_iter().filter(|path| {
         let supported = path.is_supported();
         if !supported {
-            eprintln!("skipped: no {} here", path.name());
+            pipespeed_testing::skip(format_args!("no {} here", path.name()));
         }
         supported
     })

@@ -12,7 +12,7 @@ use pipespeed_measure::endpoint::spec::SinkTechnique;
 use pipespeed_measure::record::DataUse;
 use pipespeed_measure::suite::Suite;
 use pipespeed_measure::suite::channels::MAX_BYTES;
-use pipespeed_report::counted;
+use pipespeed_report::pluralize;
 
 use super::memory;
 
@@ -93,7 +93,7 @@ pub(super) fn check(cases: &[Case], args: &BenchArgs) -> anyhow::Result<()> {
     {
         return Err(usage(format!(
             "--buffer-size {bytes}: vmsplice needs a multiple of {unit} bytes ({})",
-            counted(pages, "page")
+            pluralize(pages, "page")
         )));
     }
     match measure.setup.pipe_size {

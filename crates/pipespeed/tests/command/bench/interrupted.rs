@@ -1,0 +1,349 @@
+//! A run that is interrupted keeps what it has measured, says so by its exit
+//! status, and leaves no process behind.
+
+use std::io::Write as _;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::common::procs::{Mark, eventually};
+use crate::common::{
+    Outcome, PIPESPEED, Running, conditions, json_file, names_in, pipespeed, run_alone, start,
+    start_into,
+};
+use nix::sys::signal::Signal as Inherited;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A run that would take many minutes, its record in `run.json`.
+struct Long {
+    directory: TempDir,
+    running: Running,
+    mark: Mark,
+}
+
+impl Long {
+    /// Starts it, by itself or in a process group of its own.
+    fn start(own_group: bool) -> Self {
+        Long::prepared(|command| {
+            if own_group {
+                command.process_group(0);
+            }
+        })
+    }
+
+    fn prepared(prepare: impl FnOnce(&mut Command)) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command =
+            pipespeed("bench --quick --rounds 5000 --case write_read_huge --json run.json");
+        command.current_dir(&directory);
+        prepare(&mut command);
+        let mark = Mark::on(&mut command);
+        Long {
+            running: start(command),
+            directory,
+            mark,
+        }
+    }
+
+    /// Waits until a round has been saved.
+    fn saved(self) -> Self {
+        let path = self.record_path();
+        eventually(|| path.exists().then_some(())).unwrap();
+        self
+    }
+
+    fn record_path(&self) -> std::path::PathBuf {
+        self.directory.path().join("run.json")
+    }
+
+    /// Waits for a process at one end of a trial.
+    fn endpoint(&self, role: &str) -> Pid {
+        eventually(|| self.mark.endpoint(role)).unwrap()
+    }
+
+    /// Kills whatever plays the role, trial after trial, until the run ends:
+    /// the first one may have done its work already.
+    fn kill_ends(&mut self, role: &str) {
+        let ended = eventually(|| {
+            if let Some(end) = self.mark.endpoint(role) {
+                // It may be gone by now.
+                let _ = kill_process(end, Signal::KILL);
+            }
+            self.running.has_ended().then_some(())
+        });
+        assert!(ended.is_some(), "goes on without its {role}");
+    }
+
+    /// Stops the reader of a trial.
+    fn stop_an_end(&self) {
+        let stopped = eventually(|| {
+            let end = self.mark.instructed_endpoint("reader")?;
+            kill_process(end, Signal::STOP).ok()?;
+            // It may have ended in between.
+            (state(end)? == 'T').then_some(())
+        });
+        assert!(stopped.is_some());
+    }
+
+    /// Waits for the end and checks what is left.
+    #[track_caller]
+    fn finish(self) -> (Outcome, Value) {
+        let outcome = self.running.finish();
+        self.mark.nobody_left();
+        assert_eq!(
+            names_in(self.directory.path()),
+            ["run.json"],
+            "{outcome:#?}"
+        );
+        let record = json_file(&self.directory.path().join("run.json"));
+        (outcome, record)
+    }
+}
+
+/// Checks the record of a run that was cut short, and that it was shown.
+#[track_caller]
+fn assert_kept(outcome: &Outcome, record: &Value, why: &str) {
+    let interrupted = record["interrupted"].as_str().unwrap_or_default();
+    assert!(interrupted.contains(why), "{record:#}");
+    let done = record["settings"]["rounds_done"].as_u64().unwrap() as usize;
+    assert!(done >= 1, "{record:#}");
+    assert_eq!(record["settings"]["rounds_planned"], 5000);
+    for case in record["cases"].as_array().unwrap() {
+        let name = case["name"].as_str().unwrap();
+        if case["not_run"].is_null() {
+            let samples = case["samples"].as_array().unwrap().len();
+            // The last round may be cut in two.
+            assert!(
+                (done..=done + 1).contains(&samples),
+                "{name}: {samples} of {done}"
+            );
+            let median = case["summary"]["gib_per_s"]["median"].as_f64().unwrap();
+            assert!(median > 0.0, "{name}");
+        }
+        assert!(outcome.out.contains(name), "{outcome:#?}");
+    }
+}
+
+#[test]
+fn a_signal_ends_a_run_with_its_status_and_what_was_measured_is_kept() {
+    for (signal, name, status) in [
+        (Signal::INT, "SIGINT", 130),
+        (Signal::TERM, "SIGTERM", 143),
+        (Signal::HUP, "SIGHUP", 129),
+    ] {
+        let long = Long::start(false).saved();
+        long.running.send(signal);
+        let (outcome, record) = long.finish();
+        assert_eq!(outcome.code, Some(status), "{outcome:#?}");
+        assert_kept(&outcome, &record, name);
+        let last = outcome.err.lines().last().unwrap();
+        assert!(
+            last.contains(&format!("interrupted by {name}")),
+            "{outcome:#?}"
+        );
+    }
+}
+
+#[test]
+fn ctrl_c_at_a_terminal_reaches_the_ends_too_and_is_no_failure_of_theirs() {
+    let long = Long::start(true).saved();
+    long.endpoint("writer");
+    kill_process_group(long.running.pid(), Signal::INT).unwrap();
+    let (outcome, record) = long.finish();
+    assert_eq!(outcome.code, Some(130), "{outcome:#?}");
+    assert_kept(&outcome, &record, "SIGINT");
+}
+
+#[test]
+fn signals_that_come_together_count_as_one() {
+    let long = Long::start(true).saved();
+    // They wait for it together, however long it takes to send them.
+    long.running.send(Signal::STOP);
+    let stopped = || (state(long.running.pid())? == 'T').then_some(());
+    eventually(stopped).unwrap();
+    // As timeout(1) does, and a shell whose terminal is closed.
+    long.running.send(Signal::INT);
+    kill_process_group(long.running.pid(), Signal::INT).unwrap();
+    long.running.send(Signal::HUP);
+    long.running.send(Signal::TERM);
+    long.running.send(Signal::CONT);
+    let (outcome, record) = long.finish();
+    let code = outcome.code.unwrap_or_default();
+    assert!([129, 130, 143].contains(&code), "{outcome:#?}");
+    assert_kept(&outcome, &record, "SIG");
+}
+
+#[test]
+fn a_second_signal_a_moment_later_ends_a_run_that_hangs() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = pipespeed("bench --quick --rounds 5000 --case write_read --json run.json");
+    command.current_dir(&directory);
+    // Its table finds no room, and nobody reads.
+    let (_unread, mut full) = std::io::pipe().unwrap();
+    let page = rustix::pipe::fcntl_getpipe_size(&full).unwrap() / 16;
+    rustix::pipe::fcntl_setpipe_size(&full, page).unwrap();
+    full.write_all(&vec![0; page]).unwrap();
+    let mark = Mark::on(&mut command);
+    let mut running = start_into(command, full);
+    let path = directory.path().join("run.json");
+    eventually(|| path.exists().then_some(())).unwrap();
+    let first = Instant::now();
+    eventually(|| {
+        running.send(Signal::INT);
+        running.has_ended().then_some(())
+    })
+    .expect("goes on after a second signal");
+    // Not by those that came with the first.
+    assert!(first.elapsed() >= Duration::from_millis(200));
+    assert_eq!(running.finish().signal, Some(2));
+    mark.nobody_left();
+    assert_eq!(json_file(&path)["interrupted"], "SIGINT");
+}
+
+#[test]
+fn signals_that_were_blocked_by_whoever_started_it_are_heeded() {
+    for (signal, blocked, status) in [
+        (Signal::INT, Inherited::SIGINT, 130),
+        (Signal::TERM, Inherited::SIGTERM, 143),
+        (Signal::HUP, Inherited::SIGHUP, 129),
+    ] {
+        let long = Long::prepared(|command| conditions::blocked(command, blocked)).saved();
+        long.running.send(signal);
+        let (outcome, _) = long.finish();
+        assert_eq!(outcome.code, Some(status), "{outcome:#?}");
+    }
+}
+
+#[test]
+fn a_signal_before_anything_was_measured_leaves_nothing() {
+    let long = Long::start(false);
+    // The pilot's first trial.
+    long.endpoint("reader");
+    long.running.send(Signal::TERM);
+    let outcome = long.running.finish();
+    long.mark.nobody_left();
+    assert_eq!(
+        (outcome.code, &*outcome.out),
+        (Some(143), ""),
+        "{outcome:#?}"
+    );
+    assert!(names_in(long.directory.path()).is_empty());
+}
+
+#[test]
+fn a_run_whose_ends_are_always_killed_ends_and_names_them() {
+    for role in ["writer", "reader"] {
+        let mut long = Long::start(false).saved();
+        long.kill_ends(role);
+        let (outcome, record) = long.finish();
+        assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+        assert_eq!(record["interrupted"], Value::Null);
+        assert!(record["settings"]["rounds_done"].as_u64() >= Some(1));
+        let last = outcome.err.lines().last().unwrap();
+        let killed = format!("3 trials failed: the {role} was killed by SIGKILL");
+        assert!(last.contains(&killed), "{outcome:#?}");
+        assert!(
+            outcome.out.contains("write_read_huge_again"),
+            "{outcome:#?}"
+        );
+    }
+}
+
+#[test]
+fn when_the_run_itself_is_killed_its_ends_die_with_it_and_the_last_round_is_kept() {
+    let long = Long::start(false).saved();
+    // Left to itself it would not even notice.
+    long.stop_an_end();
+    long.running.send(Signal::KILL);
+    let outcome = long.running.finish();
+    assert_eq!(outcome.signal, Some(9), "{outcome:#?}");
+    long.mark.nobody_left();
+    let record = json_file(&long.directory.path().join("run.json"));
+    assert!(record["settings"]["rounds_done"].as_u64() >= Some(1));
+}
+
+#[test]
+fn a_run_whose_ends_stand_still_can_be_interrupted() {
+    let long = Long::start(false).saved();
+    long.stop_an_end();
+    long.running.send(Signal::TERM);
+    let (outcome, record) = long.finish();
+    assert_eq!(outcome.code, Some(143), "{outcome:#?}");
+    assert_kept(&outcome, &record, "SIGTERM");
+}
+
+/// The state of a process, as in proc_pid_stat(5).
+fn state(pid: Pid) -> Option<char> {
+    let path = format!("/proc/{}/stat", pid.as_raw_pid());
+    let stat = std::fs::read_to_string(path).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+#[test]
+fn a_disk_that_gets_full_keeps_the_last_record_that_fitted_and_the_run_goes_on() {
+    let mount = tempfile::tempdir().unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    let script = r#"
+        mount -t tmpfs -o size=64k none "$1" && cd "$1" || exit 99
+        "$0" bench --quick --rounds 40 --case write_read --json run.json -q
+        status=$?
+        ls -A > "$2/names"; cp run.json "$2/run.json"; exit $status"#;
+    let paths = [mount.path(), copy.path()].map(|path| path.to_str().unwrap());
+    let Some(mut command) = conditions::in_mount_namespace(script, PIPESPEED, &paths) else {
+        return;
+    };
+    let mark = Mark::on(&mut command);
+    let outcome = run_alone(command);
+    mark.nobody_left();
+    assert!(outcome.out.contains("40 rounds"), "{outcome:#?}");
+    outcome.failed(1, &["run.json", "No space left"]);
+    let names = std::fs::read_to_string(copy.path().join("names")).unwrap();
+    assert_eq!(names, "run.json\n");
+    let record = json_file(&copy.path().join("run.json"));
+    let rounds = record["settings"]["rounds_done"].as_u64().unwrap();
+    assert!((2..40).contains(&rounds), "{rounds}");
+}
+
+#[test]
+fn a_directory_that_disappears_does_not_end_the_run() {
+    let long = Long::start(false).saved();
+    std::fs::remove_dir_all(long.directory.path()).unwrap();
+    // A trial that begins later.
+    for role in ["writer", "reader", "writer"] {
+        long.endpoint(role);
+    }
+    long.running.send(Signal::INT);
+    let outcome = long.running.finish();
+    long.mark.nobody_left();
+    assert_eq!(outcome.code, Some(130), "{outcome:#?}");
+    assert!(outcome.out.contains("write_read_huge"), "{outcome:#?}");
+    let lines: Vec<&str> = outcome.err.lines().collect();
+    let [.., saving, interrupted] = lines.as_slice() else {
+        panic!("{outcome:#?}");
+    };
+    assert!(saving.contains("run.json"), "{outcome:#?}");
+    assert!(interrupted.contains("SIGINT"), "{outcome:#?}");
+}
+
+#[test]
+fn a_run_started_with_the_signal_ignored_goes_on_until_it_is_done() {
+    // As nohup does, and shells without job control for what they start in the
+    // background.
+    let script = "trap '' HUP INT; exec \"$0\" \"$@\"";
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", script, PIPESPEED]);
+    command.args("bench --quick --rounds 4 --case write_read --json run.json".split(' '));
+    command.current_dir(&directory);
+    let running = start(command);
+    let path: &Path = &directory.path().join("run.json");
+    eventually(|| path.exists().then_some(())).unwrap();
+    running.send(Signal::HUP);
+    running.send(Signal::INT);
+    let outcome = running.finish();
+    assert_eq!(outcome.code, Some(0), "{outcome:#?}");
+    assert_eq!(json_file(path)["settings"]["rounds_done"], 4);
+}

@@ -1,0 +1,246 @@
+//! Real runs of `bench`, short ones: what they print, save and leave behind.
+
+use std::collections::BTreeSet;
+
+use crate::common::{
+    conditions, json, json_file, names_in, pipespeed, run_alone, skip, start_into,
+};
+use serde_json::Value;
+
+/// A run of few and short trials.
+const SHORT: &str = "bench --quick --rounds 1";
+
+/// What stands in a record, by the names of the fields.
+#[track_caller]
+fn assert_fields(value: &Value, names: &str) {
+    for name in names.split_whitespace() {
+        assert!(value.get(name).is_some(), "no field {name} in {value:#}");
+    }
+}
+
+#[test]
+fn the_record_has_every_field_and_agrees_with_the_csv_and_the_chart() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = pipespeed(
+        "bench --quick --rounds 2 --seed 7 --case write_read,vmsplice_read --json r.json --csv r.csv --chart r.svg",
+    );
+    command.current_dir(&directory);
+    run_alone(command).succeeded();
+    assert_eq!(names_in(directory.path()), ["r.csv", "r.json", "r.svg"]);
+
+    let record = json_file(&directory.path().join("r.json"));
+    assert_fields(
+        &record,
+        "kind schema_version pipespeed_version command suite started_at interrupted machine settings \
+         warnings null_control cases findings",
+    );
+    assert_eq!(record["schema_version"], 2);
+    assert_eq!(record["suite"], "ladder");
+    assert_eq!(record["interrupted"], Value::Null);
+    assert_eq!(record["command"][0], "pipespeed");
+    assert_eq!(record["settings"]["seed"], 7);
+    assert_eq!(record["settings"]["rounds_done"], 2);
+    assert_eq!(record["null_control"]["case"], "write_read");
+    assert_fields(
+        &record["machine"],
+        "processors kernel virtualisation memory pipes frequency clock cgroup load",
+    );
+    let cases = record["cases"].as_array().unwrap();
+    let names: Vec<&str> = cases.iter().filter_map(|c| c["name"].as_str()).collect();
+    // Those asked for, the one compared with, and the null control.
+    assert_eq!(
+        names,
+        [
+            "write_read",
+            "write_read_again",
+            "write_read_128k",
+            "vmsplice_read"
+        ]
+    );
+    let mut places = BTreeSet::new();
+    for case in cases {
+        assert_fields(
+            case,
+            "name description data configuration not_run samples summary compared_with ratio",
+        );
+        assert_eq!(case["not_run"], Value::Null);
+        assert_fields(&case["summary"]["gib_per_s"], "median interval");
+        // Two rounds are too few for an interval.
+        assert_eq!(case["summary"]["gib_per_s"]["interval"], Value::Null);
+        if case["compared_with"] != Value::Null {
+            assert_fields(&case["ratio"], "median interval verdict");
+            assert_eq!(case["ratio"]["verdict"], "undecided");
+        } else {
+            assert_eq!(case["ratio"], Value::Null);
+        }
+        for (round, sample) in case["samples"].as_array().unwrap().iter().enumerate() {
+            assert_fields(
+                sample,
+                "round position bytes seconds gib_per_s flags writer reader",
+            );
+            assert_eq!(sample["round"], round);
+            assert!(places.insert((round, sample["position"].as_u64())));
+            let ratio = sample["gib_per_s"].as_f64().unwrap() * sample["seconds"].as_f64().unwrap()
+                / (sample["bytes"].as_f64().unwrap() / (1_u64 << 30) as f64);
+            assert!((ratio - 1.0).abs() < 1e-9, "{sample:#}");
+            for end in ["writer", "reader"] {
+                assert_fields(
+                    &sample[end],
+                    "cpu_s voluntary_switches involuntary_switches syscalls would_blocks \
+                     page_faults",
+                );
+            }
+            // Both ends count between the same two offsets, give or take a
+            // piece each.
+            let bytes = |end: &str| sample[end]["bytes"].as_u64().unwrap();
+            assert!(
+                bytes("writer").abs_diff(bytes("reader")) <= 2 * (256 << 10),
+                "{sample:#}"
+            );
+            assert_eq!(bytes("reader"), sample["bytes"]);
+        }
+    }
+    assert_eq!(places.len(), 2 * cases.len());
+    let sizes = |case: &Value| case["configuration"]["pipe_bytes"].clone();
+    assert_eq!(
+        (sizes(&cases[0]), sizes(&cases[2])),
+        (65_536.into(), 131_072.into())
+    );
+
+    let rows = csv::Reader::from_path(directory.path().join("r.csv")).unwrap();
+    assert_eq!(
+        rows.into_records().map(Result::unwrap).count(),
+        2 * cases.len()
+    );
+    let chart = std::fs::read_to_string(directory.path().join("r.svg")).unwrap();
+    let chart = roxmltree::Document::parse(&chart).unwrap();
+    assert_eq!(chart.root_element().tag_name().name(), "svg");
+}
+
+/// Runs every case of a suite with all data verified: a wrong byte would end
+/// the run.
+fn verified(suite: &str) {
+    let args = format!("bench {suite} --quick --rounds 1 --data verify --json - -q");
+    let outcome = run_alone(pipespeed(&args)).succeeded();
+    assert_eq!(
+        outcome
+            .err
+            .lines()
+            .filter(|line| line.contains("wrong"))
+            .count(),
+        0
+    );
+    let record = json(&outcome.out);
+    for case in record["cases"].as_array().unwrap() {
+        let name = case["name"].as_str().unwrap();
+        assert_eq!(case["data"], "verify", "{name}");
+        match case["not_run"]["reason"].as_str() {
+            None => {
+                let sample = &case["samples"][0];
+                assert!(
+                    sample["bytes"].as_u64().unwrap() > 1 << 20,
+                    "{name}: {sample:#}"
+                );
+            }
+            Some(reason) => {
+                let allowed = (name.contains("huge") && !conditions::huge_pages())
+                    || conditions::processors() < 2;
+                assert!(allowed, "{name}: {reason}");
+                skip(format_args!("{name}: {reason}"));
+            }
+        }
+        // What splices shows its data to a second pipe.
+        let reader = case["configuration"]["reader"].as_str().unwrap_or("none");
+        if name.contains("splice_splice") || name.contains("busy") {
+            assert_eq!(reader, "splice, read", "{name}");
+        }
+    }
+}
+
+#[test]
+fn every_rung_of_the_ladder_delivers_the_right_bytes() {
+    verified("ladder");
+}
+
+#[test]
+fn every_case_of_the_suite_touched_delivers_the_right_bytes() {
+    verified("touched");
+}
+
+#[test]
+fn quiet_says_nothing_on_standard_error_and_json_on_standard_output_is_alone_there() {
+    let quiet = format!("{SHORT} --case write_read -q");
+    let outcome = run_alone(pipespeed(&format!("{quiet} --no-save"))).succeeded();
+    assert_eq!(outcome.err, "");
+    assert!(outcome.out.contains("write_read"), "{outcome:#?}");
+
+    let outcome = run_alone(pipespeed(&format!("{quiet} --json -"))).succeeded();
+    assert_eq!(outcome.err, "");
+    assert_eq!(json(&outcome.out)["suite"], "ladder");
+
+    // Without --quiet the table goes to standard error.
+    let args = format!("{SHORT} --case write_read --csv -");
+    let outcome = run_alone(pipespeed(&args)).succeeded();
+    assert!(outcome.err.contains("write_read_again"), "{outcome:#?}");
+    assert_eq!(outcome.out.lines().count(), 3, "{outcome:#?}");
+    assert!(outcome.out.starts_with("suite,case,data,round,"));
+    assert!(!outcome.err.contains('\u{1b}'), "colours in no terminal");
+}
+
+#[test]
+fn list_names_the_cases_and_measures_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    for (suite, first, cases) in [("ladder", "write_read ", 8), ("touched", "write_read ", 13)] {
+        let mut command = pipespeed(&format!("bench {suite} --list"));
+        command.current_dir(&directory);
+        let outcome = run_alone(command).succeeded();
+        assert_eq!(outcome.err, "");
+        assert!(outcome.out.starts_with(first), "{outcome:#?}");
+        assert_eq!(outcome.out.lines().count(), cases, "{outcome:#?}");
+    }
+    assert!(names_in(directory.path()).is_empty());
+}
+
+#[test]
+fn results_are_saved_in_a_directory_of_their_own_unless_that_is_not_wanted() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = pipespeed(&format!("{SHORT} --case write_read --no-save"));
+    command.current_dir(&directory);
+    run_alone(command).succeeded();
+    assert!(names_in(directory.path()).is_empty());
+
+    let mut command = pipespeed(&format!("{SHORT} --case write_read"));
+    command.current_dir(&directory);
+    let outcome = run_alone(command).succeeded();
+    assert_eq!(names_in(directory.path()), ["pipespeed-results"]);
+    let names = names_in(&directory.path().join("pipespeed-results"));
+    let kinds: Vec<&str> = names.iter().filter_map(|n| n.rsplit('.').next()).collect();
+    assert_eq!(kinds, ["csv", "json", "svg"]);
+    for name in &names {
+        assert!(name.starts_with("ladder-"), "{name}");
+        assert!(outcome.err.contains(&**name), "{outcome:#?}");
+    }
+}
+
+#[test]
+fn a_pipe_and_a_buffer_size_asked_for_take_effect_in_every_case() {
+    let args =
+        format!("{SHORT} --pipe-size 32K --buffer-size 64K --case vmsplice_read --json - -q");
+    let record = json(&run_alone(pipespeed(&args)).succeeded().out);
+    for case in record["cases"].as_array().unwrap() {
+        let configuration = &case["configuration"];
+        assert_eq!(configuration["pipe_bytes"], 32 << 10, "{case:#}");
+        assert_eq!(configuration["buffer_bytes"], 64 << 10, "{case:#}");
+    }
+}
+
+#[test]
+fn a_device_as_the_file_gets_the_record_once() {
+    let (mut from, into) = std::io::pipe().unwrap();
+    let args = "bench --quick --rounds 3 --case write_read --json /dev/stdout -q";
+    let running = start_into(pipespeed(args), into);
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut from, &mut text).unwrap();
+    running.finish().succeeded();
+    assert_eq!(json(&text)["settings"]["rounds_done"], 3);
+}

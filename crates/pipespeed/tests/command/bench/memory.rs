@@ -1,0 +1,139 @@
+//! `bench memory`: short runs of it, what it refuses and why.
+
+use crate::common::conditions::{self, ForAll};
+use crate::common::{PIPESPEED, json, json_file, pipespeed, run_alone, skip, usage_errors};
+use rustix::process::Resource;
+use serde_json::Value;
+
+/// A run of few and short trials.
+const SHORT: &str = "bench memory --quick --rounds 1 -q";
+
+const BLOCKS: &str = "mem_read_4k,mem_write_4k,mem_copy_4k,mem_read_scalar_4k,mem_write_scalar_4k";
+
+fn case<'a>(record: &'a Value, name: &str) -> &'a Value {
+    let all = record["cases"].as_array().unwrap();
+    let found = all.iter().find(|case| case["name"] == name);
+    found.unwrap_or_else(|| panic!("no {name} in {record:#}"))
+}
+
+#[test]
+fn every_way_goes_over_whole_blocks_in_one_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = pipespeed(&format!(
+        "{SHORT} --size 4K,1M --json r.json --csv r.csv --chart r.svg"
+    ));
+    command.current_dir(&directory);
+    run_alone(command).succeeded();
+    let record = json_file(&directory.path().join("r.json"));
+    assert_eq!(record["suite"], "memory");
+    assert_eq!(record["null_control"]["case"], "mem_read_4k");
+    for name in BLOCKS.split(',') {
+        for (name, bytes) in [(name.to_owned(), 4096), (name.replace("4k", "1m"), 1 << 20)] {
+            let case = case(&record, &name);
+            let configuration = &case["configuration"];
+            assert_eq!(configuration["writer"], "memory", "{case:#}");
+            assert_eq!(configuration["reader"], Value::Null);
+            assert_eq!(configuration["channel"], Value::Null);
+            assert_eq!(configuration["wait"], "none");
+            assert_eq!(configuration["buffer_bytes"], bytes);
+            let blocks = if name.contains("copy") { 2 } else { 1 };
+            assert_eq!(configuration["buffers"], blocks);
+            assert_eq!(configuration["pages"], "base");
+            let sample = &case["samples"][0];
+            let over = sample["bytes"].as_u64().unwrap();
+            assert!(over >= bytes && over.is_multiple_of(bytes), "{sample:#}");
+            assert_eq!(sample["reader"], Value::Null);
+            // What one process went over is all there is.
+            assert_eq!(sample["writer"]["bytes"], over);
+            assert!(sample["writer"]["cpu_s"].as_f64().unwrap() > 0.0);
+        }
+    }
+    // Beside them runs the ladder, compared with a copy.
+    let pipe = case(&record, "write_read");
+    assert_eq!(pipe["compared_with"], "mem_copy_4k");
+    assert!(pipe["summary"]["gib_per_s"]["median"].as_f64().unwrap() > 0.0);
+    let rows = csv::Reader::from_path(directory.path().join("r.csv")).unwrap();
+    assert!(rows.into_records().count() >= 11);
+    let chart = std::fs::read_to_string(directory.path().join("r.svg")).unwrap();
+    roxmltree::Document::parse(&chart).unwrap();
+}
+
+#[test]
+fn a_block_that_does_not_fit_is_refused_with_the_reason_and_the_others_go_on() {
+    // A PiB.
+    let args = format!("{SHORT} --size 4K,1048576G --json - --case mem_copy_1048576g");
+    let record = json(
+        &run_alone(pipespeed(&format!("{args},mem_read_4k")))
+            .succeeded()
+            .out,
+    );
+    let reason = case(&record, "mem_copy_1048576g")["not_run"]["reason"]
+        .as_str()
+        .unwrap();
+    assert!(reason.contains("two blocks of 1024TiB"), "{reason}");
+    assert!(reason.contains("can be had here"), "{reason}");
+    assert!(case(&record, "mem_read_4k")["summary"]["gib_per_s"]["median"].is_number());
+    run_alone(pipespeed(&args)).failed(1, &["no case could be run: refused: ", "can be had here"]);
+}
+
+#[test]
+fn a_block_beyond_a_limit_of_the_process_is_refused_too() {
+    let args = format!("{SHORT} --size 4K,1G --json - --case mem_read_4k,mem_read_1g");
+    let mut command = pipespeed(&args);
+    conditions::limit(&mut command, Resource::As, 900 << 20);
+    let record = json(&run_alone(command).succeeded().out);
+    let reason = case(&record, "mem_read_1g")["not_run"]["reason"]
+        .as_str()
+        .unwrap();
+    assert!(
+        reason.contains("no memory for a buffer") || reason.contains("can be had here"),
+        "{reason}"
+    );
+    assert!(case(&record, "mem_read_4k")["not_run"].is_null());
+}
+
+#[test]
+fn an_ordinary_user_measures_all_of_it() {
+    let Some(program) = ForAll::new(PIPESPEED) else {
+        return;
+    };
+    let command = program.command(&format!("{SHORT} --size 64K --json -"));
+    let record = json(&run_alone(command).succeeded().out);
+    for name in BLOCKS.split(',') {
+        let name = name.replace("4k", "64k");
+        assert!(case(&record, &name)["not_run"].is_null(), "{record:#}");
+    }
+}
+
+#[test]
+fn options_that_make_no_sense_name_the_way_out() {
+    insta::assert_snapshot!(usage_errors([
+        "bench memory --buffer-size 4K",
+        "bench memory --data touch",
+        "bench memory --work 3",
+        "bench memory --channel pipe",
+        "bench memory --all",
+        "bench memory --size 100",
+        "bench memory --volume 1G",
+        "bench memory --pages giant",
+        "bench memory --case mem_read_3k",
+        "bench --pages huge",
+    ]));
+}
+
+#[test]
+fn huge_pages_are_shown_to_be_there_or_refused() {
+    let args = format!("{SHORT} --size 4M --pages huge --case mem_copy_4m --json -");
+    let record = json(&run_alone(pipespeed(&args)).out);
+    let case = case(&record, "mem_copy_4m");
+    match case["not_run"]["reason"].as_str() {
+        None => {
+            assert_eq!(case["configuration"]["huge_bytes"], 8 << 20, "{case:#}");
+            assert_eq!(case["configuration"]["pages"], "huge");
+        }
+        Some(reason) => {
+            assert!(reason.contains("huge pages were not given"), "{reason}");
+            skip(reason);
+        }
+    }
+}

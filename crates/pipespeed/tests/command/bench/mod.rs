@@ -1,0 +1,10 @@
+//! Real runs of `bench`, short ones.
+
+mod changes;
+mod conditions;
+mod interrupted;
+mod ladder;
+mod memory;
+mod options;
+mod sizes;
+mod volumes;

@@ -1,0 +1,118 @@
+//! Real runs of `bench options`, short ones: each option is there, takes
+//! effect, and is refused with the way out where it can't.
+
+use crate::common::{PIPESPEED, conditions, json, pipespeed, run_alone, skip};
+use serde_json::Value;
+
+/// A run of few and short trials.
+const SHORT: &str = "bench options --quick --rounds 1 --json - -q";
+
+fn case<'a>(record: &'a Value, name: &str) -> &'a Value {
+    let cases = record["cases"].as_array().unwrap();
+    cases.iter().find(|case| case["name"] == name).unwrap()
+}
+
+#[test]
+fn every_option_takes_effect_in_its_case_and_in_no_other() {
+    if conditions::processors() < 2 {
+        skip("spinning takes two processors");
+        return;
+    }
+    let record = json(&run_alone(pipespeed(SHORT)).succeeded().out);
+    let options = [
+        ("vmsplice_splice_spin", vec![]),
+        ("untouched", vec!["untouched"]),
+        ("gift", vec!["gift"]),
+        ("locked", vec!["locked"]),
+        ("unaligned", vec!["16 bytes off"]),
+        ("half_pieces", vec![]),
+        ("same_buffer", vec!["same buffer"]),
+        ("poll_huge", vec![]),
+        ("unaligned_write_read", vec!["16 bytes off"]),
+    ];
+    for (name, options) in options {
+        let case = case(&record, name);
+        let configuration = &case["configuration"];
+        assert_eq!(configuration["options"], serde_json::json!(options));
+        if case["not_run"].is_object() {
+            eprintln!("not measured: {name}: {}", case["not_run"]["reason"]);
+            continue;
+        }
+        assert_eq!(case["samples"].as_array().unwrap().len(), 1, "{name}");
+        let alignment = configuration["alignment"].as_u64().unwrap();
+        if name.starts_with("unaligned") {
+            assert_eq!(alignment, 16, "{name}")
+        } else {
+            assert!(alignment >= 4096, "{name}")
+        }
+    }
+    assert_eq!(case(&record, "poll_huge")["configuration"]["wait"], "poll");
+    let half = &case(&record, "half_pieces")["configuration"];
+    assert_eq!(half["buffer_bytes"], 128 << 10);
+    let hugetlb = case(&record, "hugetlb");
+    match hugetlb["not_run"]["reason"].as_str() {
+        Some(reason) => assert!(reason.contains("nr_hugepages"), "{reason}"),
+        None => assert_eq!(hugetlb["configuration"]["pages"], "hugetlb"),
+    }
+}
+
+#[test]
+fn data_that_is_verified_arrives_whatever_the_option() {
+    if conditions::processors() < 2 {
+        skip("spinning takes two processors");
+        return;
+    }
+    let record = json(
+        &run_alone(pipespeed(&format!("{SHORT} --data verify")))
+            .succeeded()
+            .out,
+    );
+    for case in record["cases"].as_array().unwrap() {
+        let name = case["name"].as_str().unwrap();
+        assert_eq!(case["data"], "verify", "{name}");
+        match case["not_run"]["reason"].as_str() {
+            Some(reason) if name.starts_with("untouched") || name == "hugetlb" => {
+                assert!(reason.contains("--data verify"), "{reason}");
+            }
+            Some(reason) => eprintln!("not measured: {name}: {reason}"),
+            None => assert_eq!(case["samples"].as_array().unwrap().len(), 1, "{name}"),
+        }
+    }
+}
+
+#[test]
+fn memory_that_may_not_be_locked_is_refused_with_the_limit_and_the_rest_is_measured() {
+    if conditions::processors() < 2 {
+        skip("spinning takes two processors");
+        return;
+    }
+    let Some(program) = conditions::ForAll::new(PIPESPEED) else {
+        return;
+    };
+    let mut command = program.command(&format!("{SHORT} --case locked"));
+    conditions::limit(&mut command, rustix::process::Resource::Memlock, 4096);
+    let record = json(&run_alone(command).succeeded().out);
+    let reason = case(&record, "locked")["not_run"]["reason"]
+        .as_str()
+        .unwrap();
+    assert!(
+        reason.contains("RLIMIT_MEMLOCK") && reason.contains("ulimit -l"),
+        "{reason}"
+    );
+    let plain = case(&record, "vmsplice_splice_spin");
+    assert_eq!(plain["samples"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn with_both_ends_on_one_processor_only_the_pair_that_sleeps_is_measured() {
+    let command = pipespeed(&format!("{SHORT} --placement same"));
+    let record = json(&run_alone(command).succeeded().out);
+    for case in record["cases"].as_array().unwrap() {
+        let sleeps = case["configuration"]["wait"] != "spin";
+        let reason = case["not_run"]["reason"].as_str();
+        assert!(sleeps || reason.is_some(), "{case:#}");
+        if let (true, Some(reason)) = (sleeps, reason) {
+            assert!(reason.contains("huge pages"), "{reason}");
+        }
+    }
+}

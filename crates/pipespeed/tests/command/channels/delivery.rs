@@ -1,0 +1,352 @@
+//! `bench channels`: every channel delivers the right bytes, what a machine
+//! refuses is shown, and what goes wrong with one leaves the others.
+
+use pipespeed_measure::suite::channels::CaseId;
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use crate::common;
+use crate::common::conditions::{self, ForAll};
+use crate::common::procs::Mark;
+use crate::common::{
+    Outcome, PIPESPEED, json, json_file, names_in, pipespeed, run, run_alone, skip, usage_errors,
+};
+use rustix::process::Resource;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A run of few and short trials.
+const SHORT: &str = "bench channels --quick --rounds 1 -q";
+
+/// A directory in which a command puts its temporary files, so that what it
+/// leaves behind is seen.
+struct Private(TempDir);
+
+impl Private {
+    fn of(command: &mut Command) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        command.env("TMPDIR", directory.path());
+        Private(directory)
+    }
+
+    #[track_caller]
+    fn is_empty(&self) {
+        assert!(names_in(self.0.path()).is_empty(), "{:?}", self.0);
+    }
+}
+
+/// The command with a private directory and a mark, and both checked.
+#[track_caller]
+fn clean(mut command: Command) -> Outcome {
+    let private = Private::of(&mut command);
+    let mark = Mark::on(&mut command);
+    let outcome = run_alone(command);
+    mark.nobody_left();
+    private.is_empty();
+    outcome
+}
+
+fn cases(record: &Value) -> &Vec<Value> {
+    record["cases"].as_array().unwrap()
+}
+
+fn case<'a>(record: &'a Value, name: &str) -> &'a Value {
+    let all = cases(record);
+    let found = all.iter().find(|case| case["name"] == name);
+    found.unwrap_or_else(|| panic!("no {name} in {record:#}"))
+}
+
+fn reason<'a>(record: &'a Value, name: &str) -> &'a str {
+    case(record, name)["not_run"]["reason"]
+        .as_str()
+        .unwrap_or_default()
+}
+
+/// Channels with each of these sizes, all data verified in every trial, not only
+/// in the first.
+fn verified(channels: &str, sizes: &[&str]) {
+    for size in sizes {
+        let args = format!("{SHORT} {channels} --size {size} --data verify --json -");
+        let record = json(&clean(pipespeed(&args)).succeeded().out);
+        let mut measured = BTreeSet::new();
+        for case in cases(&record) {
+            measured.extend(came_through(case));
+        }
+        for channel in ["pipe", "ring", "ring_copy"] {
+            assert!(measured.contains(channel), "{measured:?}");
+        }
+    }
+}
+
+/// The case's channel, if it was not refused for a reason that holds.
+fn came_through(case: &Value) -> Option<&str> {
+    let name = case["name"].as_str().unwrap();
+    if let Some(reason) = case["not_run"]["reason"].as_str() {
+        let spins = name.ends_with("_spin") && conditions::processors() < 2;
+        let told = case["not_run"]["kind"] == "limit" || reason.contains("here");
+        assert!(told || spins, "{name}: {reason}");
+        skip(format_args!("{name}: {reason}"));
+        return None;
+    }
+    assert_eq!(case["data"], "verify", "{name}");
+    let bytes = case["samples"][0]["bytes"].as_u64().unwrap();
+    let message = case["configuration"]["message_bytes"].as_u64().unwrap();
+    assert!(bytes >= 4 * message, "{name}: {bytes}");
+    CaseId::parse(name).map(|id| id.transport.name())
+}
+
+#[test]
+fn single_bytes_arrive_in_order_through_every_channel() {
+    verified("--all", &["1"]);
+}
+
+#[test]
+fn sizes_that_fit_no_page_arrive_whole_through_every_channel() {
+    verified("--all", &["4095", "4097"]);
+}
+
+#[test]
+fn messages_larger_than_a_pipe_arrive_whole_through_every_channel() {
+    verified("--all", &["65537", "1000003"]);
+    verified("--channel pipe,ring,ring_copy", &["4M"]);
+}
+
+#[test]
+fn the_record_says_what_took_effect() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = pipespeed(&format!(
+        "{SHORT} --channel pipe,ring,ring_copy,socketpair,tcp,tcp_zerocopy,mqueue --size 4K \
+         --json r.json --csv r.csv --chart r.svg"
+    ));
+    command.current_dir(&directory);
+    clean(command).succeeded();
+    let record = json_file(&directory.path().join("r.json"));
+    assert_eq!(record["suite"], "channels");
+    for case in cases(&record) {
+        let configuration = &case["configuration"];
+        assert_eq!(configuration["message_bytes"], 4096, "{case:#}");
+        let twin = record["null_control"]["twin"] == case["name"];
+        if case["not_run"].is_null() && !twin {
+            assert!(case["verified_bytes"].as_u64().unwrap() > 0, "{case:#}");
+            assert!(case["summary"]["cpu_us_per_message"].as_f64().unwrap() > 0.0);
+        }
+    }
+    let took = |name: &str, field: &str| case(&record, name)["configuration"][field].clone();
+    assert_eq!(took("pipe_4k", "channel"), "pipe");
+    assert_eq!(took("pipe_4k", "pipe_bytes"), 65_536);
+    assert_eq!(took("pipe_4k", "reader_buffer_bytes"), 65_536);
+    for (ring, buffers) in [("ring_4k", Value::Null), ("ring_copy_4k", 1.into())] {
+        assert_eq!(took(ring, "ring_bytes"), 1 << 20);
+        assert_eq!(took(ring, "buffers"), buffers);
+        assert_eq!(took(ring, "reader_buffer_bytes"), 65_536);
+        assert!(took(ring, "send_buffer_bytes").is_null());
+        assert_eq!(took(ring, "writer_bytes_per_call"), 4096.0);
+        assert!(took(ring, "reader_bytes_per_call").as_f64().unwrap() >= 4096.0);
+    }
+    // No end sleeps or is woken; each looks now and then whether the other lives.
+    if let Some(spun) = case(&record, "ring_4k_spin")["samples"][0].as_object() {
+        let calls = |end: &str| spun[end]["syscalls"].as_u64().unwrap();
+        assert!(calls("writer") + calls("reader") < 200, "{spun:#?}");
+    }
+    assert_eq!(took("tcp_4k", "nodelay"), true);
+    assert!(took("tcp_4k", "receive_buffer_bytes").as_u64().unwrap() > 4096);
+    assert!(took("socketpair_4k", "send_buffer_bytes").as_u64().unwrap() > 4096);
+    if reason(&record, "mqueue_4k").is_empty() {
+        assert_eq!(took("mqueue_4k", "reader_buffer_bytes"), 4096);
+        assert!(took("mqueue_4k", "queue_messages").as_u64().unwrap() >= 1);
+    }
+    if reason(&record, "tcp_zerocopy_4k").is_empty() {
+        // Over loopback it copies, and says so.
+        let sends = took("tcp_zerocopy_4k", "zerocopy_sends").as_u64().unwrap();
+        assert!(sends > 0);
+        assert_eq!(took("tcp_zerocopy_4k", "zerocopy_copied"), sends);
+    }
+    // The twin differs in nothing.
+    assert_eq!(record["null_control"]["case"], "pipe_4k");
+    let rows = csv::Reader::from_path(directory.path().join("r.csv")).unwrap();
+    let mut rows = rows.into_records().map(Result::unwrap);
+    assert!(rows.all(|row| row.iter().any(|field| field == "4096")));
+    let chart = std::fs::read_to_string(directory.path().join("r.svg")).unwrap();
+    roxmltree::Document::parse(&chart).unwrap();
+}
+
+#[test]
+fn two_saved_runs_of_channels_can_be_compared() {
+    let directory = tempfile::tempdir().unwrap();
+    for file in ["old.json", "new.json"] {
+        let mut command = pipespeed(&format!(
+            "{SHORT} --channel pipe,fifo --size 1K --json {file}"
+        ));
+        command.current_dir(&directory);
+        clean(command).succeeded();
+    }
+    let mut command = pipespeed("compare old.json new.json");
+    command.current_dir(&directory);
+    let outcome = run_alone(command).succeeded();
+    assert!(outcome.out.contains("fifo_1k_spin"), "{outcome:#?}");
+}
+
+#[test]
+fn a_size_over_a_limit_is_shown_as_the_limit_and_the_others_are_measured() {
+    let args = format!("{SHORT} --channel pipe,seqpacket,datagram,mqueue --size 4K,4M --json -");
+    let record = json(&clean(pipespeed(&args)).succeeded().out);
+    for channel in ["seqpacket", "datagram"] {
+        let reason = reason(&record, &format!("{channel}_4m"));
+        let large = case(&record, &format!("{channel}_4m"));
+        assert_eq!(large["not_run"]["kind"], "limit", "{reason}");
+        assert!(reason.contains("SO_SNDBUF"), "{reason}");
+        assert!(case(&record, &format!("{channel}_4k"))["not_run"].is_null());
+    }
+    let reason = reason(&record, "mqueue_4m");
+    assert!(
+        reason.contains("msgsize_max") || reason.contains("ulimit -q") || reason.contains("here"),
+        "{reason}"
+    );
+    assert!(case(&record, "pipe_4m")["not_run"].is_null());
+}
+
+#[test]
+fn a_channel_that_a_filter_refuses_is_shown_as_refused() {
+    for (call, channel, word) in [
+        (libc::SYS_mq_open, "mqueue", "message queue"),
+        (libc::SYS_process_vm_readv, "vm_readv", "process_vm_readv"),
+        (libc::SYS_io_uring_setup, "uring", "io_uring_setup"),
+        // Else a request would wait for ever.
+        (libc::SYS_io_uring_enter, "uring", "io_uring"),
+        (libc::SYS_vmsplice, "vmsplice", "vmsplice"),
+        (libc::SYS_bind, "tcp", "TCP"),
+        (libc::SYS_bind, "unix", "unix socket"),
+        (libc::SYS_fallocate, "ring", "a ring in shared memory"),
+        (libc::SYS_fallocate, "ring_copy", "a ring in shared memory"),
+        (libc::SYS_mknodat, "fifo", "FIFO"),
+    ] {
+        let args = format!("{SHORT} --channel pipe,{channel} --size 1K --json -");
+        let mut command = pipespeed(&args);
+        if !conditions::without_call(&mut command, call) {
+            return;
+        }
+        let record = json(&clean(command).succeeded().out);
+        let reason = reason(&record, &format!("{channel}_1k"));
+        assert!(reason.contains(word), "{channel}: {reason}");
+        let permitted = reason.contains("EPERM") || reason.contains("not permitted");
+        assert!(permitted, "{channel}: {reason}");
+        assert!(case(&record, "pipe_1k")["not_run"].is_null());
+    }
+}
+
+#[test]
+fn a_queue_or_a_ring_over_a_limit_of_the_users_names_the_limit() {
+    for (channel, limit, most, word) in [
+        ("mqueue", Resource::Msgqueue, 3000, "ulimit -q, now 3000"),
+        ("ring", Resource::Fsize, 100_000, "have 100000 (ulimit -f)"),
+    ] {
+        let args = format!("{SHORT} --channel pipe,{channel} --size 4K --json -");
+        let Some(program) = ForAll::new(PIPESPEED) else {
+            return;
+        };
+        let mut command = program.command(&args);
+        conditions::limit(&mut command, limit, most);
+        // The private directory would belong to somebody else.
+        let mark = Mark::on(&mut command);
+        let record = json(&run_alone(command).succeeded().out);
+        mark.nobody_left();
+        let reason = reason(&record, &format!("{channel}_4k"));
+        assert!(
+            reason.contains(word) || reason.contains("not to be had"),
+            "{reason}"
+        );
+        assert!(case(&record, "pipe_4k")["not_run"].is_null());
+    }
+}
+
+#[test]
+fn an_ordinary_user_measures_every_channel_too() {
+    let Some(program) = ForAll::new(PIPESPEED) else {
+        return;
+    };
+    let mut command = program.command(&format!("{SHORT} --all --size 1K --json -"));
+    let mark = Mark::on(&mut command);
+    let record = json(&run_alone(command).succeeded().out);
+    mark.nobody_left();
+    for case in cases(&record) {
+        if let Some(reason) = case["not_run"]["reason"].as_str() {
+            assert!(reason.contains("here"), "{case:#}");
+            skip(format_args!("{}: {reason}", case["name"]));
+        }
+    }
+    assert!(case(&record, "unix_1k")["not_run"].is_null());
+}
+
+#[test]
+fn without_descriptors_every_line_names_the_limit_and_nothing_is_left() {
+    // From less than the command itself needs up to what every trial does.
+    let mut told = 0;
+    for descriptors in 8.. {
+        let args = format!("{SHORT} --channel pipe,ring,fifo,unix,tcp --size 1K --json -");
+        let mut command = pipespeed(&args);
+        conditions::limit(&mut command, Resource::Nofile, descriptors);
+        let outcome = clean(command);
+        if outcome.code == Some(0) {
+            assert_eq!(outcome.err, "", "{outcome:#?}");
+            break;
+        }
+        assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+        for line in outcome.err.lines() {
+            assert!(line.starts_with("pipespeed: "), "{outcome:#?}");
+            told += usize::from(line.contains(&format!("ulimit -n, now {descriptors}")));
+        }
+    }
+    assert!(told > 3, "{told}");
+}
+
+#[test]
+fn bad_input_names_what_there_is() {
+    let too_short = run_alone(pipespeed("bench channels --time 3"));
+    too_short.refused(2, &["--time 3", "9 rounds", "--channel", "--quick"]);
+    let too_short = run_alone(pipespeed("bench channels --time 1 --quick"));
+    too_short.refused(2, &["--time 1", "6 rounds", "--size, or give --rounds"]);
+    insta::assert_snapshot!(usage_errors([
+        "bench channels --channel nonsense",
+        "bench channels --channel pipe,nonsense",
+        "bench channels --channel",
+        "bench channels --size 0",
+        "bench channels --size -1",
+        "bench channels --size 5M",
+        "bench channels --size 4194305",
+        "bench channels --size many",
+        "bench channels --size 1K,",
+        "bench --channel pipe",
+        "bench touched --channel pipe",
+        "bench --size 4K",
+        "bench touched --size 4K",
+        "bench --all",
+        "bench touched --all",
+        "bench channels --buffer-size 4K",
+        "bench channels --data discard",
+        "bench channels --channel ring,tcp --pipe-size 64K",
+        "bench channels --case pipe_3",
+    ]));
+}
+
+#[test]
+fn all_of_it_says_first_how_long_it_takes() {
+    let list = run(pipespeed("bench channels --all --list")).succeeded();
+    let all = list.out.lines().count();
+    assert!(all >= 15 * 11 * 2, "{all}");
+    let usual = run(pipespeed("bench channels --list")).succeeded();
+    assert_eq!(usual.out.lines().count(), 6 * 6 * 2);
+    // Interrupted as soon as it has said so.
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = pipespeed("bench channels --all");
+    command.current_dir(&directory);
+    let mark = Mark::on(&mut command);
+    let running = common::start(command);
+    common::procs::eventually(|| mark.endpoint("reader")).unwrap();
+    running.send(rustix::process::Signal::INT);
+    let outcome = running.finish();
+    mark.nobody_left();
+    assert_eq!(outcome.code, Some(130), "{outcome:#?}");
+    let first = outcome.err.lines().next().unwrap();
+    assert!(first.contains("rounds, about"), "{first}");
+    assert!(first.contains("minutes"), "{first}");
+}

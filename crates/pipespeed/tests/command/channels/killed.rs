@@ -1,0 +1,211 @@
+//! `bench channels` when an end of a trial is killed: a clear line, the other
+//! cases go on, and nothing is left behind.
+
+use pipespeed_base::Named;
+use pipespeed_measure::suite::channels::Transport;
+use std::path::Path;
+
+use crate::common::conditions;
+use crate::common::procs::{Mark, eventually};
+use crate::common::{Outcome, Running, json_file, names_in, pipespeed, skip, start};
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const ROUNDS: u32 = 3;
+
+/// A run of one channel, whose ends block in some cases and spin in others.
+struct Run {
+    running: Running,
+    mark: Mark,
+    directory: TempDir,
+    private: TempDir,
+    queues: Vec<String>,
+}
+
+impl Run {
+    fn start(channel: &str, rounds: u32) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let private = tempfile::tempdir().unwrap();
+        let mut command = pipespeed(&format!(
+            "bench channels --quick --rounds {rounds} --channel {channel} --size 1K \
+             --json run.json -q"
+        ));
+        command.current_dir(&directory);
+        command.env("TMPDIR", private.path());
+        let mark = Mark::on(&mut command);
+        let queues = queues();
+        Run {
+            running: start(command),
+            mark,
+            directory,
+            private,
+            queues,
+        }
+    }
+
+    /// Waits until a round has been saved. None, said aloud, where this machine
+    /// has no such channel.
+    fn saved(mut self) -> Option<Self> {
+        let path = self.directory.path().join("run.json");
+        let ended = eventually(|| {
+            let ended = self.running.has_ended();
+            (ended || path.exists()).then_some(ended)
+        });
+        if ended.expect("nothing was saved") && !path.exists() {
+            assert!(is_refused(&self.running.finish()));
+            None
+        } else {
+            Some(self)
+        }
+    }
+
+    /// Kills one process in the role, as soon as there is one.
+    fn kill_one(&self, role: &str) {
+        let killed = eventually(|| {
+            let end = self.mark.endpoint(role)?;
+            kill_process(end, Signal::KILL).ok()
+        });
+        assert!(killed.is_some(), "no {role} to kill");
+    }
+
+    /// The end, and what is left of it.
+    #[track_caller]
+    fn finish(self) -> (Outcome, Value) {
+        let outcome = self.running.finish();
+        self.mark.nobody_left();
+        assert!(names_in(self.private.path()).is_empty());
+        let new = queues()
+            .into_iter()
+            .filter(|name| !self.queues.contains(name));
+        let ours: Vec<String> = new.filter(|name| name.starts_with("pipespeed-")).collect();
+        // Other tests make queues too, whose names go at once.
+        let left = |name: &String| Path::new("/dev/mqueue").join(name).exists();
+        assert!(!ours.iter().any(left), "{ours:?}");
+        let names = names_in(self.directory.path());
+        if is_refused(&outcome) {
+            assert!(names.is_empty(), "{outcome:#?}");
+            return (outcome, Value::Null);
+        }
+        assert_eq!(names, ["run.json"], "{outcome:#?}");
+        let record = json_file(&self.directory.path().join("run.json"));
+        (outcome, record)
+    }
+}
+
+/// Whether this machine has no such channel, and says so.
+fn is_refused(outcome: &Outcome) -> bool {
+    let refused = outcome.err.contains("no case could be run: refused: ");
+    if refused {
+        skip(outcome.err.trim());
+    }
+    refused
+}
+
+/// The message queues there are, where they can be seen.
+fn queues() -> Vec<String> {
+    if Path::new("/dev/mqueue").is_dir() {
+        names_in(Path::new("/dev/mqueue"))
+    } else {
+        Vec::new()
+    }
+}
+
+/// Kills an end and sees what comes of it. An end that was about to go, its
+/// work done, is no loss to anybody: then once more. None where there is no such
+/// channel.
+fn killed(begin: impl Fn() -> Option<Run>, role: &str) -> Option<(Outcome, Value)> {
+    for _ in 0..5 {
+        let run = begin()?;
+        run.kill_one(role);
+        let (outcome, record) = run.finish();
+        if record.is_null() {
+            return None;
+        }
+        if outcome.code != Some(0) {
+            return Some((outcome, record));
+        }
+    }
+    panic!("no {role} was killed at its work in five runs");
+}
+
+/// Every channel.
+fn channels() -> impl Iterator<Item = &'static str> {
+    Transport::VALUES.iter().map(|transport| transport.name())
+}
+
+#[track_caller]
+fn assert_told(outcome: &Outcome, role: &str) {
+    assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+    let lines: Vec<&str> = outcome.err.lines().collect();
+    let killed = format!("the {role} was killed by SIGKILL");
+    let clear = |line: &&str| line.starts_with("pipespeed: ") && line.contains(&killed);
+    assert!(lines.iter().all(clear), "{outcome:#?}");
+    let [told, last] = lines.as_slice() else {
+        panic!("{outcome:#?}");
+    };
+    assert!(told.ends_with("the other trials go on"), "{outcome:#?}");
+    assert!(last.contains("1 trial failed: "), "{outcome:#?}");
+}
+
+#[test]
+fn an_end_killed_before_the_first_round_costs_that_trial_only() {
+    if conditions::processors() < 2 {
+        skip("no second case of a channel on one processor");
+        return;
+    }
+    for channel in channels() {
+        for role in ["writer", "reader"] {
+            // Of the verified pass, which begins with the case that blocks.
+            let run = killed(|| Some(Run::start(channel, 1)), role);
+            let Some((outcome, record)) = run else { break };
+            assert_told(&outcome, role);
+            let cases = record["cases"].as_array().unwrap();
+            for case in cases.iter().filter(|case| case["not_run"].is_null()) {
+                let sample = &case["samples"][0];
+                assert!(sample.is_object(), "{channel}, {role}: {record:#}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_end_killed_in_a_round_costs_that_trial_only() {
+    for channel in channels() {
+        for role in ["writer", "reader"] {
+            let run = killed(|| Run::start(channel, ROUNDS).saved(), role);
+            let Some((outcome, record)) = run else { break };
+            assert_told(&outcome, role);
+            assert_eq!(
+                record["settings"]["rounds_done"], ROUNDS,
+                "{channel}, {role}"
+            );
+            assert_eq!(record["interrupted"], Value::Null);
+            let samples = |case: &Value| case["samples"].as_array().unwrap().len();
+            let cases = record["cases"].as_array().unwrap();
+            let measured = cases.iter().filter(|case| case["not_run"].is_null());
+            // A round was added in place of the incomplete one.
+            let samples: Vec<usize> = measured.map(samples).collect();
+            let complete = samples
+                .iter()
+                .filter(|count| **count == ROUNDS as usize + 1);
+            assert_eq!(complete.count(), samples.len() - 1, "{samples:?}");
+            assert!(samples.contains(&(ROUNDS as usize)), "{samples:?}");
+            let warnings = record["warnings"].as_array().unwrap();
+            let told = |warning: &&Value| warning["kind"] == "failed";
+            assert_eq!(warnings.iter().filter(told).count(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_signal_leaves_no_file_no_queue_and_no_process() {
+    for channel in channels() {
+        let Some(run) = Run::start(channel, 5000).saved() else {
+            continue;
+        };
+        run.running.send(Signal::INT);
+        let (outcome, _) = run.finish();
+        assert_eq!(outcome.code, Some(130), "{outcome:#?}");
+    }
+}

@@ -1,0 +1,5 @@
+//! `bench channels`.
+
+mod delivery;
+mod going_on;
+mod killed;

@@ -1,0 +1,192 @@
+//! `costs`, for real.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+
+use crate::common::conditions::{self, ForAll};
+use crate::common::procs::{Mark, eventually};
+use crate::common::terminal::Terminal;
+use crate::common::{PIPESPEED, json, json_file, pipespeed, run_alone, skip, start};
+use rustix::process::{Resource, Signal, kill_process_group};
+
+#[test]
+fn every_cost_has_an_estimate_or_a_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("costs.json");
+    let mut command = pipespeed("costs --quick --quiet --json");
+    command.arg(&path);
+    let done = run_alone(command).succeeded();
+    assert_eq!(done.err, "");
+    for words in [
+        "ns a call",
+        "through a pipe",
+        "pinning",
+        "ns a fault",
+        "waking",
+    ] {
+        assert!(done.out.contains(words), "{words}: {}", done.out);
+    }
+    let record = json_file(&path);
+    assert_eq!(record["kind"], "costs");
+    let costs = record["costs_ns"].as_object().unwrap();
+    assert_eq!(costs["rounds"], 7);
+    let costs = costs
+        .iter()
+        .filter(|(_, cost)| cost["refused"].is_string() || cost["estimate"].is_object());
+    let mut estimates = 0;
+    for (name, cost) in costs.clone() {
+        if cost["refused"].is_string() {
+            continue;
+        }
+        let median = cost["estimate"]["median"].as_f64().unwrap();
+        let [low, high] =
+            ["low", "high"].map(|end| cost["estimate"]["interval"][end].as_f64().unwrap());
+        assert!(low <= median && median <= high, "{name}: {cost}");
+        estimates += 1;
+    }
+    assert_eq!(costs.count(), 18);
+    assert!(estimates > 0);
+    // Certain on every machine: these cost something.
+    for name in ["call", "write", "read", "fault_base"] {
+        let median = record["costs_ns"][name]["estimate"]["median"].as_f64();
+        assert!(median.unwrap() > 0.0, "{name}: {record:#}");
+    }
+}
+
+#[test]
+fn the_record_can_go_to_standard_output() {
+    let done = run_alone(pipespeed("costs --rounds 1 --json -")).succeeded();
+    assert_eq!(json(&done.out)["costs_ns"]["rounds"], 1);
+}
+
+#[test]
+fn what_makes_no_sense_is_said_in_one_line() {
+    let unwritable = pipespeed("costs --rounds 1 --quiet --json /no/such/directory/x");
+    run_alone(unwritable).refused(2, &["--json", "/no/such/directory"]);
+    run_alone(pipespeed("costs --cpus 0,99999")).refused(2, &["99999", "--cpus"]);
+}
+
+#[test]
+fn on_one_processor_no_wake_up_of_another_is_measured() {
+    let mut command = pipespeed("costs --rounds 1 --quiet --json -");
+    conditions::one_processor(&mut command);
+    let record = json(&run_alone(command).succeeded().out);
+    let costs = &record["costs_ns"];
+    assert!(costs["wake_up_same"]["estimate"].is_object(), "{costs:#}");
+    assert!(costs["wake_up_other"]["refused"].is_string(), "{costs:#}");
+}
+
+#[test]
+fn where_vmsplice_is_forbidden_the_rest_is_measured() {
+    let mut command = pipespeed("costs --rounds 1 --quiet --json -");
+    if !conditions::no_vmsplice(&mut command) {
+        skip("no filter of system calls here");
+        return;
+    }
+    let record = json(&run_alone(command).succeeded().out);
+    let costs = &record["costs_ns"];
+    assert!(costs["write"]["estimate"].is_object(), "{costs:#}");
+    for name in ["vmsplice_base", "splice_base", "tee", "pin_base"] {
+        let why = costs[name]["refused"].as_str().unwrap();
+        assert!(why.contains("Operation not permitted"), "{name}: {why}");
+    }
+}
+
+#[test]
+fn without_huge_pages_or_many_descriptors_the_rest_is_measured() {
+    let mut command = pipespeed("costs --rounds 1 --quiet --json -");
+    conditions::no_huge_pages(&mut command);
+    let record = json(&run_alone(command).succeeded().out);
+    let costs = &record["costs_ns"];
+    for name in ["vmsplice_huge", "splice_huge", "pin_huge", "fault_huge"] {
+        let why = costs[name]["refused"].as_str().unwrap();
+        assert!(why.contains("grants no huge pages"), "{name}: {why}");
+    }
+    assert!(costs["vmsplice_base"]["estimate"].is_object(), "{costs:#}");
+
+    let mut command = pipespeed("costs --rounds 1 --quiet");
+    conditions::soft_limit(&mut command, Resource::Nofile, 16);
+    let done = run_alone(command).succeeded();
+    assert!(done.out.contains("Too many open files"), "{}", done.out);
+}
+
+#[test]
+fn an_ordinary_user_gets_the_same() {
+    let Some(program) = ForAll::new(PIPESPEED) else {
+        skip("not root, so all other tests are this one");
+        return;
+    };
+    let done = run_alone(program.command("costs --rounds 1 --quiet --json -")).succeeded();
+    let costs = &json(&done.out)["costs_ns"];
+    for name in ["call", "read", "tee", "pin_base", "wake_up_same"] {
+        assert!(costs[name]["estimate"].is_object(), "{name}: {costs:#}");
+    }
+}
+
+#[test]
+fn who_may_start_no_process_gets_all_but_the_wake_ups() {
+    let Some(program) = ForAll::new(PIPESPEED) else {
+        skip("not root, whom no limit of processes keeps from making more");
+        return;
+    };
+    let mut command = program.command("costs --rounds 1 --quiet");
+    conditions::limit(&mut command, Resource::Nproc, 0);
+    let done = run_alone(command).succeeded();
+    assert!(
+        done.out.contains("Resource temporarily unavailable"),
+        "{}",
+        done.out
+    );
+    assert!(done.out.contains("GiB/s"), "{}", done.out);
+}
+
+#[test]
+fn ctrl_c_shows_and_saves_the_rounds_that_were_completed() {
+    let directory = tempfile::tempdir().unwrap();
+    let shown = directory.path().join("costs.txt");
+    let saved = directory.path().join("costs.json");
+    let mut command = pipespeed("costs --rounds 10000 --json");
+    command.arg(&saved);
+    command.stdout(File::create(&shown).unwrap());
+    let mark = Mark::on(&mut command);
+    let mut terminal = Terminal::new(80);
+    let running = terminal.start(command);
+    terminal.until("completed a round", |_| saved.exists());
+    terminal.type_in("\x03");
+    assert_eq!(running.finish().code(), Some(130));
+    mark.nobody_left();
+    assert!(terminal.text().contains("interrupted by SIGINT"));
+    let text = fs::read_to_string(shown).unwrap();
+    assert!(text.contains("interrupted after"), "{text}");
+    assert!(text.contains("GiB/s"), "{text}");
+    let record = json_file(&saved);
+    assert_eq!(record["interrupted"], "SIGINT");
+    let rounds = record["costs_ns"]["rounds"].as_u64().unwrap();
+    assert!((1..10_000).contains(&rounds), "{rounds}");
+    assert!(record["costs_ns"]["call"]["estimate"].is_object());
+}
+
+#[test]
+fn a_terminal_s_signals_are_no_failure_and_nobody_is_left() {
+    for (signal, status) in [
+        (Signal::INT, Some(130)),
+        (Signal::QUIT, Some(131)),
+        (Signal::KILL, None),
+    ] {
+        let mut command = pipespeed("costs --rounds 10000 --quiet");
+        command.process_group(0);
+        let mark = Mark::on(&mut command);
+        let running = start(command);
+        // Until the probes are there, one of which is a process.
+        let echo = || (mark.processes().len() > 1).then_some(());
+        assert!(eventually(echo).is_some());
+        match status {
+            Some(_) => kill_process_group(running.pid(), signal).unwrap(),
+            // Nobody kills a whole group of them.
+            None => running.send(signal),
+        }
+        let done = running.finish();
+        assert_eq!(done.code, status, "{}", done.err);
+        mark.nobody_left();
+    }
+}

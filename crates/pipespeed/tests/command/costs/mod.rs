@@ -1,0 +1,5 @@
+//! `costs` and `pages`.
+
+mod elementary;
+mod pages;
+mod pinning;

@@ -1,0 +1,292 @@
+//! What the system does not give: exit status 1 (2 where the command line could
+//! have known) and one line that names the limit.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use crate::common::conditions::{self, ForAll};
+use crate::common::{
+    Outcome, PIPESPEED, names_in, pipeline, pipespeed, run, run_alone, skip, start, start_into,
+};
+use rustix::process::Resource;
+
+/// What a writer says whose standard output is a pipe.
+fn into_a_pipe(writer: Command) -> Outcome {
+    let (_from, into) = std::io::pipe().unwrap();
+    start_into(writer, into).finish()
+}
+
+/// What a reader says whose standard input is a pipe with 16 bytes in it.
+fn from_a_pipe(mut reader: Command) -> Outcome {
+    use std::io::Write;
+    let (from, mut into) = std::io::pipe().unwrap();
+    into.write_all(&[0; 16]).unwrap();
+    reader.stdin(from);
+    start(reader).finish()
+}
+
+#[test]
+fn a_pipe_over_the_limit_is_refused_with_the_limit() {
+    let Some(program) = ForAll::new(PIPESPEED) else {
+        return;
+    };
+    let limit = fs::read_to_string("/proc/sys/fs/pipe-max-size").unwrap();
+    let limit: usize = limit.trim().parse().unwrap();
+    if limit >= 1 << 30 {
+        skip("pipes have no limit here");
+        return;
+    }
+    let (over, limit) = (2 * limit, limit.to_string());
+    let words = ["--pipe-size", &limit, "pipe-max-size"];
+    let command = program.command(&format!("write --pipe-size {over}"));
+    into_a_pipe(command).refused(1, &words);
+    let command = program.command(&format!("read --pipe-size {over}"));
+    from_a_pipe(command).refused(1, &words);
+    // The pipe gets half the buffer, so the buffer is at fault.
+    let args = format!("write --write-with-vmsplice --buf-size {}", 2 * over);
+    into_a_pipe(program.command(&args)).refused(1, &["--buf-size", &limit]);
+    let command = program.command(&format!("bench --no-save --pipe-size {over}"));
+    run_alone(command).refused(2, &["--pipe-size", "the limit is", "pipe-max-size"]);
+}
+
+#[test]
+fn a_buffer_larger_than_the_memory_allowed_is_refused() {
+    for (args, writes) in [
+        ("write --buf-size 4G", true),
+        (
+            "write --buf-size 4G --write-with-vmsplice --pipe-size 64K",
+            true,
+        ),
+        ("read --buf-size 4G", false),
+    ] {
+        let mut command = pipespeed(args);
+        conditions::limit(&mut command, Resource::As, 1 << 30);
+        let outcome = if writes {
+            into_a_pipe(command)
+        } else {
+            from_a_pipe(command)
+        };
+        outcome.refused(1, &["--buf-size 4294967296", "memory"]);
+    }
+}
+
+#[test]
+fn memory_over_the_limit_of_locked_memory_is_not_locked() {
+    let Some(program) = ForAll::new(PIPESPEED) else {
+        return;
+    };
+    let words = ["--lock-memory", "RLIMIT_MEMLOCK", "65536"];
+    for args in [
+        "write --lock-memory",
+        "write --lock-memory --write-with-vmsplice",
+    ] {
+        let mut command = program.command(args);
+        conditions::limit(&mut command, Resource::Memlock, 65_536);
+        into_a_pipe(command).refused(1, &words);
+    }
+    let mut command = program.command("read --lock-memory");
+    conditions::limit(&mut command, Resource::Memlock, 65_536);
+    from_a_pipe(command).refused(1, &words);
+}
+
+#[test]
+fn huge_pages_to_be_checked_and_not_given_are_an_error() {
+    let words = ["--check-huge-page", "huge pages were not given", "0 of"];
+    for args in ["", "--write-with-vmsplice"] {
+        let mut command = pipespeed(&format!("write --huge-page --check-huge-page {args}"));
+        conditions::no_huge_pages(&mut command);
+        into_a_pipe(command).refused(1, &words);
+        // Nobody asked to be told.
+        let mut command = pipespeed(&format!("write --huge-page --bytes 64K {args}"));
+        conditions::no_huge_pages(&mut command);
+        let (writer, reader) = pipeline(command, pipespeed("read --bytes-to-pipe 64K"));
+        writer.succeeded();
+        reader.succeeded();
+    }
+    let mut command = pipespeed("read --huge-page --check-huge-page");
+    conditions::no_huge_pages(&mut command);
+    from_a_pipe(command).refused(1, &words);
+}
+
+#[test]
+fn huge_pages_that_nothing_can_show_are_an_error() {
+    let script = "mount -t tmpfs none /proc && exec \"$0\" \"$@\"";
+    let args = ["write", "--huge-page", "--check-huge-page"];
+    let Some(command) = conditions::in_mount_namespace(script, PIPESPEED, &args) else {
+        return;
+    };
+    into_a_pipe(command).refused(1, &["--check-huge-page", "/proc"]);
+}
+
+#[test]
+fn files_that_cant_be_written_are_found_before_anything_is_measured() {
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("missing/run.json");
+    let missing = missing.to_str().unwrap();
+    let here = directory.path().to_str().unwrap();
+    let short = "bench --quick --rounds 1 --case write_read";
+    for option in ["--json", "--csv", "--chart"] {
+        let (option_directory, option_missing) = (
+            format!("{short} {option} {here}"),
+            format!("{short} {option} {missing}"),
+        );
+        run_alone(pipespeed(&option_directory)).refused(2, &[option, here, "directory"]);
+        run_alone(pipespeed(&option_missing)).refused(2, &[option, missing, "No such file"]);
+    }
+    assert!(names_in(directory.path()).is_empty());
+}
+
+#[test]
+fn a_directory_that_is_closed_to_us_is_named() {
+    let Some(program) = ForAll::new(PIPESPEED) else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o555)).unwrap();
+    let path = directory.path().join("run.json");
+    let command = program.command(&format!("bench --json {}", path.display()));
+    let directory = directory.path().to_str().unwrap();
+    run_alone(command).refused(2, &["--json", directory, "cannot write", "denied"]);
+}
+
+#[test]
+fn where_nothing_can_be_saved_a_run_is_made_all_the_same() {
+    let Some(program) = ForAll::new(PIPESPEED) else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o555)).unwrap();
+    let mut command = program.command("bench --quick --rounds 1 --case write_read");
+    command.current_dir(&directory);
+    let outcome = run_alone(command).succeeded();
+    assert!(
+        outcome.err.contains("nothing will be saved"),
+        "{outcome:#?}"
+    );
+    assert!(outcome.out.contains("write_read"), "{outcome:#?}");
+    assert!(names_in(directory.path()).is_empty());
+}
+
+/// Short runs of every command that measures.
+const SHORT: [&str; 4] = [
+    "bench --quick --rounds 2 --case write_read -q",
+    "latency pipe --size 8 --count 3 --rounds 2 --placement free -q",
+    "costs --rounds 2 -q",
+    "costs --pinning --pages base --size 1M --rounds 2 -q",
+];
+
+#[test]
+fn a_file_that_cannot_be_saved_is_named_after_the_figures_were_shown() {
+    for run in SHORT {
+        for option in ["--json", "--csv", "--chart"] {
+            if option == "--json" || !run.starts_with("costs") {
+                let outcome = run_alone(pipespeed(&format!("{run} {option} /dev/full")));
+                assert!(outcome.out.lines().count() > 2, "{outcome:#?}");
+                outcome.failed(1, &["cannot write /dev/full", "No space left"]);
+            }
+        }
+        // Larger than a file may be, unlike what is printed.
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = pipespeed(&format!("{run} --json run.json"));
+        command.current_dir(&directory);
+        conditions::limit(&mut command, Resource::Fsize, 4096);
+        let outcome = run_alone(command);
+        outcome.failed(1, &["run.json", "File too large"]);
+        assert!(names_in(directory.path()).is_empty());
+    }
+}
+
+#[test]
+fn a_full_device_as_standard_output_is_an_error() {
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    for args in ["bench --list", "man", "completions bash"] {
+        let outcome = start_into(pipespeed(args), full()).finish();
+        outcome.failed(1, &["No space left"]);
+    }
+    let writer = start_into(pipespeed("write --bytes 1K"), full());
+    writer
+        .finish()
+        .failed(1, &["standard output", "No space left"]);
+    use std::io::Write;
+    let (from, mut into) = std::io::pipe().unwrap();
+    into.write_all(&[0; 16]).unwrap();
+    let mut reader = pipespeed("read --bytes-to-pipe 16");
+    reader.stdin(from);
+    start_into(reader, full())
+        .finish()
+        .failed(1, &["No space left"]);
+}
+
+#[test]
+fn standard_output_or_input_that_is_closed_is_handled() {
+    let closed = |args: &str, which: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("exec \"$0\" {args} {which}")]);
+        command.arg(PIPESPEED);
+        run(command)
+    };
+    for args in ["write", "bench --list", "man"] {
+        closed(args, ">&-").refused(1, &["standard output is closed"]);
+    }
+    closed("read", "<&-").refused(1, &["early", "got 0 bytes"]);
+}
+
+#[test]
+fn standard_output_that_nobody_reads_any_more_ends_a_command_well() {
+    let unread = || std::io::pipe().unwrap().1;
+    for args in ["bench --list", "man", "completions bash", "--help"] {
+        let outcome = start_into(pipespeed(args), unread()).finish().succeeded();
+        assert_eq!(outcome.err, "", "{outcome:#?}");
+    }
+    for args in [
+        "write",
+        "write --write-with-vmsplice",
+        "write --busy-loop --bytes 1G",
+    ] {
+        let outcome = start_into(pipespeed(args), unread()).finish().succeeded();
+        assert_eq!(outcome.err, "", "{outcome:#?}");
+    }
+    let saves = "bench --quick --rounds 1 --case write_read --json - -q";
+    let outcome = start_into(pipespeed(saves), unread()).finish().succeeded();
+    assert_eq!(
+        outcome
+            .err
+            .lines()
+            .filter(|l| l.contains("pipespeed:"))
+            .count(),
+        0
+    );
+}
+
+#[test]
+fn where_no_file_may_grow_the_command_says_so_and_still_shows_what_it_measured() {
+    let directory = tempfile::tempdir().unwrap();
+    let limited = |args: &str| {
+        let mut command = pipespeed(args);
+        command.current_dir(&directory);
+        // Enough for what is said, which goes to files here, but for no ring.
+        conditions::limit(&mut command, Resource::Fsize, 8 << 10);
+        run_alone(command)
+    };
+    let outcome = limited("bench channels --channel ring,pipe --size 4K --quick --rounds 1");
+    assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+    let text = outcome.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("Measured: 1 round"), "{outcome:#?}");
+    assert!(text.contains("(ulimit -f)"), "{outcome:#?}");
+    assert!(outcome.err.contains("File too large"), "{outcome:#?}");
+    let outcome = limited("latency ring pipe --size 64 --time 0.1 --rounds 1").succeeded();
+    let text = outcome.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("(ulimit -f)"), "{outcome:#?}");
+}
+
+#[test]
+fn a_socket_with_a_name_works_where_temporary_files_lie_deep() {
+    let directory = tempfile::tempdir().unwrap();
+    let deep = directory.path().join("d".repeat(120));
+    fs::create_dir(&deep).unwrap();
+    let mut command = pipespeed("latency unix --size 64 --time 0.1 --rounds 1");
+    command.env("TMPDIR", &deep);
+    run_alone(command).succeeded();
+    assert!(names_in(&deep).is_empty());
+}

@@ -1,0 +1,5 @@
+//! What the command says of itself, and of what can't be.
+
+mod help;
+mod limits;
+mod usage;

@@ -1,0 +1,304 @@
+//! `pipespeed latency` where something goes wrong: the naive exchange, killed
+//! processes, signals. Nobody is left, and no name.
+
+use crate::common::procs::{Mark, eventually};
+use crate::common::{
+    Outcome, Running, conditions, json, json_file, names_in, pipespeed, skip, start,
+};
+use rustix::process::{Pid, Resource, Signal, kill_process};
+use tempfile::TempDir;
+
+struct Marked {
+    running: Running,
+    mark: Mark,
+    private: TempDir,
+}
+
+impl Marked {
+    fn start(args: &str) -> Self {
+        let private = tempfile::tempdir().unwrap();
+        let mut command = pipespeed(&format!("latency {args}"));
+        command.env("TMPDIR", private.path());
+        let mark = Mark::on(&mut command);
+        Marked {
+            running: start(command),
+            mark,
+            private,
+        }
+    }
+
+    #[track_caller]
+    fn finish(self) -> Outcome {
+        let outcome = self.running.finish();
+        self.mark.nobody_left();
+        assert!(names_in(self.private.path()).is_empty());
+        outcome
+    }
+
+    /// A process in the role that exchanges messages: it has been told which.
+    fn exchanging(&self, role: &str) -> Option<Pid> {
+        self.mark.instructed_endpoint(role)
+    }
+}
+
+/// Sizes beyond what is held, and the functions that the kernel may sleep in.
+#[test]
+fn the_naive_exchange_above_the_capacity_is_detected_explained_and_ended() {
+    let tcp = ["sk_stream_wait_memory", "wait_woken"];
+    for (channel, size, functions) in [
+        ("pipe", "128K", &["pipe_write"][..]),
+        ("fifo", "128K", &["pipe_write"]),
+        ("vmsplice", "128K", &["pipe_wait"]),
+        ("socketpair", "4M", &["sock_alloc_send_pskb"]),
+        ("tcp", "16M", &tcp),
+    ] {
+        let args = format!("{channel} --size {size} --naive --limit 0.3 --count 3 --rounds 6");
+        let outcome = Marked::start(&args).finish();
+        if outcome.err.contains("vmsplice is refused") {
+            skip(outcome.err.trim());
+            continue;
+        }
+        assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+        assert!(
+            outcome.err.contains("1 of 1 cases deadlocked"),
+            "{outcome:#?}"
+        );
+        let text = outcome.out.split_whitespace().collect::<Vec<_>>().join(" ");
+        for word in [
+            "deadlock: the sender (process",
+            "the echo (process",
+            "state S",
+            "Neither has moved a byte for 0.3 s",
+            "Both were ended",
+        ] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+        if text.contains("not readable") {
+            skip("wait channels are not readable here")
+        } else {
+            // Kernels add to their names: anon_pipe_write.
+            let sleeps = |place: &str| {
+                let place = place.split(',').next().unwrap();
+                functions.iter().any(|function| place.contains(function))
+            };
+            let places: Vec<&str> = text.split(" sleeps in ").skip(1).collect();
+            assert_eq!(places.len(), 2, "{text}");
+            assert!(places.into_iter().all(sleeps), "{functions:?}: {text}");
+        }
+    }
+}
+
+#[test]
+fn the_naive_exchange_below_the_capacity_works() {
+    let args = "pipe socketpair eventfd --size 8,32K --naive --count 20 --rounds 1 --json - -q";
+    let outcome = Marked::start(args).finish().succeeded();
+    let record = json(&outcome.out);
+    for case in record["cases"].as_array().unwrap() {
+        let launches = case["launches"].as_array().unwrap().len();
+        let limited = case["channel"] == "eventfd" && case["size"] != 8;
+        assert_eq!(launches, usize::from(!limited), "{case:#}");
+    }
+}
+
+/// Addresses, or a ring with room for two, never fill up.
+#[test]
+fn a_channel_that_never_blocks_does_not_deadlock() {
+    let args = "vm_readv ring ring_copy --size 1M --naive --count 20 --rounds 1 --json - -q";
+    let outcome = Marked::start(args).finish().succeeded();
+    for case in json(&outcome.out)["cases"].as_array().unwrap() {
+        assert!(case["deadlock"].is_null(), "{case:#}");
+        match case["not_run"]["reason"].as_str() {
+            Some(reason) => skip(reason),
+            None => assert_eq!(case["launches"][0]["count"], 20, "{case:#}"),
+        }
+    }
+}
+
+#[test]
+fn one_case_that_deadlocks_does_not_keep_others_from_being_measured() {
+    let args = "pipe --size 8,65537 --naive --limit 0.2 --count 20 --rounds 2";
+    let outcome = Marked::start(args).finish();
+    assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+    assert!(
+        outcome.err.contains("1 of 2 cases deadlocked"),
+        "{outcome:#?}"
+    );
+    let row = outcome.out.lines().find(|line| line.starts_with("pipe  "));
+    assert!(row.is_some_and(|row| row.contains("8B")), "{outcome:#?}");
+    assert!(
+        outcome.out.contains("pipe of 65537B: deadlock"),
+        "{outcome:#?}"
+    );
+}
+
+/// Kills a process of one trial of three and sees what comes of it. One that was
+/// about to go, its work done, is no loss to anybody: then once more.
+fn killed(channel: &str, role: &str) -> Outcome {
+    for _ in 0..5 {
+        let args = format!("{channel} --size 8 --time 0.6 --rounds 3 --placement free");
+        let run = Marked::start(&args);
+        let killed = eventually(|| kill_process(run.exchanging(role)?, Signal::KILL).ok());
+        assert!(killed.is_some(), "no {role}");
+        let outcome = run.finish();
+        if outcome.code != Some(0) {
+            return outcome;
+        }
+    }
+    panic!("no {role} was killed at its work in five runs");
+}
+
+#[test]
+fn a_killed_process_costs_its_trial_only() {
+    let channels = [
+        "pipe",
+        "vmsplice",
+        "uring",
+        "socketpair",
+        "tcp",
+        "tcp_zerocopy",
+        "mqueue",
+        "vm_readv",
+        "ring",
+        "ring_copy",
+        "eventfd",
+    ];
+    for channel in channels {
+        let tried = Marked::start(&format!("{channel} --size 8 --count 1 --rounds 1")).finish();
+        if tried.err.contains("is refused (") {
+            skip(tried.err.trim());
+            continue;
+        }
+        for role in ["sender", "echo"] {
+            let outcome = killed(channel, role);
+            assert_eq!(outcome.code, Some(1), "{channel}, {role}: {outcome:#?}");
+            let lines: Vec<&str> = outcome.err.lines().collect();
+            let told = format!("{channel} of 8B: the {role} was killed by SIGKILL");
+            assert_eq!(lines.len(), 2, "{outcome:#?}");
+            assert!(lines[0].contains(&told), "{outcome:#?}");
+            assert!(lines[0].ends_with("the other trials go on"), "{outcome:#?}");
+            assert!(lines[1].contains("8B: 1 trial failed: "), "{outcome:#?}");
+            assert!(outcome.out.contains("Measured: "), "{outcome:#?}");
+        }
+    }
+}
+
+/// Killed as soon as it is seen, trial after trial, until the case is given up:
+/// one of the first may have been done already.
+#[test]
+fn processes_killed_as_soon_as_they_are_there_are_told_of_too() {
+    let mut run = Marked::start("fifo --size 8 --time 60 --rounds 300 --placement free");
+    let ended = eventually(|| {
+        if let Some(pid) = run.mark.endpoint("echo") {
+            // It may be gone by now.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        run.running.has_ended().then_some(())
+    });
+    assert!(ended.is_some(), "goes on without an echo");
+    let outcome = run.finish();
+    assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+    let lines: Vec<&str> = outcome.err.lines().collect();
+    let [told @ .., last] = lines.as_slice() else {
+        panic!("{outcome:#?}");
+    };
+    assert_eq!(told.len(), 3, "{outcome:#?}");
+    for line in told {
+        let word = "fifo of 8B: the echo was killed by SIGKILL";
+        assert!(line.contains(word), "{outcome:#?}");
+    }
+    assert!(last.contains("3 trials failed: the echo"), "{outcome:#?}");
+}
+
+#[test]
+fn a_signal_ends_the_run_and_shows_what_was_measured() {
+    let run = Marked::start("pipe mqueue unix --size 8 --time 60 --rounds 6");
+    eventually(|| run.exchanging("sender")).unwrap();
+    run.running.send(Signal::INT);
+    let outcome = run.finish();
+    assert_eq!(outcome.code, Some(130), "{outcome:#?}");
+    assert!(
+        outcome.err.contains("interrupted by SIGINT"),
+        "{outcome:#?}"
+    );
+    assert!(outcome.out.contains("Measured: "), "{outcome:#?}");
+    assert!(outcome.out.contains("not run"), "{outcome:#?}");
+    assert!(!outcome.out.contains("failed"), "{outcome:#?}");
+    assert!(outcome.out.contains("interrupted: SIGINT"), "{outcome:#?}");
+    let text = outcome.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("of 6 launches"), "{text}");
+}
+
+/// A run that would take a minute, its files in a directory; some of it is saved.
+fn saved_early(directory: &TempDir) -> Marked {
+    let path = directory.path();
+    let files = format!("--json {0}/a.json --csv {0}/a.csv", path.display());
+    let run = Marked::start(&format!("pipe --size 8 --time 60 --rounds 600 {files}"));
+    eventually(|| path.join("a.csv").exists().then_some(())).unwrap();
+    run
+}
+
+#[test]
+fn what_was_measured_is_saved_after_each_round_and_says_what_ended_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let launches = |record: &serde_json::Value| {
+        let launches = record["cases"][0]["launches"].as_array().unwrap();
+        launches.len()
+    };
+    let run = saved_early(&directory);
+    run.running.send(Signal::KILL);
+    run.finish();
+    let record = json_file(&directory.path().join("a.json"));
+    assert!((1..600).contains(&launches(&record)));
+    assert!(record["interrupted"].is_null());
+
+    let directory = tempfile::tempdir().unwrap();
+    let run = saved_early(&directory);
+    run.running.send(Signal::TERM);
+    assert_eq!(run.finish().code, Some(143));
+    let record = json_file(&directory.path().join("a.json"));
+    assert!((1..600).contains(&launches(&record)));
+    assert_eq!(record["interrupted"], "SIGTERM");
+    let csv = std::fs::read_to_string(directory.path().join("a.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 1 + launches(&record), "{csv}");
+}
+
+/// The memory that the command takes anyway is found by trying.
+#[test]
+fn memory_that_can_t_be_had_is_told_in_one_line() {
+    let run = |size: &str, limit: u64| {
+        let mut command = pipespeed(&format!(
+            "latency pipe --size {size} --count 1 --rounds 1 --placement free"
+        ));
+        conditions::limit(&mut command, Resource::As, limit);
+        start(command).finish()
+    };
+    let enough = (8..128).map(|at| at << 22);
+    let enough = enough
+        .into_iter()
+        .find(|limit| run("8", *limit).code == Some(0));
+    let enough = enough.unwrap();
+    let mut told = 0;
+    // With more and more of it one message fits, then two.
+    for more in 0..10 {
+        let outcome = run("16M", enough + (more << 22));
+        if outcome.code == Some(0) {
+            break;
+        }
+        let word = "no memory for a buffer of 16777216 bytes: Cannot allocate memory";
+        let lines: Vec<&str> = outcome.err.lines().collect();
+        assert_eq!((outcome.code, lines.len()), (Some(1), 2), "{outcome:#?}");
+        assert!(lines[0].contains(word), "{outcome:#?}");
+        assert_eq!(lines[0].matches("os error 12").count(), 1, "{outcome:#?}");
+        told += 1;
+    }
+    assert!(told > 0);
+}
+
+#[test]
+fn when_the_command_is_killed_its_processes_go_with_it() {
+    let run = Marked::start("pipe eventfd --size 8 --time 60 --rounds 2");
+    eventually(|| run.exchanging("echo").and(run.exchanging("sender"))).unwrap();
+    run.running.send(Signal::KILL);
+    let outcome = run.finish();
+    assert_eq!(outcome.signal, Some(9), "{outcome:#?}");
+}

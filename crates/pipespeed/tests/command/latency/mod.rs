@@ -1,0 +1,5 @@
+//! `latency`.
+
+mod conditions;
+mod faults;
+mod round_trips;

@@ -1,0 +1,248 @@
+//! `pipespeed latency`: every channel, sizes, rates, files, and what is refused.
+
+use crate::common::{Outcome, json, json_file, names_in, pipespeed, run_alone, skip, usage_errors};
+use serde_json::Value;
+
+/// One launch of a few round trips on whatever processors there are.
+const FEW: &str = "--count 30 --rounds 1 --placement free -q";
+
+fn latency(args: &str) -> Outcome {
+    run_alone(pipespeed(&format!("latency {args}")))
+}
+
+fn cases(args: &str) -> Vec<Value> {
+    let outcome = latency(&format!("{args} --json -")).succeeded();
+    json(&outcome.out)["cases"].as_array().unwrap().clone()
+}
+
+/// Channels that a machine may refuse, with the word for what it refuses.
+const OPTIONAL: [(&str, &str); 4] = [
+    ("vmsplice", "vmsplice"),
+    ("uring", "io_uring"),
+    ("tcp_zerocopy", "ZEROCOPY"),
+    ("vm_readv", "process_vm_readv"),
+];
+
+/// Whether a case was refused for the machine's sake, which is said aloud.
+fn refused_here(case: &Value) -> bool {
+    let channel = case["channel"].as_str().unwrap();
+    let reason = case["not_run"]["reason"].as_str().unwrap_or_default();
+    let optional = OPTIONAL.iter().find(|(name, _)| *name == channel);
+    let refused = optional.is_some_and(|(_, word)| reason.contains(word));
+    if refused {
+        skip(format_args!("{channel}: {reason}"));
+    }
+    refused
+}
+
+/// Every byte of the first messages, and both ends of all, are compared with
+/// what was sent: a launch succeeds only if they came back as they went.
+#[test]
+fn every_channel_carries_small_and_large_messages_there_and_back() {
+    for rate in ["", "--rate 3000"] {
+        let cases = cases(&format!("--all --size 1,8,4K,70000,1M {FEW} {rate}"));
+        assert_eq!(cases.len(), 15 * 5);
+        for case in cases.iter().filter(|case| !refused_here(case)) {
+            let (channel, size) = (case["channel"].as_str().unwrap(), &case["size"]);
+            match case["not_run"]["kind"].as_str() {
+                Some(kind) => {
+                    assert_eq!(kind, "limit", "{case:#}");
+                    let limited = ["seqpacket", "datagram", "mqueue", "eventfd"];
+                    assert!(limited.contains(&channel), "{case:#}");
+                }
+                None => assert_eq!(
+                    case["launches"][0]["count"], 30,
+                    "{channel} {size}: {case:#}"
+                ),
+            }
+        }
+        let measured = |channel: &str| {
+            let own = cases.iter().filter(|case| case["channel"] == channel);
+            own.filter(|case| case["not_run"].is_null()).count()
+        };
+        assert_eq!(["pipe", "ring", "ring_copy"].map(measured), [5; 3]);
+        assert_eq!(["tcp", "eventfd"].map(measured), [5, 1]);
+        assert!(measured("mqueue") >= 1 && measured("seqpacket") >= 3);
+    }
+}
+
+#[test]
+fn a_pipe_size_is_told_as_the_kernel_rounded_it() {
+    for (asked, rounded) in [("100K", 1), ("128K", 0)] {
+        let args = format!("pipe --size 8 --pipe-size {asked} {FEW} --json -");
+        let record = json(&latency(&args).succeeded().out);
+        assert_eq!(record["settings"]["pipe_bytes"], 131_072);
+        let warnings = record["warnings"].as_array().unwrap().iter();
+        let told = warnings.filter(|it| {
+            it["message"]
+                .as_str()
+                .unwrap()
+                .starts_with("--pipe-size 100KiB: ")
+        });
+        assert_eq!(told.count(), rounded, "{record:#}");
+    }
+}
+
+/// A completion each: else the memory would be written again too early.
+#[test]
+fn msg_zerocopy_says_whether_the_kernel_copied() {
+    let cases = cases(&format!("tcp_zerocopy tcp --size 70000 {FEW}"));
+    let [zerocopy, plain] = cases.as_slice() else {
+        panic!("{cases:#?}");
+    };
+    assert!(plain["zerocopy"].is_null(), "{plain:#}");
+    if !refused_here(zerocopy) {
+        let completed = zerocopy["zerocopy"]["completed"].as_u64().unwrap();
+        // All but those of the last message: nothing is sent after it.
+        assert!(completed >= 29, "{zerocopy:#}");
+        assert!(zerocopy["zerocopy"]["copied"].as_u64().unwrap() <= completed);
+    }
+}
+
+#[test]
+fn pipes_have_the_size_that_is_asked_for() {
+    let args = "pipe fifo --size 20000 --naive --limit 0.2 --count 3 --rounds 1 --placement free";
+    for (size, outcome) in [("16K", 1), ("32K", 0)] {
+        let outcome_of = latency(&format!("{args} --pipe-size {size}"));
+        assert_eq!(outcome_of.code, Some(outcome), "{outcome_of:#?}");
+        let text = outcome_of
+            .out
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
+        assert!(text.contains(&format!("pipes of {size}iB")), "{text}");
+        let held = text.contains("each pipe holds 16KiB");
+        assert_eq!(held, outcome == 1, "{text}");
+    }
+    latency("tcp ring --pipe-size 64K").refused(2, &["--pipe-size", "vmsplice", "fifo"]);
+    latency("pipe --pipe-size 4G").refused(2, &["--pipe-size 4GiB", "limit"]);
+}
+
+#[test]
+fn what_went_on_meanwhile_is_recorded() {
+    let outcome = latency(&format!("pipe --size 8 {FEW} --json -")).succeeded();
+    let record = json(&outcome.out);
+    assert!(record["machine"]["during"]["seconds"].as_f64().unwrap() > 0.0);
+    let launch = &record["cases"][0]["launches"][0];
+    assert!(launch["flags"].is_array(), "{launch:#}");
+    if std::path::Path::new("/proc/self/schedstat").exists() {
+        assert!(launch["waited_share"].is_number(), "{launch:#}");
+    }
+}
+
+#[test]
+fn spinning_and_adaptive_processes_get_their_messages_too() {
+    for wait in ["adaptive", "spin"] {
+        // Free, since a machine may have one processor.
+        let outcome = latency(&format!("--all --size 8,70000 {FEW} --wait {wait}"));
+        if outcome.err.contains("needs two processors") {
+            skip(outcome.err.trim());
+            continue;
+        }
+        outcome.succeeded();
+    }
+}
+
+#[test]
+fn percentiles_ascend_and_files_hold_all_launches() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = pipespeed(
+        "latency pipe eventfd --size 8 --count 200 --rounds 7 --placement same \
+         --json a.json --csv a.csv --chart a.svg",
+    );
+    command.current_dir(&directory);
+    let outcome = run_alone(command).succeeded();
+    for word in [
+        "p99.9",
+        "eventfd",
+        "there and back",
+        "one message at a time",
+    ] {
+        assert!(outcome.out.contains(word), "{word}: {outcome:#?}");
+    }
+    assert_eq!(names_in(directory.path()), ["a.csv", "a.json", "a.svg"]);
+    let record = json_file(&directory.path().join("a.json"));
+    for case in record["cases"].as_array().unwrap() {
+        let launches = case["launches"].as_array().unwrap();
+        assert_eq!(launches.len(), 7);
+        for launch in launches {
+            let names = ["p50_us", "p90_us", "p99_us", "p999_us", "max_us"];
+            let values = names.map(|name| launch[name].as_f64().unwrap());
+            assert!(values[0] > 0.0 && values.is_sorted(), "{launch:#}");
+        }
+        let histogram = case["histogram"].as_array().unwrap();
+        let trips = histogram.iter().map(|pair| pair[1].as_u64().unwrap());
+        assert_eq!(trips.sum::<u64>(), 7 * 200);
+        assert!(
+            case["summary"]["p50_us"]["interval"]["low"].is_number(),
+            "{case:#}"
+        );
+    }
+    for case in record["cases"].as_array().unwrap() {
+        let drawn = case["curve"].as_array().unwrap();
+        let p50 = &case["summary"]["p50_us"]["median"];
+        assert_eq!((drawn[0][0].as_f64(), &drawn[0][1]), (Some(50.0), p50));
+    }
+    assert!(record["interrupted"].is_null());
+    let mut compare = pipespeed("compare a.json a.json");
+    compare.current_dir(&directory);
+    run_alone(compare).refused(1, &["a.json", "a record of kind latency", "bench"]);
+    let csv = std::fs::read_to_string(directory.path().join("a.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 1 + 2 * 7, "{csv}");
+    assert!(csv.starts_with("channel,size,round,count,p50_us"), "{csv}");
+    let svg = std::fs::read_to_string(directory.path().join("a.svg")).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("99.99"));
+}
+
+#[test]
+fn a_low_rate_is_not_told_higher_than_it_was() {
+    let args = "pipe --size 1K --count 5 --rate 50 --rounds 1 --placement free";
+    let outcome = latency(&format!("{args} --json -")).succeeded();
+    let launch = &json(&outcome.out)["cases"][0]["launches"][0];
+    assert!(launch["per_s"].as_f64().unwrap() <= 50.0, "{launch:#}");
+    let outcome = latency("pipe --size 8 --time 0.1 --rate 1 --rounds 1 -q").succeeded();
+    let text = outcome.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("--rate 1: a launch of"), "{text}");
+    assert!(text.contains("has 1 message,"), "{text}");
+}
+
+#[test]
+fn a_rate_that_can_t_be_kept_is_said_so_and_nothing_is_left_out() {
+    let args = "pipe --size 256K --count 20000 --rate 10000000 --rounds 1 --placement free";
+    let outcome = latency(&format!("{args} --json -")).succeeded();
+    assert!(
+        outcome.err.contains("the rate was not kept"),
+        "{outcome:#?}"
+    );
+    let launch = &json(&outcome.out)["cases"][0]["launches"][0];
+    assert_eq!(launch["count"], 20_000, "{launch:#}");
+}
+
+#[test]
+fn what_makes_no_sense_names_the_option_and_the_way_out() {
+    let all_args = [
+        "pipe --all",
+        "--channel foo",
+        "foo",
+        "pipe --size 0",
+        "pipe --size 17M",
+        "pipe --size x",
+        "pipe --rate 0",
+        "pipe --count 0",
+        "pipe --naive --wait spin",
+        "pipe --limit 1",
+    ];
+    insta::assert_snapshot!(usage_errors(all_args.map(|args| format!("latency {args}"))));
+    latency("pipe --cpus 0,99999").refused(2, &["99999", "--cpus"]);
+    let long = "--all --time 2 --rounds 100";
+    latency(long).refused(2, &["--time 2", "allow --time", "fewer channels"]);
+    latency("pipe --chart /").refused(2, &["--chart", "directory"]);
+    let refused = latency("eventfd --size 1K --json -");
+    assert_eq!(refused.code, Some(1), "{refused:#?}");
+    let reason = &json(&refused.out)["cases"][0]["not_run"]["reason"];
+    assert!(reason.as_str().unwrap().contains("8 bytes"), "{refused:#?}");
+    for wait in ["--wait spin", "--wait adaptive"] {
+        latency(&format!("pipe --cpus 0,0 {wait}")).refused(2, &[wait, "two processors"]);
+    }
+    latency("eventfd --size 1K -q").refused(1, &["eventfd", "limit", "8 bytes"]);
+}

@@ -1,0 +1,14 @@
+//! The command as its users run it. One program for all subjects, since linking
+//! one takes longer than most tests.
+
+mod common;
+
+mod bench;
+mod channels;
+mod costs;
+mod errors;
+mod latency;
+mod meter;
+mod profile;
+mod records;
+mod streams;

@@ -1,0 +1,131 @@
+//! `pipespeed meter` where something is odd: consumers that leave, descriptors
+//! that are closed, pv's zeros.
+
+use std::io::{Read, Write};
+use std::process::Command;
+
+use crate::common::{PIPESPEED, json, pipespeed, run, run_alone, start_into};
+
+const MIB: usize = 1 << 20;
+
+fn file_of(bytes: usize) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&vec![b'x'; bytes]).unwrap();
+    file
+}
+
+fn meter(options: &str, file: &tempfile::NamedTempFile) -> Command {
+    let mut command = pipespeed(&format!("meter {options}"));
+    command.arg(file.path());
+    command
+}
+
+/// A shell, for what only it can bring about.
+fn shell(line: &str, file: &tempfile::NamedTempFile) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", line, "sh", PIPESPEED]);
+    command.arg(file.path());
+    command
+}
+
+#[test]
+fn a_consumer_that_reads_little_and_goes_is_told_with_what_it_read() {
+    let file = file_of(4 * MIB);
+    for options in ["--json", "--json -C", "--json -L 100G", "--json -C -L 1"] {
+        let (mut out, into) = std::io::pipe().unwrap();
+        let running = start_into(meter(options, &file), into);
+        let mut got = vec![0; if options.contains("-L 1") { 1 } else { 1000 }];
+        // It is under way, and the pipe full or soon to be.
+        out.read_exact(&mut got).unwrap();
+        drop(out);
+        let done = running.finish();
+        assert_eq!(done.code, Some(0), "{done:?}");
+        let last = json(done.err.lines().last().unwrap());
+        assert_eq!(last["end"], "consumer gone", "{options}: {done:?}");
+        assert_eq!(last["bytes"], got.len(), "{options}: {done:?}");
+    }
+}
+
+#[test]
+fn a_descriptor_that_was_closed_is_an_error() {
+    let file = file_of(1000);
+    for line in [
+        "\"$1\" meter -q \"$2\" >&-",
+        "\"$1\" yes >&-",
+        "\"$1\" fizzbuzz --to 10 >&-",
+    ] {
+        run(shell(line, &file)).refused(1, &["standard output is closed"]);
+    }
+    run(shell("\"$1\" meter -q <&-", &file)).refused(2, &["standard input", "closed"]);
+    // Only what is needed.
+    run(shell("\"$1\" meter -q \"$2\" <&- >/dev/null", &file)).succeeded();
+}
+
+#[test]
+fn zeros_mean_that_nothing_was_said_as_with_pv() {
+    let file = file_of(100_000);
+    let mut command = meter("-s 0 -L 0 -i 0 -w 0 -H 0 -B 0 -q", &file);
+    command.stdin(std::process::Stdio::null());
+    assert_eq!(run(command).succeeded().out.len(), 100_000);
+    let done = run_alone(meter("-f -w 100000 -s 0", &file));
+    assert_eq!(done.succeeded().out.len(), 100_000);
+}
+
+#[test]
+fn a_directory_has_no_sectors_to_skip() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = pipespeed("meter -q -E");
+    command.arg(directory.path());
+    let done = run_alone(command);
+    done.refused(16, &["directory"]);
+}
+
+#[test]
+fn what_is_only_to_be_copied_is_not_spliced() {
+    let file = file_of(3 * MIB);
+    for (options, technique) in [("--json", "splice"), ("--json -C", "read and write")] {
+        let (mut out, into) = std::io::pipe().unwrap();
+        let running = start_into(meter(options, &file), into);
+        let mut got = Vec::new();
+        out.read_to_end(&mut got).unwrap();
+        assert_eq!(got.len(), 3 * MIB);
+        let done = running.finish();
+        let last = json(done.err.lines().last().unwrap());
+        assert_eq!(last["technique"], technique);
+        assert_eq!(last["bytes"], 3 * MIB);
+    }
+}
+
+#[test]
+fn a_name_that_would_steer_the_terminal_is_shown_harmlessly() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = pipespeed("meter -q");
+    command.arg(directory.path().join("a\x1b]0;b\u{202e}c"));
+    let done = run_alone(command);
+    assert_eq!(done.code, Some(2), "{done:?}");
+    assert!(done.err.contains("a?]0;b?c"), "{done:?}");
+}
+
+#[test]
+fn a_fifo_without_a_writer_is_waited_for_while_the_display_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap();
+    let (err, err_into) = std::io::pipe().unwrap();
+    let mut command = pipespeed("meter --json -i 0.02");
+    command.arg(&path).stderr(err_into);
+    let out = tempfile::tempfile().unwrap();
+    let mut child = command.stdout(out.try_clone().unwrap()).spawn().unwrap();
+    // Else its copy keeps the pipe open.
+    drop(command);
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(err));
+    for _ in 0..3 {
+        assert_eq!(json(&lines.next().unwrap().unwrap())["bytes"], 0);
+    }
+    let bytes = vec![b'x'; 300_000];
+    std::fs::write(&path, &bytes).unwrap();
+    let last = lines.last().unwrap().unwrap();
+    assert_eq!(json(&last)["bytes"], 300_000);
+    assert!(child.wait().unwrap().success());
+    assert_eq!(out.metadata().unwrap().len(), 300_000);
+}

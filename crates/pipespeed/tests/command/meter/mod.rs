@@ -1,0 +1,7 @@
+//! `meter`.
+
+mod edges;
+mod numbers;
+mod passing;
+mod terminal;
+mod watch;

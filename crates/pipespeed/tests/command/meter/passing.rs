@@ -1,0 +1,365 @@
+//! What `pipespeed meter` passes on, and how it ends.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use fastpipe::buffer::Buffer;
+use fastpipe::transfer::Output;
+use fastpipe::wait::Wait;
+
+use crate::common::{Outcome, pipespeed, run_alone, start_into, usage_errors};
+
+/// Bytes in which a lost or repeated one shows.
+fn data(len: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+fn meter(args: &str) -> Command {
+    pipespeed(&format!("meter {args}"))
+}
+
+fn file_of(bytes: &[u8]) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    file
+}
+
+/// Feeds `bytes` to a command through a pipe. Returns what it passed on.
+fn passed(mut command: Command, bytes: &[u8]) -> (Outcome, Vec<u8>) {
+    let (from, mut into) = std::io::pipe().unwrap();
+    let (mut out, out_into) = std::io::pipe().unwrap();
+    command.stdin(from);
+    let running = start_into(command, out_into);
+    let mut got = Vec::new();
+    thread::scope(|scope| {
+        // It may end before all is read.
+        scope.spawn(move || drop(into.write_all(bytes)));
+        out.read_to_end(&mut got).unwrap();
+    });
+    (running.finish(), got)
+}
+
+#[test]
+fn every_byte_is_passed_on_between_all_kinds_of_ends() {
+    let bytes = data(3_000_001);
+    let file = file_of(&bytes);
+    for options in [
+        "-q",
+        "-C -q",
+        "-B 7000 -q",
+        "-l -q",
+        "-0n",
+        "--json",
+        "-n",
+        "--resize-input -q",
+    ] {
+        for from in ["pipe", "file", "socket", "named"] {
+            for to in ["pipe", "file", "socket"] {
+                let mut command = meter(options);
+                let mut feed: Option<Box<dyn Write + Send>> = None;
+                match from {
+                    "pipe" => {
+                        let (from, into) = std::io::pipe().unwrap();
+                        feed = Some(Box::new(into));
+                        command.stdin(from);
+                    }
+                    "socket" => {
+                        let (from, into) = UnixStream::pair().unwrap();
+                        feed = Some(Box::new(into));
+                        command.stdin(OwnedFd::from(from));
+                    }
+                    "file" => {
+                        command.stdin(File::open(&file).unwrap());
+                    }
+                    _ => {
+                        command.arg(file.path()).stdin(Stdio::null());
+                    }
+                }
+                let out = tempfile::NamedTempFile::new().unwrap();
+                let (stdout, reader): (Stdio, Option<Box<dyn Read + Send>>) = match to {
+                    "pipe" => {
+                        let (reader, writer) = std::io::pipe().unwrap();
+                        (writer.into(), Some(Box::new(reader)))
+                    }
+                    "socket" => {
+                        let (reader, writer) = UnixStream::pair().unwrap();
+                        (OwnedFd::from(writer).into(), Some(Box::new(reader)))
+                    }
+                    _ => (out.reopen().unwrap().into(), None),
+                };
+                let running = start_into(command, stdout);
+                let got = thread::scope(|scope| {
+                    let bytes = &bytes;
+                    if let Some(mut feed) = feed {
+                        scope.spawn(move || feed.write_all(bytes).unwrap());
+                    }
+                    let mut got = Vec::new();
+                    if let Some(mut reader) = reader {
+                        reader.read_to_end(&mut got).unwrap();
+                    }
+                    got
+                });
+                running.finish().succeeded();
+                let got = if to == "file" {
+                    std::fs::read(&out).unwrap()
+                } else {
+                    got
+                };
+                assert!(got == bytes, "{options}: from {from} to {to}");
+            }
+        }
+    }
+}
+
+#[test]
+fn several_files_are_passed_on_in_order_and_a_bad_one_does_not_keep_the_others() {
+    let (first, second) = (file_of(b"first "), file_of(b"second "));
+    let mut command = meter("-q");
+    command
+        .arg(first.path())
+        .arg("/nonexistent")
+        .arg("/")
+        .arg("-")
+        .arg(second.path());
+    let (outcome, got) = passed(command, b"input ");
+    assert_eq!(got, b"first input second ");
+    // Not found, and unreadable.
+    assert_eq!(outcome.code, Some(2 | 16), "{outcome:#?}");
+    let lines: Vec<&str> = outcome.err.lines().collect();
+    assert_eq!(lines.len(), 2, "{outcome:#?}");
+    assert!(
+        lines[0].contains("/nonexistent: No such file"),
+        "{outcome:#?}"
+    );
+    assert!(lines[1].contains("/: Is a directory"), "{outcome:#?}");
+}
+
+#[test]
+fn an_input_that_is_the_output_is_left_out() {
+    let (same, other) = (file_of(b"same"), file_of(b" other"));
+    let mut command = meter("-q");
+    command
+        .arg(same.path())
+        .arg(other.path())
+        .stdin(Stdio::null());
+    let append = File::options().append(true).open(same.path()).unwrap();
+    let outcome = start_into(command, append).finish();
+    outcome.failed(
+        4,
+        &["the input is the output", same.path().to_str().unwrap()],
+    );
+    assert_eq!(std::fs::read(same.path()).unwrap(), b"same other");
+}
+
+#[test]
+fn at_the_size_it_stops_and_the_next_reader_gets_the_next_byte() {
+    let bytes = data(50_000);
+    for options in ["-qS -s 12345", "-qCS -s 12345", "-qS -s 12345 -B 512"] {
+        // From a pipe.
+        let (mut from, mut into) = std::io::pipe().unwrap();
+        into.write_all(&bytes).unwrap();
+        drop(into);
+        let mut command = meter(options);
+        command.stdin(from.try_clone().unwrap());
+        let (mut out, out_into) = std::io::pipe().unwrap();
+        let running = start_into(command, out_into);
+        let (mut got, mut rest) = (Vec::new(), Vec::new());
+        out.read_to_end(&mut got).unwrap();
+        running.finish().succeeded();
+        from.read_to_end(&mut rest).unwrap();
+        assert!(
+            got == bytes[..12_345] && rest == bytes[12_345..],
+            "{options}"
+        );
+        // From a file.
+        let file = file_of(&bytes);
+        let mut file = File::open(&file).unwrap();
+        let mut command = meter(options);
+        command.stdin(file.try_clone().unwrap());
+        let out = tempfile::NamedTempFile::new().unwrap();
+        start_into(command, out.reopen().unwrap())
+            .finish()
+            .succeeded();
+        rest.clear();
+        file.read_to_end(&mut rest).unwrap();
+        assert!(std::fs::read(&out).unwrap() == bytes[..12_345], "{options}");
+        assert!(rest == bytes[12_345..], "{options}");
+    }
+}
+
+#[test]
+fn the_size_holds_for_all_files_together() {
+    let (first, second) = (file_of(&[b'a'; 600]), file_of(&[b'b'; 600]));
+    let mut command = meter("-qSs 1000");
+    command
+        .arg(first.path())
+        .arg(second.path())
+        .arg("/nonexistent");
+    let (outcome, got) = passed(command, b"");
+    outcome.succeeded();
+    assert_eq!(got, [[b'a'; 600].as_slice(), &[b'b'; 400]].concat());
+}
+
+#[test]
+fn at_so_many_lines_it_stops_and_the_next_reader_gets_the_next_line() {
+    let text: String = (0..3000)
+        .map(|n| format!("{n} {}\r\n", "x".repeat(n % 90)))
+        .collect();
+    for wanted in [1, 2, 77, 2999] {
+        let end = text.match_indices('\n').nth(wanted - 1).unwrap().0 + 1;
+        let (mut from, mut into) = std::io::pipe().unwrap();
+        let mut command = meter(&format!("-q -l -S -s {wanted}"));
+        command.stdin(from.try_clone().unwrap());
+        let (mut out, out_into) = std::io::pipe().unwrap();
+        let running = start_into(command, out_into);
+        let (mut got, mut rest) = (String::new(), String::new());
+        thread::scope(|scope| {
+            let text = &text;
+            scope.spawn(move || into.write_all(text.as_bytes()).unwrap());
+            out.read_to_string(&mut got).unwrap();
+            running.finish().succeeded();
+            from.read_to_string(&mut rest).unwrap();
+        });
+        assert!(got == text[..end] && rest == text[end..], "{wanted} lines");
+    }
+}
+
+#[test]
+fn a_consumer_that_has_had_enough_ends_it_quietly() {
+    for options in ["", "-q", "-C", "-l", "-L 100M", "-n"] {
+        let (from, mut into) = std::io::pipe().unwrap();
+        let (out, out_into) = std::io::pipe().unwrap();
+        let mut command = meter(options);
+        command.stdin(from);
+        let running = start_into(command, out_into);
+        into.write_all(b"some").unwrap();
+        let mut some = [0; 4];
+        (&out).read_exact(&mut some).unwrap();
+        drop(out);
+        // Nothing more comes, and still it ends.
+        let outcome = running.finish().succeeded();
+        let only_numbers = outcome.err.lines().all(|line| line.parse::<u64>().is_ok());
+        assert!(only_numbers, "{outcome:#?}");
+    }
+}
+
+#[test]
+fn an_output_that_fails_is_named_as_the_output() {
+    let full = || File::options().write(true).open("/dev/full").unwrap();
+    for options in ["-q", "-l", "-C"] {
+        let mut command = meter(options);
+        command.stdin(File::open("/etc/passwd").unwrap());
+        let outcome = start_into(command, full()).finish();
+        outcome.failed(16, &["standard output", "No space left"]);
+    }
+}
+
+#[test]
+fn an_input_that_fails_is_named_and_can_be_skipped() {
+    // Nothing is mapped at address 0.
+    run_alone(meter("-q /proc/self/mem")).refused(16, &["/proc/self/mem", "Input/output error"]);
+    let outcome = run_alone(meter("-q -E -S -s 1500 /proc/self/mem"));
+    assert_eq!(
+        (outcome.code, &*outcome.out),
+        (Some(16), &*"\0".repeat(1500))
+    );
+    assert_eq!(outcome.err.lines().count(), 1, "{outcome:#?}");
+}
+
+#[test]
+fn what_the_rate_limit_lets_pass_is_all_there_is() {
+    let bytes = data(300_000);
+    let (outcome, got) = passed(meter("-q -L 2M"), &bytes);
+    outcome.succeeded();
+    assert!(got == bytes);
+    let text = "line\n".repeat(500);
+    let (outcome, got) = passed(meter("-q -l -L 5000"), text.as_bytes());
+    outcome.succeeded();
+    assert!(got == text.as_bytes());
+}
+
+#[test]
+fn the_pipe_at_the_input_keeps_its_size_unless_it_may_be_resized() {
+    for (options, may_grow) in [("-q", false), ("-C -q", false), ("--resize-input -q", true)] {
+        let (from, mut into) = std::io::pipe().unwrap();
+        fastpipe::pipe::set_capacity(&from, 65_536).unwrap();
+        let mut command = meter(options);
+        command.stdin(from.try_clone().unwrap());
+        let (mut out, out_into) = std::io::pipe().unwrap();
+        let running = start_into(command, out_into);
+        into.write_all(b"x").unwrap();
+        out.read_exact(&mut [0]).unwrap();
+        let capacity = fastpipe::pipe::capacity(&from).unwrap();
+        assert_eq!(capacity > 65_536, may_grow, "{options}: {capacity}");
+        drop(into);
+        running.finish().succeeded();
+    }
+}
+
+/// Sends numbers by vmsplice(2) from a buffer of two pipefuls, each written again
+/// once the other was sent: right only for a pipe that keeps its size.
+fn send_numbers(into: OwnedFd, capacity: usize, pipefuls: usize) {
+    let mut buffer = Buffer::builder().len(2 * capacity).map().unwrap();
+    let mut out = Output::new(into, Wait::Block);
+    let mut numbers = 0_u64..;
+    for pipeful in 0..pipefuls {
+        let start = pipeful % 2 * capacity;
+        let half = start..start + capacity;
+        for (word, number) in buffer[half.clone()].chunks_mut(8).zip(&mut numbers) {
+            word.copy_from_slice(&number.to_le_bytes());
+        }
+        out.vmsplice(&[buffer.slice(half)], Default::default())
+            .unwrap();
+    }
+}
+
+#[test]
+fn what_is_copied_of_a_writer_that_relies_on_the_pipes_size_is_right() {
+    const PIPEFULS: usize = 256;
+    for options in ["-C -q", "-B 1M -q", "-l -q", "-C -q -L 1G"] {
+        let (from, into) = fastpipe::pipe::create().unwrap();
+        let capacity = fastpipe::pipe::capacity(&into).unwrap();
+        let (mut out, out_into) = std::io::pipe().unwrap();
+        let mut command = meter(options);
+        command.stdin(from);
+        let running = start_into(command, out_into);
+        let writing = thread::spawn(move || send_numbers(into, capacity, PIPEFULS));
+        let mut got = Vec::new();
+        out.read_to_end(&mut got).unwrap();
+        running.finish().succeeded();
+        writing.join().unwrap();
+        assert_eq!(got.len(), PIPEFULS * capacity);
+        let words = got.chunks(8).zip(0_u64..);
+        let wrong = words.filter(|(word, number)| *word != number.to_le_bytes());
+        assert_eq!(wrong.count(), 0, "{options}");
+    }
+}
+
+#[test]
+fn what_pv_has_and_this_has_not_is_said_in_one_line() {
+    let all_args = [
+        "-A 5",
+        "-R 1",
+        "-P /tmp/pid",
+        "-F %x",
+        "-L -1",
+        "-i -1",
+        "-s abc",
+        "-w x",
+        "-d 1 /etc/passwd",
+        "-d x:y",
+        "-n -q",
+    ];
+    insta::assert_snapshot!(usage_errors(all_args.map(|args| format!("meter {args}"))));
+}

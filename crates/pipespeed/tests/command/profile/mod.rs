@@ -1,0 +1,4 @@
+//! `profile`.
+
+mod pipeline;
+mod trials;

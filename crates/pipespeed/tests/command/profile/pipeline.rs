@@ -1,0 +1,395 @@
+//! Profiles of somebody's own pipeline: for real where sampling is allowed.
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::common::conditions::{self, ForAll};
+use crate::common::procs::{Mark, eventually};
+use crate::common::{Outcome, PIPESPEED, pipespeed, run_alone, skip, start};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// The command with options and a pipeline.
+fn profile(options: &str, pipeline: &str) -> Command {
+    let mut command = pipespeed(&format!("profile --quiet {options} --"));
+    command.arg(pipeline);
+    command
+}
+
+/// Whether the kernel can be sampled here; said aloud where it can't.
+fn sampling() -> bool {
+    let outcome = run_alone(profile("--time 1", "true"));
+    let refused = ["refused", "hidden", "no names", "perf events"];
+    let is_refused =
+        outcome.code == Some(1) && refused.iter().any(|words| outcome.err.contains(words));
+    if is_refused {
+        skip(outcome.err);
+    }
+    !is_refused
+}
+
+fn number(value: &Value) -> f64 {
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+fn pipeline_of(outcome: &Outcome) -> Value {
+    let profile: Value = serde_json::from_str(&outcome.out).unwrap();
+    profile["pipeline"].clone()
+}
+
+/// Checks that each stage's costs add up to its wall time.
+#[track_caller]
+fn assert_adds_up(pipeline: &Value) {
+    for stage in pipeline["stages"].as_array().unwrap() {
+        let costs = stage["costs"].as_array().unwrap();
+        let sum: f64 = costs.iter().map(|cost| number(&cost["seconds"])).sum();
+        let wall = number(&stage["usage"]["wall_s"]);
+        assert!(
+            (sum / wall - 1.0).abs() < 0.05,
+            "{sum} of {wall}: {stage:#}"
+        );
+    }
+}
+
+#[test]
+fn each_stages_costs_add_up_to_its_wall_time_and_bytes_are_counted() {
+    if !sampling() {
+        return;
+    }
+    let command = profile("--json -", "yes | head -c 200M | cat > /dev/null");
+    let pipeline = pipeline_of(&run_alone(command).succeeded());
+    assert_adds_up(&pipeline);
+    let stages = pipeline["stages"].as_array().unwrap();
+    assert_eq!(stages.len(), 3, "{pipeline:#}");
+    // `head` and `cat` also load a library or two.
+    let passed = stages[2]["taken_bytes"].as_u64().unwrap();
+    let expected = 200 << 20;
+    assert!(
+        (expected..expected + (1 << 20)).contains(&passed),
+        "{passed}"
+    );
+    assert_eq!(stages[0]["taken_bytes"], Value::Null);
+    assert_eq!(stages[1]["status"]["exited"], 0);
+    assert_eq!(stages[0]["status"]["signal"], 13);
+    for stage in stages {
+        assert!(stage["samples"].as_u64().unwrap() > 0, "{stage:#}");
+    }
+    assert_eq!(pipeline["out_of_time"], false);
+}
+
+#[test]
+fn what_a_stage_starts_is_sampled_and_counted_as_its_own() {
+    if !sampling() {
+        return;
+    }
+    let dd = "dd if=/dev/zero bs=64k count=2000 2>/dev/null";
+    let command = profile("--json -", &format!("sh -c '{dd}; {dd}; :' | cat"));
+    let pipeline = pipeline_of(&run_alone(command).succeeded());
+    assert_adds_up(&pipeline);
+    let first = &pipeline["stages"][0];
+    let reads_zeros = |stack: &Value| {
+        let mut frames = stack["frames"].as_array().unwrap().iter();
+        frames.any(|frame| frame == "anon_pipe_write" || frame == "pipe_write")
+    };
+    // The shell itself writes nothing.
+    let stacks = first["stacks"].as_array().unwrap();
+    assert!(stacks.iter().any(reads_zeros), "{first:#}");
+    assert!(
+        first["given_bytes"].as_u64().unwrap() >= 2 * 2000 * 65536,
+        "{first:#}"
+    );
+}
+
+#[test]
+fn a_pipeline_that_goes_on_is_ended_in_time_with_all_that_it_started() {
+    if !sampling() {
+        return;
+    }
+    // Some don't care to be asked, and some left their parents.
+    let stubborn = "sh -c 'trap \"\" TERM; (sleep 1000 &) ; while :; do sleep 1000; done'";
+    let mut command = profile(
+        "--time 0.3 --json -",
+        &format!("yes | {stubborn} | (sleep 1000; true)"),
+    );
+    let mark = Mark::on(&mut command);
+    let outcome = run_alone(command).succeeded();
+    mark.nobody_left();
+    let pipeline = pipeline_of(&outcome);
+    assert_eq!(pipeline["out_of_time"], true);
+    assert!(number(&pipeline["wall_s"]) >= 0.3);
+    assert_adds_up(&pipeline);
+}
+
+#[test]
+fn an_interrupted_pipeline_is_shown_and_leaves_nobody() {
+    if !sampling() {
+        return;
+    }
+    for signal in [Signal::INT, Signal::TERM, Signal::QUIT] {
+        let mut command = profile("--time 1000", "yes | (cat; sleep 1000) | cat > /dev/null");
+        let mark = Mark::on(&mut command);
+        let running = start(command);
+        let under_way = || {
+            let all = mark.processes();
+            let is = |name: &str| all.iter().any(|(_, line)| line.trim() == name);
+            (is("yes") && is("cat")).then_some(())
+        };
+        eventually(under_way).unwrap();
+        running.send(signal);
+        let outcome = running.finish();
+        mark.nobody_left();
+        let outcome = outcome.failed(128 + signal.as_raw(), &["interrupted by SIG"]);
+        assert!(
+            outcome.out.contains("then interrupted by SIG"),
+            "{outcome:#?}"
+        );
+        assert!(outcome.out.contains("sum "), "{outcome:#?}");
+    }
+}
+
+#[test]
+fn a_pipeline_goes_on_as_a_whole_when_its_profile_is_killed() {
+    if !sampling() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).unwrap();
+    let mut command = profile(
+        "--time 1000",
+        "cat fifo | (: > second; cat; echo all) | cat > out",
+    );
+    command.current_dir(&directory);
+    let mark = Mark::on(&mut command);
+    let running = start(command);
+    // Opened on both sides, so the first command runs; and the others do, too.
+    let mut input = fs::File::options().write(true).open(&fifo).unwrap();
+    let out = directory.path().join("out");
+    let second = directory.path().join("second");
+    eventually(|| (second.exists() && out.exists()).then_some(())).unwrap();
+    running.send(Signal::KILL);
+    assert_eq!(running.finish().signal, Some(9));
+    std::io::Write::write_all(&mut input, b"still here\n").unwrap();
+    drop(input);
+    let whole = || (fs::read_to_string(&out).ok()? == "still here\nall\n").then_some(());
+    assert!(
+        eventually(whole).is_some(),
+        "{:?}",
+        fs::read_to_string(&out)
+    );
+    mark.nobody_left();
+}
+
+#[test]
+fn what_a_finished_pipeline_left_in_the_background_is_ended() {
+    if !sampling() {
+        return;
+    }
+    let mut command = profile("--json -", "(sleep 1000 & true)");
+    let mark = Mark::on(&mut command);
+    let pipeline = pipeline_of(&run_alone(command).succeeded());
+    mark.nobody_left();
+    assert_eq!(pipeline["left"], 1, "{pipeline:#}");
+}
+
+#[test]
+fn the_report_names_stages_and_what_they_wait_for() {
+    if !sampling() {
+        return;
+    }
+    // Whatever else the machine does: one never sleeps, the other never wakes.
+    let outcome = run_alone(profile("--time 0.5", "(while :; do :; done) | cat")).succeeded();
+    for words in [
+        "1: (while :; do :; done)",
+        "2: cat",
+        "as fast as 1: (while",
+        "runs mostly user code",
+        "asleep, waiting for: input (pipe empty)",
+        "sum ",
+    ] {
+        assert!(outcome.out.contains(words), "{words}: {outcome:#?}");
+    }
+}
+
+#[test]
+fn a_pipeline_that_sleeps_names_what_it_waits_for() {
+    if !sampling() {
+        return;
+    }
+    let outcome = run_alone(profile("--time 0.5", "sleep 1000 | cat | cat")).succeeded();
+    let text = outcome.out.replace('\n', " ");
+    assert!(text.contains("1: sleep 1000"), "{outcome:#?}");
+    assert!(!text.contains("by turns"), "{outcome:#?}");
+    assert!(
+        text.contains("waiting for a timer (sleep)."),
+        "{outcome:#?}"
+    );
+    assert!(!text.contains("other end"), "{outcome:#?}");
+    // What a stage left in the background holds the pipe open.
+    let outcome = run_alone(profile("--time 0.5", "(sleep 1000 & true) | cat")).succeeded();
+    let text = outcome.out.replace('\n', " ");
+    assert!(text.contains("left behind"), "{outcome:#?}");
+}
+
+#[test]
+fn who_has_too_few_descriptors_hears_so_at_once() {
+    if !sampling() {
+        return;
+    }
+    // What it would wait for processes that can't be ended.
+    let in_vain = Duration::from_secs(5);
+    let refused = |limit: u32| {
+        let mut command = Command::new("sh");
+        let script = format!(
+            "ulimit -n {limit}; exec \"$0\" profile --quiet -- 'true | true | true | true'"
+        );
+        command.args(["-c", &script, PIPESPEED]);
+        let began = Instant::now();
+        run_alone(command).refused(1, &["ulimit -n"]);
+        began.elapsed()
+    };
+    for limit in 10..16 {
+        // A busy machine may take as long by itself, but not each time.
+        let at_once = (0..10).any(|_| refused(limit) < in_vain);
+        assert!(at_once, "{limit}");
+    }
+}
+
+#[test]
+fn a_stopped_stage_ends_when_it_is_asked_to() {
+    if !sampling() {
+        return;
+    }
+    let pipeline = "sh -c 'kill -STOP $$; :' | cat";
+    let pipeline = pipeline_of(&run_alone(profile("--time 0.3 --json -", pipeline)).succeeded());
+    // SIGTERM, not SIGKILL a second later.
+    assert_eq!(
+        pipeline["stages"][0]["status"]["signal"], 15,
+        "{pipeline:#}"
+    );
+}
+
+#[test]
+fn the_files_hold_any_command() {
+    if !sampling() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let options = format!(
+        "--folded {} --flame {} --chart {}",
+        path("folded"),
+        path("flame.svg"),
+        path("chart.svg")
+    );
+    let sed = "yes | head -c 5M | sed 's/y/<&>/;s/</\"/'";
+    run_alone(profile(&options, sed)).succeeded();
+    let folded = fs::read_to_string(path("folded")).unwrap();
+    for line in folded.lines() {
+        let (chain, weight) = line.rsplit_once(' ').unwrap();
+        assert!(
+            chain.starts_with("pipeline;") && weight.parse::<u64>().is_ok(),
+            "{line}"
+        );
+    }
+    let chart = fs::read_to_string(path("chart.svg")).unwrap();
+    let document = roxmltree::Document::parse(&chart).unwrap();
+    let mut texts = document.descendants().filter_map(|node| node.text());
+    assert!(texts.any(|text| text.contains(sed)), "{chart}");
+    let flame = fs::read_to_string(path("flame.svg")).unwrap();
+    assert!(flame.contains("<svg") && flame.contains("/&lt;&amp;&gt;/"));
+}
+
+#[test]
+fn a_command_that_is_not_there_or_fails_is_named() {
+    if !sampling() {
+        return;
+    }
+    let outcome = run_alone(profile("", "no_such_command_at_all 7 | cat"));
+    assert_eq!((outcome.code, &*outcome.out), (Some(1), ""), "{outcome:#?}");
+    // The shell has complained too.
+    assert!(
+        outcome
+            .err
+            .contains("1: no_such_command_at_all 7 is no command"),
+        "{outcome:#?}"
+    );
+    // Others use the same statuses: of something that they were to run.
+    for command in [
+        "env no_such_command_at_all",
+        "sh -c 'exit 127'",
+        "(exit 127)",
+    ] {
+        let pipeline = format!("{command} | cat");
+        let outcome = run_alone(profile("", &pipeline)).succeeded();
+        let said = format!("1: {command} exited with status 127, by which");
+        assert!(outcome.out.contains(&said), "{outcome:#?}");
+    }
+    let outcome = run_alone(profile("", "(exit 3) | cat")).succeeded();
+    assert!(
+        outcome.out.contains("1: (exit 3) exited with status 3."),
+        "{outcome:#?}"
+    );
+    // Several words are a program and its arguments, whatever they hold.
+    let mut command = pipespeed("profile --quiet --json - -- sh -c");
+    command.arg("test \"$1\" = 'a | b'").arg("sh").arg("a | b");
+    let pipeline = pipeline_of(&run_alone(command).succeeded());
+    assert_eq!(pipeline["stages"][0]["status"]["exited"], 0, "{pipeline:#}");
+}
+
+#[test]
+fn what_makes_no_sense_is_bad_usage() {
+    let pipelines = [
+        "a | | b",
+        "a; b | c",
+        "a 'b | c",
+        "cat << E | b",
+        "case x in x) a;; esac",
+    ];
+    let errors = pipelines.map(|pipeline| {
+        let outcome = run_alone(profile("", pipeline)).refused(2, &[]);
+        format!("{pipeline}\n{}", outcome.err)
+    });
+    insta::assert_snapshot!(errors.concat());
+    run_alone(profile("", "")).refused(2, &["command is missing"]);
+    run_alone(profile("", &"(".repeat(131_000))).refused(2, &["nested more than 100 deep"]);
+}
+
+#[test]
+fn an_ordinary_user_hears_which_setting_refuses_him_and_nothing_runs() {
+    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    let paranoid: Option<i64> = paranoid.ok().and_then(|text| text.trim().parse().ok());
+    if paranoid.is_none_or(|level| level < 2) {
+        skip("ordinary users may sample the kernel here");
+        return;
+    }
+    let Some(program) = ForAll::new(PIPESPEED) else {
+        return;
+    };
+    let mut command = program.command("profile --quiet --");
+    command.arg("echo it ran >&2 | cat");
+    let words = [
+        "/proc/sys/kernel/perf_event_paranoid",
+        "CAP_PERFMON",
+        "pipespeed costs",
+    ];
+    run_alone(command).refused(1, &words);
+}
+
+#[test]
+fn a_filter_that_refuses_the_call_is_named_and_nothing_runs() {
+    let mut command = profile("", "echo it ran >&2 | cat");
+    if !conditions::without_call(&mut command, libc::SYS_perf_event_open) {
+        return;
+    }
+    let outcome = run_alone(command);
+    // The level comes first where both refuse.
+    if outcome.err.contains("perf_event_paranoid is") {
+        return skip("refused without a filter too");
+    }
+    let words = ["a seccomp filter", "may be the cause", "pipespeed costs"];
+    outcome.refused(1, &words);
+}

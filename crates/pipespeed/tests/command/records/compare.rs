@@ -1,0 +1,170 @@
+//! `compare` on records of invented runs: what it finds and where it puts it.
+
+use std::fs;
+use std::process::Stdio;
+
+use crate::common::records::{ROUNDS, Records, case, run};
+use crate::common::{json, json_file, names_in, pipespeed, start};
+use pipespeed_measure::suite::Suite;
+
+#[test]
+fn a_run_and_itself_are_the_same_in_every_case() {
+    let records = Records::new();
+    let outcome = records
+        .compare("old.json old.json --fail-on slower")
+        .succeeded();
+    assert_eq!(outcome.err, "");
+    let comparison = records.comparison("old.json");
+    let cases = comparison["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 9);
+    for case in cases {
+        assert_eq!(case["ratio"]["verdict"], "same", "{case:#}");
+        assert_eq!(case["ratio"]["median"], 1.0, "{case:#}");
+        assert!(outcome.out.contains(case["name"].as_str().unwrap()));
+    }
+    assert_eq!(comparison["differences"], json("[]"));
+    // The samples are not paired, and it says so.
+    assert!(outcome.out.contains("Unpaired"), "{outcome:#?}");
+}
+
+#[test]
+fn a_case_that_got_slower_is_found_and_the_others_are_not() {
+    let records = Records::new();
+    records.slower("new.json");
+    let comparison = records.comparison("new.json");
+    for case in comparison["cases"].as_array().unwrap() {
+        let slower = case["name"] == "vmsplice_read";
+        let expected = if slower { "slower" } else { "same" };
+        assert_eq!(case["ratio"]["verdict"], expected, "{case:#}");
+    }
+    let ratio = &case(&comparison, "vmsplice_read")["ratio"];
+    assert!(
+        (ratio["median"].as_f64().unwrap() - 0.8).abs() < 0.01,
+        "{ratio:#}"
+    );
+    // The other way round it is faster, by a quarter.
+    let args = "new.json old.json --json -";
+    let reverse = &json(&records.compare(args).succeeded().out)["comparisons"][0];
+    assert_eq!(case(reverse, "vmsplice_read")["ratio"]["verdict"], "faster");
+}
+
+#[test]
+fn fail_on_slower_fails_from_the_percentage_on_and_not_below() {
+    let records = Records::new();
+    records.slower("new.json");
+    for arg in ["slower", "slower:0", "slower:10", "slower:19%"] {
+        let outcome = records.compare(&format!("old.json new.json --fail-on {arg}"));
+        assert!(
+            outcome.out.contains("vmsplice_read"),
+            "the table is shown: {outcome:#?}"
+        );
+        let outcome = outcome.failed(1, &["--fail-on", "vmsplice_read", "0.80"]);
+        assert!(!outcome.err.contains("write_read"), "{outcome:#?}");
+    }
+    for arg in ["slower:21", "slower:30", "slower:99.9"] {
+        let args = format!("old.json new.json --fail-on {arg}");
+        assert_eq!(records.compare(&args).succeeded().err, "");
+    }
+    // Faster is no failure.
+    records
+        .compare("new.json old.json --fail-on slower")
+        .succeeded();
+    // Among several files one is enough.
+    let outcome = records.compare("old.json old.json new.json --fail-on slower");
+    outcome.failed(1, &["vmsplice_read"]);
+}
+
+#[test]
+fn several_files_make_one_table_and_a_list_of_comparisons() {
+    let records = Records::new();
+    records.slower("b.json");
+    records.save("c.json", &run(Suite::Ladder, &[("write_read_128k", 1.5)]));
+    let outcome = records.compare("old.json b.json c.json").succeeded();
+    for word in [
+        "old.json",
+        "b.json",
+        "c.json",
+        "vmsplice_read",
+        "write_read_128k",
+    ] {
+        assert!(outcome.out.contains(word), "{word}: {outcome:#?}");
+    }
+    let record = json(
+        &records
+            .compare("old.json b.json c.json --json -")
+            .succeeded()
+            .out,
+    );
+    let all = &record["comparisons"];
+    assert_eq!(all.as_array().unwrap().len(), 2);
+    assert_eq!(case(&all[0], "vmsplice_read")["ratio"]["verdict"], "slower");
+    assert_eq!(case(&all[0], "write_read_128k")["ratio"]["verdict"], "same");
+    assert_eq!(case(&all[1], "vmsplice_read")["ratio"]["verdict"], "same");
+    assert_eq!(
+        case(&all[1], "write_read_128k")["ratio"]["verdict"],
+        "faster"
+    );
+}
+
+#[test]
+fn json_and_chart_are_saved_where_asked_and_the_table_is_shown() {
+    let records = Records::new();
+    records.slower("new.json");
+    let args = "old.json new.json --json c.json --chart c.svg";
+    let outcome = records.compare(args).succeeded();
+    assert!(outcome.out.contains("vmsplice_read"));
+    let record = json_file(&records.0.path().join("c.json"));
+    assert_eq!(record["kind"], "comparison");
+    assert_eq!(record["schema_version"], 2);
+    let comparison = &record["comparisons"][0];
+    assert_eq!(comparison["old"]["file"], "old.json");
+    assert_eq!(comparison["new"]["rounds"], ROUNDS);
+    let chart = fs::read_to_string(records.0.path().join("c.svg")).unwrap();
+    roxmltree::Document::parse(&chart).unwrap();
+    assert!(chart.contains("vmsplice_read"));
+    let names = names_in(records.0.path());
+    assert_eq!(names, ["c.json", "c.svg", "new.json", "old.json"]);
+
+    // Which is no run itself.
+    let told = ["c.json", "kind comparison, not bench"];
+    records.compare("old.json c.json").refused(1, &told);
+
+    // To standard output one of them; then the table goes to standard error.
+    let outcome = records.compare("old.json new.json --chart -").succeeded();
+    roxmltree::Document::parse(&outcome.out).unwrap();
+    assert!(outcome.err.contains("vmsplice_read"), "{outcome:#?}");
+
+    // They are saved before --fail-on decides.
+    fs::remove_file(records.0.path().join("c.json")).unwrap();
+    let args = "old.json new.json --json c.json --fail-on slower";
+    records.compare(args).failed(1, &["--fail-on"]);
+    json_file(&records.0.path().join("c.json"));
+    let args = "old.json new.json --json missing/c.json";
+    records.compare(args).refused(2, &["missing/c.json"]);
+    // What can't be saved is an error after the table was shown.
+    let args = "old.json new.json --json /dev/full";
+    let outcome = records.compare(args);
+    assert!(outcome.out.contains("vmsplice_read"), "{outcome:#?}");
+    outcome.failed(1, &["cannot write /dev/full"]);
+}
+
+#[test]
+fn one_of_the_runs_comes_from_standard_input() {
+    let records = Records::new();
+    records.slower("new.json");
+    for (args, verdict) in [("old.json -", "slower"), ("- old.json", "faster")] {
+        let mut command = pipespeed(&format!("compare {args} --json -"));
+        let input = fs::File::open(records.0.path().join("new.json")).unwrap();
+        command.current_dir(&records.0).stdin(input);
+        let record = json(&start(command).finish().succeeded().out);
+        assert_eq!(
+            case(&record["comparisons"][0], "vmsplice_read")["ratio"]["verdict"],
+            verdict
+        );
+    }
+    let mut command = pipespeed("compare old.json -");
+    command.current_dir(&records.0).stdin(Stdio::null());
+    start(command)
+        .finish()
+        .refused(1, &["standard input", "empty"]);
+}

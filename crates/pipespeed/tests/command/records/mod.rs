@@ -1,0 +1,5 @@
+//! Records of invented runs: what they hold, and `compare`.
+
+mod compare;
+mod snapshot;
+mod unlike;

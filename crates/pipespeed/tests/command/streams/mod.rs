@@ -1,0 +1,4 @@
+//! Streams of bytes: producers, `write` and `read`.
+
+mod ends;
+mod producers;

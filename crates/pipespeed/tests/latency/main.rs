@@ -1,8 +1,0 @@
-//! `latency`.
-
-#[path = "../common/mod.rs"]
-mod common;
-
-mod conditions;
-mod faults;
-mod round_trips;

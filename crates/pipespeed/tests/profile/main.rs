@@ -1,7 +1,0 @@
-//! `profile`.
-
-#[path = "../common/mod.rs"]
-mod common;
-
-mod pipeline;
-mod trials;

@@ -1,7 +1,0 @@
-//! Streams of bytes: producers, `write` and `read`.
-
-#[path = "../common/mod.rs"]
-mod common;
-
-mod producers;
-mod streams;

@@ -1,0 +1,247 @@
+//! What tests share: running programs with a deadline, checking what they print,
+//! conditions to run them under, and visible skips.
+
+pub mod conditions;
+pub mod procs;
+mod skip;
+pub mod terminal;
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Once;
+use std::time::Duration;
+
+use nix::sys::signal::{SigHandler, signal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+pub use self::skip::skip;
+
+/// A process that runs longer hangs, also on a slow and busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A program with arguments separated by blanks.
+pub fn command(program: impl AsRef<OsStr>, args: &str) -> Command {
+    let mut command = Command::new(program);
+    command.args(args.split_whitespace());
+    command
+}
+
+/// How a process ended and what it said.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What was run, for messages.
+    pub what: String,
+    /// The exit status; none if a signal ended it.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Standard output, where it was not led elsewhere.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+}
+
+impl Outcome {
+    /// Checks that it ended well and complained of nothing.
+    #[track_caller]
+    pub fn succeeded(self) -> Self {
+        assert_eq!(self.code, Some(0), "{self:#?}");
+        self
+    }
+
+    /// Checks that it ended well without a word on standard error.
+    #[track_caller]
+    pub fn succeeded_in_silence(self) -> Self {
+        assert_eq!((self.code, &*self.err), (Some(0), ""), "{self:#?}");
+        self
+    }
+
+    /// Checks that it failed with this status, nothing on standard output, and
+    /// one line on standard error that contains all of `words`.
+    #[track_caller]
+    pub fn refused(self, code: i32, words: &[&str]) -> Self {
+        assert_eq!(self.out, "", "{self:#?}");
+        self.failed(code, words)
+    }
+
+    /// As [`refused`](Self::refused), whatever stands on standard output.
+    #[track_caller]
+    pub fn failed(self, code: i32, words: &[&str]) -> Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        let line = self.err.strip_suffix('\n').unwrap_or_default();
+        let one = !line.trim().is_empty() && !line.contains('\n');
+        assert!(one, "not one line: {self:#?}");
+        for word in words {
+            assert!(line.contains(word), "{word:?} is missing: {self:#?}");
+        }
+        self
+    }
+}
+
+/// A process under way, killed when it is dropped.
+#[derive(Debug)]
+pub struct Running {
+    what: String,
+    child: Child,
+    out: File,
+    err: File,
+}
+
+/// Starts a command whose standard output and error are collected. Its standard
+/// input is empty unless it was given one.
+pub fn start(command: Command) -> Running {
+    let out = tempfile::tempfile().unwrap();
+    let stdout = Stdio::from(out.try_clone().unwrap());
+    spawn(command, stdout, out)
+}
+
+/// Starts a command whose standard output goes elsewhere.
+pub fn start_into(command: Command, stdout: impl Into<Stdio>) -> Running {
+    spawn(command, stdout.into(), tempfile::tempfile().unwrap())
+}
+
+/// Where the tests were started in the background, SIGINT is ignored, and what
+/// they start would inherit that.
+fn heed_sigint() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: no handler is replaced; the harness has none.
+        unsafe { signal(nix::sys::signal::Signal::SIGINT, SigHandler::SigDfl) }.unwrap();
+    });
+}
+
+fn spawn(mut command: Command, stdout: Stdio, out: File) -> Running {
+    heed_sigint();
+    let err = tempfile::tempfile().unwrap();
+    command.stdout(stdout).stderr(err.try_clone().unwrap());
+    let what = format!("{command:?}");
+    let child = loop {
+        match command.spawn() {
+            Ok(child) => break child,
+            // A program that was just copied here: a test in another thread
+            // forked while the copy was still open for writing, and its child
+            // holds that descriptor until it has called exec.
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                std::thread::yield_now();
+            }
+            Err(error) => panic!("{what}: {error}"),
+        }
+    };
+    Running {
+        what,
+        child,
+        out,
+        err,
+    }
+}
+
+/// Runs a command to its end; see [`start`].
+pub fn run(command: Command) -> Outcome {
+    start(command).finish()
+}
+
+/// A command without anything on its standard input.
+pub fn run_alone(mut command: Command) -> Outcome {
+    command.stdin(Stdio::null());
+    run(command)
+}
+
+/// Runs two commands with a pipe between them.
+pub fn pipeline(writer: Command, mut reader: Command) -> (Outcome, Outcome) {
+    let (from, into) = std::io::pipe().unwrap();
+    reader.stdin(from);
+    let reader = start(reader);
+    let writer = start_into(writer, into);
+    (writer.finish(), reader.finish())
+}
+
+impl Running {
+    /// The process.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Sends it a signal.
+    pub fn send(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub fn finish(mut self) -> Outcome {
+        if !self.has_ended() && !wait_for_end(self.pid()) {
+            panic!("hangs: {} {}", self.what, text(&mut self.err));
+        }
+        let status = self.child.wait().unwrap();
+        Outcome {
+            what: self.what.clone(),
+            code: status.code(),
+            signal: status.signal(),
+            out: text(&mut self.out),
+            err: text(&mut self.err),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits for a child's end without reaping it. Returns whether it ended before
+/// the deadline.
+pub(crate) fn wait_for_end(child: Pid) -> bool {
+    wait_until_readable(pidfd_open(child, PidfdFlags::empty()).unwrap())
+}
+
+/// Waits until there is something to read, or the end. Returns whether that came
+/// before the deadline.
+pub fn wait_until_readable(fd: impl AsFd) -> bool {
+    let timeout = Timespec::try_from(PATIENCE).unwrap();
+    let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+    rustix::io::retry_on_intr(|| poll(&mut fds, Some(&timeout))).unwrap() > 0
+}
+
+fn text(file: &mut File) -> String {
+    let mut text = String::new();
+    file.seek(SeekFrom::Start(0)).unwrap();
+    file.read_to_string(&mut text).unwrap();
+    text
+}
+
+/// A record of a run from its JSON text.
+#[track_caller]
+pub fn json(text: &str) -> serde_json::Value {
+    match serde_json::from_str(text) {
+        Ok(value) => value,
+        Err(error) => panic!("not JSON: {error}: {text:?}"),
+    }
+}
+
+/// A record of a run from its file.
+#[track_caller]
+pub fn json_file(path: &std::path::Path) -> serde_json::Value {
+    json(&std::fs::read_to_string(path).unwrap())
+}
+
+/// The names of all that lies in a directory, sorted.
+pub fn names_in(directory: &std::path::Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,94 @@
+//! Other processes, seen through /proc.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::PATIENCE;
+
+const VARIABLE: &str = "PIPESPEED_TEST_MARK";
+
+/// Something in the environment of a command and of all its descendants, by
+/// which they are found again.
+#[derive(Debug)]
+pub struct Mark(String);
+
+impl Mark {
+    /// Marks a command.
+    pub fn on(command: &mut Command) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let value = format!("{}-{number}", std::process::id());
+        command.env(VARIABLE, &value);
+        Mark(format!("{VARIABLE}={value}"))
+    }
+
+    /// The processes alive that carry the mark, with their command lines.
+    pub fn processes(&self) -> Vec<(Pid, String)> {
+        let entries = std::fs::read_dir("/proc").unwrap();
+        entries
+            .filter_map(|entry| {
+                let pid = entry.ok()?.file_name().to_str()?.parse().ok()?;
+                // Empty for a zombie, unreadable for strangers.
+                let environ = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+                let marked = environ.split(|b| *b == 0).any(|e| e == self.0.as_bytes());
+                let words = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+                let line = String::from_utf8_lossy(&words).replace('\0', " ");
+                marked.then_some((Pid::from_raw(pid)?, line))
+            })
+            .collect()
+    }
+
+    /// The process at one end of a trial under way, `writer` or `reader`.
+    pub fn endpoint(&self, role: &str) -> Option<Pid> {
+        let wanted = format!("__endpoint {role}");
+        let mut all = self.processes().into_iter();
+        all.find_map(|(pid, line)| line.contains(&wanted).then_some(pid))
+    }
+
+    /// The same, once it has been told what to do. Before that it may not even
+    /// be bound to die with its parent.
+    pub fn instructed_endpoint(&self, role: &str) -> Option<Pid> {
+        let pid = self.endpoint(role)?;
+        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_pid())).ok()?;
+        let mut targets = descriptors.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+        // The memory that both ends share comes with the instructions.
+        let words =
+            |target: std::path::PathBuf| target.starts_with("/memfd:fastpipe-words (deleted)");
+        targets.any(words).then_some(pid)
+    }
+
+    /// Checks that no process is left. One that was killed a moment ago may
+    /// still be about to go.
+    #[track_caller]
+    pub fn nobody_left(&self) {
+        let gone = eventually(|| self.processes().is_empty().then_some(()));
+        assert!(gone.is_some(), "left over: {:?}", self.processes());
+    }
+}
+
+impl Drop for Mark {
+    /// Where a test failed, nothing of it stays behind either.
+    fn drop(&mut self) {
+        for (pid, _) in self.processes() {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+/// Looks again and again until there is something.
+pub fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return Some(found);
+        }
+        if Instant::now() > deadline {
+            return None;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
