@@ -34,7 +34,7 @@ use pipespeed_host::{NoiseDelta, NoiseProbe};
 
 pub(crate) use self::child::{Gone, Instructions, allowed, not_allowed, serve};
 pub(crate) use self::control::Control;
-use self::control::Report;
+use self::control::{GO, Report};
 
 /// The hidden subcommand under which the processes of a trial run.
 pub const SUBCOMMAND: &str = "__endpoint";
@@ -253,7 +253,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
     /// [`TrialError`].
     pub(crate) fn start(&mut self) -> Result<(), TrialError> {
         for end in &mut self.ends {
-            if let Err(error) = end.control.send_go() {
+            if let Err(error) = end.control.send(&GO) {
                 return Err(end.gone(&error));
             }
         }
