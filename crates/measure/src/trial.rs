@@ -107,8 +107,8 @@ impl ProcessRunner {
                 session.spawn(role, cpus[role.index()], end, &spec, &[])?;
             }
         }
-        let setups = session.wait_ready()?.into_iter();
-        let setup = setups.filter(|(role, _)| *role == Role::Writer).next();
+        let mut setups = session.wait_ready()?.into_iter();
+        let setup = setups.find(|(role, _)| *role == Role::Writer);
         session.attach(attach)?;
         session.start()?;
         let mut outcomes: [Option<Outcome>; 2] = [None, None];

@@ -22,6 +22,7 @@ pub struct LibrarySink {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a process has one of them")]
 enum Way {
     /// The library's. The data is made in the pages that are sent or, where there is
     /// a buffer, there, and written.

@@ -111,7 +111,7 @@ impl Port {
         Ok(port)
     }
 
-    /// From now on nothing sleeps but [`sleep`](Self::sleep).
+    /// Keeps all later calls but [`sleep`](Self::sleep) from sleeping.
     ///
     /// # Errors
     /// Those of fcntl(2).
