@@ -111,7 +111,7 @@ impl Port {
         Ok(port)
     }
 
-    /// From now on nothing sleeps but [`sleep`](Self::sleep).
+    /// Keeps all later calls but [`sleep`](Self::sleep) from sleeping.
     ///
     /// # Errors
     /// Those of fcntl(2).
@@ -237,7 +237,7 @@ impl Port {
         let (number, at) = self.incoming;
         let receiver = &mut self.receiver;
         let outcome = match &mut self.back {
-            Some(back) => receiver.receive(&mut back[at..self.size]),
+            Some(back) => receiver.receive(&mut back[at..]),
             None => {
                 let made = self
                     .transmitter
@@ -256,17 +256,14 @@ impl Port {
     /// Whether the message received last is the one sent with this number: as
     /// far as its first and last bytes tell.
     pub(super) fn came_back(&self, number: u64) -> bool {
-        let back = self
-            .back
-            .as_ref()
-            .map_or(&[][..], |back| &back[..self.size]);
+        let back = self.back.as_ref().map_or(&[][..], |back| &back[..]);
         self.messages.came_back(number, back)
     }
 
     /// The same of all bytes, for the last time: they are forgotten.
     pub(super) fn came_back_whole(&mut self, number: u64) -> bool {
         let back = self.back.as_mut();
-        let back = back.map_or(&mut [][..], |back| &mut back[..self.size]);
+        let back = back.map_or(&mut [][..], |back| &mut back[..]);
         let whole = self.messages.came_back_whole(number, back);
         back.fill(0);
         whole
