@@ -3,13 +3,13 @@
 use std::hint;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use fastpipe::buffer::Buffer;
 use fastpipe::ring;
 use fastpipe::shared::SharedWords;
-use fastpipe::wait::MAX_SPINNING;
+use fastpipe::wait::Backoff;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -58,7 +58,7 @@ pub(super) struct Port {
     outgoing: (u64, usize),
     incoming: (u64, usize),
     size: usize,
-    wait: Wait,
+    backoff: Backoff,
     apart: bool,
     words: SharedWords,
     /// Where this process's words begin.
@@ -94,7 +94,7 @@ impl Port {
             outgoing: (0, 0),
             incoming: (0, 0),
             size: spec.size,
-            wait: spec.wait,
+            backoff: Backoff::with_peer(spec.wait.into(), spec.apart),
             apart: spec.apart,
             words,
             at: role.index() * 2,
@@ -269,33 +269,26 @@ impl Port {
         whole
     }
 
-    /// Calls until something else comes than that it would sleep.
+    /// Repeats a call until it does something, and waits in between.
     fn waited<T>(
         &mut self,
         event: PollFlags,
         mut call: impl FnMut(&mut Self) -> Result<T, Errno>,
     ) -> anyhow::Result<T> {
-        let mut since = None;
         loop {
             let slept = match call(self) {
                 Err(Errno::INTR) => Ok(()),
-                Err(Errno::AGAIN) if self.goes_on(&mut since) => {
+                Err(Errno::AGAIN) if self.backoff.should_retry() => {
                     hint::spin_loop();
                     Ok(())
                 }
                 Err(Errno::AGAIN) => self.sleep_for(event, None),
-                outcome => return outcome.map_err(|errno| self.complaint(errno)),
+                outcome => {
+                    self.backoff.record_success();
+                    return outcome.map_err(|errno| self.complaint(errno));
+                }
             };
             slept.map_err(complaint)?;
-        }
-    }
-
-    /// Whether to try again rather than sleep.
-    fn goes_on(&self, since: &mut Option<Instant>) -> bool {
-        match self.wait {
-            Wait::Spin => true,
-            Wait::Adaptive => since.get_or_insert_with(Instant::now).elapsed() < MAX_SPINNING,
-            Wait::Block => false,
         }
     }
 
