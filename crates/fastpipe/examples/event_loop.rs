@@ -1,18 +1,17 @@
-//! One thread feeds two programs, neither of which can hold up the other.
+//! One thread writes to two programs at their own speeds.
 //!
 //! `cargo run --release --example event_loop`
 //!
-//! Under [`Wait::Never`] a writer takes what it is given, queues what the pipe
-//! has no room for, and says `WouldBlock` when asked for more. mio tells when
-//! there is room again. No descriptor is made non-blocking: the flag would
-//! belong to the programs, too.
+//! Under [`Wait::Never`] a writer queues what does not fit into the pipe and
+//! returns `WouldBlock` when asked to lend more. mio reports when there is room
+//! again. No descriptor is made non-blocking, since the flag would apply to the
+//! programs, too.
 
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::process::{ChildStdin, Command, Stdio};
 
-use fastpipe::wait::Wait;
-use fastpipe::writer::Writer;
+use fastpipe::{Wait, Writer};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
@@ -24,7 +23,7 @@ struct Feed {
 }
 
 impl Feed {
-    /// Goes on until the pipe is full (`false`) or everything is sent.
+    /// Sends until the pipe is full (returns false) or everything is sent (true).
     fn advance(&mut self) -> io::Result<bool> {
         let Some(out) = &mut self.out else {
             return Ok(true);
@@ -47,7 +46,7 @@ impl Feed {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
             outcome => {
                 outcome?;
-                // Dropped, and so closed: the program sees the end.
+                // Dropping it closes the pipe: the program sees the end of file.
                 self.out = None;
                 Ok(true)
             }

@@ -1,16 +1,16 @@
-//! A generator: 10 GB of numbers, made in place.
+//! A generator: 10 GB of numbers, made in memory lent by the writer.
 //!
 //! `cargo run --release --example generator | wc -c`
 
 use std::io::{self, ErrorKind};
 
-use fastpipe::writer::{FinishError, Writer};
+use fastpipe::{FinishError, Writer};
 
 fn main() -> io::Result<()> {
     match generate() {
-        // The reader has had enough.
+        // The reader has closed the pipe.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        done => done,
+        result => result,
     }
 }
 

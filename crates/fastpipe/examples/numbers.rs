@@ -1,10 +1,10 @@
-//! A generator: `cargo run --release --example numbers | head`
+//! A generator of lines, which ends quietly when the reader closes the pipe.
 //!
-//! Ends quietly when the reader has had enough.
+//! `cargo run --release --example numbers | head`
 
 use std::io::{self, Write};
 
-use fastpipe::writer::Writer;
+use fastpipe::Writer;
 
 fn main() -> io::Result<()> {
     let mut out = Writer::builder().stdout()?;

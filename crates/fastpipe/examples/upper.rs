@@ -1,15 +1,16 @@
-//! A filter: `cargo run --release --example upper < file | less`
+//! A filter that turns ASCII letters into upper case.
+//!
+//! `cargo run --release --example upper < file | less`
 
 use std::io::{self, ErrorKind, Read};
 
-use fastpipe::reader::Reader;
-use fastpipe::writer::{FinishError, Writer};
+use fastpipe::{FinishError, Reader, Writer};
 
 fn main() -> io::Result<()> {
     match filter() {
-        // The reader has had enough.
+        // The reader has closed the pipe.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        done => done,
+        result => result,
     }
 }
 

@@ -1,10 +1,10 @@
-//! Repeated data: `yes`, for as long as somebody reads.
+//! `yes`: constant data, repeated until the reader closes the pipe.
 //!
 //! `cargo run --release --example yes | head -c 10G > /dev/null`
 
 use std::io;
 
-use fastpipe::writer::{Frozen, Writer};
+use fastpipe::{Frozen, Writer};
 
 fn main() -> io::Result<()> {
     let line = Frozen::new(b"y\n")?;

@@ -1,4 +1,4 @@
-//! Whether a value is used in the process that made it, or in a forked child.
+//! Detection of use in a forked child rather than in the process of origin.
 #![allow(unsafe_code)]
 
 use std::mem;
@@ -8,14 +8,13 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::buffer::Buffer;
 
-/// The process that made a value.
+/// Process that created a value.
 ///
 /// A word in a page that is wiped on fork (MADV_WIPEONFORK) holds a number that
-/// no other process of the same ancestry has. Reading it costs one load. Where
-/// such a page is not to be had (before Linux 4.14, by a seccomp filter, for
-/// lack of memory), which is tried anew for each value, it is the process id.
-/// To ask for that costs a system call, and does not distinguish a child in a
-/// new pid namespace that got the same id.
+/// is unique among the processes of the same ancestry. Checking it takes one
+/// load. If no such page is available (before Linux 4.14, by a seccomp filter,
+/// for lack of memory), the process id is used instead; getting it takes a system
+/// call, and a child in a new pid namespace may have the same id.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Origin {
     Mark {
@@ -30,7 +29,7 @@ impl Origin {
         match wiped_word() {
             Some(mark) => Origin::Mark {
                 mark,
-                number: number(mark),
+                number: process_number(mark),
             },
             None => Origin::Pid(process::id()),
         }
@@ -45,10 +44,10 @@ impl Origin {
     }
 }
 
-/// The word that is 0 in a forked child. It lives as long as the process.
+/// Returns the word that is 0 in a forked child. It is never freed.
 ///
-/// No lock is held while it is made (as by OnceLock): a child that is forked
-/// meanwhile would wait for a thread that it does not have.
+/// No lock is held while it is created (as OnceLock would): a child forked
+/// meanwhile would wait forever for a thread that it does not have.
 fn wiped_word() -> Option<&'static AtomicU64> {
     static WORD: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
     let mut word = WORD.load(Ordering::Acquire);
@@ -70,9 +69,9 @@ fn wiped_word() -> Option<&'static AtomicU64> {
     Some(unsafe { &*word })
 }
 
-/// The number of this process, which it takes when it first asks.
-fn number(mark: &AtomicU64) -> u64 {
-    // A child inherits it, so that its number differs from all its ancestors'.
+/// Returns the number of this process; chooses one at the first call.
+fn process_number(mark: &AtomicU64) -> u64 {
+    // Inherited by a child, whose number therefore differs from its ancestors'.
     static LAST: AtomicU64 = AtomicU64::new(0);
     match mark.load(Ordering::Relaxed) {
         0 => {

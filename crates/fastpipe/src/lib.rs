@@ -1,19 +1,19 @@
-//! Zero-copy pipes on Linux that are never wrong, and the pieces they are made
-//! of.
+//! Fast pipes on Linux: zero-copy output whose data is always right, buffered
+//! input, relaying, and shared-memory rings.
 //!
-//! write(2) copies into pages of the kernel's: at some 3 GiB/s between two
-//! processors, and much less where the two processes have to wake each other.
-//! vmsplice(2) puts references to the program's own pages into the pipe. Three
-//! to six times as fast, but who writes to such a page too early changes what
-//! somebody else reads, and no call tells when it is not too early.
-//! [`Writer`](writer::Writer) gives the speed without the question.
+//! write(2) copies every byte into pages of the kernel, at some 3 GiB/s between
+//! two processors, and less if the two processes have to wake each other.
+//! vmsplice(2) is three to six times as fast, because it puts references to the
+//! program's own pages into the pipe. But if the program writes to such a page
+//! too early, its reader sees the new bytes, and no system call reports when a
+//! page is free again. [`Writer`] gives the speed and solves that problem.
 //!
-//! # In five minutes
+//! # Quick start
 //!
-//! A generator makes its data in memory that is lent to it:
+//! A generator makes its data in memory lent by the writer:
 //!
 //! ```no_run
-//! use fastpipe::writer::{FinishError, Writer};
+//! use fastpipe::{FinishError, Writer};
 //!
 //! let mut out = Writer::builder().stdout()?;
 //! let mut number = 0u64;
@@ -30,9 +30,10 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! (Or use it as any [`io::Write`](std::io::Write): `writeln!(out, ...)`.) When
-//! its reader has had enough, as `head` soon has, the next call answers
-//! `BrokenPipe`. Most programs that produce data take that for a good end:
+//! A `Writer` is also an [`io::Write`](std::io::Write): `writeln!(out, ...)`.
+//!
+//! When the reader closes the pipe, as `head` soon does, the next call fails with
+//! `BrokenPipe`. Most programs that produce data treat that as success:
 //!
 //! ```
 //! use std::io::{self, ErrorKind};
@@ -41,17 +42,16 @@
 //! fn main() -> io::Result<()> {
 //!     match produce() {
 //!         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-//!         done => done,
+//!         result => result,
 //!     }
 //! }
 //! ```
 //!
-//! A filter reads into memory that is sent on:
+//! A filter reads into the memory that it sends:
 //!
 //! ```no_run
 //! use std::io::Read;
-//! use fastpipe::reader::Reader;
-//! use fastpipe::writer::{FinishError, Writer};
+//! use fastpipe::{FinishError, Reader, Writer};
 //!
 //! let mut input = Reader::builder().stdin()?;
 //! let mut out = Writer::builder().stdout()?;
@@ -68,50 +68,50 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Data that never changes is repeated, without being made again:
+//! Constant data is sent repeatedly without being made again:
 //!
 //! ```no_run
-//! use fastpipe::writer::{Frozen, Writer};
+//! use fastpipe::{Frozen, Writer};
 //!
 //! let line = Frozen::new(b"y\n")?;
 //! Writer::builder().stdout()?.repeat(&line, u64::MAX)?;
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! And [`relay`](relay::relay) moves bytes that need not be looked at from any
-//! descriptor to any other. The crate's `examples/` are programs to run.
+//! [`relay`](relay::relay) moves bytes from any descriptor to any other without
+//! looking at them. The crate's `examples/` are complete programs.
 //!
-//! # What can go wrong with zero-copy, and what happens here
+//! # Hazards of zero copy, and how they are handled
 //!
-//! | hazard | here |
+//! | hazard | handled by |
 //! |---|---|
-//! | The reader splices or tees pages onward: they are still in use when the pipe is empty | pages are never written again ([`Reuse::Fresh`](reuse::Reuse::Fresh), the default), or only once the kernel finds that nobody holds them ([`CowChecked`](reuse::Reuse::CowChecked)) |
-//! | The reader makes the pipe larger: "a pipeful was sent since" says nothing | what is unread is counted ([`Drained`](reuse::Reuse::Drained)) |
-//! | Memory goes back to the allocator while the pipe holds it | it is a mapping of its own, unmapped in the end |
-//! | fork shares pages with a child | pages to be vmspliced are wiped in the child (MADV_WIPEONFORK), whose calls of the writer fail |
-//! | Locked memory is not let go by MADV_DONTNEED | a new mapping takes its place |
-//! | A few bytes hold a huge page | pieces follow one another page by page; what is held is what was sent, rounded up at its ends |
-//! | Another thread replaces the output (dup2) in mid-call | everything goes through a private duplicate of the descriptor, checked once |
-//! | vmsplice is refused (seccomp), the output is no pipe, or opened to append | write(2) goes on at the byte where it stopped; [`path`](writer::Writer::path) tells why |
-//! | A kernel turns vmsplice into a copy | it is tried out on a private pipe first |
-//! | O_NONBLOCK set on a shared open file | never set; calls are non-blocking one by one |
-//! | SIGPIPE | its disposition is never touched. Rust programs ignore it, and get `BrokenPipe` |
+//! | The reader splices or tees pages onward: they are in use although the pipe is empty | pages are never written again ([`Reuse::Fresh`], the default), or only after the kernel has found no reference to them ([`Reuse::CowChecked`]) |
+//! | The reader enlarges the pipe, so that "a pipeful was sent since" no longer implies "read" | unread bytes are counted ([`Reuse::Drained`]) |
+//! | Memory is freed to the allocator while a pipe refers to it | each buffer is a mapping of its own, unmapped in the end |
+//! | fork shares pages with a child | pages to be vmspliced are wiped in the child (MADV_WIPEONFORK), where the writer's methods fail |
+//! | MADV_DONTNEED does not release locked memory | a new mapping replaces it |
+//! | A few bytes pin a huge page | pieces are placed page after page, so the pinned memory is the length sent, rounded up at both ends |
+//! | Another thread replaces the output (dup2) during a call | everything goes through a private duplicate of the descriptor, checked once |
+//! | vmsplice is refused (seccomp), or the output is not a pipe, or has O_APPEND | write(2) continues at the same byte; [`Writer::path`] reports the reason |
+//! | A future kernel turns vmsplice into a copy | it is probed on a private pipe first |
+//! | O_NONBLOCK is shared by all users of an open file | it is never set; single calls are made non-blocking instead |
+//! | SIGPIPE | its disposition is never changed. Rust programs ignore it and get `BrokenPipe` |
 //!
-//! # Which policy for which reader
+//! # Which reuse policy for which reader
 //!
-//! See [`reuse`]. In short: leave it at the default. `Drained` is up to twice as
-//! fast again, for a reader you know to copy, as one that calls read(2) does.
-//! `CowChecked` lies between the two and is right for every reader, for small
-//! processes.
+//! The default, `Fresh`, is right for every reader. `Drained` is up to twice as
+//! fast, and right for readers known to copy, such as those that use read(2).
+//! `CowChecked` lies in between, is right for every reader, and suits small
+//! processes. See [`reuse`].
 //!
 //! # How fast
 //!
 //! `pipespeed bench touched`, of the same project, measures it on your machine:
-//! two processes on two processors, every byte made by the writer and summed up
-//! by the reader, who calls read(2). On a two-processor KVM guest (AMD EPYC,
+//! two processes on two processors, where the writer makes every byte and the
+//! reader sums them up, using read(2). On a two-processor KVM guest (AMD EPYC,
 //! Linux 6.18), neither end sleeping:
 //!
-//! | | GiB/s | against | processor time, ms/GiB |
+//! | | GiB/s | ratio | CPU time, ms/GiB |
 //! |---|---|---|---|
 //! | write(2) | 3.0 | 1 | 653 |
 //! | `Fresh`, the default | 10.2 | 3.3 (3.1 to 4.0) | 195 |
@@ -120,32 +120,30 @@
 //! | `BufWriter`, 64 KiB at a time | 3.2 | 1 | 610 |
 //! | the same written to a `Writer` | 8.2 | 2.6 (2.4 to 3.1) | 186 |
 //!
-//! (Medians of 30 rounds, ratios paired by round with 95 % intervals.) Written 16
-//! bytes at a time to a reader that does not look at them a `Writer` is 1.4
-//! (1.1 to 1.9) times as fast as a `BufWriter`, 4 KiB at a time 1.7 (1.5 to 2.0)
-//! times: `cargo bench -p pipespeed --bench small_writes`. What was tried to make
-//! `Fresh` faster, and why it is not, is in `docs/zero-copy.md` of the
-//! repository.
+//! (Medians of 30 rounds; ratios are paired by round, with 95 % intervals.) For
+//! small writes to a reader that discards the data, a `Writer` is 1.4 (1.1 to
+//! 1.9) times as fast as a `BufWriter` with 16 bytes per write, and 1.7 (1.5 to
+//! 2.0) times with 4 KiB: `cargo bench -p pipespeed --bench small_writes`. The
+//! repository's `docs/zero-copy.md` explains where the time of `Fresh` goes.
 //!
-//! Where a reader sleeps and must be woken, as in most pipelines, the gain is
+//! If the reader sleeps and has to be woken, as in most pipelines, the gain is
 //! larger: a larger pipe and fewer calls mean fewer wake-ups.
 //!
-//! # The pieces
+//! # Modules
 //!
-//! * [`writer`] and [`reader`], the two ends of a stream;
+//! * [`writer`] and [`reader`]: the two ends of a stream;
 //! * [`relay`]: from any descriptor to any other;
-//! * [`ring`]: a ring in memory that two processes share, for programs that both
-//!   use this library: nothing is copied, and no system call made;
+//! * [`ring`]: a ring buffer in memory shared by two processes that both use this
+//!   library; without copies or system calls;
 //! * [`reuse`]: when a page may be written again;
 //! * [`buffer`]: page-aligned memory of base, transparent-huge or hugetlb
-//!   pages, and proof of which it got;
-//! * [`memory`]: what the kernel tells of a process's mappings and pages;
-//! * [`pipe`]: what a pipe is like: capacity, slots, unread bytes, the
-//!   system's limits;
-//! * [`transfer`]: whole transfers by write, read, vmsplice, splice and tee,
-//!   which resume after partial results and signals and count what they did;
+//!   pages, and proof of the kind of page obtained;
+//! * [`memory`]: the kernel's information on a process's mappings and pages;
+//! * [`pipe`]: capacity, slots and unread bytes of a pipe, and the system's limits;
+//! * [`transfer`]: complete transfers by write, read, vmsplice, splice and tee,
+//!   which resume after partial results and signals and count their calls;
 //! * [`wait`]: what to do while the pipe is full or empty;
-//! * [`shared`]: a few words that two processes share.
+//! * [`shared`]: a few words shared by two processes.
 #![deny(unsafe_code)]
 
 pub mod buffer;
@@ -162,3 +160,18 @@ mod sys;
 pub mod transfer;
 pub mod wait;
 pub mod writer;
+
+#[doc(inline)]
+pub use self::{
+    buffer::{Buffer, BufferBuilder, Pages},
+    reader::{Reader, ReaderBuilder},
+    reuse::{AssertReaderCopies, Reuse},
+    wait::Wait,
+    writer::{FinishError, Frozen, Loan, Writer, WriterBuilder},
+};
+
+// Shared with the integration tests, so that all tests report in the same way.
+#[cfg(test)]
+#[allow(dead_code, unsafe_code)]
+#[path = "../tests/common/skip.rs"]
+mod skip;

@@ -1,7 +1,6 @@
-//! What a pipe is like, asked through either of its ends.
+//! Properties of a pipe (capacity, slots, unread bytes), and the system's limits.
 //!
-//! All functions take a borrowed descriptor and change nothing but what their
-//! name says. Sizes are in bytes. See pipe(7) for the notions.
+//! Functions take a descriptor of either end. Sizes are in bytes. See pipe(7).
 
 use std::fmt;
 use std::fs;
@@ -13,20 +12,20 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
-use crate::wait::poll_at_once;
+use crate::wait::poll_now;
 
-/// Writes of at most so many bytes are atomic on Linux: PIPE_BUF of pipe(7).
+/// Maximum size of an atomic write on Linux, in bytes: PIPE_BUF of pipe(7).
 pub const ATOMIC_WRITE: usize = 4096;
 
-/// The size of a base page in bytes.
+/// Returns the size of a base page in bytes.
 pub fn page_size() -> usize {
     rustix::param::page_size()
 }
 
-/// A new pipe: its read end and its write end, both close-on-exec.
+/// Creates a pipe; returns its read end and its write end, both close-on-exec.
 ///
 /// # Errors
-/// EMFILE or ENFILE when no descriptor is left.
+/// Those of pipe2(2): EMFILE or ENFILE if no descriptor is available.
 pub fn create() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?)
 }
@@ -40,27 +39,27 @@ pub fn is_pipe(fd: impl AsFd) -> io::Result<bool> {
     Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)
 }
 
-/// The capacity in bytes: F_GETPIPE_SZ.
+/// Returns the capacity in bytes (F_GETPIPE_SZ of fcntl(2)).
 ///
 /// # Errors
-/// EBADF if it is no pipe.
+/// EBADF if it is not a pipe.
 pub fn capacity(fd: impl AsFd) -> io::Result<usize> {
     Ok(rustix::pipe::fcntl_getpipe_size(fd)?)
 }
 
-/// The number of slots. Each holds one page or a part of one, so a pipe can
-/// be full with far fewer bytes than its capacity.
+/// Returns the number of slots. A slot holds one page or a part of one, so a pipe
+/// can be full with far fewer bytes than its capacity.
 ///
 /// # Errors
-/// EBADF if it is no pipe.
+/// EBADF if it is not a pipe.
 pub fn slots(fd: impl AsFd) -> io::Result<usize> {
     Ok(capacity(fd)? / page_size())
 }
 
-/// The bytes written and not yet read: FIONREAD.
+/// Returns the number of bytes written and not yet read (FIONREAD of pipe(7)).
 ///
-/// What is unread *here*. A page may live on in another pipe that the reader
-/// spliced it to.
+/// Only bytes in this pipe are counted. The reader may have spliced pages into
+/// another pipe, where they are still in use.
 ///
 /// # Errors
 /// Those of ioctl(2).
@@ -68,60 +67,64 @@ pub fn unread(fd: impl AsFd) -> io::Result<usize> {
     Ok(rustix::io::ioctl_fionread(fd)? as usize)
 }
 
-/// Whether anybody has the read end open: without one, poll(2) reports
-/// POLLERR at the write end.
+/// Whether the read end is open somewhere. `fd` must be the write end, for which
+/// poll(2) reports POLLERR if there is no reader.
 ///
 /// # Errors
 /// Those of poll(2).
 pub fn has_reader(fd: impl AsFd) -> io::Result<bool> {
-    let found = poll_at_once(fd.as_fd(), PollFlags::empty())?;
+    let found = poll_now(fd.as_fd(), PollFlags::empty())?;
     Ok(!found.contains(PollFlags::ERR))
 }
 
-/// Sets the capacity to at least `bytes` and returns what was granted: the
-/// kernel rounds up to a power of two of pages. Another process that has the
-/// pipe may have changed it again by then.
+/// Sets the capacity to at least `bytes` (F_SETPIPE_SZ of fcntl(2)) and returns
+/// the capacity granted.
+///
+/// The kernel rounds up to a power of two of pages. Another process that has the
+/// pipe open may change the capacity at any time.
 ///
 /// # Errors
-/// [`CapacityError`], which tells the limit.
+/// [`CapacityError`], which names the limit.
 pub fn set_capacity(fd: impl AsFd, bytes: usize) -> Result<usize, CapacityError> {
-    // The kernel takes an int-sized argument; more is over any limit.
+    // The kernel takes an int; larger values exceed every limit.
     if bytes == 0 || bytes > i32::MAX as usize {
         return Err(CapacityError::new(bytes, Errno::INVAL));
     }
     rustix::pipe::fcntl_setpipe_size(fd, bytes).map_err(|errno| CapacityError::new(bytes, errno))
 }
 
-/// Brings the capacity as close to `bytes` as is allowed: halves the wish
-/// while the kernel answers EPERM (over a limit) or EBUSY (more than that is
-/// queued). Never makes the pipe smaller than it is where `bytes` is larger.
-/// Returns the capacity that resulted.
+/// Sets the capacity to `bytes` or as close to it as the system allows, and
+/// returns the resulting capacity.
+///
+/// Halves the request while the kernel refuses it (EPERM: over a limit; EBUSY:
+/// more bytes are queued). Never makes a pipe smaller if `bytes` is larger than
+/// its capacity.
 ///
 /// # Errors
-/// EBADF if it is no pipe.
+/// EBADF if it is not a pipe.
 pub fn set_capacity_up_to(fd: impl AsFd, bytes: usize) -> io::Result<usize> {
     let before = capacity(&fd)?;
-    let mut wish = bytes;
+    let mut request = bytes;
     loop {
-        match set_capacity(&fd, wish) {
+        match set_capacity(&fd, request) {
             Ok(granted) => return Ok(granted),
-            Err(error) if error.may_be_less() => wish /= 2,
+            Err(error) if error.smaller_may_succeed() => request /= 2,
             Err(error) => return Err(error.into()),
         }
-        if wish <= before {
+        if request <= before {
             return capacity(&fd);
         }
     }
 }
 
-/// F_SETPIPE_SZ was refused.
+/// Error of setting a pipe's capacity.
 #[derive(Debug)]
 pub struct CapacityError {
-    /// The bytes asked for.
+    /// Capacity requested, in bytes.
     pub asked: usize,
-    /// /proc/sys/fs/pipe-max-size, where it can be read.
+    /// Value of /proc/sys/fs/pipe-max-size, if readable.
     pub limit: Option<usize>,
-    /// What the kernel said.
+    /// Error of the system call.
     pub source: io::Error,
 }
 
@@ -134,8 +137,8 @@ impl CapacityError {
         }
     }
 
-    /// Whether asking for less may succeed.
-    fn may_be_less(&self) -> bool {
+    /// Whether a smaller request may succeed.
+    fn smaller_may_succeed(&self) -> bool {
         let raw = self.source.raw_os_error();
         raw == Some(Errno::PERM.raw_os_error())
             || raw == Some(Errno::BUSY.raw_os_error())
@@ -148,7 +151,7 @@ impl fmt::Display for CapacityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a pipe of {} bytes was refused", self.asked)?;
         match (self.source.kind(), self.limit) {
-            // EINVAL: more than any limit could be.
+            // EINVAL: the request exceeds every possible limit.
             (io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput, Some(limit))
                 if self.asked > limit =>
             {
@@ -181,21 +184,21 @@ impl From<CapacityError> for io::Error {
     }
 }
 
-/// The system's limits on pipes (proc_sys_fs(5)). A limit that can't be read
-/// is `None`.
+/// The system's limits on pipes (proc_sys_fs(5)); `None` if not readable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The largest capacity an unprivileged process may set, in bytes.
+    /// Largest capacity that an unprivileged process may set, in bytes.
     pub max_size: Option<usize>,
-    /// The pages that all pipes of a user may hold before new pipes get two
-    /// slots only; 0 is no limit.
+    /// Number of pages in all pipes of a user above which new pipes get two
+    /// slots only; 0 means no limit.
     pub user_pages_soft: Option<usize>,
-    /// The pages past which a user can't make a pipe at all; 0 is no limit.
+    /// Number of pages in all pipes of a user above which no pipe can be
+    /// created; 0 means no limit.
     pub user_pages_hard: Option<usize>,
 }
 
 impl Limits {
-    /// Reads them from /proc/sys/fs.
+    /// Reads the limits from /proc/sys/fs.
     pub fn read() -> Self {
         let number = |name: &str| {
             fs::read_to_string(format!("/proc/sys/fs/{name}"))

@@ -1,14 +1,14 @@
-//! A buffered reader that takes large pieces.
+//! [`Reader`]: a buffered reader with large reads.
 //!
-//! Every system call costs about as much as copying a few KiB, so a reader
-//! gains most by asking for much at once: [`Reader`] reads up to its whole
-//! buffer (256 KiB unless told otherwise, which fits the second-level cache of
-//! today's processors). A pipe holds 64 KiB unless somebody enlarges it; that is
-//! the writer's to do, or the reader's [on request](ReaderBuilder::capacity).
+//! A system call costs about as much as copying a few KiB, so large reads are
+//! faster. [`Reader`] fills its whole buffer by one call (256 KiB by default,
+//! which fits the second-level cache of today's processors). A pipe holds 64 KiB
+//! unless somebody enlarges it: usually the writer, or the reader [on
+//! request](ReaderBuilder::capacity).
 //!
 //! ```
 //! use std::io::BufRead;
-//! use fastpipe::{pipe, reader::Reader, wait::Wait};
+//! use fastpipe::{Reader, Wait, pipe};
 //!
 //! let (reader, writer) = pipe::create()?;
 //! std::thread::spawn(move || {
@@ -29,11 +29,12 @@ use crate::pipe;
 use crate::transfer::{Counts, Input};
 use crate::wait::Wait;
 
-/// The size of the buffer unless said otherwise, in bytes.
-pub const BUFFER: usize = 256 * 1024;
+/// Default size of the buffer, in bytes.
+pub const DEFAULT_BUFFER: usize = 256 * 1024;
 
-/// How a [`Reader`] is to be made.
+/// Settings of a [`Reader`].
 #[derive(Debug, Clone, Copy)]
+#[must_use]
 pub struct ReaderBuilder {
     wait: Wait,
     capacity: Option<usize>,
@@ -41,39 +42,39 @@ pub struct ReaderBuilder {
 }
 
 impl ReaderBuilder {
-    /// How to wait for data; [`Wait::Block`] if not said.
+    /// Sets how to wait for data; default [`Wait::Block`].
     ///
-    /// Under [`Wait::Never`] reading reports [`io::ErrorKind::WouldBlock`]
-    /// where nothing is there. Nothing is lost by that: what was read before
-    /// has been returned or is still buffered.
+    /// Under [`Wait::Never`] a read fails with [`io::ErrorKind::WouldBlock`] if
+    /// there is no data. That loses nothing: bytes read before have been
+    /// returned or are still buffered.
     pub fn wait(mut self, wait: Wait) -> Self {
         self.wait = wait;
         self
     }
 
-    /// Enlarges the pipe to this capacity in bytes, or as close to it as is
-    /// allowed; if not said, the capacity is left alone. A pipe that is larger
-    /// stays so, and a refusal is no error.
+    /// Enlarges the pipe to this capacity in bytes, or as close to it as the
+    /// system allows; by default the capacity is not changed. A larger pipe is
+    /// never made smaller, and a refusal is not an error.
     ///
-    /// A larger pipe means fewer wake-ups. But only ask for it where the writer is
-    /// known not to rely on the pipe's size. One that hands over its own pages
-    /// (vmsplice(2)) and writes to them again as soon as a pipeful was sent after
-    /// them, as the published double buffering does, overwrites pages that are
-    /// still unread in a larger pipe: the data read is wrong, and nothing reports
-    /// it. A writer that measures or limits what is in flight is misled too.
+    /// A larger pipe means fewer wake-ups. Use this only if the writer does not
+    /// rely on the pipe's size. A writer that hands over its own pages
+    /// (vmsplice(2)) and reuses them after sending one more pipeful, as published
+    /// double-buffering programs do, would overwrite pages that are still unread
+    /// in a larger pipe: the data read is wrong, and nothing reports it. A writer
+    /// that measures or limits the bytes in flight is misled, too.
     pub fn capacity(mut self, bytes: usize) -> Self {
         self.capacity = Some(bytes);
         self
     }
 
-    /// The size of the buffer in bytes; [`BUFFER`] if not said. It is rounded up
-    /// to one byte at least.
+    /// Sets the size of the buffer in bytes, at least 1; default
+    /// [`DEFAULT_BUFFER`].
     pub fn buffer(mut self, bytes: usize) -> Self {
         self.buffer = bytes.max(1);
         self
     }
 
-    /// Reads from `fd`: a pipe, or anything else that can be read from.
+    /// Creates a reader from `fd`: a pipe, or anything else that can be read.
     ///
     /// The buffer is mapped by the first read that needs it.
     ///
@@ -84,7 +85,7 @@ impl ReaderBuilder {
             && pipe::is_pipe(&fd)?
             && pipe::capacity(&fd)? < wish
         {
-            // Smaller is slower, not wrong.
+            // Best effort: a smaller pipe is only slower.
             let _ = pipe::set_capacity_up_to(&fd, wish);
         }
         Ok(Reader {
@@ -96,9 +97,9 @@ impl ReaderBuilder {
         })
     }
 
-    /// Reads from standard input.
+    /// Creates a reader from standard input.
     ///
-    /// What [`std::io::stdin`] has buffered already is not seen by this.
+    /// Bytes that [`std::io::stdin`] has already buffered are not seen.
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
@@ -107,36 +108,36 @@ impl ReaderBuilder {
     }
 }
 
-/// A buffered reader on a pipe, or on anything else that can be read from. See
-/// the [module](self).
+/// Buffered reader of a pipe, or of anything else that can be read. See the
+/// [module](self).
 ///
-/// A read into a caller's buffer that is at least as large as the internal one
-/// bypasses it. Signals don't interrupt a read.
+/// A read into a caller's buffer at least as large as the internal one bypasses
+/// the latter. Signals do not interrupt a read.
 #[derive(Debug)]
 pub struct Reader<F> {
     input: Input<F>,
     size: usize,
     /// Mapped when first needed.
     buffer: Option<Buffer>,
-    /// What is read and not consumed: `buffer[start..end]`.
+    /// Bytes read and not consumed: `buffer[start..end]`.
     start: usize,
     end: usize,
 }
 
 impl Reader<OwnedFd> {
-    /// A blocking reader with a buffer of [`BUFFER`] bytes, which leaves the pipe's
-    /// capacity alone; the builder's methods change that.
+    /// Returns a builder with the default settings: blocking, with a buffer of
+    /// [`DEFAULT_BUFFER`] bytes, without changing the pipe's capacity.
     pub fn builder() -> ReaderBuilder {
         ReaderBuilder {
             wait: Wait::default(),
             capacity: None,
-            buffer: BUFFER,
+            buffer: DEFAULT_BUFFER,
         }
     }
 }
 
 impl<F: AsFd> Reader<F> {
-    /// What was read from the descriptor and not consumed yet.
+    /// Returns the bytes read from the descriptor and not consumed yet.
     pub fn buffer(&self) -> &[u8] {
         match &self.buffer {
             Some(buffer) => &buffer[self.start..self.end],
@@ -144,25 +145,24 @@ impl<F: AsFd> Reader<F> {
         }
     }
 
-    /// What the reading has cost so far.
+    /// Returns the numbers of bytes and system calls so far.
     pub fn counts(&self) -> Counts {
         self.input.counts()
     }
 
-    /// The descriptor. Whoever reads from it skips what is
-    /// [buffered](Self::buffer) here.
+    /// Returns the descriptor. Reading from it directly skips the [buffered
+    /// bytes](Self::buffer).
     pub fn get_ref(&self) -> &F {
         self.input.get_ref()
     }
 
-    /// Gives the descriptor back. What is [buffered](Self::buffer) is lost; see
-    /// [`into_parts`](Self::into_parts).
+    /// Returns the descriptor and discards the [buffered bytes](Self::buffer),
+    /// which [`into_parts`](Self::into_parts) keeps.
     pub fn into_inner(self) -> F {
         self.input.into_inner()
     }
 
-    /// Gives the descriptor back, and the bytes that were read from it and not
-    /// consumed.
+    /// Returns the descriptor, and the bytes read from it and not consumed.
     pub fn into_parts(self) -> (F, Vec<u8>) {
         let unconsumed = self.buffer().to_vec();
         (self.input.into_inner(), unconsumed)
@@ -178,23 +178,23 @@ impl<F: AsFd> Read for Reader<F> {
         if self.is_empty() && buf.len() >= self.size {
             return Ok(self.input.read_some(buf)?);
         }
-        let there = self.fill_buf()?;
-        let n = there.len().min(buf.len());
-        buf[..n].copy_from_slice(&there[..n]);
+        let available = self.fill_buf()?;
+        let n = available.len().min(buf.len());
+        buf[..n].copy_from_slice(&available[..n]);
         self.consume(n);
         Ok(n)
     }
 
-    /// Unlike the default, never asks for a few bytes only.
+    /// Unlike the default implementation, never reads just a few bytes.
     fn read_to_end(&mut self, buf: &mut Vec<u8>) -> io::Result<usize> {
         let before = buf.len();
         loop {
-            let there = self.fill_buf()?;
-            if there.is_empty() {
+            let available = self.fill_buf()?;
+            if available.is_empty() {
                 return Ok(buf.len() - before);
             }
-            buf.extend_from_slice(there);
-            let n = there.len();
+            buf.extend_from_slice(available);
+            let n = available.len();
             self.consume(n);
         }
     }
@@ -205,10 +205,9 @@ impl<F: AsFd> BufRead for Reader<F> {
         let empty = self.is_empty();
         let buffer = match &mut self.buffer {
             Some(buffer) => buffer,
-            // Base pages, each there once it is first read into: a small input
-            // pays for what it fills. A huge page is cleared as a whole before
-            // its first byte can be used, and is eight times as large as the
-            // usual buffer.
+            // Base pages that are populated on demand, so that a small input
+            // uses few of them. A huge page would have to be zeroed completely,
+            // and is eight times as large as the usual buffer.
             none => none.insert(
                 Buffer::builder()
                     .len(self.size)

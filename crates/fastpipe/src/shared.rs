@@ -1,13 +1,12 @@
-//! A few words of memory that several processes share.
+//! [`SharedWords`]: a few words of memory shared by several processes.
 //!
-//! The words lie in a memfd that is sealed against resizing, so that no peer
-//! can make an access fault, and are only ever reached as atomics, so that no
-//! peer can break the aliasing rules: sharing them is safe, whatever the peer
-//! does. What they mean is between the peers.
+//! The words are in a memfd that is sealed against resizing, so that no peer
+//! can make an access fault, and are accessed as atomics only, so that no peer
+//! can break the aliasing rules. Sharing them is therefore safe whatever a peer
+//! does. The peers agree on the meaning of the words.
 //!
-//! The file begins with a header that [`SharedWords::words`] does not reach. By
-//! it the memory of anything else, such as a [`ring`](crate::ring), is refused,
-//! and a ring refuses words.
+//! The file starts with a header that [`SharedWords::words`] does not expose. It
+//! distinguishes the file from others, such as that of a [`ring`](crate::ring).
 #![allow(unsafe_code)]
 
 use std::io;
@@ -21,34 +20,34 @@ use rustix::mm::{MapFlags, ProtFlags};
 use crate::pipe::page_size;
 use crate::sealed::{self, refused};
 
-/// The first word of the header; the others are not used yet.
+/// First word of the header; the others are unused.
 const MAGIC: u64 = u64::from_le_bytes(*b"fastwrd1");
 
-/// Two cache lines, so that the words begin at one.
+/// Two cache lines, so that the words start on one.
 const HEADER_WORDS: usize = 16;
 
-/// Shared 64-bit words, zero at first.
+/// 64-bit words shared by several processes, initially zero.
 #[derive(Debug)]
 pub struct SharedWords {
-    /// The header, and behind it the words.
+    /// Start of the header, which the words follow.
     start: NonNull<AtomicU64>,
     len: usize,
-    /// Whole pages, in bytes.
+    /// Length of the mapping in bytes, a multiple of the page size.
     mapped_len: usize,
     file: OwnedFd,
 }
 
-// SAFETY: the memory is reached through atomics only.
+// SAFETY: the memory is accessed through atomics only.
 unsafe impl Send for SharedWords {}
 // SAFETY: as above.
 unsafe impl Sync for SharedWords {}
 
 impl SharedWords {
-    /// Makes `len` words. Hand the descriptor to the peer (see [`AsFd`]).
+    /// Creates `len` words. Pass the descriptor to the peer (see [`AsFd`]).
     ///
     /// # Errors
-    /// Those of memfd_create(2), ftruncate(2) and mmap(2); `InvalidInput` for
-    /// no words at all.
+    /// Those of memfd_create(2), ftruncate(2) and mmap(2); `InvalidInput` if
+    /// `len` is 0.
     pub fn create(len: usize) -> io::Result<Self> {
         let file = sealed::create("fastpipe-words", file_len(len)?)?;
         let shared = Self::map(file, len)?;
@@ -56,12 +55,12 @@ impl SharedWords {
         Ok(shared)
     }
 
-    /// Maps `len` words that a peer has made.
+    /// Maps `len` words created by a peer.
     ///
     /// # Errors
-    /// `InvalidData` for anything but the memory of shared words that is safe
-    /// to use: sealed against resizing, of ordinary pages, long enough, with
-    /// the right header; `InvalidInput` for no words at all; those of mmap(2).
+    /// `InvalidData` unless the file is one of shared words and safe to map:
+    /// sealed against resizing, of ordinary pages, long enough, with the right
+    /// header; `InvalidInput` if `len` is 0; those of mmap(2).
     pub fn open(file: OwnedFd, len: usize) -> io::Result<Self> {
         if sealed::check(&file)? < file_len(len)? {
             return Err(refused("the shared memory is too short"));
@@ -73,14 +72,14 @@ impl SharedWords {
         Ok(shared)
     }
 
-    /// The file must be of ordinary pages and long enough for `len` words.
+    /// Maps the file, which must be of ordinary pages and long enough.
     fn map(file: OwnedFd, len: usize) -> io::Result<Self> {
         let mapped_len = usize::try_from(file_len(len)?)
             .ok()
             .and_then(|len| len.checked_next_multiple_of(page_size()))
             .ok_or_else(too_many)?;
-        // SAFETY: a new mapping at an address of the kernel's choice disturbs
-        // no memory of ours.
+        // SAFETY: a new mapping at an address chosen by the kernel does not
+        // affect existing memory.
         let address = unsafe {
             rustix::mm::mmap(
                 ptr::null_mut(),
@@ -102,13 +101,13 @@ impl SharedWords {
     }
 
     fn magic(&self) -> &AtomicU64 {
-        // SAFETY: the mapping begins with the header, is page-aligned, lives as
-        // long as self, can't shrink (sealed), and any bit pattern is an
+        // SAFETY: the mapping starts with the header, is page-aligned, lives as
+        // long as self, can't shrink (sealed), and every bit pattern is a valid
         // AtomicU64.
         unsafe { self.start.as_ref() }
     }
 
-    /// The words.
+    /// Returns the words.
     pub fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is longer than the header.
         let words = unsafe { self.start.add(HEADER_WORDS) };
@@ -130,7 +129,7 @@ impl Drop for SharedWords {
     }
 }
 
-/// Length of the file for `len` words, in bytes.
+/// Returns the length of the file for `len` words, in bytes.
 fn file_len(len: usize) -> io::Result<u64> {
     if len == 0 {
         return Err(io::Error::new(
@@ -152,10 +151,11 @@ fn too_many() -> io::Error {
 mod tests {
     use super::*;
     use crate::ring;
+    use crate::skip::skip;
     use rustix::fs::{MemfdFlags, SealFlags};
 
     #[test]
-    fn what_one_mapping_stores_the_other_loads() {
+    fn both_mappings_see_the_same_words() {
         let mine = SharedWords::create(4).unwrap();
         let theirs = SharedWords::open(mine.as_fd().try_clone_to_owned().unwrap(), 4).unwrap();
         mine.words()[3].store(42, Ordering::Release);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn all_words_are_zero_at_first() {
+    fn words_are_initially_zero() {
         let shared = SharedWords::create(3000).unwrap();
         assert_eq!(shared.words().len(), 3000);
         for word in shared.words() {
@@ -172,22 +172,22 @@ mod tests {
     }
 
     #[test]
-    fn no_words_and_too_many_are_refused() {
+    fn zero_or_too_many_words_are_refused() {
         for len in [0, usize::MAX / 8, usize::MAX] {
             let error = SharedWords::create(len).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{len}");
         }
     }
 
-    /// Asserts that `file` is refused with a message that contains `why`.
-    fn assert_refused(file: OwnedFd, len: usize, why: &str) {
+    /// Asserts that `file` is refused with a message that contains `reason`.
+    fn assert_refused(file: OwnedFd, len: usize, reason: &str) {
         let error = SharedWords::open(file, len).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
-        assert!(error.to_string().contains(why), "{error}");
+        assert!(error.to_string().contains(reason), "{error}");
     }
 
     #[test]
-    fn a_file_that_could_still_shrink_is_refused() {
+    fn an_unsealed_file_is_refused() {
         let file = rustix::fs::memfd_create("t", MemfdFlags::ALLOW_SEALING).unwrap();
         rustix::fs::ftruncate(&file, 4096).unwrap();
         assert_refused(file, 4, "not sealed");
@@ -199,7 +199,7 @@ mod tests {
     fn a_file_of_reserved_huge_pages_is_refused() {
         let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
         let Ok(file) = rustix::fs::memfd_create("t", flags) else {
-            eprintln!("skipped: no reserved huge pages here");
+            skip("no reserved huge pages here");
             return;
         };
         rustix::fs::ftruncate(&file, 1 << 30).unwrap();
@@ -208,14 +208,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_too_short_for_the_words_is_refused() {
+    fn a_file_that_is_too_short_is_refused() {
         let mine = SharedWords::create(1).unwrap();
         let file = mine.as_fd().try_clone_to_owned().unwrap();
         assert_refused(file, 2, "too short");
     }
 
     #[test]
-    fn a_file_that_holds_no_words_is_refused() {
+    fn a_file_without_the_header_is_refused() {
         assert_refused(sealed::create("t", 4096).unwrap(), 4, "no shared words");
     }
 

@@ -1,4 +1,5 @@
-//! What a transfer does while the pipe is full or empty.
+//! How a transfer waits while the pipe is full or empty: [`Wait`], and
+//! [`Backoff`] for loops with an attempt and a sleep of their own.
 
 use std::hint;
 use std::os::fd::BorrowedFd;
@@ -13,59 +14,203 @@ use crate::transfer::Counts;
 /// How to wait for the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Wait {
-    /// Let the system call sleep. Cheapest in processor time, but the kernel
-    /// wakes the sleeper, which takes microseconds when it sleeps on another
-    /// processor, and more on a virtual machine.
+    /// Sleep in the system call. Uses the least processor time, but the kernel
+    /// has to wake the sleeper, which takes microseconds across processors, and
+    /// more on a virtual machine.
     #[default]
     Block,
-    /// Ask poll(2) before each call, then call without blocking.
+    /// Call poll(2) before each attempt, then make a non-blocking attempt.
     Poll,
-    /// Call again at once, without end. Needs a processor of its own for each
-    /// end: with both on one processor each burns whole time slices.
+    /// Retry without limit. Each end needs a processor of its own: two spinning
+    /// ends on one processor burn whole time slices.
     Spin,
-    /// Spin for a bounded time (at most [`MAX_SPINNING`]), as long as that
-    /// keeps paying, then poll. Never spins where this process is allowed one
-    /// processor only; a [ring](crate::ring), whose ends tell each other, does
-    /// unless both are bound to the same one.
+    /// Spin for at most [`MAX_SPINNING`], then poll. The time spent spinning
+    /// adapts to how often it succeeds: see [`Backoff`]. Never spins in a thread
+    /// that is restricted to one processor; a [ring](crate::ring) knows more and
+    /// spins unless both of its ends are bound to the same one.
     Adaptive,
-    /// Don't: report [`std::io::ErrorKind::WouldBlock`] with what was moved.
+    /// Do not wait: fail with [`std::io::ErrorKind::WouldBlock`], reporting how
+    /// much was moved.
     Never,
 }
 
-/// The longest that [`Wait::Adaptive`] spins before it sleeps.
+/// Upper bound of the time that [`Wait::Adaptive`] spins before it sleeps.
 ///
-/// Spinning for as long as sleeping and waking would cost loses at most as
-/// much as it can win. A wake-up across processors was measured at 6 to 14 us
-/// on a virtual machine; the rest is margin for slower ones.
+/// Spinning for as long as a sleep and a wake-up take costs at most twice as much
+/// as the better of the two. A wake-up across processors was measured at 6 to
+/// 14 us on a virtual machine; the rest is margin for slower ones.
 pub const MAX_SPINNING: Duration = Duration::from_micros(50);
 
-/// The shortest spin worth trying again after spinning stopped paying.
+/// A spinning time below this is rounded down to none.
 const MIN_SPINNING: Duration = Duration::from_micros(4);
 
-/// After so many waits without spinning, [`Wait::Adaptive`] tries it again.
-const RETRY_AFTER: u32 = 64;
+/// Number of waits without spinning after which [`Wait::Adaptive`] tries
+/// spinning again.
+const WAITS_WITHOUT_SPINNING: u32 = 64;
 
-/// What a transfer is waiting for.
+/// Decides, after each attempt that would have blocked, whether to retry at once
+/// or to sleep first.
+///
+/// For code that has its own non-blocking attempt and its own way of sleeping;
+/// the transfers of this crate use it themselves.
+///
+/// Under [`Wait::Spin`] the answer is always to retry, under [`Wait::Block`],
+/// [`Wait::Poll`] and [`Wait::Never`] never. Under [`Wait::Adaptive`] it is to
+/// retry for a limited time, which doubles, up to [`MAX_SPINNING`], when
+/// spinning was successful and halves when it was not. Once it would be less
+/// than 4 us there is no spinning at all, except for one try every 64 waits.
+///
+/// # Examples
+///
+/// ```
+/// use std::hint;
+/// use fastpipe::wait::{Backoff, Wait};
+///
+/// /// Receives a message, spinning for a while before it sleeps.
+/// fn receive<T>(
+///     backoff: &mut Backoff,
+///     mut try_receive: impl FnMut() -> Option<T>,
+///     mut sleep: impl FnMut(),
+/// ) -> T {
+///     loop {
+///         if let Some(message) = try_receive() {
+///             backoff.record_success();
+///             return message;
+///         }
+///         if backoff.should_retry() {
+///             hint::spin_loop();
+///         } else {
+///             sleep();
+///         }
+///     }
+/// }
+///
+/// let (sender, receiver) = std::sync::mpsc::channel();
+/// sender.send(7)?;
+/// let mut backoff = Backoff::new(Wait::Adaptive);
+/// let message = receive(&mut backoff, || receiver.try_recv().ok(), std::thread::yield_now);
+/// assert_eq!(message, 7);
+/// # Ok::<(), std::sync::mpsc::SendError<i32>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Backoff {
+    mode: Mode,
+    /// How long to spin before the next sleep.
+    budget: Duration,
+    /// When the current spell of spinning began.
+    spinning_since: Option<Instant>,
+    waits_without_spinning: u32,
+}
+
+/// What [`Backoff`] makes of a [`Wait`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    AlwaysRetry,
+    Adapt,
+    AlwaysSleep,
+}
+
+impl Backoff {
+    /// Creates a back-off for `wait`.
+    ///
+    /// Under [`Wait::Adaptive`] it spins only if the calling thread may run on
+    /// several processors (sched_getaffinity(2)). Where both ends are pinned to
+    /// processors of their own, use [`with_peer`](Self::with_peer).
+    pub fn new(wait: Wait) -> Self {
+        Self::with_peer(wait, wait == Wait::Adaptive && allowed_processors() > 1)
+    }
+
+    /// Creates a back-off for `wait`, stating whether the other end can make
+    /// progress while this one spins, that is, whether it runs on another
+    /// processor.
+    ///
+    /// If it can't, [`Wait::Adaptive`] never spins. [`Wait::Spin`] always does.
+    pub fn with_peer(wait: Wait, peer_runs_in_parallel: bool) -> Self {
+        let mode = match wait {
+            Wait::Spin => Mode::AlwaysRetry,
+            Wait::Adaptive if peer_runs_in_parallel => Mode::Adapt,
+            Wait::Adaptive | Wait::Block | Wait::Poll | Wait::Never => Mode::AlwaysSleep,
+        };
+        Backoff {
+            mode,
+            budget: MAX_SPINNING / 2,
+            spinning_since: None,
+            waits_without_spinning: 0,
+        }
+    }
+
+    /// Whether to retry at once rather than sleep. To be called after each
+    /// attempt that would have blocked; reads the clock under
+    /// [`Wait::Adaptive`].
+    pub fn should_retry(&mut self) -> bool {
+        match self.mode {
+            Mode::AlwaysRetry => return true,
+            Mode::AlwaysSleep => return false,
+            Mode::Adapt => {}
+        }
+        match self.spinning_since {
+            Some(since) if since.elapsed() < self.budget => true,
+            Some(_) => {
+                self.spinning_since = None;
+                self.budget /= 2;
+                if self.budget < MIN_SPINNING {
+                    self.budget = Duration::ZERO;
+                    self.waits_without_spinning = 0;
+                }
+                false
+            }
+            None => {
+                if self.budget.is_zero() {
+                    self.waits_without_spinning += 1;
+                    if self.waits_without_spinning < WAITS_WITHOUT_SPINNING {
+                        return false;
+                    }
+                    self.budget = MIN_SPINNING;
+                }
+                self.spinning_since = Some(Instant::now());
+                true
+            }
+        }
+    }
+
+    /// Records an attempt that succeeded. If it came after spinning, the next
+    /// spell of spinning may last longer.
+    #[inline]
+    pub fn record_success(&mut self) {
+        if self.spinning_since.take().is_some() {
+            self.budget = (self.budget * 2).min(MAX_SPINNING);
+        }
+    }
+
+    /// Whether the last answer of [`should_retry`](Self::should_retry) was to
+    /// retry and no attempt has succeeded since. Always true under
+    /// [`Wait::Spin`].
+    pub fn is_spinning(&self) -> bool {
+        self.mode == Mode::AlwaysRetry || self.spinning_since.is_some()
+    }
+}
+
+/// A descriptor that a transfer waits for, and the event.
 #[derive(Clone, Copy)]
 pub(crate) enum Interest<'a> {
-    /// Data, or the end of it.
+    /// Data, or end of file.
     Readable(BorrowedFd<'a>),
-    /// Room, or the reader's end.
+    /// Room, or a reader that has gone.
     Writable(BorrowedFd<'a>),
 }
 
-/// A [`Wait`] with what it has learned so far.
+/// Waits as a [`Wait`] says, with the state that needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Waiter {
     wait: Wait,
-    spinner: Spinner,
+    backoff: Backoff,
 }
 
 impl Waiter {
     pub(crate) fn new(wait: Wait) -> Self {
         Waiter {
             wait,
-            spinner: Spinner::new(wait),
+            backoff: Backoff::new(wait),
         }
     }
 
@@ -73,13 +218,13 @@ impl Waiter {
         self.wait
     }
 
-    /// Whether system calls may sleep by themselves.
+    /// Whether system calls may block.
     pub(crate) fn blocks(&self) -> bool {
         self.wait == Wait::Block
     }
 
-    /// Called before each attempt: polls if that is how to wait.
-    pub(crate) fn before(
+    /// Called before each attempt: polls under [`Wait::Poll`].
+    pub(crate) fn before_attempt(
         &self,
         interests: &[Interest<'_>],
         counts: &mut Counts,
@@ -90,8 +235,8 @@ impl Waiter {
         Ok(())
     }
 
-    /// Called when an attempt would have blocked. Returns when it is worth
-    /// trying again, or `AGAIN` if it is not to be waited for.
+    /// Called when an attempt would have blocked. Returns when a retry makes
+    /// sense; fails with `AGAIN` under [`Wait::Never`].
     pub(crate) fn would_block(
         &mut self,
         interests: &[Interest<'_>],
@@ -100,120 +245,41 @@ impl Waiter {
         counts.would_blocks += 1;
         match self.wait {
             Wait::Never => Err(Errno::AGAIN),
-            // `before` polls on the next attempt.
+            // `before_attempt` polls.
             Wait::Poll => Ok(()),
-            // Somebody else made the open file non-blocking; we still wait.
-            Wait::Block => poll_each(interests, counts),
-            Wait::Spin => {
+            Wait::Spin | Wait::Adaptive if self.backoff.should_retry() => {
                 hint::spin_loop();
                 Ok(())
             }
-            Wait::Adaptive => {
-                if self.spinner.goes_on() {
-                    hint::spin_loop();
-                    Ok(())
-                } else {
-                    poll_each(interests, counts)
-                }
-            }
+            // Under `Block` somebody else made the open file non-blocking.
+            Wait::Block | Wait::Spin | Wait::Adaptive => poll_each(interests, counts),
         }
     }
 
-    /// Called when an attempt moved something: spinning for it has paid.
-    pub(crate) fn moved(&mut self) {
-        self.spinner.paid();
+    /// Called when an attempt moved something.
+    pub(crate) fn record_success(&mut self) {
+        self.backoff.record_success();
     }
 }
 
-/// For how long [`Wait::Adaptive`] spins, learned from what it brought.
-#[derive(Debug, Clone)]
-pub(crate) struct Spinner {
-    may_spin: bool,
-    budget: Duration,
-    since: Option<Instant>,
-    waits_without: u32,
-}
-
-impl Spinner {
-    /// One that spins under [`Wait::Adaptive`] on several processors only.
-    pub(crate) fn new(wait: Wait) -> Self {
-        Self::if_others_move(wait, allowed_processors() > 1)
-    }
-
-    /// One that spins under [`Wait::Adaptive`], where the other end can move
-    /// meanwhile.
-    pub(crate) fn if_others_move(wait: Wait, others_move: bool) -> Self {
-        Spinner {
-            may_spin: wait == Wait::Adaptive && others_move,
-            budget: MAX_SPINNING / 2,
-            since: None,
-            waits_without: 0,
-        }
-    }
-
-    /// Whether it is in the middle of spinning.
-    pub(crate) fn is_spinning(&self) -> bool {
-        self.since.is_some()
-    }
-
-    /// Called when what was waited for has come.
-    #[inline]
-    pub(crate) fn paid(&mut self) {
-        if self.since.take().is_some() {
-            self.budget = (self.budget * 2).min(MAX_SPINNING);
-        }
-    }
-
-    /// Whether to try again at once rather than sleep.
-    pub(crate) fn goes_on(&mut self) -> bool {
-        if !self.may_spin {
-            return false;
-        }
-        match self.since {
-            Some(since) if since.elapsed() < self.budget => true,
-            Some(_) => {
-                // Did not pay: spin for less the next time.
-                self.since = None;
-                self.budget /= 2;
-                if self.budget < MIN_SPINNING {
-                    self.budget = Duration::ZERO;
-                    self.waits_without = 0;
-                }
-                false
-            }
-            None => {
-                if self.budget.is_zero() {
-                    self.waits_without += 1;
-                    if self.waits_without < RETRY_AFTER {
-                        return false;
-                    }
-                    self.budget = MIN_SPINNING;
-                }
-                self.since = Some(Instant::now());
-                true
-            }
-        }
-    }
-}
-
-/// Timeout of a poll(2) that doesn't wait.
-pub(crate) const AT_ONCE: Timespec = Timespec {
+/// Timeout of a poll(2) that does not wait.
+pub(crate) const NO_WAIT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 0,
 };
 
-/// Asks poll(2) what of `events`, an error or the end `fd` has, without waiting.
+/// Returns which of `events`, POLLERR and POLLHUP are pending on `fd`, without
+/// waiting.
 ///
-/// Asks again after EINTR, which a signal causes even here and which says nothing
-/// about `fd`.
-pub(crate) fn poll_at_once(fd: BorrowedFd<'_>, events: PollFlags) -> rustix::io::Result<PollFlags> {
+/// Retries after EINTR, which a signal can cause even here.
+pub(crate) fn poll_now(fd: BorrowedFd<'_>, events: PollFlags) -> rustix::io::Result<PollFlags> {
     let mut fds = [PollFd::from_borrowed_fd(fd, events)];
-    rustix::io::retry_on_intr(|| poll(&mut fds, Some(&AT_ONCE)))?;
+    rustix::io::retry_on_intr(|| poll(&mut fds, Some(&NO_WAIT)))?;
     Ok(fds[0].revents())
 }
 
-/// Waits until each of `interests` is ready, one after the other: EAGAIN of a
-/// splice does not say which of its sides would have blocked.
+/// Waits until each of `interests` is ready, one after the other: the EAGAIN of a
+/// splice(2) does not say which of its sides would have blocked.
 fn poll_each(interests: &[Interest<'_>], counts: &mut Counts) -> rustix::io::Result<()> {
     for interest in interests {
         let mut fds = [match interest {
@@ -233,19 +299,19 @@ fn poll_each(interests: &[Interest<'_>], counts: &mut Counts) -> rustix::io::Res
     Ok(())
 }
 
-/// How many processors this thread may run on (sched_getaffinity(2)); 1 where
-/// that can't be told, since spinning is harmful there and sleeping is not.
-pub fn allowed_processors() -> usize {
+/// Number of processors this thread may run on (sched_getaffinity(2)); 1 if the
+/// call fails, since sleeping is always safe and spinning is not.
+fn allowed_processors() -> usize {
     rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize)
 }
 
-/// The processor that a thread is bound to, as a number that another process
-/// can be told: 0 if it may run on several, else one more than the processor's.
+/// The processor to which a thread is bound, as a number to be published to other
+/// processes: 0 if it may run on several, otherwise the processor's number plus 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Bound(pub(crate) u32);
 
 impl Bound {
-    /// Where that can't be told: as if all who can't tell shared a processor.
+    /// Unknown: treated as if all unknown threads shared a processor.
     const UNKNOWN: Self = Bound(u32::MAX);
 
     pub(crate) fn of_this_thread() -> Self {
@@ -259,7 +325,7 @@ impl Bound {
         }
     }
 
-    /// Whether the two can't run at the same time.
+    /// Whether two threads share a processor, and so can't run at the same time.
     pub(crate) fn shares_with(self, other: Self) -> bool {
         self == other && self != Bound::default()
     }
@@ -270,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_bound_to_one_processor_shares_it_with_who_is_bound_to_it_too() {
+    fn only_threads_bound_to_the_same_processor_share_one() {
         let [several, first, second] = [0, 1, 2].map(Bound);
         assert!(first.shares_with(first));
         assert!(Bound::UNKNOWN.shares_with(Bound::UNKNOWN));
@@ -280,46 +346,77 @@ mod tests {
         }
     }
 
+    /// Binds this thread to the last processor it may run on; returns its number.
+    fn bind_to_last_processor() -> usize {
+        let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+        let last = (0..CpuSet::MAX_CPU).rfind(|n| allowed.is_set(*n)).unwrap();
+        let mut only = CpuSet::new();
+        only.set(last);
+        rustix::thread::sched_setaffinity(None, &only).unwrap();
+        last
+    }
+
     #[test]
-    fn a_thread_that_is_bound_to_a_processor_says_which() {
+    fn a_bound_thread_knows_its_processor() {
         // A thread of its own, whose binding ends with it.
         let binding = std::thread::spawn(|| {
-            let allowed = rustix::thread::sched_getaffinity(None).unwrap();
-            let several = allowed.count() > 1;
+            let several = allowed_processors() > 1;
             assert_eq!(Bound::of_this_thread() == Bound::default(), several);
-            let last = (0..CpuSet::MAX_CPU).rfind(|n| allowed.is_set(*n)).unwrap();
-            let mut only = CpuSet::new();
-            only.set(last);
-            rustix::thread::sched_setaffinity(None, &only).unwrap();
+            let last = bind_to_last_processor();
             assert_eq!(Bound::of_this_thread(), Bound(last as u32 + 1));
         });
         binding.join().unwrap();
     }
 
-    fn adaptive(may_spin: bool) -> Spinner {
-        Spinner {
-            may_spin,
-            ..Spinner::new(Wait::Adaptive)
-        }
-    }
-
     #[test]
-    fn adaptive_never_spins_where_only_one_processor_is_allowed() {
-        let mut spinner = adaptive(false);
+    fn spin_always_retries() {
+        let mut backoff = Backoff::with_peer(Wait::Spin, false);
         for _ in 0..1000 {
-            assert!(!spinner.goes_on());
+            assert!(backoff.should_retry());
+            assert!(backoff.is_spinning());
+        }
+        backoff.record_success();
+        assert!(backoff.should_retry());
+    }
+
+    #[test]
+    fn waits_that_do_not_spin_always_sleep() {
+        for wait in [Wait::Block, Wait::Poll, Wait::Never] {
+            let mut backoff = Backoff::with_peer(wait, true);
+            assert!(!backoff.should_retry());
+            assert!(!backoff.is_spinning());
         }
     }
 
     #[test]
-    fn adaptive_spins_less_and_less_where_spinning_does_not_pay_and_then_only_tries_now_and_then() {
-        let mut spinner = adaptive(true);
+    fn adaptive_never_spins_without_a_parallel_peer() {
+        let mut backoff = Backoff::with_peer(Wait::Adaptive, false);
+        for _ in 0..1000 {
+            assert!(!backoff.should_retry());
+        }
+    }
+
+    #[test]
+    fn adaptive_never_spins_in_a_thread_bound_to_one_processor() {
+        let bound = std::thread::spawn(|| {
+            bind_to_last_processor();
+            let mut backoff = Backoff::new(Wait::Adaptive);
+            assert!(!backoff.should_retry());
+        });
+        bound.join().unwrap();
+    }
+
+    #[test]
+    fn adaptive_spins_less_when_it_fails_and_then_only_occasionally() {
+        let mut backoff = Backoff::with_peer(Wait::Adaptive, true);
         let mut spells = Vec::new();
-        for _ in 0..(20 + 3 * RETRY_AFTER) {
+        for _ in 0..(20 + 3 * WAITS_WITHOUT_SPINNING) {
             let mut spun = false;
-            while spinner.goes_on() {
+            while backoff.should_retry() {
+                assert!(backoff.is_spinning());
                 spun = true;
             }
+            assert!(!backoff.is_spinning());
             spells.push(spun);
         }
         assert!(spells[0], "spins at first");
@@ -333,13 +430,13 @@ mod tests {
     }
 
     #[test]
-    fn adaptive_goes_back_to_spinning_for_longer_when_it_pays() {
-        let mut spinner = adaptive(true);
-        spinner.budget = MIN_SPINNING;
+    fn adaptive_spins_longer_again_after_success() {
+        let mut backoff = Backoff::with_peer(Wait::Adaptive, true);
+        backoff.budget = MIN_SPINNING;
         for _ in 0..10 {
-            assert!(spinner.goes_on());
-            spinner.paid();
+            assert!(backoff.should_retry());
+            backoff.record_success();
         }
-        assert_eq!(spinner.budget, MAX_SPINNING);
+        assert_eq!(backoff.budget, MAX_SPINNING);
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Machine;
+use super::{CacheKind, Machine};
 
 /// A property in which two machines differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,7 +93,7 @@ impl Facts {
         self.add("capacity of the writer's core", capacity(writer));
         self.add("capacity of the reader's core", capacity(reader));
         let caches = processors.caches.iter();
-        for cache in caches.filter(|cache| cache.kind != "instruction") {
+        for cache in caches.filter(|cache| cache.kind != CacheKind::Instruction) {
             let size = cache.bytes.map(|bytes| format!("{} KiB", bytes >> 10));
             self.add(&format!("L{} cache", cache.level), size);
         }

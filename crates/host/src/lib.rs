@@ -51,7 +51,7 @@ pub use self::noise::{NoiseDelta, NoiseProbe, NoiseReading};
 pub use self::placement::{
     Chosen, Placement, PlacementError, choose, parse_cpus, pin_to, spinning_refused,
 };
-pub use self::processor::{Cache, Place, Processors};
+pub use self::processor::{Cache, CacheKind, Place, Processors};
 pub use self::root::Root;
 pub use self::topology::{Cpu, Relation, Topology};
 pub use self::virtualisation::Virtualisation;

@@ -44,12 +44,26 @@ pub struct Processors {
 pub struct Cache {
     /// 1 is nearest to the core.
     pub level: u8,
-    /// `data`, `instruction` or `unified`.
-    pub kind: String,
+    /// What it caches.
+    pub kind: CacheKind,
     /// Its total size in bytes.
     pub bytes: Option<u64>,
     /// The processors that share it.
     pub cpus: CpuList,
+}
+
+/// What a cache holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CacheKind {
+    /// Data.
+    Data,
+    /// Instructions.
+    Instruction,
+    /// Both.
+    #[default]
+    #[serde(other)]
+    Unified,
 }
 
 /// Place of a processor in the topology
@@ -121,7 +135,11 @@ pub(super) fn caches(root: &Root, cpu: usize) -> Vec<Cache> {
             let file = |name: &str| root.text(format!("{own}/{index}/{name}"));
             Some(Cache {
                 level: file("level")?.parse().ok()?,
-                kind: file("type")?.to_lowercase(),
+                kind: match &*file("type")? {
+                    "Data" => CacheKind::Data,
+                    "Instruction" => CacheKind::Instruction,
+                    _ => CacheKind::Unified,
+                },
                 bytes: file("size").and_then(|size| cache_bytes(&size)),
                 cpus: file("shared_cpu_list")
                     .and_then(|list| CpuList::parse(&list))

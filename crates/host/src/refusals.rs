@@ -16,7 +16,59 @@ use rustix::thread::CapabilitySet;
 use super::Root;
 use pipespeed_base::size;
 
-/// Privileges of this process.
+/// A system call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Call {
+    /// clone(2), for a process or a thread.
+    Clone,
+    /// io_uring_setup(2) or io_uring_enter(2).
+    IoUring,
+    /// mlock(2).
+    Mlock,
+    /// perf_event_open(2).
+    PerfEventOpen,
+    /// mmap(2) of the memory for samples.
+    PerfMmap,
+    /// pipe2(2).
+    Pipe2,
+    /// process_vm_readv(2).
+    ProcessVmReadv,
+    /// fcntl(2) F_SETPIPE_SZ.
+    SetPipeSize,
+    /// One that no setting or limit of its own refuses, by its name.
+    Other(String),
+}
+
+/// Channels name their calls in words: `write by io_uring`.
+impl From<&str> for Call {
+    fn from(name: &str) -> Self {
+        if name.contains("io_uring") {
+            Call::IoUring
+        } else if name.contains("process_vm_readv") {
+            Call::ProcessVmReadv
+        } else {
+            Call::Other(name.to_owned())
+        }
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Call::Clone => "clone(2)",
+            Call::IoUring => "io_uring",
+            Call::Mlock => "mlock(2)",
+            Call::PerfEventOpen => "perf_event_open(2)",
+            Call::PerfMmap => "memory for samples",
+            Call::Pipe2 => "pipe2(2)",
+            Call::ProcessVmReadv => "process_vm_readv(2)",
+            Call::SetPipeSize => "fcntl(2) F_SETPIPE_SZ",
+            Call::Other(name) => name,
+        })
+    }
+}
+
+/// Privileges and limits of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
     /// Its effective capabilities.
@@ -26,6 +78,8 @@ pub struct Process {
     pub in_first_user_namespace: bool,
     /// Whether a seccomp filter checks its system calls.
     pub filtered: bool,
+    /// RLIMIT_MEMLOCK in bytes; `None` if unlimited.
+    pub max_locked: Option<u64>,
 }
 
 impl Process {
@@ -39,6 +93,7 @@ impl Process {
             capabilities: CapabilitySet::from_bits_retain(effective.unwrap_or(0)),
             in_first_user_namespace: root.in_first_user_namespace(),
             filtered: root.field(STATUS, "Seccomp").as_deref() == Some("2"),
+            max_locked: getrlimit(Resource::Memlock).current,
         }
     }
 
@@ -48,97 +103,81 @@ impl Process {
     }
 }
 
-/// A setting that refuses system calls.
+/// A setting that refuses a system call.
 struct Setting {
-    /// Common prefix of the calls it refuses.
-    call: &'static str,
+    /// The call.
+    call: Call,
     /// Its file below the root.
     file: &'static str,
+    /// Whether every kernel with the call has the file.
+    always_exists: bool,
     /// The lowest value that refuses processes without `exempt`.
     refuses_from: i64,
     /// The lowest value that refuses every process.
     refuses_all_from: i64,
     /// Capabilities that exempt a process (any of them suffices), and their name.
     exempt: (CapabilitySet, &'static str),
+    /// The capability with which Docker's default filter allows the call.
+    docker: Option<&'static str>,
     /// Whether capabilities within a user namespace count.
     within_namespace: bool,
     /// How to lift it.
     lift: &'static str,
 }
 
-const SETTINGS: [Setting; 3] = [
+static SETTINGS: [Setting; 3] = [
     // Documentation/admin-guide/sysctl/kernel.rst
     Setting {
-        call: "io_uring",
+        call: Call::IoUring,
         file: "proc/sys/kernel/io_uring_disabled",
+        always_exists: false,
         refuses_from: 1,
         refuses_all_from: 2,
         exempt: (CapabilitySet::SYS_ADMIN, "CAP_SYS_ADMIN"),
+        docker: None,
         within_namespace: false,
         lift: "set it to 0",
     },
     // Documentation/admin-guide/LSM/Yama.rst
     Setting {
-        call: "process_vm_readv",
+        call: Call::ProcessVmReadv,
         file: "proc/sys/kernel/yama/ptrace_scope",
+        always_exists: false,
         refuses_from: 2,
         refuses_all_from: 3,
         exempt: (CapabilitySet::SYS_PTRACE, "CAP_SYS_PTRACE"),
+        docker: Some("SYS_PTRACE"),
         within_namespace: true,
         lift: "set it to 1 (3 stays until the next boot)",
     },
-    // kernel/events/core.c, perf_allow_kernel
+    // kernel/events/core.c, perf_allow_kernel; perf_event_open(2)
     Setting {
-        call: "perf_event_open",
+        call: Call::PerfEventOpen,
         file: "proc/sys/kernel/perf_event_paranoid",
+        always_exists: true,
         refuses_from: 2,
         refuses_all_from: i64::MAX,
         exempt: (
             CapabilitySet::PERFMON.union(CapabilitySet::SYS_ADMIN),
-            "CAP_PERFMON",
+            "CAP_PERFMON (setcap cap_perfmon,cap_syslog+ep)",
         ),
+        docker: Some("PERFMON"),
         within_namespace: false,
         lift: "set it to 1",
     },
 ];
 
-/// Cause of a refusal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum By {
-    /// A setting below `/proc/sys`.
-    Setting {
-        /// Its file.
-        file: &'static str,
-        /// Its value.
-        value: i64,
-        /// How to allow the call.
-        remedy: String,
-    },
-    /// A resource limit: its name and value, and how to raise it.
-    Limit(String, &'static str),
-    /// The limits on the pipes of a user.
-    PipeLimits,
-    /// Possibly the seccomp filter in force.
-    Filter,
-    /// The kernel lacks the call, or this use of it.
-    Kernel,
-    /// A required file does not exist.
-    Missing,
-    /// None of these: a security module or the user namespace.
-    SecurityModule,
-}
-
 /// A system call that was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// The call: `vmsplice(2)`.
-    pub call: String,
+    /// The call.
+    pub call: Call,
     /// Its error.
     pub errno: Errno,
-    /// The cause.
-    pub by: By,
-    /// Whether a seccomp filter is in force, which may refuse the call as well.
-    pub filtered: bool,
+    /// The cause in a few words.
+    pub cause: String,
+    /// How to allow the call.
+    pub remedy: String,
 }
 
 /// The error number of an error, also if a library has wrapped it.
@@ -170,108 +209,184 @@ pub fn is_refusal(error: &io::Error) -> bool {
 
 /// The refusal that caused a system call's error: one of [`is_refusal`], a limit
 /// or a missing file. `None` for other errors.
-pub fn of(call: &str, error: &io::Error) -> Option<Refusal> {
+pub fn of(call: impl Into<Call>, error: &io::Error) -> Option<Refusal> {
     let root = Root::default();
-    let memlock = getrlimit(Resource::Memlock).current;
     find(
-        call,
+        call.into(),
         errno_of(error)?,
         &root,
         Process::current(&root),
-        memlock,
     )
 }
 
-fn find(
-    call: &str,
-    errno: Errno,
-    root: &Root,
-    process: Process,
-    memlock: Option<u64>,
-) -> Option<Refusal> {
-    let locks_memory = call.starts_with("mlock") || call.starts_with("io_uring");
-    let by = match errno {
-        Errno::MFILE => {
-            let limit = getrlimit(Resource::Nofile).current;
-            By::Limit(limit_text("RLIMIT_NOFILE", limit), "raise it (ulimit -n)")
-        }
-        Errno::NFILE => By::Limit(
-            "fs.file-max, or fs.pipe-user-pages-hard".to_owned(),
+fn find(call: Call, errno: Errno, root: &Root, process: Process) -> Option<Refusal> {
+    let setting = SETTINGS.iter().find(|setting| setting.call == call);
+    let by_setting = setting.and_then(|setting| setting.refuses(root, process));
+    let (cause, remedy) = match (errno, &call) {
+        (Errno::MFILE, _) => because(
+            limit("RLIMIT_NOFILE", getrlimit(Resource::Nofile).current),
+            "raise it (ulimit -n)",
+        ),
+        (Errno::NFILE, _) => because(
+            "fs.file-max, or fs.pipe-user-pages-hard",
             "close files and pipes, or raise it",
         ),
         // clone(2): too many processes and threads of the user or control group.
-        Errno::AGAIN if call.starts_with("clone") => By::Limit(
-            limit_text("RLIMIT_NPROC", getrlimit(Resource::Nproc).current),
+        (Errno::AGAIN, Call::Clone) => because(
+            limit("RLIMIT_NPROC", getrlimit(Resource::Nproc).current),
             "raise it (ulimit -u), or pids.max of the control group",
         ),
-        Errno::NOMEM if locks_memory => locked_memory(memlock),
+        // perf_event_open(2), EPERM of mmap
+        (Errno::PERM | Errno::NOMEM, Call::PerfMmap) => because(
+            format!(
+                "/proc/sys/kernel/perf_event_mlock_kb is too small or in use, and {}",
+                max_locked(process)
+            ),
+            "raise either (ulimit -l)",
+        ),
+        (Errno::NOMEM, Call::Mlock | Call::IoUring) => cant_lock(process),
         // mlock(2): EPERM means that the limit is 0.
-        Errno::PERM if call.starts_with("mlock") && memlock == Some(0) => locked_memory(memlock),
-        Errno::PERM if call.contains("F_SETPIPE_SZ") => By::PipeLimits,
-        Errno::PERM | Errno::ACCESS => match setting(call, root, process) {
-            Some(by) => by,
-            None if process.filtered => By::Filter,
-            None => By::SecurityModule,
+        (Errno::PERM, Call::Mlock) if process.max_locked == Some(0) => cant_lock(process),
+        (Errno::PERM, Call::SetPipeSize) => because(
+            "fs.pipe-max-size or fs.pipe-user-pages-soft",
+            "close pipes, have CAP_SYS_RESOURCE, or raise them",
+        ),
+        (Errno::PERM | Errno::ACCESS, _) => match by_setting {
+            // Filters answer EPERM as a rule.
+            Some((cause, remedy)) if process.filtered && errno == Errno::PERM => {
+                let too = "a seccomp filter is in force, too";
+                because(cause, format!("{remedy}; {too}"))
+            }
+            Some(by_setting) => by_setting,
+            None if process.filtered => because(
+                "a seccomp filter is in force and may be the cause",
+                pass_filter(&call, setting, process),
+            ),
+            None => because(
+                "no seccomp filter: a security module or a user namespace",
+                "try it outside the container",
+            ),
         },
-        Errno::NOSYS if process.filtered => By::Filter,
-        Errno::NOSYS | Errno::INVAL => By::Kernel,
-        Errno::NOENT => By::Missing,
+        (Errno::NOSYS, _) if process.filtered => {
+            let remedy = pass_filter(&call, setting, process);
+            let file = setting.map(|setting| setting.file);
+            match (file.filter(|file| root.exists(file)), by_setting) {
+                (None, _) => {
+                    let cause = "a seccomp filter may be the cause, or the kernel lacks it";
+                    because(cause, remedy)
+                }
+                (Some(file), None) => because(has_call(file), remedy),
+                (Some(file), Some((also, lift))) => {
+                    because(has_call(file), format!("{remedy}; besides, {also}: {lift}"))
+                }
+            }
+        }
+        (Errno::NOSYS | Errno::INVAL, _) => {
+            because("this kernel does not support it", "use a newer kernel")
+        }
+        (Errno::NOENT, _) => because(
+            "it does not exist here",
+            "in a container, use an image that has it",
+        ),
         _ => return None,
     };
     Some(Refusal {
-        call: call.to_owned(),
+        call,
         errno,
-        by,
-        filtered: process.filtered,
+        cause,
+        remedy,
     })
 }
 
-fn locked_memory(limit: Option<u64>) -> By {
-    By::Limit(
-        match limit {
-            Some(bytes) => format!("RLIMIT_MEMLOCK is {}", size::format(bytes)),
-            None => "RLIMIT_MEMLOCK".to_owned(),
-        },
-        "raise it (ulimit -l), or have CAP_IPC_LOCK",
-    )
+/// The cause of ENOSYS if a file shows that the kernel has the call.
+fn has_call(file: &str) -> String {
+    format!("a seccomp filter: the kernel has the call, as /{file} shows")
 }
 
-fn limit_text(name: &str, value: Option<u64>) -> String {
+/// A cause and its remedy.
+fn because(cause: impl Into<String>, remedy: impl Into<String>) -> (String, String) {
+    (cause.into(), remedy.into())
+}
+
+fn cant_lock(process: Process) -> (String, String) {
+    let remedy = "raise it (ulimit -l), or have CAP_IPC_LOCK";
+    because(max_locked(process), remedy)
+}
+
+fn max_locked(process: Process) -> String {
+    limit("RLIMIT_MEMLOCK", process.max_locked.map(size::format))
+}
+
+fn limit(name: &str, value: Option<impl fmt::Display>) -> String {
     match value {
         Some(value) => format!("{name} is {value}"),
         None => name.to_owned(),
     }
 }
 
-/// The setting that certainly refuses this call, if any.
-fn setting(call: &str, root: &Root, process: Process) -> Option<By> {
-    let setting = SETTINGS
-        .iter()
-        .find(|setting| call.starts_with(setting.call))?;
-    let value: i64 = root.number(setting.file)?;
-    let (capabilities, name) = setting.exempt;
-    let exempt = if setting.within_namespace {
-        process.capabilities.intersects(capabilities)
-    } else {
-        process.has_system_wide(capabilities)
+/// How to get a call past a seccomp filter. Docker's default one allows some calls
+/// to processes with a capability.
+fn pass_filter(call: &Call, setting: Option<&Setting>, process: Process) -> String {
+    let lacked = setting.filter(|setting| !process.capabilities.intersects(setting.exempt.0));
+    let docker = match lacked.and_then(|setting| setting.docker) {
+        Some(capability) => format!("--cap-add {capability}"),
+        None => "--security-opt seccomp=FILE, with a profile that allows it".to_owned(),
     };
-    let for_all = value >= setting.refuses_all_from;
-    if value < setting.refuses_from || exempt && !for_all {
-        return None;
+    format!("allow {call} in the filter, usually the container's (Docker: {docker})")
+}
+
+impl Setting {
+    /// Cause and remedy, if it refuses this process; or if it may, being
+    /// unreadable.
+    fn refuses(&self, root: &Root, process: Process) -> Option<(String, String)> {
+        let (capabilities, name) = self.exempt;
+        let counts = self.within_namespace || process.in_first_user_namespace;
+        let exempt = counts && process.capabilities.intersects(capabilities);
+        let value: Option<i64> = root.number(self.file);
+        let for_all = value.is_some_and(|value| value >= self.refuses_all_from);
+        let refuses = value.map_or(self.always_exists, |value| value >= self.refuses_from);
+        if !refuses || exempt && !for_all {
+            return None;
+        }
+        let file = self.file;
+        let cause = match value {
+            Some(value) => format!("/{file} is {value}"),
+            None => format!("/{file} can't be read and may be the cause"),
+        };
+        Some((cause, remedy(for_all, counts, name, self.lift)))
     }
-    let lift = setting.lift;
-    let remedy = if for_all {
+}
+
+/// A capability that helps, or how to lift the settings.
+fn remedy(for_all: bool, counts: bool, capability: &str, lift: &str) -> String {
+    if for_all {
         format!("no capability helps; {lift}")
-    } else if setting.within_namespace || process.in_first_user_namespace {
-        format!("have {name}, or {lift}")
+    } else if counts {
+        format!("have {capability}, or {lift}")
     } else {
         format!("capabilities within a user namespace don't count; {lift}")
-    };
-    Some(By::Setting {
-        file: setting.file,
-        value,
-        remedy,
-    })
+    }
+}
+
+/// Why the kernel shows its symbols' addresses as zero, and how to see them
+/// (`kallsyms_show_value` in kernel/ksyms_common.c).
+pub fn hidden_symbols(root: &Root) -> String {
+    let setting = |name: &str| root.number::<i64>(format!("proc/sys/kernel/{name}"));
+    let restrict = setting("kptr_restrict").unwrap_or(0);
+    let paranoid = setting("perf_event_paranoid").unwrap_or(0);
+    let mut lift = Vec::new();
+    if restrict != 0 {
+        lift.push("kptr_restrict to 0");
+    }
+    if paranoid > 1 {
+        lift.push("perf_event_paranoid to 1");
+    }
+    let counts = root.in_first_user_namespace();
+    let lift = format!("set {}", lift.join(" and "));
+    let remedy = remedy(restrict >= 2, counts, "CAP_SYSLOG", &lift);
+    format!(
+        "/proc/sys/kernel/kptr_restrict is {restrict} and perf_event_paranoid is {paranoid}; {remedy}"
+    )
 }
 
 impl Refusal {
@@ -280,49 +395,17 @@ impl Refusal {
         let errno = nix::errno::Errno::from_raw(self.errno.raw_os_error());
         format!("{errno:?}")
     }
-
-    /// The cause in a few words.
-    pub fn cause(&self) -> String {
-        match &self.by {
-            By::Setting { file, value, .. } => format!("/{file} is {value}"),
-            By::Limit(limit, _) => limit.clone(),
-            By::PipeLimits => "fs.pipe-max-size or fs.pipe-user-pages-soft".to_owned(),
-            By::Filter => "a seccomp filter is in force and may be the cause".to_owned(),
-            By::Kernel => "this kernel does not support it".to_owned(),
-            By::Missing => "it does not exist here".to_owned(),
-            By::SecurityModule => {
-                "no seccomp filter: a security module or a user namespace".to_owned()
-            }
-        }
-    }
-
-    /// How to allow the call.
-    pub fn remedy(&self) -> String {
-        let call = &self.call;
-        let remedy = match &self.by {
-            By::Setting { remedy, .. } => remedy.clone(),
-            By::Limit(_, remedy) => (*remedy).to_owned(),
-            By::PipeLimits => "close pipes, have CAP_SYS_RESOURCE, or raise them".to_owned(),
-            By::Filter => {
-                return format!("allow {call} in the filter, usually the container's");
-            }
-            By::Kernel => return "use a newer kernel".to_owned(),
-            By::Missing => return "in a container, use an image that has it".to_owned(),
-            By::SecurityModule => return "try it outside the container".to_owned(),
-        };
-        let refuses_too = self.filtered && matches!(self.by, By::Setting { .. });
-        let also = "; a seccomp filter is in force, too";
-        format!("{remedy}{}", if refuses_too { also } else { "" })
-    }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (call, errno) = (&self.call, self.errno_name());
-        let (cause, remedy) = (self.cause(), self.remedy());
+        let (cause, remedy) = (&self.cause, &self.remedy);
         write!(f, "{call} is refused ({errno}): {cause}; {remedy}")
     }
 }
+
+impl Error for Refusal {}
 
 #[cfg(test)]
 mod tests {
@@ -332,48 +415,56 @@ mod tests {
         capabilities: CapabilitySet::empty(),
         in_first_user_namespace: true,
         filtered: false,
+        max_locked: Some(65_536),
     };
     const FILTERED: Process = Process {
         filtered: true,
         ..ORDINARY
     };
 
-    /// A root with one setting.
-    fn root(file: &str, value: i64) -> (tempfile::TempDir, Root) {
+    /// A root with these files.
+    fn root(files: &[(&str, i64)]) -> (tempfile::TempDir, Root) {
         let directory = tempfile::tempdir().unwrap();
         let root = Root(directory.path().to_owned());
-        std::fs::create_dir_all(root.path(file).parent().unwrap()).unwrap();
-        std::fs::write(root.path(file), format!("{value}\n")).unwrap();
+        for (file, value) in files {
+            std::fs::create_dir_all(root.path(file).parent().unwrap()).unwrap();
+            std::fs::write(root.path(file), format!("{value}\n")).unwrap();
+        }
         (directory, root)
     }
 
-    fn by(call: &str, errno: Errno, root: &Root, process: Process) -> Option<By> {
-        find(call, errno, root, process, Some(65_536)).map(|refusal| refusal.by)
+    fn tee() -> Call {
+        Call::Other("tee(2)".to_owned())
+    }
+
+    fn cause(call: Call, errno: Errno, root: &Root, process: Process) -> String {
+        find(call, errno, root, process).map_or("none".to_owned(), |refusal| refusal.cause)
     }
 
     #[test]
     fn a_filter_is_suspected_only_if_one_is_in_force() {
-        let (_directory, root) = root("none", 0);
+        let (_directory, root) = root(&[]);
         for errno in [Errno::PERM, Errno::ACCESS, Errno::NOSYS] {
-            assert_eq!(by("tee(2)", errno, &root, FILTERED), Some(By::Filter));
+            let filtered = cause(tee(), errno, &root, FILTERED);
+            assert!(filtered.contains("a seccomp filter"), "{filtered}");
         }
-        let plain = |errno| by("tee(2)", errno, &root, ORDINARY);
-        assert_eq!(plain(Errno::PERM), Some(By::SecurityModule));
-        assert_eq!(plain(Errno::NOSYS), Some(By::Kernel));
-        assert_eq!(plain(Errno::INVAL), Some(By::Kernel));
-        assert_eq!(plain(Errno::NOENT), Some(By::Missing));
-        assert_eq!(plain(Errno::AGAIN), None);
-        assert_eq!(plain(Errno::NOMEM), None);
-        assert_eq!(plain(Errno::BADF), None);
+        let plain = |errno| cause(tee(), errno, &root, ORDINARY);
+        assert!(plain(Errno::PERM).contains("a security module"));
+        assert!(plain(Errno::NOSYS).contains("this kernel"));
+        assert!(plain(Errno::INVAL).contains("this kernel"));
+        assert!(plain(Errno::NOENT).contains("does not exist"));
+        for errno in [Errno::AGAIN, Errno::NOMEM, Errno::BADF] {
+            assert_eq!(plain(errno), "none");
+        }
     }
 
     #[test]
     fn a_setting_is_blamed_only_if_it_certainly_refuses() {
         for setting in &SETTINGS {
             let blamed = |value, process| {
-                let (_directory, root) = root(setting.file, value);
-                let by = by(setting.call, Errno::PERM, &root, process);
-                matches!(by, Some(By::Setting { value: found, .. }) if found == value)
+                let (_directory, root) = root(&[(setting.file, value)]);
+                let cause = cause(setting.call.clone(), Errno::PERM, &root, process);
+                cause == format!("/{} is {value}", setting.file)
             };
             let (low, high) = (setting.refuses_from, setting.refuses_all_from);
             let capable = Process {
@@ -389,26 +480,81 @@ mod tests {
             assert!(!blamed(low, capable));
             assert!(blamed(high, capable));
             assert_eq!(blamed(low, within), !setting.within_namespace);
-            let (_directory, root) = root(setting.file, low);
-            assert_eq!(
-                by(setting.call, Errno::NOSYS, &root, ORDINARY),
-                Some(By::Kernel)
-            );
             // It does not affect other calls.
-            assert_eq!(by("tee(2)", Errno::PERM, &root, FILTERED), Some(By::Filter));
+            let (_directory, root) = root(&[(setting.file, low)]);
+            let other = cause(tee(), Errno::PERM, &root, FILTERED);
+            assert!(other.contains("filter"), "{other}");
         }
     }
 
+    const LEVEL: &str = "proc/sys/kernel/perf_event_paranoid";
+
     #[test]
-    fn messages_name_the_setting_with_its_value_and_the_filter() {
-        let file = "proc/sys/kernel/io_uring_disabled";
-        let (_directory, root) = root(file, 2);
-        let refusal = find("io_uring_setup(2)", Errno::PERM, &root, FILTERED, None).unwrap();
-        assert_eq!(
-            refusal.to_string(),
-            "io_uring_setup(2) is refused (EPERM): /proc/sys/kernel/io_uring_disabled is 2; \
-             no capability helps; set it to 0; a seccomp filter is in force, too"
-        );
+    fn messages_name_cause_and_remedy() {
+        let capable = Process {
+            capabilities: CapabilitySet::PERFMON,
+            ..FILTERED
+        };
+        let within = Process {
+            in_first_user_namespace: false,
+            ..capable
+        };
+        let mut text = String::new();
+        for (call, errno, value, process) in [
+            (Call::IoUring, Errno::PERM, Some(2), FILTERED),
+            (Call::PerfEventOpen, Errno::ACCESS, Some(2), FILTERED),
+            (Call::PerfEventOpen, Errno::PERM, Some(2), FILTERED),
+            (Call::PerfEventOpen, Errno::PERM, Some(2), capable),
+            (Call::PerfEventOpen, Errno::PERM, Some(1), FILTERED),
+            (Call::PerfEventOpen, Errno::ACCESS, Some(2), within),
+            (Call::PerfEventOpen, Errno::ACCESS, None, ORDINARY),
+            (Call::PerfEventOpen, Errno::NOSYS, Some(2), FILTERED),
+            (Call::PerfEventOpen, Errno::NOSYS, None, FILTERED),
+            (Call::PerfMmap, Errno::PERM, None, ORDINARY),
+            (tee(), Errno::PERM, None, ORDINARY),
+        ] {
+            let setting = SETTINGS.iter().find(|setting| setting.call == call);
+            let files = setting.map(|setting| setting.file).zip(value);
+            let (_directory, root) = root(files.as_slice());
+            let refusal = find(call, errno, &root, process).unwrap();
+            text += &format!("{refusal}\n");
+        }
+        insta::assert_snapshot!(text, @r"
+        io_uring is refused (EPERM): /proc/sys/kernel/io_uring_disabled is 2; no capability helps; set it to 0; a seccomp filter is in force, too
+        perf_event_open(2) is refused (EACCES): /proc/sys/kernel/perf_event_paranoid is 2; have CAP_PERFMON (setcap cap_perfmon,cap_syslog+ep), or set it to 1
+        perf_event_open(2) is refused (EPERM): /proc/sys/kernel/perf_event_paranoid is 2; have CAP_PERFMON (setcap cap_perfmon,cap_syslog+ep), or set it to 1; a seccomp filter is in force, too
+        perf_event_open(2) is refused (EPERM): a seccomp filter is in force and may be the cause; allow perf_event_open(2) in the filter, usually the container's (Docker: --security-opt seccomp=FILE, with a profile that allows it)
+        perf_event_open(2) is refused (EPERM): a seccomp filter is in force and may be the cause; allow perf_event_open(2) in the filter, usually the container's (Docker: --cap-add PERFMON)
+        perf_event_open(2) is refused (EACCES): /proc/sys/kernel/perf_event_paranoid is 2; capabilities within a user namespace don't count; set it to 1
+        perf_event_open(2) is refused (EACCES): /proc/sys/kernel/perf_event_paranoid can't be read and may be the cause; have CAP_PERFMON (setcap cap_perfmon,cap_syslog+ep), or set it to 1
+        perf_event_open(2) is refused (ENOSYS): a seccomp filter: the kernel has the call, as /proc/sys/kernel/perf_event_paranoid shows; allow perf_event_open(2) in the filter, usually the container's (Docker: --cap-add PERFMON); besides, /proc/sys/kernel/perf_event_paranoid is 2: have CAP_PERFMON (setcap cap_perfmon,cap_syslog+ep), or set it to 1
+        perf_event_open(2) is refused (ENOSYS): a seccomp filter may be the cause, or the kernel lacks it; allow perf_event_open(2) in the filter, usually the container's (Docker: --cap-add PERFMON)
+        memory for samples is refused (EPERM): /proc/sys/kernel/perf_event_mlock_kb is too small or in use, and RLIMIT_MEMLOCK is 64KiB; raise either (ulimit -l)
+        tee(2) is refused (EPERM): no seccomp filter: a security module or a user namespace; try it outside the container
+        ");
+    }
+
+    #[test]
+    fn hidden_symbols_name_what_shows_them() {
+        let hidden = |restrict, paranoid| {
+            let restrict = ("proc/sys/kernel/kptr_restrict", restrict);
+            let (_directory, root) = root(&[restrict, (LEVEL, paranoid)]);
+            hidden_symbols(&root)
+        };
+        let text = [hidden(1, 2), hidden(0, 2), hidden(1, 1), hidden(2, 2)].join("\n");
+        insta::assert_snapshot!(text, @r"
+            /proc/sys/kernel/kptr_restrict is 1 and perf_event_paranoid is 2; have CAP_SYSLOG, or set kptr_restrict to 0 and perf_event_paranoid to 1
+            /proc/sys/kernel/kptr_restrict is 0 and perf_event_paranoid is 2; have CAP_SYSLOG, or set perf_event_paranoid to 1
+            /proc/sys/kernel/kptr_restrict is 1 and perf_event_paranoid is 1; have CAP_SYSLOG, or set kptr_restrict to 0
+            /proc/sys/kernel/kptr_restrict is 2 and perf_event_paranoid is 2; no capability helps; set kptr_restrict to 0 and perf_event_paranoid to 1
+            ");
+    }
+
+    #[test]
+    fn channels_calls_are_known_by_their_words() {
+        assert_eq!(Call::from("write by io_uring"), Call::IoUring);
+        assert_eq!(Call::from("process_vm_readv"), Call::ProcessVmReadv);
+        assert_eq!(Call::from("tee(2)"), tee());
     }
 
     #[test]
@@ -425,33 +571,27 @@ mod tests {
 
     #[test]
     fn limits_are_named_with_their_value() {
-        let (_directory, root) = root("none", 0);
-        let shown = |call, errno, memlock| {
-            let refusal = find(call, errno, &root, ORDINARY, memlock)?;
-            Some(refusal.to_string())
+        let (_directory, root) = root(&[]);
+        let none = Process {
+            max_locked: Some(0),
+            ..ORDINARY
         };
-        let words = [
+        for (call, errno, process, word) in [
             (
-                "mlock(2)",
+                Call::Mlock,
                 Errno::NOMEM,
-                Some(65_536),
+                ORDINARY,
                 "RLIMIT_MEMLOCK is 64KiB",
             ),
-            ("mlock(2)", Errno::PERM, Some(0), "RLIMIT_MEMLOCK is 0B"),
-            ("mlock(2)", Errno::PERM, Some(65_536), "security module"),
-            ("io_uring_setup(2)", Errno::NOMEM, None, "ulimit -l"),
-            ("clone(2)", Errno::AGAIN, None, "pids.max"),
-            ("pipe2(2)", Errno::MFILE, None, "ulimit -n"),
-            ("pipe2(2)", Errno::NFILE, None, "pipe-user-pages-hard"),
-            (
-                "fcntl(2) F_SETPIPE_SZ",
-                Errno::PERM,
-                None,
-                "fs.pipe-max-size",
-            ),
-        ];
-        for (call, errno, memlock, word) in words {
-            let text = shown(call, errno, memlock).unwrap();
+            (Call::Mlock, Errno::PERM, none, "RLIMIT_MEMLOCK is 0B"),
+            (Call::Mlock, Errno::PERM, ORDINARY, "security module"),
+            (Call::IoUring, Errno::NOMEM, ORDINARY, "ulimit -l"),
+            (Call::Clone, Errno::AGAIN, ORDINARY, "pids.max"),
+            (Call::Pipe2, Errno::MFILE, ORDINARY, "ulimit -n"),
+            (Call::Pipe2, Errno::NFILE, ORDINARY, "pipe-user-pages-hard"),
+            (Call::SetPipeSize, Errno::PERM, ORDINARY, "fs.pipe-max-size"),
+        ] {
+            let text = find(call, errno, &root, process).unwrap().to_string();
             assert!(text.contains(word), "{text}");
         }
     }

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use super::cpu_list::CpuList;
-use super::processor;
+use super::processor::{self, CacheKind};
 use super::root::Root;
 
 /// The directory with one entry per processor.
@@ -160,7 +160,7 @@ impl Cpu {
 fn data_caches(root: &Root, number: usize) -> Vec<(u8, CpuList)> {
     let mut caches: Vec<(u8, CpuList)> = processor::caches(root, number)
         .into_iter()
-        .filter(|cache| cache.kind != "instruction")
+        .filter(|cache| cache.kind != CacheKind::Instruction)
         .map(|cache| (cache.level, cache.cpus))
         .collect();
     caches.sort_by_key(|(level, _)| *level);

@@ -13,22 +13,21 @@ use crate::endpoint::spec::{
 };
 use crate::record::{Configuration, DataUse};
 
-/// The reader looks at the clock once in so many bytes at most: at the highest
-/// rates that is every 15 us, and a look costs some tens of nanoseconds.
+/// The reader reads the clock at most once per this many bytes: every 15 us at
+/// the highest rates. Reading it costs some tens of nanoseconds.
 const LOOK_EVERY: u64 = 1 << 20;
-/// Or once in so many messages, each of which takes a system call.
+/// For messages, each of which takes a system call: once per this many.
 const LOOK_EVERY_MESSAGES: u64 = 256;
 
-/// How many messages are between the reader's naming an offset and the
-/// writer's seeing it: for the time this takes, small ones; large ones take
-/// longer each.
+/// The distance, in messages, from the writer's position to the offset that the
+/// reader announces. Large messages take longer each, so fewer of them do.
 const MARGIN_MESSAGES: usize = 64;
-/// A ring takes one in some nanoseconds.
+/// For a ring, which takes only nanoseconds per message.
 const MARGIN_RING_MESSAGES: usize = 1024;
 const MARGIN_BYTES: usize = 64 << 10;
 const MIN_MARGIN_MESSAGES: usize = 4;
 
-/// The least that the reader of a stream of messages asks for at a time.
+/// The minimum size of a read from a stream of messages, in bytes.
 const MIN_READ: usize = 64 << 10;
 
 /// A case of a suite.
@@ -58,7 +57,7 @@ pub struct Case {
     pub cpus: Option<(usize, usize)>,
 }
 
-/// How long the parts of a trial last at least, in seconds.
+/// The minimum duration of the parts of a trial, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Durations {
     /// The warm-up.
@@ -89,7 +88,7 @@ impl Case {
     }
 
     /// Messages of one size through any channel, every byte of them produced
-    /// and used. A reader of a stream asks for 64 KiB at a time at least.
+    /// and used. The reader of a stream asks for 64 KiB or more at a time.
     pub fn of_messages(
         name: &str,
         message_bytes: usize,
@@ -135,7 +134,7 @@ impl Case {
         Case::of(name, Subject::Alone(consume))
     }
 
-    /// A case of `subject` that leaves all else as it usually is.
+    /// A case of `subject` with the defaults for everything else.
     pub fn of(name: &str, subject: Subject) -> Self {
         Case {
             name: name.to_owned(),
@@ -191,8 +190,8 @@ impl Case {
         self
     }
 
-    /// The writer is a library's; `piece` and `loan` are bytes made at a time,
-    /// and gathered at most.
+    /// The writer is a library's. It makes `piece` bytes at a time, and the library
+    /// gathers up to `loan` bytes.
     pub fn library(mut self, technique: SinkTechnique, piece: usize, loan: usize) -> Self {
         if let Some(writer) = self.subject.writer_mut() {
             writer.technique = technique;
@@ -241,7 +240,7 @@ impl Case {
         self
     }
 
-    /// The ends run on these processors, whatever the run says.
+    /// Places the ends on these processors, overriding those of the run.
     pub fn on(mut self, cpus: Option<(usize, usize)>) -> Self {
         self.cpus = cpus;
         self
@@ -286,7 +285,7 @@ impl Case {
         self
     }
 
-    /// The same thing under another name, to be compared with it.
+    /// The null control: the same case under another name, compared with it.
     pub fn twin(&self) -> Case {
         let mut twin = self.clone();
         twin.name = format!("{}_again", self.name);
@@ -295,7 +294,7 @@ impl Case {
         twin
     }
 
-    /// Whether an end never sleeps.
+    /// Whether either end spins.
     pub fn spins(&self) -> bool {
         let writer = self.subject.writer().map(|writer| writer.wait);
         let reader = self.subject.reader().map(|reader| reader.wait);
@@ -308,34 +307,18 @@ impl Case {
     }
 
     /// The specification of the writing process, or of the only one.
-    pub fn writer_spec(
-        &self,
-        cpu: Option<usize>,
-        pipe_bytes: usize,
-        durations: Durations,
-    ) -> Option<EndSpec> {
+    pub fn writer_spec(&self, pipe_bytes: usize, durations: Durations) -> Option<EndSpec> {
         let (part, _) = self.subject.parts();
-        Some(self.end_spec(part?, cpu, pipe_bytes, durations))
+        Some(self.end_spec(part?, pipe_bytes, durations))
     }
 
-    /// What the reader's process is told.
-    pub fn reader_spec(
-        &self,
-        cpu: Option<usize>,
-        pipe_bytes: usize,
-        durations: Durations,
-    ) -> Option<EndSpec> {
+    /// The specification of the reading process.
+    pub fn reader_spec(&self, pipe_bytes: usize, durations: Durations) -> Option<EndSpec> {
         let (_, part) = self.subject.parts();
-        Some(self.end_spec(part?, cpu, pipe_bytes, durations))
+        Some(self.end_spec(part?, pipe_bytes, durations))
     }
 
-    fn end_spec(
-        &self,
-        part: Part,
-        cpu: Option<usize>,
-        pipe_bytes: usize,
-        durations: Durations,
-    ) -> EndSpec {
+    fn end_spec(&self, part: Part, pipe_bytes: usize, durations: Durations) -> EndSpec {
         let loan = self.subject.writer().map_or(0, |writer| writer.loan_bytes);
         let (margin, look_every) = match self.subject.message_bytes() {
             // Each end may finish the piece it is at before it looks.
@@ -359,7 +342,6 @@ impl Case {
             part,
             data: self.data,
             work: self.work,
-            cpu,
             warm_up_s: durations.warm_up_s,
             timed_s: durations.timed_s,
             timed_bytes: self.volume_bytes,

@@ -11,18 +11,19 @@ use crate::suite::Suite;
 use serde::Serialize;
 
 use crate::record::{CaseResult, Header, Ratio, Run, Verdict, WarningKind};
+use pipespeed_base::size;
 use pipespeed_host::Difference;
 use pipespeed_stats::{self as stats, EQUIVALENCE};
 
-/// The rounds of a run are put together into so many blocks: the fewest with
-/// which a median has an interval.
+/// The rounds of a run are grouped into this many blocks, the fewest for which
+/// a median has an interval.
 const BLOCKS: usize = 6;
 
-/// Neighbouring rounds that resemble each other more than this make the
-/// intervals too narrow, even with blocks.
-const ALIKE: f64 = 0.5;
+/// Above this lag-1 autocorrelation the intervals are too narrow, even with
+/// blocks.
+const MAX_AUTOCORRELATION: f64 = 0.5;
 
-/// What is saved of saved runs that were compared.
+/// The record of a comparison of saved runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Record {
     /// What every record begins with.
@@ -41,15 +42,15 @@ pub struct Comparison {
     pub new: Side,
     /// What differs in the machine, the settings and the program.
     pub differences: Vec<Difference>,
-    /// Why the comparison makes no sense; empty where it does.
-    pub senseless: Vec<String>,
-    /// What to keep in mind with the verdicts.
+    /// Why the runs cannot be compared; empty if they can.
+    pub incomparable: Vec<String>,
+    /// Caveats.
     pub notes: Vec<String>,
     /// The cases of either run.
     pub cases: Vec<ComparedCase>,
 }
 
-/// Which run stands on one side.
+/// One of the runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Side {
     /// The file it was loaded from.
@@ -78,55 +79,36 @@ pub struct ComparedCase {
 }
 
 /// Compares two runs, loaded from the files named.
-pub fn compare(old_file: &str, old: &Run, new_file: &str, new: &Run) -> Comparison {
-    let names: Vec<&String> = old
-        .cases
-        .iter()
-        .map(|case| &case.name)
-        .chain(
-            new.cases
-                .iter()
-                .map(|case| &case.name)
-                .filter(|name| !old.cases.iter().any(|case| case.name == **name)),
-        )
+pub fn compare<'a>(old_file: &str, old: &'a Run, new_file: &str, new: &'a Run) -> Comparison {
+    let added = |case: &&CaseResult| old.cases.iter().all(|it| it.name != case.name);
+    let cases = old.cases.iter().chain(new.cases.iter().filter(added));
+    let find = |run: &'a Run, name: &str| run.cases.iter().find(|case| case.name == name);
+    let pairs: Vec<(&String, Option<&CaseResult>, Option<&CaseResult>)> = cases
+        .map(|case| (&case.name, find(old, &case.name), find(new, &case.name)))
         .collect();
-    let find = |run: &'_ Run, name: &str| run.cases.iter().find(|case| case.name == name).cloned();
-    let pairs: Vec<(Option<CaseResult>, Option<CaseResult>)> = names
-        .iter()
-        .map(|name| (find(old, name), find(new, name)))
-        .collect();
-
     let rates = |case: &CaseResult| -> Vec<f64> {
         case.samples.iter().map(|sample| sample.gib_per_s).collect()
     };
-    let in_both: Vec<usize> = (0..pairs.len())
-        .filter(|at| pairs[*at].0.is_some() && pairs[*at].1.is_some())
-        .collect();
-    let samples: Vec<(Vec<f64>, Vec<f64>)> = in_both
+    let samples: Vec<(Vec<f64>, Vec<f64>)> = pairs
         .iter()
-        .filter_map(|at| Some((rates(pairs[*at].0.as_ref()?), rates(pairs[*at].1.as_ref()?))))
+        .filter_map(|(_, old, new)| Some((rates((*old)?), rates((*new)?))))
         .collect();
-    let ratios = ratios(&samples, old.settings.confidence);
-
-    let mut cases: Vec<ComparedCase> = names
+    let mut ratios = ratios(&samples, old.settings.confidence).into_iter();
+    let cases: Vec<ComparedCase> = pairs
         .iter()
-        .zip(&pairs)
-        .map(|(name, (old, new))| ComparedCase {
-            name: (*name).clone(),
-            old: median(old.as_ref()),
-            new: median(new.as_ref()),
-            ratio: None,
-            note: note(old.as_ref(), new.as_ref()),
+        .map(|&(name, old, new)| ComparedCase {
+            name: name.clone(),
+            old: median(old),
+            new: median(new),
+            ratio: old.and(new).and_then(|_| ratios.next().flatten()),
+            note: note(old, new),
         })
         .collect();
-    for (at, ratio) in in_both.iter().zip(ratios) {
-        cases[*at].ratio = ratio;
-    }
     Comparison {
         old: side(old_file, old),
         new: side(new_file, new),
         differences: differences(old, new),
-        senseless: senseless(old, new, &cases),
+        incomparable: incomparable(old, new, &cases),
         notes: notes(old, new, &cases),
         cases,
     }
@@ -145,7 +127,7 @@ fn ratios(samples: &[(Vec<f64>, Vec<f64>)], confidence: f64) -> Vec<Option<Ratio
         .collect()
 }
 
-/// Only a whole interval beyond 5 % makes a change.
+/// Withholds the verdict unless the whole interval lies beyond 5 %.
 fn beyond_equivalence(ratio: Ratio) -> Ratio {
     let (low, high) = ratio.estimate.ends();
     let verdict = match ratio.verdict {
@@ -186,94 +168,94 @@ fn note(old: Option<&CaseResult>, new: Option<&CaseResult>) -> Option<String> {
     }
 }
 
-/// What took effect otherwise, in a case of the same name.
-fn configuration_changes(old: &CaseResult, new: &CaseResult) -> Vec<String> {
-    let (a, b) = (&old.configuration, &new.configuration);
-    let mut changed = Vec::new();
-    let mut push = |what: &str, old: String, new: String| {
-        if old != new {
-            changed.push(format!("{what} {old} -> {new}"));
-        }
-    };
-    fn word(value: Option<impl ToString>) -> String {
-        value.map_or_else(String::new, |value| value.to_string())
-    }
-    let bytes = |value: Option<usize>| {
-        value.map_or("none".to_owned(), |bytes| {
-            pipespeed_base::size::format(bytes as u64)
-        })
-    };
-    push(
-        "data",
-        old.data.name().to_owned(),
-        new.data.name().to_owned(),
-    );
-    push("writer", word(a.writer), word(b.writer));
-    push("reader", word(a.reader), word(b.reader));
-    push("wait", a.wait_word().to_owned(), b.wait_word().to_owned());
-    push("pages", a.pages.to_string(), b.pages.to_string());
-    push("options", a.options.join(", "), b.options.join(", "));
-    push(
-        "buffer",
-        bytes(Some(a.buffer_bytes)),
-        bytes(Some(b.buffer_bytes)),
-    );
-    push("pipe", bytes(a.pipe_bytes), bytes(b.pipe_bytes));
-    push(
-        "SO_SNDBUF",
-        bytes(a.send_buffer_bytes),
-        bytes(b.send_buffer_bytes),
-    );
-    push(
-        "SO_RCVBUF",
-        bytes(a.receive_buffer_bytes),
-        bytes(b.receive_buffer_bytes),
-    );
-    changed
+/// A property of two runs or cases that may differ: its name and its value.
+type Property<T> = (&'static str, fn(&T) -> String);
+
+/// The configuration of a case.
+const CASE: [Property<CaseResult>; 10] = [
+    ("data", |case| case.data.name().to_owned()),
+    ("writer", |case| word(case.configuration.writer)),
+    ("reader", |case| word(case.configuration.reader)),
+    ("wait", |case| case.configuration.wait_word().to_owned()),
+    ("pages", |case| case.configuration.pages.to_string()),
+    ("options", |case| case.configuration.options.join(", ")),
+    ("buffer", |case| {
+        bytes(Some(case.configuration.buffer_bytes))
+    }),
+    ("pipe", |case| bytes(case.configuration.pipe_bytes)),
+    ("SO_SNDBUF", |case| {
+        bytes(case.configuration.send_buffer_bytes)
+    }),
+    ("SO_RCVBUF", |case| {
+        bytes(case.configuration.receive_buffer_bytes)
+    }),
+];
+
+/// Settings and version of a run.
+const RUN: [Property<Run>; 10] = [
+    ("suite", |run| run.suite.to_string()),
+    ("placement", |run| run.settings.placement.clone()),
+    ("writer's processor", |run| cpu(run.settings.writer_cpu)),
+    ("reader's processor", |run| cpu(run.settings.reader_cpu)),
+    ("pipe size", |run| size_asked(run.settings.pipe_size)),
+    ("buffer size", |run| size_asked(run.settings.buffer_size)),
+    ("data", |run| {
+        run.settings.data.clone().unwrap_or(OF_SUITE.to_owned())
+    }),
+    ("work", |run| run.settings.work.to_string()),
+    ("timed part", |run| format!("{} s", run.settings.timed_s)),
+    ("pipespeed", |run| run.header.pipespeed_version.clone()),
+];
+
+const OF_SUITE: &str = "the suite's";
+
+fn word(value: Option<impl ToString>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
 }
 
-/// Machine, settings and versions, most telling first.
+fn bytes(value: Option<usize>) -> String {
+    value.map_or("none".to_owned(), |bytes| size::format(bytes as u64))
+}
+
+fn cpu(cpu: Option<usize>) -> String {
+    cpu.map_or("any".to_owned(), |cpu| cpu.to_string())
+}
+
+fn size_asked(value: Option<usize>) -> String {
+    value.map_or(OF_SUITE.to_owned(), |bytes| size::format(bytes as u64))
+}
+
+/// The properties that differ.
+fn differing<T>(properties: &[Property<T>], old: &T, new: &T) -> Vec<Difference> {
+    let values = properties
+        .iter()
+        .map(|(what, value)| (what, value(old), value(new)));
+    values
+        .filter(|(_, old, new)| old != new)
+        .map(|(what, old, new)| Difference {
+            what: (*what).to_owned(),
+            old,
+            new,
+        })
+        .collect()
+}
+
+/// Differences in the configuration of a case.
+fn configuration_changes(old: &CaseResult, new: &CaseResult) -> Vec<String> {
+    differing(&CASE, old, new)
+        .into_iter()
+        .map(|it| format!("{} {} -> {}", it.what, it.old, it.new))
+        .collect()
+}
+
+/// Differences in machine, settings and version, most important first.
 fn differences(old: &Run, new: &Run) -> Vec<Difference> {
     let mut found = old.header.machine.differences(&new.header.machine);
-    let (a, b) = (&old.settings, &new.settings);
-    let mut push = |what: &str, old: String, new: String| {
-        if old != new {
-            found.push(Difference {
-                what: what.to_owned(),
-                old,
-                new,
-            });
-        }
-    };
-    let cpu = |cpu: Option<usize>| cpu.map_or("any".to_owned(), |cpu| cpu.to_string());
-    let size = |size: Option<usize>| {
-        size.map_or("the suite's".to_owned(), |b| {
-            pipespeed_base::size::format(b as u64)
-        })
-    };
-    let data = |data: &Option<String>| data.clone().unwrap_or("the suite's".to_owned());
-    push("suite", old.suite.to_string(), new.suite.to_string());
-    push("placement", a.placement.clone(), b.placement.clone());
-    push("writer's processor", cpu(a.writer_cpu), cpu(b.writer_cpu));
-    push("reader's processor", cpu(a.reader_cpu), cpu(b.reader_cpu));
-    push("pipe size", size(a.pipe_size), size(b.pipe_size));
-    push("buffer size", size(a.buffer_size), size(b.buffer_size));
-    push("data", data(&a.data), data(&b.data));
-    push("work", a.work.to_string(), b.work.to_string());
-    push(
-        "timed part",
-        format!("{} s", a.timed_s),
-        format!("{} s", b.timed_s),
-    );
-    push(
-        "pipespeed",
-        old.header.pipespeed_version.clone(),
-        new.header.pipespeed_version.clone(),
-    );
+    found.extend(differing(&RUN, old, new));
     found
 }
 
-fn senseless(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
+fn incomparable(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
     let mut reasons = Vec::new();
     if old.suite != new.suite {
         reasons.push(format!(
@@ -325,7 +307,7 @@ fn notes(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
             && matches!(ratio.verdict, Verdict::Faster | Verdict::Slower)
         {
             notes.push(format!(
-                "in the {which} run the null control came out {}: doubt it",
+                "the null control of the {which} run is {}: do not trust that run",
                 ratio.verdict.name()
             ));
         }
@@ -333,37 +315,38 @@ fn notes(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
             notes.push(format!("the {which} run is a quick one"));
         }
     }
-    let wandering: Vec<&str> = cases
+    let drifting: Vec<&str> = cases
         .iter()
         .filter(|compared| {
             [old, new].into_iter().any(|run| {
                 let case = run.cases.iter().find(|case| case.name == compared.name);
                 case.is_some_and(|case| {
                     let rates: Vec<f64> = case.samples.iter().map(|s| s.gib_per_s).collect();
-                    stats::lag1_autocorrelation(&rates).is_some_and(|alike| alike > ALIKE)
+                    stats::lag1_autocorrelation(&rates)
+                        .is_some_and(|lag1| lag1 > MAX_AUTOCORRELATION)
                 })
             })
         })
         .map(|case| &*case.name)
         .collect();
-    if !wandering.is_empty() {
+    if !drifting.is_empty() {
         notes.push(format!(
-            "the rate wandered during a run, so the intervals are too narrow, of {}",
-            wandering.join(", ")
+            "the rate drifted during a run, so these intervals are too narrow: {}",
+            drifting.join(", ")
         ));
     }
     if let Some(shift) = common_shift(cases) {
         notes.push(format!(
-            "all cases moved the same way, by {:+.0} % in the middle: rather the machine or its settings \
-             than any one case",
+            "all cases moved in the same direction, by {:+.0} % (median): the cause is probably the machine \
+             or its settings, not a case",
             (shift - 1.0) * 100.0
         ));
     }
     notes
 }
 
-/// The median ratio where all cases, three at least, moved to the same side
-/// and the median moved by over 5 %.
+/// The median ratio if three or more cases were measured, all moved in the same
+/// direction, and the median moved by over 5 %.
 fn common_shift(cases: &[ComparedCase]) -> Option<f64> {
     let ratios: Vec<f64> = cases
         .iter()

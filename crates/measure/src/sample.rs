@@ -13,14 +13,14 @@ use crate::record::{
     Kind as RecordKind, NotRun, NullControl, Ratio, Run, Sample, Settings, Summary, Verdict,
     Warning, WarningKind,
 };
-use pipespeed_host::{Cache, Machine};
+use pipespeed_host::{Cache, CacheKind, Machine};
 
 use crate::suite::channels::Transport;
 use crate::suite::{Overrides, Selection, Suite};
 
 const ROUNDS: usize = 30;
 
-/// What the reports are told about the machine.
+/// An invented machine.
 fn machine() -> Machine {
     let mut machine = Machine::default();
     machine.processors.model = Some("AMD EPYC 7B13 64-Core Processor".to_owned());
@@ -334,11 +334,11 @@ pub fn channels(all: bool) -> Run {
 /// The suite `memory` as it might come out: rates fall with each cache's end,
 /// scalar ones are flat until they meet memory's.
 pub fn memory() -> Run {
-    const CACHES: [(u8, &str, u64, f64); 4] = [
-        (1, "data", 48 << 10, 180.0),
-        (1, "instruction", 32 << 10, 180.0),
-        (2, "unified", 1 << 20, 140.0),
-        (3, "unified", 32 << 20, 80.0),
+    const CACHES: [(u8, CacheKind, u64, f64); 4] = [
+        (1, CacheKind::Data, 48 << 10, 180.0),
+        (1, CacheKind::Instruction, 32 << 10, 180.0),
+        (2, CacheKind::Unified, 1 << 20, 140.0),
+        (3, CacheKind::Unified, 32 << 20, 80.0),
     ];
     let made = Suite::Memory.cases(&Overrides::default());
     let cases = made.iter().map(|made| {
@@ -371,7 +371,7 @@ pub fn memory() -> Run {
     run.header.machine.processors.caches = CACHES
         .map(|(level, kind, bytes, _)| Cache {
             level,
-            kind: kind.to_owned(),
+            kind,
             bytes: Some(bytes),
             ..Cache::default()
         })
@@ -439,7 +439,6 @@ pub fn latency_record(mode: Mode) -> Record {
             seed: 5,
         },
         cases,
-        failures: Vec::new(),
         warnings: vec![Warning::new(WarningKind::Guest, "this is a guest")],
     }
 }

@@ -154,6 +154,20 @@ pub struct OutputArgs {
     /// Print neither progress nor notes on standard error.
     #[arg(long, short)]
     pub quiet: bool,
+    /// Print all notes below the table, not only the most important.
+    #[arg(long, short)]
+    pub verbose: bool,
+}
+
+impl OutputArgs {
+    /// The options with the files that are asked for.
+    pub fn files(&self) -> [(&'static str, &Option<PathBuf>); 3] {
+        [
+            ("--json", &self.json),
+            ("--csv", &self.csv),
+            ("--chart", &self.chart),
+        ]
+    }
 }
 
 /// `pipespeed bench`.
@@ -239,6 +253,9 @@ pub struct CompareArgs {
     /// Save a chart of the ratios as SVG ('-': standard output).
     #[arg(long, value_name = "FILE")]
     pub chart: Option<PathBuf>,
+    /// Print all notes below the table, not only the most important.
+    #[arg(long, short)]
+    pub verbose: bool,
 }
 
 /// When a comparison counts as a failure.

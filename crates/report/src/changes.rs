@@ -1,31 +1,22 @@
-//! What a run of the suite changes says: which change helps most here, and
-//! what it costs.
+//! The suite changes: which change helps most here, and what it costs.
 
-use pipespeed_measure::record::{CaseResult, Run, Verdict};
+use pipespeed_measure::record::{CaseResult, Run};
 use pipespeed_measure::suite::changes::{BASELINE, Change, TOGETHER};
 
-use super::comparisons::{Line, laid_out};
-use super::format::{ratio_interval, significant, times, wrap};
-use super::steps::{Step, is_twin, step};
-use super::style::{BOLD, Style};
+use super::format::{ratio, ratio_interval, significant, times};
+use super::run::verdict_colour;
+use super::steps::{Step, measured, steps};
+use super::style::Style;
+use super::table::{Cell, Column, Table};
 
-/// The comparisons with their cases, the largest certain gain first.
-fn ranked(run: &Run) -> Vec<(Step<'_>, &CaseResult)> {
-    let cases = run.cases.iter().filter(|case| !is_twin(run, &case.name));
-    let mut ranked: Vec<_> = cases.filter_map(|case| Some((step(case)?, case))).collect();
-    ranked.sort_by(|(a, _), (b, _)| {
-        let by_gain = certain_gain(b).total_cmp(&certain_gain(a));
+/// The comparisons, the largest certain gain first.
+fn ranked(run: &Run) -> Vec<Step<'_>> {
+    let mut ranked = steps(run);
+    ranked.sort_by(|a, b| {
+        let by_gain = b.certain_gain().total_cmp(&a.certain_gain());
         by_gain.then(b.ratio.estimate.median.total_cmp(&a.ratio.estimate.median))
     });
     ranked
-}
-
-/// [`Step::certain`], negative for a loss.
-fn certain_gain(step: &Step<'_>) -> f64 {
-    match step.ratio.verdict {
-        Verdict::Slower => -step.certain(),
-        _ => step.certain(),
-    }
 }
 
 /// A line a change, the largest certain gain first.
@@ -34,31 +25,26 @@ pub(super) fn ranking(run: &Run, style: Style) -> String {
     if ranked.is_empty() {
         return String::new();
     }
-    let lines: Vec<Line> = ranked
-        .iter()
-        .map(|(step, case)| Line {
-            cells: [
-                times(step.ratio.estimate.median),
-                ratio_interval(step.ratio.estimate.interval),
-                cpu(case).unwrap_or_default(),
-            ],
-            verdict: step.ratio.verdict,
-            phrase: step.ratio.verdict.name().to_owned(),
-            text: match step.case {
-                TOGETHER => format!(": {} ({TOGETHER})", change(step)),
-                _ => format!(": {}", change(step)),
-            },
-        })
-        .collect();
-    let base =
-        baseline(run).and_then(|case| Some((case.summary.as_ref()?.gib_per_s.median, cpu(case)?)));
+    let mut table = Table::new([Column::right(""), Column::left(""), Column::right("")]);
+    for step in &ranked {
+        let verdict = step.ratio.verdict;
+        let cells = [
+            times(step.ratio.estimate.median),
+            ratio_interval(step.ratio.estimate.interval),
+            cpu(step.case).unwrap_or_default(),
+        ];
+        let mut text = format!("{}: {}", verdict.name(), change(step));
+        if is_together(step) {
+            text += &format!(" ({TOGETHER})");
+        }
+        table.row_with_text(cells, Cell::painted(text, verdict_colour(verdict)));
+    }
+    let base = baseline(run).and_then(|case| Some((measured(case)?.1.median, cpu(case)?)));
     let base = base.map_or(String::new(), |(rate, cpu)| {
         format!(" ({} GiB/s, {cpu})", significant(rate))
     });
     let heading = format!("Changes to the baseline{base}, by certain gain:");
-    let heading = wrap(&heading, style.width(), "  ");
-    let lines = laid_out(&lines, &[0, 2], style);
-    format!("{}\n{lines}", style.paint(&heading, BOLD))
+    format!("{}\n{}", style.heading(&heading), table.render(style))
 }
 
 fn baseline(run: &Run) -> Option<&CaseResult> {
@@ -67,7 +53,7 @@ fn baseline(run: &Run) -> Option<&CaseResult> {
 
 /// The change in words.
 fn change<'a>(step: &Step<'a>) -> &'a str {
-    step.factor.unwrap_or(step.case)
+    step.factor().unwrap_or(&step.case.name)
 }
 
 /// `1050 CPU ms/GiB`.
@@ -80,47 +66,44 @@ fn cpu_ms(case: &CaseResult) -> Option<String> {
     Some(significant(seconds * 1e3))
 }
 
-/// What would help most, and what to do for each change that gained. `doubt` is
-/// how far a case was found to differ from itself, as a logarithm.
+/// The most effective change, and how to make each change that gained more than
+/// `doubt`, a logarithm.
 pub(super) fn findings(run: &Run, doubt: f64) -> Vec<String> {
     let ranked = ranked(run);
-    let gained: Vec<&(Step<'_>, &CaseResult)> = ranked
-        .iter()
-        .filter(|(step, _)| certain_gain(step) > doubt)
-        .collect();
-    let mut said = Vec::new();
-    match gained.iter().find(|(_, case)| is_safe(case)) {
-        Some((best, case)) => {
-            let mut sentence = format!("What would help most here: {}", gain(best, case));
+    let gained = || ranked.iter().filter(|step| step.certain_gain() > doubt);
+    let mut sentences = Vec::new();
+    match gained().find(|step| is_safe(step.case)) {
+        Some(best) => {
+            let mut sentence = format!("What would help most here: {}", gain(best));
             if let Some(ms) = baseline(run).and_then(cpu_ms) {
-                sentence.push_str(&format!(" in place of {ms}"));
+                sentence += &format!(" in place of {ms}");
             }
-            let single = |(step, case): &&&(Step<'_>, &CaseResult)| {
-                is_safe(case) && step.case != TOGETHER && best.case == TOGETHER
-            };
-            if let Some((step, case)) = gained.iter().find(single) {
-                sentence.push_str(&format!("; of single changes, {}", gain(step, case)));
+            let mut single = gained().filter(|step| is_safe(step.case) && !is_together(step));
+            if let Some(step) = single.next().filter(|_| is_together(best)) {
+                sentence += &format!("; of single changes, {}", gain(step));
             }
-            said.push(sentence + ".");
+            sentences.push(sentence + ".");
         }
         None if ranked.is_empty() => {}
-        None => said.push("No change is certain to help here.".to_owned()),
+        None => sentences.push("No change is certain to help here.".to_owned()),
     }
-    let lines = gained.iter().filter_map(|(step, case)| {
-        let change = Change::of_case(step.case)?;
-        Some(format!("{}: {}", step.case, advice(change, case)))
-    });
-    said.extend(lines);
-    said
+    sentences.extend(gained().filter_map(|step| {
+        let name = &step.case.name;
+        Some(format!(
+            "{name}: {}",
+            advice(Change::of_case(name)?, step.case)
+        ))
+    }));
+    sentences
 }
 
-/// What has to stand on a chart, where the words for a change may find no room:
-/// which one is unsafe, and what was combined.
+/// Remarks for a chart, which has no room for them beside the bars: which change is
+/// unsafe, and what was combined.
 pub(super) fn remarks(run: &Run) -> Vec<String> {
-    let told = run.cases.iter().filter(|case| case.summary.is_some());
-    let told = told.filter(|case| case.name == TOGETHER || !is_safe(case));
+    let measured = run.cases.iter().filter(|case| case.summary.is_some());
+    let remarkable = measured.filter(|case| case.name == TOGETHER || !is_safe(case));
     let remark = |case: &CaseResult| Some(format!("{}: {}", case.name, case.factor.as_ref()?));
-    told.filter_map(remark).collect()
+    remarkable.filter_map(remark).collect()
 }
 
 /// Whether the case is right for every reader.
@@ -129,14 +112,13 @@ fn is_safe(case: &CaseResult) -> bool {
 }
 
 /// `a pipe of 1 MiB, x4.20 [3.90, 4.60] for 820 CPU ms/GiB`.
-fn gain(step: &Step<'_>, case: &CaseResult) -> String {
-    let shown = ratio_interval(step.ratio.estimate.interval);
-    let cpu = cpu(case).map_or(String::new(), |cpu| format!(" for {cpu}"));
-    format!(
-        "{}, {} {shown}{cpu}",
-        change(step),
-        times(step.ratio.estimate.median)
-    )
+fn gain(step: &Step<'_>) -> String {
+    let cpu = cpu(step.case).map_or(String::new(), |cpu| format!(" for {cpu}"));
+    format!("{}, {}{cpu}", change(step), ratio(step.ratio.estimate))
+}
+
+fn is_together(step: &Step<'_>) -> bool {
+    step.case.name == TOGETHER
 }
 
 /// How a program makes the change.
@@ -203,17 +185,10 @@ mod tests {
         run
     }
 
-    fn narrow() -> Style {
-        Style {
-            width: Some(80),
-            colour: false,
-        }
-    }
-
     #[test]
     fn changes_are_ranked_with_what_they_cost_and_what_to_do() {
         let run = changes();
-        insta::assert_snapshot!(crate::table(&run, narrow()));
+        insta::assert_snapshot!(crate::table(&run, Style::of_width(80)));
         let chart = crate::chart(&run);
         for remark in remarks(&run) {
             assert!(chart.contains(&remark), "{remark}");

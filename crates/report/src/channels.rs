@@ -1,51 +1,47 @@
 //! Channels compared: a table for each way of waiting, a channel and a size a
-//! row, and which channel to use for messages of which size.
+//! row, and the best channel for each size of messages.
 
-mod buffers;
-
-use comfy_table::{CellAlignment, Table, presets};
-
-use pipespeed_base::size;
+use itertools::Itertools as _;
+use pipespeed_base::{Named, size};
 use pipespeed_measure::endpoint::spec::{ChannelKind, Waiting};
-use pipespeed_measure::record::{CaseResult, Run, Summary};
+use pipespeed_measure::record::{CaseResult, Estimate, Run};
 use pipespeed_measure::suite::channels::Transport;
 
-use self::buffers::buffers;
-use super::columns::{Column, fitting};
-use super::findings::apart;
-use super::format::{interval, percent, pluralize, ratio_interval, significant, times, wrap};
-use super::measured::has_intervals;
-use super::steps::is_twin;
-use super::style::{BOLD, DIM, Style, YELLOW};
-use super::table::reason;
+use super::chart::lines::{Line, LineChart, Panel};
+use super::chart::looks::look;
+use super::conditions::{self, has_intervals, subtitle};
+use super::findings::is_below;
+use super::format::{grouped, interval, pluralize, ratio, significant};
+use super::run::{cpu_ms, level, number, reason};
+use super::steps::{cases_without_twin, measured};
+use super::style::Style;
+use super::table::{Column, Table};
 
-/// A way of waiting, and what to say of it.
+/// The ways of waiting, and their headings.
 const WAYS: [(Waiting, &str); 2] = [
     (Waiting::Block, "Blocking: an end that has to wait sleeps"),
     (
         Waiting::Spin,
-        "Spinning: an end that has to wait tries again at once; each burns a processor",
+        "Spinning: an end that has to wait tries again at once; each occupies a processor",
     ),
 ];
 
-/// What "sleeps" means of a ring.
-pub(super) const RING_LOOKS: &str = "a ring's end looks for about a microsecond before it sleeps, \
-                                     so two that keep in step never do";
+/// What blocking means for a ring.
+pub(super) const RING_POLLS: &str = "a ring's end polls for about a microsecond before it sleeps, so two ends \
+                          in step never sleep";
 
 /// Whether a ring is among the channels that sleep.
-pub(super) fn rings_block(run: &Run) -> bool {
+fn rings_block(run: &Run) -> bool {
     waiting(run, Waiting::Block)
         .any(|case| case.summary.is_some() && case.configuration.channel == Some(ChannelKind::Ring))
 }
 
 /// The cases of one way of waiting, less the null control's twin.
 pub(super) fn waiting(run: &Run, wait: Waiting) -> impl Iterator<Item = &CaseResult> {
-    run.cases
-        .iter()
-        .filter(move |case| case.configuration.wait == Some(wait) && !is_twin(run, &case.name))
+    cases_without_twin(run).filter(move |case| case.configuration.wait == Some(wait))
 }
 
-/// The channel of a case; its name where it is none of ours.
+/// The channel of a case, or its name if it is none of the suite's.
 pub(super) fn channel(case: &CaseResult) -> &str {
     Transport::of(&case.configuration).map_or(&*case.name, |it| it.name())
 }
@@ -55,172 +51,100 @@ pub(super) fn message(case: &CaseResult) -> usize {
     case.configuration.message_bytes.unwrap_or_default()
 }
 
-/// The tables, and what they were measured with.
+/// A table for each way of waiting.
 pub(super) fn blocks(run: &Run, style: Style) -> Vec<String> {
-    let mut blocks: Vec<String> = WAYS
-        .iter()
-        .filter_map(|(wait, heading)| {
-            let cases: Vec<&CaseResult> = waiting(run, *wait).collect();
-            let heading = style.paint(&wrap(heading, style.width(), "  "), BOLD);
-            (!cases.is_empty()).then(|| format!("{heading}\n{}", table(run, &cases, style)))
-        })
-        .collect();
-    let lay = |line: String| style.paint(&wrap(&line, style.width(), "  "), DIM);
-    if rings_block(run) {
-        blocks.push(lay(format!("Sleeping: {RING_LOOKS}.")));
-    }
-    blocks.push(lay(buffers(run)));
-    blocks.push(lay(verified(run)));
-    blocks
-}
-
-type Shown = Column<fn(&Run, &CaseResult, &Summary) -> String>;
-
-fn columns(run: &Run) -> Vec<Shown> {
-    use CellAlignment::{Left, Right};
-    let column = |header: &str, cell, align, spare| Shown::new(header, cell, align, spare);
-    let level = format!("{}\ninterval", percent(run.settings.confidence));
-    let intervals = has_intervals(run)
-        .then(|| column(&level, |_, _, s| interval(s.gib_per_s.interval), Left, 1));
-    let rate = column(
-        "\nGiB/s",
-        |_, _, s| significant(s.gib_per_s.median),
-        Right,
-        0,
-    );
-    let others = [
-        column(
-            "CPU ms\n/GiB",
-            |_, _, s| number(s.cpu_s_per_gib.map(|seconds| seconds * 1e3)),
-            Right,
-            4,
-        ),
-        column(
-            "CPU us\n/message",
-            |_, _, s| number(s.cpu_us_per_message),
-            Right,
-            3,
-        ),
-        column("\nagainst", |run, case, _| against(run, case), Left, 2),
-    ];
-    [rate].into_iter().chain(intervals).chain(others).collect()
-}
-
-fn number(value: Option<f64>) -> String {
-    value.map_or_else(|| "-".to_owned(), significant)
-}
-
-/// The ratio to the channel that all are compared with.
-fn against(run: &Run, case: &CaseResult) -> String {
-    let Some((ratio, other)) = case.ratio.zip(case.compared_with.as_deref()) else {
-        return String::new();
-    };
-    let other_case = run.cases.iter().find(|case| case.name == other);
-    let other = other_case.map_or(other, channel);
-    format!(
-        "{other}: {} {} {}",
-        times(ratio.estimate.median),
-        ratio_interval(ratio.estimate.interval),
-        ratio.verdict.name()
-    )
-    .replace("  ", " ")
+    let ways = WAYS.iter().filter_map(|(wait, heading)| {
+        let cases: Vec<&CaseResult> = waiting(run, *wait).collect();
+        let heading = style.heading(heading);
+        (!cases.is_empty()).then(|| format!("{heading}\n{}", table(run, &cases, style)))
+    });
+    ways.collect()
 }
 
 fn table(run: &Run, cases: &[&CaseResult], style: Style) -> String {
-    let lines = fitting(columns(run), style.width(), |columns| {
-        laid(run, cases, columns, style)
-    });
-    lines.join("\n")
-}
-
-/// The lines of a table, and how wide it is. The reason of a case without samples
-/// stands across the columns, broken where it has to be.
-fn laid(run: &Run, cases: &[&CaseResult], columns: &[Shown], style: Style) -> (Vec<String>, usize) {
-    let mut grid = Table::new();
-    grid.load_style(presets::NOTHING);
-    let mut header = vec!["\nmessage".to_owned(), "\nchannel".to_owned()];
-    header.extend(columns.iter().map(|column| column.header.clone()));
-    grid.set_header(header);
+    let mut columns = vec![
+        Column::right("message"),
+        Column::left("channel"),
+        Column::right("GiB/s"),
+    ];
+    let with_intervals = has_intervals(run);
+    columns.extend(with_intervals.then(|| Column::left(level(run)).optional(1)));
+    columns.extend([
+        Column::right("CPU ms\n/GiB").optional(4),
+        Column::right("CPU us\n/message").optional(3),
+        Column::left("against").optional(2),
+    ]);
+    let mut table = Table::new(columns);
     let mut last = None;
     for case in cases {
         // A size stands where it begins.
         let bytes = message(case);
-        let mut row = vec![
-            if last == Some(bytes) {
-                String::new()
-            } else {
-                size::format(bytes as u64)
-            },
-            channel(case).to_owned(),
-        ];
-        last = Some(bytes);
-        row.extend(columns.iter().map(|column| match &case.summary {
-            Some(summary) => (column.cell)(run, case, summary),
-            None => String::new(),
-        }));
-        grid.add_row(row);
+        let size = match last.replace(bytes) {
+            Some(last) if last == bytes => String::new(),
+            _ => size::format(bytes as u64),
+        };
+        let mut row = vec![size, channel(case).to_owned()];
+        let Some(summary) = &case.summary else {
+            table.row_with_text(row, reason(case));
+            continue;
+        };
+        row.push(significant(summary.gib_per_s.median));
+        row.extend(with_intervals.then(|| interval(summary.gib_per_s.interval)));
+        row.extend([
+            cpu_ms(summary),
+            number(summary.cpu_us_per_message),
+            against(run, case).unwrap_or_default(),
+        ]);
+        table.row(row);
     }
-    let aligned = [CellAlignment::Right, CellAlignment::Left]
-        .into_iter()
-        .chain(columns.iter().map(|column| column.align));
-    for (column, align) in grid.column_iter_mut().zip(aligned) {
-        column.set_cell_alignment(align);
-        column.set_padding((0, 2));
-    }
-    let widths = grid.column_max_content_widths();
-    let names: usize = widths.iter().take(2).map(|&w| usize::from(w) + 2).sum();
-    let mut lines: Vec<String> = grid
-        .lines()
-        .map(|line| line.trim_end().to_owned())
-        .collect();
-    let width = lines.iter().map(|line| line.chars().count()).max();
-    let above = lines.len() - cases.len();
-    for (line, case) in lines[above..].iter_mut().zip(cases) {
-        if case.summary.is_none() {
-            let name = format!("{line:names$}");
-            let room = style.width().saturating_sub(names).max(20);
-            let indent = format!("\n{}", " ".repeat(names));
-            let reason = wrap(&reason(case.not_run.as_ref()), room, "").replace('\n', &indent);
-            *line = name + &style.paint(&reason, YELLOW);
-        }
-    }
-    (lines, width.unwrap_or(0))
+    table.render(style)
+}
+
+/// The ratio to the case that this one is compared with.
+fn against(run: &Run, case: &CaseResult) -> Option<String> {
+    let (found, other) = case.ratio.zip(case.compared_with.as_deref())?;
+    let other_case = run.cases.iter().find(|case| case.name == other);
+    let other = other_case.map_or(other, channel);
+    let verdict = found.verdict.name();
+    Some(format!("{other}: {} {verdict}", ratio(found.estimate)))
+}
+
+/// How it was measured, with the buffers and what was verified.
+pub(super) fn method(run: &Run) -> Vec<String> {
+    let mut notes = conditions::method(run);
+    notes.extend(rings_block(run).then(|| format!("Sleeping: {RING_POLLS}.")));
+    notes.push(verified(run));
+    notes.push(buffers(run));
+    notes
 }
 
 fn verified(run: &Run) -> String {
-    let own: Vec<&CaseResult> = run
-        .cases
-        .iter()
-        .filter(|case| !is_twin(run, &case.name))
-        .collect();
-    let verified = own.iter().filter(|case| case.verified_bytes.is_some());
+    let verified = cases_without_twin(run).filter(|case| case.verified_bytes.is_some());
     format!(
         "Verified: every byte of a pass before the first round, in {} of {}.",
         verified.count(),
-        pluralize(own.len(), "case")
+        pluralize(cases_without_twin(run).count(), "case")
     )
 }
 
-/// Which channel to use for messages of which size, and what the completions
-/// of MSG_ZEROCOPY said.
+/// The best channel for each size of messages, and the share of sends with
+/// MSG_ZEROCOPY that the kernel copied.
 pub(super) fn findings(run: &Run) -> Vec<String> {
-    let mut sizes: Vec<usize> = run.cases.iter().map(message).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    let mut lines: Vec<String> = sizes
-        .into_iter()
-        .filter_map(|bytes| use_this(run, bytes))
-        .collect();
-    lines.extend(zerocopy(run));
-    lines
+    let sizes = sizes(run).into_iter();
+    let best = sizes.filter_map(|bytes| recommendation(run, bytes));
+    best.chain(zerocopy(run)).collect()
 }
 
-/// The line of one size.
-fn use_this(run: &Run, bytes: usize) -> Option<String> {
+fn sizes(run: &Run) -> Vec<usize> {
+    run.cases.iter().map(message).sorted().dedup().collect()
+}
+
+/// The best channels for one size of messages.
+fn recommendation(run: &Run, bytes: usize) -> Option<String> {
     let of_size = |wait| waiting(run, wait).filter(move |case| message(case) == bytes);
     let highest = |wait| of_size(wait).filter_map(rate).max_by(f64::total_cmp);
     let blocking = best(of_size(Waiting::Block)).map(|best| format!("{best} where the ends sleep"));
-    // Who may spin need not.
+    // Ends that may spin may also sleep.
     let any = match (highest(Waiting::Block), highest(Waiting::Spin)) {
         (_, None) => None,
         (Some(blocking), Some(spinning)) if blocking >= spinning => {
@@ -229,26 +153,20 @@ fn use_this(run: &Run, bytes: usize) -> Option<String> {
         _ => best(of_size(Waiting::Block).chain(of_size(Waiting::Spin)))
             .map(|best| format!("{best} where they may spin")),
     };
-    let parts: Vec<String> = [blocking, any].into_iter().flatten().collect();
+    let parts = [blocking, any].into_iter().flatten().join("; ");
     let size = size::format(bytes as u64);
-    (!parts.is_empty()).then(|| format!("Use this for messages of {size}: {}.", parts.join("; ")))
+    (!parts.is_empty()).then(|| format!("Use this for messages of {size}: {parts}."))
 }
 
-/// A case's median, where it was measured.
 fn rate(case: &CaseResult) -> Option<f64> {
-    case.summary
-        .as_ref()
-        .map(|summary| summary.gib_per_s.median)
+    Some(measured(case)?.1.median)
 }
 
-/// The case with the highest median, and those whose intervals reach into its
-/// own: medians alone would claim more than was found.
+/// The case with the highest median, and those whose intervals overlap its own.
 fn best<'a>(cases: impl Iterator<Item = &'a CaseResult>) -> Option<String> {
-    let mut measured: Vec<(&CaseResult, &Summary)> = cases
-        .filter_map(|case| Some((case, case.summary.as_ref()?)))
-        .collect();
-    measured.sort_by(|a, b| b.1.gib_per_s.median.total_cmp(&a.1.gib_per_s.median));
-    let ((case, summary), others) = measured.split_first()?;
+    let mut found: Vec<(&CaseResult, &Estimate)> = cases.filter_map(measured).collect();
+    found.sort_by(|a, b| b.1.median.total_cmp(&a.1.median));
+    let ((case, highest), others) = found.split_first()?;
     let name = |case: &CaseResult| {
         if case.configuration.wait == Some(Waiting::Spin) {
             format!("{} spinning", channel(case))
@@ -258,38 +176,192 @@ fn best<'a>(cases: impl Iterator<Item = &'a CaseResult>) -> Option<String> {
     };
     let alike: Vec<String> = others
         .iter()
-        // Without intervals nothing is told apart.
-        .filter(|(_, other)| !apart(&other.gib_per_s, &summary.gib_per_s, 0.0))
+        // Without intervals nothing is distinguished.
+        .filter(|(_, other)| !is_below(other, highest, 0.0))
         .map(|(case, _)| name(case))
         .collect();
-    let rate = significant(summary.gib_per_s.median);
-    Some(match alike.len() {
-        0 => format!("{} ({rate} GiB/s)", name(case)),
-        n if n == others.len() && n > 1 => {
-            format!("{} ({rate} GiB/s; no other is told apart)", name(case))
-        }
-        _ => format!(
-            "{} ({rate} GiB/s; not told apart: {})",
-            name(case),
-            alike.join(", ")
-        ),
-    })
+    let alike = match alike.len() {
+        0 => String::new(),
+        n if n == others.len() && n > 1 => "; no other is told apart".to_owned(),
+        _ => format!("; not told apart: {}", alike.join(", ")),
+    };
+    let rate = significant(highest.median);
+    Some(format!("{} ({rate} GiB/s{alike})", name(case)))
 }
 
 fn zerocopy(run: &Run) -> Option<String> {
     let sum = |get: fn(&CaseResult) -> Option<u64>| run.cases.iter().filter_map(get).sum::<u64>();
     let sends = sum(|case| case.configuration.zerocopy_sends);
     let copied = sum(|case| case.configuration.zerocopy_copied);
-    (sends > 0).then(|| copied_all_the_same(copied, sends))
+    (sends > 0).then(|| copied_share(copied, sends))
 }
 
-/// What the completions of MSG_ZEROCOPY said.
-pub(super) fn copied_all_the_same(copied: u64, sends: u64) -> String {
+/// The share of sends with MSG_ZEROCOPY that the kernel copied.
+pub(super) fn copied_share(copied: u64, sends: u64) -> String {
     format!(
         "MSG_ZEROCOPY: the kernel copied {:.1} % of the sends all the same, as their completions \
          say.",
         100.0 * copied as f64 / sends as f64
     )
+}
+
+/// The buffers between the ends, channel by channel.
+fn buffers(run: &Run) -> String {
+    let buffers = cases_without_twin(run).map(|case| (channel(case), buffer(case)));
+    let buffers = buffers.filter(|(_, buffer)| !buffer.is_empty());
+    let by_channel = grouped(buffers).into_iter().map(|(name, buffers)| {
+        let buffers: Vec<String> = buffers.into_iter().unique().collect();
+        let all = match &buffers[..] {
+            // Smallest messages come first.
+            [first, .., last] => format!("{first} to {last} by the size of the messages"),
+            buffers => buffers.concat(),
+        };
+        (all, name)
+    });
+    let lines = grouped(by_channel).into_iter();
+    let lines = lines.map(|(buffers, names)| format!("{}: {buffers}", names.join(", ")));
+    let lines = match lines.collect::<Vec<_>>() {
+        none if none.is_empty() => String::new(),
+        lines => format!("Buffers, at the start: {}. ", lines.join("; ")),
+    };
+    format!(
+        "{lines}A reader of a stream asks for at least 64 KiB at a time, a reader of messages for \
+         one message."
+    )
+}
+
+fn buffer(case: &CaseResult) -> String {
+    let configuration = &case.configuration;
+    let named = |name: &str, bytes: Option<usize>| {
+        bytes.map(|bytes| format!("{name}{}", size::format(bytes as u64)))
+    };
+    let nodelay = configuration.nodelay == Some(true);
+    let words = [
+        named("", configuration.pipe_bytes),
+        named("", configuration.ring_bytes),
+        named("SO_SNDBUF ", configuration.send_buffer_bytes),
+        named("SO_RCVBUF ", configuration.receive_buffer_bytes),
+        nodelay.then(|| "TCP_NODELAY".to_owned()),
+        configuration
+            .queue_messages
+            .map(|n| pluralize(n, "message")),
+    ];
+    words.into_iter().flatten().join(", ")
+}
+
+/// Throughput over the size of messages: a panel for each way of waiting, a line
+/// for each channel.
+pub(super) fn chart(run: &Run) -> String {
+    let small = if has_intervals(run) {
+        "; intervals no larger than their mark are not drawn"
+    } else {
+        ""
+    };
+    let mut below_title = subtitle(run);
+    below_title.push(format!(
+        "every byte produced by the writer and used by the reader{small}"
+    ));
+    below_title.extend(rings_block(run).then(|| RING_POLLS.to_owned()));
+    below_title.extend(missing(run));
+    let panels = WAYS.iter().map(|(wait, title)| {
+        let line = |name: &str| Line {
+            name: name.to_owned(),
+            look: look(name),
+            points: waiting(run, *wait)
+                .filter(|case| channel(case) == name)
+                .filter_map(|case| Some((position(message(case)), *measured(case)?.1)))
+                .collect(),
+        };
+        let lines = Transport::VALUES.iter().map(|it| line(it.name()));
+        Panel {
+            title: (*title).to_owned(),
+            lines: lines.filter(|line| !line.points.is_empty()).collect(),
+            ..Panel::default()
+        }
+    });
+    let chart = LineChart {
+        title: "pipespeed: throughput over message size",
+        subtitle: below_title,
+        panels: panels.filter(|panel| !panel.lines.is_empty()).collect(),
+        height: 330,
+        ticks: size_ticks(&sizes(run)),
+        x_label: "size of a message",
+        y_unit: "GiB/s",
+    };
+    chart.draw()
+}
+
+/// The position of a size on a logarithmic axis.
+pub(super) fn position(bytes: usize) -> f64 {
+    (bytes.max(1) as f64).ln()
+}
+
+/// Sizes as ticks.
+pub(super) fn size_ticks(sizes: &[usize]) -> Vec<(f64, String)> {
+    let tick = |bytes: &usize| (position(*bytes), size::format(*bytes as u64));
+    sizes.iter().map(tick).collect()
+}
+
+/// A channel, the size of its messages, and why it is not shown if it is not.
+type Shown<'a> = (&'a str, usize, Option<&'a str>);
+
+/// The channels and sizes that were not measured, and why, by way of waiting.
+fn missing(run: &Run) -> Vec<String> {
+    let of_way = |wait| {
+        let case = |case| (channel(case), message(case), why(case));
+        let cases: Vec<Shown<'_>> = waiting(run, wait).map(case).collect();
+        match cases.iter().map(|case| case.2).max().flatten() {
+            Some(why) if cases.iter().all(|case| case.2.is_some()) => {
+                Some(format!("all of it ({why})"))
+            }
+            _ => not_shown(&cases),
+        }
+    };
+    let missing = [of_way(Waiting::Block), of_way(Waiting::Spin)];
+    let ways = if missing.iter().all_equal() {
+        vec![""]
+    } else {
+        vec![" of blocking", " of spinning"]
+    };
+    ways.into_iter()
+        .zip(missing)
+        .filter_map(|(way, missing)| Some(format!("not shown{way}: {}", missing?)))
+        .collect()
+}
+
+fn why(case: &CaseResult) -> Option<&'static str> {
+    if case.summary.is_some() {
+        return None;
+    }
+    let not_run = case.not_run.as_ref();
+    Some(not_run.map_or("not measured", |not_run| not_run.kind.name()))
+}
+
+/// The cases that have a reason not to be shown, by channel and size: "mqueue from
+/// 16KiB on (limit)". None if all are shown.
+pub(super) fn not_shown(cases: &[Shown<'_>]) -> Option<String> {
+    let names = cases.iter().map(|case| case.0).unique();
+    let missing = names.filter_map(|name| of_one(name, cases)).join(", ");
+    (!missing.is_empty()).then_some(missing)
+}
+
+fn of_one(name: &str, cases: &[Shown<'_>]) -> Option<String> {
+    let own = || cases.iter().filter(|case| case.0 == name);
+    let missing: Vec<usize> = own()
+        .filter(|case| case.2.is_some())
+        .map(|case| case.1)
+        .sorted()
+        .collect();
+    let first = *missing.first()?;
+    let reasons = own().filter_map(|case| case.2).sorted().dedup().join(", ");
+    let bytes = |bytes: usize| size::format(bytes as u64);
+    let shown = own().filter(|case| case.2.is_none()).map(|case| case.1);
+    let sizes = match shown.max() {
+        None => String::new(),
+        Some(last) if last < first && missing.len() > 1 => format!(" from {} on", bytes(first)),
+        Some(_) => format!(" of {}", missing.into_iter().map(bytes).join(" and ")),
+    };
+    Some(format!("{name}{sizes} ({reasons})"))
 }
 
 #[cfg(test)]

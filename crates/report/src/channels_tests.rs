@@ -3,12 +3,12 @@
 use super::*;
 use crate::table;
 use pipespeed_measure::record::{NotRun, WarningKind};
-use pipespeed_measure::sample::{channels, estimate, leave_out};
+use pipespeed_measure::sample::{channels, estimate, leave_out, refuse};
 
 fn shown(run: &Run, width: usize) -> String {
     let style = Style {
-        width: Some(width),
-        colour: false,
+        verbose: true,
+        ..Style::of_width(width)
     };
     table(run, style)
 }
@@ -31,9 +31,9 @@ fn each_way_of_waiting_has_a_table_with_every_case_in_it() {
 }
 
 #[test]
-fn what_sleeping_means_of_a_ring_is_said_where_there_is_one_that_does() {
+fn a_ring_that_polls_before_it_sleeps_is_mentioned() {
     let mut run = channels(false);
-    let note = "Sleeping: a ring's end looks for about a microsecond before";
+    let note = "Sleeping: a ring's end polls for about a microsecond before";
     assert!(shown(&run, 120).contains(note));
     run.cases
         .retain(|case| case.configuration.wait == Some(Waiting::Spin));
@@ -43,7 +43,8 @@ fn what_sleeping_means_of_a_ring_is_said_where_there_is_one_that_does() {
 #[test]
 fn no_interval_is_claimed_where_there_are_too_few_rounds_for_one() {
     let mut run = channels(false);
-    assert!(shown(&run, 120).contains("medians with 95 % intervals"));
+    let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat(&shown(&run, 120)).contains("medians with 95 % intervals"));
     for summary in run
         .cases
         .iter_mut()
@@ -52,7 +53,7 @@ fn no_interval_is_claimed_where_there_are_too_few_rounds_for_one() {
         summary.gib_per_s.interval = None;
     }
     for text in [shown(&run, 120), crate::chart(&run)] {
-        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let flat = flat(&text);
         assert!(
             flat.contains("medians (too few rounds for intervals)"),
             "{text}"
@@ -100,7 +101,7 @@ fn a_long_reason_takes_lines_and_no_column() {
 }
 
 #[test]
-fn the_best_channel_is_named_with_those_not_told_apart_from_it() {
+fn the_best_channel_is_named_with_those_whose_intervals_overlap() {
     let mut run = channels(false);
     let set = |run: &mut Run, name: &str, low: f64, median: f64, high: f64| {
         let case = run.cases.iter_mut().find(|case| case.name == name).unwrap();
@@ -131,7 +132,7 @@ fn the_best_channel_is_named_with_those_not_told_apart_from_it() {
 }
 
 #[test]
-fn what_the_completions_of_zerocopy_say_is_told() {
+fn the_share_of_copied_zerocopy_sends_is_stated() {
     let mut run = channels(true);
     assert!(findings(&run).iter().all(|line| !line.contains("ZEROCOPY")));
     let of_tcp = |case: &&mut CaseResult| case.name == "tcp_zerocopy_1m";
@@ -152,4 +153,49 @@ fn trials_that_failed_are_noted_below() {
     });
     let text = shown(&run, 120);
     assert!(text.contains("note: tcp_1k: 2 trials failed"), "{text}");
+}
+
+#[test]
+fn what_is_missing_is_named_by_channel_size_and_reason() {
+    const K: usize = 1 << 10;
+    let cases = [
+        ("pipe", 64, None),
+        ("mqueue", 64, None),
+        ("mqueue", 64 * K, Some("limit")),
+        ("mqueue", 16 * K, Some("limit")),
+        ("tcp", 64, Some("refused")),
+        ("tcp", K, Some("refused")),
+        ("fifo", 64, Some("failed")),
+        ("fifo", K, None),
+    ];
+    assert_eq!(
+        not_shown(&cases).unwrap(),
+        "mqueue from 16KiB on (limit), tcp (refused), fifo of 64B (failed)"
+    );
+    assert_eq!(not_shown(&cases[..2]), None);
+}
+
+#[test]
+fn ways_of_waiting_are_told_apart_where_they_differ() {
+    let mut run = channels(false);
+    let limit = "not shown: seqpacket from 256KiB on (limit)";
+    assert_eq!(missing(&run), [limit]);
+    leave_out(&mut run, "tcp_1k", NotRun::failed("it broke"));
+    assert_eq!(
+        missing(&run),
+        [
+            "not shown of blocking: seqpacket from 256KiB on (limit), tcp of 1KiB (failed)",
+            "not shown of spinning: seqpacket from 256KiB on (limit)"
+        ]
+    );
+    let spinning: Vec<String> = waiting(&run, Waiting::Spin)
+        .map(|c| c.name.clone())
+        .collect();
+    for name in spinning {
+        refuse(&mut run, &name, "one processor");
+    }
+    assert_eq!(
+        missing(&run)[1],
+        "not shown of spinning: all of it (refused)"
+    );
 }

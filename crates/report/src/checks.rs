@@ -1,93 +1,82 @@
 //! The checks, as text.
 
-use super::format::wrap;
-use super::style::{BOLD, DIM, GREEN, RED, Style, YELLOW};
-use pipespeed_explain::check::{Check, Checked, Group, Record, Verdict};
+use itertools::Itertools as _;
 
-/// The width of the longest mark.
-const MARK_WIDTH: usize = 7;
+use super::format::{pluralize, wrap};
+use super::notes::{Note, notes};
+use super::style::{BOLD, GREEN, RED, Style, YELLOW};
+use super::table::{Cell, Column, Table};
+use pipespeed_explain::check::{Check, Group, Record, Verdict};
 
-/// The minimum width of a column of sentences.
-const MIN_COLUMNS: usize = 24;
-
-/// The checks by group, each with its verdict, name and value; and a summary.
+/// The checks by group, each with its verdict, name and value; notes and a summary.
 pub fn checks(record: &Record, style: Style) -> String {
-    let mut text = String::new();
-    let names = width(record.checks.iter().map(|checked| checked.name));
+    let mut table = Table::new([Column::left(""), Column::left("")]);
+    let mut all = Vec::new();
     for group in Group::ALL {
-        let those: Vec<&Checked> = record
-            .checks
-            .iter()
-            .filter(|checked| checked.group == group)
-            .collect();
-        if those.is_empty() {
-            continue;
+        let of_group = record.checks.iter().filter(|it| it.group == group);
+        for (at, checked) in of_group.enumerate() {
+            if at == 0 {
+                table.heading(group.name());
+            }
+            let outcome = &checked.outcome;
+            let mark = outcome.verdict.mark();
+            let mark = match outcome.verdict {
+                Verdict::Pass => Cell::painted(mark, GREEN),
+                Verdict::Seen => mark.into(),
+                Verdict::Refused => Cell::painted(mark, YELLOW),
+                Verdict::Fail | Verdict::Error => Cell::painted(mark, RED),
+            };
+            let text = format!("{}: {}", checked.statement, outcome.seen);
+            table.row_with_text([mark, checked.name.into()], text);
+            all.extend(outcome.note.as_ref().map(|note| {
+                let note = format!("{}: {note}", checked.name);
+                match outcome.verdict {
+                    Verdict::Fail | Verdict::Error => Note::Alarm(note),
+                    Verdict::Refused => Note::Caution(note),
+                    Verdict::Pass | Verdict::Seen => Note::Method(note),
+                }
+            }));
         }
-        text += &format!("{}\n", style.paint(group.name(), BOLD));
-        for checked in those {
-            text += &row(checked, names, style);
-        }
-        text.push('\n');
     }
-    text + &wrap(&summary(record), style.width(), "  ") + "\n"
-}
-
-fn row(checked: &Checked, names: usize, style: Style) -> String {
-    let outcome = &checked.outcome;
-    let mark = format!("{:MARK_WIDTH$}", outcome.verdict.mark());
-    let mark = match outcome.verdict {
-        Verdict::Pass => style.paint(&mark, GREEN),
-        Verdict::Seen => mark,
-        Verdict::Refused => style.paint(&mark, YELLOW),
-        Verdict::Fail | Verdict::Error => style.paint(&mark, RED),
-    };
-    let left = format!("  {mark}  {:names$}  ", checked.name);
-    let indent = 2 + MARK_WIDTH + 2 + names + 2;
-    let columns = style.width().saturating_sub(indent).max(MIN_COLUMNS);
-    let said = format!("{}: {}", checked.statement, outcome.seen);
-    let mut lines: Vec<String> = wrap(&said, columns, "")
-        .lines()
-        .map(str::to_owned)
+    let blocks = [
+        table.render(style),
+        notes(all, style),
+        style.sentence(&summary(record)),
+    ];
+    let blocks: Vec<String> = blocks
+        .into_iter()
+        .filter(|block| !block.is_empty())
         .collect();
-    if let Some(note) = &outcome.note {
-        let note = wrap(&format!("({note})"), columns, "");
-        lines.extend(note.lines().map(|line| style.paint(line, DIM)));
-    }
-    let gap = format!("\n{:indent$}", "");
-    format!("{left}{}\n", lines.join(&gap))
+    blocks.join("\n\n") + "\n"
 }
 
 fn summary(record: &Record) -> String {
     let summary = &record.summary;
-    let counts: Vec<String> = Verdict::ALL
+    let counts = Verdict::ALL
         .into_iter()
         .map(|verdict| (summary.count(verdict), verdict.mark()))
         .filter(|(count, _)| *count > 0)
         .map(|(count, mark)| format!("{count} {mark}"))
-        .collect();
+        .join(", ");
     format!(
         "{}: {}; {:.2} s (pipespeed check --explain NAME explains one)",
-        super::pluralize(summary.checks, "check"),
-        counts.join(", "),
+        pluralize(summary.checks, "check"),
+        counts,
         record.seconds
     )
 }
 
 /// The checks with their statements, by group.
 pub fn check_list(checks: &[&Check], style: Style) -> String {
-    let names = width(checks.iter().map(|check| check.name));
-    let mut text = String::new();
+    let mut table = Table::new([Column::left("")]);
     let mut group = None;
     for check in checks {
         if group.replace(check.group) != Some(check.group) {
-            text += &format!("{}\n", style.paint(check.group.name(), BOLD));
+            table.heading(check.group.name());
         }
-        let columns = style.width().saturating_sub(names + 4).max(MIN_COLUMNS);
-        let gap = format!("\n{:1$}", "", names + 4);
-        let statement = wrap(check.statement, columns, "").replace('\n', &gap);
-        text += &format!("  {:names$}  {statement}\n", check.name);
+        table.row_with_text([check.name], check.statement);
     }
-    text
+    table.render(style) + "\n"
 }
 
 /// The explanation of a check.
@@ -112,14 +101,10 @@ pub fn check_explanation(check: &Check, style: Style) -> String {
     )
 }
 
-fn width<'a>(names: impl Iterator<Item = &'a str>) -> usize {
-    names.map(str::len).max().unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pipespeed_explain::check::Outcome;
+    use pipespeed_explain::check::{Checked, Outcome};
     use pipespeed_measure::record::Kind;
     use pipespeed_measure::sample;
 
@@ -180,10 +165,7 @@ mod tests {
 
     #[test]
     fn the_checks_at_80_columns() {
-        let style = Style {
-            width: Some(80),
-            colour: false,
-        };
+        let style = Style::of_width(80);
         let text = checks(&record(), style);
         assert!(
             text.lines().all(|line| line.chars().count() <= 80),
@@ -196,12 +178,12 @@ mod tests {
     fn colours_change_no_letter() {
         let plain = checks(&record(), Style::default());
         let style = Style {
-            width: None,
             colour: true,
+            ..Style::default()
         };
         let coloured = checks(&record(), style);
         assert!(coloured.contains("\x1b[31mFAIL"), "{coloured}");
-        let codes = [BOLD, DIM, GREEN, RED, YELLOW, "0"].map(|code| format!("\x1b[{code}m"));
+        let codes = [BOLD, "2", GREEN, RED, YELLOW, "0"].map(|code| format!("\x1b[{code}m"));
         let bare = codes
             .iter()
             .fold(coloured, |text, code| text.replace(code, ""));
@@ -210,16 +192,13 @@ mod tests {
 
     #[test]
     fn lists_and_explanations_fit_80_columns() {
-        let style = Style {
-            width: Some(80),
-            colour: false,
-        };
+        let style = Style::of_width(80);
         let all: Vec<&Check> = pipespeed_explain::check::all()
             .chain([&pipespeed_explain::check::SOFT_LIMIT])
             .collect();
         let list = check_list(&all, style);
-        let told = all.iter().map(|check| check_explanation(check, style));
-        for text in told.chain([list]) {
+        let explanations = all.iter().map(|check| check_explanation(check, style));
+        for text in explanations.chain([list]) {
             for line in text.lines() {
                 assert!(line.chars().count() <= 80, "{line}");
             }

@@ -1,85 +1,102 @@
 //! Comparisons of saved runs as text and as a chart.
 
-use std::cmp::Ordering;
-
-use comfy_table::{CellAlignment, Table, presets};
-
+use itertools::Itertools as _;
 use pipespeed_measure::comparison::{ComparedCase, Comparison};
-use pipespeed_measure::record::Verdict;
+use pipespeed_measure::record::{Ratio, Verdict};
 
-use super::chart::{DotRow, dot_chart};
-use super::format::{ratio_interval, significant, times, wrap};
-use super::style::{BOLD, DIM, GREEN, RED, Style, YELLOW};
+use super::chart::bars::{Bar, BarChart, Row};
+use super::chart::svg::Colour;
+use super::format::{ratio, ratio_interval, times};
+use super::notes::{Note, notes};
+use super::run::{number, verdict_colour};
+use super::style::{RED, Style, YELLOW};
+use super::table::{Cell, Column, Table};
 
 /// What differs comes first, then a line a case.
 pub fn comparison_table(comparisons: &[Comparison], style: Style) -> String {
-    let mut blocks = Vec::new();
-    for comparison in comparisons {
-        blocks.extend(origin(comparison, comparisons.len() > 1, style));
-    }
+    let many = comparisons.len() > 1;
+    let origins = comparisons.iter().map(|it| origin(it, many, style));
+    let mut blocks: Vec<String> = origins.collect();
     blocks.push(match comparisons {
         [one] => single(one, style),
         many => matrix(many, style),
     });
-    blocks.extend(below(comparisons, style));
-    let mut text = blocks.join("\n\n");
-    text.push('\n');
-    text
+    let mut all = vec![Note::Method(METHOD.to_owned())];
+    for comparison in comparisons {
+        let file = if many {
+            format!("{}: ", short(&comparison.new.file))
+        } else {
+            String::new()
+        };
+        let note = |note: &String| Note::Caution(format!("note: {file}{note}"));
+        all.extend(comparison.notes.iter().map(note));
+    }
+    blocks.push(notes(all, style));
+    blocks.join("\n\n") + "\n"
 }
 
-/// A point with its interval a case, and a chart's block a newer run.
+const METHOD: &str = "Unpaired: ratios of the medians of consecutive rounds (Hodges-Lehmann), \
+                      corrected for the number of cases. Faster and slower mean a whole interval \
+                      beyond 5 %. Changes of the machine between the runs count too.";
+
+/// A bar a case, with its interval, by newer run.
 pub fn comparison_chart(comparisons: &[Comparison]) -> String {
     let many = comparisons.len() > 1;
-    let rows: Vec<DotRow> = comparisons
-        .iter()
-        .flat_map(|comparison| {
-            comparison.cases.iter().map(move |case| DotRow {
-                name: if many {
-                    format!("{} {}", short(&comparison.new.file), case.name)
-                } else {
-                    case.name.clone()
-                },
-                ratio: case.ratio.map(|ratio| ratio.estimate),
-                beyond: match case.ratio.map(|ratio| ratio.verdict) {
-                    Some(Verdict::Faster) => Ordering::Greater,
-                    Some(Verdict::Slower) => Ordering::Less,
-                    _ => Ordering::Equal,
-                },
-                note: match case.ratio {
-                    Some(ratio) => ratio.verdict.name().to_owned(),
-                    None => "no ratio".to_owned(),
-                },
-            })
-        })
-        .collect();
-    let subtitle = comparisons
-        .iter()
-        .map(|c| {
-            format!(
-                "{} ({}) over {} ({}), unpaired",
-                short(&c.new.file),
-                c.new.started_at,
-                short(&c.old.file),
-                c.old.started_at
-            )
-        })
-        .collect::<Vec<_>>()
-        .join("\n");
-    dot_chart(
-        "pipespeed: compare",
-        &subtitle,
-        &rows,
-        "new rate / old rate",
-    )
+    let row = |comparison: &Comparison, case: &ComparedCase| Row {
+        name: if many {
+            format!("{} {}", short(&comparison.new.file), case.name)
+        } else {
+            case.name.clone()
+        },
+        bars: match case.ratio {
+            Some(ratio) => Ok(vec![bar(&ratio)]),
+            None => Err(format!("no ratio: {}", outcome(case))),
+        },
+    };
+    let rows = comparisons.iter().flat_map(|comparison| {
+        let cases = comparison.cases.iter();
+        cases.map(move |case| row(comparison, case))
+    });
+    let subtitle = comparisons.iter().map(|it| {
+        let (new, old) = (&it.new, &it.old);
+        format!(
+            "{} ({}) over {} ({}), unpaired",
+            short(&new.file),
+            new.started_at,
+            short(&old.file),
+            old.started_at
+        )
+    });
+    let chart = BarChart {
+        title: "pipespeed: compare",
+        subtitle: subtitle.collect(),
+        legend: Vec::new(),
+        rows: rows.collect(),
+        of_ratios: true,
+        unit: "new rate / old rate",
+    };
+    chart.draw()
+}
+
+fn bar(found: &Ratio) -> Bar {
+    let colour = match found.verdict {
+        Verdict::Faster => Colour(10, 122, 88),
+        Verdict::Slower => Colour(178, 56, 40),
+        Verdict::Same | Verdict::Undecided => Colour(110, 119, 129),
+    };
+    let verdict = found.verdict.name();
+    let value = format!("{} {verdict}", ratio(found.estimate));
+    Bar::of(found.estimate, colour, value)
 }
 
 fn short(file: &str) -> &str {
     file.rsplit('/').next().unwrap_or(file)
 }
 
-fn origin(comparison: &Comparison, many: bool, style: Style) -> Vec<String> {
-    let mut lines = Vec::new();
+/// The files compared, and how their conditions differ.
+fn origin(comparison: &Comparison, many: bool, style: Style) -> String {
     let (old, new) = (&comparison.old, &comparison.new);
+    let mut lines = Vec::new();
     for (which, side) in [("old", old), ("new", new)] {
         lines.push(format!(
             "{which}: {} ({}, {}, {} rounds)",
@@ -94,99 +111,71 @@ fn origin(comparison: &Comparison, many: bool, style: Style) -> Vec<String> {
             "differs: {}: {} -> {}",
             difference.what, difference.old, difference.new
         );
-        lines.push(style.paint(&wrap(&line, style.width(), "  "), YELLOW));
+        lines.push(style.note(&line, YELLOW));
     }
-    for reason in &comparison.senseless {
-        let line = format!("makes no sense: {reason}");
-        lines.push(style.paint(&wrap(&line, style.width(), "  "), RED));
+    for reason in &comparison.incomparable {
+        lines.push(style.note(&format!("makes no sense: {reason}"), RED));
     }
-    vec![lines.join("\n")]
+    lines.join("\n")
 }
 
 fn single(comparison: &Comparison, style: Style) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["case", "old GiB/s", "new GiB/s", "ratio", "interval", ""]);
+    let mut table = Table::new([
+        Column::left("case"),
+        Column::right("old GiB/s").optional(2),
+        Column::right("new GiB/s").optional(3),
+        Column::right("ratio"),
+        Column::left("interval").optional(1),
+    ]);
     for case in &comparison.cases {
-        table.add_row([
+        let estimate = case.ratio.map(|ratio| ratio.estimate);
+        let cells = [
             case.name.clone(),
-            rate(case.old),
-            rate(case.new),
-            case.ratio
-                .map_or_else(|| "-".to_owned(), |r| times(r.estimate.median)),
-            case.ratio
-                .map_or_else(String::new, |r| ratio_interval(r.estimate.interval)),
-            outcome(case),
-        ]);
+            number(case.old),
+            number(case.new),
+            estimate.map_or_else(|| "-".to_owned(), |it| times(it.median)),
+            estimate.map_or_else(String::new, |it| ratio_interval(it.interval)),
+        ];
+        table.row_with_text(cells, outcome_cell(case, outcome(case)));
     }
-    finish(table, &[1, 2, 3], style)
+    table.render(style)
 }
 
 fn matrix(comparisons: &[Comparison], style: Style) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    let mut header = vec!["case".to_owned()];
+    let mut columns = vec![Column::left("case")];
     if let Some(first) = comparisons.first() {
-        header.push(format!("{} GiB/s", short(&first.old.file)));
+        let old = format!("{} GiB/s", short(&first.old.file));
+        columns.push(Column::right(old).optional(1));
     }
-    header.extend(comparisons.iter().map(|c| short(&c.new.file).to_owned()));
-    table.set_header(header);
-    let mut names: Vec<&str> = Vec::new();
-    for case in comparisons.iter().flat_map(|c| &c.cases) {
-        if !names.contains(&case.name.as_str()) {
-            names.push(&case.name);
-        }
-    }
-    for name in names {
-        let find = |c: &'_ Comparison| c.cases.iter().find(|case| case.name == name).cloned();
-        let mut row = vec![name.to_owned()];
-        let old = comparisons.iter().find_map(|c| find(c)?.old);
-        row.push(rate(old));
-        row.extend(comparisons.iter().map(|c| match find(c) {
-            Some(ComparedCase {
-                ratio: Some(ratio), ..
-            }) => format!(
-                "{} {} {}",
-                times(ratio.estimate.median),
-                ratio_interval(ratio.estimate.interval),
-                ratio.verdict.name()
-            ),
-            _ => "-".to_owned(),
+    let files = comparisons.iter().map(|it| short(&it.new.file));
+    columns.extend(files.map(Column::left));
+    let mut table = Table::new(columns);
+    let cases = comparisons.iter().flat_map(|it| &it.cases);
+    for name in cases.map(|case| &*case.name).unique() {
+        let find = |it: &Comparison| it.cases.iter().find(|case| case.name == name).cloned();
+        let old = comparisons.iter().find_map(|it| find(it)?.old);
+        let mut row: Vec<Cell> = vec![name.into(), number(old).into()];
+        row.extend(comparisons.iter().map(|it| match find(it) {
+            Some(case) => {
+                let shown = case
+                    .ratio
+                    .map(|it| format!("{} {}", ratio(it.estimate), it.verdict.name()));
+                outcome_cell(&case, shown.unwrap_or_else(|| "-".to_owned()))
+            }
+            None => "-".into(),
         }));
-        table.add_row(row);
+        table.row(row);
     }
-    finish(table, &[1], style)
+    table.render(style)
 }
 
-fn finish(mut table: Table, right: &[usize], style: Style) -> String {
-    for (at, column) in table.column_iter_mut().enumerate() {
-        let left = if at == 0 { 0 } else { 1 };
-        column.set_padding((left, 1));
-        if right.contains(&at) {
-            column.set_cell_alignment(CellAlignment::Right);
+fn outcome_cell(case: &ComparedCase, text: String) -> Cell {
+    match case.ratio.map(|ratio| ratio.verdict) {
+        Some(verdict @ (Verdict::Faster | Verdict::Slower)) => {
+            Cell::painted(text, verdict_colour(verdict))
         }
+        _ => text.into(),
     }
-    let text = table.to_string();
-    text.lines()
-        .enumerate()
-        .map(|(at, line)| {
-            let line = line.trim_end();
-            if at == 0 {
-                return style.paint(line, BOLD);
-            }
-            let last = line.rsplit(' ').next().unwrap_or_default();
-            match last {
-                _ if last == Verdict::Slower.name() => style.paint(line, RED),
-                _ if last == Verdict::Faster.name() => style.paint(line, GREEN),
-                _ => line.to_owned(),
-            }
-        })
-        .collect::<Vec<_>>()
-        .join("\n")
-}
-
-fn rate(median: Option<f64>) -> String {
-    median.map_or_else(|| "-".to_owned(), significant)
 }
 
 fn outcome(case: &ComparedCase) -> String {
@@ -196,26 +185,4 @@ fn outcome(case: &ComparedCase) -> String {
         (None, Some(note)) => note.clone(),
         (None, None) => "no samples".to_owned(),
     }
-}
-
-fn below(comparisons: &[Comparison], style: Style) -> Vec<String> {
-    let mut notes: Vec<String> = Vec::new();
-    for comparison in comparisons {
-        for note in &comparison.notes {
-            let note = match comparisons.len() {
-                1 => format!("note: {note}"),
-                _ => format!("note: {}: {note}", short(&comparison.new.file)),
-            };
-            notes.push(wrap(&note, style.width(), "  "));
-        }
-    }
-    let method = "Unpaired: ratios of the medians of consecutive rounds (Hodges-Lehmann), corrected for \
-                  the number of cases. Faster and slower mean a whole interval beyond 5 %. What the \
-                  machine did between the runs counts as a change too.";
-    let mut blocks = Vec::new();
-    if !notes.is_empty() {
-        blocks.push(notes.join("\n"));
-    }
-    blocks.push(style.paint(&wrap(method, style.width(), "  "), DIM));
-    blocks
 }

@@ -1,18 +1,19 @@
 //! The table of elementary costs.
 
-use std::fmt::Display;
-
 use fastpipe::buffer::huge_page_size;
 use fastpipe::pipe::page_size;
 
-use super::format::{interval, significant, wrap};
-use super::style::{BOLD, DIM, Style};
+use super::format::{interval, significant};
+use super::notes::{Note, notes};
+use super::style::Style;
+use super::table::{Column, Table};
 use pipespeed_base::size;
 use pipespeed_explain::costs::{Cost, Costs, PIECE};
+use pipespeed_host::Warning;
 use pipespeed_measure::record::GIB;
 use pipespeed_stats::Estimate;
 
-/// A row: what it is, its cost, and the bytes that one step moves.
+/// What a cost is of, the cost, and the bytes that one step moves.
 type Row<'a> = (String, &'a Cost, Option<usize>);
 
 /// Costs below one title.
@@ -87,64 +88,50 @@ fn groups(costs: &Costs) -> Vec<Group<'_>> {
     ]
 }
 
-/// The costs as text, with the reason where there is none.
-pub fn costs_table(costs: &Costs, style: Style) -> String {
-    let groups = groups(costs).into_iter().map(|group| {
-        let title = wrap(&group.title, style.width(), "  ");
-        let rows = group.rows.iter().map(|cost| row(cost, style) + "\n");
-        style.paint(&title, BOLD) + "\n" + &rows.collect::<String>()
-    });
-    groups.collect::<Vec<_>>().join("\n")
-}
-
-/// Columns of a row's parts; the figures of all groups stand below one another.
-const NAME: usize = 36;
-const MEDIAN: usize = 9;
-const RANGE: usize = 18;
-/// Columns below which the rate is left out.
-const MIN_WIDTH_WITH_RATE: usize = 80;
-
-fn row((what, cost, bytes): &Row<'_>, style: Style) -> String {
-    let name = format!("  {what:NAME$}");
-    let Some(Estimate {
-        median,
-        interval: ends,
-    }) = cost.estimate
-    else {
-        let why = cost.refused.as_deref().unwrap_or_default();
-        let text = format!("{name}{:>MEDIAN$}  {why}", "-");
-        // In a file a line stays in one piece, to be searched for.
-        let width = style.width.unwrap_or(usize::MAX);
-        return wrap(&text, width, &" ".repeat(NAME + MEDIAN + 4));
-    };
-    let range = interval(ends);
-    let rate = match bytes {
-        Some(bytes) if style.width() >= MIN_WIDTH_WITH_RATE => {
-            format!("{} GiB/s", significant(*bytes as f64 / median * 1e9 / GIB))
+/// The costs as text, with the reason where there is none, and the warnings.
+pub fn costs_table(costs: &Costs, warnings: &[Warning], style: Style) -> String {
+    let mut table = Table::new([
+        Column::left(""),
+        Column::right(""),
+        Column::left(""),
+        Column::right("").optional(1),
+    ]);
+    for group in groups(costs) {
+        table.heading(group.title);
+        for (what, cost, bytes) in group.rows {
+            let Some(Estimate {
+                median,
+                interval: ends,
+            }) = cost.estimate
+            else {
+                table.row_with_text(
+                    [what, "-".to_owned()],
+                    cost.refused.clone().unwrap_or_default(),
+                );
+                continue;
+            };
+            let gib_per_s = |bytes: usize| bytes as f64 / median * 1e9 / GIB;
+            let rate = bytes.map(|bytes| format!("{} GiB/s", significant(gib_per_s(bytes))));
+            table.row([
+                what,
+                significant(median),
+                interval(ends),
+                rate.unwrap_or_default(),
+            ]);
         }
-        _ => String::new(),
-    };
-    let median = significant(median);
-    let row = format!("{name}{median:>MEDIAN$}  {range:RANGE$}{rate:>13}");
-    row.trim_end().to_owned()
-}
-
-/// What has to be known to read the figures, a line each.
-pub fn notes<T: Display>(notes: &[T], style: Style) -> String {
-    let note = |note: &T| {
-        let note = wrap(&format!("note: {note}"), style.width(), "      ");
-        style.paint(&note, DIM) + "\n"
-    };
-    match notes {
-        [] => String::new(),
-        _ => "\n".to_owned() + &notes.iter().map(note).collect::<String>(),
     }
+    let mut text = table.render(style) + "\n";
+    if !warnings.is_empty() {
+        let warnings = warnings.iter().map(Note::warning).collect();
+        text += &format!("\n{}\n", notes(warnings, style));
+    }
+    text
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::format::longest_line;
     use super::*;
+    use pipespeed_host::WarningKind;
 
     fn costs() -> Costs {
         let mut costs = Costs {
@@ -159,31 +146,21 @@ mod tests {
     }
 
     #[test]
-    fn each_group_has_a_unit_and_a_refusal_its_reason() {
-        let text = costs_table(&costs(), Style::default());
-        for words in [
-            "system calls (ns a call)",
-            "9.54 GiB/s",
-            "123000",
-            "grants no huge pages",
-            "other: different cores sharing L3",
-        ] {
-            assert!(text.contains(words), "{words}: {text}");
-        }
+    fn costs_stand_below_one_another_with_units_and_reasons() {
+        let warning = Warning::new(WarningKind::Quick, "no intervals, which take 6 rounds");
+        let text = costs_table(&costs(), &[warning], Style::of_width(80));
+        insta::assert_snapshot!(text);
     }
 
     #[test]
-    fn no_line_is_wider_than_the_terminal() {
-        for (width, has_rate) in [(70, false), (80, true), (120, true)] {
-            let style = Style {
-                width: Some(width),
-                colour: false,
-            };
-            let note = "a long note of many words that will not fit in one line ".repeat(3);
-            let text = costs_table(&costs(), style) + &notes(&[note], style);
-            assert!(longest_line(&text) <= width, "{text}");
-            assert_eq!(text.contains("GiB/s"), has_rate, "{text}");
+    fn a_narrow_terminal_hides_the_rates() {
+        for width in [48, 80] {
+            let text = costs_table(&costs(), &[], Style::of_width(width));
+            assert!(
+                text.lines().all(|line| line.chars().count() <= width),
+                "{text}"
+            );
+            assert_eq!(text.contains("9.54 GiB/s"), width == 80, "{text}");
         }
-        assert_eq!(notes::<String>(&[], Style::default()), "");
     }
 }

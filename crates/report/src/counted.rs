@@ -1,14 +1,13 @@
-//! The account of a case that could not be sampled, as text.
+//! Counts and costs of cases that could not be sampled, as text.
 
-use super::costs::notes;
-use super::format::{significant, wrap};
-use super::profile::line;
-use super::style::{BOLD, DIM, Style};
+use super::format::significant;
+use super::notes::{Note, notes};
+use super::style::{DIM, Style};
+use super::table::{Cell, Column, Table};
 use pipespeed_explain::profile::account::PAGE;
 use pipespeed_explain::profile::counted::{EndAccount, Item, Record};
-use pipespeed_host::Warning;
 
-/// Columns of what is counted; of the figures beside it.
+/// The widest name of an item.
 const NAME: usize = 32;
 
 fn name(item: Item) -> &'static str {
@@ -27,72 +26,54 @@ fn name(item: Item) -> &'static str {
 }
 
 /// A table for each end of each case, then the notes.
-pub fn counted(record: &Record, style: Style) -> String {
-    let mut text = String::new();
+pub fn counted_cases(record: &Record, style: Style) -> String {
+    let mut blocks = Vec::new();
     for case in &record.cases {
         let rate = match (case.gib_per_s, &case.not_run) {
-            (Some(rate), _) => format!("{} GiB/s, counted, not sampled", significant(rate)),
+            (Some(rate), _) => format!("{} GiB/s, pluralize, not sampled", significant(rate)),
             (None, Some(not_run)) => not_run.to_string(),
             (None, None) => "nothing was moved".to_owned(),
         };
-        let heading = wrap(&format!("{}: {rate}", case.name), style.width(), "  ");
-        line(&mut text, &style.paint(&heading, BOLD));
-        for end in &case.ends {
-            line(&mut text, "");
-            table(&mut text, end, style);
-        }
-        line(&mut text, "");
+        blocks.push(style.heading(&format!("{}: {rate}", case.name)));
+        blocks.extend(case.ends.iter().map(|end| table(end, style)));
     }
-    // The last blank line is that above the notes.
-    text.pop();
-    let mut said = vec![
-        record.refusal.clone(),
-        format!("ends: {}", record.settings.placement),
+    let mut all = vec![
+        Note::Caution(format!("note: {}", record.refusal)),
+        Note::Method(format!("note: ends: {}", record.settings.placement)),
     ];
-    said.extend(record.warnings.iter().map(Warning::to_string));
-    text + &notes(&said, style)
+    all.extend(record.warnings.iter().map(Note::warning));
+    blocks.push(notes(all, style));
+    blocks.join("\n\n") + "\n"
 }
 
-fn table(text: &mut String, end: &EndAccount, style: Style) {
-    let title = format!(
-        "{:NAME$} {:>9} {:>9} {:>9} {:>8}",
-        end.role, "count", "ns each", "ns/page", "share"
-    );
-    line(text, &style.paint(&title, BOLD));
+fn table(end: &EndAccount, style: Style) -> String {
+    let mut table = Table::new([
+        Column::left(format!("{:NAME$}", end.role)),
+        Column::right("count").optional(1),
+        Column::right("ns each").optional(2),
+        Column::right("ns/page"),
+        Column::right("  share"),
+    ]);
     let wall_s = end.counters.seconds;
     let per_page = |seconds: f64| significant(seconds * 1e9 * PAGE / end.counters.bytes as f64);
-    let shown = |value: Option<f64>| value.map(significant).unwrap_or_default();
     for row in &end.rows {
-        let (ns, share) = match row.seconds {
-            Some(seconds) => (
-                per_page(seconds),
-                format!("{:.1} %", 100.0 * seconds / wall_s),
-            ),
-            None => ("unknown".to_owned(), String::new()),
-        };
+        let share = |seconds: f64| format!("{:.1} %", 100.0 * seconds / wall_s);
         let count = row.count.map(|count| format!("{count:.0}"));
-        let row = format!(
-            "{:NAME$} {:>9} {:>9} {ns:>9} {share:>8}",
-            name(row.item),
+        table.row([
+            name(row.item).to_owned(),
             count.unwrap_or_default(),
-            shown(row.each_ns),
-        );
-        line(text, row.trim_end());
+            row.each_ns.map(significant).unwrap_or_default(),
+            row.seconds.map_or_else(|| "unknown".to_owned(), per_page),
+            row.seconds.map(share).unwrap_or_default(),
+        ]);
     }
-    let wall = format!(
-        "{:NAME$} {:>9} {:>9} {:>9} {:>8}",
-        "wall time",
-        "",
-        "",
-        per_page(wall_s),
-        "100.0 %"
-    );
-    line(text, &style.paint(&wall, DIM));
+    let wall = ["wall time", "", "", &per_page(wall_s), "100.0 %"];
+    table.row(wall.map(|text| Cell::painted(text, DIM)));
+    table.render(style)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::format::longest_line;
     use super::*;
     use pipespeed_explain::costs::Costs;
     use pipespeed_explain::profile::counted::{CaseAccount, Row, Settings};
@@ -107,7 +88,7 @@ mod tests {
                 placement: "different cores".to_owned(),
             },
             warnings: Vec::new(),
-            refusal: "sampling is refused for a reason that takes a line and a half to tell"
+            refusal: "sampling is refused for a reason that needs a line and a half of text"
                 .to_owned(),
             costs_ns: Costs::default(),
             cases: vec![case],
@@ -146,23 +127,7 @@ mod tests {
 
     #[test]
     fn counts_stand_beside_their_costs_and_the_wall_time() {
-        let style = Style {
-            width: Some(80),
-            colour: false,
-        };
-        let text = counted(&record(account()), style);
-        for words in [
-            "write_read: 0.500 GiB/s, counted",
-            "16384       180      11.4    0.1 %",
-            "unknown",
-            "-5.0 %",
-            "100.0 %",
-            "\n\nnote: sampling",
-            "\nnote: ends: different cores",
-        ] {
-            assert!(text.contains(words), "{words}: {text}");
-        }
-        assert!(longest_line(&text) <= 80, "{text}");
+        insta::assert_snapshot!(counted_cases(&record(account()), Style::of_width(80)));
     }
 
     #[test]
@@ -173,7 +138,7 @@ mod tests {
             ends: Vec::new(),
             ..account()
         };
-        let text = counted(&record(case), Style::default());
+        let text = counted_cases(&record(case), Style::default());
         let first = "write_read: refused: no huge pages\n\nnote: ";
         assert!(text.starts_with(first), "{text}");
     }

@@ -1,26 +1,24 @@
-//! What mattered most in a run, as sentences that claim no more than the
-//! run's own verdicts do.
+//! Conclusions from a run's comparisons, which claim no more than its verdicts.
 
+use itertools::Itertools as _;
 use pipespeed_measure::record::{CaseResult, DataUse, Estimate, Run, Verdict};
 
-use super::format::{ratio_interval, significant, times};
-use super::steps::{Step, steps};
+use super::format::{ratio, significant, times};
+use super::steps::{Step, fastest, measured, steps};
 use super::views;
 
-/// What mattered most in a run, as its suite has it; empty for a run that
-/// compares nothing.
+/// Conclusions from a run, by its suite; none for a run without comparisons.
 pub fn findings(run: &Run) -> Vec<String> {
-    (views::of(run.suite).findings)(run, doubt(run))
+    (views::of(run).findings)(run, doubt(run))
 }
 
-/// Two or three sentences on what mattered most here and what did not, from the
-/// comparisons.
+/// What mattered most and what did not, by the comparisons.
 pub(super) fn of_steps(run: &Run, doubt: f64) -> Vec<String> {
     let steps = steps(run);
     let mut sentences = Vec::new();
     sentences.extend(largest(&steps, doubt));
     sentences.extend(without_effect(&steps));
-    sentences.extend(share_of_the_pipe_size(&steps, doubt));
+    sentences.extend(pipe_size_share(&steps, doubt));
     sentences.extend(data_in_use(run));
     if sentences.is_empty() && !steps.is_empty() {
         sentences.push(
@@ -32,9 +30,9 @@ pub(super) fn of_steps(run: &Run, doubt: f64) -> Vec<String> {
     sentences
 }
 
-/// How far, as a logarithm, a case was found to differ from itself, or may
-/// have: the farther end of the null control's interval. Steps no larger than
-/// that are no findings. 0 where the null control is sound.
+/// How far a case may differ from itself, as a logarithm: the farther end of the
+/// null control's interval, or 0 if the null control is sound. Smaller steps are
+/// no findings.
 pub(super) fn doubt(run: &Run) -> f64 {
     let ratio = run.null_control.as_ref().and_then(|control| control.ratio);
     match ratio {
@@ -46,61 +44,56 @@ pub(super) fn doubt(run: &Run) -> f64 {
     }
 }
 
-/// The step that is largest for certain, judged by the nearer end of its
-/// interval: a wide interval's median promises too much.
+/// The largest step, by the nearer end of its interval: the median of a wide
+/// interval promises too much.
 fn largest(steps: &[Step<'_>], doubt: f64) -> Option<String> {
-    let step = steps
-        .iter()
-        .filter(|step| step.certain() > doubt)
-        .max_by(|a, b| a.certain().total_cmp(&b.certain()))?;
-    let factor = step.factor.unwrap_or("the difference");
-    let shown = ratio_interval(step.ratio.estimate.interval);
+    let certain = |step: &&Step<'_>| step.certain_gain().abs();
+    let step = steps.iter().filter(|step| certain(step) > doubt);
+    let step = step.max_by(|a, b| certain(a).total_cmp(&certain(b)))?;
     Some(format!(
-        "What mattered most here: {factor}, {} {shown} ({} against {}).",
-        times(step.ratio.estimate.median),
-        step.case,
+        "What mattered most here: {}, {} ({} against {}).",
+        step.factor().unwrap_or("the difference"),
+        ratio(step.ratio.estimate),
+        step.case.name,
         step.base,
     ))
 }
 
-/// The factors shown to change nothing. At most three are named.
+/// Factors named as having no effect.
+const MAX_FACTORS: usize = 3;
+
+/// The factors without effect.
 fn without_effect(steps: &[Step<'_>]) -> Option<String> {
-    let same: Vec<String> = steps
+    let same = steps
         .iter()
-        .filter(|step| step.ratio.verdict == Verdict::Same)
-        .filter_map(|step| {
-            let factor = step.factor?;
-            Some(format!("{factor} ({} against {})", step.case, step.base))
-        })
-        .take(3)
-        .collect();
-    if same.is_empty() {
-        return None;
-    }
-    Some(format!(
-        "Made no difference (within 5 %): {}.",
-        same.join("; ")
-    ))
+        .filter(|step| step.ratio.verdict == Verdict::Same);
+    let factors = same.filter_map(|step| {
+        let factor = step.factor()?;
+        Some(format!(
+            "{factor} ({} against {})",
+            step.case.name, step.base
+        ))
+    });
+    let factors = factors.take(MAX_FACTORS).join("; ");
+    (!factors.is_empty()).then(|| format!("Made no difference (within 5 %): {factors}."))
 }
 
-/// How much of what is published as vmsplice's gain is the larger pipe's: the
-/// published ladder changes both in one step, this one in two.
-fn share_of_the_pipe_size(steps: &[Step<'_>], doubt: f64) -> Option<String> {
+/// The larger pipe's share of the gain published as vmsplice's: the published
+/// ladder changes both in one step, this one in two.
+fn pipe_size_share(steps: &[Step<'_>], doubt: f64) -> Option<String> {
     let find = |case: &str, base: &str| {
-        steps
-            .iter()
-            .find(|step| step.case == case && step.base == base)
-            .copied()
+        let mut steps = steps.iter();
+        steps.find(|step| step.case.name == case && step.base == base)
     };
     let size = find("write_read_128k", "write_read")?;
     let technique = find("vmsplice_read", "write_read_128k")?;
-    let gained = |step: Step<'_>| step.ratio.verdict == Verdict::Faster && step.certain() > doubt;
-    let by_size = times(size.ratio.estimate.median);
-    let by_technique = times(technique.ratio.estimate.median);
-    let whole = times(size.ratio.estimate.median * technique.ratio.estimate.median);
+    let gained = |step: &Step<'_>| step.certain_gain() > doubt;
+    let gains = [size, technique].map(|step| step.ratio.estimate.median);
+    let [by_size, by_technique] = gains.map(times);
+    let product = times(gains[0] * gains[1]);
     match (gained(size), gained(technique)) {
         (true, true) => Some(format!(
-            "Of vmsplice's published gain (write_read to vmsplice_read, here about {whole}), \
+            "Of vmsplice's published gain (write_read to vmsplice_read, here about {product}), \
              {by_size} is the larger pipe's and {by_technique} vmsplice's own."
         )),
         (true, false) if technique.ratio.verdict == Verdict::Same => Some(format!(
@@ -115,81 +108,41 @@ fn share_of_the_pipe_size(steps: &[Step<'_>], doubt: f64) -> Option<String> {
     }
 }
 
-/// What is left when the data is really produced and consumed: the fastest
-/// such case against plain copying and against the ends by themselves.
+/// The fastest case that produces and consumes the data, against plain copying
+/// and against the ends by themselves.
 fn data_in_use(run: &Run) -> Option<String> {
-    let ceiling = lower_ceiling(run)?;
-    let mut used = run
-        .cases
-        .iter()
-        .filter(|case| matches!(case.data, DataUse::Touch | DataUse::Verify))
-        // Both ends run: a ceiling has only one.
-        .filter(|case| !is_ceiling(case))
-        .filter_map(measured);
-    let (plain, plain_rate) = used
-        .clone()
-        .find(|(case, _)| case.compared_with.is_none())?;
-    let (best, best_rate) = used
-        .by_ref()
-        .max_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
-    let mut sentence = format!(
-        "With the data really produced and consumed, {} moves {} GiB/s",
-        best.name,
-        significant(best_rate.median)
-    );
-    if best.name == plain.name {
-        sentence.push_str(", and nothing faster was found");
-    } else if apart(plain_rate, best_rate, 0.0) {
-        sentence.push_str(&format!(
-            ", {} of {}'s {}",
-            times(best_rate.median / plain_rate.median),
-            plain.name,
-            significant(plain_rate.median)
-        ));
+    let measured = || run.cases.iter().filter_map(measured);
+    // A ceiling is one end by itself, without a channel.
+    let is_ceiling = |case: &CaseResult| case.configuration.channel.is_none();
+    let mut ceilings = measured().filter(|(case, _)| is_ceiling(case));
+    let ends = [ceilings.next()?, ceilings.next()?].into_iter();
+    let (end, end_rate) = ends.min_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
+    let is_used = |case: &CaseResult| matches!(case.data, DataUse::Touch | DataUse::Verify);
+    let used = || measured().filter(|(case, _)| is_used(case) && !is_ceiling(case));
+    let (plain, plain_rate) = used().find(|(case, _)| case.compared_with.is_none())?;
+    let (best, best_rate) = fastest(used())?;
+    let (plain_name, plain_shown) = (&plain.name, significant(plain_rate.median));
+    let gain = if best.name == plain.name {
+        "and nothing faster was found".to_owned()
+    } else if is_below(plain_rate, best_rate, 0.0) {
+        let gain = times(best_rate.median / plain_rate.median);
+        format!("{gain} of {plain_name}'s {plain_shown}")
     } else {
-        sentence.push_str(&format!(
-            ", not clearly more than {}'s {}",
-            plain.name,
-            significant(plain_rate.median)
-        ));
-    }
-    let (end, end_rate) = ceiling;
-    sentence.push_str(&format!(
-        "; the slower end by itself ({}) does {}.",
+        format!("not clearly more than {plain_name}'s {plain_shown}")
+    };
+    Some(format!(
+        "With the data really produced and consumed, {} moves {} GiB/s, {gain}; the slower end by \
+         itself ({}) does {}.",
+        best.name,
+        significant(best_rate.median),
         end.name,
         significant(end_rate.median)
-    ));
-    Some(sentence)
+    ))
 }
 
-/// Whether only one end runs, without a channel.
-fn is_ceiling(case: &CaseResult) -> bool {
-    case.configuration.channel.is_none()
-}
-
-/// The slower of the two ends by itself; none unless both were measured.
-fn lower_ceiling(run: &Run) -> Option<(&CaseResult, &Estimate)> {
-    let mut ends = run
-        .cases
-        .iter()
-        .filter(|case| is_ceiling(case))
-        .filter_map(measured);
-    let (one, other) = (ends.next()?, ends.next()?);
-    Some(if one.1.median <= other.1.median {
-        one
-    } else {
-        other
-    })
-}
-
-fn measured(case: &CaseResult) -> Option<(&CaseResult, &Estimate)> {
-    Some((case, &case.summary.as_ref()?.gib_per_s))
-}
-
-/// Whether the first median's interval lies below the second's by more than
-/// `doubt`, a logarithm: stricter than a paired test, and all there is for two
-/// cases that were not compared.
-pub(super) fn apart(slow: &Estimate, fast: &Estimate, doubt: f64) -> bool {
+/// Whether the first interval lies below the second by more than `doubt`, a
+/// logarithm: stricter than a paired test, and possible for any two cases.
+pub(super) fn is_below(slow: &Estimate, fast: &Estimate, doubt: f64) -> bool {
     let ends = slow.interval.zip(fast.interval);
     ends.is_some_and(|(slow, fast)| slow.high * doubt.exp() < fast.low)
 }

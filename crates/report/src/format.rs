@@ -1,7 +1,7 @@
 //! Numbers and paragraphs as they are printed.
 
 pub use pipespeed_base::text::{pluralize, significant, wrap};
-use pipespeed_stats::Interval;
+use pipespeed_stats::{Estimate, Interval};
 
 /// An interval: `[4.05, 4.40]`; empty where there were too few rounds for one.
 pub fn interval(interval: Option<Interval>) -> String {
@@ -33,33 +33,26 @@ fn hundredths(ratio: f64) -> String {
     }
 }
 
-/// The columns of a table, `count` of them, in as few tables one below the other
-/// as make them fit into `width`; `table` draws those of a range.
-pub(super) fn in_parts(
-    count: usize,
-    width: usize,
-    table: impl Fn(std::ops::Range<usize>) -> String,
-) -> String {
-    let mut parts = Vec::new();
-    for columns in (1..=count.max(1)).rev() {
-        let starts = (0..count.max(1)).step_by(columns);
-        parts = starts
-            .map(|start| table(start..count.min(start + columns)))
-            .collect();
-        if parts
-            .iter()
-            .all(|part: &String| longest_line(part) <= width)
-        {
-            break;
-        }
-    }
-    parts.join("\n\n")
+/// A ratio and its interval: `x1.93 [1.80, 2.05]`.
+pub fn ratio(estimate: Estimate) -> String {
+    let interval = ratio_interval(estimate.interval);
+    format!("{} {interval}", times(estimate.median))
+        .trim_end()
+        .to_owned()
 }
 
-/// The characters of the longest line.
-pub(super) fn longest_line(text: &str) -> usize {
-    let lines = text.lines().map(|line| line.chars().count());
-    lines.max().unwrap_or(0)
+/// The items with the same key together, in the order of their first items.
+pub(super) fn grouped<K: PartialEq, V>(
+    items: impl IntoIterator<Item = (K, V)>,
+) -> Vec<(K, Vec<V>)> {
+    let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+    for (key, value) in items {
+        match groups.iter_mut().find(|(other, _)| *other == key) {
+            Some((_, values)) => values.push(value),
+            None => groups.push((key, vec![value])),
+        }
+    }
+    groups
 }
 
 /// A confidence level: `95 %`, `99.5 %`.
@@ -82,14 +75,6 @@ mod tests {
         assert_eq!(interval(Some(ends)), "[4.05, 4.40]");
         assert_eq!(ratio_interval(Some(ends)), "[4.05, 4.40]");
         assert_eq!(interval(None), "");
-    }
-
-    #[test]
-    fn columns_that_do_not_fit_go_below() {
-        let table = |columns: std::ops::Range<usize>| "ab ".repeat(columns.len());
-        assert_eq!(in_parts(4, 12, table), "ab ab ab ab ");
-        assert_eq!(in_parts(4, 11, table), "ab ab ab \n\nab ");
-        assert_eq!(in_parts(3, 1, table), "ab \n\nab \n\nab ");
     }
 
     #[test]

@@ -1,212 +1,184 @@
-//! Round trips as text: a table, and what has to be said of it.
+//! Round trips as text and as a chart.
 
-use comfy_table::{CellAlignment, Table, presets};
+use itertools::Itertools as _;
 
-use super::channels::copied_all_the_same;
-use super::format::{interval, pluralize, significant, wrap};
-use super::style::{BOLD, RED, Style, YELLOW};
+use super::channels::{RING_POLLS, copied_share, not_shown};
+use super::chart::lines::{Line, LineChart, Panel};
+use super::chart::looks::look;
+use super::conditions::of_record;
+use super::format::{interval, pluralize, significant};
+use super::notes::{Note, notes};
+use super::style::Style;
+use super::table::{Cell, Column, Table};
 use pipespeed_base::size;
-use pipespeed_host::Warning;
 use pipespeed_measure::latency::channels::Kind;
 use pipespeed_measure::latency::record::{CaseRecord, Record, Summary};
 use pipespeed_measure::latency::spec::{Length, Mode, Wait};
+use pipespeed_stats::Estimate;
 
-/// Below so many round trips in a launch its p99.9 is its longest.
-const FOR_P999: u64 = 1000;
+/// With fewer round trips in a launch its p99.9 is its longest.
+const MIN_FOR_P999: u64 = 1000;
 /// The share of a rate that must be reached for it to have been kept.
 const KEPT: f64 = 0.95;
-
-const HEADINGS: [&str; 9] = [
-    "channel", "size", "p50", "[95 %]", "p90", "p99", "p99.9", "max", "MiB/s",
-];
+/// The percentiles named in the chart.
+const NAMED: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
 /// The table with its notes.
 pub fn latency_table(record: &Record, style: Style) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.add_row(HEADINGS);
-    for case in &record.cases {
-        table.add_row(row(case));
-    }
-    for (index, column) in table.column_iter_mut().enumerate() {
-        if !matches!(index, 0 | 3) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        column.set_padding((0, 2));
-    }
     let title = match record.settings.mode {
         Mode::Open(_) => "Round trip from when the message was due, in us",
         Mode::Closed | Mode::Naive => "Round trip, in us",
     };
-    let mut text = style.paint(title, BOLD) + "\n";
-    for (line, case) in table.lines().zip(heading_first(&record.cases)) {
-        let line = line.trim_end();
-        match case.and_then(|case| case.not_run.as_ref()) {
-            Some(not_run) => text.push_str(&wrap(
-                &format!("{line}  {not_run}"),
-                style.width(),
-                "                    ",
-            )),
-            None => text.push_str(line),
+    let mut table = Table::new([
+        Column::left("channel"),
+        Column::right("size"),
+        Column::right("p50"),
+        Column::left("[95 %]").optional(3),
+        Column::right("p90").optional(5),
+        Column::right("p99"),
+        Column::right("p99.9").optional(1),
+        Column::right("max").optional(2),
+        Column::right("MiB/s").optional(4),
+    ]);
+    for case in &record.cases {
+        let name = case.channel.name().to_owned();
+        let size = size::exact(case.size as u64);
+        match &case.summary {
+            Some(summary) => table.row([
+                name,
+                size,
+                significant(summary.p50_us.median),
+                interval(summary.p50_us.interval),
+                significant(summary.p90_us.median),
+                significant(summary.p99_us.median),
+                significant(summary.p999_us.median),
+                significant(summary.max_us),
+                significant(summary.mib_per_s.median),
+            ]),
+            None => table.row_with_text([name, size], Cell::from(missing_reason(case))),
         }
-        text.push('\n');
     }
-    text + "\n" + &latency_notes(record, style)
+    format!(
+        "{}\n{}\n\n{}",
+        style.heading(title),
+        table.render(style),
+        latency_notes(record, style)
+    )
 }
 
-fn heading_first(cases: &[CaseRecord]) -> impl Iterator<Item = Option<&CaseRecord>> {
-    std::iter::once(None).chain(cases.iter().map(Some))
+/// Why a case has no figures.
+fn missing_reason(case: &CaseRecord) -> String {
+    match (&case.not_run, &case.deadlock) {
+        (Some(not_run), _) => not_run.to_string(),
+        (None, Some(_)) => "deadlock".to_owned(),
+        (None, None) if case.failed > 0 => "failed".to_owned(),
+        (None, None) => "not run".to_owned(),
+    }
 }
 
-fn row(case: &CaseRecord) -> [String; 9] {
-    let name = case.channel.name().to_owned();
-    let size = size::exact(case.size as u64);
-    let Some(summary) = &case.summary else {
-        let what = match (&case.not_run, &case.deadlock, case.failed) {
-            (Some(_), _, _) => "-",
-            (None, Some(_), _) => "deadlock",
-            (None, None, 0) => "not run",
-            (None, None, _) => "failed",
-        };
-        let mut row: [String; 9] = Default::default();
-        row[0] = name;
-        row[1] = size;
-        row[2] = what.to_owned();
-        return row;
-    };
-    [
-        name,
-        size,
-        significant(summary.p50_us.median),
-        interval(summary.p50_us.interval),
-        significant(summary.p90_us.median),
-        significant(summary.p99_us.median),
-        significant(summary.p999_us.median),
-        significant(summary.max_us),
-        significant(summary.mib_per_s.median),
-    ]
-}
-
-/// What has to be said of the figures.
+/// The notes on the figures.
 pub fn latency_notes(record: &Record, style: Style) -> String {
-    let mut text = String::new();
+    let mut all = Vec::new();
+    if let Some(signal) = &record.interrupted {
+        all.push(Note::Alarm(format!("interrupted: {signal}")));
+    }
     for case in &record.cases {
         let name = case.name();
         if let Some(how) = &case.deadlock {
-            let line = wrap(&format!("{name}: {how}"), style.width(), "  ");
-            text.push_str(&style.paint(&line, RED));
-            text.push('\n');
+            all.push(Note::Alarm(format!("{name}: {how}")));
         }
         if let (Mode::Open(rate), Some(summary)) = (record.settings.mode, &case.summary) {
-            for note in of_rate(&name, rate, summary) {
-                text.push_str(&wrap(&note, style.width(), "  "));
-                text.push('\n');
-            }
+            all.extend(of_rate(&name, rate, summary));
         }
     }
-    text.extend(zerocopy(record).map(|line| wrap(&line, style.width(), "  ") + "\n"));
-    let few = record.cases.iter().filter_map(|case| case.summary);
-    let notes = few
-        .map(|summary| summary.least_count)
-        .min()
-        .filter(|count| *count < FOR_P999)
-        .map(|count| {
-            format!(
-                "a launch had as few as {}: its p99.9 is its longest (--time or --count takes more)",
-                pluralize(count as usize, "round trip")
-            )
-        });
-    if let Some(signal) = &record.interrupted {
-        text.push_str(&style.paint(&format!("interrupted: {signal}"), YELLOW));
-        text.push('\n');
-    }
-    let ring = ring_looks_first(record);
-    let warnings = record.warnings.iter().map(Warning::to_string);
-    for note in ring.into_iter().chain(notes).chain(warnings) {
-        text.push_str(&wrap(&format!("note: {note}"), style.width(), "  "));
-        text.push('\n');
-    }
-    if !text.is_empty() {
-        text.push('\n');
-    }
-    text + &wrap(&method(record), style.width(), "  ") + "\n"
+    let summaries = record.cases.iter().filter_map(|case| case.summary);
+    let least = summaries.map(|summary| summary.least_count).min();
+    all.extend(least.filter(|count| *count < MIN_FOR_P999).map(|count| {
+        Note::Caution(format!(
+            "note: a launch had only {}, so its p99.9 is its longest (--time or --count takes more)",
+            pluralize(count as usize, "round trip")
+        ))
+    }));
+    all.extend(record.warnings.iter().map(Note::warning));
+    all.extend(zerocopy(record).map(Note::Method));
+    all.extend(method(record).into_iter().map(Note::Method));
+    all.extend(rings_block(record).then(|| Note::Method(format!("note: {RING_POLLS}"))));
+    notes(all, style) + "\n"
 }
 
-/// What became of sends with MSG_ZEROCOPY.
+/// The share of sends with MSG_ZEROCOPY that the kernel copied.
 fn zerocopy(record: &Record) -> Option<String> {
-    let told = || record.cases.iter().filter_map(|case| case.zerocopy);
-    let completed: u64 = told().map(|counts| counts.completed).sum();
-    let copied: u64 = told().map(|counts| counts.copied).sum();
-    (completed > 0).then(|| copied_all_the_same(copied, completed))
+    let counts = || record.cases.iter().filter_map(|case| case.zerocopy);
+    let completed: u64 = counts().map(|counts| counts.completed).sum();
+    let copied: u64 = counts().map(|counts| counts.copied).sum();
+    (completed > 0).then(|| copied_share(copied, completed))
 }
 
 /// Whether a rate was kept.
-fn of_rate(name: &str, rate: f64, summary: &Summary) -> Vec<String> {
+fn of_rate(name: &str, rate: f64, summary: &Summary) -> Vec<Note> {
     let mut notes = Vec::new();
     if summary.per_s.median < rate * KEPT {
-        notes.push(format!(
-            "{name}: the rate was not kept: {} of {} messages a second came back, so each waits longer than the one \
-             before",
+        notes.push(Note::Caution(format!(
+            "{name}: the rate was not kept: {} of {} messages a second came back, so each waits \
+             longer than the one before",
             significant(summary.per_s.median),
             significant(rate)
-        ));
+        )));
     }
     if summary.unanswered > 0 {
-        notes.push(format!(
-            "{name}: {} had not come back when the launch was given up; they count with the time they had waited",
+        notes.push(Note::Caution(format!(
+            "{name}: {} had not come back when the launch was given up; they count with the time \
+             they had waited",
             pluralize(summary.unanswered as usize, "message")
-        ));
+        )));
     }
     notes
 }
 
-/// How many launches of each case there were: of those asked for, if not all.
-pub(super) fn launches(record: &Record) -> String {
-    let asked = record.settings.rounds;
-    let measured = || {
-        let cases = record.cases.iter().map(|case| case.launches.len());
-        cases.filter(|launches| *launches > 0)
-    };
-    let (least, most) = (measured().min().unwrap_or(0), measured().max().unwrap_or(0));
-    let all = match asked {
+/// The launches of each case, and how many were planned if that is more.
+fn launches(record: &Record) -> String {
+    let planned = record.settings.rounds;
+    let launches = measured(record).map(|case| case.launches.len());
+    let (least, most) = launches.minmax().into_option().unwrap_or((0, 0));
+    let all = match planned {
         1 => "1 launch".to_owned(),
-        many => format!("{many} launches"),
+        planned => format!("{planned} launches"),
     };
     match (least, most) {
-        (least, _) if least >= asked => all,
+        (least, _) if least >= planned => all,
         (least, most) if least == most => format!("{least} of {all}"),
         (least, most) => format!("{least} to {most} of {all}"),
     }
 }
 
-/// Rings that don't sleep at once, where a report says that the processes do.
-pub(super) fn ring_looks_first(record: &Record) -> Option<String> {
+/// Whether a ring is among the channels that sleep.
+fn rings_block(record: &Record) -> bool {
     let is_ring = |case: &CaseRecord| matches!(case.channel, Kind::Ring | Kind::RingCopy);
-    let measured = |case: &&CaseRecord| case.summary.is_some();
-    let sleeping = record.settings.wait == Wait::Block;
-    let any = record.cases.iter().filter(measured).any(is_ring);
-    (sleeping && any).then(|| {
-        "a ring looks for about a microsecond before it sleeps; two ends in step never do"
-            .to_owned()
-    })
+    record.settings.wait == Wait::Block && measured(record).any(is_ring)
 }
 
-/// What the figures are.
-fn method(record: &Record) -> String {
-    let settings = &record.settings;
-    let exchange = match settings.mode {
+fn exchange(mode: Mode) -> String {
+    match mode {
         Mode::Closed => "one message at a time, sent when the last has come back".to_owned(),
         Mode::Open(rate) => format!(
             "{} messages a second on a fixed schedule, each counted from when it was due",
             significant(rate)
         ),
         Mode::Naive => "both processes write first and read then".to_owned(),
-    };
-    let waiting = match settings.wait {
+    }
+}
+
+fn waiting(wait: Wait) -> &'static str {
+    match wait {
         Wait::Block => "sleeping",
         Wait::Spin => "spinning",
         Wait::Adaptive => "spinning for 50 us, then sleeping",
-    };
+    }
+}
+
+/// How it was measured, the most important first.
+fn method(record: &Record) -> [String; 2] {
+    let settings = &record.settings;
     let pipes = match settings.pipe_bytes {
         Some(bytes) => format!("; pipes of {}", size::format(bytes as u64)),
         None => String::new(),
@@ -217,31 +189,115 @@ fn method(record: &Record) -> String {
     };
     let place = match settings.cpus {
         [Some(sender), Some(echo)] => {
-            format!(
-                "sender on processor {sender}, echo on {echo} ({})",
-                settings.relation
-            )
+            let relation = &settings.relation;
+            format!("sender on processor {sender}, echo on {echo} ({relation})")
         }
         _ => settings.relation.clone(),
     };
-    let interval = of_intervals(record);
-    format!(
-        "Measured: {exchange}; there and back, not halved; {waiting}{pipes}; {place}; {} of {length} after a warm-up, \
-         order from seed {}. Percentiles: median over launches, {interval}; max: the longest of all. \
-         MiB/s: round trips a second times the size, each message counted once though it travels twice.",
-        launches(record),
-        settings.seed
-    )
-}
-
-/// What is said of the intervals of medians.
-fn of_intervals(record: &Record) -> &'static str {
     let mut summaries = record.cases.iter().filter_map(|case| case.summary);
-    if summaries.any(|summary| summary.p50_us.interval.is_some()) {
+    let intervals = if summaries.any(|summary| summary.p50_us.interval.is_some()) {
         "p50 with its 95 % interval"
     } else {
         "too few of them for intervals"
+    };
+    [
+        format!(
+            "Measured: {}; there and back, not halved; {}{pipes}; {place}; {} of {length}.",
+            exchange(settings.mode),
+            waiting(settings.wait),
+            launches(record)
+        ),
+        format!(
+            "Percentiles: median over launches, {intervals}; max: the longest of all. MiB/s: round \
+             trips a second times the size, each message counted once though it travels twice. \
+             Order from seed {}; each launch begins with a warm-up.",
+            settings.seed
+        ),
+    ]
+}
+
+/// The distribution of round trips: a panel for each size of messages, a line of
+/// medians over launches for each channel. Each step to the right is ten times
+/// rarer, since the slow few matter most.
+pub fn latency_chart(record: &Record) -> String {
+    let sizes = measured(record).map(|case| case.size).sorted().dedup();
+    let mut subtitle = vec![
+        of_record(&record.header),
+        format!(
+            "there and back, not halved; {}; {} ({})",
+            exchange(record.settings.mode),
+            waiting(record.settings.wait),
+            record.settings.relation
+        ),
+        format!(
+            "at each percentage the median over {}, equally weighted",
+            launches(record)
+        ),
+    ];
+    subtitle.extend(rings_block(record).then(|| RING_POLLS.to_owned()));
+    let interrupted = record.interrupted.iter();
+    subtitle.extend(interrupted.map(|signal| format!("interrupted: {signal}")));
+    subtitle.extend(missing(record).map(|missing| format!("not shown: {missing}")));
+    let panel = |bytes: usize| {
+        let cases = measured(record).filter(|case| case.size == bytes);
+        Panel {
+            title: format!("Messages of {}", size::exact(bytes as u64)),
+            lines: cases.map(line).collect(),
+            ..Panel::default()
+        }
+    };
+    let chart = LineChart {
+        title: "pipespeed: round trips",
+        subtitle,
+        panels: sizes.map(panel).collect(),
+        height: 250,
+        ticks: NAMED
+            .map(|percent| (rarity(percent), percent.to_string()))
+            .to_vec(),
+        x_label: "percentage of round trips that were shorter",
+        y_unit: "us",
+    };
+    chart.draw()
+}
+
+fn line(case: &CaseRecord) -> Line {
+    let point = |&(percent, us): &(f64, f64)| {
+        let interval = None;
+        let estimate = Estimate {
+            median: us,
+            interval,
+        };
+        (rarity(percent), estimate)
+    };
+    Line {
+        name: case.channel.name().to_owned(),
+        look: look(case.channel.name()),
+        points: case.curve.iter().map(point).collect(),
     }
+}
+
+fn measured(record: &Record) -> impl Iterator<Item = &CaseRecord> {
+    record.cases.iter().filter(|case| case.summary.is_some())
+}
+
+/// The cases without a line, and why.
+fn missing(record: &Record) -> Option<String> {
+    let cases = record.cases.iter().map(|case| {
+        let why = match (&case.summary, &case.not_run, &case.deadlock) {
+            (Some(_), ..) => None,
+            (None, Some(not_run), _) => Some(not_run.kind.name()),
+            (None, None, Some(_)) => Some("deadlock"),
+            (None, None, None) if case.failed > 0 => Some("failed"),
+            _ => Some("not measured"),
+        };
+        (case.channel.name(), case.size, why)
+    });
+    not_shown(&cases.collect::<Vec<_>>())
+}
+
+/// The position of a percentile: 1 at 90, 2 at 99.
+fn rarity(percent: f64) -> f64 {
+    2.0 - (100.0 - percent).log10()
 }
 
 #[cfg(test)]

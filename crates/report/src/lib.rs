@@ -1,45 +1,41 @@
-//! What people look at: a table, sentences and charts, each a pure function of
-//! a recorded run.
+//! Records as text and as charts: tables, sentences and SVG, each a pure function
+//! of a record.
 #![forbid(unsafe_code)]
 
 mod changes;
 mod channels;
 mod chart;
 mod checks;
-mod columns;
 mod compared;
-mod comparisons;
+mod conditions;
 mod costs;
 mod counted;
 mod findings;
 mod format;
 mod latency;
-mod measured;
 mod memory;
-mod options;
-mod origin;
+mod notes;
 mod pinning;
 mod pipeline;
 mod profile;
 mod published;
+mod run;
 mod sizes;
 mod steps;
 mod style;
 mod table;
 mod views;
-mod volumes;
 
-pub use self::chart::{DotRow, chart, dot_chart, latency_chart, profile_chart};
 pub use self::checks::{check_explanation, check_list, checks};
 pub use self::compared::{comparison_chart, comparison_table};
-pub use self::costs::{costs_table, notes};
-pub use self::counted::counted as counted_cases;
+pub use self::conditions::origin;
+pub use self::costs::costs_table;
+pub use self::counted::counted_cases;
 pub use self::findings::findings;
 pub use self::format::{interval, pluralize, ratio_interval, significant, times};
-pub use self::latency::{latency_notes, latency_table};
-pub use self::origin::origin;
+pub use self::latency::{latency_chart, latency_notes, latency_table};
 pub use self::pinning::pinning;
 pub use self::pipeline::profile_pipeline;
-pub use self::profile::{profile_case, profile_ladder};
+pub use self::profile::{profile_case, profile_chart, profile_ladder};
+pub use self::run::{chart, table};
 pub use self::style::Style;
-pub use self::table::table;

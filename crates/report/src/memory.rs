@@ -1,63 +1,62 @@
-//! Memory measured: a table of rates by the size of the block, a way to go over
-//! it a column, and the ladder's rungs beside it.
+//! Memory measured: rates by the size of the block, a way to access it a column,
+//! and the ladder's rungs beside them.
 
-mod findings;
-
-use comfy_table::{CellAlignment, Table, presets};
-
+use itertools::Itertools as _;
 use pipespeed_base::size;
-use pipespeed_host::Cache;
+use pipespeed_host::{Cache, CacheKind};
 use pipespeed_measure::endpoint::spec::PageKind;
-use pipespeed_measure::record::{CaseResult, NotRun, Run};
-use pipespeed_measure::suite::memory::{ROWS, way_of};
+use pipespeed_measure::record::{CaseResult, DataUse, Estimate, Run, Verdict};
+use pipespeed_measure::suite::memory::{ROWS, row_of};
 
-pub(super) use self::findings::findings;
-
-use super::comparisons::comparisons;
-use super::format::{interval, percent, significant, wrap};
-use super::steps::is_twin;
-use super::style::{BOLD, DIM, Style, YELLOW};
-use super::table::{cases, reason};
+use super::channels::{position, size_ticks};
+use super::chart::lines::{Line, LineChart, Panel};
+use super::chart::looks::COLOURS;
+use super::conditions::{self, subtitle};
+use super::findings::is_below;
+use super::format::{grouped, interval, ratio, significant, times};
+use super::run::{cases, comparisons, level, not_measured};
+use super::steps::{cases_without_twin, doubted, fastest, measured, step};
+use super::style::{Style, YELLOW};
+use super::table::{Column, Table};
 
 /// The size of a case's block, in bytes.
-pub(super) fn block(case: &CaseResult) -> usize {
+fn block(case: &CaseResult) -> usize {
     case.configuration.buffer_bytes
 }
 
 /// The memory that a case goes over: two blocks of a copy, in bytes.
-pub(super) fn footprint(case: &CaseResult) -> usize {
-    block(case) * way_of(case).map_or(1, |way| ROWS[way].blocks())
+fn footprint(case: &CaseResult) -> usize {
+    block(case) * row_of(case).map_or(1, |way| ROWS[way].blocks())
 }
 
-/// The cases of one way to go over a block, by its place among the ways, less
-/// the null control's twin.
-pub(super) fn of_way(run: &Run, way: usize) -> impl Iterator<Item = &CaseResult> {
-    run.cases
-        .iter()
-        .filter(move |case| way_of(case) == Some(way) && !is_twin(run, &case.name))
+/// The cases of one way to access a block, by its place among the ways, less the
+/// null control's twin.
+fn of_way(run: &Run, way: usize) -> impl Iterator<Item = &CaseResult> {
+    cases_without_twin(run).filter(move |case| row_of(case) == Some(way))
 }
 
 /// The ladder's rungs, less the null control's twin.
-pub(super) fn rungs(run: &Run) -> impl Iterator<Item = &CaseResult> {
-    run.cases
-        .iter()
-        .filter(|case| way_of(case).is_none() && !is_twin(run, &case.name))
+fn rungs(run: &Run) -> impl Iterator<Item = &CaseResult> {
+    cases_without_twin(run).filter(|case| row_of(case).is_none())
 }
 
 /// The data caches, the innermost first, with their sizes in bytes.
-pub(super) fn caches(run: &Run) -> Vec<(&Cache, u64)> {
+fn caches(run: &Run) -> Vec<(&Cache, u64)> {
     let all = run.header.machine.processors.caches.iter();
-    let mut caches: Vec<(&Cache, u64)> = all
-        .filter(|cache| cache.kind != "instruction")
+    all.filter(|cache| cache.kind != CacheKind::Instruction)
         .filter_map(|cache| Some((cache, cache.bytes?)))
-        .collect();
-    caches.sort_by_key(|(cache, _)| cache.level);
-    caches
+        .sorted_by_key(|(cache, _)| cache.level)
+        .collect()
 }
 
-/// The innermost cache that holds so many bytes: `L2`, or `memory` beyond all;
-/// empty where the machine doesn't tell of caches.
-pub(super) fn place(run: &Run, bytes: usize) -> String {
+/// `L2 1MiB`.
+fn cache_name((cache, bytes): (&Cache, u64)) -> String {
+    format!("L{} {}", cache.level, size::format(bytes))
+}
+
+/// The innermost cache of at least this size: `L2`, or `memory` beyond all; empty
+/// where the machine's caches are unknown.
+fn place(run: &Run, bytes: usize) -> String {
     let caches = caches(run);
     let holds = |(_, size): &&(&Cache, u64)| *size >= bytes as u64;
     match caches.iter().find(holds) {
@@ -67,157 +66,264 @@ pub(super) fn place(run: &Run, bytes: usize) -> String {
     }
 }
 
-/// The tables, and what has to be known to read them.
+/// The cases of all ways.
+fn all_ways(run: &Run) -> impl Iterator<Item = &CaseResult> {
+    (0..ROWS.len()).flat_map(|way| of_way(run, way))
+}
+
+/// The tables: the rates of memory, and the ladder.
 pub(super) fn blocks(run: &Run, style: Style) -> Vec<String> {
-    let heading = |text: &str| style.paint(&wrap(text, style.width(), "  "), BOLD);
     let mut blocks = Vec::new();
     let sizes = sizes(run);
     if !sizes.is_empty() {
-        let text = "One process going over a block of memory, GiB/s by the size of the block";
-        blocks.push(format!("{}\n{}", heading(text), table(run, &sizes, style)));
-        let notes = [not_measured(run, style), explained(run, style)];
-        blocks.extend(notes.into_iter().filter(|block| !block.is_empty()));
+        let text = "One process accessing a block of memory, GiB/s by the size of the block";
+        let heading = style.heading(text);
+        blocks.push(format!("{heading}\n{}", table(run, &sizes, style)));
+        blocks.push(missing(run, style));
     }
-    let ladder = Run {
-        cases: rungs(run).cloned().collect(),
-        ..run.clone()
-    };
-    if !ladder.cases.is_empty() {
-        let text = "The ladder in the same rounds";
-        blocks.push(format!("{}\n{}", heading(text), cases(&ladder, style)));
-        blocks.push(comparisons(&ladder, style));
+    if rungs(run).next().is_some() {
+        let heading = style.heading("The ladder in the same rounds");
+        blocks.push(format!("{heading}\n{}", cases(run, rungs(run), style)));
+        blocks.push(comparisons(run, style));
     }
     blocks
 }
 
 /// The sizes of the blocks, the smallest first.
-pub(super) fn sizes(run: &Run) -> Vec<usize> {
-    let mut sizes: Vec<usize> = (0..ROWS.len())
-        .flat_map(|way| of_way(run, way))
-        .map(block)
-        .collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes
+fn sizes(run: &Run) -> Vec<usize> {
+    all_ways(run).map(block).sorted().dedup().collect()
 }
 
-/// The table, without intervals where the terminal is too narrow for them.
 fn table(run: &Run, sizes: &[usize], style: Style) -> String {
-    let fits = |lines: &[String]| {
-        let mut widths = lines.iter().map(|line| line.chars().count());
-        widths.all(|width| width <= style.width())
-    };
-    let mut lines = laid(run, sizes, true);
-    if !fits(&lines) {
-        lines = laid(run, sizes, false);
-        let note = format!(
-            "(too narrow to show: {} intervals)",
-            percent(run.settings.confidence)
-        );
-        lines.push(style.paint(&wrap(&note, style.width(), " "), DIM));
-    }
-    lines.join("\n")
-}
-
-fn laid(run: &Run, sizes: &[usize], with_intervals: bool) -> Vec<String> {
-    let ways: Vec<usize> = (0..ROWS.len())
-        .filter(|way| of_way(run, *way).next().is_some())
-        .collect();
-    let mut grid = Table::new();
-    grid.load_style(presets::NOTHING);
-    // A title of two words stands in two lines, so all stand on the second.
-    let title = |text: &str| match text.split_once(' ') {
-        Some((first, second)) => format!("{first}\n{second}"),
-        None => format!("\n{text}"),
-    };
-    let mut header = vec!["\nblock".to_owned(), "\nin".to_owned()];
+    let ways = (0..ROWS.len()).filter(|way| of_way(run, *way).next().is_some());
+    let ways: Vec<usize> = ways.collect();
+    let mut columns = vec![Column::right("block"), Column::left("in")];
     for &way in &ways {
-        header.push(title(ROWS[way].title));
-        header.extend(with_intervals.then(String::new));
+        columns.push(Column::right(ROWS[way].title.replacen(' ', "\n", 1)));
+        columns.push(Column::left(level(run)).optional(1));
     }
-    grid.set_header(header);
+    let mut table = Table::new(columns);
     for &bytes in sizes {
         let mut row = vec![size::format(bytes as u64), places(run, &ways, bytes)];
         for &way in &ways {
             let case = of_way(run, way).find(|case| block(case) == bytes);
-            let summary = case.and_then(|case| case.summary.as_ref());
-            row.push(summary.map_or_else(|| "-".to_owned(), |s| significant(s.gib_per_s.median)));
-            let shown = summary.map(|s| interval(s.gib_per_s.interval));
-            row.extend(with_intervals.then(|| shown.unwrap_or_default()));
+            let rate = case.and_then(measured).map(|(_, rate)| rate);
+            row.push(rate.map_or_else(|| "-".to_owned(), |rate| significant(rate.median)));
+            row.push(rate.map_or_else(String::new, |rate| interval(rate.interval)));
         }
-        grid.add_row(row);
+        table.row(row);
     }
-    for (index, column) in grid.column_iter_mut().enumerate() {
-        let of_interval = with_intervals && index >= 2 && index % 2 == 1;
-        column.set_padding((
-            0,
-            if with_intervals && index % 2 == 0 {
-                1
-            } else {
-                2
-            },
-        ));
-        if index != 1 && !of_interval {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    grid.lines()
-        .map(|line| line.trim_end().to_owned())
-        .collect()
+    table.render(style)
 }
 
-/// Where blocks of a size lie: `L2`, or `L2, copy L3` where a way whose blocks
-/// are two has to go further out.
+/// The cache that holds blocks of a size: `L2`, or `L2, copy L3` where the two
+/// blocks of a copy do not fit.
 fn places(run: &Run, ways: &[usize], bytes: usize) -> String {
+    let places = ways.iter().map(|&way| {
+        let row = &ROWS[way];
+        (row.title, place(run, bytes * row.blocks()))
+    });
     let one = place(run, bytes);
-    let further: Vec<String> = ways
-        .iter()
-        .map(|&way| (&ROWS[way], place(run, bytes * ROWS[way].blocks())))
-        .filter(|(_, place)| *place != one)
-        .map(|(row, place)| format!(", {} {place}", row.title))
-        .collect();
-    one + &further.concat()
+    let further = places.filter(|(_, place)| *place != one);
+    let further = further.map(|(title, place)| format!(", {title} {place}"));
+    format!("{one}{}", further.format(""))
 }
 
-/// Which blocks have no figure, and why: those with the same reason together.
-fn not_measured(run: &Run, style: Style) -> String {
-    let mut told: Vec<(Option<&NotRun>, Vec<&str>)> = Vec::new();
-    let unmeasured = (0..ROWS.len())
-        .flat_map(|way| of_way(run, way))
-        .filter(|case| case.summary.is_none());
-    for case in unmeasured {
-        let not_run = case.not_run.as_ref();
-        match told.iter_mut().find(|(other, _)| *other == not_run) {
-            Some((_, names)) => names.push(&case.name),
-            None => told.push((not_run, vec![&case.name])),
-        }
-    }
-    let lines = told.into_iter().map(|(not_run, names)| {
-        let line = format!("{}: {}", names.join(", "), reason(not_run));
-        style.paint(&wrap(&line, style.width(), "  "), YELLOW)
-    });
+/// The cases without a figure by reason.
+fn missing(run: &Run, style: Style) -> String {
+    let unmeasured = all_ways(run).filter(|case| case.summary.is_none());
+    let reasons = unmeasured.map(|case| (not_measured(case.not_run.as_ref()), &*case.name));
+    let lines = grouped(reasons)
+        .into_iter()
+        .map(|(reason, names)| style.note(&format!("{}: {reason}", names.join(", ")), YELLOW));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// What the columns mean, and what the blocks lie in.
-fn explained(run: &Run, style: Style) -> String {
-    let caches: Vec<String> = caches(run)
-        .into_iter()
-        .map(|(cache, bytes)| format!("L{} {}", cache.level, size::format(bytes)))
-        .collect();
+/// How it was measured, with the caches and the meaning of the columns.
+pub(super) fn method(run: &Run) -> Vec<String> {
+    let caches = caches(run).into_iter().map(cache_name).join(", ");
     let caches = if caches.is_empty() {
-        "this machine does not tell of its caches".to_owned()
+        "unknown on this machine"
     } else {
-        caches.join(", ")
+        &caches
     };
-    let pages = (0..ROWS.len()).find_map(|way| of_way(run, way).next());
-    let pages = pages.map_or(PageKind::Base, |case| case.configuration.pages);
-    let text = format!(
-        "Caches: {caches}. Blocks in {pages} pages. Read looks at every byte by wide loads, write is \
-         memset, copy is memcpy to a second block: bytes copied, each of which is read once and \
-         written once, and a copy leaves a cache at half its size. Scalar: 8 bytes at a time."
+    let pages = all_ways(run).next().map(|case| case.configuration.pages);
+    let pages = pages.unwrap_or(PageKind::Base);
+    let mut notes = conditions::method(run);
+    notes.insert(1, format!("Caches: {caches}. Blocks in {pages} pages."));
+    notes.push(
+        "Read: every byte by wide loads; write: memset; copy: memcpy to a second block, counted in \
+         bytes copied, each read once and written once, so that a copy leaves a cache at half its \
+         size; scalar: 8 bytes at a time."
+            .to_owned(),
     );
-    style.paint(&wrap(&text, style.width(), "  "), DIM)
+    notes
+}
+
+/// The places of the ways among [`ROWS`].
+const READ: usize = 0;
+const WRITE: usize = 1;
+const READ_SCALAR: usize = 3;
+const WRITE_SCALAR: usize = 4;
+
+/// Conclusions that the intervals allow, even if each is off by `doubt`, a
+/// logarithm.
+pub(super) fn findings(run: &Run, doubt: f64) -> Vec<String> {
+    let fastest = fastest(rungs(run).filter_map(measured));
+    let is_other = |rung: &&CaseResult| fastest.is_some_and(|(it, _)| it.name != rung.name);
+    let plain = rungs(run).next().filter(is_other);
+    let against = |rung, what| against_the_copy(run, rung, what, doubt);
+    let sentences = [
+        fastest.and_then(|(rung, _)| against(rung, "the fastest rung")),
+        fastest.and_then(|fastest| beyond_memory(run, fastest, doubt)),
+        plain.and_then(|rung| against(rung, "a plain pipe")),
+        through_the_caches(run, doubt),
+        scalar(run, doubt),
+    ];
+    sentences.into_iter().flatten().collect()
+}
+
+/// A rung against the copy that it is compared with.
+fn against_the_copy(run: &Run, rung: &CaseResult, what: &str, doubt: f64) -> Option<String> {
+    let step = step(rung)?;
+    let copy = run.cases.iter().find(|case| case.name == step.base)?;
+    let verb = match doubted(&step.ratio, doubt) {
+        Verdict::Faster => "moves",
+        Verdict::Slower => "reaches",
+        Verdict::Same => "keeps up with",
+        Verdict::Undecided => return None,
+    };
+    let ratio = ratio(step.ratio.estimate);
+    let of_what = format!("memcpy of {}", within(run, copy));
+    let sentence = match step.ratio.verdict {
+        Verdict::Same => format!("{}, {what}, {verb} {of_what}: {ratio}", rung.name),
+        _ => format!(
+            "{}, {what}, {verb} {ratio} of what {of_what} does",
+            rung.name
+        ),
+    };
+    // A reader that discards the data does less than a copy.
+    let unseen = rung.data == DataUse::Discard && step.ratio.verdict != Verdict::Slower;
+    Some(if unseen {
+        format!("{sentence}: it does not touch the data.")
+    } else {
+        format!("{sentence}.")
+    })
+}
+
+/// Whether a pipe moves more than the processor can read from memory.
+fn beyond_memory(run: &Run, (rung, rate): (&CaseResult, &Estimate), doubt: f64) -> Option<String> {
+    let (case, memory) = of_way(run, READ).filter_map(measured).last()?;
+    let largest = caches(run).into_iter().map(|(_, bytes)| bytes).max()?;
+    (block(case) as u64 > largest && is_below(memory, rate, doubt)).then(|| {
+        format!(
+            "{} moves more ({} GiB/s) than one processor reads from memory ({} GiB/s, blocks of {}).",
+            rung.name,
+            significant(rate.median),
+            significant(memory.median),
+            size::format(block(case) as u64)
+        )
+    })
+}
+
+/// From the smallest block to the largest.
+fn through_the_caches(run: &Run, doubt: f64) -> Option<String> {
+    let shown = |case, rate: &Estimate| (significant(rate.median), within(run, case));
+    let fall = |way: usize| {
+        let mut cases = of_way(run, way).filter_map(measured);
+        let ((first, near), (last, far)) = (cases.next()?, cases.last()?);
+        let ((near_rate, near_place), (far_rate, far_place)) =
+            (shown(first, near), shown(last, far));
+        let title = ROWS[way].title;
+        is_below(far, near, doubt).then(|| {
+            format!("{title} from {near_rate} GiB/s ({near_place}) to {far_rate} ({far_place})")
+        })
+    };
+    let falls = [0, 1, 2].into_iter().filter_map(fall).join("; ");
+    (!falls.is_empty()).then(|| format!("Through the caches: {falls}."))
+}
+
+/// The cost of access word by word, in the smallest and the largest block.
+fn scalar(run: &Run, doubt: f64) -> Option<String> {
+    let costs = |(name, scalar, wide): (&str, usize, usize)| {
+        let pairs = of_way(run, scalar).filter_map(|case| {
+            let (_, slow) = measured(case)?;
+            let fast = of_way(run, wide).find(|other| block(other) == block(case))?;
+            Some((case, slow, measured(fast)?.1))
+        });
+        let pairs: Vec<_> = pairs.collect();
+        let ends = [pairs.first(), pairs.last().filter(|_| pairs.len() > 1)];
+        let ends = ends
+            .into_iter()
+            .flatten()
+            .filter(|(_, slow, fast)| is_below(slow, fast, doubt) || is_below(fast, slow, doubt))
+            .map(|(case, slow, fast)| {
+                let share = times(slow.median / fast.median);
+                format!("{share} ({})", within(run, case))
+            })
+            .join(" and ");
+        (!ends.is_empty()).then(|| format!("{name} {ends}"))
+    };
+    let ways = [
+        ("reading", READ_SCALAR, READ),
+        ("writing", WRITE_SCALAR, WRITE),
+    ];
+    let costs = ways.into_iter().filter_map(costs).join(", ");
+    (!costs.is_empty())
+        .then(|| format!("8 bytes at a time instead of wide loads and stores: {costs}."))
+}
+
+/// `256KiB, L2`: the block, and what holds it, or of a copy both blocks.
+fn within(run: &Run, case: &CaseResult) -> String {
+    let bytes = size::format(block(case) as u64);
+    match place(run, footprint(case)) {
+        place if place.is_empty() => bytes,
+        place => format!("{bytes}, {place}"),
+    }
+}
+
+/// Memory's rates over the size of the block, with the caches' sizes as upright
+/// lines and the ladder's rungs as lines across.
+pub(super) fn chart(run: &Run) -> String {
+    let mut below_title = subtitle(run);
+    below_title.push(
+        "one process accessing a block; copy: bytes copied, in twice the block; dashed: the \
+         ladder's rungs, intervals at the right"
+            .to_owned(),
+    );
+    let line = |(way, row): (usize, &pipespeed_measure::suite::memory::Row)| Line {
+        name: row.title.to_owned(),
+        look: (way, COLOURS[(way + 1) % COLOURS.len()]),
+        points: of_way(run, way)
+            .filter_map(measured)
+            .map(|(case, rate)| (position(block(case)), *rate))
+            .collect(),
+    };
+    let lines = ROWS.iter().enumerate().map(line);
+    let marker = |(cache, bytes)| (position(bytes as usize), cache_name((cache, bytes)));
+    let level = |(rung, rate): (&CaseResult, &Estimate)| {
+        let name = match rung.data {
+            DataUse::Discard => format!("{} ({})", rung.name, rung.data.outcome()),
+            _ => rung.name.clone(),
+        };
+        (name, *rate)
+    };
+    let panel = Panel {
+        title: String::new(),
+        lines: lines.filter(|line| !line.points.is_empty()).collect(),
+        markers: caches(run).into_iter().map(marker).collect(),
+        levels: rungs(run).filter_map(measured).map(level).collect(),
+    };
+    let chart = LineChart {
+        title: "pipespeed: memory by the size of the block, and the ladder",
+        subtitle: below_title,
+        panels: vec![panel],
+        height: 440,
+        ticks: size_ticks(&sizes(run)),
+        x_label: "size of the block",
+        y_unit: "GiB/s",
+    };
+    chart.draw()
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use pipespeed_measure::sample::{estimate, memory, refuse, within};
 
 fn shown(run: &Run, width: usize) -> String {
     let style = Style {
-        width: Some(width),
-        colour: false,
+        verbose: true,
+        ..Style::of_width(width)
     };
     table(run, style)
 }
@@ -54,11 +54,11 @@ fn each_size_is_a_row_with_the_cache_that_holds_it() {
 }
 
 #[test]
-fn a_machine_that_tells_nothing_of_its_caches_gets_a_table_all_the_same() {
+fn a_machine_with_unknown_caches_has_a_table() {
     let mut run = memory();
     run.header.machine.processors.caches.clear();
     let text = shown(&run, 120);
-    assert!(text.contains("does not tell of its"), "{text}");
+    assert!(text.contains("Caches: unknown on this machine."), "{text}");
     assert!(row(&text, "4KiB").contains("180"), "{text}");
 }
 
@@ -73,20 +73,20 @@ fn no_line_is_wider_than_the_terminal() {
         }
         assert!(row(&text, "1GiB").contains("30.0"));
     }
-    assert!(shown(&run, 80).contains("(too narrow to show: 95 % intervals)"));
+    assert!(shown(&run, 80).contains("(too narrow to show: 95 % interval"));
 }
 
 #[test]
-fn what_does_not_fit_into_memory_is_told_once_with_the_reason() {
+fn a_common_reason_is_stated_once() {
     let mut run = memory();
     let reason = "a block of 1GiB and an eighth more are needed, and 600MiB can be had here";
     for way in ["read", "write"] {
         refuse(&mut run, &format!("mem_{way}_1g"), reason);
     }
     let text = shown(&run, 160);
-    let told = format!("mem_read_1g, mem_write_1g: refused: {reason}");
+    let line = format!("mem_read_1g, mem_write_1g: refused: {reason}");
     assert_eq!(text.matches(reason).count(), 1, "{text}");
-    assert!(text.contains(&told), "{text}");
+    assert!(text.contains(&line), "{text}");
     let row = row(&text, "1GiB");
     assert_eq!(
         row.split_whitespace().filter(|cell| *cell == "-").count(),

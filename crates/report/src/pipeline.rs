@@ -1,28 +1,27 @@
-//! Where the time of somebody's own pipeline goes, as text.
+//! Where the time of a pipeline goes, as text.
 
-mod pace;
-
-use comfy_table::{CellAlignment, Table, presets};
-
-use pipespeed_base::signal_name;
+use itertools::Itertools as _;
+use pipespeed_base::{signal_name, size};
 use pipespeed_explain::profile::account::FEW_BYTES;
 use pipespeed_explain::profile::groups::Group;
 use pipespeed_explain::profile::perf::FREQUENCY;
-use pipespeed_explain::profile::pipeline::{PHASE_MS, in_short};
+use pipespeed_explain::profile::pipeline::{INPUT, OUTPUT, PHASE_MS, in_short};
 use pipespeed_explain::profile::record::{PipelineProfile, Profile, StageProfile, Status};
 use pipespeed_measure::record::GIB;
 
-use self::pace::limit;
-use super::format::{longest_line, significant, wrap};
-use super::profile::{bars, below, call_tree, line};
-use super::style::{BOLD, Style};
+use super::format::significant;
+use super::profile::{bars, call_tree, profile_notes};
+use super::style::Style;
+use super::table::{Column, Table};
 
-/// The characters that the heading has of the command.
-const COMMAND: usize = 90;
+/// The heading shortens longer commands.
+const MAX_COMMAND: usize = 90;
 /// Things waited for that are named.
-const WAITS: usize = 3;
+const MAX_WAITS: usize = 3;
+/// Costs that are named.
+const MAX_COSTS: usize = 2;
 /// A cost of a smaller share is not named.
-const NAMED: f64 = 0.005;
+const MIN_NAMED: f64 = 0.005;
 
 /// The stages side by side, then each one's bars and call tree.
 pub fn profile_pipeline(
@@ -31,48 +30,42 @@ pub fn profile_pipeline(
     threshold: f64,
     style: Style,
 ) -> String {
-    let mut text = String::new();
-    let heading = format!(
-        "{}: {} s{}",
-        in_short(&pipeline.command, COMMAND),
-        significant(pipeline.wall_s),
-        how_it_ended(pipeline)
-    );
-    let heading = wrap(&heading, style.width(), "  ");
-    line(&mut text, &style.paint(&heading, BOLD));
-    line(&mut text, "");
-    line(&mut text, &side_by_side(pipeline, style.width()));
-    for sentence in [limit(pipeline)].into_iter().chain(failures(pipeline)) {
-        line(&mut text, "");
-        line(&mut text, &wrap(&sentence, style.width(), ""));
-    }
+    let mut blocks = vec![
+        style.heading(&format!(
+            "{}: {} s{}",
+            in_short(&pipeline.command, MAX_COMMAND),
+            significant(pipeline.wall_s),
+            how_it_ended(pipeline)
+        )),
+        table(pipeline, style),
+    ];
+    let sentences = std::iter::once(limit(pipeline)).chain(failures(pipeline));
+    blocks.extend(sentences.map(|text| style.sentence(&text)));
     for stage in &pipeline.stages {
-        line(&mut text, "");
-        line(&mut text, &style.paint(&stage.end.role, BOLD));
-        let name = Group::name_in_pipeline;
-        bars(&mut text, &basis(stage), &stage.end, name, style);
+        let mut block = style.heading(&stage.end.role);
+        let bars = bars(&basis(stage), &stage.end, Group::name_in_pipeline, style);
+        block += &format!("\n{bars}");
         if stage.end.share(Group::Asleep) > 0.0 && stage.seen_asleep > 0 {
-            let said = format!(
-                "  asleep, waiting for: {} (seen asleep {} times)",
+            let text = format!(
+                "asleep, waiting for: {} (seen asleep {} times)",
                 waits(stage),
                 stage.seen_asleep
             );
-            line(&mut text, &wrap(&said, style.width(), "    "));
+            block += &format!("\n{}", style.sentence(&text));
         }
+        blocks.push(block);
     }
-    for stage in &pipeline.stages {
-        line(&mut text, "");
-        call_tree(&mut text, &stage.end, threshold, style);
-    }
-    let general = format!(
-        "run once; phases with sampling ({FREQUENCY} times a second of running) and without alternate every {} ms: \
-         running and waiting for a processor are the scheduler's account of the phases without, asleep is the rest of \
-         a stage's wall time, whatever it waits for; samples of the other phases share out the running time",
-        PHASE_MS
-    );
+    let trees = pipeline.stages.iter();
+    blocks.extend(trees.map(|stage| call_tree(&stage.end, threshold, style)));
     let stages = format!("stages: {}", profile.settings.placement);
-    below(&mut text, profile, &[&general, &stages], style);
-    text
+    let method = format!(
+        "run once; phases with sampling ({FREQUENCY} times a second of running) and without \
+         alternate every {PHASE_MS} ms: running and waiting for a processor are the scheduler's \
+         account of the phases without, asleep is the rest of a stage's wall time, whatever it \
+         waits for; samples of the other phases share out the running time"
+    );
+    blocks.push(profile_notes(profile, &[&stages, &method], style));
+    blocks.join("\n\n") + "\n"
 }
 
 fn how_it_ended(pipeline: &PipelineProfile) -> String {
@@ -83,7 +76,7 @@ fn how_it_ended(pipeline: &PipelineProfile) -> String {
     }
 }
 
-/// What a stage's pages are.
+/// The bytes that a stage's pages are counted by.
 fn basis(stage: &StageProfile) -> String {
     let (bytes, how) = match stage.taken_bytes {
         Some(bytes) => (bytes, "taken in"),
@@ -96,35 +89,20 @@ fn basis(stage: &StageProfile) -> String {
     }
 }
 
-/// All columns, and those that tell how long a stage takes.
-const COLUMNS: usize = 8;
-const MIN: usize = 5;
-
-/// Without the last columns where there is no room for them: what a stage runs
-/// mostly is told below, too.
-fn side_by_side(pipeline: &PipelineProfile, width: usize) -> String {
-    let tables = (MIN..=COLUMNS).rev().map(|some| table(pipeline, some));
-    let mut fitting = tables.filter(|table| longest_line(table) <= width);
-    fitting.next().unwrap_or_else(|| table(pipeline, MIN))
-}
-
-fn table(pipeline: &PipelineProfile, columns: usize) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    let header = [
-        "stage",
-        "wall s",
-        "running",
-        "woken",
-        "asleep",
-        "in GiB/s",
-        "out GiB/s",
-        "runs mostly",
-    ];
-    table.set_header(header.into_iter().take(columns));
+fn table(pipeline: &PipelineProfile, style: Style) -> String {
+    let mut table = Table::new([
+        Column::left("stage"),
+        Column::right("wall s"),
+        Column::right("running"),
+        Column::right("woken"),
+        Column::right("asleep"),
+        Column::right("in GiB/s").optional(1),
+        Column::right("out GiB/s").optional(2),
+        Column::left("runs mostly").optional(3),
+    ]);
     for stage in &pipeline.stages {
         let rate = |bytes: Option<u64>| match bytes {
-            Some(bytes) if bytes < FEW_BYTES => format!("{bytes} B"),
+            Some(bytes) if bytes < FEW_BYTES => size::format(bytes),
             Some(bytes) => significant(bytes as f64 / GIB / stage.wall_s),
             None => "-".to_owned(),
         };
@@ -136,7 +114,7 @@ fn table(pipeline: &PipelineProfile, columns: usize) -> String {
             many if many > 1.05 => format!("x{many:.1}"),
             _ => percent(1.0 - asleep - delayed),
         };
-        let row = [
+        table.row([
             stage.end.role.clone(),
             significant(stage.wall_s),
             running,
@@ -144,46 +122,33 @@ fn table(pipeline: &PipelineProfile, columns: usize) -> String {
             percent(asleep),
             rate(stage.taken_bytes),
             rate(stage.given_bytes),
-            mostly(stage),
-        ];
-        table.add_row(row.into_iter().take(columns));
+            main_costs(stage),
+        ]);
     }
-    for column in table.column_iter_mut().skip(1).take(6) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    let text = table.to_string();
-    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
-    lines.join("\n")
+    table.render(style)
 }
 
-/// What a stage does while it runs: its two biggest costs.
-fn mostly(stage: &StageProfile) -> String {
-    let mut costs: Vec<(Group, f64)> = stage
-        .end
-        .costs
-        .iter()
+/// The biggest costs of a stage while it runs.
+fn main_costs(stage: &StageProfile) -> String {
+    let costs = stage.end.costs.iter();
+    costs
         .filter(|cost| !matches!(cost.group, Group::Asleep | Group::RunDelay))
-        .filter(|cost| cost.share >= NAMED)
-        .map(|cost| (cost.group, cost.share))
-        .collect();
-    costs.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let named = costs.iter().take(2);
-    let named: Vec<String> = named
-        .map(|(group, share)| format!("{} {:.0} %", group.name(), share * 100.0))
-        .collect();
-    named.join(", ")
+        .filter(|cost| cost.share >= MIN_NAMED)
+        .sorted_by(|a, b| b.share.total_cmp(&a.share))
+        .take(MAX_COSTS)
+        .map(|cost| format!("{} {:.0} %", cost.group.name(), cost.share * 100.0))
+        .join(", ")
 }
 
 fn waits(stage: &StageProfile) -> String {
-    let named = stage.waits.iter().take(WAITS);
-    let named: Vec<String> = named
+    let waits = stage.waits.iter().take(MAX_WAITS);
+    waits
         .map(|wait| format!("{} {:.0} %", wait.name, wait.share * 100.0))
-        .collect();
-    named.join(", ")
+        .join(", ")
 }
 
-/// A sentence for each stage that failed. What ends by SIGPIPE was left by its
-/// reader, and what was ended is no failure.
+/// A sentence for each stage that failed. SIGPIPE is normal for a stage whose reader
+/// has ended, and so is any status after the pipeline was stopped.
 fn failures(pipeline: &PipelineProfile) -> Vec<String> {
     const SIGPIPE: i32 = 13;
     let ended = pipeline.out_of_time || pipeline.interrupted.is_some();
@@ -211,6 +176,123 @@ fn failures(pipeline: &PipelineProfile) -> Vec<String> {
         .collect()
 }
 
+/// A stage is busy if it sleeps less than this share of its time.
+const MAX_ASLEEP: f64 = 0.25;
+/// A stage can only set the pace if it runs for this share of the pipeline's time.
+const MIN_PRESENT: f64 = 0.5;
+
+/// A sentence on which stage sets the pace.
+fn limit(pipeline: &PipelineProfile) -> String {
+    let present = pipeline
+        .stages
+        .iter()
+        .filter(|stage| is_present(stage, pipeline));
+    let Some(least) = present
+        .clone()
+        .min_by(|a, b| asleep(a).total_cmp(&asleep(b)))
+    else {
+        return "No stage is there most of the time: they work one after the other.".to_owned();
+    };
+    let busy: Vec<&str> = present
+        .filter(|stage| asleep(stage) < MAX_ASLEEP)
+        .map(|stage| &*stage.end.role)
+        .collect();
+    let delayed = least.end.share(Group::RunDelay);
+    match busy.as_slice() {
+        [] => format!(
+            "No stage is busy all the time: {}.",
+            final_wait(pipeline, least)
+        ),
+        [only] => format!(
+            "{} {only}: it sleeps {:.0} % of its time{}, and runs mostly {}.",
+            match pipeline.stages.len() {
+                1 => "All is",
+                _ => "The pipeline is as fast as",
+            },
+            asleep(least) * 100.0,
+            if delayed >= MAX_ASLEEP {
+                format!(
+                    ", is ready {:.0} % of it but without a processor",
+                    delayed * 100.0
+                )
+            } else {
+                String::new()
+            },
+            main_costs(least)
+        ),
+        several if delayed >= MAX_ASLEEP => format!(
+            "There are too few processors: {} are ready to run most of the time and wait for one.",
+            several.join(" and ")
+        ),
+        several => format!(
+            "{} are all busy: the pipeline gets faster only if each of them does.",
+            several.join(" and ")
+        ),
+    }
+}
+
+fn asleep(stage: &StageProfile) -> f64 {
+    stage.end.share(Group::Asleep)
+}
+
+fn is_present(stage: &StageProfile, pipeline: &PipelineProfile) -> bool {
+    stage.wall_s >= MIN_PRESENT * pipeline.wall_s
+}
+
+/// What a pipeline waits for in which all stages sleep: from the stage that sleeps
+/// least, along the pipes that are waited for.
+fn final_wait(pipeline: &PipelineProfile, least: &StageProfile) -> String {
+    let stages = &pipeline.stages;
+    let Some(mut at) = stages.iter().position(|stage| std::ptr::eq(stage, least)) else {
+        return String::new();
+    };
+    let mut from = None;
+    while let Some(next) = waited_for(stages, at) {
+        // On a line, only neighbours can wait for each other.
+        if from == Some(next) {
+            let (one, other) = (&stages[at.min(next)], &stages[at.max(next)]);
+            return format!(
+                "even {} sleeps {:.0} % of it; {} and {} wait for each other by turns",
+                least.end.role,
+                asleep(least) * 100.0,
+                one.end.role,
+                other.end.role
+            );
+        }
+        let stage = &stages[next];
+        // Had all of it ended, the pipe would have ended too.
+        if !is_present(stage, pipeline) {
+            return format!(
+                "{} waits for what {} left behind: that ended after {} s, but something that it started holds the \
+                 pipe open",
+                stages[at].end.role,
+                stage.end.role,
+                significant(stage.wall_s)
+            );
+        }
+        (from, at) = (Some(at), next);
+    }
+    let last = &stages[at];
+    let who = match from {
+        None => format!("even {} sleeps", last.end.role),
+        Some(_) => format!("it comes down to {}, which sleeps", last.end.role),
+    };
+    let wait = match last.waits.first() {
+        Some(wait) => format!(", mostly waiting for {}", wait.name),
+        None => String::new(),
+    };
+    format!("{who} {:.0} % of it{wait}", asleep(last) * 100.0)
+}
+
+/// The neighbour that a stage mostly waits for.
+fn waited_for(stages: &[StageProfile], at: usize) -> Option<usize> {
+    match stages[at].waits.first()?.name.as_str() {
+        INPUT => at.checked_sub(1),
+        OUTPUT => Some(at + 1).filter(|next| *next < stages.len()),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,17 +310,11 @@ mod tests {
     }
 
     #[test]
-    fn the_stage_that_sleeps_least_sets_the_pace() {
-        let text = shown(&sample::pipeline());
-        let expected = "The pipeline is as fast as 2: filter: it sleeps 3 % of its time, and runs mostly user code \
-                        92 %, pipe slots, splice's own code 5 %.";
-        assert!(text.replace('\n', " ").contains(expected), "{text}");
-        assert!(
-            text.starts_with("produce | filter | sink: 2.05 s, to its end\n"),
-            "{text}"
-        );
-        let waits = "asleep, waiting for: room for output (pipe full) 97 %, poll or select 3 % (seen asleep 100 times)";
-        assert!(text.contains(waits), "{text}");
+    fn stages_stand_side_by_side_with_their_bars_and_trees() {
+        let profile = sample::pipeline();
+        let pipeline = profile.pipeline.as_ref().unwrap();
+        let style = Style::of_width(100);
+        insta::assert_snapshot!(profile_pipeline(&profile, pipeline, 0.02, style));
     }
 
     #[test]
@@ -258,7 +334,7 @@ mod tests {
             .lines()
             .find(|line| line.contains("2: filter"))
             .unwrap();
-        assert!(row.contains(" 0 %") && row.contains("6 B"), "{row}");
+        assert!(row.contains(" 0 %") && row.contains(" 6B"), "{row}");
         assert!(!text.contains("waiting for the other end"), "{text}");
         let unit = text
             .lines()
@@ -268,28 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn every_stage_is_shown_in_its_unit_and_adds_up() {
-        let text = shown(&sample::pipeline());
-        let sums: Vec<&str> = text
-            .lines()
-            .filter(|line| line.starts_with("sum "))
-            .collect();
-        assert_eq!(sums.len(), 3, "{text}");
-        assert!(sums.iter().all(|sum| sum.contains("100.0 %")), "{sums:?}");
-        assert!(sums[0].ends_with("of 10000 ns wall time"), "{sums:?}");
-        // Its bytes are unknown.
-        assert!(sums[2].ends_with("of 1.02 s wall time"), "{sums:?}");
-        let heads = [
-            "per 4 KiB put out",
-            "per 4 KiB taken in",
-            "bytes none or unknown",
-        ];
-        let places: Vec<usize> = heads.iter().map(|head| text.find(head).unwrap()).collect();
-        assert!(places.is_sorted(), "{text}");
-    }
-
-    #[test]
-    fn only_a_real_failure_is_told() {
+    fn only_real_failures_are_reported() {
         let text = shown(&sample::pipeline());
         assert!(text.contains("3: sink exited with status 3."), "{text}");
         // The first was left by its reader.
@@ -310,5 +365,98 @@ mod tests {
         );
         let text = changed(|pipeline| pipeline.stages[2].status = Status::Signal(13));
         assert!(text.contains("3: sink was killed by SIGPIPE."), "{text}");
+    }
+
+    mod pace {
+        use super::super::*;
+        use pipespeed_explain::profile::record::{Cost, Function};
+        use pipespeed_explain::profile::sample;
+
+        /// The sentence where all sleep, the first least, and wait for this.
+        fn all_asleep(waits: [&str; 3], change: impl FnOnce(&mut PipelineProfile)) -> String {
+            let mut pipeline = sample::pipeline().pipeline.unwrap();
+            let mut share = 0.9;
+            for (stage, wait) in pipeline.stages.iter_mut().zip(waits) {
+                share += 0.02;
+                stage.end.costs = vec![Cost {
+                    group: Group::Asleep,
+                    seconds: stage.end.usage.wall_s,
+                    ns_per_page: None,
+                    share,
+                }];
+                stage.waits = vec![Function {
+                    name: wait.to_owned(),
+                    share: 0.9,
+                }];
+            }
+            change(&mut pipeline);
+            limit(&pipeline)
+        }
+
+        const TIMER: &str = "a timer (sleep)";
+        const START: &str = "No stage is busy all the time: ";
+
+        #[test]
+        fn the_stage_that_waits_for_something_else_is_named() {
+            let said = all_asleep([TIMER, INPUT, INPUT], |_| ());
+            let expected = "even 1: produce sleeps 92 % of it, mostly waiting for a timer (sleep).";
+            assert_eq!(said, format!("{START}{expected}"));
+            // From the stage that sleeps least, back and forth.
+            let said = all_asleep([OUTPUT, OUTPUT, TIMER], |_| ());
+            let expected = "it comes down to 3: sink, which sleeps 96 % of it, mostly waiting for a timer (sleep).";
+            assert_eq!(said, format!("{START}{expected}"));
+            let said = all_asleep([TIMER, INPUT, INPUT], |pipeline| {
+                pipeline.stages[0].end.costs[0].share = 1.0;
+            });
+            assert!(
+                said.contains("it comes down to 1: produce, which sleeps 100 %"),
+                "{said}"
+            );
+            // Input from without, and output to nobody who is known.
+            let said = all_asleep([INPUT, TIMER, TIMER], |_| ());
+            assert!(
+                said.contains("even 1: produce sleeps 92 % of it, mostly waiting for input"),
+                "{said}"
+            );
+        }
+
+        #[test]
+        fn only_the_two_ends_of_a_pipe_wait_by_turns() {
+            let said = all_asleep([OUTPUT, INPUT, TIMER], |_| ());
+            let expected = "even 1: produce sleeps 92 % of it; 1: produce and 2: filter wait for each other by turns.";
+            assert_eq!(said, format!("{START}{expected}"));
+            let said = all_asleep([OUTPUT, OUTPUT, INPUT], |_| ());
+            assert!(
+                said.ends_with("2: filter and 3: sink wait for each other by turns."),
+                "{said}"
+            );
+            let said = all_asleep([TIMER, OUTPUT, TIMER], |_| ());
+            assert!(!said.contains("by turns"), "{said}");
+        }
+
+        #[test]
+        fn a_stage_that_has_ended_and_left_its_pipe_open_is_named() {
+            let said = all_asleep([TIMER, INPUT, INPUT], |pipeline| {
+                pipeline.stages[0].wall_s = 0.01;
+            });
+            let expected =
+                "2: filter waits for what 1: produce left behind: that ended after 0.0100 s, but";
+            assert!(said.contains(expected), "{said}");
+        }
+
+        #[test]
+        fn where_nobody_is_busy_nobody_is_blamed() {
+            let mut pipeline = sample::pipeline().pipeline.unwrap();
+            pipeline.stages.remove(1);
+            let said = limit(&pipeline);
+            assert!(said.contains("even 3: sink sleeps 80 % of it"), "{said}");
+            let mut pipeline = sample::pipeline().pipeline.unwrap();
+            pipeline.stages[0] = pipeline.stages[1].clone();
+            let said = limit(&pipeline);
+            assert!(
+                said.contains("2: filter and 2: filter are all busy"),
+                "{said}"
+            );
+        }
     }
 }

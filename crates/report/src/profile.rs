@@ -1,110 +1,108 @@
-//! Where the time of a case goes, as text.
+//! Where the time of a case goes, as text and as a chart.
 
-use std::fmt::Write;
-
-use comfy_table::{CellAlignment, Table, presets};
-
+use itertools::Itertools as _;
 use pipespeed_explain::profile::account::{FEW_BYTES, PAGE};
 use pipespeed_explain::profile::groups::Group;
+use pipespeed_explain::profile::pipeline::in_short;
 use pipespeed_explain::profile::record::{CaseProfile, EndProfile, Profile};
 use pipespeed_explain::profile::tree::tree;
-use pipespeed_host::Warning;
 use pipespeed_measure::record::GIB;
 
-use super::format::{in_parts, significant, wrap};
-use super::style::{BOLD, DIM, Style};
+use super::chart::bars::{Bar, BarChart, Part, Row};
+use super::chart::svg::Colour;
+use super::format::{significant, wrap};
+use super::notes::{Note, notes};
+use super::style::{DIM, Style};
+use super::table::{Cell, Column, Table};
 
 /// The widest name of a group.
 const NAME: usize = 35;
 /// The longest bar.
 const BAR: usize = 40;
-/// Changes that a step up the ladder names for each end.
-const CHANGES: usize = 3;
-/// Functions of "other kernel" that are named below the tables.
-const OTHERS: usize = 5;
-/// Changes smaller than this share of the earlier wall time are none.
-const CHANGE: f64 = 0.02;
+/// The columns of a table without its bars, with those of the names.
+const WITHOUT_BARS: usize = NAME + 21;
+/// Changes named for each end of a step up the ladder.
+const MAX_CHANGES: usize = 3;
+/// Functions of "other kernel" named below the tables.
+const MAX_OTHERS: usize = 5;
+/// Changes smaller than this share of the earlier wall time are not named.
+const MIN_CHANGE: f64 = 0.02;
+/// Shares smaller than this are not in the chart.
+const MIN_CHARTED: f64 = 0.005;
 
-/// One case: a bar a cost for each end, and the call tree below the system
-/// call, without what is below `threshold`, a share of the end's samples.
+/// One case: a bar a cost for each end, and the call trees without branches below
+/// `threshold`, a share of the end's samples.
 pub fn profile_case(profile: &Profile, threshold: f64, style: Style) -> String {
-    let mut text = String::new();
+    let mut blocks = Vec::new();
     for case in &profile.cases {
-        let heading = wrap(&heading(case), style.width(), "  ");
-        line(&mut text, &style.paint(&heading, BOLD));
-        for end in &case.ends {
-            line(&mut text, "");
-            bars(&mut text, &end.role, end, Group::name, style);
-        }
-        for end in &case.ends {
-            line(&mut text, "");
-            call_tree(&mut text, end, threshold, style);
-        }
+        blocks.push(style.heading(&heading(case)));
+        let ends = || case.ends.iter();
+        blocks.extend(ends().map(|end| bars(&end.role, end, Group::name, style)));
+        blocks.extend(ends().map(|end| call_tree(end, threshold, style)));
     }
-    below(&mut text, profile, &[OF_TRIALS, &ends(profile)], style);
-    text
+    blocks.push(notes_of_cases(profile, style));
+    blocks.join("\n\n") + "\n"
 }
 
-/// How the figures of cases come about.
-const OF_TRIALS: &str = "wall time, running and waiting for a processor are the scheduler's account of trials that \
-                         were not sampled; asleep is the rest; samples of as many other trials share out the \
-                         running time";
+fn notes_of_cases(profile: &Profile, style: Style) -> String {
+    let ends = format!("ends: {}", profile.settings.placement);
+    let method = "wall time, running and waiting for a processor are the scheduler's account of \
+                  trials that were not sampled; asleep is the rest; samples of as many other trials \
+                  share out the running time";
+    profile_notes(profile, &[&ends, method], style)
+}
 
-fn ends(profile: &Profile) -> String {
-    format!("ends: {}", profile.settings.placement)
+/// The warnings, and how the figures are made.
+pub(super) fn profile_notes(profile: &Profile, method: &[&str], style: Style) -> String {
+    let warnings = profile.warnings.iter().map(Note::warning);
+    let method = method
+        .iter()
+        .map(|text| Note::Method(format!("note: {text}")));
+    notes(warnings.chain(method).collect(), style)
 }
 
 /// The call chains of an end below the system call.
-pub(super) fn call_tree(text: &mut String, end: &EndProfile, threshold: f64, style: Style) {
+pub(super) fn call_tree(end: &EndProfile, threshold: f64, style: Style) -> String {
     let title = format!(
         "{}: running time by call chains ({} samples, below {:.1} % left out)",
         end.role,
         end.samples,
         threshold * 100.0
     );
-    let title = wrap(&title, style.width(), "  ");
-    line(text, &style.paint(&title, BOLD));
+    let mut lines = vec![style.heading(&title)];
     for branch in tree(&end.stacks).lines(threshold) {
-        // Below the first function's name.
+        // Further lines begin below the first function's name.
         let name = branch.find('%').map_or(0, |at| at + 3);
         // In a file a line stays in one piece, to be searched for.
         let width = style.width.unwrap_or(usize::MAX);
-        line(text, &wrap(&branch, width, &" ".repeat(name)));
+        lines.push(wrap(&branch, width, &" ".repeat(name)));
     }
+    lines.join("\n")
 }
 
 /// Cases side by side, and what each step up the ladder saves.
 pub fn profile_ladder(profile: &Profile, style: Style) -> String {
-    let mut text = String::new();
+    let mut blocks = Vec::new();
     for role in ["writer", "reader"] {
         let title = format!("{role}: nanoseconds per 4 KiB, by where they go");
-        line(&mut text, &style.paint(&title, BOLD));
-        let ends = ends_of(profile, role);
-        let table = in_parts(ends.len(), style.width(), |some| side_by_side(&ends[some]));
-        line(&mut text, &table);
-        line(&mut text, "");
+        let table = side_by_side(&ends_of(profile, role), style);
+        blocks.push(format!("{}\n{table}", style.heading(&title)));
     }
-    line(
-        &mut text,
-        &style.paint("What each step changes, in ns per 4 KiB", BOLD),
-    );
-    for step in steps(profile) {
-        line(&mut text, &wrap(&step, style.width(), "    "));
-    }
+    let mut changes = vec![style.heading("What each step changes, in ns per 4 KiB")];
+    changes.extend(steps(profile).map(|step| style.sentence(&step)));
+    blocks.push(changes.join("\n"));
     let unknown = unknown(profile);
     if !unknown.is_empty() {
-        line(&mut text, "");
-        let said = format!("  other kernel, the biggest of each end's samples: {unknown}");
-        line(&mut text, &wrap(&said, style.width(), "    "));
+        let text = format!("other kernel, the biggest of each end's samples: {unknown}");
+        blocks.push(style.sentence(&text));
     }
-    for case in &profile.cases {
-        if let Some(not_run) = &case.not_run {
-            let said = format!("  {}: {not_run}", case.name);
-            line(&mut text, &wrap(&said, style.width(), "    "));
-        }
-    }
-    below(&mut text, profile, &[OF_TRIALS, &ends(profile)], style);
-    text
+    let not_run = profile.cases.iter().filter_map(|case| {
+        let not_run = case.not_run.as_ref()?;
+        Some(style.sentence(&format!("{}: {not_run}", case.name)))
+    });
+    blocks.extend(not_run);
+    blocks.push(notes_of_cases(profile, style));
+    blocks.join("\n\n") + "\n"
 }
 
 fn heading(case: &CaseProfile) -> String {
@@ -119,35 +117,33 @@ fn heading(case: &CaseProfile) -> String {
     )
 }
 
-/// A bar a cost, the biggest first, and their sum; in seconds where no bytes are
-/// known, or too few to tell of pages.
+/// A bar a cost, the biggest first, and their sum; in seconds where few bytes or
+/// none are known.
 pub(super) fn bars(
-    text: &mut String,
     title: &str,
     end: &EndProfile,
     name: fn(Group) -> &'static str,
     style: Style,
-) {
+) -> String {
     let in_pages = end.usage.bytes >= FEW_BYTES;
-    let unit = if in_pages { "ns/page" } else { "seconds" };
-    let head = format!("{title:NAME$}  {unit}   share");
-    line(text, &style.paint(&head, BOLD));
-    let room = style.width().saturating_sub(NAME + 19).min(BAR);
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let mut table = Table::new([
+        Column::left(format!("{title:NAME$}")),
+        Column::right(if in_pages { "ns/page" } else { "seconds" }),
+        Column::right("share"),
+        Column::left(""),
+    ]);
+    let room = style.width().saturating_sub(WITHOUT_BARS).min(BAR);
     let mut costs = end.costs.clone();
     costs.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     for cost in costs {
-        let bar = "#".repeat((cost.share * room as f64).round() as usize);
-        let row = format!(
-            "{:NAME$} {:>8} {:>5.1} %  {bar}",
-            name(cost.group),
-            significant(
-                cost.ns_per_page
-                    .filter(|_| in_pages)
-                    .unwrap_or(cost.seconds)
-            ),
-            cost.share * 100.0
-        );
-        line(text, row.trim_end());
+        let figure = cost.ns_per_page.filter(|_| in_pages);
+        table.row([
+            name(cost.group).to_owned(),
+            significant(figure.unwrap_or(cost.seconds)),
+            percent(cost.share),
+            "#".repeat((cost.share * room as f64).round() as usize),
+        ]);
     }
     let wall_s = end.usage.wall_s;
     let (wall, unit) = match end.usage.ns_per_page(wall_s).filter(|_| in_pages) {
@@ -155,58 +151,44 @@ pub(super) fn bars(
         None => (wall_s, "s"),
     };
     let sum = end.sum_of_shares();
-    let row = format!(
-        "{:NAME$} {:>8} {:>5.1} %  of {} {unit} wall time",
-        "sum",
-        significant(wall * sum),
-        sum * 100.0,
-        significant(wall)
+    let cells = ["sum".to_owned(), significant(wall * sum), percent(sum)];
+    table.row_with_text(
+        cells.map(|text| Cell::painted(text, DIM)),
+        Cell::painted(format!("of {} {unit} wall time", significant(wall)), DIM),
     );
-    let row = wrap(&row, style.width(), "    ");
-    line(text, &style.paint(&row, DIM));
+    let mut text = table.render(style);
     if !end.others.is_empty() {
-        let others = format!(
-            "  other kernel ({:.1} % of samples): {}",
-            end.other_share_of_samples() * 100.0,
-            others(end)
-        );
-        line(
-            text,
-            &style.paint(&wrap(&others, style.width(), "    "), DIM),
-        );
+        let of_samples = percent(end.other_share_of_samples());
+        let others = format!("other kernel ({of_samples} of samples): {}", others(end));
+        text += &format!("\n{}", style.note(&others, DIM));
     }
+    text
 }
 
 fn others(end: &EndProfile) -> String {
-    let named: Vec<String> = end
-        .others
-        .iter()
-        .map(|function| format!("{} {:.1} %", function.name, function.share * 100.0))
-        .collect();
-    named.join(", ")
+    let others = end.others.iter();
+    let mut others = others.map(|it| format!("{} {:.1} %", it.name, it.share * 100.0));
+    others.join(", ")
 }
 
-/// What makes up "other kernel" over all cases, the biggest first.
+/// The biggest functions of "other kernel" over all cases.
 fn unknown(profile: &Profile) -> String {
     let ends = profile
         .cases
         .iter()
         .flat_map(|case| case.ends.iter().map(move |end| (case, end)));
-    let mut all: Vec<(f64, String)> = ends
-        .flat_map(|(case, end)| {
-            end.others.iter().map(move |function| {
-                let share = function.share * 100.0;
-                let whose = format!(
-                    "{} {share:.1} % ({}, {})",
-                    function.name, case.name, end.role
-                );
-                (function.share, whose)
-            })
+    let functions = ends.flat_map(|(case, end)| {
+        let others = end.others.iter();
+        others.map(move |function| (function, &case.name, &end.role))
+    });
+    functions
+        .sorted_by(|a, b| b.0.share.total_cmp(&a.0.share))
+        .take(MAX_OTHERS)
+        .map(|(function, case, role)| {
+            let share = function.share * 100.0;
+            format!("{} {share:.1} % ({case}, {role})", function.name)
         })
-        .collect();
-    all.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let named: Vec<String> = all.into_iter().take(OTHERS).map(|(_, said)| said).collect();
-    named.join(", ")
+        .join(", ")
 }
 
 /// The ends of that role, with the names of their cases; refused ones have none.
@@ -218,44 +200,28 @@ fn ends_of<'a>(profile: &'a Profile, role: &str) -> Vec<(&'a str, &'a EndProfile
     profile.cases.iter().filter_map(end).collect()
 }
 
-fn side_by_side(ends: &[(&str, &EndProfile)]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    let names = ends.iter().map(|(name, _)| name.replace('_', "\n"));
-    table.set_header(std::iter::once(String::new()).chain(names));
-    let mut row = |name: &str, cells: &mut dyn Iterator<Item = String>| {
-        table.add_row(std::iter::once(name.to_owned()).chain(cells));
+fn side_by_side(ends: &[(&str, &EndProfile)], style: Style) -> String {
+    let names = ends
+        .iter()
+        .map(|(name, _)| Column::right(name.replace('_', "\n")));
+    let mut table = Table::new(std::iter::once(Column::left("")).chain(names));
+    let mut row = |name: &str, cell: &dyn Fn(&EndProfile) -> String| {
+        let cells = ends.iter().map(|(_, end)| cell(end));
+        table.row(std::iter::once(name.to_owned()).chain(cells));
     };
-    for group in Group::ALL {
-        if ends.iter().all(|(_, end)| end.ns_per_page(group) == 0.0) {
-            continue;
-        }
-        row(
-            group.name(),
-            &mut ends.iter().map(|(_, end)| match end.ns_per_page(group) {
-                0.0 => "-".to_owned(),
-                ns => tenths(ns),
-            }),
-        );
+    let is_present = |group: &Group| ends.iter().any(|(_, end)| end.ns_per_page(*group) != 0.0);
+    for group in Group::ALL.into_iter().filter(is_present) {
+        row(group.name(), &|end| match end.ns_per_page(group) {
+            0.0 => "-".to_owned(),
+            ns => tenths(ns),
+        });
     }
-    let sum = |end: &EndProfile| end.sum_ns_per_page();
-    let wall = |end: &EndProfile| end.usage.wall_ns_per_page();
-    row("sum", &mut ends.iter().map(|(_, end)| tenths(sum(end))));
-    row(
-        "wall time",
-        &mut ends.iter().map(|(_, end)| tenths(wall(end))),
-    );
-    let other = |end: &EndProfile| format!("{:.1} %", end.other_share_of_samples() * 100.0);
-    row(
-        "other, of the samples",
-        &mut ends.iter().map(|(_, end)| other(end)),
-    );
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    let text = table.to_string();
-    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
-    lines.join("\n")
+    row("sum", &|end| tenths(end.sum_ns_per_page()));
+    row("wall time", &|end| tenths(end.usage.wall_ns_per_page()));
+    row("other, of the samples", &|end| {
+        format!("{:.1} %", end.other_share_of_samples() * 100.0)
+    });
+    table.render(style)
 }
 
 /// Nanoseconds, all of a column with the same decimals.
@@ -267,82 +233,139 @@ fn tenths(ns: f64) -> String {
     }
 }
 
-/// A sentence a step: how much the wall time shrank, and which costs did.
-fn steps(profile: &Profile) -> Vec<String> {
-    let find = |name: &str| profile.cases.iter().find(|case| case.name == name);
-    let mut said = Vec::new();
-    for case in &profile.cases {
-        let Some((from, factor)) = &case.compared_with else {
-            continue;
+/// For each step, how much the wall time changed, and by which costs.
+fn steps(profile: &Profile) -> impl Iterator<Item = String> {
+    let run = || profile.cases.iter().filter(|case| case.not_run.is_none());
+    run().filter_map(move |case| {
+        let (from, factor) = case.compared_with.as_ref()?;
+        let from = run().find(|other| other.name == *from)?;
+        let change = |end: &EndProfile| {
+            let before = from.ends.iter().find(|before| before.role == end.role)?;
+            Some(change(before, end))
         };
-        let Some(from) = find(from).filter(|from| from.not_run.is_none()) else {
-            continue;
-        };
-        if case.not_run.is_some() {
-            continue;
-        }
-        let mut parts = Vec::new();
-        for end in &case.ends {
-            let Some(before) = from.ends.iter().find(|before| before.role == end.role) else {
-                continue;
-            };
-            parts.push(change(before, end));
-        }
-        said.push(format!(
-            "  {} -> {} ({factor}): {}",
-            from.name,
-            case.name,
-            parts.join("; ")
-        ));
-    }
-    said
+        let changes = case.ends.iter().filter_map(change).join("; ");
+        Some(format!(
+            "{} -> {} ({factor}): {changes}",
+            from.name, case.name
+        ))
+    })
 }
 
 fn change(before: &EndProfile, after: &EndProfile) -> String {
-    let (old, new) = (
-        before.usage.wall_ns_per_page(),
-        after.usage.wall_ns_per_page(),
-    );
-    let mut changes: Vec<(Group, f64)> = Group::ALL
+    let wall = |end: &EndProfile| end.usage.wall_ns_per_page();
+    let (old, new) = (wall(before), wall(after));
+    let changes = Group::ALL
         .into_iter()
         .map(|group| (group, after.ns_per_page(group) - before.ns_per_page(group)))
-        .filter(|(_, change)| change.abs() >= CHANGE * old)
-        .collect();
-    changes.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
-    let named: Vec<String> = changes
-        .iter()
-        .take(CHANGES)
+        .filter(|(_, change)| change.abs() >= MIN_CHANGE * old)
+        .sorted_by(|a, b| b.1.abs().total_cmp(&a.1.abs()))
+        .take(MAX_CHANGES)
         .map(|(group, change)| {
-            let sign = if *change < 0.0 { "-" } else { "+" };
+            let sign = if change < 0.0 { "-" } else { "+" };
             format!("{} {sign}{}", group.name(), significant(change.abs()))
         })
-        .collect();
-    let named = if named.is_empty() {
-        "nothing by 2 % or more".to_owned()
+        .join(", ");
+    let changes = if changes.is_empty() {
+        "nothing by 2 % or more"
     } else {
-        named.join(", ")
+        &changes
     };
-    format!(
-        "{} {} to {}: {named}",
-        after.role,
-        significant(old),
-        significant(new)
-    )
+    let (old, new) = (significant(old), significant(new));
+    format!("{} {old} to {new}: {changes}", after.role)
 }
 
-/// What has to be known to read the figures: first `general`, then the notes.
-pub(super) fn below(text: &mut String, profile: &Profile, general: &[&str], style: Style) {
-    line(text, "");
-    let warnings: Vec<String> = profile.warnings.iter().map(Warning::to_string).collect();
-    let warnings = warnings.iter().map(String::as_str);
-    for note in general.iter().copied().chain(warnings) {
-        let note = wrap(&format!("note: {note}"), style.width(), "      ");
-        line(text, &style.paint(&note, DIM));
+/// Where each end's time goes: two bars a case, the writer's above the reader's, or
+/// one a stage, stacked of costs. The wall time stands beside each bar, since the
+/// rungs' differ a hundredfold.
+pub fn profile_chart(profile: &Profile) -> String {
+    let cases = profile.cases.iter().filter(|case| case.not_run.is_none());
+    let cases = cases.map(|case| (&*case.name, case.ends.iter().collect()));
+    let stages = profile
+        .pipeline
+        .iter()
+        .flat_map(|pipeline| &pipeline.stages);
+    let stages = stages.map(|stage| (&*stage.end.role, vec![&stage.end]));
+    let rows: Vec<(&str, Vec<&EndProfile>)> = cases.chain(stages).collect();
+    let ends = || rows.iter().flat_map(|(_, ends)| ends);
+    let charted = Group::ALL
+        .into_iter()
+        .filter(|group| ends().any(|end| end.share(*group) >= MIN_CHARTED));
+    let (name, bars_are, what): (fn(Group) -> &'static str, _, _) = match &profile.pipeline {
+        Some(pipeline) => (
+            Group::name_in_pipeline,
+            "shares of each stage's wall time; beside them ns per 4 KiB, or seconds",
+            in_short(&pipeline.command, 200),
+        ),
+        None => (
+            Group::name,
+            "shares of wall time, writer above reader; beside them ns per 4 KiB",
+            profile.settings.placement.clone(),
+        ),
+    };
+    let release = profile.header.machine.kernel.release.as_deref();
+    let sampled = format!(
+        "{bars_are}; sampled by {}, Linux {}",
+        profile.settings.event,
+        release.unwrap_or("of unknown release")
+    );
+    let chart = BarChart {
+        title: "pipespeed profile: where each end's time goes",
+        subtitle: vec![sampled, what],
+        legend: charted.map(|group| (colour(group), name(group))).collect(),
+        rows: rows
+            .iter()
+            .map(|(name, ends)| Row {
+                name: (*name).to_owned(),
+                bars: Ok(ends.iter().map(|end| stacked_bar(end)).collect()),
+            })
+            .collect(),
+        of_ratios: false,
+        unit: "% of wall time",
+    };
+    chart.draw()
+}
+
+fn stacked_bar(end: &EndProfile) -> Bar {
+    let all = end.sum_of_shares().max(f64::MIN_POSITIVE);
+    let part = |group: Group| Part {
+        length: end.share(group) / all * 100.0,
+        colour: colour(group),
+        label: format!("{:.0} %", end.share(group) * 100.0),
+    };
+    let wall_s = end.usage.wall_s;
+    Bar {
+        parts: Group::ALL.into_iter().map(part).collect(),
+        interval: None,
+        value: match end.usage.ns_per_page(wall_s) {
+            Some(ns) => format!("{} ns", significant(ns)),
+            None => format!("{} s", significant(wall_s)),
+        },
+        notes: Vec::new(),
     }
 }
 
-pub(super) fn line(text: &mut String, line: &str) {
-    writeln!(text, "{line}").expect("a string takes all");
+/// Related costs have related colours; white text can be read on each.
+fn colour(group: Group) -> Colour {
+    match group {
+        Group::Asleep => Colour(110, 119, 129),
+        Group::RunDelay => Colour(66, 74, 83),
+        Group::Spinning => Colour(145, 115, 60),
+        Group::CopyToKernel => Colour(11, 105, 168),
+        Group::CopyToUser => Colour(58, 138, 204),
+        Group::PageAllocation => Colour(178, 84, 10),
+        Group::MemoryCgroup => Colour(214, 120, 52),
+        Group::PagePinning => Colour(10, 122, 88),
+        Group::PageRelease => Colour(74, 160, 110),
+        Group::PipeLock => Colour(176, 42, 55),
+        Group::PipeSlots => Colour(122, 79, 163),
+        Group::Scheduling => Colour(190, 74, 130),
+        Group::EntryExit => Colour(84, 90, 160),
+        Group::PageFaults => Colour(130, 110, 20),
+        Group::UserCode => Colour(20, 125, 135),
+        Group::Interrupts => Colour(100, 60, 50),
+        Group::Sampling => Colour(150, 90, 90),
+        Group::Other => Colour(31, 35, 40),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! Tests of the text of a profile.
 
-use super::super::format::longest_line;
 use super::*;
 use pipespeed_explain::profile::sample;
 use pipespeed_measure::record::NotRun;
@@ -18,90 +17,24 @@ fn block<'a>(text: &'a str, begins: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn bars_go_from_the_biggest_down_and_add_up_to_the_wall_time() {
-    let text = profile_case(&one(), 0.02, Style::default());
-    let writer = block(&text, "writer  ");
-    let ns = |line: &str| -> f64 {
-        let (_, figures) = line.split_at(NAME);
-        figures.split_whitespace().next().unwrap().parse().unwrap()
+fn one_case_has_bars_call_trees_and_notes() {
+    insta::assert_snapshot!(profile_case(&one(), 0.02, Style::of_width(80)));
+}
+
+#[test]
+fn the_call_tree_omits_branches_below_the_threshold() {
+    let has_user_code = |threshold| {
+        let text = profile_case(&one(), threshold, Style::default());
+        let tree = block(&text, "writer: running time");
+        tree.iter().any(|line| line.contains("user code"))
     };
-    let costs: Vec<f64> = writer[1..]
-        .iter()
-        .take_while(|line| !line.starts_with("sum"))
-        .map(|l| ns(l))
-        .collect();
-    assert!(
-        costs.len() >= 5 && costs.is_sorted_by(|a, b| a >= b),
-        "{text}"
-    );
-    assert!((costs.iter().sum::<f64>() - 1000.0).abs() < 2.0, "{text}");
-    // 60 of 100 samples of the 800 ns that it ran.
-    assert!(writer[1].starts_with("copy to kernel"), "{text}");
-    assert_eq!(ns(writer[1]), 480.0);
-    assert!(
-        writer[1].ends_with(&format!("48.0 %  {}", "#".repeat(19))),
-        "{}",
-        writer[1]
-    );
-    assert!(text.contains("100.0 %  of 1000 ns wall time"), "{text}");
-    assert!(
-        text.contains("other kernel (15.0 % of samples): never_heard_of 15.0 %"),
-        "{text}"
-    );
+    assert!(has_user_code(0.05));
+    assert!(!has_user_code(0.1));
 }
 
 #[test]
-fn the_call_tree_leaves_out_what_is_below_the_threshold() {
-    let text = profile_case(&one(), 0.1, Style::default());
-    let tree = block(&text, "writer: running time");
-    assert!(
-        tree[0].contains("(100 samples, below 10.0 % left out)"),
-        "{text}"
-    );
-    assert!(
-        tree.iter()
-            .any(|line| line.ends_with("20.0 %  __alloc_pages")),
-        "{text}"
-    );
-    assert!(
-        !tree.iter().any(|line| line.contains("user code")),
-        "{text}"
-    );
-    let text = profile_case(&one(), 0.05, Style::default());
-    assert!(text.contains("5.0 %  user code"), "{text}");
-}
-
-#[test]
-fn the_ladder_stands_side_by_side_with_its_sums() {
-    let text = profile_ladder(&sample::ladder(), Style::default());
-    for end in ["writer: nanoseconds", "reader: nanoseconds"] {
-        let table = block(&text, end);
-        let row = |name: &str| -> Vec<&str> {
-            let line = table
-                .iter()
-                .find(|line| line.trim_start().starts_with(name));
-            let figures = line.unwrap().trim_start().strip_prefix(name).unwrap();
-            figures.split_whitespace().collect()
-        };
-        assert_eq!(row("sum"), ["1000.0", "400.0"], "{text}");
-        assert_eq!(row("wall time"), ["1000.0", "400.0"], "{text}");
-    }
-    let writer = block(&text, "writer: nanoseconds");
-    let copying = writer.iter().find(|line| line.contains("copy to kernel"));
-    assert!(copying.is_some_and(|line| line.ends_with('-')), "{text}");
-    assert!(
-        !writer.iter().any(|line| line.contains("copy to user")),
-        "{text}"
-    );
-}
-
-#[test]
-fn a_step_names_what_changed_most() {
-    let text = profile_ladder(&sample::ladder(), Style::default());
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let writer = "write_read -> vmsplice_read (vmsplice): writer 1000 to 400: copy to kernel -480";
-    let reader = "reader 1000 to 400: asleep, waiting for the other end -490";
-    assert!(text.contains(writer) && text.contains(reader), "{text}");
+fn the_ladder_stands_side_by_side_with_its_sums_and_steps() {
+    insta::assert_snapshot!(profile_ladder(&sample::ladder(), Style::of_width(80)));
 }
 
 #[test]
@@ -123,23 +56,99 @@ fn no_line_is_wider_than_the_terminal() {
     pipeline.warnings.clear();
     let stages = pipeline.pipeline.clone().unwrap();
     for width in [60, 80] {
-        let style = Style {
-            width: Some(width),
-            colour: false,
-        };
+        let style = Style::of_width(width);
         for text in [
             profile_case(&one(), 0.0, style),
             profile_ladder(&sample::ladder(), style),
             super::super::profile_pipeline(&pipeline, &stages, 0.0, style),
         ] {
-            assert!(longest_line(&text) <= width, "{text}");
+            let mut lines = text.lines();
+            assert!(lines.all(|line| line.chars().count() <= width), "{text}");
         }
     }
 }
 
+/// The texts of a picture, and the widths of its filled rectangles by colour.
+fn parts(svg: &str) -> (Vec<String>, Vec<(String, f64)>) {
+    let document = roxmltree::Document::parse(svg).expect("well-formed XML");
+    let named = |name| {
+        document
+            .descendants()
+            .filter(move |node| node.tag_name().name() == name)
+    };
+    let texts = named("text").filter_map(|node| Some(node.text()?.trim().to_owned()));
+    let rectangles = named("rect").filter_map(|node| {
+        let width = node.attribute("width")?.parse().ok()?;
+        Some((node.attribute("fill")?.to_owned(), width))
+    });
+    (texts.collect(), rectangles.collect())
+}
+
+fn fill(group: Group) -> String {
+    colour(group).to_string()
+}
+
 #[test]
-fn notes_stand_below() {
-    let text = profile_case(&one(), 0.02, Style::default());
-    assert!(text.ends_with("note: an invented note\n"), "{text}");
-    assert!(text.contains("note: ends: writer on processor 0"), "{text}");
+fn a_bars_parts_are_as_wide_as_their_shares() {
+    let mut profile = sample::ladder();
+    profile.cases.truncate(1);
+    let (texts, rectangles) = parts(&profile_chart(&profile));
+    let width = |group: Group| -> f64 {
+        let parts = rectangles
+            .iter()
+            .filter(|(fill_is, _)| *fill_is == fill(group));
+        // Less the legend's.
+        parts.map(|(_, width)| width).sum::<f64>() - 12.0
+    };
+    // The writer copies for 48 % of its time; its reader sleeps for 50 %, it for 20 %.
+    let ratio = width(Group::CopyToKernel) / width(Group::Asleep);
+    assert!((ratio - 0.48 / 0.7).abs() < 0.02, "{ratio}");
+    assert!(texts.iter().any(|text| text == "48 %"), "{texts:?}");
+    assert!(texts.iter().any(|text| text == "1000 ns"), "{texts:?}");
+    assert!(texts.iter().any(|text| text == "write_read"), "{texts:?}");
+}
+
+#[test]
+fn the_legend_has_what_is_there_in_the_usual_order() {
+    let (texts, _) = parts(&profile_chart(&sample::ladder()));
+    let place = |group: Group| texts.iter().position(|text| text == group.name());
+    let shown: Vec<usize> = Group::ALL.into_iter().filter_map(place).collect();
+    assert!(shown.len() > 4 && shown.is_sorted(), "{texts:?}");
+    assert_eq!(place(Group::Spinning), None);
+}
+
+#[test]
+fn a_case_that_was_not_run_has_no_bar() {
+    let mut profile = sample::ladder();
+    profile.cases[1].not_run = Some(NotRun::refused("why"));
+    let (texts, _) = parts(&profile_chart(&profile));
+    assert!(
+        !texts.iter().any(|text| text == "vmsplice_read"),
+        "{texts:?}"
+    );
+}
+
+#[test]
+fn commands_of_any_kind_are_escaped() {
+    let mut profile = sample::pipeline();
+    let pipeline = profile.pipeline.as_mut().unwrap();
+    pipeline.command = "sed 's/<&>//' | \"x\"".to_owned();
+    pipeline.stages[0].end.role = "1: sed 's/<&>//'".to_owned();
+    let (texts, _) = parts(&profile_chart(&profile));
+    for text in [
+        "1: sed 's/<&>//'",
+        "sed 's/<&>//' | \"x\"",
+        "1.02 s",
+        "10000 ns",
+    ] {
+        assert!(texts.iter().any(|is| is == text), "{text}: {texts:?}");
+    }
+}
+
+#[test]
+fn every_group_has_a_colour_of_its_own() {
+    let mut colours: Vec<String> = Group::ALL.into_iter().map(fill).collect();
+    colours.sort();
+    colours.dedup();
+    assert_eq!(colours.len(), Group::ALL.len());
 }

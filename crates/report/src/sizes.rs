@@ -1,30 +1,33 @@
 //! The sizes a search found, and what the rounds say of them.
 
-use comfy_table::{CellAlignment, Table, presets};
-
 use pipespeed_base::size;
 use pipespeed_measure::endpoint::spec::{SourceTechnique, Waiting};
 use pipespeed_measure::record::{
-    BestSizes, CaseResult, NotRun, PanelResult, Ratio, Run, Search, Sizes, Verdict,
+    BestSizes, CaseResult, Estimate, NotRun, PanelResult, Run, Search, Sizes, Verdict,
 };
 use pipespeed_measure::search::FINALISTS;
 
+use super::chart::heat;
+use super::conditions;
 use super::findings::doubt;
-use super::format::{interval, percent, pluralize, ratio_interval, significant, times, wrap};
-use super::measured::measured;
-use super::steps::doubted;
+use super::format::{grouped, interval, pluralize, ratio, significant};
+use super::run::{level, number};
+use super::steps::{doubted, measured};
 use super::style::{BOLD, Style, YELLOW};
-
-/// Narrower terminals are shown no intervals of rates.
-const MIN_WIDTH_OF_INTERVALS: usize = 100;
+use super::table::{Cell, Column, Table};
 
 /// The table of cases, and the best for each kind of reader.
-pub(super) fn blocks(run: &Run, search: &Search, style: Style) -> Vec<String> {
+pub(super) fn blocks(run: &Run, style: Style) -> Vec<String> {
+    let Some(search) = &run.search else {
+        return Vec::new();
+    };
     let mut blocks = vec![table(run, search, style)];
     for panel in best_of_kinds(search) {
-        let mut lines = vec![wrap(&sentence(run, panel), style.width(), "  ")];
-        let best = panel.best.as_ref().filter(|_| is_recommended(run, panel));
-        if let Some(command) = best.and_then(|best| best.command.as_deref()) {
+        let mut lines = vec![style.sentence(&sentence(run, panel))];
+        let outcome = Outcome::of(run, panel);
+        let is_recommended = matches!(outcome, Outcome::Published | Outcome::Confirmed);
+        let command = panel.best.as_ref().and_then(|best| best.command.as_deref());
+        if let Some(command) = command.filter(|_| is_recommended) {
             // A line may end in a bar: both can be pasted as they are.
             let command = command.replace(" | ", " |\n      ");
             lines.push(style.paint(&format!("    {command}"), BOLD));
@@ -34,7 +37,7 @@ pub(super) fn blocks(run: &Run, search: &Search, style: Style) -> Vec<String> {
     if blocks.len() == 1 {
         let line = "The search did not end: the sizes shown are the fastest so far, of few trials \
                     and not confirmed.";
-        blocks.push(style.paint(&wrap(line, style.width(), "  "), YELLOW));
+        blocks.push(style.note(line, YELLOW));
     }
     blocks
 }
@@ -46,16 +49,20 @@ fn best_of_kinds(search: &Search) -> Vec<&PanelResult> {
         let configuration = &panel.configuration;
         (configuration.reader, configuration.wait)
     };
-    let median = |panel: &PanelResult| panel.leader()?.median;
-    let mut best: Vec<&PanelResult> = Vec::new();
-    for panel in search.panels.iter().filter(|panel| panel.best.is_some()) {
-        match best.iter_mut().find(|it| kind(it) == kind(panel)) {
-            Some(other) if median(panel) > median(other) => *other = panel,
-            Some(_) => {}
-            None => best.push(panel),
-        }
-    }
-    best
+    let median = |panel: &PanelResult| {
+        panel
+            .leader()
+            .map_or(0.0, |leader| leader.median.unwrap_or(0.0))
+    };
+    let found = search.panels.iter().filter(|panel| panel.best.is_some());
+    let by_kind = grouped(found.map(|panel| (kind(panel), panel))).into_iter();
+    let best = by_kind.filter_map(|(_, panels)| {
+        panels
+            .into_iter()
+            .rev()
+            .max_by(|a, b| median(a).total_cmp(&median(b)))
+    });
+    best.collect()
 }
 
 /// The best sizes or, before the end of a search, the fastest so far.
@@ -73,101 +80,78 @@ fn measured_case<'a>(run: &'a Run, panel: &PanelResult) -> Option<&'a CaseResult
     run.cases.iter().find(|it| it.name == *case)
 }
 
-/// The median of the rounds and its interval, as shown.
-fn measured_rate(run: &Run, panel: &PanelResult) -> (String, String) {
-    let summary = measured_case(run, panel).and_then(|case| case.summary.as_ref());
-    summary.map_or_else(
-        || ("-".to_owned(), String::new()),
-        |it| {
-            let rate = it.gib_per_s;
-            (significant(rate.median), interval(rate.interval))
-        },
-    )
+/// The rate measured in rounds.
+fn measured_rate(run: &Run, panel: &PanelResult) -> Option<Estimate> {
+    Some(*measured(measured_case(run, panel)?)?.1)
 }
 
-/// The ratio to the published sizes, as shown.
+/// The ratio to the published sizes; empty if there is none.
 fn against(run: &Run, panel: &PanelResult) -> String {
-    let ratio = measured_case(run, panel).and_then(|case| case.ratio);
-    let shown = |it: Ratio| {
-        let it = it.estimate;
-        format!("{} {}", times(it.median), ratio_interval(it.interval))
-    };
-    ratio.map_or_else(String::new, shown)
+    let found = measured_case(run, panel).and_then(|case| case.ratio);
+    found.map_or_else(String::new, |found| ratio(found.estimate))
 }
 
-fn is_published(panel: &PanelResult) -> bool {
-    let best = panel.best.as_ref();
-    best.is_some_and(|best| best.sizes == panel.published())
+/// What the rounds say of the best sizes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// They are the published ones.
+    Published,
+    /// They are faster than the published ones.
+    Confirmed,
+    Unconfirmed(Verdict),
+    NoRounds,
 }
 
-/// The verdict of the rounds on the best sizes against the published ones; none
-/// if there is no ratio.
-fn verdict(run: &Run, panel: &PanelResult) -> Option<Verdict> {
-    let ratio = measured_case(run, panel)?.ratio?;
-    Some(doubted(&ratio, doubt(run)))
-}
+impl Outcome {
+    fn of(run: &Run, panel: &PanelResult) -> Outcome {
+        let best = panel.best.as_ref();
+        if best.is_some_and(|best| best.sizes == panel.published()) {
+            return Outcome::Published;
+        }
+        let ratio = measured_case(run, panel).and_then(|case| case.ratio);
+        match ratio.map(|ratio| doubted(&ratio, doubt(run))) {
+            Some(Verdict::Faster) => Outcome::Confirmed,
+            Some(verdict) => Outcome::Unconfirmed(verdict),
+            None => Outcome::NoRounds,
+        }
+    }
 
-/// Whether to use the best sizes: they are confirmed, or the published ones.
-fn is_recommended(run: &Run, panel: &PanelResult) -> bool {
-    is_published(panel) || verdict(run, panel) == Some(Verdict::Faster)
-}
-
-fn result(run: &Run, panel: &PanelResult) -> String {
-    let result = match verdict(run, panel) {
-        _ if is_published(panel) => "published",
-        Some(Verdict::Faster) => "confirmed",
-        Some(verdict) => verdict.name(),
-        None => "not confirmed",
-    };
-    result.to_owned()
+    fn name(self) -> &'static str {
+        match self {
+            Outcome::Published => "published",
+            Outcome::Confirmed => "confirmed",
+            Outcome::Unconfirmed(verdict) => verdict.name(),
+            Outcome::NoRounds => "not confirmed",
+        }
+    }
 }
 
 fn table(run: &Run, search: &Search, style: Style) -> String {
-    let level = format!("{}\ninterval", percent(run.settings.confidence));
-    let header = [
-        "\ncase",
-        "\nbuffer",
-        "\npipe",
-        "\nGiB/s",
-        &level,
-        "against the\npublished sizes",
-        "\nresult",
-    ];
-    // In 80 columns there is no room for the intervals of rates.
-    let is_shown = |column: &usize| style.width() >= MIN_WIDTH_OF_INTERVALS || *column != 4;
-    let mut grid = Table::new();
-    grid.load_style(presets::NOTHING);
-    let shown = (0..header.len()).filter(is_shown);
-    grid.set_header(shown.clone().map(|column| header[column]));
+    let mut table = Table::new([
+        Column::left("case"),
+        Column::right("buffer"),
+        Column::right("pipe"),
+        Column::right("GiB/s"),
+        Column::left(level(run)).optional(1),
+        Column::left("against the\npublished sizes"),
+        Column::left("result"),
+    ]);
     for panel in &search.panels {
-        let (rate, interval) = measured_rate(run, panel);
-        let row = [
+        let rate = measured_rate(run, panel);
+        table.row([
             panel.case.clone(),
             sized(panel, |sizes| sizes.buffer_bytes),
             sized(panel, |sizes| sizes.pipe_bytes),
-            rate,
-            interval,
+            number(rate.map(|rate| rate.median)),
+            rate.map_or_else(String::new, |rate| interval(rate.interval)),
             against(run, panel),
-            result(run, panel),
-        ];
-        grid.add_row(shown.clone().map(|column| row[column].clone()));
-    }
-    for (at, column) in grid.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if (1..4).contains(&at) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let lines = grid.lines().map(|line| line.trim_end().to_owned());
-    let mut lines: Vec<String> = lines.collect();
-    for line in lines.iter_mut().take(2) {
-        *line = style.paint(line, BOLD);
+            Outcome::of(run, panel).name().to_owned(),
+        ]);
     }
     for (case, why) in not_run(run) {
-        let line = wrap(&format!("{case}  {why}"), style.width(), "  ");
-        lines.push(style.paint(&line, YELLOW));
+        table.row_with_text([case], Cell::painted(why.to_string(), YELLOW));
     }
-    lines.join("\n")
+    table.render(style)
 }
 
 /// Cases that were not run, and why.
@@ -199,21 +183,25 @@ fn sentence(run: &Run, panel: &PanelResult) -> String {
         technique(panel),
         place(panel)
     );
-    let (rate, interval) = measured_rate(run, panel);
-    if rate != "-" {
-        line += format!("; {rate} GiB/s {interval}").trim_end();
+    if let Some(Estimate {
+        median,
+        interval: ends,
+    }) = measured_rate(run, panel)
+    {
+        let shown = format!("; {} GiB/s {}", significant(median), interval(ends));
+        line += shown.trim_end();
     }
     let ratio = against(run, panel);
-    line += &match verdict(run, panel) {
-        _ if is_published(panel) => ". These are the published sizes.".to_owned(),
-        Some(Verdict::Faster) => {
+    line += &match Outcome::of(run, panel) {
+        Outcome::Published => ". These are the published sizes.".to_owned(),
+        Outcome::Confirmed => {
             format!(", {ratio} faster than the published sizes there. Confirmed.")
         }
-        Some(verdict) => format!(
+        Outcome::Unconfirmed(verdict) => format!(
             ". Not confirmed: {ratio} against the published sizes there, {}.",
             verdict.name()
         ),
-        None => ". Not confirmed: there were no rounds.".to_owned(),
+        Outcome::NoRounds => ". Not confirmed: there were no rounds.".to_owned(),
     };
     line
 }
@@ -242,17 +230,38 @@ pub(super) fn place(panel: &PanelResult) -> &'static str {
 }
 
 /// The best for each kind of reader, as sentences.
-pub(super) fn findings(run: &Run, search: &Search) -> Vec<String> {
-    let best = best_of_kinds(search).into_iter();
+pub(super) fn findings(run: &Run) -> Vec<String> {
+    let best = run.search.iter().flat_map(best_of_kinds);
     best.map(|panel| sentence(run, panel)).collect()
 }
 
+/// The maps of the search.
+pub(super) fn chart(run: &Run) -> String {
+    let search = run.search.as_ref();
+    search.map_or_else(String::new, |search| heat::chart(run, search))
+}
+
 /// How it was searched and measured.
-pub(super) fn method(run: &Run, search: &Search) -> String {
+pub(super) fn method(run: &Run) -> Vec<String> {
+    let mut notes = Vec::new();
+    if run.settings.rounds_done > 0 {
+        notes = conditions::method(run);
+    }
+    let Some(search) = &run.search else {
+        return notes;
+    };
     let cells = || search.panels.iter().flat_map(|panel| &panel.cells);
     let tried = cells().filter(|cell| cell.median.is_some()).count();
     let missing = cells().filter(|it| it.median.is_none() && it.not_run.is_none());
-    let mut text = format!(
+    let missing = missing.count();
+    if missing > 0 {
+        notes.push(format!(
+            "There was no time for {}: better sizes may have been missed; more --time or a \
+             quieter machine helps.",
+            pluralize(missing, "pair")
+        ));
+    }
+    notes.push(format!(
         "Searched: {} of sizes of {} in random order, then the best {FINALISTS} of each case again, \
          of which the one with the highest median is taken; {} of {:.0} ms, {} of them disturbed, \
          {:.0} s.",
@@ -262,19 +271,8 @@ pub(super) fn method(run: &Run, search: &Search) -> String {
         search.timed_s * 1e3,
         search.flagged,
         search.took_s,
-    );
-    let missing = missing.count();
-    if missing > 0 {
-        text += &format!(
-            " There was no time for {}: better sizes may have been missed; more --time or a \
-             quieter machine helps.",
-            pluralize(missing, "pair")
-        );
-    }
-    if run.settings.rounds_done > 0 {
-        text = format!("{text} {}", measured(run));
-    }
-    text
+    ));
+    notes
 }
 
 #[cfg(test)]
@@ -282,15 +280,12 @@ mod tests {
     use super::*;
     use pipespeed_measure::sample;
 
-    fn at(width: usize) -> Style {
-        Style {
-            width: Some(width),
-            colour: false,
-        }
-    }
-
     fn shown(run: &Run, width: usize) -> String {
-        crate::table(run, at(width))
+        let style = Style {
+            verbose: true,
+            ..Style::of_width(width)
+        };
+        crate::table(run, style)
     }
 
     #[test]
@@ -330,7 +325,7 @@ mod tests {
             let ratio = case.ratio.as_mut().unwrap();
             ratio.verdict = found;
             ratio.estimate = sample::estimate(low, ratio.estimate.median, high);
-            assert_eq!(super::result(&run, &panel), result);
+            assert_eq!(Outcome::of(&run, &panel).name(), result);
             assert!(sentence(&run, &panel).ends_with(end));
             let text = shown(&run, 1000);
             assert_eq!(text.contains(command), found == Verdict::Faster, "{text}");
@@ -341,11 +336,11 @@ mod tests {
     fn a_difference_within_the_null_controls_is_undecided() {
         let mut run = sample::sizes();
         let panel = run.search.as_ref().unwrap().panels[8].clone();
-        assert_eq!(result(&run, &panel), "confirmed");
+        assert_eq!(Outcome::of(&run, &panel).name(), "confirmed");
         let control = run.null_control.as_mut().unwrap().ratio.as_mut().unwrap();
         control.verdict = Verdict::Undecided;
         control.estimate = sample::estimate(0.6, 1.0, 1.1);
-        assert_eq!(result(&run, &panel), "undecided");
+        assert_eq!(Outcome::of(&run, &panel).name(), "undecided");
     }
 
     #[test]

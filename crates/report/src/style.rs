@@ -1,4 +1,6 @@
-//! How wide text is and whether it is coloured.
+//! The width and the colours of text.
+
+use super::format::wrap;
 
 /// How a table is drawn.
 #[derive(Debug, Clone, Copy, Default)]
@@ -7,9 +9,12 @@ pub struct Style {
     pub width: Option<usize>,
     /// Whether colours may be used.
     pub colour: bool,
+    /// Whether all notes are shown.
+    pub verbose: bool,
 }
 
-/// The columns of whichever standard stream is a terminal.
+/// The columns of the terminal at standard output or, if there is none, at
+/// standard error.
 fn terminal_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(std::io::stdout())
         .or_else(|_| rustix::termios::tcgetwinsize(std::io::stderr()))
@@ -17,8 +22,8 @@ fn terminal_width() -> Option<usize> {
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
-/// The columns taken for a reader that is not a terminal.
-const WIDTH_OF_A_FILE: usize = 120;
+/// The columns of text that does not go to a terminal.
+const FILE_WIDTH: usize = 120;
 
 pub(super) const BOLD: &str = "1";
 pub(super) const DIM: &str = "2";
@@ -27,27 +32,57 @@ pub(super) const GREEN: &str = "32";
 pub(super) const YELLOW: &str = "33";
 
 impl Style {
-    /// As wide as the terminal that text goes to, in colours unless NO_COLOR
-    /// asks for none; for anything else than a terminal, the default.
-    pub fn for_terminal(is_terminal: bool) -> Style {
+    /// The style of output to a terminal, without colours if NO_COLOR is set, or
+    /// to anything else.
+    pub fn for_terminal(is_terminal: bool, verbose: bool) -> Style {
         if !is_terminal {
-            return Style::default();
+            return Style {
+                verbose,
+                ..Style::default()
+            };
         }
-        let wished = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        let plain = wished("NO_COLOR") || std::env::var_os("TERM").is_some_and(|t| t == "dumb");
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let plain = is_set("NO_COLOR") || std::env::var_os("TERM").is_some_and(|t| t == "dumb");
         Style {
             width: terminal_width(),
             colour: !plain,
+            verbose,
         }
     }
 
-    /// The columns there are.
-    pub(super) fn width(self) -> usize {
-        self.width.unwrap_or(WIDTH_OF_A_FILE)
+    /// Plain text of a width.
+    #[cfg(test)]
+    pub(super) fn of_width(width: usize) -> Style {
+        Style {
+            width: Some(width),
+            ..Style::default()
+        }
     }
 
-    /// Only whole lines and words already in their place are painted: the
-    /// table's layout would count the escape sequences as characters.
+    /// The columns of the output.
+    pub(super) fn width(self) -> usize {
+        self.width.unwrap_or(FILE_WIDTH)
+    }
+
+    /// A sentence, wrapped with indented further lines.
+    pub(super) fn sentence(self, text: &str) -> String {
+        wrap(text, self.width(), "  ")
+    }
+
+    /// A sentence whose lines are coloured.
+    pub(super) fn note(self, text: &str, code: &str) -> String {
+        let lines = self.sentence(text);
+        let lines: Vec<String> = lines.lines().map(|line| self.paint(line, code)).collect();
+        lines.join("\n")
+    }
+
+    /// A heading.
+    pub(super) fn heading(self, text: &str) -> String {
+        self.note(text, BOLD)
+    }
+
+    /// Colours text that has been laid out: layout would count the escape
+    /// sequences as characters.
     pub(super) fn paint(self, text: &str, code: &str) -> String {
         if self.colour {
             format!("\x1b[{code}m{text}\x1b[0m")

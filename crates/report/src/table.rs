@@ -1,215 +1,349 @@
-//! The table a run ends with, and the lines below it.
+//! Tables of text: aligned columns, of which the less important give way in a
+//! narrow terminal, and texts wrapped across the rest of a row.
 
-use comfy_table::{CellAlignment, Row, Table, presets};
+use itertools::Itertools as _;
 
-use pipespeed_measure::record::{CaseResult, NotRun, Run, Verdict};
+use super::format::wrap;
+use super::style::{BOLD, DIM, Style};
 
-use super::findings::findings;
-use super::format::{interval, percent, significant, wrap};
-use super::measured::null_control;
-use super::style::{BOLD, DIM, RED, Style, YELLOW};
-use super::views::{self, View};
+/// The gap between two columns.
+const GAP: usize = 2;
+/// A text across a row is wrapped to no fewer characters than this; where there
+/// is less room it stands below the row's cells.
+const MIN_TEXT: usize = 24;
+/// Rows below a heading are indented.
+const INDENT: usize = 2;
 
-/// The run as text: a row a case, what each case changed, and below them the
-/// null control, notes, findings and how it was measured.
-pub fn table(run: &Run, style: Style) -> String {
-    let view = views::of(run.suite);
-    let mut blocks = (view.blocks)(run, style);
-    blocks.retain(|block| !block.is_empty());
-    blocks.extend(below(run, &view, style));
-    let mut text = blocks.join("\n\n");
-    text.push('\n');
-    text
-}
-
-/// A column of the table of cases.
-struct Column {
+/// A column and its header, which may have two lines.
+pub(super) struct Column {
     header: String,
-    cell: fn(&CaseResult) -> String,
-    align: CellAlignment,
-    /// The greater, the sooner it goes when the terminal is narrow; 0 stays.
-    spare: u8,
-    /// Its name in the note that it is not shown.
-    name: &'static str,
+    is_right: bool,
+    /// 0 is always shown; of the others the highest gives way first.
+    priority: u8,
 }
 
-fn columns(run: &Run) -> Vec<Column> {
-    use CellAlignment::{Left, Right};
-    let column = |header: &str, cell, align, spare, name| Column {
-        header: header.to_owned(),
-        cell,
-        align,
-        spare,
-        name,
-    };
-    let level = format!("{}\ninterval", percent(run.settings.confidence));
-    vec![
-        column("\ncase", |case| case.name.clone(), Left, 0, "case"),
-        column(
-            "\nGiB/s",
-            |case| summed(case, |s| Some(s.gib_per_s.median)),
-            Right,
-            0,
-            "GiB/s",
-        ),
-        column(&level, rate_interval, Left, 2, "interval"),
-        column(
-            "CPU ms\n/GiB",
-            |case| summed(case, |s| s.cpu_s_per_gib.map(|seconds| seconds * 1e3)),
-            Right,
-            3,
-            "processor time",
-        ),
-        column(
-            "switches\n/GiB",
-            |case| summed(case, |s| s.switches_per_gib),
-            Right,
-            4,
-            "switches",
-        ),
-        column(
-            "KiB\n/call",
-            |case| summed(case, |s| s.kib_per_call),
-            Right,
-            5,
-            "KiB per call",
-        ),
-        column(
-            "\ndata",
-            |case| case.data.outcome().to_owned(),
-            Left,
-            1,
-            "data",
-        ),
-    ]
-}
-
-/// A number of the summary; empty for a case without samples.
-fn summed(
-    case: &CaseResult,
-    number: fn(&pipespeed_measure::record::Summary) -> Option<f64>,
-) -> String {
-    match &case.summary {
-        Some(summary) => number(summary).map_or_else(|| "-".to_owned(), significant),
-        None => String::new(),
-    }
-}
-
-fn rate_interval(case: &CaseResult) -> String {
-    case.summary
-        .as_ref()
-        .map_or_else(String::new, |summary| interval(summary.gib_per_s.interval))
-}
-
-/// The table of cases, with as many columns as fit.
-pub(super) fn cases(run: &Run, style: Style) -> String {
-    let mut columns = columns(run);
-    let mut left_out = Vec::new();
-    let (mut grid, mut width) = grid(run, &columns);
-    while width > style.width() {
-        let Some(index) = (0..columns.len())
-            .filter(|&index| columns[index].spare > 0)
-            .max_by_key(|&index| columns[index].spare)
-        else {
-            break;
-        };
-        left_out.push(columns.remove(index).name);
-        (grid, width) = self::grid(run, &columns);
-    }
-    let mut lines: Vec<String> = grid
-        .lines()
-        .map(|line| line.trim_end().to_owned())
-        .collect();
-    let header = lines.len() - run.cases.len();
-    let names = grid
-        .column_max_content_widths()
-        .first()
-        .map_or(0, |&w| usize::from(w));
-    for (line, case) in lines[header..].iter_mut().zip(&run.cases) {
-        if case.summary.is_none() {
-            *line = reason_row(case, names, style);
+impl Column {
+    /// A column aligned to the left.
+    pub fn left(header: impl Into<String>) -> Self {
+        Column {
+            header: header.into(),
+            is_right: false,
+            priority: 0,
         }
     }
-    for line in &mut lines[..header] {
-        *line = style.paint(line, BOLD);
+
+    /// A column aligned to the right.
+    pub fn right(header: impl Into<String>) -> Self {
+        let is_right = true;
+        Column {
+            is_right,
+            ..Column::left(header)
+        }
     }
-    if !left_out.is_empty() {
-        let note = format!("(too narrow to show: {})", left_out.join(", "));
-        lines.push(style.paint(&wrap(&note, style.width(), " "), DIM));
+
+    /// Gives way in a narrow terminal; that with the highest number first.
+    pub fn optional(self, priority: u8) -> Self {
+        Column { priority, ..self }
     }
-    lines.join("\n")
 }
 
-/// The laid-out table and its width.
-fn grid(run: &Run, columns: &[Column]) -> (Table, usize) {
-    let mut grid = Table::new();
-    grid.load_style(presets::NOTHING);
-    grid.set_header(columns.iter().map(|column| column.header.as_str()));
-    for case in &run.cases {
-        grid.add_row(Row::from(columns.iter().map(|column| (column.cell)(case))));
-    }
-    for (column, laid) in columns.iter().zip(grid.column_iter_mut()) {
-        laid.set_cell_alignment(column.align);
-        laid.set_padding((0, 2));
-    }
-    // The last column's padding is trimmed away.
-    let width = grid
-        .column_max_content_widths()
-        .into_iter()
-        .map(|width| usize::from(width) + 2);
-    let width = width.sum::<usize>().saturating_sub(2);
-    (grid, width)
+/// The text of a cell and its colour.
+pub(super) struct Cell {
+    text: String,
+    code: Option<&'static str>,
 }
 
-/// Why a case has no samples.
-pub(super) fn reason(not_run: Option<&NotRun>) -> String {
-    not_run.map_or_else(|| "not measured".to_owned(), NotRun::to_string)
+impl Cell {
+    /// A text in a colour.
+    pub fn painted(text: impl Into<String>, code: &'static str) -> Self {
+        Cell {
+            text: text.into(),
+            code: Some(code),
+        }
+    }
+
+    fn width(&self) -> usize {
+        self.text.chars().count()
+    }
+
+    fn paint(&self, text: &str, style: Style) -> String {
+        match self.code {
+            Some(code) => style.paint(text, code),
+            None => text.to_owned(),
+        }
+    }
 }
 
-/// The row of a case without samples: the reason stands across the columns.
-fn reason_row(case: &CaseResult, names: usize, style: Style) -> String {
-    let room = style.width().saturating_sub(names + 2).max(20);
-    let indent = format!("\n{}", " ".repeat(names + 2));
-    let reason = wrap(&reason(case.not_run.as_ref()), room, "").replace('\n', &indent);
-    format!("{:names$}  {}", case.name, style.paint(&reason, YELLOW))
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Cell {
+            text: text.into(),
+            code: None,
+        }
+    }
 }
 
-/// The blocks below: the null control and the notes, the findings, the method.
-fn below(run: &Run, view: &View, style: Style) -> Vec<String> {
-    let lay = |line: String| wrap(&line, style.width(), "  ");
-    let mut notes = Vec::new();
-    if let Some(control) = &run.null_control
-        && let Some(line) = null_control(control)
-    {
-        let sound = control
-            .ratio
-            .is_none_or(|ratio| matches!(ratio.verdict, Verdict::Same | Verdict::Undecided));
-        let line = lay(line);
-        notes.push(if sound { line } else { style.paint(&line, RED) });
+enum Row {
+    Heading(String),
+    /// Cells of the first columns, and a text across the others.
+    Cells(Vec<Cell>, Option<Cell>),
+}
+
+/// A table being made.
+pub(super) struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Row>,
+}
+
+impl Table {
+    /// A table without rows.
+    pub fn new(columns: impl IntoIterator<Item = Column>) -> Self {
+        Table {
+            columns: columns.into_iter().collect(),
+            rows: Vec::new(),
+        }
     }
-    if let Some(reason) = &run.interrupted {
-        notes.push(style.paint(&lay(format!("interrupted: {reason}")), YELLOW));
+
+    /// Adds a row of cells.
+    pub fn row<C: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = C>) {
+        let cells = cells.into_iter().map(C::into).collect();
+        self.rows.push(Row::Cells(cells, None));
     }
-    for warning in &run.warnings {
-        notes.push(style.paint(&lay(format!("note: {warning}")), YELLOW));
+
+    /// Adds a row of cells of the first columns, and a text after them.
+    pub fn row_with_text<C: Into<Cell>>(
+        &mut self,
+        cells: impl IntoIterator<Item = C>,
+        text: impl Into<Cell>,
+    ) {
+        let cells = cells.into_iter().map(C::into).collect();
+        self.rows.push(Row::Cells(cells, Some(text.into())));
     }
-    // A record carries its findings; one still in the making has none yet.
-    let found = if view.findings_are_in_blocks {
-        Vec::new()
-    } else if run.findings.is_empty() {
-        findings(run)
-    } else {
-        run.findings.clone()
-    };
-    let found: Vec<String> = found.into_iter().map(lay).collect();
-    let method = (view.method)(run);
-    let method = style.paint(&lay(method), DIM);
-    [notes.join("\n"), found.join("\n"), method]
-        .into_iter()
-        .filter(|block| !block.is_empty())
-        .collect()
+
+    /// Adds a heading for the rows that follow.
+    pub fn heading(&mut self, text: impl Into<String>) {
+        self.rows.push(Row::Heading(text.into()));
+    }
+
+    /// The lines, no wider than the terminal if possible: less important columns give
+    /// way and are named below; others go into further tables below the first.
+    pub fn render(&self, style: Style) -> String {
+        if self.rows.is_empty() {
+            return String::new();
+        }
+        let mut shown: Vec<usize> = (0..self.columns.len()).collect();
+        let mut hidden = Vec::new();
+        while !self.fits(&shown, style) {
+            let priority = |at: &usize| self.columns[*at].priority;
+            let Some(highest) = shown.iter().map(priority).max().filter(|it| *it > 0) else {
+                break;
+            };
+            hidden.extend(shown.extract_if(.., |at| priority(at) == highest));
+        }
+        let mut parts = Vec::new();
+        while !shown.is_empty() {
+            let most = (2..=shown.len())
+                .rev()
+                .find(|count| self.fits(&shown[..*count], style));
+            let rest = shown.split_off(most.unwrap_or(2).min(shown.len()));
+            parts.push(self.part(&shown, style));
+            // Each begins with the first column.
+            shown = match rest.as_slice() {
+                [] => rest,
+                rest => [&shown[..1], rest].concat(),
+            };
+        }
+        let mut text = parts.join("\n\n");
+        if !hidden.is_empty() {
+            let names = hidden.iter().map(|at| self.columns[*at].name()).dedup();
+            let note = format!("(too narrow to show: {})", names.format(", "));
+            text += &format!("\n{}", style.note(&note, DIM));
+        }
+        text
+    }
+
+    fn fits(&self, shown: &[usize], style: Style) -> bool {
+        self.indent() + row_width(&self.widths(shown)) <= style.width()
+    }
+
+    /// The lines of some columns.
+    fn part(&self, shown: &[usize], style: Style) -> String {
+        let layout = Layout {
+            table: self,
+            shown,
+            widths: &self.widths(shown),
+            style,
+        };
+        let mut lines = layout.header();
+        for (at, row) in self.rows.iter().enumerate() {
+            match row {
+                Row::Heading(text) => {
+                    lines.extend((at > 0).then(String::new));
+                    lines.push(style.heading(text));
+                }
+                Row::Cells(cells, text) => lines.push(layout.row(cells, text.as_ref())),
+            }
+        }
+        lines.join("\n")
+    }
+
+    fn widths(&self, shown: &[usize]) -> Vec<usize> {
+        let width = |at: &usize| {
+            let header = self.columns[*at].header.lines();
+            let header = header.map(|line| line.chars().count());
+            let cells = self.rows.iter().filter_map(|row| match row {
+                Row::Cells(cells, _) => Some(cells.get(*at)?.width()),
+                Row::Heading(_) => None,
+            });
+            header.chain(cells).max().unwrap_or(0)
+        };
+        shown.iter().map(width).collect()
+    }
+
+    fn indent(&self) -> usize {
+        let has_heading = self.rows.iter().any(|row| matches!(row, Row::Heading(_)));
+        if has_heading { INDENT } else { 0 }
+    }
+}
+
+impl Column {
+    /// The header in one line.
+    fn name(&self) -> String {
+        self.header.replace("\n/", "/").replace('\n', " ")
+    }
+}
+
+fn row_width(widths: &[usize]) -> usize {
+    widths
+        .iter()
+        .map(|width| width + GAP)
+        .sum::<usize>()
+        .saturating_sub(GAP)
+}
+
+/// A table whose columns have their widths.
+struct Layout<'a> {
+    table: &'a Table,
+    shown: &'a [usize],
+    widths: &'a [usize],
+    style: Style,
+}
+
+impl Layout<'_> {
+    /// The headers' lines; those of fewer lines stand at the bottom.
+    fn header(&self) -> Vec<String> {
+        let lines = |at: usize| self.table.columns[at].header.lines();
+        let height = self.shown.iter().map(|at| lines(*at).count()).max();
+        let line = |from_below: usize| {
+            let cell = |at| Cell::from(lines(at).rev().nth(from_below).unwrap_or_default());
+            let cells: Vec<Cell> = (0..self.table.columns.len()).map(cell).collect();
+            self.style.paint(self.cells(&cells).trim_end(), BOLD)
+        };
+        (0..height.unwrap_or(0)).rev().map(line).collect()
+    }
+
+    fn cells(&self, cells: &[Cell]) -> String {
+        let mut line = " ".repeat(self.table.indent());
+        let shown = self.shown.iter().zip(self.widths);
+        for (&at, width) in shown.take_while(|(at, _)| **at < cells.len()) {
+            let text = cells[at].paint(&cells[at].text, self.style);
+            let pad = " ".repeat(width - cells[at].width());
+            line += &if self.table.columns[at].is_right {
+                pad + &text
+            } else {
+                text + &pad
+            };
+            line += &" ".repeat(GAP);
+        }
+        line
+    }
+
+    fn row(&self, cells: &[Cell], text: Option<&Cell>) -> String {
+        let line = self.cells(cells);
+        let Some(text) = text.filter(|text| !text.text.is_empty()) else {
+            return line.trim_end().to_owned();
+        };
+        let count = self.shown.iter().filter(|at| **at < cells.len()).count();
+        let begin = self.table.indent() + row_width(&self.widths[..count]) + GAP;
+        let room = self.style.width().saturating_sub(begin);
+        let (start, indent, room) = if room >= MIN_TEXT {
+            (line, begin, room)
+        } else {
+            let indent = self.table.indent() + INDENT;
+            let start = format!("{}\n{}", line.trim_end(), " ".repeat(indent));
+            (start, indent, self.style.width().saturating_sub(indent))
+        };
+        let wrapped = wrap(&text.text, room, "");
+        let lines: Vec<String> = wrapped
+            .lines()
+            .map(|line| text.paint(line, self.style))
+            .collect();
+        start + &lines.join(&format!("\n{:indent$}", ""))
+    }
 }
 
 #[cfg(test)]
-#[path = "table_tests.rs"]
-mod tests;
+mod tests {
+    use super::super::style::{GREEN, RED};
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new([
+            Column::left("case"),
+            Column::right("CPU ms\n/GiB").optional(2),
+            Column::right("GiB/s"),
+            Column::left("95 %\ninterval").optional(1),
+        ]);
+        table.row(["write_read", "1990", "0.652", "[0.627, 0.680]"]);
+        table.row(["vmsplice", "9", "14.2", "[14.0, 15.1]"]);
+        table.row_with_text(
+            ["ring"],
+            Cell::painted("refused: there is only one processor here", RED),
+        );
+        table
+    }
+
+    fn shown(width: usize) -> String {
+        table().render(Style::of_width(width))
+    }
+
+    #[test]
+    fn columns_are_aligned_and_headers_stand_at_the_bottom() {
+        insta::assert_snapshot!(shown(50));
+    }
+
+    #[test]
+    fn the_least_important_columns_give_way() {
+        insta::assert_snapshot!(shown(36));
+        insta::assert_snapshot!(shown(24));
+    }
+
+    #[test]
+    fn columns_that_do_not_fit_go_below() {
+        let mut table = Table::new(["case", "write_read", "vmsplice", "ring"].map(Column::left));
+        table.row(["wall time", "1000", "400", "20"]);
+        insta::assert_snapshot!(table.render(Style::of_width(24)));
+    }
+
+    #[test]
+    fn headings_stand_above_their_indented_rows() {
+        let mut table = Table::new([Column::left(""), Column::right("")]);
+        table.heading("system calls (ns)");
+        table.row(["getppid", "80"]);
+        table.heading("pages (ns)");
+        table.row(["write", "1400"]);
+        insta::assert_snapshot!(table.render(Style::of_width(40)));
+    }
+
+    #[test]
+    fn colours_change_no_width() {
+        let mut table = Table::new([Column::right(""), Column::left("")]);
+        table.row([Cell::painted("x1.9", GREEN), "a".into()]);
+        table.row(["x12.9", "b"]);
+        let style = Style {
+            colour: true,
+            ..Style::default()
+        };
+        assert_eq!(table.render(style), " \x1b[32mx1.9\x1b[0m  a\nx12.9  b");
+    }
+}

@@ -1,4 +1,4 @@
-//! Which writes stay whole among several writers.
+//! Writes by several writers to one pipe: which ones stay whole.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -6,6 +6,8 @@ use std::thread;
 
 use anyhow::{bail, ensure};
 use fastpipe::pipe::{ATOMIC_WRITE, page_size};
+
+use pipespeed_host::refusals::Call;
 
 use super::pipes::{Moved, Pipe, at, readable_within};
 use super::{Check, Group, Outcome};
@@ -44,16 +46,16 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Writers at a time.
+/// Number of concurrent writers.
 const WRITERS: u32 = 4;
 
-/// The bytes that each of them writes, about.
+/// Approximate number of bytes written by each.
 const BYTES_EACH: usize = 1 << 20;
 
 /// The reader gives up after this many seconds without a byte.
 const MAX_SILENCE_S: u32 = 2;
 
-/// The bytes of a word: the writer's number and the record's.
+/// Bytes of a word, which contains the writer's number and the record's.
 const WORD: usize = 4;
 
 fn atomic_writes() -> anyhow::Result<Outcome> {
@@ -81,7 +83,7 @@ fn torn_of(sizes: [usize; 2]) -> anyhow::Result<(usize, String)> {
 fn count_torn(bytes: usize) -> anyhow::Result<(usize, usize)> {
     let Pipe { read, write } = Pipe::blocking()?;
     let each = (BYTES_EACH / bytes).max(16) as u32;
-    let tally = thread::scope(|scope| {
+    let bytes_read = thread::scope(|scope| {
         // Moved in here, so that an error closes it, which ends the writers.
         let read = read;
         let mut writers = Vec::new();
@@ -91,23 +93,23 @@ fn count_torn(bytes: usize) -> anyhow::Result<(usize, usize)> {
             let spawned = thread::Builder::new().spawn_scoped(scope, move || {
                 (0..each).try_for_each(|number| write_record(&end, writer, number, bytes))
             });
-            writers.push(at("clone(2)", spawned)?);
+            writers.push(at(Call::Clone, spawned)?);
         }
         drop(write);
-        let tally = read_all(&read)?;
+        let bytes_read = read_all(&read)?;
         for writer in writers {
             writer.join().expect("it does not panic")?;
         }
-        anyhow::Ok(tally)
+        anyhow::Ok(bytes_read)
     })?;
     let records = (WRITERS * each) as usize;
+    let parts = count_parts(&bytes_read);
+    let (read, written) = (bytes_read.len(), records * bytes);
     ensure!(
-        tally.bytes == records * bytes && tally.runs.len() == records,
-        "{} bytes of {} came out",
-        tally.bytes,
-        records * bytes
+        read == written && parts.len() == records,
+        "{read} bytes of {written} were read"
     );
-    let torn = tally.runs.values().filter(|runs| **runs > 1).count();
+    let torn = parts.values().filter(|parts| **parts > 1).count();
     Ok((torn, records))
 }
 
@@ -118,45 +120,29 @@ fn write_record(end: &OwnedFd, writer: u32, number: u32, bytes: usize) -> anyhow
     Ok(())
 }
 
-/// Counts in how many runs the words of each record come out.
-#[derive(Default)]
-struct Tally {
-    bytes: usize,
-    runs: BTreeMap<u32, usize>,
-    last: Option<u32>,
-    /// The beginning of a word that is not complete.
-    rest: Vec<u8>,
-}
-
-impl Tally {
-    fn add(&mut self, bytes: &[u8]) {
-        self.bytes += bytes.len();
-        self.rest.extend_from_slice(bytes);
-        let words = self.rest.chunks_exact(WORD);
-        let rest = words.remainder().to_vec();
-        for word in words {
-            let word = u32::from_ne_bytes(word.try_into().expect("four bytes"));
-            if self.last.replace(word) != Some(word) {
-                *self.runs.entry(word).or_default() += 1;
-            }
-        }
-        self.rest = rest;
-    }
-}
-
-/// Reads a page at a time, so that the pipe is full most of the time.
-fn read_all(end: &OwnedFd) -> anyhow::Result<Tally> {
-    let mut tally = Tally::default();
+/// Reads until the end, a page at a time, so that the pipe is full most of the time.
+fn read_all(end: &OwnedFd) -> anyhow::Result<Vec<u8>> {
+    let mut all = Vec::new();
     let mut buffer = [0; ATOMIC_WRITE];
     loop {
         if !readable_within(end, MAX_SILENCE_S)? {
             bail!("the writers have written nothing for {MAX_SILENCE_S} s");
         }
         match at("read(2)", rustix::io::read(end, &mut buffer))? {
-            0 => return Ok(tally),
-            bytes => tally.add(&buffer[..bytes]),
+            0 => return Ok(all),
+            bytes => all.extend_from_slice(&buffer[..bytes]),
         }
     }
+}
+
+/// The number of parts in which each record was read.
+fn count_parts(bytes: &[u8]) -> BTreeMap<&[u8], usize> {
+    let words: Vec<&[u8]> = bytes.chunks(WORD).collect();
+    let mut parts = BTreeMap::new();
+    for part in words.chunk_by(|a, b| a == b) {
+        *parts.entry(part[0]).or_default() += 1;
+    }
+    parts
 }
 
 fn nonblocking_writes() -> anyhow::Result<Outcome> {
@@ -188,20 +174,17 @@ fn nonblocking_writes() -> anyhow::Result<Outcome> {
 mod tests {
     use super::*;
 
-    fn runs(records: &[u32], at_once: usize) -> Vec<usize> {
-        let bytes: Vec<u8> = records.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let mut tally = Tally::default();
-        bytes.chunks(at_once).for_each(|chunk| tally.add(chunk));
-        tally.runs.into_values().collect()
-    }
-
     #[test]
-    fn interrupted_records_are_counted_however_they_are_read() {
-        for at_once in 1..20 {
-            assert_eq!(runs(&[7, 7, 7, 1, 1, 1], at_once), [1, 1]);
-            assert_eq!(runs(&[7, 7, 1, 1, 1, 7], at_once), [1, 2]);
-            assert_eq!(runs(&[7, 1, 7, 1, 7, 1], at_once), [3, 3]);
-        }
+    fn the_parts_of_interrupted_records_are_counted() {
+        let parts = |records: &[u32]| -> Vec<usize> {
+            let words = records.iter().flat_map(|word| word.to_ne_bytes());
+            count_parts(&words.collect::<Vec<u8>>())
+                .into_values()
+                .collect()
+        };
+        assert_eq!(parts(&[7, 7, 7, 1, 1, 1]), [1, 1]);
+        assert_eq!(parts(&[7, 7, 1, 1, 1, 7]), [1, 2]);
+        assert_eq!(parts(&[7, 1, 7, 1, 7, 1]), [3, 3]);
     }
 
     #[test]

@@ -1,26 +1,24 @@
-//! Capacity, slots, and what may be set.
+//! Checks of capacity, slots and limits.
 
 use std::os::fd::OwnedFd;
 
 use fastpipe::buffer::{Buffer, PageSlice};
 use fastpipe::pipe::{self, Limits, page_size};
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
 
-use super::pipes::{Moved, PIPE2, Pipe, at, read, write};
+use super::pipes::{Moved, Pipe, at, page, read, write};
 use super::{Check, Group, Outcome};
 use pipespeed_base::size;
 use pipespeed_base::text::pluralize;
 use pipespeed_host::Root;
-use pipespeed_host::refusals::{self, Process};
+use pipespeed_host::refusals::{Call, Process, errno_of};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "default-capacity",
         group: Group::Limits,
-        statement: "what a new pipe holds",
+        statement: "the capacity of a new pipe",
         explanation: "A new pipe is filled, a page at a time, until the next page would have to \
                       wait: 16 slots of a page each, 65536 bytes with pages of 4096. F_GETPIPE_SZ \
                       must report the same. Past fs.pipe-user-pages-soft a user's new pipes have \
@@ -43,7 +41,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "one-byte-writes",
         group: Group::Limits,
-        statement: "how many one-byte writes fill two slots",
+        statement: "the number of one-byte writes that fill two slots",
         explanation: "write(2) appends to the page in the last slot while it has room. So a pipe \
                       holds as many bytes written one at a time as written in pages.",
         reference: "pipe_write() in fs/pipe.c (PIPE_BUF_FLAG_CAN_MERGE)",
@@ -52,7 +50,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "one-byte-pieces",
         group: Group::Limits,
-        statement: "how many one-byte pieces by vmsplice fill a pipe",
+        statement: "the number of one-byte pieces by vmsplice that fill a pipe",
         explanation: "vmsplice(2) takes a slot for each piece, however small: 16 bytes fill a pipe \
                       of 16 slots. Send small pieces by write(2).",
         reference: "vmsplice(2); add_to_pipe() in fs/splice.c",
@@ -75,7 +73,7 @@ pub(super) const CHECKS: &[Check] = &[
         explanation: "Sizes that are no power of two of pages are asked for. The kernel rounds up; \
                       the smallest pipe is one page. Read the granted capacity back.",
         reference: "fcntl(2), F_SETPIPE_SZ; round_pipe_size() in fs/pipe.c",
-        run: rounding,
+        run: capacity_rounding,
     },
     Check {
         name: "largest-capacity",
@@ -87,7 +85,7 @@ pub(super) const CHECKS: &[Check] = &[
                       sleeps and wake-ups.",
         reference: "fcntl(2), F_SETPIPE_SZ; pipe(7), /proc/sys/fs/pipe-max-size; pipe_set_size() in \
                     fs/pipe.c",
-        run: largest,
+        run: largest_capacity,
     },
     Check {
         name: "resize-keeps-data",
@@ -107,12 +105,12 @@ pub(super) const CHECKS: &[Check] = &[
                       pv and cat do so at any time, so a writer must not conclude from \"one \
                       pipeful was written since\" that its earlier pages were read.",
         reference: "fcntl(2), F_SETPIPE_SZ",
-        run: either_end,
+        run: either_end_resizes,
     },
     Check {
         name: "user-page-limits",
         group: Group::Limits,
-        statement: "how many pages all pipes of a user may hold",
+        statement: "the maximum number of pages in all pipes of a user",
         explanation: "Past fs.pipe-user-pages-soft a user's new pipes have few slots and can't be \
                       enlarged; past fs.pipe-user-pages-hard there are no new pipes (ENFILE); 0 is \
                       no limit. Processes with CAP_SYS_RESOURCE or CAP_SYS_ADMIN are exempt, unless \
@@ -122,11 +120,11 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Run only if asked for: it starves this user's other pipes for a moment.
+/// Run only on request: for a moment it keeps all new pipes of this user small.
 pub const SOFT_LIMIT: Check = Check {
     name: "soft-limit",
     group: Group::Limits,
-    statement: "what a new pipe gets past pipe-user-pages-soft",
+    statement: "the slots of a new pipe above pipe-user-pages-soft",
     explanation: "Large pipes are made until a new one has fewer slots than usual; then all are \
                   closed. Any program of this user can do that, and every pipeline started \
                   meanwhile has small pipes. So it is run with --soft-limit only.",
@@ -141,10 +139,8 @@ fn default_capacity() -> anyhow::Result<Outcome> {
     let pipe = Pipe::new()?;
     let (reported, slots) = (pipe.capacity()?, pipe.slots()?);
     let bytes = pipe.fill(page_size())?;
-    let outcome = Outcome::seen(format!(
-        "{bytes} bytes, {slots} slots of {} bytes",
-        page_size()
-    ));
+    let page = page_size();
+    let outcome = Outcome::seen(format!("{bytes} bytes, {slots} slots of {page} bytes"));
     Ok(if bytes != reported {
         Outcome::fail(format!(
             "{bytes} bytes, but F_GETPIPE_SZ reports {reported}"
@@ -178,7 +174,7 @@ fn one_byte_writes() -> anyhow::Result<Outcome> {
 fn one_byte_pieces() -> anyhow::Result<Outcome> {
     let pipe = Pipe::new()?;
     let slots = pipe.slots()?;
-    let memory = at("mmap(2)", Buffer::builder().len(page_size()).map())?;
+    let memory = page()?;
     let pieces: Vec<PageSlice<'_>> = (0..2 * slots).map(|at| memory.slice(at..=at)).collect();
     let bytes = pipe.vmsplice(&pieces)?;
     Ok(Outcome::seen(format!("{bytes}, of {slots} slots")))
@@ -194,11 +190,11 @@ fn unaligned_piece() -> anyhow::Result<Outcome> {
     Ok(Outcome::seen(format!("{bytes} of {capacity} bytes")))
 }
 
-fn rounding() -> anyhow::Result<Outcome> {
+fn capacity_rounding() -> anyhow::Result<Outcome> {
     let pipe = Pipe::new()?;
     let page = page_size();
     let mut sizes = Vec::new();
-    // The largest first: below what it has, a pipe is never refused.
+    // The largest first: a pipe can always be made smaller.
     for asked in [5 * page + 123, 3 * page, page + 1, 1] {
         sizes.push((pipe.set_capacity(asked)?, asked));
     }
@@ -212,8 +208,8 @@ fn rounding() -> anyhow::Result<Outcome> {
     Ok(Outcome::pass_if(holds, seen.join(", ")))
 }
 
-fn largest() -> anyhow::Result<Outcome> {
-    /// The largest pipe asked for, to spare the memory.
+fn largest_capacity() -> anyhow::Result<Outcome> {
+    /// The largest capacity that is tried, to save memory.
     const MAX_ASKED: usize = 16 << 20;
     let pipe = Pipe::new()?;
     let mut granted = pipe.capacity()?;
@@ -222,9 +218,7 @@ fn largest() -> anyhow::Result<Outcome> {
         match pipe.set_capacity(2 * granted) {
             Ok(more) => granted = more,
             Err(failed) => {
-                let Some(refusal) = refusals::of(failed.call, &failed.error) else {
-                    return Err(failed.into());
-                };
+                let refusal = failed.refusal().ok_or(failed)?;
                 refused = format!(", then {}", refusal.errno_name());
                 break;
             }
@@ -257,11 +251,7 @@ fn resize_keeps_data() -> anyhow::Result<Outcome> {
     // Each byte differs from its neighbours.
     let bytes: Vec<u8> = (0..before).map(|at| (at % 251) as u8).collect();
     write(&pipe.write, &bytes)?;
-    let shrunk = match pipe.set_capacity(page) {
-        Ok(granted) => format!("{granted} granted"),
-        Err(failed) if refusals::errno_of(&failed.error) == Some(Errno::BUSY) => "EBUSY".to_owned(),
-        Err(failed) => failed.to_string(),
-    };
+    let shrunk = pipe.set_capacity(page);
     let after = pipe.capacity()?;
     read(&pipe.read, before / 2)?;
     let smaller = pipe.set_capacity(before / 2)?;
@@ -269,34 +259,37 @@ fn resize_keeps_data() -> anyhow::Result<Outcome> {
     let read = at("read(2)", rustix::io::read(&pipe.read, &mut rest))?;
     let same = rest[..read] == bytes[before / 2..];
     let kept = if same { "kept" } else { "not kept" };
-    Ok(Outcome::pass_if(
-        same && shrunk == "EBUSY" && after == before,
-        format!("{shrunk} for {page} with {before} bytes in it; {read} bytes {kept} at {smaller}"),
-    ))
+    let (busy, shrunk) = match shrunk {
+        Ok(granted) => (false, format!("{granted} granted")),
+        Err(failed) if errno_of(&failed.error) == Some(Errno::BUSY) => (true, "EBUSY".to_owned()),
+        Err(failed) => (false, failed.to_string()),
+    };
+    let holds = same && busy && after == before;
+    let seen = format!("{shrunk} for {page} with {before} bytes; {read} bytes {kept} at {smaller}");
+    Ok(Outcome::pass_if(holds, seen))
 }
 
-fn either_end() -> anyhow::Result<Outcome> {
+fn either_end_resizes() -> anyhow::Result<Outcome> {
     let pipe = Pipe::new()?;
     let granted = pipe::set_capacity(&pipe.read, page_size());
-    let granted = at("fcntl(2) F_SETPIPE_SZ", granted)?;
+    let granted = at(Call::SetPipeSize, granted)?;
     let reported = pipe.capacity()?;
     let taken = pipe.write(4 * page_size())?;
-    Ok(Outcome::pass_if(
-        (reported, taken) == (granted, Moved::Bytes(granted)),
-        format!("{granted} set by the reader, {reported} reported to the writer, {taken} taken"),
-    ))
+    let holds = (reported, taken) == (granted, Moved::Bytes(granted));
+    let seen =
+        format!("{granted} set by the reader, {reported} shown to the writer, {taken} taken");
+    Ok(Outcome::pass_if(holds, seen))
 }
 
 /// The capability that exempts this process from the limits on a user's pages.
 fn exempt() -> Option<&'static str> {
     let process = Process::current(&Root::default());
-    [
-        (CapabilitySet::SYS_RESOURCE, "CAP_SYS_RESOURCE"),
-        (CapabilitySet::SYS_ADMIN, "CAP_SYS_ADMIN"),
-    ]
-    .into_iter()
-    .find(|(capability, _)| process.has_system_wide(*capability))
-    .map(|(_, name)| name)
+    if process.has_system_wide(CapabilitySet::SYS_RESOURCE) {
+        Some("CAP_SYS_RESOURCE")
+    } else {
+        let admin = process.has_system_wide(CapabilitySet::SYS_ADMIN);
+        admin.then_some("CAP_SYS_ADMIN")
+    }
 }
 
 fn user_page_limits() -> anyhow::Result<Outcome> {
@@ -331,7 +324,6 @@ fn soft_limit() -> anyhow::Result<Outcome> {
     if soft == 0 {
         return Ok(Outcome::seen("no limit (0)"));
     }
-    let _raised = DescriptorLimit::raise();
     let default = DEFAULT_SLOTS * page_size();
     let mut held: Vec<OwnedFd> = Vec::new();
     let mut pages = 0;
@@ -341,20 +333,20 @@ fn soft_limit() -> anyhow::Result<Outcome> {
             pluralize(held.len(), "pipe"),
             pluralize(pages, "page")
         );
-        let (read_end, write_end) = match pipe_with(PipeFlags::CLOEXEC) {
-            Ok(ends) => ends,
-            Err(errno) => {
-                let Some(refusal) = refusals::of(PIPE2, &errno.into()) else {
-                    return Ok(at(PIPE2, Err(errno))?);
-                };
-                return Ok(Outcome::refused(format!("{so_far}; {}", refusal.cause()))
-                    .with_note(refusal.remedy()));
+        let new = match Pipe::new() {
+            Ok(new) => new,
+            Err(failed) => {
+                let refusal = failed.refusal().ok_or(failed)?;
+                return Ok(Outcome::refused(format!("{so_far}; {}", refusal.cause))
+                    .with_note(refusal.remedy));
             }
         };
-        let slots = at("fcntl(2) F_GETPIPE_SZ", pipe::slots(&read_end))?;
+        let slots = new.slots()?;
         if slots < DEFAULT_SLOTS {
-            let enlarged = pipe::set_capacity(&write_end, default).is_ok();
-            let can = if enlarged { "can" } else { "can't" };
+            let can = match new.set_capacity(default) {
+                Ok(_) => "can",
+                Err(_) => "can't",
+            };
             let slots = pluralize(slots, "slot");
             return Ok(Outcome::seen(format!(
                 "{slots}, and {can} be enlarged, once {so_far}"
@@ -369,30 +361,8 @@ fn soft_limit() -> anyhow::Result<Outcome> {
         }
         // Large pipes take fewer descriptors.
         let asked = limits.max_size.unwrap_or(0).max(default);
-        let granted = pipe::set_capacity_up_to(&read_end, asked);
-        pages += at("fcntl(2) F_SETPIPE_SZ", granted)? / page_size();
-        held.push(read_end);
-    }
-}
-
-/// The limit on descriptors, raised as far as allowed until this is dropped.
-struct DescriptorLimit(Rlimit);
-
-impl DescriptorLimit {
-    fn raise() -> Self {
-        let before = getrlimit(Resource::Nofile);
-        let raised = Rlimit {
-            current: before.maximum,
-            ..before
-        };
-        // If it fails, the want of descriptors is reported.
-        let _ = setrlimit(Resource::Nofile, raised);
-        DescriptorLimit(before)
-    }
-}
-
-impl Drop for DescriptorLimit {
-    fn drop(&mut self) {
-        let _ = setrlimit(Resource::Nofile, self.0);
+        let granted = pipe::set_capacity_up_to(&new.read, asked);
+        pages += at(Call::SetPipeSize, granted)? / page_size();
+        held.push(new.read);
     }
 }

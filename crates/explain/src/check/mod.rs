@@ -1,4 +1,4 @@
-//! Statements about pipes, each tried out on this system.
+//! Checks: statements about pipes, tested on this system.
 //!
 //! To add a check: a function and a row of `CHECKS` in its subject's file. It is
 //! then run, listed, explained, reported and saved.
@@ -20,10 +20,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use self::pipes::{CallError, PIPE2};
-use pipespeed_host::refusals;
+use self::pipes::CallError;
+use pipespeed_host::refusals::Call;
 
-/// The deadline of a check. The slowest takes less than a tenth of it.
+/// The timeout of a check. The slowest takes less than a tenth of it.
 pub const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The subject of a check.
@@ -60,7 +60,7 @@ impl Group {
     }
 }
 
-/// One statement about pipes, and how to find out whether it holds here.
+/// A statement about pipes and its test.
 #[derive(Debug, Clone, Copy)]
 pub struct Check {
     /// The name on the command line and in data: `default-capacity`.
@@ -69,14 +69,14 @@ pub struct Check {
     pub group: Group,
     /// The statement, in a few words.
     pub statement: &'static str,
-    /// How it is tried out and what follows from it, in a few sentences.
+    /// How it is tested and what follows from it, in a few sentences.
     pub explanation: &'static str,
     /// The source: a manual page, a file of the kernel.
     pub reference: &'static str,
-    /// Tries it out. Leaves nothing behind: no process, file or setting.
+    /// The test. It leaves nothing behind: no process, file or setting.
     ///
     /// # Errors
-    /// Whatever keeps it from an outcome. A system call that was refused becomes
+    /// Whatever prevents an outcome. A system call that was refused becomes
     /// [`Verdict::Refused`], any other error [`Verdict::Error`].
     pub run: fn() -> anyhow::Result<Outcome>,
 }
@@ -127,10 +127,10 @@ fn guarded(run: fn() -> anyhow::Result<Outcome>, patience: Duration) -> Outcome 
             let _ = thread.join();
             outcome
         }
-        None => Outcome::error(format_args!(
-            "no answer within {} s: it hangs",
-            patience.as_secs_f64()
-        )),
+        None => {
+            let seconds = patience.as_secs_f64();
+            Outcome::error(format!("no answer within {seconds} s: it hangs"))
+        }
     }
 }
 
@@ -145,7 +145,7 @@ fn caught(run: fn() -> anyhow::Result<Outcome>) -> Outcome {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(error)) => of_error(&error),
-        Err(payload) => Outcome::error(format_args!("a bug in the check: {}", message(&*payload))),
+        Err(payload) => Outcome::error(format!("a bug in the check: {}", message(&*payload))),
     }
 }
 
@@ -160,13 +160,13 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 fn of_error(error: &anyhow::Error) -> Outcome {
     let refusal = error
         .downcast_ref::<CallError>()
-        .and_then(|CallError { call, error }| refusals::of(call, error));
+        .and_then(CallError::refusal);
     match refusal {
-        Some(refusal) if refusal.call == PIPE2 => {
-            Outcome::error(format_args!("no pipe can be made: {refusal}"))
+        Some(refusal) if refusal.call == Call::Pipe2 => {
+            Outcome::error(format!("no pipe can be made: {refusal}"))
         }
         Some(refusal) => refusal.into(),
-        None => Outcome::error(format_args!("{error:#}")),
+        None => Outcome::error(format!("{error:#}")),
     }
 }
 
@@ -258,9 +258,9 @@ mod tests {
         assert_eq!(
             seen,
             [
-                "not found out: no answer within 0.3 s: it hangs",
-                "not found out: poll: odd",
-                "not found out: a bug in the check: no way",
+                "no answer within 0.3 s: it hangs",
+                "poll: odd",
+                "a bug in the check: no way",
                 "fine"
             ]
         );
@@ -271,23 +271,24 @@ mod tests {
 
     #[test]
     fn a_refused_call_is_a_refusal_unless_no_pipe_can_be_made() {
-        let of = |call, errno: Errno| of_error(&at::<()>(call, Err(errno)).unwrap_err().into());
+        let of =
+            |call: Call, errno: Errno| of_error(&at::<()>(call, Err(errno)).unwrap_err().into());
         for (call, errno, word) in [
-            ("memfd_create(2)", Errno::MFILE, "ulimit -n"),
-            ("clone(2)", Errno::AGAIN, "ulimit -u"),
-            ("tee(2)", Errno::PERM, "container"),
+            ("memfd_create(2)".into(), Errno::MFILE, "ulimit -n"),
+            (Call::Clone, Errno::AGAIN, "ulimit -u"),
+            ("tee(2)".into(), Errno::PERM, "container"),
         ] {
-            let outcome = of(call, errno);
+            let outcome = of(call.clone(), errno);
             assert_eq!(outcome.verdict, Verdict::Refused, "{outcome:?}");
-            assert!(outcome.seen.starts_with(call), "{outcome:?}");
+            assert!(outcome.seen.starts_with(&call.to_string()), "{outcome:?}");
             assert!(outcome.note.unwrap().contains(word));
         }
         for (errno, word) in [(Errno::MFILE, "ulimit -n"), (Errno::NOSYS, "pipe2(2)")] {
-            let outcome = of(PIPE2, errno);
+            let outcome = of(Call::Pipe2, errno);
             assert_eq!(outcome.verdict, Verdict::Error);
             assert!(outcome.seen.contains(word), "{outcome:?}");
         }
-        assert_eq!(of("tee(2)", Errno::BADF).verdict, Verdict::Error);
+        assert_eq!(of("tee(2)".into(), Errno::BADF).verdict, Verdict::Error);
     }
 
     #[test]
@@ -306,8 +307,11 @@ mod tests {
         let failure = record.failure().unwrap();
         let begins = "not as every pipe must be: bad; not found out: a, b, c, d, e, f and 1 more (";
         assert!(failure.starts_with(begins), "{failure}");
-        let summary = record.summary;
-        assert_eq!((summary.pass, summary.fail, summary.error), (1, 1, 8));
+        let verdicts = [Verdict::Pass, Verdict::Fail, Verdict::Error];
+        assert_eq!(
+            verdicts.map(|verdict| record.summary.count(verdict)),
+            [1, 1, 8]
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The outcome of a check, and the record of a run of checks.
 
-use std::fmt;
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
@@ -9,18 +9,18 @@ use pipespeed_host::refusals::Refusal;
 use pipespeed_measure::record::Header;
 
 /// Whether a statement holds here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// It holds.
     Pass,
     /// It does not hold, though it must for every pipe: the command fails.
     Fail,
-    /// Systems differ in it, and this is the value here.
+    /// Systems differ, and this is the value here.
     Seen,
-    /// The system does not allow it, or does not allow trying it.
+    /// The system does not allow it, or does not allow the test.
     Refused,
-    /// It was not found out: the command fails.
+    /// The check failed to find out: the command fails.
     Error,
 }
 
@@ -53,13 +53,10 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// The value seen: `65536 bytes`.
     pub seen: String,
-    /// A consequence, or what would allow what is refused.
+    /// A consequence, or how to allow what is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
-
-/// The beginning of an error's text.
-const NOT_FOUND_OUT: &str = "not found out: ";
 
 impl Outcome {
     /// The statement holds.
@@ -87,9 +84,9 @@ impl Outcome {
         Outcome::new(Verdict::Refused, reason)
     }
 
-    /// It was not found out.
-    pub fn error(error: impl fmt::Display) -> Self {
-        Outcome::new(Verdict::Error, format!("{NOT_FOUND_OUT}{error}"))
+    /// The check failed with this error.
+    pub fn error(error: impl Into<String>) -> Self {
+        Outcome::new(Verdict::Error, error)
     }
 
     fn new(verdict: Verdict, seen: impl Into<String>) -> Self {
@@ -110,9 +107,8 @@ impl Outcome {
 impl From<Refusal> for Outcome {
     fn from(refusal: Refusal) -> Self {
         let (call, errno) = (&refusal.call, refusal.errno_name());
-        let cause = refusal.cause();
-        Outcome::refused(format!("{call} is refused ({errno}): {cause}"))
-            .with_note(refusal.remedy())
+        let cause = &refusal.cause;
+        Outcome::refused(format!("{call} is refused ({errno}): {cause}")).with_note(refusal.remedy)
     }
 }
 
@@ -149,45 +145,26 @@ impl Checked {
 }
 
 /// The number of checks by verdict.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Summary {
     /// All checks.
     pub checks: usize,
-    /// [`Verdict::Pass`].
-    pub pass: usize,
-    /// [`Verdict::Fail`].
-    pub fail: usize,
-    /// [`Verdict::Seen`].
-    pub seen: usize,
-    /// [`Verdict::Refused`].
-    pub refused: usize,
-    /// [`Verdict::Error`].
-    pub error: usize,
+    #[serde(flatten)]
+    by_verdict: BTreeMap<Verdict, usize>,
 }
 
 impl Summary {
-    /// Counts.
-    pub fn of(checked: &[Checked]) -> Self {
-        let count = |wanted: Verdict| with(checked, wanted).count();
+    fn of(checked: &[Checked]) -> Self {
+        let count = |verdict| (verdict, with(checked, verdict).count());
         Summary {
             checks: checked.len(),
-            pass: count(Verdict::Pass),
-            fail: count(Verdict::Fail),
-            seen: count(Verdict::Seen),
-            refused: count(Verdict::Refused),
-            error: count(Verdict::Error),
+            by_verdict: Verdict::ALL.into_iter().map(count).collect(),
         }
     }
 
     /// The number of checks with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
-        match verdict {
-            Verdict::Pass => self.pass,
-            Verdict::Fail => self.fail,
-            Verdict::Seen => self.seen,
-            Verdict::Refused => self.refused,
-            Verdict::Error => self.error,
-        }
+        self.by_verdict[&verdict]
     }
 }
 
@@ -234,19 +211,17 @@ impl Record {
         // Checks with the same cause are named together.
         let mut causes: Vec<(&str, Vec<&str>)> = Vec::new();
         for checked in with(&self.checks, Verdict::Error) {
-            let seen = &*checked.outcome.seen;
-            let cause = seen.strip_prefix(NOT_FOUND_OUT).unwrap_or(seen);
+            let cause = &*checked.outcome.seen;
             match causes.iter_mut().find(|(known, _)| *known == cause) {
                 Some((_, names)) => names.push(checked.name),
                 None => causes.push((cause, vec![checked.name])),
             }
         }
-        let causes: Vec<String> = causes
-            .iter()
-            .map(|(cause, names)| format!("{} ({cause})", first_few(names)))
-            .collect();
         if !causes.is_empty() {
-            parts.push(format!("{NOT_FOUND_OUT}{}", causes.join(", ")));
+            let causes = causes.iter();
+            let causes = causes.map(|(cause, names)| format!("{} ({cause})", first_few(names)));
+            let causes: Vec<String> = causes.collect();
+            parts.push(format!("not found out: {}", causes.join(", ")));
         }
         (!parts.is_empty()).then(|| parts.join("; "))
     }

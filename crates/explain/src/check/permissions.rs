@@ -1,33 +1,28 @@
-//! What this process is allowed to do, tried by doing it.
+//! Checks of what this process may do.
 
 use std::fs;
-use std::io::{self, IoSliceMut, PipeWriter, Read, Write};
+use std::io::IoSliceMut;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Child, Command};
 
 use fastpipe::buffer::{Buffer, BufferError, Pages, huge_page_size};
-use fastpipe::memory::{FrameFlags, Pagemap, Process as Target, regions};
+use fastpipe::memory::{FrameFlags, Process as Target, regions};
 use fastpipe::pipe::page_size;
 use fastpipe::transfer::{SpliceOptions, VmspliceOptions};
-use nix::sys::uio::RemoteIoVec;
-use nix::unistd::Pid;
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use rustix::io::Errno;
 use rustix::process::{Resource, geteuid, getrlimit};
 use rustix::thread::{CapabilitySet, sched_getcpu};
 
-use super::pipes::{Pipe, at};
+use super::pipes::{Pipe, Process, at, frame, page};
 use super::{Check, Group, Outcome};
-use crate::costs::echo::{self, encode};
-use crate::profile::perf::{Event, Probe, best_event, ring_bytes};
-use crate::profile::refusal::{self as sampling, Facts};
-use crate::profile::symbols::Symbols;
+use crate::costs::echo;
+use crate::profile::perf::{Probe, Sampling, SamplingError, ring_bytes};
 use pipespeed_base::size;
 use pipespeed_host::Root;
-use pipespeed_host::refusals::{self, Process};
+use pipespeed_host::refusals::{self, Call, Process as Privileges};
 use pipespeed_measure::channel::uring;
-use pipespeed_measure::endpoint::process::{SUBCOMMAND, huge_pages_refused};
+use pipespeed_measure::endpoint::process::huge_pages_refused;
+use pipespeed_measure::session::SUBCOMMAND;
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -82,7 +77,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "may-have-huge-pages",
         group: Group::Permissions,
-        statement: "transparent huge pages are given if asked for",
+        statement: "transparent huge pages are granted on request",
         explanation: "A buffer of one huge page is mapped, asked for (MADV_HUGEPAGE) and touched; \
                       smaps or pagemap show which pages it got. Refused by \
                       /sys/kernel/mm/transparent_hugepage/enabled, by PR_SET_THP_DISABLE, or if \
@@ -132,118 +127,68 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
+fn yes() -> anyhow::Result<Outcome> {
+    Ok(Outcome::pass("yes"))
+}
+
 fn may_splice() -> anyhow::Result<Outcome> {
     let (from, to) = (Pipe::new()?, Pipe::new()?);
     from.write(page_size())?;
     from.splice(&to.write, SpliceOptions::default())?;
-    Ok(Outcome::pass("yes"))
+    yes()
 }
 
 fn may_tee() -> anyhow::Result<Outcome> {
     let (from, to) = (Pipe::new()?, Pipe::new()?);
     from.write(1)?;
     from.tee(&to)?;
-    Ok(Outcome::pass("yes"))
+    yes()
 }
 
 fn may_vmsplice() -> anyhow::Result<Outcome> {
-    let page = at("mmap(2)", Buffer::builder().len(page_size()).map())?;
-    Pipe::holding(&page, VmspliceOptions::default())?;
-    Ok(Outcome::pass("yes"))
+    Pipe::holding(&page()?, VmspliceOptions::default())?;
+    yes()
 }
 
 fn may_use_io_uring() -> anyhow::Result<Outcome> {
-    at("io_uring_setup(2) or io_uring_enter(2)", uring::try_out())?;
-    Ok(Outcome::pass("yes"))
+    at(Call::IoUring, uring::try_out())?;
+    yes()
 }
 
 fn may_read_processes() -> anyhow::Result<Outcome> {
-    let program = match std::env::current_exe() {
-        Ok(program) => program,
-        Err(error) => {
-            return Ok(Outcome::refused(format!(
-                "the program can't be found: {error}"
-            )));
-        }
-    };
-    let other = at("clone(2)", Other::start(&program))?;
-    let pid = other.child.id();
-    let mappings = regions(Target::Other(pid)).unwrap_or_default();
+    let program = at("finding the program", std::env::current_exe())?;
+    // The child ends with its standard input.
+    let (stdin, stdout) = (Pipe::blocking()?, Pipe::blocking()?);
+    let args = [SUBCOMMAND, echo::ROLE];
+    let child = Process::start(&program, args, stdin.read, stdout.write)?;
+    let pid = child.pid().as_raw_pid();
+    let mappings = regions(Target::Other(pid as u32)).unwrap_or_default();
     let mut byte = [0];
     let there = [RemoteIoVec {
         base: mappings.first().map_or(0, |region| region.start) as usize,
         len: byte.len(),
     }];
-    let read = nix::sys::uio::process_vm_readv(
-        Pid::from_raw(pid as i32),
-        &mut [IoSliceMut::new(&mut byte)],
-        &there,
-    );
-    let errno = match read.map_err(|errno| Errno::from_raw_os_error(errno as i32)) {
-        // EFAULT: nothing is mapped there, as where the mappings are hidden. The
-        // permission comes first (mm/process_vm_access.c).
-        Ok(_) | Err(Errno::FAULT) => return Ok(Outcome::pass("yes")),
-        Err(errno) => errno,
+    let mut here = [IoSliceMut::new(&mut byte)];
+    let errno = match process_vm_readv(nix::unistd::Pid::from_raw(pid), &mut here, &there) {
+        // EFAULT: the mappings are hidden, and nothing is mapped at 0. Permission is
+        // checked first (mm/process_vm_access.c).
+        Ok(_) | Err(nix::Error::EFAULT) => return yes(),
+        Err(errno) => Errno::from_raw_os_error(errno as i32),
     };
     let root = Root::default();
-    let process = Process::current(&root);
-    let capable = process.capabilities.contains(CapabilitySet::SYS_PTRACE);
-    if errno == Errno::PERM && !capable && !is_dumpable(pid, &root) {
-        let too = "; a seccomp filter is in force, too";
-        let too = if process.filtered { too } else { "" };
-        return Ok(
-            Outcome::refused("refused (EPERM): the program is not dumpable").with_note(format!(
-                "this user can't read its file, or it gives privileges (ptrace(2)){too}"
-            )),
-        );
+    let privileges = Privileges::current(&root);
+    let capable = privileges.capabilities.contains(CapabilitySet::SYS_PTRACE);
+    // Most files in /proc of a process that is not dumpable are root's (proc_pid(5)).
+    let owner = fs::metadata(root.path(format!("proc/{pid}/fd"))).map(|files| files.uid());
+    let is_protected = owner.is_ok_and(|owner| owner != geteuid().as_raw());
+    if errno == Errno::PERM && !capable && is_protected {
+        let filter = "; a seccomp filter is in force, too";
+        let filter = if privileges.filtered { filter } else { "" };
+        let note = "this user can't read its file, or it gives privileges (ptrace(2))";
+        let outcome = Outcome::refused("refused (EPERM): the program is not dumpable");
+        return Ok(outcome.with_note(format!("{note}{filter}")));
     }
-    Ok(at("process_vm_readv(2)", Err(errno))?)
-}
-
-/// Whether a child is dumpable. If not, most of its files in /proc are root's
-/// (proc_pid(5)).
-fn is_dumpable(pid: u32, root: &Root) -> bool {
-    let files = fs::metadata(root.path(format!("proc/{pid}/fd")));
-    files.map_or(true, |files| files.uid() == geteuid().as_raw())
-}
-
-/// This program once more, as the process that echoes. It ends with its input.
-struct Other {
-    child: Child,
-    input: Option<PipeWriter>,
-}
-
-impl Other {
-    /// Returns when it runs.
-    fn start(program: &Path) -> io::Result<Self> {
-        let (stdin, input) = io::pipe()?;
-        let (mut output, stdout) = io::pipe()?;
-        let child = Command::new(program)
-            .args([SUBCOMMAND, echo::ROLE])
-            .stdin(stdin)
-            .stderr(stdout.try_clone()?)
-            .stdout(stdout)
-            // A terminal's signals are for us.
-            .process_group(0)
-            .spawn()?;
-        let mut other = Other {
-            child,
-            input: Some(input),
-        };
-        let mut message = encode(0, 0);
-        if let Some(input) = &mut other.input {
-            input.write_all(&message)?;
-        }
-        output.read_exact(&mut message)?;
-        Ok(other)
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        self.input = None;
-        let _ = self.child.wait();
-    }
+    Ok(at(Call::ProcessVmReadv, Err(errno))?)
 }
 
 fn may_have_huge_pages() -> anyhow::Result<Outcome> {
@@ -266,13 +211,11 @@ fn may_have_huge_pages() -> anyhow::Result<Outcome> {
 fn may_have_hugetlb_pages() -> anyhow::Result<Outcome> {
     const POOL: &str = "proc/sys/vm/nr_hugepages";
     let builder = Buffer::builder().len(1).pages(Pages::HugeTlb);
-    let source = match builder.touched(false).map() {
-        Ok(_) => return Ok(Outcome::pass("yes")),
-        Err(BufferError::NoHugeTlb { source, .. }) => source,
-        Err(error) => return Ok(at("mmap(2)", Err(error))?),
-    };
-    if refusals::errno_of(&source) != Some(Errno::NOMEM) {
-        return Ok(at("mmap(2) MAP_HUGETLB", Err(source))?);
+    match builder.touched(false).map() {
+        Ok(_) => return yes(),
+        Err(BufferError::NoHugeTlb { source, .. })
+            if refusals::errno_of(&source) == Some(Errno::NOMEM) => {}
+        Err(error) => return Ok(at("mmap(2) MAP_HUGETLB", Err(error))?),
     }
     Ok(match Root::default().number::<u64>(POOL) {
         Some(pages @ 1..) => Outcome::refused(format!("all {pages} are in use, or not for us"))
@@ -293,45 +236,36 @@ fn may_lock_memory() -> anyhow::Result<Outcome> {
             let limit = limit.map_or("unlimited".to_owned(), size::format);
             Ok(Outcome::pass(format!("yes, RLIMIT_MEMLOCK is {limit}")))
         }
-        Err(BufferError::Lock { source, .. }) => Ok(at("mlock(2)", Err(source))?),
+        Err(BufferError::Lock { source, .. }) => Ok(at(Call::Mlock, Err(source))?),
         Err(error) => Ok(at("mmap(2)", Err(error))?),
     }
 }
 
 fn may_see_frames() -> anyhow::Result<Outcome> {
     const NEEDED: &str = "it takes CAP_SYS_ADMIN in the first user namespace";
-    let page = at("mmap(2)", Buffer::builder().len(page_size()).map())?;
-    let address = page.as_ptr().addr() as u64;
-    let entries = Pagemap::open(Target::Own).and_then(|pagemap| pagemap.entries(address, 1));
-    let refused = |seen: String| Ok(Outcome::refused(seen).with_note(NEEDED));
-    let frame = match entries {
-        Ok(entries) => entries.first().and_then(|entry| entry.frame()),
-        Err(error) => return refused(format!("/proc/self/pagemap: {error}")),
+    let page = page()?;
+    let reason = match frame(&page) {
+        Err(error) => format!("/proc/self/pagemap: {error}"),
+        Ok(None) => "hidden: pagemap shows 0 for all of them".to_owned(),
+        Ok(Some(frame)) => match FrameFlags::open().and_then(|flags| flags.of(frame)) {
+            Ok(_) => return Ok(Outcome::pass("yes, both")),
+            Err(error) => format!("/proc/kpageflags: {error}"),
+        },
     };
-    let Some(frame) = frame else {
-        return refused("hidden: pagemap shows 0 for all of them".to_owned());
-    };
-    match FrameFlags::open().and_then(|flags| flags.of(frame)) {
-        Ok(_) => Ok(Outcome::pass("yes, both")),
-        Err(error) => refused(format!("/proc/kpageflags: {error}")),
-    }
+    Ok(Outcome::refused(reason).with_note(NEEDED))
 }
 
 fn may_sample() -> anyhow::Result<Outcome> {
-    let root = Root::default();
-    Ok(match sample(&root, &Facts::read(&root)) {
-        Ok(event) => Outcome::pass(format!("yes, by {}", event.name())),
-        Err(refusal) => Outcome::refused(refusal.to_string()),
-    })
-}
-
-fn sample(root: &Root, facts: &Facts) -> Result<Event, sampling::Refusal> {
-    let event = best_event(facts)?;
     let cpus = [sched_getcpu()];
-    Probe::attach(event, std::process::id(), &cpus, ring_bytes(1), facts)?;
-    let names = Symbols::read(&root.path("proc/kallsyms"));
-    names.map_err(|error| sampling::symbols(error, facts))?;
-    Ok(event)
+    let sampled = Sampling::find().and_then(|sampling| {
+        Probe::attach(sampling.event, std::process::id(), &cpus, ring_bytes(1))?;
+        Ok(sampling.event)
+    });
+    Ok(match sampled {
+        Ok(event) => Outcome::pass(format!("yes, by {}", event.name())),
+        Err(SamplingError::Refused(refusal)) => refusal.into(),
+        Err(error) => Outcome::refused(error.to_string()),
+    })
 }
 
 #[cfg(test)]
@@ -340,7 +274,7 @@ mod tests {
 
     #[test]
     fn without_a_filter_the_calls_of_pipes_are_allowed() {
-        if Process::current(&Root::default()).filtered {
+        if Privileges::current(&Root::default()).filtered {
             return pipespeed_testing::skip("a seccomp filter is in force");
         }
         for run in [may_splice, may_tee, may_vmsplice] {

@@ -1,46 +1,54 @@
-//! What checks are made of: pipes, pages, and a shell as a child process.
+//! Parts of checks: pipes, pages and child processes.
 
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 
 use anyhow::{Context, bail};
 use fastpipe::buffer::{Buffer, PageSlice};
+use fastpipe::memory::{self, Pagemap};
 use fastpipe::pipe::{self, page_size};
 use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use pipespeed_host::refusals::{self, Call, Refusal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// The call that makes pipes.
-pub(super) const PIPE2: &str = "pipe2(2)";
-
 /// A system call that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{call}: {error}")]
 pub(super) struct CallError {
-    /// The call: `vmsplice(2)`.
-    pub call: &'static str,
+    /// The call.
+    pub call: Call,
     /// Its error.
     pub error: io::Error,
 }
 
+impl CallError {
+    /// Who refused the call, if it was refused.
+    pub fn refusal(&self) -> Option<Refusal> {
+        refusals::of(self.call.clone(), &self.error)
+    }
+}
+
 /// Names the call that a result comes from.
 pub(super) fn at<T>(
-    call: &'static str,
+    call: impl Into<Call>,
     result: Result<T, impl Into<io::Error>>,
 ) -> Result<T, CallError> {
     result.map_err(|error| CallError {
-        call,
+        call: call.into(),
         error: error.into(),
     })
 }
 
-/// Bytes moved by a call that does not wait.
+/// Outcome of a non-blocking call that moves bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moved {
     Bytes(usize),
@@ -95,7 +103,7 @@ impl Pipe {
     }
 
     fn with(flags: PipeFlags) -> Result<Self, CallError> {
-        let (read, write) = at(PIPE2, pipe_with(flags | PipeFlags::CLOEXEC))?;
+        let (read, write) = at(Call::Pipe2, pipe_with(flags | PipeFlags::CLOEXEC))?;
         Ok(Pipe { read, write })
     }
 
@@ -176,8 +184,20 @@ impl Pipe {
     /// Returns the capacity granted.
     pub fn set_capacity(&self, bytes: usize) -> Result<usize, CallError> {
         let granted = pipe::set_capacity(&self.write, bytes);
-        at("fcntl(2) F_SETPIPE_SZ", granted)
+        at(Call::SetPipeSize, granted)
     }
+}
+
+/// A base page.
+pub(super) fn page() -> Result<Buffer, CallError> {
+    at("mmap(2)", Buffer::builder().len(page_size()).map())
+}
+
+/// The number of the page's frame; `None` if this process may not see it.
+pub(super) fn frame(page: &Buffer) -> io::Result<Option<u64>> {
+    let pagemap = Pagemap::open(memory::Process::Own)?;
+    let entries = pagemap.entries(page.as_ptr().addr() as u64, 1)?;
+    Ok(entries.first().and_then(|entry| entry.frame()))
 }
 
 /// Moves a page from one file to another, one of which is a pipe.
@@ -220,48 +240,63 @@ pub(super) fn readable_within(fd: impl AsFd, seconds: u32) -> Result<bool, CallE
     Ok(false)
 }
 
-/// A shell that runs a script. It is killed and reaped when it is dropped.
+/// A child process. It is killed and reaped when it is dropped.
 #[derive(Debug)]
-pub(super) struct Shell(Child);
+pub(super) struct Process(Child);
 
-impl Shell {
-    /// Seconds that a script may take.
-    const PATIENCE: u32 = 2;
+impl Process {
+    /// Timeout of [`wait`](Self::wait), in seconds.
+    const MAX_WAIT_S: u32 = 2;
 
-    /// Starts a script with these standard descriptors and no others; standard
-    /// error goes where standard output does.
-    pub fn start(script: &str, stdin: OwnedFd, stdout: OwnedFd) -> anyhow::Result<Self> {
+    /// Starts a program with these standard descriptors and no others; standard
+    /// error is the same as standard output. Returns once it is executed.
+    pub fn start(
+        program: &Path,
+        args: [&str; 2],
+        stdin: OwnedFd,
+        stdout: OwnedFd,
+    ) -> Result<Self, CallError> {
         let stderr = at("dup(2)", stdout.try_clone())?;
-        let mut command = Command::new("/bin/sh");
-        let command = command.args(["-c", script]);
+        let mut command = Command::new(program);
+        let command = command.args(args);
         let command = command.stdin(stdin).stdout(stdout).stderr(stderr);
-        // Children inherit the mask, and our parent may have blocked the signal.
+        // Children inherit the signal mask, in which our parent may have blocked it.
         let pipe = SigSet::from(Signal::SIGPIPE);
         let before = pipe.thread_swap_mask(SigmaskHow::SIG_UNBLOCK);
-        let spawned = command.spawn();
+        let spawned = command.process_group(0).spawn();
         if let Ok(before) = before {
             let _ = before.thread_set_mask();
         }
-        Ok(Shell(spawned.map_err(|error| CallError {
+        spawned.map(Process).map_err(|error| CallError {
             call: match error.kind() {
-                io::ErrorKind::NotFound => "/bin/sh",
-                _ => "clone(2)",
+                io::ErrorKind::NotFound => Call::Other(program.display().to_string()),
+                _ => Call::Clone,
             },
             error,
-        })?))
+        })
+    }
+
+    /// Starts a shell script.
+    pub fn shell(script: &str, stdin: OwnedFd, stdout: OwnedFd) -> Result<Self, CallError> {
+        Process::start(Path::new("/bin/sh"), ["-c", script], stdin, stdout)
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.0)
     }
 
     /// Waits for its end.
     pub fn wait(&mut self) -> anyhow::Result<ExitStatus> {
-        let pidfd = pidfd_open(Pid::from_child(&self.0), PidfdFlags::empty());
-        if !readable_within(at("pidfd_open(2)", pidfd)?, Self::PATIENCE)? {
-            bail!("a shell has not ended within {} s", Self::PATIENCE);
+        let pidfd = at("pidfd_open(2)", pidfd_open(self.pid(), PidfdFlags::empty()))?;
+        if !readable_within(pidfd, Self::MAX_WAIT_S)? {
+            bail!("a child has not ended within {} s", Self::MAX_WAIT_S);
         }
         self.0.wait().context("wait")
     }
 }
 
-impl Drop for Shell {
+impl Drop for Process {
     fn drop(&mut self) {
         // Neither does anything if it was reaped.
         let _ = self.0.kill();

@@ -1,4 +1,4 @@
-//! Reading, writing, closing and waiting.
+//! Checks of reading, writing, closing and waiting.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::AsRawFd;
@@ -10,7 +10,7 @@ use rustix::event::PollFlags;
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::pipes::{Moved, Pipe, Shell, at, read, ready, write};
+use super::pipes::{Moved, Pipe, Process, at, read, ready, write};
 use super::{Check, Group, Outcome};
 use pipespeed_base::signal_name;
 
@@ -18,9 +18,9 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "short-read",
         group: Group::Semantics,
-        statement: "read(2) returns what is there, even if it is less than asked for",
+        statement: "read(2) returns the available bytes, even fewer than asked for",
         explanation: "Three writes make 3000 bytes. A read of 65536 returns all of them and does \
-                      not wait for more. A pipe is a stream: writes are not kept apart.",
+                      not wait for more. A pipe is a stream without message boundaries.",
         reference: "POSIX.1-2024, read(); pipe(7)",
         run: short_read,
     },
@@ -28,8 +28,8 @@ pub(super) const CHECKS: &[Check] = &[
         name: "unread-bytes",
         group: Group::Semantics,
         statement: "FIONREAD counts the unread bytes, at either end",
-        explanation: "Counted after writes and partial reads. Only this shows how much of what was \
-                      written is still in the pipe. Bytes that were spliced on count as read.",
+        explanation: "Counted after writes and partial reads. Only this shows how much is still in \
+                      the pipe. Spliced bytes count as read.",
         reference: "ioctl_pipe(2), FIONREAD; pipe_ioctl() in fs/pipe.c",
         run: unread_bytes,
     },
@@ -58,8 +58,8 @@ pub(super) const CHECKS: &[Check] = &[
         name: "epipe",
         group: Group::Semantics,
         statement: "a write without a reader is EPIPE if SIGPIPE is ignored",
-        explanation: "The read end is closed and a byte is written. What was in the pipe is lost, \
-                      and the writer can't learn how much of it was read.",
+        explanation: "The read end is closed and a byte is written. The bytes in the pipe are lost, \
+                      and the writer can't learn how many were read.",
         reference: "pipe(7), \"I/O on pipes and FIFOs\"; POSIX.1-2024, write(), EPIPE",
         run: epipe,
     },
@@ -85,7 +85,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "poll-hang-up",
         group: Group::Semantics,
-        statement: "without a writer POLLHUP, and POLLIN while bytes are left",
+        statement: "without a writer POLLHUP, with POLLIN while bytes are left",
         explanation: "Bytes are written and the write end is closed. A loop that ends at POLLHUP \
                       without looking at POLLIN loses the last bytes of the stream.",
         reference: "poll(2), POLLHUP; pipe_poll() in fs/pipe.c",
@@ -95,8 +95,8 @@ pub(super) const CHECKS: &[Check] = &[
         name: "poll-no-reader",
         group: Group::Semantics,
         statement: "without a reader the write end shows POLLERR",
-        explanation: "The read end is closed. By this a producer that has nothing to write learns \
-                      that nobody wants more.",
+        explanation: "The read end is closed. This is how an idle producer learns that \
+                      the reader has gone.",
         reference: "poll(2), POLLERR; pipe_poll() in fs/pipe.c",
         run: poll_no_reader,
     },
@@ -123,7 +123,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "nowait-calls",
         group: Group::Semantics,
-        statement: "a single call may be told not to wait (RWF_NOWAIT)",
+        statement: "a single call can be non-blocking (RWF_NOWAIT)",
         explanation: "preadv2(2) and pwritev2(2) take the flag for one call, without O_NONBLOCK. \
                       Pipes have it since Linux 6.4 or so; FIFOs answer EOPNOTSUPP.",
         reference: "readv(2), RWF_NOWAIT; FMODE_NOWAIT in create_pipe_files(), fs/pipe.c",
@@ -168,33 +168,27 @@ fn end_of_file() -> anyhow::Result<Outcome> {
             write(&copy, b"last words")?;
         }
     }
-    let last = [read(&pipe.read, 64)?, read(&pipe.read, 64)?];
+    let (last, end) = (read(&pipe.read, 64)?, read(&pipe.read, 64)?);
     let waited = while_open.iter().all(|got| *got == Moved::WouldBlock);
-    let while_open: Vec<String> = while_open.iter().map(Moved::to_string).collect();
-    Ok(Outcome::pass_if(
-        waited && last == [Moved::Bytes(10), Moved::Bytes(0)],
-        format!(
-            "{} with 3, 2 and 1 open; then {} bytes and {}",
-            while_open.join(", "),
-            last[0],
-            last[1]
-        ),
-    ))
+    let holds = waited && (last, end) == (Moved::Bytes(10), Moved::Bytes(0));
+    let open: Vec<String> = while_open.iter().map(Moved::to_string).collect();
+    let open = open.join(", ");
+    let seen = format!("{open} with 3, 2 and 1 open; then {last} bytes and {end}");
+    Ok(Outcome::pass_if(holds, seen))
 }
 
 fn end_of_file_child() -> anyhow::Result<Outcome> {
     let Pipe { read: ours, write } = Pipe::new()?;
     // The shell ends with its standard input.
     let stdin = Pipe::blocking()?;
-    let mut shell = Shell::start("read line", stdin.read, write)?;
+    let mut shell = Process::shell("read line", stdin.read, write)?;
     let during = read(&ours, 1)?;
     drop(stdin.write);
     shell.wait()?;
     let after = read(&ours, 1)?;
-    Ok(Outcome::pass_if(
-        (during, after) == (Moved::WouldBlock, Moved::Bytes(0)),
-        format!("{during} while it runs, {after} when it has ended"),
-    ))
+    let holds = (during, after) == (Moved::WouldBlock, Moved::Bytes(0));
+    let seen = format!("{during} while it runs, {after} when it has ended");
+    Ok(Outcome::pass_if(holds, seen))
 }
 
 fn epipe() -> anyhow::Result<Outcome> {
@@ -212,12 +206,12 @@ fn sigpipe() -> anyhow::Result<Outcome> {
     let (stdin, Pipe { read, write }) = (Pipe::blocking()?, Pipe::new()?);
     drop(read);
     // Children start with SIGPIPE at its default, and not blocked.
-    let status = Shell::start("echo a line", stdin.read, write)?.wait()?;
+    let status = Process::shell("echo a line", stdin.read, write)?.wait()?;
     Ok(match status.signal() {
-        Some(signal) => Outcome::pass_if(
-            signal == libc::SIGPIPE,
-            format!("killed by {}", signal_name(signal)),
-        ),
+        Some(signal) => {
+            let seen = format!("killed by {}", signal_name(signal));
+            Outcome::pass_if(signal == libc::SIGPIPE, seen)
+        }
         None => Outcome::fail(status.to_string()),
     })
 }
@@ -226,16 +220,8 @@ const BOTH: PollFlags = PollFlags::IN.union(PollFlags::OUT);
 
 /// The names of the events that poll(2) reported.
 fn names(events: PollFlags) -> String {
-    let names: Vec<&str> = [
-        (PollFlags::IN, "POLLIN"),
-        (PollFlags::OUT, "POLLOUT"),
-        (PollFlags::HUP, "POLLHUP"),
-        (PollFlags::ERR, "POLLERR"),
-    ]
-    .into_iter()
-    .filter(|(flag, _)| events.contains(*flag))
-    .map(|(_, name)| name)
-    .collect();
+    let names = events.iter_names().map(|(name, _)| format!("POLL{name}"));
+    let names: Vec<String> = names.collect();
     if names.is_empty() {
         "nothing".to_owned()
     } else {
@@ -268,14 +254,10 @@ fn poll_hang_up() -> anyhow::Result<Outcome> {
     let with = ready(&pipe.read, BOTH)?;
     read(&pipe.read, 16)?;
     let without = ready(&pipe.read, BOTH)?;
-    Ok(Outcome::pass_if(
-        with == PollFlags::IN | PollFlags::HUP && without == PollFlags::HUP,
-        format!(
-            "{} with bytes left, {} without",
-            names(with),
-            names(without)
-        ),
-    ))
+    let holds = with == PollFlags::IN | PollFlags::HUP && without == PollFlags::HUP;
+    let (with, without) = (names(with), names(without));
+    let seen = format!("{with} with bytes left, {without} without");
+    Ok(Outcome::pass_if(holds, seen))
 }
 
 fn poll_no_reader() -> anyhow::Result<Outcome> {
@@ -301,34 +283,23 @@ fn nonblock_shared() -> anyhow::Result<Outcome> {
     let before = is_nonblocking(&copy)?;
     fcntl_setfl(&pipe.read, OFlags::NONBLOCK).context("fcntl(2) F_SETFL")?;
     let after = is_nonblocking(&copy)?;
-    Ok(Outcome::pass_if(
-        !before && after,
-        format!("{}, then {} at the copy", shown(before), shown(after)),
-    ))
+    let seen = format!("{}, then {} at the copy", shown(before), shown(after));
+    Ok(Outcome::pass_if(!before && after, seen))
 }
 
 fn nonblock_reopened() -> anyhow::Result<Outcome> {
     let pipe = Pipe::blocking()?;
     let path = format!("/proc/self/fd/{}", pipe.write.as_raw_fd());
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let again = at(
-        "open(2) in /proc/self/fd",
-        rustix::fs::open(&path, flags, Mode::empty()),
-    )?;
+    let again = rustix::fs::open(&path, flags, Mode::empty());
+    let again = at("open(2) in /proc/self/fd", again)?;
     write(&again, b"through")?;
-    let (unread, first, second) = (
-        pipe.unread()?,
-        is_nonblocking(&pipe.write)?,
-        is_nonblocking(&again)?,
-    );
-    Ok(Outcome::pass_if(
-        !first && second && unread == 7,
-        format!(
-            "{} at the first, {} at the second; {unread} of 7 bytes through it",
-            shown(first),
-            shown(second)
-        ),
-    ))
+    let unread = pipe.unread()?;
+    let (first, second) = (is_nonblocking(&pipe.write)?, is_nonblocking(&again)?);
+    let holds = !first && second && unread == 7;
+    let (first, second) = (shown(first), shown(second));
+    let seen = format!("{first} at the first, {second} at the second; {unread} of 7 bytes");
+    Ok(Outcome::pass_if(holds, seen))
 }
 
 fn nowait_calls() -> anyhow::Result<Outcome> {
@@ -347,9 +318,8 @@ fn nowait_calls() -> anyhow::Result<Outcome> {
         }
         (Err(errno), _) if errno != Errno::AGAIN => at("preadv2(2)", Err(errno))?,
         (_, Err(errno)) => at("pwritev2(2)", Err(errno))?,
-        (read, written) => {
-            let seen = format!("read {read:?}, written {written:?} of an empty pipe");
-            Outcome::fail(seen)
-        }
+        (read, written) => Outcome::fail(format!(
+            "read {read:?}, written {written:?} of an empty pipe"
+        )),
     })
 }

@@ -1,8 +1,8 @@
-//! Pages that are moved rather than copied.
+//! Checks of pages that are moved rather than copied.
 //!
-//! Nothing shows what a slot of a pipe refers to. So a page with a known byte is
-//! put into a pipe and the byte is changed; what is read at the end shows
-//! whether the pipe had that page or a copy.
+//! What a slot of a pipe refers to is not visible. So a page with a known byte is put
+//! into a pipe and the byte is changed; the byte that is read shows whether the pipe
+//! had the page or a copy.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -10,14 +10,15 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use fastpipe::buffer::{Buffer, PageSlice};
-use fastpipe::memory::{Pagemap, Process};
 use fastpipe::pipe::{self, page_size};
 use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
 use fastpipe::writer::cow_check_works;
 use rustix::fs::MemfdFlags;
 
-use super::pipes::{CallError, Pipe, at, splice_page};
+use pipespeed_host::refusals::Call;
+
+use super::pipes::{CallError, Pipe, at, frame, page, splice_page};
 use super::{Check, Group, Outcome};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -45,12 +46,12 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "splice-to-null",
         group: Group::ZeroCopy,
-        statement: "splice(2) to /dev/null does not look at pages",
+        statement: "splice(2) to /dev/null does not access pages",
         explanation: "A pipe's slots are filled with a byte each, or a page each, and the splice to \
-                      /dev/null is timed. If nobody looks at the bytes, a page takes as long as a \
-                      byte; read(2), which copies them, shows the cost of looking. That is \
-                      evidence, not proof. The ladder's splice rungs are so fast because of it; a \
-                      reader that uses its data is not.",
+                      /dev/null is timed. If the bytes are not accessed, a page takes as long as a \
+                      byte; read(2), which copies them, shows the cost of access. That is \
+                      evidence, not proof. It makes the ladder's splice rungs so fast; a reader \
+                      that uses its data is slower.",
         reference: "null(4); drivers/char/mem.c, splice_write_null and pipe_to_null",
         run: splice_to_null,
     },
@@ -68,12 +69,12 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "let-go-page-kept",
         group: Group::ZeroCopy,
-        statement: "a pipe keeps a page that its owner has let go",
-        explanation: "A page is vmspliced and let go (MADV_DONTNEED); new bytes are written where it \
-                      was. The reader must find the old ones. fastpipe's default policy, Fresh, \
+        statement: "a pipe keeps a page that its owner has discarded",
+        explanation: "A page is vmspliced and discarded (MADV_DONTNEED); new bytes are written at its \
+                      address. The reader must find the old ones. fastpipe's default policy, Fresh, \
                       relies on it.",
         reference: "madvise(2); fs/splice.c, iter_to_pipe: the pipe holds a reference of its own",
-        run: let_go,
+        run: discarded_page,
     },
     Check {
         name: "spliced-file-is-live",
@@ -83,7 +84,7 @@ pub(super) const CHECKS: &[Check] = &[
                       file is written. If the reader finds the change, the pipe refers to the page \
                       cache.",
         reference: "splice(2); mm/shmem.c, shmem_file_splice_read; mm/filemap.c, filemap_splice_read",
-        run: spliced_file,
+        run: spliced_file_is_live,
     },
     Check {
         name: "gift-and-move",
@@ -105,7 +106,7 @@ pub(super) const CHECKS: &[Check] = &[
                       byte, the kernel has copied the page because the pipe holds it. fastpipe's \
                       policy CowChecked relies on it, and tries it out before each use.",
         reference: "mm/memory.c, do_wp_page (Linux 5.19 on)",
-        run: referees,
+        run: cow_check,
     },
 ];
 
@@ -115,7 +116,7 @@ const NEW: u8 = b'n';
 
 /// A base page, all of it [`OLD`].
 fn old_page() -> Result<Buffer, CallError> {
-    let mut page = at("mmap(2)", Buffer::builder().len(page_size()).map())?;
+    let mut page = page()?;
     page.fill(OLD);
     Ok(page)
 }
@@ -149,67 +150,60 @@ fn vmsplice_refers() -> anyhow::Result<Outcome> {
 fn vmsplice_to_memory() -> anyhow::Result<Outcome> {
     if_refers(|| {
         let mut from = old_page()?;
-        let mut to = at("mmap(2)", Buffer::builder().len(page_size()).map())?;
+        let mut to = page()?;
         let pipe = Pipe::holding(&from, VmspliceOptions::default())?;
         let mut input = Input::new(&pipe.read, Wait::Never);
         at("vmsplice(2)", input.vmsplice(&mut to))?;
         if to[0] != OLD {
             return Ok(Outcome::fail("other bytes came out"));
         }
-        let same_frame = frame(&from).zip(frame(&to)).map(|(from, to)| from == to);
+        let frames = [&from, &to].map(|page| frame(page).ok().flatten());
         from[0] = NEW;
         // The compiler doesn't expect that both may be the same memory.
         let shared = black_box(&to)[0] == NEW;
-        Ok(Outcome::seen(match same_frame {
+        Ok(Outcome::seen(match frames {
             _ if shared => "no, memory and pipe share the page",
-            Some(true) => "no, memory and pipe share the page",
-            Some(false) => "yes, into another page frame",
-            None => "yes, a later change does not show",
+            [Some(from), Some(to)] if from == to => "no, memory and pipe share the page",
+            [Some(_), Some(_)] => "yes, into another page frame",
+            _ => "yes, a later change does not show",
         }))
     })
 }
 
-/// The number of the page's frame, if this process may see it.
-fn frame(page: &Buffer) -> Option<u64> {
-    let pagemap = Pagemap::open(Process::Own).ok()?;
-    let entries = pagemap.entries(page.as_ptr().addr() as u64, 1).ok()?;
-    entries.first()?.frame()
-}
-
 fn outlives_drain() -> anyhow::Result<Outcome> {
     if_refers(|| {
-        let splice =
-            |first: &Pipe, second: &Pipe| first.splice(&second.write, SpliceOptions::default());
-        let tee = |first: &Pipe, second: &Pipe| {
-            first.tee(second)?;
-            first.first_byte().map(drop)
-        };
-        let (spliced, teed) = (changed_behind(splice)?, changed_behind(tee)?);
-        Ok(match (spliced, teed) {
-            (true, true) => Outcome::seen("yes, a change after the drain is read downstream")
-                .with_note("an empty pipe's pages must not be written; fastpipe's Fresh does not"),
-            (false, false) => Outcome::seen("no, downstream has a copy"),
-            (true, false) => Outcome::seen("yes if it splices, no if it tees"),
-            (false, true) => Outcome::seen("yes if it tees, no if it splices"),
-        })
+        Ok(
+            match (changed_after_drain(true)?, changed_after_drain(false)?) {
+                (true, true) => Outcome::seen("yes, a change after the drain is read downstream")
+                    .with_note(
+                        "an empty pipe's pages must not be written; fastpipe's Fresh does not",
+                    ),
+                (false, false) => Outcome::seen("no, downstream has a copy"),
+                (true, false) => Outcome::seen("yes if it splices, no if it tees"),
+                (false, true) => Outcome::seen("yes if it tees, no if it splices"),
+            },
+        )
     })
 }
 
 /// Whether the reader of a second pipe finds the change of a page that has left
-/// the first pipe.
-fn changed_behind(
-    pass_on: impl FnOnce(&Pipe, &Pipe) -> Result<(), CallError>,
-) -> Result<bool, CallError> {
+/// the first pipe by splice or by tee.
+fn changed_after_drain(splices: bool) -> Result<bool, CallError> {
     let mut page = old_page()?;
     let first = Pipe::holding(&page, VmspliceOptions::default())?;
     let second = Pipe::new()?;
-    pass_on(&first, &second)?;
+    if splices {
+        first.splice(&second.write, SpliceOptions::default())?;
+    } else {
+        first.tee(&second)?;
+        first.first_byte()?;
+    }
     let drained = first.unread()? == 0;
     page[0] = NEW;
     Ok(drained && second.first_byte()? == NEW)
 }
 
-fn let_go() -> anyhow::Result<Outcome> {
+fn discarded_page() -> anyhow::Result<Outcome> {
     let mut page = old_page()?;
     let pipe = Pipe::holding(&page, VmspliceOptions::default())?;
     at("madvise(2)", page.renew())?;
@@ -217,12 +211,12 @@ fn let_go() -> anyhow::Result<Outcome> {
     Ok(if pipe.first_byte()? == OLD {
         Outcome::pass("yes, the old bytes are read")
     } else {
-        Outcome::fail("no, bytes written after it was let go are read")
-            .with_note("don't use vmsplice(2) on this system: no policy of writing again is safe")
+        Outcome::fail("no, bytes written after it was discarded are read")
+            .with_note("don't use vmsplice(2) on this system: no policy of reusing memory is safe")
     })
 }
 
-/// A file in memory that goes with its descriptor.
+/// A file in memory, which is deleted with its descriptor.
 fn memory_file(bytes: &[u8]) -> Result<File, CallError> {
     let made = rustix::fs::memfd_create("pipespeed-check", MemfdFlags::CLOEXEC);
     let file = File::from(at("memfd_create(2)", made)?);
@@ -230,7 +224,7 @@ fn memory_file(bytes: &[u8]) -> Result<File, CallError> {
     Ok(file)
 }
 
-fn spliced_file() -> anyhow::Result<Outcome> {
+fn spliced_file_is_live() -> anyhow::Result<Outcome> {
     let file = memory_file(&vec![OLD; page_size()])?;
     let pipe = Pipe::new()?;
     splice_page(&file, &pipe.write, SpliceOptions::default())?;
@@ -277,9 +271,9 @@ fn shared(flags: bool) -> Result<(bool, bool), CallError> {
     Ok((in_pipe, byte[0] == NEW))
 }
 
-fn referees() -> anyhow::Result<Outcome> {
+fn cow_check() -> anyhow::Result<Outcome> {
     if_refers(|| {
-        Ok(if at("clone(2)", cow_check_works())? {
+        Ok(if at(Call::Clone, cow_check_works())? {
             Outcome::seen("yes, a page that a pipe holds is copied before it is written")
         } else {
             Outcome::seen("no, a page that a pipe holds is written")
@@ -288,13 +282,13 @@ fn referees() -> anyhow::Result<Outcome> {
     })
 }
 
-/// Slots that are filled and emptied at a time, if the pipe may be so large.
-const SLOTS: usize = 256;
+/// Maximum number of slots that are filled and emptied at a time.
+const MAX_SLOTS: usize = 256;
 
-/// Repetitions, of which the fastest counts: other load only slows it down.
+/// Number of repetitions. The fastest counts, since other load only slows it down.
 const REPETITIONS: usize = 100;
 
-/// The time of a page over that of a byte.
+/// The time of a page divided by that of a byte.
 #[derive(Debug, Clone, Copy)]
 struct Ratios {
     /// By splice to /dev/null.
@@ -310,8 +304,8 @@ fn splice_to_null() -> anyhow::Result<Outcome> {
 }
 
 fn judge(ratios: Ratios) -> String {
-    /// Reading must cost this much more for a page if a ratio is to show
-    /// anything. In a pipe of few slots the calls themselves take most time.
+    /// Below this ratio of read(2) nothing can be decided: in a pipe of few slots the
+    /// calls themselves take most time.
     const MIN_READ_RATIO: f64 = 1.3;
     let Ratios { splice, read } = ratios;
     let answer = if read < MIN_READ_RATIO {
@@ -326,8 +320,8 @@ fn judge(ratios: Ratios) -> String {
 
 fn measure(null: &File) -> Result<Ratios, CallError> {
     let pipe = Pipe::new()?;
-    let granted = pipe::set_capacity_up_to(&pipe.write, SLOTS * page_size());
-    let slots = (at("fcntl(2) F_SETPIPE_SZ", granted)? / page_size()).min(SLOTS);
+    let granted = pipe::set_capacity_up_to(&pipe.write, MAX_SLOTS * page_size());
+    let slots = (at(Call::SetPipeSize, granted)? / page_size()).min(MAX_SLOTS);
     let len = slots * page_size();
     let from = at("mmap(2)", Buffer::builder().len(len).map())?;
     let mut to = at("mmap(2)", Buffer::builder().len(len).map())?;
@@ -372,13 +366,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_shared_as_on_the_kernels_this_is_developed_on() {
+    fn pages_are_shared_if_vmsplice_refers_to_them() {
         match refers() {
             Ok(true) => {}
             other => {
-                return pipespeed_testing::skip(format_args!(
-                    "vmsplice refers to pages: {other:?}"
-                ));
+                let reason = format_args!("vmsplice refers to pages: {other:?}");
+                return pipespeed_testing::skip(reason);
             }
         }
         for name in [
@@ -395,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_judged_only_if_reading_takes_time() {
+    fn the_ratio_is_judged_only_if_reading_a_page_is_slower() {
         let answer = |splice, read| judge(Ratios { splice, read });
         assert!(answer(1.02, 2.4).starts_with("yes"));
         assert!(answer(2.1, 2.4).starts_with("no"));

@@ -1,15 +1,14 @@
-//! The walk through the page tables, drawn in text.
+//! The walk through the page tables as a text drawing.
 
 use super::scheme::{Architecture, Scheme};
-use super::walk::{Half, Level, Walk};
+use super::walk::{Half, Walk};
 use pipespeed_base::size;
 
-/// The largest page that an entry above the lowest table maps, in bytes.
-const LARGEST_PAGE: u64 = 1 << 30;
+/// The largest huge page, in bytes.
+const MAX_PAGE: u64 = 1 << 30;
 
-/// Draws which bits of the address choose which entry of which table, at most
-/// 76 columns wide. `page_bytes` is the size of the page at its end, where it
-/// is known to be a huge one.
+/// Draws which bits of the address select which entry of which table, in at most 76
+/// columns. `page_bytes` is the size of the page if it is known to be a huge one.
 pub fn drawing(walk: &Walk, page_bytes: Option<u64>) -> String {
     let mut text = format!("{:#018x} ({})\n\n", walk.address, walk.scheme);
     text += &bits(walk);
@@ -22,54 +21,55 @@ pub fn drawing(walk: &Walk, page_bytes: Option<u64>) -> String {
     text
 }
 
-/// A part of the address: its name, highest and lowest bit, value.
+/// A part of the address.
 struct Field {
     name: &'static str,
-    highest: u32,
-    lowest: u32,
+    lowest_bit: u32,
+    bits: u32,
     value: u64,
+    /// Whether the value is an index or an offset, which is also shown as a decimal.
+    is_number: bool,
 }
 
-/// Four rows: the bits' numbers, the names, the bits, the values.
+/// Four rows: the numbers of the bits, the names, the bits, the values.
 fn bits(walk: &Walk) -> String {
+    let address_bits = walk.scheme.address_bits;
     let above = Field {
         name: "above",
-        highest: 63,
-        lowest: walk.scheme.address_bits,
-        value: walk.address >> walk.scheme.address_bits,
+        lowest_bit: address_bits,
+        bits: 64 - address_bits,
+        value: walk.address >> address_bits,
+        is_number: false,
     };
     let levels = walk.levels.iter().map(|level| Field {
         name: level.name,
-        highest: level.lowest_bit + level.bits - 1,
-        lowest: level.lowest_bit,
+        lowest_bit: level.lowest_bit,
+        bits: level.bits,
         value: level.index,
+        is_number: true,
     });
     let offset = Field {
         name: "offset",
-        highest: walk.scheme.page_bits - 1,
-        lowest: 0,
+        lowest_bit: 0,
+        bits: walk.scheme.page_bits,
         value: walk.offset,
+        is_number: true,
     };
     let mut rows: [String; 4] = Default::default();
     for field in std::iter::once(above).chain(levels).chain([offset]) {
-        let digits = (field.highest - field.lowest + 1) as usize;
-        let (left, right) = (field.highest.to_string(), field.lowest.to_string());
-        let numbers = match digits {
-            1 => left,
-            _ => {
-                let gap = digits.saturating_sub(left.len() + right.len()).max(1);
-                format!("{left}{}{right}", " ".repeat(gap))
-            }
-        };
-        let value = match field.name {
-            "above" => String::new(),
-            _ => field.value.to_string(),
-        };
+        let digits = field.bits as usize;
+        let mut numbers = (field.lowest_bit + field.bits - 1).to_string();
+        if digits > 1 {
+            let lowest = field.lowest_bit.to_string();
+            let width = digits.saturating_sub(numbers.len()).max(lowest.len() + 1);
+            numbers += &format!("{lowest:>width$}");
+        }
+        let number = field.is_number.then(|| field.value.to_string());
         let cells = [
             numbers,
             field.name.to_owned(),
             format!("{:0digits$b}", field.value),
-            value,
+            number.unwrap_or_default(),
         ];
         let width = cells.iter().map(String::len).max().unwrap_or(0);
         for (row, cell) in rows.iter_mut().zip(cells) {
@@ -81,75 +81,54 @@ fn bits(walk: &Walk) -> String {
 
 /// A line for each table, and one for the byte at the end.
 fn steps(walk: &Walk, page_bytes: Option<u64>) -> String {
-    let page_bytes = page_bytes.unwrap_or(walk.scheme.page_bytes());
-    let mut text = String::new();
-    let mut depth = 0;
-    let mut line = |what: String| {
-        let indent = match depth {
-            0 => String::new(),
-            _ => format!("{}`-- ", " ".repeat(4 * (depth - 1))),
-        };
-        text += &format!("  {indent}{what}\n");
-        depth += 1;
-    };
+    let base_bytes = walk.scheme.page_bytes();
+    let page_bytes = page_bytes.unwrap_or(base_bytes);
+    let mut lines = Vec::new();
     for level in &walk.levels {
-        let Level {
-            name,
-            index,
-            entries,
-            ..
-        } = level;
         let covers = level.covers();
-        let ends = match covers {
-            _ if covers == page_bytes && covers > walk.scheme.page_bytes() => {
-                ": a huge page, where the walk ends"
-            }
-            _ if page_bytes == walk.scheme.page_bytes()
-                && (page_bytes + 1..=LARGEST_PAGE).contains(&covers) =>
-            {
-                " (or a huge page)"
-            }
-            _ => "",
+        let end = if covers == page_bytes && covers > base_bytes {
+            ": a huge page, where the walk ends"
+        } else if page_bytes == base_bytes && (base_bytes + 1..=MAX_PAGE).contains(&covers) {
+            " (or a huge page)"
+        } else {
+            ""
         };
-        line(format!(
-            "{name} entry {index} of {entries}, covers {}{ends}",
-            size::format(covers)
+        let (name, index, entries) = (level.name, level.index, level.entries);
+        let size = size::format(covers);
+        lines.push(format!(
+            "{name} entry {index} of {entries}, covers {size}{end}"
         ));
         if covers == page_bytes {
             break;
         }
     }
     let byte = walk.address & (page_bytes - 1);
-    line(format!("byte {byte} ({byte:#x}) of the page"));
-    text
+    lines.push(format!("byte {byte} ({byte:#x}) of the page"));
+    let indented = lines.iter().enumerate().map(|(depth, line)| match depth {
+        0 => format!("  {line}\n"),
+        _ => format!("  {:1$}`-- {line}\n", "", 4 * (depth - 1)),
+    });
+    indented.collect()
 }
 
-/// What is to be said of the address as a whole.
+/// Remarks about the address as a whole.
 fn notes(walk: &Walk) -> Vec<String> {
-    let Scheme {
-        architecture,
-        address_bits,
-        ..
-    } = walk.scheme;
+    let scheme = walk.scheme;
     let mut notes = Vec::new();
     match walk.half {
         Half::User => {}
         Half::Kernel => notes.push("The upper half of the address space: the kernel's.".to_owned()),
         Half::NonCanonical => {
-            let lowest = match architecture {
-                Architecture::Aarch64 => address_bits,
-                _ => address_bits - 1,
-            };
-            let highest = match architecture {
-                Architecture::Aarch64 => 55,
-                _ => 63,
+            let (lowest, highest) = match scheme.architecture {
+                Architecture::Aarch64 => (scheme.address_bits, 55),
+                _ => (scheme.address_bits - 1, 63),
             };
             notes.push(format!(
-                "Not canonical: to use it faults, since bits {highest} to {lowest} are not all alike."
+                "Not canonical: to use it faults, since bits {highest} to {lowest} are not all equal."
             ));
-            let mut others = Scheme::all(architecture);
+            let mut others = Scheme::all(scheme.architecture);
             if let Some(other) = others.find(|other| {
-                other.page_bits == walk.scheme.page_bits
+                other.page_bits == scheme.page_bits
                     && Walk::of(walk.address, *other).half != Half::NonCanonical
             }) {
                 notes.push(format!(

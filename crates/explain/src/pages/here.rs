@@ -1,4 +1,4 @@
-//! Which page tables this machine uses.
+//! The page-table format of this machine.
 
 use std::fs;
 
@@ -7,8 +7,7 @@ use fastpipe::pipe::page_size;
 
 use super::scheme::{Architecture, Scheme, SchemeError, Wanted};
 
-/// The architecture this program was built for; `None` for one whose page
-/// tables are not known here.
+/// The architecture this program was built for, if its page tables are known.
 pub fn own_architecture() -> Option<Architecture> {
     match std::env::consts::ARCH {
         "x86_64" => Some(Architecture::X86_64),
@@ -18,11 +17,10 @@ pub fn own_architecture() -> Option<Architecture> {
     }
 }
 
-/// The page tables of this machine, which is of this architecture, as far as
-/// it tells.
+/// The page-table format of this machine, which has this architecture.
 ///
 /// # Errors
-/// The machine's page size is none the architecture is known to have.
+/// The page size of the machine is unknown for the architecture.
 pub fn machine_scheme(architecture: Architecture) -> Result<Scheme, SchemeError> {
     let processor = || fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let address_bits = match architecture {
@@ -42,7 +40,7 @@ pub fn machine_scheme(architecture: Architecture) -> Result<Scheme, SchemeError>
     Scheme::find(architecture, wanted)
 }
 
-/// A kernel that does not use five levels hides the processor's flag
+/// A kernel without five levels hides the processor's flag
 /// (Documentation/arch/x86/x86_64/5level-paging.rst).
 fn x86_bits(cpuinfo: &str) -> u32 {
     let flags = cpuinfo.lines().find(|line| line.starts_with("flags"));
@@ -60,9 +58,9 @@ fn riscv_bits(cpuinfo: &str) -> Option<u32> {
     line.split_once("sv")?.1.trim().parse().ok()
 }
 
-/// The stack lies close below the end of what a process may use. So the
-/// smallest address space that it fits into is the one. 52 bits can't be told
-/// from 48: a process sees the difference only where it asks for it.
+/// The stack is close to the end of the address space, so the smallest one that
+/// contains it is chosen. 52 bits can't be distinguished from 48, since a process gets
+/// addresses of 52 bits only on request.
 fn aarch64_bits(page_bytes: u64, end: u64) -> Option<u32> {
     let all = Scheme::all(Architecture::Aarch64);
     let sizes = all.filter(|scheme| scheme.page_bytes() == page_bytes);
@@ -75,20 +73,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn five_levels_are_told_by_the_flag() {
+    fn five_levels_are_detected_by_the_flag() {
         assert_eq!(x86_bits("processor\t: 0\nflags\t\t: fpu la57 vme\n"), 57);
         assert_eq!(x86_bits("processor\t: 0\nflags\t\t: fpu vme\n"), 48);
         assert_eq!(x86_bits(""), 48);
     }
 
     #[test]
-    fn riscv_names_its_mode() {
+    fn riscv_is_detected_by_its_mode() {
         assert_eq!(riscv_bits("hart\t: 0\nmmu\t\t: sv39\n"), Some(39));
         assert_eq!(riscv_bits("hart\t: 0\n"), None);
     }
 
     #[test]
-    fn arm_is_told_by_how_high_the_stack_lies() {
+    fn aarch64_is_detected_by_the_address_of_the_stack() {
         assert_eq!(aarch64_bits(4096, 0x7f_d000_0000), Some(39));
         assert_eq!(aarch64_bits(4096, 0xffff_d000_0000), Some(48));
         assert_eq!(aarch64_bits(16_384, 0x7fff_d000_0000), Some(47));

@@ -1,29 +1,27 @@
-//! Whether a huge page backs a page, and how that is known.
+//! Detection of huge pages.
 
 use fastpipe::buffer::huge_page_size;
 use fastpipe::memory::{FrameFlags, PageFlags, Region};
 use fastpipe::pipe::page_size;
 
-use super::record::Huge;
+use super::record::{Huge, Source};
 
-/// From the flags of the frame.
+/// By the flags of the frame.
 ///
-/// The kernel marks compound pages of every size as transparent huge ones,
-/// down to a few base pages, since it makes such. So only one of the size that
-/// an entry of a page middle directory maps is taken for huge.
+/// The kernel marks compound pages of all sizes as transparent huge pages. Only those
+/// of the size of a PMD entry are considered huge.
 pub(super) fn from_flags(flags: PageFlags, compound_bytes: Option<u64>) -> Huge {
     let whole = compound_bytes.is_some_and(|bytes| bytes >= huge_page_size() as u64);
     let reserved = flags.is_hugetlb();
     Huge {
         backed: Some(reserved || flags.is_transparent_huge() && whole),
-        shown_by: Some("kpageflags"),
+        shown_by: Some(Source::Kpageflags),
         reserved,
         compound_bytes,
     }
 }
 
-/// From the sums of the whole mapping, which settle it for one page only if
-/// all or none of the mapping is in huge pages.
+/// By the sums of the mapping: known only if all or none of it is in huge pages.
 pub(super) fn from_sums(region: Option<&Region>) -> Huge {
     let Some(amounts) = region.and_then(|region| region.amounts) else {
         return Huge::default();
@@ -37,16 +35,16 @@ pub(super) fn from_sums(region: Option<&Region>) -> Huge {
     };
     Huge {
         backed,
-        shown_by: backed.map(|_| "smaps"),
+        shown_by: backed.map(|_| Source::Smaps),
         reserved,
         compound_bytes: None,
     }
 }
 
-/// How large the compound pages are that frames belong to.
+/// Sizes of the compound pages that contain frames.
 pub(super) struct Compounds<'a> {
     flags: &'a FrameFlags,
-    /// The first frame of the block looked at last, and the block's flags.
+    /// The first frame of the block read last, and its flags.
     block: (u64, Vec<PageFlags>),
 }
 
@@ -58,14 +56,13 @@ impl<'a> Compounds<'a> {
         }
     }
 
-    /// In bytes, up to the size of a transparent huge page; `None` for a frame
-    /// on its own. The page allocator aligns compound pages to their size, so
-    /// that one of that size or less lies within a block of it.
+    /// The size in bytes, up to that of a transparent huge page; `None` for a frame
+    /// outside of compound pages. These are aligned to their size, so each lies within
+    /// one block.
     pub(super) fn bytes_around(&mut self, frame: u64) -> Option<u64> {
         let frames = (huge_page_size() / page_size()) as u64;
         let first = frame / frames * frames;
         if self.block.0 != first || self.block.1.is_empty() {
-            // Without an answer nothing is known of the compound page.
             let flags = self.flags.of_run(first, frames as usize).ok()?;
             self.block = (first, flags);
         }
@@ -74,8 +71,7 @@ impl<'a> Compounds<'a> {
     }
 }
 
-/// How many of these frames belong to the same compound page as the one at
-/// `at`.
+/// The number of these frames in the same compound page as the one at `at`.
 fn compound_around(flags: &[PageFlags], at: usize) -> Option<usize> {
     let own = flags.get(at)?;
     if !own.is_compound_head() && !own.is_compound_tail() {
@@ -84,7 +80,7 @@ fn compound_around(flags: &[PageFlags], at: usize) -> Option<usize> {
     let before = flags[..=at].iter().rposition(|f| f.is_compound_head());
     let rest = flags[at + 1..].iter();
     let after = rest.take_while(|f| f.is_compound_tail()).count();
-    // Without a head here it began in the block before.
+    // Without a head it started in an earlier block.
     Some(at - before.unwrap_or(0) + 1 + after)
 }
 
@@ -117,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compound_page_below_the_size_of_a_huge_one_is_none() {
+    fn a_compound_page_smaller_than_a_huge_page_is_not_huge() {
         let huge = huge_page_size() as u64;
         assert_eq!(from_flags(TAIL, Some(huge)).backed, Some(true));
         assert_eq!(from_flags(TAIL, Some(65_536)).backed, Some(false));
@@ -127,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sums_of_a_mapping_tell_of_a_page_only_if_all_or_none_are_huge() {
+    fn the_sums_of_a_mapping_decide_only_if_all_or_none_is_huge() {
         let backed = |transparent_huge, page| {
             let amounts = Amounts {
                 resident: 4 << 20,

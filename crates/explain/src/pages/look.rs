@@ -1,4 +1,4 @@
-//! The pages behind a range of a process's memory.
+//! The pages of a range of memory, from /proc.
 
 use std::io;
 use std::path::Path;
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::huge::{Compounds, from_flags, from_sums};
 use super::record::{Hidden, Mapping, Memory, Page, State};
 
-/// Memory can't be looked at.
+/// A range of memory can't be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum LookError {
     /// There is no such process, or /proc hides it.
@@ -22,34 +22,34 @@ pub enum LookError {
          (CAP_SYS_PTRACE)"
     )]
     NotAllowed(u32),
-    /// It has ended, or is one of the kernel's own threads.
+    /// It has ended, or is a kernel thread.
     #[error("process {0} has no memory of its own: it has ended, or is a thread of the kernel")]
     NoMemory(Process),
-    /// No mapping has the address.
+    /// No mapping contains the address.
     #[error("{address:#x} is not mapped in process {process}: {nearest}")]
     NotMapped {
         /// The address.
         address: u64,
-        /// Whose.
+        /// The process.
         process: Process,
-        /// What lies around it.
+        /// The nearest mappings.
         nearest: String,
     },
     /// A file in /proc can't be read.
     #[error("the mappings of process {process} can't be read: {source}")]
     Unreadable {
-        /// Whose.
+        /// The process.
         process: Process,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
 }
 
-/// Looks at the base pages that `length` bytes at `address` touch.
+/// Reads the state of all base pages in `length` bytes from `address` on. What takes
+/// privilege is listed in [`Memory::hidden`].
 ///
 /// # Errors
-/// [`LookError`]. That a part can't be seen without privilege is none: it is
-/// in [`Memory::hidden`].
+/// [`LookError`].
 pub fn look(process: Process, address: u64, length: u64) -> Result<Memory, LookError> {
     let regions = regions(process).map_err(|source| unreadable(process, source))?;
     if regions.is_empty() {
@@ -99,7 +99,7 @@ pub fn look(process: Process, address: u64, length: u64) -> Result<Memory, LookE
     })
 }
 
-/// A page as far as the page table tells.
+/// A page, as described by the page table.
 fn plain(address: u64, region: Option<&Region>, entry: Option<Entry>) -> Page {
     let state = match entry {
         _ if region.is_none() => State::Unmapped,
@@ -121,7 +121,7 @@ fn plain(address: u64, region: Option<&Region>, entry: Option<Entry>) -> Page {
     }
 }
 
-/// Adds what the frames' numbers and flags tell.
+/// Adds what the numbers and flags of the frames show.
 fn add_flags(pages: &mut [Page], hidden: &mut Vec<Hidden>) {
     let present = |page: &Page| page.state == State::Present;
     if pages
@@ -155,7 +155,7 @@ fn read_flags(pages: &mut [Page]) -> io::Result<()> {
                 let bytes = compound.then(|| compounds.bytes_around(frame)).flatten();
                 page.huge = from_flags(flags, bytes);
             }
-            // Memory of a device has frames without flags.
+            // Memory of devices has frames without flags.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
             Err(error) => return Err(error),
         }
@@ -163,7 +163,7 @@ fn read_flags(pages: &mut [Page]) -> io::Result<()> {
     Ok(())
 }
 
-/// How many pieces the frames lie in.
+/// The number of runs of contiguous frames.
 fn runs(pages: &[Page]) -> Option<usize> {
     let present = pages.iter().filter(|page| page.state == State::Present);
     let frames: Option<Vec<u64>> = present.map(|page| page.frame).collect();
@@ -172,28 +172,24 @@ fn runs(pages: &[Page]) -> Option<usize> {
     Some(breaks + 1)
 }
 
-/// Mappings are in the order of their addresses.
+/// The mapping that contains an address; they are sorted.
 fn region_of(regions: &[Region], address: u64) -> Option<&Region> {
     let after = regions.partition_point(|region| region.start <= address);
     let region = regions.get(after.checked_sub(1)?)?;
     region.contains(address).then_some(region)
 }
 
-/// What lies around an address that is not mapped.
+/// The mappings below and above an address that is not mapped.
 fn nearest(regions: &[Region], address: u64) -> String {
-    let after = regions.partition_point(|region| region.start <= address);
-    let below = after.checked_sub(1).and_then(|i| regions.get(i));
-    let names: Vec<String> = [("below", below), ("above", regions.get(after))]
+    let (below, above) = regions.split_at(regions.partition_point(|r| r.start <= address));
+    let below = below.last().map(|region| ("below", region));
+    let sides = below
         .into_iter()
-        .filter_map(|(side, region)| {
-            let region = region?;
-            Some(format!(
-                "the next mapping {side} is {:#x}-{:#x}",
-                region.start, region.end
-            ))
-        })
-        .collect();
-    names.join(", ")
+        .chain(above.first().map(|region| ("above", region)));
+    let sides = sides.map(|(side, Region { start, end, .. })| {
+        format!("the next mapping {side} is {start:#x}-{end:#x}")
+    });
+    sides.collect::<Vec<String>>().join(", ")
 }
 
 fn mapping(region: &Region) -> Mapping {
@@ -214,16 +210,10 @@ fn unreadable(process: Process, source: io::Error) -> LookError {
         return LookError::Unreadable { process, source };
     };
     let exists = Path::new(&format!("/proc/{pid}")).exists();
-    match source.kind() {
-        io::ErrorKind::NotFound if !exists => LookError::NoProcess(pid),
-        io::ErrorKind::PermissionDenied => LookError::NotAllowed(pid),
-        _ if Errno::from_io_error(&source) == Some(Errno::SRCH) => {
-            if exists {
-                LookError::NoMemory(process)
-            } else {
-                LookError::NoProcess(pid)
-            }
-        }
+    match Errno::from_io_error(&source) {
+        Some(Errno::NOENT | Errno::SRCH) if !exists => LookError::NoProcess(pid),
+        Some(Errno::SRCH) => LookError::NoMemory(process),
+        Some(Errno::ACCESS | Errno::PERM) => LookError::NotAllowed(pid),
         _ => LookError::Unreadable { process, source },
     }
 }

@@ -1,5 +1,5 @@
-//! What is found, as JSON has it. Addresses are text in hexadecimal: JSON's
-//! numbers hold 53 bits in many programs. Sizes are in bytes.
+//! The saved record. Addresses are hexadecimal text, since numbers of JSON have only
+//! 53 bits in many programs. Sizes are in bytes.
 
 use std::fmt;
 
@@ -9,23 +9,23 @@ use serde::{Serialize, Serializer};
 use super::walk::Walk;
 use pipespeed_measure::record::Header;
 
-/// What is saved.
+/// The saved record.
 #[derive(Debug, Clone, Serialize)]
 pub struct Record {
     /// What every record begins with.
     #[serde(flatten)]
     pub header: Header,
-    /// What was found.
+    /// The result.
     #[serde(flatten)]
     pub report: Report,
 }
 
-/// The answer of `pipespeed pages`.
+/// The result of `pipespeed pages`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// The walk to the address, or to the range's first.
+    /// The walk to the (first) address.
     pub walk: Walk,
-    /// The memory there; `None` where none was looked at.
+    /// The memory there; `None` for an address alone.
     pub memory: Option<Memory>,
 }
 
@@ -40,11 +40,10 @@ pub struct Memory {
     pub page_bytes: u64,
     /// Its base pages, in order.
     pub pages: Vec<Page>,
-    /// How many runs of contiguous frames the pages in memory make up: 1 if
-    /// they lie in one piece. `None` where frame numbers are hidden, or no
-    /// page is in memory.
+    /// Number of runs of contiguous frames: 1 if all pages are contiguous. `None` if
+    /// frame numbers are hidden or no page is in memory.
     pub runs: Option<usize>,
-    /// What this process was not allowed to see.
+    /// What this process may not see.
     pub hidden: Vec<Hidden>,
 }
 
@@ -61,13 +60,11 @@ pub struct Mapping {
     pub permissions: String,
     /// Its file, or as `[heap]`; empty if it has none.
     pub name: String,
-    /// In memory.
+    /// Bytes in memory.
     pub resident_bytes: Option<u64>,
-    /// Of that in huge pages that one entry of the table maps, transparent or
-    /// reserved.
+    /// Bytes in huge pages mapped by one entry, transparent or reserved.
     pub huge_bytes: Option<u64>,
-    /// The pages the kernel uses for it at least: more than a base page with
-    /// reserved huge pages.
+    /// The page size of the mapping: larger than a base page for reserved huge pages.
     pub kernel_page_bytes: Option<u64>,
 }
 
@@ -79,37 +76,43 @@ pub enum State {
     Present,
     /// In swap space.
     Swapped,
-    /// Nowhere yet, or in its file only: the next use faults.
+    /// Not in memory, possibly in a file: the next access faults.
     Absent,
-    /// Not part of any mapping.
+    /// Not in a mapping.
     Unmapped,
-    /// The kernel does not tell.
+    /// Not shown by the kernel.
     Unknown,
 }
 
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            State::Present => "present",
-            State::Swapped => "swapped",
-            State::Absent => "absent",
-            State::Unmapped => "unmapped",
-            State::Unknown => "unknown",
-        })
-    }
+pipespeed_base::named!(State {
+    Present = "present": "in memory",
+    Swapped = "swapped": "in swap space",
+    Absent = "absent": "not in memory",
+    Unmapped = "unmapped": "not in a mapping",
+    Unknown = "unknown": "not shown",
+});
+
+/// The file that shows whether a huge page backs a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// `/proc/kpageflags`, which describes page frames.
+    Kpageflags,
+    /// `/proc/PID/smaps`, which describes mappings.
+    Smaps,
 }
 
-/// Whether a huge page backs a page, and how that is known.
+/// Whether a huge page backs a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Huge {
-    /// Whether one does; `None` where nothing tells.
+    /// Whether one does; `None` if unknown.
     pub backed: Option<bool>,
-    /// `kpageflags` tells of the frame, `smaps` of the whole mapping.
-    pub shown_by: Option<&'static str>,
-    /// Whether it is a reserved one (hugetlb).
+    /// The file that shows it.
+    pub shown_by: Option<Source>,
+    /// Whether it is a reserved huge page (hugetlb).
     pub reserved: bool,
-    /// The size of the compound page that the frame is part of, up to the size
-    /// of a transparent huge page; `None` for a frame on its own or hidden.
+    /// The size of the compound page that contains the frame, up to the size of a
+    /// transparent huge page; `None` if there is none or it is hidden.
     pub compound_bytes: Option<u64>,
 }
 
@@ -121,22 +124,21 @@ pub struct Page {
     pub address: u64,
     /// Where it is.
     pub state: State,
-    /// Its frame's number, where shown.
+    /// The number of its frame, if shown.
     pub frame: Option<u64>,
-    /// Whether that is the number after the one of the page before; `None`
-    /// where one of the two is not known.
+    /// Whether its frame follows that of the page before, if both are known.
     pub follows: Option<bool>,
     /// Whether a huge page backs it.
     pub huge: Huge,
-    /// What the frame is used for, by the kernel's names.
+    /// The flags of the frame, by the kernel's names.
     #[serde(serialize_with = "names")]
     pub flags: Option<PageFlags>,
 }
 
-/// Something this process was not allowed to see.
+/// Information that this process may not see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hidden {
-    /// Frame numbers read as 0.
+    /// Frame numbers, which read as 0.
     Frames,
     /// /proc/kpageflags, with its error.
     Flags(String),

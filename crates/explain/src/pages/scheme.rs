@@ -1,8 +1,8 @@
-//! How the page tables of an architecture are built.
+//! Page-table formats of several architectures.
 //!
-//! Every table fills one base page with entries of eight bytes, so that a table
-//! of 4 KiB has 512 of them and takes 9 bits of an address; the topmost takes
-//! what is left. Sources: the kernel's Documentation/mm/page_tables.rst,
+//! A table is one base page of entries of eight bytes. With pages of 4 KiB it has 512
+//! entries, selected by 9 bits of the address; the top table uses the remaining bits.
+//! Sources: the kernel's Documentation/mm/page_tables.rst,
 //! Documentation/arch/x86/x86_64/mm.rst and 5level-paging.rst,
 //! Documentation/arch/arm64/memory.rst with PGTABLE_LEVELS of
 //! arch/arm64/Kconfig, Documentation/arch/riscv/vm-layout.rst.
@@ -32,16 +32,16 @@ pipespeed_base::named!(Architecture {
     Riscv64 = "riscv64": "64-bit RISC-V",
 });
 
-/// One way in which page tables are built.
+/// A page-table format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Scheme {
-    /// The processors that have it.
+    /// The architecture that has it.
     pub architecture: Architecture,
-    /// The bits of an address that count within a base page: 12 for 4 KiB.
+    /// Bits of the offset in a base page: 12 for 4 KiB.
     pub page_bits: u32,
-    /// How many tables a walk passes through.
+    /// Number of tables in a walk.
     pub levels: u32,
-    /// The bits of an address that are translated.
+    /// Number of translated bits of an address.
     pub address_bits: u32,
 }
 
@@ -59,7 +59,7 @@ const fn scheme(
     }
 }
 
-/// All that Linux uses. Where several fit, the first one is meant.
+/// All formats that Linux uses. If several match, the first is chosen.
 const SCHEMES: [Scheme; 15] = {
     use Architecture::{Aarch64, Riscv64, X86_64};
     [
@@ -81,32 +81,32 @@ const SCHEMES: [Scheme; 15] = {
     ]
 };
 
-/// Which of an architecture's schemes is wanted; what is not said is left open.
+/// Requirements for a format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wanted {
     /// The size of a base page, in bytes.
     pub page_bytes: Option<u64>,
-    /// How many tables.
+    /// Number of tables.
     pub levels: Option<u32>,
-    /// The bits that are translated.
+    /// Number of translated bits.
     pub address_bits: Option<u32>,
 }
 
-/// No scheme is as wanted.
+/// No format meets the requirements.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{architecture} has no page tables like that: it has {there_are}")]
 pub struct SchemeError {
     /// The architecture asked for.
     pub architecture: Architecture,
-    /// Those it has, in words.
+    /// The available formats.
     pub there_are: String,
 }
 
 impl Scheme {
-    /// The first of an architecture's schemes that is as wanted.
+    /// The first format of an architecture that meets the requirements.
     ///
     /// # Errors
-    /// There is none; the error tells which there are.
+    /// There is none. The error lists the available ones.
     pub fn find(architecture: Architecture, wanted: Wanted) -> Result<Scheme, SchemeError> {
         let mut all = Scheme::all(architecture);
         let fits = |scheme: &Scheme| {
@@ -120,7 +120,7 @@ impl Scheme {
         })
     }
 
-    /// All schemes of an architecture.
+    /// All formats of an architecture.
     pub fn all(architecture: Architecture) -> impl Iterator<Item = Scheme> {
         let all = SCHEMES.into_iter();
         all.filter(move |scheme| scheme.architecture == architecture)
@@ -131,13 +131,12 @@ impl Scheme {
         1 << self.page_bits
     }
 
-    /// The bits of an address that a table takes, the topmost left out.
+    /// Bits of an address that select an entry of a table below the top one.
     pub fn table_bits(self) -> u32 {
         self.page_bits - 3
     }
 
-    /// The levels' names from the top, as the kernel says them: it leaves out
-    /// those between that a machine does not have.
+    /// The kernel's names of the tables, from the top.
     pub fn names(self) -> &'static [&'static str] {
         match self.levels {
             2 => &["PGD", "PTE"],
@@ -161,27 +160,18 @@ impl fmt::Display for Scheme {
     }
 }
 
-/// As `4KiB pages with 4 levels (48 bits) or 5 (57)`.
+/// `4KiB pages with 4 (48 bits) or 5 (57 bits) levels`.
 fn in_words(architecture: Architecture) -> String {
-    let mut words = String::new();
-    let mut last = 0;
-    for scheme in Scheme::all(architecture) {
-        if scheme.page_bits == last {
-            words += &format!(" or {} ({})", scheme.levels, scheme.address_bits);
-            continue;
-        }
-        if last != 0 {
-            words += "; ";
-        }
-        last = scheme.page_bits;
-        words += &format!(
-            "{} pages with {} levels ({} bits)",
-            size::format(scheme.page_bytes()),
-            scheme.levels,
-            scheme.address_bits
-        );
-    }
-    words
+    let all: Vec<Scheme> = Scheme::all(architecture).collect();
+    let sizes = all.chunk_by(|a, b| a.page_bits == b.page_bits);
+    let sizes = sizes.map(|schemes| {
+        let levels = schemes.iter();
+        let levels = levels.map(|one| format!("{} ({} bits)", one.levels, one.address_bits));
+        let levels: Vec<String> = levels.collect();
+        let size = size::format(schemes[0].page_bytes());
+        format!("{size} pages with {} levels", levels.join(" or "))
+    });
+    sizes.collect::<Vec<String>>().join("; ")
 }
 
 #[cfg(test)]
@@ -198,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_open_is_48_bits() {
+    fn the_default_has_48_bits() {
         for architecture in Architecture::VALUES {
             let scheme = Scheme::find(*architecture, Wanted::default()).unwrap();
             assert_eq!((scheme.address_bits, scheme.levels), (48, 4));
@@ -207,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_topmost_table_takes_a_bit_at_least_and_no_more_than_the_others() {
+    fn the_top_table_uses_at_least_one_bit_and_no_more_than_others() {
         for scheme in SCHEMES {
             let below = scheme.page_bits + (scheme.levels - 1) * scheme.table_bits();
             let top = scheme.address_bits - below;
@@ -217,17 +207,17 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_not_is_refused_with_what_there_is() {
+    fn an_unavailable_format_is_refused_with_a_list() {
         let error = Scheme::find(Architecture::X86_64, wanted(65_536, 4)).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "x86-64 has no page tables like that: it has 4KiB pages with 4 levels (48 bits) or 5 (57)"
+            "x86-64 has no page tables like that: it has 4KiB pages with 4 (48 bits) or 5 (57 bits) levels"
         );
         let error = Scheme::find(Architecture::Aarch64, wanted(65_536, 5)).unwrap_err();
         assert!(
             error
                 .there_are
-                .ends_with("64KiB pages with 3 levels (48 bits) or 2 (42) or 3 (52)")
+                .ends_with("64KiB pages with 3 (48 bits) or 2 (42 bits) or 3 (52 bits) levels")
         );
         assert!(Scheme::find(Architecture::Aarch64, wanted(16_384, 2)).is_ok());
     }

@@ -12,9 +12,9 @@ fn page(number: u64, frame: Option<u64>, huge: bool) -> Page {
         huge: Huge {
             backed: Some(huge),
             shown_by: Some(if frame.is_some() {
-                "kpageflags"
+                Source::Kpageflags
             } else {
-                "smaps"
+                Source::Smaps
             }),
             ..Huge::default()
         },
@@ -46,7 +46,7 @@ fn memory(mut pages: Vec<Page>, runs: Option<usize>) -> Memory {
 }
 
 #[test]
-fn three_pages_in_two_places_are_said_to_be() {
+fn contiguous_and_separate_pages_are_shown() {
     let frames = [0x1234, 0x1235, 0x99];
     let pages = (0..).zip(frames).map(|(i, f)| page(i, Some(f), false));
     insta::assert_snapshot!(table(&memory(pages.collect(), Some(2))), @r"

@@ -1,67 +1,67 @@
-//! An address as the indices of its page table's walk.
+//! An address, split into the indices of its page-table walk.
 
 use serde::Serialize;
 
 use super::record::hexadecimal;
 use super::scheme::{Architecture, Scheme};
 
-/// Which half of the address space an address lies in.
+/// The half of the address space that contains an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Half {
-    /// The lower one, of processes.
+    /// The lower half, for processes.
     User,
-    /// The upper one, of the kernel.
+    /// The upper half, for the kernel.
     Kernel,
-    /// Neither: the bits above those translated are not as they must be, and
-    /// to use the address faults.
+    /// Neither: the bits above the translated ones are invalid, and using the address
+    /// faults.
     NonCanonical,
 }
 
-/// One table that the walk passes through.
+/// One table of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Level {
-    /// As the kernel calls the table: `PGD`, `P4D`, `PUD`, `PMD`, `PTE`.
+    /// The kernel's name of the table: `PGD`, `P4D`, `PUD`, `PMD`, `PTE`.
     pub name: &'static str,
-    /// Which of its entries.
+    /// The index of the entry.
     pub index: u64,
-    /// How many it has.
+    /// The number of entries.
     pub entries: u64,
-    /// The lowest bit of the address that counts for the index.
+    /// The lowest bit of the index in the address.
     pub lowest_bit: u32,
-    /// How many bits count.
+    /// The number of bits of the index.
     pub bits: u32,
 }
 
 impl Level {
-    /// The bytes of address space that one entry stands for.
+    /// The bytes of address space that one entry covers.
     pub fn covers(&self) -> u64 {
         1 << self.lowest_bit
     }
 }
 
-/// An address taken apart.
+/// The page-table walk of an address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Walk {
     /// The address.
     #[serde(serialize_with = "hexadecimal")]
     pub address: u64,
-    /// How its page tables are built.
+    /// The page-table format.
     #[serde(rename = "page_tables")]
     pub scheme: Scheme,
-    /// Where it lies.
+    /// Its half of the address space.
     pub half: Half,
-    /// The top byte, where aarch64 ignores it and it says something (a tag).
+    /// The top byte if it is a tag, which aarch64 ignores.
     pub tag: Option<u8>,
     /// The tables, from the top.
     pub levels: Vec<Level>,
-    /// The byte within the base page.
+    /// The offset in the base page.
     pub offset: u64,
 }
 
 impl Walk {
-    /// Takes an address apart. An address that is not canonical has indices
-    /// too; no processor would use them.
+    /// Splits an address. An address that is not canonical has indices, too, which no
+    /// processor would use.
     pub fn of(address: u64, scheme: Scheme) -> Walk {
         let mut above = scheme.address_bits;
         let mut levels = Vec::new();
@@ -94,7 +94,7 @@ impl Walk {
     }
 }
 
-/// Where an address lies, and its tag.
+/// The half of the address space, and the tag.
 fn half(address: u64, scheme: Scheme) -> (Half, Option<u8>) {
     match scheme.architecture {
         // The bits above are copies of the highest that is translated. The

@@ -104,7 +104,7 @@ fn an_entry_covers_what_lies_below_it() {
 }
 
 #[test]
-fn the_bits_above_tell_whose_address_it_is() {
+fn the_upper_bits_decide_the_half() {
     let x86 = scheme(Architecture::X86_64, 4096, 48);
     let half = |address, scheme| Walk::of(address, scheme).half;
     assert_eq!(half(0x7fff_ffff_ffff, x86), Half::User);

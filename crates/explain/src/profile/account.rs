@@ -1,9 +1,9 @@
-//! An end's wall time, split into costs that add up to it.
+//! The wall time of an end, split into costs that add up to it.
 //!
-//! Samples see a process only while it runs, and slow it down. So they only say
-//! how its running time is shared out; how long it ran and waited for a
-//! processor in trials that were not sampled is the scheduler's account, and the
-//! rest of the wall time it slept.
+//! A process is sampled only while it runs, and slower then. So samples only show
+//! how its running time is divided. The running time itself and the time waiting for
+//! a processor are the scheduler's, from trials without sampling; the rest of the
+//! wall time is sleep.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 use super::groups::Group;
 use pipespeed_measure::record::EndCounters;
 
-/// Bytes that times are given for.
+/// Times are given per this many bytes.
 pub const PAGE: f64 = 4096.0;
 
-/// So few bytes say nothing of pages.
+/// With fewer bytes than this, times per page mean nothing.
 pub const FEW_BYTES: u64 = 1 << 20;
 
-/// What an end used in all the timed parts together.
+/// Resources used by an end in all timed parts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     /// Bytes that passed it.
@@ -27,17 +27,16 @@ pub struct Usage {
     pub wall_s: f64,
     /// Processor time, in seconds.
     pub cpu_s: f64,
-    /// Time runnable without a processor, in seconds; 0 where the kernel keeps
-    /// no account.
+    /// Time waiting for a processor, in seconds; 0 if the kernel does not count it.
     pub run_delay_s: f64,
-    /// System calls made to move data or to wait.
+    /// System calls that moved data or waited.
     pub syscalls: u64,
-    /// Those of them that found the pipe full or empty.
+    /// Calls that found the pipe full or empty.
     pub would_blocks: u64,
 }
 
 impl Usage {
-    /// Adds what one trial used.
+    /// Adds the usage of a trial.
     pub fn add(&mut self, counters: &EndCounters) {
         self.bytes += counters.bytes;
         self.wall_s += counters.seconds;
@@ -47,22 +46,18 @@ impl Usage {
         self.would_blocks += counters.would_blocks;
     }
 
-    /// Wall time for 4 KiB, in nanoseconds; 0 where no bytes are known.
+    /// Wall time per 4 KiB in nanoseconds; 0 without bytes.
     pub fn wall_ns_per_page(&self) -> f64 {
         self.ns_per_page(self.wall_s).unwrap_or(0.0)
     }
 
-    /// What so much time is for 4 KiB, in nanoseconds; none where no bytes are
-    /// known.
+    /// A time per 4 KiB in nanoseconds; `None` without bytes.
     pub fn ns_per_page(&self, seconds: f64) -> Option<f64> {
-        match self.bytes {
-            0 => None,
-            bytes => Some(seconds * 1e9 * PAGE / bytes as f64),
-        }
+        (self.bytes > 0).then(|| seconds * 1e9 * PAGE / self.bytes as f64)
     }
 
-    /// With running and waiting for a processor made smaller, in proportion, where
-    /// they exceed the wall time, as those of several processors do.
+    /// Scales running time and waiting for a processor down to the wall time, which
+    /// processes on several processors may exceed.
     pub fn within_wall_time(&self) -> Usage {
         let most = self.wall_s / (self.cpu_s + self.run_delay_s).max(f64::MIN_POSITIVE);
         let factor = most.min(1.0);
@@ -74,14 +69,14 @@ impl Usage {
     }
 }
 
-/// The costs that every call has, whether or not it moves anything.
+/// The costs of every call, whether it moves data or not.
 const OF_EACH_CALL: [Group; 3] = [Group::EntryExit, Group::PipeLock, Group::UserCode];
 
-/// Shares the wall time out to the costs, in seconds.
+/// Splits the wall time into costs in seconds.
 ///
-/// `weights` are those of the samples of running time. Calls that found the
-/// pipe full or empty come to their end before they touch a page, so what they
-/// take is estimated: of the costs that every call has, their share by number.
+/// `weights` are those of the samples. Calls that found the pipe full or empty touch
+/// no page, so their cost is estimated: their share by number of the costs of every
+/// call.
 pub fn split(usage: &Usage, weights: &BTreeMap<Group, u64>) -> BTreeMap<Group, f64> {
     let running = usage.cpu_s;
     let sampled: u64 = weights.values().sum();
@@ -94,12 +89,12 @@ pub fn split(usage: &Usage, weights: &BTreeMap<Group, u64>) -> BTreeMap<Group, f
         costs.insert(*group, running * share);
     }
     if usage.would_blocks > 0 && usage.syscalls > 0 {
-        let in_vain = usage.would_blocks as f64 / usage.syscalls.max(usage.would_blocks) as f64;
+        let would_block = usage.would_blocks as f64 / usage.syscalls.max(usage.would_blocks) as f64;
         let mut spinning = 0.0;
         for group in OF_EACH_CALL {
             if let Some(cost) = costs.get_mut(&group) {
-                spinning += *cost * in_vain;
-                *cost *= 1.0 - in_vain;
+                spinning += *cost * would_block;
+                *cost *= 1.0 - would_block;
             }
         }
         costs.insert(Group::Spinning, spinning);
@@ -128,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_share_out_the_running_time_and_the_rest_was_slept() {
+    fn samples_divide_the_running_time_and_the_rest_is_sleep() {
         let weights = BTreeMap::from([(Group::CopyToUser, 3), (Group::PipeLock, 1)]);
         let costs = split(&usage(), &weights);
         let near = |group: Group, ns: f64| (costs[&group] * 1e3 - ns).abs() < 1e-6;
@@ -139,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_in_vain_take_their_share_of_what_every_call_costs() {
+    fn blocked_calls_get_their_share_of_the_costs_of_every_call() {
         let spun = Usage {
             would_blocks: 250,
             ..usage()
@@ -163,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn time_on_several_processors_is_brought_down_to_the_wall_time() {
+    fn time_on_several_processors_is_scaled_to_the_wall_time() {
         let parallel = Usage {
             cpu_s: 1.5,
             run_delay_s: 0.5,
@@ -187,13 +182,13 @@ mod tests {
             cpu in 0.0..0.6_f64,
             delay in 0.0..0.4_f64,
             calls in 1..100_000_u64,
-            in_vain in 0.0..1.0_f64,
+            would_block in 0.0..1.0_f64,
         ) {
             let usage = Usage {
                 cpu_s: cpu,
                 run_delay_s: delay,
                 syscalls: calls,
-                would_blocks: (calls as f64 * in_vain) as u64,
+                would_blocks: (calls as f64 * would_block) as u64,
                 ..usage()
             };
             // As they come: only groups that samples have.

@@ -1,40 +1,26 @@
-//! Profiling a case: sampled trials, and as many between them that are not.
+//! Profiles of cases: trials with sampling alternate with trials without.
 //!
-//! The interrupts that take samples slow the ends down, and more so on a guest.
-//! So wall time, running time and waiting are those of the trials that nobody
-//! sampled; the others only say how running time is shared out.
+//! The interrupts of sampling slow the ends down, especially in a guest. So wall
+//! time, running time and waiting are those of the trials without sampling; the
+//! others only show how the running time is divided.
 
 use super::account::Usage;
 use super::gathered::{Chains, end_profile};
-use super::groups::Table;
-use super::perf::{Event, Probe, Sample, Take, ring_bytes};
-use super::record::{CaseProfile, EndProfile};
-use super::refusal::Facts;
-use super::symbols::Symbols;
+use super::perf::{Probe, Sampling, ring_bytes};
+use super::record::CaseProfile;
 use pipespeed_host::{NoiseDelta, Warning, warnings};
 use pipespeed_measure::case::Case;
-use pipespeed_measure::endpoint::process::Role;
 use pipespeed_measure::record::GIB;
 use pipespeed_measure::runner::{Runner, Trial, TrialError};
+use pipespeed_measure::session::Role;
 use pipespeed_measure::trial::ProcessRunner;
 
-/// What sampling needs beside a runner.
-#[derive(Debug)]
-pub struct Sampling {
-    /// What samples are taken by.
-    pub event: Event,
-    /// Names for the kernel's functions.
-    pub symbols: Symbols,
-    /// What bears on the permission to sample.
-    pub facts: Facts,
-}
-
-/// Profiles a case in `trials` sampled trials; `cpus` are the processors that
-/// the writer and the reader may run on.
+/// Profiles a case in `trials` sampled trials, and as many without sampling. The
+/// writer and the reader may run on `cpus`.
 ///
 /// # Errors
 /// Those of a trial. A refusal to sample is a
-/// [`Refusal`](super::refusal::Refusal) in `TrialError::Failed`.
+/// [`SamplingError`](super::perf::SamplingError) in `TrialError::Failed`.
 pub fn profile(
     runner: &mut ProcessRunner,
     case: &Case,
@@ -48,9 +34,9 @@ pub fn profile(
     for _ in 0..trials {
         let mut probes: Vec<(Role, Probe)> = Vec::new();
         let trial = runner.run_watched(case, &mut |role, pid| {
-            let cpus = &cpus[role as usize];
+            let cpus = &cpus[role.index()];
             let bytes = ring_bytes(cpus.len());
-            let probe = Probe::attach(sampling.event, pid, cpus, bytes, &sampling.facts)?;
+            let probe = Probe::attach(sampling.event, pid, cpus, bytes)?;
             probes.push((role, probe));
             Ok(())
         })?;
@@ -58,16 +44,13 @@ pub fn profile(
         for (role, mut probe) in probes {
             let outcome = match role {
                 Role::Writer => &trial.writer,
-                Role::Reader => &trial.reader,
+                _ => &trial.reader,
             };
             if let Some(outcome) = outcome {
-                let tally = &mut tallies[role as usize];
+                let tally = &mut tallies[role.index()];
                 tally.usage_sampled.add(&outcome.counters);
-                let mut window = Window {
-                    ns: outcome.window_ns,
-                    within: &mut tally.chains,
-                };
-                probe.drain(&mut window);
+                let (start, end) = outcome.window_ns;
+                probe.drain(start..end, &mut tally.chains);
             }
         }
         let trial = runner.run(case)?;
@@ -75,34 +58,39 @@ pub fn profile(
         noise.push(trial.noise);
         for (tally, outcome) in tallies.iter_mut().zip([&trial.writer, &trial.reader]) {
             if let Some(outcome) = outcome {
-                tally.usage.add(&outcome.counters);
+                tally.usage_unsampled.add(&outcome.counters);
             }
         }
     }
     let ends = [Role::Writer, Role::Reader].into_iter().zip(tallies);
+    let ends = ends.filter(|(_, tally)| tally.usage_unsampled.bytes > 0);
     Ok(CaseProfile {
-        name: case.name.clone(),
-        description: case.description.clone(),
-        compared_with: case.compared_with.clone(),
-        not_run: None,
         trials,
         gib_per_s: pipespeed_stats::median(&sampled).unwrap_or(0.0),
         gib_per_s_unsampled: pipespeed_stats::median(&unsampled).unwrap_or(0.0),
         disturbances: disturbances(case, &noise),
         ends: ends
-            .filter(|(_, tally)| tally.usage.bytes > 0)
-            .map(|(role, tally)| tally.finish(role.name(), &sampling.symbols, Table::built_in()))
+            .map(|(role, tally)| {
+                let chains = tally.chains.named(&sampling.symbols);
+                end_profile(
+                    role.name(),
+                    tally.usage_unsampled,
+                    tally.usage_sampled,
+                    chains,
+                )
+            })
             .collect(),
+        ..CaseProfile::empty(case)
     })
 }
 
-/// The end that keeps the time decides.
+/// The rate of a trial in GiB/s, by the end that keeps the time.
 pub(super) fn rate(trial: &Trial) -> Option<f64> {
     let counters = &trial.reader.as_ref().or(trial.writer.as_ref())?.counters;
     Some(counters.bytes as f64 / GIB / counters.seconds)
 }
 
-/// What disturbed a case's trials.
+/// Warnings about what disturbed a case's trials.
 pub(super) fn disturbances(case: &Case, noise: &[NoiseDelta]) -> Vec<Warning> {
     let found = warnings::of_noise(noise).into_iter();
     found
@@ -110,40 +98,10 @@ pub(super) fn disturbances(case: &Case, noise: &[NoiseDelta]) -> Vec<Warning> {
         .collect()
 }
 
-/// Passes on only the samples of the timed part.
-struct Window<'a> {
-    ns: (u64, u64),
-    within: &'a mut Chains<u64>,
-}
-
-impl Take for Window<'_> {
-    fn sample(&mut self, sample: Sample) {
-        if (self.ns.0..self.ns.1).contains(&sample.time_ns) {
-            self.within.sample(sample);
-        }
-    }
-
-    fn lost(&mut self, count: u64) {
-        self.within.lost(count);
-    }
-
-    fn throttled(&mut self) {
-        self.within.throttled();
-    }
-}
-
-/// What was seen of one end so far.
+/// Usage and samples of one end.
 #[derive(Debug, Default)]
 struct Tally {
-    /// In the trials that were not sampled.
-    usage: Usage,
+    usage_unsampled: Usage,
     usage_sampled: Usage,
     chains: Chains<u64>,
-}
-
-impl Tally {
-    fn finish(self, role: &str, symbols: &Symbols, table: &Table) -> EndProfile {
-        let chains = self.chains.named(symbols);
-        end_profile(role, self.usage, self.usage_sampled, chains, table)
-    }
 }

@@ -1,9 +1,9 @@
-//! An account of a case where sampling is refused: what each end did is counted
-//! and multiplied by the elementary costs, beside its wall time.
+//! An account of a case without sampling: counts of what each end did, multiplied
+//! by the elementary costs, compared with its wall time.
 //!
-//! Pages are priced by what they cost in a single thread, whose caches are warm
-//! and whom nobody disturbs. So there is a remainder: the data and the pipe's
-//! lock passing between processors, cold caches, code of the process itself.
+//! The cost of a page is that of a single undisturbed thread with warm caches. So
+//! there is a remainder: data and the pipe's lock moving between processors, cold
+//! caches, the process's own code.
 
 use serde::Serialize;
 
@@ -18,42 +18,42 @@ use pipespeed_measure::endpoint::spec::{
 use pipespeed_measure::record::{EndCounters, Header, NotRun};
 use pipespeed_measure::runner::{Runner, TrialError};
 
-/// What a part of an end's wall time was used for.
+/// One use of wall time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Item {
-    /// System calls that moved data, or waited.
+    /// System calls that moved data or waited.
     Calls,
-    /// Those that found the pipe full or empty.
+    /// Calls that found the pipe full or empty.
     WouldBlocks,
-    /// Pages that passed the end.
+    /// Pages written or read.
     Pages,
-    /// Page faults, priced as those of base pages.
+    /// Page faults, at the cost of base pages.
     Faults,
-    /// Preemptions, priced as switches on one processor.
+    /// Preemptions, at the cost of a switch on one processor.
     Preemptions,
-    /// Times that the other end had to be woken on another processor.
+    /// Wake-ups of the other end on another processor.
     WakeCalls,
-    /// Times that this end was woken.
+    /// Wake-ups of this end.
     WakeUps,
-    /// Asleep, less the wake-ups: waiting for the other end.
+    /// Sleep without the wake-ups: waiting for the other end.
     Asleep,
-    /// Runnable, but without a processor.
+    /// Runnable, waiting for a processor.
     RunDelay,
-    /// The rest of the wall time; below 0 where the costs exceed it.
+    /// The rest of the wall time; negative if the costs exceed it.
     Unexplained,
 }
 
 /// A part of an end's wall time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// What it was used for.
+    /// Its use.
     pub item: Item,
-    /// How often; none where the scheduler measured a time.
+    /// Number of events; `None` if the scheduler measured a time.
     pub count: Option<f64>,
-    /// The cost of each, in nanoseconds; none where it is not known.
+    /// Cost of one event in nanoseconds, if known.
     pub each_ns: Option<f64>,
-    /// Together, in seconds; none where the cost is not known.
+    /// Total time in seconds, if known.
     pub seconds: Option<f64>,
 }
 
@@ -77,69 +77,52 @@ impl Row {
     }
 }
 
-/// What an end did, and what it is priced by.
-#[derive(Debug)]
-pub struct End<'a> {
-    /// Its counters.
-    pub counters: &'a EndCounters,
-    /// Times that the other end slept.
-    pub other_sleeps: u64,
-    /// The cost of a page; none where that is not among the elementary ones.
-    pub page: Option<&'a Cost>,
-    /// Whether both ends run on one processor.
-    pub on_one_processor: bool,
-}
-
-/// Shares an end's wall time out: the rows add up to it, but for those without
-/// a known cost.
-pub fn account(end: &End<'_>, costs: &Costs) -> Vec<Row> {
-    let counters = end.counters;
+/// Splits an end's wall time. The rows with a known cost add up to it.
+///
+/// `page` is the cost of a page, if it is among the elementary costs; `other_sleeps`
+/// is the number of times the other end slept.
+pub fn account(
+    counters: &EndCounters,
+    page: Option<&Cost>,
+    other_sleeps: u64,
+    on_one_processor: bool,
+    costs: &Costs,
+) -> Vec<Row> {
     let call = costs.call.median();
-    // A page's cost includes its part of a call, which is counted by itself.
+    // The cost of a page includes its part of a call, and calls have a row.
     let part_of_call = call.unwrap_or(0.0) * PAGE / PIECE as f64;
-    let page = end.page.and_then(Cost::median);
+    let page = page.and_then(Cost::median);
     let page = page.map(|ns| (ns - part_of_call).max(0.0));
-    let in_vain = counters.would_blocks.min(counters.syscalls);
-    let wake_up = if end.on_one_processor {
-        &costs.wake_up_same
+    let would_block = counters.would_blocks.min(counters.syscalls);
+    let (wake_up, wake_call) = if on_one_processor {
+        // Waking and switching are both part of the wake-up.
+        (&costs.wake_up_same, None)
     } else {
-        &costs.wake_up_other
+        (&costs.wake_up_other, Some(&costs.wake_call_other))
     };
-    let count = |item, count: u64, each_ns| Row::counted(item, count as f64, each_ns);
+    let count = |item, count: u64, cost: &Cost| Row::counted(item, count as f64, cost.median());
+    let preemptions = counters.involuntary_switches;
     let mut rows = vec![
-        count(Item::Calls, counters.syscalls - in_vain, call),
-        count(Item::WouldBlocks, in_vain, costs.would_block.median()),
+        count(Item::Calls, counters.syscalls - would_block, &costs.call),
+        count(Item::WouldBlocks, would_block, &costs.would_block),
         Row::counted(Item::Pages, counters.bytes as f64 / PAGE, page),
-        count(
-            Item::Faults,
-            counters.page_faults,
-            costs.fault_base.median(),
-        ),
-        count(
-            Item::Preemptions,
-            counters.involuntary_switches,
-            costs.wake_up_same.median(),
-        ),
+        count(Item::Faults, counters.page_faults, &costs.fault_base),
+        count(Item::Preemptions, preemptions, &costs.wake_up_same),
     ];
-    // On one processor waking and switching are the wake-up.
-    if !end.on_one_processor {
-        let each_ns = costs.wake_call_other.median();
-        rows.push(count(Item::WakeCalls, end.other_sleeps, each_ns));
-    }
-    let woken = count(Item::WakeUps, counters.voluntary_switches, wake_up.median());
+    rows.extend(wake_call.map(|cost| count(Item::WakeCalls, other_sleeps, cost)));
+    let wake_ups = count(Item::WakeUps, counters.voluntary_switches, wake_up);
     let run_delay_s = counters.run_delay_s.unwrap_or(0.0);
-    let asleep_s = counters.seconds - counters.cpu_s - run_delay_s - woken.seconds.unwrap_or(0.0);
+    let asleep_s = counters.seconds - counters.cpu_s - run_delay_s;
+    let asleep_s = (asleep_s - wake_ups.seconds.unwrap_or(0.0)).max(0.0);
     rows.extend([
-        woken,
-        Row::measured(Item::Asleep, asleep_s.max(0.0)),
+        wake_ups,
+        Row::measured(Item::Asleep, asleep_s),
         Row::measured(Item::RunDelay, run_delay_s),
     ]);
     let explained: f64 = rows.iter().filter_map(|row| row.seconds).sum();
     rows.retain(|row| row.count.is_some_and(|n| n > 0.0) || row.seconds.is_some_and(|s| s > 0.0));
-    rows.push(Row::measured(
-        Item::Unexplained,
-        counters.seconds - explained,
-    ));
+    let unexplained = counters.seconds - explained;
+    rows.push(Row::measured(Item::Unexplained, unexplained));
     rows
 }
 
@@ -148,9 +131,9 @@ pub fn account(end: &End<'_>, costs: &Costs) -> Vec<Row> {
 pub struct EndAccount {
     /// `writer` or `reader`.
     pub role: &'static str,
-    /// What it used in all trials.
+    /// Its counters, summed over all trials.
     pub counters: EndCounters,
-    /// Its wall time, shared out.
+    /// The parts of its wall time.
     pub rows: Vec<Row>,
 }
 
@@ -172,7 +155,7 @@ pub struct CaseAccount {
 }
 
 impl CaseAccount {
-    /// A case that can't be run here.
+    /// A case that was not run.
     pub fn not_run(case: &Case, not_run: NotRun) -> Self {
         CaseAccount {
             name: case.name.clone(),
@@ -200,7 +183,7 @@ pub struct Record {
     pub header: Header,
     /// How it was counted.
     pub settings: Settings,
-    /// What colours the figures.
+    /// What affects the figures.
     pub warnings: Vec<Warning>,
     /// Why nothing was sampled.
     pub refusal: String,
@@ -210,7 +193,7 @@ pub struct Record {
     pub cases: Vec<CaseAccount>,
 }
 
-/// Runs a case `trials` times and accounts for its ends' wall time.
+/// Runs a case `trials` times and splits the wall time of its ends.
 ///
 /// # Errors
 /// Those of a trial.
@@ -233,18 +216,10 @@ pub fn count(
             }
         }
     }
-    let end = |role, counters: &EndCounters, other: &EndCounters, page| EndAccount {
+    let end = |role, own: &EndCounters, other: &EndCounters, page| EndAccount {
         role,
-        counters: counters.clone(),
-        rows: account(
-            &End {
-                counters,
-                other_sleeps: other.voluntary_switches,
-                page,
-                on_one_processor,
-            },
-            costs,
-        ),
+        counters: own.clone(),
+        rows: account(own, page, other.voluntary_switches, on_one_processor, costs),
     };
     let mut ends = vec![
         end("writer", &writer, &reader, page_in(case, costs)),
@@ -299,7 +274,7 @@ fn page_in<'a>(case: &Case, costs: &'a Costs) -> Option<&'a Cost> {
     }
 }
 
-/// The cost of a page at the reader, by what the writer put into the pipe.
+/// The cost of a page at the reader, which depends on the writer's technique.
 fn page_out<'a>(case: &Case, costs: &'a Costs) -> Option<&'a Cost> {
     let (writer, reader) = pipe_ends(case)?;
     let is_vmspliced = match writer.technique {
@@ -350,13 +325,7 @@ mod tests {
     }
 
     fn rows(counters: &EndCounters, page: Option<&Cost>, on_one_processor: bool) -> Vec<Row> {
-        let end = End {
-            counters,
-            other_sleeps: 4000,
-            page,
-            on_one_processor,
-        };
-        account(&end, &costs())
+        account(counters, page, 4000, on_one_processor, &costs())
     }
 
     fn seconds(rows: &[Row], item: Item) -> Option<f64> {
@@ -406,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_known_cost_is_counted_and_remains_unexplained() {
+    fn pages_without_a_known_cost_are_counted_and_unexplained() {
         let rows = rows(&counters(), None, false);
         let pages = rows.iter().find(|row| row.item == Item::Pages).unwrap();
         assert_eq!((pages.count, pages.seconds), (Some(1e6), None));

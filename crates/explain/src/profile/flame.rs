@@ -1,19 +1,20 @@
-//! The call chains as other tools take them, and as a flame graph.
+//! The call chains as folded stacks and as a flame graph.
 
 use std::fmt::Write;
 
 use inferno::flamegraph::{Options, from_lines};
 
+use super::perf::Event;
 use super::pipeline::in_short;
 use super::record::Profile;
 
-/// Folded stacks: a line a call chain, its functions joined by semicolons from
-/// the outermost on, and its weight. Case and end, or "pipeline" and stage, come
-/// first.
+/// Folded stacks: one line per call chain with its weight, the functions separated by
+/// semicolons, the outermost first. The first two frames are the case and the end, or
+/// "pipeline" and the stage.
 pub fn folded(profile: &Profile) -> String {
     let mut text = String::new();
     for (name, end) in profile.ends() {
-        // A command may hold anything.
+        // A command may contain semicolons.
         let role = end.role.replace(';', ",");
         for stack in &end.stacks {
             let frames = stack.frames.join(";");
@@ -23,27 +24,25 @@ pub fn folded(profile: &Profile) -> String {
     text
 }
 
-/// A flame graph as SVG: each case's ends, or the stages, side by side, as wide as they ran.
+/// A flame graph of all ends or stages as SVG; widths are running times.
 ///
 /// # Errors
-/// Where there are no samples.
+/// There are no samples.
 pub fn flame(profile: &Profile) -> anyhow::Result<Vec<u8>> {
     let text = folded(profile);
     let names: Vec<&str> = profile.cases.iter().map(|case| &*case.name).collect();
     let mut options = Options::default();
     options.title = match (names.as_slice(), &profile.pipeline) {
         (_, Some(pipeline)) => {
-            format!(
-                "pipespeed profile: running time of {}",
-                in_short(&pipeline.command, 80)
-            )
+            let command = in_short(&pipeline.command, 80);
+            format!("pipespeed profile: running time of {command}")
         }
         ([only], None) => format!("pipespeed profile {only}: running time of both ends"),
         _ => "pipespeed profile: running time of both ends".to_owned(),
     };
-    options.count_name = match &*profile.settings.event {
-        "cycles" => "cycles".to_owned(),
-        _ => "ns".to_owned(),
+    options.count_name = match profile.settings.event {
+        Event::Cycles => "cycles".to_owned(),
+        Event::CpuClock => "ns".to_owned(),
     };
     options.hash = true;
     let mut svg = Vec::new();
@@ -58,7 +57,7 @@ mod tests {
     use crate::profile::sample;
 
     #[test]
-    fn commands_of_any_kind_leave_the_formats_whole() {
+    fn special_characters_of_commands_are_escaped() {
         let mut profile = sample::pipeline();
         let pipeline = profile.pipeline.as_mut().unwrap();
         pipeline.command = "sed 's/<&>/;/' | wc".to_owned();

@@ -1,117 +1,97 @@
-//! Samples, counted by call chains, and what an end's record makes of them.
+//! Samples counted by call chains, and an end's record made from them.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 
 use super::account::{Usage, split};
 use super::groups::{Group, Table};
-use super::perf::{Sample, Take};
 use super::record::{Cost, EndProfile, Function, Stack};
 use super::symbols::Symbols;
 
 /// The name of the one frame of a sample in a process's own code.
 pub const USER_CODE: &str = "user code";
-/// The name of a function that has none.
-const NAMELESS: &str = "[unknown]";
+/// The name of an address without a symbol.
+const UNKNOWN: &str = "[unknown]";
 
-/// Functions of "other" that are listed.
-const OTHERS: usize = 8;
+/// At most this many functions of "other kernel" are listed.
+const MAX_OTHERS: usize = 8;
 
-/// Samples counted by their call chains, the innermost function first.
-#[derive(Debug, Clone)]
+/// Samples by call chain, the innermost function first; a function is an address
+/// or a name. A chain outside the kernel is empty.
+#[derive(Debug, Clone, Default)]
 pub struct Chains<F> {
-    /// The weights.
+    /// The weight of each chain, in the event's unit.
     pub weights: HashMap<Vec<F>, u64>,
-    /// How many samples that are.
+    /// The number of samples.
     pub samples: u64,
-    /// How many found no room.
+    /// Samples lost for lack of memory.
     pub lost: u64,
     /// How often the kernel stopped sampling for a while.
     pub throttled: u64,
 }
 
-impl<F> Default for Chains<F> {
-    fn default() -> Self {
-        Chains {
-            weights: HashMap::new(),
-            samples: 0,
-            lost: 0,
-            throttled: 0,
-        }
-    }
-}
-
-impl Take for Chains<u64> {
-    fn sample(&mut self, sample: Sample) {
+impl<F: Eq + Hash> Chains<F> {
+    /// Adds a sample.
+    pub fn add(&mut self, chain: Vec<F>, weight: u64) {
         self.samples += 1;
-        *self.weights.entry(sample.kernel).or_default() += sample.weight;
-    }
-
-    fn lost(&mut self, count: u64) {
-        self.lost += count;
-    }
-
-    fn throttled(&mut self) {
-        self.throttled += 1;
+        *self.weights.entry(chain).or_default() += weight;
     }
 }
 
 impl Chains<u64> {
-    /// With functions for addresses.
+    /// Names the functions.
     pub fn named(self, symbols: &Symbols) -> Chains<String> {
-        let mut weights: HashMap<Vec<String>, u64> = HashMap::new();
-        for (chain, weight) in self.weights {
-            *weights.entry(named(&chain, symbols)).or_default() += weight;
-        }
-        Chains {
-            weights,
+        let mut named = Chains {
+            weights: HashMap::new(),
             samples: self.samples,
             lost: self.lost,
             throttled: self.throttled,
+        };
+        for (chain, weight) in self.weights {
+            // All but the innermost are return addresses, which may lie after the
+            // calling function's end if the call never returns.
+            let name = |(at, address): (usize, &u64)| {
+                let address = address.saturating_sub(u64::from(at > 0));
+                symbols.name(address).unwrap_or(UNKNOWN).to_owned()
+            };
+            let chain = chain.iter().enumerate().map(name).collect();
+            *named.weights.entry(chain).or_default() += weight;
         }
+        named
     }
 }
 
-/// An end's record from what it used, unsampled and sampled, and its samples.
+/// The record of an end, from its usage without and with sampling and its samples.
 pub fn end_profile(
     role: &str,
     usage: Usage,
     usage_sampled: Usage,
     chains: Chains<String>,
-    table: &Table,
 ) -> EndProfile {
     let mut weights: BTreeMap<Group, u64> = BTreeMap::new();
     let mut others: BTreeMap<String, u64> = BTreeMap::new();
     let mut stacks: Vec<Stack> = Vec::new();
     for (chain, weight) in chains.weights {
         let names: Vec<&str> = chain.iter().map(String::as_str).collect();
-        let (group, function) = table.attribute(&names);
+        let (group, function) = Table::built_in().attribute(&names);
         *weights.entry(group).or_default() += weight;
         if group == Group::Other {
             *others.entry(function.to_owned()).or_default() += weight;
         }
-        let frames = if chain.is_empty() {
-            vec![USER_CODE.to_owned()]
-        } else {
-            chain.into_iter().rev().collect()
-        };
+        let mut frames: Vec<String> = chain.into_iter().rev().collect();
+        if frames.is_empty() {
+            frames.push(USER_CODE.to_owned());
+        }
         stacks.push(Stack {
             frames,
             group,
             weight,
         });
     }
-    // A hash table's order is nobody's.
+    // The order of a hash table is random.
     stacks.sort_by(|a, b| a.frames.cmp(&b.frames));
-    let all = weights.values().sum::<u64>().max(1) as f64;
-    let mut others: Vec<Function> = others
-        .into_iter()
-        .map(|(name, weight)| Function {
-            name,
-            share: weight as f64 / all,
-        })
-        .collect();
-    others.sort_by(|a, b| b.share.total_cmp(&a.share));
-    others.truncate(OTHERS);
+    let mut others = Function::shares(others, weights.values().sum());
+    others.truncate(MAX_OTHERS);
     let costs = split(&usage, &weights)
         .into_iter()
         .map(|(group, seconds)| Cost {
@@ -132,15 +112,4 @@ pub fn end_profile(
         others,
         stacks,
     }
-}
-
-/// The functions of a call chain of addresses, the innermost first. All but
-/// that one are where a call returns to, which may lie behind the calling
-/// function's end if the call never does.
-fn named(chain: &[u64], symbols: &Symbols) -> Vec<String> {
-    let name = |(at, address): (usize, &u64)| {
-        let address = address.saturating_sub(u64::from(at > 0));
-        symbols.name(address).unwrap_or(NAMELESS).to_owned()
-    };
-    chain.iter().enumerate().map(name).collect()
 }

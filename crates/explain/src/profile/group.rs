@@ -1,8 +1,8 @@
-//! The costs that wall time is shared out to.
+//! The costs that wall time is split into.
 
 use serde::{Deserialize, Serialize};
 
-/// A cost.
+/// One cost: a part of the wall time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Group {
@@ -20,7 +20,7 @@ pub enum Group {
     PageAllocation,
     /// Accounting of pages to control groups.
     MemoryCgroup,
-    /// Finding and holding a caller's pages (get_user_pages).
+    /// Pinning a caller's pages (get_user_pages).
     PagePinning,
     /// Dropping references to pages.
     PageRelease,
@@ -36,87 +36,59 @@ pub enum Group {
     PageFaults,
     /// The process's own code.
     UserCode,
-    /// Interrupts that came meanwhile.
+    /// Interrupts.
     Interrupts,
-    /// What sampling itself costs, as far as it can be seen.
+    /// The visible part of the cost of sampling.
     Sampling,
     /// All other kernel code.
     Other,
 }
 
-impl Group {
-    /// All, in the order in which they are shown.
-    pub const ALL: [Group; 18] = [
-        Group::Asleep,
-        Group::RunDelay,
-        Group::Spinning,
-        Group::CopyToKernel,
-        Group::CopyToUser,
-        Group::PageAllocation,
-        Group::MemoryCgroup,
-        Group::PagePinning,
-        Group::PageRelease,
-        Group::PipeLock,
-        Group::PipeSlots,
-        Group::Scheduling,
-        Group::EntryExit,
-        Group::PageFaults,
-        Group::UserCode,
-        Group::Interrupts,
-        Group::Sampling,
-        Group::Other,
-    ];
+/// All groups in the order of reports, with their names.
+const NAMES: [(Group, &str); 18] = [
+    (Group::Asleep, "asleep, waiting for the other end"),
+    (Group::RunDelay, "woken, waiting for a processor"),
+    (Group::Spinning, "spinning on would-block (estimate)"),
+    (Group::CopyToKernel, "copy to kernel"),
+    (Group::CopyToUser, "copy to user"),
+    (Group::PageAllocation, "page allocation and freeing"),
+    (Group::MemoryCgroup, "memory-cgroup accounting"),
+    (Group::PagePinning, "page pinning (get_user_pages)"),
+    (Group::PageRelease, "page release"),
+    (Group::PipeLock, "pipe lock"),
+    (Group::PipeSlots, "pipe slots, splice's own code"),
+    (Group::Scheduling, "waking and scheduling"),
+    (Group::EntryExit, "system-call entry and exit"),
+    (Group::PageFaults, "page faults and zeroing"),
+    (Group::UserCode, "user code"),
+    (Group::Interrupts, "interrupts"),
+    (Group::Sampling, "sampling itself"),
+    (Group::Other, "other kernel"),
+];
 
-    /// The words people read.
-    pub fn name(self) -> &'static str {
-        match self {
-            Group::Asleep => "asleep, waiting for the other end",
-            Group::RunDelay => "woken, waiting for a processor",
-            Group::Spinning => "spinning on would-block (estimate)",
-            Group::CopyToKernel => "copy to kernel",
-            Group::CopyToUser => "copy to user",
-            Group::PageAllocation => "page allocation and freeing",
-            Group::MemoryCgroup => "memory-cgroup accounting",
-            Group::PagePinning => "page pinning (get_user_pages)",
-            Group::PageRelease => "page release",
-            Group::PipeLock => "pipe lock",
-            Group::PipeSlots => "pipe slots, splice's own code",
-            Group::Scheduling => "waking and scheduling",
-            Group::EntryExit => "system-call entry and exit",
-            Group::PageFaults => "page faults and zeroing",
-            Group::UserCode => "user code",
-            Group::Interrupts => "interrupts",
-            Group::Sampling => "sampling itself",
-            Group::Other => "other kernel",
+impl Group {
+    /// All groups, in the order of reports.
+    pub const ALL: [Group; NAMES.len()] = {
+        let mut all = [Group::Other; NAMES.len()];
+        let mut at = 0;
+        while at < all.len() {
+            all[at] = NAMES[at].0;
+            at += 1;
         }
+        all
+    };
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        NAMES[self as usize].1
     }
 
-    /// The same in a pipeline of somebody's own, whose stages may sleep for
-    /// anything.
+    /// The name in reports of a user's pipeline, whose stages may sleep for any
+    /// reason.
     pub fn name_in_pipeline(self) -> &'static str {
         match self {
             Group::Asleep => "asleep",
             group => group.name(),
         }
-    }
-
-    /// The group of a section of the table, by its name in data.
-    pub(super) fn from_section(section: &str) -> Option<Self> {
-        Some(match section {
-            "copy_to_kernel" => Group::CopyToKernel,
-            "copy_to_user" => Group::CopyToUser,
-            "page_allocation" => Group::PageAllocation,
-            "memory_cgroup" => Group::MemoryCgroup,
-            "page_pinning" => Group::PagePinning,
-            "page_release" => Group::PageRelease,
-            "pipe_lock" => Group::PipeLock,
-            "pipe_slots" => Group::PipeSlots,
-            "scheduling" => Group::Scheduling,
-            "entry_exit" => Group::EntryExit,
-            "page_faults" => Group::PageFaults,
-            "interrupts" => Group::Interrupts,
-            "sampling" => Group::Sampling,
-            _ => return None,
-        })
     }
 }

@@ -1,38 +1,38 @@
-//! The table of costs, and how a call chain finds its place in it.
+//! The table of costs: which kernel functions belong to which cost.
 //!
-//! The table is the text file `groups.txt` beside this one; it explains itself.
+//! It is the text file `groups.txt`, which explains its format.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use serde::Deserialize;
+use serde::de::value::{Error, StrDeserializer};
+
 pub use super::group::Group;
 
-/// What the table says of a function.
+/// A line of the table.
 #[derive(Debug, Clone)]
 struct Rule {
-    /// None: a helper.
+    /// `None` for a helper.
     group: Option<Group>,
-    /// Only under this function.
-    under: Option<Under>,
-    /// Only where nothing but helpers lies within.
+    /// The rule applies only below this caller.
+    caller: Option<Caller>,
+    /// The rule applies only if all inner functions are helpers.
     only_self: bool,
 }
 
-/// Where a caller has to stand.
 #[derive(Debug, Clone)]
-enum Under {
-    /// Further out.
-    Somewhere(String),
-    /// Next.
-    Directly(String),
+enum Caller {
+    Any(String),
+    Direct(String),
 }
 
-impl Under {
-    /// `callers` from the next one outwards.
-    fn holds(&self, callers: &[&str]) -> bool {
+impl Caller {
+    /// Whether these callers, the next one first, include it.
+    fn is_among(&self, callers: &[&str]) -> bool {
         match self {
-            Under::Somewhere(name) => callers.contains(&name.as_str()),
-            Under::Directly(name) => callers.first() == Some(&name.as_str()),
+            Caller::Any(name) => callers.contains(&name.as_str()),
+            Caller::Direct(name) => callers.first() == Some(&name.as_str()),
         }
     }
 }
@@ -43,16 +43,6 @@ pub struct Table {
     exact: HashMap<String, Vec<Rule>>,
     /// The longest first.
     prefixes: Vec<(String, Vec<Rule>)>,
-}
-
-/// A line of a table that makes no sense.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line} of the table of groups: {text:?}")]
-pub struct BadLine {
-    /// Counted from 1.
-    pub line: usize,
-    /// What stands there.
-    pub text: String,
 }
 
 impl Table {
@@ -67,90 +57,76 @@ impl Table {
     /// Reads a table.
     ///
     /// # Errors
-    /// The first line that is none.
-    pub fn parse(text: &str) -> Result<Self, BadLine> {
-        let mut table = Table::default();
+    /// The number and text of the first malformed line.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut exact: HashMap<String, Vec<Rule>> = HashMap::new();
         let mut prefixes: HashMap<String, Vec<Rule>> = HashMap::new();
         let mut section: Option<Option<Group>> = None;
         for (at, line) in text.lines().enumerate() {
-            let bad = || BadLine {
-                line: at + 1,
-                text: line.to_owned(),
-            };
+            let malformed = || format!("line {} of the table of costs: {line:?}", at + 1);
             let words: Vec<&str> = line.split_ascii_whitespace().collect();
-            let (function, under, only_self) = match words.as_slice() {
+            let (function, caller, only_self) = match *words.as_slice() {
                 [] => continue,
                 [first, ..] if first.starts_with('#') => continue,
-                [head] if head.starts_with('[') => {
-                    let name = head.trim_matches(['[', ']']);
-                    section = Some(match name {
-                        "helpers" => None,
-                        name => Some(Group::from_section(name).ok_or_else(bad)?),
-                    });
+                ["[helpers]"] => {
+                    section = Some(None);
                     continue;
                 }
-                ["self", name] => (*name, None, true),
-                [name] => (*name, None, false),
-                [name, "<", caller] => {
-                    let under = Under::Somewhere((*caller).to_owned());
-                    (*name, Some(under), false)
+                [head] if head.starts_with('[') => {
+                    let name = StrDeserializer::<Error>::new(head.trim_matches(['[', ']']));
+                    section = Some(Some(Group::deserialize(name).map_err(|_| malformed())?));
+                    continue;
                 }
-                [name, "<<", caller] => {
-                    let under = Under::Directly((*caller).to_owned());
-                    (*name, Some(under), false)
-                }
-                _ => return Err(bad()),
+                ["self", name] => (name, None, true),
+                [name] => (name, None, false),
+                [name, "<", caller] => (name, Some(Caller::Any(caller.to_owned())), false),
+                [name, "<<", caller] => (name, Some(Caller::Direct(caller.to_owned())), false),
+                _ => return Err(malformed()),
             };
             let rule = Rule {
-                group: section.ok_or_else(bad)?,
-                under,
+                group: section.ok_or_else(malformed)?,
+                caller,
                 only_self,
             };
-            match function.strip_suffix('*') {
-                Some(prefix) => prefixes.entry(prefix.to_owned()).or_default().push(rule),
-                None => table
-                    .exact
-                    .entry(function.to_owned())
-                    .or_default()
-                    .push(rule),
-            }
+            let (rules, name) = match function.strip_suffix('*') {
+                Some(prefix) => (&mut prefixes, prefix),
+                None => (&mut exact, function),
+            };
+            rules.entry(name.to_owned()).or_default().push(rule);
         }
-        // Those that ask for a caller go first.
-        let particular_first = |rule: &Rule| rule.under.is_none();
-        for rules in table.exact.values_mut().chain(prefixes.values_mut()) {
-            rules.sort_by_key(particular_first);
+        // Rules with a caller are tried first.
+        for rules in exact.values_mut().chain(prefixes.values_mut()) {
+            rules.sort_by_key(|rule| rule.caller.is_none());
         }
-        table.prefixes = prefixes.into_iter().collect();
-        table.prefixes.sort_by(|(a, _), (b, _)| {
-            let longest_first = b.len().cmp(&a.len());
-            longest_first.then_with(|| a.cmp(b))
-        });
-        Ok(table)
+        let mut prefixes: Vec<_> = prefixes.into_iter().collect();
+        prefixes.sort_by(|(a, _), (b, _)| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        Ok(Table { exact, prefixes })
     }
 
-    /// Rules for a function, the most particular first: its own name's, then
-    /// those of the longest beginning.
+    /// The rules for a function: those of its name, then those of the longest
+    /// matching prefix.
     fn rules<'a>(&'a self, function: &'a str) -> impl Iterator<Item = &'a Rule> {
+        let prefixes = self.prefixes.iter();
+        let prefixes = prefixes.filter(move |(prefix, _)| function.starts_with(&**prefix));
         let exact = self.exact.get(function).into_iter().flatten();
-        let begun = move |(prefix, _): &&(String, Vec<Rule>)| function.starts_with(&**prefix);
-        let prefixed = self.prefixes.iter().filter(begun);
-        exact.chain(prefixed.flat_map(|(_, rules)| rules))
+        exact.chain(prefixes.flat_map(|(_, rules)| rules))
     }
 
-    /// The cost that a call chain in the kernel belongs to, its innermost
-    /// function first, and the function that decided. An empty chain is the
-    /// process's own code.
+    /// The cost that a call chain in the kernel belongs to, and the function that
+    /// decided. The innermost function comes first; an empty chain is the process's
+    /// own code.
     pub fn attribute<'a>(&self, chain: &[&'a str]) -> (Group, &'a str) {
         let Some(innermost) = chain.first() else {
             return (Group::UserCode, "");
         };
-        // The first that is no helper: where nothing is known it names what
-        // is not.
-        let mut stranger = None;
+        // The innermost function that is neither known nor a helper.
+        let mut unknown = None;
         for (at, function) in chain.iter().enumerate() {
             let rule = self.rules(function).find(|rule| {
-                let holds = |under: &Under| under.holds(&chain[at + 1..]);
-                rule.under.as_ref().is_none_or(holds) && (!rule.only_self || stranger.is_none())
+                let callers = &chain[at + 1..];
+                let caller = rule.caller.as_ref();
+                caller.is_none_or(|caller| caller.is_among(callers))
+                    && (!rule.only_self || unknown.is_none())
             });
             match rule {
                 Some(Rule {
@@ -158,11 +134,11 @@ impl Table {
                 }) => return (*group, function),
                 Some(_) => {}
                 None => {
-                    stranger.get_or_insert(*function);
+                    unknown.get_or_insert(*function);
                 }
             }
         }
-        (Group::Other, stranger.unwrap_or(innermost))
+        (Group::Other, unknown.unwrap_or(innermost))
     }
 }
 
@@ -176,16 +152,22 @@ mod tests {
     }
 
     #[test]
-    fn the_tables_text_is_one() {
+    fn the_built_in_table_is_well_formed() {
         assert!(Table::parse(include_str!("groups.txt")).is_ok());
     }
 
     #[test]
-    fn a_line_that_makes_no_sense_is_named() {
-        let bad = |text| Table::parse(text).unwrap_err().line;
-        assert_eq!(bad("[pipe_lock]\na b c d"), 2);
-        assert_eq!(bad("orphan"), 1);
-        assert_eq!(bad("# x\n[no_such_group]"), 2);
+    fn a_malformed_line_is_named() {
+        let bad = |text| Table::parse(text).unwrap_err();
+        assert_eq!(
+            bad("[pipe_lock]\na b c d"),
+            "line 2 of the table of costs: \"a b c d\""
+        );
+        assert_eq!(bad("orphan"), "line 1 of the table of costs: \"orphan\"");
+        assert_eq!(
+            bad("# x\n[no_such_group]"),
+            "line 2 of the table of costs: \"[no_such_group]\""
+        );
     }
 
     #[test]
@@ -231,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_up_that_left_no_frame_is_one_all_the_same() {
+    fn a_wake_up_without_a_frame_of_its_own_is_recognised() {
         let unlock = "_raw_spin_unlock_irqrestore";
         assert_eq!(
             of(&format!("{unlock} pipe_write vfs_write")),
@@ -246,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_is_other_and_names_itself() {
+    fn an_unknown_function_is_other_and_names_itself() {
         let chain = [
             "_raw_spin_lock",
             "unheard_of",
@@ -264,19 +246,20 @@ mod tests {
     }
 
     #[test]
-    fn every_group_of_the_kernels_has_a_section() {
-        for group in Group::ALL {
+    fn every_group_of_the_kernels_functions_has_a_section() {
+        let derived = [
+            Group::Asleep,
+            Group::RunDelay,
+            Group::Spinning,
+            Group::UserCode,
+            Group::Other,
+        ];
+        for (at, group) in Group::ALL.into_iter().enumerate() {
+            assert_eq!(group as usize, at);
             let name = serde_json::to_value(group).unwrap();
-            let name = name.as_str().unwrap();
-            let found = Group::from_section(name);
-            let ours = [
-                Group::Asleep,
-                Group::RunDelay,
-                Group::Spinning,
-                Group::UserCode,
-                Group::Other,
-            ];
-            assert_eq!(found.is_none(), ours.contains(&group), "{name}");
+            let section = format!("\n[{}]\n", name.as_str().unwrap());
+            let is_there = include_str!("groups.txt").contains(&section);
+            assert_eq!(is_there, !derived.contains(&group), "{section}");
         }
     }
 }

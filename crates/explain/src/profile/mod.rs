@@ -1,13 +1,18 @@
-//! Where the time of a case goes: both ends sampled by the kernel
-//! (perf_event_open(2)), each sample attributed by its call chain to a cost, and
-//! the whole made to add up to the wall time by the scheduler's account.
+//! Profiles: the wall time of each end of a case, or of each stage of a pipeline,
+//! split into costs.
 //!
-//! [`perf`] takes the samples, [`refusal`] says why there are none,
-//! [`symbols`] names the kernel's functions, [`groups`] is the table of costs
-//! and how a call chain finds its place in it, [`account`] splits an end's wall
-//! time, [`record`] is what is kept, [`tree`] and [`flame`] show the call
-//! chains. [`collect`] samples cases, [`pipeline`] anybody's commands. Where
-//! sampling is refused [`counted`] accounts for a case by counts and costs.
+//! The kernel samples the processes (perf_event_open(2)). The call chain of a sample
+//! belongs to a cost. The scheduler's times make the costs add up to the wall time.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`perf`], [`symbols`] | samples, or why there are none; names of kernel functions |
+//! | [`groups`] | the table of costs and the attribution of call chains |
+//! | [`account`], [`gathered`] | the wall time of an end, split |
+//! | [`collect`], [`pipeline`] | profiles of cases and of users' commands |
+//! | [`counted`] | accounts of cases by counts and costs, if sampling is refused |
+//! | [`record`], [`notes`] | the saved record and its warnings |
+//! | [`tree`], [`flame`] | call chains as text and as a flame graph |
 
 pub mod account;
 pub mod collect;
@@ -20,7 +25,6 @@ pub mod notes;
 pub mod perf;
 pub mod pipeline;
 pub mod record;
-pub mod refusal;
 pub mod symbols;
 pub mod tree;
 

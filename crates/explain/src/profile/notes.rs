@@ -1,4 +1,4 @@
-//! What colours a profile, said aloud.
+//! Warnings about a profile.
 
 use super::account::FEW_BYTES;
 use super::perf::{Event, FREQUENCY};
@@ -17,24 +17,23 @@ const COSTLY: &[&str] = &[
     "vmscape",
 ];
 
-/// Other shares of "other kernel" than this are told.
-const MUCH_OTHER: f64 = 0.1;
-/// So are rates that sampling lowers by more than this.
-const SLOWED: f64 = 0.05;
-/// And costs that miss the wall time by more.
-const MISSED: f64 = 0.05;
+/// Maximum share of samples in "other kernel" without a warning.
+const MAX_OTHER: f64 = 0.1;
+/// Maximum slowdown by sampling without a warning.
+const MAX_SLOWDOWN: f64 = 0.05;
+/// Maximum difference of costs and wall time without a warning.
+const MAX_MISSED: f64 = 0.05;
 
-/// What is known before anything is sampled.
-pub fn standing(machine: &Machine, event: Event) -> Vec<Warning> {
+/// Warnings about the machine and the event.
+pub fn of_setup(machine: &Machine, event: Event) -> Vec<Warning> {
     let by = match event {
-        Event::Cycles => {
-            format!("sampled by processor cycles, {FREQUENCY} times a second of running")
+        Event::Cycles => "processor cycles",
+        Event::CpuClock => {
+            "the kernel's cpu-clock, as there are no cycle counters: code with interrupts off is \
+             attributed to where they are enabled again"
         }
-        Event::CpuClock => format!(
-            "sampled by the kernel's cpu-clock, {FREQUENCY} times a second of running, as there are no cycle counters: \
-             what runs with interrupts off is seen where they are let in again"
-        ),
     };
+    let by = format!("sampled {FREQUENCY} times per second of running time by {by}");
     let mut found = vec![Warning::new(WarningKind::Sampling, by)];
     found.extend(warnings::of_machine(machine));
     let on: Vec<&str> = COSTLY
@@ -53,22 +52,22 @@ pub fn standing(machine: &Machine, event: Event) -> Vec<Warning> {
         found.push(Warning::new(WarningKind::Mitigations, message));
     }
     if machine.kernel.seccomp_filter == Some(true) {
-        let message = "a seccomp filter looks at every system call";
+        let message = "a seccomp filter checks every system call";
         found.push(Warning::new(WarningKind::SeccompFilter, message));
     }
     found
 }
 
-/// What the samples themselves say.
+/// Warnings about the samples.
 pub fn of_samples(profile: &Profile) -> Vec<Warning> {
     let mut found = Vec::new();
     for case in &profile.cases {
         found.extend(case.disturbances.iter().cloned());
         let mut notes = Vec::new();
         let slowed = 1.0 - case.gib_per_s / case.gib_per_s_unsampled;
-        if case.not_run.is_none() && slowed > SLOWED {
+        if case.not_run.is_none() && slowed > MAX_SLOWDOWN {
             notes.push(format!(
-                "{:.0} % slower while sampled than between ({} and {} GiB/s)",
+                "{:.0} % slower with sampling than without ({} and {} GiB/s)",
                 slowed * 100.0,
                 pipespeed_base::text::significant(case.gib_per_s),
                 pipespeed_base::text::significant(case.gib_per_s_unsampled)
@@ -96,44 +95,44 @@ pub fn of_samples(profile: &Profile) -> Vec<Warning> {
     found
 }
 
-/// Of one end's samples.
+/// Adds notes about the samples of one end.
 fn of_end(whose: &str, end: &EndProfile, notes: &mut Vec<String>) {
     if end.lost > 0 {
         notes.push(format!(
-            "{whose}: {} samples lost beside {} kept, for want of memory for them",
+            "{whose}: {} samples lost for lack of memory, {} kept",
             end.lost, end.samples
         ));
     }
     if end.throttled > 0 {
         notes.push(format!(
-            "{whose}: the kernel stopped sampling {} times for a while \
+            "{whose}: the kernel suspended sampling {} times \
              (/proc/sys/kernel/perf_event_max_sample_rate, perf_cpu_time_max_percent)",
             end.throttled
         ));
     }
     let other = end.other_share_of_samples();
-    if other > MUCH_OTHER {
+    if other > MAX_OTHER {
         notes.push(format!(
-            "{whose}: {:.0} % of the samples lie in functions that the table of costs does not know",
+            "{whose}: {:.0} % of the samples are in functions that the table of costs does not know",
             other * 100.0
         ));
     }
     let missed = end.sum_of_shares() - 1.0;
-    if missed.abs() > MISSED {
+    if missed.abs() > MAX_MISSED {
         notes.push(format!(
-            "{whose}: the costs miss the wall time by {:+.0} %, as the scheduler's account does",
+            "{whose}: the sum of the costs differs from the wall time by {:+.0} %, as the scheduler's times do",
             missed * 100.0
         ));
     }
 }
 
-/// What bears on a pipeline as a whole.
+/// Adds notes about a pipeline.
 fn of_pipeline(pipeline: &PipelineProfile, notes: &mut Vec<String>) {
     for (at, stages) in pipeline.stages.windows(2).enumerate() {
         if stages[0].given_bytes.is_none() {
             notes.push(format!(
                 "bytes from stage {} to stage {} are unknown: both splice, which the kernel does not count, or it \
-                 keeps no account of files (CONFIG_TASK_IO_ACCOUNTING), or hides it",
+                 does not count or show any bytes (CONFIG_TASK_IO_ACCOUNTING)",
                 at + 1,
                 at + 2
             ));
@@ -145,21 +144,21 @@ fn of_pipeline(pipeline: &PipelineProfile, notes: &mut Vec<String>) {
         let slowed = 1.0 - usage.wall_ns_per_page() / sampled.wall_ns_per_page();
         if !stage.by_phases {
             notes.push(format!(
-                "{}: too short, or its processes come and go too quickly, to tell phases with sampling from those \
-                 without: its figures are of both",
+                "{}: too short, or its processes too short-lived, to distinguish phases with sampling from phases \
+                 without: its figures include both",
                 stage.end.role
             ));
-        } else if slowed > SLOWED && usage.bytes >= FEW_BYTES {
+        } else if slowed > MAX_SLOWDOWN && usage.bytes >= FEW_BYTES {
             notes.push(format!(
-                "{}: {:.0} % slower while sampled than between",
+                "{}: {:.0} % slower with sampling than without",
                 stage.end.role,
                 slowed * 100.0
             ));
         }
-        if usage.cpu_s + usage.run_delay_s > usage.wall_s * (1.0 + MISSED) {
+        if usage.cpu_s + usage.run_delay_s > usage.wall_s * (1.0 + MAX_MISSED) {
             notes.push(format!(
-                "{}: its processes ran at the same time, on {:.1} processors on average; what they took is scaled \
-                 down to the wall time, and sleeping beside it does not show",
+                "{}: its processes ran in parallel, on {:.1} processors on average; their times are scaled to the \
+                 wall time, and sleep at the same time is not shown",
                 stage.end.role,
                 stage.processors()
             ));
@@ -167,7 +166,7 @@ fn of_pipeline(pipeline: &PipelineProfile, notes: &mut Vec<String>) {
     }
     if pipeline.left > 0 {
         notes.push(format!(
-            "processes that went on after the last stage's end, and were ended: {}",
+            "processes still running at the end of the last stage, which were ended: {}",
             pipeline.left
         ));
     }
@@ -178,24 +177,23 @@ mod tests {
     use super::*;
     use crate::profile::sample;
 
-    fn joined(profile: &Profile) -> String {
-        let found = of_samples(profile);
+    fn joined(found: &[Warning]) -> String {
         let lines: Vec<String> = found.iter().map(Warning::to_string).collect();
         lines.join("\n")
     }
 
     #[test]
-    fn a_clean_profile_needs_few_words() {
+    fn a_clean_profile_has_no_notes() {
         let mut profile = sample::ladder();
         for case in &mut profile.cases {
             case.gib_per_s = case.gib_per_s_unsampled;
             case.ends.remove(0);
         }
-        assert_eq!(joined(&profile), "");
+        assert_eq!(joined(&of_samples(&profile)), "");
     }
 
     #[test]
-    fn what_colours_a_case_is_said_with_its_name() {
+    fn notes_about_a_case_have_its_name() {
         let mut profile = sample::ladder();
         profile.cases.truncate(1);
         let case = &mut profile.cases[0];
@@ -207,21 +205,18 @@ mod tests {
         case.ends[1].lost = 7;
         case.ends[1].throttled = 2;
         case.ends[1].costs.remove(0);
-        let notes = joined(&profile);
-        for said in [
-            "write_read: stolen time",
-            "write_read: 10 % slower while sampled",
-            "write_read: writer: 15 % of the samples lie in functions",
-            "write_read: reader: 7 samples lost beside 100 kept",
-            "write_read: reader: the kernel stopped sampling 2 times",
-            "write_read: reader: the costs miss the wall time by -50 %",
-        ] {
-            assert!(notes.contains(said), "{said}: {notes}");
-        }
+        insta::assert_snapshot!(joined(&of_samples(&profile)), @r"
+        write_read: stolen time
+        write_read: 10 % slower with sampling than without (3.43 and 3.81 GiB/s)
+        write_read: writer: 15 % of the samples are in functions that the table of costs does not know
+        write_read: reader: 7 samples lost for lack of memory, 100 kept
+        write_read: reader: the kernel suspended sampling 2 times (/proc/sys/kernel/perf_event_max_sample_rate, perf_cpu_time_max_percent)
+        write_read: reader: the sum of the costs differs from the wall time by -50 %, as the scheduler's times do
+        ");
     }
 
     #[test]
-    fn a_pipeline_tells_what_it_could_not_see() {
+    fn notes_about_a_pipeline_name_the_stages() {
         let mut profile = sample::pipeline();
         let pipeline = profile.pipeline.as_mut().unwrap();
         pipeline.left = 2;
@@ -229,45 +224,32 @@ mod tests {
         let usage = &mut pipeline.stages[1].end.usage;
         usage.cpu_s = 3.0 * usage.wall_s;
         pipeline.stages[1].cpu_s = 3.0 * pipeline.stages[1].wall_s;
-        let notes = joined(&profile);
-        for said in [
-            "bytes from stage 2 to stage 3 are unknown",
-            "1: produce: too short",
-            "2: filter: its processes ran at the same time, on 3.0 processors",
-            "and were ended: 2",
-        ] {
-            assert!(notes.contains(said), "{said}: {notes}");
-        }
-        assert!(!notes.contains("from stage 1"), "{notes}");
+        insta::assert_snapshot!(joined(&of_samples(&profile)), @r"
+        pipeline, 1: produce: 15 % of the samples are in functions that the table of costs does not know
+        bytes from stage 2 to stage 3 are unknown: both splice, which the kernel does not count, or it does not count or show any bytes (CONFIG_TASK_IO_ACCOUNTING)
+        1: produce: too short, or its processes too short-lived, to distinguish phases with sampling from phases without: its figures include both
+        2: filter: its processes ran in parallel, on 3.0 processors on average; their times are scaled to the wall time, and sleep at the same time is not shown
+        processes still running at the end of the last stage, which were ended: 2
+        ");
     }
 
     #[test]
-    fn the_event_is_named_before_anything_else() {
-        let machine = Machine::default();
-        assert!(
-            standing(&machine, Event::Cycles)[0]
-                .message
-                .contains("processor cycles")
-        );
-        assert!(
-            standing(&machine, Event::CpuClock)[0]
-                .message
-                .contains("cpu-clock")
-        );
+    fn notes_about_the_setup_name_the_event_and_costly_mitigations() {
         let mut machine = Machine::default();
-        machine
-            .kernel
-            .mitigations
-            .insert("mds".to_owned(), "Mitigation: on".to_owned());
-        machine
-            .kernel
-            .mitigations
-            .insert("meltdown".to_owned(), "Not affected".to_owned());
-        let found = standing(&machine, Event::Cycles);
-        let on = found
-            .iter()
-            .find(|warning| warning.kind == WarningKind::Mitigations)
-            .unwrap();
-        assert!(on.message.ends_with("are on: mds"), "{on}");
+        machine.kernel.seccomp_filter = Some(true);
+        for (name, state) in [("mds", "Mitigation: on"), ("meltdown", "Not affected")] {
+            let mitigations = &mut machine.kernel.mitigations;
+            mitigations.insert(name.to_owned(), state.to_owned());
+        }
+        let [cycles, clock] =
+            [Event::Cycles, Event::CpuClock].map(|event| of_setup(&machine, event));
+        assert_eq!(cycles[1..], clock[1..]);
+        let text = format!("{}\n{}", cycles[0], joined(&clock));
+        insta::assert_snapshot!(text, @r"
+        sampled 1999 times per second of running time by processor cycles
+        sampled 1999 times per second of running time by the kernel's cpu-clock, as there are no cycle counters: code with interrupts off is attributed to where they are enabled again
+        mitigations that make system calls and switches slower are on: mds
+        a seccomp filter checks every system call
+        ");
     }
 }

@@ -1,52 +1,53 @@
-//! Taking samples of a process while it runs.
+//! Samples of a running process, by perf_event_open(2).
 //!
-//! The samples wait in memory shared with the kernel. Those of a trial stay
-//! there until it is over: nobody reads them meanwhile, so that sampling
-//! disturbs by nothing but its interrupts. A pipeline may take any time, so its
-//! samples are read as it goes. What does not fit is counted as lost.
+//! The kernel writes samples to shared memory. Those of a trial are read when it
+//! is over, so that only the interrupts disturb it; those of a pipeline, which may
+//! take any time, while it runs. Samples that don't fit are counted as lost.
+
+use std::io;
+use std::ops::Range;
 
 use perf_event::data::Record;
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Clock, SampleFlag, Sampler};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
-use super::refusal::{Facts, Refusal, mapping, opening};
+use super::gathered::Chains;
+use super::symbols::{Symbols, SymbolsError};
+use pipespeed_host::Root;
+use pipespeed_host::refusals::{self, Call, Refusal, errno_of, hidden_symbols};
 
-/// What a sample is taken by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The event that triggers samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Event {
-    /// The processor's cycle counter: sees into code that runs with interrupts
-    /// off.
+    /// The processor's cycle counter: samples code with interrupts off, too.
     Cycles,
-    /// A timer while the process runs: samples fall due with interrupts off and
-    /// are taken where they are let in again.
+    /// A timer of the process's running time: a sample that is due while
+    /// interrupts are off is taken when they are on again.
     CpuClock,
 }
 
-impl Event {
-    /// The name in data.
-    pub fn name(self) -> &'static str {
-        match self {
-            Event::Cycles => "cycles",
-            Event::CpuClock => "cpu-clock",
-        }
-    }
-}
+pipespeed_base::named!(Event {
+    Cycles = "cycles": "processor cycles",
+    CpuClock = "cpu-clock": "a timer of the running time",
+});
 
-/// Samples a second of running time: twice as many slow a guest's spinning ends
-/// down by a fifth. No multiple of the kernel's tick, so as not to fall into step
-/// with it.
+/// Samples per second of running time. Twice as many slow a guest's spinning ends
+/// by a fifth. Not a multiple of the kernel's tick, so that the two don't fall into
+/// step.
 pub const FREQUENCY: u64 = 1999;
 
-/// Call chains of some thirty frames make samples of about 300 bytes: this
-/// holds most of a second of running.
+/// Memory for the samples of an end on one processor. A sample of thirty frames
+/// takes 300 bytes, so it holds most of a second.
 const RING_BYTES: usize = 512 << 10;
-/// Where an end may run on any of several processors there is a ring for each.
-/// Two ends with such rings stay within what is granted without privilege
-/// (/proc/sys/kernel/perf_event_mlock_kb, 516 a processor).
+/// Memory on each of several processors. Two ends stay within what is allowed
+/// without privilege (/proc/sys/kernel/perf_event_mlock_kb, 516 a processor).
 const RING_BYTES_EACH: usize = 256 << 10;
 
-/// Memory for samples on each of `cpus` processors, of two ends that are not
-/// read before they have ended.
+/// Memory for samples on each of `cpus` processors, for an end that is read when it
+/// has ended.
 pub fn ring_bytes(cpus: usize) -> usize {
     match cpus {
         1 => RING_BYTES,
@@ -54,9 +55,9 @@ pub fn ring_bytes(cpus: usize) -> usize {
     }
 }
 
-/// The same where so many processes are sampled and read as they go, who
-/// together stay within what is granted without privilege. Each ring takes a
-/// page more.
+/// Memory for samples of each of `processes` that are read as they run. Together
+/// they stay within what is allowed without privilege; each ring takes one page
+/// more.
 pub fn shared_ring_bytes(processes: usize) -> usize {
     const GRANTED: usize = 516 << 10;
     const MIN: usize = 16 << 10;
@@ -65,45 +66,92 @@ pub fn shared_ring_bytes(processes: usize) -> usize {
     power.clamp(MIN, RING_BYTES_EACH)
 }
 
-/// A sample.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sample {
-    /// When, in nanoseconds of CLOCK_MONOTONIC.
-    pub time_ns: u64,
-    /// How much it stands for, in the event's unit.
-    pub weight: u64,
-    /// Addresses in the kernel, innermost first; none where the process ran its
-    /// own code.
-    pub kernel: Vec<u64>,
-}
-
-/// Who is told what was sampled of a process.
-pub trait Take {
-    /// A sample.
-    fn sample(&mut self, sample: Sample);
-    /// So many samples found no room.
-    fn lost(&mut self, count: u64);
-    /// The kernel stopped sampling for taking too much time.
-    fn throttled(&mut self);
-}
-
-/// Samples one process, and its threads and children to come.
+/// Samples one process and the threads and children that it starts.
 pub struct Probe {
     rings: Vec<Sampler>,
 }
 
-/// The best event that this machine grants.
-///
-/// # Errors
-/// Why there is none.
-pub fn best_event(facts: &Facts) -> Result<Event, Refusal> {
-    // Its own process will do to find out.
-    let try_out = |event| open(event, None, None).map(drop);
-    if try_out(Event::Cycles).is_ok() {
-        return Ok(Event::Cycles);
+/// How this machine can be sampled.
+#[derive(Debug)]
+pub struct Sampling {
+    /// What samples are taken by.
+    pub event: Event,
+    /// Names for the kernel's functions.
+    pub symbols: Symbols,
+}
+
+impl Sampling {
+    /// Finds the best event that is allowed, and reads the kernel's symbols.
+    ///
+    /// # Errors
+    /// [`SamplingError`].
+    pub fn find() -> Result<Self, SamplingError> {
+        // It is tried out on this process.
+        let is_allowed = |event| open(event, None, None).map(|_| event);
+        let event = is_allowed(Event::Cycles)
+            .or_else(|_| is_allowed(Event::CpuClock))
+            .map_err(|error| SamplingError::of(Call::PerfEventOpen, error))?;
+        let symbols = Symbols::read(&Root::default().path("proc/kallsyms"))?;
+        Ok(Sampling { event, symbols })
     }
-    try_out(Event::CpuClock).map_err(|error| opening(error, facts))?;
-    Ok(Event::CpuClock)
+}
+
+/// What works without sampling.
+const INSTEAD: &str = "pipespeed profile CASE then counts, and pipespeed costs works without it";
+
+/// The kernel can't be sampled.
+#[derive(Debug, thiserror::Error)]
+pub enum SamplingError {
+    /// It is refused.
+    #[error("sampling the kernel is refused: {0}; {INSTEAD}")]
+    Refused(Refusal),
+    /// There are too few descriptors.
+    #[error("sampling takes a descriptor for each process and processor: {0}")]
+    Descriptors(Refusal),
+    /// The kernel's functions have no names.
+    #[error("{}; {INSTEAD}", match .0 {
+        SymbolsError::Hidden => format!("kernel symbols are hidden: {}", hidden_symbols(&Root::default())),
+        error => format!("kernel functions have no names here: {error}"),
+    })]
+    Symbols(SymbolsError),
+    /// Another error.
+    #[error("can't sample the kernel: {0}; {INSTEAD}")]
+    Failed(io::Error),
+}
+
+impl SamplingError {
+    fn of(call: Call, error: io::Error) -> Self {
+        match refusals::of(call, &error) {
+            Some(refusal) if has_too_few_descriptors(&error) => SamplingError::Descriptors(refusal),
+            Some(refusal) => SamplingError::Refused(refusal),
+            None => SamplingError::Failed(error),
+        }
+    }
+
+    /// Replaces an error of a pipeline that was caused by too few descriptors.
+    pub fn or_too_few_descriptors(error: anyhow::Error) -> anyhow::Error {
+        let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());
+        let cause = causes.find(|cause| has_too_few_descriptors(cause));
+        match cause.and_then(|cause| refusals::of("starting the pipeline", cause)) {
+            Some(refusal) => SamplingError::Descriptors(refusal).into(),
+            None => error,
+        }
+    }
+}
+
+impl From<SymbolsError> for SamplingError {
+    fn from(error: SymbolsError) -> Self {
+        match error {
+            SymbolsError::Unreadable(error) if has_too_few_descriptors(&error) => {
+                SamplingError::of(Call::from("open(2)"), error)
+            }
+            error => SamplingError::Symbols(error),
+        }
+    }
+}
+
+fn has_too_few_descriptors(error: &io::Error) -> bool {
+    matches!(errno_of(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 fn open(
@@ -115,8 +163,8 @@ fn open(
         Event::Cycles => Builder::new(Hardware::CPU_CYCLES),
         Event::CpuClock => Builder::new(Software::CPU_CLOCK),
     };
-    // DATA_SRC says nothing of interest: perf-event-data 0.1.8 takes a record that
-    // ends in an empty call chain for one cut short, so something has to follow.
+    // DATA_SRC is not used, but perf-event-data 0.1.8 takes a record that ends in an
+    // empty call chain for a truncated one.
     builder
         .sample_frequency(FREQUENCY)
         .sample(
@@ -140,66 +188,65 @@ fn open(
 }
 
 impl Probe {
-    /// Begins to sample a process where it runs on one of `cpus`.
+    /// Starts to sample a process on `cpus`, with `ring_bytes` of memory on each.
     ///
-    /// The kernel passes an event on to threads and children only if it is
-    /// bound to a processor (kernel/events/core.c, `perf_mmap`), hence one for
-    /// each, with a ring of `ring_bytes`.
+    /// The kernel passes an event on to threads and children only if it is bound to
+    /// a processor (kernel/events/core.c, `perf_mmap`).
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`SamplingError`].
     pub fn attach(
         event: Event,
         pid: u32,
         cpus: &[usize],
         ring_bytes: usize,
-        facts: &Facts,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, SamplingError> {
         let mut rings = Vec::with_capacity(cpus.len());
         for cpu in cpus {
-            let counter =
-                open(event, Some(pid), Some(*cpu)).map_err(|error| opening(error, facts))?;
-            rings.push(counter.sampled(ring_bytes).map_err(mapping)?);
+            let counter = open(event, Some(pid), Some(*cpu))
+                .map_err(|error| SamplingError::of(Call::PerfEventOpen, error))?;
+            let ring = counter.sampled(ring_bytes);
+            rings.push(ring.map_err(|error| SamplingError::of(Call::PerfMmap, error))?);
         }
         for ring in &mut rings {
-            ring.enable().map_err(Refusal::Other)?;
+            ring.enable().map_err(SamplingError::Failed)?;
         }
         Ok(Probe { rings })
     }
 
-    /// Stops sampling, or goes on, with all children.
+    /// Enables or disables sampling, also of all children.
     ///
     /// # Errors
     /// Those of ioctl(2).
-    pub fn turn(&mut self, on: bool) -> std::io::Result<()> {
+    pub fn enable(&mut self, on: bool) -> std::io::Result<()> {
         for ring in &mut self.rings {
             if on { ring.enable()? } else { ring.disable()? }
         }
         Ok(())
     }
 
-    /// Hands over what was sampled since the last time.
-    pub fn drain(&mut self, taker: &mut impl Take) {
+    /// Adds the samples taken since the last call to `chains`, if their time lies in
+    /// `window`, in nanoseconds of CLOCK_MONOTONIC.
+    pub fn drain(&mut self, window: Range<u64>, chains: &mut Chains<u64>) {
         for ring in &mut self.rings {
             while let Some(record) = ring.next_record() {
                 let in_kernel = record.misc() & CPU_MODE == IN_KERNEL;
                 match record.parse_record() {
                     Ok(Record::Sample(sample)) => {
-                        let mut kernel = sample.callchain().map(kernel_part).unwrap_or_default();
-                        // Where the kernel could not walk its own stack.
-                        if in_kernel && kernel.is_empty() {
-                            kernel.extend(sample.ip());
+                        if !window.contains(&sample.time().unwrap_or(0)) {
+                            continue;
                         }
-                        taker.sample(Sample {
-                            time_ns: sample.time().unwrap_or(0),
-                            weight: sample.period().unwrap_or(1),
-                            kernel,
-                        });
+                        let mut chain = sample.callchain().map(kernel_part).unwrap_or_default();
+                        // The kernel could not walk its own stack.
+                        if in_kernel && chain.is_empty() {
+                            chain.extend(sample.ip());
+                        }
+                        chains.add(chain, sample.period().unwrap_or(1));
                     }
-                    Ok(Record::Lost(lost)) => taker.lost(lost.lost),
-                    Ok(Record::Throttle(_)) => taker.throttled(),
+                    Ok(Record::Lost(lost)) => chains.lost += lost.lost,
+                    Ok(Record::Throttle(_)) => chains.throttled += 1,
                     Ok(_) => {}
-                    Err(_) => taker.lost(1),
+                    Err(_) => chains.lost += 1,
                 }
             }
         }
@@ -215,7 +262,7 @@ const IN_KERNEL: u16 = 1;
 /// Context markers in a call chain (PERF_CONTEXT_MAX and above,
 /// include/uapi/linux/perf_event.h) are the last 4095 numbers.
 const MARKERS: u64 = -4095_i64 as u64;
-/// What follows lies in the kernel (PERF_CONTEXT_KERNEL).
+/// The marker before addresses in the kernel (PERF_CONTEXT_KERNEL).
 const KERNEL: u64 = -128_i64 as u64;
 
 fn kernel_part(chain: &[u64]) -> Vec<u64> {
@@ -236,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rings_of_any_number_of_processes_stay_within_what_is_granted() {
+    fn rings_of_any_number_of_processes_stay_within_the_limit() {
         for processes in 1..=20 {
             let bytes = shared_ring_bytes(processes);
             assert!(bytes.is_power_of_two());
@@ -246,6 +293,38 @@ mod tests {
             );
         }
         assert_eq!(shared_ring_bytes(2), 128 << 10);
+    }
+
+    #[test]
+    fn too_few_descriptors_are_named_wherever_they_are_missed() {
+        let missing = || io::Error::from(Errno::MFILE);
+        let limit = "sampling takes a descriptor for each process and processor: ";
+        let in_pipeline = anyhow::Error::new(missing()).context("a pipe");
+        for error in [
+            SamplingError::of(Call::PerfEventOpen, missing()).to_string(),
+            SamplingError::from(SymbolsError::Unreadable(missing())).to_string(),
+            SamplingError::or_too_few_descriptors(in_pipeline).to_string(),
+        ] {
+            assert!(
+                error.starts_with(limit) && error.contains("ulimit -n"),
+                "{error}"
+            );
+        }
+        let other = anyhow::Error::new(io::Error::from(Errno::NOENT)).context("a pipe");
+        let other = SamplingError::or_too_few_descriptors(other);
+        assert_eq!(other.to_string(), "a pipe");
+    }
+
+    #[test]
+    fn errors_without_a_refusal_say_what_works_instead() {
+        let errors = [
+            SamplingError::of(Call::PerfEventOpen, Errno::BADF.into()),
+            SamplingError::from(SymbolsError::Empty),
+            SamplingError::from(SymbolsError::Hidden),
+        ];
+        for error in errors.map(|error| error.to_string()) {
+            assert!(error.ends_with(INSTEAD) && !error.contains('\n'), "{error}");
+        }
     }
 
     #[test]

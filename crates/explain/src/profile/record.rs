@@ -1,9 +1,12 @@
-//! What is kept of a profile: enough for every table, picture and file.
+//! The saved record of a profile.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::account::Usage;
 use super::groups::Group;
+use super::perf::Event;
 use pipespeed_host::Warning;
 use pipespeed_measure::case::Case;
 use pipespeed_measure::record::{Header, NotRun};
@@ -16,20 +19,20 @@ pub struct Profile {
     pub header: Header,
     /// How it was sampled.
     pub settings: Settings,
-    /// What colours the figures.
+    /// What affects the figures.
     pub warnings: Vec<Warning>,
     /// The cases, in the suite's order.
     pub cases: Vec<CaseProfile>,
-    /// Somebody's own pipeline, if that is what was profiled.
+    /// The user's pipeline, if one was profiled.
     pub pipeline: Option<PipelineProfile>,
 }
 
 /// How a profile was sampled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// What samples were taken by: `cycles` or `cpu-clock`.
-    pub event: String,
-    /// Samples a second of running time that were asked for.
+    /// The event that triggered samples.
+    pub event: Event,
+    /// Requested samples per second of running time.
     pub frequency: u64,
     /// Where the ends ran, in words.
     pub placement: String,
@@ -38,48 +41,46 @@ pub struct Settings {
 /// A pipeline.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PipelineProfile {
-    /// As it was given.
+    /// The command line.
     pub command: String,
-    /// How long it took, in seconds.
+    /// Its duration in seconds.
     pub wall_s: f64,
-    /// Whether it was ended for taking longer than --time.
+    /// Whether it was ended at the time limit (--time).
     pub out_of_time: bool,
-    /// The signal that ended it, if one did.
+    /// The signal that interrupted it, if any.
     pub interrupted: Option<i32>,
-    /// Processes that went on after its end and were ended.
+    /// Processes still running at its end, which were ended.
     pub left: usize,
     /// Its stages, in order.
     pub stages: Vec<StageProfile>,
 }
 
-/// One stage of a pipeline: its process and all that those start.
+/// One stage of a pipeline: a process and its descendants.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StageProfile {
-    /// What sh was given.
+    /// Its command.
     pub command: String,
     /// How it ended.
     pub status: Status,
-    /// Whether its command could be run at all.
+    /// Whether its command could be executed.
     pub ran: bool,
     /// From the start to the end of its first process, in seconds.
     pub wall_s: f64,
     /// Processor time of all its processes, in seconds.
     pub cpu_s: f64,
-    /// Whether its costs are those of the phases without sampling; else, where
-    /// its processes come and go too quickly for that, of the whole time.
+    /// Whether its costs are those of the phases without sampling. False if its
+    /// processes are too short-lived; the costs are then those of all phases.
     pub by_phases: bool,
-    /// Bytes from the stage before; null where nobody counted them.
+    /// Bytes from the stage before; null if unknown.
     pub taken_bytes: Option<u64>,
-    /// Bytes to the stage behind; null where nobody counted them.
+    /// Bytes to the stage after; null if unknown.
     pub given_bytes: Option<u64>,
-    /// What it waited for while it slept, by how often it was seen to, as
-    /// shares; the most frequent first.
+    /// What it waited for when it was seen asleep, as shares, the most frequent first.
     pub waits: Vec<Function>,
     /// How often it was seen asleep.
     pub seen_asleep: u64,
-    /// Where its time went. Its role is the stage's number and command in short;
-    /// its bytes are those taken, for the first stage those given, 0 where they
-    /// are unknown.
+    /// Its costs. The role is the number and the shortened command; the bytes are
+    /// those taken, for the first stage those given, 0 if unknown.
     #[serde(flatten)]
     pub end: EndProfile,
 }
@@ -95,7 +96,7 @@ pub enum Status {
 }
 
 impl Profile {
-    /// All ends, each with the name of its case or pipeline.
+    /// All ends with the names of their cases, and all stages with "pipeline".
     pub fn ends(&self) -> impl Iterator<Item = (&str, &EndProfile)> {
         let cases = self.cases.iter();
         let of_cases = cases.flat_map(|case| case.ends.iter().map(move |end| (&*case.name, end)));
@@ -106,16 +107,15 @@ impl Profile {
 }
 
 impl Status {
-    /// Whether by it a shell says that there is no such command, or that it can't
-    /// be run (POSIX.1-2024, Shell Command Language, 2.8.2). So do env(1),
-    /// xargs(1) and others of what they were to run.
+    /// Whether a shell uses it for a command that does not exist or can't be executed
+    /// (POSIX.1-2024, Shell Command Language, 2.8.2). So do env(1) and xargs(1).
     pub fn says_not_run(self) -> bool {
         matches!(self, Status::Exited(126 | 127))
     }
 }
 
 impl StageProfile {
-    /// Processors that it kept busy on average.
+    /// Average number of busy processors.
     pub fn processors(&self) -> f64 {
         self.end.usage.cpu_s / self.end.usage.wall_s
     }
@@ -128,18 +128,17 @@ pub struct CaseProfile {
     pub name: String,
     /// One line on what it does.
     pub description: String,
-    /// What it is compared with, and by what factor they differ.
+    /// The case it is compared with, and the factor that differs.
     pub compared_with: Option<(String, String)>,
-    /// Why it was not profiled.
+    /// Why it was not run.
     pub not_run: Option<NotRun>,
     /// Sampled trials.
     pub trials: usize,
-    /// The median rate while sampled, in GiB/s.
+    /// The median rate of trials with sampling, in GiB/s.
     pub gib_per_s: f64,
-    /// The median rate of as many trials in between, without sampling, in
-    /// GiB/s.
+    /// The median rate of as many trials without sampling, in GiB/s.
     pub gib_per_s_unsampled: f64,
-    /// What disturbed the trials that were not sampled.
+    /// What disturbed the trials without sampling.
     pub disturbances: Vec<Warning>,
     /// The writer's, then the reader's.
     pub ends: Vec<EndProfile>,
@@ -150,32 +149,32 @@ pub struct CaseProfile {
 pub struct EndProfile {
     /// `writer` or `reader`.
     pub role: String,
-    /// What it used in the trials that were not sampled.
+    /// Its usage in trials without sampling.
     pub usage: Usage,
-    /// What it used in those that were.
+    /// Its usage in trials with sampling.
     pub usage_sampled: Usage,
     /// Samples within the timed parts.
     pub samples: u64,
-    /// Samples that found no room.
+    /// Samples lost for lack of memory.
     pub lost: u64,
     /// How often the kernel stopped sampling for a while.
     pub throttled: u64,
-    /// The wall time without sampling, by costs; they add up to it.
+    /// The parts of the wall time without sampling.
     pub costs: Vec<Cost>,
-    /// The functions that make up "other kernel", the biggest first.
+    /// The functions of "other kernel", the largest first.
     pub others: Vec<Function>,
     /// Call chains.
     pub stacks: Vec<Stack>,
 }
 
-/// What a cost takes.
+/// A part of the wall time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// Which.
+    /// Its group.
     pub group: Group,
     /// In seconds.
     pub seconds: f64,
-    /// In nanoseconds for 4 KiB; null where no bytes are known.
+    /// In nanoseconds per 4 KiB; null without bytes.
     pub ns_per_page: Option<f64>,
     /// Share of the end's wall time.
     pub share: f64,
@@ -190,25 +189,46 @@ pub struct Function {
     pub share: f64,
 }
 
+impl Function {
+    /// The shares of `counts` in `total`, the largest first.
+    pub(super) fn shares(counts: BTreeMap<String, u64>, total: u64) -> Vec<Self> {
+        let counts = counts.into_iter().map(|(name, count)| Function {
+            name,
+            share: count as f64 / total.max(1) as f64,
+        });
+        let mut shares: Vec<Function> = counts.collect();
+        shares.sort_by(|a, b| b.share.total_cmp(&a.share));
+        shares
+    }
+}
+
 /// A call chain.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Stack {
     /// Function names, the outermost first.
     pub frames: Vec<String>,
-    /// Where it was counted.
+    /// The cost it belongs to.
     pub group: Group,
     /// The weight of its samples.
     pub weight: u64,
 }
 
 impl CaseProfile {
-    /// A case that this machine does not allow.
+    /// A case that was not run.
     pub fn not_run(case: &Case, not_run: NotRun) -> Self {
+        CaseProfile {
+            not_run: Some(not_run),
+            ..CaseProfile::empty(case)
+        }
+    }
+
+    /// A case without results.
+    pub(super) fn empty(case: &Case) -> Self {
         CaseProfile {
             name: case.name.clone(),
             description: case.description.clone(),
             compared_with: case.compared_with.clone(),
-            not_run: Some(not_run),
+            not_run: None,
             trials: 0,
             gib_per_s: 0.0,
             gib_per_s_unsampled: 0.0,
@@ -219,38 +239,39 @@ impl CaseProfile {
 }
 
 impl EndProfile {
-    /// What a group takes, in nanoseconds for 4 KiB.
+    fn cost(&self, group: Group) -> Option<&Cost> {
+        self.costs.iter().find(|cost| cost.group == group)
+    }
+
+    /// The cost of a group, in nanoseconds per 4 KiB.
     pub fn ns_per_page(&self, group: Group) -> f64 {
-        let cost = self.costs.iter().find(|cost| cost.group == group);
+        let cost = self.cost(group);
         cost.and_then(|cost| cost.ns_per_page).unwrap_or(0.0)
     }
 
     /// A group's share of the wall time.
     pub fn share(&self, group: Group) -> f64 {
-        let cost = self.costs.iter().find(|cost| cost.group == group);
-        cost.map_or(0.0, |cost| cost.share)
+        self.cost(group).map_or(0.0, |cost| cost.share)
     }
 
-    /// What all costs together take, in nanoseconds for 4 KiB.
+    /// The sum of all costs, in nanoseconds per 4 KiB.
     pub fn sum_ns_per_page(&self) -> f64 {
         let costs = self.costs.iter();
         costs.filter_map(|cost| cost.ns_per_page).sum()
     }
 
-    /// What all costs together take of the wall time, as a share.
+    /// The sum of all costs, as a share of the wall time.
     pub fn sum_of_shares(&self) -> f64 {
         self.costs.iter().map(|cost| cost.share).sum()
     }
 
-    /// The weight of all samples.
-    pub fn weight(&self) -> u64 {
-        self.stacks.iter().map(|stack| stack.weight).sum()
-    }
-
-    /// The share of the running time that nothing is known of.
+    /// The share of samples in functions that the table of costs does not know.
     pub fn other_share_of_samples(&self) -> f64 {
-        let others = self.stacks.iter().filter(|s| s.group == Group::Other);
-        let others: u64 = others.map(|stack| stack.weight).sum();
-        others as f64 / self.weight().max(1) as f64
+        let weight = |is_counted: fn(&&Stack) -> bool| -> u64 {
+            let stacks = self.stacks.iter().filter(is_counted);
+            stacks.map(|stack| stack.weight).sum()
+        };
+        let other = weight(|stack| stack.group == Group::Other);
+        other as f64 / weight(|_| true).max(1) as f64
     }
 }

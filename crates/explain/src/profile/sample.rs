@@ -1,8 +1,9 @@
-//! Invented profiles, for the tests of every report of one.
+//! Invented profiles for tests of reports.
 
 use super::account::Usage;
 use super::gathered::{Chains, end_profile};
-use super::groups::Table;
+use super::perf::Event;
+use super::pipeline::OUTPUT;
 use super::record::{
     CaseProfile, EndProfile, Function, PipelineProfile, Profile, Settings, StageProfile, Status,
 };
@@ -11,8 +12,8 @@ use pipespeed_measure::record::{Header, Kind};
 
 const MI: u64 = 1 << 20;
 
-/// An end of `ns` nanoseconds a page, asleep for `asleep` of them: the rest goes
-/// to chains, from the outermost function on, by their weights.
+/// An end with `ns` nanoseconds per page, asleep for `asleep` of them. The rest is
+/// divided by the weights of call chains, the outermost function first.
 pub fn end(role: &str, ns: f64, asleep: f64, chains: &[(&str, u64)]) -> EndProfile {
     let bytes = 400 * MI;
     let seconds = |ns: f64| ns * 1e-9 * (bytes / 4096) as f64;
@@ -29,30 +30,26 @@ pub fn end(role: &str, ns: f64, asleep: f64, chains: &[(&str, u64)]) -> EndProfi
             .insert(frames.rev().map(str::to_owned).collect(), *weight);
         all.samples += weight;
     }
-    end_profile(role, usage, usage, all, Table::built_in())
+    end_profile(role, usage, usage, all)
 }
 
 const WRITE: &str = "do_syscall_64 ksys_write vfs_write anon_pipe_write";
+const COPY_IN: &str =
+    "do_syscall_64 ksys_write vfs_write anon_pipe_write copy_page_from_iter _copy_from_iter";
+const COPY_OUT: &str =
+    "do_syscall_64 ksys_read vfs_read anon_pipe_read copy_page_to_iter _copy_to_iter";
+const ALLOCATE: &str = "do_syscall_64 ksys_write vfs_write anon_pipe_write __alloc_pages";
+const UNKNOWN: &str = "do_syscall_64 ksys_write vfs_write anon_pipe_write never_heard_of";
 
 /// A writer that mostly copies.
 pub fn writer(ns: f64, asleep: f64) -> EndProfile {
-    let chains = [
-        (format!("{WRITE} copy_page_from_iter _copy_from_iter"), 60),
-        (format!("{WRITE} __alloc_pages"), 20),
-        (format!("{WRITE} never_heard_of"), 15),
-        (String::new(), 5),
-    ];
-    let chains: Vec<(&str, u64)> = chains
-        .iter()
-        .map(|(chain, weight)| (&**chain, *weight))
-        .collect();
+    let chains = [(COPY_IN, 60), (ALLOCATE, 20), (UNKNOWN, 15), ("", 5)];
     end("writer", ns, asleep, &chains)
 }
 
-/// A reader that does little but copy.
+/// A reader that mostly copies.
 pub fn reader(ns: f64, asleep: f64) -> EndProfile {
-    let copy = "do_syscall_64 ksys_read vfs_read anon_pipe_read copy_page_to_iter _copy_to_iter";
-    end("reader", ns, asleep, &[(copy, 90), ("", 10)])
+    end("reader", ns, asleep, &[(COPY_OUT, 90), ("", 10)])
 }
 
 fn case(name: &str, from: Option<(&str, &str)>, ends: Vec<EndProfile>) -> CaseProfile {
@@ -78,7 +75,7 @@ fn profile() -> Profile {
     Profile {
         header,
         settings: Settings {
-            event: "cpu-clock".to_owned(),
+            event: Event::CpuClock,
             frequency: 1999,
             placement: "writer on processor 0, reader on 1 (different cores)".to_owned(),
         },
@@ -91,37 +88,27 @@ fn profile() -> Profile {
 /// Two rungs, of which the second copies at one end only.
 pub fn ladder() -> Profile {
     let spliced = "do_syscall_64 __do_sys_vmsplice iov_iter_get_pages2 get_user_pages_fast";
+    let copying = vec![writer(1000.0, 200.0), reader(1000.0, 500.0)];
+    let vmsplicing = end("writer", 400.0, 300.0, &[(spliced, 10)]);
+    let vmsplicing = vec![vmsplicing, reader(400.0, 10.0)];
     Profile {
         cases: vec![
-            case(
-                "write_read",
-                None,
-                vec![writer(1000.0, 200.0), reader(1000.0, 500.0)],
-            ),
+            case("write_read", None, copying),
             case(
                 "vmsplice_read",
                 Some(("write_read", "vmsplice")),
-                vec![
-                    end("writer", 400.0, 300.0, &[(spliced, 10)]),
-                    reader(400.0, 10.0),
-                ],
+                vmsplicing,
             ),
         ],
         ..profile()
     }
 }
 
-/// A stage from an end, of so many seconds.
-fn stage(
-    at: usize,
-    command: &str,
-    status: Status,
-    bytes: [Option<u64>; 2],
-    end: EndProfile,
-) -> StageProfile {
+/// A stage whose phases without sampling were half of its time.
+fn stage(number: usize, command: &str, bytes: [Option<u64>; 2], end: EndProfile) -> StageProfile {
     StageProfile {
         command: command.to_owned(),
-        status,
+        status: Status::Exited(0),
         ran: true,
         wall_s: 2.0 * end.usage.wall_s,
         cpu_s: 2.0 * end.usage.cpu_s,
@@ -131,7 +118,7 @@ fn stage(
         waits: Vec::new(),
         seen_asleep: 0,
         end: EndProfile {
-            role: format!("{at}: {command}"),
+            role: format!("{number}: {command}"),
             ..end
         },
     }
@@ -140,47 +127,32 @@ fn stage(
 /// Three stages, of which the second sets the pace.
 pub fn pipeline() -> Profile {
     let bytes = Some(400 * MI);
-    let mut first = stage(
-        1,
-        "produce",
-        Status::Signal(13),
-        [None, bytes],
-        writer(10_000.0, 9_000.0),
-    );
+    let mut first = stage(1, "produce", [None, bytes], writer(10_000.0, 9_000.0));
+    first.status = Status::Signal(13);
     first.seen_asleep = 100;
-    let wait = |name: &str, share: f64| Function {
+    let wait = |(name, share): (&str, f64)| Function {
         name: name.to_owned(),
         share,
     };
-    first.waits = vec![
-        wait(super::pipeline::OUTPUT, 0.97),
-        wait("poll or select", 0.03),
-    ];
-    let mut last = stage(
-        3,
-        "sink",
-        Status::Exited(3),
-        [None, None],
-        reader(10_000.0, 8_000.0),
-    );
+    first.waits = [(OUTPUT, 0.97), ("poll or select", 0.03)]
+        .map(wait)
+        .to_vec();
+    let second = end("", 10_000.0, 300.0, &[("", 95), (WRITE, 5)]);
+    let second = stage(2, "filter", [bytes, None], second);
+    let mut last = stage(3, "sink", [None, None], reader(10_000.0, 8_000.0));
+    last.status = Status::Exited(3);
     last.end.usage.bytes = 0;
     for cost in &mut last.end.costs {
         cost.ns_per_page = None;
     }
-    let second = end("", 10_000.0, 300.0, &[("", 95), (WRITE, 5)]);
-    let stages = vec![
-        first,
-        stage(2, "filter", Status::Exited(0), [bytes, None], second),
-        last,
-    ];
     Profile {
         pipeline: Some(PipelineProfile {
             command: "produce | filter | sink".to_owned(),
-            wall_s: stages[0].wall_s,
+            wall_s: first.wall_s,
             out_of_time: false,
             interrupted: None,
             left: 0,
-            stages,
+            stages: vec![first, second, last],
         }),
         ..profile()
     }

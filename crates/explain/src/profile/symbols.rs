@@ -11,23 +11,23 @@ pub struct Symbols {
     functions: Vec<(u64, Box<str>)>,
 }
 
-/// Why there are no names.
+/// The kernel's symbols can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SymbolsError {
-    /// All addresses are zero: how the kernel shows them to those who may not
-    /// see them (kernel/kallsyms.c, `kptr_restrict`).
+    /// All addresses are zero, as for processes that may not see them
+    /// (kernel/kallsyms.c, `kptr_restrict`).
     #[error("the kernel shows all its addresses as zero")]
     Hidden,
-    /// There are no symbols in it.
+    /// The file contains no functions.
     #[error("there are no kernel symbols in /proc/kallsyms")]
     Empty,
-    /// It can't be read; a kernel without CONFIG_KALLSYMS has none.
+    /// The file can't be read; kernels without CONFIG_KALLSYMS lack it.
     #[error("can't read /proc/kallsyms: {0}")]
     Unreadable(#[from] io::Error),
 }
 
 impl Symbols {
-    /// Reads the running kernel's, modules and all.
+    /// Reads the symbols of the running kernel and its modules.
     ///
     /// # Errors
     /// [`SymbolsError`].
@@ -37,8 +37,8 @@ impl Symbols {
         Symbols::parse(&text)
     }
 
-    /// From text: lines of an address, a type as nm(1) writes it, a name and,
-    /// for a module's, the module in brackets.
+    /// Parses lines of an address, a type as in nm(1), a name and possibly a module
+    /// in brackets.
     ///
     /// # Errors
     /// [`SymbolsError::Hidden`] or [`SymbolsError::Empty`].
@@ -47,43 +47,35 @@ impl Symbols {
         let mut functions: Vec<(u64, &str)> = Vec::new();
         for line in text.lines() {
             let mut words = line.split_ascii_whitespace();
-            let (Some(address), Some(kind), Some(name)) =
-                (words.next(), words.next(), words.next())
+            let address = words.next().map(|word| u64::from_str_radix(word, 16));
+            // Functions: global, local, weak.
+            let (Some(Ok(address)), Some("T" | "t" | "W" | "w"), Some(name)) =
+                (address, words.next(), words.next())
             else {
                 continue;
             };
-            let Ok(address) = u64::from_str_radix(address, 16) else {
-                continue;
-            };
-            // Text: global, local, weak.
-            if !matches!(kind, "T" | "t" | "W" | "w") {
-                continue;
-            }
             match address {
                 0 => zeros = true,
                 _ => functions.push((address, name)),
             }
         }
         if functions.is_empty() {
-            return Err(if zeros {
-                SymbolsError::Hidden
-            } else {
-                SymbolsError::Empty
-            });
+            let hidden = zeros.then_some(SymbolsError::Hidden);
+            return Err(hidden.unwrap_or(SymbolsError::Empty));
         }
-        // Of several names at an address the first in the file stands, so the
-        // sort has to be stable. Markers such as `_text` are no functions.
+        // The sort is stable: of several names at an address the first is kept.
         functions.retain(|(_, name)| !MARKERS.contains(name));
         functions.sort_by_key(|(address, _)| *address);
         functions.dedup_by_key(|(address, _)| *address);
-        let functions = functions
-            .into_iter()
-            .map(|(address, name)| (address, plain(name).into()))
-            .collect();
-        Ok(Symbols { functions })
+        let functions = functions.into_iter();
+        Ok(Symbols {
+            functions: functions
+                .map(|(at, name)| (at, plain(name).into()))
+                .collect(),
+        })
     }
 
-    /// The function an address lies in.
+    /// The name of the function that contains an address.
     pub fn name(&self, address: u64) -> Option<&str> {
         let after = self.functions.partition_point(|(at, _)| *at <= address);
         let (_, name) = self.functions.get(after.checked_sub(1)?)?;
@@ -106,9 +98,9 @@ const MARKERS: &[&str] = &[
     "__cpuidle_text_start",
 ];
 
-/// The name less what compilers append to a changed copy of a function:
-/// `.isra.0`, `.constprop.0`, `.part.0`, `.cold`, `.llvm.123`; and less the
-/// `__pfx_` of the padding before it (Linux 6.2 on).
+/// The name without suffixes of compilers (`.isra.0`, `.constprop.0`, `.part.0`,
+/// `.cold`, `.llvm.123`) and without the prefix `__pfx_` of the padding before a
+/// function (since Linux 6.2).
 fn plain(name: &str) -> &str {
     let name = name.strip_prefix("__pfx_").unwrap_or(name);
     match name.split_once('.') {

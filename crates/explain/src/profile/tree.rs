@@ -2,19 +2,18 @@
 
 use super::record::Stack;
 
-/// A function as called from the one above it.
+/// A function in the tree.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Node {
     /// Its name.
     pub name: String,
-    /// The weight of the samples in it and in what it calls.
+    /// The weight of the samples in it and in the functions it calls.
     pub weight: u64,
-    /// What it calls, the heaviest first.
+    /// The functions it calls, the heaviest first.
     pub calls: Vec<Node>,
 }
 
-/// The frames by which every system call begins, on x86-64 and arm64: they
-/// would only indent the tree.
+/// The outer frames of every system call on x86-64 and arm64, which are left out.
 const PRELUDE: &[&str] = &[
     "entry_SYSCALL_64",
     "entry_SYSCALL_64_after_hwframe",
@@ -35,11 +34,9 @@ pub fn tree(stacks: &[Stack]) -> Node {
     for stack in stacks {
         root.weight += stack.weight;
         let mut at = &mut root;
-        let within = stack
-            .frames
-            .iter()
-            .position(|frame| !PRELUDE.contains(&frame.as_str()));
-        // A chain of nothing else is what it is: entry or exit.
+        let mut frames = stack.frames.iter();
+        let within = frames.position(|frame| !PRELUDE.contains(&frame.as_str()));
+        // A chain of only these keeps its innermost frame.
         let frames = &stack.frames[within.unwrap_or(stack.frames.len() - 1)..];
         for frame in frames {
             at = at.child(frame);
@@ -52,16 +49,15 @@ pub fn tree(stacks: &[Stack]) -> Node {
 
 impl Node {
     fn child(&mut self, name: &str) -> &mut Node {
-        let at = match self.calls.iter().position(|call| call.name == name) {
-            Some(at) => at,
-            None => {
-                self.calls.push(Node {
-                    name: name.to_owned(),
-                    ..Node::default()
-                });
-                self.calls.len() - 1
-            }
-        };
+        let known = self.calls.iter().position(|call| call.name == name);
+        let at = known.unwrap_or_else(|| {
+            let name = name.to_owned();
+            self.calls.push(Node {
+                name,
+                ..Node::default()
+            });
+            self.calls.len() - 1
+        });
         &mut self.calls[at]
     }
 
@@ -73,9 +69,9 @@ impl Node {
         }
     }
 
-    /// The tree as lines, a share and a name each, without what lies below the
-    /// threshold, both as shares of the root's weight. A function that does
-    /// hardly anything but call one other stands on its line with it.
+    /// The tree as lines of a share and a name. Functions below the threshold are
+    /// left out; both are shares of the root's weight. A function that does little
+    /// but call another shares its line.
     pub fn lines(&self, threshold: f64) -> Vec<String> {
         let mut lines = Vec::new();
         self.draw(self.weight.max(1) as f64, threshold, 0, &mut lines);
@@ -93,7 +89,7 @@ impl Node {
             while let [only, rest @ ..] = last.calls.as_slice()
                 && (last.weight - only.weight) as f64 / all < threshold
                 && rest.iter().all(|r| (r.weight as f64 / all) < threshold)
-                && name.len() < LONG
+                && name.len() < MAX_LINE
             {
                 name.push_str(" > ");
                 name.push_str(&only.name);
@@ -106,8 +102,8 @@ impl Node {
     }
 }
 
-/// No more functions go on a line as long as this.
-const LONG: usize = 60;
+/// A line of at least this length gets no more functions.
+const MAX_LINE: usize = 60;
 
 #[cfg(test)]
 mod tests {
@@ -144,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_rare_is_left_out_and_what_only_calls_on_shares_a_line() {
+    fn rare_functions_are_left_out_and_mere_callers_share_a_line() {
         let stacks = [stack("a b c", 98), stack("a b d", 1), stack("e", 1)];
         assert_eq!(tree(&stacks).lines(0.02), [" 99.0 %  a > b > c"]);
     }

@@ -1,4 +1,4 @@
-//! What pages a range of memory is made of.
+//! Page sizes behind a range of memory.
 
 use std::fmt;
 use std::io;
@@ -6,30 +6,30 @@ use std::io;
 use crate::memory::{FrameFlags, Pagemap, Process, Region, regions};
 use crate::pipe::page_size;
 
-/// The pages behind a buffer, in bytes.
+/// Page sizes behind a buffer, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backing {
-    /// The bytes looked at: the buffer rounded up to whole pages.
+    /// Length examined: the buffer, rounded up to whole pages.
     pub mapped: u64,
-    /// Those present in memory.
+    /// Part of it that is resident in memory.
     pub resident: u64,
-    /// Those in huge pages, transparent or reserved.
+    /// Part of it that is in huge pages, transparent or reserved.
     pub huge: u64,
-    /// How this was found.
+    /// Source of these figures.
     pub shown_by: ShownBy,
 }
 
 impl Backing {
-    /// Whether every byte is in a huge page.
+    /// Whether all of it is in huge pages.
     pub fn all_huge(&self) -> bool {
         self.huge == self.mapped
     }
 }
 
-/// How a [`Backing`] was found.
+/// Source of a [`Backing`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShownBy {
-    /// /proc/self/smaps: the sums of the mapping. Needs no privilege.
+    /// /proc/self/smaps: sums per mapping. Needs no privilege.
     Smaps,
     /// /proc/self/pagemap and /proc/kpageflags: page by page. Needs
     /// CAP_SYS_ADMIN.
@@ -37,7 +37,7 @@ pub enum ShownBy {
 }
 
 impl ShownBy {
-    /// The name of the file.
+    /// Returns the name of the file.
     pub fn name(self) -> &'static str {
         match self {
             ShownBy::Smaps => "smaps",
@@ -46,12 +46,12 @@ impl ShownBy {
     }
 }
 
-/// Nothing tells what pages the memory is made of.
+/// Error: the page sizes behind the memory can't be determined.
 #[derive(Debug)]
 pub struct BackingError {
-    /// What was asked last.
+    /// File read last.
     pub file: &'static str,
-    /// Why it did not answer.
+    /// Error of reading it.
     pub source: io::Error,
 }
 
@@ -74,8 +74,8 @@ pub(super) fn examine(address: usize, len: usize) -> Result<Backing, BackingErro
     }
 }
 
-/// `None` where the frame numbers are hidden, which is how the kernel answers
-/// a process without CAP_SYS_ADMIN.
+/// Returns `None` if the frame numbers are hidden, as they are from a process
+/// without CAP_SYS_ADMIN.
 fn from_pagemap(address: usize, len: usize) -> io::Result<Option<Backing>> {
     let page = page_size();
     let entries = Pagemap::open(Process::Own)?.entries(address as u64, len / page)?;
@@ -111,16 +111,16 @@ pub(super) fn from_smaps(address: usize, len: usize) -> Result<Backing, BackingE
         source,
     };
     let regions = regions(Process::Own).map_err(fail)?;
-    sum(&regions, address, len).ok_or_else(|| {
+    sum_amounts(&regions, address, len).ok_or_else(|| {
         fail(io::Error::new(
             io::ErrorKind::InvalidData,
-            "the mapping is not in it",
+            "the mapping is not listed",
         ))
     })
 }
 
-/// Sums over the mappings that lie within the range.
-fn sum(regions: &[Region], address: usize, len: usize) -> Option<Backing> {
+/// Sums over the mappings within the range.
+fn sum_amounts(regions: &[Region], address: usize, len: usize) -> Option<Backing> {
     let mut backing = Backing {
         mapped: len as u64,
         resident: 0,
@@ -135,7 +135,7 @@ fn sum(regions: &[Region], address: usize, len: usize) -> Option<Backing> {
         };
         if region.start >= start && region.end <= end {
             found = true;
-            // Reserved huge pages are not part of what smaps calls resident.
+            // smaps does not count reserved huge pages as resident.
             backing.resident += amounts.resident + amounts.hugetlb;
             backing.huge += amounts.anonymous_huge + amounts.hugetlb;
         }
@@ -165,15 +165,15 @@ AnonHugePages:      2048 kB
 ";
 
     #[test]
-    fn smaps_counts_the_mapping_asked_for_and_not_its_neighbours() {
-        let backing = sum(&parse(SMAPS), 0x7f00_0020_0000, 4 << 20).unwrap();
+    fn smaps_counts_only_the_mapping_asked_for() {
+        let backing = sum_amounts(&parse(SMAPS), 0x7f00_0020_0000, 4 << 20).unwrap();
         assert_eq!(backing.resident, 3 << 20);
         assert_eq!(backing.huge, 2 << 20);
         assert!(!backing.all_huge());
     }
 
     #[test]
-    fn smaps_without_the_mapping_is_no_answer() {
-        assert_eq!(sum(&parse(SMAPS), 0x1000, 4096), None);
+    fn a_mapping_missing_from_smaps_has_no_backing() {
+        assert_eq!(sum_amounts(&parse(SMAPS), 0x1000, 4096), None);
     }
 }

@@ -1,11 +1,11 @@
-//! One anonymous mapping with forbidden pages on both sides.
+//! One anonymous mapping with guard pages on both sides.
 //!
-//! The neighbours keep the kernel from merging it with another mapping, so
-//! that smaps tells of this one alone, and turn an overrun into a fault.
-//! Reserved huge pages have none: they never merge, and to map them over a
-//! reservation is not safe, since a kernel before 6.12 leaves a hole in it
-//! where the pool is short. Another thread's mapping may come to lie in the
-//! hole before we unmap it.
+//! The guards keep the kernel from merging the mapping with another one, so that
+//! smaps lists it alone, and turn an overrun into a fault. Mappings of reserved
+//! huge pages have no guards: they are never merged, and mapping them over a
+//! reservation is not safe. Kernels before 6.12 leave a hole in the reservation
+//! if the pool is too small, into which another thread may map memory before it
+//! is unmapped here.
 
 use std::ffi::c_void;
 use std::io;
@@ -19,20 +19,20 @@ use crate::pipe::page_size;
 
 #[derive(Debug)]
 pub(super) struct Mapping {
-    /// The whole reservation, guards included.
+    /// The whole reservation, including guards.
     reserved: NonNull<u8>,
     reserved_len: usize,
-    /// The usable part, of whole pages of the kind asked for.
+    /// The usable part, a multiple of the page size asked for.
     start: NonNull<u8>,
     mapped_len: usize,
     pages: Pages,
     wiped_on_fork: bool,
 }
 
-// SAFETY: a mapping is plain memory, owned by one value and reached through
-// that value's borrows only.
+// SAFETY: a mapping is plain memory, owned by one value and accessed only
+// through borrows of that value.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; `&Mapping` gives out nothing that can be written through.
+// SAFETY: as above; `&Mapping` provides no write access.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -55,7 +55,7 @@ impl Mapping {
             let protection = ProtFlags::READ | ProtFlags::WRITE;
             (0, protection, MapFlags::HUGETLB)
         } else {
-            // Room to align in, and a guard on each side.
+            // Space for alignment, and a guard on each side.
             let margin = unit + 2 * page_size();
             (margin, ProtFlags::empty(), MapFlags::NORESERVE)
         };
@@ -67,7 +67,7 @@ impl Mapping {
             _ => BufferError::Map { asked, source },
         };
 
-        // SAFETY: a new mapping at an address of the kernel's choice.
+        // SAFETY: a new mapping at an address chosen by the kernel.
         let reserved = unsafe {
             rustix::mm::mmap_anonymous(
                 ptr::null_mut(),
@@ -123,7 +123,7 @@ impl Mapping {
         self.start.as_ptr().cast()
     }
 
-    /// Makes the usable part readable and writable, as wished.
+    /// Makes the usable part accessible, with the kind of pages asked for.
     fn open(&self) -> io::Result<()> {
         if self.pages != Pages::HugeTlb {
             // SAFETY: the range is part of our own reservation.
@@ -141,8 +141,8 @@ impl Mapping {
 
     fn advise(&self) {
         match self.pages {
-            // EINVAL: a kernel without transparent huge pages. Then there are
-            // none to refuse, and that there are none shows in `backing`.
+            // EINVAL: a kernel without transparent huge pages, which `backing`
+            // will show.
             Pages::Base => drop(self.madvise(Advice::LinuxNoHugepage)),
             Pages::Huge => drop(self.madvise(Advice::LinuxHugepage)),
             Pages::HugeTlb => {}
@@ -150,8 +150,8 @@ impl Mapping {
     }
 
     fn madvise(&self, advice: Advice) -> io::Result<()> {
-        // SAFETY: the range is ours. None of the advices used here but
-        // DONTNEED changes what it reads as, and `renew` is exclusive.
+        // SAFETY: the range is ours. Of the advices used here only DONTNEED
+        // changes the contents, and `renew` has exclusive access.
         Ok(unsafe { rustix::mm::madvise(self.pointer(), self.mapped_len, advice) }?)
     }
 
@@ -166,7 +166,7 @@ impl Mapping {
         })
     }
 
-    /// Writes a zero to every base page: a read would only map the shared zero
+    /// Writes a zero to every base page. Reading would only map the shared zero
     /// page.
     pub(super) fn touch(&mut self) {
         for offset in (0..self.mapped_len).step_by(page_size()) {
@@ -177,8 +177,8 @@ impl Mapping {
         }
     }
 
-    /// Writes to the byte at `offset` what it holds, so that its page is there
-    /// and this process's own.
+    /// Writes the byte at `offset` unchanged, so that its page is populated and
+    /// private to this process.
     pub(super) fn fault_in(&mut self, offset: usize) {
         assert!(offset < self.mapped_len);
         // SAFETY: within the mapping.
@@ -189,8 +189,8 @@ impl Mapping {
         unsafe { at.write_volatile(byte) };
     }
 
-    /// As `fault_in` for memory that is known to be new: reading it first
-    /// would map the shared zero page, and fault twice.
+    /// As `fault_in`, for memory that is known to be new. Reading it first would
+    /// map the shared zero page and take two faults.
     pub(super) fn fault_in_new(&mut self, offset: usize) {
         assert!(offset < self.mapped_len);
         // SAFETY: within the mapping.
@@ -199,18 +199,18 @@ impl Mapping {
         unsafe { at.write_volatile(0) };
     }
 
-    /// Forbids writing to it. Nothing of this process writes to it any more.
+    /// Write-protects the memory. No code of this process may write to it later.
     pub(super) fn set_read_only(&self) -> io::Result<()> {
         // SAFETY: the range is ours, and stays readable.
         Ok(unsafe { rustix::mm::mprotect(self.pointer(), self.mapped_len, MprotectFlags::READ) }?)
     }
 
-    /// Whether memory that is wiped on fork is, for the time being, inherited
-    /// by a forked child.
+    /// Sets whether a forked child temporarily inherits memory that is wiped on
+    /// fork.
     ///
-    /// Not MADV_DONTFORK: another mapping could come to lie in the hole that it
-    /// leaves in the child, and would be taken for this one. Reserved huge
-    /// pages know neither advice, and are always inherited.
+    /// Not done by MADV_DONTFORK, which leaves a hole in the child, where another
+    /// mapping could be placed and mistaken for this one. Reserved huge pages
+    /// support neither advice and are always inherited.
     pub(super) fn set_inherited(&self, inherited: bool) -> io::Result<()> {
         if self.pages == Pages::HugeTlb || !self.wiped_on_fork {
             Ok(())
@@ -221,17 +221,17 @@ impl Mapping {
         }
     }
 
-    /// New pages; the old ones stay with whoever holds them.
+    /// Replaces the pages by new ones; other references keep the old ones.
     pub(super) fn renew(&mut self, locked: bool) -> io::Result<()> {
-        // A reserved huge page that is let go while somebody holds it is not
-        // back in the pool, and to fault in another one then kills the process
-        // (SIGBUS). mmap(2) fails instead.
+        // A reserved huge page that is released while somebody refers to it does
+        // not return to the pool. The next access could then find the pool empty
+        // and raise SIGBUS, whereas mmap(2) fails with an error.
         let advised = !locked && self.pages != Pages::HugeTlb;
         if advised && self.madvise(Advice::LinuxDontNeed).is_ok() {
             return Ok(());
         }
-        // EINVAL on memory that is locked, by us or by mlockall(MCL_FUTURE).
-        // Made before the old one is let go, so that a failure loses nothing.
+        // EINVAL: the memory is locked, by us or by mlockall(MCL_FUTURE). Map the
+        // new memory before the old is released, so that a failure loses nothing.
         let new = Mapping::new(self.mapped_len, self.pages, self.wiped_on_fork)?;
         if locked {
             new.lock()?;
@@ -243,12 +243,13 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the reservation is ours and no borrow of it is left.
+        // SAFETY: the reservation is ours and there is no borrow of it.
         let _ = unsafe { rustix::mm::munmap(self.reserved.as_ptr().cast(), self.reserved_len) };
     }
 }
 
-/// The default size of reserved huge pages: Hugepagesize of /proc/meminfo.
+/// Returns the default size of reserved huge pages: Hugepagesize in
+/// /proc/meminfo.
 fn hugetlb_size() -> usize {
     std::fs::read_to_string("/proc/meminfo")
         .ok()

@@ -1,9 +1,9 @@
-//! Page-aligned memory of its own mapping, and proof of the pages it got.
+//! [`Buffer`]: page-aligned memory, and proof of the page sizes behind it.
 //!
-//! A [`Buffer`] is mapped by mmap(2), never allocated: a pipe may hold
-//! references to its pages long after it is gone, and memory given back to an
-//! allocator would be written by its next owner while somebody still reads it.
-//! Unmapping is safe: whoever holds a page keeps it.
+//! A buffer is a mapping of its own (mmap(2)), never allocated from a heap. A
+//! pipe may refer to its pages long after the buffer is gone; memory given back
+//! to an allocator would be overwritten by its next owner while somebody still
+//! reads it. Unmapping is safe: pages that are referred to remain unchanged.
 #![allow(unsafe_code)]
 
 mod backing;
@@ -21,12 +21,13 @@ use self::mapping::Mapping;
 use crate::pipe::page_size;
 use crate::sys::minor_faults;
 
-/// The size of a transparent huge page that one page-table entry maps, in
-/// bytes: 2 MiB on x86-64 and on aarch64 with 4 KiB pages. Read from
-/// /sys/kernel/mm/transparent_hugepage/hpage_pmd_size where that exists.
+/// Returns the size of a transparent huge page in bytes: 2 MiB on x86-64, and on
+/// aarch64 with base pages of 4 KiB.
+///
+/// Read from /sys/kernel/mm/transparent_hugepage/hpage_pmd_size if that exists.
 pub fn huge_page_size() -> usize {
-    // 0 is not known yet. No OnceLock, which a child that is forked while another
-    // thread reads the file would wait for.
+    // 0 means unknown. Not a OnceLock: a child forked while another thread reads
+    // the file would wait for that thread forever.
     static SIZE: AtomicUsize = AtomicUsize::new(0);
     let known = SIZE.load(Ordering::Relaxed);
     if known > 0 {
@@ -41,22 +42,22 @@ pub fn huge_page_size() -> usize {
     size
 }
 
-/// What kind of pages a buffer asks for.
+/// Kind of pages for a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Pages {
-    /// Base pages, 4 KiB on most machines; transparent huge pages are refused
-    /// (MADV_NOHUGEPAGE), so that a comparison with them is one.
+    /// Base pages, 4 KiB on most machines. Transparent huge pages are disabled
+    /// (MADV_NOHUGEPAGE), so that comparisons with them are valid.
     #[default]
     Base,
-    /// Transparent huge pages: aligned to [`huge_page_size`], MADV_HUGEPAGE.
-    /// A wish, which the system may not grant: see [`Buffer::backing`].
+    /// Transparent huge pages: aligned to [`huge_page_size`], with
+    /// MADV_HUGEPAGE. The system may not grant them: see [`Buffer::backing`].
     Huge,
-    /// Pages of the pool that the administrator reserved
-    /// (/proc/sys/vm/nr_hugepages), of the default huge page size.
+    /// Reserved huge pages of the default size, from the administrator's pool
+    /// (/proc/sys/vm/nr_hugepages).
     HugeTlb,
 }
 
-/// How a [`Buffer`] is to be made.
+/// Settings of a [`Buffer`].
 #[derive(Debug, Clone, Copy)]
 pub struct BufferBuilder {
     len: usize,
@@ -67,37 +68,37 @@ pub struct BufferBuilder {
 }
 
 impl BufferBuilder {
-    /// The length in bytes. Needed.
+    /// Sets the length in bytes. Required.
     pub fn len(mut self, bytes: usize) -> Self {
         self.len = bytes;
         self
     }
 
-    /// The kind of pages; base pages if not said.
+    /// Sets the kind of pages; default [`Pages::Base`].
     pub fn pages(mut self, pages: Pages) -> Self {
         self.pages = pages;
         self
     }
 
-    /// Whether every page is written once, so that it is there before the
-    /// first use; so if not said.
+    /// Sets whether every page is written once, and so populated, when mapped;
+    /// default true.
     pub fn touched(mut self, touched: bool) -> Self {
         self.touched = touched;
         self
     }
 
-    /// Whether the pages are locked in memory (mlock(2)); not if not said.
+    /// Sets whether the pages are locked in memory (mlock(2)); default false.
     pub fn locked(mut self, locked: bool) -> Self {
         self.locked = locked;
         self
     }
 
-    /// Whether a forked child finds zeroes in place of the bytes
-    /// (MADV_WIPEONFORK, Linux 4.14); if not said it inherits a copy, as of any
-    /// memory. Reserved huge pages are always inherited.
+    /// Sets whether a forked child sees zeroes instead of the contents
+    /// (MADV_WIPEONFORK, Linux 4.14); default false. Reserved huge pages do not
+    /// support this and are always inherited.
     ///
-    /// For memory that is vmspliced: while it is shared with a child, the next
-    /// write to each page copies the page.
+    /// For memory that is vmspliced: while a page is shared with a child, the
+    /// next write to it makes a copy.
     pub fn wiped_on_fork(mut self, wiped: bool) -> Self {
         self.wiped_on_fork = wiped;
         self
@@ -127,7 +128,7 @@ impl BufferBuilder {
     }
 }
 
-/// Page-aligned memory. See the [module](self).
+/// Page-aligned memory with a mapping of its own. See the [module](self).
 #[derive(Debug)]
 pub struct Buffer {
     mapping: Mapping,
@@ -136,7 +137,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// A buffer of touched base pages, to be changed by the builder's methods.
+    /// Returns a builder with the default settings: populated base pages.
     pub fn builder() -> BufferBuilder {
         BufferBuilder {
             len: 0,
@@ -147,18 +148,18 @@ impl Buffer {
         }
     }
 
-    /// The kind of pages asked for.
+    /// Returns the kind of pages asked for.
     pub fn pages(&self) -> Pages {
         self.mapping.pages()
     }
 
-    /// The largest power of two the buffer's address is a multiple of, in
-    /// bytes.
+    /// Returns the alignment of the buffer's address, in bytes: the largest power
+    /// of two that divides it.
     pub fn alignment(&self) -> usize {
         1 << self.mapping.address().trailing_zeros()
     }
 
-    /// A part of the buffer, to be handed to
+    /// Returns a part of the buffer, for
     /// [`Output::vmsplice`](crate::transfer::Output::vmsplice).
     ///
     /// # Panics
@@ -170,31 +171,30 @@ impl Buffer {
         }
     }
 
-    /// The buffer as 64-bit words, less a rest that makes no word: loads and
-    /// stores of atomics stay what they are, where a compiler would put plain
-    /// ones together into wide ones.
+    /// Returns the buffer as 64-bit words, without an incomplete last one. For
+    /// measurements: compilers do not merge atomic accesses into wider ones.
     pub fn words(&mut self) -> &[AtomicU64] {
         let words = self.len / size_of::<AtomicU64>();
         // SAFETY: within the mapping, which is page-aligned, readable and
-        // writable, and lives as long as self; `&mut self` keeps every other
-        // access by reference away, and any bit pattern is an AtomicU64.
+        // writable, and lives as long as self; `&mut self` excludes every other
+        // reference, and every bit pattern is a valid AtomicU64.
         unsafe { slice::from_raw_parts(self.mapping.start().cast(), words) }
     }
 
-    /// Lets all pages go and takes new ones, which read as zero. Whoever holds
-    /// an old page (a pipe, another program behind it) keeps it unchanged.
+    /// Releases all pages and takes new ones, which read as zero. A pipe or
+    /// anybody else that refers to an old page keeps it unchanged.
     ///
-    /// By MADV_DONTNEED, or by a new mapping where that is refused, as on
-    /// locked memory. Locked pages are locked again.
+    /// Uses MADV_DONTNEED, or a new mapping where that is refused, as for locked
+    /// memory. Locked buffers are locked again.
     ///
     /// # Errors
-    /// When no new mapping can be had; the old pages are then still there.
+    /// Those of mmap(2) and mlock(2); the old pages are then still in place.
     pub fn renew(&mut self) -> io::Result<()> {
         self.mapping.renew(self.locked)
     }
 
-    /// Makes sure that the page at `offset` is there and this process's own;
-    /// changes no byte. Returns whether that took a page fault.
+    /// Makes sure that the page at `offset` is populated and private to this
+    /// process, without changing a byte. Returns whether that took a page fault.
     ///
     /// # Panics
     /// If the offset is not within the buffer.
@@ -204,40 +204,42 @@ impl Buffer {
         minor_faults() != before
     }
 
-    /// As `fault_in`, on memory that was not written since it was mapped or
-    /// renewed.
+    /// As [`fault_in`](Self::fault_in), for memory not written since it was
+    /// mapped or renewed.
     pub(crate) fn fault_in_new(&mut self, offset: usize) -> bool {
         let before = minor_faults();
         self.mapping.fault_in_new(offset);
         minor_faults() != before
     }
 
-    /// Whether a buffer that is [wiped on fork](BufferBuilder::wiped_on_fork) is
-    /// inherited for the time being.
+    /// Sets whether a forked child temporarily inherits a buffer that is [wiped
+    /// on fork](BufferBuilder::wiped_on_fork).
     pub(crate) fn set_inherited(&self, inherited: bool) -> io::Result<()> {
         self.mapping.set_inherited(inherited)
     }
 
-    /// Forbids writing to the pages (mprotect(2)). For a buffer that is never
-    /// borrowed mutably again: a write would be a SIGSEGV.
+    /// Write-protects the pages (mprotect(2)). The buffer must never be borrowed
+    /// mutably again: a write would raise SIGSEGV.
     pub(crate) fn set_read_only(&self) -> io::Result<()> {
         self.mapping.set_read_only()
     }
 
-    /// What pages the buffer is made of now, from
-    /// /proc/self/pagemap with /proc/kpageflags where this process may read
-    /// them, else from /proc/self/smaps.
+    /// Determines the page sizes behind the buffer, at the moment.
+    ///
+    /// Reads /proc/self/pagemap and /proc/kpageflags if permitted, otherwise
+    /// /proc/self/smaps.
     ///
     /// # Errors
-    /// [`BackingError`] where none of them can be read.
+    /// [`BackingError`] if none of them can be read.
     pub fn backing(&self) -> Result<Backing, BackingError> {
         backing::examine(self.mapping.address(), self.mapping.mapped_len())
     }
 
-    /// As [`backing`](Self::backing), but only from what needs no privilege.
+    /// As [`backing`](Self::backing), but only from smaps, which needs no
+    /// privilege.
     ///
     /// # Errors
-    /// [`BackingError`] where smaps can't be read.
+    /// [`BackingError`] if smaps can't be read.
     pub fn backing_from_smaps(&self) -> Result<Backing, BackingError> {
         backing::from_smaps(self.mapping.address(), self.mapping.mapped_len())
     }
@@ -261,24 +263,24 @@ impl DerefMut for Buffer {
     }
 }
 
-/// A part of a [`Buffer`]: memory that is never handed to an allocator, which
-/// is what makes it safe to vmsplice.
+/// A part of a [`Buffer`], and as such safe to vmsplice: its memory is never
+/// given to an allocator.
 ///
-/// The kernel takes references to the pages, not copies. Until the reader,
-/// and whoever the reader splices them on to, is done with them, a write to
-/// the buffer changes what is read. That breaks data, not memory.
+/// The kernel takes references to the pages, not copies. Until the reader, and
+/// everybody the reader splices them to, has finished, a write to the buffer
+/// changes what is read. That corrupts data, not memory.
 #[derive(Debug, Clone, Copy)]
 pub struct PageSlice<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> PageSlice<'a> {
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The slots of a pipe that these bytes take: the pages they touch.
+    /// Returns the number of pipe slots these bytes take: the pages they touch.
     pub fn slots(&self) -> usize {
         if self.bytes.is_empty() {
             return 0;
@@ -289,43 +291,43 @@ impl<'a> PageSlice<'a> {
     }
 }
 
-/// A [`Buffer`] could not be made.
+/// Error of mapping a [`Buffer`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BufferError {
-    /// No length was given, or 0.
+    /// The length is 0 or missing.
     Empty,
-    /// The length, rounded up to whole pages, is beyond the address space.
+    /// The length, rounded up to whole pages, exceeds the address space.
     TooLarge {
-        /// The bytes asked for.
+        /// Length asked for, in bytes.
         asked: usize,
     },
-    /// mmap(2) or madvise(2) refused.
+    /// mmap(2) or mprotect(2) failed.
     Map {
-        /// The bytes asked for.
+        /// Length asked for, in bytes.
         asked: usize,
-        /// What the kernel said.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// The pool of reserved huge pages has not enough left.
+    /// The pool of reserved huge pages is too small.
     NoHugeTlb {
-        /// The bytes asked for.
+        /// Length asked for, in bytes.
         asked: usize,
-        /// What the kernel said.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// madvise(2) refused MADV_WIPEONFORK.
+    /// madvise(2) does not support MADV_WIPEONFORK.
     NoWipe {
-        /// What the kernel said.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// mlock(2) refused.
+    /// mlock(2) failed.
     Lock {
-        /// The bytes to be locked.
+        /// Length to be locked, in bytes.
         asked: usize,
         /// RLIMIT_MEMLOCK in bytes, unless unlimited.
         limit: Option<u64>,
-        /// What the kernel said.
+        /// Error of the system call.
         source: io::Error,
     },
 }
@@ -347,7 +349,7 @@ impl fmt::Display for BufferError {
             ),
             BufferError::NoWipe { source } => write!(
                 f,
-                "memory can't be wiped in forked children here (MADV_WIPEONFORK): {source}"
+                "memory can't be wiped in forked children (MADV_WIPEONFORK): {source}"
             ),
             BufferError::Lock {
                 asked,
@@ -382,8 +384,8 @@ impl From<BufferError> for io::Error {
         let kind = match &error {
             BufferError::Empty => io::ErrorKind::InvalidInput,
             BufferError::TooLarge { .. } => io::ErrorKind::OutOfMemory,
-            // EAGAIN of mmap(2) means RLIMIT_MEMLOCK, where all memory to come
-            // is locked, and waiting does not help.
+            // EAGAIN of mmap(2) means RLIMIT_MEMLOCK under
+            // mlockall(MCL_FUTURE), so retrying does not help.
             BufferError::Map { .. } | BufferError::NoHugeTlb { .. } => io::ErrorKind::OutOfMemory,
             BufferError::NoWipe { .. } => io::ErrorKind::Unsupported,
             BufferError::Lock { source, .. } => match source.kind() {

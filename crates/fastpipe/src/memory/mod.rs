@@ -1,12 +1,12 @@
-//! What the kernel tells of a process's memory: its mappings, and the page
+//! The kernel's information on a process's memory: its mappings, and the page
 //! behind each address.
 //!
-//! | file | tells | needs |
+//! | file | content | permission |
 //! |---|---|---|
-//! | /proc/PID/smaps | mappings, with how much of each is in memory and in huge pages | to be the process's user, or CAP_SYS_PTRACE |
+//! | /proc/PID/smaps | mappings, with the amounts in memory and in huge pages | the process's user, or CAP_SYS_PTRACE |
 //! | /proc/PID/pagemap | whether a page is in memory | the same |
-//! | the same | its frame number | CAP_SYS_ADMIN as well |
-//! | /proc/kpageflags | what a frame is used for | root, and CAP_SYS_ADMIN |
+//! | /proc/PID/pagemap | its frame number | CAP_SYS_ADMIN in addition |
+//! | /proc/kpageflags | use of a page frame | root with CAP_SYS_ADMIN |
 
 mod pagemap;
 mod smaps;
@@ -18,17 +18,17 @@ pub use self::pagemap::{Entry, FrameFlags, PageFlags, Pagemap};
 pub(crate) use self::smaps::parse;
 pub use self::smaps::{Amounts, Region, regions};
 
-/// Whose memory.
+/// A process whose memory is examined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Process {
-    /// The calling process's own.
+    /// The calling process.
     Own,
-    /// That of the process with this number.
+    /// The process with this id.
     Other(u32),
 }
 
 impl fmt::Display for Process {
-    /// As the directory in /proc is called.
+    /// The name of its directory in /proc.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Process::Own => f.write_str("self"),

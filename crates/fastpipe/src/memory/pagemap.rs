@@ -1,5 +1,5 @@
-//! The page behind an address (/proc/PID/pagemap), and what a page frame is
-//! used for (/proc/kpageflags).
+//! The page behind an address (/proc/PID/pagemap), and the use of page frames
+//! (/proc/kpageflags).
 
 use std::fs::File;
 use std::io;
@@ -13,7 +13,7 @@ const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 const FRAME_NUMBER: u64 = (1 << 55) - 1;
 
-/// A process's page table, as the kernel shows it.
+/// Page table of a process, as in /proc/PID/pagemap.
 #[derive(Debug)]
 pub struct Pagemap(File);
 
@@ -21,16 +21,17 @@ impl Pagemap {
     /// Opens /proc/PID/pagemap.
     ///
     /// # Errors
-    /// The system's: `PermissionDenied` for another user's process.
+    /// Those of open(2): `PermissionDenied` for another user's process.
     pub fn open(process: Process) -> io::Result<Self> {
         File::open(format!("/proc/{process}/pagemap")).map(Pagemap)
     }
 
-    /// The entries of `pages` base pages from the one at `address` on: fewer,
-    /// where the address space ends before that or the process has ended.
+    /// Returns the entries of `pages` base pages, starting with the one at
+    /// `address`. There are fewer if the address space ends before, or the process
+    /// has ended.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of pread(2).
     pub fn entries(&self, address: u64, pages: usize) -> io::Result<Vec<Entry>> {
         let first = address / page_size() as u64;
         Ok(read_words(&self.0, first, pages)?
@@ -40,7 +41,7 @@ impl Pagemap {
     }
 }
 
-/// What the page table says of one base page.
+/// Page-table entry of one base page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry(u64);
 
@@ -50,14 +51,14 @@ impl Entry {
         self.0 & PRESENT != 0
     }
 
-    /// Whether it is in swap space.
+    /// Whether the page is in swap space.
     pub fn is_swapped(self) -> bool {
         self.0 & SWAPPED != 0
     }
 
-    /// The number of its page frame: its physical address over the size of a
-    /// page. `None` where it is not in memory, or where the number is hidden:
-    /// the kernel shows 0 to those without CAP_SYS_ADMIN.
+    /// Returns the number of the page frame, that is, the physical address divided
+    /// by the page size. `None` if the page is not in memory, or if the caller has
+    /// no CAP_SYS_ADMIN: the kernel then shows 0.
     pub fn frame(self) -> Option<u64> {
         match self.0 & FRAME_NUMBER {
             frame if self.is_present() && frame != 0 => Some(frame),
@@ -66,7 +67,7 @@ impl Entry {
     }
 }
 
-/// What page frames are used for: /proc/kpageflags.
+/// Use of page frames, as in /proc/kpageflags.
 #[derive(Debug)]
 pub struct FrameFlags(File);
 
@@ -74,16 +75,16 @@ impl FrameFlags {
     /// Opens /proc/kpageflags.
     ///
     /// # Errors
-    /// The system's: `PermissionDenied` for all but root.
+    /// Those of open(2): `PermissionDenied` unless root.
     pub fn open() -> io::Result<Self> {
         File::open("/proc/kpageflags").map(FrameFlags)
     }
 
-    /// The flags of one frame.
+    /// Returns the flags of one frame.
     ///
     /// # Errors
-    /// The system's: `PermissionDenied` without CAP_SYS_ADMIN, `UnexpectedEof`
-    /// if there is no such frame.
+    /// Those of pread(2): `PermissionDenied` without CAP_SYS_ADMIN;
+    /// `UnexpectedEof` if there is no such frame.
     pub fn of(&self, frame: u64) -> io::Result<PageFlags> {
         let flags = self.of_run(frame, 1)?;
         flags.first().copied().ok_or_else(|| {
@@ -91,11 +92,11 @@ impl FrameFlags {
         })
     }
 
-    /// The flags of `count` frames from `first` on: fewer, where memory ends
-    /// before that.
+    /// Returns the flags of `count` frames, starting with `first`. There are
+    /// fewer if memory ends before.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of pread(2).
     pub fn of_run(&self, first: u64, count: usize) -> io::Result<Vec<PageFlags>> {
         Ok(read_words(&self.0, first, count)?
             .into_iter()
@@ -104,7 +105,7 @@ impl FrameFlags {
     }
 }
 
-/// What the kernel knows of a page frame, a bit each.
+/// Flags of a page frame, one bit each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PageFlags(pub u64);
 
@@ -146,47 +147,47 @@ impl PageFlags {
     const THP: u64 = 1 << 22;
     const ZERO_PAGE: u64 = 1 << 24;
 
-    /// Whether it is part of a reserved huge page (hugetlb).
+    /// Whether the frame is part of a reserved huge page (hugetlb).
     pub fn is_hugetlb(self) -> bool {
         self.0 & Self::HUGE != 0
     }
 
-    /// Whether it is part of a transparent huge page. Kernels that make them
-    /// in several sizes (6.8 and later) set this for each size.
+    /// Whether the frame is part of a transparent huge page. Kernels with several
+    /// sizes of them (6.8 and later) set this for each size.
     pub fn is_transparent_huge(self) -> bool {
         self.0 & Self::THP != 0
     }
 
-    /// Whether it is the kernel's page of zeroes, which all processes share: it
-    /// is mapped where memory is read before it was written, and smaps does
-    /// not count it.
+    /// Whether the frame is the shared page of zeroes. The kernel maps it where
+    /// memory is read before it is written, and smaps does not count it.
     pub fn is_zero_page(self) -> bool {
         self.0 & Self::ZERO_PAGE != 0
     }
 
-    /// Whether it is the first frame of several that the kernel handles as one.
+    /// Whether the frame is the first of several that the kernel manages as one.
     pub fn is_compound_head(self) -> bool {
         self.0 & Self::COMPOUND_HEAD != 0
     }
 
-    /// Whether it is one of the others of those.
+    /// Whether the frame is one of several managed as one, but not the first.
     pub fn is_compound_tail(self) -> bool {
         self.0 & Self::COMPOUND_TAIL != 0
     }
 
-    /// The kernel's names, in lower case, of the flags that are set. Bits for
-    /// the kernel's own developers (32 and up) have none.
+    /// Returns the kernel's names of the flags that are set, in lower case. Bits
+    /// reserved for kernel developers (32 and above) have no names.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let bits = NAMES.iter().enumerate();
         bits.filter_map(move |(bit, name)| (self.0 >> bit & 1 == 1).then_some(*name))
     }
 }
 
-/// Words of 8 bytes, from the one numbered `first` on; fewer at the file's end.
+/// Reads `count` 64-bit words from word number `first` on; fewer at the file's
+/// end.
 fn read_words(file: &File, first: u64, count: usize) -> io::Result<Vec<u64>> {
     let mut bytes = vec![0; count * 8];
     let mut filled = 0;
-    // Beyond what an offset can say there is nothing.
+    // There is nothing beyond the largest offset.
     let Some(start) = first.checked_mul(8).filter(|at| *at < i64::MAX as u64) else {
         return Ok(Vec::new());
     };
@@ -211,18 +212,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_has_a_frame_only_if_present_and_shown() {
+    fn a_frame_number_needs_a_present_page_and_permission() {
         assert_eq!(Entry(PRESENT | 0x1234).frame(), Some(0x1234));
         assert_eq!(Entry(PRESENT).frame(), None);
-        // Of a page in swap the same bits say where it is there.
+        // For a page in swap the same bits are its place there.
         assert_eq!(Entry(SWAPPED | 0x1234).frame(), None);
         assert!(Entry(SWAPPED).is_swapped() && !Entry(SWAPPED).is_present());
-        // The bits above the number are no part of it.
+        // The bits above the number are not part of it.
         assert_eq!(Entry(PRESENT | 7 << 55 | 1).frame(), Some(1));
     }
 
     #[test]
-    fn flags_are_called_as_the_kernel_calls_them() {
+    fn flags_have_the_names_of_the_kernel() {
         let flags = PageFlags(1 << 3 | 1 << 16 | 1 << 22 | 1 << 40);
         assert_eq!(
             flags.names().collect::<Vec<_>>(),
@@ -234,13 +235,13 @@ mod tests {
     }
 
     #[test]
-    fn an_address_at_the_end_of_all_has_no_entry() {
+    fn the_last_address_has_no_entry() {
         let pagemap = Pagemap::open(Process::Own).unwrap();
         assert_eq!(pagemap.entries(u64::MAX, 3).unwrap(), []);
     }
 
     #[test]
-    fn a_page_of_ours_is_present() {
+    fn a_page_on_the_stack_is_present() {
         let here = 7u8;
         let pagemap = Pagemap::open(Process::Own).unwrap();
         let address = (&raw const here).addr() as u64;

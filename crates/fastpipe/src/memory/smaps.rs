@@ -5,51 +5,51 @@ use std::io;
 
 use super::Process;
 
-/// One mapping.
+/// One mapping of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Region {
-    /// Its first address.
+    /// First address.
     pub start: u64,
-    /// The address after its last.
+    /// Address after the last.
     pub end: u64,
-    /// As `rw-p`: read, write, execute, private or shared.
+    /// Permissions such as `rw-p`: read, write, execute, private or shared.
     pub permissions: String,
-    /// Its file, or as `[heap]`; empty for memory without a name.
+    /// Path of the mapped file, or a name such as `[heap]`; may be empty.
     pub name: String,
-    /// What it is made of; `None` where only /proc/PID/maps is there.
+    /// Amounts of memory; `None` if the kernel has no /proc/PID/smaps.
     pub amounts: Option<Amounts>,
 }
 
-/// What a mapping is made of, in bytes (proc_pid_smaps(5)).
+/// Amounts of memory in a mapping, in bytes (proc_pid_smaps(5)).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Amounts {
-    /// In memory, reserved huge pages left out.
+    /// Resident in memory, without reserved huge pages.
     pub resident: u64,
-    /// Of that in transparent huge pages that one entry of a page middle
-    /// directory maps: anonymous, shared and of files.
+    /// Part of `resident` in transparent huge pages that one page-table entry
+    /// maps: anonymous, shared or of files.
     pub transparent_huge: u64,
-    /// Of `transparent_huge` that which is anonymous.
+    /// Part of `transparent_huge` that is anonymous.
     pub anonymous_huge: u64,
     /// In reserved huge pages.
     pub hugetlb: u64,
-    /// The size of the pages that the kernel uses for the mapping at least:
-    /// more than a base page's with reserved huge pages.
+    /// Page size of the mapping (KernelPageSize): larger than a base page only
+    /// for reserved huge pages.
     pub page: u64,
 }
 
 impl Region {
-    /// Whether the address lies in it.
+    /// Whether the address is in the mapping.
     pub fn contains(&self, address: u64) -> bool {
         (self.start..self.end).contains(&address)
     }
 }
 
-/// The mappings of a process, in the order of their addresses: from smaps, or
-/// from maps where the kernel has no smaps. None at all for a kernel thread.
+/// Returns the mappings of a process in ascending order, from smaps, or from
+/// maps if the kernel has no smaps. Empty for a kernel thread.
 ///
 /// # Errors
-/// The system's: `NotFound` if there is no such process, `PermissionDenied`
-/// for another user's.
+/// Those of open(2) and read(2): `NotFound` if there is no such process,
+/// `PermissionDenied` for another user's.
 pub fn regions(process: Process) -> io::Result<Vec<Region>> {
     let directory = format!("/proc/{process}");
     // A file's name need not be UTF-8.
@@ -62,25 +62,25 @@ pub fn regions(process: Process) -> io::Result<Vec<Region>> {
     Ok(parse(&String::from_utf8_lossy(&text)))
 }
 
-/// The mappings in the text of smaps or maps.
+/// Parses the text of smaps or maps.
 pub(crate) fn parse(text: &str) -> Vec<Region> {
     let mut regions: Vec<Region> = Vec::new();
     for line in text.lines() {
-        if let Some(region) = heading(line) {
+        if let Some(region) = parse_heading(line) {
             regions.push(region);
         } else if let Some(region) = regions.last_mut() {
-            amount(line, region);
+            parse_amount(line, region);
         }
     }
     regions
 }
 
-/// The line at the head of a mapping: `7f00-7f10 rw-p 00000000 00:00 0  name`.
-fn heading(line: &str) -> Option<Region> {
+/// Parses the first line of a mapping: `7f00-7f10 rw-p 00000000 00:00 0  name`.
+fn parse_heading(line: &str) -> Option<Region> {
     let (range, rest) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
     // Permissions, offset, device, inode; then blanks, and a name that may
-    // have some itself.
+    // contain blanks.
     let mut fields = rest.splitn(5, ' ');
     let permissions = fields.next()?.to_owned();
     let name = fields.nth(3).unwrap_or_default().trim_start().to_owned();
@@ -93,8 +93,8 @@ fn heading(line: &str) -> Option<Region> {
     })
 }
 
-/// A line below it: `Rss:    2048 kB`.
-fn amount(line: &str, region: &mut Region) {
+/// Parses one of the following lines, such as `Rss:    2048 kB`.
+fn parse_amount(line: &str, region: &mut Region) {
     let mut words = line.split_ascii_whitespace();
     let (Some(key), Some(value)) = (words.next(), words.next()) else {
         return;
@@ -136,7 +136,7 @@ Shared_Hugetlb:     2048 kB
 ";
 
     #[test]
-    fn a_mapping_has_its_name_and_its_amounts() {
+    fn a_mapping_has_a_name_and_amounts() {
         let regions = parse(SMAPS);
         assert_eq!(regions.len(), 2);
         assert!(regions[0].contains(0x7f00_0020_0000) && !regions[0].contains(0x7f00_0060_0000));
@@ -150,7 +150,7 @@ Shared_Hugetlb:     2048 kB
     }
 
     #[test]
-    fn maps_alone_gives_the_mappings_without_amounts() {
+    fn maps_gives_mappings_without_amounts() {
         let maps: String = SMAPS
             .lines()
             .filter(|line| line.contains('-'))
@@ -162,7 +162,7 @@ Shared_Hugetlb:     2048 kB
     }
 
     #[test]
-    fn our_own_stack_is_among_our_mappings() {
+    fn the_stack_is_among_our_mappings() {
         let regions = regions(Process::Own).unwrap();
         assert!(regions.iter().any(|region| region.name == "[stack]"));
     }

@@ -1,12 +1,12 @@
-//! read(2) into a buffer, and write(2) or send(2) out of it: works between any
-//! two ends, and tells which of them failed. Messages are taken by recv(2), whole.
+//! read(2) into a buffer, and write(2) or send(2) out of it. Works between any
+//! two ends and shows which of them failed. Messages are taken by recv(2).
 
 use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
 
-use super::ends::{Kind, Place};
+use super::ends::{Endpoint, FileKind};
 use super::messages::{self, Next};
 use super::private::PrivatePipe;
 use super::report::Side;
@@ -16,59 +16,58 @@ use crate::buffer::Buffer;
 use crate::transfer::Input;
 use crate::wait::Wait;
 
-/// A buffer and what is in it.
+/// Copying through a buffer.
 ///
-/// Whoever wants to look at the data does so after each [`give`](Self::give):
-/// each byte that was given is seen then, once and in order.
+/// After each [`give`](Self::give) the bytes given can be inspected, so that each
+/// byte is seen once and in order.
 #[derive(Debug)]
 pub(super) struct Copying<'a> {
     source: Input<BorrowedFd<'a>>,
     takes_messages: bool,
-    output: Place<'a>,
-    /// Made when first needed: it may have to open something.
+    output: Endpoint<'a>,
+    /// Created when first needed, since it may have to open something.
     sink: Option<Sink<'a>>,
     size: usize,
     /// Mapped when first needed.
     buffer: Option<Buffer>,
-    /// What is taken and not given: `buffer[start..end]`.
+    /// Bytes taken and not given: `buffer[start..end]`.
     start: usize,
     end: usize,
-    /// What comes before anything that is still in the input: left by another
-    /// technique.
-    before: Option<PrivatePipe>,
+    /// Bytes to be given before any others, left by another technique.
+    leftover: Option<PrivatePipe>,
 }
 
 impl<'a> Copying<'a> {
-    pub(super) fn new(input: &Place<'a>, output: &Place<'a>, size: usize) -> Self {
+    pub(super) fn new(input: &Endpoint<'a>, output: &Endpoint<'a>, size: usize) -> Self {
         Copying {
             source: Input::new(input.fd, Wait::Never),
-            takes_messages: input.kind == Kind::Messages,
+            takes_messages: input.kind == FileKind::Messages,
             output: *output,
             sink: None,
             size,
             buffer: None,
             start: 0,
             end: 0,
-            before: None,
+            leftover: None,
         }
     }
 
-    /// Has what is left in `pipe` given first.
+    /// Adopts the bytes in `pipe`, which are given first.
     pub(super) fn adopt(&mut self, pipe: PrivatePipe) {
-        self.before = Some(pipe);
+        self.leftover = Some(pipe);
     }
 
-    /// Bytes that were taken from the input and wait to be given.
+    /// Returns the number of bytes taken and not given.
     pub(super) fn held(&self) -> u64 {
-        (self.end - self.start) as u64 + self.before.as_ref().map_or(0, PrivatePipe::held)
+        (self.end - self.start) as u64 + self.leftover.as_ref().map_or(0, PrivatePipe::held)
     }
 
-    /// Takes at most `most` bytes, or gives what it holds. Of a message what is
-    /// beyond is lost.
+    /// Takes at most `most` bytes, or gives the bytes it holds. The part of a
+    /// message beyond `most` is lost.
     pub(super) fn step(&mut self, most: u64) -> Step {
         if self.start == self.end
             && self.held() > 0
-            && let Err(error) = self.take_what_was_left()
+            && let Err(error) = self.take_from_pipe()
         {
             return Step::Failed(Side::Input, error);
         }
@@ -88,7 +87,7 @@ impl<'a> Copying<'a> {
         };
         let most = most.min(room) as usize;
         let Some(buffer) = &mut self.buffer else {
-            unreachable!("it was just made");
+            unreachable!("the buffer was just created");
         };
         match self.source.read_some(&mut buffer[..most]) {
             Ok(0) => Step::End,
@@ -106,15 +105,14 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Takes the next message whole, however long: the buffer grows with it.
-    ///
-    /// So much is in the kernel already, within what SO_SNDBUF allowed the sender.
+    /// Takes the next message as a whole. The buffer grows to its length, which is
+    /// limited by the sender's SO_SNDBUF.
     fn take_message(&mut self, most: u64) -> Step {
         let fd = *self.source.get_ref();
         let len = match messages::next(fd) {
             Ok(Next::Message(len)) => len,
             Ok(Next::End) => return Step::End,
-            Err(errno) => return not_taken(errno),
+            Err(errno) => return take_error(errno),
         };
         if len > self.size {
             self.size = len;
@@ -126,9 +124,9 @@ impl<'a> Copying<'a> {
         };
         let room = most.min(buffer.len() as u64) as usize;
         match messages::take(fd, &mut buffer[..room]) {
-            // Somebody else has taken the one that was looked at, and this one is
-            // longer than any before.
-            Ok((n, len)) if n < len && (n as u64) < most => not_taken(Errno::MSGSIZE),
+            // Somebody else took the message that was examined, and this one is
+            // longer.
+            Ok((n, len)) if n < len && (n as u64) < most => take_error(Errno::MSGSIZE),
             Ok((n, _)) => {
                 (self.start, self.end) = (0, n);
                 Step::Moved {
@@ -136,13 +134,13 @@ impl<'a> Copying<'a> {
                     given: 0,
                 }
             }
-            Err(errno) => not_taken(errno),
+            Err(errno) => take_error(errno),
         }
     }
 
     fn give(&mut self) -> Step {
         let Some(buffer) = &self.buffer else {
-            unreachable!("something is in it");
+            unreachable!("there are bytes in the buffer");
         };
         let data = &buffer[self.start..self.end];
         let output = &self.output;
@@ -161,7 +159,7 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// The last `n` bytes that were given. No more than the last step gave.
+    /// Returns the last `n` bytes given, at most those of the last step.
     pub(super) fn last_given(&self, n: usize) -> &[u8] {
         match &self.buffer {
             Some(buffer) => &buffer[self.start - n..self.start],
@@ -169,27 +167,27 @@ impl<'a> Copying<'a> {
         }
     }
 
-    fn take_what_was_left(&mut self) -> io::Result<()> {
+    fn take_from_pipe(&mut self) -> io::Result<()> {
         self.buffer()?;
-        if let (Some(pipe), Some(buffer)) = (&mut self.before, &mut self.buffer) {
+        if let (Some(pipe), Some(buffer)) = (&mut self.leftover, &mut self.buffer) {
             let n = pipe.drain(buffer)?;
             (self.start, self.end) = (0, n);
             if n == 0 {
-                // It holds bytes, by our count: never go on without them.
+                // By our count there are bytes: never continue without them.
                 return Err(Errno::IO.into());
             }
         }
         Ok(())
     }
 
-    /// All that was taken and not given, oldest first, out of here.
+    /// Removes and returns all bytes taken and not given, oldest first.
     pub(super) fn hand_back(&mut self) -> Vec<u8> {
         let mut all = match &self.buffer {
             Some(buffer) => buffer[self.start..self.end].to_vec(),
             None => Vec::new(),
         };
         (self.start, self.end) = (0, 0);
-        if let Some(mut pipe) = self.before.take() {
+        if let Some(mut pipe) = self.leftover.take() {
             let given = all.len();
             all.resize(given + pipe.held() as usize, 0);
             let mut end = given;
@@ -209,7 +207,7 @@ impl<'a> Copying<'a> {
     }
 }
 
-fn not_taken(errno: Errno) -> Step {
+fn take_error(errno: Errno) -> Step {
     match errno {
         // EWOULDBLOCK is the same number on Linux.
         Errno::AGAIN => Step::Blocked(Needs::INPUT),

@@ -1,5 +1,5 @@
-//! splice(2) from one end to the other: references to pages move, or a copy is
-//! made once, in the kernel.
+//! One call from one end to the other: splice(2), which moves references to pages or
+//! copies once, sendfile(2) and copy_file_range(2).
 
 use std::os::fd::BorrowedFd;
 
@@ -7,16 +7,16 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 
-use super::ends::Place;
+use super::ends::Endpoint;
 use super::step::{Needs, Step};
 use super::waiting::is_ready;
 
-/// Moves at most `most` bytes. One of the two must be a pipe.
-pub(super) fn step(input: &Place<'_>, output: &Place<'_>, most: u64) -> Step {
-    if let Some(blocked) = would_sleep(input, output) {
+/// Moves at most `most` bytes. One end must be a pipe.
+pub(super) fn step(input: &Endpoint<'_>, output: &Endpoint<'_>, most: u64) -> Step {
+    if let Some(blocked) = would_block(input, output) {
         return blocked;
     }
-    // A file is always ready; the other end alone may have to be waited for.
+    // Files are always ready, so only the other end has to be waited for.
     let blocked = Needs {
         input: !input.is_always_ready(),
         output: !output.is_always_ready(),
@@ -24,13 +24,13 @@ pub(super) fn step(input: &Place<'_>, output: &Place<'_>, most: u64) -> Step {
     Step::of_both(splice(input.fd, output.fd, most), blocked)
 }
 
-/// What keeps a call from being made, since SPLICE_F_NONBLOCK speaks of the
-/// pipe only.
-pub(super) fn would_sleep(input: &Place<'_>, output: &Place<'_>) -> Option<Step> {
+/// Returns why a call must not be made now, since SPLICE_F_NONBLOCK affects only
+/// pipes.
+pub(super) fn would_block(input: &Endpoint<'_>, output: &Endpoint<'_>) -> Option<Step> {
     if input.is_socket() && !is_ready(input.fd, PollFlags::IN) {
         return Some(Step::Blocked(Needs::INPUT));
     }
-    // Whoever shares the open file may have made it a blocking one since.
+    // Another process that shares the open file may have made it blocking.
     if output.is_socket() && !output.is_nonblocking() {
         return Some(Step::Refused(Errno::WOULDBLOCK));
     }
@@ -44,4 +44,22 @@ pub(super) fn splice(
 ) -> rustix::io::Result<usize> {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     rustix::pipe::splice(from, None, to, None, most, SpliceFlags::NONBLOCK)
+}
+
+/// Calls sendfile(2) for at most `most` bytes.
+pub(super) fn sendfile(input: &Endpoint<'_>, output: &Endpoint<'_>, most: u64) -> Step {
+    if let Some(blocked) = would_block(input, output) {
+        return blocked;
+    }
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let result = rustix::fs::sendfile(output.fd, input.fd, None, most);
+    Step::of_both(result, Needs::OUTPUT)
+}
+
+/// Calls copy_file_range(2) for at most `most` bytes. If the file system supports
+/// it, both files share the blocks and nothing is copied.
+pub(super) fn copy_file_range(input: &Endpoint<'_>, output: &Endpoint<'_>, most: u64) -> Step {
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let result = rustix::fs::copy_file_range(input.fd, None, output.fd, None, most);
+    Step::of_both(result, Needs::OUTPUT)
 }

@@ -1,4 +1,4 @@
-//! What the two ends are.
+//! Types of descriptors.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -6,20 +6,20 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{FileType, OFlags, Stat};
 use rustix::net::{AddressFamily, SocketType};
 
-/// What a descriptor is, as far as moving bytes is concerned.
+/// Type of a descriptor, as far as relaying is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FileKind {
     /// A pipe or FIFO.
     Pipe,
-    /// A regular file. Those of /proc say that they hold nothing.
+    /// A regular file. Files of /proc report a length of 0.
     Regular { says_empty: bool },
-    /// A disk.
+    /// A block device.
     BlockDevice,
-    /// A connected stream, within this machine (a Unix socket) or not.
+    /// A stream socket, local (a Unix socket) or not.
     Stream { local: bool },
-    /// Another socket, where each write is a message.
+    /// Any other socket: each write is a message.
     Messages,
-    /// /dev/null, /dev/zero and their kin: never wait for anybody.
+    /// /dev/null, /dev/zero and similar devices, which never block.
     Memory,
     /// A terminal, or one end of a pseudo-terminal.
     Terminal { master: bool },
@@ -29,13 +29,13 @@ pub(super) enum Kind {
 
 /// One end of a relay.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct Endpoint<'a> {
     pub(super) fd: BorrowedFd<'a>,
-    pub(super) kind: Kind,
+    pub(super) kind: FileKind,
     id: FileId,
 }
 
-/// Which file it is, and how long it was when it was looked at.
+/// Identity of a file, and its length when it was examined.
 #[derive(Debug, Clone, Copy)]
 struct FileId {
     device: u64,
@@ -43,12 +43,14 @@ struct FileId {
     len: u64,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Endpoint<'a> {
+    /// Examines a descriptor.
+    ///
     /// # Errors
     /// Those of fstat(2).
-    pub(super) fn look_at(fd: BorrowedFd<'a>) -> io::Result<Self> {
+    pub(super) fn examine(fd: BorrowedFd<'a>) -> io::Result<Self> {
         let stat = rustix::fs::fstat(fd)?;
-        Ok(Place {
+        Ok(Endpoint {
             fd,
             kind: kind_of(fd, &stat),
             id: FileId {
@@ -60,28 +62,32 @@ impl<'a> Place<'a> {
     }
 
     pub(super) fn is_pipe(&self) -> bool {
-        self.kind == Kind::Pipe
+        self.kind == FileKind::Pipe
     }
 
     pub(super) fn is_socket(&self) -> bool {
-        matches!(self.kind, Kind::Stream { .. } | Kind::Messages)
+        matches!(self.kind, FileKind::Stream { .. } | FileKind::Messages)
     }
 
-    /// Whether there is a position that can be put back.
+    /// Whether it has a position that can be set back.
     pub(super) fn is_file(&self) -> bool {
-        matches!(self.kind, Kind::Regular { .. } | Kind::BlockDevice)
+        matches!(self.kind, FileKind::Regular { .. } | FileKind::BlockDevice)
     }
 
-    /// Whether a call waits for no other process, so that polling is idle.
+    /// Whether calls never wait for another process, so that polling is useless.
     pub(super) fn is_always_ready(&self) -> bool {
-        self.is_file() || self.kind == Kind::Memory
+        self.is_file() || self.kind == FileKind::Memory
     }
 
-    /// Whether it is the same regular file as `output`, which is written at or
-    /// after the place that is read, so that `most` bytes are more than can be
-    /// read before what was written is read again: without end, if `most` is.
-    pub(super) fn feeds_on(&self, output: &Place<'_>, most: u64) -> io::Result<bool> {
-        let regular = |place: &Place<'_>| matches!(place.kind, Kind::Regular { .. });
+    /// Whether a relay of `most` bytes from here to `output` would read what it
+    /// has written: both are the same regular file, which is written at or behind
+    /// the position of the input.
+    pub(super) fn would_read_back_from(
+        &self,
+        output: &Endpoint<'_>,
+        most: u64,
+    ) -> io::Result<bool> {
+        let regular = |place: &Endpoint<'_>| matches!(place.kind, FileKind::Regular { .. });
         let (a, b) = (&self.id, &output.id);
         let same = (a.device, a.inode) == (b.device, b.inode);
         if !same || !regular(self) || !regular(output) {
@@ -89,7 +95,7 @@ impl<'a> Place<'a> {
         }
         let flags = [self.fd, output.fd].map(rustix::fs::fcntl_getfl);
         let (from, to) = (flags[0]?, flags[1]?);
-        // The wrong way round: the calls that follow will tell.
+        // Wrong access modes are reported by the calls that follow.
         if from & OFlags::ACCMODE == OFlags::WRONLY || to & OFlags::ACCMODE == OFlags::RDONLY {
             return Ok(false);
         }
@@ -99,42 +105,42 @@ impl<'a> Place<'a> {
         } else {
             rustix::fs::tell(output.fd)?
         };
-        // At its end there is nothing to read, and so nothing to write.
+        // At its end there is nothing to read, and so nothing is written.
         Ok(read < a.len && read <= written && most > written - read)
     }
 
-    /// Whether its open file was made non-blocking by whoever made it.
+    /// Whether O_NONBLOCK is set on the open file.
     pub(super) fn is_nonblocking(&self) -> bool {
         rustix::fs::fcntl_getfl(self.fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
     }
 }
 
-fn kind_of(fd: BorrowedFd<'_>, stat: &Stat) -> Kind {
+fn kind_of(fd: BorrowedFd<'_>, stat: &Stat) -> FileKind {
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Fifo => Kind::Pipe,
-        FileType::RegularFile => Kind::Regular {
+        FileType::Fifo => FileKind::Pipe,
+        FileType::RegularFile => FileKind::Regular {
             says_empty: stat.st_size == 0,
         },
-        FileType::BlockDevice => Kind::BlockDevice,
+        FileType::BlockDevice => FileKind::BlockDevice,
         FileType::Socket => match rustix::net::sockopt::socket_type(fd) {
-            Ok(SocketType::STREAM) => Kind::Stream {
+            Ok(SocketType::STREAM) => FileKind::Stream {
                 local: rustix::net::sockopt::socket_domain(fd) == Ok(AddressFamily::UNIX),
             },
-            _ => Kind::Messages,
+            _ => FileKind::Messages,
         },
         FileType::CharacterDevice => character_device(stat.st_rdev),
-        _ => Kind::Other,
+        _ => FileKind::Other,
     }
 }
 
-/// By the numbers of Documentation/admin-guide/devices.txt.
-fn character_device(device: u64) -> Kind {
+/// Classifies a device by its numbers (Documentation/admin-guide/devices.txt).
+fn character_device(device: u64) -> FileKind {
     match (rustix::fs::major(device), rustix::fs::minor(device)) {
         // null, zero, full, random, urandom.
-        (1, 3 | 5 | 7 | 8 | 9) => Kind::Memory,
-        (5, 2) | (128..=135, _) => Kind::Terminal { master: true },
+        (1, 3 | 5 | 7 | 8 | 9) => FileKind::Memory,
+        (5, 2) | (128..=135, _) => FileKind::Terminal { master: true },
         // Consoles and serial lines, tty and console, Unix98 slaves.
-        (4 | 136..=143, _) | (5, 0 | 1) => Kind::Terminal { master: false },
-        _ => Kind::Other,
+        (4 | 136..=143, _) | (5, 0 | 1) => FileKind::Terminal { master: false },
+        _ => FileKind::Other,
     }
 }

@@ -1,4 +1,4 @@
-//! The loop: move, wait, call back, fall back.
+//! The relay's loop: move bytes, wait, call back, fall back.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,45 +7,45 @@ use std::time::{Duration, Instant};
 use rustix::fs::SeekFrom;
 
 use super::copy::Copying;
-use super::ends::{Kind, Place};
+use super::direct;
+use super::ends::{Endpoint, FileKind};
 use super::options::{self, Flow, Options};
 use super::plan::Plan;
 use super::private::PrivatePipe;
 use super::report::{
-    Activity, End, PassedOver, Progress, RelayError, Relayed, Side, Technique, Why,
+    Activity, End, PassedOver, Progress, Reason, RelayError, Relayed, Side, Technique,
 };
 use super::step::Step;
 use super::waiting::{Waited, Watch};
-use super::{direct, in_kernel};
 use crate::pipe;
 
-/// After so many attempts that moved nothing although both ends were ready,
-/// something is wrong with the technique or with poll(2).
-const MAX_FUTILE: u32 = 100;
+/// After this number of attempts that moved nothing although both ends were
+/// ready, the technique is considered stuck.
+const MAX_FUTILE_ATTEMPTS: u32 = 100;
 
-/// Between attempts at reading and writing, where that happens to them.
-const BREATHER: Duration = Duration::from_millis(1);
+/// Pause between attempts if reading and writing is stuck.
+const STUCK_PAUSE: Duration = Duration::from_millis(1);
 
 type Callback<'c> = &'c mut dyn FnMut(&Progress<'_>) -> Flow;
 
-/// What looks at the bytes as they are given.
+/// Callback that inspects the bytes given to the output.
 pub(super) type Look<'c> = &'c mut dyn FnMut(&[u8]) -> Flow;
 
-/// A relay on its way.
+/// A relay in progress.
 pub(super) struct Engine<'a> {
-    input: Place<'a>,
-    output: Place<'a>,
+    input: Endpoint<'a>,
+    output: Endpoint<'a>,
     options: Options,
     watch: Watch<'a>,
 
     technique: Technique,
-    /// To be tried next, in this order.
-    others: VecDeque<Technique>,
+    /// Techniques to try next, in this order.
+    fallbacks: VecDeque<Technique>,
     passed_over: Vec<PassedOver>,
     private: Option<PrivatePipe>,
     copying: Copying<'a>,
-    /// The technique says that the input has ended, and a read is to confirm it.
-    doubted: bool,
+    /// The technique reported the end of the input, and a read has to confirm it.
+    end_unconfirmed: bool,
     futile: u32,
 
     taken: u64,
@@ -53,21 +53,21 @@ pub(super) struct Engine<'a> {
     activity: Activity,
     started: Instant,
     next_call: Option<Instant>,
-    /// What may be taken until then. Below 0 where a message was longer, which
-    /// is then worked off.
+    /// Number of bytes that may be taken until the next call. Negative if a
+    /// message exceeded the allowance.
     allowance: Option<i128>,
-    /// The callback is to be called when that is used up.
-    call_when_used: bool,
+    /// Whether to call back as soon as the allowance is used up.
+    call_when_used_up: bool,
     look: Option<Look<'a>>,
-    /// The look has said stop.
-    enough: bool,
+    /// The inspector has returned `Stop`.
+    stopped_by_look: bool,
 }
 
 impl<'a> Engine<'a> {
-    /// With a `look` it copies, whatever the options say.
+    /// Creates a relay. With a `look` it copies, whatever the options are.
     pub(super) fn new(
-        input: Place<'a>,
-        output: Place<'a>,
+        input: Endpoint<'a>,
+        output: Endpoint<'a>,
         options: &Options,
         look: Option<Look<'a>>,
     ) -> Self {
@@ -76,22 +76,26 @@ impl<'a> Engine<'a> {
             None => options.technique,
         };
         let plan = Plan::new(&input, &output, wish);
-        let mut others = VecDeque::from(plan.techniques);
+        let mut fallbacks = VecDeque::from(plan.techniques);
         let started = Instant::now();
         if options.raise_capacity && output.is_pipe() {
-            raise(&output);
+            enlarge_pipe(&output);
         }
         if options.raise_input_capacity && input.is_pipe() {
-            raise(&input);
+            enlarge_pipe(&input);
         }
         Engine {
             watch: Watch::new(&input, &output, options.wait),
-            technique: others.pop_front().unwrap_or(Technique::Copy),
-            others,
+            technique: fallbacks.pop_front().unwrap_or(Technique::Copy),
+            fallbacks,
             passed_over: plan.passed_over,
             private: None,
-            copying: Copying::new(&input, &output, options.block.unwrap_or(options::COPIED)),
-            doubted: false,
+            copying: Copying::new(
+                &input,
+                &output,
+                options.block.unwrap_or(options::MAX_COPIED),
+            ),
+            end_unconfirmed: false,
             futile: 0,
             taken: 0,
             given: 0,
@@ -99,9 +103,9 @@ impl<'a> Engine<'a> {
             started,
             next_call: Some(started),
             allowance: None,
-            call_when_used: false,
+            call_when_used_up: false,
             look,
-            enough: false,
+            stopped_by_look: false,
             input,
             output,
             options: *options,
@@ -109,7 +113,7 @@ impl<'a> Engine<'a> {
     }
 
     pub(super) fn run(mut self, progress: Callback<'_>) -> Result<Relayed, RelayError> {
-        let outcome = self.go(progress);
+        let outcome = self.run_loop(progress);
         if let Ok(End::Stopped) = outcome {
             self.give_without_waiting();
         }
@@ -138,16 +142,16 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn go(&mut self, progress: Callback<'_>) -> Result<End, (Side, io::Error)> {
+    fn run_loop(&mut self, progress: Callback<'_>) -> Result<End, (Side, io::Error)> {
         loop {
             if self.next_call.is_some_and(|when| when <= Instant::now()) {
                 let flow = self.call(progress);
                 if flow == Flow::Stop {
                     return Ok(End::Stopped);
                 }
-                self.heed(flow);
+                self.apply(flow);
             }
-            if self.enough {
+            if self.stopped_by_look {
                 return Ok(End::Stopped);
             }
             let may_take = self.may_take();
@@ -155,7 +159,7 @@ impl<'a> Engine<'a> {
                 if self.options.limit.is_some_and(|limit| self.taken >= limit) {
                     return Ok(End::Limit);
                 }
-                self.hold_back()?;
+                self.wait_for_allowance()?;
                 continue;
             }
             if let Some(end) = self.step(may_take)? {
@@ -164,7 +168,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// One attempt, and what follows from it.
+    /// Makes one attempt and handles its outcome.
     fn step(&mut self, may_take: u64) -> Result<Option<End>, (Side, io::Error)> {
         match self.attempt(may_take) {
             Step::Moved { taken, given } => {
@@ -172,20 +176,20 @@ impl<'a> Engine<'a> {
                 self.given += given;
                 if let Some(allowance) = &mut self.allowance {
                     *allowance -= i128::from(taken);
-                    if *allowance <= 0 && taken > 0 && self.call_when_used {
+                    if *allowance <= 0 && taken > 0 && self.call_when_used_up {
                         self.call_by(Instant::now());
                     }
                 }
-                self.look_at(given);
+                self.inspect(given);
                 self.activity = Activity::Moving;
                 self.futile = 0;
-                self.watch.moved();
-                if self.doubted {
+                self.watch.record_success();
+                if self.end_unconfirmed {
                     let after = self.given;
-                    self.fall_back_to_copying(Why::EndedEarly { after });
+                    self.fall_back_to_copying(Reason::EndedEarly { after });
                 }
             }
-            // By a signal.
+            // Interrupted by a signal.
             Step::Blocked(needs) if !needs.input && !needs.output => {}
             Step::Blocked(needs) => {
                 let activity = &mut self.activity;
@@ -194,19 +198,19 @@ impl<'a> Engine<'a> {
                     *activity = Activity::WaitingFor(side);
                 })?;
                 if waited == Waited::Ready {
-                    self.was_futile()?;
+                    self.record_futile_attempt()?;
                 }
             }
-            Step::End if self.technique == Technique::Copy || self.doubted => {
+            Step::End if self.technique == Technique::Copy || self.end_unconfirmed => {
                 return Ok(Some(End::EndOfData));
             }
-            Step::End => self.doubted = true,
+            Step::End => self.end_unconfirmed = true,
             Step::Refused(errno) => {
-                let why = Why::Refused {
+                let reason = Reason::Refused {
                     errno: errno.raw_os_error(),
                     after: self.given,
                 };
-                self.fall_back(why);
+                self.fall_back(reason);
             }
             Step::Failed(side, error) => return Err((side, error)),
         }
@@ -214,14 +218,14 @@ impl<'a> Engine<'a> {
     }
 
     fn attempt(&mut self, may_take: u64) -> Step {
-        if self.doubted {
+        if self.end_unconfirmed {
             return self.copying.step(may_take);
         }
-        let most = may_take.min(self.options.block.unwrap_or(options::SPLICED) as u64);
+        let most = may_take.min(self.options.block.unwrap_or(options::MAX_SPLICED) as u64);
         match self.technique {
             Technique::Splice => direct::step(&self.input, &self.output, most),
-            Technique::Sendfile => in_kernel::sendfile(&self.input, &self.output, most),
-            Technique::CopyFileRange => in_kernel::copy_file_range(&self.input, &self.output, most),
+            Technique::Sendfile => direct::sendfile(&self.input, &self.output, most),
+            Technique::CopyFileRange => direct::copy_file_range(&self.input, &self.output, most),
             Technique::SpliceThroughPipe => {
                 let pipe = match &mut self.private {
                     Some(pipe) => pipe,
@@ -236,7 +240,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// What may be taken from the input now.
+    /// Returns the number of bytes that may be taken from the input now.
     fn may_take(&self) -> u64 {
         let limit = self
             .options
@@ -245,78 +249,78 @@ impl<'a> Engine<'a> {
         match self.allowance {
             Some(..=0) => 0,
             // A part of a message can't be left for later.
-            Some(_) if self.input.kind == Kind::Messages => limit,
+            Some(_) if self.input.kind == FileKind::Messages => limit,
             Some(allowance) => limit.min(u64::try_from(allowance).unwrap_or(u64::MAX)),
             None => limit,
         }
     }
 
-    /// What was taken and not given.
+    /// Returns the number of bytes taken and not given.
     fn held(&self) -> u64 {
         self.copying.held() + self.private.as_ref().map_or(0, PrivatePipe::held)
     }
 
-    fn fall_back(&mut self, why: Why) {
-        // Only read and write can get at what is in the private pipe.
-        match self.others.pop_front() {
+    fn fall_back(&mut self, reason: Reason) {
+        // Only `Copying` can take bytes out of the private pipe.
+        match self.fallbacks.pop_front() {
             Some(next) if next != Technique::Copy && self.held() == 0 => {
-                self.pass_over(why);
+                self.pass_over(reason);
                 self.technique = next;
             }
-            _ => self.fall_back_to_copying(why),
+            _ => self.fall_back_to_copying(reason),
         }
     }
 
-    fn fall_back_to_copying(&mut self, why: Why) {
-        self.pass_over(why);
-        self.others.clear();
+    fn fall_back_to_copying(&mut self, reason: Reason) {
+        self.pass_over(reason);
+        self.fallbacks.clear();
         self.technique = Technique::Copy;
-        self.doubted = false;
+        self.end_unconfirmed = false;
         if let Some(pipe) = self.private.take() {
             self.copying.adopt(pipe);
         }
     }
 
-    fn pass_over(&mut self, why: Why) {
+    fn pass_over(&mut self, reason: Reason) {
         self.futile = 0;
         self.passed_over.push(PassedOver {
             technique: self.technique,
-            why,
+            reason,
         });
     }
 
-    /// Counts attempts that moved nothing. Only where they go on without end
-    /// does this do anything.
-    fn was_futile(&mut self) -> Result<(), (Side, io::Error)> {
+    /// Counts an attempt that moved nothing; after too many of them falls back,
+    /// or pauses.
+    fn record_futile_attempt(&mut self) -> Result<(), (Side, io::Error)> {
         if self.watch.spins() {
             return Ok(());
         }
         self.futile += 1;
-        if self.futile < MAX_FUTILE {
+        if self.futile < MAX_FUTILE_ATTEMPTS {
             return Ok(());
         }
-        if self.technique == Technique::Copy || self.doubted {
-            let until = Instant::now() + BREATHER;
+        if self.technique == Technique::Copy || self.end_unconfirmed {
+            let until = Instant::now() + STUCK_PAUSE;
             return self
                 .watch
                 .pause(self.next_call.map_or(until, |next| next.min(until)));
         }
         let after = self.given;
-        self.fall_back(Why::Stuck { after });
+        self.fall_back(Reason::Stuck { after });
         Ok(())
     }
 
-    /// Waits for the next call without taking anything.
-    fn hold_back(&mut self) -> Result<(), (Side, io::Error)> {
+    /// Waits for the next call without taking bytes.
+    fn wait_for_allowance(&mut self) -> Result<(), (Side, io::Error)> {
         self.activity = Activity::HeldBack;
-        // Somebody must lift it.
+        // The callback has to lift the limit.
         let until = *self
             .next_call
             .get_or_insert_with(|| Instant::now() + options::INTERVAL);
         self.watch.pause(until)
     }
 
-    fn heed(&mut self, flow: Flow) {
+    fn apply(&mut self, flow: Flow) {
         let (allowance, within) = match flow {
             Flow::AtMost { bytes, within } | Flow::CallAfter { bytes, within } => {
                 let beyond = self.allowance.unwrap_or(0).min(0);
@@ -325,15 +329,15 @@ impl<'a> Engine<'a> {
             Flow::Continue | Flow::Stop => (None, None),
         };
         self.allowance = allowance;
-        self.call_when_used = matches!(flow, Flow::CallAfter { .. });
+        self.call_when_used_up = matches!(flow, Flow::CallAfter { .. });
         let interval = self.options.interval;
         let delay = within.map_or(interval, |within| within.min(interval));
-        // From now, not from when it was due: calls never pile up.
+        // From now, not from the time it was due, so that calls never pile up.
         self.next_call = Instant::now().checked_add(delay);
     }
 
-    /// Shows the last `given` bytes to whoever looks at them.
-    fn look_at(&mut self, given: u64) {
+    /// Passes the last `given` bytes to the inspector.
+    fn inspect(&mut self, given: u64) {
         let Some(look) = &mut self.look else {
             return;
         };
@@ -343,10 +347,10 @@ impl<'a> Engine<'a> {
         let flow = look(self.copying.last_given(given as usize));
         match flow {
             Flow::Continue => {}
-            Flow::Stop => self.enough = true,
+            Flow::Stop => self.stopped_by_look = true,
             Flow::AtMost { bytes, within } | Flow::CallAfter { bytes, within } => {
                 self.allowance = Some(i128::from(bytes));
-                self.call_when_used = matches!(flow, Flow::CallAfter { .. });
+                self.call_when_used_up = matches!(flow, Flow::CallAfter { .. });
                 if let Some(when) = within.and_then(|within| Instant::now().checked_add(within)) {
                     self.call_by(when);
                 }
@@ -354,7 +358,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Has the callback called at `when`, unless it is to be called sooner.
+    /// Schedules a call of the callback at `when`, unless an earlier one is due.
     fn call_by(&mut self, when: Instant) {
         self.next_call = Some(self.next_call.map_or(when, |next| next.min(when)));
     }
@@ -380,15 +384,15 @@ impl<'a> Engine<'a> {
             match self.attempt(0) {
                 Step::Moved { given, .. } => {
                     self.given += given;
-                    self.look_at(given);
+                    self.inspect(given);
                 }
                 _ => break,
             }
         }
     }
 
-    /// Empties this process of what was taken: back into the input where it has
-    /// a position, else to the caller.
+    /// Returns the bytes taken and not given: to the input if it has a position,
+    /// otherwise to the caller.
     fn hand_back(&mut self) -> Vec<u8> {
         if let Some(pipe) = self.private.take() {
             self.copying.adopt(pipe);
@@ -410,9 +414,9 @@ fn refused(error: &io::Error) -> Step {
     Step::Refused(Errno::from_io_error(error).unwrap_or(Errno::IO))
 }
 
-fn raise(place: &Place<'_>) {
-    // Smaller is slower, not wrong.
-    if pipe::capacity(place.fd).is_ok_and(|now| now < options::CAPACITY) {
-        let _ = pipe::set_capacity_up_to(place.fd, options::CAPACITY);
+fn enlarge_pipe(place: &Endpoint<'_>) {
+    // Best effort: a smaller pipe is only slower.
+    if pipe::capacity(place.fd).is_ok_and(|now| now < options::TARGET_CAPACITY) {
+        let _ = pipe::set_capacity_up_to(place.fd, options::TARGET_CAPACITY);
     }
 }

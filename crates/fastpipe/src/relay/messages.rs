@@ -1,5 +1,5 @@
-//! Inputs that are sockets which keep messages apart: what of a message does not
-//! fit into the buffer is lost, so its length is asked for before it is taken.
+//! Inputs that preserve message boundaries. The part of a message that does not
+//! fit into the buffer is lost, so the length is queried before it is taken.
 
 use std::os::fd::BorrowedFd;
 
@@ -7,26 +7,26 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SocketType, recv, sockopt};
 
-use crate::wait::poll_at_once;
+use crate::wait::poll_now;
 
-/// What is next in the input.
+/// Next item of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// A message of so many bytes, which may be 0.
+    /// A message with this number of bytes, which may be 0.
     Message(usize),
-    /// No message, now or later.
+    /// The end: no further message can come.
     End,
 }
 
-/// Looks at what is next without taking it.
+/// Examines the next item without taking it.
 ///
 /// # Errors
-/// `AGAIN` if nothing is there yet, and those of recv(2).
+/// `AGAIN` if there is none yet, and those of recv(2).
 pub(super) fn next(fd: BorrowedFd<'_>) -> rustix::io::Result<Next> {
     match length(fd) {
-        Ok(0) if is_the_end(fd) => Ok(Next::End),
-        // Datagrams that nobody may receive any more: a call that may sleep would
-        // return 0. Looked at again, for what came before it was shut down.
+        Ok(0) if is_end(fd) => Ok(Next::End),
+        // Receiving datagrams was shut down: a blocking call would return 0. Check
+        // again for messages that came before the shutdown.
         Err(Errno::AGAIN) if is_shut_down(fd) => length(fd).map_or_else(
             |errno| match errno {
                 Errno::AGAIN => Ok(Next::End),
@@ -38,8 +38,8 @@ pub(super) fn next(fd: BorrowedFd<'_>) -> rustix::io::Result<Next> {
     }
 }
 
-/// Takes the next message. Returns its bytes, and how long it was before it was
-/// cut to `buffer`.
+/// Takes the next message. Returns the number of bytes stored in `buffer`, and
+/// the length of the message before truncation.
 ///
 /// # Errors
 /// Those of [`next`].
@@ -51,7 +51,7 @@ fn length(fd: BorrowedFd<'_>) -> rustix::io::Result<usize> {
     receive(fd, &mut [], RecvFlags::PEEK).map(|(_, len)| len)
 }
 
-/// With MSG_TRUNC recv(2) returns the length of the whole message.
+/// Calls recv(2) with MSG_TRUNC, which returns the length of the whole message.
 fn receive(
     fd: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -66,22 +66,21 @@ fn receive(
     }
 }
 
-/// Whether the 0 that recv(2) returned is the end, and not a message without
-/// bytes. For datagrams it never is: a call that does not sleep returns EAGAIN
-/// where they have an end.
+/// Whether a 0 returned by recv(2) means the end, and not an empty message. For
+/// datagrams it never does: a non-blocking call returns EAGAIN at their end.
 ///
-/// For the others (SOCK_SEQPACKET) the two look the same. But the end comes only
-/// once nothing more can: where no byte is left then, none is lost with messages
-/// that have none.
-fn is_the_end(fd: BorrowedFd<'_>) -> bool {
+/// For SOCK_SEQPACKET both look the same. But if the socket is shut down and has
+/// no bytes left, no bytes are lost by assuming the end, even if there are empty
+/// messages.
+fn is_end(fd: BorrowedFd<'_>) -> bool {
     let datagrams = [SocketType::DGRAM, SocketType::RAW].map(Ok);
     !datagrams.contains(&sockopt::socket_type(fd))
         && is_shut_down(fd)
         && rustix::io::ioctl_fionread(fd).unwrap_or(0) == 0
 }
 
-/// Whether no message can come any more, says poll(2).
+/// Whether no further message can come, according to poll(2).
 fn is_shut_down(fd: BorrowedFd<'_>) -> bool {
-    let over = PollFlags::RDHUP | PollFlags::HUP;
-    poll_at_once(fd, PollFlags::RDHUP).is_ok_and(|found| found.intersects(over))
+    let hang_up = PollFlags::RDHUP | PollFlags::HUP;
+    poll_now(fd, PollFlags::RDHUP).is_ok_and(|found| found.intersects(hang_up))
 }

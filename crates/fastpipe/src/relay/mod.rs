@@ -1,9 +1,10 @@
-//! From any descriptor to any other, by the fastest way the kernel offers.
+//! [`relay`]: moves bytes between any two descriptors, by the fastest technique
+//! that the kernel offers.
 //!
-//! [`relay`] moves bytes from one descriptor to another until the input ends, a
-//! limit is reached, or the callback says stop. It picks a [`Technique`] by what
-//! the two ends are, and falls back when one is refused, at the start or in
-//! mid-stream, without losing or repeating a byte.
+//! A relay runs until the input ends, a limit is reached, or its callback stops
+//! it. It chooses a [`Technique`] by the types of the two ends. If the kernel
+//! refuses that, at the start or in mid-stream, it falls back to another one
+//! without losing or repeating a byte.
 //!
 //! ```
 //! use fastpipe::pipe;
@@ -23,27 +24,26 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # It never sleeps in a call
-//! It waits in poll(2) and nowhere else, so the callback is called on time
-//! whatever the two ends do, and an idle relay wakes up for the callback only.
-//! While it waits for the input it notices when nobody reads the output any
+//! # Waiting
+//! A relay sleeps only in poll(2). The callback is therefore called on time
+//! whatever the two ends do, and an idle relay wakes up only for the callback.
+//! While it waits for the input it notices when the output has no reader any
 //! more, and ends with `BrokenPipe`, even if everything so far was read. (A TCP
-//! peer that has only shut down its own sending may still read: it is not gone
-//! until it says so.)
+//! peer that has only shut down its own sending may still read, so it counts as
+//! a reader until it resets the connection.)
 //!
-//! (Reading and writing files on a disk takes as long as the disk takes,
-//! which is why each call is [bounded](Options::block). A file that is regular by
-//! name only, and whose read waits for something to happen, as trace_pipe of
-//! tracefs and /proc/kmsg, sleeps in that read.)
+//! Exceptions: reads and writes of files take as long as the disk takes, which
+//! is why each call is [bounded](Options::block). Special files that look regular
+//! but block, such as trace_pipe of tracefs and /proc/kmsg, block the relay.
 //!
-//! Nothing is done to the descriptors to that end: O_NONBLOCK belongs to the
-//! open file, which strangers may share. SPLICE_F_NONBLOCK, RWF_NOWAIT and
-//! MSG_DONTWAIT are per call. A FIFO or a terminal that knows none of them is
-//! opened again. What is left is a character device that is no terminal, and the
-//! master of a pseudo-terminal: they are polled first and then written to in
-//! small pieces, and could sleep where they have room for less than 512 bytes.
+//! The descriptors are not changed. O_NONBLOCK belongs to the open file, which
+//! other processes may share; SPLICE_F_NONBLOCK, RWF_NOWAIT and MSG_DONTWAIT
+//! apply to one call. A FIFO or terminal that supports none of these is opened
+//! again. Character devices other than terminals, and masters of
+//! pseudo-terminals, are polled and then written to in small pieces; such a
+//! write could block if there is room for less than 512 bytes.
 //!
-//! # Which technique
+//! # Choice of the technique
 //! | from | to | technique |
 //! |---|---|---|
 //! | anything but a terminal | a pipe | [`Splice`](Technique::Splice) |
@@ -51,47 +51,49 @@
 //! | a regular file | a regular file | [`CopyFileRange`](Technique::CopyFileRange) |
 //! | a file | /dev/null, a non-blocking socket | [`Sendfile`](Technique::Sendfile) |
 //! | a socket | a file, /dev/null | [`SpliceThroughPipe`](Technique::SpliceThroughPipe) |
-//! | a pipe | a file, a TCP socket | [`Copy`](Technique::Copy): measured as fast or faster |
-//! | a socket | a socket | [`Copy`](Technique::Copy): measured as fast |
-//! | anything | a blocking socket, a terminal | [`Copy`](Technique::Copy): all else could sleep |
+//! | a pipe | a file, a TCP socket | [`Copy`](Technique::Copy), measured as fast or faster |
+//! | a socket | a socket | [`Copy`](Technique::Copy), measured as fast |
+//! | anything | a blocking socket, a terminal | [`Copy`](Technique::Copy); the others could block |
 //!
-//! [`Options::technique`] asks for another, [`Progress::passed_over`] tells why
-//! the others are not used.
+//! [`Options::technique`] selects another one. [`Progress::passed_over`] lists the
+//! techniques not used, with reasons.
 //!
-//! Splicing passes pages on, not copies of them. Whoever writes to such a page
-//! before it is read from the output changes what is read: to a file that is the
-//! input, or to memory that was handed to the input pipe by vmsplice(2). A writer
-//! of the latter kind that takes its pages for read once a pipeful was sent after
-//! them, as the published double buffering does, is wrong about that, whatever the
-//! pipes' sizes: they may be unread in the output. Use [`Options::copy`] for such
-//! inputs; a [`Writer`](crate::writer::Writer) is none, unless told to
-//! assert that its reader copies.
+//! Splicing passes on pages, not copies of them. A write to such a page before it
+//! is read from the output changes what is read. That concerns input files that
+//! are being modified, and writers that used vmsplice(2) on the input pipe. Among
+//! the latter, programs with double buffering assume that a page has been read
+//! after one more pipeful was sent; behind a relay this is wrong for every pipe
+//! size, since the pages may be unread in the output. Use [`Options::copy`] for
+//! such inputs. A [`Writer`](crate::writer::Writer) is safe, except with
+//! [`Reuse::Drained`](crate::reuse::Reuse::Drained), which asserts that its reader
+//! copies.
 //!
-//! # What becomes of bytes that can't be delivered
-//! Where the input is a file its position is put back. Else bytes that were
-//! taken, and could not be given since the output broke or the callback said
-//! stop, are handed back: [`RelayError::undelivered`], [`Relayed::undelivered`].
-//! Direct splicing takes nothing that it has not given.
+//! # Undelivered bytes
+//! If the output fails or the callback stops the relay, bytes may have been taken
+//! from the input and not given to the output. If the input is a file its
+//! position is set back; otherwise the bytes are returned in
+//! [`RelayError::undelivered`] or [`Relayed::undelivered`]. Direct splicing takes
+//! no byte that it does not give.
 //!
 //! # Messages
-//! From a socket that keeps messages apart (datagrams, SOCK_SEQPACKET) each is
-//! taken whole, by [`Technique::Copy`], whatever [`Options::block`] and
-//! [`Flow::AtMost`] say; only [`Options::limit`] cuts one. The buffer grows to
-//! the longest, which SO_SNDBUF of its sender bounds. To another such socket each
-//! is sent as one again, but those without bytes are passed over: they are not
-//! the end. Datagrams have no end, unless receiving is shut down (shutdown(2)).
-//! Where others take messages from the same socket at the same time and a longer
-//! one comes in between, it may be cut: that ends the relay with EMSGSIZE.
+//! From a socket that preserves message boundaries (datagrams, SOCK_SEQPACKET)
+//! each message is taken as a whole, by [`Technique::Copy`], regardless of
+//! [`Options::block`] and [`Flow::AtMost`]; only [`Options::limit`] can truncate
+//! one. The buffer grows to the longest message, which the sender's SO_SNDBUF
+//! limits. To another such socket each message is sent as one message, except
+//! empty ones, which are skipped. An empty message is not taken as the end.
+//! Datagrams have no end, unless receiving is shut down (shutdown(2)). If another
+//! process takes messages from the same socket, a longer one may come in between
+//! and be truncated; the relay then ends with EMSGSIZE.
 //!
-//! # Smaller things
-//! A pipe holds more than its capacity where pieces came from a socket: each slot
-//! may then refer to 32 KiB. [`Progress::unread`] tells.
+//! # Capacity
+//! A pipe can hold more than its capacity if pieces came from a socket, since each
+//! slot may then refer to 32 KiB. [`Progress::unread`] shows the actual number.
 
 mod copy;
 mod direct;
 mod ends;
 mod engine;
-mod in_kernel;
 mod messages;
 mod options;
 mod plan;
@@ -103,34 +105,34 @@ mod waiting;
 
 pub use self::options::{Flow, INTERVAL, Options};
 pub use self::report::{
-    Activity, End, PassedOver, Progress, RelayError, Relayed, Side, Technique, Why,
+    Activity, End, PassedOver, Progress, Reason, RelayError, Relayed, Side, Technique,
 };
 
 use std::io::{Error, ErrorKind};
 use std::os::fd::AsFd;
 
-use self::ends::Place;
+use self::ends::Endpoint;
 use self::engine::Engine;
 
 /// Moves bytes from `input` to `output` until the input ends. See the
 /// [module](self).
 ///
-/// `progress` is called at the beginning, then every [`Options::interval`]
-/// whatever the two ends do, and once at the end, also when it fails; its last
-/// answer is not heeded.
+/// Calls `progress` at the start, every [`Options::interval`] whatever the two
+/// ends do, and once at the end, also after an error; the last return value is
+/// ignored.
 ///
-/// SIGPIPE is left alone: unless it is ignored, as Rust programs do, it comes
-/// before the error where a call finds that nobody reads the output any more.
-/// It does not come where poll(2) finds that first, and not from send(2) to a
-/// socket ([`Technique::Copy`]), which is told not to send it.
+/// The disposition of SIGPIPE is not changed. Unless the signal is ignored, as in
+/// Rust programs, it is raised before the error if a call finds that the output
+/// has no reader. It is not raised if poll(2) finds that first, or by send(2) to a
+/// socket ([`Technique::Copy`]).
 ///
 /// # Errors
-/// [`RelayError`], which tells whose error it was and what was moved.
+/// [`RelayError`], which names the end that failed and the bytes moved.
 ///
-/// `InvalidInput` of the output, before the first call of `progress` and with
-/// nothing done, if both ends are the same regular file and the output appends,
-/// or writes at or after the place where the input reads: it would read what it
-/// wrote, without end. Not where the input is at its end, or where
+/// `InvalidInput` of the output, before the first call of `progress`, if both
+/// ends are the same regular file and the relay would read its own output without
+/// end: if the output appends, or is written at or behind the input's position.
+/// Not if the input is at its end, or [`Options::limit`] is reached before.
 /// [`Options::limit`] is reached before that.
 pub fn relay(
     input: impl AsFd,
@@ -142,18 +144,17 @@ pub fn relay(
     Engine::new(input, output, options, None).run(&mut progress)
 }
 
-/// As [`relay`], and shows each byte to `look` once, in order, as soon as it
-/// has been given to the output.
+/// As [`relay`], and passes each byte to `look` once, in order, directly after it
+/// was given to the output.
 ///
-/// It uses [`Technique::Copy`], whatever the options say: the bytes must pass
-/// through this process. They are looked at while they are still in the cache.
+/// Uses [`Technique::Copy`], whatever the options are, since the bytes must pass
+/// through this process. They are still in the processor's cache then.
 ///
-/// What `look` answers holds from then on: [`Flow::Stop`] ends it in good order,
-/// [`Flow::AtMost`] and [`Flow::CallAfter`] replace what may still be taken until
-/// the next call of `progress`, and [`Flow::Continue`] changes nothing. Since nothing is taken
-/// before all that was taken has been given, `look` can find out how much may
-/// be taken without a byte too many: where at most `n` lines are wanted, `n`
-/// bytes hold no more than that.
+/// The return value of `look` takes effect at once: [`Flow::Stop`] ends the relay
+/// normally, [`Flow::AtMost`] and [`Flow::CallAfter`] replace the allowance until
+/// the next call of `progress`, and [`Flow::Continue`] changes nothing. Bytes are
+/// taken only after all bytes taken before have been given, so `look` can limit
+/// the relay exactly: to relay at most `n` more lines, allow `n` bytes at a time.
 ///
 /// ```
 /// use fastpipe::pipe;
@@ -173,7 +174,7 @@ pub fn relay(
 /// ```
 ///
 /// # Errors
-/// Those of [`relay`]. What could not be delivered has not been looked at.
+/// Those of [`relay`]. Undelivered bytes have not been passed to `look`.
 pub fn relay_inspecting(
     input: impl AsFd,
     output: impl AsFd,
@@ -185,23 +186,24 @@ pub fn relay_inspecting(
     Engine::new(input, output, options, Some(&mut look)).run(&mut progress)
 }
 
-/// Looks at the two ends, and whether one may go to the other.
+/// Examines the two ends, and whether the relay would read its own output.
 fn ends<'a>(
     input: &'a impl AsFd,
     output: &'a impl AsFd,
     options: &Options,
-) -> Result<(Place<'a>, Place<'a>), RelayError> {
-    let input = Place::look_at(input.as_fd()).map_err(|e| RelayError::at_once(Side::Input, e))?;
+) -> Result<(Endpoint<'a>, Endpoint<'a>), RelayError> {
+    let input =
+        Endpoint::examine(input.as_fd()).map_err(|e| RelayError::before_start(Side::Input, e))?;
     let output =
-        Place::look_at(output.as_fd()).map_err(|e| RelayError::at_once(Side::Output, e))?;
-    let most = options.limit.unwrap_or(u64::MAX);
-    match input.feeds_on(&output, most) {
+        Endpoint::examine(output.as_fd()).map_err(|e| RelayError::before_start(Side::Output, e))?;
+    let max = options.limit.unwrap_or(u64::MAX);
+    match input.would_read_back_from(&output, max) {
         Ok(false) => Ok((input, output)),
         Ok(true) => {
-            let why = "the input is the output too, and would be read without end";
-            let error = Error::new(ErrorKind::InvalidInput, why);
-            Err(RelayError::at_once(Side::Output, error))
+            let reason = "the output is also the input, which would never end";
+            let error = Error::new(ErrorKind::InvalidInput, reason);
+            Err(RelayError::before_start(Side::Output, error))
         }
-        Err(error) => Err(RelayError::at_once(Side::Input, error)),
+        Err(error) => Err(RelayError::before_start(Side::Input, error)),
     }
 }

@@ -1,27 +1,27 @@
-//! What a relay is asked to do.
+//! Settings of a relay.
 
 use std::time::Duration;
 
 use super::Technique;
 use crate::wait::Wait;
 
-/// How often the callback is called unless said otherwise.
+/// Default interval between calls of the callback.
 pub const INTERVAL: Duration = Duration::from_millis(100);
 
-/// The most bytes that a call moves without copying, unless said otherwise.
-pub(super) const SPLICED: usize = 1024 * 1024;
+/// Default limit of the bytes per call, without copying.
+pub(super) const MAX_SPLICED: usize = 1024 * 1024;
 
-/// The most bytes that are read before they are written, unless said otherwise:
-/// so much stays in the second-level cache between the two.
-pub(super) const COPIED: usize = 128 * 1024;
+/// Default limit of the bytes per read, when copying: they should stay in the
+/// second-level cache until they are written.
+pub(super) const MAX_COPIED: usize = 128 * 1024;
 
-/// The most that [`Options::block`] takes: a buffer may have to be that large.
+/// Upper limit of [`Options::block`], and so of the buffer, in bytes.
 const MAX_BLOCK: usize = 64 * 1024 * 1024;
 
-/// The capacity wished for where a pipe is made larger, in bytes.
-pub(super) const CAPACITY: usize = 1024 * 1024;
+/// Capacity to aim for when a pipe is enlarged, in bytes.
+pub(super) const TARGET_CAPACITY: usize = 1024 * 1024;
 
-/// How [`relay`](super::relay) is to work.
+/// Settings of [`relay`](super::relay).
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     pub(super) limit: Option<u64>,
@@ -48,101 +48,98 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Everything, by the fastest technique, with a call every [`INTERVAL`].
+    /// Returns the default settings: no limit, the fastest technique.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Ends after so many bytes. Not one more is taken from the input: what is
-    /// beyond is there for the next process. (A datagram is an exception: what
-    /// of it is beyond is lost, as with read(2).)
+    /// Ends the relay after this number of bytes. No further byte is taken from
+    /// the input, so the rest is there for the next process. (Except for a
+    /// datagram, whose rest is lost, as with read(2).)
     pub fn limit(mut self, bytes: u64) -> Self {
         self.limit = Some(bytes);
         self
     }
 
-    /// How long it is from one call of the callback to the next, whatever the
-    /// two ends do; [`INTERVAL`] if not said. `Duration::MAX` is never.
+    /// Sets the interval between calls of the callback, whatever the two ends do;
+    /// default [`INTERVAL`]. `Duration::MAX` means never.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval;
         self
     }
 
-    /// How to wait for the two ends; [`Wait::Block`] if not said, which sleeps
-    /// in poll(2) and nowhere else, as [`Wait::Poll`] does here.
+    /// Sets how to wait for the two ends; default [`Wait::Block`]. A relay only
+    /// sleeps in poll(2), so `Block` and [`Wait::Poll`] are the same.
     pub fn wait(mut self, wait: Wait) -> Self {
         self.wait = wait;
         self
     }
 
-    /// Uses this technique or, where it is unfit for the two ends or refused,
-    /// [`Technique::Copy`]; the fastest that fits if not said.
+    /// Uses this technique or, if it does not suit the two ends or is refused,
+    /// [`Technique::Copy`]. The default is the fastest one that suits.
     pub fn technique(mut self, technique: Technique) -> Self {
         self.technique = Some(technique);
         self
     }
 
-    /// Reads and writes only: for a program that can't trust a file, or the memory
-    /// of a writer that used vmsplice(2), not to change while its pages wait in a
-    /// pipe, and for comparison.
+    /// Only reads and writes. For comparisons, and for inputs whose pages may
+    /// change while they are in a pipe: a file that is being modified, or a writer
+    /// that used vmsplice(2).
     pub fn copy(self) -> Self {
         self.technique(Technique::Copy)
     }
 
-    /// The most bytes that one call is to move, which bounds how long the
-    /// callback can be late on a slow disk: at least 1, at most 64 MiB, and what
-    /// is outside is taken for the nearest of the two. If not said: 128 KiB where
-    /// data is copied, 1 MiB where it is not. A message is taken whole all the
-    /// same.
+    /// Sets the maximum number of bytes per call, from 1 to 64 MiB (other values
+    /// are clamped); default 128 KiB when copying, 1 MiB otherwise. This limits how
+    /// late the callback can be on a slow disk. Messages are taken as a whole all
+    /// the same.
     pub fn block(mut self, bytes: usize) -> Self {
         self.block = Some(bytes.clamp(1, MAX_BLOCK));
         self
     }
 
-    /// Whether the output, where it is a pipe, and the pipe of our own, where
-    /// one is used, are made larger (1 MiB, or as much as is allowed); so if not
-    /// said.
+    /// Sets whether to enlarge the output pipe, and the relay's own pipe if one is
+    /// used, to 1 MiB or as much as the system allows; default true.
     pub fn raise_capacity(mut self, raise: bool) -> Self {
         self.raise_capacity = raise;
         self
     }
 
-    /// Whether the input, where it is a pipe, is made larger as well; not if not
-    /// said. A writer that takes its pages for read once a pipeful was sent after
-    /// them overwrites unread ones in a larger pipe, and wrong data is relayed, by
-    /// [`Technique::Copy`] too.
+    /// Sets whether to enlarge the input pipe as well; default false. A writer
+    /// with double buffering by vmsplice(2), which assumes that its pages have been
+    /// read after one more pipeful, would overwrite unread pages in a larger pipe,
+    /// and wrong data would be relayed, also by [`Technique::Copy`].
     pub fn raise_input_capacity(mut self, raise: bool) -> Self {
         self.raise_input_capacity = raise;
         self
     }
 }
 
-/// What the callback answers.
+/// Return value of the callback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Flow {
-    /// Go on.
+    /// Continue.
     #[default]
     Continue,
-    /// End now, in good order: [`End::Stopped`](super::End::Stopped).
+    /// End the relay normally: [`End::Stopped`](super::End::Stopped).
     Stop,
-    /// Go on, but take at most so many bytes from the input until the next call.
-    /// A message that some of this allows is taken whole; what of it was not
-    /// allowed is taken off what the next answers allow.
+    /// Continue, but take at most this number of bytes from the input until the
+    /// next call. The last message is taken as a whole; its excess is deducted
+    /// from the next allowance.
     AtMost {
-        /// The bytes.
+        /// Number of bytes allowed.
         bytes: u64,
-        /// The next call comes after the interval, or after this if it is
-        /// sooner.
+        /// Maximum time until the next call, if less than the interval.
         within: Option<Duration>,
     },
-    /// As [`AtMost`](Flow::AtMost), and the next call comes at once when the
-    /// last of the bytes has been taken: for who wants to know, and allow more,
-    /// without being called again and again while nothing moves.
+    /// As [`AtMost`](Flow::AtMost), but the next call comes as soon as these bytes
+    /// have been taken. For callbacks that allow more each time, without being
+    /// called repeatedly while nothing moves.
     CallAfter {
-        /// The bytes.
+        /// Number of bytes allowed.
         bytes: u64,
-        /// The next call comes after the interval, or after this if it is
-        /// sooner, even if they have not been taken.
+        /// Maximum time until the next call, if less than the interval, even if
+        /// the bytes have not been taken.
         within: Option<Duration>,
     },
 }

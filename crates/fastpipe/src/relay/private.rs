@@ -1,4 +1,4 @@
-//! splice(2) through a pipe of our own, where neither end is one.
+//! splice(2) through a pipe of our own, if neither end is one.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -6,13 +6,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
-use super::direct::{splice, would_sleep};
-use super::ends::Place;
-use super::options::CAPACITY;
+use super::direct::{splice, would_block};
+use super::ends::Endpoint;
+use super::options::TARGET_CAPACITY;
 use super::step::{Needs, Step};
 use crate::pipe;
 
-/// A pipe that nobody else knows, and what is in it.
+/// A pipe that no other code knows, and the number of bytes in it.
 #[derive(Debug)]
 pub(super) struct PrivatePipe {
     reader: OwnedFd,
@@ -21,14 +21,16 @@ pub(super) struct PrivatePipe {
 }
 
 impl PrivatePipe {
+    /// Creates the pipe.
+    ///
     /// # Errors
-    /// EMFILE or ENFILE when no descriptor is left.
+    /// EMFILE or ENFILE if no descriptor is available.
     pub(super) fn new(raise_capacity: bool) -> io::Result<Self> {
         // Non-blocking: it is our own open file.
         let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         if raise_capacity {
-            // Smaller is slower, not wrong.
-            let _ = pipe::set_capacity_up_to(&writer, CAPACITY);
+            // Best effort: a smaller pipe is only slower.
+            let _ = pipe::set_capacity_up_to(&writer, TARGET_CAPACITY);
         }
         Ok(PrivatePipe {
             reader,
@@ -37,16 +39,16 @@ impl PrivatePipe {
         })
     }
 
-    /// Bytes that were taken from the input and wait to be given.
+    /// Returns the number of bytes in the pipe.
     pub(super) fn held(&self) -> u64 {
         self.held
     }
 
-    /// Takes at most `most` bytes, or gives what it holds.
+    /// Takes at most `most` bytes, or gives the bytes it holds.
     ///
-    /// It takes only when it is empty, so that there is always room, and what
-    /// is lost with a broken output is one pipeful at most.
-    pub(super) fn step(&mut self, input: &Place<'_>, output: &Place<'_>, most: u64) -> Step {
+    /// It takes only when empty. So there is always room, and at most one pipeful
+    /// is lost with a broken output.
+    pub(super) fn step(&mut self, input: &Endpoint<'_>, output: &Endpoint<'_>, most: u64) -> Step {
         if self.held > 0 {
             self.give(output)
         } else {
@@ -54,8 +56,8 @@ impl PrivatePipe {
         }
     }
 
-    fn take(&mut self, input: &Place<'_>, output: &Place<'_>, most: u64) -> Step {
-        if let Some(blocked) = would_sleep(input, output) {
+    fn take(&mut self, input: &Endpoint<'_>, output: &Endpoint<'_>, most: u64) -> Step {
+        if let Some(blocked) = would_block(input, output) {
             return blocked;
         }
         match splice(input.fd, self.writer.as_fd(), most) {
@@ -71,12 +73,12 @@ impl PrivatePipe {
         }
     }
 
-    fn give(&mut self, output: &Place<'_>) -> Step {
+    fn give(&mut self, output: &Endpoint<'_>) -> Step {
         if output.is_socket() && !output.is_nonblocking() {
             return Step::Refused(Errno::WOULDBLOCK);
         }
         match splice(self.reader.as_fd(), output.fd, self.held) {
-            // There are bytes: it can't be the end of them.
+            // There are bytes, so this can't be the end of the data.
             Ok(0) => Step::Refused(Errno::IO),
             Ok(n) => {
                 self.held -= n as u64;
@@ -89,11 +91,11 @@ impl PrivatePipe {
         }
     }
 
-    /// Takes out of it, into `buffer`, what could not be spliced on. Returns the
-    /// bytes.
+    /// Reads bytes that could not be spliced on into `buffer`. Returns their
+    /// number.
     ///
     /// # Errors
-    /// Those of read(2), which is not known to refuse.
+    /// Those of read(2); none is expected.
     pub(super) fn drain(&mut self, buffer: &mut [u8]) -> rustix::io::Result<usize> {
         if self.held == 0 {
             return Ok(0);

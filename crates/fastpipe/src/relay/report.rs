@@ -1,4 +1,4 @@
-//! What a relay tells: on its way, at the end, and when it fails.
+//! Progress, outcome and errors of a relay.
 
 use std::fmt;
 use std::io;
@@ -6,24 +6,24 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-/// How bytes get from the input to the output.
+/// System calls that move the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Technique {
-    /// splice(2) from one end to the other, where at least one is a pipe.
+    /// splice(2) from one end to the other, of which at least one is a pipe.
     Splice,
-    /// splice(2) into a pipe of our own, and out of it.
+    /// splice(2) into a pipe created by the relay, and out of it.
     SpliceThroughPipe,
     /// sendfile(2).
     Sendfile,
-    /// copy_file_range(2), from a file to a file.
+    /// copy_file_range(2), between regular files.
     CopyFileRange,
-    /// read(2) and write(2), or send(2) to a socket.
+    /// read(2), and write(2), or send(2) to a socket.
     Copy,
 }
 
 impl Technique {
-    /// The name, for people.
+    /// Returns the name, for people.
     pub fn name(self) -> &'static str {
         match self {
             Technique::Splice => "splice",
@@ -41,41 +41,41 @@ impl fmt::Display for Technique {
     }
 }
 
-/// A technique that is not in use, and why.
+/// A technique that is not used, and the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PassedOver {
     /// The technique.
     pub technique: Technique,
-    /// Why it is not used.
-    pub why: Why,
+    /// Reason for not using it.
+    pub reason: Reason,
 }
 
-/// Why a technique is not used.
+/// Reason for not using a technique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Why {
-    /// It can't work between these two ends, or could sleep without end.
+pub enum Reason {
+    /// It can't work between these two ends, or could block indefinitely.
     Unfit(&'static str),
-    /// It was not asked for.
+    /// The caller selected another one.
     NotAsked,
-    /// The one in use was measured to be as fast or faster between such ends.
+    /// The one in use was measured as fast or faster between such ends.
     Slower,
     /// The system call failed.
     Refused {
-        /// With this number of an error (errno(3)).
+        /// Error number (errno(3)).
         errno: i32,
-        /// When so many bytes had been given to the output.
+        /// Bytes given to the output before.
         after: u64,
     },
-    /// It returned 0, yet read(2) found more.
+    /// The call returned 0 although read(2) found more data.
     EndedEarly {
-        /// When so many bytes had been given to the output.
+        /// Bytes given to the output before.
         after: u64,
     },
-    /// It found nothing to move again and again, although poll(2) called both
-    /// ends ready.
+    /// The call repeatedly moved nothing although poll(2) reported both ends
+    /// ready.
     Stuck {
-        /// When so many bytes had been given to the output.
+        /// Bytes given to the output before.
         after: u64,
     },
 }
@@ -83,36 +83,36 @@ pub enum Why {
 impl fmt::Display for PassedOver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.technique)?;
-        match self.why {
-            Why::Unfit(reason) => f.write_str(reason),
-            Why::NotAsked => write!(f, "not asked for"),
-            Why::Slower => write!(f, "not faster between such ends"),
-            Why::Refused { errno, after } => write!(
+        match self.reason {
+            Reason::Unfit(reason) => f.write_str(reason),
+            Reason::NotAsked => write!(f, "another technique was selected"),
+            Reason::Slower => write!(f, "not faster between such ends"),
+            Reason::Refused { errno, after } => write!(
                 f,
                 "refused after {after} bytes: {}",
                 io::Error::from_raw_os_error(errno)
             ),
-            Why::EndedEarly { after } => {
+            Reason::EndedEarly { after } => {
                 write!(f, "returned 0 after {after} bytes, before the end")
             }
-            Why::Stuck { after } => {
-                write!(f, "stuck after {after} bytes with both ends ready")
+            Reason::Stuck { after } => {
+                write!(f, "stuck after {after} bytes although both ends are ready")
             }
         }
     }
 }
 
-/// One of the two ends.
+/// One end of a relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// Where the bytes come from.
+    /// The descriptor that is read.
     Input,
-    /// Where they go.
+    /// The descriptor that is written.
     Output,
 }
 
 impl Side {
-    /// The name, for people.
+    /// Returns the name, for people.
     pub fn name(self) -> &'static str {
         match self {
             Side::Input => "input",
@@ -127,84 +127,83 @@ impl fmt::Display for Side {
     }
 }
 
-/// What a relay is doing.
+/// Current activity of a relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Activity {
-    /// Bytes move, as they did when last tried.
+    /// The last attempt moved bytes.
     Moving,
-    /// It waits for one end.
+    /// The relay waits for one end.
     WaitingFor(Side),
-    /// It has moved what [`Flow::AtMost`](super::Flow::AtMost) allowed.
+    /// The bytes allowed by [`Flow::AtMost`](super::Flow::AtMost) have been moved.
     HeldBack,
-    /// It has ended: this is the last call.
+    /// The relay has ended: this is the last call.
     Ended,
 }
 
-/// How far a relay is.
+/// Progress of a relay.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Progress<'a> {
     /// Bytes taken from the input.
     pub taken: u64,
-    /// Bytes given to the output. What was taken and not given is on its way
-    /// through this process.
+    /// Bytes given to the output. `taken - given` bytes are held by this process.
     pub given: u64,
-    /// Where the output is a pipe: the bytes in it that nobody has read yet,
-    /// whoever wrote them. `given - unread` have left.
+    /// If the output is a pipe: number of unread bytes in it, by whatever writer.
+    /// `given - unread` bytes have been read.
     pub unread: Option<usize>,
-    /// Since the beginning.
+    /// Time since the start.
     pub elapsed: Duration,
-    /// What it is doing.
+    /// Current activity.
     pub activity: Activity,
     /// The technique in use.
     pub technique: Technique,
-    /// Those that are not, and why.
+    /// The other techniques, with reasons.
     pub passed_over: &'a [PassedOver],
 }
 
-/// Why a relay ended in good order.
+/// Reason why a relay ended normally.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum End {
-    /// The input has no more.
+    /// The input ended.
     EndOfData,
     /// [`Options::limit`](super::Options::limit) was reached.
     Limit,
-    /// The callback said [`Flow::Stop`](super::Flow::Stop).
+    /// The callback returned [`Flow::Stop`](super::Flow::Stop).
     Stopped,
 }
 
-/// What a relay did.
+/// Outcome of a relay that ended normally.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Relayed {
-    /// Why it ended.
+    /// Reason why it ended.
     pub end: End,
     /// Bytes taken from the input.
     pub taken: u64,
     /// Bytes given to the output.
     pub given: u64,
-    /// What was taken and not given: the caller's to deliver. Empty unless
-    /// stopped while the output was blocked, and always where the input is a
-    /// file, whose position is then put back.
+    /// Bytes taken and not given, which the caller may deliver. Empty unless the
+    /// relay was stopped while the output was blocked, and always empty if the
+    /// input is a file, whose position is then set back.
     pub undelivered: Vec<u8>,
-    /// How long it took.
+    /// Duration of the relay.
     pub elapsed: Duration,
-    /// The technique that was in use at the end.
+    /// Technique in use at the end.
     pub technique: Technique,
-    /// Those that were not, and why.
+    /// The other techniques, with reasons.
     pub passed_over: Vec<PassedOver>,
 }
 
-/// A relay failed.
+/// Error of a relay.
 ///
-/// It is displayed without its [`source`](Self::source), which
+/// [`Display`](fmt::Display) does not include the cause, which
 /// [`Error::source`](std::error::Error::source) returns.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct RelayError {
     /// The end that failed.
     pub side: Side,
-    /// How: [`io::ErrorKind::BrokenPipe`] where the output's reader is gone,
+    /// The cause: [`io::ErrorKind::BrokenPipe`] if the output has no reader,
     /// [`io::ErrorKind::WouldBlock`] under
     /// [`Wait::Never`](crate::wait::Wait::Never), and so on.
     pub source: io::Error,
@@ -212,18 +211,18 @@ pub struct RelayError {
     pub taken: u64,
     /// Bytes given to the output.
     pub given: u64,
-    /// What was taken and not given, oldest first. Empty where the input is a
-    /// file, whose position is then put back.
+    /// Bytes taken and not given, oldest first. Empty if the input is a file,
+    /// whose position is then set back.
     pub undelivered: Vec<u8>,
-    /// The technique that was in use at the end.
+    /// Technique in use at the end.
     pub technique: Technique,
-    /// Those that were not, and why.
+    /// The other techniques, with reasons.
     pub passed_over: Vec<PassedOver>,
 }
 
 impl RelayError {
-    /// Before anything was moved.
-    pub(super) fn at_once(side: Side, source: io::Error) -> Self {
+    /// Creates an error that occurred before anything was moved.
+    pub(super) fn before_start(side: Side, source: io::Error) -> Self {
         RelayError {
             side,
             source,
@@ -235,8 +234,8 @@ impl RelayError {
         }
     }
 
-    /// Whether it is only that nobody reads the output any more, which ends a
-    /// producer normally.
+    /// Whether the output has no reader any more, which is the normal end of a
+    /// producer.
     pub fn reader_is_gone(&self) -> bool {
         let gone = [Errno::PIPE, Errno::CONNRESET].map(|errno| Some(errno.raw_os_error()));
         self.side == Side::Output && gone.contains(&self.source.raw_os_error())
@@ -248,7 +247,7 @@ impl fmt::Display for RelayError {
         write!(f, "the {} failed after {} bytes", self.side, self.given)?;
         match self.undelivered.len() {
             0 => Ok(()),
-            n => write!(f, ", {n} more were taken"),
+            n => write!(f, ", {n} more bytes were taken from the input"),
         }
     }
 }
@@ -260,7 +259,7 @@ impl std::error::Error for RelayError {
 }
 
 impl From<RelayError> for io::Error {
-    /// Keeps the kind and the number of the error; loses the rest.
+    /// Keeps the kind and number of the error, and drops the rest.
     fn from(error: RelayError) -> Self {
         error.source
     }

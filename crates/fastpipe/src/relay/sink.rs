@@ -1,4 +1,4 @@
-//! Writing to an output without sleeping.
+//! Writing to an output without blocking.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -7,55 +7,55 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
-use super::ends::{Kind, Place};
+use super::ends::{Endpoint, FileKind};
 use crate::transfer::Output;
 use crate::wait::Wait;
 
-/// What is written at once where poll(2) says that there is room, but not for
-/// how much: a terminal sleeps until all of it is written.
+/// Maximum number of bytes per write if poll(2) reports room but not how much: a
+/// terminal blocks until everything is written.
 const SMALL: usize = 512;
 
-/// How an output is written to.
+/// Technique for writing to an output.
 #[derive(Debug)]
 pub(super) enum Sink<'a> {
-    /// A socket: MSG_DONTWAIT is per call, and works on every kernel.
+    /// A socket. MSG_DONTWAIT applies to one call, and exists on every kernel.
     Socket(BorrowedFd<'a>),
-    /// A terminal, opened once more and without blocking: an open file of ours.
+    /// A terminal, opened again with O_NONBLOCK: an open file of our own.
     Own(OwnedFd),
-    /// As [`Output`] knows how to, at most so many bytes at once.
+    /// Any other output, with the maximum number of bytes per write.
     Plain(Output<BorrowedFd<'a>>, usize),
 }
 
 impl<'a> Sink<'a> {
-    pub(super) fn new(output: &Place<'a>) -> Self {
+    pub(super) fn new(output: &Endpoint<'a>) -> Self {
         let most = match output.kind {
-            Kind::Stream { .. } | Kind::Messages => return Sink::Socket(output.fd),
-            Kind::Terminal { master: false } => match open_again(output.fd) {
+            FileKind::Stream { .. } | FileKind::Messages => return Sink::Socket(output.fd),
+            FileKind::Terminal { master: false } => match reopen(output.fd) {
                 Ok(own) => return Sink::Own(own),
                 Err(_) => SMALL,
             },
-            // To open a master again would make a new pseudo-terminal.
-            Kind::Terminal { master: true } | Kind::Other => SMALL,
+            // Opening a master again would create a new pseudo-terminal.
+            FileKind::Terminal { master: true } | FileKind::Other => SMALL,
             _ => usize::MAX,
         };
         Sink::Plain(Output::new(output.fd, Wait::Never), most)
     }
 
-    /// Gives a part of `data`. Returns the bytes.
+    /// Writes a part of `data`. Returns the number of bytes written.
     ///
     /// # Errors
     /// `WouldBlock`, and those of write(2) and send(2).
     pub(super) fn give(&mut self, data: &[u8]) -> io::Result<usize> {
         match self {
-            Sink::Socket(fd) => uninterrupted(|| {
+            Sink::Socket(fd) => retry_on_signal(|| {
                 rustix::net::send(*fd, data, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
             }),
-            Sink::Own(own) => uninterrupted(|| rustix::io::write(&*own, data)),
+            Sink::Own(own) => retry_on_signal(|| rustix::io::write(&*own, data)),
             Sink::Plain(output, most) => {
                 let data = &data[..data.len().min(*most)];
                 match output.write(data) {
                     Ok(()) => Ok(data.len()),
-                    // What kept it from the rest keeps the next call too.
+                    // The cause will occur again in the next call.
                     Err(incomplete) if incomplete.moved > 0 => Ok(incomplete.moved as usize),
                     Err(incomplete) => Err(incomplete.source),
                 }
@@ -64,7 +64,7 @@ impl<'a> Sink<'a> {
     }
 }
 
-fn uninterrupted(mut call: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<usize> {
+fn retry_on_signal(mut call: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<usize> {
     loop {
         match call() {
             Err(Errno::INTR) => {}
@@ -73,8 +73,8 @@ fn uninterrupted(mut call: impl FnMut() -> rustix::io::Result<usize>) -> io::Res
     }
 }
 
-fn open_again(fd: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
-    // Of this thread: it may have a table of descriptors of its own.
+fn reopen(fd: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
+    // Not /proc/self: this thread may have its own table of descriptors.
     let path = format!("/proc/thread-self/fd/{}", fd.as_raw_fd());
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let own = rustix::fs::open(path, flags, Mode::empty())?;

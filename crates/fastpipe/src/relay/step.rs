@@ -1,4 +1,4 @@
-//! What one attempt of a technique is asked, and what it comes to.
+//! Outcome of one attempt to move bytes.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use super::report::Side;
 
-/// Which ends are to become ready. EAGAIN does not say which would have blocked.
+/// Ends that must become ready. EAGAIN does not show which one would block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Needs {
     pub(super) input: bool,
@@ -24,24 +24,24 @@ impl Needs {
     };
 }
 
-/// What an attempt came to. No byte has been moved but by `Moved`.
+/// Outcome of an attempt. Only `Moved` moves bytes.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// So many bytes left the input, so many reached the output; both are 0 only
-    /// where a message without bytes was taken.
+    /// Bytes taken from the input, and bytes given to the output. Both are 0 only
+    /// after an empty message.
     Moved { taken: u64, given: u64 },
-    /// It would have slept.
+    /// The call would have blocked.
     Blocked(Needs),
-    /// The call said that the input has no more.
+    /// The call reported the end of the input.
     End,
-    /// This technique can't go on. Another may.
+    /// This technique can't continue; another one may.
     Refused(Errno),
-    /// No technique can go on.
+    /// No technique can continue.
     Failed(Side, io::Error),
 }
 
 impl Step {
-    /// What a call that moves from the input right to the output returned.
+    /// Converts the result of a call that moves bytes from input to output.
     pub(super) fn of_both(result: rustix::io::Result<usize>, blocked: Needs) -> Self {
         match result {
             Ok(0) => Step::End,
@@ -53,15 +53,15 @@ impl Step {
         }
     }
 
-    /// An error of a call that may be the fault of either end.
+    /// Converts an error of a call that involves both ends.
     ///
-    /// Only a few say whose. After any other the next technique is tried, down
-    /// to read and write, which tell by themselves.
+    /// Only some errors show which end failed. After any other error the next
+    /// technique is tried, and finally read and write, where it is obvious.
     pub(super) fn of_error(errno: Errno, blocked: Needs) -> Self {
         match errno {
             // EWOULDBLOCK is the same number on Linux.
             Errno::AGAIN => Step::Blocked(blocked),
-            // Nothing was moved: as if nothing had been tried.
+            // Nothing was moved, and there is nothing to wait for.
             Errno::INTR => Step::Blocked(Needs {
                 input: false,
                 output: false,

@@ -1,4 +1,4 @@
-//! Waiting for the two ends and for the clock, in poll(2) and nowhere else.
+//! Waiting for the two ends and for a deadline, in poll(2) only.
 
 use std::hint;
 use std::io;
@@ -8,72 +8,72 @@ use std::time::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::ends::Place;
+use super::ends::Endpoint;
 use super::report::Side;
 use super::step::Needs;
-use crate::wait::{AT_ONCE, Spinner, Wait, poll_at_once};
+use crate::wait::{Backoff, NO_WAIT, Wait, poll_now};
 
-/// Whether poll(2) says that `events`, the end or an error are there.
+/// Whether poll(2) reports `events`, an error or a hang-up.
 pub(super) fn is_ready(fd: BorrowedFd<'_>, events: PollFlags) -> bool {
-    // If it can't tell, the call that follows will.
-    poll_at_once(fd, events).map_or(true, |found| !found.is_empty())
+    // If poll fails, the call that follows will report why.
+    poll_now(fd, events).map_or(true, |found| !found.is_empty())
 }
 
-/// How many times it spins between two looks at the output: that often a poll
-/// costs next to nothing, and it is still less than a millisecond or so.
-const SPINS_PER_LOOK: u32 = 1024;
+/// Number of spins between two checks of the output: few enough to take less than
+/// about 1 ms, many enough to make the cost of the poll negligible.
+const SPINS_PER_CHECK: u32 = 1024;
 
-/// How a wait ended.
+/// Outcome of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waited {
-    /// It is worth trying again.
+    /// Another attempt makes sense.
     Ready,
-    /// The clock has come first.
-    Until,
+    /// The deadline has passed.
+    TimedOut,
 }
 
 /// Waits for the two ends, and watches the output while it waits for the input.
 #[derive(Debug)]
 pub(super) struct Watch<'a> {
-    input: Place<'a>,
-    output: Place<'a>,
+    input: Endpoint<'a>,
+    output: Endpoint<'a>,
     wait: Wait,
-    spinner: Spinner,
-    /// Without polling, since the output was looked at.
+    backoff: Backoff,
+    /// Number of spins since the output was checked.
     spins: u32,
-    /// Whether poll(2) is asked for the output's end. Only pipes and sockets
-    /// say so reliably: a pseudo-terminal's master "hangs up" while no slave is
-    /// open yet.
+    /// Whether to poll for a hang-up of the output. Only pipes and sockets
+    /// report it reliably: a pseudo-terminal's master "hangs up" while no slave
+    /// is open yet.
     watches_output: bool,
 }
 
 impl<'a> Watch<'a> {
-    pub(super) fn new(input: &Place<'a>, output: &Place<'a>, wait: Wait) -> Self {
+    pub(super) fn new(input: &Endpoint<'a>, output: &Endpoint<'a>, wait: Wait) -> Self {
         Watch {
             input: *input,
             output: *output,
             wait,
-            spinner: Spinner::new(wait),
+            backoff: Backoff::new(wait),
             spins: 0,
             watches_output: output.is_pipe() || output.is_socket(),
         }
     }
 
-    /// Whether it does not poll, and so does not know what is ready.
+    /// Whether it is spinning, and so does not know what is ready.
     pub(super) fn spins(&self) -> bool {
-        self.wait == Wait::Spin || self.spinner.is_spinning()
+        self.backoff.is_spinning()
     }
 
-    /// Called when bytes have moved: if it was spun for, that has paid.
-    pub(super) fn moved(&mut self) {
-        self.spinner.paid();
+    /// Called when bytes have moved.
+    pub(super) fn record_success(&mut self) {
+        self.backoff.record_success();
     }
 
-    /// Waits until each of `needs` has been ready once, the clock has come to
-    /// `until`, or the output's reader is gone.
+    /// Waits until each of `needs` has been ready once, `until` has passed, or
+    /// the output has no reader any more.
     ///
-    /// Each is asked for until it was ready and no longer: poll(2) would return
-    /// at once for an output that has room while the input has nothing.
+    /// An end that has been ready is not polled again: otherwise poll(2) would
+    /// return at once for an output with room while the input has no data.
     ///
     /// # Errors
     /// `WouldBlock` under [`Wait::Never`]; the output's error or `BrokenPipe`;
@@ -85,7 +85,7 @@ impl<'a> Watch<'a> {
         mut waits_for: impl FnMut(Side),
     ) -> Result<Waited, (Side, io::Error)> {
         let mut missing = needs;
-        let spins = self.wait == Wait::Spin || self.spinner.goes_on();
+        let spins = self.backoff.should_retry();
         match self.wait {
             Wait::Never => {
                 let side = if missing.input && !is_ready(self.input.fd, PollFlags::IN) {
@@ -99,11 +99,11 @@ impl<'a> Watch<'a> {
                 waits_for(side_of(missing));
                 hint::spin_loop();
                 self.spins += 1;
-                if missing.input && self.spins >= SPINS_PER_LOOK {
+                if missing.input && self.spins >= SPINS_PER_CHECK {
                     self.spins = 0;
-                    // The end of the output is told where room is not asked for.
+                    // Polling for input alone also reports a hang-up of the output.
                     let mut input = Needs::INPUT;
-                    self.poll_for(&mut input, Some(&AT_ONCE))?;
+                    self.poll_for(&mut input, Some(&NO_WAIT))?;
                 }
                 return Ok(Waited::Ready);
             }
@@ -112,14 +112,14 @@ impl<'a> Watch<'a> {
         while missing.input || missing.output {
             waits_for(side_of(missing));
             match self.poll_once(&mut missing, until)? {
-                Waited::Until => return Ok(Waited::Until),
+                Waited::TimedOut => return Ok(Waited::TimedOut),
                 Waited::Ready => {}
             }
         }
         Ok(Waited::Ready)
     }
 
-    /// Waits for the clock alone, and for the output's reader to be gone.
+    /// Waits until `until` has passed, or the output has no reader any more.
     ///
     /// # Errors
     /// Those of [`wait`](Self::wait).
@@ -140,12 +140,12 @@ impl<'a> Watch<'a> {
         let timeout = match until {
             None => None,
             Some(until) => {
-                let left = until.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    return Ok(Waited::Until);
+                let remaining = until.saturating_duration_since(Instant::now());
+                if remaining.is_zero() {
+                    return Ok(Waited::TimedOut);
                 }
-                // Out of range is as good as never.
-                Timespec::try_from(left).ok()
+                // Out of range means never.
+                Timespec::try_from(remaining).ok()
             }
         };
         self.poll_for(missing, timeout.as_ref())
@@ -164,11 +164,11 @@ impl<'a> Watch<'a> {
         if missing.output {
             fds.push(PollFd::from_borrowed_fd(output, PollFlags::OUT));
         } else if self.watches_output {
-            // Errors are told unasked.
+            // POLLERR and POLLHUP are always reported.
             fds.push(PollFd::from_borrowed_fd(output, PollFlags::empty()));
         }
         match poll(&mut fds, timeout) {
-            Ok(0) => return Ok(Waited::Until),
+            Ok(0) => return Ok(Waited::TimedOut),
             Ok(_) => {}
             Err(Errno::INTR) => return Ok(Waited::Ready),
             Err(errno) => return Err((Side::Input, errno.into())),
@@ -176,7 +176,7 @@ impl<'a> Watch<'a> {
         let mut answers = fds.iter().map(PollFd::revents);
         let mut answer = || answers.next().unwrap_or(PollFlags::empty());
         if missing.input && !answer().is_empty() {
-            // What is there, the end too, comes before the output's end.
+            // Available data takes precedence over a hang-up of the output.
             missing.input = false;
             return Ok(Waited::Ready);
         }
@@ -184,19 +184,19 @@ impl<'a> Watch<'a> {
         if missing.output {
             missing.output = of_output.is_empty();
         } else if of_output.intersects(PollFlags::ERR | PollFlags::HUP) {
-            self.output_may_be_gone(of_output)?;
+            self.check_output_hang_up(of_output)?;
         }
         Ok(Waited::Ready)
     }
 
-    fn output_may_be_gone(&mut self, answer: PollFlags) -> Result<(), (Side, io::Error)> {
+    fn check_output_hang_up(&mut self, answer: PollFlags) -> Result<(), (Side, io::Error)> {
         if self.output.is_socket() {
             if let Ok(Err(errno)) = rustix::net::sockopt::socket_error(self.output.fd) {
                 return Err((Side::Output, errno.into()));
             }
             if !answer.contains(PollFlags::HUP) {
-                // Something else, as a notice in the error queue, which would
-                // be told again at once.
+                // Something else, such as a message in the error queue, which
+                // poll(2) would report again and again.
                 self.watches_output = false;
                 return Ok(());
             }
@@ -205,8 +205,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Which end is waited for; the input where it may be both, since it is waited
-/// for first in the end.
+/// Returns the end that is waited for; the input if both are.
 fn side_of(missing: Needs) -> Side {
     if missing.input {
         Side::Input

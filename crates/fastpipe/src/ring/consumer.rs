@@ -1,4 +1,4 @@
-//! [`Consumer`]: the end that bytes come out at.
+//! [`Consumer`]: the end that takes bytes out of a ring.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,26 +12,26 @@ use super::handover;
 use super::in_place::View;
 use super::memory::Memory;
 use super::peer::{Peer, PeerState};
-use super::side::{Found, Side};
+use super::side::{Side, WaitOutcome};
 use crate::transfer::Counts;
 use crate::wait::Wait;
 
-/// The end of a ring that bytes come out at.
+/// The end that takes bytes out of a ring.
 ///
-/// Bytes are used in place ([`peek`](Self::peek)) or copied out ([`Read`]). When
-/// the producer was dropped and all was read, either comes to an end: an empty
-/// view, or `Ok(0)`. A producer that died is not an end but an error, after all
+/// Bytes are used in place ([`peek`](Self::peek)) or copied ([`Read`]). When the
+/// producer has been dropped and everything was read, these return an empty view
+/// and `Ok(0)`. If the producer died there is an error instead, after all bytes
 /// that it had committed.
 ///
 /// # Errors
-/// Of all that waits for data:
+/// Of all methods that wait for data:
 ///
 /// | kind | [`RingError`] | |
 /// |---|---|---|
-/// | `ConnectionReset` | `PeerDied` | the producer's process is gone, or its end was dropped by a panic |
-/// | `InvalidData` | `Corrupt` | the shared header says what can't be |
+/// | `ConnectionReset` | `PeerDied` | the producer's process has died, or it dropped its end while panicking |
+/// | `InvalidData` | `Corrupt` | the shared header is invalid |
 /// | `TimedOut` | `TimedOut` | see [`set_timeout`](Self::set_timeout) |
-/// | `WouldBlock` | | there is no data, and [`Wait::Never`] |
+/// | `WouldBlock` | | there is no data, under [`Wait::Never`] |
 #[derive(Debug)]
 pub struct Consumer {
     side: Side,
@@ -40,41 +40,42 @@ pub struct Consumer {
 both_ends!(Consumer, "consumer", "Producer", "producer", "data");
 
 impl Consumer {
-    /// At least `at_least` bytes, and at least one: all that is known to be
-    /// there, in one piece. Waits for them. Fewer come only at the end of the
+    /// Returns at least `at_least` bytes, and at least one: all that are known to be
+    /// there, contiguous. Waits for them. There are fewer only at the end of the
     /// data, and none after it.
     ///
     /// # Errors
-    /// Those of [`Consumer`]; `InvalidInput` for more than half of the capacity: both ends
-    /// could wait for each other.
+    /// Those of [`Consumer`]; `InvalidInput` for more than half of the capacity,
+    /// since both ends could then wait for each other.
     #[inline]
     pub fn peek(&mut self, at_least: usize) -> io::Result<View<'_>> {
         self.wait_for_data(at_least, at_least)?;
         Ok(View::new(&mut self.side))
     }
 
-    /// Waits for `at_least` bytes or the end; looks for `wanted` first.
+    /// Waits for `at_least` bytes or the end; refreshes the position if fewer than
+    /// `wanted` are known to be there.
     #[inline]
     fn wait_for_data(&mut self, at_least: usize, wanted: usize) -> io::Result<()> {
         match self.side.wait_for(at_least.max(1), wanted)? {
-            Found::Enough | Found::Ended(RingError::PeerClosed) => Ok(()),
-            // What it did commit comes first.
-            Found::Ended(_) if self.side.available() > 0 => Ok(()),
-            Found::Ended(end) => Err(end.into()),
+            WaitOutcome::Enough | WaitOutcome::Ended(RingError::PeerClosed) => Ok(()),
+            // Committed bytes come before the error.
+            WaitOutcome::Ended(_) if self.side.available() > 0 => Ok(()),
+            WaitOutcome::Ended(end) => Err(end.into()),
         }
     }
 
-    /// Bytes that there are now, committed and not released.
+    /// Returns the number of bytes committed and not released, at the moment.
     ///
     /// # Errors
-    /// `InvalidData` if the shared header is corrupted.
+    /// `InvalidData` if the shared header is corrupt.
     pub fn unread(&mut self) -> io::Result<usize> {
-        self.side.look_for(usize::MAX)?;
+        self.side.refresh_for(usize::MAX)?;
         Ok(self.side.available())
     }
 }
 
-/// Copies out what there is, at least one byte before the end of the data.
+/// Copies the available bytes, at least one before the end of the data.
 impl Read for Consumer {
     #[inline]
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
@@ -85,7 +86,7 @@ impl Read for Consumer {
         let n = into.len().min(self.side.available());
         let position = self.side.position();
         self.side.memory_mut().copy_out(position, &mut into[..n]);
-        self.side.leave(n);
+        self.side.publish(n);
         Ok(n)
     }
 }

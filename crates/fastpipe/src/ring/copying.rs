@@ -1,19 +1,19 @@
 //! Copies to and from memory that another process may access at the same time.
 //!
-//! Such memory is a slice of atomics here, and each copy is as good as relaxed
-//! loads or stores of its single bytes, in any order: there is no data race, and
-//! bytes that change meanwhile come out as a mixture of old and new ones.
+//! Such memory is a slice of atomics here, and each copy is equivalent to relaxed
+//! loads or stores of its single bytes, in any order. So there is no data race,
+//! and bytes that change meanwhile are each old or new.
 //!
-//! memcpy(3) would not do: the compiler takes it for plain accesses. A loop over
-//! the atomics is right, and eight times slower or more, since atomics are never
-//! put together to larger accesses. So on x86-64 (not x32) they are instructions
-//! of our own (`asm!`), each of which does what that many relaxed accesses to
-//! single bytes may do. Elsewhere they are relaxed accesses to words of eight
-//! bytes, which the processor makes as well, but about which the language says
-//! nothing where the peer accesses parts of the same word.
+//! memcpy(3) is not permitted, since the compiler treats it as plain accesses. A
+//! loop over the atomics would be correct, but at least eight times slower, since
+//! compilers do not merge atomic accesses. On x86-64 (not x32) the copies
+//! therefore are inline assembly, in which each instruction does what several
+//! relaxed accesses to single bytes may do. Elsewhere they are relaxed accesses to
+//! words of eight bytes. The processor supports that, but the language does not
+//! define it if the peer accesses parts of the same word.
 //!
-//! `rep movsb` is not used: some processors take twenty times as long for it
-//! where the destination lies a few bytes behind the source, modulo 4 KiB.
+//! `rep movsb` is not used: some processors are twenty times slower if the
+//! destination is a few bytes behind the source, modulo 4 KiB.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::AtomicU8;
@@ -43,7 +43,7 @@ pub(super) fn copy_out(from: &[AtomicU8], to: &mut [u8]) {
     fast::copy_out(from, to);
 }
 
-/// All bytes of `to` become `value`.
+/// Sets all bytes of `to` to `value`.
 #[inline]
 pub(super) fn fill(to: &[AtomicU8], value: u8) {
     let pattern = [value; 256];
@@ -61,8 +61,8 @@ mod x86_64 {
     #[inline]
     pub(super) fn copy_in(from: &[u8], to: &[AtomicU8]) {
         let len = from.len().min(to.len());
-        // SAFETY: both are valid for `len` bytes, and `to` may be written since
-        // it is of atomics.
+        // SAFETY: both are valid for `len` bytes, and `to` may be written since it
+        // consists of atomics.
         unsafe { copy(from.as_ptr(), to.as_ptr().cast_mut().cast(), len) };
     }
 
@@ -73,23 +73,23 @@ mod x86_64 {
         unsafe { copy(from.as_ptr().cast(), to.as_mut_ptr(), len) };
     }
 
-    /// Copies `len` bytes. The last block overlaps the one before, so that no
-    /// loop over single bytes is needed behind the blocks.
+    /// Copies `len` bytes. The last block overlaps the one before, so no loop over
+    /// single bytes is needed after the blocks.
     ///
     /// # Safety
-    /// `from` is valid for reading and `to` for writing `len` bytes, as atomics
-    /// where others may access them at the same time. They don't overlap.
+    /// `from` must be valid for reading and `to` for writing `len` bytes, as atomics
+    /// if others may access them at the same time. They must not overlap.
     #[inline]
     unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
         let mut at = 0;
         if len >= 16 {
             while len - at > 64 {
-                // SAFETY: more than 64 bytes are left, and the caller's promise.
+                // SAFETY: more than 64 bytes remain, and the caller's promise.
                 unsafe { copy_64(from, to, at) };
                 at += 64;
             }
             while len - at > 16 {
-                // SAFETY: more than 16 bytes are left, and the caller's promise.
+                // SAFETY: more than 16 bytes remain, and the caller's promise.
                 unsafe { copy_16(from, to, at) };
                 at += 16;
             }
@@ -102,21 +102,21 @@ mod x86_64 {
             unsafe { copy_8(from, to, len - 8) };
         } else {
             while at < len {
-                // SAFETY: a byte is left, and the caller's promise.
+                // SAFETY: a byte remains, and the caller's promise.
                 unsafe { copy_1(from, to, at) };
                 at += 1;
             }
         }
     }
 
-    /// Copies 64 bytes at `at` of both.
+    /// Copies 64 bytes at offset `at`.
     ///
     /// # Safety
-    /// As of [`copy`], and `at + 64` is at most its `len`.
+    /// As for [`copy`]; `at + 64` must not exceed its `len`.
     #[inline]
     unsafe fn copy_64(from: *const u8, to: *mut u8, at: usize) {
-        // SAFETY: it loads and stores what the caller promised that it may, and
-        // movdqu takes any alignment.
+        // SAFETY: it loads and stores memory that the caller has promised to be
+        // accessible; movdqu has no alignment requirement.
         unsafe {
             asm!(
                 "movdqu {a}, [{from} + {at}]",
@@ -139,12 +139,11 @@ mod x86_64 {
         }
     }
 
-    /// Defines a function that copies a few bytes at `at` of both by way of one
-    /// register.
+    /// Defines a function that copies a few bytes at offset `at` through one register.
     macro_rules! copy_by_register {
         ($name:ident, $load:literal, $store:literal, $class:ident) => {
             /// # Safety
-            /// As of [`copy_64`], of as many bytes as the name says.
+            /// As for [`copy_64`], with the number of bytes in the name.
             #[inline]
             unsafe fn $name(from: *const u8, to: *mut u8, at: usize) {
                 // SAFETY: as in `copy_64`.
@@ -192,10 +191,10 @@ mod words {
 
     const WORD: usize = size_of::<AtomicU64>();
 
-    /// The bytes before the first whole word, the words and the bytes after
-    /// the last one.
+    /// Returns the bytes before the first aligned word, the words, and the bytes
+    /// after the last one.
     fn split(shared: &[AtomicU8]) -> (&[AtomicU8], &[AtomicU64], &[AtomicU8]) {
-        // SAFETY: any eight atomic bytes are a word, and the other way round.
+        // SAFETY: any eight aligned atomic bytes are a valid word, and vice versa.
         unsafe { shared.align_to() }
     }
 
@@ -231,7 +230,7 @@ mod tests {
     use std::iter::zip;
     use std::sync::atomic::Ordering::Relaxed;
 
-    /// The model: a byte at a time.
+    /// The model: one byte at a time.
     mod naive {
         use super::*;
 
@@ -254,7 +253,7 @@ mod tests {
         }
     }
 
-    /// Bytes that differ from their neighbours and from those a block further.
+    /// Bytes that differ from their neighbours and from those of the next block.
     fn pattern(len: usize, seed: u8) -> Vec<u8> {
         (0..len)
             .map(|n| (n as u8).wrapping_mul(37).wrapping_add((n >> 8) as u8) ^ seed)
@@ -275,7 +274,7 @@ mod tests {
     type CopyIn = fn(&[u8], &[AtomicU8]);
     type CopyOut = fn(&[AtomicU8], &mut [u8]);
 
-    /// Asserts that the paths leave what the model leaves, within the copy and
+    /// Asserts that each path has the same result as the model, within the copy and
     /// around it.
     fn compare(len: usize, shared_at: usize, private_at: usize) {
         let whole = len + 2 * MARGIN + 64;
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn every_short_length_is_copied_as_by_the_model() {
+    fn short_lengths_are_copied_as_by_the_model() {
         for len in 0..=300 {
             for alignment in 0..16 {
                 compare(len, alignment, 0);
@@ -345,12 +344,12 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "left == right")]
-    fn a_target_that_is_longer_is_refused() {
+    fn a_longer_target_is_refused() {
         copy_in(&[0; 8], &shared(9, 0));
     }
 
     #[test]
-    fn bytes_that_change_meanwhile_come_out_old_or_new() {
+    fn bytes_that_change_meanwhile_are_old_or_new() {
         let memory = shared(4096, 0);
         fill(&memory, 1);
         std::thread::scope(|scope| {

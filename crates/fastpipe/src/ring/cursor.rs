@@ -1,9 +1,8 @@
-//! Where an end of a ring is, and how far it may go. Pure: numbers in, numbers
-//! out.
+//! Position of an end, and how far it may advance. Pure computation.
 
 use super::error::Corrupt;
 
-/// The two ends.
+/// One of the two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Producer,
@@ -20,23 +19,22 @@ impl Role {
     }
 }
 
-/// One end's private knowledge. Positions are bytes of the stream, modulo
-/// 2^64; the ring never trusts what it published, since the peer can change
-/// that as well.
+/// Private state of one end. Positions are stream offsets modulo 2^64. They are
+/// never read back from shared memory, since the peer can change it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor {
-    /// How far we are.
+    /// Our position.
     position: u64,
-    /// How far the peer was when we last looked.
+    /// The peer's position when it was last read.
     theirs: u64,
-    /// Bytes from `position` on that are ours: room or data.
+    /// Bytes from `position` on that we may access: room or data.
     available: u64,
     capacity: u64,
 }
 
 impl Cursor {
-    /// Of the end `role`, where the header says that the producer is at `head`
-    /// and the consumer at `tail`.
+    /// Creates the state of the end `role` from the header's positions of the
+    /// producer (`head`) and the consumer (`tail`).
     pub(super) fn attach(role: Role, head: u64, tail: u64, capacity: u64) -> Result<Self, Corrupt> {
         let used = head.wrapping_sub(tail);
         if used > capacity {
@@ -59,23 +57,23 @@ impl Cursor {
         self.position
     }
 
-    /// Where the peer is when `n` bytes are available, which are not yet.
-    pub(super) fn wanting(&self, n: usize) -> u64 {
+    /// Returns the peer's position at which `n` bytes are available to us; `n` must
+    /// be more than is available now.
+    pub(super) fn wake_position(&self, n: usize) -> u64 {
         let lack = (n as u64).wrapping_sub(self.available);
         self.theirs.wrapping_add(lack)
     }
 
-    /// Never more than the capacity.
+    /// Returns the number of available bytes, at most the capacity.
     #[inline]
     pub(super) fn available(&self) -> usize {
         self.available as usize
     }
 
-    /// Takes in where the peer says it is now. It can't have come further than
-    /// to us: a consumer to the last byte that was committed, a producer to
-    /// where the ring is full; and it can't have gone back.
+    /// Records the peer's position. It can't have moved back, nor past us: a consumer
+    /// not beyond the committed bytes, a producer not beyond a full ring.
     #[inline]
-    pub(super) fn see(&mut self, theirs: u64) -> Result<(), Corrupt> {
+    pub(super) fn update_peer(&mut self, theirs: u64) -> Result<(), Corrupt> {
         let by = theirs.wrapping_sub(self.theirs);
         if by > self.capacity - self.available {
             return Err(Corrupt);
@@ -85,10 +83,10 @@ impl Cursor {
         Ok(())
     }
 
-    /// Goes `n` bytes further. Returns the new position.
+    /// Advances by `n` bytes. Returns the new position.
     ///
     /// # Panics
-    /// If that is more than is available.
+    /// If fewer are available.
     #[inline]
     pub(super) fn advance(&mut self, n: usize) -> u64 {
         let available = self.available();
@@ -105,20 +103,20 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn positions_may_pass_the_end_of_the_numbers() {
+    fn positions_may_overflow() {
         let start = u64::MAX - 3;
         let mut producer = Cursor::attach(Role::Producer, start, start, 8).unwrap();
         let mut consumer = Cursor::attach(Role::Consumer, start, start, 8).unwrap();
         for _ in 0..4 {
-            consumer.see(producer.advance(8)).unwrap();
+            consumer.update_peer(producer.advance(8)).unwrap();
             assert_eq!((producer.available(), consumer.available()), (0, 8));
-            producer.see(consumer.advance(8)).unwrap();
+            producer.update_peer(consumer.advance(8)).unwrap();
         }
         assert_eq!(producer.position(), start.wrapping_add(32));
     }
 
     #[test]
-    fn a_peer_that_went_too_far_or_back_is_found_out() {
+    fn a_peer_that_moved_too_far_or_back_is_detected() {
         for capacity in [1, 8, 1 << 40] {
             let at = 1000;
             for (role, head, tail) in [
@@ -132,11 +130,11 @@ mod tests {
                 let most = capacity - cursor.available;
                 for bad in [theirs - 1, theirs + most + 1, theirs ^ (1 << 63)] {
                     let mut cursor = cursor;
-                    assert_eq!(cursor.see(bad), Err(Corrupt));
+                    assert_eq!(cursor.update_peer(bad), Err(Corrupt));
                     assert_eq!(cursor.available, capacity - most, "changed by an error");
                 }
                 let mut cursor = cursor;
-                cursor.see(theirs + most).unwrap();
+                cursor.update_peer(theirs + most).unwrap();
                 assert_eq!(cursor.available, capacity);
             }
         }
@@ -146,7 +144,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_peer_says_no_more_than_the_capacity_is_available(
+        fn available_bytes_never_exceed_the_capacity(
             consumer: bool,
             head: u64,
             used in 0u64..20,
@@ -158,7 +156,7 @@ mod tests {
                 return Ok(());
             };
             for (further, n) in said {
-                let _ = cursor.see(cursor.theirs.wrapping_add(further).wrapping_sub(4));
+                let _ = cursor.update_peer(cursor.theirs.wrapping_add(further).wrapping_sub(4));
                 prop_assert!(cursor.available() <= 16);
                 cursor.advance(n.min(cursor.available()));
             }

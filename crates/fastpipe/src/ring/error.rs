@@ -1,31 +1,30 @@
-//! Why a ring came to an end.
+//! [`RingError`]: why a ring can't be used further.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// What a peer did or came to. Found within the [`io::Error`] of a ring's call
-/// ([`io::Error::get_ref`]), and told by its kind.
+/// Error of a ring, found in the [`io::Error`] of its methods
+/// ([`io::Error::get_ref`]) and distinguished by the error's kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RingError {
-    /// The consumer was dropped: nobody will read what a producer still has
-    /// (`BrokenPipe`). A consumer whose producer was dropped comes to an end of
-    /// the data, which is no error.
+    /// The consumer was dropped, so nobody will read the producer's bytes
+    /// (`BrokenPipe`). For a consumer a dropped producer is the end of the data,
+    /// not an error.
     PeerClosed,
-    /// The peer's process is gone, or its end was dropped by a panic: it did
-    /// not close its end (`ConnectionReset`).
+    /// The peer's process has died, or dropped its end while panicking
+    /// (`ConnectionReset`).
     PeerDied,
-    /// The shared header says what can't be (`InvalidData`). Nothing can be
-    /// done with this ring any more.
+    /// The shared header is invalid (`InvalidData`). The ring can't be used any
+    /// more.
     Corrupt,
-    /// The peer let us wait for longer than we wanted (`TimedOut`). Waiting can
-    /// go on.
+    /// The wait exceeded the timeout (`TimedOut`). It can be repeated.
     TimedOut,
 }
 
 impl RingError {
-    /// The kind of the [`io::Error`].
+    /// Returns the kind of the [`io::Error`].
     pub fn kind(self) -> io::ErrorKind {
         match self {
             RingError::PeerClosed => io::ErrorKind::BrokenPipe,
@@ -39,9 +38,9 @@ impl RingError {
 impl fmt::Display for RingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            RingError::PeerClosed => "the ring's consumer is gone",
+            RingError::PeerClosed => "the ring's consumer has closed its end",
             RingError::PeerDied => "the process at the other end of the ring died",
-            RingError::Corrupt => "the ring's header is corrupted",
+            RingError::Corrupt => "the ring's header is corrupt",
             RingError::TimedOut => "the process at the other end of the ring took too long",
         })
     }
@@ -55,6 +54,6 @@ impl From<RingError> for io::Error {
     }
 }
 
-/// The header says what can't be.
+/// Error: the header contains impossible values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Corrupt;

@@ -1,11 +1,11 @@
-//! An end of a ring on its way to another process, by a unix socket.
+//! Passing an end of a ring to another process, over a Unix socket.
 //!
-//! The one side offers: a few bytes that say which end it is, with the memory's
-//! descriptor and a pidfd of its own (SCM_RIGHTS, unix(7)). The other side
-//! attaches and answers with one byte and a pidfd of its own. So each end knows
-//! the other's process by a descriptor that can't come to mean another process,
-//! whoever made the socket and in whichever pid namespace the other one lives,
-//! and each keeps a duplicate of the socket.
+//! The offering process sends eight bytes that name the end, with the descriptor
+//! of the memory and a pidfd of itself (SCM_RIGHTS, unix(7)). The other process
+//! attaches the end and answers with one byte and a pidfd of its own. So each
+//! knows the other by a descriptor that can't come to refer to another process,
+//! whoever created the socket and whatever the pid namespaces are. Each also keeps
+//! a duplicate of the socket.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -22,11 +22,11 @@ use rustix::net::{
 
 use super::cursor::Role;
 use super::memory::Memory;
-use super::peer::{Peer, ourselves};
+use super::peer::{Peer, own_pidfd};
 use super::side::Side;
 use crate::sealed::refused;
 
-/// Which end is on its way.
+/// Returns the message that offers the end `role`.
 fn offer_of(role: Role) -> &'static [u8; 8] {
     match role {
         Role::Producer => b"ringput1",
@@ -37,10 +37,10 @@ fn offer_of(role: Role) -> &'static [u8; 8] {
 const TAKEN: &[u8; 1] = b"y";
 const REFUSED: &[u8; 1] = b"n";
 
-/// Makes a ring, keeps the end `role` and hands over the other one.
+/// Creates a ring, keeps the end `role` and passes the other one on.
 pub(super) fn offer(stream: &UnixStream, role: Role, capacity: usize) -> io::Result<Side> {
-    // Attached first, so that whoever takes an offer that has failed by then
-    // learns of that.
+    // Attached before the offer, so that a process that accepts an offer which has
+    // failed meanwhile finds an abandoned ring.
     let mut side = Side::attach(Memory::create(capacity)?, role)?;
     match hand_over(stream, role.other(), side.memory()) {
         Ok(peer) => {
@@ -56,7 +56,7 @@ pub(super) fn offer(stream: &UnixStream, role: Role, capacity: usize) -> io::Res
 
 /// Sends the end `role` and waits for the answer.
 fn hand_over(stream: &UnixStream, role: Role, memory: &Memory) -> io::Result<Peer> {
-    let own = ourselves();
+    let own = own_pidfd();
     let mut fds = vec![memory.as_fd()];
     fds.extend(own.iter().map(AsFd::as_fd));
     send(stream, offer_of(role), &fds)?;
@@ -73,25 +73,27 @@ fn hand_over(stream: &UnixStream, role: Role, memory: &Memory) -> io::Result<Pee
 
 /// Takes the end `role` of a ring that is offered.
 pub(super) fn accept(stream: &UnixStream, role: Role) -> io::Result<Side> {
-    let mut said = [0; 8];
-    let (fds, cut_off) = receive(stream, &mut said)?;
+    let mut offered = [0; 8];
+    let (fds, cut_off) = receive(stream, &mut offered)?;
     let mut fds = fds.into_iter();
     let attached = match fds.next() {
-        _ if said != *offer_of(role) => Err(refused("what came is no offer of that end of a ring")),
-        // There is space for one, so the limit on them is why (unix(7)).
+        _ if offered != *offer_of(role) => Err(refused(
+            "the message received is not an offer of that end of a ring",
+        )),
+        // There is room for one, so the limit on descriptors is the cause (unix(7)).
         None if cut_off => Err(Errno::MFILE.into()),
-        None => Err(refused("the offer of a ring came without a descriptor")),
+        None => Err(refused("the offer of a ring had no descriptor")),
         Some(file) => attach(file, role, fds.next(), stream),
     };
     match attached {
         Ok(side) => {
-            let own = ourselves();
+            let own = own_pidfd();
             let own: Vec<_> = own.iter().map(AsFd::as_fd).collect();
             send(stream, TAKEN, &own)?;
             Ok(side)
         }
         Err(error) => {
-            // What went wrong here is what the caller needs to know.
+            // Report the first error, not one of this answer.
             let _ = send(stream, REFUSED, &[]);
             Err(error)
         }
@@ -125,15 +127,15 @@ fn send(stream: &UnixStream, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result
         match sent {
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => wait(stream, PollFlags::OUT, stream.write_timeout()?)?,
-            // So few bytes go at once or not at all.
+            // So few bytes are never sent partially.
             sent => return sent.map(drop).map_err(io::Error::from),
         }
     }
 }
 
-/// Fills `bytes`. Returns the descriptors that came along, two at most as far
-/// as we care, and whether any were cut off: the kernel closes what there is no
-/// space for, or what is more than this process may have.
+/// Fills `bytes`. Returns the descriptors received, at most two, and whether some
+/// were dropped: the kernel closes those without room, or above this process's
+/// limit.
 fn receive(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<(Vec<OwnedFd>, bool)> {
     let mut fds = Vec::new();
     let mut cut_off = false;
@@ -170,11 +172,11 @@ fn receive(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<(Vec<OwnedFd>, b
     Ok((fds, cut_off))
 }
 
-/// Waits until `stream` is ready for `what`, whether or not it is non-blocking:
-/// half a handover can't be taken up again.
-fn wait(stream: &UnixStream, what: PollFlags, limit: Option<Duration>) -> io::Result<()> {
+/// Waits until `stream` is ready for `events`, even if it is non-blocking, since a
+/// handover can't be resumed.
+fn wait(stream: &UnixStream, events: PollFlags, limit: Option<Duration>) -> io::Result<()> {
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-    let mut fds = [PollFd::new(stream, what)];
+    let mut fds = [PollFd::new(stream, events)];
     loop {
         let left = deadline
             .map(|deadline| deadline.saturating_duration_since(Instant::now()))
@@ -196,27 +198,28 @@ fn wait(stream: &UnixStream, what: PollFlags, limit: Option<Duration>) -> io::Re
 mod tests {
     use super::*;
     use crate::ring::PeerState;
+    use crate::skip::skip;
     use rustix::process::{Pid, PidfdFlags, pidfd_open};
     use std::process::Command;
     use std::thread;
 
-    /// As of a process that gives its end on, answers and ends before the other
-    /// side reads the answer.
+    /// As of a process that passes its end on, answers, and ends before the answer is
+    /// read.
     #[test]
-    fn an_end_given_on_before_the_answer_is_not_dead_with_who_took_it() {
+    fn an_end_passed_on_before_the_answer_is_not_dead_with_its_first_owner() {
         let mut ended = Command::new("true").spawn().unwrap();
         let pidfd = pidfd_open(Pid::from_child(&ended), PidfdFlags::empty());
         ended.wait().unwrap();
         let Ok(pidfd) = pidfd else {
-            return eprintln!("skipped: no pidfd_open here");
+            return skip("no pidfd_open here");
         };
         let (here, there) = UnixStream::pair().unwrap();
         let taking = thread::spawn(move || {
-            let mut said = [0; 8];
-            let file = receive(&there, &mut said).unwrap().0.swap_remove(0);
+            let mut offered = [0; 8];
+            let file = receive(&there, &mut offered).unwrap().0.swap_remove(0);
             let taken = Side::attach(Memory::open(file).unwrap(), Role::Consumer).unwrap();
-            let given_on = Memory::open(taken.into_fd().unwrap()).unwrap();
-            let next = Side::attach(given_on, Role::Consumer).unwrap();
+            let passed_on = Memory::open(taken.into_fd().unwrap()).unwrap();
+            let next = Side::attach(passed_on, Role::Consumer).unwrap();
             send(&there, TAKEN, &[pidfd.as_fd()]).unwrap();
             (there, next)
         });

@@ -1,8 +1,8 @@
-//! What both ends of a ring share: its layout, and how an end moves on, sleeps
-//! and wakes its peer.
+//! The header shared by both ends: its layout, and how an end publishes its
+//! position, sleeps, and wakes its peer.
 //!
-//! The peer may write anything here at any time, so every word is an atomic,
-//! is loaded once where it is used, and is checked before it is believed.
+//! The peer may write anything here at any time, so every word is an atomic, is
+//! loaded once per use, and checked before it is used.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
@@ -12,30 +12,29 @@ use super::error::Corrupt;
 use super::sync::{AtomicU32, AtomicU64, Word, fence};
 use crate::wait::Bound;
 
-/// "fastring" on a little-endian machine.
+/// "fastring" on a little-endian processor.
 const MAGIC: u64 = u64::from_le_bytes(*b"fastring");
 const VERSION: u64 = 2;
 
-/// Two cache lines: x86 processors fetch them in pairs.
+/// A pair of cache lines, since x86 processors prefetch lines in pairs.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 struct Line<T>(T);
 
-/// At the start of the file. The rest of its page is not used.
+/// Start of the file. The rest of its page is unused.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Header {
     identity: Line<Identity>,
-    /// Bytes that were ever committed.
+    /// Number of bytes committed so far.
     head: Line<AtomicU64>,
-    /// Bytes that were ever released.
+    /// Number of bytes released so far.
     tail: Line<AtomicU64>,
     producer: Line<End>,
     consumer: Line<End>,
 }
 
-/// Written before anybody else has the file, and read once, when an end is
-/// attached.
+/// Written before the file is shared, and read once by each end.
 #[derive(Debug, Default)]
 #[repr(C)]
 struct Identity {
@@ -44,58 +43,58 @@ struct Identity {
     capacity: AtomicU64,
 }
 
-/// Written rarely, and read by the peer with each commit or release.
+/// State of an end. Rarely written; read by the peer at each commit or release.
 #[derive(Debug, Default)]
 #[repr(C)]
 struct End {
     state: AtomicU32,
-    /// 1 while this end sleeps, or is about to.
+    /// 1 while this end is asleep or about to sleep.
     asleep: Word,
-    /// 1 while this end never sleeps, so that its peer need not care.
+    /// 1 while this end never sleeps, so that the peer need not wake it.
     spins: AtomicU32,
     /// A [`Bound`].
     bound_to: AtomicU32,
-    /// Where the peer is when it has left enough to wake this end for.
+    /// Position of the peer at which this end wants to be woken.
     wants: AtomicU64,
-    /// How many times this end was given on.
+    /// How many times this end was passed on.
     generation: AtomicU32,
 }
 
 #[cfg(not(fastpipe_loom))]
 const _: () = assert!(size_of::<Header>() == 5 * 128);
 
-/// Of `End::state`.
+/// Values of [`End::state`].
 const FREE: u32 = 0;
 const ATTACHED: u32 = 1;
 const CLOSED: u32 = 2;
 const ABANDONED: u32 = 3;
 
-/// How the peer's end is.
+/// State of the peer's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EndState {
-    /// In use, or on its way to whoever will use it.
+    /// In use, or on its way to its next owner.
     Open,
     /// Dropped.
     Closed,
-    /// Dropped by a panic.
+    /// Dropped while panicking.
     Abandoned,
 }
 
-/// The header is not of a ring with this capacity, and of this version.
+/// Error: the header is not of a ring of this version and capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Foreign;
+pub(super) struct WrongHeader;
 
 impl Header {
-    /// Of a header of zeroes makes one of a new ring.
-    pub(super) fn identify(&self, capacity: u64) {
+    /// Initializes a header of zeroes for a new ring.
+    pub(super) fn initialize(&self, capacity: u64) {
         let identity = &self.identity.0;
         identity.magic.store(MAGIC, Relaxed);
         identity.version.store(VERSION, Relaxed);
         identity.capacity.store(capacity, Relaxed);
     }
 
-    /// Checks what `identify` wrote.
-    pub(super) fn check(&self, capacity: u64) -> Result<(), Foreign> {
+    /// Checks the values written by `initialize`.
+    pub(super) fn check(&self, capacity: u64) -> Result<(), WrongHeader> {
         let identity = &self.identity.0;
         let found = (
             identity.magic.load(Relaxed),
@@ -105,7 +104,7 @@ impl Header {
         if found == (MAGIC, VERSION, capacity) {
             Ok(())
         } else {
-            Err(Foreign)
+            Err(WrongHeader)
         }
     }
 
@@ -123,12 +122,12 @@ impl Header {
         }
     }
 
-    /// Takes the end `role`, and says where it goes on; `None` where somebody else
-    /// has it, or had and closed it.
+    /// Attaches the end `role` and returns its position, or `None` if the end is in
+    /// use or closed.
     ///
-    /// The indices are looked at once the end is ours: until then its last owner
-    /// may still have moved, and who went on from before that would write over
-    /// what was committed. Acquire: all that it did comes before.
+    /// Reads the positions after the end is ours, since its last owner could still
+    /// move before, and a position from before that would overwrite committed bytes.
+    /// Acquire: everything that owner did happens before.
     pub(super) fn attach(&self, role: Role, capacity: u64) -> Result<Option<Cursor>, Corrupt> {
         let state = &self.end(role).state;
         if state
@@ -137,8 +136,8 @@ impl Header {
         {
             return Ok(None);
         }
-        // Ours stays as it is now. The peer may go on meanwhile, but only as far
-        // as ours lets it.
+        // Our position does not change now. The peer may still move, but only as
+        // far as ours allows.
         let head = self.index(Role::Producer).load(Acquire);
         let tail = self.index(Role::Consumer).load(Acquire);
         let cursor = Cursor::attach(role, head, tail, capacity);
@@ -148,23 +147,23 @@ impl Header {
         cursor.map(Some)
     }
 
-    /// Says whether the end `role` may sleep.
+    /// Publishes whether the end `role` never sleeps.
     ///
-    /// A peer that is just leaving something may not have seen that yet, and not
-    /// wake us if we fall asleep within that moment. Sleeping is limited, so
-    /// that costs a quarter of a second at most, once.
+    /// A peer that is just publishing may miss the change and not wake us if we
+    /// fall asleep at that moment. Sleeps are limited, so this costs at most 250 ms,
+    /// once.
     pub(super) fn set_spins(&self, role: Role, spins: bool) {
         self.end(role).spins.store(u32::from(spins), Relaxed);
         fence(SeqCst);
     }
 
-    /// Says to which processor the end `role` is bound.
+    /// Publishes the processor to which the end `role` is bound.
     pub(super) fn set_bound(&self, role: Role, bound_to: Bound) {
         self.end(role).bound_to.store(bound_to.0, Relaxed);
     }
 
-    /// Whether the peer of `role` can't move while `role` spins, since both are
-    /// bound to the same processor.
+    /// Whether both ends are bound to the same processor, so that the peer of
+    /// `role` can't run while `role` spins.
     pub(super) fn shares_processor(&self, role: Role) -> bool {
         let [mine, theirs] = [role, role.other()].map(|role| {
             let end = self.end(role);
@@ -173,19 +172,19 @@ impl Header {
         mine.shares_with(theirs)
     }
 
-    /// Gives the end `role` on, to whoever attaches it next.
+    /// Passes the end `role` on, to the next that attaches it.
     ///
-    /// Release, and before whatever its owner does next: who then sees the
-    /// owner die sees that it had given the end on.
-    pub(super) fn give_on(&self, role: Role) {
+    /// Release, and before anything else its owner does: whoever then notices the
+    /// owner's death also sees that it had passed the end on.
+    pub(super) fn pass_on(&self, role: Role) {
         let generation = &self.end(role).generation;
         let next = generation.load(Relaxed).wrapping_add(1);
         generation.store(next, Release);
         self.free(role);
     }
 
-    /// How many times the peer of `role` gave its end on. Whoever had that end
-    /// at another count does not have it now.
+    /// Returns how many times the peer of `role` passed its end on. A process that
+    /// had that end at another count does not own it now.
     pub(super) fn peer_generation(&self, role: Role) -> u32 {
         self.end(role.other()).generation.load(Acquire)
     }
@@ -196,31 +195,32 @@ impl Header {
         self.end(role).state.store(FREE, Release);
     }
 
-    /// Takes in how far the peer of `role` has come. Acquire: after it come our
-    /// accesses to the bytes that it left to us.
+    /// Reads the position of the peer of `role` into `cursor`. Acquire: our accesses
+    /// to the bytes that this makes available happen after.
     #[inline]
-    pub(super) fn look(&self, role: Role, cursor: &mut Cursor) -> Result<(), Corrupt> {
-        cursor.see(self.index(role.other()).load(Acquire))
+    pub(super) fn refresh(&self, role: Role, cursor: &mut Cursor) -> Result<(), Corrupt> {
+        cursor.update_peer(self.index(role.other()).load(Acquire))
     }
 
-    /// Leaves the next `n` bytes to the peer. Release: before it go our accesses
-    /// to them. True if that took a system call, to wake it.
+    /// Advances `role` by `n` bytes and publishes its position. Release: our accesses
+    /// to these bytes happen before. Returns whether a system call was made, to wake
+    /// the peer.
     #[inline]
-    pub(super) fn leave(&self, role: Role, cursor: &mut Cursor, n: usize) -> bool {
+    pub(super) fn publish(&self, role: Role, cursor: &mut Cursor, n: usize) -> bool {
         let position = cursor.advance(n);
         self.index(role).store(position, Release);
         self.wake_peer(role, Some(position))
     }
 
-    /// Ends it for `role`. To be looked at before the index, by which the peer
-    /// then finds all that was left to it.
+    /// Closes the end `role`. The peer must read this before the position, and so
+    /// finds all bytes published before.
     pub(super) fn close(&self, role: Role, cleanly: bool) {
         let state = if cleanly { CLOSED } else { ABANDONED };
         self.end(role).state.store(state, Release);
         self.wake_peer(role, None);
     }
 
-    /// How the peer of `role` is.
+    /// Returns the state of the peer of `role`.
     #[inline]
     pub(super) fn peer(&self, role: Role) -> Result<EndState, Corrupt> {
         match self.end(role.other()).state.load(Acquire) {
@@ -231,16 +231,16 @@ impl Header {
         }
     }
 
-    /// Wakes the peer of `role` if it sleeps and what it waits for has come: we
-    /// are at `position` by now, or have ended. True if it was woken.
+    /// Wakes the peer of `role` if it sleeps and has what it waits for: our
+    /// `position`, or our end being closed (`None`). Returns whether it was woken.
     ///
-    /// A sleeper says so and then looks at the index (`sleep`); we wrote the
-    /// index and then look whether it said so. With a fence between the two on
-    /// either side at least one of us sees what the other wrote.
+    /// The sleeper announces its sleep and then reads the position (`sleep`); we
+    /// write the position and then look for the announcement. With a fence between
+    /// the two steps on both sides, at least one side sees what the other wrote.
     #[inline]
     fn wake_peer(&self, role: Role, position: Option<u64>) -> bool {
         let peer = self.end(role.other());
-        // The fence would wait until all that we wrote to the ring is out.
+        // Checked before the fence, which waits until all our writes are visible.
         if peer.spins.load(Relaxed) != 0 {
             return false;
         }
@@ -249,21 +249,21 @@ impl Header {
         if word.get() == 0 {
             return false;
         }
-        // Acquire, in `get`: what it wants is of this sleep or of a later one.
+        // Acquire, in `get`: `wants` belongs to this sleep or to a later one.
         let wants = peer.wants.load(Relaxed);
         if position.is_some_and(|position| !has_reached(position, wants)) {
             return false;
         }
-        // So that nothing more is to be woken until it sleeps again, and that it
-        // does not fall asleep if it was only about to.
+        // Nothing has to be woken until it sleeps again, and it will not fall asleep
+        // if it was only about to.
         word.set(0);
         word.wake();
         true
     }
 
-    /// Sleeps until the peer of `role` has moved far enough or ended, `limit` at
-    /// most, or for no reason; not at all, and then false, where `at_least` bytes
-    /// are available.
+    /// Sleeps until the peer of `role` has made `at_least` bytes available or has
+    /// closed its end, for `limit` at most; may return early. Returns false without
+    /// sleeping if that is already so.
     pub(super) fn sleep(
         &self,
         role: Role,
@@ -272,23 +272,23 @@ impl Header {
         limit: Duration,
     ) -> Result<bool, Corrupt> {
         let end = self.end(role);
-        end.wants.store(cursor.wanting(at_least), Relaxed);
+        end.wants.store(cursor.wake_position(at_least), Relaxed);
         end.asleep.set(1);
         fence(SeqCst);
-        let looked = self
+        let peer_state = self
             .peer(role)
-            .and_then(|state| self.look(role, cursor).map(|()| state));
-        let sleeps = looked == Ok(EndState::Open) && cursor.available() < at_least;
+            .and_then(|state| self.refresh(role, cursor).map(|()| state));
+        let sleeps = peer_state == Ok(EndState::Open) && cursor.available() < at_least;
         if sleeps {
             end.asleep.wait(1, limit);
         }
         end.asleep.set(0);
-        looked.map(|_| sleeps)
+        peer_state.map(|_| sleeps)
     }
 }
 
-/// Whether `position` is `wanted` or further, modulo 2^64. Half of the numbers
-/// lie ahead; a ring needs a billion.
+/// Whether `position` has reached `wanted`, modulo 2^64. The two are never more
+/// than a ring's capacity apart, which is far less than 2^63.
 #[inline]
 fn has_reached(position: u64, wanted: u64) -> bool {
     position.wrapping_sub(wanted) < 1 << 63
@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_that_are_bound_to_one_processor_share_it_and_no_others_do() {
+    fn only_ends_bound_to_the_same_processor_share_one() {
         let header = Header::default();
         for (one, other, shared) in [(1, 1, true), (1, 2, false), (1, 0, false), (0, 0, false)] {
             header.set_bound(Role::Producer, Bound(one));
@@ -307,15 +307,15 @@ mod tests {
             assert_eq!(header.shares_processor(Role::Producer), shared);
             assert_eq!(header.shares_processor(Role::Consumer), shared);
         }
-        // Not of whoever takes the end next.
+        // The next owner is not bound.
         header.set_bound(Role::Producer, Bound(1));
         header.set_bound(Role::Consumer, Bound(1));
-        header.give_on(Role::Producer);
+        header.pass_on(Role::Producer);
         assert!(!header.shares_processor(Role::Consumer));
     }
 
     #[test]
-    fn a_position_is_reached_also_beyond_the_end_of_the_numbers() {
+    fn positions_are_compared_across_the_overflow() {
         for (position, wanted, reached) in [
             (7, 7, true),
             (7, 8, false),

@@ -1,16 +1,17 @@
-//! Bytes of a ring, made and used where they lie.
-#![allow(unsafe_code)] // To declare what is unsafe to call.
+//! [`Slot`] and [`View`]: bytes of a ring, made and used in place.
+#![allow(unsafe_code)] // For declarations of unsafe functions.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU8;
 
 use super::side::Side;
 
-/// Room for the next bytes of a ring, lent by [`Producer::lend`](super::Producer::lend). Dropped, it
-/// adds nothing. It holds zeroes, or bytes of earlier laps.
+/// Room for the next bytes of a ring, from
+/// [`Producer::lend`](super::Producer::lend). It holds zeroes or old bytes.
+/// Dropping it adds nothing to the ring.
 ///
-/// The consumer's process can read and write this memory, so there is no
-/// `&mut [u8]` to be had without `unsafe`.
+/// The consumer's process can read and write this memory, so a `&mut [u8]` of it
+/// is available only by `unsafe`.
 #[derive(Debug)]
 #[must_use = "a slot that is not committed adds nothing"]
 pub struct Slot<'a> {
@@ -23,14 +24,14 @@ impl<'a> Slot<'a> {
         Slot { side }
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a slot is never empty")]
     pub fn len(&self) -> usize {
         self.side.available()
     }
 
-    /// Copies `data` to `at` of the slot and on.
+    /// Copies `data` to offset `at` of the slot.
     ///
     /// # Panics
     /// If it does not fit.
@@ -40,10 +41,10 @@ impl<'a> Slot<'a> {
         self.side.memory_mut().copy_in(position, data);
     }
 
-    /// All bytes of `range` become `value`.
+    /// Sets all bytes of `range` to `value`.
     ///
     /// # Panics
-    /// If the range is not within the slot.
+    /// If the range exceeds the slot.
     #[inline]
     pub fn fill(&mut self, range: Range<usize>, value: u8) {
         let len = range.end.saturating_sub(range.start);
@@ -51,9 +52,8 @@ impl<'a> Slot<'a> {
         self.side.memory_mut().fill(position, len, value);
     }
 
-    /// The slot as what it is: bytes that another process may change. Loads and
-    /// stores of them cost what those of a `u8` cost, but are not put together
-    /// to vectors.
+    /// Returns the slot as atomics, since another process may access it. Relaxed
+    /// loads and stores cost as much as those of a `u8`, but are not vectorized.
     #[inline]
     pub fn atomics(&self) -> &[AtomicU8] {
         self.side
@@ -61,14 +61,13 @@ impl<'a> Slot<'a> {
             .atomics(self.side.position(), self.side.available())
     }
 
-    /// The slot as plain memory, for a consumer that is trusted.
+    /// Returns the slot as plain memory, for trusted consumers.
     ///
     /// # Safety
-    /// While the slice lives, no other process and nobody else in this one reads
-    /// or writes the slot's bytes. A [`Consumer`](super::Consumer) does not,
-    /// whatever is done with it in safe code: it keeps to what was committed.
-    /// What may is a process that maps the memory for itself, or that writes
-    /// through wild pointers.
+    /// While the slice lives, no other process, and no other code in this one, may
+    /// read or write the slot's bytes. A [`Consumer`](super::Consumer) used by
+    /// safe code never does, since it only accesses committed bytes. A process
+    /// that maps the memory itself, or writes through wild pointers, may.
     #[inline]
     pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
         let (position, len) = (self.side.position(), self.side.available());
@@ -76,22 +75,22 @@ impl<'a> Slot<'a> {
         unsafe { self.side.memory_mut().bytes_mut(position, len) }
     }
 
-    /// Leaves the first `n` bytes to the consumer.
+    /// Makes the first `n` bytes available to the consumer.
     ///
     /// # Panics
-    /// If the slot has fewer bytes than that.
+    /// If the slot is shorter than `n` bytes.
     #[inline]
     pub fn commit(self, n: usize) {
-        self.side.leave(n);
+        self.side.publish(n);
     }
 }
 
-/// The next bytes of a ring, lent by [`Consumer::peek`](super::Consumer::peek). Dropped, it takes
-/// nothing out.
+/// The next bytes of a ring, from [`Consumer::peek`](super::Consumer::peek).
+/// Dropping it takes nothing out of the ring.
 ///
-/// The producer's process can write to this memory, so there is no `&[u8]` to be
-/// had without `unsafe`: what was checked may be something else when it is
-/// used. Copy first, then check.
+/// The producer's process can write to this memory, so a `&[u8]` of it is
+/// available only by `unsafe`: bytes could change between check and use. Copy
+/// them first, then check.
 #[derive(Debug)]
 #[must_use = "a view that is not released takes nothing out"]
 pub struct View<'a> {
@@ -104,7 +103,7 @@ impl<'a> View<'a> {
         View { side }
     }
 
-    /// Bytes; none at the end of the data.
+    /// Returns the length in bytes, 0 at the end of the data.
     #[inline]
     pub fn len(&self) -> usize {
         self.side.available()
@@ -116,17 +115,17 @@ impl<'a> View<'a> {
         self.len() == 0
     }
 
-    /// Copies the bytes from `at` on to `into`.
+    /// Copies the bytes at offset `at` to `into`.
     ///
     /// # Panics
-    /// If the view has fewer bytes than that.
+    /// If the view has too few bytes.
     #[inline]
     pub fn read_at(&mut self, at: usize, into: &mut [u8]) {
         let position = position(self.side, at, into.len());
         self.side.memory_mut().copy_out(position, into);
     }
 
-    /// The view as what it is: bytes that another process may change.
+    /// Returns the view as atomics, since another process may change it.
     #[inline]
     pub fn atomics(&self) -> &[AtomicU8] {
         self.side
@@ -134,14 +133,13 @@ impl<'a> View<'a> {
             .atomics(self.side.position(), self.side.available())
     }
 
-    /// The view as plain memory, for a producer that is trusted.
+    /// Returns the view as plain memory, for trusted producers.
     ///
     /// # Safety
-    /// While the slice lives, no other process and nobody else in this one
-    /// writes to the view's bytes. A [`Producer`](super::Producer) does not,
-    /// whatever is done with it in safe code: it keeps to what was released.
-    /// What may is a process that maps the memory for itself, or that writes
-    /// through wild pointers.
+    /// While the slice lives, no other process, and no other code in this one, may
+    /// write to the view's bytes. A [`Producer`](super::Producer) used by safe
+    /// code never does, since it only accesses released bytes. A process that maps
+    /// the memory itself, or writes through wild pointers, may.
     #[inline]
     pub unsafe fn bytes(&self) -> &[u8] {
         let (position, len) = (self.side.position(), self.side.available());
@@ -149,9 +147,8 @@ impl<'a> View<'a> {
         unsafe { self.side.memory().bytes(position, len) }
     }
 
-    /// The same for as long as the consumer is not used otherwise, for a caller
-    /// that returns it. It takes nothing out: the next view begins with these
-    /// bytes, and can release them.
+    /// As [`bytes`](Self::bytes), but borrows the consumer, so that a function can
+    /// return the slice. Releases nothing: the next view starts with these bytes.
     ///
     /// # Safety
     /// That of [`bytes`](Self::bytes).
@@ -162,17 +159,17 @@ impl<'a> View<'a> {
         unsafe { side.memory().bytes(side.position(), side.available()) }
     }
 
-    /// Takes the first `n` bytes out: their room is the producer's again.
+    /// Takes the first `n` bytes out of the ring and frees their room.
     ///
     /// # Panics
-    /// If the view has fewer bytes than that.
+    /// If the view is shorter than `n` bytes.
     #[inline]
     pub fn release(self, n: usize) {
-        self.side.leave(n);
+        self.side.publish(n);
     }
 }
 
-/// Where `at` is, which must have `len` bytes behind it.
+/// Returns the stream offset of `at`, from which `len` bytes must be available.
 #[inline]
 fn position(side: &Side, at: usize, len: usize) -> u64 {
     let available = side.available();

@@ -1,14 +1,11 @@
-//! The mapping of a ring. But for the copies (`copying`), nothing else in `ring`
-//! touches a raw pointer.
+//! The mapping of a ring. Only this module and `copying` use raw pointers.
 //!
-//! The file is a page for the [`Header`] and, behind it, the data. The data is
-//! mapped twice, one behind the other, so that whatever lies in the ring lies
-//! in one piece. The file is sealed against resizing: an access to a page
-//! behind its end would be a SIGBUS.
+//! The file consists of a page for the [`Header`] and the data. The data is mapped
+//! twice in a row, so that any part of the ring is contiguous. The file is sealed
+//! against resizing, since an access beyond its end would raise SIGBUS.
 //!
-//! A peer that keeps to no rules may write to these pages at any time.
-//! References to memory that changes behind them are undefined behaviour, so
-//! safe code gets none to the data but to atomics.
+//! A hostile peer may write to these pages at any time. References to memory that
+//! changes are undefined behaviour, so safe code gets only references to atomics.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -28,23 +25,24 @@ use crate::sealed::{self, refused};
 
 #[derive(Debug)]
 pub(super) struct Memory {
-    /// The header's page, the data, the data again.
+    /// The header's page, the data, and the data again.
     start: NonNull<u8>,
-    /// Where the data begins.
+    /// Start of the data.
     data: NonNull<u8>,
-    /// A power of two, and of whole pages.
+    /// A power of two, and a multiple of the page size.
     capacity: usize,
     file: OwnedFd,
 }
 
-// SAFETY: it owns its mapping, and reaches it as atomics; who calls `bytes` or
-// `bytes_mut` promises the rest.
+// SAFETY: it owns its mapping and accesses it as atomics; callers of `bytes` and
+// `bytes_mut` promise the rest.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// A new ring's. `capacity` is rounded up to a power of two of whole pages.
+    /// Creates the memory of a ring. `capacity` is rounded up to a power of two of
+    /// whole pages.
     pub(super) fn create(capacity: usize) -> io::Result<Self> {
         if capacity == 0 || capacity > MAX_CAPACITY {
             return Err(io::Error::new(
@@ -55,15 +53,15 @@ impl Memory {
         let capacity = capacity.next_power_of_two().max(page_size());
         let len = (page_size() + capacity) as u64;
         let file = sealed::create("fastpipe-ring", len)?;
-        // Has the pages allocated: where there is no memory for them it is an
-        // error now and not a SIGBUS later.
+        // Allocates the pages, so that a lack of memory is an error now and not a
+        // SIGBUS later.
         rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, len)?;
         let memory = Self::map(file, capacity)?;
-        memory.header().identify(capacity as u64);
+        memory.header().initialize(capacity as u64);
         Ok(memory)
     }
 
-    /// Maps what somebody else has made, and need not be trusted with.
+    /// Maps a file created by somebody who need not be trusted.
     pub(super) fn open(file: OwnedFd) -> io::Result<Self> {
         let size = sealed::check(&file)?;
         let capacity = usize::try_from(size)
@@ -72,21 +70,19 @@ impl Memory {
             .filter(|capacity| {
                 capacity.is_power_of_two() && (page_size()..=MAX_CAPACITY).contains(capacity)
             })
-            .ok_or_else(|| refused("not a ring: the file is of no ring's size"))?;
+            .ok_or_else(|| refused("not a ring: the file has an impossible size"))?;
         let memory = Self::map(file, capacity)?;
         if memory.header().check(capacity as u64).is_err() {
-            return Err(refused(
-                "not a ring of this version: the header says something else",
-            ));
+            return Err(refused("not a ring of this version: the header differs"));
         }
         Ok(memory)
     }
 
-    /// The file must be of a page and `capacity` bytes.
+    /// Maps the file, whose size must be a page and `capacity` bytes.
     fn map(file: OwnedFd, capacity: usize) -> io::Result<Self> {
         let none = ProtFlags::empty();
-        // SAFETY: a new mapping at an address of the kernel's choice disturbs
-        // no memory of ours.
+        // SAFETY: a new mapping at an address chosen by the kernel does not affect
+        // existing memory.
         let start = unsafe {
             rustix::mm::mmap_anonymous(
                 ptr::null_mut(),
@@ -99,7 +95,7 @@ impl Memory {
             .ok_or_else(|| io::Error::other("mmap returned address 0"))?;
         let memory = Memory {
             start,
-            // SAFETY: the reservation begins with a page for the header.
+            // SAFETY: the reservation starts with a page for the header.
             data: unsafe { start.add(page_size()) },
             capacity,
             file,
@@ -109,13 +105,14 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Maps `len` bytes of the file from `from` on at `at` of the reservation.
+    /// Maps `len` bytes of the file, starting at `from`, at offset `at` of the
+    /// reservation.
     fn map_at(&self, at: usize, len: usize, from: usize) -> io::Result<()> {
         assert!(at + len <= reserved(self.capacity));
         // SAFETY: within the reservation.
         let address = unsafe { self.start.as_ptr().add(at) };
-        // SAFETY: it replaces pages of our own reservation, which nothing
-        // refers to yet.
+        // SAFETY: it replaces pages of our own reservation, to which there are no
+        // references yet.
         unsafe {
             rustix::mm::mmap(
                 address.cast(),
@@ -136,14 +133,14 @@ impl Memory {
 
     #[inline]
     pub(super) fn header(&self) -> &Header {
-        // SAFETY: the first page is mapped for as long as self lives, can't
-        // fault (sealed), is aligned, larger than a Header, and any bit pattern
-        // is one, since it is all atomics.
+        // SAFETY: the first page is mapped as long as self lives, can't fault
+        // (sealed), is aligned and larger than a Header, for which every bit
+        // pattern is valid, since it consists of atomics.
         unsafe { self.start.cast::<Header>().as_ref() }
     }
 
-    /// Where the byte at `position` of the stream lies, with `len - 1` more
-    /// behind it.
+    /// Returns the address of the byte at stream offset `position`, which is followed
+    /// by `len - 1` more.
     #[inline]
     fn at(&self, position: u64, len: usize) -> *mut u8 {
         assert!(len <= self.capacity);
@@ -153,37 +150,37 @@ impl Memory {
         unsafe { self.data.as_ptr().add(offset) }
     }
 
-    /// Copies `from` to `position` on. It is at most the capacity long.
+    /// Copies `from` to `position`. It must not be longer than the capacity.
     #[inline]
     pub(super) fn copy_in(&mut self, position: u64, from: &[u8]) {
         copying::copy_in(from, self.atomics(position, from.len()));
     }
 
-    /// Copies the bytes from `position` on to `to`.
+    /// Copies the bytes at `position` to `to`.
     #[inline]
     pub(super) fn copy_out(&mut self, position: u64, to: &mut [u8]) {
         copying::copy_out(self.atomics(position, to.len()), to);
     }
 
-    /// `len` bytes from `position` on become `value`.
+    /// Sets `len` bytes at `position` to `value`.
     #[inline]
     pub(super) fn fill(&mut self, position: u64, len: usize, value: u8) {
         copying::fill(self.atomics(position, len), value);
     }
 
-    /// `len` bytes from `position` on, as what may change at any time.
+    /// Returns `len` bytes at `position`, as atomics since they may change.
     #[inline]
     pub(super) fn atomics(&self, position: u64, len: usize) -> &[AtomicU8] {
         let from = self.at(position, len).cast::<AtomicU8>();
-        // SAFETY: `at` checked the length; the memory lives as long as self,
-        // and to atomics whoever writes is not undefined.
+        // SAFETY: `at` checked the length; the memory lives as long as self; and
+        // concurrent writes to atomics are defined.
         unsafe { slice::from_raw_parts(from, len) }
     }
 
-    /// `len` bytes from `position` on.
+    /// Returns `len` bytes at `position`.
     ///
     /// # Safety
-    /// Nobody writes to them while the slice lives.
+    /// Nobody may write to them while the slice lives.
     #[inline]
     pub(super) unsafe fn bytes(&self, position: u64, len: usize) -> &[u8] {
         let from = self.at(position, len);
@@ -191,10 +188,10 @@ impl Memory {
         unsafe { slice::from_raw_parts(from, len) }
     }
 
-    /// `len` bytes from `position` on.
+    /// Returns `len` bytes at `position`.
     ///
     /// # Safety
-    /// Nobody else reads or writes them while the slice lives.
+    /// Nobody else may read or write them while the slice lives.
     #[inline]
     pub(super) unsafe fn bytes_mut(&mut self, position: u64, len: usize) -> &mut [u8] {
         let from = self.at(position, len);
@@ -211,7 +208,7 @@ impl AsFd for Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the reservation is ours and no borrow of it is left.
+        // SAFETY: the reservation is ours and there is no borrow of it.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), reserved(self.capacity)) };
     }
 }

@@ -1,9 +1,9 @@
-//! A ring of bytes in memory that two processes share: one puts bytes in, the
-//! other takes them out, and where both work in place nothing is copied and no
-//! system call made.
+//! A ring buffer in memory shared by two processes: a [`Producer`] puts bytes in,
+//! a [`Consumer`] takes them out. If both work in place nothing is copied, and
+//! while neither has to sleep there are no system calls.
 //!
-//! write(2) and read(2) copy each byte twice. What a ring takes is what it takes one processor to
-//! read what another one has written.
+//! write(2) and read(2) copy each byte twice. The cost of a ring is that of one
+//! processor reading what another one has written.
 //!
 //! ```
 //! use std::io::{Read, Write};
@@ -11,7 +11,7 @@
 //! use fastpipe::ring::{Consumer, Producer};
 //!
 //! let (here, there) = UnixStream::pair()?;
-//! // Another process, as a rule.
+//! // Usually in another process.
 //! let other = std::thread::spawn(move || {
 //!     let mut consumer = Consumer::accept(&there)?;
 //!     let mut got = String::new();
@@ -29,7 +29,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! A child inherits an end as a standard descriptor
+//! A child can inherit an end as a standard descriptor
 //! ([`into_fd`](Producer::into_fd), [`from_fd`](Producer::from_fd)):
 //!
 //! ```no_run
@@ -45,55 +45,53 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! In the child `Producer::from_fd(io::stdout().as_fd().try_clone_to_owned()?)` takes it.
+//! The child takes it by `Producer::from_fd(io::stdout().as_fd().try_clone_to_owned()?)`.
 //!
 //! # Waiting
-//! See [`Wait`](crate::wait::Wait). `Block` looks for about a microsecond and
-//! sleeps then, by futex(2): the peer makes a system call only to wake a sleeper,
-//! once what that one waits for is there. `Spin` makes none at all and is
-//! fastest where each end has a processor of its own; `Adaptive` spins while
-//! that pays and sleeps then. Neither of `Block` and `Adaptive` looks twice where
-//! both ends are bound to one processor (sched_setaffinity(2), when `set_wait`
-//! was called).
+//! See [`Wait`](crate::wait::Wait). Under `Block` an end spins for about a
+//! microsecond and then sleeps by futex(2); the peer makes a system call only to
+//! wake it, when the bytes or the room it waits for are there. `Spin` makes no
+//! system calls and is fastest if each end has a processor of its own. `Adaptive`
+//! spins as long as that is successful and then sleeps. `Block` and `Adaptive` do
+//! not spin if both ends are bound to the same processor (sched_setaffinity(2), at
+//! the time of `set_wait`).
 //!
-//! The peer's death ends the waiting within a second. It is noticed by a
-//! pidfd or by the hang-up of the socket that the ring came by; see [`Peer`].
-//! A peer that is merely stopped is waited for:
-//! [`peer_state`](Producer::peer_state) tells, and
-//! [`set_timeout`](Producer::set_timeout) limits the waiting.
+//! The death of the peer is noticed within a second, by a pidfd or by the hang-up
+//! of the socket over which the ring was passed; see [`Peer`]. An end keeps
+//! waiting for a peer that is merely stopped:
+//! [`peer_state`](Producer::peer_state) shows that, and
+//! [`set_timeout`](Producer::set_timeout) limits the wait.
 //!
-//! A child that is forked has its parent's ends too, but is not to use them; dropped there they stay
-//! open.
+//! A forked child inherits its parent's ends but must not use them. Dropping them
+//! in the child does not close them.
 //!
 //! # Trust
-//! The peer can write anything into the ring, header and data, at any time. By
-//! that it can send wrong bytes, keep us waiting, wake us for nothing, or have us
-//! make a system call with each commit, and no more:
+//! The peer can write anything into the ring, header and data, at any time. It can
+//! thereby send wrong bytes, make this process wait, wake up for nothing or make
+//! a system call with each commit, but nothing else:
 //!
-//! * The memory can't be made smaller under us (F_SEAL_SHRINK; fcntl(2)). An end
-//!   that is received is refused if its file is not sealed, not of ordinary
-//!   pages, or not of the size that its header says.
-//! * The peer's index is loaded once, and checked: it can't have gone back, nor
-//!   further than we left room or data for. Else the ring is corrupt, and stays
-//!   so. Our own index and the capacity are ours, and never read back.
-//! * No reference to bytes that it may change is given out in safe code. They
-//!   are copied ([`Read`](std::io::Read), [`Write`](std::io::Write),
-//!   [`View::read_at`]) or accessed as atomics ([`View::atomics`]);
-//!   [`View::bytes`] and [`Slot::bytes_mut`] are `unsafe`, for peers that are
-//!   trusted not to. Whatever is parsed should be copied first: bytes can change
-//!   after they were checked.
+//! * The memory can't shrink (F_SEAL_SHRINK; fcntl(2)). An end that is received is
+//!   refused unless its file is sealed, of ordinary pages, and of the size that
+//!   its header states.
+//! * The peer's position is loaded once and checked: it can't have moved back, or
+//!   further than there was room or data. Otherwise the ring is corrupt, for
+//!   good. The own position and the capacity are kept in private memory and never
+//!   read back.
+//! * Safe code gets no references to bytes that the peer may change. They are
+//!   copied ([`Read`](std::io::Read), [`Write`](std::io::Write),
+//!   [`View::read_at`]) or accessed as atomics ([`View::atomics`]).
+//!   [`View::bytes`] and [`Slot::bytes_mut`] are `unsafe`, for trusted peers. Copy
+//!   data before parsing it, since it can change after it was validated.
 //!
-//! The copying is made of atomic accesses, so that a peer that writes meanwhile
-//! is no data race: bytes that change come out old or new. On x86-64 they are
-//! accesses to single bytes as far as the language is concerned, elsewhere to
-//! words of eight bytes, which relies on the processor where the peer accesses
-//! parts of them.
+//! Copies consist of atomic accesses, so a peer that writes at the same time
+//! causes no data race: each byte is either old or new. In terms of the language
+//! these are accesses to single bytes on x86-64, and elsewhere to words of eight
+//! bytes, which relies on the processor if the peer accesses parts of them.
 //!
-//! What the kernel does for want of memory is the same as elsewhere: the pages are
-//! allocated when the ring is made, but a peer may give them back
-//! (FALLOC_FL_PUNCH_HOLE), and the next access then needs a new one. Where
-//! vm.overcommit_memory is 2 and nothing is left of what may be committed, that
-//! access is a SIGBUS.
+//! Lack of memory is reported when the ring is created, since its pages are
+//! allocated then. But a peer may release pages (FALLOC_FL_PUNCH_HOLE), and the
+//! next access then needs a new one. With vm.overcommit_memory = 2 and no memory
+//! left to commit, that access raises SIGBUS.
 
 mod consumer;
 mod copying;
@@ -122,19 +120,23 @@ use std::os::fd::AsFd;
 
 use self::memory::Memory;
 
-/// The largest capacity, in bytes.
+/// Maximum capacity, in bytes.
 pub const MAX_CAPACITY: usize = 1 << 30;
 
-/// Makes a ring of `capacity` bytes, rounded up to a power of two of whole pages. Both ends are
-/// this process's, for two of its threads, or until one is given away.
+/// Creates a ring of `capacity` bytes, rounded up to a power of two of whole
+/// pages. Both ends belong to this process: use them in two threads, or pass one
+/// on.
 ///
 /// # Errors
-/// `InvalidInput` for no capacity and for more than [`MAX_CAPACITY`]; those of memfd_create(2),
-/// ftruncate(2), fallocate(2) and mmap(2). Beyond the process's limit on a file's size
-/// (RLIMIT_FSIZE, `ulimit -f`) that is EFBIG, and the signal SIGXFSZ, which ends a process that
-/// neither handles nor ignores it.
+/// `InvalidInput` if the capacity is 0 or above [`MAX_CAPACITY`]; those of
+/// memfd_create(2), ftruncate(2), fallocate(2) and mmap(2). Above the limit on file
+/// sizes (RLIMIT_FSIZE, `ulimit -f`) it is EFBIG, preceded by the signal SIGXFSZ,
+/// which ends a process that neither handles nor ignores it.
 pub fn pair(capacity: usize) -> io::Result<(Producer, Consumer)> {
     let memory = Memory::create(capacity)?;
     let again = Memory::open(memory.as_fd().try_clone_to_owned()?)?;
-    Ok((Producer::of(memory)?, Consumer::of(again)?))
+    Ok((
+        Producer::from_memory(memory)?,
+        Consumer::from_memory(again)?,
+    ))
 }

@@ -1,9 +1,9 @@
-//! The orderings, checked in every interleaving by loom:
+//! Checks of the memory orderings in every interleaving, by loom:
 //!
 //! `RUSTFLAGS="--cfg fastpipe_loom" cargo test -p fastpipe --release --lib ring::model`
 //!
-//! What runs is the header's own code, on loom's atomics. The data is a few
-//! cells, in which loom finds races; a wake-up that is lost is a deadlock.
+//! The code under test is the header's own, with loom's atomics. The data is a few
+//! cells in which loom detects races; a lost wake-up is a deadlock.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -36,7 +36,7 @@ impl End {
         Self::attach(ring, role).expect("a new ring's ends are free")
     }
 
-    /// None where somebody else has it.
+    /// `None` if the end is in use.
     fn attach(ring: &Arc<Ring>, role: Role) -> Option<Self> {
         let cursor = ring.header.attach(role, CAPACITY as u64).unwrap()?;
         Some(End {
@@ -46,13 +46,13 @@ impl End {
         })
     }
 
-    /// As `Side::wait_slowly` under `Wait::Block`: until `at_least` are
-    /// available, or fewer at the end. False if there are none.
+    /// As `Side::wait_slowly` under `Wait::Block`: waits until `at_least` words are
+    /// available, or the end. Returns false if there are none.
     fn wait(&mut self, at_least: usize) -> bool {
         let header = &self.ring.header;
         loop {
             let state = header.peer(self.role).unwrap();
-            header.look(self.role, &mut self.cursor).unwrap();
+            header.refresh(self.role, &mut self.cursor).unwrap();
             if self.cursor.available() >= at_least {
                 return true;
             }
@@ -70,8 +70,8 @@ impl End {
         &self.ring.data[self.cursor.position() as usize % CAPACITY]
     }
 
-    fn leave(&mut self) {
-        self.ring.header.leave(self.role, &mut self.cursor, 1);
+    fn publish(&mut self) {
+        self.ring.header.publish(self.role, &mut self.cursor, 1);
     }
 
     fn close(self) {
@@ -85,16 +85,16 @@ fn produce(mut end: End, words: u64) -> u64 {
             return word;
         }
         end.cell().with_mut(|at| {
-            // SAFETY: loom checks that nobody else is at it.
+            // SAFETY: loom checks that nobody else accesses it.
             unsafe { *at = word }
         });
-        end.leave();
+        end.publish();
     }
     end.close();
     words
 }
 
-/// Takes `most` at most, and waits for `at_least` at a time.
+/// Takes at most `most` words, and waits for `at_least` at a time.
 fn consume(mut end: End, most: u64, at_least: usize) -> u64 {
     let mut expected = 0;
     while expected < most && end.wait(at_least) {
@@ -104,7 +104,7 @@ fn consume(mut end: End, most: u64, at_least: usize) -> u64 {
                 unsafe { *at }
             });
             assert_eq!(word, expected);
-            end.leave();
+            end.publish();
             expected += 1;
         }
     }
@@ -116,7 +116,7 @@ fn consume(mut end: End, most: u64, at_least: usize) -> u64 {
 
 fn check(words: u64, wanted: u64, at_least: usize) {
     let mut model = loom::model::Builder::new();
-    // More than a handful of switches finds nothing more, and takes hours.
+    // More preemptions find nothing more, and take hours.
     model.preemption_bound = Some(4);
     model.check(move || {
         let ring = Arc::new(Ring::default());
@@ -133,7 +133,7 @@ fn check(words: u64, wanted: u64, at_least: usize) {
 }
 
 #[test]
-fn what_is_produced_is_consumed_in_order_and_nobody_sleeps_for_ever() {
+fn words_arrive_in_order_and_no_end_sleeps_forever() {
     check(3, 10, 1);
 }
 
@@ -148,29 +148,29 @@ fn an_empty_stream_ends() {
 }
 
 #[test]
-fn one_that_waits_for_more_is_woken_when_it_is_there_and_at_the_end() {
+fn an_end_that_waits_for_several_words_is_woken_by_them_and_by_the_end() {
     check(3, 10, 2);
 }
 
-/// Puts a word where the next one goes, if the end is free just now. How many
-/// that is.
+/// Puts one word into the ring if the producer's end is free. Returns the number
+/// of words, 0 or 1.
 fn produce_in_turn(ring: &Arc<Ring>) -> u64 {
     let Some(mut end) = End::attach(ring, Role::Producer) else {
         return 0;
     };
-    // One after the other, so the words are the positions.
+    // Producers take turns, so the words are the positions.
     let word = end.cursor.position();
     end.cell().with_mut(|at| {
-        // SAFETY: loom checks that nobody else is at it.
+        // SAFETY: loom checks that nobody else accesses it.
         unsafe { *at = word }
     });
-    end.leave();
-    ring.header.give_on(Role::Producer);
+    end.publish();
+    ring.header.pass_on(Role::Producer);
     1
 }
 
 #[test]
-fn an_end_that_changes_hands_goes_on_where_it_was() {
+fn an_end_that_is_passed_on_continues_at_its_position() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
@@ -184,7 +184,7 @@ fn an_end_that_changes_hands_goes_on_where_it_was() {
             consumer
                 .ring
                 .header
-                .look(Role::Consumer, &mut consumer.cursor)
+                .refresh(Role::Consumer, &mut consumer.cursor)
                 .unwrap();
             let there = consumer.cursor.available();
             for _ in 0..there {
@@ -193,7 +193,7 @@ fn an_end_that_changes_hands_goes_on_where_it_was() {
                     unsafe { *at }
                 });
                 assert_eq!(word, consumer.cursor.position());
-                consumer.leave();
+                consumer.publish();
             }
         };
         take(&mut consumer);
@@ -205,7 +205,7 @@ fn an_end_that_changes_hands_goes_on_where_it_was() {
 }
 
 #[test]
-fn an_owner_seen_to_be_dead_is_seen_to_have_given_its_end_on() {
+fn an_owner_seen_dead_is_also_seen_to_have_passed_its_end_on() {
     loom::model(|| {
         let ring = Arc::new(Ring::default());
         let before = ring.header.peer_generation(Role::Consumer);
@@ -214,8 +214,8 @@ fn an_owner_seen_to_be_dead_is_seen_to_have_given_its_end_on() {
             let (ring, dead) = (Arc::clone(&ring), Arc::clone(&dead));
             thread::spawn(move || {
                 let end = End::new(&ring, Role::Producer);
-                end.ring.header.give_on(Role::Producer);
-                // As the kernel reports it.
+                end.ring.header.pass_on(Role::Producer);
+                // As the kernel would report it.
                 dead.store(true, Release);
             })
         };

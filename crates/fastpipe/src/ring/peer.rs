@@ -1,4 +1,4 @@
-//! Whether the process at the other end is still there.
+//! [`Peer`]: detection of the death of the process at the other end.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -9,25 +9,25 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getpid, getppid, pidfd_open};
 
-/// How the process at the other end is.
+/// State of the process at the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PeerState {
-    /// Nothing else is known of it.
+    /// None of the others, as far as is known.
     Running,
-    /// Stopped, by SIGSTOP or a debugger: it may go on at any time. Told where
+    /// Stopped by SIGSTOP or a debugger; it may continue at any time. Detected if
     /// its process is known (not from a socket alone) and /proc is mounted.
     Stopped,
-    /// Its end was dropped.
+    /// It has dropped its end.
     Closed,
-    /// It is gone without that.
+    /// It has died without dropping its end.
     Died,
 }
 
-/// By what a peer's death is noticed: a process, a socket, or both.
+/// Means to notice the death of a peer: a process, a socket, or both.
 ///
-/// Each of them is the kernel's word. A hostile peer can have another process
-/// stand in for it, and so pretend to live on, as it could by living on.
+/// Both are reported by the kernel. A hostile peer can substitute another process
+/// and so appear to live on, just as it could live on itself.
 #[derive(Debug, Default)]
 pub struct Peer {
     pidfd: Option<OwnedFd>,
@@ -35,26 +35,25 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// A child, to which an end was given when it was spawned, and which was not waited for yet:
-    /// after that its number may be another process's.
+    /// A child that was given an end when it was spawned, and has not been waited for:
+    /// after that, its process id may belong to another process.
     ///
     /// # Errors
     /// Those of pidfd_open(2): `Unsupported` before Linux 5.3.
     pub fn child(child: &Child) -> io::Result<Self> {
-        Self::of(Pid::from_child(child))
+        Self::from_pid(Pid::from_child(child))
     }
 
-    /// The process that spawned this one. To be called early: when that one is dead, this process
-    /// gets another parent (the init of its pid namespace, as a rule), which will hardly die.
+    /// The process that spawned this one. Call this early: if that process has died,
+    /// this one has another parent (usually the init of its pid namespace).
     ///
     /// # Errors
-    /// As [`child`](Self::child); `NotFound` if it is gone.
+    /// Those of [`child`](Self::child); `NotFound` if the parent is gone.
     pub fn parent() -> io::Result<Self> {
         let gone = || io::Error::new(io::ErrorKind::NotFound, "the parent process is gone");
         let parent = getppid().ok_or_else(gone)?;
-        let peer = Self::of(parent)?;
-        // If it had died, and its number been given to another, we would have
-        // another parent now.
+        let peer = Self::from_pid(parent)?;
+        // If it had died and its id been reused, our parent would be another one now.
         if getppid() == Some(parent) {
             Ok(peer)
         } else {
@@ -62,9 +61,9 @@ impl Peer {
         }
     }
 
-    /// Whoever has the other end of `stream`: it counts as dead when all of
-    /// its descriptors for it are closed, or the stream is shut down both ways.
-    /// A duplicate is kept.
+    /// The process at the other end of `stream`. It counts as dead when all its
+    /// descriptors of the stream are closed, or the stream is shut down in both
+    /// directions. Keeps a duplicate of `stream`.
     ///
     /// # Errors
     /// Those of duplicating a descriptor.
@@ -75,7 +74,7 @@ impl Peer {
         })
     }
 
-    /// Whoever handed over `pidfd`, if it is one, on `stream`.
+    /// The process that sent `pidfd` over `stream`. Ignores `pidfd` if it is not one.
     pub(super) fn handed_over(pidfd: Option<OwnedFd>, stream: &UnixStream) -> io::Result<Self> {
         let pidfd = pidfd.filter(|fd| pid_of(fd).is_some());
         Ok(Peer {
@@ -84,7 +83,7 @@ impl Peer {
         })
     }
 
-    fn of(process: Pid) -> io::Result<Self> {
+    fn from_pid(process: Pid) -> io::Result<Self> {
         let pidfd = match pidfd_open(process, PidfdFlags::empty()) {
             Err(Errno::NOSYS) => Err(io::Error::from(io::ErrorKind::Unsupported)),
             opened => Ok(opened?),
@@ -95,9 +94,9 @@ impl Peer {
         })
     }
 
-    /// Whether it is gone. False where that can't be told.
+    /// Whether it has died. False if unknown.
     pub(super) fn is_dead(&self) -> bool {
-        // POLLHUP needs no asking.
+        // POLLHUP is always reported.
         let watched = [
             (self.pidfd.as_ref(), PollFlags::IN),
             (self.socket.as_ref(), PollFlags::empty()),
@@ -106,13 +105,13 @@ impl Peer {
             .iter()
             .filter_map(|(fd, flags)| Some(PollFd::from_borrowed_fd(fd.as_ref()?.as_fd(), *flags)))
             .collect();
-        // An interrupted one is asked again soon.
+        // After EINTR the next check comes soon.
         let _ = poll(&mut fds, Some(&Timespec::default()));
         fds.iter()
             .any(|fd| fd.revents().intersects(PollFlags::IN | PollFlags::HUP))
     }
 
-    /// Whether it is stopped. False where that can't be told.
+    /// Whether it is stopped. False if unknown.
     pub(super) fn is_stopped(&self) -> bool {
         let Some(pid) = self.pidfd.as_ref().and_then(pid_of) else {
             return false;
@@ -120,24 +119,24 @@ impl Peer {
         let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
             return false;
         };
-        // proc(5): the name, in brackets, may hold anything; then the state.
+        // proc_pid_stat(5): the name, in brackets, may contain anything; then the state.
         let stopped = stat
             .rsplit_once(") ")
             .is_some_and(|(_, rest)| rest.starts_with(['T', 't']));
-        // If it has died, that may have been another process of its number.
+        // If it has died, its id may have been reused by the process just examined.
         stopped && self.pidfd.as_ref().and_then(pid_of) == Some(pid)
     }
 }
 
-/// A descriptor of this process, to be handed to a peer. `None` where there is
-/// no such thing (before Linux 5.3, or by a seccomp filter).
-pub(super) fn ourselves() -> Option<OwnedFd> {
+/// Returns a pidfd of this process, to be sent to a peer. `None` if there are no
+/// pidfds (before Linux 5.3, or by a seccomp filter).
+pub(super) fn own_pidfd() -> Option<OwnedFd> {
     pidfd_open(getpid(), PidfdFlags::empty()).ok()
 }
 
-/// The process that a pidfd stands for: "Pid:" of its fdinfo, -1 when it is
-/// gone and 0 where this process can't see it (proc(5)). `None` if it is no
-/// pidfd.
+/// Returns the process id of a pidfd: "Pid:" in its fdinfo, which is -1 after the
+/// process has ended and 0 if it is not visible here (proc_pid_fdinfo(5)). `None`
+/// if `fd` is not a pidfd.
 fn pid_of(fd: &OwnedFd) -> Option<i32> {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
     info.lines()
@@ -154,9 +153,10 @@ fn duplicate(stream: &UnixStream) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skip::skip;
 
     #[test]
-    fn a_socket_says_that_its_other_end_is_gone_and_not_that_bytes_came() {
+    fn a_socket_reports_a_closed_peer_but_not_data() {
         let (mine, mut theirs) = UnixStream::pair().unwrap();
         let peer = Peer::socket(&mine).unwrap();
         assert!(!peer.is_dead());
@@ -167,12 +167,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pidfd_is_not_taken_for_one() {
+    fn only_a_pidfd_is_accepted_as_one() {
         let (mine, theirs) = UnixStream::pair().unwrap();
         let peer = Peer::handed_over(Some(theirs.try_clone().unwrap().into()), &mine).unwrap();
         assert!(peer.pidfd.is_none());
-        let Some(own) = ourselves() else {
-            eprintln!("skipped: no pidfd_open here");
+        let Some(own) = own_pidfd() else {
+            skip("no pidfd_open here");
             return;
         };
         let peer = Peer::handed_over(Some(own), &mine).unwrap();
@@ -185,7 +185,7 @@ mod tests {
     fn the_parent_lives() {
         match Peer::parent() {
             Ok(parent) => assert!(!parent.is_dead()),
-            Err(error) => eprintln!("skipped: {error}"),
+            Err(error) => skip(error),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! [`Producer`]: the end that bytes go in at.
+//! [`Producer`]: the end that puts bytes into a ring.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,28 +11,28 @@ use super::handover;
 use super::in_place::Slot;
 use super::memory::Memory;
 use super::peer::{Peer, PeerState};
-use super::side::{Found, Side};
+use super::side::{Side, WaitOutcome};
 use crate::transfer::Counts;
 use crate::wait::Wait;
 
-/// The end of a ring that bytes go in at.
+/// The end that puts bytes into a ring.
 ///
-/// Bytes are made in place ([`lend`](Self::lend)) or copied in ([`Write`]).
-/// Either way the consumer can have them at once; there is nothing to flush.
+/// Bytes are made in place ([`lend`](Self::lend)) or copied ([`Write`]). The
+/// consumer can read them at once; there is nothing to flush.
 ///
-/// Dropping it tells the consumer that the data ends here. A drop in a panic, and the death of
-/// the process, tell it that the data is not whole.
+/// Dropping the producer marks the end of the data. Dropping it while panicking,
+/// and the death of its process, show the consumer that the data is incomplete.
 ///
 /// # Errors
-/// Of all that waits for room:
+/// Of all methods that wait for room:
 ///
 /// | kind | [`RingError`](super::RingError) | |
 /// |---|---|---|
 /// | `BrokenPipe` | `PeerClosed` | the consumer was dropped |
-/// | `ConnectionReset` | `PeerDied` | the consumer's process is gone. Noticed while there is no room |
-/// | `InvalidData` | `Corrupt` | the shared header says what can't be |
+/// | `ConnectionReset` | `PeerDied` | the consumer's process has died; noticed while there is no room |
+/// | `InvalidData` | `Corrupt` | the shared header is invalid |
 /// | `TimedOut` | `TimedOut` | see [`set_timeout`](Self::set_timeout) |
-/// | `WouldBlock` | | there is no room, and [`Wait::Never`] |
+/// | `WouldBlock` | | there is no room, under [`Wait::Never`] |
 #[derive(Debug)]
 pub struct Producer {
     side: Side,
@@ -41,41 +41,42 @@ pub struct Producer {
 both_ends!(Producer, "producer", "Consumer", "consumer", "room");
 
 impl Producer {
-    /// Room for at least `at_least` bytes, and at least one: all that is known
-    /// to be there, in one piece. Waits for it.
+    /// Lends room for at least `at_least` bytes, and at least one: all room known to
+    /// be free, contiguous. Waits for it.
     ///
     /// # Errors
-    /// Those of [`Producer`]; `InvalidInput` for more than half of the capacity: both ends
-    /// could wait for each other.
+    /// Those of [`Producer`]; `InvalidInput` for more than half of the capacity,
+    /// since both ends could then wait for each other.
     #[inline]
     pub fn lend(&mut self, at_least: usize) -> io::Result<Slot<'_>> {
         self.wait_for_room(at_least, at_least)?;
         Ok(Slot::new(&mut self.side))
     }
 
-    /// Waits for room for `at_least` bytes; looks for `wanted` first.
+    /// Waits for room for `at_least` bytes; refreshes the position if fewer than
+    /// `wanted` are known to be free.
     #[inline]
     fn wait_for_room(&mut self, at_least: usize, wanted: usize) -> io::Result<()> {
-        if let Some(end) = self.side.ended()? {
+        if let Some(end) = self.side.check_end()? {
             return Err(end.into());
         }
         match self.side.wait_for(at_least.max(1), wanted)? {
-            Found::Enough => Ok(()),
-            Found::Ended(end) => Err(end.into()),
+            WaitOutcome::Enough => Ok(()),
+            WaitOutcome::Ended(end) => Err(end.into()),
         }
     }
 
-    /// Bytes that there is room for now.
+    /// Returns the number of free bytes, at the moment.
     ///
     /// # Errors
-    /// `InvalidData` if the shared header is corrupted.
+    /// `InvalidData` if the shared header is corrupt.
     pub fn room(&mut self) -> io::Result<usize> {
-        self.side.look_for(usize::MAX)?;
+        self.side.refresh_for(usize::MAX)?;
         Ok(self.side.available())
     }
 }
 
-/// Copies in what there is room for, at least one byte. Flushing does nothing.
+/// Copies as many bytes as there is room for, at least one. Flushing does nothing.
 impl Write for Producer {
     #[inline]
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
@@ -86,7 +87,7 @@ impl Write for Producer {
         let n = data.len().min(self.side.available());
         let position = self.side.position();
         self.side.memory_mut().copy_in(position, &data[..n]);
-        self.side.leave(n);
+        self.side.publish(n);
         Ok(n)
     }
 

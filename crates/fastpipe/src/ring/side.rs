@@ -1,5 +1,5 @@
-//! What both ends of a ring have in common: an end attached to a memory, which
-//! waits for its peer.
+//! [`Side`]: an end attached to a ring's memory, which waits for its peer. Common
+//! part of both ends.
 
 use std::hint;
 use std::io;
@@ -15,21 +15,21 @@ use super::header::{EndState, Header};
 use super::memory::Memory;
 use super::peer::{Peer, PeerState};
 use crate::transfer::Counts;
-use crate::wait::{Bound, Spinner, Wait};
+use crate::wait::{Backoff, Bound, Wait};
 
-/// How often a waiting end looks whether its peer is still there.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often a waiting end checks whether its peer is alive.
+const PEER_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// So many looks at the peer's index, about a microsecond, come before a look at
-/// the clock or a system call.
-const TURNS: u32 = 64;
+/// Number of reads of the peer's position, about a microsecond, before reading the
+/// clock or making a system call.
+const SPINS_PER_CHECK: u32 = 64;
 
-/// What waiting came to.
+/// Outcome of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
-    /// At least what was asked for.
+pub(super) enum WaitOutcome {
+    /// At least the requested number of bytes is available.
     Enough,
-    /// Less, and it will not become more.
+    /// Fewer are available, and there will be no more.
     Ended(RingError),
 }
 
@@ -39,26 +39,26 @@ pub(super) struct Side {
     memory: Memory,
     cursor: Cursor,
     wait: Wait,
-    spinner: Spinner,
+    backoff: Backoff,
     timeout: Option<Duration>,
     peer: Option<Peer>,
-    /// Of the other end, while `peer` has it.
+    /// Generation of the other end for which `peer` is valid.
     peer_generation: u32,
-    /// When we last looked at `peer`.
-    looked: Instant,
-    /// Where we began, and what we did since but for the bytes.
-    begun: u64,
+    /// When `peer` was last checked.
+    last_check: Instant,
+    /// Position at the start, and the counts since, without bytes.
+    start_position: u64,
     counts: Counts,
-    /// What can't be taken back.
+    /// States that are final.
     died: bool,
     corrupt: bool,
-    /// A fork's child has a copy of us, which is not to close the end.
-    /// `None`: the end was given away.
+    /// Process of origin: a forked child has a copy, which must not close the end.
+    /// `None` after the end was passed on.
     owner: Option<Pid>,
 }
 
 impl Side {
-    /// Takes the end `role` of the ring that lies in `memory`.
+    /// Attaches the end `role` of the ring in `memory`.
     pub(super) fn attach(memory: Memory, role: Role) -> io::Result<Self> {
         let cursor = memory.header().attach(role, memory.capacity() as u64);
         let cursor = cursor
@@ -76,11 +76,11 @@ impl Side {
             memory,
             cursor,
             wait: Wait::default(),
-            spinner: Spinner::if_others_move(Wait::default(), true),
+            backoff: Backoff::with_peer(Wait::default(), true),
             timeout: None,
             peer: None,
-            looked: Instant::now(),
-            begun: cursor.position(),
+            last_check: Instant::now(),
+            start_position: cursor.position(),
             counts: Counts::default(),
             died: false,
             corrupt: false,
@@ -90,10 +90,10 @@ impl Side {
 
     pub(super) fn set_wait(&mut self, wait: Wait) {
         self.wait = wait;
-        self.spinner = Spinner::if_others_move(wait, true);
+        self.backoff = Backoff::with_peer(wait, true);
         let spins = matches!(wait, Wait::Spin | Wait::Never);
         self.header().set_spins(self.role, spins);
-        // It may have been bound to a processor since it was attached.
+        // The thread may have been bound since.
         let bound_to = Bound::of_this_thread();
         self.header().set_bound(self.role, bound_to);
     }
@@ -108,8 +108,8 @@ impl Side {
         self.watch_first(peer);
     }
 
-    /// Watches the process that had the other end when this one was attached,
-    /// or took it next, even if it has given it on since.
+    /// Watches the process that had the other end when this one was attached, or took
+    /// it next, even if it has passed it on since.
     pub(super) fn watch_first(&mut self, peer: Peer) {
         self.peer = Some(peer);
         self.died = false;
@@ -140,31 +140,31 @@ impl Side {
         self.cursor.position()
     }
 
-    /// The bytes that are ours, as far as is known.
+    /// Returns the number of bytes known to be available.
     #[inline]
     pub(super) fn available(&self) -> usize {
         self.cursor.available()
     }
 
-    /// Leaves the next `n` bytes to the peer.
+    /// Makes the next `n` bytes available to the peer.
     #[inline]
-    pub(super) fn leave(&mut self, n: usize) {
-        if self.memory.header().leave(self.role, &mut self.cursor, n) {
+    pub(super) fn publish(&mut self, n: usize) {
+        if self.memory.header().publish(self.role, &mut self.cursor, n) {
             self.counts.syscalls += 1;
         }
     }
 
-    /// What this end did since it was attached.
+    /// Returns the counts since this end was attached.
     pub(super) fn counts(&self) -> Counts {
         Counts {
-            bytes: self.position().wrapping_sub(self.begun),
+            bytes: self.position().wrapping_sub(self.start_position),
             ..self.counts
         }
     }
 
-    /// What of the peer's state ends us, if anything.
+    /// Returns the peer state that terminates this end, if any.
     #[inline]
-    pub(super) fn ended(&mut self) -> io::Result<Option<RingError>> {
+    pub(super) fn check_end(&mut self) -> io::Result<Option<RingError>> {
         if self.corrupt {
             return Err(RingError::Corrupt.into());
         }
@@ -173,82 +173,82 @@ impl Side {
             Ok(EndState::Open) => Ok(None),
             Ok(EndState::Closed) => Ok(Some(RingError::PeerClosed)),
             Ok(EndState::Abandoned) => Ok(Some(RingError::PeerDied)),
-            Err(Corrupt) => self.give_up(),
+            Err(Corrupt) => self.mark_corrupt(),
         }
     }
 
     #[cold]
-    fn give_up<T>(&mut self) -> io::Result<T> {
+    fn mark_corrupt<T>(&mut self) -> io::Result<T> {
         self.corrupt = true;
         Err(RingError::Corrupt.into())
     }
 
-    /// Takes in how far the peer has come, unless `wanted` bytes are known of.
+    /// Reads the peer's position, unless `wanted` bytes are known to be available.
     #[inline]
-    pub(super) fn look_for(&mut self, wanted: usize) -> io::Result<()> {
+    pub(super) fn refresh_for(&mut self, wanted: usize) -> io::Result<()> {
         if self.cursor.available() >= wanted && !self.corrupt {
             return Ok(());
         }
-        self.look()
+        self.refresh()
     }
 
     #[inline]
-    fn look(&mut self) -> io::Result<()> {
+    fn refresh(&mut self) -> io::Result<()> {
         if self.corrupt {
-            return self.give_up();
+            return self.mark_corrupt();
         }
-        match self.memory.header().look(self.role, &mut self.cursor) {
+        match self.memory.header().refresh(self.role, &mut self.cursor) {
             Ok(()) => Ok(()),
-            Err(Corrupt) => self.give_up(),
+            Err(Corrupt) => self.mark_corrupt(),
         }
     }
 
-    /// Waits until `at_least` bytes are available. Looks once for `wanted`,
-    /// which may be more.
+    /// Waits until `at_least` bytes are available. If fewer than `wanted` are known to
+    /// be available, reads the peer's position once.
     #[inline]
-    pub(super) fn wait_for(&mut self, at_least: usize, wanted: usize) -> io::Result<Found> {
-        self.look_for(wanted.max(at_least))?;
-        // With more, both ends could wait for each other.
+    pub(super) fn wait_for(&mut self, at_least: usize, wanted: usize) -> io::Result<WaitOutcome> {
+        self.refresh_for(wanted.max(at_least))?;
+        // With larger requests both ends could wait for each other.
         if at_least > self.capacity() / 2 {
-            return too_much();
+            return too_large_request();
         }
         if self.cursor.available() >= at_least {
-            self.spinner.paid();
-            return Ok(Found::Enough);
+            self.backoff.record_success();
+            return Ok(WaitOutcome::Enough);
         }
         self.wait_slowly(at_least)
     }
 
     #[cold]
-    fn wait_slowly(&mut self, at_least: usize) -> io::Result<Found> {
+    fn wait_slowly(&mut self, at_least: usize) -> io::Result<WaitOutcome> {
         self.counts.would_blocks += 1;
         let mut since = None;
         loop {
-            // Before the index: what was left to us before the end counts.
-            let ended = self.ended()?;
+            // Before reading the position: bytes published before the end count.
+            let ended = self.check_end()?;
             if self.spin_for(at_least)? {
-                self.spinner.paid();
-                return Ok(Found::Enough);
+                self.backoff.record_success();
+                return Ok(WaitOutcome::Enough);
             }
             if let Some(end) = ended {
-                return Ok(Found::Ended(end));
+                return Ok(WaitOutcome::Ended(end));
             }
             let since = *since.get_or_insert_with(Instant::now);
             match self.wait {
                 Wait::Never | Wait::Spin => {}
-                Wait::Adaptive if self.peer_moves() && self.spinner.goes_on() => {}
+                Wait::Adaptive if self.peer_runs_in_parallel() && self.backoff.should_retry() => {}
                 Wait::Block | Wait::Poll | Wait::Adaptive => self.sleep(at_least, since)?,
             }
             let now = Instant::now();
-            if self.look_at_peer(now) {
+            if self.check_peer(now) {
                 continue;
             }
             if self.wait == Wait::Never {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             if self.timeout.is_some_and(|limit| now - since >= limit) {
-                // It may have come at the last moment.
-                self.look_for(at_least)?;
+                // They may have come at the last moment.
+                self.refresh_for(at_least)?;
                 if self.cursor.available() < at_least {
                     return Err(RingError::TimedOut.into());
                 }
@@ -256,20 +256,20 @@ impl Side {
         }
     }
 
-    /// Looks a few times. Even who means to sleep does, since waking him takes
-    /// longer.
+    /// Reads the peer's position a few times. Also done before sleeping, since being
+    /// woken takes longer.
     fn spin_for(&mut self, at_least: usize) -> io::Result<bool> {
         let turns = match self.wait {
             Wait::Never => 1,
-            Wait::Spin => TURNS,
-            _ if self.peer_moves() => TURNS,
+            Wait::Spin => SPINS_PER_CHECK,
+            _ if self.peer_runs_in_parallel() => SPINS_PER_CHECK,
             _ => 1,
         };
         for turn in 0..turns {
             if turn > 0 {
                 hint::spin_loop();
             }
-            self.look()?;
+            self.refresh()?;
             if self.cursor.available() >= at_least {
                 return Ok(true);
             }
@@ -277,15 +277,15 @@ impl Side {
         Ok(false)
     }
 
-    /// Whether the peer may move while we spin.
-    fn peer_moves(&self) -> bool {
+    /// Whether the peer can run while we spin.
+    fn peer_runs_in_parallel(&self) -> bool {
         !self.header().shares_processor(self.role)
     }
 
     fn sleep(&mut self, at_least: usize, since: Instant) -> io::Result<()> {
         let limit = match self.timeout {
-            Some(timeout) => LOOK_EVERY.min(timeout.saturating_sub(since.elapsed())),
-            None => LOOK_EVERY,
+            Some(timeout) => PEER_CHECK_INTERVAL.min(timeout.saturating_sub(since.elapsed())),
+            None => PEER_CHECK_INTERVAL,
         };
         let header = self.memory.header();
         match header.sleep(self.role, &mut self.cursor, at_least, limit) {
@@ -293,17 +293,17 @@ impl Side {
                 self.counts.syscalls += u64::from(slept);
                 Ok(())
             }
-            Err(Corrupt) => self.give_up(),
+            Err(Corrupt) => self.mark_corrupt(),
         }
     }
 
-    /// Looks whether the peer is still there, now and then. True if it has been
-    /// found to be gone.
-    fn look_at_peer(&mut self, now: Instant) -> bool {
-        if now - self.looked < LOOK_EVERY {
+    /// Checks from time to time whether the peer is alive. Returns true when it is
+    /// found to have died.
+    fn check_peer(&mut self, now: Instant) -> bool {
+        if now - self.last_check < PEER_CHECK_INTERVAL {
             return false;
         }
-        self.looked = now;
+        self.last_check = now;
         let died_before = self.died;
         if self.peer.is_some() {
             self.counts.syscalls += 1;
@@ -313,10 +313,10 @@ impl Side {
         self.died && !died_before
     }
 
-    /// Whether `state` holds of the peer, if one is watched that has not given
-    /// its end on.
+    /// Whether `state` holds for the peer, provided that one is watched and has not
+    /// passed its end on.
     fn peer_is(&self, state: impl Fn(&Peer) -> bool) -> bool {
-        // In this order: it may give its end on, and die, at any time.
+        // In this order, since it may pass its end on, and die, at any time.
         self.peer.as_ref().is_some_and(state)
             && self.header().peer_generation(self.role) == self.peer_generation
     }
@@ -326,7 +326,7 @@ impl Side {
             return Err(RingError::Corrupt.into());
         }
         let dead = self.died || self.peer_is(Peer::is_dead);
-        // After that: a peer that ended may have closed its end before.
+        // Read afterwards, since a peer that ended may have closed its end before.
         match self.header().peer(self.role) {
             Err(Corrupt) => Err(RingError::Corrupt.into()),
             Ok(EndState::Closed) => Ok(PeerState::Closed),
@@ -337,15 +337,15 @@ impl Side {
         }
     }
 
-    /// Leaves the end to whoever attaches it next, by the descriptor.
+    /// Passes the end on, to the next that attaches it by the descriptor.
     pub(super) fn into_fd(mut self) -> io::Result<OwnedFd> {
         let file = self.memory.as_fd().try_clone_to_owned()?;
-        self.header().give_on(self.role);
+        self.header().pass_on(self.role);
         self.owner = None;
         Ok(file)
     }
 
-    /// Ends it as a panic would: the peer is not to take it for a proper end.
+    /// Closes the end as a panic would: the peer must not take it for a proper end.
     pub(super) fn abandon(mut self) {
         self.header().close(self.role, false);
         self.owner = None;
@@ -353,7 +353,7 @@ impl Side {
 }
 
 #[cold]
-fn too_much<T>() -> io::Result<T> {
+fn too_large_request<T>() -> io::Result<T> {
     Err(io::Error::new(
         io::ErrorKind::InvalidInput,
         "more than half of the ring's capacity was asked for at once",

@@ -1,5 +1,5 @@
-//! What two processes synchronise by: the standard library's atomics and
-//! futex(2), or loom's models of them where the orderings are checked.
+//! Synchronisation of two processes: the standard library's atomics and futex(2),
+//! or loom's models of them to check the memory orderings.
 
 #[cfg(fastpipe_loom)]
 pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
@@ -9,8 +9,8 @@ pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
-/// A word that its owner sleeps on and its peer wakes it by. What was written
-/// before it was set is seen by who gets it; all else is ordered by fences.
+/// A word on which its owner sleeps until the peer wakes it. What was written
+/// before `set` is visible after `get`; everything else is ordered by fences.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Word {
@@ -33,8 +33,8 @@ impl Word {
 
 #[cfg(not(fastpipe_loom))]
 impl Word {
-    /// Sleeps while the word is `value`, until woken, interrupted, or for no
-    /// reason at all; `limit` at most.
+    /// Sleeps while the word is `value`, for `limit` at most, until woken or
+    /// interrupted; may return early.
     pub(super) fn wait(&self, value: u32, limit: Duration) {
         use rustix::thread::futex::{Flags, Timespec, wait};
 
@@ -43,15 +43,14 @@ impl Word {
             tv_nsec: i64::from(limit.subsec_nanos()),
         };
         // Not Flags::PRIVATE: the peer is another process. EAGAIN, EINTR and
-        // ETIMEDOUT all mean to look again, and nothing else can come: the
-        // word is aligned, and mapped for as long as it is borrowed. (A peer
-        // that has the kernel answer something else by its own use of the word
-        // makes us look more often.)
+        // ETIMEDOUT all mean to check again. No other error is possible, since the
+        // word is aligned and mapped. (A peer that provokes one by its own use of
+        // the word only makes us check more often.)
         let _ = wait(&self.value, Flags::empty(), value, Some(&limit));
     }
 
-    /// Wakes who sleeps on it: its owner. A peer can have any number of threads
-    /// sleep there, and we are not to wake them all.
+    /// Wakes the owner. Only one thread, since a peer could let any number of threads
+    /// sleep on the word.
     pub(super) fn wake(&self) {
         use rustix::thread::futex::{Flags, wake};
 
@@ -61,8 +60,8 @@ impl Word {
 
 #[cfg(fastpipe_loom)]
 impl Word {
-    /// Without a limit, so that a wake-up that is lost is a deadlock, which
-    /// loom reports.
+    /// Without a time limit, so that a lost wake-up is a deadlock, which loom
+    /// reports.
     pub(super) fn wait(&self, value: u32, _limit: Duration) {
         self.queue.wait(|| self.get() == value);
     }
@@ -76,8 +75,7 @@ impl Word {
 mod model {
     use loom::sync::{Condvar, Mutex};
 
-    /// What the kernel does: it compares the word under the lock that a
-    /// wake-up takes, too.
+    /// As in the kernel, the word is compared under the lock that a wake-up takes.
     #[derive(Debug)]
     pub(super) struct Queue {
         lock: Mutex<()>,
@@ -123,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_that_sleep_where_the_owner_should_one_is_woken() {
+    fn one_of_many_sleepers_is_woken() {
         let word = Word::default();
         word.set(1);
         thread::scope(|scope| {

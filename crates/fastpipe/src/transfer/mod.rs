@@ -1,11 +1,10 @@
-//! Whole transfers, one technique a file.
+//! Complete transfers by write, read, vmsplice, splice and tee.
 //!
-//! A system call moves as much as fits and returns. A transfer goes on until
-//! everything has been moved, the data or the other end has come to an end, or
-//! an error occurs: it resumes after partial results and signals, waits as
-//! told by [`Wait`], and never moves a byte twice. Where it can't go on it
-//! returns [`Incomplete`], which tells how much was moved, so that the caller
-//! can resume or fall back.
+//! A system call may move only a part of the data. A transfer continues until
+//! everything has been moved, the data ends, or an error occurs. It resumes after
+//! partial results and signals, waits as set by [`Wait`], and never moves a byte
+//! twice. On an error it returns [`Incomplete`] with the number of bytes moved,
+//! so that the caller can resume or use another technique.
 
 mod nowait;
 mod read;
@@ -27,41 +26,41 @@ use rustix::io::Errno;
 use self::nowait::Nowait;
 use crate::wait::{Interest, Wait, Waiter};
 
-/// The most pieces that one system call takes: IOV_MAX. rustix cuts longer
-/// lists without a word.
+/// Maximum number of pieces for one system call: IOV_MAX. rustix silently
+/// truncates longer lists.
 const MAX_PIECES: usize = 1024;
 
-/// The most bytes that one system call moves (write(2)). splice(2) refuses
-/// lengths of 2^63 and more, and so "all there is" as u64::MAX.
+/// Maximum number of bytes that one system call moves (write(2)). splice(2)
+/// refuses lengths of 2^63 and more, and so u64::MAX for "everything".
 const MAX_BYTES: u64 = 0x7fff_f000;
 
-/// What transfers did so far.
+/// Numbers of bytes and system calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Bytes moved.
     pub bytes: u64,
     /// System calls made, to move data or to wait.
     pub syscalls: u64,
-    /// Those of them that moved at least one byte.
+    /// System calls that moved at least one byte.
     pub moving_calls: u64,
-    /// Those of them that found the pipe full or empty.
+    /// System calls that found the pipe full or empty.
     pub would_blocks: u64,
-    /// Those of them that were poll(2).
+    /// System calls that were poll(2).
     pub polls: u64,
 }
 
-/// A transfer ended before everything was moved.
+/// Error of a transfer that ended before everything was moved.
 #[derive(Debug)]
 pub struct Incomplete {
-    /// The bytes that were moved.
+    /// Number of bytes moved.
     pub moved: u64,
-    /// Why it ended: [`io::ErrorKind::WouldBlock`] under [`Wait::Never`],
-    /// [`io::ErrorKind::BrokenPipe`] if no reader is left, and so on.
+    /// The reason: [`io::ErrorKind::WouldBlock`] under [`Wait::Never`],
+    /// [`io::ErrorKind::BrokenPipe`] if there is no reader, and so on.
     pub source: io::Error,
 }
 
 impl Incomplete {
-    /// The kind of the error.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> io::ErrorKind {
         self.source.kind()
     }
@@ -80,35 +79,33 @@ impl std::error::Error for Incomplete {
 }
 
 impl From<Incomplete> for io::Error {
-    /// Keeps the kind and the number of the error; loses the count.
+    /// Keeps the kind and number of the error, and drops the count.
     fn from(incomplete: Incomplete) -> Self {
         incomplete.source
     }
 }
 
-/// A descriptor to write to, with how to wait and what was done.
+/// A descriptor to write to, with its [`Wait`] and its [`Counts`].
 ///
 /// Owns or borrows the descriptor: `Output<OwnedFd>`, `Output<&File>`,
 /// `Output<StdoutLock>`.
 ///
-/// # A duplicate of the descriptor
+/// # The private duplicate
 /// The first [`vmsplice`](Self::vmsplice) duplicates the descriptor, and from
-/// then on everything is sent through the duplicate. A descriptor *number* can
-/// come to refer to another file at any time: safe code may replace standard
-/// output (dup2(2)), and vmsplice(2) on the read end of a pipe would write into
-/// the memory to be sent. The duplicate is closed with the `Output`; until then
-/// a reader does not see the end of the data. [`AsFd`] gives the descriptor
-/// itself, as it was at first.
+/// then on everything is sent through the duplicate. The reason is safety: any
+/// code can make a descriptor *number* refer to another file (dup2(2)), and
+/// vmsplice(2) on the read end of a pipe would write into the memory to be sent.
+/// The duplicate is closed with the `Output`; until then a reader sees no end of
+/// file. [`AsFd`] always returns the original descriptor.
 ///
 /// # fork
-/// A forked child inherits the duplicate, and close-on-exec does not help where
-/// it does not exec. While such a child lives, a reader does not see the end of
-/// the data, unless the child drops its copy of the `Output`.
+/// A forked child inherits the duplicate. Unless it execs, or drops its copy of
+/// the `Output`, a reader sees no end of file while the child lives.
 #[derive(Debug)]
 pub struct Output<F> {
     fd: F,
-    /// A duplicate of `fd` that only this value knows, shown to be open for
-    /// writing.
+    /// Duplicate of `fd` whose number no other code knows, checked to be open
+    /// for writing.
     duplicate: Option<OwnedFd>,
     waiter: Waiter,
     counts: Counts,
@@ -116,7 +113,7 @@ pub struct Output<F> {
 }
 
 impl<F: AsFd> Output<F> {
-    /// An output that waits as told.
+    /// Creates an output.
     pub fn new(fd: F, wait: Wait) -> Self {
         Output {
             fd,
@@ -127,38 +124,38 @@ impl<F: AsFd> Output<F> {
         }
     }
 
-    /// What was done so far.
+    /// Returns the numbers of bytes and system calls so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// How it waits.
+    /// Returns how this output waits.
     pub fn wait(&self) -> Wait {
         self.waiter.wait()
     }
 
-    /// The descriptor.
+    /// Returns the original descriptor.
     pub fn get_ref(&self) -> &F {
         &self.fd
     }
 
-    /// Gives the descriptor back, and closes the duplicate.
+    /// Returns the original descriptor and closes the duplicate.
     pub fn into_inner(self) -> F {
         self.fd
     }
 }
 
 impl<F: AsFd> Output<F> {
-    /// Duplicates the descriptor, unless that was done before.
+    /// Duplicates the descriptor, unless this has been done before.
     ///
     /// # Errors
-    /// EMFILE where no descriptor is left; EBADF if it is not open for writing.
+    /// EMFILE if no descriptor is available; EBADF if `fd` is not open for writing.
     pub(crate) fn duplicate(&mut self) -> rustix::io::Result<()> {
-        /// Above the standard descriptors: those can be replaced by safe code.
+        /// Above the standard descriptors, which safe code can replace.
         const MIN: i32 = 3;
         if self.duplicate.is_none() {
             let own = match rustix::io::fcntl_dupfd_cloexec(self.fd.as_fd(), MIN) {
-                // fcntl(2): the limit on descriptors allows no such number.
+                // The limit on descriptors allows no such number (fcntl(2)).
                 Err(Errno::INVAL) => Err(Errno::MFILE),
                 own => own,
             }?;
@@ -167,19 +164,19 @@ impl<F: AsFd> Output<F> {
                 return Err(Errno::BADF);
             }
             self.duplicate = Some(own);
-            // It may refer to another open file than the descriptor did before.
+            // By now `fd` may refer to another open file.
             self.nowait = Nowait::default();
         }
         Ok(())
     }
 
-    /// What is written to: the duplicate where there is one.
+    /// Returns the duplicate if there is one, otherwise the original descriptor.
     pub(crate) fn target(&self) -> BorrowedFd<'_> {
         target(&self.fd, &self.duplicate)
     }
 }
 
-/// The duplicate where there is one, else the descriptor.
+/// Returns the duplicate if there is one, otherwise the original descriptor.
 fn target<'a>(fd: &'a impl AsFd, duplicate: &'a Option<OwnedFd>) -> BorrowedFd<'a> {
     match duplicate {
         Some(own) => own.as_fd(),
@@ -187,14 +184,14 @@ fn target<'a>(fd: &'a impl AsFd, duplicate: &'a Option<OwnedFd>) -> BorrowedFd<'
     }
 }
 
-/// The descriptor that it was made with, also where a duplicate is written to.
+/// Returns the original descriptor, even if a duplicate is written to.
 impl<F: AsFd> AsFd for Output<F> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-/// A descriptor to read from, with how to wait and what was done.
+/// A descriptor to read from, with its [`Wait`] and its [`Counts`].
 #[derive(Debug)]
 pub struct Input<F> {
     fd: F,
@@ -204,7 +201,7 @@ pub struct Input<F> {
 }
 
 impl<F: AsFd> Input<F> {
-    /// An input that waits as told.
+    /// Creates an input.
     pub fn new(fd: F, wait: Wait) -> Self {
         Input {
             fd,
@@ -214,22 +211,23 @@ impl<F: AsFd> Input<F> {
         }
     }
 
-    /// What was done so far. A byte that is spliced on counts once.
+    /// Returns the numbers of bytes and system calls so far. A spliced byte
+    /// counts once.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// How it waits.
+    /// Returns how this input waits.
     pub fn wait(&self) -> Wait {
         self.waiter.wait()
     }
 
-    /// The descriptor.
+    /// Returns the descriptor.
     pub fn get_ref(&self) -> &F {
         &self.fd
     }
 
-    /// Gives the descriptor back.
+    /// Returns the descriptor.
     pub fn into_inner(self) -> F {
         self.fd
     }
@@ -241,37 +239,36 @@ impl<F: AsFd> AsFd for Input<F> {
     }
 }
 
-/// What one attempt at moving data is told.
+/// Parameters of one attempt to move data.
 #[derive(Clone, Copy)]
 struct Attempt {
-    /// Bytes moved before.
+    /// Bytes moved by earlier attempts.
     moved: u64,
-    /// Whether the call may sleep.
+    /// Whether the system call may block.
     may_block: bool,
 }
 
-/// What a system call's 0 means.
+/// Meaning of a system call's return value 0.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Zero {
-    /// The end of the data.
+    /// End of the data.
     EndOfData,
-    /// That the descriptor takes no more: an error, or it would go on for ever.
+    /// The descriptor accepts no more. An error, to avoid an endless loop.
     Refusal,
 }
 
-/// Repeats `attempt` until `total` bytes have been moved. Returns what was
-/// moved: less than `total` at the end of the data only.
+/// Repeats `attempt` until `total` bytes have been moved, and returns the number
+/// of bytes moved, which is less than `total` only at the end of the data.
 ///
-/// In words:
 /// ```text
-/// until all is moved:
-///     poll, if that is how to wait
-///     attempt, letting the call sleep if that is how to wait
+/// until all bytes are moved:
+///     under Wait::Poll: poll
+///     attempt (may block only under Wait::Block)
 ///     moved n:      count them
-///     moved 0:      the end, or a refusal
-///     interrupted:  again
-///     would block:  wait as told, or give up with what was moved
-///     other errors: give up with what was moved
+///     moved 0:      end of data, or refusal
+///     interrupted:  retry
+///     would block:  wait, or fail under Wait::Never
+///     other errors: fail
 /// ```
 #[inline]
 fn transfer(
@@ -289,7 +286,7 @@ fn transfer(
     };
     while moved < total {
         waiter
-            .before(interests, counts)
+            .before_attempt(interests, counts)
             .map_err(|errno| incomplete(moved, errno))?;
         counts.syscalls += 1;
         let may_block = waiter.blocks();
@@ -305,10 +302,10 @@ fn transfer(
                 moved += n as u64;
                 counts.bytes += n as u64;
                 counts.moving_calls += 1;
-                waiter.moved();
+                waiter.record_success();
             }
             Err(Errno::INTR) => {}
-            // EWOULDBLOCK is the same number on Linux.
+            // EWOULDBLOCK has the same number on Linux.
             Err(Errno::AGAIN) => waiter
                 .would_block(interests, counts)
                 .map_err(|errno| incomplete(moved, errno))?,

@@ -1,19 +1,20 @@
-//! Reads and writes that don't sleep, on descriptors that may be shared.
+//! Non-blocking reads and writes on descriptors that may be shared.
 //!
 //! O_NONBLOCK belongs to the open file, which other processes may share, and a
-//! killed process can't put it back. So it is never set. Instead, in order:
+//! killed process can't restore it. It is therefore never set. Instead:
 //!
-//! 0. A file on a disk: a plain call. It waits for no other process, poll(2)
-//!    calls it always ready, and RWF_NOWAIT would never end: btrfs and XFS
-//!    answer EAGAIN to every write that has a timestamp to update.
-//! 1. preadv2 and pwritev2 with RWF_NOWAIT: per call. Works on pipes since
-//!    Linux 6.4 or so, on sockets and /dev/null.
-//! 2. On a pipe or FIFO that answers EOPNOTSUPP, or where a seccomp filter
-//!    refuses those calls (ENOSYS, EPERM): an open file of our own, made
-//!    by opening /proc/self/fd/N again with O_NONBLOCK.
-//! 3. Else (a terminal, no /proc): poll first, then a call small enough not to
-//!    sleep when poll said so. A second writer or reader may come in between;
-//!    then it sleeps.
+//! 1. Regular files and block devices: plain calls. They wait for no other
+//!    process, poll(2) always reports them ready, and RWF_NOWAIT might fail
+//!    forever: btrfs and XFS return EAGAIN for every write that updates a
+//!    timestamp.
+//! 2. Anything else: preadv2(2) and pwritev2(2) with RWF_NOWAIT, which works on
+//!    pipes since about Linux 6.4, on sockets and on /dev/null.
+//! 3. Pipes for which these calls fail (EOPNOTSUPP; ENOSYS or EPERM by a seccomp
+//!    filter): an open file of our own, created by opening /proc/self/fd/N with
+//!    O_NONBLOCK.
+//! 4. Otherwise (a terminal, or no /proc): poll(2), then a call small enough not
+//!    to block if poll reported readiness. It may still block if another writer
+//!    or reader comes in between.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -24,25 +25,25 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::Counts;
 use crate::pipe::{ATOMIC_WRITE, is_pipe};
-use crate::wait::poll_at_once;
+use crate::wait::poll_now;
 
-/// With this offset preadv2 and pwritev2 use the file's own position, and
-/// accept pipes.
+/// Offset for which preadv2 and pwritev2 use the file's own position and accept
+/// pipes.
 const CURRENT_POSITION: u64 = u64::MAX;
 
-/// Which of these ways a descriptor takes.
+/// Technique for non-blocking calls on a descriptor.
 #[derive(Debug, Default)]
 pub(super) enum Nowait {
-    /// Not looked at yet.
+    /// Not determined yet.
     #[default]
     Unknown,
-    /// A plain call.
+    /// Plain calls.
     Plain,
-    /// RWF_NOWAIT, until it is refused.
+    /// RWF_NOWAIT.
     PerCall,
-    /// Our own open file of the same pipe.
+    /// Plain calls on our own, non-blocking open file of the same pipe.
     Reopened(OwnedFd),
-    /// Poll, then call.
+    /// poll(2) before each call.
     PollFirst,
 }
 
@@ -55,7 +56,7 @@ impl Nowait {
     ) -> rustix::io::Result<usize> {
         loop {
             match self {
-                Nowait::Unknown => *self = Self::for_kind_of(fd),
+                Nowait::Unknown => *self = Self::for_file_type(fd),
                 Nowait::Plain => return rustix::io::write(fd, data),
                 Nowait::PerCall => {
                     let result = rustix::io::pwritev2(
@@ -67,14 +68,14 @@ impl Nowait {
                     match result {
                         Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM | Errno::ACCESS) => {
                             counts.syscalls += 1;
-                            *self = Self::otherwise(fd, OFlags::WRONLY);
+                            *self = Self::fallback(fd, OFlags::WRONLY);
                         }
                         result => return result,
                     }
                 }
                 Nowait::Reopened(own) => return rustix::io::write(own, data),
                 Nowait::PollFirst => {
-                    ready(fd, PollFlags::OUT, counts)?;
+                    check_ready(fd, PollFlags::OUT, counts)?;
                     let small = &data[..data.len().min(ATOMIC_WRITE)];
                     return rustix::io::write(fd, small);
                 }
@@ -90,7 +91,7 @@ impl Nowait {
     ) -> rustix::io::Result<usize> {
         loop {
             match self {
-                Nowait::Unknown => *self = Self::for_kind_of(fd),
+                Nowait::Unknown => *self = Self::for_file_type(fd),
                 Nowait::Plain => return rustix::io::read(fd, buffer),
                 Nowait::PerCall => {
                     let result = rustix::io::preadv2(
@@ -102,21 +103,21 @@ impl Nowait {
                     match result {
                         Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM | Errno::ACCESS) => {
                             counts.syscalls += 1;
-                            *self = Self::otherwise(fd, OFlags::RDONLY);
+                            *self = Self::fallback(fd, OFlags::RDONLY);
                         }
                         result => return result,
                     }
                 }
                 Nowait::Reopened(own) => return rustix::io::read(own, buffer),
                 Nowait::PollFirst => {
-                    ready(fd, PollFlags::IN, counts)?;
+                    check_ready(fd, PollFlags::IN, counts)?;
                     return rustix::io::read(fd, buffer);
                 }
             }
         }
     }
 
-    fn for_kind_of(fd: BorrowedFd<'_>) -> Self {
+    fn for_file_type(fd: BorrowedFd<'_>) -> Self {
         let kind = rustix::fs::fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode));
         match kind {
             Ok(FileType::RegularFile | FileType::BlockDevice) => Nowait::Plain,
@@ -124,11 +125,11 @@ impl Nowait {
         }
     }
 
-    fn otherwise(fd: BorrowedFd<'_>, access: OFlags) -> Self {
+    fn fallback(fd: BorrowedFd<'_>, access: OFlags) -> Self {
         if !is_pipe(fd).unwrap_or(false) {
             return Nowait::PollFirst;
         }
-        // Of this thread: it may have a table of descriptors of its own.
+        // Not /proc/self: this thread may have its own table of descriptors.
         let path = format!("/proc/thread-self/fd/{}", fd.as_raw_fd());
         let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
         match rustix::fs::open(path, flags, Mode::empty()) {
@@ -138,11 +139,15 @@ impl Nowait {
     }
 }
 
-/// `AGAIN` unless poll says that `events` or the end are there.
-fn ready(fd: BorrowedFd<'_>, events: PollFlags, counts: &mut Counts) -> rustix::io::Result<()> {
+/// Fails with `AGAIN` unless `events`, an error or a hang-up are pending.
+fn check_ready(
+    fd: BorrowedFd<'_>,
+    events: PollFlags,
+    counts: &mut Counts,
+) -> rustix::io::Result<()> {
     counts.syscalls += 1;
     counts.polls += 1;
-    if poll_at_once(fd, events)?.is_empty() {
+    if poll_now(fd, events)?.is_empty() {
         return Err(Errno::AGAIN);
     }
     Ok(())

@@ -6,11 +6,11 @@ use super::{Incomplete, Input, Zero, transfer};
 use crate::wait::Interest;
 
 impl<F: AsFd> Input<F> {
-    /// Reads until `buffer` is full or the data ends. Returns the bytes read:
-    /// fewer than the buffer holds only at the end.
+    /// Reads until `buffer` is full or the data ends. Returns the number of bytes
+    /// read, which is less than the buffer's length only at the end.
     ///
     /// # Errors
-    /// [`Incomplete`], whose `moved` bytes are in the buffer.
+    /// [`Incomplete`]; its `moved` bytes are in the buffer.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Incomplete> {
         let fd = self.fd.as_fd();
         let nowait = &mut self.nowait;
@@ -32,15 +32,15 @@ impl<F: AsFd> Input<F> {
         .map(|moved| moved as usize)
     }
 
-    /// Reads what is there, waiting for the first byte only. Returns 0 at the
-    /// end of the data, or for an empty buffer.
+    /// Reads the available bytes, and waits only if there are none. Returns 0 at
+    /// the end of the data, or for an empty buffer.
     ///
     /// # Errors
-    /// Those of [`read`](Self::read), with nothing moved.
+    /// Those of [`read`](Self::read), with no byte moved.
     pub fn read_some(&mut self, buffer: &mut [u8]) -> Result<usize, Incomplete> {
         let fd = self.fd.as_fd();
         let nowait = &mut self.nowait;
-        // One byte satisfies it; more may come with it.
+        // Done after one byte, but the call may read more.
         transfer(
             1.min(buffer.len() as u64),
             Zero::EndOfData,

@@ -1,4 +1,4 @@
-//! splice(2): references to pages move between a pipe and another descriptor.
+//! splice(2): moves references to pages between a pipe and another descriptor.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,13 +8,12 @@ use rustix::pipe::SpliceFlags;
 use super::{Counts, Incomplete, Input, MAX_BYTES, Output, Zero, target, transfer};
 use crate::wait::Interest;
 
-/// What else to tell splice(2).
+/// Flags of splice(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SpliceOptions {
-    /// SPLICE_F_MOVE: a hint without effect since Linux 2.6.21, here for the
-    /// experiment.
+    /// SPLICE_F_MOVE: a hint without effect since Linux 2.6.21, for experiments.
     pub move_pages: bool,
-    /// SPLICE_F_MORE: more will follow; sockets then hold back short packets.
+    /// SPLICE_F_MORE: more data will follow, so sockets hold back short packets.
     pub more: bool,
 }
 
@@ -36,21 +35,21 @@ impl SpliceOptions {
 }
 
 impl<F: AsFd> Input<F> {
-    /// Moves `len` bytes to `out`, or as many as there are before the end of
-    /// the data (`u64::MAX`: all there is). One of the two must be a pipe.
-    /// Returns the bytes moved.
+    /// Moves `len` bytes to `out`, or fewer if the data ends before (`u64::MAX`
+    /// moves everything). One of the two descriptors must be a pipe. Returns the
+    /// number of bytes moved.
     ///
-    /// Nothing is copied between two pipes. What a reader finds behind them is
-    /// still the writer's page.
+    /// Between two pipes nothing is copied: readers of `out` see the pages of
+    /// the original writer.
     ///
-    /// Only pipes heed [`Wait`](crate::wait::Wait) fully: SPLICE_F_NONBLOCK
-    /// says nothing of a socket, and a full one sleeps all the same unless its
-    /// open file is non-blocking.
+    /// [`Wait`](crate::wait::Wait) fully applies to pipes only. SPLICE_F_NONBLOCK
+    /// does not affect sockets: a call on a full socket blocks unless its open
+    /// file is non-blocking.
     ///
     /// # Errors
-    /// [`Incomplete`]: EINVAL where neither is a pipe or `out` was opened with
-    /// O_APPEND, `BrokenPipe`, `WouldBlock` under
-    /// [`Wait::Never`](crate::wait::Wait::Never), and those of splice(2).
+    /// [`Incomplete`]: EINVAL if neither is a pipe or `out` has O_APPEND;
+    /// `BrokenPipe`; `WouldBlock` under
+    /// [`Wait::Never`](crate::wait::Wait::Never); and those of splice(2).
     pub fn splice(
         &mut self,
         out: impl AsFd,
@@ -81,17 +80,17 @@ impl<F: AsFd> Input<F> {
                     });
                 }
             }
-            if moved == len || !more_after_zero(fd, &mut self.counts) {
+            if moved == len || !has_more_after_zero(fd, &mut self.counts) {
                 return Ok(moved);
             }
         }
     }
 
-    /// Moves what is there to `out`, `most` bytes at most, waiting for the first
-    /// byte only. Returns 0 at the end of the data.
+    /// Moves the available bytes to `out`, at most `most`, and waits only if
+    /// there are none. Returns 0 at the end of the data.
     ///
     /// # Errors
-    /// Those of [`splice`](Self::splice), with nothing moved.
+    /// Those of [`splice`](Self::splice), with no byte moved.
     pub fn splice_some(
         &mut self,
         out: impl AsFd,
@@ -101,7 +100,7 @@ impl<F: AsFd> Input<F> {
         let fd = self.fd.as_fd();
         let out = out.as_fd();
         loop {
-            // One byte satisfies it; more may come with it.
+            // Done after one byte, but the call may move more.
             let got = transfer(
                 1.min(most as u64),
                 Zero::EndOfData,
@@ -110,14 +109,14 @@ impl<F: AsFd> Input<F> {
                 &[Interest::Readable(fd), Interest::Writable(out)],
                 |attempt, _| options.splice(fd, out, most as u64, attempt.may_block),
             )?;
-            if got > 0 || most == 0 || !more_after_zero(fd, &mut self.counts) {
+            if got > 0 || most == 0 || !has_more_after_zero(fd, &mut self.counts) {
                 return Ok(got as usize);
             }
         }
     }
 
-    /// Drops `len` bytes, or as many as there are before the end of the data,
-    /// by splicing them to /dev/null.
+    /// Discards `len` bytes, or fewer if the data ends before, by splicing them
+    /// to /dev/null.
     ///
     /// # Errors
     /// Those of [`splice`](Self::splice) and of opening /dev/null.
@@ -128,7 +127,7 @@ impl<F: AsFd> Input<F> {
 }
 
 impl<F: AsFd> Output<F> {
-    /// Moves `len` bytes that are in the pipe `from`.
+    /// Moves `len` bytes that are in the pipe `from` already.
     pub(crate) fn splice_from(&mut self, from: impl AsFd, len: u64) -> Result<u64, Incomplete> {
         let from = from.as_fd();
         let fd = target(&self.fd, &self.duplicate);
@@ -146,10 +145,12 @@ impl<F: AsFd> Output<F> {
     }
 }
 
-/// splice returns 0 at the end of the data, but not only there. A pipe tells
-/// whether bytes are left. For other inputs 0 is taken for the end, as
-/// read(2)'s would be.
-fn more_after_zero(fd: BorrowedFd<'_>, counts: &mut Counts) -> bool {
+/// Whether there may be more data after splice(2) has returned 0.
+///
+/// It returns 0 not only at the end of the data; for a pipe FIONREAD shows
+/// whether there are unread bytes. For other inputs 0 is taken as the end, as
+/// for read(2).
+fn has_more_after_zero(fd: BorrowedFd<'_>, counts: &mut Counts) -> bool {
     counts.syscalls += 1;
     crate::pipe::is_pipe(fd).unwrap_or(false)
         && crate::pipe::unread(fd).is_ok_and(|bytes| bytes > 0)

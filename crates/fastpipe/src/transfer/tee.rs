@@ -1,4 +1,4 @@
-//! tee(2): a second pipe comes to refer to the same pages.
+//! tee(2): makes a second pipe refer to the same pages.
 
 use std::os::fd::AsFd;
 
@@ -9,17 +9,17 @@ use super::{Incomplete, Input, Zero, transfer};
 use crate::wait::Interest;
 
 impl<F: AsFd> Input<F> {
-    /// Duplicates at most `len` bytes from the front of this pipe into the
-    /// pipe `copy`, without consuming them. Returns the bytes duplicated: 0 at
-    /// the end of the data.
+    /// Duplicates at most `len` bytes from the front of this pipe into the pipe
+    /// `copy`, without consuming them. Returns the number of bytes duplicated, 0
+    /// at the end of the data.
     ///
-    /// It is one call: until the bytes are consumed, a second one duplicates
-    /// the same bytes again.
+    /// Makes one successful call: until the bytes are consumed, another would
+    /// duplicate the same bytes again.
     ///
     /// # Errors
-    /// [`Incomplete`] with nothing moved: EINVAL where one is no pipe,
-    /// `BrokenPipe`, `WouldBlock` under
-    /// [`Wait::Never`](crate::wait::Wait::Never), and those of tee(2).
+    /// [`Incomplete`] with no byte moved: EINVAL if one is not a pipe;
+    /// `BrokenPipe`; `WouldBlock` under
+    /// [`Wait::Never`](crate::wait::Wait::Never); and those of tee(2).
     pub fn tee(&mut self, copy: impl AsFd, len: usize) -> Result<usize, Incomplete> {
         let fd = self.fd.as_fd();
         let copy = copy.as_fd();
@@ -39,14 +39,15 @@ impl<F: AsFd> Input<F> {
     }
 
     /// Moves `len` bytes to `out`, as [`splice`](Self::splice) does, and leaves
-    /// a duplicate of each in the pipe `copy`. Returns the bytes moved, fewer
-    /// than `len` only at the end of the data. [`counts`](Self::counts) has each
-    /// of them twice, once for either way.
+    /// a duplicate in the pipe `copy`. Returns the number of bytes moved, which is
+    /// less than `len` only at the end of the data. [`counts`](Self::counts)
+    /// counts each byte twice, for tee and for splice.
     ///
     /// # Errors
     /// Those of [`tee`](Self::tee) and [`splice`](Self::splice). `moved` bytes
-    /// went both ways; up to one pipeful more may have gone to `copy` alone, so
-    /// it can't be resumed. Not for [`Wait::Never`](crate::wait::Wait::Never).
+    /// went to both; up to one pipeful more may be in `copy` alone, so the
+    /// transfer can't be resumed. Not suitable for
+    /// [`Wait::Never`](crate::wait::Wait::Never).
     pub fn tee_and_splice(
         &mut self,
         copy: impl AsFd,
@@ -65,7 +66,7 @@ impl<F: AsFd> Input<F> {
             if duplicated == 0 {
                 break;
             }
-            // These bytes are there, so this moves exactly as many.
+            // These bytes are in the pipe, so exactly as many are moved.
             moved += self.splice(&out, duplicated, options).map_err(before)?;
         }
         Ok(moved)

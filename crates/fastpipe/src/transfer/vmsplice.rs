@@ -1,5 +1,5 @@
-//! vmsplice(2): the pipe's slots refer to the caller's pages; nothing is
-//! copied. In the other direction, from a pipe to memory, the kernel copies.
+//! vmsplice(2): makes the pipe's slots refer to the caller's pages, without a
+//! copy. In the other direction, from a pipe to memory, the kernel copies.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -13,29 +13,27 @@ use super::{Incomplete, Input, MAX_PIECES, Output, Zero, target, transfer};
 use crate::buffer::{Buffer, PageSlice};
 use crate::wait::Interest;
 
-/// What else to tell vmsplice(2).
+/// Flags of vmsplice(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct VmspliceOptions {
-    /// SPLICE_F_GIFT: the pages are the kernel's to keep. It changes nothing
-    /// that can be observed today and is here for the experiment.
+    /// SPLICE_F_GIFT: offers the pages to the kernel. Without observable effect
+    /// today, for experiments.
     pub gift: bool,
 }
 
 impl<F: AsFd> Output<F> {
-    /// Hands all of `pieces`, in order, to the pipe by reference.
+    /// Sends all `pieces`, in order, by reference.
     ///
-    /// An aligned piece takes one slot a page; one that begins or ends within
-    /// a page takes a slot for each page it touches.
+    /// A piece takes a slot for each page that it touches.
     ///
-    /// The pages must not be written until nobody holds them; see
+    /// The pages must not be written while anybody refers to them; see
     /// [`PageSlice`].
-    ///
     /// # Errors
-    /// [`Incomplete`]: `BrokenPipe` where no reader is left, EBADF if it is no
-    /// pipe or not open for writing, EMFILE where no descriptor is left for a
-    /// [duplicate](Output), `WouldBlock` under
-    /// [`Wait::Never`](crate::wait::Wait::Never), and those of vmsplice(2),
-    /// which a seccomp filter may refuse with EPERM or ENOSYS.
+    /// [`Incomplete`]: `BrokenPipe` if there is no reader; EBADF if the output
+    /// is not a pipe or not open for writing; EMFILE if no descriptor is
+    /// available for a [duplicate](Output); `WouldBlock` under
+    /// [`Wait::Never`](crate::wait::Wait::Never); and those of vmsplice(2),
+    /// where EPERM and ENOSYS usually mean a seccomp filter.
     pub fn vmsplice(
         &mut self,
         pieces: &[PageSlice<'_>],
@@ -67,19 +65,18 @@ impl<F: AsFd> Output<F> {
 }
 
 impl<F: AsFd> Input<F> {
-    /// Fills `buffer` by vmsplice(2), until it is full or the data ends.
-    /// Returns the bytes that came.
+    /// Fills `buffer` by vmsplice(2), until it is full or the data ends. Returns
+    /// the number of bytes received.
     ///
-    /// The kernel copies, as for read(2), which moves no page into a program's
-    /// memory either (fs/splice.c, above `vmsplice_to_user`): here for the
-    /// experiment.
+    /// The kernel copies as for read(2); it never moves pages into a program's
+    /// memory (fs/splice.c, comment on `vmsplice_to_user`). For experiments.
     ///
     /// # Errors
     /// [`Incomplete`]: EBADF if it is not the read end of a pipe, and those of
     /// vmsplice(2).
     pub fn vmsplice(&mut self, buffer: &mut Buffer) -> Result<usize, Incomplete> {
         let fd = self.fd.as_fd();
-        must_be_a_read_end(fd).map_err(|source| Incomplete { moved: 0, source })?;
+        check_read_end(fd).map_err(|source| Incomplete { moved: 0, source })?;
         transfer(
             buffer.len() as u64,
             Zero::EndOfData,
@@ -90,9 +87,9 @@ impl<F: AsFd> Input<F> {
                 let rest = &mut buffer[attempt.moved as usize..];
                 let mut flags = SpliceFlags::empty();
                 flags.set(SpliceFlags::NONBLOCK, !attempt.may_block);
-                // SAFETY: the memory is borrowed for writing. Should the
-                // descriptor stand for a write end by now, the pipe comes to
-                // refer to it, as it may to a buffer's (see `vmsplice` below).
+                // SAFETY: the memory is borrowed for writing. If the descriptor
+                // refers to a write end by now, the pipe will refer to the
+                // memory, which is sound for a buffer (see `vmsplice` below).
                 unsafe { rustix::pipe::vmsplice(fd, &[IoSliceRaw::from_slice_mut(rest)], flags) }
             },
         )
@@ -100,16 +97,16 @@ impl<F: AsFd> Input<F> {
     }
 }
 
-/// On a descriptor that may be written vmsplice(2) takes the pieces for data to
-/// be sent.
-fn must_be_a_read_end(fd: BorrowedFd<'_>) -> io::Result<()> {
+/// Fails with EBADF unless `fd` is read-only. On a write end vmsplice(2) would
+/// send the memory.
+fn check_read_end(fd: BorrowedFd<'_>) -> io::Result<()> {
     if rustix::fs::fcntl_getfl(fd)? & OFlags::ACCMODE != OFlags::RDONLY {
         return Err(Errno::BADF.into());
     }
     Ok(())
 }
 
-/// Where in a list of pieces the transfer stands.
+/// Position of a transfer in a list of pieces.
 #[derive(Default)]
 struct Cursor {
     moved: u64,
@@ -142,7 +139,7 @@ impl Cursor {
         let first = &pieces[self.piece].as_bytes()[self.offset..];
         let rest = &pieces[self.piece + 1..];
         if rest.is_empty() {
-            // The usual case, without a list on the heap.
+            // The usual case, without allocating a list.
             return vmsplice(fd, &[IoSliceRaw::from_slice(first)], flags);
         }
         let list: Vec<_> = std::iter::once(first)
@@ -155,16 +152,17 @@ impl Cursor {
     }
 }
 
-/// Only ever called with parts of [`PageSlice`]s and an `Output`'s duplicate.
+/// Calls vmsplice(2). `fd` must be an `Output`'s duplicate, `pieces` parts of
+/// [`PageSlice`]s.
 fn vmsplice(
     fd: BorrowedFd<'_>,
     pieces: &[IoSliceRaw<'_>],
     flags: SpliceFlags,
 ) -> rustix::io::Result<usize> {
-    // SAFETY: the pieces are parts of buffers of their own mapping, which are
-    // unmapped and never handed to an allocator: the pages that the pipe goes
-    // on to hold can't become somebody else's memory. On the read end of a pipe
-    // the kernel would write to them; the descriptor is open for writing, and a
-    // duplicate whose number nobody else knows, so it stays so.
+    // SAFETY: the pieces are parts of buffers with mappings of their own, which
+    // are unmapped and never given to an allocator, so the pages that the pipe
+    // refers to can't become other data of this process. The kernel would write
+    // to the pieces if `fd` were the read end of a pipe; it is open for writing,
+    // and stays so since no other code knows the duplicate's number.
     unsafe { rustix::pipe::vmsplice(fd, pieces, flags) }
 }

@@ -9,9 +9,9 @@ impl<F: AsFd> Output<F> {
     /// Writes all of `data`.
     ///
     /// # Errors
-    /// [`Incomplete`]: `BrokenPipe` where no reader is left (SIGPIPE comes
-    /// first unless it is ignored, as Rust programs do), `WouldBlock` under
-    /// [`Wait::Never`](crate::wait::Wait::Never), and those of write(2).
+    /// [`Incomplete`]: `BrokenPipe` if there is no reader (preceded by SIGPIPE
+    /// unless that is ignored, as in Rust programs); `WouldBlock` under
+    /// [`Wait::Never`](crate::wait::Wait::Never); and those of write(2).
     pub fn write(&mut self, data: &[u8]) -> Result<(), Incomplete> {
         let fd = target(&self.fd, &self.duplicate);
         let nowait = &mut self.nowait;

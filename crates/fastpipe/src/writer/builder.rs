@@ -1,4 +1,4 @@
-//! How a writer is to be made.
+//! [`WriterBuilder`]: settings of a writer.
 
 use std::io::{self, StdoutLock, Write};
 use std::os::fd::AsFd;
@@ -8,17 +8,17 @@ use crate::buffer::Pages;
 use crate::reuse::Reuse;
 use crate::wait::Wait;
 
-/// The capacity a pipe is asked to have if nothing else is said, in bytes.
+/// Default capacity of the pipe, in bytes.
 ///
-/// The default of /proc/sys/fs/pipe-max-size, and so the most that a process
-/// without privilege gets. A larger pipe means fewer waits and fewer wake-ups.
+/// Equal to the default of /proc/sys/fs/pipe-max-size, the limit of an
+/// unprivileged process. A larger pipe means fewer waits and fewer wake-ups.
 pub const DEFAULT_CAPACITY: usize = 1 << 20;
 
-/// Wishes beyond these are taken for these, in bytes.
+/// Larger settings are reduced to these, in bytes.
 pub(super) const MAX_LOAN: usize = 64 << 20;
 pub(super) const MAX_REGION: usize = 1 << 30;
 
-/// How a [`Writer`] is to be made.
+/// Settings of a [`Writer`].
 #[derive(Debug, Clone, Copy)]
 #[must_use]
 pub struct WriterBuilder {
@@ -46,83 +46,85 @@ impl WriterBuilder {
         }
     }
 
-    /// When a page may be written again; [`Reuse::Fresh`] if not said.
+    /// Sets when a page may be written again; default [`Reuse::Fresh`].
     pub fn reuse(mut self, reuse: Reuse) -> Self {
         self.reuse = reuse;
         self
     }
 
-    /// What to do while the pipe is full; [`Wait::Block`] if not said.
+    /// Sets how to wait while the pipe is full; default [`Wait::Block`].
     pub fn wait(mut self, wait: Wait) -> Self {
         self.wait = wait;
         self
     }
 
-    /// The capacity to bring the pipe to, in bytes, once much is written; as
-    /// close to it as is allowed, and never below what it has.
-    /// [`DEFAULT_CAPACITY`] if not said.
+    /// Sets the pipe capacity to aim for, in bytes; default
+    /// [`DEFAULT_CAPACITY`]. The pipe is enlarged after the first
+    /// [128 KiB](super::COPIED_FIRST), as far as the system allows, and never
+    /// made smaller.
     pub fn capacity(mut self, bytes: usize) -> Self {
         self.capacity = Some(bytes);
         self
     }
 
-    /// Leave the pipe's capacity as it is.
+    /// Leaves the pipe's capacity as it is.
     pub fn keep_capacity(mut self) -> Self {
         self.capacity = None;
         self
     }
 
-    /// The kind of pages to lend; [`Pages::Huge`] if not said.
+    /// Sets the type of pages to lend; default [`Pages::Huge`].
     pub fn pages(mut self, pages: Pages) -> Self {
         self.pages = pages;
         self
     }
 
-    /// The memory to lend from, in bytes, rounded up to whole pages (of their
-    /// kind). If not said: 2 MiB for `Fresh`, twice that and more than the pipe
-    /// holds for `Drained`, 16 MiB for `CowChecked`. At most 1 GiB.
+    /// Sets the size of the memory to lend from, in bytes, rounded up to whole
+    /// pages; at most 1 GiB. Default: 2 MiB for `Fresh`, 16 MiB for
+    /// `CowChecked`, and for `Drained` more than the pipe's capacity, in at least
+    /// two huge pages.
     ///
-    /// A loan that asks for more gets a region as long as itself (`Drained`: two
-    /// of them), which is used up before the usual one comes back.
+    /// A loan that asks for more gets a region of its own length (for `Drained`
+    /// two of them), which is used up before the usual one is mapped again.
     pub fn region(mut self, bytes: usize) -> Self {
         self.region = Some(bytes);
         self
     }
 
-    /// The most bytes of a loan that asks for less, and the piece that written
-    /// bytes are gathered to, in bytes, rounded up to whole pages. If not said:
-    /// half the pipe's capacity, from 64 KiB to 512 KiB. At most 64 MiB.
+    /// Sets the usual length of a loan, which is also the number of bytes that
+    /// [`Write`] gathers, in bytes, rounded up to whole pages; at most 64 MiB.
+    /// Default: half the pipe's capacity, between 64 KiB and 512 KiB.
     pub fn loan(mut self, bytes: usize) -> Self {
         self.loan = Some(bytes);
         self
     }
 
-    /// Always copy by write(2).
+    /// Always copies, by write(2).
     pub fn copying(mut self) -> Self {
         self.copying = true;
         self
     }
 
-    /// Prepare for much data at once, rather than after the first
-    /// [128 KiB](super::LITTLE): for one who knows that much will come.
+    /// Prepares for zero copy immediately, rather than after the first
+    /// [128 KiB](super::COPIED_FIRST). For callers that will write much.
     pub fn at_once(mut self) -> Self {
         self.at_once = true;
         self
     }
 
-    /// A writer to `fd`, which it owns or borrows.
+    /// Creates a writer to `fd`, which it owns or borrows.
     ///
     /// # Errors
-    /// When a few pages of memory can't be had.
+    /// Those of mmap(2), for a few pages of memory.
     pub fn open<F: AsFd>(self, fd: F) -> io::Result<Writer<F>> {
-        Writer::with(fd, self)
+        Writer::new(fd, self)
     }
 
-    /// A writer to standard output, which it keeps locked. What was printed
-    /// before is sent first.
+    /// Creates a writer to standard output, which it keeps locked. Flushes what
+    /// was printed before.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open), and of sending what was printed before.
+    /// Those of [`open`](Self::open), and of that flush.
     pub fn stdout(self) -> io::Result<Writer<StdoutLock<'static>>> {
         let mut lock = io::stdout().lock();
         lock.flush()?;

@@ -1,4 +1,4 @@
-//! The end of a writer: an account, or an error that keeps what was not sent.
+//! The end of a writer: a report, or an error that keeps the unsent bytes.
 
 use std::fmt;
 use std::io;
@@ -7,44 +7,44 @@ use std::os::fd::AsFd;
 use super::{Path, Writer};
 use crate::transfer::Counts;
 
-/// What a writer did.
+/// Statistics of a writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// The technique in use at the end.
+    /// Technique in use at the end.
     pub path: Path,
-    /// Bytes, system calls and would-blocks of sending.
+    /// Bytes, system calls and would-blocks.
     pub counts: Counts,
-    /// Those of the bytes that were handed over rather than copied.
+    /// Number of bytes that were handed over rather than copied.
     pub zero_copy_bytes: u64,
-    /// How often a used-up slab of pages was let go for new ones.
+    /// Number of used-up slabs whose pages were replaced by new ones.
     pub slabs_renewed: u64,
-    /// How often one was written again.
+    /// Number of used-up slabs whose pages were written again.
     pub slabs_reused: u64,
 }
 
 impl Report {
     pub(super) fn new<F: AsFd>(writer: &Writer<F>) -> Self {
-        let mut turns = writer.turns;
-        turns += writer.region.turns();
+        let mut slabs = writer.slab_counts;
+        slabs += writer.region.counts();
         Report {
             path: writer.path(),
             counts: writer.out_ref().counts(),
             zero_copy_bytes: writer.spliced,
-            slabs_renewed: turns.renewed,
-            slabs_reused: turns.reused,
+            slabs_renewed: slabs.renewed,
+            slabs_reused: slabs.reused,
         }
     }
 }
 
-/// [`Writer::finish`] could not send everything.
+/// [`Writer::finish`] failed to send everything.
 ///
-/// It holds the writer with the bytes that are left, so `?` does not turn it
-/// into an [`io::Error`]: that would discard them without a word.
+/// Contains the writer with the unsent bytes. It does not convert into
+/// [`io::Error`], since `?` would then discard these bytes silently:
 ///
 /// ```compile_fail,E0277
 /// # use std::os::fd::OwnedFd;
-/// # use fastpipe::writer::Writer;
+/// # use fastpipe::Writer;
 /// fn done(out: Writer<OwnedFd>) -> std::io::Result<()> {
 ///     out.finish()?;
 ///     Ok(())
@@ -65,20 +65,20 @@ impl<F: AsFd> FinishError<F> {
         }
     }
 
-    /// The error.
+    /// Returns the error of sending.
     pub fn error(&self) -> &io::Error {
         &self.error
     }
 
-    /// Gives up the bytes that were not sent and returns the error.
+    /// Returns the error and gives up the unsent bytes.
     ///
-    /// The writer is dropped, which tries to send them once more.
+    /// Drops the writer, which tries to send them once more.
     pub fn abandon(self) -> io::Error {
         self.error
     }
 
-    /// The error, and the writer with what was not sent. Dropping the writer
-    /// tries once more.
+    /// Returns the error, and the writer with the unsent bytes. Dropping the
+    /// writer tries to send them once more.
     pub fn into_parts(self) -> (io::Error, Writer<F>) {
         (self.error, *self.writer)
     }

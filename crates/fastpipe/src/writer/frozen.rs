@@ -1,4 +1,4 @@
-//! Bytes that never change, and so can be sent by reference over and over.
+//! [`Frozen`]: constant bytes, to be sent by reference any number of times.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -6,13 +6,13 @@ use std::sync::{Arc, OnceLock};
 use crate::buffer::{Buffer, Pages};
 use crate::pipe::page_size;
 
-/// Bytes that never change.
+/// Constant bytes that can be sent by reference any number of times.
 ///
-/// Since nobody writes to them they are safe to hand to a pipe by reference as
-/// often as one likes, whatever the reader does. A clone shares them.
+/// Since nobody writes to their pages again, they are right for every reader.
+/// Clones share the memory.
 ///
 /// ```
-/// use fastpipe::writer::Frozen;
+/// use fastpipe::Frozen;
 ///
 /// let line = Frozen::new(b"y\n")?;
 /// assert_eq!(line.as_bytes(), b"y\n");
@@ -24,41 +24,41 @@ pub struct Frozen(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     once: Buffer,
-    /// Many copies one after the other, made when they are first worth it.
+    /// Many copies in sequence, laid out when first needed.
     many: OnceLock<Option<Buffer>>,
 }
 
-/// From so many bytes on it pays to lay out many copies.
+/// Repeating at least this many bytes is worth laying out many copies.
 const MANY_FROM: u128 = 256 << 10;
 
-/// How many bytes of copies are laid out, about.
+/// Approximate length of such a layout, in bytes.
 const MANY: usize = 1 << 20;
 
 impl Frozen {
-    /// A copy of `data` in pages of its own.
+    /// Copies `data` into pages of its own.
     ///
     /// # Errors
-    /// `InvalidInput` if `data` is empty; else when no memory can be had.
+    /// `InvalidInput` if `data` is empty; otherwise those of mmap(2).
     pub fn new(data: &[u8]) -> io::Result<Self> {
         let mut once = Buffer::builder().len(data.len()).touched(false).map()?;
         once.copy_from_slice(data);
         Ok(Self::from(once))
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0.once
     }
 
-    /// What to send from when `total` bytes of copies are left: a whole number
-    /// of copies.
+    /// Returns the memory to send from if `total` bytes are to be repeated: a
+    /// whole number of copies.
     pub(super) fn layout(&self, total: u128) -> &Buffer {
         let once = &self.0.once;
         if total < MANY_FROM || once.len() > MANY / 2 {
             return once;
         }
-        // Not get_or_init: a child that is forked while another thread lays out
-        // would wait for that thread, which it does not have, for ever.
+        // Not get_or_init: if another thread is laying out copies during a fork,
+        // the child would wait forever for a thread that it does not have.
         if self.0.many.get().is_none() {
             let _ = self.0.many.set(lay_out(once));
         }
@@ -66,13 +66,13 @@ impl Frozen {
     }
 }
 
-/// The buffer's bytes are the data. Nothing can write to them any more.
+/// Freezes a buffer. Nothing can write to it any more.
 impl From<Buffer> for Frozen {
     fn from(buffer: Buffer) -> Self {
-        // A child that is forked may send it too.
+        // A forked child may send it too.
         let _ = buffer.set_inherited(true);
-        // Defence in depth: whatever goes wrong, nothing writes to what others
-        // may be reading. Where it is refused, nothing writes to it either.
+        // Defence in depth against stray writes. Failure is harmless: no code
+        // here writes to it.
         let _ = buffer.set_read_only();
         Frozen(Arc::new(Shared {
             once: buffer,
@@ -81,8 +81,9 @@ impl From<Buffer> for Frozen {
     }
 }
 
-/// As many copies as make whole pages, if that is not too many; else about
-/// [`MANY`] bytes, whose last page is then a part of one: it costs a slot.
+/// Lays out as many copies as make up whole pages, if that is at most
+/// [`MANY`] bytes; otherwise about [`MANY`] bytes, of which the last page is
+/// partial and takes a slot.
 fn lay_out(once: &[u8]) -> Option<Buffer> {
     let len = once.len();
     let aligned = len * (page_size() / gcd(len, page_size()));

@@ -1,18 +1,18 @@
-//! Memory that a writer lends.
+//! [`Loan`]: memory that a writer lends.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::AsFd;
 
-use super::{Writer, queued};
+use super::{Writer, ignore_would_block};
 
-/// Memory for the next bytes of a stream, lent by
-/// [`Writer::lend`](super::Writer::lend). Dropped, it sends nothing.
+/// Memory for the next bytes of a stream, from
+/// [`Writer::lend`](super::Writer::lend). Dropping it sends nothing.
 #[derive(Debug)]
 #[must_use = "a loan that is not committed sends nothing"]
 pub struct Loan<'a, F: AsFd> {
     writer: &'a mut Writer<F>,
-    /// The least bytes it had to have.
+    /// Minimum length that was asked for, in bytes.
     asked: usize,
 }
 
@@ -25,16 +25,16 @@ impl<'a, F: AsFd> Loan<'a, F> {
     ///
     /// # Errors
     /// Those of vmsplice(2) and write(2); `BrokenPipe` if there is no reader.
-    /// What was not sent is queued; see [`Writer`].
+    /// Unsent bytes remain queued; see [`Writer`].
     ///
     /// # Panics
-    /// If the loan has fewer bytes than that.
+    /// If the loan is shorter than `n` bytes.
     pub fn commit(self, n: usize) -> io::Result<()> {
         let len = self.len();
         assert!(n <= len, "{n} bytes of a loan of {len}");
         self.writer.filled += n;
         self.writer.copied = self.writer.would_waste(n, self.asked);
-        queued(self.writer.push())
+        ignore_would_block(self.writer.push())
     }
 }
 

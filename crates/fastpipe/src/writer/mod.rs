@@ -1,4 +1,4 @@
-//! [`Writer`]: zero-copy output that is never wrong.
+//! [`Writer`]: zero-copy output whose data is always right.
 
 mod builder;
 mod finish;
@@ -15,36 +15,38 @@ pub use self::builder::{DEFAULT_CAPACITY, WriterBuilder};
 pub use self::finish::{FinishError, Report};
 pub use self::frozen::Frozen;
 pub use self::loan::Loan;
-pub use self::path::{Kind, Path, Reason};
+pub use self::path::{CopyReason, OutputKind, Path};
 pub use self::probe::{cow_check_works, vmsplice_refers};
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
 
-use self::region::{Region, Turns};
+use self::region::{Region, SlabCounts};
 use self::repeating::Repeating;
 use self::send::Stage;
 use crate::fork::Origin;
 use crate::pipe::page_size;
 use crate::transfer::Output;
 
-/// So many bytes are written plainly before it is worth looking at the output,
-/// trying out what the kernel does, and preparing huge pages.
-pub const LITTLE: u64 = 128 << 10;
+/// Number of bytes that a writer copies by write(2) before it considers
+/// vmsplice(2). Below that, enlarging the pipe, probing the kernel and preparing
+/// huge pages would cost more than copying.
+pub const COPIED_FIRST: u64 = 128 << 10;
 
-/// The region that little is written from.
-const LITTLE_REGION: usize = 64 << 10;
+/// Size of the slab that these first bytes are copied from.
+const FIRST_REGION: usize = 64 << 10;
 
-/// Output to a pipe without copying, or to anything else by write(2).
+/// Zero-copy output to a pipe; plain write(2) to anything else.
 ///
-/// Bytes are either made in place, in memory that is lent ([`lend`](Self::lend),
-/// [`Loan::commit`]), or written by [`io::Write`], which gathers them; bytes
-/// that never change are [repeated](Self::repeat).
+/// A program can make its bytes directly in memory lent by the writer
+/// ([`lend`](Self::lend), [`Loan::commit`]), or write them as to any
+/// [`io::Write`], which buffers them. Constant bytes can be
+/// [repeated](Self::repeat).
 ///
 /// ```
 /// use std::io::{Read, Write};
-/// use fastpipe::writer::{FinishError, Writer};
+/// use fastpipe::{FinishError, Writer};
 ///
 /// let (mut reader, writer) = std::io::pipe()?;
 /// let mut out = Writer::builder().open(writer)?;
@@ -60,113 +62,117 @@ const LITTLE_REGION: usize = 64 << 10;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// # What is sent when
-/// [`Loan::commit`] hands what it is given to the kernel before it returns.
-/// Bytes written by [`io::Write`] are gathered until a loan is full or
-/// [`flush`](Write::flush) is called. Dropping the writer flushes it, ignoring
-/// errors, unless the thread is panicking (then what was gathered, up to a
-/// loan's size, is lost); [`finish`](Self::finish) does not ignore them. Neither
-/// waits until anybody has read the bytes;
-/// [`wait_drained`](Self::wait_drained) does.
+/// # When bytes are sent
+/// [`Loan::commit`] hands its bytes to the kernel before it returns. Bytes
+/// written through [`io::Write`] are buffered until a loan is full or
+/// [`flush`](Write::flush) is called. Neither waits until the bytes have been
+/// read; [`wait_drained`](Self::wait_drained) does.
 ///
-/// Whole pages go by vmsplice(2), what is left over by write(2).
+/// Dropping the writer flushes it and ignores errors; call
+/// [`finish`](Self::finish) to see them. If the thread is panicking nothing is
+/// flushed, and up to one loan of buffered bytes is lost.
 ///
-/// # Errors leave it usable
-/// After an error the bytes that were not sent are still queued, in order, and
-/// the next call tries again. A full disk can be made room on and a signal
-/// handler return; a pipe without reader stays broken. Under [`Wait::Never`](crate::wait::Wait::Never)
-/// this is how it is meant to be used:
+/// Whole pages are sent by vmsplice(2), the rest by write(2).
 ///
-/// * `commit`, `write` and `repeat` queue what can't be sent at once, and
-///   succeed;
-/// * while something is queued, `lend`, `repeat` and (once the memory for it
-///   is used up) `write` answer [`io::ErrorKind::WouldBlock`] and take nothing;
-/// * `flush` goes on sending, and answers `WouldBlock` until all is sent.
+/// # Errors can be retried
+/// After an error the bytes that were not sent remain queued, in order, and the
+/// next call tries to send them again: after a signal, or once a full disk has
+/// space again. A pipe without reader remains broken. Under
+/// [`Wait::Never`](crate::wait::Wait::Never) `WouldBlock` is part of normal use:
 ///
-/// `write_all` and `writeln!` call `write` several times, and don't tell how
-/// much was taken before one of them failed: an event loop calls `write`, or
-/// fills loans.
+/// * `commit`, `write` and `repeat` queue what can't be sent now, and succeed;
+/// * while bytes are queued, `lend`, `repeat` and (once its memory is full)
+///   `write` fail with [`io::ErrorKind::WouldBlock`] and accept nothing;
+/// * `flush` sends more, and fails with `WouldBlock` until the queue is empty.
+///
+/// An event loop should call `write` or use loans: `write_all` and `writeln!`
+/// call `write` several times and, if one call fails, do not report how many
+/// bytes were accepted before.
 ///
 /// # Memory
-/// It lends from pages of its own, which are unmapped in the end and never
-/// given to an allocator, so they outlive it, a panic and a broken pipe for
-/// whoever holds them. Loans follow one another page by page, however small,
-/// and less than two pages are copied. So a stretch of the stream that is held,
-/// by pipes and whoever took the pages on, costs at most twice its length, and
-/// a whole page of its kind (2 MiB for huge pages) at both ends. A loan that
-/// asks for more than half a huge page may have to leave most of the current
-/// one unused: committed for less than half, it is copied, and otherwise the
-/// stretch may cost eight times its length. Beyond that there is the region
-/// itself ([`WriterBuilder::region`]).
+/// The writer lends pages from mappings of its own. They are unmapped in the end
+/// and never given to an allocator, so a pipe or another process that refers to
+/// them keeps valid memory, also after a panic.
+///
+/// Loans follow one another page by page, and pieces of less than two pages are
+/// copied. A part of the stream that is held by pipes therefore pins at most
+/// twice its length, plus one page (2 MiB for huge pages) at each end. If a loan
+/// asks for more than half a huge page, the rest of the current page may remain
+/// unused; such a loan is copied if less than half of it is committed, otherwise
+/// the held part may pin eight times its length. The region itself comes on top
+/// ([`WriterBuilder::region`]).
 ///
 /// # fork
-/// A forked child can't use its parent's writer: whatever would lend, take or
-/// send bytes fails there with [`io::ErrorKind::Other`], and dropping it sends
-/// nothing. What is queued at the fork is the parent's to send; the memory to
-/// be vmspliced is wiped in the child, but for reserved huge pages
-/// ([`Pages::HugeTlb`](crate::buffer::Pages::HugeTlb)), which can't be. The
-/// child makes a writer of its own. A writer that only ever copies
-/// ([`WriterBuilder::copying`]) is inherited as any buffer is: what is queued at the
-/// fork is sent by both, unless one of them leaves it alone.
+/// A forked child can't use its parent's writer: lending, writing and sending
+/// fail there with [`io::ErrorKind::Other`], and dropping it sends nothing.
+/// Bytes queued at the time of the fork are sent by the parent only. The pages
+/// to be vmspliced are wiped in the child (MADV_WIPEONFORK), except reserved huge
+/// pages ([`Pages::HugeTlb`](crate::buffer::Pages::HugeTlb)), for which Linux
+/// does not support that. The child creates a writer of its own.
 ///
-/// A child that does not exec must drop the parent's writer, or exit: while it
-/// has the writer it has the pipe open, by the [private
-/// duplicate](#the-outputs-descriptor), and no reader sees the end of the data.
-/// To replace the descriptor itself, as daemons do with standard output, is not
+/// A writer that only copies ([`WriterBuilder::copying`]) is inherited like any
+/// buffer: bytes queued at the time of the fork are sent by both processes,
+/// unless one of them never uses the writer again.
+///
+/// A child that does not exec must drop the parent's writer, or exit. As long as
+/// it has the writer it keeps the pipe open through the [private
+/// duplicate](#the-outputs-descriptor), and the reader sees no end of file.
+/// Replacing the descriptor itself, as daemons do with standard output, is not
 /// enough.
 ///
 /// # The output's descriptor
-/// Once much has been written, the descriptor is duplicated, and everything
-/// goes through the duplicate until [`finish`](Self::finish) or drop closes it.
-/// So a reader sees the end of the data only then, even if the descriptor
-/// itself is closed or replaced (dup2(2)) before. [`AsFd`] gives the descriptor
-/// itself all the time, so that an event loop can register it.
+/// After the first [128 KiB](COPIED_FIRST) the writer duplicates the descriptor
+/// and sends everything through the duplicate, which [`finish`](Self::finish) or
+/// drop closes. Until then the reader sees no end of file, even if the
+/// descriptor itself is closed or replaced (dup2(2)). [`AsFd`] always returns
+/// the original descriptor, so that an event loop can register it.
 #[derive(Debug)]
 pub struct Writer<F: AsFd = OwnedFd> {
     /// `None` once it has been finished.
     out: Option<Output<F>>,
-    /// The only process that may use it; `None` if it only ever copies.
+    /// The only process that may use the writer; `None` if it only ever copies.
     origin: Option<Origin>,
     plan: WriterBuilder,
     stage: Stage,
     region: Region,
-    /// Offsets in the current slab, in order. Before `held` all pages are the
-    /// pipe's; `sent..filled` is to be sent; up to `end` may be filled.
+    /// Offsets in the current slab, in ascending order. Pages before `held` may
+    /// be in use by the pipe; `sent..filled` is to be sent; up to `end` may be
+    /// filled.
     ///
-    /// Where nothing is to be sent, `sent` and `filled` are `held`, which is
+    /// If nothing is to be sent, `sent` and `filled` equal `held`, which is
     /// always a multiple of the page size.
     held: usize,
     sent: usize,
     filled: usize,
     end: usize,
-    /// Whether `sent..filled` is not to be handed over.
+    /// Whether `sent..filled` must be copied rather than handed over.
     copied: bool,
-    /// The most bytes of `end - held`.
+    /// Upper bound of `end - held`.
     window: usize,
-    /// How long a slab is unless a loan asks for more, in bytes.
+    /// Length of a slab unless a loan asks for more, in bytes.
     usual_slab: usize,
-    /// What comes after `filled`.
+    /// Repeated bytes, which follow after `filled`.
     repeating: Option<Repeating>,
     spliced: u64,
-    /// Of regions that were replaced.
-    turns: Turns,
+    /// Totals of the regions that were replaced.
+    slab_counts: SlabCounts,
 }
 
 impl Writer {
-    /// A writer to be, to be changed by the builder's methods.
+    /// Returns a builder with the default settings.
     pub fn builder() -> WriterBuilder {
         WriterBuilder::new()
     }
 }
 
 impl<F: AsFd> Writer<F> {
-    fn with(fd: F, plan: WriterBuilder) -> io::Result<Self> {
-        let region = Region::copied_from(LITTLE_REGION)?;
+    fn new(fd: F, plan: WriterBuilder) -> io::Result<Self> {
+        let region = Region::for_copying(FIRST_REGION)?;
         Ok(Writer {
             out: Some(Output::new(fd, plan.wait)),
             origin: (!plan.copying).then(Origin::this_process),
             plan,
-            stage: Stage::Little,
+            stage: Stage::First,
             window: region.slab_len(),
             usual_slab: region.slab_len(),
             end: region.slab_len(),
@@ -177,31 +183,32 @@ impl<F: AsFd> Writer<F> {
             copied: false,
             repeating: None,
             spliced: 0,
-            turns: Turns::default(),
+            slab_counts: SlabCounts::default(),
         })
     }
 
-    /// Memory of at least `at_least` bytes, aligned to pages, for the next
-    /// bytes of the stream. It may be longer, up to what [`WriterBuilder::loan`]
-    /// says; `lend(0)` asks for what suits the writer.
+    /// Lends memory for the next bytes of the stream: at least `at_least` bytes,
+    /// aligned to pages. The loan may be longer, up to
+    /// [`WriterBuilder::loan`]; `lend(0)` asks for the usual length.
     ///
-    /// It holds zeroes, or bytes of earlier loans.
+    /// The memory holds zeroes or bytes of earlier loans.
     ///
     /// # Errors
-    /// Those of sending what was written before; `WouldBlock` under
-    /// [`Wait::Never`](crate::wait::Wait::Never) while that can't be sent;
-    /// `OutOfMemory` where not even pages to copy from can be had.
+    /// Those of sending bytes written before; `WouldBlock` under
+    /// [`Wait::Never`](crate::wait::Wait::Never) while these can't be sent;
+    /// `OutOfMemory` if not even memory for copying can be mapped.
     pub fn lend(&mut self, at_least: usize) -> io::Result<Loan<'_, F>> {
         self.push()?;
         self.open_window(at_least)?;
         Ok(Loan::new(self, at_least))
     }
 
-    /// Sends `data`, `times` times over, by reference.
+    /// Sends `data` `times` times, by reference.
     ///
     /// # Errors
-    /// Those of sending. Under [`Wait::Never`](crate::wait::Wait::Never) `WouldBlock` if what came before
-    /// could not be sent, and nothing of this is taken.
+    /// Those of sending. Under [`Wait::Never`](crate::wait::Wait::Never)
+    /// `WouldBlock` if bytes written before could not be sent; `data` is then
+    /// not accepted.
     pub fn repeat(&mut self, data: &Frozen, times: u64) -> io::Result<()> {
         self.push()?;
         let left = u128::from(times) * data.as_bytes().len() as u128;
@@ -209,31 +216,32 @@ impl<F: AsFd> Writer<F> {
             self.repeating = Some(Repeating::new(data.clone(), left));
             self.reset(self.held);
         }
-        queued(self.push())
+        ignore_would_block(self.push())
     }
 
-    /// Waits until everything has been read. On anything but a pipe this is
-    /// [`flush`](Write::flush).
+    /// Waits until everything has been read. On anything but a pipe this only
+    /// [flushes](Write::flush).
     ///
-    /// Nothing wakes a process when a pipe has become empty, so this looks at
-    /// it again and again, at intervals that grow to 1 ms. Bytes of another
-    /// writer to the same pipe are waited for, too.
+    /// The kernel has no event for an empty pipe, so this polls FIONREAD at
+    /// intervals that grow to 1 ms. It also waits for the bytes of other writers
+    /// to the same pipe.
     ///
     /// # Errors
-    /// Those of `flush`; `BrokenPipe` if the reader is gone before everything
-    /// was read; `WouldBlock` under [`Wait::Never`](crate::wait::Wait::Never) if something is unread.
+    /// Those of `flush`; `BrokenPipe` if the reader has closed the pipe before
+    /// everything was read; `WouldBlock` under
+    /// [`Wait::Never`](crate::wait::Wait::Never) if something is unread.
     pub fn wait_drained(&mut self) -> io::Result<()> {
         self.push()?;
         self.wait_until_read()
     }
 
-    /// Sends what is queued and gives the descriptor back, with an account.
+    /// Sends all queued bytes, and returns the descriptor and a report.
     ///
     /// # Errors
-    /// Those of sending, with the writer, which still has what was not sent:
-    /// under [`Wait::Never`](crate::wait::Wait::Never) `WouldBlock` means that
-    /// bytes it has accepted are still queued. Where they are to be given up,
-    /// `finish().map_err(FinishError::abandon)?` says so.
+    /// Those of sending, with the writer and the bytes that were not sent. Under
+    /// [`Wait::Never`](crate::wait::Wait::Never) `WouldBlock` means that
+    /// accepted bytes are still queued. To discard them, write
+    /// `finish().map_err(FinishError::abandon)?`.
     pub fn finish(mut self) -> Result<(F, Report), FinishError<F>> {
         if let Err(error) = self.push() {
             return Err(FinishError::new(error, self));
@@ -245,27 +253,27 @@ impl<F: AsFd> Writer<F> {
         }
     }
 
-    /// What was done so far.
+    /// Returns what the writer has done so far.
     pub fn report(&self) -> Report {
         Report::new(self)
     }
 
-    /// Which technique is in use at the moment, and why.
+    /// Returns the technique in use at the moment, and the reason for it.
     pub fn path(&self) -> Path {
         match self.stage {
-            Stage::Little => Path::Write(Reason::LittleSoFar),
-            Stage::Zero => Path::Vmsplice(self.region.policy()),
+            Stage::First => Path::Write(CopyReason::FewBytes),
+            Stage::ZeroCopy => Path::Vmsplice(self.region.policy()),
             Stage::Copying(reason) => Path::Write(reason),
         }
     }
 
-    /// The bytes that were given to this writer and not yet to the kernel.
+    /// Number of bytes accepted by this writer and not yet given to the kernel.
     pub fn queued(&self) -> u128 {
         let repeating = self.repeating.as_ref().map_or(0, Repeating::left);
         (self.filled - self.sent) as u128 + repeating
     }
 
-    /// Whether this process may use it: false in a forked child.
+    /// Whether this process may use the writer: false in a forked child.
     #[inline]
     fn is_ours(&self) -> bool {
         self.origin.is_none_or(Origin::is_this_process)
@@ -291,7 +299,7 @@ impl<F: AsFd> Writer<F> {
             self.push()?;
             self.open_window(1)?;
         }
-        // What is copied anyway need not be copied twice.
+        // Do not copy into the buffer what can be written directly.
         if self.filled == self.sent
             && data.len() >= self.window
             && matches!(self.stage, Stage::Copying(_))
@@ -299,7 +307,7 @@ impl<F: AsFd> Writer<F> {
             match self.out().write(data) {
                 Ok(()) => return Ok(data.len()),
                 Err(incomplete) if incomplete.moved > 0 => return Ok(incomplete.moved as usize),
-                // Then it is queued, so that there is something to flush.
+                // Queue the bytes, so that there is something to flush.
                 Err(incomplete) if incomplete.source.kind() == io::ErrorKind::WouldBlock => {}
                 Err(incomplete) => return Err(incomplete.source),
             }
@@ -307,8 +315,8 @@ impl<F: AsFd> Writer<F> {
         let n = data.len().min(self.end - self.filled);
         self.copy_in(&data[..n]);
         if self.filled == self.end {
-            // The bytes are ours now. An error comes again with the next call,
-            // which sends them.
+            // The bytes have been accepted. An error will occur again in the
+            // next call, which sends them.
             if self.push().is_ok() {
                 self.prepare(0);
             }
@@ -324,7 +332,7 @@ impl<F: AsFd> Writer<F> {
     }
 }
 
-/// Gathers bytes, and sends a loan's worth at a time.
+/// Buffers bytes, and sends one loan's length at a time.
 impl<F: AsFd> Write for Writer<F> {
     #[inline]
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
@@ -338,23 +346,22 @@ impl<F: AsFd> Write for Writer<F> {
         self.write_slowly(data)
     }
 
-    /// Everything is in the kernel when this returns; it need not have been
-    /// read.
+    /// Gives all bytes to the kernel. They need not have been read on return.
     fn flush(&mut self) -> io::Result<()> {
         self.push()
     }
 }
 
-/// The descriptor that it was made with, which [`finish`](Writer::finish)
-/// gives back.
+/// Returns the descriptor that the writer was created with and that
+/// [`finish`](Writer::finish) returns.
 impl<F: AsFd> AsFd for Writer<F> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.out_ref().as_fd()
     }
 }
 
-/// Sends what is queued, ignoring errors, but not while panicking nor in a
-/// forked child. Does not wait until it has been read.
+/// Sends the queued bytes and ignores errors; sends nothing while panicking or in
+/// a forked child. Does not wait until the bytes have been read.
 impl<F: AsFd> Drop for Writer<F> {
     fn drop(&mut self) {
         if self.out.is_some() && !thread::panicking() {
@@ -363,16 +370,16 @@ impl<F: AsFd> Drop for Writer<F> {
     }
 }
 
-/// Under [`Wait::Never`](crate::wait::Wait::Never) what could not be sent is queued, which is success.
-fn queued(sent: io::Result<()>) -> io::Result<()> {
+/// SlabCounts `WouldBlock` into success: the bytes are queued.
+fn ignore_would_block(sent: io::Result<()>) -> io::Result<()> {
     match sent {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
         sent => sent,
     }
 }
 
-/// Rounded up to whole base pages.
-fn pages_up(bytes: usize) -> usize {
+/// Rounds up to whole base pages.
+fn round_up_to_pages(bytes: usize) -> usize {
     bytes
         .checked_next_multiple_of(page_size())
         .unwrap_or(usize::MAX & !(page_size() - 1))

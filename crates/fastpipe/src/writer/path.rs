@@ -1,4 +1,4 @@
-//! Which way the bytes of a writer take, and why.
+//! [`Path`]: the technique that a writer uses, and the reason for it.
 
 use std::fmt;
 use std::io;
@@ -8,51 +8,50 @@ use rustix::io::Errno;
 
 use crate::reuse::Reuse;
 
-/// Which technique a writer uses at the moment, and why.
+/// Technique that a writer uses at the moment, and the reason for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Path {
-    /// vmsplice(2), with this policy in effect. It may be safer than the one
-    /// asked for, never less safe.
+    /// vmsplice(2), with the policy in effect, which may be safer than the one
+    /// asked for but never less safe.
     Vmsplice(Reuse),
     /// write(2), for this reason.
-    Write(Reason),
+    Write(CopyReason),
 }
 
-/// Why a writer copies.
+/// CopyReason why a writer copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Reason {
-    /// Little has been written so far; more may be worth preparing for.
-    LittleSoFar,
-    /// It was asked to.
+pub enum CopyReason {
+    /// Few bytes have been written so far.
+    FewBytes,
+    /// The caller asked for it.
     Asked,
-    /// The output is something else than a pipe.
-    NotAPipe(Kind),
+    /// The output is not a pipe.
+    NotAPipe(OutputKind),
     /// The output was opened with O_APPEND.
     Append,
-    /// vmsplice(2) was refused with this error number: EPERM or ENOSYS mostly
+    /// vmsplice(2) failed with this error number. EPERM and ENOSYS usually
     /// mean a seccomp filter.
     Refused(i32),
-    /// This kernel's vmsplice(2) copies, so it has nothing over write(2).
+    /// vmsplice(2) of this kernel copies, and so has no advantage.
     KernelCopies,
-    /// There are no huge pages to be had, and new base pages cost more than
-    /// copying.
+    /// No huge pages are available, and new base pages cost more than copying.
     NoHugePages,
-    /// There is no memory for regions of pages.
+    /// Not enough memory for pages to hand over.
     NoMemory,
-    /// Memory can't be wiped in forked children here (MADV_WIPEONFORK).
+    /// Memory can't be wiped in forked children (MADV_WIPEONFORK).
     NoWipeOnFork,
-    /// No file descriptor is left for a private duplicate of the output.
+    /// No file descriptor is available for a private duplicate of the output.
     NoDescriptor,
-    /// A private duplicate of the output was refused with this error number.
+    /// Duplicating the output's descriptor failed with this error number.
     NoDuplicate(i32),
 }
 
-/// What an output is, if not a pipe.
+/// Type of an output that is not a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum OutputKind {
     /// A regular file.
     File,
     /// A socket.
@@ -61,7 +60,7 @@ pub enum Kind {
     CharacterDevice,
     /// A block device.
     BlockDevice,
-    /// Something else, or nothing.
+    /// Anything else.
     Other,
 }
 
@@ -72,20 +71,20 @@ impl Path {
     }
 }
 
-impl From<FileType> for Kind {
+impl From<FileType> for OutputKind {
     fn from(kind: FileType) -> Self {
         match kind {
-            FileType::RegularFile => Kind::File,
-            FileType::Socket => Kind::Socket,
-            FileType::CharacterDevice => Kind::CharacterDevice,
-            FileType::BlockDevice => Kind::BlockDevice,
-            _ => Kind::Other,
+            FileType::RegularFile => OutputKind::File,
+            FileType::Socket => OutputKind::Socket,
+            FileType::CharacterDevice => OutputKind::CharacterDevice,
+            FileType::BlockDevice => OutputKind::BlockDevice,
+            _ => OutputKind::Other,
         }
     }
 }
 
-/// As a person would want to read it: `vmsplice, fresh pages`, or `write:
-/// the output is a regular file`.
+/// For people: `vmsplice, fresh pages`, or `write: the output is a regular
+/// file`.
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -95,32 +94,32 @@ impl fmt::Display for Path {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for CopyReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Reason::LittleSoFar => "little has been written so far",
-            Reason::Asked => "as asked",
-            Reason::NotAPipe(Kind::File) => "the output is a regular file",
-            Reason::NotAPipe(Kind::Socket) => "the output is a socket",
-            Reason::NotAPipe(Kind::CharacterDevice) => "the output is a character device",
-            Reason::NotAPipe(Kind::BlockDevice) => "the output is a block device",
-            Reason::NotAPipe(Kind::Other) => "the output is no pipe",
-            Reason::Append => "the output was opened to append",
-            Reason::Refused(errno) => {
+            CopyReason::FewBytes => "few bytes have been written so far",
+            CopyReason::Asked => "as requested",
+            CopyReason::NotAPipe(OutputKind::File) => "the output is a regular file",
+            CopyReason::NotAPipe(OutputKind::Socket) => "the output is a socket",
+            CopyReason::NotAPipe(OutputKind::CharacterDevice) => "the output is a character device",
+            CopyReason::NotAPipe(OutputKind::BlockDevice) => "the output is a block device",
+            CopyReason::NotAPipe(OutputKind::Other) => "the output is not a pipe",
+            CopyReason::Append => "the output was opened with O_APPEND",
+            CopyReason::Refused(errno) => {
                 let error = io::Error::from_raw_os_error(*errno);
                 return write!(
                     f,
-                    "vmsplice was refused, by a seccomp filter perhaps: {error}"
+                    "vmsplice was refused, perhaps by a seccomp filter: {error}"
                 );
             }
-            Reason::KernelCopies => "this kernel's vmsplice copies too",
-            Reason::NoHugePages => "there are no huge pages to be had",
-            Reason::NoMemory => "there is no memory for pages of its own",
-            Reason::NoWipeOnFork => {
-                "memory can't be wiped in forked children here (MADV_WIPEONFORK)"
+            CopyReason::KernelCopies => "this kernel's vmsplice copies too",
+            CopyReason::NoHugePages => "no huge pages are available",
+            CopyReason::NoMemory => "not enough memory for pages to hand over",
+            CopyReason::NoWipeOnFork => {
+                "memory can't be wiped in forked children (MADV_WIPEONFORK)"
             }
-            Reason::NoDescriptor => "no file descriptor is left (ulimit -n)",
-            Reason::NoDuplicate(errno) => {
+            CopyReason::NoDescriptor => "no file descriptor is available (ulimit -n)",
+            CopyReason::NoDuplicate(errno) => {
                 let error = io::Error::from_raw_os_error(*errno);
                 return write!(f, "the output's descriptor can't be duplicated: {error}");
             }
@@ -128,10 +127,10 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Whether an error of vmsplice(2) speaks against the technique rather than
-/// against the output: then write(2) may do.
-pub(super) fn refusal(error: &io::Error) -> Option<Reason> {
-    // EBADF: no pipe any more; write(2) tells whether it is anything at all.
+/// Returns the reason to fall back to write(2) if an error of vmsplice(2)
+/// concerns the technique rather than the output.
+pub(super) fn refusal_reason(error: &io::Error) -> Option<CopyReason> {
+    // EBADF: not a pipe any more; write(2) will show whether it is open.
     const REFUSALS: [Errno; 8] = [
         Errno::INVAL,
         Errno::PERM,
@@ -145,5 +144,5 @@ pub(super) fn refusal(error: &io::Error) -> Option<Reason> {
     let errno = Errno::from_io_error(error)?;
     REFUSALS
         .contains(&errno)
-        .then(|| Reason::Refused(errno.raw_os_error()))
+        .then(|| CopyReason::Refused(errno.raw_os_error()))
 }

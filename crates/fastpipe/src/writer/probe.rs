@@ -1,4 +1,4 @@
-//! What this kernel does with pages, tried out on a private pipe.
+//! Probes of the kernel's handling of spliced pages, on a private pipe.
 
 use std::io;
 use std::sync::OnceLock;
@@ -9,21 +9,21 @@ use crate::sys::duplicate_memory;
 use crate::transfer::{Input, Output, VmspliceOptions};
 use crate::wait::Wait;
 
-/// Whether vmsplice(2) leaves references to the caller's pages in the pipe, as
-/// it has since Linux 2.6.17, or copies them, as a change proposed in 2026
-/// would have it.
+/// Whether vmsplice(2) puts references to the caller's pages into the pipe.
+///
+/// Linux has done so since 2.6.17. A change proposed in 2026 would make it copy.
 ///
 /// # Errors
-/// Those of vmsplice(2), and of making a pipe and memory that is [wiped on
+/// Those of vmsplice(2), pipe(2), and of mapping memory that is [wiped on
 /// fork](crate::buffer::BufferBuilder::wiped_on_fork).
 pub fn vmsplice_refers() -> io::Result<bool> {
     static KNOWN: OnceLock<bool> = OnceLock::new();
-    once(&KNOWN, try_vmsplice)
+    remembered(&KNOWN, probe_vmsplice)
 }
 
-fn try_vmsplice() -> io::Result<bool> {
-    // A child that another thread forks meanwhile would share the page, and
-    // the kernel copy it at the next write.
+fn probe_vmsplice() -> io::Result<bool> {
+    // Otherwise a child forked by another thread meanwhile would share the
+    // page, and the kernel would copy it at the next write.
     let mut page = Buffer::builder()
         .len(page_size())
         .wiped_on_fork(true)
@@ -31,22 +31,22 @@ fn try_vmsplice() -> io::Result<bool> {
     seen_after_a_write(&mut page, |_| Ok(())).map(|seen| seen == NEW)
 }
 
-/// Whether the kernel, made to treat a huge page as shared, copies it at the
-/// next write while a pipe refers to it: what
-/// [`Reuse::CowChecked`](crate::reuse::Reuse::CowChecked) rests on. Where no huge
-/// page is to be had, it is tried with a base page.
+/// Whether the copy-on-write check works that
+/// [`Reuse::CowChecked`](crate::reuse::Reuse::CowChecked) relies on.
 ///
-/// Says yes, too, where vmsplice(2) copies; so ask [`vmsplice_refers`] first.
+/// That is, whether the kernel copies a huge page that it treats as shared at
+/// the next write if a pipe refers to it. Uses a base page if there is no huge
+/// page. Also true if vmsplice(2) copies, so ask [`vmsplice_refers`] first.
 ///
 /// # Errors
-/// Those of vmsplice(2) and clone(2), and of making a pipe and memory that is
+/// Those of vmsplice(2), clone(2), pipe(2), and of mapping memory that is
 /// [wiped on fork](crate::buffer::BufferBuilder::wiped_on_fork).
 pub fn cow_check_works() -> io::Result<bool> {
     static KNOWN: OnceLock<bool> = OnceLock::new();
-    once(&KNOWN, try_the_referee)
+    remembered(&KNOWN, probe_cow_check)
 }
 
-fn try_the_referee() -> io::Result<bool> {
+fn probe_cow_check() -> io::Result<bool> {
     let mut page = Buffer::builder()
         .len(page_size())
         .pages(Pages::Huge)
@@ -63,21 +63,21 @@ fn try_the_referee() -> io::Result<bool> {
     Ok(faulted && seen == OLD)
 }
 
-/// The kernel stays the same while a process runs; only what is refused may
-/// change.
-fn once(known: &OnceLock<bool>, find_out: fn() -> io::Result<bool>) -> io::Result<bool> {
+/// Returns the known answer, or probes and remembers a successful probe. The
+/// kernel does not change while a process runs, but permissions may.
+fn remembered(known: &OnceLock<bool>, probe: fn() -> io::Result<bool>) -> io::Result<bool> {
     if let Some(known) = known.get() {
         return Ok(*known);
     }
-    let found = find_out()?;
+    let found = probe()?;
     Ok(*known.get_or_init(|| found))
 }
 
 const OLD: u8 = b'o';
 const NEW: u8 = b'n';
 
-/// Hands a page to a pipe, writes to it, and tells what the pipe's reader then
-/// finds.
+/// Hands a page to a pipe, calls `between`, writes to the page, and returns the
+/// byte that a reader of the pipe finds.
 fn seen_after_a_write(
     page: &mut Buffer,
     between: impl FnOnce(&mut Buffer) -> io::Result<()>,
@@ -85,7 +85,7 @@ fn seen_after_a_write(
     let (reader, writer) = pipe::create()?;
     page[..page_size()].fill(OLD);
     let mut out = Output::new(&writer, Wait::Block);
-    // Not to be taken for an error of vmsplice(2), by its number.
+    // So that its error is not mistaken for one of vmsplice(2).
     out.duplicate()
         .map_err(|errno| io::Error::new(errno.kind(), errno))?;
     out.vmsplice(&[page.slice(..page_size())], VmspliceOptions::default())?;
@@ -99,8 +99,9 @@ fn seen_after_a_write(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skip::skip;
 
-    /// The kernel's version, as in 6.18.
+    /// Kernel version, as (6, 18).
     fn kernel() -> (u32, u32) {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
         let mut numbers = release
@@ -112,7 +113,7 @@ mod tests {
     #[test]
     fn vmsplice_refers_to_pages_on_kernels_that_are_known_to() {
         match vmsplice_refers() {
-            Err(error) => eprintln!("skipped: vmsplice is refused here: {error}"),
+            Err(error) => skip(format_args!("vmsplice is refused here: {error}")),
             // A copying vmsplice was proposed for 7.2.
             Ok(refers) => assert!(refers || kernel() >= (7, 2)),
         }
@@ -121,7 +122,7 @@ mod tests {
     #[test]
     fn a_shared_huge_page_is_copied_at_the_next_write_on_kernels_that_are_known_to() {
         match cow_check_works() {
-            Err(error) => eprintln!("skipped: vmsplice or clone is refused here: {error}"),
+            Err(error) => skip(format_args!("vmsplice or clone is refused here: {error}")),
             Ok(copies) => assert!(copies || kernel() < (5, 19) || kernel() >= (7, 2)),
         }
     }
@@ -130,7 +131,7 @@ mod tests {
     fn the_experiment_sees_the_old_bytes_where_the_page_was_replaced_in_between() {
         let mut page = Buffer::builder().len(page_size()).map().unwrap();
         match seen_after_a_write(&mut page, |page| page.renew()) {
-            Err(error) => eprintln!("skipped: vmsplice is refused here: {error}"),
+            Err(error) => skip(format_args!("vmsplice is refused here: {error}")),
             Ok(seen) => assert_eq!(seen, OLD),
         }
     }

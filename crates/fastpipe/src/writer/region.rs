@@ -1,13 +1,13 @@
-//! The memory that a writer lends: slabs of pages, one after the other.
+//! The memory that a writer lends: a ring of slabs, each of several pages.
 //!
 //! ```text
-//! slab 0 [sent and held by the pipe | window | not used yet    ]
+//! slab 0 [sent, perhaps in the pipe | window | not used yet    ]
 //! slab 1 [                                                     ]
 //! ```
-//! A slab is handed out from its beginning to its end, page after page, however
-//! small the pieces: so what others hold of it is never spread thin. Used up,
-//! it has its turn again after the other slabs; then the policy decides
-//! whether its pages are written again or let go.
+//! A slab is lent from start to end, page after page, so that the pages a pipe
+//! holds are contiguous even if the loans are small. After a slab is used up the
+//! next one follows. When a slab's turn comes again, the [`Reuse`] policy decides
+//! whether its pages are written again or replaced by new ones.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -17,12 +17,12 @@ use crate::pipe::page_size;
 use crate::reuse::{AssertReaderCopies, Reuse};
 use crate::sys::duplicate_memory;
 
-/// What became of used-up slabs.
+/// Numbers of used-up slabs, by what was done with their pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Turns {
-    /// Their pages were let go and replaced.
+pub(super) struct SlabCounts {
+    /// Slabs whose pages were replaced by new ones.
     pub renewed: u64,
-    /// They were written again.
+    /// Slabs whose pages were written again.
     pub reused: u64,
 }
 
@@ -32,72 +32,86 @@ pub(super) struct Region {
     current: usize,
     policy: Reuse,
     pages: Pages,
-    referee: Referee,
-    turns: Turns,
-    /// Whether the slabs that were looked at turned out to be of huge pages.
+    cow_check: CowCheck,
+    counts: SlabCounts,
+    /// Whether the slabs tested so far consist of huge pages.
     huge: bool,
 }
 
-/// Whether the kernel decides about this round's slabs.
+/// State of the copy-on-write check behind [`Reuse::CowChecked`].
+///
+/// A check has two steps. At the start of a round (one turn of every slab) the
+/// process's memory is duplicated and the duplicate dropped
+/// ([`duplicate_memory`]), as fork(2) does in a child that exits at once. From
+/// then on the kernel treats every page as possibly shared: at the next write to
+/// a page it makes a copy if anybody else refers to the page, be it a pipe, and
+/// keeps the page if nobody does. When a slab's turn comes, one write to each of
+/// its huge pages therefore shows whether the slab may be reused
+/// ([`Region::is_unreferenced`]).
+///
+/// Duplicating takes time proportional to the process's memory, so the check is
+/// paused for a number of rounds where it costs more than it saves.
 #[derive(Debug, Default)]
-struct Referee {
-    /// Whether the memory was duplicated since the first slab's last turn.
-    was_here: bool,
-    /// So many rounds it is not asked.
-    rounds_off: u32,
-    /// How many it was the last time.
-    last_off: u32,
-    /// The slabs that had been written again when it was last asked.
+struct CowCheck {
+    /// Whether memory was duplicated at the start of this round.
+    is_armed: bool,
+    /// Number of rounds for which the check remains paused.
+    skip_rounds: u32,
+    /// Length of the latest pause, in rounds; 0 after a cheap check.
+    last_pause: u32,
+    /// [`SlabCounts::reused`] at the start of this round.
     reused_before: u64,
 }
 
-/// What zeroing new pages costs at least, in bytes a microsecond: 2 MiB in
-/// 48 us were measured, and up to twice that. Duplicating the process's page
-/// tables for longer than zeroing the region would take loses.
-const ZEROED_PER_US: u128 = 40 << 10;
+/// Lower bound of the cost of zeroing new pages, in bytes per microsecond: 48 to
+/// 96 us were measured for 2 MiB. A check whose duplication takes longer than
+/// zeroing the region would is not worth it.
+const ZEROED_BYTES_PER_US: u128 = 40 << 10;
 
-/// The most rounds without asking again.
-const MAX_OFF: u32 = 1024;
+/// Limits of a pause, in rounds. Each pause is twice as long as the one before.
+const MIN_PAUSE: u32 = 16;
+const MAX_PAUSE: u32 = 1024;
 
-impl Referee {
-    fn took(&mut self, time: Duration, bytes: usize) {
-        if time.as_micros() * ZEROED_PER_US <= bytes as u128 {
-            self.last_off = 0;
+impl CowCheck {
+    /// Records that duplicating took `time`, for a region of `bytes`.
+    fn record_cost(&mut self, time: Duration, bytes: usize) {
+        if time.as_micros() * ZEROED_BYTES_PER_US <= bytes as u128 {
+            self.last_pause = 0;
         } else {
-            self.stay_away();
+            self.pause();
         }
     }
 
-    fn stay_away(&mut self) {
-        self.last_off = (self.last_off * 2).clamp(16, MAX_OFF);
-        self.rounds_off = self.last_off;
+    fn pause(&mut self) {
+        self.last_pause = (self.last_pause * 2).clamp(MIN_PAUSE, MAX_PAUSE);
+        self.skip_rounds = self.last_pause;
     }
 }
 
 #[derive(Debug)]
 struct Slab {
     buffer: Buffer,
-    /// The stream offset up to which pages of it were sent; `None` if none was
-    /// since its pages were new.
+    /// Stream offset after the last byte sent from these pages; `None` if nothing
+    /// was sent from them.
     sent_to: Option<u64>,
 }
 
-impl std::ops::AddAssign for Turns {
-    fn add_assign(&mut self, more: Turns) {
+impl std::ops::AddAssign for SlabCounts {
+    fn add_assign(&mut self, more: SlabCounts) {
         self.renewed += more.renewed;
         self.reused += more.reused;
     }
 }
 
 impl Region {
-    /// `count` slabs of `len` bytes each, rounded up to whole pages of the kind
-    /// asked for, to be handed over by vmsplice(2). No page is there yet.
+    /// Maps `count` slabs of `len` bytes each, rounded up to whole pages, for
+    /// vmsplice(2). The pages are not populated.
     pub(super) fn new(len: usize, count: usize, pages: Pages, policy: Reuse) -> io::Result<Self> {
         Self::map(len, count, pages, policy, true)
     }
 
-    /// One slab of base pages, to be copied from. A forked child inherits it.
-    pub(super) fn copied_from(len: usize) -> io::Result<Self> {
+    /// Maps one slab of base pages for write(2), which a forked child inherits.
+    pub(super) fn for_copying(len: usize) -> io::Result<Self> {
         Self::map(len, 1, Pages::Base, Reuse::Fresh, false)
     }
 
@@ -131,8 +145,8 @@ impl Region {
             current: 0,
             policy,
             pages,
-            referee: Referee::default(),
-            turns: Turns::default(),
+            cow_check: CowCheck::default(),
+            counts: SlabCounts::default(),
             huge: true,
         })
     }
@@ -141,20 +155,20 @@ impl Region {
         self.slabs[self.current].buffer.len()
     }
 
-    pub(super) fn turns(&self) -> Turns {
-        self.turns
+    pub(super) fn counts(&self) -> SlabCounts {
+        self.counts
     }
 
     pub(super) fn policy(&self) -> Reuse {
         self.policy
     }
 
-    /// Whether the pages are as large as was hoped for, so far as is known.
+    /// Whether huge pages were asked for and, as far as is known, granted.
     pub(super) fn is_huge(&self) -> bool {
         self.pages != Pages::Base && self.huge
     }
 
-    /// The current slab.
+    /// Bytes of the current slab.
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         &self.slabs[self.current].buffer
@@ -165,24 +179,21 @@ impl Region {
         &mut self.slabs[self.current].buffer
     }
 
-    /// A part of the current slab.
+    /// Bytes `from..to` of the current slab, to be handed over.
     pub(super) fn slice(&self, from: usize, to: usize) -> PageSlice<'_> {
         self.slabs[self.current].buffer.slice(from..to)
     }
 
-    /// Makes the first slab, which has not been used, ready.
-    pub(super) fn open_first(&mut self) {
-        self.open_new();
-    }
-
-    /// Leaves the current slab, of which pages were sent up to the stream
-    /// offset `sent`, and makes the next one ready. `drained` tells up to which
-    /// offset everything has left the pipe.
+    /// Moves on to the next slab and makes it writable.
+    ///
+    /// `sent` is the stream offset after the last byte sent from the current
+    /// slab; `drained` returns the offset before which all bytes have left the
+    /// pipe.
     ///
     /// # Errors
-    /// When new pages are needed and can't be had, or `drained` fails. The
-    /// current slab is then the same as before.
-    pub(super) fn turn(
+    /// When new pages can't be mapped, or `drained` fails. The current slab then
+    /// remains the current one.
+    pub(super) fn advance(
         &mut self,
         sent: u64,
         drained: impl FnOnce() -> io::Result<u64>,
@@ -191,35 +202,36 @@ impl Region {
         let next = (self.current + 1) % self.slabs.len();
         let Some(sent_to) = self.slabs[next].sent_to else {
             self.current = next;
-            self.open_new();
+            self.populate_start();
             return Ok(());
         };
-        let may_be_written = match self.policy {
+        let may_be_reused = match self.policy {
             Reuse::Fresh => false,
             Reuse::Drained(AssertReaderCopies) => drained()? >= sent_to,
             Reuse::CowChecked => {
                 if next == 0 {
-                    self.call_the_referee();
+                    self.start_cow_round();
                 }
-                self.referee.was_here && self.is_ours(next)
+                self.cow_check.is_armed && self.is_unreferenced(next)
             }
         };
-        if may_be_written {
-            self.turns.reused += 1;
+        if may_be_reused {
+            self.counts.reused += 1;
             self.current = next;
             return Ok(());
         }
         self.slabs[next].buffer.renew()?;
         self.slabs[next].sent_to = None;
-        self.turns.renewed += 1;
+        self.counts.renewed += 1;
         self.current = next;
-        self.open_new();
+        self.populate_start();
         Ok(())
     }
 
-    /// Has the first page come, and finds out how large it is: if the next one
-    /// takes a fault of its own, it was a base page.
-    fn open_new(&mut self) {
+    /// Populates the first page of the current slab, which is new, and detects
+    /// its size: if the next base page needs a fault of its own, the first one
+    /// was no huge page.
+    pub(super) fn populate_start(&mut self) {
         if self.pages == Pages::Base {
             return;
         }
@@ -230,22 +242,25 @@ impl Region {
         }
     }
 
-    /// Marks all pages as shared with a process that is gone, if that pays.
-    fn call_the_referee(&mut self) {
-        if self.referee.was_here && self.turns.reused == self.referee.reused_before {
-            // All for nothing: everything is held, or the pages are not huge.
-            self.referee.stay_away();
+    /// Makes the kernel treat all pages as possibly shared, unless the check is
+    /// paused.
+    fn start_cow_round(&mut self) {
+        let check = &mut self.cow_check;
+        if check.is_armed && self.counts.reused == check.reused_before {
+            // The last round reused no slab: all of them were still referred to,
+            // or their pages are not huge.
+            check.pause();
         }
-        self.referee.reused_before = self.turns.reused;
-        self.referee.was_here = false;
-        if self.referee.rounds_off > 0 {
-            self.referee.rounds_off -= 1;
+        check.reused_before = self.counts.reused;
+        check.is_armed = false;
+        if check.skip_rounds > 0 {
+            check.skip_rounds -= 1;
             return;
         }
         let started = Instant::now();
-        self.referee.was_here = self.duplicate().is_ok();
+        self.cow_check.is_armed = self.duplicate().is_ok();
         let bytes = self.slab_len() * self.slabs.len();
-        self.referee.took(started.elapsed(), bytes);
+        self.cow_check.record_cost(started.elapsed(), bytes);
     }
 
     fn duplicate(&self) -> io::Result<()> {
@@ -259,11 +274,14 @@ impl Region {
         outcome.map(drop)
     }
 
-    /// Has the referee decide on the slab's huge pages. If the first write to
-    /// one does not fault, the referee was not there. If the next one faults
-    /// too, the huge page was held by somebody and has been taken apart (or was
-    /// none); its remains are not worth keeping.
-    fn is_ours(&mut self, slab: usize) -> bool {
+    /// Writes to each huge page of the slab, and returns whether the kernel kept
+    /// all of them, that is, whether nobody else refers to one.
+    ///
+    /// The first write to a huge page must fault, otherwise the page was not
+    /// marked as shared and nothing was checked. A write to its second base page
+    /// must not: if it does, somebody referred to the huge page and the kernel
+    /// split it (or it never was one).
+    fn is_unreferenced(&mut self, slab: usize) -> bool {
         let buffer = &mut self.slabs[slab].buffer;
         let mut huge_pages = (0..buffer.len()).step_by(huge_page_size());
         huge_pages.all(|at| buffer.fault_in(at) && !buffer.fault_in(at + page_size()))
@@ -277,28 +295,28 @@ mod tests {
     const REGION: usize = 16 << 20;
 
     #[test]
-    fn a_referee_who_costs_more_than_zeroing_is_asked_more_and_more_seldom() {
-        let mut referee = Referee::default();
-        let mut asked = 0;
+    fn expensive_checks_are_paused_ever_longer() {
+        let mut check = CowCheck::default();
+        let mut checks = 0;
         for _ in 0..10_000 {
-            if referee.rounds_off > 0 {
-                referee.rounds_off -= 1;
+            if check.skip_rounds > 0 {
+                check.skip_rounds -= 1;
                 continue;
             }
-            asked += 1;
-            referee.took(Duration::from_millis(3), REGION);
+            checks += 1;
+            check.record_cost(Duration::from_millis(3), REGION);
         }
-        assert!((5..30).contains(&asked), "asked {asked} times");
+        assert!((5..30).contains(&checks), "{checks} checks");
     }
 
     #[test]
-    fn a_referee_who_costs_less_than_zeroing_is_asked_every_time() {
-        let mut referee = Referee::default();
-        referee.took(Duration::from_millis(3), REGION);
-        referee.rounds_off = 0;
-        referee.took(Duration::from_micros(200), REGION);
-        assert_eq!(referee.rounds_off, 0);
-        referee.took(Duration::from_millis(3), REGION);
-        assert_eq!(referee.rounds_off, 16, "begins anew");
+    fn cheap_checks_are_not_paused() {
+        let mut check = CowCheck::default();
+        check.record_cost(Duration::from_millis(3), REGION);
+        check.skip_rounds = 0;
+        check.record_cost(Duration::from_micros(200), REGION);
+        assert_eq!(check.skip_rounds, 0);
+        check.record_cost(Duration::from_millis(3), REGION);
+        assert_eq!(check.skip_rounds, MIN_PAUSE, "the shortest pause again");
     }
 }

@@ -1,26 +1,26 @@
-//! How bytes that are repeated get into the kernel.
+//! Sending of repeated bytes.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 
-use super::path::refusal;
+use super::path::refusal_reason;
 use super::repeater::Repeater;
 use super::send::{MIN_SPLICED, Stage};
 use super::{Frozen, Writer};
 use crate::transfer::{Incomplete, VmspliceOptions};
 
-/// From so many repeated bytes on it pays to set pipes up for them.
+/// Repeating at least this many bytes is worth setting up pipes ([`Repeater`]).
 const MUCH: u128 = 128 << 20;
 
 /// Bytes that are being repeated.
 #[derive(Debug)]
 pub(super) struct Repeating {
     data: Frozen,
-    /// Bytes left, of copies that follow one another.
+    /// Number of bytes still to be sent.
     left: u128,
-    /// Where in a copy the next byte is.
+    /// Offset of the next byte within `data`.
     at: usize,
-    /// Sends it where there is much of it; none before, and once that failed.
+    /// Fast path for many bytes; `None` until it is set up and after it failed.
     repeater: Option<Repeater>,
     repeater_tried: bool,
 }
@@ -40,7 +40,8 @@ impl Repeating {
         self.left
     }
 
-    /// Sets up what sends much, which begins with a copy's first byte.
+    /// Sets up the fast path if it is worth it. It has to start with the first
+    /// byte of the data.
     fn prepare(&mut self) {
         if !self.repeater_tried && self.at == 0 && self.left >= MUCH {
             self.repeater = Repeater::new(self.data.layout(self.left));
@@ -56,7 +57,7 @@ impl Repeating {
 }
 
 impl<F: AsFd> Writer<F> {
-    /// Sends some of what is being repeated. Nothing else is queued.
+    /// Sends some of the repeated bytes. Nothing else is queued.
     pub(super) fn repeat_some(&mut self) -> io::Result<()> {
         self.prepare(0);
         let Some(repeating) = &mut self.repeating else {
@@ -65,10 +66,10 @@ impl<F: AsFd> Writer<F> {
         let Some(out) = &mut self.out else {
             return Ok(());
         };
-        if self.stage == Stage::Zero {
+        if self.stage == Stage::ZeroCopy {
             repeating.prepare();
         }
-        if self.stage == Stage::Zero
+        if self.stage == Stage::ZeroCopy
             && let Some(repeater) = &mut repeating.repeater
         {
             let sent = repeater.send(out, repeating.left);
@@ -80,7 +81,7 @@ impl<F: AsFd> Writer<F> {
         let layout = repeating.data.layout(repeating.left);
         let from = repeating.at;
         let len = ((layout.len() - from) as u128).min(repeating.left) as usize;
-        let outcome = if self.stage == Stage::Zero && len >= MIN_SPLICED {
+        let outcome = if self.stage == Stage::ZeroCopy && len >= MIN_SPLICED {
             let piece = layout.slice(from..from + len);
             let outcome = out.vmsplice(&[piece], VmspliceOptions::default());
             let moved = outcome.as_ref().map_or_else(|e| e.moved, |()| len as u64);
@@ -89,7 +90,7 @@ impl<F: AsFd> Writer<F> {
         } else if len >= MIN_SPLICED || repeating.left == len as u128 {
             out.write(&layout[from..from + len])
         } else {
-            // Many small copies: gathered first.
+            // Many small copies: gather them first.
             return self.gather_copies();
         };
         match &outcome {
@@ -99,8 +100,8 @@ impl<F: AsFd> Writer<F> {
         self.after_repeating(outcome.err())
     }
 
-    /// Some of what is being repeated was sent, and then perhaps there was an
-    /// error.
+    /// Handles the outcome of sending repeated bytes: ends the repetition, or
+    /// falls back to another technique.
     fn after_repeating(&mut self, error: Option<Incomplete>) -> io::Result<()> {
         let Some(repeating) = &mut self.repeating else {
             return Ok(());
@@ -115,11 +116,11 @@ impl<F: AsFd> Writer<F> {
         };
         let usual = matches!(source.kind(), ErrorKind::WouldBlock | ErrorKind::BrokenPipe);
         if !usual && repeating.repeater.take().is_some() {
-            // There are other ways; if it was the output's fault it comes again.
+            // Use another technique. An error of the output will occur again.
             return Ok(());
         }
-        match (self.stage, refusal(&source)) {
-            (Stage::Zero, Some(reason)) => {
+        match (self.stage, refusal_reason(&source)) {
+            (Stage::ZeroCopy, Some(reason)) => {
                 self.stage = Stage::Copying(reason);
                 Ok(())
             }
@@ -127,7 +128,7 @@ impl<F: AsFd> Writer<F> {
         }
     }
 
-    /// Fills the window with copies, and sends it.
+    /// Fills the window with copies of the data, and sends it.
     fn gather_copies(&mut self) -> io::Result<()> {
         self.open_window(1)?;
         if let Some(repeating) = &mut self.repeating {

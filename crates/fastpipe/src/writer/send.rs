@@ -1,4 +1,4 @@
-//! How queued bytes get into the kernel, and from which memory.
+//! Sending of queued bytes, and the choice of the memory to send from.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -9,44 +9,44 @@ use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
 use super::builder::{MAX_LOAN, MAX_REGION};
-use super::path::refusal;
+use super::path::refusal_reason;
 use super::region::Region;
-use super::{LITTLE, Reason, Writer, pages_up, probe};
+use super::{COPIED_FIRST, CopyReason, Writer, probe, round_up_to_pages};
 use crate::buffer::{BufferError, Pages, huge_page_size};
 use crate::pipe::{self, page_size};
 use crate::reuse::Reuse;
 use crate::transfer::VmspliceOptions;
 use crate::wait::Wait;
 
-/// From what size on a piece of whole pages goes by vmsplice, in bytes. One page
-/// takes about as long either way (measured: 0.65 and 0.72 GiB/s, two pages
-/// 1.13 and 0.88), and copied it holds nothing of ours.
+/// Pieces of whole pages that are at least this long are sent by vmsplice(2), in
+/// bytes. A single page takes about as long either way (0.65 and 0.72 GiB/s
+/// measured; two pages 1.13 and 0.88), and copying it pins no memory.
 pub(super) const MIN_SPLICED: usize = 8 << 10;
 
-/// The slabs of a region from which is copied.
+/// Length of the slab that a copying writer writes from.
 const COPIED_REGION: usize = 128 << 10;
 
-/// The region for [`Reuse::CowChecked`], in bytes: calling the referee costs about
-/// as much as zeroing two huge pages, so it should serve many; and all of them
-/// should stay in the last-level cache.
-const REFEREED_REGION: usize = 16 << 20;
+/// Default region for [`Reuse::CowChecked`], in bytes. One check costs about as
+/// much as zeroing two huge pages, so it should cover many; all of them should
+/// fit in the last-level cache.
+const COW_CHECKED_REGION: usize = 16 << 20;
 
-/// How a writer goes about it.
+/// Technique of a writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Copies, since little was written so far.
-    Little,
-    /// Hands pages over.
-    Zero,
-    /// Copies.
-    Copying(Reason),
+    /// Copies, since few bytes have been written so far.
+    First,
+    /// Hands pages over by vmsplice(2).
+    ZeroCopy,
+    /// Copies by write(2), for this reason.
+    Copying(CopyReason),
 }
 
 impl<F: AsFd> Writer<F> {
     /// Sends everything that is queued, in order.
     ///
     /// # Errors
-    /// Those of sending; in a forked child of the writer's process `Other`, always.
+    /// Those of sending; `Other` in a forked child.
     pub(super) fn push(&mut self) -> io::Result<()> {
         if !self.is_ours() {
             return Err(io::Error::other(
@@ -66,12 +66,12 @@ impl<F: AsFd> Writer<F> {
             let page = page_size();
             let whole = (self.filled - self.sent) / page * page;
             let aligned = self.sent.is_multiple_of(page);
-            let by_reference = self.stage == Stage::Zero && !self.copied;
+            let by_reference = self.stage == Stage::ZeroCopy && !self.copied;
             if by_reference && aligned && whole >= MIN_SPLICED {
                 self.splice(self.sent + whole)?;
             } else if by_reference && !aligned {
-                // Up to where pages begin again.
-                self.copy(self.filled.min(pages_up(self.sent)))?;
+                // Up to the next page boundary.
+                self.copy(self.filled.min(round_up_to_pages(self.sent)))?;
             } else {
                 self.copy(self.filled)?;
             }
@@ -80,15 +80,15 @@ impl<F: AsFd> Writer<F> {
         Ok(())
     }
 
-    /// Whether handing over `n` bytes where `asked` were asked for would hold
-    /// much more memory than that: the next loan like it needs a huge page of
-    /// its own.
+    /// Whether handing over `n` bytes of a loan that asked for `asked` would pin
+    /// much more memory than `n`: the next loan like it needs a huge page of its
+    /// own.
     pub(super) fn would_waste(&self, n: usize, asked: usize) -> bool {
         self.region.is_huge() && asked > self.region.slab_len() / 2 && n < asked / 2
     }
 
-    /// Everything was sent; goes on at `held`. While something is repeated
-    /// there is no room for `write` to come in between.
+    /// Starts a new window at `held`, after everything was sent. While bytes are
+    /// repeated the window is empty, so that `write` can't come in between.
     pub(super) fn reset(&mut self, held: usize) {
         self.held = held;
         self.sent = held;
@@ -100,7 +100,7 @@ impl<F: AsFd> Writer<F> {
         };
     }
 
-    /// Hands `sent..to` over. If that is refused, goes over to copying.
+    /// Hands `sent..to` over; switches to copying if the kernel refuses that.
     fn splice(&mut self, to: usize) -> io::Result<()> {
         let Some(out) = &mut self.out else {
             return Ok(());
@@ -113,11 +113,11 @@ impl<F: AsFd> Writer<F> {
         };
         self.spliced += moved as u64;
         self.sent += moved;
-        // A page is held even if only a part of it was taken.
-        self.held = pages_up(self.sent).max(self.held);
+        // A page is pinned even if only a part of it was accepted.
+        self.held = round_up_to_pages(self.sent).max(self.held);
         match error {
             None => Ok(()),
-            Some(error) => match refusal(&error) {
+            Some(error) => match refusal_reason(&error) {
                 Some(reason) => {
                     self.stage = Stage::Copying(reason);
                     Ok(())
@@ -143,8 +143,8 @@ impl<F: AsFd> Writer<F> {
         Ok(())
     }
 
-    /// Makes room for `at_least` bytes from a page boundary on. Everything was
-    /// sent.
+    /// Opens a window of at least `at_least` bytes, starting at a page boundary,
+    /// after everything was sent.
     pub(super) fn open_window(&mut self, at_least: usize) -> io::Result<()> {
         debug_assert_eq!(self.sent, self.filled);
         self.prepare(at_least);
@@ -158,15 +158,15 @@ impl<F: AsFd> Writer<F> {
             let Some(out) = &self.out else {
                 return Ok(());
             };
-            let turned = self.region.turn(sent, || {
+            let turned = self.region.advance(sent, || {
                 let unread = pipe::unread(out.target())? as u64;
                 Ok(sent.saturating_sub(unread))
             });
-            // The pages it has may be held by somebody, so that there is no way
-            // round others.
+            // The current pages may still be referred to, so other memory must be
+            // found.
             let instead = match turned {
-                Err(error) => Some(no_pages(&error)),
-                Ok(()) if !self.pays() => Some(Reason::NoHugePages),
+                Err(error) => Some(mapping_failure(&error)),
+                Ok(()) if !self.is_worthwhile() => Some(CopyReason::NoHugePages),
                 Ok(()) => None,
             };
             match instead {
@@ -177,124 +177,125 @@ impl<F: AsFd> Writer<F> {
                 }
             }
         }
-        let len = pages_up(at_least).max(self.window);
+        let len = round_up_to_pages(at_least).max(self.window);
         self.end = self.region.slab_len().min(self.held + len);
         Ok(())
     }
 
     fn replace_region(&mut self, at_least: usize) -> io::Result<()> {
         let region = self.make_region(at_least)?;
-        self.turns += self.region.turns();
+        self.slab_counts += self.region.counts();
         self.region = region;
         self.reset(0);
         Ok(())
     }
 
-    /// Whether the region's pages are worth handing over: replacing base pages
-    /// costs more than copying.
-    fn pays(&self) -> bool {
+    /// Whether handing over the region's pages is worth it: replacing used base
+    /// pages costs more than copying.
+    fn is_worthwhile(&self) -> bool {
         let replaced = matches!(self.region.policy(), Reuse::Fresh | Reuse::CowChecked);
-        self.stage != Stage::Zero
+        self.stage != Stage::ZeroCopy
             || !replaced
             || self.plan.pages == Pages::Base
             || self.region.is_huge()
     }
 
-    /// Leaves the first stage once it is worth it, and cleans up after a
-    /// switch in mid-stream.
+    /// Ends the first stage when enough was written, and replaces the region
+    /// after a switch to copying.
     pub(super) fn prepare(&mut self, at_least: usize) {
         debug_assert_eq!(self.sent, self.filled);
         match self.stage {
-            Stage::Little => {
+            Stage::First => {
                 let much = self.plan.at_once
                     || at_least > self.region.slab_len()
-                    || self.out_ref().counts().bytes >= LITTLE
+                    || self.out_ref().counts().bytes >= COPIED_FIRST
                     || self
                         .repeating
                         .as_ref()
-                        .is_some_and(|r| r.left() >= u128::from(LITTLE));
+                        .is_some_and(|r| r.left() >= u128::from(COPIED_FIRST));
                 if much {
-                    self.decide();
+                    self.choose_technique();
                 }
             }
-            // What is left of the slab may be little, and is not needed.
+            // The rest of the slab may be short, and is not needed.
             Stage::Copying(reason) if self.held > 0 => {
-                let _ = self.go_over_to_copying(reason);
+                let _ = self.switch_to_copying(reason);
             }
             _ => {}
         }
     }
 
-    fn decide(&mut self) {
-        let reason = match self.obstacle() {
+    fn choose_technique(&mut self) {
+        let reason = match self.find_obstacle() {
             Some(reason) => reason,
             None => {
-                self.stage = Stage::Zero;
+                self.stage = Stage::ZeroCopy;
                 match self.replace_region(0) {
-                    Ok(()) if self.pays() => return,
-                    Ok(()) => Reason::NoHugePages,
-                    Err(error) => no_pages(&error),
+                    Ok(()) if self.is_worthwhile() => return,
+                    Ok(()) => CopyReason::NoHugePages,
+                    Err(error) => mapping_failure(&error),
                 }
             }
         };
-        // The small region does as well if there is no memory for another.
-        let _ = self.go_over_to_copying(reason);
+        // If there is no memory for another region the small one will do.
+        let _ = self.switch_to_copying(reason);
     }
 
-    /// Why not to hand pages over, if there is a reason. Raises the capacity.
-    fn obstacle(&mut self) -> Option<Reason> {
+    /// Returns the reason not to hand pages over, if any. Enlarges the pipe.
+    fn find_obstacle(&mut self) -> Option<CopyReason> {
         let fd = self.out_ref().target();
         let kind = rustix::fs::fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode));
         match kind {
             Ok(FileType::Fifo) => {}
-            Ok(kind) => return Some(Reason::NotAPipe(kind.into())),
-            Err(_) => return Some(Reason::NotAPipe(FileType::Unknown.into())),
+            Ok(kind) => return Some(CopyReason::NotAPipe(kind.into())),
+            Err(_) => return Some(CopyReason::NotAPipe(FileType::Unknown.into())),
         }
         if let Some(wish) = self.plan.capacity
             && pipe::capacity(fd).is_ok_and(|has| has < wish)
         {
-            // A wish: a smaller pipe works too.
+            // Best effort: a smaller pipe works too.
             let _ = pipe::set_capacity_up_to(fd, wish);
         }
         if self.plan.copying {
-            return Some(Reason::Asked);
+            return Some(CopyReason::Asked);
         }
         if rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::APPEND)) {
-            return Some(Reason::Append);
+            return Some(CopyReason::Append);
         }
         let obstacle = match probe::vmsplice_refers() {
             Ok(true) => None,
-            Ok(false) => Some(Reason::KernelCopies),
-            // Where the experiment itself fails, as for lack of descriptors,
-            // the real thing will show.
-            Err(error) => refusal(&error),
+            Ok(false) => Some(CopyReason::KernelCopies),
+            // If the probe itself fails, as for lack of descriptors, the first
+            // real transfer will show the reason.
+            Err(error) => refusal_reason(&error),
         };
         obstacle.or_else(|| match self.out().duplicate() {
             Ok(()) => None,
-            Err(Errno::MFILE) => Some(Reason::NoDescriptor),
-            Err(errno) => Some(Reason::NoDuplicate(errno.raw_os_error())),
+            Err(Errno::MFILE) => Some(CopyReason::NoDescriptor),
+            Err(errno) => Some(CopyReason::NoDuplicate(errno.raw_os_error())),
         })
     }
 
-    /// Slabs of pages to hand over, each of at least `at_least` bytes; or
-    /// memory to copy from.
+    /// Maps a region of slabs of at least `at_least` bytes each, to hand over or
+    /// to copy from.
     fn make_region(&mut self, at_least: usize) -> io::Result<Region> {
-        if self.stage != Stage::Zero {
-            let mut region = Region::copied_from(at_least.max(COPIED_REGION))?;
+        if self.stage != Stage::ZeroCopy {
+            let mut region = Region::for_copying(at_least.max(COPIED_REGION))?;
             self.window = region.slab_len();
             self.usual_slab = COPIED_REGION;
-            region.open_first();
+            region.populate_start();
             return Ok(region);
         }
         let capacity = pipe::capacity(self.out_ref().target()).unwrap_or(64 << 10);
         self.window = match self.plan.loan {
-            Some(bytes) => pages_up(bytes.clamp(1, MAX_LOAN)),
-            None => pages_up((capacity / 2).clamp(64 << 10, 512 << 10)),
+            Some(bytes) => round_up_to_pages(bytes.clamp(1, MAX_LOAN)),
+            None => round_up_to_pages((capacity / 2).clamp(64 << 10, 512 << 10)),
         };
         let policy = match (self.plan.reuse, self.plan.pages) {
-            // Tried out for huge pages. For base pages the kernel would be asked
-            // page by page; for reserved ones it looks at mappings only, and
-            // would give a page back that a pipe holds (hugetlb_wp).
+            // Probed with huge pages only. Base pages would have to be checked
+            // one by one. For reserved huge pages the kernel counts mappings,
+            // not references, and would reuse a page that a pipe holds
+            // (hugetlb_wp in mm/hugetlb.c).
             (Reuse::CowChecked, Pages::Base | Pages::HugeTlb) => Reuse::Fresh,
             (Reuse::CowChecked, Pages::Huge) if !probe::cow_check_works().unwrap_or(false) => {
                 Reuse::Fresh
@@ -318,14 +319,14 @@ impl<F: AsFd> Writer<F> {
             (Reuse::Fresh, _) => 1,
             (Reuse::Drained(_), None) => capacity.div_ceil(slab) + 1,
             (Reuse::Drained(_), Some(bytes)) => bytes.div_ceil(slab).max(2),
-            (Reuse::CowChecked, wish) => (wish.unwrap_or(REFEREED_REGION) / slab).max(1),
+            (Reuse::CowChecked, wish) => (wish.unwrap_or(COW_CHECKED_REGION) / slab).max(1),
         };
         let mut region = Region::new(slab, count, self.plan.pages, policy)?;
-        region.open_first();
+        region.populate_start();
         Ok(region)
     }
 
-    fn go_over_to_copying(&mut self, reason: Reason) -> io::Result<()> {
+    fn switch_to_copying(&mut self, reason: CopyReason) -> io::Result<()> {
         self.stage = Stage::Copying(reason);
         self.replace_region(0)
     }
@@ -341,8 +342,8 @@ impl<F: AsFd> Writer<F> {
         }
         let mut pause = SHORTEST;
         while pipe::unread(out)? > 0 {
-            // It may have read the last byte in between, and gone. What nobody
-            // has read stays in the pipe as long as we have it open.
+            // The reader may have read the last byte in between, and closed.
+            // Unread bytes remain in the pipe while this end is open.
             if !pipe::has_reader(out)? && pipe::unread(out)? > 0 {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
@@ -359,11 +360,11 @@ impl<F: AsFd> Writer<F> {
     }
 }
 
-/// Why a region could not be made.
-fn no_pages(error: &io::Error) -> Reason {
+/// Returns why a region could not be mapped.
+fn mapping_failure(error: &io::Error) -> CopyReason {
     match error.get_ref().and_then(|source| source.downcast_ref()) {
-        Some(BufferError::NoHugeTlb { .. }) => Reason::NoHugePages,
-        Some(BufferError::NoWipe { .. }) => Reason::NoWipeOnFork,
-        _ => Reason::NoMemory,
+        Some(BufferError::NoHugeTlb { .. }) => CopyReason::NoHugePages,
+        Some(BufferError::NoWipe { .. }) => CopyReason::NoWipeOnFork,
+        _ => CopyReason::NoMemory,
     }
 }

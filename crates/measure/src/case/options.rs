@@ -30,12 +30,12 @@ impl Case {
         self.change_writer(|writer| writer.buffer_bytes /= 2)
     }
 
-    /// The writer sends one buffer in halves in the place of two buffers.
+    /// The writer sends the two halves of one buffer instead of two buffers.
     pub fn same_buffer(self) -> Self {
         self.change_writer(|writer| writer.same_buffer = true)
     }
 
-    /// All buffers begin so many bytes behind the start of a page.
+    /// All buffers begin `offset` bytes after the start of a page.
     pub fn unaligned_by(mut self, offset: usize) -> Self {
         if let Some(reader) = self.subject.reader_mut() {
             reader.offset = offset;
@@ -58,7 +58,7 @@ impl Case {
         self
     }
 
-    /// What is unusual about the writer's memory, in words.
+    /// How the writer's memory differs from the default, in words.
     pub(super) fn options(&self) -> Vec<String> {
         let Some(writer) = self.subject.writer() else {
             return Vec::new();
@@ -77,7 +77,7 @@ impl Case {
         .collect()
     }
 
-    /// Why its data makes no sense of it; none if it does.
+    /// Why the data that was asked for contradicts the case, if it does.
     pub fn contradiction(&self) -> Option<String> {
         let writer = self.subject.writer().filter(|writer| writer.rewritten)?;
         let why = match (writer.touched, writer.pages) {

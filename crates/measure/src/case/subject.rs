@@ -155,7 +155,7 @@ impl Subject {
         }
     }
 
-    /// What is asked for of the processes and the channel.
+    /// The configuration asked for.
     pub(super) fn configuration(&self) -> Configuration {
         let (writer, reader) = match self {
             Subject::Channel { writer, reader, .. } => (

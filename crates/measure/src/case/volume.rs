@@ -6,23 +6,23 @@ use super::{Case, Durations};
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// A trial of a volume that is slower than so many bytes a second hangs,
+/// A trial of a volume below this rate, in bytes per second, counts as hung.
 const MIN_RATE: f64 = 32.0 * MIB;
-/// unless each byte is computed over: so many bytes a second a pass.
+/// The same for one pass of computing over the data.
 const MIN_COMPUTING: f64 = 256.0 * MIB;
-/// Once a pilot has shown the pace, one that takes so many times as long hangs.
+/// After a pilot: a trial that takes this many times as long counts as hung.
 const LATE: f64 = 10.0;
 
-/// As much of a volume shows how fast it goes.
+/// The pilot moves at most this much of a volume, in bytes.
 const PILOT_BYTES: u64 = 256 << 20;
 
-/// What the pilot moves of a volume.
+/// The number of bytes that the pilot moves of a volume.
 pub fn pilot_bytes(volume: u64) -> u64 {
     volume.min(PILOT_BYTES)
 }
 
 impl Case {
-    /// The timed part ends after so many bytes.
+    /// Ends the timed part after a volume instead of a time.
     pub fn of_volume(mut self, bytes: u64) -> Self {
         self.volume_bytes = Some(bytes);
         self
@@ -35,7 +35,7 @@ impl Case {
         case
     }
 
-    /// How long both parts of a trial may take.
+    /// The time after which a trial counts as hung.
     pub fn longest(&self, durations: Durations) -> Duration {
         let timed_s = match (self.volume_bytes, self.expected_s) {
             (Some(_), Some(seconds)) => LATE * seconds,

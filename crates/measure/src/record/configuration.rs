@@ -1,4 +1,4 @@
-//! What took effect in a case.
+//! The configuration of a case as it took effect.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub struct Configuration {
     pub writer: Option<Access<SinkTechnique>>,
     /// How the reader takes it: `read`, `splice`; null where no reader runs.
     pub reader: Option<Access<SourceTechnique>>,
-    /// What lies between the ends: `pipe`, `fifo`, `tcp` and so on; null where
+    /// What connects the ends: `pipe`, `fifo`, `tcp` and so on; null where
     /// there is only one end.
     pub channel: Option<ChannelKind>,
     /// When vmspliced pages are written again; null where the writer does not
@@ -27,7 +27,7 @@ pub struct Configuration {
     pub message_bytes: Option<usize>,
     /// The volume that ends a trial's timed part; null where time ends it.
     pub volume_bytes: Option<u64>,
-    /// What is unusual about the writer's memory: `untouched`, `locked`, `gift`,
+    /// How the writer's memory differs from the default: `untouched`, `locked`, `gift`,
     /// `same buffer`, `16 bytes off`.
     #[serde(default)]
     pub options: Vec<String>,
@@ -42,9 +42,9 @@ pub struct Configuration {
     pub reader_cpu: Option<usize>,
     /// Bytes handed over in one piece.
     pub buffer_bytes: usize,
-    /// The most that the reader asks for at a time.
+    /// The maximum size of one read, in bytes.
     pub reader_buffer_bytes: Option<usize>,
-    /// How many such buffers the writer uses in turn.
+    /// The number of buffers that the writer uses in turn.
     pub buffers: Option<usize>,
     /// Pages asked for: `base`, `huge` (transparent) or `hugetlb`.
     pub pages: PageKind,
@@ -72,7 +72,7 @@ pub struct Configuration {
     pub ring_bytes: Option<usize>,
     /// Sends whose completion MSG_ZEROCOPY has reported, over all samples.
     pub zerocopy_sends: Option<u64>,
-    /// Those of them that the kernel says it copied all the same.
+    /// Those of them that the kernel reports as copied.
     pub zerocopy_copied: Option<u64>,
     /// Bytes a system call of the writer moved, over all samples; with a ring in
     /// shared memory, a call of the library.

@@ -6,7 +6,7 @@ use super::{CaseResult, Configuration, EndCounters, Run, Sample};
 use crate::suite::Suite;
 
 /// A column of an end's counters: its name after `writer_` or `reader_`, and
-/// what stands in it.
+/// its value.
 type CounterColumn = (&'static str, fn(&EndCounters) -> String);
 
 const COUNTERS: [CounterColumn; 10] = [

@@ -9,70 +9,54 @@ use serde_json::{Value, json};
 
 use super::{Kind, Run, SCHEMA_VERSION};
 
-/// Why a saved run could not be loaded. Every message is one line that names
-/// the file and the way out.
+/// Why a saved run could not be loaded: one line that names the file and the way
+/// out.
 #[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    /// The file could not be read at all.
-    #[error("{}: cannot be read: {cause}; give a file made by --json", shown(.path))]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        cause: io::Error,
-    },
-    /// There is nothing in the file: most often a run that was never finished.
-    #[error("{}: empty: the run that should have written it saved no round; run it again", shown(.path))]
-    Empty {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file holds something other than JSON.
-    #[error("{}: not JSON ({cause}); give a file made by --json, not the table or --csv", shown(.path))]
-    NotJson {
-        /// The file.
-        path: PathBuf,
-        /// Where the parser stopped.
-        cause: serde_json::Error,
-    },
-    /// JSON, but without the mark every record of ours carries.
-    #[error("{}: JSON, but not a run of pipespeed (it has no schema_version); give a file made by --json", shown(.path))]
-    NotOurs {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A record of another command, which says what it is.
-    #[error("{}: a record of kind {kind}, not bench: give a file made by pipespeed bench --json", shown(.path))]
-    OtherKind {
-        /// The file.
-        path: PathBuf,
-        /// The kind it carries.
-        kind: String,
-    },
-    /// Written by a later program, whose fields may mean something else.
-    #[error("{}: has schema_version {found}, this pipespeed reads {SCHEMA_VERSION}: use a newer pipespeed", shown(.path))]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// The version it carries.
-        found: u64,
-    },
-    /// Written by an earlier program, whose fields may mean something else.
-    #[error("{}: has schema_version {found}, this pipespeed reads {SCHEMA_VERSION}: measure again with this version, or use the one that wrote it", shown(.path))]
-    Older {
-        /// The file.
-        path: PathBuf,
-        /// The version it carries.
-        found: u64,
-    },
-    /// The right version, but a field is missing or of the wrong kind.
-    #[error("{}: a damaged record ({cause}): it lacks something, or was changed; run it again", shown(.path))]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong and where.
-        cause: serde_json::Error,
-    },
+#[error("{}: {problem}", shown(.path))]
+pub struct LoadError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+/// What is wrong with a file that should be a saved run.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// Reading it failed.
+    #[error("cannot be read: {0}; give a file made by --json")]
+    Unreadable(io::Error),
+    /// Nothing is in it: most often a run that was never finished.
+    #[error("empty: the run that should have written it saved no round; run it again")]
+    Empty,
+    /// It is not JSON.
+    #[error("not JSON ({0}); give a file made by --json, not the table or --csv")]
+    NotJson(serde_json::Error),
+    /// It has no `schema_version`.
+    #[error(
+        "JSON, but not a run of pipespeed (it has no schema_version); give a file made by --json"
+    )]
+    NotOurs,
+    /// It is the record of another command.
+    #[error("a record of kind {0}, not bench: give a file made by pipespeed bench --json")]
+    OtherKind(String),
+    /// It has another schema version, so its fields may mean something else.
+    #[error(
+        "has schema_version {0}, this pipespeed reads {SCHEMA_VERSION}: {way_out}",
+        way_out = way_out(*.0)
+    )]
+    OtherVersion(u64),
+    /// A field is missing or has the wrong type.
+    #[error("a damaged record ({0}): it lacks something, or was changed; run it again")]
+    Damaged(serde_json::Error),
+}
+
+fn way_out(version: u64) -> &'static str {
+    if version > u64::from(SCHEMA_VERSION) {
+        "use a newer pipespeed"
+    } else {
+        "measure again with this version, or use the one that wrote it"
+    }
 }
 
 /// The path as messages name it.
@@ -100,11 +84,13 @@ pub fn to_json(record: &impl Serialize) -> String {
 /// See [`LoadError`].
 pub fn load(path: impl AsRef<Path>) -> Result<Run, LoadError> {
     let path = path.as_ref();
-    let bytes = read(path).map_err(|cause| LoadError::Unreadable {
+    let run = read(path)
+        .map_err(Problem::Unreadable)
+        .and_then(|bytes| parse(&bytes));
+    run.map_err(|problem| LoadError {
         path: path.to_owned(),
-        cause,
-    })?;
-    parse(path, &bytes)
+        problem,
+    })
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
@@ -117,32 +103,25 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-fn parse(path: &Path, bytes: &[u8]) -> Result<Run, LoadError> {
-    let path = path.to_owned();
+fn parse(bytes: &[u8]) -> Result<Run, Problem> {
     if bytes.trim_ascii().is_empty() {
-        return Err(LoadError::Empty { path });
+        return Err(Problem::Empty);
     }
-    // The version is looked at before the fields: a record of another version
-    // may lack any of them, and that would be the wrong thing to complain of.
-    let any: Value = match serde_json::from_slice(bytes) {
-        Ok(any) => any,
-        Err(cause) => return Err(LoadError::NotJson { path, cause }),
-    };
+    // The version is checked before the fields: a record of another version may
+    // lack any of them.
+    let any: Value = serde_json::from_slice(bytes).map_err(Problem::NotJson)?;
     if let Some(Value::String(kind)) = any.get("kind")
         && *kind != json!(Kind::Bench)
     {
-        let kind = kind.clone();
-        return Err(LoadError::OtherKind { path, kind });
+        return Err(Problem::OtherKind(kind.clone()));
     }
-    let ours = u64::from(SCHEMA_VERSION);
     match any.get("schema_version").and_then(Value::as_u64) {
-        None => Err(LoadError::NotOurs { path }),
-        Some(found) if found > ours => Err(LoadError::Newer { path, found }),
-        Some(found) if found < ours => Err(LoadError::Older { path, found }),
+        None => Err(Problem::NotOurs),
         // Parsed from the text again, for an error that names line and column.
-        Some(_) => {
-            serde_json::from_slice(bytes).map_err(|cause| LoadError::Damaged { path, cause })
+        Some(version) if version == u64::from(SCHEMA_VERSION) => {
+            serde_json::from_slice(bytes).map_err(Problem::Damaged)
         }
+        Some(version) => Err(Problem::OtherVersion(version)),
     }
 }
 
@@ -151,8 +130,13 @@ mod tests {
     use super::*;
     use crate::sample::ladder;
 
-    fn error(text: &str) -> LoadError {
-        parse(Path::new("old.json"), text.as_bytes()).unwrap_err()
+    fn problem(text: &str) -> Problem {
+        parse(text.as_bytes()).unwrap_err()
+    }
+
+    fn error(path: &str, text: &str) -> String {
+        let (path, problem) = (path.into(), problem(text));
+        LoadError { path, problem }.to_string()
     }
 
     #[test]
@@ -173,32 +157,32 @@ mod tests {
     #[test]
     fn a_field_of_a_later_minor_program_is_passed_over() {
         let text = to_json(&ladder()).replacen('{', "{ \"added_later\": [1],", 1);
-        assert!(parse(Path::new("a.json"), text.as_bytes()).unwrap() == ladder());
+        assert!(parse(text.as_bytes()).unwrap() == ladder());
     }
 
     #[test]
     fn every_way_to_fail_has_its_own_error() {
         let later = to_json(&ladder()).replace("\"schema_version\": 2", "\"schema_version\": 7");
-        assert!(matches!(error(""), LoadError::Empty { .. }));
-        assert!(matches!(error(" \n"), LoadError::Empty { .. }));
-        assert!(matches!(error("case  GiB/s"), LoadError::NotJson { .. }));
-        assert!(matches!(error("[1, 2]"), LoadError::NotOurs { .. }));
+        assert!(matches!(problem(""), Problem::Empty));
+        assert!(matches!(problem(" \n"), Problem::Empty));
+        assert!(matches!(problem("case  GiB/s"), Problem::NotJson(_)));
+        assert!(matches!(problem("[1, 2]"), Problem::NotOurs));
         assert!(matches!(
-            error("{\"schema_version\": \"x\"}"),
-            LoadError::NotOurs { .. }
+            problem("{\"schema_version\": \"x\"}"),
+            Problem::NotOurs
         ));
         assert!(matches!(
-            error("{\"schema_version\": 1}"),
-            LoadError::Older { found: 1, .. }
+            problem("{\"schema_version\": 1}"),
+            Problem::OtherVersion(1)
         ));
-        assert!(matches!(error(&later), LoadError::Newer { found: 7, .. }));
+        assert!(matches!(problem(&later), Problem::OtherVersion(7)));
         assert!(matches!(
-            error("{\"schema_version\": 2}"),
-            LoadError::Damaged { .. }
+            problem("{\"schema_version\": 2}"),
+            Problem::Damaged(_)
         ));
         assert!(matches!(
-            load("/nonexistent/run.json"),
-            Err(LoadError::Unreadable { .. })
+            load("/nonexistent/run.json").unwrap_err().problem,
+            Problem::Unreadable(_)
         ));
     }
 
@@ -213,13 +197,13 @@ mod tests {
             "{\"schema_version\": 9}",
             "{\"kind\": \"check\"}",
         ] {
-            let message = error(text).to_string();
+            let message = error("old.json", text);
             assert!(message.starts_with("old.json: "), "{message}");
             assert!(!message.contains('\n'), "{message}");
         }
         let message = load("/nonexistent/run.json").unwrap_err().to_string();
         assert!(message.starts_with("/nonexistent/run.json: "), "{message}");
-        let stdin = parse(Path::new("-"), b"").unwrap_err().to_string();
+        let stdin = error("-", "");
         assert!(stdin.starts_with("standard input: "), "{stdin}");
     }
 
@@ -230,7 +214,7 @@ mod tests {
             // Before all records had the same header.
             "{\"version\": 1, \"kind\": \"check\"}",
         ] {
-            let message = error(text).to_string();
+            let message = error("old.json", text);
             assert!(message.contains("a record of kind check"), "{message}");
         }
     }
@@ -238,7 +222,7 @@ mod tests {
     #[test]
     fn another_version_is_named_beside_ours() {
         for (version, way_out) in [(1, "measure again"), (9, "use a newer pipespeed")] {
-            let message = error(&format!("{{\"schema_version\": {version}}}")).to_string();
+            let message = problem(&format!("{{\"schema_version\": {version}}}")).to_string();
             let named = format!("schema_version {version}, this pipespeed reads 2: {way_out}");
             assert!(message.contains(&named), "{message}");
         }

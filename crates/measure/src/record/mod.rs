@@ -1,5 +1,5 @@
-//! The versioned record of a run: what every report is drawn from and what is
-//! saved as JSON and CSV.
+//! The versioned record of a run. All reports are made from it, and it is saved
+//! as JSON and CSV.
 //!
 //! Rates are in GiB/s and sizes in bytes, both by powers of 1024; times are in
 //! seconds. A field that was not measured is `null`, never 0.
@@ -113,7 +113,7 @@ pub struct CaseResult {
     pub description: String,
     /// What became of the data.
     pub data: DataUse,
-    /// What took effect.
+    /// The configuration that took effect.
     pub configuration: Configuration,
     /// Why the case was not run; null when it was.
     pub not_run: Option<NotRun>,

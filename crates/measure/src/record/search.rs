@@ -12,7 +12,7 @@ pub struct Search {
     pub warm_up_s: f64,
     /// The least duration of a trial's timed part, in seconds.
     pub timed_s: f64,
-    /// The duration of the whole search, in seconds.
+    /// The duration of the search, in seconds.
     pub took_s: f64,
     /// The number of trials that were flagged as disturbed. They count.
     pub flagged: usize,

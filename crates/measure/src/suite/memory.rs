@@ -11,7 +11,7 @@ use crate::endpoint::memory::{Act, MemorySpec};
 use crate::record::{CaseResult, DataUse};
 use pipespeed_base::size;
 
-/// A block is a number of whole lines of a cache.
+/// The size of a block is a multiple of this: a cache line, in bytes.
 pub const LINE: usize = 64;
 
 /// Sizes of blocks, each four times the one before.
@@ -28,14 +28,14 @@ const SIZES: [usize; 10] = [
     1 << 30,
 ];
 
-/// How many of them belong to a quick run: setting up larger ones takes longer
-/// than measuring them.
+/// The number of sizes in a quick run: setting up larger blocks takes longer than
+/// measuring them.
 const QUICK: usize = 8;
 
-/// The size that the rungs are compared at: that of the ladder's buffer.
+/// The size of block that the ladder's cases are compared with: their buffer's.
 const BUFFER: usize = 256 << 10;
 
-/// A way to go over a block.
+/// One kind of access to a block.
 #[derive(Debug)]
 pub struct Row {
     /// Its name within that of a case.
@@ -47,7 +47,7 @@ pub struct Row {
     data: DataUse,
 }
 
-/// The ways, in the order in which they are shown.
+/// The kinds of access, in the order in which they are shown.
 pub const ROWS: [Row; 5] = [
     Row {
         name: "read",
@@ -87,7 +87,7 @@ pub const ROWS: [Row; 5] = [
 ];
 
 impl Row {
-    /// How many blocks it takes: a copy's two have to find room.
+    /// The number of blocks needed: two for a copy.
     pub fn blocks(&self) -> usize {
         self.act.blocks()
     }
@@ -98,9 +98,9 @@ pub fn quick_sizes() -> Vec<usize> {
     SIZES[..QUICK].to_vec()
 }
 
-/// The way a case goes over its block: its place in [`ROWS`]. `None` for a
-/// rung.
-pub fn way_of(case: &CaseResult) -> Option<usize> {
+/// The index in [`ROWS`] of a case's kind of access; none for cases of the
+/// ladder.
+pub fn row_of(case: &CaseResult) -> Option<usize> {
     let act = case.configuration.act?;
     ROWS.iter().position(|row| row.act == act)
 }

@@ -16,7 +16,7 @@ use crate::endpoint::spec::PageKind;
 use crate::record::DataUse;
 use serde::{Deserialize, Serialize};
 
-/// What may be asked of a suite instead of its own values.
+/// Values that replace those of a suite.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Overrides {
     /// One pipe size for all cases, in bytes.
@@ -31,7 +31,7 @@ pub struct Overrides {
     pub selection: Selection,
     /// Which volumes.
     pub volumes: Volumes,
-    /// What blocks of memory lie in.
+    /// The pages of blocks of memory.
     pub pages: Option<PageKind>,
     /// The processor that both ends share in a case of their sharing one; such
     /// a case is left out where none is named.
@@ -103,9 +103,9 @@ impl Suite {
             .collect()
     }
 
-    /// Its rungs: the cases less those that are there only to be compared with,
-    /// as the ladder's control of the pipe's size is. A rung whose partner is
-    /// left out is compared with the first.
+    /// The cases without those that are only there for comparison (the ladder's
+    /// control of the pipe size). A case whose partner is left out is compared
+    /// with the first.
     pub fn rungs(self, overrides: &Overrides) -> Vec<Case> {
         let mut rungs = self.cases(overrides);
         rungs.retain(|case| {

@@ -14,7 +14,8 @@ use crate::case::Case;
 /// The ladder's buffer.
 const BUFFER: usize = 256 << 10;
 
-/// How far off a page malloc(3) places large blocks with glibc.
+/// The offset from a page boundary of large blocks from glibc's malloc(3), in
+/// bytes.
 const MALLOC_OFFSET: usize = 16;
 
 pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
@@ -61,8 +62,7 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     cases
 }
 
-/// What is tried with both kinds of pages: a case without any option, and one
-/// for each.
+/// The cases for one kind of page: one without any option, and one per option.
 fn of_pages(plain: &str, suffix: &str, pages: &str, make: impl Fn() -> Case) -> Vec<Case> {
     let case = |name: &str, description: &str| Case {
         name: format!("{name}{suffix}"),

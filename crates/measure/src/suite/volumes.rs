@@ -5,12 +5,12 @@ use super::Overrides;
 use crate::case::Case;
 use pipespeed_base::size;
 
-/// A pipe's capacity if nobody sets it, and what is written and read at a time.
+/// The default capacity of a pipe, and the size of a write and a read, in bytes.
 const PIECE: usize = 64 << 10;
 
 /// The published volumes but the largest, 250 GiB.
 const VOLUMES: [u64; 3] = [1 << 28, 10 << 28, 100 << 28];
-/// Those of a quick run.
+/// The volumes of a quick run.
 const QUICK: [u64; 3] = [1 << 26, 1 << 28, 1 << 30];
 
 /// Which volumes, in bytes.
@@ -49,8 +49,7 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     }
 }
 
-/// A volume as people read it: `0.25 GiB`, `25 GiB`; what is less, in its own
-/// unit.
+/// A volume for people: `0.25 GiB`, `25 GiB`; smaller ones in a smaller unit.
 pub fn shown(bytes: u64) -> String {
     const GIB: u64 = 1 << 30;
     if bytes >= GIB / 4 {
@@ -63,7 +62,8 @@ pub fn shown(bytes: u64) -> String {
     }
 }
 
-/// `volume_2.5g`; what is no round number of GiB has a smaller unit.
+/// The name of a case: `volume_2.5g`, or with a smaller unit where GiB would need
+/// many digits.
 fn name(bytes: u64) -> String {
     let hundredth = bytes as f64 * 100.0 / (1u64 << 30) as f64;
     if hundredth.fract() == 0.0 && hundredth >= 10.0 {

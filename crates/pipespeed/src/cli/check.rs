@@ -51,4 +51,7 @@ pub struct CheckArgs {
     /// Print only failures.
     #[arg(long, short, conflicts_with_all = ["list", "explain"])]
     pub quiet: bool,
+    /// Print all notes below the checks, not only the most important.
+    #[arg(long, short)]
+    pub verbose: bool,
 }

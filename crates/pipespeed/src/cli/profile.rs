@@ -83,6 +83,9 @@ pub struct ProfileOutput {
     /// Print neither progress nor notes on standard error.
     #[arg(long, short)]
     pub quiet: bool,
+    /// Print all notes below the table, not only the most important.
+    #[arg(long, short)]
+    pub verbose: bool,
 }
 
 fn percent(text: &str) -> Result<f64, String> {

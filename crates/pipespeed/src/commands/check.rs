@@ -20,7 +20,7 @@ use pipespeed_report::{self as report, Style};
 /// If a statement that every pipe must fulfil does not hold, or something was
 /// not found out; if the record can't be saved; if a signal arrives.
 pub fn run(args: &CheckArgs) -> anyhow::Result<()> {
-    let style = Style::for_terminal(io::stdout().is_terminal());
+    let style = Style::for_terminal(io::stdout().is_terminal(), args.verbose);
     if !args.explain.is_empty() {
         let named = args.explain.iter();
         let named: Vec<_> = named

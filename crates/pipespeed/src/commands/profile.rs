@@ -13,12 +13,11 @@ use crate::cli::{ProfileArgs, ProfileOutput};
 use crate::commands::{header, settle_pipe_size};
 use pipespeed_base::failure::{Interrupted, say, to_stdout, usage};
 use pipespeed_base::interrupt::Interrupt;
-use pipespeed_explain::profile::collect::{Sampling, profile};
+use pipespeed_explain::profile::collect::profile;
+use pipespeed_explain::profile::perf::{FREQUENCY, Sampling, SamplingError};
 use pipespeed_explain::profile::pipeline::{self, Pipeline, in_short};
 use pipespeed_explain::profile::record::{CaseProfile, PipelineProfile, Profile, Settings};
-use pipespeed_explain::profile::refusal::{self, Facts, Refusal};
-use pipespeed_explain::profile::symbols::Symbols;
-use pipespeed_explain::profile::{flame, notes, perf};
+use pipespeed_explain::profile::{flame, notes};
 use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{Machine, Root};
@@ -60,30 +59,28 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     let rounded = settle_pipe_size(&mut args.setup.pipe_size);
     let args = &args;
     let what = What::of(args)?;
-    let root = Root::default();
-    let topology = Topology::read(&root);
+    let topology = Topology::read(&Root::default());
     let chosen = match args.setup.cpus {
         Some((writer, reader)) => placement::pin_to(writer, reader, &topology),
         None => placement::choose(what.placement(args), &topology),
     }
     .map_err(|error| usage(error.to_string()))?;
-    let facts = Facts::read(&root);
-    let sampling = match (sampling(&root, facts), &what) {
+    let sampling = match (Sampling::find(), &what) {
         (Ok(sampling), _) => sampling,
-        (Err(refusal), What::Pipeline(_)) => return Err(refusal.into()),
-        (Err(refusal), What::Cases(cases)) => {
+        (Err(error), What::Pipeline(_)) => return Err(error.into()),
+        (Err(error), What::Cases(cases)) => {
             let warnings = rounded.into_iter().collect();
-            return counted::run(args, cases, refusal, &chosen, &topology, warnings);
+            return counted::run(args, cases, error, &chosen, &topology, warnings);
         }
     };
     let event = sampling.event;
     let machine = Machine::read(chosen.writer, chosen.reader);
     let mut made = Profile {
-        warnings: notes::standing(&machine, event),
+        warnings: notes::of_setup(&machine, event),
         header: header(Kind::Profile, machine),
         settings: Settings {
-            event: event.name().to_owned(),
-            frequency: perf::FREQUENCY,
+            event,
+            frequency: FREQUENCY,
             placement: places(&chosen),
         },
         cases: Vec::new(),
@@ -93,14 +90,14 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
         What::Cases(cases) => sample(args, cases, &sampling, &chosen, &topology, &mut made)?,
         What::Pipeline(pipeline) => {
             let sampled = sample_pipeline(args, pipeline, &sampling, &topology);
-            made.pipeline = Some(sampled.map_err(refusal::if_out_of_files)?);
+            made.pipeline = Some(sampled.map_err(SamplingError::or_too_few_descriptors)?);
         }
     }
     made.warnings.extend(rounded);
     made.warnings.extend(notes::of_samples(&made));
     save_files(output, &made)?;
     if taken == 0 {
-        let style = report::Style::for_terminal(io::stdout().is_terminal());
+        let style = report::Style::for_terminal(io::stdout().is_terminal(), output.verbose);
         let threshold = args.threshold / 100.0;
         let text = match &made.pipeline {
             Some(pipeline) => report::profile_pipeline(&made, pipeline, threshold, style),
@@ -114,15 +111,6 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
         Some(signal) => Err(Interrupted(signal).into()),
         None => Ok(()),
     }
-}
-
-fn sampling(root: &Root, facts: Facts) -> Result<Sampling, Refusal> {
-    let symbols = || Symbols::read(&root.path("proc/kallsyms"));
-    Ok(Sampling {
-        event: perf::best_event(&facts)?,
-        symbols: symbols().map_err(|error| refusal::symbols(error, &facts))?,
-        facts,
-    })
 }
 
 /// What is profiled.
@@ -235,7 +223,7 @@ fn outcome_of<T>(
         Err(TrialError::NotRun(why)) if is_one_of_many => Ok(not_run(case, why)),
         Err(TrialError::NotRun(why)) => anyhow::bail!("{}: {why}", case.name),
         Err(TrialError::Interrupted(signal)) => Err(Interrupted(signal).into()),
-        Err(TrialError::Failed(error)) => Err(error),
+        Err(error) => Err(error.into_failure()),
     }
 }
 

@@ -1,34 +1,30 @@
-//! Maps of rates over the sizes of buffer and pipe: one a case, a row of them
-//! for each technique.
+//! Maps of rates over the sizes of buffer and pipe: a map a case, a row of maps a
+//! technique.
 
-use std::ops::Range;
+use itertools::Itertools as _;
 
-use plotters::prelude::{DrawingAreaErrorKind, RGBColor};
-
-use crate::origin;
+use crate::conditions::origin;
 use crate::sizes::{best_sizes, not_run, place, technique};
 use pipespeed_base::size;
 use pipespeed_measure::endpoint::spec::Waiting;
-use pipespeed_measure::record::{CellResult, PanelResult, Run, Search, Sizes};
+use pipespeed_measure::record::{PanelResult, Run, Search};
 
-use super::canvas::{
-    CARD, Canvas, Drawn, EDGE, Heading, INK, MARGIN, MUTED, SMALL, Side, TEXT, WIDTH, bold, card,
-    plain,
+use super::svg::{
+    Anchor, CARD, Colour, Cut, EDGE, INK, MARGIN, MUTED, SMALL, Svg, TEXT, WIDTH, fitted, length,
+    text_width,
 };
-use super::text::{Cut, fitted, length, text_width};
 
 /// The gap between two maps, and the room for buffer sizes at a map's left.
 const GAP: i32 = 14;
 const SIZES: i32 = 34;
-/// Heights: a technique's name, a map's own, what is below a map, the legend, a
-/// cell, and a line on a refused case.
+/// Heights: a technique's name, a map's own, what is below a map, a cell, and a
+/// line on a refused case.
 const TECHNIQUE: i32 = 26;
 const NAME: i32 = 18;
 const BELOW: i32 = 38;
-const LEGEND: i32 = 50;
 const CELL: i32 = 20;
 const REASON: i32 = 18;
-/// The text of rates, and that of sizes.
+/// Font sizes of rates and of sizes.
 const RATE: i32 = 11;
 const AXIS: i32 = 10;
 /// A cell is at most this wide, and a map at least: its name has to fit.
@@ -38,182 +34,131 @@ const MIN_MAP: i32 = 200;
 /// A rate this many times below its map's best has the palest colour.
 const PALEST: f64 = 8.0;
 
+/// A frame's colour and width.
+type Frame = (Colour, i32);
+
+const BEST: [Frame; 1] = [(Colour(213, 94, 0), 3)];
+/// Dark and light, to contrast with any cell.
+const PUBLISHED: [Frame; 2] = [(INK, 1), (CARD, 1)];
+
 /// Draws a search: rates as colours and figures, with the best and the
 /// published sizes framed.
-pub fn chart(run: &Run, search: &Search) -> String {
-    let rows = rows(search);
-    let columns = length(rows.iter().map(Vec::len).max().unwrap_or(1));
+pub(crate) fn chart(run: &Run, search: &Search) -> String {
+    let rows = search.panels.iter().chunk_by(|panel| technique(panel));
+    let rows: Vec<(String, Vec<&PanelResult>)> = rows
+        .into_iter()
+        .map(|(technique, panels)| (technique, panels.collect()))
+        .collect();
+    let columns = length(rows.iter().map(|row| row.1.len()).max().unwrap_or(1));
     let room = (WIDTH - 2 * MARGIN - (columns - 1) * GAP) / columns - SIZES;
     let cell = (room / length(search.pipes.len().max(1))).min(MAX_CELL);
-    let row = TECHNIQUE + NAME + length(search.buffers.len()) * CELL + BELOW;
-    let not_run: Vec<_> = not_run(run).collect();
-    let body = LEGEND + length(rows.len()) * row + length(not_run.len()) * REASON;
     let ended = search.panels.iter().any(|panel| panel.best.is_some());
     let figures = if ended {
         "figures are medians of the search, in which the second trials of the best few decide"
     } else {
         "the search did not end; framed is the fastest so far"
     };
-    let heading = Heading {
-        title: "pipespeed bench sizes: GiB/s by the sizes of buffer and pipe",
-        subtitle: &[origin(run), figures.to_owned()],
-    };
-    card(&heading, body, |canvas, top| {
-        legend(canvas, top + 12)?;
-        let mut y = top + LEGEND;
-        for panels in &rows {
-            let pages = panels[0].configuration.pages;
-            let name = format!("{}, {pages} pages", technique(panels[0]));
-            let at = (MARGIN, y + TECHNIQUE / 2);
-            canvas.text(&name, at, Side::Right, bold(TEXT, INK))?;
-            for (column, panel) in panels.iter().enumerate() {
-                let width = (SIZES + length(search.pipes.len()) * cell).max(MIN_MAP);
-                let x = MARGIN + SIZES + length(column) * (width + GAP);
-                let map = Map {
-                    search,
-                    cell,
-                    left: x,
-                    top: y + TECHNIQUE + NAME,
-                };
-                map.draw(canvas, panel)?;
-            }
-            y += row;
+    let title = "pipespeed bench sizes: GiB/s by the sizes of buffer and pipe";
+    let mut svg = Svg::new(title, &[origin(run), figures.to_owned()]);
+    legend(&mut svg);
+    for (technique, panels) in rows {
+        let name = format!("{technique}, {} pages", panels[0].configuration.pages);
+        svg.bold(&name, (MARGIN, svg.y + TECHNIQUE / 2), TEXT);
+        let top = svg.y + TECHNIQUE + NAME;
+        let width = (SIZES + length(search.pipes.len()) * cell).max(MIN_MAP);
+        for (column, panel) in panels.into_iter().enumerate() {
+            let left = MARGIN + SIZES + length(column) * (width + GAP);
+            draw_map(&mut svg, search, panel, cell, (left, top));
         }
-        for (case, why) in not_run {
-            let line = format!("{case}: {why}");
-            let line = fitted(&line, SMALL, WIDTH - 2 * MARGIN, Cut::End);
-            canvas.text(
-                &line,
-                (MARGIN, y + REASON / 2),
-                Side::Right,
-                plain(SMALL, MUTED),
-            )?;
-            y += REASON;
-        }
-        Ok(())
-    })
-}
-
-/// The panels by technique.
-fn rows(search: &Search) -> Vec<Vec<&PanelResult>> {
-    let mut rows: Vec<Vec<&PanelResult>> = Vec::new();
-    for panel in &search.panels {
-        match rows.last_mut() {
-            Some(row) if technique(row[0]) == technique(panel) => row.push(panel),
-            _ => rows.push(vec![panel]),
-        }
+        svg.y = top + length(search.buffers.len()) * CELL + BELOW;
     }
-    rows
+    for (case, why) in not_run(run) {
+        let line = format!("{case}: {why}");
+        let line = fitted(&line, SMALL, WIDTH - 2 * MARGIN, Cut::End);
+        let at = (MARGIN, svg.y + REASON / 2);
+        svg.text(&line, at, Anchor::Start, SMALL, MUTED);
+        svg.y += REASON;
+    }
+    svg.finish()
 }
 
-/// Where a map's cells lie.
-struct Map<'a> {
-    search: &'a Search,
-    /// The width of a cell.
+/// Draws a map; the largest buffer is on top.
+fn draw_map(
+    svg: &mut Svg,
+    search: &Search,
+    panel: &PanelResult,
     cell: i32,
-    left: i32,
-    top: i32,
-}
-
-impl Map<'_> {
-    fn draw(&self, canvas: &Canvas<'_>, panel: &PanelResult) -> Drawn {
-        let wait = if panel.configuration.wait == Some(Waiting::Spin) {
-            "spinning"
-        } else {
-            "sleeping"
+    (left, top): (i32, i32),
+) {
+    let (columns, rows) = (length(search.pipes.len()), length(search.buffers.len()));
+    let wait = if panel.configuration.wait == Some(Waiting::Spin) {
+        "spinning"
+    } else {
+        "sleeping"
+    };
+    let name = format!("{wait}, {}", place(panel));
+    let name_y = top - NAME / 2 - 2;
+    svg.text(&name, (left, name_y), Anchor::Start, SMALL, INK);
+    let letters = |bytes: &usize| size::short(*bytes).to_uppercase();
+    svg.text("buffer", (left - 4, name_y), Anchor::End, AXIS, MUTED);
+    for (at, bytes) in search.buffers.iter().rev().enumerate() {
+        let y = top + length(at) * CELL + CELL / 2;
+        svg.text(&letters(bytes), (left - 4, y), Anchor::End, AXIS, MUTED);
+    }
+    let below = top + rows * CELL;
+    for (at, bytes) in search.pipes.iter().enumerate() {
+        let x = left + length(at) * cell + cell / 2;
+        svg.text(&letters(bytes), (x, below + 8), Anchor::Middle, AXIS, MUTED);
+    }
+    let middle = left + columns * cell / 2;
+    svg.text("pipe", (middle, below + 22), Anchor::Middle, AXIS, MUTED);
+    let rates = panel.cells.iter().filter_map(|cell| cell.median);
+    let highest = rates.fold(0.0, f64::max);
+    for found in &panel.cells {
+        let place = |axis: &[usize], bytes| axis.iter().position(|it| *it == bytes);
+        let column = place(&search.pipes, found.sizes.pipe_bytes);
+        let row = place(&search.buffers, found.sizes.buffer_bytes);
+        let Some((column, row)) = column.zip(row) else {
+            continue;
         };
-        let name = format!("{wait}, {}", place(panel));
-        let name_y = self.top - NAME / 2 - 2;
-        canvas.text(&name, (self.left, name_y), Side::Right, plain(SMALL, INK))?;
-        self.axes(canvas, name_y)?;
-        let rates = panel.cells.iter().filter_map(|cell| cell.median);
-        let highest = rates.fold(0.0, f64::max);
-        for cell in &panel.cells {
-            let Some((x, y)) = self.extents(cell.sizes) else {
-                continue;
-            };
-            let mut inner = (x.start..x.end - 1, y.start..y.end - 1);
-            if best_sizes(panel) == Some(cell.sizes) {
-                inner = draw_frames(canvas, inner, &[BEST])?;
+        let at = (left + length(column) * cell, below - length(row + 1) * CELL);
+        let mut frames: Vec<Frame> = Vec::new();
+        if best_sizes(panel) == Some(found.sizes) {
+            frames.extend(BEST);
+        }
+        if panel.published() == found.sizes {
+            frames.extend(PUBLISHED);
+        }
+        let (text, fill, ink) = match found.median {
+            _ if found.not_run.is_some() => ("×".to_owned(), EDGE, MUTED),
+            None => (String::new(), CARD, INK),
+            Some(rate) => {
+                let depth = depth(rate, highest);
+                let ink = if depth > 0.62 { CARD } else { INK };
+                (figure(rate), colour(depth), ink)
             }
-            if panel.published() == cell.sizes {
-                inner = draw_frames(canvas, inner, &PUBLISHED)?;
-            }
-            draw_cell(canvas, cell, highest, inner)?;
-        }
-        Ok(())
-    }
-
-    /// The extents of a pair of sizes; none if they are not in the grid. The
-    /// largest buffer is on top.
-    fn extents(&self, sizes: Sizes) -> Option<Extents> {
-        let at = |axis: &[usize], bytes| axis.iter().position(|it| *it == bytes);
-        let column = length(at(&self.search.pipes, sizes.pipe_bytes)?);
-        let row = at(&self.search.buffers, sizes.buffer_bytes)?;
-        let row = length(self.search.buffers.len() - 1 - row);
-        let (x, y) = (self.left + column * self.cell, self.top + row * CELL);
-        Some((x..x + self.cell, y..y + CELL))
-    }
-
-    fn axes(&self, canvas: &Canvas<'_>, name_y: i32) -> Drawn {
-        let face = plain(AXIS, MUTED);
-        let letters = |bytes: &usize| size::short(*bytes).to_uppercase();
-        let left = self.left - 4;
-        canvas.text("buffer", (left, name_y), Side::Left, face)?;
-        for (at, bytes) in self.search.buffers.iter().rev().enumerate() {
-            let y = self.top + length(at) * CELL + CELL / 2;
-            canvas.text(&letters(bytes), (left, y), Side::Left, face)?;
-        }
-        let below = self.top + length(self.search.buffers.len()) * CELL;
-        for (at, bytes) in self.search.pipes.iter().enumerate() {
-            let x = self.left + length(at) * self.cell + self.cell / 2;
-            canvas.text(&letters(bytes), (x, below + 8), Side::Middle, face)?;
-        }
-        let middle = self.left + length(self.search.pipes.len()) * self.cell / 2;
-        canvas.text("pipe", (middle, below + 22), Side::Middle, face)
+        };
+        draw_cell(svg, at, (cell - 1, CELL - 1), &frames, fill);
+        let middle = (at.0 + cell / 2, at.1 + CELL / 2);
+        svg.text(&text, middle, Anchor::Middle, RATE, ink);
     }
 }
 
-/// The pixels of a cell, from left to right and from top to bottom.
-type Extents = (Range<i32>, Range<i32>);
-
-/// A frame's colour and width.
-type Frame = (RGBColor, i32);
-
-const BEST: Frame = (RGBColor(213, 94, 0), 3);
-/// Dark and light, so that it shows on any cell.
-const PUBLISHED: [Frame; 2] = [(INK, 1), (CARD, 1)];
-
-/// Draws frames, each within the one before, and returns the extents within.
-fn draw_frames(
-    canvas: &Canvas<'_>,
-    (mut x, mut y): Extents,
+/// A filled cell in frames, each within the one before.
+fn draw_cell(
+    svg: &mut Svg,
+    (x, y): (i32, i32),
+    (width, height): (i32, i32),
     frames: &[Frame],
-) -> Result<Extents, DrawingAreaErrorKind<std::io::Error>> {
+    fill: Colour,
+) {
+    let (mut x, mut y) = (x..x + width, y..y + height);
     for (colour, width) in frames {
-        canvas.rectangle(x.clone(), y.clone(), *colour)?;
+        svg.rectangle(x.clone(), y.clone(), *colour);
         x = x.start + width..x.end - width;
         y = y.start + width..y.end - width;
     }
-    Ok((x, y))
-}
-
-fn draw_cell(canvas: &Canvas<'_>, cell: &CellResult, highest: f64, (x, y): Extents) -> Drawn {
-    let middle = (i32::midpoint(x.start, x.end), i32::midpoint(y.start, y.end));
-    let (text, fill, ink) = match cell.median {
-        _ if cell.not_run.is_some() => ("×".to_owned(), EDGE, MUTED),
-        None => (String::new(), CARD, INK),
-        Some(rate) => {
-            let depth = depth(rate, highest);
-            (
-                figure(rate),
-                colour(depth),
-                if depth > 0.62 { CARD } else { INK },
-            )
-        }
-    };
-    canvas.rectangle(x, y, fill)?;
-    canvas.text(&text, middle, Side::Middle, plain(RATE, ink))
+    svg.rectangle(x, y, fill);
 }
 
 /// The depth of a rate's colour from 0 to 1, by its logarithm: equal ratios are
@@ -223,22 +168,19 @@ fn depth(rate: f64, highest: f64) -> f64 {
 }
 
 /// From near white to a dark blue: darker is faster, in grey too.
-fn colour(depth: f64) -> RGBColor {
+fn colour(depth: f64) -> Colour {
     const STEPS: [[f64; 3]; 3] = [
         [237.0, 243.0, 250.0],
         [92.0, 158.0, 208.0],
         [8.0, 44.0, 98.0],
     ];
-    let (from, share) = if depth < 0.5 {
-        (0, depth * 2.0)
-    } else {
-        (1, depth * 2.0 - 1.0)
-    };
+    let from = if depth < 0.5 { 0 } else { 1 };
+    let share = depth * 2.0 - from as f64;
     let mix = |at: usize| {
         let (a, b) = (STEPS[from][at], STEPS[from + 1][at]);
         (a + (b - a) * share).round() as u8
     };
-    RGBColor(mix(0), mix(1), mix(2))
+    Colour(mix(0), mix(1), mix(2))
 }
 
 /// Two digits: `64`, `4.2`, `.76`.
@@ -250,30 +192,26 @@ fn figure(rate: f64) -> String {
     }
 }
 
-fn legend(canvas: &Canvas<'_>, y: i32) -> Drawn {
-    let face = plain(SMALL, INK);
-    let mut x = MARGIN;
-    for (at, share) in ["1/8 or less", "1/4", "1/2", "the map's best"]
-        .iter()
-        .enumerate()
-    {
-        canvas.rectangle(x..x + 24, y - 7..y + 7, colour(at as f64 / 3.0))?;
-        canvas.text(share, (x + 30, y), Side::Right, face)?;
-        x += 30 + text_width(share, SMALL) + 14;
-    }
-    let (y, mut x) = (y + 22, MARGIN);
-    for (name, frames, fill) in [
-        ("best", &[BEST][..], CARD),
+fn legend(svg: &mut Svg) {
+    let shares = ["1/8 or less", "1/4", "1/2", "the map's best"];
+    let shares = shares.iter().enumerate();
+    let colours = shares.map(|(at, share)| (*share, &[][..], colour(at as f64 / 3.0)));
+    let frames = [
+        ("best", &BEST[..], CARD),
         ("published", &PUBLISHED, CARD),
         ("refused", &[], EDGE),
         ("not tried", &[(EDGE, 1)], CARD),
-    ] {
-        let inner = draw_frames(canvas, (x..x + 24, y - 7..y + 7), frames)?;
-        canvas.rectangle(inner.0, inner.1, fill)?;
-        canvas.text(name, (x + 30, y), Side::Right, face)?;
-        x += 30 + text_width(name, SMALL) + 14;
+    ];
+    for entries in [colours.collect(), frames.to_vec()] {
+        let mut x = MARGIN;
+        for (name, frames, fill) in entries {
+            draw_cell(svg, (x, svg.y + 5), (24, 14), frames, fill);
+            svg.text(name, (x + 30, svg.y + 12), Anchor::Start, SMALL, INK);
+            x += 30 + text_width(name, SMALL) + 14;
+        }
+        svg.y += 22;
     }
-    Ok(())
+    svg.y += 6;
 }
 
 #[cfg(test)]
@@ -322,10 +260,7 @@ mod tests {
     fn best_sizes_are_framed_in_each_map() {
         let run = sample::sizes();
         let svg = chart(&run, run.search.as_ref().unwrap());
-        let RGBColor(r, g, b) = BEST.0;
-        let frames = svg
-            .matches(&format!("fill=\"#{r:02X}{g:02X}{b:02X}\""))
-            .count();
+        let frames = svg.matches(&format!("fill=\"{}\"", BEST[0].0)).count();
         assert_eq!(frames, 9 + 1, "nine maps and the legend");
     }
 
@@ -340,7 +275,7 @@ mod tests {
     #[test]
     fn faster_is_darker_in_grey_too() {
         let grey = (0..=20).map(|step| {
-            let RGBColor(r, g, b) = colour(f64::from(step) / 20.0);
+            let Colour(r, g, b) = colour(f64::from(step) / 20.0);
             // ITU-R BT.601.
             0.299 * f64::from(r) + 0.587 * f64::from(g) + 0.114 * f64::from(b)
         });

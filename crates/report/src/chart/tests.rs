@@ -1,10 +1,16 @@
 //! Tests of the charts: what is in them, not how they look. For looking,
 //! `PIPESPEED_CHARTS=DIR cargo test charts` leaves the pictures in DIR.
 
-use super::*;
+use super::bars::{Bar, BarChart, Row};
+use super::svg::Colour;
+use crate::{chart, latency_chart, profile_chart};
 use pipespeed_base::Named;
+use pipespeed_explain::profile::sample as profiles;
+use pipespeed_measure::latency::spec::Mode;
 use pipespeed_measure::record::{DataUse, Run};
-use pipespeed_measure::sample::{case, channels, estimate, ladder, memory, ratio, refuse, run};
+use pipespeed_measure::sample::{
+    case, channels, estimate, ladder, latency_record, memory, ratio, refuse, run, sizes,
+};
 use pipespeed_measure::suite::Suite;
 use pipespeed_measure::suite::channels::Transport;
 
@@ -64,39 +70,35 @@ fn long_names(count: usize) -> Run {
     run(Suite::Options, cases.collect())
 }
 
-fn dots() -> Vec<DotRow> {
-    let row = |name: &str, ratio, note: &str| DotRow {
+/// A chart of ratios; the interval of one reaches far.
+fn ratios(high: f64) -> String {
+    let row = |name: &str, [low, median, high]: [f64; 3]| Row {
         name: name.to_owned(),
-        ratio,
-        beyond: match note {
-            "faster" => std::cmp::Ordering::Greater,
-            "slower" => std::cmp::Ordering::Less,
-            _ => std::cmp::Ordering::Equal,
-        },
-        note: note.to_owned(),
+        bars: Ok(vec![Bar::of(
+            estimate(low, median, high),
+            Colour(10, 122, 88),
+            format!("x{median} [{low}, {high}] verdict"),
+        )]),
     };
-    vec![
-        row("write_read", Some(estimate(0.98, 1.0, 1.02)), "same"),
-        row("write_read_128k", Some(estimate(1.22, 1.31, 1.4)), "faster"),
-        row("vmsplice_read", Some(estimate(0.78, 0.82, 0.86)), "slower"),
-        row(
-            "vmsplice_splice_huge",
-            Some(estimate(0.93, 1.06, 1.2)),
-            "undecided",
-        ),
-        row(
-            "busy_loop_huge",
-            None,
-            "refused in the second run: one processor",
-        ),
-    ]
-}
-
-fn wide_dots() -> Vec<DotRow> {
-    let mut rows = dots();
-    rows[1].ratio = Some(estimate(11.0, 12.3, 13.9));
-    rows[2].ratio = Some(estimate(0.2, 0.21, 0.23));
-    rows
+    let missing = Row {
+        name: "busy_loop_huge".to_owned(),
+        bars: Err("no ratio: refused in the second run: one processor".to_owned()),
+    };
+    let chart = BarChart {
+        title: "pipespeed: compare",
+        subtitle: vec!["after.json over before.json".to_owned()],
+        legend: Vec::new(),
+        rows: vec![
+            row("write_read", [0.98, 1.0, 1.02]),
+            row("write_read_128k", [1.22, 1.31, high]),
+            row("vmsplice_read", [0.78, 0.82, 0.86]),
+            row("vmsplice_splice_huge", [0.93, 1.06, 1.2]),
+            missing,
+        ],
+        of_ratios: true,
+        unit: "new rate / old rate",
+    };
+    chart.draw()
 }
 
 #[test]
@@ -159,18 +161,30 @@ fn a_run_without_cases_or_intervals_can_be_drawn() {
         summary.gib_per_s.interval = None;
     }
     texts(&chart(&short));
-    texts(&dot_chart("none", "", &[], "ratio"));
 }
 
 #[test]
-fn a_ratio_without_a_value_says_why() {
-    let texts = texts(&dot_chart("compare", "a against b", &dots(), "ratio"));
-    assert!(
-        texts
-            .iter()
-            .any(|text| text.starts_with("refused in the second"))
-    );
-    assert!(texts.iter().any(|text| text == "x0.82 [0.78, 0.86]"));
+fn bars_of_ratios_begin_at_one() {
+    let svg = ratios(1.4);
+    let texts = texts(&svg);
+    for text in ["x0.82 [0.78, 0.86] verdict", "1", "0.8"] {
+        assert!(texts.iter().any(|it| it == text), "{text}: {texts:?}");
+    }
+    assert!(texts.iter().any(|it| it.starts_with("no ratio: refused")));
+    let document = roxmltree::Document::parse(&svg).unwrap();
+    let bars: Vec<[f64; 2]> = document
+        .descendants()
+        .filter(|node| node.attribute("fill") == Some("#0a7a58"))
+        .map(|node| ["x", "width"].map(|name| node.attribute(name).unwrap().parse().unwrap()))
+        .collect();
+    // Gains begin where losses end; no change has no bar.
+    let [gain, loss, small] = bars[..] else {
+        panic!("{bars:?}");
+    };
+    assert_eq!(gain[0], loss[0] + loss[1]);
+    assert_eq!(gain[0], small[0]);
+    let expected = 1.31_f64.ln() / -(0.82_f64.ln());
+    assert!((gain[1] / loss[1] - expected).abs() < 0.05, "{bars:?}");
 }
 
 #[test]
@@ -184,24 +198,12 @@ fn all_charts_are_well_formed() {
         ("memory", chart(&memory())),
         ("long", chart(&long_names(12))),
         ("many", chart(&long_names(18))),
-        (
-            "dots",
-            dot_chart(
-                "pipespeed compare",
-                "before.json against after.json",
-                &dots(),
-                "after / before (ratio of rates, log scale)",
-            ),
-        ),
-        (
-            "wide_dots",
-            dot_chart(
-                "pipespeed compare",
-                "before.json against after.json",
-                &wide_dots(),
-                "after / before (ratio of rates, log scale)",
-            ),
-        ),
+        ("ratios", ratios(1.4)),
+        ("wide_ratios", ratios(14.0)),
+        ("sizes", chart(&sizes())),
+        ("latency", latency_chart(&latency_record(Mode::Closed))),
+        ("profile", profile_chart(&profiles::ladder())),
+        ("pipeline", profile_chart(&profiles::pipeline())),
     ];
     for (name, svg) in &charts {
         texts(svg);

@@ -1,51 +1,54 @@
-//! What the kernel's files tell of a process, and of those that it started.
+//! Resource usage of a process and its descendants, from /proc.
 
 use std::fs;
 use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
-/// What a stage has used.
+/// Resources used by a stage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Bytes that read(2) and its kin took; none where the kernel does not say.
+    /// Bytes read by read(2) and similar calls; `None` if the kernel does not count
+    /// them.
     pub taken: Option<u64>,
-    /// The same of write(2).
+    /// Bytes written by write(2) and similar calls.
     pub given: Option<u64>,
-    /// Time running, of all threads.
+    /// Running time of all threads.
     pub ran: Duration,
-    /// Time waiting for a processor, of all threads.
+    /// Time in which threads waited for a processor.
     pub delayed: Duration,
     /// Wall time.
     pub wall: Duration,
 }
 
 impl Account {
-    /// What was added since `earlier`.
+    /// The usage since `earlier`.
     pub fn since(&self, earlier: &Account) -> Account {
-        let difference = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
-        Account {
-            taken: difference(self.taken, earlier.taken),
-            given: difference(self.given, earlier.given),
-            ran: self.ran.saturating_sub(earlier.ran),
-            delayed: self.delayed.saturating_sub(earlier.delayed),
-            wall: self.wall.saturating_sub(earlier.wall),
-        }
+        self.combined(earlier, u64::saturating_sub, Duration::saturating_sub)
     }
 
-    /// Both together.
+    /// The sum of both.
     pub fn and(&self, other: &Account) -> Account {
-        let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
+        self.combined(other, u64::saturating_add, Duration::saturating_add)
+    }
+
+    fn combined(
+        &self,
+        other: &Account,
+        bytes: fn(u64, u64) -> u64,
+        time: fn(Duration, Duration) -> Duration,
+    ) -> Account {
+        let counts = |own: Option<u64>, other: Option<u64>| Some(bytes(own?, other?));
         Account {
-            taken: sum(self.taken, other.taken),
-            given: sum(self.given, other.given),
-            ran: self.ran + other.ran,
-            delayed: self.delayed + other.delayed,
-            wall: self.wall + other.wall,
+            taken: counts(self.taken, other.taken),
+            given: counts(self.given, other.given),
+            ran: time(self.ran, other.ran),
+            delayed: time(self.delayed, other.delayed),
+            wall: time(self.wall, other.wall),
         }
     }
 
-    /// Nothing, where bytes are known.
+    /// No usage, with known byte counts.
     pub fn nothing() -> Account {
         Account {
             taken: Some(0),
@@ -55,10 +58,9 @@ impl Account {
     }
 }
 
-/// Bytes that a process read and wrote, with those of the children that it
-/// waited for; those of a zombie can still be read. What splice(2), tee(2) and
-/// vmsplice(2) move is not counted (Documentation/filesystems/proc.rst, io;
-/// fs/splice.c).
+/// Bytes that a process and the children it has waited for read and wrote; also of
+/// a zombie. Bytes moved by splice(2), tee(2) and vmsplice(2) are not counted
+/// (Documentation/filesystems/proc.rst, io; fs/splice.c).
 pub fn bytes(pid: i32) -> Option<(u64, u64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
     let field = |name: &str| {
@@ -68,8 +70,8 @@ pub fn bytes(pid: i32) -> Option<(u64, u64)> {
     Some((field("rchar:")?, field("wchar:")?))
 }
 
-/// Time running and time waiting for a processor
-/// (Documentation/scheduler/sched-stats.rst, schedstat).
+/// Running time and time waiting for a processor, from a file `schedstat`
+/// (Documentation/scheduler/sched-stats.rst).
 pub fn schedule(path: &str) -> Option<(Duration, Duration)> {
     let text = fs::read_to_string(path).ok()?;
     let mut numbers = text.split_ascii_whitespace().map(str::parse);
@@ -77,7 +79,7 @@ pub fn schedule(path: &str) -> Option<(Duration, Duration)> {
     Some((next()?, next()?))
 }
 
-/// The numbers that are the names of a directory's entries.
+/// The entries of a directory whose names are numbers.
 pub fn numbers_in(path: &str) -> Vec<i32> {
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
     entries
@@ -85,31 +87,25 @@ pub fn numbers_in(path: &str) -> Vec<i32> {
         .collect()
 }
 
-/// A process's children; none where the kernel keeps no lists of them
-/// (CONFIG_PROC_CHILDREN).
+/// The children of a process; empty without CONFIG_PROC_CHILDREN.
 pub fn children(pid: i32) -> Vec<i32> {
-    let tasks = numbers_in(&format!("/proc/{pid}/task"));
-    let lists = tasks.into_iter().map(|task| {
-        let list = fs::read_to_string(format!("/proc/{pid}/task/{task}/children"));
-        list.unwrap_or_default()
-    });
     let mut children = Vec::new();
-    for list in lists {
-        children.extend(
-            list.split_ascii_whitespace()
-                .filter_map(|pid| pid.parse::<i32>().ok()),
-        );
+    for task in numbers_in(&format!("/proc/{pid}/task")) {
+        let list = fs::read_to_string(format!("/proc/{pid}/task/{task}/children"));
+        let list = list.unwrap_or_default();
+        let pids = list.split_ascii_whitespace();
+        children.extend(pids.filter_map(|pid| pid.parse::<i32>().ok()));
     }
     children
 }
 
-/// A process and all that descend from it, each before its children.
+/// A process and its descendants, each before its children.
 pub fn tree(pid: i32, children: &dyn Fn(i32) -> Vec<i32>) -> Vec<i32> {
     let mut all = vec![pid];
     let mut at = 0;
     while let Some(pid) = all.get(at) {
         let next = children(*pid);
-        // While one looks, a number may come to mean somebody else.
+        // A number may be reused meanwhile.
         let new: Vec<i32> = next.into_iter().filter(|pid| !all.contains(pid)).collect();
         all.extend(new);
         at += 1;
@@ -117,11 +113,10 @@ pub fn tree(pid: i32, children: &dyn Fn(i32) -> Vec<i32>) -> Vec<i32> {
     all
 }
 
-/// Sends a signal to all that descend from this process. It has to be the one
-/// to which orphans go (PR_SET_CHILD_SUBREAPER), or some may be missed.
+/// Sends a signal to all descendants of this process, which must be the one that
+/// adopts orphans (PR_SET_CHILD_SUBREAPER).
 pub fn signal_descendants(signal: Signal) {
     let own = getpid().as_raw_pid();
-    // Only here the whole of /proc is worth its time.
     let parents: Vec<(i32, i32)> = numbers_in("/proc")
         .into_iter()
         .filter_map(|pid| Some((parent(pid)?, pid)))
@@ -133,13 +128,13 @@ pub fn signal_descendants(signal: Signal) {
     for pid in tree(own, &children).into_iter().skip(1) {
         let seen = parents.iter().find(|(_, child)| *child == pid);
         let descriptor = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
-        // The descriptor stands for one process; if the parent is still the
-        // same it is the one that was seen.
+        // The descriptor refers to one process. If its parent is still the same, it
+        // is the one that was listed.
         if let (Some(Ok(descriptor)), Some((seen, _))) = (descriptor, seen)
             && parent(pid).is_some_and(|now| now == *seen || now == own)
         {
             let _ = pidfd_send_signal(&descriptor, signal);
-            // Who is stopped can't obey.
+            // A stopped process does not handle signals.
             if signal == Signal::TERM {
                 let _ = pidfd_send_signal(descriptor, Signal::CONT);
             }
@@ -151,8 +146,8 @@ fn parent(pid: i32) -> Option<i32> {
     stat_field(&format!("/proc/{pid}"), 4)?.parse().ok()
 }
 
-/// A field of proc_pid_stat(5) behind the second, by its number there. That one,
-/// a name in parentheses, may hold anything.
+/// A field of proc_pid_stat(5) after the second, which is a name in parentheses and
+/// may contain anything.
 pub fn stat_field(dir: &str, number: usize) -> Option<String> {
     let stat = fs::read_to_string(format!("{dir}/stat")).ok()?;
     let (_, after) = stat.rsplit_once(')')?;
@@ -160,7 +155,7 @@ pub fn stat_field(dir: &str, number: usize) -> Option<String> {
     fields.nth(number.checked_sub(3)?).map(str::to_owned)
 }
 
-/// The name of a process, be it dead: of its program's file, 15 bytes of it
+/// The name of a process, also of a zombie: 15 bytes of its program's file name
 /// (proc_pid_comm(5)).
 pub fn name(pid: Pid) -> Option<String> {
     let name = fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_pid())).ok()?;
@@ -172,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_is_walked_once_however_strange() {
+    fn a_process_tree_with_a_loop_is_walked_once() {
         let children = |pid: i32| match pid {
             1 => vec![2, 3],
             2 => vec![4],
@@ -183,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_accounts_and_a_parent() {
+    fn this_process_has_byte_counts_and_a_parent() {
         let own = getpid().as_raw_pid();
         if let (Some(before), Some(after)) = (bytes(own), bytes(own)) {
             assert!(after.0 > before.0, "reading it was reading");

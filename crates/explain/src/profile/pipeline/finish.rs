@@ -1,19 +1,17 @@
-//! A pipeline's record, from what was seen of its stages.
+//! The record of a pipeline, made from what was seen of its stages.
 
 use rustix::process::WaitStatus;
 
 use super::Pipeline;
 use super::account::Account;
 use super::running::{Ran, Seen};
-use super::volume::{Side, between, splices};
 use crate::profile::account::Usage;
 use crate::profile::gathered::{Chains, end_profile};
-use crate::profile::groups::Table;
 use crate::profile::record::{Function, PipelineProfile, StageProfile, Status};
 use crate::profile::symbols::Symbols;
 
-/// The characters that a stage's role has of its command.
-const ROLE: usize = 40;
+/// A stage's role contains at most this many characters of its command.
+const MAX_ROLE: usize = 40;
 
 /// Makes the record.
 pub fn record(pipeline: &Pipeline, ran: Ran, symbols: &Symbols) -> PipelineProfile {
@@ -22,139 +20,64 @@ pub fn record(pipeline: &Pipeline, ran: Ran, symbols: &Symbols) -> PipelineProfi
         let chains = std::mem::take(&mut seen.chains).named(symbols);
         stages.push((seen, chains));
     }
-    let all = volumes(&stages, |seen| seen.sampled.and(&seen.unsampled));
+    let all = volumes(&stages, Seen::account);
     let unsampled = volumes(&stages, |seen| seen.unsampled);
     let sampled = volumes(&stages, |seen| seen.sampled);
     let stages = stages.into_iter().zip(&pipeline.stages).enumerate();
+    let stages = stages.map(|(at, ((seen, chains), stage))| {
+        let volumes = [all[at], unsampled[at], sampled[at]];
+        stage_profile(at + 1, &stage.text, seen, chains, volumes)
+    });
     PipelineProfile {
         command: pipeline.text.clone(),
         wall_s: ran.wall.as_secs_f64(),
         out_of_time: ran.out_of_time,
         interrupted: ran.interrupted,
         left: ran.left,
-        stages: stages
-            .map(|(at, ((seen, chains), stage))| {
-                let role = format!("{}: {}", at + 1, in_short(&stage.text, ROLE));
-                stage_profile(
-                    &stage.text,
-                    &role,
-                    seen,
-                    chains,
-                    [all[at], unsampled[at], sampled[at]],
-                )
-            })
-            .collect(),
+        stages: stages.collect(),
     }
 }
 
-/// Unsampled phases that are a smaller part of a stage's time say nothing.
-const ENOUGH: f64 = 0.2;
-/// Nor does what was seen of its threads if it is less than this share of what
-/// it used in all: short-lived children come and go between two looks.
-const NEARLY_ALL: f64 = 0.9;
+/// The phases without sampling are used if they make up at least this share of a
+/// stage's time,
+const MIN_UNSAMPLED: f64 = 0.2;
+/// and its threads were seen using at least this share of its processor time:
+/// short-lived children may start and end unseen.
+const MIN_SEEN: f64 = 0.9;
 
-/// What a stage used, in all and without sampling.
-struct Used {
-    all: Usage,
-    unsampled: Usage,
-    sampled: Usage,
-    by_phases: bool,
-}
-
-fn used(seen: &Seen, accounts: [Bytes; 3]) -> Used {
-    let [all, unsampled, sampled] = accounts;
-    let usage = |account: &Account, bytes: u64| Usage {
-        bytes,
+/// The record of the stage with this number.
+fn stage_profile(
+    number: usize,
+    command: &str,
+    seen: Seen,
+    chains: Chains<String>,
+    volumes: [Volume; 3],
+) -> StageProfile {
+    let usage = |account: &Account, volume: Volume| Usage {
+        bytes: volume.taken.or(volume.given).unwrap_or(0),
         wall_s: account.wall.as_secs_f64(),
         cpu_s: account.ran.as_secs_f64(),
         run_delay_s: account.delayed.as_secs_f64(),
         ..Usage::default()
     };
-    let both = seen.sampled.and(&seen.unsampled);
-    let mut whole = usage(&both, all.basis());
-    let seen_cpu_s = whole.cpu_s;
+    let mut all = usage(&seen.account(), volumes[0]);
+    let seen_cpu_s = all.cpu_s;
     if let Some(ended) = seen.ended {
-        whole.cpu_s = (ended.cpu + seen.orphans).as_secs_f64();
-        whole.wall_s = ended.wall.as_secs_f64();
+        all.cpu_s = (ended.cpu + seen.orphans).as_secs_f64();
+        all.wall_s = ended.wall.as_secs_f64();
     }
-    let part = usage(&seen.unsampled, unsampled.basis());
-    if part.wall_s >= ENOUGH * whole.wall_s && seen_cpu_s >= NEARLY_ALL * whole.cpu_s {
-        Used {
-            all: whole,
-            unsampled: part,
-            sampled: usage(&seen.sampled, sampled.basis()),
-            by_phases: true,
-        }
+    let unsampled = usage(&seen.unsampled, volumes[1]);
+    let by_phases =
+        unsampled.wall_s >= MIN_UNSAMPLED * all.wall_s && seen_cpu_s >= MIN_SEEN * all.cpu_s;
+    let (unsampled, sampled) = if by_phases {
+        (unsampled, usage(&seen.sampled, volumes[2]))
     } else {
-        Used {
-            all: whole,
-            unsampled: whole,
-            sampled: whole,
-            by_phases: false,
-        }
-    }
-}
-
-/// What went through the pipes before and behind a stage.
-#[derive(Debug, Clone, Copy)]
-struct Bytes {
-    taken: Option<u64>,
-    given: Option<u64>,
-}
-
-impl Bytes {
-    /// What a stage's pages are: what it takes; of the first, what it gives.
-    fn basis(self) -> u64 {
-        self.taken.or(self.given).unwrap_or(0)
-    }
-}
-
-/// The volumes at each stage, by the accounts that `of` picks.
-fn volumes(stages: &[(Seen, Chains<String>)], of: fn(&Seen) -> Account) -> Vec<Bytes> {
-    let splicing: Vec<bool> = stages
-        .iter()
-        .map(|(_, chains)| any_splice(chains))
-        .collect();
-    let side = |at: usize, count: fn(Account) -> Option<u64>| Side {
-        counted: count(of(&stages[at].0)),
-        splices: splicing[at],
+        (all, all)
     };
-    let pipes: Vec<Option<u64>> = (1..stages.len())
-        .map(|at| between(side(at - 1, |a| a.given), side(at, |a| a.taken)))
-        .collect();
-    (0..stages.len())
-        .map(|at| Bytes {
-            taken: at.checked_sub(1).and_then(|at| pipes[at]),
-            given: pipes.get(at).copied().flatten(),
-        })
-        .collect()
-}
-
-fn any_splice(chains: &Chains<String>) -> bool {
-    let mut all = chains.weights.keys();
-    all.any(|chain| splices(chain.iter().map(String::as_str)))
-}
-
-fn stage_profile(
-    command: &str,
-    role: &str,
-    seen: Seen,
-    chains: Chains<String>,
-    accounts: [Bytes; 3],
-) -> StageProfile {
-    let used = used(&seen, accounts);
-    let shared_out = used.unsampled.within_wall_time();
-    let mut end = end_profile(role, shared_out, used.sampled, chains, Table::built_in());
-    end.usage = used.unsampled;
+    let role = format!("{number}: {}", in_short(command, MAX_ROLE));
+    let mut end = end_profile(&role, unsampled.within_wall_time(), sampled, chains);
+    end.usage = unsampled;
     let seen_asleep: u64 = seen.watch.waits.values().sum();
-    let waits = seen.watch.waits.into_iter();
-    let mut waits: Vec<Function> = waits
-        .map(|(name, times)| Function {
-            name,
-            share: times as f64 / seen_asleep as f64,
-        })
-        .collect();
-    waits.sort_by(|a, b| b.share.total_cmp(&a.share));
     let status = seen
         .ended
         .map_or(Status::Exited(0), |ended| status_of(ended.status));
@@ -162,15 +85,73 @@ fn stage_profile(
         command: command.to_owned(),
         status,
         ran: !(seen.unchanged && status.says_not_run()),
-        wall_s: used.all.wall_s,
-        cpu_s: used.all.cpu_s,
-        by_phases: used.by_phases,
-        taken_bytes: accounts[0].taken,
-        given_bytes: accounts[0].given,
-        waits,
+        wall_s: all.wall_s,
+        cpu_s: all.cpu_s,
+        by_phases,
+        taken_bytes: volumes[0].taken,
+        given_bytes: volumes[0].given,
+        waits: Function::shares(seen.watch.waits, seen_asleep),
         seen_asleep,
         end,
     }
+}
+
+/// Bytes that went through the pipes before and after a stage, where known.
+#[derive(Debug, Clone, Copy)]
+struct Volume {
+    taken: Option<u64>,
+    given: Option<u64>,
+}
+
+/// The volumes of each stage, by the accounts that `of` selects.
+fn volumes(stages: &[(Seen, Chains<String>)], of: fn(&Seen) -> Account) -> Vec<Volume> {
+    let side = |at: usize, count: fn(Account) -> Option<u64>| {
+        let (seen, chains) = &stages[at];
+        let mut chains = chains.weights.keys();
+        count(of(seen)).filter(|_| !chains.any(|chain| splices(chain)))
+    };
+    let pipes: Vec<Option<u64>> = (1..stages.len())
+        .map(|at| between(side(at - 1, |a| a.given), side(at, |a| a.taken)))
+        .collect();
+    (0..stages.len())
+        .map(|at| Volume {
+            taken: at.checked_sub(1).and_then(|at| pipes[at]),
+            given: pipes.get(at).copied().flatten(),
+        })
+        .collect()
+}
+
+/// The volume of a pipe, from the bytes that its writer and its reader counted;
+/// `None` for a process that splices, since the kernel does not count these bytes.
+///
+/// Processes read and write other files, too, so each count is at least the pipe's
+/// volume, and the smaller one is nearer.
+fn between(writer: Option<u64>, reader: Option<u64>) -> Option<u64> {
+    writer.into_iter().chain(reader).min()
+}
+
+/// Functions of the kernel that move bytes without counting them: those of
+/// splice(2), vmsplice(2) and tee(2) (fs/splice.c). sendfile(2) counts.
+const UNCOUNTED: &[&str] = &[
+    "__do_splice",
+    "do_splice",
+    "__x64_sys_splice",
+    "__arm64_sys_splice",
+    "__do_sys_vmsplice",
+    "__x64_sys_vmsplice",
+    "__arm64_sys_vmsplice",
+    "vmsplice_to_pipe",
+    "vmsplice_to_user",
+    "__x64_sys_tee",
+    "__arm64_sys_tee",
+    "do_tee",
+    "link_pipe",
+];
+
+/// Whether a call chain goes through one of them.
+fn splices(chain: &[String]) -> bool {
+    let mut chain = chain.iter();
+    chain.any(|function| UNCOUNTED.contains(&&**function))
 }
 
 fn status_of(status: WaitStatus) -> Status {
@@ -180,15 +161,15 @@ fn status_of(status: WaitStatus) -> Status {
     }
 }
 
-/// A command on a line of so many characters.
-pub fn in_short(command: &str, most: usize) -> String {
+/// A command on one line of at most `max` characters.
+pub fn in_short(command: &str, max: usize) -> String {
     let words = command.split(|c: char| c.is_whitespace() || c.is_control());
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     let line = words.join(" ");
-    match line.char_indices().nth(most) {
+    match line.char_indices().nth(max) {
         None => line,
         Some(_) => {
-            let kept: String = line.chars().take(most - 1).collect();
+            let kept: String = line.chars().take(max - 1).collect();
             format!("{}…", kept.trim_end())
         }
     }
@@ -197,6 +178,29 @@ pub fn in_short(command: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_smaller_count_of_a_pipes_two_ends_is_its_volume() {
+        assert_eq!(between(Some(1000), Some(1011)), Some(1000));
+        assert_eq!(between(Some(5000), Some(1011)), Some(1011));
+        assert_eq!(between(None, Some(7)), Some(7));
+        assert_eq!(between(None, None), None);
+    }
+
+    #[test]
+    fn sendfile_counts_and_splice_does_not() {
+        let splices = |chain: [&str; 3]| splices(&chain.map(str::to_owned));
+        assert!(splices([
+            "do_syscall_64",
+            "do_splice",
+            "splice_pipe_to_pipe"
+        ]));
+        assert!(!splices([
+            "do_syscall_64",
+            "do_sendfile",
+            "splice_direct_to_actor"
+        ]));
+    }
 
     #[test]
     fn a_long_command_gets_short_and_stays_on_its_line() {

@@ -1,17 +1,14 @@
-//! A profile of somebody's own pipeline: run once, from its start to its end or
-//! for a time, with every stage and what it starts sampled.
+//! Profiles of a user's pipeline: it is run once, to its end or for a limited time,
+//! and each stage is sampled with all processes that it starts.
 //!
-//! `split.rs` takes the command line apart, `process.rs` starts a stage and says
-//! what it used, `watch.rs` looks at it meanwhile, `volume.rs` tells how much went
-//! through the pipes, `running.rs` holds it all together, `finish.rs` makes a
-//! record of it.
+//! `split` parses the command line, `process` starts and reaps a stage, `watch`
+//! observes it in /proc, `running` runs the pipeline, `finish` makes the record.
 
 mod account;
 mod finish;
 pub mod process;
 mod running;
 pub mod split;
-mod volume;
 mod watch;
 
 use std::time::Duration;
@@ -22,64 +19,73 @@ pub use self::finish::in_short;
 pub use self::running::PHASE_MS;
 use self::running::Running;
 pub use self::watch::{INPUT, OUTPUT};
-use super::collect::Sampling;
+use super::perf::Sampling;
 use super::record::PipelineProfile;
 use pipespeed_base::interrupt::Interrupt;
 
-/// A command line that is a pipeline.
+/// A pipeline to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pipeline {
-    /// As it was given.
+    /// The command line.
     pub text: String,
     stages: Vec<Stage>,
 }
 
-/// One of its commands.
+/// One command of a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Stage {
     text: String,
     /// The program and its arguments.
     words: Vec<String>,
+    /// Whether the words start a shell that is replaced by another program.
+    replaces_shell: bool,
 }
 
-impl Pipeline {
-    /// One word is a pipeline for sh; several are a program and its arguments,
-    /// as they are.
-    ///
-    /// # Errors
-    /// Why that is no pipeline.
-    pub fn new(words: &[String]) -> Result<Self, split::BadCommand> {
-        if let [text] = words {
-            let stage = |text: String| Stage {
-                words: vec!["sh".to_owned(), "-c".to_owned(), split::for_shell(&text)],
-                text,
-            };
-            return Ok(Pipeline {
-                text: text.trim().to_owned(),
-                stages: split::stages(text)?.into_iter().map(stage).collect(),
-            });
-        }
-        let text = words.join(" ");
-        let only = Stage {
-            text: text.clone(),
-            words: words.to_vec(),
-        };
-        if words.first().is_none_or(String::is_empty) {
-            Err(split::BadCommand::Empty)
-        } else {
-            Ok(Pipeline {
-                text,
-                stages: vec![only],
-            })
+impl Stage {
+    /// A command for sh. A plain program replaces the shell, so that the observed
+    /// process is the program itself.
+    fn in_shell(text: String) -> Self {
+        let is_program = split::is_program(&text);
+        let exec = if is_program { "exec " } else { "" };
+        Stage {
+            words: ["sh", "-c", &format!("{exec}{text}")]
+                .map(str::to_owned)
+                .to_vec(),
+            replaces_shell: is_program && split::first_word(&text) != "sh",
+            text,
         }
     }
 }
 
-/// Runs a pipeline, for `limit` at most, and samples it.
+impl Pipeline {
+    /// One word is a pipeline for sh; several are a program and its arguments.
+    ///
+    /// # Errors
+    /// The text is not a pipeline.
+    pub fn new(words: &[String]) -> Result<Self, split::BadCommand> {
+        let text = words.join(" ").trim().to_owned();
+        let stages = match words {
+            [] => return Err(split::BadCommand::Empty),
+            [text] => {
+                let stages = split::stages(text)?.into_iter();
+                stages.map(Stage::in_shell).collect()
+            }
+            [program, ..] if program.is_empty() => return Err(split::BadCommand::Empty),
+            _ => vec![Stage {
+                text: text.clone(),
+                words: words.to_vec(),
+                replaces_shell: false,
+            }],
+        };
+        Ok(Pipeline { text, stages })
+    }
+}
+
+/// Runs a pipeline for at most `limit`, and samples it.
 ///
 /// # Errors
-/// Those of starting and watching it. A refusal to sample is a
-/// [`Refusal`](super::refusal::Refusal).
+/// Errors of starting and observing it. A refusal to sample is a
+/// [`SamplingError`](super::perf::SamplingError).
 pub fn profile(
     pipeline: &Pipeline,
     sampling: &Sampling,

@@ -1,4 +1,5 @@
-//! A stage's first process: stopped until it is watched, then the command.
+//! The first process of a stage, which stops until it is sampled and then executes
+//! the command.
 
 use std::ffi::OsString;
 use std::io;
@@ -15,23 +16,23 @@ use rustix::process::{
 };
 
 use super::account::{name, schedule};
-use pipespeed_measure::endpoint::process::SUBCOMMAND;
+use pipespeed_measure::session::SUBCOMMAND;
 use pipespeed_measure::trial::ProcessRunner;
 
 /// The argument of the hidden subcommand under which a stage begins.
 pub const ROLE: &str = "stage";
 
-/// What sh says where there is no such command, and where it can't be run
+/// Exit statuses of sh for a command that does not exist, or can't be executed
 /// (POSIX.1-2024, Shell Command Language, 2.8.2).
 const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
 
-/// Stops until it is told to go on, then becomes the command. The arguments:
-/// who started it, the command.
+/// Stops until SIGCONT, then executes the command. The arguments: the process id of
+/// its parent, and the command.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let starter = args.next().and_then(|pid| pid.to_str()?.parse().ok());
     let starter = starter.and_then(Pid::from_raw);
-    // Who is stopped has to be sure that somebody will let it go on, or kill it.
+    // A stopped process needs a parent that continues or kills it.
     let bound = set_parent_process_death_signal(Some(Signal::KILL));
     if bound.is_err() || getppid() != starter || kill_process(getpid(), Signal::STOP).is_err() {
         return ExitCode::FAILURE;
@@ -39,9 +40,8 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let Some(program) = args.next() else {
         return ExitCode::FAILURE;
     };
-    // From here on it is somebody's own command, and goes on without us, with all
-    // that it starts, as one under `perf record` does: a pipeline of which half is
-    // gone is worse than none and worse than all.
+    // From here on it is the user's command and outlives pipespeed, as under `perf
+    // record`: half a pipeline would be worse than all or nothing.
     if set_parent_process_death_signal(None).is_err() {
         return ExitCode::FAILURE;
     }
@@ -58,28 +58,28 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
 pub struct Process {
     /// Its number.
     pub pid: Pid,
-    /// Readable once it has ended.
+    /// Its pidfd, readable once it has ended.
     pub ending: OwnedFd,
-    /// How long it had run before the command.
+    /// Its running time before the command.
     ran_before: Duration,
-    began: Instant,
-    /// What it was called before the command.
+    started: Instant,
+    /// Its name before the command.
     name: Option<String>,
 }
 
-/// How a stage ended, and what it used.
+/// The end of a stage, and its usage.
 #[derive(Debug, Clone, Copy)]
 pub struct Ended {
-    /// From the start of its first process to that one's end.
+    /// From the start to the end of its first process.
     pub wall: Duration,
-    /// Processor time of it, and of the children that it waited for.
+    /// Processor time of that process and of the children that it waited for.
     pub cpu: Duration,
-    /// Its status.
+    /// Its wait status.
     pub status: WaitStatus,
 }
 
 impl Process {
-    /// Starts one that stops before it becomes the command.
+    /// Starts a process that stops before it executes the command.
     ///
     /// # Errors
     /// Those of spawning.
@@ -93,67 +93,55 @@ impl Process {
         let pid = Pid::from_child(&child);
         let ending = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| kill(pid))?;
         let stopped = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        let status = loop {
-            match waitid(WaitId::Pid(pid), stopped) {
-                Err(rustix::io::Errno::INTR) => {}
-                status => break status?,
-            }
-        };
+        let status = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(pid), stopped))?;
         if !status.is_some_and(|status| status.stopped()) {
             let _ = waitpid(Some(pid), WaitOptions::empty());
-            return Err(io::Error::other("it ended before it began"));
+            return Err(io::Error::other(
+                "it ended before it could start the command",
+            ));
         }
         Ok(Process {
             pid,
             ending,
             ran_before: schedule(&format!("/proc/{}/schedstat", pid.as_raw_pid()))
-                .unwrap_or_default()
-                .0,
-            began: Instant::now(),
+                .map_or(Duration::ZERO, |(ran, _)| ran),
+            started: Instant::now(),
             name: name(pid),
         })
     }
 
-    /// Lets it become the command.
+    /// Lets it execute the command.
     ///
     /// # Errors
     /// Those of kill(2).
     pub fn go(&mut self) -> io::Result<()> {
-        self.began = Instant::now();
+        self.started = Instant::now();
         Ok(kill_process(self.pid, Signal::CONT)?)
     }
 
-    /// Time since it was let go on.
+    /// Time since the start of the command.
     pub fn wall(&self) -> Duration {
-        self.began.elapsed()
+        self.started.elapsed()
     }
 
-    /// Kills it, before it could begin.
+    /// Kills it before it starts the command.
     pub fn kill(&self) {
         kill(self.pid);
     }
 
-    /// Whether what has ended is still what was there before the command: itself,
-    /// or the shell that was to make way for it.
-    pub fn is_unchanged(&self, command: &[String]) -> bool {
-        let shell = match command {
-            [sh, option, text] if option == "-c" => text
-                .strip_prefix("exec ")
-                // The shell itself can be run, or it would not be there.
-                .filter(|text| text.split_ascii_whitespace().next() != Some(sh))
-                .map(|_| sh),
-            _ => None,
-        };
+    /// Whether the process that has ended did not execute the command: it still has
+    /// the name of pipespeed, or of the shell that it should have replaced.
+    pub fn is_unchanged(&self, replaces_shell: bool) -> bool {
         let now = name(self.pid);
-        now.is_some() && (now == self.name || now.as_ref() == shell)
+        now.is_some() && (now == self.name || replaces_shell && now.as_deref() == Some("sh"))
     }
 
-    /// What became of it, once it has ended, and no more of it is left then.
+    /// Reaps it once it has ended.
     ///
     /// # Errors
     /// Those of waitpid(2).
     pub fn reap(&self) -> io::Result<Ended> {
-        let wall = self.began.elapsed();
+        let wall = self.started.elapsed();
         let (status, cpu) = reap(self.pid)?;
         Ok(Ended {
             wall,
@@ -169,7 +157,7 @@ fn kill(pid: Pid) {
     let _ = waitpid(Some(pid), WaitOptions::empty());
 }
 
-/// Waits for a process that has ended; its status and its processor time, with
+/// Reaps a process that has ended. Returns its status and its processor time with
 /// that of the children it waited for.
 ///
 /// # Errors
@@ -177,12 +165,11 @@ fn kill(pid: Pid) {
 pub fn reap(pid: Pid) -> io::Result<(WaitStatus, Duration)> {
     let before = reaped_time();
     let (_, status) = waitpid(Some(pid), WaitOptions::NOHANG)?
-        .ok_or_else(|| io::Error::other("a process that has ended goes on"))?;
+        .ok_or_else(|| io::Error::other("a process that has ended still runs"))?;
     Ok((status, reaped_time().saturating_sub(before)))
 }
 
-/// Processor time of all processes that were waited for, and of those that they
-/// waited for (getrusage(2)).
+/// Processor time of all reaped children and their reaped children (getrusage(2)).
 fn reaped_time() -> Duration {
     getrusage(UsageWho::RUSAGE_CHILDREN).map_or(Duration::ZERO, |usage| {
         let time = usage.user_time() + usage.system_time();

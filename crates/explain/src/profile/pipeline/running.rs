@@ -1,4 +1,4 @@
-//! A pipeline under way: started, watched, ended, and nothing of it left.
+//! A running pipeline: its start, observation and end.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,88 +10,94 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
 
-use super::account::{Account, signal_descendants};
+use super::account::{Account, children, signal_descendants};
 use super::process::{Ended, Process, reap};
 use super::watch::Watch;
 use super::{Pipeline, Stage};
-use crate::profile::collect::Sampling;
 use crate::profile::gathered::Chains;
-use crate::profile::perf::{Probe, shared_ring_bytes};
+use crate::profile::perf::{Probe, Sampling, shared_ring_bytes};
 use pipespeed_base::interrupt::Interrupt;
 
-/// How often the stages are looked at and their samples taken in: no divisor of
-/// what others do every so many milliseconds.
-const LOOK: Duration = Duration::from_millis(19);
-/// Looks of a phase with sampling, and of the next one without: sampling slows
-/// down whatever switches often, so only the latter tell how long things take.
-const PHASE: u32 = 2;
-/// The same in milliseconds.
-pub const PHASE_MS: u128 = LOOK.as_millis() * PHASE as u128;
-/// What a process that was asked to end gets for ending.
+/// Interval at which the stages are examined and their samples read. It divides no
+/// usual interval of other programs.
+const INTERVAL: Duration = Duration::from_millis(19);
+/// Intervals of a phase. Phases with sampling alternate with phases without, which
+/// are the ones that times are taken from: sampling slows down frequent switches.
+const PHASE_INTERVALS: u32 = 2;
+/// The duration of a phase in milliseconds.
+pub const PHASE_MS: u128 = INTERVAL.as_millis() * PHASE_INTERVALS as u128;
+/// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(1000);
-/// How long the end of a process that was killed is waited for: one that hangs
-/// in the kernel may take for ever.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How often, where an end can't be waited for by a descriptor.
-const GLANCE: Duration = Duration::from_millis(5);
+/// Timeout for the end of killed processes: one that hangs in the kernel may never
+/// end.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval of polling for the end of processes.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Stages that have been started. Dropped, they are killed.
+/// Started stages. They are killed when this is dropped.
 pub struct Running {
     stages: Vec<RunningStage>,
 }
 
 struct RunningStage {
     process: Process,
-    words: Vec<String>,
+    replaces_shell: bool,
     probe: Probe,
     seen: Seen,
 }
 
-/// What was seen of a stage.
+/// Observations of a stage.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// Its samples.
     pub chains: Chains<u64>,
-    /// The looks at it.
+    /// Its processes, threads and waits.
     pub watch: Watch,
-    /// How it ended.
+    /// How it ended; `None` while it runs.
     pub ended: Option<Ended>,
-    /// Whether it ended as what was there before its command, alone.
+    /// Whether its first process ended before it became the command, without a child.
     pub unchanged: bool,
-    /// Processor time of what it left to others to wait for.
+    /// Processor time of orphans that it left.
     pub orphans: Duration,
-    /// What it used while it was not sampled, and while it was.
+    /// Its usage in phases without sampling.
     pub unsampled: Account,
-    /// See `unsampled`.
+    /// Its usage in phases with sampling.
     pub sampled: Account,
-    /// What it had used when the phase began.
+    /// Its usage at the start of the phase.
     before: Account,
 }
 
-/// What a pipeline has done.
+impl Seen {
+    /// Its usage in all phases.
+    pub fn account(&self) -> Account {
+        self.sampled.and(&self.unsampled)
+    }
+}
+
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Ran {
-    /// From the start to the end of the last stage that ended.
+    /// From the start to the end of the stage that ended last.
     pub wall: Duration,
-    /// Whether it was ended for taking longer than allowed.
+    /// Whether it was ended because it exceeded the time limit.
     pub out_of_time: bool,
-    /// The signal that ended it early.
+    /// The signal that interrupted it.
     pub interrupted: Option<i32>,
-    /// Processes that it left and that had to be ended.
+    /// Number of processes that were left at its end and had to be ended.
     pub left: usize,
     /// Its stages.
     pub stages: Vec<Seen>,
 }
 
 impl Running {
-    /// Starts all stages, each stopped before its command, and samples them.
+    /// Starts all stages with sampling. Each stops before it executes its command.
     ///
     /// # Errors
     /// Those of starting; a refusal to sample.
     pub fn start(pipeline: &Pipeline, sampling: &Sampling, cpus: &[usize]) -> anyhow::Result<Self> {
-        // What a stage leaves behind comes to us.
+        // Orphans of a stage become children of this process.
         set_child_subreaper(Some(getpid())).context("PR_SET_CHILD_SUBREAPER")?;
-        let mut started = Running { stages: Vec::new() };
+        let mut running = Running { stages: Vec::new() };
         let bytes = shared_ring_bytes(pipeline.stages.len());
         let mut input: Option<OwnedFd> = None;
         for (at, stage) in pipeline.stages.iter().enumerate() {
@@ -104,19 +110,19 @@ impl Running {
             };
             let stdin = input.take().map_or_else(Stdio::inherit, Stdio::from);
             input = next;
-            started
+            running
                 .stages
                 .push(start(stage, stdin, output, sampling, cpus, bytes)?);
         }
-        Ok(started)
+        Ok(running)
     }
 
-    /// Lets it run to its end, or for so long.
+    /// Runs the commands to their end, or until `limit` or a signal.
     ///
     /// # Errors
     /// Those of system calls that should not fail.
     pub fn run(&mut self, limit: Duration, interrupt: &Interrupt) -> io::Result<Ran> {
-        let began = Instant::now();
+        let started = Instant::now();
         for stage in &mut self.stages {
             stage.seen.watch = Watch::default();
             stage.seen.watch.look(stage.process.pid);
@@ -124,66 +130,63 @@ impl Running {
             stage.seen.before = stage.seen.watch.account(Duration::ZERO);
             stage.process.go()?;
         }
-        let (mut looks, mut sampled) = (0, true);
-        let mut end = End::Own;
-        let (mut due, mut signal) = (began + limit, Signal::TERM);
-        let mut hopeless = None;
-        while self.stages.iter().any(|stage| stage.seen.ended.is_none()) {
-            if end == End::Own
-                && let Some(number) = interrupt.signal()
-            {
-                end = End::Interrupted(number);
-                due = Instant::now();
-            }
-            if Instant::now() >= due {
-                if end == End::Own {
-                    end = End::OutOfTime;
-                }
-                signal_descendants(signal);
-                (due, signal) = (Instant::now() + GRACE, Signal::KILL);
-                let given_up = *hopeless.get_or_insert(Instant::now() + PATIENCE);
-                if Instant::now() >= given_up {
-                    return Err(io::Error::other("a process can't be ended"));
-                }
-            }
-            // A signal that has come once keeps its descriptor readable.
-            let interrupt = (end == End::Own).then_some(interrupt);
-            self.wait(due.min(Instant::now() + LOOK), interrupt)?;
+        let (mut intervals, mut sampled) = (0, true);
+        let mut end = End::Finished;
+        while end == End::Finished && self.is_any_running() {
+            let until = (started + limit).min(Instant::now() + INTERVAL);
+            self.wait(until, Some(interrupt))?;
             self.reap_all(sampled)?;
-            looks += 1;
+            intervals += 1;
             for stage in &mut self.stages {
                 stage.look();
-                if looks % PHASE == 0 {
+                if intervals % PHASE_INTERVALS == 0 {
                     stage.end_phase(sampled)?;
                 }
             }
-            sampled ^= looks % PHASE == 0;
+            sampled ^= intervals % PHASE_INTERVALS == 0;
+            // A terminal sends Ctrl-C to all processes, and the stages may end first.
+            if let Some(number) = interrupt.signal() {
+                end = End::Interrupted(number);
+            } else if self.is_any_running() && started.elapsed() >= limit {
+                end = End::OutOfTime;
+            }
         }
-        // A terminal sends Ctrl-C to all of us, and they may be gone before we look.
-        if end == End::Own
-            && let Some(number) = interrupt.signal()
-        {
-            end = End::Interrupted(number);
+        let mut wall = started.elapsed();
+        let mut left = 0;
+        if self.reap_all(sampled)? {
+            let count = children(getpid().as_raw_pid()).len().max(1);
+            self.end_all(Signal::TERM, sampled)?;
+            if end == End::Finished {
+                left = count;
+            } else {
+                wall = started.elapsed();
+            }
         }
-        let wall = began.elapsed();
-        let left = self.sweep(sampled)?;
-        let stages = self.stages.iter_mut().map(|stage| {
-            stage.probe.drain(&mut stage.seen.chains);
-            std::mem::take(&mut stage.seen)
+        if self.is_any_running() {
+            return Err(io::Error::other("a process can't be ended"));
+        }
+        let stages = std::mem::take(&mut self.stages).into_iter();
+        let stages = stages.map(|mut stage| {
+            stage.look();
+            stage.seen
         });
         Ok(Ran {
             wall,
             out_of_time: end == End::OutOfTime,
             interrupted: match end {
                 End::Interrupted(number) => Some(number),
-                End::Own | End::OutOfTime => None,
+                End::Finished | End::OutOfTime => None,
             },
             left,
             stages: stages.collect(),
         })
     }
 
-    /// Waits for a stage's end or a signal, but no longer than that.
+    fn is_any_running(&self) -> bool {
+        self.stages.iter().any(|stage| stage.seen.ended.is_none())
+    }
+
+    /// Waits for the end of a stage or a signal, at most until `until`.
     fn wait(&self, until: Instant, interrupt: Option<&Interrupt>) -> io::Result<()> {
         let living = self
             .stages
@@ -196,18 +199,14 @@ impl Running {
             .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
             .collect();
         let left = until.saturating_duration_since(Instant::now());
-        let timeout = Timespec {
-            tv_sec: left.as_secs() as i64,
-            tv_nsec: i64::from(left.subsec_nanos()),
-        };
-        match poll(&mut polled, Some(&timeout)) {
+        // It is at most an interval or two.
+        match poll(&mut polled, Timespec::try_from(left).ok().as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
     }
 
-    /// Waits for everything that has ended, in a phase with sampling or without;
-    /// whether anything goes on.
+    /// Reaps all processes that have ended. Returns whether any are left.
     fn reap_all(&mut self, sampled: bool) -> io::Result<bool> {
         let peek = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         loop {
@@ -225,15 +224,15 @@ impl Running {
                 .iter_mut()
                 .find(|stage| stage.process.pid == pid)
             {
-                // A dead process keeps its accounts until it is waited for.
+                // /proc still has the usage of a zombie.
                 stage.look();
                 stage.account(sampled);
                 stage.seen.unchanged = stage.seen.watch.processes.len() <= 1
-                    && stage.process.is_unchanged(&stage.words);
+                    && stage.process.is_unchanged(stage.replaces_shell);
                 stage.seen.ended = Some(stage.process.reap()?);
                 continue;
             }
-            // An orphan: its stage is the one that it was seen in.
+            // An orphan: it belongs to the stage that it was seen in.
             let (_, cpu) = reap(pid)?;
             let number = pid.as_raw_pid();
             let stages = &mut self.stages.iter_mut();
@@ -243,30 +242,34 @@ impl Running {
         }
     }
 
-    /// Ends what the stages have left running; how many processes that were.
-    fn sweep(&mut self, sampled: bool) -> io::Result<usize> {
-        if !self.reap_all(sampled)? {
-            return Ok(0);
-        }
-        let left = super::account::children(getpid().as_raw_pid()).len().max(1);
-        signal_descendants(Signal::TERM);
-        let mut kill_at = Instant::now() + GRACE;
-        let hopeless = Instant::now() + PATIENCE;
-        while self.reap_all(sampled)? && Instant::now() < hopeless {
-            if Instant::now() >= kill_at {
-                signal_descendants(Signal::KILL);
-                kill_at = Instant::now() + GRACE / 10;
+    /// Ends all processes by a signal, and by SIGKILL if they still run after
+    /// [`GRACE`].
+    fn end_all(&mut self, signal: Signal, sampled: bool) -> io::Result<()> {
+        let started = Instant::now();
+        let mut next = (started, signal);
+        while self.reap_all(sampled)? && started.elapsed() < KILL_TIMEOUT {
+            if Instant::now() >= next.0 {
+                signal_descendants(next.1);
+                let pause = if next.1 == Signal::KILL {
+                    GRACE / 10
+                } else {
+                    GRACE
+                };
+                next = (Instant::now() + pause, Signal::KILL);
             }
-            self.wait(Instant::now() + GLANCE, None)?;
+            self.wait(Instant::now() + POLL_INTERVAL, None)?;
+            for stage in &mut self.stages {
+                stage.look();
+            }
         }
-        Ok(left)
+        Ok(())
     }
 }
 
 /// Why a pipeline ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    Own,
+    Finished,
     OutOfTime,
     Interrupted(i32),
 }
@@ -282,11 +285,11 @@ fn start(
     let process = Process::start(&stage.words, stdin, stdout)
         .with_context(|| format!("can't start {}", stage.text))?;
     let pid = process.pid.as_raw_pid() as u32;
-    let probe = Probe::attach(sampling.event, pid, cpus, ring_bytes, &sampling.facts);
+    let probe = Probe::attach(sampling.event, pid, cpus, ring_bytes);
     match probe {
         Ok(probe) => Ok(RunningStage {
             process,
-            words: stage.words.clone(),
+            replaces_shell: stage.replaces_shell,
             probe,
             seen: Seen {
                 unsampled: Account::nothing(),
@@ -306,10 +309,10 @@ impl RunningStage {
         if self.seen.ended.is_none() {
             self.seen.watch.look(self.process.pid);
         }
-        self.probe.drain(&mut self.seen.chains);
+        self.probe.drain(0..u64::MAX, &mut self.seen.chains);
     }
 
-    /// Puts what was used since the phase began where it belongs.
+    /// Adds the usage since the start of the phase to its kind of phase.
     fn account(&mut self, sampled: bool) {
         let now = self.seen.watch.account(self.process.wall());
         let used = now.since(&self.seen.before);
@@ -322,11 +325,11 @@ impl RunningStage {
         self.seen.before = now;
     }
 
-    /// Ends a phase and begins one of the other kind.
+    /// Ends a phase and starts one of the other kind.
     fn end_phase(&mut self, sampled: bool) -> io::Result<()> {
         if self.seen.ended.is_none() {
             self.account(sampled);
-            self.probe.turn(!sampled)?;
+            self.probe.enable(!sampled)?;
         }
         Ok(())
     }
@@ -334,23 +337,15 @@ impl RunningStage {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if self.stages.iter().all(|stage| stage.seen.ended.is_some()) {
+        if !self.is_any_running() {
             return;
         }
-        // Those that are known need no descriptors, of which there may be none left.
+        // This takes no descriptor, of which none may be left.
         for stage in &self.stages {
             if stage.seen.ended.is_none() {
                 let _ = kill_process(stage.process.pid, Signal::KILL);
             }
         }
-        let hopeless = Instant::now() + PATIENCE;
-        while Instant::now() < hopeless {
-            signal_descendants(Signal::KILL);
-            if !matches!(self.reap_all(false), Ok(true))
-                || self.wait(Instant::now() + GLANCE, None).is_err()
-            {
-                return;
-            }
-        }
+        let _ = self.end_all(Signal::KILL, false);
     }
 }

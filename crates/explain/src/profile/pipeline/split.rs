@@ -1,11 +1,13 @@
-//! A command line taken apart into the stages of its pipeline.
+//! Splits a command line into the stages of its pipeline.
 //!
-//! Only as much of the shell's grammar as it takes to find the `|` between
+//! Only the part of the shell's grammar that is needed to find the `|` between
 //! stages (POSIX.1-2024, Shell Command Language, 2.2 and 2.9.2): quotes,
-//! substitutions, parentheses and braces are passed over, and what joins more
-//! than a pipeline is refused. The rest is sh's business.
+//! substitutions, parentheses and braces are skipped; operators that join several
+//! pipelines are errors. sh does the rest.
 
-/// Why there are no stages.
+use std::process::Command;
+
+/// A command line that is not a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadCommand {
     /// A stage is empty.
@@ -20,8 +22,8 @@ pub enum BadCommand {
          parentheses, as in '(case x in (x) a;; esac) | b', or go into a script"
     )]
     Closed,
-    /// Too much within each other.
-    #[error("quotes and parentheses are nested more than {DEEPEST} deep; put it into a script")]
+    /// Too deep nesting.
+    #[error("quotes and parentheses are nested more than {MAX_DEPTH} deep; put it into a script")]
     Deep,
     /// A here-document.
     #[error(
@@ -37,15 +39,15 @@ pub enum BadCommand {
     Joined(&'static str),
 }
 
-/// How deep quotes and parentheses may be nested: each level takes some stack.
-const DEEPEST: usize = 100;
+/// Maximum nesting of quotes and parentheses: each level takes some stack.
+const MAX_DEPTH: usize = 100;
 
 /// A blank or a new line (POSIX.1-2024, Shell Command Language, 2.3).
 fn is_blank(c: char) -> bool {
     c.is_ascii_whitespace()
 }
 
-/// Without the blanks around it; one that is escaped is none.
+/// Trims blanks, except an escaped one.
 fn trim(text: &str) -> &str {
     let text = text.trim_start_matches(is_blank);
     let kept = text.trim_end_matches(is_blank);
@@ -54,7 +56,7 @@ fn trim(text: &str) -> &str {
     &text[..kept.len() + usize::from(escaped)]
 }
 
-/// The stages of a pipeline, each as sh takes it.
+/// Splits a pipeline into its stages.
 ///
 /// # Errors
 /// [`BadCommand`].
@@ -114,7 +116,7 @@ pub fn stages(command: &str) -> Result<Vec<String>, BadCommand> {
             }
             c => scanner.skip(c)?,
         }
-        // What was passed over is no operator.
+        // A skipped part is not an operator.
         before = if scanner.at == end + 1 { c } else { b'"' };
     }
     stages.push(trim(&text[begin..]).to_owned());
@@ -131,7 +133,7 @@ pub fn stages(command: &str) -> Result<Vec<String>, BadCommand> {
 struct Scanner<'a> {
     text: &'a [u8],
     at: usize,
-    /// What is open at `at`.
+    /// The nesting at `at`.
     depth: usize,
 }
 
@@ -152,7 +154,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Passes over what `c`, just taken, begins, if it begins anything.
+    /// Skips the quotes, substitution or parentheses that start with `c`, the byte
+    /// before `at`.
     fn skip(&mut self, c: u8) -> Result<(), BadCommand> {
         match c {
             b'\\' => {
@@ -175,10 +178,11 @@ impl Scanner<'_> {
         }
     }
 
-    /// Up to and with `close`; within, what `nests` says is passed over too.
+    /// Skips up to and including `close`; bytes for which `nests` holds may start
+    /// nested parts.
     fn skip_to(&mut self, open: u8, close: u8, nests: fn(u8) -> bool) -> Result<(), BadCommand> {
         self.depth += 1;
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             return Err(BadCommand::Deep);
         }
         while let Some(c) = self.next() {
@@ -193,8 +197,7 @@ impl Scanner<'_> {
         Err(BadCommand::Open(open.into()))
     }
 
-    /// A group in braces: these are words, and mean something only where a
-    /// command may begin.
+    /// Skips a group in braces, which are special only where a command may start.
     fn skip_group(&mut self) -> Result<(), BadCommand> {
         let mut depth = 1;
         let mut may_begin = true;
@@ -221,91 +224,25 @@ impl Scanner<'_> {
     }
 }
 
-/// Words that sh, or bash in its place, knows itself, and has to run itself.
-const SHELLS_OWN: &[&str] = &[
-    ".",
-    ":",
-    "[",
-    "alias",
-    "bg",
-    "bind",
-    "break",
-    "builtin",
-    "caller",
-    "case",
-    "cd",
-    "command",
-    "compgen",
-    "complete",
-    "compopt",
-    "continue",
-    "coproc",
-    "declare",
-    "dirs",
-    "disown",
-    "do",
-    "echo",
-    "enable",
-    "eval",
-    "exec",
-    "exit",
-    "export",
-    "false",
-    "fc",
-    "fg",
-    "for",
-    "function",
-    "getopts",
-    "hash",
-    "help",
-    "history",
-    "if",
-    "jobs",
-    "kill",
-    "let",
-    "local",
-    "logout",
-    "mapfile",
-    "popd",
-    "printf",
-    "pushd",
-    "pwd",
-    "read",
-    "readarray",
-    "readonly",
-    "return",
-    "select",
-    "set",
-    "shift",
-    "shopt",
-    "source",
-    "suspend",
-    "test",
-    "time",
-    "times",
-    "trap",
-    "true",
-    "type",
-    "typeset",
-    "ulimit",
-    "umask",
-    "unalias",
-    "unset",
-    "until",
-    "wait",
-    "while",
-];
+/// The first word of a command.
+pub fn first_word(stage: &str) -> &str {
+    stage.split_ascii_whitespace().next().unwrap_or_default()
+}
 
-/// What sh is given to run: a plain command takes its place, so that the
-/// process that is watched is the command itself. Some shells do so unasked.
-pub fn for_shell(stage: &str) -> String {
-    let first = stage.split_ascii_whitespace().next().unwrap_or_default();
+/// Whether a command is a plain program with arguments, which can replace the shell
+/// by `exec`.
+pub fn is_program(stage: &str) -> bool {
+    let first = first_word(stage);
     let plain = |c: char| c.is_ascii_alphanumeric() || "_./+-".contains(c);
-    if first.chars().all(plain) && !SHELLS_OWN.contains(&first) {
-        format!("exec {stage}")
-    } else {
-        stage.to_owned()
-    }
+    first.chars().all(plain) && !is_builtin(first)
+}
+
+/// Whether sh runs a word itself: a builtin or a keyword. `command -v` prints a path
+/// for other commands, and nothing for unknown ones (POSIX.1-2024).
+fn is_builtin(word: &str) -> bool {
+    let script = ["-c", "command -v -- \"$1\"", "sh", word];
+    let found = Command::new("sh").args(script).output();
+    found.is_ok_and(|found| found.status.success() && !found.stdout.contains(&b'/'))
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@ use std::io::{self, IsTerminal, Write};
 use super::{TRIAL, outcome_of, places, trials};
 use crate::cli::ProfileArgs;
 use crate::commands::header;
-use pipespeed_base::failure::{Interrupted, say, to_stdout};
+use pipespeed_base::failure::{say, to_stdout};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_explain::costs::{Places, measure};
 use pipespeed_explain::profile::counted::{CaseAccount, Record, Settings, count};
-use pipespeed_explain::profile::refusal::Refusal;
+use pipespeed_explain::profile::perf::SamplingError;
 use pipespeed_host::placement::{self, Chosen};
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{Machine, Warning};
@@ -28,14 +28,14 @@ const COST_ROUNDS: usize = 7;
 pub(super) fn run(
     args: &ProfileArgs,
     cases: &[Case],
-    refusal: Refusal,
+    refusal: SamplingError,
     chosen: &Chosen,
     topology: &Topology,
     mut warnings: Vec<Warning>,
 ) -> anyhow::Result<()> {
     let output = &args.output;
     let takes_samples = [&output.folded, &output.flame, &output.chart];
-    let is_missing_descriptors = matches!(refusal, Refusal::Files(_));
+    let is_missing_descriptors = matches!(refusal, SamplingError::Descriptors(_));
     if is_missing_descriptors || takes_samples.into_iter().any(Option::is_some) {
         return Err(refusal.into());
     }
@@ -46,10 +46,7 @@ pub(super) fn run(
         Some(_) => Places::of(chosen),
         None => Places::choose(topology),
     };
-    let costs = measure(costs_places, COST_ROUNDS, |_| interrupt.signal().is_none());
-    if let Some(signal) = interrupt.signal() {
-        return Err(Interrupted(signal).into());
-    }
+    let costs = measure(costs_places, COST_ROUNDS, || interrupt.signal())?;
     let mut runner = ProcessRunner::new(
         ProcessRunner::this_program(),
         chosen.writer,
@@ -90,7 +87,7 @@ pub(super) fn run(
             return Ok(());
         }
     }
-    let style = report::Style::for_terminal(io::stdout().is_terminal());
+    let style = report::Style::for_terminal(io::stdout().is_terminal(), output.verbose);
     let text = report::counted_cases(&record, style);
     to_stdout(io::stdout().write_all(text.as_bytes()))
 }

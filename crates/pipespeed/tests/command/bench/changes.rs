@@ -90,7 +90,7 @@ fn together(refused: &[&str], rate: impl Fn(&[&str]) -> f64) -> (Run, Option<Vec
     measurement.pilot(&mut Watch::default()).unwrap();
     measurement.put_together(&mut Watch::default()).unwrap();
     together.replace(None);
-    measurement.rounds(1, &mut Watch::default()).unwrap();
+    measurement.rounds(1, None, &mut Watch::default()).unwrap();
     (measurement.finish(None), together.into_inner())
 }
 

@@ -225,15 +225,15 @@ fn options_that_contradict_each_other_are_both_named() {
 #[test]
 fn only_one_thing_goes_to_standard_output_or_comes_from_standard_input() {
     let directory = tempfile::tempdir().unwrap();
-    for args in [
-        "bench --json - --csv -",
-        "bench --csv - --chart -",
-        "bench --json - --csv - --chart -",
-        "bench --json - --csv /dev/stdout",
+    for (args, both) in [
+        ("bench --json - --csv -", "--json and --csv"),
+        ("latency --csv - --chart -", "--csv and --chart"),
+        ("bench --json - --csv - --chart -", "--json and --csv"),
+        ("latency --json - --csv /dev/stdout", "--json and --csv"),
     ] {
         let mut command = pipespeed(args);
         command.current_dir(&directory);
-        run_alone(command).refused(2, &["--json", "--csv", "--chart", "standard output"]);
+        run_alone(command).refused(2, &[both, "standard output"]);
     }
     assert!(names_in(directory.path()).is_empty());
     insta::assert_snapshot!(usage_errors([

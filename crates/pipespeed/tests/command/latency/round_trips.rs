@@ -233,6 +233,8 @@ fn what_makes_no_sense_names_the_option_and_the_way_out() {
     ];
     insta::assert_snapshot!(usage_errors(all_args.map(|args| format!("latency {args}"))));
     latency("pipe --cpus 0,99999").refused(2, &["99999", "--cpus"]);
+    let long = "--all --time 2 --rounds 100";
+    latency(long).refused(2, &["--time 2", "allow --time", "fewer channels"]);
     latency("pipe --chart /").refused(2, &["--chart", "directory"]);
     let refused = latency("eventfd --size 1K --json -");
     assert_eq!(refused.code, Some(1), "{refused:#?}");

@@ -130,9 +130,13 @@ fn json_and_chart_are_saved_where_asked_and_the_table_is_shown() {
     let args = "old.json new.json --json c.json --fail-on slower";
     records.compare(args).failed(1, &["--fail-on"]);
     json_file(&records.0.path().join("c.json"));
-    // What can't be saved is an error.
     let args = "old.json new.json --json missing/c.json";
-    records.compare(args).failed(1, &["missing/c.json"]);
+    records.compare(args).refused(2, &["missing/c.json"]);
+    // What can't be saved is an error after the table was shown.
+    let args = "old.json new.json --json /dev/full";
+    let outcome = records.compare(args);
+    assert!(outcome.out.contains("vmsplice_read"), "{outcome:#?}");
+    outcome.failed(1, &["cannot write /dev/full"]);
 }
 
 #[test]

@@ -1,0 +1,137 @@
+//! The conditions of a run: machine, date, processors, lengths of trials.
+
+use itertools::Itertools as _;
+use pipespeed_measure::record::{CaseResult, Header, Interval, NullControl, Run, Verdict};
+use pipespeed_measure::rounds::comparisons;
+
+use super::format::{percent, pluralize, ratio};
+use super::notes::Note;
+
+/// The processor's model, the kernel and the date of a run, for figures shown
+/// elsewhere.
+pub fn origin(run: &Run) -> String {
+    of_record(&run.header)
+}
+
+/// The same of any record.
+pub(super) fn of_record(header: &Header) -> String {
+    let machine = &header.machine;
+    let model = machine.processors.model.as_ref().map(|model| {
+        // Vendors add marks and the nominal clock rate.
+        let plain = model.replace("(R)", "").replace("(TM)", "");
+        let plain = plain.split(" @ ").next().unwrap_or_default();
+        plain.split_whitespace().join(" ")
+    });
+    let release = machine.kernel.release.as_ref();
+    let release = release.map(|release| format!("Linux {release}"));
+    let date = header.started_at.get(..10).map(str::to_owned);
+    [model, release, date].into_iter().flatten().join(", ")
+}
+
+/// The null control's result, with an explanation unless it is `same`.
+pub(super) fn null_control(control: &NullControl) -> Option<Note> {
+    let found = control.ratio?;
+    let line = format!("{} against itself: {}", control.case, ratio(found.estimate));
+    Some(match (found.verdict, found.estimate.interval) {
+        (Verdict::Same, _) => Note::Method(format!("{line} same")),
+        (Verdict::Undecided, Some(Interval { low, high, .. })) => {
+            let reach = (1.0 - low).abs().max((high - 1.0).abs());
+            Note::Method(format!(
+                "{line} undecided: differences below {} % can't be detected in this run",
+                (reach * 100.0).ceil()
+            ))
+        }
+        (Verdict::Undecided, None) => Note::Method(format!("{line} undecided: too few rounds")),
+        (verdict, _) => Note::Alarm(format!(
+            "{line} {}: a case can't differ from itself, so the method or the machine is suspect; \
+             distrust differences of this size",
+            verdict.name()
+        )),
+    })
+}
+
+/// How the run was measured: first what matters for reading the figures.
+pub(super) fn method(run: &Run) -> Vec<String> {
+    let settings = &run.settings;
+    let by_volume = |case: &CaseResult| case.configuration.volume_bytes.is_some();
+    let length = if run.cases.iter().any(by_volume) {
+        "a volume each".to_owned()
+    } else {
+        format!("{} s", settings.timed_s)
+    };
+    let mut details = format!(
+        "Order {}, seed {}; {} s of warm-up",
+        settings.order, settings.seed, settings.warm_up_s
+    );
+    let comparisons = comparisons::count(run);
+    if comparisons > 0 {
+        let comparisons = pluralize(comparisons, "comparison");
+        details += &format!("; ratios paired by round and corrected for {comparisons}");
+    }
+    vec![
+        format!(
+            "Measured: {} of trials of {length}; {}; {}.",
+            rounds(run),
+            processors(run),
+            medians(run)
+        ),
+        format!("{details}."),
+    ]
+}
+
+fn rounds(run: &Run) -> String {
+    let settings = &run.settings;
+    let planned = pluralize(settings.rounds_planned, "round");
+    if settings.rounds_done == settings.rounds_planned {
+        planned
+    } else {
+        format!("{} of {planned}", settings.rounds_done)
+    }
+}
+
+/// The conditions in the subtitle of a chart.
+pub(super) fn subtitle(run: &Run) -> Vec<String> {
+    let done = run.settings.rounds_done;
+    let mut words = vec![pluralize(done, "round"), medians(run), processors(run)];
+    if run.interrupted.is_some() {
+        words.push(format!("interrupted before round {}", done + 1));
+    }
+    vec![origin(run), words.join(", ")]
+}
+
+/// What stands for a case: its median, with an interval if there were enough
+/// rounds for one.
+fn medians(run: &Run) -> String {
+    if has_intervals(run) {
+        let level = percent(run.settings.confidence);
+        format!("medians with {level} intervals")
+    } else {
+        "medians (too few rounds for intervals)".to_owned()
+    }
+}
+
+/// Whether the cases have intervals; those measured all have one or none.
+pub(super) fn has_intervals(run: &Run) -> bool {
+    let mut summaries = run.cases.iter().filter_map(|case| case.summary.as_ref());
+    summaries.any(|summary| summary.gib_per_s.interval.is_some())
+}
+
+/// The processors of the two ends.
+fn processors(run: &Run) -> String {
+    let settings = &run.settings;
+    let place = match (settings.writer_cpu, settings.reader_cpu) {
+        (Some(writer), Some(reader)) if writer == reader => {
+            format!("both ends on processor {writer}")
+        }
+        (Some(writer), Some(reader)) => {
+            format!("writer on processor {writer}, reader on {reader}")
+        }
+        (Some(writer), None) => format!("writer on processor {writer}, reader anywhere"),
+        (None, Some(reader)) => format!("writer anywhere, reader on processor {reader}"),
+        (None, None) => "processors chosen by the scheduler".to_owned(),
+    };
+    match settings.cpu_relation.as_str() {
+        "" => place,
+        relation => format!("{place} ({relation})"),
+    }
+}

@@ -1,0 +1,197 @@
+//! A run of a suite as text and as a chart.
+
+use pipespeed_measure::record::{
+    CaseResult, DataUse, Estimate, NotRun, Run, Summary, Verdict, WarningKind,
+};
+
+use super::chart::bars::{Bar, BarChart, Row};
+use super::chart::svg::Colour;
+use super::conditions::{null_control, subtitle};
+use super::findings::findings;
+use super::format::{interval, percent, ratio_interval, significant, times};
+use super::notes::{Note, notes};
+use super::steps::{cases_without_twin, phrase, step, steps};
+use super::style::{DIM, GREEN, RED, Style, YELLOW};
+use super::table::{Cell, Column, Table};
+use super::views;
+
+/// The run as text: its tables, its findings, and notes on how far to trust them.
+pub fn table(run: &Run, style: Style) -> String {
+    let view = views::of(run);
+    let mut blocks = (view.blocks)(run, style);
+    // A record carries its findings; one still in the making has none yet.
+    let found = match run.findings.as_slice() {
+        _ if view.blocks_have_findings => Vec::new(),
+        [] => findings(run),
+        found => found.to_vec(),
+    };
+    let found: Vec<String> = found.iter().map(|text| style.sentence(text)).collect();
+    blocks.push(found.join("\n"));
+    let mut warnings: Vec<_> = run.warnings.iter().collect();
+    warnings.sort_by_key(|warning| warning.kind != WarningKind::Failed);
+    let interrupted = run.interrupted.iter();
+    let mut all: Vec<Note> = interrupted
+        .map(|reason| Note::Alarm(format!("interrupted: {reason}")))
+        .chain(warnings.into_iter().map(Note::warning))
+        .collect();
+    let mut method = (view.method)(run).into_iter().map(Note::Method);
+    all.extend(method.next());
+    all.extend(run.null_control.as_ref().and_then(null_control));
+    all.extend(method);
+    blocks.push(notes(all, style));
+    blocks.retain(|block| !block.is_empty());
+    blocks.join("\n\n") + "\n"
+}
+
+/// The chart of a run, as SVG.
+pub fn chart(run: &Run) -> String {
+    (views::of(run).chart)(run)
+}
+
+/// The header of a column of intervals.
+pub(super) fn level(run: &Run) -> String {
+    format!("{}\ninterval", percent(run.settings.confidence))
+}
+
+/// A row a case, or the reason why it was not run.
+pub(super) fn cases<'a>(
+    run: &Run,
+    cases: impl IntoIterator<Item = &'a CaseResult>,
+    style: Style,
+) -> String {
+    let mut table = Table::new([
+        Column::left("case"),
+        Column::right("GiB/s"),
+        Column::left(level(run)).optional(2),
+        Column::right("CPU ms\n/GiB").optional(3),
+        Column::right("switches\n/GiB").optional(4),
+        Column::right("KiB\n/call").optional(5),
+        Column::left("data").optional(1),
+    ]);
+    for case in cases {
+        match &case.summary {
+            Some(summary) => table.row([
+                case.name.clone(),
+                significant(summary.gib_per_s.median),
+                interval(summary.gib_per_s.interval),
+                cpu_ms(summary),
+                number(summary.switches_per_gib),
+                number(summary.kib_per_call),
+                case.data.outcome().to_owned(),
+            ]),
+            None => table.row_with_text([&*case.name], reason(case)),
+        }
+    }
+    table.render(style)
+}
+
+/// A number, or a dash where it is unknown.
+pub(super) fn number(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), significant)
+}
+
+/// Processor time in ms a GiB.
+pub(super) fn cpu_ms(summary: &Summary) -> String {
+    number(summary.cpu_s_per_gib.map(|seconds| seconds * 1e3))
+}
+
+/// Why a case has no samples.
+pub(super) fn reason(case: &CaseResult) -> Cell {
+    Cell::painted(not_measured(case.not_run.as_ref()), YELLOW)
+}
+
+/// The reason for a missing measurement in words.
+pub(super) fn not_measured(not_run: Option<&NotRun>) -> String {
+    not_run.map_or_else(|| "not measured".to_owned(), NotRun::to_string)
+}
+
+/// What each case changed.
+pub(super) fn comparisons(run: &Run, style: Style) -> String {
+    let mut table = Table::new([Column::left(""), Column::right(""), Column::left("")]);
+    for step in steps(run) {
+        let cells = [
+            step.case.name.clone(),
+            times(step.ratio.estimate.median),
+            ratio_interval(step.ratio.estimate.interval),
+        ];
+        let verdict = step.ratio.verdict;
+        let text = format!("{} {}", phrase(verdict), step.base_and_factor());
+        table.row_with_text(cells, Cell::painted(text, verdict_colour(verdict)));
+    }
+    table.render(style)
+}
+
+pub(super) fn verdict_colour(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Faster => GREEN,
+        Verdict::Slower => RED,
+        Verdict::Same | Verdict::Undecided => DIM,
+    }
+}
+
+/// A bar a case in the suite's order, with its interval and the step it takes,
+/// coloured by the use of the data. The null control's twin has none. `remarks`
+/// stand below the title.
+pub(super) fn bar_chart(run: &Run, remarks: Vec<String>) -> String {
+    let cases: Vec<&CaseResult> = cases_without_twin(run).collect();
+    let uses = [
+        DataUse::Read,
+        DataUse::Discard,
+        DataUse::Touch,
+        DataUse::Verify,
+    ];
+    let uses = uses.into_iter();
+    let used = uses.filter(|data| cases.iter().any(|case| case.data == *data));
+    let chart = BarChart {
+        title: &format!("pipespeed: {}", run.suite),
+        subtitle: [subtitle(run), remarks].concat(),
+        legend: used.map(data_look).collect(),
+        rows: cases.iter().map(|case| row(case)).collect(),
+        of_ratios: false,
+        unit: "GiB/s",
+    };
+    chart.draw()
+}
+
+/// Colours that any colour vision can distinguish, dark enough for white text.
+fn data_look(data: DataUse) -> (Colour, &'static str) {
+    match data {
+        DataUse::Discard => (Colour(178, 84, 10), "data discarded unread"),
+        DataUse::Read => (Colour(11, 105, 168), "read into memory"),
+        DataUse::Touch => (Colour(10, 122, 88), "touched: produced and consumed"),
+        DataUse::Verify => (Colour(122, 79, 163), "verified: every byte compared"),
+    }
+}
+
+fn row(case: &CaseResult) -> Row {
+    let bar = |rate: Estimate| Bar {
+        notes: step_in_words(case),
+        ..Bar::of(rate, data_look(case.data).0, significant(rate.median))
+    };
+    Row {
+        name: case.name.clone(),
+        bars: match &case.summary {
+            Some(summary) => Ok(vec![bar(summary.gib_per_s)]),
+            None => Err(not_measured(case.not_run.as_ref())),
+        },
+    }
+}
+
+/// The step that a case takes, the longest wording first.
+fn step_in_words(case: &CaseResult) -> Vec<String> {
+    let Some(step) = step(case) else {
+        return Vec::new();
+    };
+    let word = match step.ratio.verdict {
+        Verdict::Faster | Verdict::Slower => times(step.ratio.estimate.median),
+        verdict => phrase(verdict).to_owned(),
+    };
+    vec![
+        format!("{word} {}", step.base_and_factor()),
+        format!("{word} {}", step.base),
+    ]
+}
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

@@ -1,0 +1,86 @@
+//! Tests of the text of a run.
+
+use super::*;
+use crate::style::BOLD;
+use pipespeed_measure::record::NullControl;
+use pipespeed_measure::sample::{ladder, ratio, refuse, run, within};
+use pipespeed_measure::suite::Suite;
+
+fn at(run: &Run, width: usize) -> String {
+    table(run, Style::of_width(width))
+}
+
+fn with_a_refusal() -> Run {
+    let mut run = ladder();
+    refuse(
+        &mut run,
+        "busy_loop_huge",
+        "one processor, and both ends would spin on it; try --placement different on a machine with two",
+    );
+    run
+}
+
+#[test]
+fn the_ladder_at_80_columns() {
+    insta::assert_snapshot!(at(&ladder(), 80));
+}
+
+#[test]
+fn the_ladder_at_100_columns_with_a_refused_case() {
+    insta::assert_snapshot!(at(&with_a_refusal(), 100));
+}
+
+#[test]
+fn the_ladder_in_a_file() {
+    insta::assert_snapshot!(table(&ladder(), Style::default()));
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    for run in [ladder(), with_a_refusal()] {
+        for width in 48..140 {
+            for line in at(&run, width).lines() {
+                assert!(line.chars().count() <= width, "{width}: {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn colours_change_no_character() {
+    let run = with_a_refusal();
+    for width in [60, 80, 120] {
+        let style = Style {
+            colour: true,
+            ..Style::of_width(width)
+        };
+        let coloured = table(&run, style);
+        assert!(coloured.contains("\x1b[32mfaster than"), "{coloured}");
+        let mut plain = coloured;
+        for code in ["0", BOLD, DIM, RED, GREEN, YELLOW] {
+            plain = plain.replace(&format!("\x1b[{code}m"), "");
+        }
+        assert_eq!(plain, at(&run, width));
+    }
+}
+
+#[test]
+fn a_null_control_that_differs_makes_the_run_suspect() {
+    let shown = |ratio| {
+        let mut run = run(Suite::Ladder, Vec::new());
+        run.null_control = Some(NullControl {
+            case: "write_read".to_owned(),
+            twin: "write_read_again".to_owned(),
+            ratio: Some(ratio),
+        });
+        at(&run, 200)
+    };
+    let texts = [within(0.97, 1.0, 1.03), within(0.91, 1.0, 1.07), ratio(1.2)].map(shown);
+    insta::assert_snapshot!(texts.join("\n"));
+}
+
+#[test]
+fn a_run_without_a_case_still_says_how_it_was_measured() {
+    let text = table(&run(Suite::Ladder, Vec::new()), Style::default());
+    assert!(text.contains("Measured: 30 rounds"));
+}
