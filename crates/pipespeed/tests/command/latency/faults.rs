@@ -35,7 +35,7 @@ impl Marked {
         outcome
     }
 
-    /// A process in the role that exchanges messages: after it got its instructions.
+    /// The process in the role, once it has its instructions.
     fn exchanging(&self, role: &str) -> Option<Pid> {
         self.mark.instructed_endpoint(role)
     }
