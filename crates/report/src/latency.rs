@@ -6,7 +6,7 @@ use super::channels::{RING_POLLS, copied_share, not_shown};
 use super::chart::lines::{Line, LineChart, Panel};
 use super::chart::looks::look;
 use super::conditions::of_record;
-use super::format::{pluralize, interval, significant};
+use super::format::{interval, pluralize, significant};
 use super::notes::{Note, notes};
 use super::style::Style;
 use super::table::{Column, Table};
