@@ -322,5 +322,4 @@ pub fn confirm<R: Timed, O: Observer<Run>>(
 }
 
 #[cfg(test)]
-#[path = "search_tests.rs"]
 mod tests;

@@ -367,5 +367,4 @@ fn of_one(name: &str, cases: &[Shown<'_>]) -> Option<String> {
 }
 
 #[cfg(test)]
-#[path = "channels_tests.rs"]
 mod tests;

@@ -148,5 +148,4 @@ pub(super) fn is_below(slow: &Estimate, fast: &Estimate, doubt: f64) -> bool {
 }
 
 #[cfg(test)]
-#[path = "findings_tests.rs"]
 mod tests;

@@ -302,5 +302,4 @@ fn rarity(percent: f64) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "latency_tests.rs"]
 pub(crate) mod tests;

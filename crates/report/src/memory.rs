@@ -335,5 +335,4 @@ pub(super) fn chart(run: &Run) -> String {
 }
 
 #[cfg(test)]
-#[path = "memory_tests.rs"]
 mod tests;

@@ -369,5 +369,4 @@ fn colour(group: Group) -> Colour {
 }
 
 #[cfg(test)]
-#[path = "profile_tests.rs"]
 mod tests;

@@ -313,5 +313,4 @@ fn trend(case: &CaseResult, confidence: f64) -> Option<String> {
 }
 
 #[cfg(test)]
-#[path = "published_tests.rs"]
 mod tests;

@@ -193,5 +193,4 @@ fn step_in_words(case: &CaseResult) -> Vec<String> {
 }
 
 #[cfg(test)]
-#[path = "run_tests.rs"]
 mod tests;

@@ -212,5 +212,4 @@ fn paragraph(line: &str, indent: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "table_tests.rs"]
 mod tests;

@@ -131,5 +131,4 @@ fn low_bits(count: u32) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "walk_tests.rs"]
 mod tests;

@@ -267,5 +267,4 @@ fn case(id: CaseId, overrides: &Overrides) -> Case {
 }
 
 #[cfg(test)]
-#[path = "channels_tests.rs"]
 mod tests;

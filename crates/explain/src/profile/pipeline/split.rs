@@ -246,5 +246,4 @@ fn is_builtin(word: &str) -> bool {
 }
 
 #[cfg(test)]
-#[path = "split_tests.rs"]
 mod tests;
