@@ -11,7 +11,7 @@ use serde_json::Value;
 fn of_one_pair(options: &str, buffer: &str, pipe: &str) -> (Value, String) {
     let directory = tempfile::tempdir().unwrap();
     let mut command = pipespeed(&format!(
-        "bench sizes --quick {options} --buffer-size {buffer} --pipe-size {pipe} \
+        "bench sizes --quick --verbose {options} --buffer-size {buffer} --pipe-size {pipe} \
          --seed 3 --json r.json --chart r.svg"
     ));
     command.current_dir(&directory);

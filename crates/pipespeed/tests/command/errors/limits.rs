@@ -269,7 +269,7 @@ fn where_no_file_may_grow_the_command_says_so_and_still_shows_what_it_measured()
         conditions::limit(&mut command, Resource::Fsize, 8 << 10);
         run_alone(command)
     };
-    let outcome = limited("bench channels --channel ring,pipe --size 4K --quick --rounds 1");
+    let outcome = limited("bench channels --channel ring,pipe --size 4K --quick --rounds 1 -v");
     assert_eq!(outcome.code, Some(1), "{outcome:#?}");
     let text = outcome.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("Measured: 1 round"), "{outcome:#?}");

@@ -17,7 +17,7 @@ struct Marked {
 impl Marked {
     fn start(args: &str) -> Self {
         let private = tempfile::tempdir().unwrap();
-        let mut command = pipespeed(&format!("latency {args}"));
+        let mut command = pipespeed(&format!("latency --verbose {args}"));
         command.env("TMPDIR", private.path());
         let mark = Mark::on(&mut command);
         Marked {

@@ -103,7 +103,7 @@ fn msg_zerocopy_says_whether_the_kernel_copied() {
 fn pipes_have_the_size_that_is_asked_for() {
     let args = "pipe fifo --size 20000 --naive --limit 0.2 --count 3 --rounds 1 --placement free";
     for (size, outcome) in [("16K", 1), ("32K", 0)] {
-        let outcome_of = latency(&format!("{args} --pipe-size {size}"));
+        let outcome_of = latency(&format!("{args} --verbose --pipe-size {size}"));
         assert_eq!(outcome_of.code, Some(outcome), "{outcome_of:#?}");
         let text = outcome_of
             .out
@@ -147,7 +147,7 @@ fn spinning_and_adaptive_processes_get_their_messages_too() {
 fn percentiles_ascend_and_files_hold_all_launches() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = pipespeed(
-        "latency pipe eventfd --size 8 --count 200 --rounds 7 --placement same \
+        "latency pipe eventfd --size 8 --count 200 --rounds 7 --placement same --verbose \
          --json a.json --csv a.csv --chart a.svg",
     );
     command.current_dir(&directory);
