@@ -42,8 +42,8 @@ fn use_up_the_soft_limit() -> Option<(Vec<Ends>, Ends)> {
 }
 
 #[test]
-fn all_is_delivered_through_the_few_slots_that_a_used_up_soft_limit_leaves() {
-    let name = "all_is_delivered_through_the_few_slots_that_a_used_up_soft_limit_leaves";
+fn every_byte_passes_through_the_few_slots_beyond_the_soft_limit() {
+    let name = "every_byte_passes_through_the_few_slots_beyond_the_soft_limit";
     in_own_process(name, || {
         if !become_ordinary() {
             return;
@@ -52,7 +52,7 @@ fn all_is_delivered_through_the_few_slots_that_a_used_up_soft_limit_leaves() {
             return;
         };
 
-        // Growing is refused, and by which limit is told.
+        // Enlarging is refused, and the error names the limit.
         let before = pipe::capacity(&writer).unwrap();
         let error = pipe::set_capacity(&writer, 65_536).unwrap_err();
         assert!(

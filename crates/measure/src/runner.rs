@@ -19,7 +19,7 @@ pub trait Runner {
 
 /// A runner that can be told how long the parts of the trials to come last.
 pub trait Timed: Runner {
-    /// From now on they last so long.
+    /// Sets the durations of later trials.
     fn set_durations(&mut self, durations: Durations);
 
     /// The time by the clock that its trials go by, in seconds since some

@@ -34,7 +34,7 @@ use pipespeed_host::{NoiseDelta, NoiseProbe};
 
 pub(crate) use self::child::{Gone, Instructions, allowed, not_allowed, serve};
 pub(crate) use self::control::Control;
-use self::control::Report;
+use self::control::{GO, Report};
 
 /// The hidden subcommand under which the processes of a trial run.
 pub const SUBCOMMAND: &str = "__endpoint";
@@ -117,6 +117,9 @@ impl From<OpenError> for TrialError {
         }
     }
 }
+
+/// A report and who sent it.
+type Reported<S, O> = (Role, Report<S, O>);
 
 /// Looks at the processes of a trial while their outcomes are awaited.
 pub(crate) trait Watch {
@@ -253,7 +256,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
     /// [`TrialError`].
     pub(crate) fn start(&mut self) -> Result<(), TrialError> {
         for end in &mut self.ends {
-            if let Err(error) = end.control.send_go() {
+            if let Err(error) = end.control.send(&GO) {
                 return Err(end.gone(&error));
             }
         }
@@ -302,7 +305,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
     fn next_report(
         &mut self,
         watch: &mut Option<&mut dyn Watch>,
-    ) -> Result<(Role, Report<S, O>), TrialError> {
+    ) -> Result<Reported<S, O>, TrialError> {
         loop {
             let Some((role, report)) = self.report_in_time(watch)? else {
                 return Err(self.complaint.take().unwrap_or_else(|| self.hangs()));
@@ -326,7 +329,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
     fn report_in_time(
         &mut self,
         watch: &mut Option<&mut dyn Watch>,
-    ) -> Result<Option<(Role, Report<S, O>)>, TrialError> {
+    ) -> Result<Option<Reported<S, O>>, TrialError> {
         let mut next_look = Instant::now() + watch.as_ref().map_or(self.patience, |w| w.interval());
         loop {
             if let Some(signal) = self.interrupt.signal() {

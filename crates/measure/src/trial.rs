@@ -22,8 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct ProcessRunner {
     /// The program that knows the hidden subcommand: this one.
     program: PathBuf,
-    writer_cpu: Option<usize>,
-    reader_cpu: Option<usize>,
+    cpus: [Option<usize>; 2],
     durations: Durations,
     interrupt: Interrupt,
     noise: NoiseProbe,
@@ -40,8 +39,7 @@ impl ProcessRunner {
     ) -> Self {
         ProcessRunner {
             program,
-            writer_cpu,
-            reader_cpu,
+            cpus: [writer_cpu, reader_cpu],
             durations,
             interrupt,
             noise: NoiseProbe::new(),
@@ -80,10 +78,10 @@ impl ProcessRunner {
         if let Some(signal) = self.interrupt.signal() {
             return Err(TrialError::Interrupted(signal));
         }
-        let cpus = match case.cpus {
-            Some((writer, reader)) => [Some(writer), Some(reader)],
-            None => [self.writer_cpu, self.reader_cpu],
-        };
+        let named = case
+            .cpus
+            .map(|(writer, reader)| [Some(writer), Some(reader)]);
+        let cpus = named.unwrap_or(self.cpus);
         let (trial, noise) = with_noise(&self.noise, cpus, || self.exchange(case, cpus, attach))?;
         Ok(Trial { noise, ..trial })
     }
@@ -109,8 +107,8 @@ impl ProcessRunner {
                 session.spawn(role, cpus[role.index()], end, &spec, &[])?;
             }
         }
-        let setups = session.wait_ready()?.into_iter();
-        let setup = setups.filter(|(role, _)| *role == Role::Writer).next();
+        let mut setups = session.wait_ready()?.into_iter();
+        let setup = setups.find(|(role, _)| *role == Role::Writer);
         session.attach(attach)?;
         session.start()?;
         let mut outcomes: [Option<Outcome>; 2] = [None, None];

@@ -412,7 +412,7 @@ fn the_table_is_printed_unless_quiet() {
     let out = run_alone(pipespeed("check --only epipe")).succeeded().out;
     let lines: Vec<&str> = out.lines().collect();
     assert_eq!(lines[0], "semantics");
-    assert!(lines[1].starts_with("  pass     epipe  a write"), "{out}");
+    assert!(lines[1].starts_with("  pass  epipe  a write"), "{out}");
     assert!(lines[3].starts_with("1 check: 1 pass; 0."), "{out}");
     let quiet = run_alone(pipespeed("check --quiet")).succeeded();
     assert_eq!((&*quiet.out, &*quiet.err), ("", ""));

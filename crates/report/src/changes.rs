@@ -202,16 +202,16 @@ mod tests {
         let mut run = changes();
         run.cases
             .retain(|case| [BASELINE, "drained"].contains(&&*case.name));
-        let said = findings(&run, 0.0);
-        assert_eq!(said[0], "No change is certain to help here.");
-        assert!(said[1].contains("only where every reader is known to copy"));
+        let found = findings(&run, 0.0);
+        assert_eq!(found[0], "No change is certain to help here.");
+        assert!(found[1].contains("only where every reader is known to copy"));
     }
 
     #[test]
     fn a_gain_that_the_null_control_leaves_open_is_none() {
-        let said = findings(&changes(), 2.0_f64.ln()).join("\n");
-        assert!(said.contains("\nspinning: "), "{said}");
-        assert!(!said.contains("\nfresh_huge: "), "{said}");
+        let found = findings(&changes(), 2.0_f64.ln()).join("\n");
+        assert!(found.contains("\nspinning: "), "{found}");
+        assert!(!found.contains("\nfresh_huge: "), "{found}");
     }
 
     #[test]
@@ -219,11 +219,11 @@ mod tests {
         let mut run = changes();
         let together = run.cases.last_mut().unwrap();
         together.ratio = Some(within(5.0, 5.1, 5.2));
-        let said = &findings(&run, 0.0)[0];
+        let found = &findings(&run, 0.0)[0];
         assert!(
-            said.starts_with("What would help most here: one processor"),
-            "{said}"
+            found.starts_with("What would help most here: one processor"),
+            "{found}"
         );
-        assert!(!said.contains("of single changes"), "{said}");
+        assert!(!found.contains("of single changes"), "{found}");
     }
 }

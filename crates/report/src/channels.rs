@@ -11,7 +11,7 @@ use super::chart::lines::{Line, LineChart, Panel};
 use super::chart::looks::look;
 use super::conditions::{self, has_intervals, subtitle};
 use super::findings::is_below;
-use super::format::{pluralize, grouped, interval, ratio, significant};
+use super::format::{grouped, interval, pluralize, ratio, significant};
 use super::run::{cpu_ms, level, number, reason};
 use super::steps::{cases_without_twin, measured};
 use super::style::Style;
@@ -242,7 +242,9 @@ fn buffer(case: &CaseResult) -> String {
         named("SO_SNDBUF ", configuration.send_buffer_bytes),
         named("SO_RCVBUF ", configuration.receive_buffer_bytes),
         nodelay.then(|| "TCP_NODELAY".to_owned()),
-        configuration.queue_messages.map(|n| pluralize(n, "message")),
+        configuration
+            .queue_messages
+            .map(|n| pluralize(n, "message")),
     ];
     words.into_iter().flatten().join(", ")
 }
@@ -264,7 +266,9 @@ pub(super) fn chart(run: &Run) -> String {
     let panels = WAYS.iter().map(|(wait, title)| {
         let line = |name: &str| Line {
             name: name.to_owned(),
-            look: look(name),
+            colour: look(name).1,
+            mark: Some(look(name).0),
+
             points: waiting(run, *wait)
                 .filter(|case| channel(case) == name)
                 .filter_map(|case| Some((position(message(case)), *measured(case)?.1)))

@@ -14,6 +14,13 @@ fn shown(run: &Run, width: usize) -> String {
 }
 
 #[test]
+fn the_channels_at_80_columns() {
+    let mut run = channels(false);
+    run.cases.retain(|case| message(case) >= 64 << 10);
+    insta::assert_snapshot!(table(&run, Style::of_width(80)));
+}
+
+#[test]
 fn each_way_of_waiting_has_a_table_with_every_case_in_it() {
     let text = shown(&channels(false), 120);
     let rows = |name: &str| {
@@ -91,7 +98,7 @@ fn no_line_is_wider_than_the_terminal() {
 #[test]
 fn a_long_reason_takes_lines_and_no_column() {
     let mut run = channels(false);
-    let long = "a message has at most so many bytes here ".repeat(6);
+    let long = "a message has at most a few bytes here ".repeat(6);
     leave_out(&mut run, "tcp_1m", NotRun::limit(long));
     for (width, columns) in [(120, "CPU us"), (80, "interval")] {
         let text = shown(&run, width);
@@ -176,7 +183,7 @@ fn what_is_missing_is_named_by_channel_size_and_reason() {
 }
 
 #[test]
-fn ways_of_waiting_are_told_apart_where_they_differ() {
+fn ways_of_waiting_are_distinguished_where_they_differ() {
     let mut run = channels(false);
     let limit = "not shown: seqpacket from 256KiB on (limit)";
     assert_eq!(missing(&run), [limit]);

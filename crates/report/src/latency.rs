@@ -6,10 +6,10 @@ use super::channels::{RING_POLLS, copied_share, not_shown};
 use super::chart::lines::{Line, LineChart, Panel};
 use super::chart::looks::look;
 use super::conditions::of_record;
-use super::format::{pluralize, interval, significant};
+use super::format::{interval, pluralize, significant};
 use super::notes::{Note, notes};
 use super::style::Style;
-use super::table::{Cell, Column, Table};
+use super::table::{Column, Table};
 use pipespeed_base::size;
 use pipespeed_measure::latency::channels::Kind;
 use pipespeed_measure::latency::record::{CaseRecord, Record, Summary};
@@ -55,7 +55,11 @@ pub fn latency_table(record: &Record, style: Style) -> String {
                 significant(summary.max_us),
                 significant(summary.mib_per_s.median),
             ]),
-            None => table.row_with_text([name, size], Cell::from(missing_reason(case))),
+            None => {
+                let reason = case.not_run.as_ref().map(ToString::to_string);
+                let reason = reason.unwrap_or_else(|| missing_kind(case).to_owned());
+                table.row_with_text([name, size], reason);
+            }
         }
     }
     format!(
@@ -66,13 +70,13 @@ pub fn latency_table(record: &Record, style: Style) -> String {
     )
 }
 
-/// Why a case has no figures.
-fn missing_reason(case: &CaseRecord) -> String {
+/// Why a case has no figures, in a word.
+fn missing_kind(case: &CaseRecord) -> &'static str {
     match (&case.not_run, &case.deadlock) {
-        (Some(not_run), _) => not_run.to_string(),
-        (None, Some(_)) => "deadlock".to_owned(),
-        (None, None) if case.failed > 0 => "failed".to_owned(),
-        (None, None) => "not run".to_owned(),
+        (Some(not_run), _) => not_run.kind.name(),
+        (None, Some(_)) => "deadlock",
+        (None, None) if case.failed > 0 => "failed",
+        (None, None) => "not run",
     }
 }
 
@@ -269,9 +273,12 @@ fn line(case: &CaseRecord) -> Line {
         };
         (rarity(percent), estimate)
     };
+    let name = case.channel.name();
     Line {
-        name: case.channel.name().to_owned(),
-        look: look(case.channel.name()),
+        name: name.to_owned(),
+        colour: look(name).1,
+        mark: Some(look(name).0),
+
         points: case.curve.iter().map(point).collect(),
     }
 }
@@ -283,13 +290,7 @@ fn measured(record: &Record) -> impl Iterator<Item = &CaseRecord> {
 /// The cases without a line, and why.
 fn missing(record: &Record) -> Option<String> {
     let cases = record.cases.iter().map(|case| {
-        let why = match (&case.summary, &case.not_run, &case.deadlock) {
-            (Some(_), ..) => None,
-            (None, Some(not_run), _) => Some(not_run.kind.name()),
-            (None, None, Some(_)) => Some("deadlock"),
-            (None, None, None) if case.failed > 0 => Some("failed"),
-            _ => Some("not measured"),
-        };
+        let why = case.summary.is_none().then(|| missing_kind(case));
         (case.channel.name(), case.size, why)
     });
     not_shown(&cases.collect::<Vec<_>>())

@@ -11,6 +11,7 @@ use pipespeed_measure::suite::memory::{ROWS, row_of};
 use super::channels::{position, size_ticks};
 use super::chart::lines::{Line, LineChart, Panel};
 use super::chart::looks::COLOURS;
+use super::chart::svg::MUTED;
 use super::conditions::{self, subtitle};
 use super::findings::is_below;
 use super::format::{grouped, interval, ratio, significant, times};
@@ -293,7 +294,8 @@ pub(super) fn chart(run: &Run) -> String {
     );
     let line = |(way, row): (usize, &pipespeed_measure::suite::memory::Row)| Line {
         name: row.title.to_owned(),
-        look: (way, COLOURS[(way + 1) % COLOURS.len()]),
+        colour: COLOURS[(way + 1) % COLOURS.len()],
+        mark: Some(way),
         points: of_way(run, way)
             .filter_map(measured)
             .map(|(case, rate)| (position(block(case)), *rate))
@@ -301,18 +303,24 @@ pub(super) fn chart(run: &Run) -> String {
     };
     let lines = ROWS.iter().enumerate().map(line);
     let marker = |(cache, bytes)| (position(bytes as usize), cache_name((cache, bytes)));
-    let level = |(rung, rate): (&CaseResult, &Estimate)| {
-        let name = match rung.data {
+    let rung = |(rung, rate): (&CaseResult, &Estimate)| Line {
+        name: match rung.data {
             DataUse::Discard => format!("{} ({})", rung.name, rung.data.outcome()),
             _ => rung.name.clone(),
-        };
-        (name, *rate)
+        },
+        colour: MUTED,
+        mark: None,
+        points: vec![(0.0, *rate)],
     };
+    let lines = lines.filter(|line| !line.points.is_empty());
     let panel = Panel {
         title: String::new(),
-        lines: lines.filter(|line| !line.points.is_empty()).collect(),
+        lines: rungs(run)
+            .filter_map(measured)
+            .map(rung)
+            .chain(lines)
+            .collect(),
         markers: caches(run).into_iter().map(marker).collect(),
-        levels: rungs(run).filter_map(measured).map(level).collect(),
     };
     let chart = LineChart {
         title: "pipespeed: memory by the size of the block, and the ladder",

@@ -1,12 +1,12 @@
 //! What pinning costs, as text.
 
-use super::format::{pluralize, interval};
+use super::format::{interval, pluralize};
 use super::notes::{Note, notes};
 use super::style::Style;
 use super::table::{Column, Table};
 use pipespeed_base::size;
-use pipespeed_host::Warning;
 use pipespeed_explain::costs::pinning::{Figure, Kernel, Of, PIPE_PAGES_PER_CALL, Plan, Step};
+use pipespeed_host::Warning;
 
 /// A note is made of larger rounding errors, in percent.
 const MAX_ROUNDING: f64 = 1.0;
@@ -143,7 +143,13 @@ mod tests {
     fn the_kernels_benchmark_comes_before_the_estimate() {
         let style = Style::of_width(80);
         let (plan, kernel, figures) = sample::of_a_kernel();
-        let text = pinning(kernel.as_ref().ok_or(""), &plan, &invented(figures), &[], style);
+        let text = pinning(
+            kernel.as_ref().ok_or(""),
+            &plan,
+            &invented(figures),
+            &[],
+            style,
+        );
         insta::assert_snapshot!(text);
     }
 

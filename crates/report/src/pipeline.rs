@@ -162,12 +162,15 @@ fn failures(pipeline: &PipelineProfile) -> Vec<String> {
                 // As sh says it of its child.
                 Status::Exited(code) if code == 128 + SIGPIPE && !last => return None,
                 Status::Signal(SIGPIPE) if !last => return None,
-                Status::Exited(code @ 126) => format!(
-                    "exited with status {code}, by which shells, env and xargs say that something can't be run"
-                ),
-                Status::Exited(code @ 127) => format!(
-                    "exited with status {code}, by which shells, env and xargs say that there is no such command"
-                ),
+                Status::Exited(code @ (126 | 127)) => {
+                    let what = match code {
+                        126 => "something can't be run",
+                        _ => "there is no such command",
+                    };
+                    format!(
+                        "exited with status {code}, by which shells, env and xargs say that {what}"
+                    )
+                }
                 Status::Exited(code) => format!("exited with status {code}"),
                 Status::Signal(signal) => format!("was killed by {}", signal_name(signal)),
             };
@@ -398,64 +401,67 @@ mod tests {
 
         #[test]
         fn the_stage_that_waits_for_something_else_is_named() {
-            let said = all_asleep([TIMER, INPUT, INPUT], |_| ());
+            let sentence = all_asleep([TIMER, INPUT, INPUT], |_| ());
             let expected = "even 1: produce sleeps 92 % of it, mostly waiting for a timer (sleep).";
-            assert_eq!(said, format!("{START}{expected}"));
+            assert_eq!(sentence, format!("{START}{expected}"));
             // From the stage that sleeps least, back and forth.
-            let said = all_asleep([OUTPUT, OUTPUT, TIMER], |_| ());
+            let sentence = all_asleep([OUTPUT, OUTPUT, TIMER], |_| ());
             let expected = "it comes down to 3: sink, which sleeps 96 % of it, mostly waiting for a timer (sleep).";
-            assert_eq!(said, format!("{START}{expected}"));
-            let said = all_asleep([TIMER, INPUT, INPUT], |pipeline| {
+            assert_eq!(sentence, format!("{START}{expected}"));
+            let sentence = all_asleep([TIMER, INPUT, INPUT], |pipeline| {
                 pipeline.stages[0].end.costs[0].share = 1.0;
             });
             assert!(
-                said.contains("it comes down to 1: produce, which sleeps 100 %"),
-                "{said}"
+                sentence.contains("it comes down to 1: produce, which sleeps 100 %"),
+                "{sentence}"
             );
             // Input from without, and output to nobody who is known.
-            let said = all_asleep([INPUT, TIMER, TIMER], |_| ());
+            let sentence = all_asleep([INPUT, TIMER, TIMER], |_| ());
             assert!(
-                said.contains("even 1: produce sleeps 92 % of it, mostly waiting for input"),
-                "{said}"
+                sentence.contains("even 1: produce sleeps 92 % of it, mostly waiting for input"),
+                "{sentence}"
             );
         }
 
         #[test]
         fn only_the_two_ends_of_a_pipe_wait_by_turns() {
-            let said = all_asleep([OUTPUT, INPUT, TIMER], |_| ());
+            let sentence = all_asleep([OUTPUT, INPUT, TIMER], |_| ());
             let expected = "even 1: produce sleeps 92 % of it; 1: produce and 2: filter wait for each other by turns.";
-            assert_eq!(said, format!("{START}{expected}"));
-            let said = all_asleep([OUTPUT, OUTPUT, INPUT], |_| ());
+            assert_eq!(sentence, format!("{START}{expected}"));
+            let sentence = all_asleep([OUTPUT, OUTPUT, INPUT], |_| ());
             assert!(
-                said.ends_with("2: filter and 3: sink wait for each other by turns."),
-                "{said}"
+                sentence.ends_with("2: filter and 3: sink wait for each other by turns."),
+                "{sentence}"
             );
-            let said = all_asleep([TIMER, OUTPUT, TIMER], |_| ());
-            assert!(!said.contains("by turns"), "{said}");
+            let sentence = all_asleep([TIMER, OUTPUT, TIMER], |_| ());
+            assert!(!sentence.contains("by turns"), "{sentence}");
         }
 
         #[test]
         fn a_stage_that_has_ended_and_left_its_pipe_open_is_named() {
-            let said = all_asleep([TIMER, INPUT, INPUT], |pipeline| {
+            let sentence = all_asleep([TIMER, INPUT, INPUT], |pipeline| {
                 pipeline.stages[0].wall_s = 0.01;
             });
             let expected =
                 "2: filter waits for what 1: produce left behind: that ended after 0.0100 s, but";
-            assert!(said.contains(expected), "{said}");
+            assert!(sentence.contains(expected), "{sentence}");
         }
 
         #[test]
         fn where_nobody_is_busy_nobody_is_blamed() {
             let mut pipeline = sample::pipeline().pipeline.unwrap();
             pipeline.stages.remove(1);
-            let said = limit(&pipeline);
-            assert!(said.contains("even 3: sink sleeps 80 % of it"), "{said}");
+            let sentence = limit(&pipeline);
+            assert!(
+                sentence.contains("even 3: sink sleeps 80 % of it"),
+                "{sentence}"
+            );
             let mut pipeline = sample::pipeline().pipeline.unwrap();
             pipeline.stages[0] = pipeline.stages[1].clone();
-            let said = limit(&pipeline);
+            let sentence = limit(&pipeline);
             assert!(
-                said.contains("2: filter and 2: filter are all busy"),
-                "{said}"
+                sentence.contains("2: filter and 2: filter are all busy"),
+                "{sentence}"
             );
         }
     }

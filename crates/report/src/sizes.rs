@@ -10,7 +10,7 @@ use pipespeed_measure::search::FINALISTS;
 use super::chart::heat;
 use super::conditions;
 use super::findings::doubt;
-use super::format::{pluralize, grouped, interval, ratio, significant};
+use super::format::{grouped, interval, pluralize, ratio, significant};
 use super::run::{level, number};
 use super::steps::{doubted, measured};
 use super::style::{BOLD, Style, YELLOW};

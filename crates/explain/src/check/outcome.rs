@@ -16,11 +16,11 @@ pub enum Verdict {
     Pass,
     /// It does not hold, though it must for every pipe: the command fails.
     Fail,
-    /// Systems differ in it, and this is the value here.
+    /// Systems differ, and this is the value here.
     Seen,
-    /// The system does not allow it, or does not allow trying it.
+    /// The system does not allow it, or does not allow the test.
     Refused,
-    /// It was not found out: the command fails.
+    /// The check failed to find out: the command fails.
     Error,
 }
 
@@ -53,7 +53,7 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// The value seen: `65536 bytes`.
     pub seen: String,
-    /// A consequence, or what would allow what is refused.
+    /// A consequence, or how to allow what is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -84,7 +84,7 @@ impl Outcome {
         Outcome::new(Verdict::Refused, reason)
     }
 
-    /// It was not found out, because of this error.
+    /// The check failed with this error.
     pub fn error(error: impl Into<String>) -> Self {
         Outcome::new(Verdict::Error, error)
     }

@@ -78,11 +78,10 @@ pub fn end_profile(
         if group == Group::Other {
             *others.entry(function.to_owned()).or_default() += weight;
         }
-        let frames = if chain.is_empty() {
-            vec![USER_CODE.to_owned()]
-        } else {
-            chain.into_iter().rev().collect()
-        };
+        let mut frames: Vec<String> = chain.into_iter().rev().collect();
+        if frames.is_empty() {
+            frames.push(USER_CODE.to_owned());
+        }
         stacks.push(Stack {
             frames,
             group,
@@ -91,15 +90,7 @@ pub fn end_profile(
     }
     // The order of a hash table is random.
     stacks.sort_by(|a, b| a.frames.cmp(&b.frames));
-    let all = weights.values().sum::<u64>().max(1) as f64;
-    let mut others: Vec<Function> = others
-        .into_iter()
-        .map(|(name, weight)| Function {
-            name,
-            share: weight as f64 / all,
-        })
-        .collect();
-    others.sort_by(|a, b| b.share.total_cmp(&a.share));
+    let mut others = Function::shares(others, weights.values().sum());
     others.truncate(MAX_OTHERS);
     let costs = split(&usage, &weights)
         .into_iter()

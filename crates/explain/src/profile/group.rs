@@ -44,51 +44,43 @@ pub enum Group {
     Other,
 }
 
+/// All groups in the order of reports, with their names.
+const NAMES: [(Group, &str); 18] = [
+    (Group::Asleep, "asleep, waiting for the other end"),
+    (Group::RunDelay, "woken, waiting for a processor"),
+    (Group::Spinning, "spinning on would-block (estimate)"),
+    (Group::CopyToKernel, "copy to kernel"),
+    (Group::CopyToUser, "copy to user"),
+    (Group::PageAllocation, "page allocation and freeing"),
+    (Group::MemoryCgroup, "memory-cgroup accounting"),
+    (Group::PagePinning, "page pinning (get_user_pages)"),
+    (Group::PageRelease, "page release"),
+    (Group::PipeLock, "pipe lock"),
+    (Group::PipeSlots, "pipe slots, splice's own code"),
+    (Group::Scheduling, "waking and scheduling"),
+    (Group::EntryExit, "system-call entry and exit"),
+    (Group::PageFaults, "page faults and zeroing"),
+    (Group::UserCode, "user code"),
+    (Group::Interrupts, "interrupts"),
+    (Group::Sampling, "sampling itself"),
+    (Group::Other, "other kernel"),
+];
+
 impl Group {
     /// All groups, in the order of reports.
-    pub const ALL: [Group; 18] = [
-        Group::Asleep,
-        Group::RunDelay,
-        Group::Spinning,
-        Group::CopyToKernel,
-        Group::CopyToUser,
-        Group::PageAllocation,
-        Group::MemoryCgroup,
-        Group::PagePinning,
-        Group::PageRelease,
-        Group::PipeLock,
-        Group::PipeSlots,
-        Group::Scheduling,
-        Group::EntryExit,
-        Group::PageFaults,
-        Group::UserCode,
-        Group::Interrupts,
-        Group::Sampling,
-        Group::Other,
-    ];
+    pub const ALL: [Group; NAMES.len()] = {
+        let mut all = [Group::Other; NAMES.len()];
+        let mut at = 0;
+        while at < all.len() {
+            all[at] = NAMES[at].0;
+            at += 1;
+        }
+        all
+    };
 
     /// The name in reports.
     pub fn name(self) -> &'static str {
-        match self {
-            Group::Asleep => "asleep, waiting for the other end",
-            Group::RunDelay => "woken, waiting for a processor",
-            Group::Spinning => "spinning on would-block (estimate)",
-            Group::CopyToKernel => "copy to kernel",
-            Group::CopyToUser => "copy to user",
-            Group::PageAllocation => "page allocation and freeing",
-            Group::MemoryCgroup => "memory-cgroup accounting",
-            Group::PagePinning => "page pinning (get_user_pages)",
-            Group::PageRelease => "page release",
-            Group::PipeLock => "pipe lock",
-            Group::PipeSlots => "pipe slots, splice's own code",
-            Group::Scheduling => "waking and scheduling",
-            Group::EntryExit => "system-call entry and exit",
-            Group::PageFaults => "page faults and zeroing",
-            Group::UserCode => "user code",
-            Group::Interrupts => "interrupts",
-            Group::Sampling => "sampling itself",
-            Group::Other => "other kernel",
-        }
+        NAMES[self as usize].1
     }
 
     /// The name in reports of a user's pipeline, whose stages may sleep for any

@@ -254,7 +254,8 @@ mod tests {
             Group::UserCode,
             Group::Other,
         ];
-        for group in Group::ALL {
+        for (at, group) in Group::ALL.into_iter().enumerate() {
+            assert_eq!(group as usize, at);
             let name = serde_json::to_value(group).unwrap();
             let section = format!("\n[{}]\n", name.as_str().unwrap());
             let is_there = include_str!("groups.txt").contains(&section);

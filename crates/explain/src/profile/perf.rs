@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::gathered::Chains;
 use super::symbols::{Symbols, SymbolsError};
 use pipespeed_host::Root;
-use pipespeed_host::refusals::{self, Call, Refusal, hidden_symbols};
+use pipespeed_host::refusals::{self, Call, Refusal, errno_of, hidden_symbols};
 
 /// The event that triggers samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,7 +113,7 @@ pub enum SamplingError {
         SymbolsError::Hidden => format!("kernel symbols are hidden: {}", hidden_symbols(&Root::default())),
         error => format!("kernel functions have no names here: {error}"),
     })]
-    Symbols(#[from] SymbolsError),
+    Symbols(SymbolsError),
     /// Another error.
     #[error("can't sample the kernel: {0}; {INSTEAD}")]
     Failed(io::Error),
@@ -122,7 +122,7 @@ pub enum SamplingError {
 impl SamplingError {
     fn of(call: Call, error: io::Error) -> Self {
         match refusals::of(call, &error) {
-            Some(refusal) if is_about_descriptors(&refusal) => SamplingError::Descriptors(refusal),
+            Some(refusal) if has_too_few_descriptors(&error) => SamplingError::Descriptors(refusal),
             Some(refusal) => SamplingError::Refused(refusal),
             None => SamplingError::Failed(error),
         }
@@ -131,16 +131,27 @@ impl SamplingError {
     /// Replaces an error of a pipeline that was caused by too few descriptors.
     pub fn or_too_few_descriptors(error: anyhow::Error) -> anyhow::Error {
         let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());
-        let refusal = causes.find_map(|cause| refusals::of("starting the pipeline", cause));
-        match refusal.filter(is_about_descriptors) {
+        let cause = causes.find(|cause| has_too_few_descriptors(cause));
+        match cause.and_then(|cause| refusals::of("starting the pipeline", cause)) {
             Some(refusal) => SamplingError::Descriptors(refusal).into(),
             None => error,
         }
     }
 }
 
-fn is_about_descriptors(refusal: &Refusal) -> bool {
-    matches!(refusal.errno, Errno::MFILE | Errno::NFILE)
+impl From<SymbolsError> for SamplingError {
+    fn from(error: SymbolsError) -> Self {
+        match error {
+            SymbolsError::Unreadable(error) if has_too_few_descriptors(&error) => {
+                SamplingError::of(Call::from("open(2)"), error)
+            }
+            error => SamplingError::Symbols(error),
+        }
+    }
+}
+
+fn has_too_few_descriptors(error: &io::Error) -> bool {
+    matches!(errno_of(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 fn open(
@@ -282,6 +293,38 @@ mod tests {
             );
         }
         assert_eq!(shared_ring_bytes(2), 128 << 10);
+    }
+
+    #[test]
+    fn too_few_descriptors_are_named_wherever_they_are_missed() {
+        let missing = || io::Error::from(Errno::MFILE);
+        let limit = "sampling takes a descriptor for each process and processor: ";
+        let in_pipeline = anyhow::Error::new(missing()).context("a pipe");
+        for error in [
+            SamplingError::of(Call::PerfEventOpen, missing()).to_string(),
+            SamplingError::from(SymbolsError::Unreadable(missing())).to_string(),
+            SamplingError::or_too_few_descriptors(in_pipeline).to_string(),
+        ] {
+            assert!(
+                error.starts_with(limit) && error.contains("ulimit -n"),
+                "{error}"
+            );
+        }
+        let other = anyhow::Error::new(io::Error::from(Errno::NOENT)).context("a pipe");
+        let other = SamplingError::or_too_few_descriptors(other);
+        assert_eq!(other.to_string(), "a pipe");
+    }
+
+    #[test]
+    fn errors_without_a_refusal_say_what_works_instead() {
+        let errors = [
+            SamplingError::of(Call::PerfEventOpen, Errno::BADF.into()),
+            SamplingError::from(SymbolsError::Empty),
+            SamplingError::from(SymbolsError::Hidden),
+        ];
+        for error in errors.map(|error| error.to_string()) {
+            assert!(error.ends_with(INSTEAD) && !error.contains('\n'), "{error}");
+        }
     }
 
     #[test]

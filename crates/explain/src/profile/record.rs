@@ -1,5 +1,7 @@
 //! The saved record of a profile.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::account::Usage;
@@ -185,6 +187,19 @@ pub struct Function {
     pub name: String,
     /// Share of the weight of the end's samples.
     pub share: f64,
+}
+
+impl Function {
+    /// The shares of `counts` in `total`, the largest first.
+    pub(super) fn shares(counts: BTreeMap<String, u64>, total: u64) -> Vec<Self> {
+        let counts = counts.into_iter().map(|(name, count)| Function {
+            name,
+            share: count as f64 / total.max(1) as f64,
+        });
+        let mut shares: Vec<Function> = counts.collect();
+        shares.sort_by(|a, b| b.share.total_cmp(&a.share));
+        shares
+    }
 }
 
 /// A call chain.

@@ -12,8 +12,8 @@ pub const MARK: &str = "SKIPPED: ";
 /// Reports that the calling test, or a part of it, can't run on this machine.
 pub fn skip(reason: impl std::fmt::Display) {
     let thread = std::thread::current();
-    // The harness names its threads after the tests. A test in a process of its own
-    // runs in the main thread, and its parent reports the name.
+    // The harness names its threads after the tests, except where it runs the only
+    // test in the main thread.
     match thread.name() {
         Some("main") | None => report(&format!("{reason}")),
         Some(test) => report(&format!("{test}: {reason}")),
@@ -23,10 +23,10 @@ pub fn skip(reason: impl std::fmt::Display) {
 /// Passes on the reports in the standard error output of a test's own process.
 pub fn forward(test: &str, stderr: &str) {
     for line in stderr.lines() {
-        if let Some(reason) = line.strip_prefix(MARK) {
-            report(&format!("{test}: {reason}"));
-        } else {
-            eprintln!("{line}");
+        match line.strip_prefix(MARK) {
+            Some(reason) if reason.contains(test) => report(reason),
+            Some(reason) => report(&format!("{test}: {reason}")),
+            None => eprintln!("{line}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Memory of one's own mapping, and what becomes of its pages in a pipe.
+//! Buffers, and their pages in a pipe.
 
 use crate::common::skip::skip;
 use std::error::Error;
@@ -44,7 +44,7 @@ fn backing(buffer: &Buffer) -> Backing {
 }
 
 #[test]
-fn words_are_the_bytes_less_a_rest() {
+fn words_are_the_bytes_without_an_incomplete_one() {
     let mut buffer = Buffer::builder().len(8 * 5 + 3).map().unwrap();
     let words = buffer.words();
     assert_eq!(words.len(), 5);
@@ -108,7 +108,7 @@ fn slices_beyond_the_buffer_panic() {
 }
 
 #[test]
-fn untouched_pages_are_not_there_and_touched_ones_are() {
+fn only_touched_pages_are_resident() {
     let len = 64 * page_size();
     let untouched = Buffer::builder().len(len).touched(false).map().unwrap();
     assert_eq!(backing(&untouched).resident, 0);
@@ -127,7 +127,7 @@ fn base_pages_stay_base_pages_where_huge_ones_would_fit() {
 }
 
 #[test]
-fn huge_pages_are_shown_by_every_witness() {
+fn smaps_and_pagemap_both_show_huge_pages() {
     let len = 2 * huge_page_size();
     let buffer = Buffer::builder().len(len).pages(Pages::Huge).map().unwrap();
     let backing = backing(&buffer);
@@ -156,7 +156,7 @@ fn a_buffer_is_wiped_in_forked_children_where_that_was_asked_for() {
 }
 
 #[test]
-fn a_buffer_lies_between_forbidden_pages() {
+fn a_buffer_has_guard_pages() {
     for pages in [Pages::Base, Pages::Huge] {
         let buffer = Buffer::builder().len(5000).pages(pages).map().unwrap();
         let start = buffer.as_ptr().addr();
@@ -241,7 +241,7 @@ fn a_locked_buffer_is_renewed_all_the_same_and_stays_locked() {
 }
 
 #[test]
-fn lengths_that_can_not_be_are_errors() {
+fn impossible_lengths_are_errors() {
     for pages in [Pages::Base, Pages::Huge, Pages::HugeTlb] {
         let builder = Buffer::builder().pages(pages).touched(false);
         assert!(matches!(builder.map().unwrap_err(), BufferError::Empty));

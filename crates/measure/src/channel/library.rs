@@ -22,19 +22,16 @@ pub struct LibrarySink {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a process has one of them")]
 enum Way {
-    /// The data is made in the pages that are sent.
-    Lend {
+    /// The library's. The data is made in the pages that are sent or, where there is
+    /// a buffer, there, and written.
+    Writer {
         out: Writer<OwnedFd>,
         policy: Policy,
+        buffer: Option<Buffer>,
     },
-    /// The data is made in a buffer of the program's, and written.
-    Write {
-        out: Writer<OwnedFd>,
-        buffer: Buffer,
-        policy: Policy,
-    },
-    /// The same with what every program has.
+    /// What every program has.
     Buffered {
         out: BufWriter<StdoutLock<'static>>,
         buffer: Buffer,
@@ -68,14 +65,15 @@ impl LibrarySink {
         let buffer =
             || -> io::Result<Buffer> { Ok(Buffer::builder().len(spec.buffer_bytes).map()?) };
         let way = match spec.technique {
-            SinkTechnique::Fastpipe(policy) => Way::Lend {
+            SinkTechnique::Fastpipe(policy) => Way::Writer {
                 out: open(policy, channel)?,
                 policy,
+                buffer: None,
             },
-            SinkTechnique::FastpipeIo(policy) => Way::Write {
+            SinkTechnique::FastpipeIo(policy) => Way::Writer {
                 out: open(policy, channel)?,
-                buffer: buffer()?,
                 policy,
+                buffer: Some(buffer()?),
             },
             SinkTechnique::BufWriter => Way::Buffered {
                 out: BufWriter::with_capacity(spec.buffer_bytes, io::stdout().lock()),
@@ -91,8 +89,12 @@ impl LibrarySink {
 impl Sink for LibrarySink {
     fn send(&mut self, producer: &mut Producer) -> io::Result<()> {
         match &mut self.way {
-            Way::Lend { out, .. } => lend(out, producer),
-            Way::Write { out, buffer, .. } => write(out, buffer, producer),
+            Way::Writer {
+                out,
+                buffer: Some(buffer),
+                ..
+            } => write(out, buffer, producer),
+            Way::Writer { out, .. } => lend(out, producer),
             Way::Buffered { out, buffer, sent } => {
                 // Counted at once: when the reader leaves within this piece, a
                 // part of it was sent, but not said how much.
@@ -104,14 +106,14 @@ impl Sink for LibrarySink {
 
     fn sent(&self) -> u64 {
         match &self.way {
-            Way::Lend { out, .. } | Way::Write { out, .. } => out.report().counts.bytes,
+            Way::Writer { out, .. } => out.report().counts.bytes,
             Way::Buffered { sent, .. } => *sent,
         }
     }
 
     fn counts(&self) -> Counts {
         match &self.way {
-            Way::Lend { out, .. } | Way::Write { out, .. } => out.report().counts,
+            Way::Writer { out, .. } => out.report().counts,
             // It keeps no count; the kernel does, for the whole process.
             Way::Buffered { sent, .. } => {
                 let calls = write_calls().unwrap_or(0);
@@ -128,13 +130,13 @@ impl Sink for LibrarySink {
     fn call(&self) -> &'static str {
         match &self.way {
             Way::Buffered { .. } => "BufWriter",
-            Way::Lend { .. } | Way::Write { .. } => "Writer",
+            Way::Writer { .. } => "Writer",
         }
     }
 
     fn as_asked(&self) -> Result<(), String> {
         let (path, policy) = match &self.way {
-            Way::Lend { out, policy } | Way::Write { out, policy, .. } => (out.path(), *policy),
+            Way::Writer { out, policy, .. } => (out.path(), *policy),
             Way::Buffered { .. } => return Ok(()),
         };
         let does = match (path, policy) {

@@ -44,8 +44,8 @@ pub trait End {
     /// that.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// From now on calls fail with `AGAIN` instead of sleeping. The open file
-    /// belongs to this trial only.
+    /// Makes later calls fail with `AGAIN` instead of sleeping. The open file must
+    /// belong to this trial only.
     ///
     /// # Errors
     /// Those of fcntl(2).
@@ -179,8 +179,8 @@ pub trait Sink {
         Ok(())
     }
 
-    /// From now on the reader may leave. Where the channel does not tell,
-    /// sends no longer wait without end.
+    /// Tells the sink that the reader may leave: where the channel does not show that,
+    /// later sends wait for a bounded time.
     fn expect_leaving(&mut self) {}
 
     /// What the completions of MSG_ZEROCOPY say; none where it is not used.

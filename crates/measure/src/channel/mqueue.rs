@@ -2,7 +2,7 @@
 //!
 //! Nothing tells one end that the other is gone: a reader that is killed is
 //! noticed by who started the writer, and of one that leaves the shared words
-//! tell (see [`Sink::expect_leaving`]).
+//! tell (see [`Transmitter::expect_leaving`]).
 
 use std::ffi::CString;
 use std::fs;

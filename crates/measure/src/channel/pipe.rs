@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
-use fastpipe::buffer::{Backing, Buffer, BufferError};
+use fastpipe::buffer::{Backing, Buffer, BufferError, ShownBy};
 use fastpipe::pipe;
 use fastpipe::transfer::{Counts, Incomplete, Output, VmspliceOptions};
 use fastpipe::wait::Wait;
@@ -85,10 +85,12 @@ impl<F: AsFd> PipeSink<F> {
             buffers.push(buffer);
         }
         let part = len / parts;
-        let pieces: Vec<(usize, usize, usize)> = (0..count)
-            .flat_map(|buffer| (0..parts).map(move |at| (buffer, at * part, (at + 1) * part)))
-            .map(|(buffer, start, end)| (buffer, start + spec.offset, end + spec.offset))
-            .collect();
+        let piece = |at: usize| Piece {
+            buffer: at / parts,
+            start: at % parts * part + spec.offset,
+            end: (at % parts + 1) * part + spec.offset,
+            sent_to: 0,
+        };
         Ok(PipeSink {
             out: Output::new(fd, spec.wait.into()),
             technique: spec.technique,
@@ -96,15 +98,7 @@ impl<F: AsFd> PipeSink<F> {
             gift: spec.gift,
             offset: spec.offset,
             buffers,
-            pieces: pieces
-                .into_iter()
-                .map(|(buffer, start, end)| Piece {
-                    buffer,
-                    start,
-                    end,
-                    sent_to: 0,
-                })
-                .collect(),
+            pieces: (0..count * parts).map(piece).collect(),
             next: 0,
             sent: 0,
             asked: 0,
@@ -156,11 +150,6 @@ impl<F: AsFd> PipeSink<F> {
         piece.end - piece.start
     }
 
-    /// Bytes sent so far.
-    pub fn sent(&self) -> u64 {
-        self.sent
-    }
-
     /// How many pieces are sent in turn.
     pub fn pieces(&self) -> usize {
         self.pieces.len()
@@ -178,33 +167,22 @@ impl<F: AsFd> PipeSink<F> {
     /// # Errors
     /// Where nothing tells.
     pub fn backing(&self) -> Result<Backing, fastpipe::buffer::BackingError> {
-        let mut sum: Option<Backing> = None;
-        for buffer in &self.buffers {
-            let one = buffer.backing()?;
-            sum = Some(match sum {
-                None => one,
-                Some(sum) => Backing {
-                    mapped: sum.mapped + one.mapped,
-                    resident: sum.resident + one.resident,
-                    huge: sum.huge + one.huge,
-                    shown_by: sum.shown_by,
-                },
-            });
-        }
-        // A sink has a buffer at least.
-        Ok(sum.unwrap_or(Backing {
+        let mut sum = Backing {
             mapped: 0,
             resident: 0,
             huge: 0,
-            shown_by: fastpipe::buffer::ShownBy::Smaps,
-        }))
-    }
-
-    /// What was done so far.
-    pub fn counts(&self) -> Counts {
-        let mut counts = self.out.counts();
-        counts.syscalls += self.asked;
-        counts
+            shown_by: ShownBy::Smaps,
+        };
+        for buffer in &self.buffers {
+            let one = buffer.backing()?;
+            sum = Backing {
+                mapped: sum.mapped + one.mapped,
+                resident: sum.resident + one.resident,
+                huge: sum.huge + one.huge,
+                shown_by: one.shown_by,
+            };
+        }
+        Ok(sum)
     }
 
     /// Waits until all bytes before `offset` have been read from the pipe.
@@ -254,11 +232,13 @@ impl<F: AsFd> Sink for PipeSink<F> {
     }
 
     fn sent(&self) -> u64 {
-        PipeSink::sent(self)
+        self.sent
     }
 
     fn counts(&self) -> Counts {
-        PipeSink::counts(self)
+        let mut counts = self.out.counts();
+        counts.syscalls += self.asked;
+        counts
     }
 
     fn call(&self) -> &'static str {

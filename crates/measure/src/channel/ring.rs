@@ -74,6 +74,7 @@ pub struct RingTransmitter {
     /// Whether calls wait by themselves. Else they are made only where they need
     /// not: a ring whose way of waiting changes all the time may miss being woken.
     waits: bool,
+    moving_calls: u64,
 }
 
 impl RingTransmitter {
@@ -85,6 +86,7 @@ impl RingTransmitter {
             in_place,
             is_made: false,
             waits: true,
+            moving_calls: 0,
         }
     }
 
@@ -182,11 +184,12 @@ pub struct RingReceiver {
     /// Whether messages are received as a whole, and stay in the ring until the
     /// next one is asked for.
     in_place: bool,
-    /// Whether there is one that was received and is not released yet.
-    holds: bool,
+    /// Bytes that were received in place and are not released yet.
+    held: usize,
     copies_all: bool,
     /// As of [`RingTransmitter`].
     waits: bool,
+    moving_calls: u64,
 }
 
 impl RingReceiver {
@@ -196,17 +199,19 @@ impl RingReceiver {
             ring,
             message,
             in_place,
-            holds: false,
+            held: 0,
             copies_all: true,
             waits: true,
+            moving_calls: 0,
         }
     }
 
-    /// Gives back the room of the message received last.
-    fn release(&mut self) -> rustix::io::Result<()> {
-        if std::mem::take(&mut self.holds) {
-            let view = self.ring.peek(self.message).map_err(errno)?;
-            view.release(self.message);
+    /// Gives back the room of what was received last. Those bytes are still there,
+    /// so this does not wait.
+    fn release(&mut self) -> io::Result<()> {
+        let held = std::mem::take(&mut self.held);
+        if held > 0 {
+            self.ring.peek(held)?.release(held);
         }
         Ok(())
     }
@@ -231,7 +236,7 @@ impl End for RingReceiver {
     }
 
     fn sleep(&mut self, limit: Option<Duration>) -> rustix::io::Result<()> {
-        self.release()?;
+        self.release().map_err(errno)?;
         self.ring.set_timeout(limit);
         let come = self.ring.peek(1).map(|view| view.len());
         self.ring.set_timeout(None);
@@ -249,7 +254,7 @@ impl Receiver for RingReceiver {
             self.await_bytes(1)?;
             return self.ring.read(into).map_err(errno);
         }
-        self.release()?;
+        self.release().map_err(errno)?;
         self.await_bytes(self.message)?;
         let mut view = self.ring.peek(self.message).map_err(errno)?;
         if view.len() < self.message {
@@ -262,7 +267,7 @@ impl Receiver for RingReceiver {
             view.read_at(0, &mut into[..head]);
             view.read_at(last, &mut into[last..]);
         }
-        self.holds = true;
+        self.held = self.message;
         Ok(self.message)
     }
 
@@ -318,26 +323,8 @@ pub fn accept(channel: OwnedFd, wait: Waiting) -> io::Result<ring::Consumer> {
     Ok(ring)
 }
 
-/// The writing end of a throughput trial that makes messages in place.
-#[derive(Debug)]
-pub struct RingSink {
-    ring: ring::Producer,
-    message: usize,
-    moving_calls: u64,
-}
-
-impl RingSink {
-    /// A sink for messages of one length.
-    pub fn new(ring: ring::Producer, message: usize) -> Self {
-        RingSink {
-            ring,
-            message,
-            moving_calls: 0,
-        }
-    }
-}
-
-impl Sink for RingSink {
+/// Messages are made in place.
+impl Sink for RingTransmitter {
     fn send(&mut self, producer: &mut Producer) -> io::Result<()> {
         let mut slot = self.ring.lend(self.message).map_err(errno)?;
         if !producer.is_idle() {
@@ -353,7 +340,7 @@ impl Sink for RingSink {
 
     fn setup(&self) -> Setup {
         Setup {
-            ring_bytes: Some(self.ring.capacity()),
+            ring_bytes: self.capacity(),
             ..Setup::default()
         }
     }
@@ -370,69 +357,40 @@ impl Sink for RingSink {
     }
 
     fn call(&self) -> &'static str {
-        "lending from a ring"
+        Transmitter::call(self)
     }
 }
 
-/// The reading end of a throughput trial that uses bytes in place.
-#[derive(Debug)]
-pub struct RingSource {
-    ring: ring::Consumer,
-    /// At most this many bytes are taken at a time.
-    max_bytes: usize,
-    /// Bytes that were given out, and are not released yet.
-    used: usize,
-    moving_calls: u64,
-}
-
-impl RingSource {
-    /// A source that gives out at most `max_bytes` at a time.
-    pub fn new(ring: ring::Consumer, max_bytes: usize) -> Self {
-        RingSource {
-            ring,
-            max_bytes,
-            used: 0,
-            moving_calls: 0,
-        }
-    }
-
-    /// The next bytes; none at the end of the data.
-    fn next(&mut self) -> io::Result<&[u8]> {
-        if self.used > 0 {
-            // They are still there, so this does not wait.
-            self.ring.peek(self.used)?.release(self.used);
-            self.used = 0;
-        }
-        let view = self.ring.peek(1)?;
-        self.used = view.len().min(self.max_bytes);
-        self.moving_calls += u64::from(self.used > 0);
+/// Bytes are used in place, at most a message at a time, and stay in the ring until
+/// the next ones are asked for.
+impl Source for RingReceiver {
+    fn take(&mut self) -> io::Result<Taken<'_>> {
+        self.release()?;
+        let view = match self.ring.peek(1) {
+            // A writer that was killed.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => {
+                return Ok(Taken::Discarded(0));
+            }
+            view => view?,
+        };
+        self.held = view.len().min(self.message);
+        self.moving_calls += u64::from(self.held > 0);
         // SAFETY: the other process is this program, and writes only to
         // what was released.
         let bytes = unsafe { view.into_bytes() };
-        Ok(&bytes[..self.used])
-    }
-}
-
-impl Source for RingSource {
-    fn take(&mut self) -> io::Result<Taken<'_>> {
-        match self.next() {
-            Ok(bytes) => Ok(Taken::Data(bytes)),
-            // A writer that was killed.
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(Taken::Discarded(0)),
-            Err(error) => Err(error),
-        }
+        Ok(Taken::Data(&bytes[..self.held]))
     }
 
     fn counts(&self) -> Counts {
         let counts = self.ring.counts();
         Counts {
-            bytes: counts.bytes + self.used as u64,
+            bytes: counts.bytes + self.held as u64,
             moving_calls: self.moving_calls,
             ..counts
         }
     }
 
     fn call(&self) -> &'static str {
-        "peeking into a ring"
+        Receiver::call(self)
     }
 }

@@ -1,4 +1,4 @@
-//! System calls that rustix lacks: message queues, and two of MSG_ZEROCOPY.
+//! System calls that rustix lacks: message queues, and SO_ZEROCOPY.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int, c_long};
@@ -114,34 +114,6 @@ pub(super) fn allow_zerocopy(socket: BorrowedFd<'_>) -> rustix::io::Result<()> {
         )
     };
     checked(c_long::from(outcome)).map(drop)
-}
-
-/// Takes one message from a socket's queue of errors, without waiting
-/// (recvmsg(2), MSG_ERRQUEUE). Returns the bytes of its control part, which is
-/// put into `control`.
-///
-/// # Errors
-/// Those of recvmsg(2); `AGAIN` where there is none.
-pub(super) fn error_message(
-    socket: BorrowedFd<'_>,
-    control: &mut [u64],
-) -> rustix::io::Result<usize> {
-    // SAFETY: a struct of numbers and pointers, all of which may be 0: no
-    // name, no data.
-    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-    header.msg_control = control.as_mut_ptr().cast();
-    header.msg_controllen = size_of_val(control) as _;
-    // SAFETY: the control part is as long as the header says, and is not used
-    // otherwise during the call. Numbers have no invalid bits.
-    let outcome = unsafe {
-        libc::recvmsg(
-            socket.as_raw_fd(),
-            &raw mut header,
-            libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT,
-        )
-    };
-    checked(outcome as c_long)?;
-    Ok(header.msg_controllen as usize)
 }
 
 fn checked(outcome: c_long) -> rustix::io::Result<c_long> {

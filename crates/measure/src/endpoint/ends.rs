@@ -16,7 +16,7 @@ use crate::channel::library::LibrarySink;
 use crate::channel::message::{MessageSink, MessageSource};
 use crate::channel::mqueue::Queue;
 use crate::channel::pipe::{PipeSink, PipeSource};
-use crate::channel::ring::{self, RingReceiver, RingSink, RingSource, RingTransmitter};
+use crate::channel::ring::{self, RingReceiver, RingTransmitter};
 use crate::channel::socket::Socket;
 use crate::channel::tcp::{self, ZerocopySends};
 use crate::channel::uring::Uring;
@@ -83,7 +83,7 @@ impl Driver<'_> {
                 let made = ring::offer(channel, bytes, sink.wait);
                 let made = made.map_err(|error| allowed(A_RING, gone(error)))?;
                 if sink.technique == SinkTechnique::RingLend {
-                    self.send_by(RingSink::new(made, bytes))
+                    self.send_by(RingTransmitter::new(made, bytes, true))
                 } else {
                     let made = RingTransmitter::new(made, bytes, false);
                     self.send_by(MessageSink::new(made, bytes, 1)?)
@@ -125,7 +125,7 @@ impl Driver<'_> {
                 let made = ring::accept(channel, source.wait);
                 let made = made.map_err(|error| allowed(A_RING, gone(error)))?;
                 if source.technique == SourceTechnique::RingPeek {
-                    self.take_by(RingSource::new(made, bytes))
+                    self.take_by(RingReceiver::new(made, bytes, true))
                 } else {
                     let made = RingReceiver::new(made, bytes, false);
                     self.take_by(MessageSource::new(made, bytes)?)

@@ -87,7 +87,7 @@ impl Watch for Watcher {
         let stuck = self
             .detector
             .as_mut()
-            .and_then(|detector| detector.look(looks.clone(), now));
+            .and_then(|detector| detector.look(&looks, now));
         if stuck.is_some_and(|time| time >= self.limit) {
             return Err(TrialError::Deadlock(self.explain(&looks)));
         }
@@ -151,7 +151,8 @@ fn wait_channel(wchan: &str) -> Option<String> {
 /// Looks again and again.
 #[derive(Debug, Default)]
 struct Detector {
-    last: Option<[Look; 2]>,
+    /// Bytes that each had moved at the last look.
+    moved: Option<[u64; 2]>,
     /// When both were first seen as they still are.
     since: Option<Instant>,
 }
@@ -159,19 +160,15 @@ struct Detector {
 impl Detector {
     /// Takes a look at both into account. Returns for how long they have been
     /// deadlocked.
-    fn look(&mut self, looks: [Look; 2], now: Instant) -> Option<Duration> {
+    fn look(&mut self, looks: &[Look; 2], now: Instant) -> Option<Duration> {
         let stuck = looks.iter().all(|look| look.is_asleep() && look.writes);
-        let moved = |looks: &[Look; 2]| looks.each_ref().map(|look| look.moved);
-        let same = self
-            .last
-            .as_ref()
-            .is_some_and(|last| moved(last) == moved(&looks));
-        self.since = match (stuck, self.since) {
-            (false, _) => None,
-            (true, Some(since)) if same => Some(since),
-            (true, _) => Some(now),
+        let moved = Some(looks.each_ref().map(|look| look.moved));
+        let same = std::mem::replace(&mut self.moved, moved) == moved;
+        self.since = match self.since {
+            _ if !stuck => None,
+            Some(since) if same => Some(since),
+            _ => Some(now),
         };
-        self.last = Some(looks);
         self.since.map(|since| now - since)
     }
 }
@@ -196,7 +193,7 @@ mod tests {
         let mut seen = None;
         for (at, looks) in (0..).zip(looks) {
             let now = started + Duration::from_millis(100) * at;
-            seen = detector.look(looks.clone(), now);
+            seen = detector.look(looks, now);
         }
         seen.map(|time| time.as_millis())
     }

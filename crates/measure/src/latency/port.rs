@@ -3,13 +3,13 @@
 use std::hint;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use fastpipe::buffer::Buffer;
 use fastpipe::ring;
 use fastpipe::shared::SharedWords;
-use fastpipe::wait::MAX_SPINNING;
+use fastpipe::wait::Backoff;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -58,7 +58,7 @@ pub(super) struct Port {
     outgoing: (u64, usize),
     incoming: (u64, usize),
     size: usize,
-    wait: Wait,
+    backoff: Backoff,
     apart: bool,
     words: SharedWords,
     /// Where this process's words begin.
@@ -94,7 +94,7 @@ impl Port {
             outgoing: (0, 0),
             incoming: (0, 0),
             size: spec.size,
-            wait: spec.wait,
+            backoff: Backoff::with_peer(spec.wait.into(), spec.apart),
             apart: spec.apart,
             words,
             at: role.index() * 2,
@@ -111,7 +111,7 @@ impl Port {
         Ok(port)
     }
 
-    /// From now on nothing sleeps but [`sleep`](Self::sleep).
+    /// Keeps all later calls but [`sleep`](Self::sleep) from sleeping.
     ///
     /// # Errors
     /// Those of fcntl(2).
@@ -237,7 +237,7 @@ impl Port {
         let (number, at) = self.incoming;
         let receiver = &mut self.receiver;
         let outcome = match &mut self.back {
-            Some(back) => receiver.receive(&mut back[at..self.size]),
+            Some(back) => receiver.receive(&mut back[at..]),
             None => {
                 let made = self
                     .transmitter
@@ -256,49 +256,39 @@ impl Port {
     /// Whether the message received last is the one sent with this number: as
     /// far as its first and last bytes tell.
     pub(super) fn came_back(&self, number: u64) -> bool {
-        let back = self
-            .back
-            .as_ref()
-            .map_or(&[][..], |back| &back[..self.size]);
+        let back = self.back.as_ref().map_or(&[][..], |back| &back[..]);
         self.messages.came_back(number, back)
     }
 
     /// The same of all bytes, for the last time: they are forgotten.
     pub(super) fn came_back_whole(&mut self, number: u64) -> bool {
         let back = self.back.as_mut();
-        let back = back.map_or(&mut [][..], |back| &mut back[..self.size]);
+        let back = back.map_or(&mut [][..], |back| &mut back[..]);
         let whole = self.messages.came_back_whole(number, back);
         back.fill(0);
         whole
     }
 
-    /// Calls until something else comes than that it would sleep.
+    /// Repeats a call until it does something, and waits in between.
     fn waited<T>(
         &mut self,
         event: PollFlags,
         mut call: impl FnMut(&mut Self) -> Result<T, Errno>,
     ) -> anyhow::Result<T> {
-        let mut since = None;
         loop {
             let slept = match call(self) {
                 Err(Errno::INTR) => Ok(()),
-                Err(Errno::AGAIN) if self.goes_on(&mut since) => {
+                Err(Errno::AGAIN) if self.backoff.should_retry() => {
                     hint::spin_loop();
                     Ok(())
                 }
                 Err(Errno::AGAIN) => self.sleep_for(event, None),
-                outcome => return outcome.map_err(|errno| self.complaint(errno)),
+                outcome => {
+                    self.backoff.record_success();
+                    return outcome.map_err(|errno| self.complaint(errno));
+                }
             };
             slept.map_err(complaint)?;
-        }
-    }
-
-    /// Whether to try again rather than sleep.
-    fn goes_on(&self, since: &mut Option<Instant>) -> bool {
-        match self.wait {
-            Wait::Spin => true,
-            Wait::Adaptive => since.get_or_insert_with(Instant::now).elapsed() < MAX_SPINNING,
-            Wait::Block => false,
         }
     }
 

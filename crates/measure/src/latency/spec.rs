@@ -15,15 +15,25 @@ pub enum Wait {
     Block,
     /// It tries again at once.
     Spin,
-    /// It tries again for 50 us, then sleeps.
+    /// fastpipe's adaptive wait: tries again for up to 50 us while that pays, then sleeps.
     Adaptive,
 }
 
 pipespeed_base::named!(Wait {
     Block = "block": "it sleeps in the call",
     Spin = "spin": "it tries again at once",
-    Adaptive = "adaptive": "it tries again for 50 us, then sleeps",
+    Adaptive = "adaptive": "it tries again for up to 50 us while that pays, then sleeps",
 });
+
+impl From<Wait> for fastpipe::Wait {
+    fn from(wait: Wait) -> Self {
+        match wait {
+            Wait::Block => Self::Block,
+            Wait::Spin => Self::Spin,
+            Wait::Adaptive => Self::Adaptive,
+        }
+    }
+}
 
 /// How long a trial lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

@@ -21,9 +21,9 @@ use pipespeed_host::refusals::{self, is_refusal};
 pub(crate) struct Instructions<T> {
     pub(crate) spec: T,
     pub(crate) words: SharedWords,
-    /// The channel on a standard descriptor, then the descriptors that came with
-    /// the spec.
+    /// The standard descriptor that is not the control socket.
     pub(crate) channel: OwnedFd,
+    /// The descriptors that came with the spec.
     pub(crate) fds: std::vec::IntoIter<OwnedFd>,
 }
 

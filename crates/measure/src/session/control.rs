@@ -43,7 +43,7 @@ pub(super) enum Report<S, O> {
 }
 
 /// The word that starts a trial.
-const GO: &str = "go";
+pub(super) const GO: &str = "go";
 
 /// A message carries at most this many descriptors.
 const MAX_DESCRIPTORS: usize = 3;
@@ -71,10 +71,13 @@ impl Control {
         message: &impl Serialize,
         fds: &[BorrowedFd<'_>],
     ) -> io::Result<()> {
-        let line = to_line(message)?;
+        let mut line = serde_json::to_vec(message)?;
+        line.push(b'\n');
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        ancillary.push(SendAncillaryMessage::ScmRights(fds));
+        if !fds.is_empty() {
+            ancillary.push(SendAncillaryMessage::ScmRights(fds));
+        }
         let sent = sendmsg(
             self.socket.get_ref(),
             &[IoSlice::new(&line)],
@@ -123,16 +126,7 @@ impl Control {
     /// # Errors
     /// Those of the socket.
     pub(super) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
-        let line = to_line(message)?;
-        self.socket.get_mut().write_all(&line)
-    }
-
-    /// Sends the word that starts a trial.
-    ///
-    /// # Errors
-    /// Those of the socket.
-    pub(super) fn send_go(&mut self) -> io::Result<()> {
-        self.send(&GO)
+        self.send_with(message, &[])
     }
 
     /// Reports that everything is set up, and waits for the word that starts the
@@ -165,10 +159,4 @@ impl AsFd for Control {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.get_ref().as_fd()
     }
-}
-
-fn to_line(message: &impl Serialize) -> io::Result<Vec<u8>> {
-    let mut line = serde_json::to_vec(message)?;
-    line.push(b'\n');
-    Ok(line)
 }

@@ -9,6 +9,7 @@ use fastpipe::pipe;
 use crate::cli::{EndArgs, ReuseArg, Sent, WriteArgs};
 use pipespeed_base::failure::{say, usage};
 use pipespeed_base::size;
+use pipespeed_measure::channel::Sink;
 use pipespeed_measure::channel::pipe::PipeSink;
 use pipespeed_measure::endpoint::counters::Meter;
 use pipespeed_measure::endpoint::data::Producer;

@@ -78,14 +78,6 @@ fn stage_profile(
     let mut end = end_profile(&role, unsampled.within_wall_time(), sampled, chains);
     end.usage = unsampled;
     let seen_asleep: u64 = seen.watch.waits.values().sum();
-    let waits = seen.watch.waits.into_iter();
-    let mut waits: Vec<Function> = waits
-        .map(|(name, times)| Function {
-            name,
-            share: times as f64 / seen_asleep as f64,
-        })
-        .collect();
-    waits.sort_by(|a, b| b.share.total_cmp(&a.share));
     let status = seen
         .ended
         .map_or(Status::Exited(0), |ended| status_of(ended.status));
@@ -98,7 +90,7 @@ fn stage_profile(
         by_phases,
         taken_bytes: volumes[0].taken,
         given_bytes: volumes[0].given,
-        waits,
+        waits: Function::shares(seen.watch.waits, seen_asleep),
         seen_asleep,
         end,
     }

@@ -37,6 +37,24 @@ struct Stage {
     text: String,
     /// The program and its arguments.
     words: Vec<String>,
+    /// Whether the words start a shell that is replaced by another program.
+    replaces_shell: bool,
+}
+
+impl Stage {
+    /// A command for sh. A plain program replaces the shell, so that the observed
+    /// process is the program itself.
+    fn in_shell(text: String) -> Self {
+        let is_program = split::is_program(&text);
+        let exec = if is_program { "exec " } else { "" };
+        Stage {
+            words: ["sh", "-c", &format!("{exec}{text}")]
+                .map(str::to_owned)
+                .to_vec(),
+            replaces_shell: is_program && split::first_word(&text) != "sh",
+            text,
+        }
+    }
 }
 
 impl Pipeline {
@@ -49,18 +67,14 @@ impl Pipeline {
         let stages = match words {
             [] => return Err(split::BadCommand::Empty),
             [text] => {
-                let shell = |text: &str| ["sh", "-c", &split::for_shell(text)].map(str::to_owned);
                 let stages = split::stages(text)?.into_iter();
-                let stage = |text: String| Stage {
-                    words: shell(&text).to_vec(),
-                    text,
-                };
-                stages.map(stage).collect()
+                stages.map(Stage::in_shell).collect()
             }
             [program, ..] if program.is_empty() => return Err(split::BadCommand::Empty),
             _ => vec![Stage {
                 text: text.clone(),
                 words: words.to_vec(),
+                replaces_shell: false,
             }],
         };
         Ok(Pipeline { text, stages })

@@ -130,18 +130,10 @@ impl Process {
     }
 
     /// Whether the process that has ended did not execute the command: it still has
-    /// the name of pipespeed, or of the shell that `exec` should have replaced.
-    pub fn is_unchanged(&self, command: &[String]) -> bool {
-        let shell = match command {
-            [sh, option, text] if option == "-c" => text
-                .strip_prefix("exec ")
-                // A command that is sh itself was executed.
-                .filter(|text| text.split_ascii_whitespace().next() != Some(sh))
-                .map(|_| sh),
-            _ => None,
-        };
+    /// the name of pipespeed, or of the shell that it should have replaced.
+    pub fn is_unchanged(&self, replaces_shell: bool) -> bool {
         let now = name(self.pid);
-        now.is_some() && (now == self.name || now.as_ref() == shell)
+        now.is_some() && (now == self.name || replaces_shell && now.as_deref() == Some("sh"))
     }
 
     /// Reaps it once it has ended.

@@ -41,7 +41,7 @@ pub struct Running {
 
 struct RunningStage {
     process: Process,
-    words: Vec<String>,
+    replaces_shell: bool,
     probe: Probe,
     seen: Seen,
 }
@@ -228,7 +228,7 @@ impl Running {
                 stage.look();
                 stage.account(sampled);
                 stage.seen.unchanged = stage.seen.watch.processes.len() <= 1
-                    && stage.process.is_unchanged(&stage.words);
+                    && stage.process.is_unchanged(stage.replaces_shell);
                 stage.seen.ended = Some(stage.process.reap()?);
                 continue;
             }
@@ -289,7 +289,7 @@ fn start(
     match probe {
         Ok(probe) => Ok(RunningStage {
             process,
-            words: stage.words.clone(),
+            replaces_shell: stage.replaces_shell,
             probe,
             seen: Seen {
                 unsampled: Account::nothing(),

@@ -224,16 +224,17 @@ impl Scanner<'_> {
     }
 }
 
-/// The command that sh is given: `exec` lets a plain program replace the shell, so
-/// that the watched process is the program itself.
-pub fn for_shell(stage: &str) -> String {
-    let first = stage.split_ascii_whitespace().next().unwrap_or_default();
+/// The first word of a command.
+pub fn first_word(stage: &str) -> &str {
+    stage.split_ascii_whitespace().next().unwrap_or_default()
+}
+
+/// Whether a command is a plain program with arguments, which can replace the shell
+/// by `exec`.
+pub fn is_program(stage: &str) -> bool {
+    let first = first_word(stage);
     let plain = |c: char| c.is_ascii_alphanumeric() || "_./+-".contains(c);
-    if first.chars().all(plain) && !is_builtin(first) {
-        format!("exec {stage}")
-    } else {
-        stage.to_owned()
-    }
+    first.chars().all(plain) && !is_builtin(first)
 }
 
 /// Whether sh runs a word itself: a builtin or a keyword. `command -v` prints a path

@@ -1,4 +1,4 @@
-//! Two processes and a ring: every byte crosses, however the ring got there.
+//! Every byte crosses a ring between two processes, however the ring was passed on.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
@@ -16,8 +16,8 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::process::Stdio;
 
 #[test]
-fn every_byte_crosses_however_it_gets_there_and_whoever_waits_how() {
-    const NAME: &str = "every_byte_crosses_however_it_gets_there_and_whoever_waits_how";
+fn every_byte_crosses_in_every_way_and_under_every_wait() {
+    const NAME: &str = "every_byte_crosses_in_every_way_and_under_every_wait";
     for way in WAYS {
         for (n, wait) in WAITS.into_iter().enumerate() {
             if is_child(&name(&format!("producer {n}"), way)) {
@@ -58,8 +58,8 @@ fn every_byte_crosses_however_it_gets_there_and_whoever_waits_how() {
 }
 
 #[test]
-fn a_peer_that_is_stopped_is_waited_for_and_told_from_a_dead_one() {
-    const NAME: &str = "a_peer_that_is_stopped_is_waited_for_and_told_from_a_dead_one";
+fn a_stopped_peer_is_distinguished_from_a_dead_one() {
+    const NAME: &str = "a_stopped_peer_is_distinguished_from_a_dead_one";
     for way in WAYS {
         if is_child(&name("producer", way)) {
             return produce(&mut child_producer(way), LEN).unwrap();
@@ -112,7 +112,7 @@ fn a_child_knows_its_parent() {
         let (at, end) = consume(&mut consumer);
         assert_eq!(at, 1000);
         assert_eq!(error_of(&end.unwrap_err()), Some(RingError::PeerDied));
-        // Dropping it tells that all was as it should be.
+        // Dropping it reports success.
         return;
     }
     watch();
@@ -133,8 +133,8 @@ fn a_child_knows_its_parent() {
 }
 
 #[test]
-fn an_end_is_handed_on_with_all_that_is_in_the_ring() {
-    const NAME: &str = "an_end_is_handed_on_with_all_that_is_in_the_ring";
+fn an_end_is_passed_on_with_all_bytes_in_the_ring() {
+    const NAME: &str = "an_end_is_passed_on_with_all_bytes_in_the_ring";
     if is_child(&name("consumer", Way::Inherited)) {
         let mut consumer = child_consumer(Way::Inherited);
         assert_eq!(expect_all(&mut consumer, 1000, &[777]), LEN as u64);

@@ -1,5 +1,4 @@
-//! A ring's peer that dies is noticed, soon, and told from one that closed its
-//! end.
+//! The death of a ring's peer is noticed soon, and distinguished from a closed end.
 
 use std::io::{Error, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -29,8 +28,8 @@ fn at_once(try_out: impl Fn(Way, Wait) + Sync) {
 }
 
 #[test]
-fn a_producer_that_is_killed_leaves_what_it_committed_and_then_an_error() {
-    const NAME: &str = "a_producer_that_is_killed_leaves_what_it_committed_and_then_an_error";
+fn a_killed_producer_leaves_its_bytes_followed_by_an_error() {
+    const NAME: &str = "a_killed_producer_leaves_its_bytes_followed_by_an_error";
     const LITTLE: usize = 30_001;
     for way in WAYS {
         if is_child(&name("little", way)) {
@@ -107,8 +106,8 @@ fn a_consumer_that_is_killed_ends_its_producer() {
 }
 
 #[test]
-fn one_that_never_waits_learns_of_a_death_too() {
-    const NAME: &str = "one_that_never_waits_learns_of_a_death_too";
+fn an_end_that_never_waits_notices_a_death() {
+    const NAME: &str = "an_end_that_never_waits_notices_a_death";
     for way in WAYS {
         if is_child(&name("idle", way)) {
             let _producer = child_producer(way);
@@ -180,8 +179,8 @@ fn ends_within_a_second<T>(child: Child, wait: Wait, waiting: impl FnOnce() -> R
 }
 
 #[test]
-fn a_peer_that_is_killed_is_noticed_within_a_second_however_it_is_waited_for() {
-    const NAME: &str = "a_peer_that_is_killed_is_noticed_within_a_second_however_it_is_waited_for";
+fn a_killed_peer_is_noticed_within_a_second_under_every_wait() {
+    const NAME: &str = "a_killed_peer_is_noticed_within_a_second_under_every_wait";
     for way in WAYS {
         if is_child(&name("producer", way)) {
             let _producer = child_producer(way);
@@ -207,7 +206,7 @@ fn a_peer_that_is_killed_is_noticed_within_a_second_however_it_is_waited_for() {
 }
 
 #[test]
-fn a_peer_that_closes_the_socket_and_lives_on_counts_as_dead_after_what_it_committed() {
+fn a_living_peer_that_closes_the_socket_counts_as_dead_after_its_bytes() {
     watch();
     for wait in WAITS {
         let (here, there) = UnixStream::pair().unwrap();

@@ -46,22 +46,19 @@ fn use_up(commits: usize, rings: usize) {
 }
 
 #[test]
-fn a_million_commits_and_many_rings_leave_no_mapping_and_no_descriptor_behind() {
-    in_own_process(
-        "a_million_commits_and_many_rings_leave_no_mapping_and_no_descriptor_behind",
-        || {
-            use_up(1000, 20);
-            let before = mappings_and_descriptors();
-            use_up(1_000_000, 300);
-            let after = mappings_and_descriptors();
-            assert_eq!(after.1, before.1, "descriptors");
-            // The allocator may have taken a few for itself and for threads' stacks.
-            assert!(
-                after.0 < before.0 + 30,
-                "{} mappings, then {}",
-                before.0,
-                after.0
-            );
-        },
-    );
+fn rings_leave_no_mapping_and_no_descriptor_behind() {
+    in_own_process("rings_leave_no_mapping_and_no_descriptor_behind", || {
+        use_up(1000, 20);
+        let before = mappings_and_descriptors();
+        use_up(1_000_000, 300);
+        let after = mappings_and_descriptors();
+        assert_eq!(after.1, before.1, "descriptors");
+        // The allocator may have taken a few for itself and for threads' stacks.
+        assert!(
+            after.0 < before.0 + 30,
+            "{} mappings, then {}",
+            before.0,
+            after.0
+        );
+    });
 }

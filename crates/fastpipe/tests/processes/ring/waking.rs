@@ -25,9 +25,9 @@ const STEPS: usize = 400;
 const FEW: u64 = 100;
 
 #[test]
-fn a_consumer_that_waits_for_much_sleeps_through_every_bit_of_it() {
+fn a_consumer_waiting_for_many_bytes_sleeps_through_small_commits() {
     in_own_process(
-        "a_consumer_that_waits_for_much_sleeps_through_every_bit_of_it",
+        "a_consumer_waiting_for_many_bytes_sleeps_through_small_commits",
         || {
             for wait in [Wait::Block, Wait::Adaptive] {
                 watch();
@@ -52,9 +52,9 @@ fn a_consumer_that_waits_for_much_sleeps_through_every_bit_of_it() {
 }
 
 #[test]
-fn a_producer_that_waits_for_much_room_sleeps_through_every_bit_of_it() {
+fn a_producer_waiting_for_much_room_sleeps_through_small_releases() {
     in_own_process(
-        "a_producer_that_waits_for_much_room_sleeps_through_every_bit_of_it",
+        "a_producer_waiting_for_much_room_sleeps_through_small_releases",
         || {
             watch();
             let (mut producer, mut consumer) = ring::pair(4 * KIB).unwrap();
@@ -77,9 +77,9 @@ fn a_producer_that_waits_for_much_room_sleeps_through_every_bit_of_it() {
 }
 
 #[test]
-fn one_that_waits_for_much_is_woken_by_the_end_also_beyond_the_end_of_the_numbers() {
+fn a_waiting_end_is_woken_by_a_close_across_a_position_overflow() {
     in_own_process(
-        "one_that_waits_for_much_is_woken_by_the_end_also_beyond_the_end_of_the_numbers",
+        "a_waiting_end_is_woken_by_a_close_across_a_position_overflow",
         || {
             const HEAD: u64 = 128;
             const TAIL: u64 = 256;

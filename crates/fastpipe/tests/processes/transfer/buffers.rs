@@ -1,4 +1,4 @@
-//! What holds for a whole process: its limits, and what it leaves behind.
+//! Buffers under limits of the process, and leaks of transfers and buffers.
 
 use crate::common;
 use crate::common::process::{become_ordinary, in_own_process};
@@ -54,8 +54,8 @@ fn a_lock_beyond_the_limit_names_the_limit() {
 }
 
 #[test]
-fn where_all_memory_to_come_is_locked_renewed_pages_are_new_all_the_same() {
-    let name = "where_all_memory_to_come_is_locked_renewed_pages_are_new_all_the_same";
+fn renewing_works_under_mlockall_of_future_memory() {
+    let name = "renewing_works_under_mlockall_of_future_memory";
     in_own_process(name, || {
         if let Err(error) = rustix::mm::mlockall(MlockAllFlags::FUTURE) {
             return skip(format_args!("mlockall: {error}"));

@@ -1,4 +1,4 @@
-//! What a pipe holds, and what it may be made to hold.
+//! Capacity of pipes, and the limits on it.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -32,13 +32,13 @@ proptest! {
         let asked = asked.min(largest());
         let granted = pipe::set_capacity(&writer, asked).unwrap();
         prop_assert_eq!(granted, asked.max(page_size()).next_power_of_two());
-        // Either end tells the same.
+        // Both ends report the same.
         prop_assert_eq!(pipe::capacity(&reader).unwrap(), granted);
         prop_assert_eq!(pipe::slots(&writer).unwrap(), granted / page_size());
     }
 
     #[test]
-    fn a_slice_tells_the_slots_it_takes(
+    fn a_slice_knows_its_number_of_slots(
         pieces in prop::collection::vec((0..40_000_usize, 1..40_000_usize), 1..4),
     ) {
         // From an aligned base, so that the offset alone decides.
@@ -56,7 +56,7 @@ proptest! {
             used += piece.slots();
             out.vmsplice(&[piece], Default::default()).unwrap();
         }
-        // Exactly so many one-byte pieces more fit.
+        // Exactly as many more pieces of one byte fit.
         let byte = pages.slice(..1);
         prop_assert_eq!(byte.slots(), 1);
         for _ in used..capacity {
@@ -69,7 +69,7 @@ proptest! {
 }
 
 #[test]
-fn each_of_two_who_set_a_capacity_is_told_its_own() {
+fn each_of_two_concurrent_set_capacity_calls_gets_its_own_result() {
     let (_reader, writer) = pipe::create().unwrap();
     std::thread::scope(|scope| {
         for pages in [2, 4] {

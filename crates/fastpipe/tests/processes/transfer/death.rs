@@ -1,4 +1,4 @@
-//! One of the two ends dies.
+//! Transfers whose other end dies.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -165,7 +165,7 @@ fn a_reader_that_is_killed_ends_the_writer_with_a_broken_pipe() {
 }
 
 #[test]
-fn a_writer_that_is_killed_ends_the_data_with_all_that_it_wrote() {
+fn a_killed_writer_ends_the_data_after_all_its_bytes() {
     for wait in WAITS {
         let (reader, writer) = pipe_of(CAPACITY);
         let killing = std::thread::spawn(move || kill_a_child_that("writes", writer));
@@ -179,7 +179,7 @@ fn a_writer_that_is_killed_ends_the_data_with_all_that_it_wrote() {
 }
 
 #[test]
-fn a_writer_that_is_killed_ends_a_splice_with_all_that_it_wrote() {
+fn a_killed_writer_ends_a_splice_after_all_its_bytes() {
     for wait in WAITS {
         let (reader, writer) = pipe_of(CAPACITY);
         let (out_reader, out_writer) = pipe_of(CAPACITY);

@@ -1,4 +1,4 @@
-//! Readers that die at any byte, and that stop for a while.
+//! Writers whose readers die at any byte, or stop for a while.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -91,7 +91,7 @@ fn a_reader_that_closes_at_any_byte_ends_the_writer_with_a_broken_pipe() {
     }
 }
 
-/// The child: reads and compares so many bytes, then waits to be killed.
+/// The child: reads and compares this number of bytes, then waits to be killed.
 fn reader_to_be_killed(bytes: usize) -> ! {
     expect(&mut std::io::stdin().lock(), 0, bytes);
     loop {
@@ -100,8 +100,8 @@ fn reader_to_be_killed(bytes: usize) -> ! {
 }
 
 #[test]
-fn a_reader_that_is_killed_ends_the_writer_with_a_broken_pipe() {
-    const NAME: &str = "a_reader_that_is_killed_ends_the_writer_with_a_broken_pipe";
+fn a_killed_reader_breaks_the_pipe_of_a_writer() {
+    const NAME: &str = "a_killed_reader_breaks_the_pipe_of_a_writer";
     const ENDS: [usize; 3] = [1, 200_001, 6 * MIB];
     for end in ENDS {
         if is_child(&end.to_string()) {

@@ -1,4 +1,4 @@
-//! The output's descriptor is replaced, or there is none left for a duplicate.
+//! The output's descriptor is replaced, or none is available for a duplicate.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write, stdout};
@@ -213,7 +213,7 @@ fn stdout_replaced_before_it_was_duplicated_gets_all_that_follows() {
 }
 
 #[test]
-fn what_an_event_loop_registers_stays_the_same_to_the_end() {
+fn the_registered_descriptor_stays_the_same() {
     let (reader, writer) = pipe_of(64 * KIB);
     let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
     let poller = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
@@ -281,8 +281,8 @@ fn without_a_descriptor_for_a_duplicate_everything_is_copied() {
 }
 
 #[test]
-fn where_duplicating_is_forbidden_everything_is_copied_for_that_reason() {
-    const NAME: &str = "where_duplicating_is_forbidden_everything_is_copied_for_that_reason";
+fn with_duplicating_refused_everything_is_copied() {
+    const NAME: &str = "with_duplicating_refused_everything_is_copied";
     in_own_process(NAME, || {
         let (reader, writer) = pipe_of(64 * KIB);
         let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));

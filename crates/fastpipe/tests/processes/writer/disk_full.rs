@@ -1,4 +1,4 @@
-//! A disk that is full in mid-stream, and on which room is made.
+//! Outputs on a disk that becomes full, and then has space again.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -150,8 +150,8 @@ fn limit_files_to(bytes: u64) {
 }
 
 #[test]
-fn a_file_at_its_limit_gets_every_byte_once_the_limit_is_raised() {
-    const NAME: &str = "a_file_at_its_limit_gets_every_byte_once_the_limit_is_raised";
+fn a_file_gets_every_byte_after_its_size_limit_is_raised() {
+    const NAME: &str = "a_file_gets_every_byte_after_its_size_limit_is_raised";
     in_own_process(NAME, || {
         // SAFETY: no handler.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };

@@ -1,4 +1,4 @@
-//! What a forked child can do with its parent's writer and reader.
+//! Writers and readers of the parent in a forked child.
 
 use std::fs::File;
 use std::io::{BufRead, Read, Write};
@@ -127,8 +127,8 @@ fn a_reader_in_a_forked_child_returns_what_the_parent_had_buffered() {
 
 /// As before Linux 4.14, or in a sandbox that does not know MADV_WIPEONFORK.
 #[test]
-fn where_memory_cannot_be_wiped_on_fork_the_writer_copies_and_says_so() {
-    const NAME: &str = "where_memory_cannot_be_wiped_on_fork_the_writer_copies_and_says_so";
+fn without_wipe_on_fork_the_writer_copies_and_reports_it() {
+    const NAME: &str = "without_wipe_on_fork_the_writer_copies_and_reports_it";
     in_own_process(NAME, || {
         if !refuse(&[libc::SYS_madvise], libc::EINVAL) {
             return;
@@ -251,8 +251,8 @@ fn a_child_forked_while_copies_are_laid_out_repeats_the_same_bytes() {
 }
 
 #[test]
-fn a_fork_by_another_thread_does_not_spoil_the_experiment_with_vmsplice() {
-    const NAME: &str = "a_fork_by_another_thread_does_not_spoil_the_experiment_with_vmsplice";
+fn a_fork_by_another_thread_does_not_affect_the_vmsplice_probe() {
+    const NAME: &str = "a_fork_by_another_thread_does_not_affect_the_vmsplice_probe";
     in_own_process(NAME, || {
         let (tell, told) = channel();
         let trying = thread::spawn(move || {

@@ -1,5 +1,4 @@
-//! What the writer's memory costs, and what happens where it is locked or
-//! loses its huge pages.
+//! Memory use of a writer, also if memory is locked or huge pages run out.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -58,7 +57,7 @@ fn hold_pieces(builder: fastpipe::writer::WriterBuilder, ask: usize, pieces: usi
 }
 
 #[test]
-fn hundreds_of_small_pieces_held_onward_hold_no_more_than_they_need() {
+fn hundreds_of_small_held_pieces_pin_little_memory() {
     const PIECES: usize = 1000;
     for ask in [0, PIECE, 64 * KIB, MIB] {
         let bytes = match ask {
@@ -96,8 +95,8 @@ fn kib(field: &str) -> u64 {
 }
 
 #[test]
-fn the_memory_of_the_process_stays_within_the_region_however_much_is_sent() {
-    const NAME: &str = "the_memory_of_the_process_stays_within_the_region_however_much_is_sent";
+fn memory_stays_within_the_region_during_a_long_stream() {
+    const NAME: &str = "memory_stays_within_the_region_during_a_long_stream";
     in_own_process(NAME, || {
         for setting in settings() {
             let (reader, writer) = pipe_of(64 * KIB);
@@ -120,8 +119,8 @@ fn the_memory_of_the_process_stays_within_the_region_however_much_is_sent() {
 
 /// MADV_DONTNEED fails there (EINVAL), and the old bytes stay.
 #[test]
-fn where_all_memory_is_locked_pages_are_replaced_all_the_same() {
-    const NAME: &str = "where_all_memory_is_locked_pages_are_replaced_all_the_same";
+fn under_mlockall_pages_are_replaced_by_new_mappings() {
+    const NAME: &str = "under_mlockall_pages_are_replaced_by_new_mappings";
     in_own_process(NAME, || {
         // SAFETY: plain numbers; the memory is unlocked when the process ends.
         if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } != 0 {
@@ -144,8 +143,8 @@ fn where_all_memory_is_locked_pages_are_replaced_all_the_same() {
 /// As in a container with the usual limit of 8 MiB, and around it: there is no
 /// room for a region, or for the old one's successor.
 #[test]
-fn where_no_more_memory_may_be_locked_the_rest_is_copied() {
-    const NAME: &str = "where_no_more_memory_may_be_locked_the_rest_is_copied";
+fn without_lockable_memory_the_rest_is_copied() {
+    const NAME: &str = "without_lockable_memory_the_rest_is_copied";
     const SMALL: usize = 64 * KIB;
     const LEN: usize = 20 * MIB;
     in_own_process(NAME, || {
@@ -190,8 +189,8 @@ fn where_no_more_memory_may_be_locked_the_rest_is_copied() {
 }
 
 #[test]
-fn huge_pages_that_are_no_longer_to_be_had_shorten_no_loan_and_lose_no_byte() {
-    const NAME: &str = "huge_pages_that_are_no_longer_to_be_had_shorten_no_loan_and_lose_no_byte";
+fn losing_huge_pages_shortens_no_loan_and_loses_no_byte() {
+    const NAME: &str = "losing_huge_pages_shortens_no_loan_and_loses_no_byte";
     in_own_process(NAME, || {
         let switch = |off: libc::c_ulong| {
             // SAFETY: plain numbers; it changes how later pages are made.
@@ -271,9 +270,9 @@ fn reserved_huge_pages_that_run_out_do_not_kill_the_process() {
 }
 
 #[test]
-fn a_wish_for_a_region_beyond_all_memory_does_no_harm() {
+fn an_impossibly_large_region_does_no_harm() {
     // It may end the process.
-    in_own_process("a_wish_for_a_region_beyond_all_memory_does_no_harm", || {
+    in_own_process("an_impossibly_large_region_does_no_harm", || {
         stays_sane(usize::MAX, 64 * KIB)
     });
 }

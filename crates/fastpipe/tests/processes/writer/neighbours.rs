@@ -18,7 +18,7 @@ use crate::common::writers::{
 };
 use fastpipe::writer::Frozen;
 
-/// The stream of writer `tag`: of each byte the highest bit tells whose it is.
+/// Returns the stream of writer `tag`, which is the highest bit of each byte.
 fn tagged(tag: u8, at: u64, len: usize) -> Vec<u8> {
     let mut bytes = stream(at + (u64::from(tag) << 40), len);
     for byte in &mut bytes {
@@ -162,9 +162,9 @@ fn children_forked_while_pages_are_in_flight_change_nothing() {
 /// No hole is left in which the child's allocator could put something that the
 /// child's copy of the writer would then take for its own.
 #[test]
-fn a_forked_child_finds_zeroes_in_memory_to_be_vmspliced_and_frozen_bytes_whole() {
+fn a_forked_child_sees_wiped_loans_and_intact_frozen_bytes() {
     in_own_process(
-        "a_forked_child_finds_zeroes_in_memory_to_be_vmspliced_and_frozen_bytes_whole",
+        "a_forked_child_sees_wiped_loans_and_intact_frozen_bytes",
         || {
             // Long enough for a copy-on-write check.
             const LEN: usize = 20 * MIB;

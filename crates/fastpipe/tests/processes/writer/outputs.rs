@@ -1,4 +1,4 @@
-//! The writer on everything that can be written to.
+//! Writers to outputs of every kind.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -78,7 +78,7 @@ fn a_fifo_gets_every_byte_even_if_it_was_opened_to_append() {
 }
 
 #[test]
-fn a_pipe_whose_open_file_somebody_made_non_blocking_is_waited_for_all_the_same() {
+fn block_waits_even_if_somebody_made_the_pipe_non_blocking() {
     for setting in settings() {
         let (reader, writer) = pipe_of(16 * KIB);
         let flags = common::flags(&writer) | rustix::fs::OFlags::NONBLOCK;
@@ -167,7 +167,7 @@ fn the_null_device_takes_everything() {
 }
 
 #[test]
-fn a_device_that_is_full_is_an_error_and_nothing_is_claimed_to_be_sent() {
+fn a_full_device_is_an_error_with_no_byte_sent() {
     for setting in settings() {
         for wait in ALL_WAITS {
             let full = File::options().write(true).open("/dev/full").unwrap();
@@ -222,8 +222,8 @@ fn a_standard_output_that_is_closed_is_an_error() {
 }
 
 #[test]
-fn what_was_printed_before_comes_before() {
-    const NAME: &str = "what_was_printed_before_comes_before";
+fn earlier_printed_bytes_come_first() {
+    const NAME: &str = "earlier_printed_bytes_come_first";
     const MARK: &str = "<printed, and not yet sent>";
     if is_child(NAME) {
         print!("{MARK}");

@@ -1,7 +1,6 @@
-//! The writer under filters that refuse its system calls, from the start and
-//! in mid-stream. A filter can't be taken off again: each test has a thread of
-//! its own; and what the kernel can do is found out once in a process: those
-//! from the start have a process of their own.
+//! Writers under filters that refuse system calls, from the start or in mid-stream. A
+//! filter can't be removed, so each test has a thread of its own. Probes of the kernel
+//! are remembered by the process, so filters from the start have a process of their own.
 
 use std::fs::File;
 use std::io::Write;
@@ -13,7 +12,7 @@ use crate::common::process::in_own_process;
 use crate::common::seccomp::{refuse, refuse_everywhere};
 use crate::common::state::{until_asleep, until_unread};
 use crate::common::writers::{
-    HOWS, How, KIB, MIB, check, expect, expect_all, fill, goes_by, safe_settings, send, stream,
+    HOWS, How, KIB, MIB, check, expect, expect_all, fill, safe_settings, send, stream, uses_policy,
 };
 use crate::common::{pipe_of, read_all};
 use fastpipe::pipe;
@@ -53,21 +52,18 @@ fn refused_from_the_start(errno: i32) {
 }
 
 #[test]
-fn where_vmsplice_is_forbidden_from_the_start_everything_is_written() {
+fn with_vmsplice_refused_from_the_start_everything_is_written() {
     in_own_process(
-        "where_vmsplice_is_forbidden_from_the_start_everything_is_written",
+        "with_vmsplice_refused_from_the_start_everything_is_written",
         || in_own_thread(|| refused_from_the_start(libc::EPERM)),
     );
 }
 
 #[test]
-fn where_vmsplice_does_not_exist_everything_is_written() {
-    in_own_process(
-        "where_vmsplice_does_not_exist_everything_is_written",
-        || {
-            in_own_thread(|| refused_from_the_start(libc::ENOSYS));
-        },
-    );
+fn without_vmsplice_everything_is_written() {
+    in_own_process("without_vmsplice_everything_is_written", || {
+        in_own_thread(|| refused_from_the_start(libc::ENOSYS));
+    });
 }
 
 #[test]
@@ -232,7 +228,7 @@ fn vmsplice_refused_while_something_is_repeated_loses_and_repeats_nothing() {
 }
 
 #[test]
-fn a_referee_that_is_refused_in_mid_stream_is_not_missed() {
+fn a_cow_check_refused_in_mid_stream_loses_no_byte() {
     let builder = Writer::builder()
         .reuse(Reuse::CowChecked)
         .region(4 * MIB)
@@ -241,7 +237,7 @@ fn a_referee_that_is_refused_in_mid_stream_is_not_missed() {
     let (_reader, writer) = pipe_of(64 * KIB);
     let mut out = builder.open(writer).unwrap();
     drop(out.lend(1).unwrap());
-    let has_one = goes_by(out.path(), Reuse::CowChecked, "without a filter");
+    let has_one = uses_policy(out.path(), Reuse::CowChecked, "without a filter");
     let both = &[libc::SYS_clone3, libc::SYS_clone][..];
     for (calls, errno) in [
         (both, libc::EPERM),

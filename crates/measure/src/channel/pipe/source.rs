@@ -123,15 +123,6 @@ impl<F: AsFd> PipeSource<F> {
             Way::SpliceToNull(_) => None,
         }
     }
-
-    /// What was done so far at this end of the channel.
-    pub fn counts(&self) -> Counts {
-        let mut counts = self.input.counts();
-        if let Way::SpliceThrough { from, .. } = &self.way {
-            counts.syscalls += from.counts().syscalls;
-        }
-        counts
-    }
 }
 
 impl<F: AsFd> Source for PipeSource<F> {
@@ -140,7 +131,11 @@ impl<F: AsFd> Source for PipeSource<F> {
     }
 
     fn counts(&self) -> Counts {
-        PipeSource::counts(self)
+        let mut counts = self.input.counts();
+        if let Way::SpliceThrough { from, .. } = &self.way {
+            counts.syscalls += from.counts().syscalls;
+        }
+        counts
     }
 
     fn call(&self) -> &'static str {

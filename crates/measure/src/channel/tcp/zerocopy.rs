@@ -1,8 +1,11 @@
 //! Sends with MSG_ZEROCOPY, and their completions.
 
 use std::collections::VecDeque;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
+use libc::sock_extended_err;
+use nix::cmsg_space;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
@@ -36,6 +39,8 @@ pub struct ZerocopySends {
     /// Of each piece, the sends that are not completed.
     pending: Vec<u32>,
     completions: Completions,
+    /// Where control messages are put.
+    control: Vec<u8>,
 }
 
 impl ZerocopySends {
@@ -51,6 +56,7 @@ impl ZerocopySends {
             drains,
             pending: vec![0; pieces],
             completions: Completions::default(),
+            control: cmsg_space!(sock_extended_err, libc::sockaddr_in),
         })
     }
 
@@ -102,19 +108,22 @@ impl ZerocopySends {
     /// Takes a completion that has come. Returns whether there was any.
     fn take_completion(&mut self) -> rustix::io::Result<bool> {
         self.socket.counts.syscalls += 1;
-        let mut control = [0; 16];
-        match sys::error_message(self.socket.as_fd(), &mut control) {
-            Ok(bytes) => {
-                let words = (bytes / 8).min(control.len());
-                if let Some(told) = told(&control[..words]) {
-                    let pending = &mut self.pending;
-                    self.completions.note(told, |piece| pending[piece] -= 1);
-                }
-                Ok(true)
+        let fd = self.socket.as_fd().as_raw_fd();
+        let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
+        let message = match recvmsg::<()>(fd, &mut [], Some(&mut self.control), flags) {
+            Err(nix::Error::EAGAIN) => return Ok(false),
+            message => message.map_err(|errno| Errno::from_raw_os_error(errno as i32))?,
+        };
+        for control in message.cmsgs().into_iter().flatten() {
+            if let ControlMessageOwned::Ipv4RecvErr(completion, _) = control
+                && completion.ee_origin == ORIGIN_ZEROCOPY
+            {
+                let pending = &mut self.pending;
+                self.completions
+                    .note(&completion, |piece| pending[piece] -= 1);
             }
-            Err(Errno::AGAIN) => Ok(false),
-            Err(errno) => Err(errno),
         }
+        Ok(true)
     }
 }
 
@@ -184,16 +193,17 @@ impl Completions {
         self.under_way.push_back(Some(piece));
     }
 
-    fn note(&mut self, told: Told, mut done: impl FnMut(usize)) {
-        let count = told.last.wrapping_sub(told.first).wrapping_add(1);
+    /// Takes note of a completion: that of the sends from `ee_info` to `ee_data`.
+    fn note(&mut self, told: &sock_extended_err, mut done: impl FnMut(usize)) {
+        let count = told.ee_data.wrapping_sub(told.ee_info).wrapping_add(1);
         for at in 0..count {
-            let index = told.first.wrapping_add(at).wrapping_sub(self.first) as usize;
+            let index = told.ee_info.wrapping_add(at).wrapping_sub(self.first) as usize;
             let Some(piece) = self.under_way.get_mut(index).and_then(Option::take) else {
                 continue;
             };
             done(piece);
             self.counts.completed += 1;
-            self.counts.copied += u64::from(told.copied);
+            self.counts.copied += u64::from(told.ee_code & CODE_COPIED != 0);
         }
         while self.under_way.front() == Some(&None) {
             self.under_way.pop_front();
@@ -202,33 +212,10 @@ impl Completions {
     }
 }
 
-/// What one completion tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Told {
-    first: u32,
-    last: u32,
-    copied: bool,
-}
-
-/// SO_EE_ORIGIN_ZEROCOPY and SO_EE_CODE_ZEROCOPY_COPIED (linux/errqueue.h).
+/// SO_EE_ORIGIN_ZEROCOPY: a completion. SO_EE_CODE_ZEROCOPY_COPIED: the kernel copied
+/// the data all the same (linux/errqueue.h).
 const ORIGIN_ZEROCOPY: u8 = 5;
 const CODE_COPIED: u8 = 1;
-
-/// The completion in a control message: behind its header, a cmsghdr of 16
-/// bytes, stands a struct sock_extended_err.
-fn told(control: &[u64]) -> Option<Told> {
-    const HEADER: usize = 2;
-    // errno; origin, type, code, padding; info; data.
-    let error = control.get(HEADER)?.to_ne_bytes();
-    let range = control.get(HEADER + 1)?.to_ne_bytes();
-    let number =
-        |at: usize| u32::from_ne_bytes([range[at], range[at + 1], range[at + 2], range[at + 3]]);
-    (error[4] == ORIGIN_ZEROCOPY).then(|| Told {
-        first: number(0),
-        last: number(4),
-        copied: error[6] & CODE_COPIED != 0,
-    })
-}
 
 #[cfg(test)]
 mod tests {
@@ -245,14 +232,18 @@ mod tests {
         }
         let mut pending = [3, 2];
         let mut note = |first, last, copied| {
-            let told = Told {
-                first,
-                last,
-                copied,
+            let told = sock_extended_err {
+                ee_errno: 0,
+                ee_origin: ORIGIN_ZEROCOPY,
+                ee_type: 0,
+                ee_code: if copied { CODE_COPIED } else { 0 },
+                ee_pad: 0,
+                ee_info: first,
+                ee_data: last,
             };
-            completions.note(told, |piece| pending[piece] -= 1);
+            completions.note(&told, |piece| pending[piece] -= 1);
             // Told twice: the second time says nothing.
-            completions.note(told, |piece| pending[piece] -= 1);
+            completions.note(&told, |piece| pending[piece] -= 1);
         };
         note(0, 1, true);
         note(u32::MAX - 1, u32::MAX, false);
@@ -262,26 +253,5 @@ mod tests {
         assert_eq!((counts.completed, counts.copied), (5, 3));
         assert!(completions.under_way.is_empty());
         assert_eq!(completions.first, 3);
-    }
-
-    #[test]
-    fn a_completion_is_read_from_its_control_message_and_nothing_else_is() {
-        let mut range = [0; 8];
-        range[..4].copy_from_slice(&7_u32.to_ne_bytes());
-        range[4..].copy_from_slice(&9_u32.to_ne_bytes());
-        let message = |origin, code| {
-            let error = [0, 0, 0, 0, origin, 0, code, 0];
-            [0, 0, u64::from_ne_bytes(error), u64::from_ne_bytes(range)]
-        };
-        let expected = |copied| Told {
-            first: 7,
-            last: 9,
-            copied,
-        };
-        let copied = message(ORIGIN_ZEROCOPY, CODE_COPIED);
-        assert_eq!(told(&copied), Some(expected(true)));
-        assert_eq!(told(&message(ORIGIN_ZEROCOPY, 0)), Some(expected(false)));
-        assert_eq!(told(&message(2, CODE_COPIED)), None);
-        assert_eq!(told(&copied[..3]), None);
     }
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 fn of_one_pair(options: &str, buffer: &str, pipe: &str) -> (Value, String) {
     let directory = tempfile::tempdir().unwrap();
     let mut command = pipespeed(&format!(
-        "bench sizes --quick --verbose {options} --buffer-size {buffer} --pipe-size {pipe} \
+        "bench sizes --quick {options} --buffer-size {buffer} --pipe-size {pipe} \
          --seed 3 --json r.json --chart r.svg"
     ));
     command.current_dir(&directory);
@@ -66,7 +66,7 @@ fn the_recorded_command_line_does_what_was_measured() {
 #[test]
 fn the_record_has_the_search_and_the_rounds_after_it() {
     // The kernel rounds the pipe up, which is said once.
-    let (record, printed) = of_one_pair("--time 4 --case write_read", "16K", "100K");
+    let (record, printed) = of_one_pair("--time 4 --case write_read --verbose", "16K", "100K");
     assert_eq!(printed.matches("100KiB").count(), 1, "{printed}");
     assert_eq!(record["settings"]["pipe_size"], 131_072);
     let search = &record["search"];

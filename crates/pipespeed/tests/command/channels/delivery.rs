@@ -83,8 +83,8 @@ fn came_through(case: &Value) -> Option<&str> {
     let name = case["name"].as_str().unwrap();
     if let Some(reason) = case["not_run"]["reason"].as_str() {
         let spins = name.ends_with("_spin") && conditions::processors() < 2;
-        let told = case["not_run"]["kind"] == "limit" || reason.contains("here");
-        assert!(told || spins, "{name}: {reason}");
+        let is_explained = case["not_run"]["kind"] == "limit" || reason.contains("here");
+        assert!(is_explained || spins, "{name}: {reason}");
         skip(format_args!("{name}: {reason}"));
         return None;
     }
@@ -280,7 +280,7 @@ fn an_ordinary_user_measures_every_channel_too() {
 #[test]
 fn without_descriptors_every_line_names_the_limit_and_nothing_is_left() {
     // From less than the command itself needs up to what every trial does.
-    let mut told = 0;
+    let mut explained = 0;
     for descriptors in 8.. {
         let args = format!("{SHORT} --channel pipe,ring,fifo,unix,tcp --size 1K --json -");
         let mut command = pipespeed(&args);
@@ -293,10 +293,10 @@ fn without_descriptors_every_line_names_the_limit_and_nothing_is_left() {
         assert_eq!(outcome.code, Some(1), "{outcome:#?}");
         for line in outcome.err.lines() {
             assert!(line.starts_with("pipespeed: "), "{outcome:#?}");
-            told += usize::from(line.contains(&format!("ulimit -n, now {descriptors}")));
+            explained += usize::from(line.contains(&format!("ulimit -n, now {descriptors}")));
         }
     }
-    assert!(told > 3, "{told}");
+    assert!(explained > 3, "{explained}");
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl Run {
         }
     }
 
-    /// Waits until a round has been saved. None, said aloud, where this machine
+    /// Waits until a round has been saved. `None`, with a skip, if this machine
     /// has no such channel.
     fn saved(mut self) -> Option<Self> {
         let path = self.directory.path().join("run.json");
@@ -135,7 +135,7 @@ fn channels() -> impl Iterator<Item = &'static str> {
 }
 
 #[track_caller]
-fn assert_told(outcome: &Outcome, role: &str) {
+fn assert_names_the_killed(outcome: &Outcome, role: &str) {
     assert_eq!(outcome.code, Some(1), "{outcome:#?}");
     let lines: Vec<&str> = outcome.err.lines().collect();
     let killed = format!("the {role} was killed by SIGKILL");
@@ -159,7 +159,7 @@ fn an_end_killed_before_the_first_round_costs_that_trial_only() {
             // Of the verified pass, which begins with the case that blocks.
             let run = killed(|| Some(Run::start(channel, 1)), role);
             let Some((outcome, record)) = run else { break };
-            assert_told(&outcome, role);
+            assert_names_the_killed(&outcome, role);
             let cases = record["cases"].as_array().unwrap();
             for case in cases.iter().filter(|case| case["not_run"].is_null()) {
                 let sample = &case["samples"][0];
@@ -175,7 +175,7 @@ fn an_end_killed_in_a_round_costs_that_trial_only() {
         for role in ["writer", "reader"] {
             let run = killed(|| Run::start(channel, ROUNDS).saved(), role);
             let Some((outcome, record)) = run else { break };
-            assert_told(&outcome, role);
+            assert_names_the_killed(&outcome, role);
             assert_eq!(
                 record["settings"]["rounds_done"], ROUNDS,
                 "{channel}, {role}"
@@ -192,8 +192,8 @@ fn an_end_killed_in_a_round_costs_that_trial_only() {
             assert_eq!(complete.count(), samples.len() - 1, "{samples:?}");
             assert!(samples.contains(&(ROUNDS as usize)), "{samples:?}");
             let warnings = record["warnings"].as_array().unwrap();
-            let told = |warning: &&Value| warning["kind"] == "failed";
-            assert_eq!(warnings.iter().filter(told).count(), 1);
+            let is_failure = |warning: &&Value| warning["kind"] == "failed";
+            assert_eq!(warnings.iter().filter(is_failure).count(), 1);
         }
     }
 }

@@ -199,7 +199,7 @@ pub fn whole_run(suite: Suite, runner: FakeRunner, rounds: usize) -> Run {
     run
 }
 
-/// Notes what an observer is told.
+/// An observer that records its calls.
 #[derive(Debug, Default)]
 pub struct Watch {
     /// Case, number and count, of each trial.

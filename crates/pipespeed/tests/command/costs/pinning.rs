@@ -43,7 +43,7 @@ fn check_estimate(record: &serde_json::Value, kind: &str) -> Option<f64> {
     estimate["estimate_ns"]["median"].as_f64()
 }
 
-/// Checks that the source of the figures is told: the kernel's file with its
+/// Checks that the record names the source of its figures: the kernel's file with its
 /// layout, or what is missing.
 #[track_caller]
 fn check_source(record: &serde_json::Value) {
@@ -84,7 +84,7 @@ fn there_is_a_figure_with_its_source_whatever_the_kernel() {
 }
 
 #[test]
-fn an_ordinary_user_gets_the_estimate_and_is_told_why_it_is_one() {
+fn an_ordinary_user_gets_the_estimate_and_the_reason() {
     let Some(program) = ForAll::new(PIPESPEED) else {
         return;
     };

@@ -70,7 +70,7 @@ fn vmsplice_and_splice_want_a_pipe_even_for_a_few_bytes() {
 }
 
 #[test]
-fn a_size_that_is_none_is_told_how_to_be_written() {
+fn an_invalid_size_is_refused_with_examples() {
     let texts = [
         " 0",
         " 0K",
@@ -106,7 +106,7 @@ fn a_size_that_is_none_is_told_how_to_be_written() {
 }
 
 #[test]
-fn an_odd_buffer_with_vmsplice_is_told_the_unit() {
+fn an_odd_buffer_with_vmsplice_is_refused_with_the_unit() {
     let unit = (2 * rustix::param::page_size()).to_string();
     for size in ["1", "4095", "10000", "100001"] {
         refused_into_a_pipe(

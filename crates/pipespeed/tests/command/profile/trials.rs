@@ -10,7 +10,7 @@ use crate::common::{Outcome, PIPESPEED, json, pipespeed, run_alone, skip, start}
 use rustix::process::{Signal, kill_process_group};
 use serde_json::Value;
 
-/// Runs a profile; none, said aloud, where sampling is refused.
+/// Runs a profile. `None`, with a skip, if sampling is refused.
 fn sampled(args: &str) -> Option<Outcome> {
     let outcome = run_alone(pipespeed(&format!("profile {args} --quiet")));
     let refused = [
@@ -42,8 +42,7 @@ fn pluralize(outcome: Outcome, words: &[&str]) {
     for row in ["pages of 4 KiB", "unexplained", "wall time"] {
         assert_eq!(outcome.out.matches(row).count(), 2, "{row}: {outcome:#?}");
     }
-    let text: Vec<&str> = outcome.out.split_whitespace().collect();
-    let text = text.join(" ");
+    let text = outcome.unwrapped();
     for word in words {
         assert!(text.contains(word), "{word}: {outcome:#?}");
     }

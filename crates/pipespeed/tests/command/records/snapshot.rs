@@ -143,7 +143,7 @@ fn each_trial_is_seen_once_in_the_order_of_the_schedule() {
 }
 
 #[test]
-fn a_trial_refused_after_the_pilot_is_left_out_and_told() {
+fn a_trial_refused_after_the_pilot_is_left_out_with_a_warning() {
     let runner = FakeRunner {
         trouble: Some((
             CASES + 2 * CASES + 4,
@@ -168,10 +168,10 @@ fn a_trial_refused_after_the_pilot_is_left_out_and_told() {
     let [name] = short[..] else {
         panic!("{short:?}")
     };
-    let told = run.warnings.iter().any(|warning| {
+    let is_warned = run.warnings.iter().any(|warning| {
         warning.case.as_deref() == Some(name) && warning.message.contains("no more huge pages")
     });
-    assert!(told, "{:?}", run.warnings);
+    assert!(is_warned, "{:?}", run.warnings);
     assert_eq!(run.interrupted, None);
 }
 
