@@ -200,7 +200,7 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Rounds<RoundTrips<T>> {
 /// # Errors
 /// Bad usage, with the time needed.
 pub fn require(budget: &Budget, launches: usize, needed_s: f64) -> anyhow::Result<()> {
-    let what = pluralize(launches, "trial");
+    let what = format!("trials ({launches} in all)");
     budget.require(needed_s, &what, "take fewer channels, sizes or --rounds")
 }
 
@@ -304,7 +304,7 @@ mod tests {
         assert!(require(&budget, 24, 0.48).is_ok());
         let error = require(&budget, 400, 8.0).unwrap_err().to_string();
         assert!(
-            error.starts_with("--time 0.001: 400 trials take about 9 s"),
+            error.starts_with("--time 0.001: trials (400 in all) take about 9 s"),
             "{error}"
         );
         assert_eq!(run(budget).unwrap(), Length::Time(20_000_000));

@@ -99,7 +99,7 @@ pub trait Observer<R> {
     /// A trial is about to begin: number `done` (from 0) of `all`.
     fn before_trial(&mut self, case: &str, done: usize, all: usize);
 
-    /// A trial failed; the run goes on.
+    /// A trial failed, for a reason that is new for its case; the run goes on.
     fn trial_failed(&mut self, _failure: &str) {}
 
     /// A round is over: the record so far can be saved.
@@ -285,7 +285,10 @@ impl<W: Work> Rounds<W> {
             Err(error) => {
                 trials.failed += 1;
                 let reason = full_message(&error.into_failure());
-                observer.trial_failed(&format!("{}: {reason}", self.work.name(case)));
+                // Once, however often it happens.
+                if reason != trials.reason {
+                    observer.trial_failed(&format!("{}: {reason}", self.work.name(case)));
+                }
                 reason
             }
         };
@@ -474,7 +477,9 @@ mod tests {
         };
         let (all, notes, _) = run(fails, 6, None);
         assert_eq!(all.work.complete.last(), Some(&3));
-        assert_eq!((all.work.complete.len(), notes.len()), (9, 6));
+        assert_eq!((all.work.complete.len(), notes.len()), (9, 3));
+        let message = all.missing()[0].message.clone();
+        assert!(message.starts_with("2 trials failed"), "{message}");
         let (none, ..) = run(fails, 6, Some(&Budget::new(1e-9, true)));
         assert_eq!(none.work.complete.len(), 6);
     }
@@ -490,7 +495,7 @@ mod tests {
             }
         };
         let (run, notes, _) = run(fails, 8, None);
-        assert_eq!((notes.len(), rounds_of(&run, 2)), (3, vec![0]));
+        assert_eq!((notes.len(), rounds_of(&run, 2)), (1, vec![0]));
         // It counts no longer, so no round is incomplete.
         assert_eq!(run.work.complete.last(), Some(&8));
         assert!(run.work.closed[2].is_none());
@@ -508,7 +513,7 @@ mod tests {
         assert_eq!(run.work.closed[0], Some(NotRun::limit("too long")));
         assert_eq!(run.work.closed[1], Some(NotRun::failed("it broke")));
         // With no case left the run ends.
-        assert_eq!((notes.len(), run.work.complete.len()), (6, 3));
+        assert_eq!((notes.len(), run.work.complete.len()), (2, 3));
         let error = check(&run.missing(), false).unwrap_err().to_string();
         let said = "nothing was measured: case 1: 3 trials failed: it broke; trials of 1 other case \
                     failed too";

