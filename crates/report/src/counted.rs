@@ -30,7 +30,7 @@ pub fn counted_cases(record: &Record, style: Style) -> String {
     let mut blocks = Vec::new();
     for case in &record.cases {
         let rate = match (case.gib_per_s, &case.not_run) {
-            (Some(rate), _) => format!("{} GiB/s, pluralize, not sampled", significant(rate)),
+            (Some(rate), _) => format!("{} GiB/s, counted, not sampled", significant(rate)),
             (None, Some(not_run)) => not_run.to_string(),
             (None, None) => "nothing was moved".to_owned(),
         };
