@@ -37,22 +37,19 @@ pub fn parse_or_zero(text: &str) -> Result<u64, String> {
         })
 }
 
-/// Formats a size in its largest unit, with two decimals unless it is a whole
-/// number, as the published programs do: `256KiB`, `10GiB`, `1.50MiB`.
+/// Names of the powers of 1024.
+pub const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+
+/// Formats a size in its largest unit up to TiB, with two decimals unless it is a
+/// whole number, as the published programs do: `256KiB`, `10GiB`, `1.50MiB`.
 pub fn format(bytes: u64) -> String {
-    const UNITS: [(u64, &str); 4] = [
-        (1 << 40, "TiB"),
-        (1 << 30, "GiB"),
-        (1 << 20, "MiB"),
-        (1 << 10, "KiB"),
-    ];
-    if let Some((unit, name)) = UNITS.iter().rev().rfind(|(unit, _)| bytes >= *unit) {
-        if bytes.is_multiple_of(*unit) {
-            return format!("{}{name}", bytes / unit);
-        }
-        return format!("{:.2}{name}", bytes as f64 / *unit as f64);
+    let power = (bytes.max(1).ilog2() / 10).min(4);
+    let (unit, name) = (1 << (10 * power), UNITS[power as usize]);
+    if bytes.is_multiple_of(unit) {
+        format!("{}{name}", bytes / unit)
+    } else {
+        format!("{:.2}{name}", bytes as f64 / unit as f64)
     }
-    format!("{bytes}B")
 }
 
 /// As [`format()`], but in bytes where that would round: `65537B`.

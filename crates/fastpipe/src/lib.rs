@@ -169,3 +169,9 @@ pub use self::{
     wait::Wait,
     writer::{FinishError, Frozen, Loan, Writer, WriterBuilder},
 };
+
+// Shared with the integration tests, so that all tests report in the same way.
+#[cfg(test)]
+#[allow(dead_code, unsafe_code)]
+#[path = "../tests/common/skip.rs"]
+mod skip;

@@ -151,6 +151,7 @@ fn too_many() -> io::Error {
 mod tests {
     use super::*;
     use crate::ring;
+    use crate::skip::skip;
     use rustix::fs::{MemfdFlags, SealFlags};
 
     #[test]
@@ -198,7 +199,7 @@ mod tests {
     fn a_file_of_reserved_huge_pages_is_refused() {
         let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
         let Ok(file) = rustix::fs::memfd_create("t", flags) else {
-            eprintln!("skipped: no reserved huge pages here");
+            skip("no reserved huge pages here");
             return;
         };
         rustix::fs::ftruncate(&file, 1 << 30).unwrap();

@@ -1,11 +1,13 @@
-//! A user whose pipes hold nearly all pages that they may: new ones get two
-//! slots or fewer. In a file of its own, since others would get them too.
+//! A user whose pipes hold nearly as many pages as permitted: new ones get two slots
+//! or fewer. A test program of its own, since the limit affects all processes of
+//! the user.
 
 mod common;
 
 use std::os::fd::OwnedFd;
 
 use common::process::{become_ordinary, in_own_process};
+use common::skip::skip;
 use common::{WAITS, assert_same, buffer_with, pattern, read_all, write_all};
 use fastpipe::pipe::{self, Limits, page_size};
 use fastpipe::transfer::{Input, Output};
@@ -23,7 +25,7 @@ fn use_up_the_soft_limit() -> Option<(Vec<Ends>, Ends)> {
         let ends = match pipe::create() {
             Ok(ends) => ends,
             Err(error) => {
-                eprintln!("skipped: no more pipes before the soft limit: {error}");
+                skip(format_args!("no more pipes before the soft limit: {error}"));
                 return None;
             }
         };
@@ -33,13 +35,15 @@ fn use_up_the_soft_limit() -> Option<(Vec<Ends>, Ends)> {
         pipe::set_capacity_up_to(&ends.0, large).unwrap();
         pipes.push(ends);
     }
-    eprintln!("skipped: a hundred pipes do not reach the soft limit: {limits:?}");
+    skip(format_args!(
+        "a hundred pipes do not reach the soft limit: {limits:?}"
+    ));
     None
 }
 
 #[test]
-fn all_is_delivered_through_the_few_slots_that_a_used_up_soft_limit_leaves() {
-    let name = "all_is_delivered_through_the_few_slots_that_a_used_up_soft_limit_leaves";
+fn every_byte_passes_through_the_few_slots_beyond_the_soft_limit() {
+    let name = "every_byte_passes_through_the_few_slots_beyond_the_soft_limit";
     in_own_process(name, || {
         if !become_ordinary() {
             return;
@@ -48,7 +52,7 @@ fn all_is_delivered_through_the_few_slots_that_a_used_up_soft_limit_leaves() {
             return;
         };
 
-        // Growing is refused, and by which limit is told.
+        // Enlarging is refused, and the error names the limit.
         let before = pipe::capacity(&writer).unwrap();
         let error = pipe::set_capacity(&writer, 65_536).unwrap_err();
         assert!(

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use super::cgroup::up_to_mount;
+use super::cgroup::{own_groups, up_to_mount};
 use super::memory::meminfo;
 use super::root::Root;
 
@@ -57,26 +57,20 @@ pub fn available_memory(root: &Root) -> Option<Available> {
 
 /// The least memory that our group or one above it has left.
 fn least_of_groups(root: &Root) -> Option<u64> {
-    let own = root.text("proc/self/cgroup")?;
-    let mut least: Option<u64> = None;
-    for line in own.lines() {
-        // hierarchy:controllers:path
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
-            continue;
+    let own = own_groups(root).into_iter();
+    own.flat_map(|(controllers, path)| {
+        let is_memory = controllers.split(',').any(|name| name == "memory");
+        let (mount, files) = if controllers.is_empty() {
+            ("sys/fs/cgroup", &V2)
+        } else {
+            ("sys/fs/cgroup/memory", &V1)
         };
-        let (mount, files) = match controllers {
-            "" => ("sys/fs/cgroup", &V2),
-            _ if controllers.split(',').any(|name| name == "memory") => {
-                ("sys/fs/cgroup/memory", &V1)
-            }
-            _ => continue,
-        };
-        let groups = up_to_mount(mount, path).into_iter();
-        let remaining = groups.filter_map(|group| remaining(root, &group, files));
-        least = least.into_iter().chain(remaining).min();
-    }
-    least
+        let applies = is_memory || controllers.is_empty();
+        let groups = applies.then(|| up_to_mount(mount, &path)).into_iter();
+        groups.flatten().map(move |group| (group, files))
+    })
+    .filter_map(|(group, files)| remaining(root, &group, files))
+    .min()
 }
 
 /// The memory a group has left; `None` without a limit. (Version 2 writes `max`

@@ -59,36 +59,23 @@ impl Quotas {
     /// Finds our groups. Either version may have the `cpu` controller; on a hybrid
     /// system version 1 has.
     pub(super) fn read(root: &Root) -> Quotas {
-        let own = root.text("proc/self/cgroup").unwrap_or_default();
-        for line in own.lines() {
-            // hierarchy:controllers:path
-            let mut parts = line.splitn(3, ':');
-            let (Some(_), Some(controllers), Some(path)) =
-                (parts.next(), parts.next(), parts.next())
-            else {
-                continue;
-            };
+        let own = own_groups(root);
+        for (controllers, path) in &own {
             if controllers.split(',').any(|name| name == "cpu") {
-                let joined = format!("sys/fs/cgroup/{controllers}");
-                let mount = [
-                    joined.as_str(),
-                    "sys/fs/cgroup/cpu,cpuacct",
-                    "sys/fs/cgroup/cpu",
-                ]
-                .into_iter()
-                .find(|mount| root.exists(mount));
-                if let Some(mount) = mount {
+                let mounts = [controllers, "cpu,cpuacct", "cpu"];
+                let mut mounts = mounts.iter().map(|name| format!("sys/fs/cgroup/{name}"));
+                if let Some(mount) = mounts.find(|mount| root.exists(mount)) {
                     return Quotas {
                         version: Some(1),
-                        groups: limited(root, mount, path, quota_v1),
+                        groups: limited(root, &mount, path, quota_v1),
                     };
                 }
             }
         }
-        let path = own.lines().find_map(|line| line.strip_prefix("0::"));
+        let unified = own.iter().find(|(controllers, _)| controllers.is_empty());
         let mount = "sys/fs/cgroup";
-        match path {
-            Some(path) if root.exists(format!("{mount}/cgroup.controllers")) => Quotas {
+        match unified {
+            Some((_, path)) if root.exists(format!("{mount}/cgroup.controllers")) => Quotas {
                 version: Some(2),
                 groups: limited(root, mount, path, quota_v2),
             },
@@ -98,6 +85,18 @@ impl Quotas {
             },
         }
     }
+}
+
+/// The controllers and the path of each of our groups, from the lines
+/// `hierarchy:controllers:path`. Version 2 has no controllers there.
+pub(super) fn own_groups(root: &Root) -> Vec<(String, String)> {
+    let text = root.text("proc/self/cgroup").unwrap_or_default();
+    let groups = text.lines().filter_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
+        Some((controllers.to_owned(), path.to_owned()))
+    });
+    groups.collect()
 }
 
 type Quota = fn(&Root, &Path) -> Option<(f64, f64)>;

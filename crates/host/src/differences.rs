@@ -19,209 +19,153 @@ impl Machine {
     /// The differences between this machine and a newer one that affect speed,
     /// without what changes from run to run, such as free pages and load.
     pub fn differences(&self, newer: &Machine) -> Vec<Difference> {
-        let (old, new) = (facts(self), facts(newer));
-        let value = |facts: &[(String, Option<String>)], what: &str| {
+        let (old, new) = (Facts::of(self).0, Facts::of(newer).0);
+        let value = |facts: &[Fact], what: &str| {
             let found = facts.iter().find(|(name, _)| name == what);
-            found
-                .and_then(|(_, value)| value.clone())
-                .unwrap_or_else(|| "unknown".to_owned())
+            let value = found.and_then(|(_, value)| value.clone());
+            value.unwrap_or_else(|| "unknown".to_owned())
         };
-        let added = new
-            .iter()
-            .filter(|(what, _)| !old.iter().any(|(name, _)| name == what));
-        old.iter()
-            .chain(added)
-            .map(|(what, _)| Difference {
-                what: what.clone(),
-                old: value(&old, what),
-                new: value(&new, what),
-            })
-            .filter(|difference| difference.old != difference.new)
-            .collect()
+        let is_added = |(what, _): &&Fact| !old.iter().any(|(name, _)| name == what);
+        let all = old.iter().chain(new.iter().filter(is_added));
+        all.map(|(what, _)| Difference {
+            what: what.clone(),
+            old: value(&old, what),
+            new: value(&new, what),
+        })
+        .filter(|difference| difference.old != difference.new)
+        .collect()
     }
 }
 
+/// A property with its value; `None` if that is unknown.
 type Fact = (String, Option<String>);
 
 /// The properties compared, the most important first, with unique names.
-fn facts(machine: &Machine) -> Vec<Fact> {
-    let mut facts = Vec::new();
-    hardware(machine, &mut |what, value| {
-        facts.push((what.to_owned(), value))
-    });
-    kernel(machine, &mut |what, value| {
-        facts.push((what.to_owned(), value))
-    });
-    memory(machine, &mut |what, value| {
-        facts.push((what.to_owned(), value))
-    });
-    facts
-}
+struct Facts(Vec<Fact>);
 
-type Push<'a> = &'a mut dyn FnMut(&str, Option<String>);
+impl Facts {
+    fn of(machine: &Machine) -> Facts {
+        let mut facts = Facts(Vec::new());
+        facts.add_hardware(machine);
+        facts.add_frequency(machine);
+        facts.add_kernel(machine);
+        facts.add_memory(machine);
+        facts
+    }
 
-fn hardware(machine: &Machine, push: Push) {
-    let processors = &machine.processors;
-    let virtualisation = &machine.virtualisation;
-    push("processor", processors.model.clone());
-    push("board", or_none(&processors.board));
-    push("signature", or_none(&processors.signature));
-    push("simultaneous multithreading", or_none(&processors.smt));
-    push("microcode", or_none(&processors.microcode));
-    push(
-        "processors allowed",
-        Some(processors.allowed.len().to_string()),
-    );
-    push(
-        "relation of the chosen processors",
-        or_none(&processors.relation),
-    );
-    let node = |place: &Option<super::Place>| place.as_ref().and_then(|place| place.numa_node);
-    let spread = node(&processors.writer)
-        .zip(node(&processors.reader))
-        .map(|(writer, reader)| {
-            if writer == reader {
-                "one".to_owned()
-            } else {
-                "two".to_owned()
+    /// Adds a property that is unknown if it is `None`.
+    fn add(&mut self, what: &str, value: Option<impl ToString>) {
+        let value = value.map(|value| value.to_string());
+        self.0.push((what.to_owned(), value));
+    }
+
+    /// Adds a property that the machine does not have if it is `None`.
+    fn add_or_none(&mut self, what: &str, value: Option<impl ToString>) {
+        let value = value.map_or_else(|| "none".to_owned(), |value| value.to_string());
+        self.add(what, Some(value));
+    }
+
+    fn add_list(&mut self, what: &str, values: &[String]) {
+        self.add_or_none(what, (!values.is_empty()).then(|| values.join(" ")));
+    }
+
+    fn add_switch(&mut self, what: &str, is_on: Option<bool>) {
+        self.add(what, is_on.map(|is_on| if is_on { "on" } else { "off" }));
+    }
+
+    fn add_hardware(&mut self, machine: &Machine) {
+        let processors = &machine.processors;
+        self.add("processor", processors.model.as_ref());
+        self.add_or_none("board", processors.board.as_ref());
+        self.add_or_none("signature", processors.signature.as_ref());
+        self.add_or_none("simultaneous multithreading", processors.smt.as_ref());
+        self.add_or_none("microcode", processors.microcode.as_ref());
+        self.add("processors allowed", Some(processors.allowed.len()));
+        let relation = processors.relation.as_ref();
+        self.add_or_none("relation of the chosen processors", relation);
+        let (writer, reader) = (processors.writer.as_ref(), processors.reader.as_ref());
+        let node = |place: Option<&super::Place>| place?.numa_node;
+        let nodes = node(writer)
+            .zip(node(reader))
+            .map(|(writer, reader)| if writer == reader { "one" } else { "two" });
+        self.add("memory nodes of the chosen processors", nodes);
+        let capacity = |place: Option<&super::Place>| place?.capacity;
+        self.add("capacity of the writer's core", capacity(writer));
+        self.add("capacity of the reader's core", capacity(reader));
+        let caches = processors.caches.iter();
+        for cache in caches.filter(|cache| cache.kind != CacheKind::Instruction) {
+            let size = cache.bytes.map(|bytes| format!("{} KiB", bytes >> 10));
+            self.add(&format!("L{} cache", cache.level), size);
+        }
+        let virtualisation = &machine.virtualisation;
+        let guest = virtualisation.guest;
+        self.add("guest", guest.map(|is| if is { "yes" } else { "no" }));
+        self.add_or_none("hypervisor", virtualisation.hypervisor.as_ref());
+        self.add_or_none("product", virtualisation.product.as_ref());
+        self.add_or_none("container", virtualisation.container.as_ref());
+    }
+
+    fn add_frequency(&mut self, machine: &Machine) {
+        let frequency = &machine.frequency;
+        self.add_or_none("frequency driver", frequency.driver.as_ref());
+        self.add_list("frequency governor", &frequency.governors);
+        self.add_list("energy preference", &frequency.preferences);
+        let rate = |khz: Option<u64>| khz.map(|khz| format!("{} MHz", khz / 1000));
+        self.add("lowest clock rate", rate(frequency.lowest_khz));
+        self.add("highest clock rate", rate(frequency.highest_khz));
+        self.add_switch("boost", frequency.boost);
+        self.add_or_none("idle driver", frequency.idle_driver.as_ref());
+        self.add_or_none("idle governor", frequency.idle_governor.as_ref());
+        let polling = frequency.halt_poll_ns.map(|ns| format!("{ns} ns"));
+        self.add("halt polling", polling);
+        self.add("clock source", machine.clock.source.as_ref());
+    }
+
+    fn add_kernel(&mut self, machine: &Machine) {
+        let kernel = &machine.kernel;
+        self.add("kernel", kernel.release.as_ref());
+        self.add("architecture", kernel.architecture.as_ref());
+        self.add_or_none("preemption", kernel.preemption.as_ref());
+        for (name, state) in &kernel.mitigations {
+            self.add(&format!("mitigation of {name}"), Some(state));
+        }
+        self.add_list("boot parameters", &kernel.boot_parameters);
+        self.add_switch("pressure-stall accounts", kernel.pressure_stall);
+        self.add_switch("seccomp filter", kernel.seccomp_filter);
+        self.add_or_none("speculative store bypass", kernel.store_bypass.as_ref());
+        self.add("security modules", kernel.security_modules.as_ref());
+        let quota = machine.cgroup.cpu_quota;
+        let quota = quota.map(|quota| format!("{quota:.2} processors"));
+        self.add_or_none("quota of the control group", quota);
+    }
+
+    fn add_memory(&mut self, machine: &Machine) {
+        let memory = &machine.memory;
+        let base_page = format!("{} bytes", memory.base_page_bytes);
+        self.add("base page", Some(base_page));
+        for pages in &memory.huge_pages {
+            let what = format!("reserved huge pages of {} KiB", pages.page_bytes >> 10);
+            self.add(&what, pages.total);
+        }
+        let what = "transparent huge pages";
+        if let Some(transparent) = &memory.transparent {
+            self.add(what, transparent.enabled.as_ref());
+            self.add(&format!("{what}, defrag"), transparent.defrag.as_ref());
+            let shared = transparent.shmem_enabled.as_ref();
+            self.add(&format!("{what}, shared memory"), shared);
+            for size in &transparent.sizes {
+                let what = format!("transparent pages of {} KiB", size.page_bytes >> 10);
+                self.add(&what, size.enabled.as_ref());
             }
-        });
-    push("memory nodes of the chosen processors", spread);
-    let cores = [&processors.writer, &processors.reader];
-    let capacities = cores.map(|place| {
-        place
-            .as_ref()?
-            .capacity
-            .map(|capacity| capacity.to_string())
-    });
-    push("capacity of the writer's core", capacities[0].clone());
-    push("capacity of the reader's core", capacities[1].clone());
-    for cache in processors
-        .caches
-        .iter()
-        .filter(|cache| cache.kind != CacheKind::Instruction)
-    {
-        push(
-            &format!("L{} cache", cache.level),
-            cache.bytes.map(|bytes| format!("{} KiB", bytes >> 10)),
-        );
+        } else {
+            for of in ["", ", defrag", ", shared memory"] {
+                self.add(&format!("{what}{of}"), Some("none"));
+            }
+        }
+        let pipes = &machine.pipes;
+        let max_bytes = pipes.max_bytes.map(|bytes| format!("{bytes} bytes"));
+        self.add("pipe-max-size", max_bytes);
+        self.add("pipe-user-pages-soft", pipes.user_pages_soft);
+        self.add("pipe-user-pages-hard", pipes.user_pages_hard);
     }
-    push("guest", virtualisation.guest.map(yes));
-    push("hypervisor", or_none(&virtualisation.hypervisor));
-    push("product", or_none(&virtualisation.product));
-    push("container", or_none(&virtualisation.container));
-    let frequency = &machine.frequency;
-    push("frequency driver", or_none(&frequency.driver));
-    push("frequency governor", Some(listed(&frequency.governors)));
-    push("energy preference", Some(listed(&frequency.preferences)));
-    push(
-        "lowest clock rate",
-        frequency
-            .lowest_khz
-            .map(|khz| format!("{} MHz", khz / 1000)),
-    );
-    push(
-        "highest clock rate",
-        frequency
-            .highest_khz
-            .map(|khz| format!("{} MHz", khz / 1000)),
-    );
-    push("boost", frequency.boost.map(on));
-    push("idle driver", or_none(&frequency.idle_driver));
-    push("idle governor", or_none(&frequency.idle_governor));
-    push(
-        "halt polling",
-        frequency.halt_poll_ns.map(|ns| format!("{ns} ns")),
-    );
-    push("clock source", machine.clock.source.clone());
-}
-
-fn kernel(machine: &Machine, push: Push) {
-    let kernel = &machine.kernel;
-    push("kernel", kernel.release.clone());
-    push("architecture", kernel.architecture.clone());
-    push("preemption", or_none(&kernel.preemption));
-    for (name, state) in &kernel.mitigations {
-        push(&format!("mitigation of {name}"), Some(state.clone()));
-    }
-    push("boot parameters", Some(listed(&kernel.boot_parameters)));
-    push("pressure-stall accounts", kernel.pressure_stall.map(on));
-    push("seccomp filter", kernel.seccomp_filter.map(on));
-    push("speculative store bypass", or_none(&kernel.store_bypass));
-    push("security modules", kernel.security_modules.clone());
-    let quota = machine.cgroup.cpu_quota;
-    push(
-        "quota of the control group",
-        Some(quota.map_or("none".to_owned(), |quota| format!("{quota:.2} processors"))),
-    );
-}
-
-fn memory(machine: &Machine, push: Push) {
-    let memory = &machine.memory;
-    let bytes = |bytes: u64| format!("{bytes} bytes");
-    push("base page", Some(bytes(memory.base_page_bytes as u64)));
-    for pages in &memory.huge_pages {
-        push(
-            &format!("reserved huge pages of {} KiB", pages.page_bytes >> 10),
-            pages.total.map(|total| total.to_string()),
-        );
-    }
-    let thp = |of: fn(&super::Transparent) -> &Option<String>| {
-        let set = memory
-            .transparent
-            .as_ref()
-            .map(|transparent| of(transparent).clone());
-        set.unwrap_or_else(|| Some("none".to_owned()))
-    };
-    push(
-        "transparent huge pages",
-        thp(|transparent| &transparent.enabled),
-    );
-    push(
-        "transparent huge pages, defrag",
-        thp(|transparent| &transparent.defrag),
-    );
-    push(
-        "transparent huge pages, shared memory",
-        thp(|transparent| &transparent.shmem_enabled),
-    );
-    for size in memory
-        .transparent
-        .iter()
-        .flat_map(|transparent| &transparent.sizes)
-    {
-        push(
-            &format!("transparent pages of {} KiB", size.page_bytes >> 10),
-            size.enabled.clone(),
-        );
-    }
-    push("pipe-max-size", machine.pipes.max_bytes.map(bytes));
-    push(
-        "pipe-user-pages-soft",
-        machine.pipes.user_pages_soft.map(|pages| pages.to_string()),
-    );
-    push(
-        "pipe-user-pages-hard",
-        machine.pipes.user_pages_hard.map(|pages| pages.to_string()),
-    );
-}
-
-/// For properties where `None` means that the machine has none.
-fn or_none(value: &Option<String>) -> Option<String> {
-    Some(value.clone().unwrap_or_else(|| "none".to_owned()))
-}
-
-fn listed(values: &[String]) -> String {
-    match values {
-        [] => "none".to_owned(),
-        values => values.join(" "),
-    }
-}
-
-fn yes(is: bool) -> String {
-    if is { "yes" } else { "no" }.to_owned()
-}
-
-fn on(is: bool) -> String {
-    if is { "on" } else { "off" }.to_owned()
 }

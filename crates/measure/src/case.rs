@@ -307,34 +307,18 @@ impl Case {
     }
 
     /// The specification of the writing process, or of the only one.
-    pub fn writer_spec(
-        &self,
-        cpu: Option<usize>,
-        pipe_bytes: usize,
-        durations: Durations,
-    ) -> Option<EndSpec> {
+    pub fn writer_spec(&self, pipe_bytes: usize, durations: Durations) -> Option<EndSpec> {
         let (part, _) = self.subject.parts();
-        Some(self.end_spec(part?, cpu, pipe_bytes, durations))
+        Some(self.end_spec(part?, pipe_bytes, durations))
     }
 
     /// The specification of the reading process.
-    pub fn reader_spec(
-        &self,
-        cpu: Option<usize>,
-        pipe_bytes: usize,
-        durations: Durations,
-    ) -> Option<EndSpec> {
+    pub fn reader_spec(&self, pipe_bytes: usize, durations: Durations) -> Option<EndSpec> {
         let (_, part) = self.subject.parts();
-        Some(self.end_spec(part?, cpu, pipe_bytes, durations))
+        Some(self.end_spec(part?, pipe_bytes, durations))
     }
 
-    fn end_spec(
-        &self,
-        part: Part,
-        cpu: Option<usize>,
-        pipe_bytes: usize,
-        durations: Durations,
-    ) -> EndSpec {
+    fn end_spec(&self, part: Part, pipe_bytes: usize, durations: Durations) -> EndSpec {
         let loan = self.subject.writer().map_or(0, |writer| writer.loan_bytes);
         let (margin, look_every) = match self.subject.message_bytes() {
             // Each end may finish the piece it is at before it looks.
@@ -358,7 +342,6 @@ impl Case {
             part,
             data: self.data,
             work: self.work,
-            cpu,
             warm_up_s: durations.warm_up_s,
             timed_s: durations.timed_s,
             timed_bytes: self.volume_bytes,

@@ -12,5 +12,19 @@ pub mod runner;
 #[cfg(any(test, feature = "sample"))]
 pub mod sample;
 pub mod search;
+pub mod session;
 pub mod suite;
 pub mod trial;
+
+/// Runs this process as one of a trial, which reports to the process that started
+/// it.
+///
+/// # Errors
+/// When there is nobody to report to.
+pub fn serve(role: session::Role) -> std::io::Result<()> {
+    use session::Role;
+    match role {
+        Role::Writer | Role::Reader => endpoint::process::main(role),
+        Role::Sender | Role::Echo => latency::process::main(role),
+    }
+}

@@ -1,12 +1,11 @@
 //! Who runs a trial: the real thing, or a fake one for tests.
 
-use pipespeed_base::signal_name;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::case::{Case, Durations};
 use crate::channel::Granted;
-use crate::endpoint::control::{Outcome, Setup};
-use crate::record::NotRun;
+use crate::endpoint::outcome::{Outcome, Setup};
+pub use crate::session::TrialError;
 use pipespeed_host::noise::NoiseDelta;
 
 /// Runs trials.
@@ -44,18 +43,4 @@ pub struct Trial {
     pub reader: Option<Outcome>,
     /// What else went on meanwhile.
     pub noise: NoiseDelta,
-}
-
-/// A trial gave nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum TrialError {
-    /// The case can't be run here.
-    #[error(transparent)]
-    NotRun(#[from] NotRun),
-    /// A signal asks the whole run to end.
-    #[error("interrupted by {}", signal_name(*.0))]
-    Interrupted(i32),
-    /// Something went wrong.
-    #[error("{0:#}")]
-    Failed(anyhow::Error),
 }

@@ -439,7 +439,6 @@ pub fn latency_record(mode: Mode) -> Record {
             seed: 5,
         },
         cases,
-        failures: Vec::new(),
         warnings: vec![Warning::new(WarningKind::Guest, "this is a guest")],
     }
 }

@@ -12,10 +12,10 @@ use crate::case::{Case, Durations};
 use crate::record::{
     BestSizes, CellResult, NotRun, PanelResult, Run, Search, Sizes, Warning, WarningKind,
 };
-use crate::rounds::{Measurement, Observer, Stopped, sample_of};
+use crate::rounds::{Budget, Measurement, Observer, Place, Rounds, Work, sample_of};
 use crate::runner::{Timed, TrialError};
 use crate::suite::sizes::{Grid, command_line, with_sizes};
-use pipespeed_stats::Rng;
+use pipespeed_base::failure::Interrupted;
 use pipespeed_stats::schedule::rounds_for_budget;
 
 /// The shares of the time after which the stages end.
@@ -39,6 +39,8 @@ pub struct SearchPlan {
     pub cpus: Option<(usize, usize)>,
     /// The time for the search and the rounds, in seconds.
     pub time_s: f64,
+    /// The time for the whole run; none where rounds are asked for.
+    pub budget: Option<Budget>,
     /// The number of rounds, if it was given.
     pub rounds: Option<usize>,
     /// The parts of a trial of the rounds.
@@ -93,27 +95,35 @@ impl SearchPlan {
 /// and, compared with them, the best. `run` gets the record of it.
 ///
 /// # Errors
-/// On a signal, a failed trial, or when the record can't be saved. `run` then
-/// has what was measured until then.
+/// On a signal, or when there is no pair to measure. `run` then has what was
+/// measured until then.
 pub fn search(
     plan: &SearchPlan,
     runner: &mut impl Timed,
     run: &mut Run,
-    observer: &mut impl Observer,
-) -> Result<Vec<Case>, Stopped> {
+    observer: &mut impl Observer<Run>,
+) -> anyhow::Result<Vec<Case>> {
     runner.set_durations(plan.search_durations());
     run.search = Some(plan.empty_search());
-    let mut searching = Searching {
+    let mut searching = Rounds::of(Searching {
         plan,
         started_s: runner.now_s(),
-        rng: Rng::new(run.settings.seed),
+        stage: Stage::Grid,
         runner,
         run,
-        observer,
-    };
-    let outcome = searching.stages();
-    let took_s = searching.elapsed_s();
-    let search = searching.search();
+    });
+    let mut outcome = searching.rounds(MAX_GRID_TRIALS, None, observer);
+    if outcome.is_ok() {
+        let work = searching.work_mut();
+        let finalists = |panel: &PanelResult| panel.ranking().into_iter().take(FINALISTS).collect();
+        work.stage = Stage::Finals(work.search().panels.iter().map(finalists).collect());
+        outcome = searching.rounds(MAX_FINAL_TRIALS, None, observer);
+    }
+    let missing = searching.missing();
+    let work = searching.work_mut();
+    let took_s = work.elapsed_s();
+    work.run.warnings.extend(missing);
+    let search = work.search_mut();
     search.took_s = took_s;
     outcome?;
     choose(search, plan);
@@ -126,25 +136,34 @@ pub fn search(
             Some([.., last]) => &last.reason,
             _ => "trials take too long for the time there is",
         };
-        return Err(Stopped::Error(anyhow::anyhow!("no sizes found: {reason}")));
+        anyhow::bail!("no sizes found: {reason}");
     }
     Ok(cases)
 }
 
-/// A pair of sizes of a case: the indices of its panel and its cell.
-type Member = (usize, usize);
+/// The stages of a search.
+enum Stage {
+    /// Every pair of sizes.
+    Grid,
+    /// The best pairs of each case, by index.
+    Finals(Vec<Vec<usize>>),
+}
 
-struct Searching<'a, R, O> {
+/// A search in the making. Its cases are the cells of all panels.
+struct Searching<'a, R> {
     plan: &'a SearchPlan,
     runner: &'a mut R,
     run: &'a mut Run,
-    observer: &'a mut O,
-    rng: Rng,
+    stage: Stage,
     started_s: f64,
 }
 
-impl<R: Timed, O: Observer> Searching<'_, R, O> {
-    fn search(&mut self) -> &mut Search {
+impl<R: Timed> Searching<'_, R> {
+    fn search(&self) -> &Search {
+        self.run.search.as_ref().expect("put there by search()")
+    }
+
+    fn search_mut(&mut self) -> &mut Search {
         self.run.search.get_or_insert_default()
     }
 
@@ -152,92 +171,89 @@ impl<R: Timed, O: Observer> Searching<'_, R, O> {
         self.runner.now_s() - self.started_s
     }
 
-    fn stages(&mut self) -> Result<(), Stopped> {
-        let all = self.members(|panel| (0..panel.cells.len()).collect());
-        self.stage(all, MAX_GRID_TRIALS, GRID_END, |cell| &mut cell.grid)?;
-        let finalists = self.members(|panel| {
-            let mut best = panel.ranking();
-            best.truncate(FINALISTS);
-            best
-        });
-        self.stage(finalists, MAX_FINAL_TRIALS, SEARCH_END, |cell| {
-            &mut cell.finals
-        })
+    /// The panel and the cell of a case.
+    fn place(&self, case: usize) -> (usize, usize) {
+        let cells = self.plan.grid.pairs().count();
+        (case / cells, case % cells)
     }
 
-    /// The cells chosen of each panel.
-    fn members(&mut self, choose: fn(&PanelResult) -> Vec<usize>) -> Vec<Member> {
-        let panels = self.search().panels.iter().enumerate();
-        panels
-            .flat_map(|(at, panel)| choose(panel).into_iter().map(move |cell| (at, cell)))
-            .collect()
+    fn cell(&self, case: usize) -> &CellResult {
+        let (panel, cell) = self.place(case);
+        &self.search().panels[panel].cells[cell]
     }
 
-    /// Rounds of a trial of each member in random order, until the stage's time
-    /// is over, be it within a round.
-    fn stage(
-        &mut self,
-        mut members: Vec<Member>,
-        max_trials: usize,
-        end: f64,
-        rates: fn(&mut CellResult) -> &mut Vec<f64>,
-    ) -> Result<(), Stopped> {
-        for _ in 0..max_trials {
-            self.rng.shuffle(&mut members);
-            for &member in &members {
-                if self.elapsed_s() >= end * self.plan.time_s {
-                    return self.save();
-                }
-                self.trial(member, rates)?;
-            }
-            self.save()?;
-        }
-        Ok(())
+    fn cell_mut(&mut self, case: usize) -> &mut CellResult {
+        let (panel, cell) = self.place(case);
+        &mut self.search_mut().panels[panel].cells[cell]
     }
 
-    fn save(&mut self) -> Result<(), Stopped> {
-        let saved = self.observer.after_round(self.run);
-        saved.map_err(Stopped::Error)
+    fn case(&self, case: usize) -> Case {
+        let published = &self.plan.cases[self.place(case).0];
+        with_sizes(published, self.cell(case).sizes)
+    }
+}
+
+impl<R: Timed> Work for Searching<'_, R> {
+    type Record = Run;
+
+    fn record(&self) -> &Run {
+        self.run
     }
 
-    fn trial(
-        &mut self,
-        (panel, cell): Member,
-        rates: fn(&mut CellResult) -> &mut Vec<f64>,
-    ) -> Result<(), Stopped> {
-        let of = &self.search().panels[panel].cells[cell];
-        if of.not_run.is_some() {
-            return Ok(());
-        }
-        let sizes = of.sizes;
-        let case = with_sizes(&self.plan.cases[panel], sizes);
-        let done = self.search().trials();
-        let expected = done as f64 / self.elapsed_s() * SEARCH_END * self.plan.time_s;
-        let expected = (expected as usize).max(done + 1);
-        self.observer.before_trial(&case.name, done, expected);
-        let trial = match self.runner.run(&case) {
-            Ok(trial) => trial,
-            Err(TrialError::Interrupted(signal)) => return Err(Stopped::Signal(signal)),
-            Err(TrialError::NotRun(not_run)) => {
-                self.search().panels[panel].cells[cell].not_run = Some(not_run);
-                return Ok(());
-            }
-            Err(TrialError::Failed(error)) => {
-                let error = error.context(format!("case {}, in the search", case.name));
-                return Err(Stopped::Error(error));
-            }
+    fn cases(&self) -> usize {
+        self.plan.cases.len() * self.plan.grid.pairs().count()
+    }
+
+    fn name(&self, case: usize) -> String {
+        self.case(case).name
+    }
+
+    fn is_open(&self, case: usize) -> bool {
+        let (panel, cell) = self.place(case);
+        let is_member = match &self.stage {
+            Stage::Grid => true,
+            Stage::Finals(finalists) => finalists[panel].contains(&cell),
         };
+        is_member && self.cell(case).not_run.is_none()
+    }
+
+    fn close(&mut self, case: usize, why: NotRun) {
+        self.cell_mut(case).not_run = Some(why);
+    }
+
+    fn is_over(&self) -> bool {
+        let end = match self.stage {
+            Stage::Grid => GRID_END,
+            Stage::Finals(_) => SEARCH_END,
+        };
+        self.elapsed_s() >= end * self.plan.time_s
+    }
+
+    fn trial(&mut self, at: usize, place: Place) -> Result<(), TrialError> {
+        let case = self.case(at);
+        let trial = self.runner.run(&case)?;
         let cpus = self.plan.cpus_of(&case);
         let own_processors = cpus.is_some_and(|(writer, reader)| writer != reader);
-        if let Some(sample) = sample_of(&trial, 0, 0, own_processors) {
-            let search = self.search();
-            search.flagged += usize::from(!sample.flags.is_empty());
-            let cell = &mut search.panels[panel].cells[cell];
-            rates(cell).push(sample.gib_per_s);
+        if let Some(sample) = sample_of(&trial, place, own_processors) {
+            self.search_mut().flagged += usize::from(!sample.flags.is_empty());
+            let is_grid = matches!(self.stage, Stage::Grid);
+            let cell = self.cell_mut(at);
+            let rates = if is_grid {
+                &mut cell.grid
+            } else {
+                &mut cell.finals
+            };
+            rates.push(sample.gib_per_s);
             cell.summarise();
         }
         Ok(())
     }
+
+    fn plan(&mut self, _: usize, _: impl FnOnce(u64) -> String) -> u64 {
+        self.run.settings.seed
+    }
+
+    fn summarise(&mut self, _: usize) {}
 }
 
 /// Records the best sizes of each case: those with the highest median of the
@@ -271,30 +287,27 @@ fn cases_to_confirm(search: &Search, plan: &SearchPlan) -> Vec<Case> {
 
 /// Measures the published and the best sizes in as many rounds as fit in the
 /// time that the search left; in none if not even a pilot and a round fit.
-/// `begin` is told the number of rounds and of cases.
+/// `begin` is called with the number of rounds and of cases.
 ///
 /// # Errors
-/// On a signal, a failed trial, or when the record can't be saved.
-pub fn confirm<R: Timed, O: Observer>(
+/// On a signal.
+pub fn confirm<R: Timed, O: Observer<Run>>(
     plan: &SearchPlan,
     measurement: &mut Measurement<R>,
     observer: &mut O,
     begin: impl FnOnce(&O, usize, usize),
-) -> Result<(), Stopped> {
+) -> Result<(), Interrupted> {
     let search = measurement.run_mut().search.as_ref();
     let (took_s, trials) = search.map_or((0.0, 0), |it| (it.took_s, it.trials()));
     let left_s = plan.time_s - took_s;
     let longer = plan.durations.sum_s() - plan.search_durations().sum_s();
     let round_s = measurement.runnable() as f64 * (took_s / trials.max(1) as f64 + longer);
     if plan.rounds.is_none() && 2.0 * round_s > left_s {
-        measurement.run_mut().warnings.push(Warning {
-            kind: WarningKind::Quick,
-            case: None,
-            message: "no time was left to measure the best sizes beside the published ones: allow \
-                      more by --time, name fewer cases by --case, or fix a size by --buffer-size \
-                      or --pipe-size"
-                .to_owned(),
-        });
+        let message = "no time was left to measure the best sizes beside the published ones: allow \
+                       more by --time, name fewer cases by --case, or fix a size by --buffer-size \
+                       or --pipe-size";
+        let warning = Warning::new(WarningKind::Quick, message);
+        measurement.run_mut().warnings.push(warning);
         return Ok(());
     }
     measurement.runner_mut().set_durations(plan.durations);
@@ -305,7 +318,7 @@ pub fn confirm<R: Timed, O: Observer>(
     let fitting = || rounds_for_budget(pilot_s, left_s - pilot_s, cases, 1);
     let rounds = plan.rounds.unwrap_or_else(fitting);
     begin(observer, rounds, cases);
-    measurement.rounds(rounds, observer)
+    measurement.rounds(rounds, plan.budget.as_ref(), observer)
 }
 
 #[cfg(test)]

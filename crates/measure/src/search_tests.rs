@@ -1,4 +1,4 @@
-use super::fake::{Fake, Nobody, plan, rate, whole_run};
+use super::fake::{Fake, plan, rate, whole_run};
 use super::*;
 use crate::record::Verdict;
 use crate::sample::ladder;
@@ -119,7 +119,7 @@ fn refused_pairs_are_recorded_and_the_others_go_on() {
 fn the_order_is_random_and_follows_from_the_seed() {
     let order = || {
         let (mut runner, mut run) = (Fake::default(), ladder());
-        search(&plan(60.0), &mut runner, &mut run, &mut Nobody).unwrap();
+        search(&plan(60.0), &mut runner, &mut run, &mut ()).unwrap();
         runner.log
     };
     let log = order();

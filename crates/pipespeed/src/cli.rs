@@ -159,6 +159,17 @@ pub struct OutputArgs {
     pub verbose: bool,
 }
 
+impl OutputArgs {
+    /// The options with the files that are asked for.
+    pub fn files(&self) -> [(&'static str, &Option<PathBuf>); 3] {
+        [
+            ("--json", &self.json),
+            ("--csv", &self.csv),
+            ("--chart", &self.chart),
+        ]
+    }
+}
+
 /// `pipespeed bench`.
 #[derive(Debug, Args)]
 #[command(after_help = "\

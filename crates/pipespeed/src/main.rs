@@ -10,8 +10,7 @@ use pipespeed_base::interrupt::survive_sigxfsz;
 use pipespeed_base::standard;
 use pipespeed_explain::costs::echo;
 use pipespeed_explain::profile::pipeline::process as stage;
-use pipespeed_measure::endpoint::process::{self, Role};
-use pipespeed_measure::latency::process as round_trip;
+use pipespeed_measure::session::{Role, SUBCOMMAND};
 
 fn main() -> ExitCode {
     standard::reset_sigchld();
@@ -20,7 +19,7 @@ fn main() -> ExitCode {
     }
     // An end of a trial, or some other helper: not a command for people, so not in the definition.
     let mut args = std::env::args_os();
-    if args.nth(1).is_some_and(|word| word == process::SUBCOMMAND) {
+    if args.nth(1).is_some_and(|word| word == SUBCOMMAND) {
         let role = args.next();
         if role.as_deref().is_some_and(|role| role == echo::ROLE) {
             return exit_code("pipespeed", echo::main().map_err(Into::into));
@@ -28,12 +27,11 @@ fn main() -> ExitCode {
         if role.as_deref().is_some_and(|role| role == stage::ROLE) {
             return stage::main(args);
         }
-        let end = role.as_deref().and_then(|role| role.to_str());
-        if let Some(role) = end.and_then(round_trip::Role::from_argument) {
-            return exit_code("pipespeed", round_trip::main(role).map_err(Into::into));
-        }
-        return match role.and_then(|role| Role::from_name(role.to_str()?)) {
-            Some(role) => exit_code("pipespeed", process::main(role).map_err(Into::into)),
+        return match role.and_then(|role| role.to_str()?.parse::<Role>().ok()) {
+            Some(role) => exit_code(
+                "pipespeed",
+                pipespeed_measure::serve(role).map_err(Into::into),
+            ),
             None => ExitCode::from(2),
         };
     }

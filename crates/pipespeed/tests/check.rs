@@ -386,10 +386,6 @@ fn checks_are_chosen_by_name_and_by_group() {
     assert!(limits.contains(&"default-capacity".to_owned()) && limits.len() > 5);
     assert!(!limits.contains(&"epipe".to_owned()));
     assert!(!limits.contains(&"soft-limit".to_owned()));
-    let known = ["epipe", "soft-limit", "zero-copy"];
-    run_alone(pipespeed("check --only nope")).refused(2, &[&["--only nope"], &known[..]].concat());
-    run_alone(pipespeed("check --only soft-limit")).refused(2, &["--soft-limit"]);
-    run_alone(pipespeed("check --explain nope")).refused(2, &["--explain nope", "soft-limit"]);
     run_alone(pipespeed("check --json /missing/x")).refused(1, &["/missing/x"]);
 }
 

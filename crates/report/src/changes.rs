@@ -1,31 +1,22 @@
 //! The suite changes: which change helps most here, and what it costs.
 
-use pipespeed_measure::record::{CaseResult, Run, Verdict};
+use pipespeed_measure::record::{CaseResult, Run};
 use pipespeed_measure::suite::changes::{BASELINE, Change, TOGETHER};
 
 use super::format::{ratio, ratio_interval, significant, times};
 use super::run::verdict_colour;
-use super::steps::{Step, is_twin, measured, step};
+use super::steps::{Step, measured, steps};
 use super::style::Style;
 use super::table::{Cell, Column, Table};
 
-/// The comparisons with their cases, the largest certain gain first.
-fn ranked(run: &Run) -> Vec<(Step<'_>, &CaseResult)> {
-    let cases = run.cases.iter().filter(|case| !is_twin(run, &case.name));
-    let mut ranked: Vec<_> = cases.filter_map(|case| Some((step(case)?, case))).collect();
-    ranked.sort_by(|(a, _), (b, _)| {
-        let by_gain = certain_gain(b).total_cmp(&certain_gain(a));
+/// The comparisons, the largest certain gain first.
+fn ranked(run: &Run) -> Vec<Step<'_>> {
+    let mut ranked = steps(run);
+    ranked.sort_by(|a, b| {
+        let by_gain = b.certain_gain().total_cmp(&a.certain_gain());
         by_gain.then(b.ratio.estimate.median.total_cmp(&a.ratio.estimate.median))
     });
     ranked
-}
-
-/// [`Step::certain`], negative for a loss.
-fn certain_gain(step: &Step<'_>) -> f64 {
-    match step.ratio.verdict {
-        Verdict::Slower => -step.certain(),
-        _ => step.certain(),
-    }
 }
 
 /// A line a change, the largest certain gain first.
@@ -35,15 +26,15 @@ pub(super) fn ranking(run: &Run, style: Style) -> String {
         return String::new();
     }
     let mut table = Table::new([Column::right(""), Column::left(""), Column::right("")]);
-    for (step, case) in &ranked {
+    for step in &ranked {
         let verdict = step.ratio.verdict;
         let cells = [
             times(step.ratio.estimate.median),
             ratio_interval(step.ratio.estimate.interval),
-            cpu(case).unwrap_or_default(),
+            cpu(step.case).unwrap_or_default(),
         ];
         let mut text = format!("{}: {}", verdict.name(), change(step));
-        if step.case == TOGETHER {
+        if is_together(step) {
             text += &format!(" ({TOGETHER})");
         }
         table.row_with_text(cells, Cell::painted(text, verdict_colour(verdict)));
@@ -62,7 +53,7 @@ fn baseline(run: &Run) -> Option<&CaseResult> {
 
 /// The change in words.
 fn change<'a>(step: &Step<'a>) -> &'a str {
-    step.factor.unwrap_or(step.case)
+    step.factor().unwrap_or(&step.case.name)
 }
 
 /// `1050 CPU ms/GiB`.
@@ -79,33 +70,30 @@ fn cpu_ms(case: &CaseResult) -> Option<String> {
 /// `doubt`, a logarithm.
 pub(super) fn findings(run: &Run, doubt: f64) -> Vec<String> {
     let ranked = ranked(run);
-    let gained: Vec<&(Step<'_>, &CaseResult)> = ranked
-        .iter()
-        .filter(|(step, _)| certain_gain(step) > doubt)
-        .collect();
+    let gained = || ranked.iter().filter(|step| step.certain_gain() > doubt);
     let mut sentences = Vec::new();
-    match gained.iter().find(|(_, case)| is_safe(case)) {
-        Some((best, case)) => {
-            let mut sentence = format!("What would help most here: {}", gain(best, case));
+    match gained().find(|step| is_safe(step.case)) {
+        Some(best) => {
+            let mut sentence = format!("What would help most here: {}", gain(best));
             if let Some(ms) = baseline(run).and_then(cpu_ms) {
-                sentence.push_str(&format!(" in place of {ms}"));
+                sentence += &format!(" in place of {ms}");
             }
-            let single = |(step, case): &&&(Step<'_>, &CaseResult)| {
-                is_safe(case) && step.case != TOGETHER && best.case == TOGETHER
-            };
-            if let Some((step, case)) = gained.iter().find(single) {
-                sentence.push_str(&format!("; of single changes, {}", gain(step, case)));
+            let mut single = gained().filter(|step| is_safe(step.case) && !is_together(step));
+            if let Some(step) = single.next().filter(|_| is_together(best)) {
+                sentence += &format!("; of single changes, {}", gain(step));
             }
             sentences.push(sentence + ".");
         }
         None if ranked.is_empty() => {}
         None => sentences.push("No change is certain to help here.".to_owned()),
     }
-    let lines = gained.iter().filter_map(|(step, case)| {
-        let change = Change::of_case(step.case)?;
-        Some(format!("{}: {}", step.case, advice(change, case)))
-    });
-    sentences.extend(lines);
+    sentences.extend(gained().filter_map(|step| {
+        let name = &step.case.name;
+        Some(format!(
+            "{name}: {}",
+            advice(Change::of_case(name)?, step.case)
+        ))
+    }));
     sentences
 }
 
@@ -124,9 +112,13 @@ fn is_safe(case: &CaseResult) -> bool {
 }
 
 /// `a pipe of 1 MiB, x4.20 [3.90, 4.60] for 820 CPU ms/GiB`.
-fn gain(step: &Step<'_>, case: &CaseResult) -> String {
-    let cpu = cpu(case).map_or(String::new(), |cpu| format!(" for {cpu}"));
+fn gain(step: &Step<'_>) -> String {
+    let cpu = cpu(step.case).map_or(String::new(), |cpu| format!(" for {cpu}"));
     format!("{}, {}{cpu}", change(step), ratio(step.ratio.estimate))
+}
+
+fn is_together(step: &Step<'_>) -> bool {
+    step.case.name == TOGETHER
 }
 
 /// How a program makes the change.
@@ -210,16 +202,16 @@ mod tests {
         let mut run = changes();
         run.cases
             .retain(|case| [BASELINE, "drained"].contains(&&*case.name));
-        let said = findings(&run, 0.0);
-        assert_eq!(said[0], "No change is certain to help here.");
-        assert!(said[1].contains("only where every reader is known to copy"));
+        let found = findings(&run, 0.0);
+        assert_eq!(found[0], "No change is certain to help here.");
+        assert!(found[1].contains("only where every reader is known to copy"));
     }
 
     #[test]
     fn a_gain_that_the_null_control_leaves_open_is_none() {
-        let said = findings(&changes(), 2.0_f64.ln()).join("\n");
-        assert!(said.contains("\nspinning: "), "{said}");
-        assert!(!said.contains("\nfresh_huge: "), "{said}");
+        let found = findings(&changes(), 2.0_f64.ln()).join("\n");
+        assert!(found.contains("\nspinning: "), "{found}");
+        assert!(!found.contains("\nfresh_huge: "), "{found}");
     }
 
     #[test]
@@ -227,11 +219,11 @@ mod tests {
         let mut run = changes();
         let together = run.cases.last_mut().unwrap();
         together.ratio = Some(within(5.0, 5.1, 5.2));
-        let said = &findings(&run, 0.0)[0];
+        let found = &findings(&run, 0.0)[0];
         assert!(
-            said.starts_with("What would help most here: one processor"),
-            "{said}"
+            found.starts_with("What would help most here: one processor"),
+            "{found}"
         );
-        assert!(!said.contains("of single changes"), "{said}");
+        assert!(!found.contains("of single changes"), "{found}");
     }
 }

@@ -1,6 +1,7 @@
 //! Channels compared: a table for each way of waiting, a channel and a size a
 //! row, and the best channel for each size of messages.
 
+use itertools::Itertools as _;
 use pipespeed_base::{Named, size};
 use pipespeed_measure::endpoint::spec::{ChannelKind, Waiting};
 use pipespeed_measure::record::{CaseResult, Estimate, Run};
@@ -10,10 +11,9 @@ use super::chart::lines::{Line, LineChart, Panel};
 use super::chart::looks::look;
 use super::conditions::{self, has_intervals, subtitle};
 use super::findings::is_below;
-use super::format::{pluralize, interval, ratio, significant};
-use super::missing::of_channels;
+use super::format::{grouped, interval, pluralize, ratio, significant};
 use super::run::{cpu_ms, level, number, reason};
-use super::steps::{is_twin, measured};
+use super::steps::{cases_without_twin, measured};
 use super::style::Style;
 use super::table::{Column, Table};
 
@@ -27,7 +27,7 @@ const WAYS: [(Waiting, &str); 2] = [
 ];
 
 /// What blocking means for a ring.
-const RING_POLLS: &str = "a ring's end polls for about a microsecond before it sleeps, so two ends \
+pub(super) const RING_POLLS: &str = "a ring's end polls for about a microsecond before it sleeps, so two ends \
                           in step never sleep";
 
 /// Whether a ring is among the channels that sleep.
@@ -38,11 +38,7 @@ fn rings_block(run: &Run) -> bool {
 
 /// The cases of one way of waiting, less the null control's twin.
 pub(super) fn waiting(run: &Run, wait: Waiting) -> impl Iterator<Item = &CaseResult> {
-    cases(run).filter(move |case| case.configuration.wait == Some(wait))
-}
-
-fn cases(run: &Run) -> impl Iterator<Item = &CaseResult> {
-    run.cases.iter().filter(|case| !is_twin(run, &case.name))
+    cases_without_twin(run).filter(move |case| case.configuration.wait == Some(wait))
 }
 
 /// The channel of a case, or its name if it is none of the suite's.
@@ -123,11 +119,11 @@ pub(super) fn method(run: &Run) -> Vec<String> {
 }
 
 fn verified(run: &Run) -> String {
-    let verified = cases(run).filter(|case| case.verified_bytes.is_some());
+    let verified = cases_without_twin(run).filter(|case| case.verified_bytes.is_some());
     format!(
         "Verified: every byte of a pass before the first round, in {} of {}.",
         verified.count(),
-        pluralize(cases(run).count(), "case")
+        pluralize(cases_without_twin(run).count(), "case")
     )
 }
 
@@ -140,10 +136,7 @@ pub(super) fn findings(run: &Run) -> Vec<String> {
 }
 
 fn sizes(run: &Run) -> Vec<usize> {
-    let mut sizes: Vec<usize> = run.cases.iter().map(message).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes
+    run.cases.iter().map(message).sorted().dedup().collect()
 }
 
 /// The best channels for one size of messages.
@@ -160,9 +153,9 @@ fn recommendation(run: &Run, bytes: usize) -> Option<String> {
         _ => best(of_size(Waiting::Block).chain(of_size(Waiting::Spin)))
             .map(|best| format!("{best} where they may spin")),
     };
-    let parts: Vec<String> = [blocking, any].into_iter().flatten().collect();
+    let parts = [blocking, any].into_iter().flatten().join("; ");
     let size = size::format(bytes as u64);
-    (!parts.is_empty()).then(|| format!("Use this for messages of {size}: {}.", parts.join("; ")))
+    (!parts.is_empty()).then(|| format!("Use this for messages of {size}: {parts}."))
 }
 
 fn rate(case: &CaseResult) -> Option<f64> {
@@ -214,40 +207,25 @@ pub(super) fn copied_share(copied: u64, sends: u64) -> String {
 
 /// The buffers between the ends, channel by channel.
 fn buffers(run: &Run) -> String {
-    // The buffers of each channel, smallest messages first.
-    let mut by_channel: Vec<(&str, Vec<String>)> = Vec::new();
-    for case in cases(run) {
-        let (name, buffer) = (channel(case), buffer(case));
-        match by_channel.iter_mut().find(|(other, _)| *other == name) {
-            _ if buffer.is_empty() => {}
-            Some((_, buffers)) if buffers.contains(&buffer) => {}
-            Some((_, buffers)) => buffers.push(buffer),
-            None => by_channel.push((name, vec![buffer])),
-        }
-    }
-    // Channels with the same buffers stand together.
-    let mut lines: Vec<(String, String)> = Vec::new();
-    for (name, buffers) in by_channel {
+    let buffers = cases_without_twin(run).map(|case| (channel(case), buffer(case)));
+    let buffers = buffers.filter(|(_, buffer)| !buffer.is_empty());
+    let by_channel = grouped(buffers).into_iter().map(|(name, buffers)| {
+        let buffers: Vec<String> = buffers.into_iter().unique().collect();
         let all = match &buffers[..] {
+            // Smallest messages come first.
             [first, .., last] => format!("{first} to {last} by the size of the messages"),
             buffers => buffers.concat(),
         };
-        match lines.iter_mut().find(|(_, other)| *other == all) {
-            Some((names, _)) => *names = format!("{names}, {name}"),
-            None => lines.push((name.to_owned(), all)),
-        }
-    }
-    let lines: Vec<String> = lines
-        .into_iter()
-        .map(|(names, all)| format!("{names}: {all}"))
-        .collect();
-    let buffers = if lines.is_empty() {
-        String::new()
-    } else {
-        format!("Buffers, at the start: {}. ", lines.join("; "))
+        (all, name)
+    });
+    let lines = grouped(by_channel).into_iter();
+    let lines = lines.map(|(buffers, names)| format!("{}: {buffers}", names.join(", ")));
+    let lines = match lines.collect::<Vec<_>>() {
+        none if none.is_empty() => String::new(),
+        lines => format!("Buffers, at the start: {}. ", lines.join("; ")),
     };
     format!(
-        "{buffers}A reader of a stream asks for at least 64 KiB at a time, a reader of messages for \
+        "{lines}A reader of a stream asks for at least 64 KiB at a time, a reader of messages for \
          one message."
     )
 }
@@ -264,9 +242,11 @@ fn buffer(case: &CaseResult) -> String {
         named("SO_SNDBUF ", configuration.send_buffer_bytes),
         named("SO_RCVBUF ", configuration.receive_buffer_bytes),
         nodelay.then(|| "TCP_NODELAY".to_owned()),
-        configuration.queue_messages.map(|n| pluralize(n, "message")),
+        configuration
+            .queue_messages
+            .map(|n| pluralize(n, "message")),
     ];
-    words.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    words.into_iter().flatten().join(", ")
 }
 
 /// Throughput over the size of messages: a panel for each way of waiting, a line
@@ -282,11 +262,13 @@ pub(super) fn chart(run: &Run) -> String {
         "every byte produced by the writer and used by the reader{small}"
     ));
     below_title.extend(rings_block(run).then(|| RING_POLLS.to_owned()));
-    below_title.extend(of_channels(run));
+    below_title.extend(missing(run));
     let panels = WAYS.iter().map(|(wait, title)| {
         let line = |name: &str| Line {
             name: name.to_owned(),
-            look: look(name),
+            colour: look(name).1,
+            mark: Some(look(name).0),
+
             points: waiting(run, *wait)
                 .filter(|case| channel(case) == name)
                 .filter_map(|case| Some((position(message(case)), *measured(case)?.1)))
@@ -320,6 +302,68 @@ pub(super) fn position(bytes: usize) -> f64 {
 pub(super) fn size_ticks(sizes: &[usize]) -> Vec<(f64, String)> {
     let tick = |bytes: &usize| (position(*bytes), size::format(*bytes as u64));
     sizes.iter().map(tick).collect()
+}
+
+/// A channel, the size of its messages, and why it is not shown if it is not.
+type Shown<'a> = (&'a str, usize, Option<&'a str>);
+
+/// The channels and sizes that were not measured, and why, by way of waiting.
+fn missing(run: &Run) -> Vec<String> {
+    let of_way = |wait| {
+        let case = |case| (channel(case), message(case), why(case));
+        let cases: Vec<Shown<'_>> = waiting(run, wait).map(case).collect();
+        match cases.iter().map(|case| case.2).max().flatten() {
+            Some(why) if cases.iter().all(|case| case.2.is_some()) => {
+                Some(format!("all of it ({why})"))
+            }
+            _ => not_shown(&cases),
+        }
+    };
+    let missing = [of_way(Waiting::Block), of_way(Waiting::Spin)];
+    let ways = if missing.iter().all_equal() {
+        vec![""]
+    } else {
+        vec![" of blocking", " of spinning"]
+    };
+    ways.into_iter()
+        .zip(missing)
+        .filter_map(|(way, missing)| Some(format!("not shown{way}: {}", missing?)))
+        .collect()
+}
+
+fn why(case: &CaseResult) -> Option<&'static str> {
+    if case.summary.is_some() {
+        return None;
+    }
+    let not_run = case.not_run.as_ref();
+    Some(not_run.map_or("not measured", |not_run| not_run.kind.name()))
+}
+
+/// The cases that have a reason not to be shown, by channel and size: "mqueue from
+/// 16KiB on (limit)". None if all are shown.
+pub(super) fn not_shown(cases: &[Shown<'_>]) -> Option<String> {
+    let names = cases.iter().map(|case| case.0).unique();
+    let missing = names.filter_map(|name| of_one(name, cases)).join(", ");
+    (!missing.is_empty()).then_some(missing)
+}
+
+fn of_one(name: &str, cases: &[Shown<'_>]) -> Option<String> {
+    let own = || cases.iter().filter(|case| case.0 == name);
+    let missing: Vec<usize> = own()
+        .filter(|case| case.2.is_some())
+        .map(|case| case.1)
+        .sorted()
+        .collect();
+    let first = *missing.first()?;
+    let reasons = own().filter_map(|case| case.2).sorted().dedup().join(", ");
+    let bytes = |bytes: usize| size::format(bytes as u64);
+    let shown = own().filter(|case| case.2.is_none()).map(|case| case.1);
+    let sizes = match shown.max() {
+        None => String::new(),
+        Some(last) if last < first && missing.len() > 1 => format!(" from {} on", bytes(first)),
+        Some(_) => format!(" of {}", missing.into_iter().map(bytes).join(" and ")),
+    };
+    Some(format!("{name}{sizes} ({reasons})"))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::*;
 use crate::table;
 use pipespeed_measure::record::{NotRun, WarningKind};
-use pipespeed_measure::sample::{channels, estimate, leave_out};
+use pipespeed_measure::sample::{channels, estimate, leave_out, refuse};
 
 fn shown(run: &Run, width: usize) -> String {
     let style = Style {
@@ -11,6 +11,13 @@ fn shown(run: &Run, width: usize) -> String {
         ..Style::of_width(width)
     };
     table(run, style)
+}
+
+#[test]
+fn the_channels_at_80_columns() {
+    let mut run = channels(false);
+    run.cases.retain(|case| message(case) >= 64 << 10);
+    insta::assert_snapshot!(table(&run, Style::of_width(80)));
 }
 
 #[test]
@@ -91,7 +98,7 @@ fn no_line_is_wider_than_the_terminal() {
 #[test]
 fn a_long_reason_takes_lines_and_no_column() {
     let mut run = channels(false);
-    let long = "a message has at most so many bytes here ".repeat(6);
+    let long = "a message has at most a few bytes here ".repeat(6);
     leave_out(&mut run, "tcp_1m", NotRun::limit(long));
     for (width, columns) in [(120, "CPU us"), (80, "interval")] {
         let text = shown(&run, width);
@@ -153,4 +160,49 @@ fn trials_that_failed_are_noted_below() {
     });
     let text = shown(&run, 120);
     assert!(text.contains("note: tcp_1k: 2 trials failed"), "{text}");
+}
+
+#[test]
+fn what_is_missing_is_named_by_channel_size_and_reason() {
+    const K: usize = 1 << 10;
+    let cases = [
+        ("pipe", 64, None),
+        ("mqueue", 64, None),
+        ("mqueue", 64 * K, Some("limit")),
+        ("mqueue", 16 * K, Some("limit")),
+        ("tcp", 64, Some("refused")),
+        ("tcp", K, Some("refused")),
+        ("fifo", 64, Some("failed")),
+        ("fifo", K, None),
+    ];
+    assert_eq!(
+        not_shown(&cases).unwrap(),
+        "mqueue from 16KiB on (limit), tcp (refused), fifo of 64B (failed)"
+    );
+    assert_eq!(not_shown(&cases[..2]), None);
+}
+
+#[test]
+fn ways_of_waiting_are_distinguished_where_they_differ() {
+    let mut run = channels(false);
+    let limit = "not shown: seqpacket from 256KiB on (limit)";
+    assert_eq!(missing(&run), [limit]);
+    leave_out(&mut run, "tcp_1k", NotRun::failed("it broke"));
+    assert_eq!(
+        missing(&run),
+        [
+            "not shown of blocking: seqpacket from 256KiB on (limit), tcp of 1KiB (failed)",
+            "not shown of spinning: seqpacket from 256KiB on (limit)"
+        ]
+    );
+    let spinning: Vec<String> = waiting(&run, Waiting::Spin)
+        .map(|c| c.name.clone())
+        .collect();
+    for name in spinning {
+        refuse(&mut run, &name, "one processor");
+    }
+    assert_eq!(
+        missing(&run)[1],
+        "not shown of spinning: all of it (refused)"
+    );
 }

@@ -1,5 +1,7 @@
 //! The checks, as text.
 
+use itertools::Itertools as _;
+
 use super::format::{pluralize, wrap};
 use super::notes::{Note, notes};
 use super::style::{BOLD, GREEN, RED, Style, YELLOW};
@@ -50,16 +52,16 @@ pub fn checks(record: &Record, style: Style) -> String {
 
 fn summary(record: &Record) -> String {
     let summary = &record.summary;
-    let counts: Vec<String> = Verdict::ALL
+    let counts = Verdict::ALL
         .into_iter()
         .map(|verdict| (summary.count(verdict), verdict.mark()))
         .filter(|(count, _)| *count > 0)
         .map(|(count, mark)| format!("{count} {mark}"))
-        .collect();
+        .join(", ");
     format!(
         "{}: {}; {:.2} s (pipespeed check --explain NAME explains one)",
         pluralize(summary.checks, "check"),
-        counts.join(", "),
+        counts,
         record.seconds
     )
 }

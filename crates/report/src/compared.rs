@@ -1,9 +1,10 @@
 //! Comparisons of saved runs as text and as a chart.
 
+use itertools::Itertools as _;
 use pipespeed_measure::comparison::{ComparedCase, Comparison};
 use pipespeed_measure::record::{Ratio, Verdict};
 
-use super::chart::bars::{Bar, BarChart, Part, Row};
+use super::chart::bars::{Bar, BarChart, Row};
 use super::chart::svg::Colour;
 use super::format::{ratio, ratio_interval, times};
 use super::notes::{Note, notes};
@@ -83,17 +84,9 @@ fn bar(found: &Ratio) -> Bar {
         Verdict::Slower => Colour(178, 56, 40),
         Verdict::Same | Verdict::Undecided => Colour(110, 119, 129),
     };
-    let Ratio { estimate, verdict } = found;
-    Bar {
-        parts: vec![Part {
-            length: estimate.median,
-            colour,
-            label: String::new(),
-        }],
-        interval: estimate.interval.map(|it| (it.low, it.high)),
-        value: format!("{} {}", ratio(*estimate), verdict.name()),
-        notes: Vec::new(),
-    }
+    let verdict = found.verdict.name();
+    let value = format!("{} {verdict}", ratio(found.estimate));
+    Bar::of(found.estimate, colour, value)
 }
 
 fn short(file: &str) -> &str {
@@ -135,14 +128,11 @@ fn single(comparison: &Comparison, style: Style) -> String {
         Column::left("interval").optional(1),
     ]);
     for case in &comparison.cases {
-        let estimate = case.ratio.map(|ratio| ratio.estimate);
-        let cells = [
-            case.name.clone(),
-            number(case.old),
-            number(case.new),
-            estimate.map_or_else(|| "-".to_owned(), |it| times(it.median)),
-            estimate.map_or_else(String::new, |it| ratio_interval(it.interval)),
-        ];
+        let mut cells = vec![case.name.clone(), number(case.old), number(case.new)];
+        if let Some(found) = case.ratio {
+            cells.push(times(found.estimate.median));
+            cells.push(ratio_interval(found.estimate.interval));
+        }
         table.row_with_text(cells, outcome_cell(case, outcome(case)));
     }
     table.render(style)
@@ -157,13 +147,8 @@ fn matrix(comparisons: &[Comparison], style: Style) -> String {
     let files = comparisons.iter().map(|it| short(&it.new.file));
     columns.extend(files.map(Column::left));
     let mut table = Table::new(columns);
-    let mut names: Vec<&str> = Vec::new();
-    for case in comparisons.iter().flat_map(|it| &it.cases) {
-        if !names.contains(&case.name.as_str()) {
-            names.push(&case.name);
-        }
-    }
-    for name in names {
+    let cases = comparisons.iter().flat_map(|it| &it.cases);
+    for name in cases.map(|case| &*case.name).unique() {
         let find = |it: &Comparison| it.cases.iter().find(|case| case.name == name).cloned();
         let old = comparisons.iter().find_map(|it| find(it)?.old);
         let mut row: Vec<Cell> = vec![name.into(), number(old).into()];
@@ -196,5 +181,50 @@ fn outcome(case: &ComparedCase) -> String {
         (Some(ratio), Some(note)) => format!("{} ({note})", ratio.verdict.name()),
         (None, Some(note)) => note.clone(),
         (None, None) => "no samples".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pipespeed_measure::comparison::compare;
+    use pipespeed_measure::record::Run;
+    use pipespeed_measure::sample::{ladder, refuse};
+
+    /// A ladder whose pipe moves data at `factor` times the rate.
+    fn changed(factor: f64) -> Run {
+        let mut run = ladder();
+        refuse(&mut run, "busy_loop_huge", "one processor");
+        for sample in &mut run.cases[0].samples {
+            sample.gib_per_s *= factor;
+        }
+        run
+    }
+
+    fn compared(factors: &[f64]) -> Vec<Comparison> {
+        let run = |(at, factor): (usize, &f64)| {
+            let file = format!("results/new{at}.json");
+            compare("results/old.json", &ladder(), &file, &changed(*factor))
+        };
+        factors.iter().enumerate().map(run).collect()
+    }
+
+    #[test]
+    fn one_comparison_has_a_line_a_case() {
+        let text = comparison_table(&compared(&[0.7]), Style::of_width(80));
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn several_comparisons_stand_side_by_side() {
+        let text = comparison_table(&compared(&[0.7, 1.4]), Style::of_width(100));
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn the_chart_has_a_bar_a_case_and_the_reason_for_a_missing_one() {
+        let svg = comparison_chart(&compared(&[0.7]));
+        assert!(svg.contains(">write_read</text>"), "{svg}");
+        assert!(svg.contains(">no ratio: "), "{svg}");
     }
 }

@@ -1,9 +1,10 @@
 //! The conditions of a run: machine, date, processors, lengths of trials.
 
+use itertools::Itertools as _;
 use pipespeed_measure::record::{CaseResult, Header, Interval, NullControl, Run, Verdict};
 use pipespeed_measure::rounds::comparisons;
 
-use super::format::{pluralize, percent, ratio};
+use super::format::{percent, pluralize, ratio};
 use super::notes::Note;
 
 /// The processor's model, the kernel and the date of a run, for figures shown
@@ -19,13 +20,12 @@ pub(super) fn of_record(header: &Header) -> String {
         // Vendors add marks and the nominal clock rate.
         let plain = model.replace("(R)", "").replace("(TM)", "");
         let plain = plain.split(" @ ").next().unwrap_or_default();
-        plain.split_whitespace().collect::<Vec<_>>().join(" ")
+        plain.split_whitespace().join(" ")
     });
     let release = machine.kernel.release.as_ref();
     let release = release.map(|release| format!("Linux {release}"));
     let date = header.started_at.get(..10).map(str::to_owned);
-    let words: Vec<String> = [model, release, date].into_iter().flatten().collect();
-    words.join(", ")
+    [model, release, date].into_iter().flatten().join(", ")
 }
 
 /// The null control's result, with an explanation unless it is `same`.

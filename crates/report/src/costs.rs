@@ -16,13 +16,8 @@ use pipespeed_stats::Estimate;
 /// What a cost is of, the cost, and the bytes that one step moves.
 type Row<'a> = (String, &'a Cost, Option<usize>);
 
-/// Costs below one title.
-struct Group<'a> {
-    title: String,
-    rows: Vec<Row<'a>>,
-}
-
-fn groups(costs: &Costs) -> Vec<Group<'_>> {
+/// The costs below their titles.
+fn groups(costs: &Costs) -> Vec<(String, Vec<Row<'_>>)> {
     let page = page_size();
     let moved = |what: &str, cost| (what.to_owned(), cost, Some(page));
     let plain = |what: &str, cost| (what.to_owned(), cost, None);
@@ -35,19 +30,19 @@ fn groups(costs: &Costs) -> Vec<Group<'_>> {
         relation => format!("; other: {relation}"),
     };
     vec![
-        Group {
-            title: "system calls (ns a call)".to_owned(),
-            rows: vec![
+        (
+            "system calls (ns a call)".to_owned(),
+            vec![
                 plain("a call that does nothing (getppid)", &costs.call),
                 plain("a read of an empty pipe", &costs.would_block),
             ],
-        },
-        Group {
-            title: format!(
+        ),
+        (
+            format!(
                 "through a pipe (ns a page, {} a call)",
                 size::format(PIECE as u64)
             ),
-            rows: vec![
+            vec![
                 moved("write", &costs.write),
                 moved("read", &costs.read),
                 moved("read of vmspliced pages", &costs.read_vmspliced),
@@ -58,17 +53,17 @@ fn groups(costs: &Costs) -> Vec<Group<'_>> {
                 moved("splice to another pipe", &costs.move_page),
                 moved("tee to another pipe", &costs.tee),
             ],
-        },
-        Group {
-            title: "pinning, vmsplice less splice from a pipe (ns a page)".to_owned(),
-            rows: vec![
+        ),
+        (
+            "pinning, vmsplice less splice from a pipe (ns a page)".to_owned(),
+            vec![
                 plain("base pages", &costs.pin_base),
                 plain("huge pages", &costs.pin_huge),
             ],
-        },
-        Group {
-            title: "page faults (ns a fault)".to_owned(),
-            rows: vec![
+        ),
+        (
+            "page faults (ns a fault)".to_owned(),
+            vec![
                 faulted("first write to a page", &costs.fault_base, page),
                 faulted(
                     "first write to a huge page",
@@ -76,15 +71,15 @@ fn groups(costs: &Costs) -> Vec<Group<'_>> {
                     huge_page_size(),
                 ),
             ],
-        },
-        Group {
-            title: format!("waking a sleeping process (ns{relation})"),
-            rows: vec![
+        ),
+        (
+            format!("waking a sleeping process (ns{relation})"),
+            vec![
                 plain("same processor, until it runs", &costs.wake_up_same),
                 plain("other processor, until it runs", &costs.wake_up_other),
                 plain("other processor, the waker's call", &costs.wake_call_other),
             ],
-        },
+        ),
     ]
 }
 
@@ -96,9 +91,9 @@ pub fn costs_table(costs: &Costs, warnings: &[Warning], style: Style) -> String 
         Column::left(""),
         Column::right("").optional(1),
     ]);
-    for group in groups(costs) {
-        table.heading(group.title);
-        for (what, cost, bytes) in group.rows {
+    for (title, rows) in groups(costs) {
+        table.heading(title);
+        for (what, cost, bytes) in rows {
             let Some(Estimate {
                 median,
                 interval: ends,

@@ -1,9 +1,10 @@
 //! Conclusions from a run's comparisons, which claim no more than its verdicts.
 
+use itertools::Itertools as _;
 use pipespeed_measure::record::{CaseResult, DataUse, Estimate, Run, Verdict};
 
 use super::format::{ratio, significant, times};
-use super::steps::{Step, measured, steps};
+use super::steps::{Step, fastest, measured, steps};
 use super::views;
 
 /// Conclusions from a run, by its suite; none for a run without comparisons.
@@ -46,15 +47,14 @@ pub(super) fn doubt(run: &Run) -> f64 {
 /// The largest step, by the nearer end of its interval: the median of a wide
 /// interval promises too much.
 fn largest(steps: &[Step<'_>], doubt: f64) -> Option<String> {
-    let step = steps
-        .iter()
-        .filter(|step| step.certain() > doubt)
-        .max_by(|a, b| a.certain().total_cmp(&b.certain()))?;
-    let factor = step.factor.unwrap_or("the difference");
+    let certain = |step: &&Step<'_>| step.certain_gain().abs();
+    let step = steps.iter().filter(|step| certain(step) > doubt);
+    let step = step.max_by(|a, b| certain(a).total_cmp(&certain(b)))?;
     Some(format!(
-        "What mattered most here: {factor}, {} ({} against {}).",
+        "What mattered most here: {}, {} ({} against {}).",
+        step.factor().unwrap_or("the difference"),
         ratio(step.ratio.estimate),
-        step.case,
+        step.case.name,
         step.base,
     ))
 }
@@ -64,39 +64,33 @@ const MAX_FACTORS: usize = 3;
 
 /// The factors without effect.
 fn without_effect(steps: &[Step<'_>]) -> Option<String> {
-    let same: Vec<String> = steps
+    let same = steps
         .iter()
-        .filter(|step| step.ratio.verdict == Verdict::Same)
-        .filter_map(|step| {
-            let factor = step.factor?;
-            Some(format!("{factor} ({} against {})", step.case, step.base))
-        })
-        .take(MAX_FACTORS)
-        .collect();
-    if same.is_empty() {
-        return None;
-    }
-    Some(format!(
-        "Made no difference (within 5 %): {}.",
-        same.join("; ")
-    ))
+        .filter(|step| step.ratio.verdict == Verdict::Same);
+    let factors = same.filter_map(|step| {
+        let factor = step.factor()?;
+        Some(format!(
+            "{factor} ({} against {})",
+            step.case.name, step.base
+        ))
+    });
+    let factors = factors.take(MAX_FACTORS).join("; ");
+    (!factors.is_empty()).then(|| format!("Made no difference (within 5 %): {factors}."))
 }
 
 /// The larger pipe's share of the gain published as vmsplice's: the published
 /// ladder changes both in one step, this one in two.
 fn pipe_size_share(steps: &[Step<'_>], doubt: f64) -> Option<String> {
     let find = |case: &str, base: &str| {
-        steps
-            .iter()
-            .find(|step| step.case == case && step.base == base)
-            .copied()
+        let mut steps = steps.iter();
+        steps.find(|step| step.case.name == case && step.base == base)
     };
     let size = find("write_read_128k", "write_read")?;
     let technique = find("vmsplice_read", "write_read_128k")?;
-    let gained = |step: Step<'_>| step.ratio.verdict == Verdict::Faster && step.certain() > doubt;
-    let by_size = times(size.ratio.estimate.median);
-    let by_technique = times(technique.ratio.estimate.median);
-    let product = times(size.ratio.estimate.median * technique.ratio.estimate.median);
+    let gained = |step: &Step<'_>| step.certain_gain() > doubt;
+    let gains = [size, technique].map(|step| step.ratio.estimate.median);
+    let [by_size, by_technique] = gains.map(times);
+    let product = times(gains[0] * gains[1]);
     match (gained(size), gained(technique)) {
         (true, true) => Some(format!(
             "Of vmsplice's published gain (write_read to vmsplice_read, here about {product}), \
@@ -117,20 +111,16 @@ fn pipe_size_share(steps: &[Step<'_>], doubt: f64) -> Option<String> {
 /// The fastest case that produces and consumes the data, against plain copying
 /// and against the ends by themselves.
 fn data_in_use(run: &Run) -> Option<String> {
-    let ceiling = lower_ceiling(run)?;
-    let mut used = run
-        .cases
-        .iter()
-        .filter(|case| matches!(case.data, DataUse::Touch | DataUse::Verify))
-        // Both ends run: a ceiling has only one.
-        .filter(|case| !is_ceiling(case))
-        .filter_map(measured);
-    let (plain, plain_rate) = used
-        .clone()
-        .find(|(case, _)| case.compared_with.is_none())?;
-    let (best, best_rate) = used
-        .by_ref()
-        .max_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
+    let measured = || run.cases.iter().filter_map(measured);
+    // A ceiling is one end by itself, without a channel.
+    let is_ceiling = |case: &CaseResult| case.configuration.channel.is_none();
+    let mut ceilings = measured().filter(|(case, _)| is_ceiling(case));
+    let ends = [ceilings.next()?, ceilings.next()?].into_iter();
+    let (end, end_rate) = ends.min_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
+    let is_used = |case: &CaseResult| matches!(case.data, DataUse::Touch | DataUse::Verify);
+    let used = || measured().filter(|(case, _)| is_used(case) && !is_ceiling(case));
+    let (plain, plain_rate) = used().find(|(case, _)| case.compared_with.is_none())?;
+    let (best, best_rate) = fastest(used())?;
     let (plain_name, plain_shown) = (&plain.name, significant(plain_rate.median));
     let gain = if best.name == plain.name {
         "and nothing faster was found".to_owned()
@@ -140,7 +130,6 @@ fn data_in_use(run: &Run) -> Option<String> {
     } else {
         format!("not clearly more than {plain_name}'s {plain_shown}")
     };
-    let (end, end_rate) = ceiling;
     Some(format!(
         "With the data really produced and consumed, {} moves {} GiB/s, {gain}; the slower end by \
          itself ({}) does {}.",
@@ -149,23 +138,6 @@ fn data_in_use(run: &Run) -> Option<String> {
         end.name,
         significant(end_rate.median)
     ))
-}
-
-/// Whether only one end runs, without a channel.
-fn is_ceiling(case: &CaseResult) -> bool {
-    case.configuration.channel.is_none()
-}
-
-/// The slower of the two ends by itself; none unless both were measured.
-fn lower_ceiling(run: &Run) -> Option<(&CaseResult, &Estimate)> {
-    let mut ends = run
-        .cases
-        .iter()
-        .filter(|case| is_ceiling(case))
-        .filter_map(measured);
-    let ends = [ends.next()?, ends.next()?];
-    ends.into_iter()
-        .min_by(|a, b| a.1.median.total_cmp(&b.1.median))
 }
 
 /// Whether the first interval lies below the second by more than `doubt`, a

@@ -41,7 +41,7 @@ fn a_large_loss_matters_as_much_as_a_gain() {
 }
 
 #[test]
-fn undecided_everywhere_is_all_that_is_said() {
+fn where_nothing_is_decided_that_is_the_only_finding() {
     let run = run(
         Suite::Ladder,
         vec![
@@ -49,9 +49,9 @@ fn undecided_everywhere_is_all_that_is_said() {
             case("b", 1.1, Some(("a", "something", within(0.9, 1.1, 1.4)))),
         ],
     );
-    let said = findings(&run);
-    assert_eq!(said.len(), 1);
-    assert!(said[0].starts_with("Nothing is decided here"));
+    let found = findings(&run);
+    assert_eq!(found.len(), 1);
+    assert!(found[0].starts_with("Nothing is decided here"));
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_step_no_larger_than_the_null_controls_is_no_finding() {
     assert!(
         findings(&run)
             .iter()
-            .all(|said| !said.contains("mattered most"))
+            .all(|found| !found.contains("mattered most"))
     );
 }
 
@@ -130,10 +130,10 @@ fn touched(fastest: f64) -> Run {
 }
 
 #[test]
-fn what_is_left_with_the_data_in_use_is_held_against_the_slower_end() {
-    let said = findings(&touched(14.2));
+fn the_fastest_use_of_data_stands_beside_the_slower_end() {
+    let found = findings(&touched(14.2));
     assert_eq!(
-        said.last().unwrap(),
+        found.last().unwrap(),
         "With the data really produced and consumed, vmsplice_drained moves 14.2 GiB/s, x4.90 of \
          write_read's 2.90; the slower end by itself (consume_alone) does 18.0."
     );
@@ -141,16 +141,17 @@ fn what_is_left_with_the_data_in_use_is_held_against_the_slower_end() {
 
 #[test]
 fn overlapping_rates_are_not_called_a_gain() {
-    let said = findings(&touched(3.0));
+    let found = findings(&touched(3.0));
     assert!(
-        said.last()
+        found
+            .last()
             .unwrap()
             .contains("not clearly more than write_read's")
     );
 }
 
 #[test]
-fn a_pipe_size_that_was_all_of_the_gain_is_said_to_be() {
+fn a_gain_by_the_pipe_size_alone_is_named() {
     let mut run = ladder();
     let vmsplice = run
         .cases
@@ -161,6 +162,6 @@ fn a_pipe_size_that_was_all_of_the_gain_is_said_to_be() {
     assert!(
         findings(&run)
             .iter()
-            .any(|said| said.contains("larger pipe's alone (x1.61)"))
+            .any(|found| found.contains("larger pipe's alone (x1.61)"))
     );
 }

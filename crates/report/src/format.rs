@@ -41,6 +41,20 @@ pub fn ratio(estimate: Estimate) -> String {
         .to_owned()
 }
 
+/// The items with the same key together, in the order of their first items.
+pub(super) fn grouped<K: PartialEq, V>(
+    items: impl IntoIterator<Item = (K, V)>,
+) -> Vec<(K, Vec<V>)> {
+    let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+    for (key, value) in items {
+        match groups.iter_mut().find(|(other, _)| *other == key) {
+            Some((_, values)) => values.push(value),
+            None => groups.push((key, vec![value])),
+        }
+    }
+    groups
+}
+
 /// A confidence level: `95 %`, `99.5 %`.
 pub(super) fn percent(share: f64) -> String {
     // Rounded to a tenth first, so that 0.95 does not show as 95.00000000000001.

@@ -1,14 +1,15 @@
 //! Round trips as text and as a chart.
 
-use super::channels::copied_share;
+use itertools::Itertools as _;
+
+use super::channels::{RING_POLLS, copied_share, not_shown};
 use super::chart::lines::{Line, LineChart, Panel};
 use super::chart::looks::look;
 use super::conditions::of_record;
-use super::format::{pluralize, interval, significant};
-use super::missing::not_shown;
+use super::format::{interval, pluralize, significant};
 use super::notes::{Note, notes};
 use super::style::Style;
-use super::table::{Cell, Column, Table};
+use super::table::{Column, Table};
 use pipespeed_base::size;
 use pipespeed_measure::latency::channels::Kind;
 use pipespeed_measure::latency::record::{CaseRecord, Record, Summary};
@@ -54,7 +55,11 @@ pub fn latency_table(record: &Record, style: Style) -> String {
                 significant(summary.max_us),
                 significant(summary.mib_per_s.median),
             ]),
-            None => table.row_with_text([name, size], Cell::from(missing_reason(case))),
+            None => {
+                let reason = case.not_run.as_ref().map(ToString::to_string);
+                let reason = reason.unwrap_or_else(|| missing_kind(case).to_owned());
+                table.row_with_text([name, size], reason);
+            }
         }
     }
     format!(
@@ -65,13 +70,13 @@ pub fn latency_table(record: &Record, style: Style) -> String {
     )
 }
 
-/// Why a case has no figures.
-fn missing_reason(case: &CaseRecord) -> String {
+/// Why a case has no figures, in a word.
+fn missing_kind(case: &CaseRecord) -> &'static str {
     match (&case.not_run, &case.deadlock) {
-        (Some(not_run), _) => not_run.to_string(),
-        (None, Some(_)) => "deadlock".to_owned(),
-        (None, None) if case.failed > 0 => "failed".to_owned(),
-        (None, None) => "not run".to_owned(),
+        (Some(not_run), _) => not_run.kind.name(),
+        (None, Some(_)) => "deadlock",
+        (None, None) if case.failed > 0 => "failed",
+        (None, None) => "not run",
     }
 }
 
@@ -101,7 +106,7 @@ pub fn latency_notes(record: &Record, style: Style) -> String {
     all.extend(record.warnings.iter().map(Note::warning));
     all.extend(zerocopy(record).map(Note::Method));
     all.extend(method(record).into_iter().map(Note::Method));
-    all.extend(ring_polls(record).map(|text| Note::Method(format!("note: {text}"))));
+    all.extend(rings_block(record).then(|| Note::Method(format!("note: {RING_POLLS}"))));
     notes(all, style) + "\n"
 }
 
@@ -137,11 +142,8 @@ fn of_rate(name: &str, rate: f64, summary: &Summary) -> Vec<Note> {
 /// The launches of each case, and how many were planned if that is more.
 fn launches(record: &Record) -> String {
     let planned = record.settings.rounds;
-    let measured = || {
-        let cases = record.cases.iter().map(|case| case.launches.len());
-        cases.filter(|launches| *launches > 0)
-    };
-    let (least, most) = (measured().min().unwrap_or(0), measured().max().unwrap_or(0));
+    let launches = measured(record).map(|case| case.launches.len());
+    let (least, most) = launches.minmax().into_option().unwrap_or((0, 0));
     let all = match planned {
         1 => "1 launch".to_owned(),
         planned => format!("{planned} launches"),
@@ -153,14 +155,10 @@ fn launches(record: &Record) -> String {
     }
 }
 
-/// A remark on rings, which poll before they sleep.
-fn ring_polls(record: &Record) -> Option<String> {
+/// Whether a ring is among the channels that sleep.
+fn rings_block(record: &Record) -> bool {
     let is_ring = |case: &CaseRecord| matches!(case.channel, Kind::Ring | Kind::RingCopy);
-    let sleeping = record.settings.wait == Wait::Block;
-    (sleeping && measured(record).any(is_ring)).then(|| {
-        "a ring polls for about a microsecond before it sleeps, so two ends in step never sleep"
-            .to_owned()
-    })
+    record.settings.wait == Wait::Block && measured(record).any(is_ring)
 }
 
 fn exchange(mode: Mode) -> String {
@@ -226,9 +224,7 @@ fn method(record: &Record) -> [String; 2] {
 /// medians over launches for each channel. Each step to the right is ten times
 /// rarer, since the slow few matter most.
 pub fn latency_chart(record: &Record) -> String {
-    let mut sizes: Vec<usize> = measured(record).map(|case| case.size).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
+    let sizes = measured(record).map(|case| case.size).sorted().dedup();
     let mut subtitle = vec![
         of_record(&record.header),
         format!(
@@ -242,14 +238,14 @@ pub fn latency_chart(record: &Record) -> String {
             launches(record)
         ),
     ];
-    subtitle.extend(ring_polls(record));
+    subtitle.extend(rings_block(record).then(|| RING_POLLS.to_owned()));
     let interrupted = record.interrupted.iter();
     subtitle.extend(interrupted.map(|signal| format!("interrupted: {signal}")));
     subtitle.extend(missing(record).map(|missing| format!("not shown: {missing}")));
-    let panel = |bytes: &usize| {
-        let cases = measured(record).filter(|case| case.size == *bytes);
+    let panel = |bytes: usize| {
+        let cases = measured(record).filter(|case| case.size == bytes);
         Panel {
-            title: format!("Messages of {}", size::exact(*bytes as u64)),
+            title: format!("Messages of {}", size::exact(bytes as u64)),
             lines: cases.map(line).collect(),
             ..Panel::default()
         }
@@ -257,7 +253,7 @@ pub fn latency_chart(record: &Record) -> String {
     let chart = LineChart {
         title: "pipespeed: round trips",
         subtitle,
-        panels: sizes.iter().map(panel).collect(),
+        panels: sizes.map(panel).collect(),
         height: 250,
         ticks: NAMED
             .map(|percent| (rarity(percent), percent.to_string()))
@@ -277,9 +273,12 @@ fn line(case: &CaseRecord) -> Line {
         };
         (rarity(percent), estimate)
     };
+    let name = case.channel.name();
     Line {
-        name: case.channel.name().to_owned(),
-        look: look(case.channel.name()),
+        name: name.to_owned(),
+        colour: look(name).1,
+        mark: Some(look(name).0),
+
         points: case.curve.iter().map(point).collect(),
     }
 }
@@ -291,13 +290,7 @@ fn measured(record: &Record) -> impl Iterator<Item = &CaseRecord> {
 /// The cases without a line, and why.
 fn missing(record: &Record) -> Option<String> {
     let cases = record.cases.iter().map(|case| {
-        let why = match (&case.summary, &case.not_run, &case.deadlock) {
-            (Some(_), ..) => None,
-            (None, Some(not_run), _) => Some(not_run.kind.name()),
-            (None, None, Some(_)) => Some("deadlock"),
-            (None, None, None) if case.failed > 0 => Some("failed"),
-            _ => Some("not measured"),
-        };
+        let why = case.summary.is_none().then(|| missing_kind(case));
         (case.channel.name(), case.size, why)
     });
     not_shown(&cases.collect::<Vec<_>>())

@@ -61,7 +61,7 @@ fn launches_are_counted_as_measured() {
 #[test]
 fn a_ring_that_polls_before_it_sleeps_is_mentioned() {
     let mut record = record(Mode::Closed);
-    let remark = "a ring polls for about a microsecond before it sleeps";
+    let remark = "a ring's end polls for about a microsecond before it sleeps";
     assert!(!shown(&record).contains(remark));
     record.cases[0].channel = Kind::Ring;
     assert!(shown(&record).contains(remark));

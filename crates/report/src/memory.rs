@@ -1,20 +1,22 @@
 //! Memory measured: rates by the size of the block, a way to access it a column,
 //! and the ladder's rungs beside them.
 
+use itertools::Itertools as _;
 use pipespeed_base::size;
 use pipespeed_host::{Cache, CacheKind};
 use pipespeed_measure::endpoint::spec::PageKind;
-use pipespeed_measure::record::{CaseResult, DataUse, Estimate, NotRun, Run, Verdict};
+use pipespeed_measure::record::{CaseResult, DataUse, Estimate, Run, Verdict};
 use pipespeed_measure::suite::memory::{ROWS, row_of};
 
 use super::channels::{position, size_ticks};
 use super::chart::lines::{Line, LineChart, Panel};
 use super::chart::looks::COLOURS;
+use super::chart::svg::MUTED;
 use super::conditions::{self, subtitle};
 use super::findings::is_below;
-use super::format::{interval, ratio, significant, times};
+use super::format::{grouped, interval, ratio, significant, times};
 use super::run::{cases, comparisons, level, not_measured};
-use super::steps::{doubted, is_twin, measured, step};
+use super::steps::{cases_without_twin, doubted, fastest, measured, step};
 use super::style::{Style, YELLOW};
 use super::table::{Column, Table};
 
@@ -28,30 +30,29 @@ fn footprint(case: &CaseResult) -> usize {
     block(case) * row_of(case).map_or(1, |way| ROWS[way].blocks())
 }
 
-/// The cases of one way to go over a block, by its place among the ways, less
-/// the null control's twin.
+/// The cases of one way to access a block, by its place among the ways, less the
+/// null control's twin.
 fn of_way(run: &Run, way: usize) -> impl Iterator<Item = &CaseResult> {
-    run.cases
-        .iter()
-        .filter(move |case| row_of(case) == Some(way) && !is_twin(run, &case.name))
+    cases_without_twin(run).filter(move |case| row_of(case) == Some(way))
 }
 
 /// The ladder's rungs, less the null control's twin.
 fn rungs(run: &Run) -> impl Iterator<Item = &CaseResult> {
-    run.cases
-        .iter()
-        .filter(|case| row_of(case).is_none() && !is_twin(run, &case.name))
+    cases_without_twin(run).filter(|case| row_of(case).is_none())
 }
 
 /// The data caches, the innermost first, with their sizes in bytes.
 fn caches(run: &Run) -> Vec<(&Cache, u64)> {
     let all = run.header.machine.processors.caches.iter();
-    let mut caches: Vec<(&Cache, u64)> = all
-        .filter(|cache| cache.kind != CacheKind::Instruction)
+    all.filter(|cache| cache.kind != CacheKind::Instruction)
         .filter_map(|cache| Some((cache, cache.bytes?)))
-        .collect();
-    caches.sort_by_key(|(cache, _)| cache.level);
-    caches
+        .sorted_by_key(|(cache, _)| cache.level)
+        .collect()
+}
+
+/// `L2 1MiB`.
+fn cache_name((cache, bytes): (&Cache, u64)) -> String {
+    format!("L{} {}", cache.level, size::format(bytes))
 }
 
 /// The innermost cache of at least this size: `L2`, or `memory` beyond all; empty
@@ -91,10 +92,7 @@ pub(super) fn blocks(run: &Run, style: Style) -> Vec<String> {
 
 /// The sizes of the blocks, the smallest first.
 fn sizes(run: &Run) -> Vec<usize> {
-    let mut sizes: Vec<usize> = all_ways(run).map(block).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes
+    all_ways(run).map(block).sorted().dedup().collect()
 }
 
 fn table(run: &Run, sizes: &[usize], style: Style) -> String {
@@ -122,40 +120,33 @@ fn table(run: &Run, sizes: &[usize], style: Style) -> String {
 /// The cache that holds blocks of a size: `L2`, or `L2, copy L3` where the two
 /// blocks of a copy do not fit.
 fn places(run: &Run, ways: &[usize], bytes: usize) -> String {
+    let places = ways.iter().map(|&way| {
+        let row = &ROWS[way];
+        (row.title, place(run, bytes * row.blocks()))
+    });
     let one = place(run, bytes);
-    let further: Vec<String> = ways
-        .iter()
-        .map(|&way| (&ROWS[way], place(run, bytes * ROWS[way].blocks())))
-        .filter(|(_, place)| *place != one)
-        .map(|(row, place)| format!(", {} {place}", row.title))
-        .collect();
-    one + &further.concat()
+    let further = places.filter(|(_, place)| *place != one);
+    let further = further.map(|(title, place)| format!(", {title} {place}"));
+    format!("{one}{}", further.format(""))
 }
 
 /// The cases without a figure by reason.
 fn missing(run: &Run, style: Style) -> String {
-    let mut by_reason: Vec<(Option<&NotRun>, Vec<&str>)> = Vec::new();
-    for case in all_ways(run).filter(|case| case.summary.is_none()) {
-        let not_run = case.not_run.as_ref();
-        match by_reason.iter_mut().find(|(other, _)| *other == not_run) {
-            Some((_, names)) => names.push(&case.name),
-            None => by_reason.push((not_run, vec![&case.name])),
-        }
-    }
-    let lines = by_reason.into_iter().map(|(not_run, names)| {
-        let line = format!("{}: {}", names.join(", "), not_measured(not_run));
-        style.note(&line, YELLOW)
-    });
+    let unmeasured = all_ways(run).filter(|case| case.summary.is_none());
+    let reasons = unmeasured.map(|case| (not_measured(case.not_run.as_ref()), &*case.name));
+    let lines = grouped(reasons)
+        .into_iter()
+        .map(|(reason, names)| style.note(&format!("{}: {reason}", names.join(", ")), YELLOW));
     lines.collect::<Vec<_>>().join("\n")
 }
 
 /// How it was measured, with the caches and the meaning of the columns.
 pub(super) fn method(run: &Run) -> Vec<String> {
-    let caches = caches(run).into_iter();
-    let caches = caches.map(|(cache, bytes)| format!("L{} {}", cache.level, size::format(bytes)));
-    let caches = match caches.collect::<Vec<_>>() {
-        none if none.is_empty() => "unknown on this machine".to_owned(),
-        caches => caches.join(", "),
+    let caches = caches(run).into_iter().map(cache_name).join(", ");
+    let caches = if caches.is_empty() {
+        "unknown on this machine"
+    } else {
+        &caches
     };
     let pages = all_ways(run).next().map(|case| case.configuration.pages);
     let pages = pages.unwrap_or(PageKind::Base);
@@ -179,37 +170,21 @@ const WRITE_SCALAR: usize = 4;
 /// Conclusions that the intervals allow, even if each is off by `doubt`, a
 /// logarithm.
 pub(super) fn findings(run: &Run, doubt: f64) -> Vec<String> {
-    let mut sentences = Vec::new();
-    sentences.extend(fastest_rung(run, doubt));
-    sentences.extend(beyond_memory(run, doubt));
-    sentences.extend(plain_pipe(run, doubt));
-    sentences.extend(through_the_caches(run, doubt));
-    sentences.extend(scalar(run, doubt));
-    sentences
+    let fastest = fastest(rungs(run).filter_map(measured));
+    let is_other = |rung: &&CaseResult| fastest.is_some_and(|(it, _)| it.name != rung.name);
+    let plain = rungs(run).next().filter(is_other);
+    let against = |rung, what| against_the_copy(run, rung, what, doubt);
+    let sentences = [
+        fastest.and_then(|(rung, _)| against(rung, "the fastest rung")),
+        fastest.and_then(|fastest| beyond_memory(run, fastest, doubt)),
+        plain.and_then(|rung| against(rung, "a plain pipe")),
+        through_the_caches(run, doubt),
+        scalar(run, doubt),
+    ];
+    sentences.into_iter().flatten().collect()
 }
 
-/// The rung with the highest rate.
-fn highest(run: &Run) -> Option<(&CaseResult, &Estimate)> {
-    rungs(run)
-        .filter_map(measured)
-        .max_by(|a, b| a.1.median.total_cmp(&b.1.median))
-}
-
-/// The fastest rung against the copy.
-fn fastest_rung(run: &Run, doubt: f64) -> Option<String> {
-    let (rung, _) = highest(run)?;
-    against_the_copy(run, rung, "the fastest rung", doubt)
-}
-
-/// The first rung, a pipe as everybody uses it, against the copy.
-fn plain_pipe(run: &Run, doubt: f64) -> Option<String> {
-    let rung = rungs(run).next()?;
-    let (fastest, _) = highest(run)?;
-    (rung.name != fastest.name)
-        .then(|| against_the_copy(run, rung, "a plain pipe", doubt))
-        .flatten()
-}
-
+/// A rung against the copy that it is compared with.
 fn against_the_copy(run: &Run, rung: &CaseResult, what: &str, doubt: f64) -> Option<String> {
     let step = step(rung)?;
     let copy = run.cases.iter().find(|case| case.name == step.base)?;
@@ -238,8 +213,7 @@ fn against_the_copy(run: &Run, rung: &CaseResult, what: &str, doubt: f64) -> Opt
 }
 
 /// Whether a pipe moves more than the processor can read from memory.
-fn beyond_memory(run: &Run, doubt: f64) -> Option<String> {
-    let (rung, rate) = highest(run)?;
+fn beyond_memory(run: &Run, (rung, rate): (&CaseResult, &Estimate), doubt: f64) -> Option<String> {
     let (case, memory) = of_way(run, READ).filter_map(measured).last()?;
     let largest = caches(run).into_iter().map(|(_, bytes)| bytes).max()?;
     (block(case) as u64 > largest && is_below(memory, rate, doubt)).then(|| {
@@ -255,67 +229,49 @@ fn beyond_memory(run: &Run, doubt: f64) -> Option<String> {
 
 /// From the smallest block to the largest.
 fn through_the_caches(run: &Run, doubt: f64) -> Option<String> {
-    let falls: Vec<String> = [0, 1, 2]
-        .into_iter()
-        .filter_map(|way| {
-            let mut cases = of_way(run, way).filter_map(measured);
-            let (first, near) = cases.next()?;
-            let (last, far) = cases.last()?;
-            is_below(far, near, doubt).then(|| {
-                format!(
-                    "{} from {} GiB/s ({}) to {} ({})",
-                    ROWS[way].title,
-                    significant(near.median),
-                    within(run, first),
-                    significant(far.median),
-                    within(run, last),
-                )
-            })
+    let shown = |case, rate: &Estimate| (significant(rate.median), within(run, case));
+    let fall = |way: usize| {
+        let mut cases = of_way(run, way).filter_map(measured);
+        let ((first, near), (last, far)) = (cases.next()?, cases.last()?);
+        let ((near_rate, near_place), (far_rate, far_place)) =
+            (shown(first, near), shown(last, far));
+        let title = ROWS[way].title;
+        is_below(far, near, doubt).then(|| {
+            format!("{title} from {near_rate} GiB/s ({near_place}) to {far_rate} ({far_place})")
         })
-        .collect();
-    (!falls.is_empty()).then(|| format!("Through the caches: {}.", falls.join("; ")))
+    };
+    let falls = [0, 1, 2].into_iter().filter_map(fall).join("; ");
+    (!falls.is_empty()).then(|| format!("Through the caches: {falls}."))
 }
 
 /// The cost of access word by word, in the smallest and the largest block.
 fn scalar(run: &Run, doubt: f64) -> Option<String> {
-    let of = |name: &str, way: usize, wide: usize| -> Option<String> {
-        let pairs = of_way(run, way).filter_map(|case| {
+    let costs = |(name, scalar, wide): (&str, usize, usize)| {
+        let pairs = of_way(run, scalar).filter_map(|case| {
             let (_, slow) = measured(case)?;
             let fast = of_way(run, wide).find(|other| block(other) == block(case))?;
-            let (_, fast) = measured(fast)?;
-            Some((case, slow, fast))
+            Some((case, slow, measured(fast)?.1))
         });
         let pairs: Vec<_> = pairs.collect();
-        let ends = match pairs.as_slice() {
-            [first, .., last] => vec![first, last],
-            ends => ends.iter().collect(),
-        };
-        let ends: Vec<String> = ends
+        let ends = [pairs.first(), pairs.last().filter(|_| pairs.len() > 1)];
+        let ends = ends
             .into_iter()
+            .flatten()
             .filter(|(_, slow, fast)| is_below(slow, fast, doubt) || is_below(fast, slow, doubt))
             .map(|(case, slow, fast)| {
-                format!(
-                    "{} ({})",
-                    times(slow.median / fast.median),
-                    within(run, case)
-                )
+                let share = times(slow.median / fast.median);
+                format!("{share} ({})", within(run, case))
             })
-            .collect();
-        (!ends.is_empty()).then(|| format!("{name} {}", ends.join(" and ")))
+            .join(" and ");
+        (!ends.is_empty()).then(|| format!("{name} {ends}"))
     };
-    let parts: Vec<String> = [
-        of("reading", READ_SCALAR, READ),
-        of("writing", WRITE_SCALAR, WRITE),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    (!parts.is_empty()).then(|| {
-        format!(
-            "8 bytes at a time instead of wide loads and stores: {}.",
-            parts.join(", ")
-        )
-    })
+    let ways = [
+        ("reading", READ_SCALAR, READ),
+        ("writing", WRITE_SCALAR, WRITE),
+    ];
+    let costs = ways.into_iter().filter_map(costs).join(", ");
+    (!costs.is_empty())
+        .then(|| format!("8 bytes at a time instead of wide loads and stores: {costs}."))
 }
 
 /// `256KiB, L2`: the block, and what holds it, or of a copy both blocks.
@@ -338,29 +294,33 @@ pub(super) fn chart(run: &Run) -> String {
     );
     let line = |(way, row): (usize, &pipespeed_measure::suite::memory::Row)| Line {
         name: row.title.to_owned(),
-        look: (way, COLOURS[(way + 1) % COLOURS.len()]),
+        colour: COLOURS[(way + 1) % COLOURS.len()],
+        mark: Some(way),
         points: of_way(run, way)
             .filter_map(measured)
             .map(|(case, rate)| (position(block(case)), *rate))
             .collect(),
     };
     let lines = ROWS.iter().enumerate().map(line);
-    let marker = |(cache, bytes): (&Cache, u64)| {
-        let label = format!("L{} {}", cache.level, size::format(bytes));
-        (position(bytes as usize), label)
-    };
-    let level = |(rung, rate): (&CaseResult, &Estimate)| {
-        let name = match rung.data {
+    let marker = |(cache, bytes)| (position(bytes as usize), cache_name((cache, bytes)));
+    let rung = |(rung, rate): (&CaseResult, &Estimate)| Line {
+        name: match rung.data {
             DataUse::Discard => format!("{} ({})", rung.name, rung.data.outcome()),
             _ => rung.name.clone(),
-        };
-        (name, *rate)
+        },
+        colour: MUTED,
+        mark: None,
+        points: vec![(0.0, *rate)],
     };
+    let lines = lines.filter(|line| !line.points.is_empty());
     let panel = Panel {
         title: String::new(),
-        lines: lines.filter(|line| !line.points.is_empty()).collect(),
+        lines: rungs(run)
+            .filter_map(measured)
+            .map(rung)
+            .chain(lines)
+            .collect(),
         markers: caches(run).into_iter().map(marker).collect(),
-        levels: rungs(run).filter_map(measured).map(level).collect(),
     };
     let chart = LineChart {
         title: "pipespeed: memory by the size of the block, and the ladder",

@@ -28,6 +28,11 @@ fn ratio_of(run: &mut Run, name: &str, ratio: Ratio) {
 }
 
 #[test]
+fn memory_and_the_ladder_at_80_columns() {
+    insta::assert_snapshot!(shown(&memory(), 80));
+}
+
+#[test]
 fn each_size_is_a_row_with_the_cache_that_holds_it() {
     let text = shown(&memory(), 140);
     for (block, place) in [
@@ -114,7 +119,7 @@ fn the_null_control_is_no_rung_and_no_row() {
 }
 
 #[test]
-fn findings_say_how_far_the_ladder_is_from_memory() {
+fn findings_show_how_far_the_ladder_is_from_memory() {
     let mut run = memory();
     ratio_of(&mut run, "busy_loop_huge", within(1.9, 2.1, 2.2));
     ratio_of(&mut run, "write_read", within(0.02, 0.03, 0.04));
@@ -156,7 +161,7 @@ fn findings_claim_nothing_that_the_intervals_do_not_bear() {
 }
 
 #[test]
-fn a_copy_is_said_to_lie_where_both_its_blocks_do() {
+fn a_copy_lies_where_both_its_blocks_fit() {
     let mut run = memory();
     for case in &mut run.cases {
         if case.compared_with.is_some() {
@@ -185,7 +190,7 @@ fn findings_claim_nothing_that_the_null_control_leaves_open() {
     assert!(sentence(&run).starts_with(beginning));
     run.null_control = control(within(0.93, 1.0, 1.02));
     assert!(!sentence(&run).starts_with(beginning));
-    // Where a case differs from itself a thousandfold nothing is said at all.
+    // Where a case differs from itself a thousandfold there are no findings.
     run.null_control = control(within(0.001, 1.0, 1.02));
     assert_eq!(super::super::findings(&run), [""; 0]);
 }

@@ -1,10 +1,12 @@
 //! What pinning costs, as text.
 
-use super::format::{pluralize, interval};
+use super::format::{interval, pluralize};
+use super::notes::{Note, notes};
 use super::style::Style;
 use super::table::{Column, Table};
 use pipespeed_base::size;
 use pipespeed_explain::costs::pinning::{Figure, Kernel, Of, PIPE_PAGES_PER_CALL, Plan, Step};
+use pipespeed_host::Warning;
 
 /// A note is made of larger rounding errors, in percent.
 const MAX_ROUNDING: f64 = 1.0;
@@ -15,6 +17,7 @@ pub fn pinning(
     source: Result<&Kernel, &str>,
     plan: &Plan,
     figures: &[Figure],
+    warnings: &[Warning],
     style: Style,
 ) -> String {
     let untouched = if plan.untouched {
@@ -56,6 +59,10 @@ pub fn pinning(
     );
     let estimate = table(title, &estimated, style);
     blocks.push(format!("{estimate}\n{}\n", style.sentence(&method)));
+    if !warnings.is_empty() {
+        let warnings = warnings.iter().map(Note::warning).collect();
+        blocks.push(notes(warnings, style) + "\n");
+    }
     blocks.join("\n\n")
 }
 
@@ -121,19 +128,41 @@ fn note(figure: &Figure) -> Option<String> {
 mod tests {
     use super::*;
     use pipespeed_explain::costs::pinning::sample;
+    use pipespeed_measure::sample::estimate;
+
+    /// What a pipe costs here is replaced by a constant.
+    fn invented(mut figures: Vec<Figure>) -> Vec<Figure> {
+        let of_pipe = |figure: &&mut Figure| !matches!(figure.step, Step::Get | Step::Put);
+        for figure in figures.iter_mut().filter(of_pipe) {
+            figure.estimate_ns = Some(estimate(280.0, 300.0, 350.0));
+        }
+        figures
+    }
 
     #[test]
     fn the_kernels_benchmark_comes_before_the_estimate() {
         let style = Style::of_width(80);
         let (plan, kernel, figures) = sample::of_a_kernel();
-        let text = pinning(kernel.as_ref().ok_or(""), &plan, &figures, style);
+        let text = pinning(
+            kernel.as_ref().ok_or(""),
+            &plan,
+            &invented(figures),
+            &[],
+            style,
+        );
         insta::assert_snapshot!(text);
     }
 
     #[test]
     fn without_a_benchmark_there_is_an_estimate() {
         let (plan, _, figures) = sample::estimated();
-        let text = pinning(Err("there is none"), &plan, &figures, Style::of_width(80));
+        let text = pinning(
+            Err("there is none"),
+            &plan,
+            &invented(figures),
+            &[],
+            Style::of_width(80),
+        );
         insta::assert_snapshot!(text);
     }
 }

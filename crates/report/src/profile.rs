@@ -1,5 +1,6 @@
 //! Where the time of a case goes, as text and as a chart.
 
+use itertools::Itertools as _;
 use pipespeed_explain::profile::account::{FEW_BYTES, PAGE};
 use pipespeed_explain::profile::groups::Group;
 use pipespeed_explain::profile::pipeline::in_short;
@@ -84,19 +85,12 @@ pub fn profile_ladder(profile: &Profile, style: Style) -> String {
     let mut blocks = Vec::new();
     for role in ["writer", "reader"] {
         let title = format!("{role}: nanoseconds per 4 KiB, by where they go");
-        let ends = ends_of(profile, role);
-        let table = in_parts(ends.len(), style.width(), |some| side_by_side(&ends[some]));
+        let table = side_by_side(&ends_of(profile, role), style);
         blocks.push(format!("{}\n{table}", style.heading(&title)));
     }
-    let title = style.heading("What each step changes, in ns per 4 KiB");
-    let steps = steps(profile);
-    let steps = steps.iter().map(|step| style.sentence(step));
-    blocks.push(
-        std::iter::once(title)
-            .chain(steps)
-            .collect::<Vec<_>>()
-            .join("\n"),
-    );
+    let mut changes = vec![style.heading("What each step changes, in ns per 4 KiB")];
+    changes.extend(steps(profile).map(|step| style.sentence(&step)));
+    blocks.push(changes.join("\n"));
     let unknown = unknown(profile);
     if !unknown.is_empty() {
         let text = format!("other kernel, the biggest of each end's samples: {unknown}");
@@ -172,39 +166,29 @@ pub(super) fn bars(
 }
 
 fn others(end: &EndProfile) -> String {
-    let named: Vec<String> = end
-        .others
-        .iter()
-        .map(|function| format!("{} {:.1} %", function.name, function.share * 100.0))
-        .collect();
-    named.join(", ")
+    let others = end.others.iter();
+    let mut others = others.map(|it| format!("{} {:.1} %", it.name, it.share * 100.0));
+    others.join(", ")
 }
 
-/// What makes up "other kernel" over all cases, the biggest first.
+/// The biggest functions of "other kernel" over all cases.
 fn unknown(profile: &Profile) -> String {
     let ends = profile
         .cases
         .iter()
         .flat_map(|case| case.ends.iter().map(move |end| (case, end)));
-    let mut all: Vec<(f64, String)> = ends
-        .flat_map(|(case, end)| {
-            end.others.iter().map(move |function| {
-                let share = function.share * 100.0;
-                let whose = format!(
-                    "{} {share:.1} % ({}, {})",
-                    function.name, case.name, end.role
-                );
-                (function.share, whose)
-            })
-        })
-        .collect();
-    all.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let named: Vec<String> = all
-        .into_iter()
+    let functions = ends.flat_map(|(case, end)| {
+        let others = end.others.iter();
+        others.map(move |function| (function, &case.name, &end.role))
+    });
+    functions
+        .sorted_by(|a, b| b.0.share.total_cmp(&a.0.share))
         .take(MAX_OTHERS)
-        .map(|(_, named)| named)
-        .collect();
-    named.join(", ")
+        .map(|(function, case, role)| {
+            let share = function.share * 100.0;
+            format!("{} {share:.1} % ({case}, {role})", function.name)
+        })
+        .join(", ")
 }
 
 /// The ends of that role, with the names of their cases; refused ones have none.
@@ -216,7 +200,7 @@ fn ends_of<'a>(profile: &'a Profile, role: &str) -> Vec<(&'a str, &'a EndProfile
     profile.cases.iter().filter_map(end).collect()
 }
 
-fn side_by_side(ends: &[(&str, &EndProfile)]) -> String {
+fn side_by_side(ends: &[(&str, &EndProfile)], style: Style) -> String {
     let names = ends
         .iter()
         .map(|(name, _)| Column::right(name.replace('_', "\n")));
@@ -237,33 +221,7 @@ fn side_by_side(ends: &[(&str, &EndProfile)]) -> String {
     row("other, of the samples", &|end| {
         format!("{:.1} %", end.other_share_of_samples() * 100.0)
     });
-    // The caller distributes the columns over tables that fit.
-    let style = Style {
-        width: Some(usize::MAX),
-        ..Style::default()
-    };
     table.render(style)
-}
-
-/// A table of `count` columns as several tables below one another, as few as fit
-/// into `width`; `table` draws those of a range.
-fn in_parts(
-    count: usize,
-    width: usize,
-    table: impl Fn(std::ops::Range<usize>) -> String,
-) -> String {
-    let mut parts = Vec::new();
-    for columns in (1..=count.max(1)).rev() {
-        let starts = (0..count.max(1)).step_by(columns);
-        parts = starts
-            .map(|start| table(start..count.min(start + columns)))
-            .collect();
-        let fits = |part: &String| part.lines().all(|line| line.chars().count() <= width);
-        if parts.iter().all(fits) {
-            break;
-        }
-    }
-    parts.join("\n\n")
 }
 
 /// Nanoseconds, all of a column with the same decimals.
@@ -276,55 +234,44 @@ fn tenths(ns: f64) -> String {
 }
 
 /// For each step, how much the wall time changed, and by which costs.
-fn steps(profile: &Profile) -> Vec<String> {
+fn steps(profile: &Profile) -> impl Iterator<Item = String> {
     let run = || profile.cases.iter().filter(|case| case.not_run.is_none());
-    let steps = run().filter_map(|case| {
+    run().filter_map(move |case| {
         let (from, factor) = case.compared_with.as_ref()?;
         let from = run().find(|other| other.name == *from)?;
-        let changes = case.ends.iter().filter_map(|end| {
+        let change = |end: &EndProfile| {
             let before = from.ends.iter().find(|before| before.role == end.role)?;
             Some(change(before, end))
-        });
-        let changes: Vec<String> = changes.collect();
-        let changes = changes.join("; ");
+        };
+        let changes = case.ends.iter().filter_map(change).join("; ");
         Some(format!(
-            "  {} -> {} ({factor}): {changes}",
+            "{} -> {} ({factor}): {changes}",
             from.name, case.name
         ))
-    });
-    steps.collect()
+    })
 }
 
 fn change(before: &EndProfile, after: &EndProfile) -> String {
-    let (old, new) = (
-        before.usage.wall_ns_per_page(),
-        after.usage.wall_ns_per_page(),
-    );
-    let mut changes: Vec<(Group, f64)> = Group::ALL
+    let wall = |end: &EndProfile| end.usage.wall_ns_per_page();
+    let (old, new) = (wall(before), wall(after));
+    let changes = Group::ALL
         .into_iter()
         .map(|group| (group, after.ns_per_page(group) - before.ns_per_page(group)))
         .filter(|(_, change)| change.abs() >= MIN_CHANGE * old)
-        .collect();
-    changes.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
-    let named: Vec<String> = changes
-        .iter()
+        .sorted_by(|a, b| b.1.abs().total_cmp(&a.1.abs()))
         .take(MAX_CHANGES)
         .map(|(group, change)| {
-            let sign = if *change < 0.0 { "-" } else { "+" };
+            let sign = if change < 0.0 { "-" } else { "+" };
             format!("{} {sign}{}", group.name(), significant(change.abs()))
         })
-        .collect();
-    let named = if named.is_empty() {
-        "nothing by 2 % or more".to_owned()
+        .join(", ");
+    let changes = if changes.is_empty() {
+        "nothing by 2 % or more"
     } else {
-        named.join(", ")
+        &changes
     };
-    format!(
-        "{} {} to {}: {named}",
-        after.role,
-        significant(old),
-        significant(new)
-    )
+    let (old, new) = (significant(old), significant(new));
+    format!("{} {old} to {new}: {changes}", after.role)
 }
 
 /// Where each end's time goes: two bars a case, the writer's above the reader's, or

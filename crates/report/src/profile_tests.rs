@@ -68,14 +68,6 @@ fn no_line_is_wider_than_the_terminal() {
     }
 }
 
-#[test]
-fn columns_that_do_not_fit_go_below() {
-    let table = |columns: std::ops::Range<usize>| "ab ".repeat(columns.len());
-    assert_eq!(in_parts(4, 12, table), "ab ab ab ab ");
-    assert_eq!(in_parts(4, 11, table), "ab ab ab \n\nab ");
-    assert_eq!(in_parts(3, 1, table), "ab \n\nab \n\nab ");
-}
-
 /// The texts of a picture, and the widths of its filled rectangles by colour.
 fn parts(svg: &str) -> (Vec<String>, Vec<(String, f64)>) {
     let document = roxmltree::Document::parse(svg).expect("well-formed XML");

@@ -1,40 +1,58 @@
-//! Published statements beside what a run says of them.
+//! Published statements beside the results of a run: those on options of pipes, and
+//! those on volumes.
 
+use itertools::Itertools as _;
 use pipespeed_base::size;
-use pipespeed_measure::record::{DataUse, Interval, Ratio, Run, Verdict};
-use pipespeed_stats::EQUIVALENCE;
+use pipespeed_measure::record::{CaseResult, Interval, Ratio, Run, Verdict};
+use pipespeed_measure::suite::{Overrides, shown};
+use pipespeed_stats::{EQUIVALENCE, MIN_SAMPLES, half_ratios, holm_ratios};
 
+use super::format::{pluralize, ratio, times};
 use super::steps::{Step, doubted, steps};
 
-/// What was published of a comparison.
+/// The published result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Claim {
+enum Claim {
     /// A gain.
     Faster,
     /// A loss.
     Slower,
     /// No difference.
     Same,
-    /// No gain; of a loss nothing was said.
+    /// No gain; a loss is not excluded.
     NoGain,
 }
 
-pub(super) const CONFIRMED: &str = "confirmed";
-pub(super) const REFUTED: &str = "refuted";
-pub(super) const UNDECIDED: &str = "undecided";
+/// Whether a run agrees with a published statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Judgement {
+    Confirmed,
+    Refuted,
+    Undecided,
+}
 
-/// What a ratio has to reach to decide anything.
+impl Judgement {
+    fn name(self) -> &'static str {
+        match self {
+            Judgement::Confirmed => "confirmed",
+            Judgement::Refuted => "refuted",
+            Judgement::Undecided => "undecided",
+        }
+    }
+}
+
+/// The certainty that a ratio needs to decide anything.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Bar {
-    /// How far a case was found to differ from itself, as a logarithm.
-    pub doubt: f64,
-    /// The coverage that the interval of an undecided comparison was held to.
-    pub level: f64,
+struct Bar {
+    /// How far a case may differ from itself, as a logarithm.
+    doubt: f64,
+    /// The coverage required of the interval of an undecided comparison.
+    level: f64,
 }
 
 impl Bar {
-    /// The bar of a run whose null control leaves so much doubt.
-    pub fn of(run: &Run, doubt: f64) -> Bar {
+    /// The bar of a run, by the doubt that its null control leaves.
+    fn of(run: &Run, doubt: f64) -> Bar {
         Bar {
             doubt,
             level: level(&steps(run), run.settings.confidence),
@@ -42,9 +60,9 @@ impl Bar {
     }
 }
 
-/// The level at which the step-down of [`pipespeed_stats::holm_ratios`] stopped:
-/// what is undecided was held to it. All that was decided before has an interval
-/// without 1, so that the others shared the error allowed.
+/// The level at which the step-down of [`pipespeed_stats::holm_ratios`] stopped,
+/// which applies to undecided comparisons. Those decided before have an interval
+/// without 1, so the others share the allowed error.
 fn level(steps: &[Step<'_>], confidence: f64) -> f64 {
     let tested = steps
         .iter()
@@ -57,10 +75,10 @@ fn level(steps: &[Step<'_>], confidence: f64) -> f64 {
     1.0 - (1.0 - confidence) / sharing.max(1) as f64
 }
 
-/// What a ratio says of a claim: confirmed, refuted or undecided.
-pub(super) fn judge(claim: Claim, ratio: &Ratio, bar: Bar) -> &'static str {
-    // Where the rounds don't suffice for the level, what is shown is their
-    // range, whose ends bear nothing.
+/// Compares a ratio with a claim.
+fn judge(claim: Claim, ratio: &Ratio, bar: Bar) -> Judgement {
+    // With too few rounds for the level the interval is their range, which decides
+    // nothing.
     let reached = |i: &Interval| i.coverage >= bar.level - 1e-9;
     let no_gain_worth_it = ratio
         .estimate
@@ -71,179 +89,229 @@ pub(super) fn judge(claim: Claim, ratio: &Ratio, bar: Bar) -> &'static str {
         (Claim::Faster, Verdict::Faster)
         | (Claim::Slower, Verdict::Slower)
         | (Claim::Same | Claim::NoGain, Verdict::Same)
-        | (Claim::NoGain, Verdict::Slower) => CONFIRMED,
+        | (Claim::NoGain, Verdict::Slower) => Judgement::Confirmed,
         // An interval from, say, 0.93 to 1.03 leaves open whether it costs
         // anything, not whether it gains.
-        (Claim::NoGain, Verdict::Undecided) if no_gain_worth_it => CONFIRMED,
-        (_, Verdict::Undecided) => UNDECIDED,
-        _ => REFUTED,
+        (Claim::NoGain, Verdict::Undecided) if no_gain_worth_it => Judgement::Confirmed,
+        (_, Verdict::Undecided) => Judgement::Undecided,
+        _ => Judgement::Refuted,
     }
 }
 
-/// What a suite measures unless told otherwise.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Own {
-    pub data: DataUse,
-    pub buffer_bytes: usize,
-    pub pipe_bytes: usize,
-}
-
-/// What was asked for in place of the suite's own, as options: `--data touch`.
-/// Published figures say nothing of that. Empty where there is nothing.
-pub(super) fn other_conditions(run: &Run, own: Own) -> String {
+/// The options that differ from the conditions of the published figures, which are
+/// those of the suite: `--data touch`. Empty if there are none.
+fn other_conditions(run: &Run) -> String {
     let settings = &run.settings;
-    let size = |option: &str, asked: Option<usize>, own: usize| {
-        let asked = asked.filter(|bytes| *bytes != own)?;
+    let cases = run.suite.cases(&Overrides::default());
+    let Some(own) = cases.first() else {
+        return String::new();
+    };
+    let size = |option: &str, asked: Option<usize>, own: Option<usize>| {
+        let asked = asked.filter(|bytes| Some(*bytes) != own)?;
         Some(format!("{option} {}", size::format(asked as u64)))
     };
-    let data = settings.data.as_deref();
     // A reader that reads doesn't discard, whatever was asked.
     let is_own = || run.cases.iter().any(|case| case.data == own.data);
+    let data = settings.data.as_deref();
     let data = data.filter(|data| *data != own.data.name() && !is_own());
     let place = match (settings.writer_cpu, settings.reader_cpu) {
         (Some(writer), Some(reader)) if writer == reader => Some("one processor".to_owned()),
         (Some(_), Some(_)) => None,
         _ => Some("processors chosen by the scheduler".to_owned()),
     };
+    let (buffer, pipe) = (own.subject.buffer_bytes(), own.subject.pipe_bytes());
     let all = [
         data.map(|data| format!("--data {data}")),
         (settings.work > 0).then(|| format!("--work {}", settings.work)),
-        size("--buffer-size", settings.buffer_size, own.buffer_bytes),
-        size("--pipe-size", settings.pipe_size, own.pipe_bytes),
+        size("--buffer-size", settings.buffer_size, Some(buffer)),
+        size("--pipe-size", settings.pipe_size, pipe),
         place,
     ];
-    all.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    all.into_iter().flatten().join(", ")
+}
+
+/// "How fast are Linux pipes anyway?" and the comments of its program. Sleeping
+/// stands for its last rung, read the other way round.
+///
+/// The case, the option with its kind of pages, the published figures, the claim.
+const OPTIONS: [(&str, &str, &str, Claim); 10] = [
+    (
+        "untouched",
+        "untouched buffers of base pages",
+        "25.0 GiB/s in place of 30",
+        Claim::Slower,
+    ),
+    ("gift", "gifted base pages", NO_GAIN, Claim::NoGain),
+    ("locked", "locked base pages", NO_GAIN, Claim::NoGain),
+    (
+        "busy_loop_huge",
+        "huge pages",
+        "51.0 GiB/s in place of 32.8 (sleeping; here spinning)",
+        Claim::Faster,
+    ),
+    (
+        "untouched_huge",
+        "untouched buffers of huge pages",
+        "no effect",
+        Claim::Same,
+    ),
+    ("gift_huge", "gifted huge pages", NO_GAIN, Claim::NoGain),
+    ("locked_huge", "locked huge pages", NO_GAIN, Claim::NoGain),
+    (
+        "same_buffer_huge",
+        "one buffer of huge pages in halves instead of two",
+        "about 20 % slower",
+        Claim::Slower,
+    ),
+    (
+        "vmsplice_splice_huge",
+        "sleeping instead of spinning, huge pages",
+        "51.0 GiB/s in place of 62.5 to 65",
+        Claim::Slower,
+    ),
+    (
+        "poll_huge",
+        "poll(2) before each transfer, huge pages",
+        NO_GAIN,
+        Claim::NoGain,
+    ),
+];
+
+const NO_GAIN: &str = "no gain";
+
+/// A sentence for each published statement: first those confirmed, then those
+/// refuted, then the undecided. `doubt` is that of the null control, a logarithm.
+pub(super) fn options(run: &Run, doubt: f64) -> Vec<String> {
+    let (steps, bar) = (steps(run), Bar::of(run, doubt));
+    let other = other_conditions(run);
+    let judged = OPTIONS.iter().filter_map(|(case, what, figures, claim)| {
+        let step = steps.iter().find(|step| step.case.name == *case)?;
+        let judgement = other.is_empty().then(|| judge(*claim, &step.ratio, bar));
+        let beginning = match judgement {
+            None => format!("Published, not judged by this run ({other})"),
+            Some(judgement) => format!("Published and {} here", judgement.name()),
+        };
+        let found = ratio(step.ratio.estimate);
+        let sentence = format!("{beginning}: {what}: {figures}; found {found} ({case}).");
+        Some((judgement, sentence))
+    });
+    let by_judgement = judged.sorted_by_key(|(judgement, _)| *judgement);
+    by_judgement.map(|(_, sentence)| sentence).collect()
+}
+
+const GIB: u64 = 1 << 30;
+
+/// The published rates, from single runs: volume in GiB and GiB/s.
+const VOLUMES: [(f64, f64); 4] = [(0.25, 4.83), (2.5, 4.26), (25.0, 5.45), (250.0, 5.39)];
+
+/// Shorter stretches of a trial, in seconds, are not independent: a disturbance
+/// outlasts them.
+const MIN_STRETCH_S: f64 = 0.1;
+
+/// A sentence for each larger volume, and one on the course of the largest.
+pub(super) fn volumes(run: &Run, doubt: f64) -> Vec<String> {
+    let bar = Bar::of(run, doubt);
+    let other = other_conditions(run);
+    let find = |name: &str| run.cases.iter().find(|case| case.name == name);
+    let mut sentences: Vec<String> = steps(run)
+        .iter()
+        .filter_map(|step| {
+            let base = find(step.base)?;
+            let judging = other.is_empty().then_some(bar);
+            Some(from_to(step, base, judging))
+        })
+        .collect();
+    let measured = run.cases.iter().filter(|case| !case.samples.is_empty());
+    let largest = measured.max_by_key(|case| case.configuration.volume_bytes);
+    sentences.extend(largest.and_then(|case| trend(case, run.settings.confidence)));
+    sentences
+}
+
+/// The change from the volume of `base` to that of the step's case, beside the published one,
+/// which is judged by `judging` if the conditions are the same.
+fn from_to(step: &Step<'_>, base: &CaseResult, judging: Option<Bar>) -> String {
+    let case = step.case;
+    let volume = |case: &CaseResult| case.configuration.volume_bytes.unwrap_or(0);
+    let found = ratio(step.ratio.estimate);
+    let certainty = if step.ratio.estimate.interval.is_some() {
+        format!(": {}", step.ratio.verdict.name())
+    } else {
+        format!(
+            ", from {}: too few for an interval, for which --rounds {} is enough",
+            pluralize(case.samples.len(), "trial"),
+            MIN_SAMPLES + 1
+        )
+    };
+    let published = published_ratio(volume(base), volume(case)).map(|published| {
+        let (conditions, judgement) = match judging {
+            None => (" of other data, sizes or processors", String::new()),
+            Some(bar) => {
+                let judgement = judge(claim(published), &step.ratio, bar);
+                ("", format!(": {} here", judgement.name()))
+            }
+        };
+        let shown = times(published);
+        format!("; published, from single runs{conditions}: {shown}{judgement}")
+    });
+    format!(
+        "From {} to {}: {found}{certainty}{}.",
+        shown(volume(base)),
+        shown(volume(case)),
+        published.unwrap_or_default()
+    )
+}
+
+/// The claim of a published ratio.
+fn claim(published: f64) -> Claim {
+    if (published - 1.0).abs() <= EQUIVALENCE {
+        Claim::Same
+    } else if published > 1.0 {
+        Claim::Faster
+    } else {
+        Claim::Slower
+    }
+}
+
+/// The published ratio of two volumes, if both are known.
+fn published_ratio(base: u64, volume: u64) -> Option<f64> {
+    let rate = |bytes: u64| {
+        let gib = bytes as f64 / GIB as f64;
+        let known = VOLUMES.iter().find(|(volume, _)| *volume == gib)?;
+        Some(known.1)
+    };
+    Some(rate(volume)? / rate(base)?)
+}
+
+/// Whether the rate changed in the course of trials of one volume, by their
+/// halves. None where the stretches are too short.
+fn trend(case: &CaseResult, confidence: f64) -> Option<String> {
+    let halves: Vec<Vec<f64>> = case
+        .samples
+        .iter()
+        .map(|sample| half_ratios(&sample.parts_gib_per_s))
+        .collect();
+    let pairs = halves.concat();
+    let seconds: f64 = case.samples.iter().map(|sample| sample.seconds).sum();
+    if seconds < MIN_STRETCH_S * (2 * pairs.len()) as f64 {
+        return None;
+    }
+    let found = holm_ratios(std::slice::from_ref(&pairs), confidence)
+        .pop()
+        .flatten()?;
+    let verdict = match found.verdict {
+        Verdict::Same => "no trend",
+        verdict => verdict.name(),
+    };
+    Some(format!(
+        "In the course of {}: the second half ran at {} of the first: {verdict} \
+         ({} of stretches, from {}).",
+        shown(case.configuration.volume_bytes?),
+        ratio(found.estimate),
+        pluralize(pairs.len(), "pair"),
+        pluralize(case.samples.len(), "trial"),
+    ))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use pipespeed_measure::sample::{case, run, within};
-    use pipespeed_measure::suite::Suite;
-    use pipespeed_stats::holm_ratios;
-    use proptest::prelude::*;
-
-    fn bar(doubt: f64) -> Bar {
-        Bar { doubt, level: 0.99 }
-    }
-
-    fn says(claim: Claim, low: f64, high: f64) -> &'static str {
-        judge(
-            claim,
-            &within(low, f64::midpoint(low, high), high),
-            bar(0.0),
-        )
-    }
-
-    #[test]
-    fn a_claim_is_judged_by_the_interval() {
-        assert_eq!(says(Claim::Slower, 0.7, 0.8), "confirmed");
-        assert_eq!(says(Claim::Slower, 0.97, 1.02), "refuted");
-        assert_eq!(says(Claim::Slower, 1.2, 1.3), "refuted");
-        assert_eq!(says(Claim::Slower, 0.8, 1.1), "undecided");
-        assert_eq!(says(Claim::Same, 0.97, 1.02), "confirmed");
-        assert_eq!(says(Claim::Same, 0.7, 0.8), "refuted");
-        assert_eq!(says(Claim::Faster, 1.1, 1.3), "confirmed");
-    }
-
-    #[test]
-    fn a_loss_is_no_gain_and_so_is_what_may_be_one() {
-        assert_eq!(says(Claim::NoGain, 0.7, 0.8), "confirmed");
-        assert_eq!(says(Claim::NoGain, 0.9, 1.04), "confirmed");
-        assert_eq!(says(Claim::NoGain, 0.9, 1.2), "undecided");
-        assert_eq!(says(Claim::NoGain, 1.1, 1.2), "refuted");
-    }
-
-    #[test]
-    fn where_a_case_differs_from_itself_as_much_nothing_is_decided() {
-        let ratio = within(0.8, 0.85, 0.9);
-        assert_eq!(judge(Claim::Slower, &ratio, bar(0.05)), "confirmed");
-        assert_eq!(judge(Claim::Slower, &ratio, bar(0.2)), "undecided");
-        let open = within(0.8, 0.9, 1.01);
-        assert_eq!(judge(Claim::NoGain, &open, bar(0.03)), "confirmed");
-        assert_eq!(judge(Claim::NoGain, &open, bar(0.3)), "undecided");
-        let same = within(0.98, 1.0, 1.02);
-        assert_eq!(judge(Claim::Same, &same, bar(0.3)), "undecided");
-        assert_eq!(judge(Claim::NoGain, &same, bar(0.3)), "undecided");
-    }
-
-    #[test]
-    fn too_few_rounds_decide_nothing() {
-        let mut ratio = within(0.8, 1.0, 1.2);
-        ratio.estimate.interval = None;
-        for claim in [Claim::Faster, Claim::Slower, Claim::Same, Claim::NoGain] {
-            assert_eq!(judge(claim, &ratio, bar(0.0)), "undecided");
-        }
-    }
-
-    /// A run with these comparisons.
-    fn compared(ratios: &[Option<Ratio>]) -> Run {
-        let mut cases = vec![case("base", 1.0, None)];
-        for (at, ratio) in ratios.iter().flatten().enumerate() {
-            cases.push(case(&format!("c{at}"), 1.0, Some(("base", "x", *ratio))));
-        }
-        run(Suite::Ladder, cases)
-    }
-
-    #[test]
-    fn a_range_below_its_level_decides_nothing() {
-        // Six rounds, all with a loss: 96.9 %, where six comparisons need 99.2 %.
-        let losses: Vec<Vec<f64>> = (0..6)
-            .map(|_| vec![0.86, 0.87, 0.88, 0.89, 0.87, 0.86])
-            .collect();
-        let ratios = holm_ratios(&losses, 0.95);
-        let bar = Bar::of(&compared(&ratios), 0.0);
-        let ratio = ratios[0].unwrap();
-        assert!(ratio.estimate.ends().1 < 0.95 && ratio.verdict == Verdict::Undecided);
-        assert_eq!(judge(Claim::NoGain, &ratio, bar), "undecided");
-        // Alone it would be decided.
-        let alone = holm_ratios(&losses[..1], 0.95);
-        let bar = Bar::of(&compared(&alone), 0.0);
-        assert_eq!(judge(Claim::NoGain, &alone[0].unwrap(), bar), "confirmed");
-    }
-
-    proptest! {
-        #[test]
-        fn the_level_is_that_of_the_step_down(
-            comparisons in prop::collection::vec(
-                prop::collection::vec(0.5f64..1.6, 6..40), 1..9),
-        ) {
-            let ratios = holm_ratios(&comparisons, 0.95);
-            let level = level(&steps(&compared(&ratios)), 0.95);
-            for (ratios, ratio) in comparisons.iter().zip(ratios.iter().flatten()) {
-                if ratio.verdict != Verdict::Undecided {
-                    continue;
-                }
-                // Held to that level alone it comes out as it did.
-                let alone = holm_ratios(std::slice::from_ref(ratios), level)[0].unwrap();
-                prop_assert_eq!(alone, *ratio);
-                let interval = ratio.estimate.interval.unwrap();
-                let reached = interval.coverage >= level - 1e-9;
-                prop_assert!(!reached || (interval.low <= 1.0 && interval.high >= 1.0));
-            }
-        }
-    }
-
-    #[test]
-    fn what_was_asked_for_in_place_of_the_suites_own_is_told() {
-        let own = Own {
-            data: DataUse::Read,
-            buffer_bytes: 65_536,
-            pipe_bytes: 65_536,
-        };
-        let mut run = run(Suite::Ladder, Vec::new());
-        assert_eq!(other_conditions(&run, own), "");
-        run.settings.data = Some("read".to_owned());
-        run.settings.pipe_size = Some(65_536);
-        assert_eq!(other_conditions(&run, own), "");
-        run.settings.data = Some("touch".to_owned());
-        run.settings.work = 3;
-        run.settings.pipe_size = Some(1 << 20);
-        run.settings.buffer_size = Some(1 << 20);
-        run.settings.reader_cpu = run.settings.writer_cpu;
-        assert_eq!(
-            other_conditions(&run, own),
-            "--data touch, --work 3, --buffer-size 1MiB, --pipe-size 1MiB, one processor"
-        );
-    }
-}
+#[path = "published_tests.rs"]
+mod tests;

@@ -1,14 +1,16 @@
 //! A run of a suite as text and as a chart.
 
-use pipespeed_measure::record::{CaseResult, DataUse, NotRun, Run, Summary, Verdict, WarningKind};
+use pipespeed_measure::record::{
+    CaseResult, DataUse, Estimate, NotRun, Run, Summary, Verdict, WarningKind,
+};
 
-use super::chart::bars::{Bar, BarChart, Part, Row};
+use super::chart::bars::{Bar, BarChart, Row};
 use super::chart::svg::Colour;
 use super::conditions::{null_control, subtitle};
 use super::findings::findings;
 use super::format::{interval, percent, ratio_interval, significant, times};
 use super::notes::{Note, notes};
-use super::steps::{is_twin, phrase, step, steps};
+use super::steps::{cases_without_twin, phrase, step, steps};
 use super::style::{DIM, GREEN, RED, Style, YELLOW};
 use super::table::{Cell, Column, Table};
 use super::views;
@@ -108,7 +110,7 @@ pub(super) fn comparisons(run: &Run, style: Style) -> String {
     let mut table = Table::new([Column::left(""), Column::right(""), Column::left("")]);
     for step in steps(run) {
         let cells = [
-            step.case.to_owned(),
+            step.case.name.clone(),
             times(step.ratio.estimate.median),
             ratio_interval(step.ratio.estimate.interval),
         ];
@@ -131,8 +133,7 @@ pub(super) fn verdict_colour(verdict: Verdict) -> &'static str {
 /// coloured by the use of the data. The null control's twin has none. `remarks`
 /// stand below the title.
 pub(super) fn bar_chart(run: &Run, remarks: Vec<String>) -> String {
-    let cases = run.cases.iter().filter(|case| !is_twin(run, &case.name));
-    let cases: Vec<&CaseResult> = cases.collect();
+    let cases: Vec<&CaseResult> = cases_without_twin(run).collect();
     let uses = [
         DataUse::Read,
         DataUse::Discard,
@@ -163,20 +164,14 @@ fn data_look(data: DataUse) -> (Colour, &'static str) {
 }
 
 fn row(case: &CaseResult) -> Row {
-    let bar = |summary: &Summary| Bar {
-        parts: vec![Part {
-            length: summary.gib_per_s.median,
-            colour: data_look(case.data).0,
-            label: String::new(),
-        }],
-        interval: summary.gib_per_s.interval.map(|it| (it.low, it.high)),
-        value: significant(summary.gib_per_s.median),
+    let bar = |rate: Estimate| Bar {
         notes: step_in_words(case),
+        ..Bar::of(rate, data_look(case.data).0, significant(rate.median))
     };
     Row {
         name: case.name.clone(),
         bars: match &case.summary {
-            Some(summary) => Ok(vec![bar(summary)]),
+            Some(summary) => Ok(vec![bar(summary.gib_per_s)]),
             None => Err(not_measured(case.not_run.as_ref())),
         },
     }

@@ -10,7 +10,7 @@ use pipespeed_measure::search::FINALISTS;
 use super::chart::heat;
 use super::conditions;
 use super::findings::doubt;
-use super::format::{pluralize, interval, ratio, significant};
+use super::format::{grouped, interval, pluralize, ratio, significant};
 use super::run::{level, number};
 use super::steps::{doubted, measured};
 use super::style::{BOLD, Style, YELLOW};
@@ -24,8 +24,10 @@ pub(super) fn blocks(run: &Run, style: Style) -> Vec<String> {
     let mut blocks = vec![table(run, search, style)];
     for panel in best_of_kinds(search) {
         let mut lines = vec![style.sentence(&sentence(run, panel))];
-        let best = panel.best.as_ref().filter(|_| is_recommended(run, panel));
-        if let Some(command) = best.and_then(|best| best.command.as_deref()) {
+        let outcome = Outcome::of(run, panel);
+        let is_recommended = matches!(outcome, Outcome::Published | Outcome::Confirmed);
+        let command = panel.best.as_ref().and_then(|best| best.command.as_deref());
+        if let Some(command) = command.filter(|_| is_recommended) {
             // A line may end in a bar: both can be pasted as they are.
             let command = command.replace(" | ", " |\n      ");
             lines.push(style.paint(&format!("    {command}"), BOLD));
@@ -47,16 +49,20 @@ fn best_of_kinds(search: &Search) -> Vec<&PanelResult> {
         let configuration = &panel.configuration;
         (configuration.reader, configuration.wait)
     };
-    let median = |panel: &PanelResult| panel.leader()?.median;
-    let mut best: Vec<&PanelResult> = Vec::new();
-    for panel in search.panels.iter().filter(|panel| panel.best.is_some()) {
-        match best.iter_mut().find(|it| kind(it) == kind(panel)) {
-            Some(other) if median(panel) > median(other) => *other = panel,
-            Some(_) => {}
-            None => best.push(panel),
-        }
-    }
-    best
+    let median = |panel: &PanelResult| {
+        panel
+            .leader()
+            .map_or(0.0, |leader| leader.median.unwrap_or(0.0))
+    };
+    let found = search.panels.iter().filter(|panel| panel.best.is_some());
+    let by_kind = grouped(found.map(|panel| (kind(panel), panel))).into_iter();
+    let best = by_kind.filter_map(|(_, panels)| {
+        panels
+            .into_iter()
+            .rev()
+            .max_by(|a, b| median(a).total_cmp(&median(b)))
+    });
+    best.collect()
 }
 
 /// The best sizes or, before the end of a search, the fastest so far.
@@ -85,29 +91,38 @@ fn against(run: &Run, panel: &PanelResult) -> String {
     found.map_or_else(String::new, |found| ratio(found.estimate))
 }
 
-fn is_published(panel: &PanelResult) -> bool {
-    let best = panel.best.as_ref();
-    best.is_some_and(|best| best.sizes == panel.published())
+/// What the rounds say of the best sizes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// They are the published ones.
+    Published,
+    /// They are faster than the published ones.
+    Confirmed,
+    Unconfirmed(Verdict),
+    NoRounds,
 }
 
-/// The verdict of the rounds on the best sizes against the published ones; none
-/// if there is no ratio.
-fn verdict(run: &Run, panel: &PanelResult) -> Option<Verdict> {
-    let ratio = measured_case(run, panel)?.ratio?;
-    Some(doubted(&ratio, doubt(run)))
-}
+impl Outcome {
+    fn of(run: &Run, panel: &PanelResult) -> Outcome {
+        let best = panel.best.as_ref();
+        if best.is_some_and(|best| best.sizes == panel.published()) {
+            return Outcome::Published;
+        }
+        let ratio = measured_case(run, panel).and_then(|case| case.ratio);
+        match ratio.map(|ratio| doubted(&ratio, doubt(run))) {
+            Some(Verdict::Faster) => Outcome::Confirmed,
+            Some(verdict) => Outcome::Unconfirmed(verdict),
+            None => Outcome::NoRounds,
+        }
+    }
 
-/// Whether to use the best sizes: they are confirmed, or the published ones.
-fn is_recommended(run: &Run, panel: &PanelResult) -> bool {
-    is_published(panel) || verdict(run, panel) == Some(Verdict::Faster)
-}
-
-fn result(run: &Run, panel: &PanelResult) -> &'static str {
-    match verdict(run, panel) {
-        _ if is_published(panel) => "published",
-        Some(Verdict::Faster) => "confirmed",
-        Some(verdict) => verdict.name(),
-        None => "not confirmed",
+    fn name(self) -> &'static str {
+        match self {
+            Outcome::Published => "published",
+            Outcome::Confirmed => "confirmed",
+            Outcome::Unconfirmed(verdict) => verdict.name(),
+            Outcome::NoRounds => "not confirmed",
+        }
     }
 }
 
@@ -130,7 +145,7 @@ fn table(run: &Run, search: &Search, style: Style) -> String {
             number(rate.map(|rate| rate.median)),
             rate.map_or_else(String::new, |rate| interval(rate.interval)),
             against(run, panel),
-            result(run, panel).to_owned(),
+            Outcome::of(run, panel).name().to_owned(),
         ]);
     }
     for (case, why) in not_run(run) {
@@ -177,16 +192,16 @@ fn sentence(run: &Run, panel: &PanelResult) -> String {
         line += shown.trim_end();
     }
     let ratio = against(run, panel);
-    line += &match verdict(run, panel) {
-        _ if is_published(panel) => ". These are the published sizes.".to_owned(),
-        Some(Verdict::Faster) => {
+    line += &match Outcome::of(run, panel) {
+        Outcome::Published => ". These are the published sizes.".to_owned(),
+        Outcome::Confirmed => {
             format!(", {ratio} faster than the published sizes there. Confirmed.")
         }
-        Some(verdict) => format!(
+        Outcome::Unconfirmed(verdict) => format!(
             ". Not confirmed: {ratio} against the published sizes there, {}.",
             verdict.name()
         ),
-        None => ". Not confirmed: there were no rounds.".to_owned(),
+        Outcome::NoRounds => ". Not confirmed: there were no rounds.".to_owned(),
     };
     line
 }
@@ -310,7 +325,7 @@ mod tests {
             let ratio = case.ratio.as_mut().unwrap();
             ratio.verdict = found;
             ratio.estimate = sample::estimate(low, ratio.estimate.median, high);
-            assert_eq!(super::result(&run, &panel), result);
+            assert_eq!(Outcome::of(&run, &panel).name(), result);
             assert!(sentence(&run, &panel).ends_with(end));
             let text = shown(&run, 1000);
             assert_eq!(text.contains(command), found == Verdict::Faster, "{text}");
@@ -321,11 +336,11 @@ mod tests {
     fn a_difference_within_the_null_controls_is_undecided() {
         let mut run = sample::sizes();
         let panel = run.search.as_ref().unwrap().panels[8].clone();
-        assert_eq!(result(&run, &panel), "confirmed");
+        assert_eq!(Outcome::of(&run, &panel).name(), "confirmed");
         let control = run.null_control.as_mut().unwrap().ratio.as_mut().unwrap();
         control.verdict = Verdict::Undecided;
         control.estimate = sample::estimate(0.6, 1.0, 1.1);
-        assert_eq!(result(&run, &panel), "undecided");
+        assert_eq!(Outcome::of(&run, &panel).name(), "undecided");
     }
 
     #[test]

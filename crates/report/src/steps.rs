@@ -2,34 +2,36 @@
 
 use pipespeed_measure::record::{CaseResult, Estimate, Interval, Ratio, Run, Verdict};
 
-/// A case and the case it was compared with.
+/// A case that is compared with another.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Step<'a> {
-    /// The case.
-    pub case: &'a str,
-    /// The case it was compared with.
+    pub case: &'a CaseResult,
+    /// The name of the other case.
     pub base: &'a str,
-    /// In what they differ, in a few words.
-    pub factor: Option<&'a str>,
-    /// The first's rate over the second's.
+    /// The case's rate over the other's.
     pub ratio: Ratio,
 }
 
-impl Step<'_> {
+impl<'a> Step<'a> {
+    /// What the two cases differ in, in a few words.
+    pub fn factor(&self) -> Option<&'a str> {
+        self.case.factor.as_deref()
+    }
+
     /// `write_read (pipe size)`.
     pub fn base_and_factor(&self) -> String {
-        match self.factor {
+        match self.factor() {
             Some(factor) => format!("{} ({factor})", self.base),
             None => self.base.to_owned(),
         }
     }
 
-    /// The distance of the ratio from 1 that is certain: the logarithm of the
-    /// nearer end of its interval, or 0 where nothing is certain.
-    pub fn certain(&self) -> f64 {
+    /// The gain that is certain, negative for a loss: the logarithm of the end of the
+    /// interval nearer to 1, or 0 where nothing is certain.
+    pub fn certain_gain(&self) -> f64 {
         match (self.ratio.verdict, self.ratio.estimate.interval) {
-            (Verdict::Faster, Some(Interval { low, .. })) => low.ln().abs(),
-            (Verdict::Slower, Some(Interval { high, .. })) => high.ln().abs(),
+            (Verdict::Faster, Some(Interval { low, .. })) => low.ln(),
+            (Verdict::Slower, Some(Interval { high, .. })) => high.ln(),
             _ => 0.0,
         }
     }
@@ -37,19 +39,14 @@ impl Step<'_> {
 
 /// The comparisons in the suite's order, without the null control's.
 pub(super) fn steps(run: &Run) -> Vec<Step<'_>> {
-    run.cases
-        .iter()
-        .filter(|case| !is_twin(run, &case.name))
-        .filter_map(step)
-        .collect()
+    cases_without_twin(run).filter_map(step).collect()
 }
 
 /// The comparison of one case.
 pub(super) fn step(case: &CaseResult) -> Option<Step<'_>> {
     Some(Step {
-        case: &case.name,
+        case,
         base: case.compared_with.as_deref()?,
-        factor: case.factor.as_deref(),
         ratio: case.ratio?,
     })
 }
@@ -59,11 +56,18 @@ pub(super) fn measured(case: &CaseResult) -> Option<(&CaseResult, &Estimate)> {
     Some((case, &case.summary.as_ref()?.gib_per_s))
 }
 
-/// Whether a case is the null control's second name.
-pub(super) fn is_twin(run: &Run, name: &str) -> bool {
-    run.null_control
-        .as_ref()
-        .is_some_and(|control| control.twin == name)
+/// The case with the highest median.
+pub(super) fn fastest<'a>(
+    cases: impl Iterator<Item = (&'a CaseResult, &'a Estimate)>,
+) -> Option<(&'a CaseResult, &'a Estimate)> {
+    cases.max_by(|a, b| a.1.median.total_cmp(&b.1.median))
+}
+
+/// The cases without the null control's second name.
+pub(super) fn cases_without_twin(run: &Run) -> impl Iterator<Item = &CaseResult> {
+    let twin = run.null_control.as_ref().map(|control| &control.twin);
+    let cases = run.cases.iter();
+    cases.filter(move |case| twin.is_none_or(|twin| case.name != *twin))
 }
 
 /// The verdict of a ratio whose interval is wider by `doubt`, a logarithm, at both

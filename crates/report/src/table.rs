@@ -1,13 +1,15 @@
 //! Tables of text: aligned columns, of which the less important give way in a
 //! narrow terminal, and texts wrapped across the rest of a row.
 
+use itertools::Itertools as _;
+
 use super::format::wrap;
 use super::style::{BOLD, DIM, Style};
 
 /// The gap between two columns.
 const GAP: usize = 2;
 /// A text across a row is wrapped to no fewer characters than this; where there
-/// is less room it stands below the row's cells.
+/// is less room it stands below the cells.
 const MIN_TEXT: usize = 24;
 /// Rows below a heading are indented.
 const INDENT: usize = 2;
@@ -123,111 +125,122 @@ impl Table {
         self.rows.push(Row::Heading(text.into()));
     }
 
-    /// The lines, no wider than the terminal if its less important columns can
-    /// give way; those hidden are named below.
+    /// The lines, no wider than the terminal if possible: less important columns give
+    /// way and are named below; others go into further tables below the first.
     pub fn render(&self, style: Style) -> String {
+        if self.rows.is_empty() {
+            return String::new();
+        }
+        let has_heading = self.rows.iter().any(|row| matches!(row, Row::Heading(_)));
+        let layout = Layout {
+            table: self,
+            widths: self.widths(),
+            indent: if has_heading { INDENT } else { 0 },
+            style,
+        };
         let mut shown: Vec<usize> = (0..self.columns.len()).collect();
         let mut hidden = Vec::new();
-        let mut widths = self.widths(&shown);
-        while self.indent() + row_width(&widths) > style.width() {
+        while !layout.fits(&shown) {
             let priority = |at: &usize| self.columns[*at].priority;
             let Some(highest) = shown.iter().map(priority).max().filter(|it| *it > 0) else {
                 break;
             };
-            let (gone, kept) = shown.iter().partition(|at| priority(at) == highest);
-            hidden.extend::<Vec<usize>>(gone);
-            shown = kept;
-            widths = self.widths(&shown);
+            hidden.extend(shown.extract_if(.., |at| priority(at) == highest));
         }
-        let layout = Layout {
-            table: self,
-            shown: &shown,
-            widths: &widths,
-            style,
-        };
-        if self.rows.is_empty() {
-            return String::new();
-        }
-        let mut lines = layout.header();
-        for (at, row) in self.rows.iter().enumerate() {
-            match row {
-                Row::Heading(text) => {
-                    lines.extend((at > 0).then(String::new));
-                    lines.push(style.heading(text));
-                }
-                Row::Cells(cells, text) => lines.push(layout.row(cells, text.as_ref())),
+        let mut parts = Vec::new();
+        loop {
+            let mut counts = (2..=shown.len()).rev();
+            let most = counts.find(|count| layout.fits(&shown[..*count]));
+            let rest = shown.split_off(most.unwrap_or(2).min(shown.len()));
+            parts.push(layout.lines(&shown).join("\n"));
+            if rest.is_empty() {
+                break;
             }
+            // Each begins with the first column.
+            shown = [&shown[..1], &rest].concat();
         }
         if !hidden.is_empty() {
-            let mut names: Vec<String> = hidden.iter().map(|at| self.columns[*at].name()).collect();
-            names.dedup();
-            let note = format!("(too narrow to show: {})", names.join(", "));
-            lines.push(style.note(&note, DIM));
+            let name = |at: &usize| {
+                self.columns[*at]
+                    .header
+                    .replace("\n/", "/")
+                    .replace('\n', " ")
+            };
+            let names = hidden.iter().map(name).dedup().join(", ");
+            let note = format!("(too narrow to show: {names})");
+            let last = parts.pop().unwrap_or_default();
+            parts.push(format!("{last}\n{}", style.note(&note, DIM)));
         }
-        lines.join("\n")
+        parts.join("\n\n")
     }
 
-    fn widths(&self, shown: &[usize]) -> Vec<usize> {
-        let width = |at: &usize| {
-            let header = self.columns[*at].header.lines();
-            let header = header.map(|line| line.chars().count());
+    fn widths(&self) -> Vec<usize> {
+        let width = |(at, column): (usize, &Column)| {
+            let header = column.header.lines().map(|line| line.chars().count());
             let cells = self.rows.iter().filter_map(|row| match row {
-                Row::Cells(cells, _) => Some(cells.get(*at)?.width()),
+                Row::Cells(cells, _) => Some(cells.get(at)?.width()),
                 Row::Heading(_) => None,
             });
             header.chain(cells).max().unwrap_or(0)
         };
-        shown.iter().map(width).collect()
+        self.columns.iter().enumerate().map(width).collect()
     }
-
-    fn indent(&self) -> usize {
-        let has_heading = self.rows.iter().any(|row| matches!(row, Row::Heading(_)));
-        if has_heading { INDENT } else { 0 }
-    }
-}
-
-impl Column {
-    /// The header in one line.
-    fn name(&self) -> String {
-        self.header.replace("\n/", "/").replace('\n', " ")
-    }
-}
-
-fn row_width(widths: &[usize]) -> usize {
-    widths
-        .iter()
-        .map(|width| width + GAP)
-        .sum::<usize>()
-        .saturating_sub(GAP)
 }
 
 /// A table whose columns have their widths.
 struct Layout<'a> {
     table: &'a Table,
-    shown: &'a [usize],
-    widths: &'a [usize],
+    widths: Vec<usize>,
+    indent: usize,
     style: Style,
 }
 
 impl Layout<'_> {
-    /// The headers' lines; those of fewer lines stand at the bottom.
-    fn header(&self) -> Vec<String> {
-        let lines = |at: usize| self.table.columns[at].header.lines();
-        let height = self.shown.iter().map(|at| lines(*at).count()).max();
-        let line = |from_below: usize| {
-            let cell = |at| Cell::from(lines(at).rev().nth(from_below).unwrap_or_default());
-            let cells: Vec<Cell> = (0..self.table.columns.len()).map(cell).collect();
-            self.style.paint(self.cells(&cells).trim_end(), BOLD)
-        };
-        (0..height.unwrap_or(0)).rev().map(line).collect()
+    /// Where the text after these columns begins.
+    fn end(&self, shown: &[usize]) -> usize {
+        self.indent + shown.iter().map(|at| self.widths[*at] + GAP).sum::<usize>()
     }
 
-    fn cells(&self, cells: &[Cell]) -> String {
-        let mut line = " ".repeat(self.table.indent());
-        let shown = self.shown.iter().zip(self.widths);
-        for (&at, width) in shown.take_while(|(at, _)| **at < cells.len()) {
+    fn fits(&self, shown: &[usize]) -> bool {
+        self.end(shown) <= self.style.width() + GAP
+    }
+
+    /// The header and the rows of some columns.
+    fn lines(&self, shown: &[usize]) -> Vec<String> {
+        let columns = &self.table.columns;
+        let height = shown.iter().map(|at| columns[*at].header.lines().count());
+        let header = (0..height.max().unwrap_or(0)).rev().map(|from_below| {
+            // Headers of fewer lines stand at the bottom.
+            let cell = |column: &Column| {
+                column
+                    .header
+                    .lines()
+                    .rev()
+                    .nth(from_below)
+                    .unwrap_or("")
+                    .into()
+            };
+            let cells: Vec<Cell> = columns.iter().map(cell).collect();
+            self.style.paint(self.cells(&cells, shown).trim_end(), BOLD)
+        });
+        let rows = self
+            .table
+            .rows
+            .iter()
+            .enumerate()
+            .map(|(at, row)| match row {
+                Row::Heading(text) if at == 0 => self.style.heading(text),
+                Row::Heading(text) => format!("\n{}", self.style.heading(text)),
+                Row::Cells(cells, text) => self.row(cells, text.as_ref(), shown),
+            });
+        header.chain(rows).collect()
+    }
+
+    fn cells(&self, cells: &[Cell], shown: &[usize]) -> String {
+        let mut line = " ".repeat(self.indent);
+        for &at in shown.iter().filter(|at| **at < cells.len()) {
             let text = cells[at].paint(&cells[at].text, self.style);
-            let pad = " ".repeat(width - cells[at].width());
+            let pad = " ".repeat(self.widths[at] - cells[at].width());
             line += &if self.table.columns[at].is_right {
                 pad + &text
             } else {
@@ -238,27 +251,22 @@ impl Layout<'_> {
         line
     }
 
-    fn row(&self, cells: &[Cell], text: Option<&Cell>) -> String {
-        let line = self.cells(cells);
+    fn row(&self, cells: &[Cell], text: Option<&Cell>, shown: &[usize]) -> String {
+        let line = self.cells(cells, shown);
         let Some(text) = text.filter(|text| !text.text.is_empty()) else {
             return line.trim_end().to_owned();
         };
-        let count = self.shown.iter().filter(|at| **at < cells.len()).count();
-        let begin = self.table.indent() + row_width(&self.widths[..count]) + GAP;
+        let filled = shown.partition_point(|at| *at < cells.len());
+        let mut begin = self.end(&shown[..filled]);
+        let mut start = line;
+        if begin + MIN_TEXT.min(text.width()) > self.style.width() {
+            begin = self.indent + INDENT;
+            start = format!("{}\n{:begin$}", start.trim_end(), "");
+        }
         let room = self.style.width().saturating_sub(begin);
-        let (start, indent, room) = if room >= MIN_TEXT {
-            (line, begin, room)
-        } else {
-            let indent = self.table.indent() + INDENT;
-            let start = format!("{}\n{}", line.trim_end(), " ".repeat(indent));
-            (start, indent, self.style.width().saturating_sub(indent))
-        };
         let wrapped = wrap(&text.text, room, "");
-        let lines: Vec<String> = wrapped
-            .lines()
-            .map(|line| text.paint(line, self.style))
-            .collect();
-        start + &lines.join(&format!("\n{:indent$}", ""))
+        let mut lines = wrapped.lines().map(|line| text.paint(line, self.style));
+        start + &lines.join(&format!("\n{:begin$}", ""))
     }
 }
 
@@ -296,6 +304,13 @@ mod tests {
     fn the_least_important_columns_give_way() {
         insta::assert_snapshot!(shown(36));
         insta::assert_snapshot!(shown(24));
+    }
+
+    #[test]
+    fn columns_that_do_not_fit_go_below() {
+        let mut table = Table::new(["case", "write_read", "vmsplice", "ring"].map(Column::left));
+        table.row(["wall time", "1000", "400", "20"]);
+        insta::assert_snapshot!(table.render(Style::of_width(24)));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::conditions;
 use super::findings::of_steps;
 use super::run::{bar_chart, cases, comparisons};
 use super::style::Style;
-use super::{changes, channels, memory, options, sizes, volumes};
+use super::{changes, channels, memory, published, sizes};
 
 /// What is shown of the runs of a suite.
 pub(super) struct View {
@@ -38,11 +38,11 @@ pub(super) fn of(run: &Run) -> View {
     match run.suite {
         Suite::Ladder | Suite::Touched => OF_CASES,
         Suite::Options => View {
-            findings: options::findings,
+            findings: published::options,
             ..OF_CASES
         },
         Suite::Volumes => View {
-            findings: volumes::findings,
+            findings: published::volumes,
             ..OF_CASES
         },
         Suite::Changes => View {

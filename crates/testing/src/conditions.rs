@@ -57,14 +57,14 @@ pub fn ordinary(command: &mut Command) -> &mut Command {
     command
 }
 
-/// Runs `act` in the child, just before it becomes the command.
+/// Runs `act` in the child process before exec.
 fn before(command: &mut Command, act: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
-    // SAFETY: all callers below make nothing but system calls that are safe
-    // after a fork: they allocate nothing and take no lock.
+    // SAFETY: all callers below only make system calls that are safe after a fork:
+    // they allocate nothing and take no lock.
     unsafe { command.pre_exec(act) };
 }
 
-/// With a limit lowered.
+/// Lowers a limit, soft and hard.
 pub fn limit(command: &mut Command, resource: Resource, value: u64) {
     let lowered = Rlimit {
         current: Some(value),
@@ -75,7 +75,7 @@ pub fn limit(command: &mut Command, resource: Resource, value: u64) {
     });
 }
 
-/// With a soft limit lowered, which the command may raise again.
+/// Lowers a soft limit, which the command may raise again.
 pub fn soft_limit(command: &mut Command, resource: Resource, value: u64) {
     before(command, move || {
         let lowered = Rlimit {
@@ -86,28 +86,28 @@ pub fn soft_limit(command: &mut Command, resource: Resource, value: u64) {
     });
 }
 
-/// Started with a signal blocked, as a parent's mask is inherited.
+/// Blocks a signal: a child process inherits the mask.
 pub fn blocked(command: &mut Command, signal: Signal) {
     before(command, move || {
         SigSet::from(signal).thread_block().map_err(Into::into)
     });
 }
 
-/// Started with a signal ignored, which exec keeps.
+/// Ignores a signal, which exec keeps.
 pub fn ignored(command: &mut Command, signal: Signal) {
     before(command, move || {
-        // SAFETY: no handler of anybody's is replaced in a new process.
+        // SAFETY: a new process has no handler that this could replace.
         let set = unsafe { nix::sys::signal::signal(signal, SigHandler::SigIgn) };
         set.map(drop).map_err(Into::into)
     });
 }
 
-/// On one processor only.
+/// Restricts the command to the first allowed processor.
 pub fn one_processor(command: &mut Command) {
     on_processor(command, first_processor());
 }
 
-/// On that processor only.
+/// Restricts the command to one processor.
 pub fn on_processor(command: &mut Command, cpu: usize) {
     let mut only = CpuSet::new();
     only.set(cpu);
@@ -128,11 +128,11 @@ pub fn processors() -> u32 {
     sched_getaffinity(None).unwrap().count()
 }
 
-/// Without transparent huge pages.
+/// Turns off transparent huge pages for the command.
 pub fn no_huge_pages(command: &mut Command) {
     before(command, || {
-        // Through libc: rustix leaves the last three arguments to chance, and
-        // the kernel wants them to be 0.
+        // By libc: the kernel requires the last three arguments to be 0, and rustix
+        // does not set them.
         // SAFETY: plain numbers.
         let set = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
         match set {
@@ -142,29 +142,28 @@ pub fn no_huge_pages(command: &mut Command) {
     });
 }
 
-/// Whether this system gives transparent huge pages to those who ask, and this
-/// process is one who may.
+/// Whether this system grants transparent huge pages to this process.
 pub fn huge_pages() -> bool {
     let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     setting.is_ok_and(|text| !text.contains("[never]")) && !status.contains("THP_enabled:\t0")
 }
 
-/// With vmsplice(2) refused by EPERM, as the filters of some containers do.
-/// False, said aloud, where there are no filters.
+/// Lets vmsplice(2) fail by EPERM, as filters of some containers do. False, with a
+/// skip, if filters are not available.
 pub fn no_vmsplice(command: &mut Command) -> bool {
     without_call(command, libc::SYS_vmsplice)
 }
 
-/// The same for any system call.
+/// As [`no_vmsplice`], for any system call.
 pub fn without_call(command: &mut Command, number: libc::c_long) -> bool {
     failing_call(command, number, libc::EPERM)
 }
 
-/// With any system call failing by any error.
+/// As [`no_vmsplice`], for any system call and error.
 pub fn failing_call(command: &mut Command, number: libc::c_long, errno: i32) -> bool {
     let code = |code: u32| code as u16;
-    // Load the number of the system call; if it is another one, skip one.
+    // Load the number of the system call; skip the next return if it differs.
     let program = [
         (code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS), 0, 0, 0),
         (

@@ -31,23 +31,30 @@ pub fn command(program: impl AsRef<OsStr>, args: &str) -> Command {
     command
 }
 
-/// How a process ended and what it said.
+/// Exit status and output of a process.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What was run, for messages.
+    /// The command line, for messages.
     pub what: String,
-    /// The exit status; none if a signal ended it.
+    /// The exit status; `None` if a signal ended it.
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// Standard output, where it was not led elsewhere.
+    /// Standard output, unless it was redirected.
     pub out: String,
     /// Standard error.
     pub err: String,
 }
 
 impl Outcome {
-    /// Checks that it ended well and complained of nothing.
+    /// Standard output as one line, to search for words that may go over several
+    /// lines.
+    pub fn unwrapped(&self) -> String {
+        let words: Vec<&str> = self.out.split_whitespace().collect();
+        words.join(" ")
+    }
+
+    /// Checks that it ended well.
     #[track_caller]
     pub fn succeeded(self) -> Self {
         assert_eq!(self.code, Some(0), "{self:#?}");
@@ -69,7 +76,7 @@ impl Outcome {
         self.failed(code, words)
     }
 
-    /// As [`refused`](Self::refused), whatever stands on standard output.
+    /// As [`refused`](Self::refused), with any text on standard output.
     #[track_caller]
     pub fn failed(self, code: i32, words: &[&str]) -> Self {
         assert_eq!(self.code, Some(code), "{self:#?}");
@@ -83,7 +90,7 @@ impl Outcome {
     }
 }
 
-/// A process under way, killed when it is dropped.
+/// A running process, killed when dropped.
 #[derive(Debug)]
 pub struct Running {
     what: String,
@@ -100,14 +107,14 @@ pub fn start(command: Command) -> Running {
     spawn(command, stdout, out)
 }
 
-/// Starts a command whose standard output goes elsewhere.
+/// Starts a command with standard output redirected.
 pub fn start_into(command: Command, stdout: impl Into<Stdio>) -> Running {
     spawn(command, stdout.into(), tempfile::tempfile().unwrap())
 }
 
-/// Where the tests were started in the background, SIGINT is ignored, and what
-/// they start would inherit that.
-fn heed_sigint() {
+/// Resets SIGINT to its default. It is ignored if the tests were started in the
+/// background, and child processes inherit that.
+fn reset_sigint() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         // SAFETY: no handler is replaced; the harness has none.
@@ -116,16 +123,16 @@ fn heed_sigint() {
 }
 
 fn spawn(mut command: Command, stdout: Stdio, out: File) -> Running {
-    heed_sigint();
+    reset_sigint();
     let err = tempfile::tempfile().unwrap();
     command.stdout(stdout).stderr(err.try_clone().unwrap());
     let what = format!("{command:?}");
     let child = loop {
         match command.spawn() {
             Ok(child) => break child,
-            // A program that was just copied here: a test in another thread
-            // forked while the copy was still open for writing, and its child
-            // holds that descriptor until it has called exec.
+            // A program copied a moment ago: another thread forked while the copy
+            // was open for writing, and its child holds that descriptor until it
+            // calls exec.
             Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
                 std::thread::yield_now();
             }
@@ -145,7 +152,7 @@ pub fn run(command: Command) -> Outcome {
     start(command).finish()
 }
 
-/// A command without anything on its standard input.
+/// Runs a command with empty standard input.
 pub fn run_alone(mut command: Command) -> Outcome {
     command.stdin(Stdio::null());
     run(command)
@@ -221,7 +228,7 @@ fn text(file: &mut File) -> String {
     text
 }
 
-/// A record of a run from its JSON text.
+/// Parses JSON.
 #[track_caller]
 pub fn json(text: &str) -> serde_json::Value {
     match serde_json::from_str(text) {
@@ -230,13 +237,13 @@ pub fn json(text: &str) -> serde_json::Value {
     }
 }
 
-/// A record of a run from its file.
+/// Reads a JSON file.
 #[track_caller]
 pub fn json_file(path: &std::path::Path) -> serde_json::Value {
     json(&std::fs::read_to_string(path).unwrap())
 }
 
-/// The names of all that lies in a directory, sorted.
+/// The names in a directory, sorted.
 pub fn names_in(directory: &std::path::Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).unwrap();
     let mut names: Vec<String> = entries

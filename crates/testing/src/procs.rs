@@ -11,8 +11,7 @@ use crate::PATIENCE;
 
 const VARIABLE: &str = "PIPESPEED_TEST_MARK";
 
-/// Something in the environment of a command and of all its descendants, by
-/// which they are found again.
+/// An environment variable by which a command and its descendants are found.
 #[derive(Debug)]
 pub struct Mark(String);
 
@@ -26,7 +25,7 @@ impl Mark {
         Mark(format!("{VARIABLE}={value}"))
     }
 
-    /// The processes alive that carry the mark, with their command lines.
+    /// The living processes with the mark, and their command lines.
     pub fn processes(&self) -> Vec<(Pid, String)> {
         let entries = std::fs::read_dir("/proc").unwrap();
         entries
@@ -42,15 +41,15 @@ impl Mark {
             .collect()
     }
 
-    /// The process at one end of a trial under way, `writer` or `reader`.
+    /// The process at one end of a running trial: `writer` or `reader`.
     pub fn endpoint(&self, role: &str) -> Option<Pid> {
         let wanted = format!("__endpoint {role}");
         let mut all = self.processes().into_iter();
         all.find_map(|(pid, line)| line.contains(&wanted).then_some(pid))
     }
 
-    /// The same, once it has been told what to do. Before that it may not even
-    /// be bound to die with its parent.
+    /// As [`endpoint`](Self::endpoint), once it has its instructions. Before that it
+    /// may not yet be set to die with its parent.
     pub fn instructed_endpoint(&self, role: &str) -> Option<Pid> {
         let pid = self.endpoint(role)?;
         let descriptors = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_pid())).ok()?;
@@ -61,8 +60,7 @@ impl Mark {
         targets.any(words).then_some(pid)
     }
 
-    /// Checks that no process is left. One that was killed a moment ago may
-    /// still be about to go.
+    /// Checks that no process is left; waits for those that are ending.
     #[track_caller]
     pub fn nobody_left(&self) {
         let gone = eventually(|| self.processes().is_empty().then_some(()));
@@ -71,7 +69,7 @@ impl Mark {
 }
 
 impl Drop for Mark {
-    /// Where a test failed, nothing of it stays behind either.
+    /// Kills what a failed test left.
     fn drop(&mut self) {
         for (pid, _) in self.processes() {
             let _ = kill_process(pid, Signal::KILL);
@@ -79,7 +77,7 @@ impl Drop for Mark {
     }
 }
 
-/// Looks again and again until there is something.
+/// Polls until `look` returns something; `None` after the deadline.
 pub fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + PATIENCE;
     loop {

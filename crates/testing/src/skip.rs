@@ -1,7 +1,12 @@
 //! Visible skips of tests.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::Write;
+use std::sync::Mutex;
+
+/// Lines printed, each once: property tests skip hundreds of times.
+static PRINTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Prints that the current test, or a part of it, is skipped: a line
 /// `SKIPPED: <test>: <reason>` on standard error, which `.ci/run` collects. Call
@@ -12,6 +17,9 @@ pub fn skip(reason: impl Display) {
     let reason = reason.to_string();
     let reason: Vec<&str> = reason.split_whitespace().collect();
     let line = format!("SKIPPED: {test}: {}\n", reason.join(" "));
+    if !PRINTED.lock().unwrap().insert(line.clone()) {
+        return;
+    }
     // Not eprintln!, whose output the harness shows of failed tests only.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -14,7 +14,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::{PATIENCE, wait_for_end};
 
-/// A pseudo-terminal, and all that was written to it so far.
+/// A pseudo-terminal with all text written to it.
 #[derive(Debug)]
 pub struct Terminal {
     master: OwnedFd,
@@ -23,7 +23,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// One of so many columns and 24 rows.
+    /// Opens one with `columns` columns and 24 rows.
     pub fn new(columns: u16) -> Self {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = openpt(flags).unwrap();
@@ -39,7 +39,7 @@ impl Terminal {
         terminal
     }
 
-    /// Makes it wider or narrower, which sends SIGWINCH.
+    /// Changes its width, which sends SIGWINCH.
     pub fn resize(&self, columns: u16) {
         let size = Winsize {
             ws_col: columns,
@@ -50,24 +50,24 @@ impl Terminal {
         tcsetwinsize(&self.master, size).unwrap();
     }
 
-    /// What reads what is typed.
+    /// The end for a command's standard input.
     pub fn input(&self) -> OwnedFd {
         self.slave.try_clone().unwrap()
     }
 
-    /// Types something.
+    /// Types `text`.
     pub fn type_in(&self, text: &str) {
         let mut master = File::from(self.master.try_clone().unwrap());
         master.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Starts a command with this as its standard error, and as the terminal
-    /// that controls it.
+    /// Starts a command with this terminal as standard error and as its controlling
+    /// terminal.
     pub fn start(&self, command: Command) -> OnTerminal {
         self.spawn(command, true)
     }
 
-    /// The same, without being controlled by it.
+    /// As [`start`](Self::start), but not as the controlling terminal.
     pub fn start_beside(&self, command: Command) -> OnTerminal {
         self.spawn(command, false)
     }
@@ -89,7 +89,7 @@ impl Terminal {
         OnTerminal(command.spawn().unwrap())
     }
 
-    /// Reads on until what has been written in all is as wanted, and returns it.
+    /// Reads until all text written satisfies `wanted`, and returns it.
     #[track_caller]
     pub fn until(&mut self, what: &str, wanted: impl Fn(&str) -> bool) -> &str {
         let deadline = Instant::now() + PATIENCE;
@@ -101,7 +101,7 @@ impl Terminal {
         &self.text
     }
 
-    /// All that was written until now, or was there already.
+    /// All text written until now.
     pub fn text(&mut self) -> &str {
         let now = Timespec {
             tv_sec: 0,
@@ -111,7 +111,7 @@ impl Terminal {
         &self.text
     }
 
-    /// Forgets what was written.
+    /// Discards the text written until now.
     pub fn forget(&mut self) {
         self.text();
         self.text.clear();
@@ -130,18 +130,18 @@ impl Terminal {
     }
 }
 
-/// Lines drawn one over the other.
+/// The non-empty lines drawn one over the other.
 pub fn drawings(text: &str) -> Vec<&str> {
     let lines = text.split(['\r', '\n']);
     lines.filter(|line| !line.trim().is_empty()).collect()
 }
 
-/// A process on a terminal, killed when it is dropped.
+/// A process on a terminal, killed when dropped.
 #[derive(Debug)]
 pub struct OnTerminal(Child);
 
 impl OnTerminal {
-    /// Its number.
+    /// The process id.
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.0)
     }

@@ -21,11 +21,11 @@ const LADDER: [(&str, &str); 7] = [
 #[track_caller]
 fn assert_result_line(outcome: &Outcome, rest: &str) {
     let line = outcome.out.strip_suffix('\n').unwrap();
-    let (rate, told) = line.split_once("GiB/s, ").unwrap();
+    let (rate, given) = line.split_once("GiB/s, ").unwrap();
     let (whole, decimal) = rate.split_once('.').unwrap();
     assert!(whole.parse::<u32>().is_ok(), "{outcome:#?}");
     assert!(decimal.len() == 1 && decimal.parse::<u32>().is_ok());
-    assert_eq!(told, rest, "{outcome:#?}");
+    assert_eq!(given, rest, "{outcome:#?}");
 }
 
 /// Runs both and checks that both end well.

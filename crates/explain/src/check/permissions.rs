@@ -21,7 +21,8 @@ use pipespeed_base::size;
 use pipespeed_host::Root;
 use pipespeed_host::refusals::{self, Call, Process as Privileges};
 use pipespeed_measure::channel::uring;
-use pipespeed_measure::endpoint::process::{SUBCOMMAND, huge_pages_refused};
+use pipespeed_measure::endpoint::process::huge_pages_refused;
+use pipespeed_measure::session::SUBCOMMAND;
 
 pub(super) const CHECKS: &[Check] = &[
     Check {

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use rustix::time::{ClockId, clock_gettime};
 
 /// The argument of the hidden subcommand under which it runs.
-pub const ROLE: &str = "echo";
+pub const ROLE: &str = "wake-up";
 
 /// The time at which it was sent, and on the way back how long it took to get
 /// there; both in nanoseconds.

@@ -2,9 +2,9 @@
 //! without any privilege.
 //!
 //! A probe repeats one step, times it and puts its pipe back to where it was.
-//! All but the wake-ups are driven by one thread, so that nothing waits. Every
-//! round runs each probe once, so that a drift of the machine meets all costs
-//! alike; a cost is the median over the rounds with its exact interval.
+//! All but the wake-ups are driven by one thread, so that nothing waits. Probes
+//! are the cases of a run in rounds ([`pipespeed_measure::rounds`]); a cost is the
+//! median over the rounds with its exact interval.
 
 pub mod echo;
 pub mod pinning;
@@ -17,10 +17,13 @@ use serde::Serialize;
 
 use self::probes::{Drain, Fill};
 use fastpipe::buffer::Pages;
+use pipespeed_base::failure::Interrupted;
 use pipespeed_host::Warning;
 use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
-use pipespeed_measure::record::Header;
+use pipespeed_measure::record::{Header, NotRun};
+use pipespeed_measure::rounds::{Place, Rounds, Work};
+use pipespeed_measure::runner::TrialError;
 use pipespeed_stats::Estimate;
 
 /// Bytes that one call moves while a page's cost is measured: a pipeful.
@@ -32,7 +35,7 @@ const CONFIDENCE: f64 = 0.95;
 /// The cost of one step in nanoseconds.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Cost {
-    /// A value a round.
+    /// One value a round.
     #[serde(skip)]
     samples: Vec<f64>,
     /// None where it was refused, or no round was completed.
@@ -105,8 +108,10 @@ pub struct Costs {
 /// How costs were measured.
 #[derive(Debug, Clone, Serialize)]
 pub struct Settings {
-    /// How many rounds were asked for.
+    /// The number of rounds planned.
     pub rounds: usize,
+    /// The seed of the order of the probes.
+    pub seed: u64,
     /// The size of a base page.
     pub page_bytes: usize,
 }
@@ -167,129 +172,216 @@ impl Places {
 type Probe = Box<dyn FnMut() -> io::Result<Vec<f64>>>;
 
 /// A probe and the costs that its first values belong to.
-struct Measurement {
+struct Case {
+    name: &'static str,
     costs: fn(&mut Costs) -> Vec<&mut Cost>,
+    /// Or why it is not run.
     probe: Result<Probe, String>,
 }
 
-impl Measurement {
-    fn new(probe: io::Result<Probe>, costs: fn(&mut Costs) -> Vec<&mut Cost>) -> Self {
-        Measurement {
+impl Case {
+    fn new(
+        name: &'static str,
+        probe: io::Result<Probe>,
+        costs: fn(&mut Costs) -> Vec<&mut Cost>,
+    ) -> Self {
+        Case {
+            name,
             costs,
             probe: probe.map_err(|error| error.to_string()),
         }
     }
-
-    /// Takes a sample of each cost. An error, as of a seccomp filter, ends the
-    /// probe and becomes the reason for having no estimate.
-    fn run(&mut self, into: &mut Costs, is_warm_up: bool) {
-        let Ok(probe) = &mut self.probe else {
-            return;
-        };
-        match probe() {
-            Ok(_) if is_warm_up => {}
-            Ok(values) => {
-                for (cost, value) in (self.costs)(into).into_iter().zip(values) {
-                    cost.samples.push(value);
-                }
-            }
-            Err(error) => self.probe = Err(error.to_string()),
-        }
-    }
-
-    fn finish(self, into: &mut Costs) {
-        for cost in (self.costs)(into) {
-            match &self.probe {
-                Ok(_) => cost.estimate = Estimate::of(&cost.samples, CONFIDENCE),
-                Err(why) => cost.refused = Some(why.clone()),
-            }
-        }
-    }
 }
 
-fn measurements(places: &Places) -> Vec<Measurement> {
-    use Measurement as M;
+fn probes(places: &Places) -> Vec<Case> {
     let passage = probes::passage;
     vec![
-        M::new(probes::call(), |c| vec![&mut c.call]),
-        M::new(probes::would_block(), |c| vec![&mut c.would_block]),
-        M::new(passage(Fill::Write, Pages::Base, Drain::Read), |c| {
-            vec![&mut c.write, &mut c.read]
+        Case::new("call", probes::call(), |c| vec![&mut c.call]),
+        Case::new("would_block", probes::would_block(), |c| {
+            vec![&mut c.would_block]
         }),
-        M::new(passage(Fill::Vmsplice, Pages::Base, Drain::Splice), |c| {
-            vec![&mut c.vmsplice_base, &mut c.splice_base]
+        Case::new(
+            "write, read",
+            passage(Fill::Write, Pages::Base, Drain::Read),
+            |c| vec![&mut c.write, &mut c.read],
+        ),
+        Case::new(
+            "vmsplice, base pages",
+            passage(Fill::Vmsplice, Pages::Base, Drain::Splice),
+            |c| vec![&mut c.vmsplice_base, &mut c.splice_base],
+        ),
+        Case::new(
+            "vmsplice, huge pages",
+            passage(Fill::Vmsplice, Pages::Huge, Drain::Splice),
+            |c| vec![&mut c.vmsplice_huge, &mut c.splice_huge],
+        ),
+        Case::new("read_vmspliced", probes::read_vmspliced(), |c| {
+            vec![&mut c.read_vmspliced]
         }),
-        M::new(passage(Fill::Vmsplice, Pages::Huge, Drain::Splice), |c| {
-            vec![&mut c.vmsplice_huge, &mut c.splice_huge]
-        }),
-        M::new(probes::read_vmspliced(), |c| vec![&mut c.read_vmspliced]),
-        M::new(passage(Fill::Tee, Pages::Base, Drain::Splice), |c| {
+        Case::new("tee", passage(Fill::Tee, Pages::Base, Drain::Splice), |c| {
             vec![&mut c.tee]
         }),
-        M::new(probes::pinned(Pages::Base), |c| {
+        Case::new("pin, base pages", probes::pinned(Pages::Base), |c| {
             vec![&mut c.pin_base, &mut c.move_page]
         }),
-        M::new(probes::pinned(Pages::Huge), |c| vec![&mut c.pin_huge]),
-        M::new(probes::fault(Pages::Base), |c| vec![&mut c.fault_base]),
-        M::new(probes::fault(Pages::Huge), |c| vec![&mut c.fault_huge]),
-        M::new(wake_up::probe(places.same.map(|cpu| (cpu, cpu))), |c| {
-            vec![&mut c.wake_up_same]
+        Case::new("pin, huge pages", probes::pinned(Pages::Huge), |c| {
+            vec![&mut c.pin_huge]
         }),
-        M::new(wake_up::probe(places.other), |c| {
-            vec![&mut c.wake_up_other, &mut c.wake_call_other]
+        Case::new("fault, base pages", probes::fault(Pages::Base), |c| {
+            vec![&mut c.fault_base]
         }),
+        Case::new("fault, huge pages", probes::fault(Pages::Huge), |c| {
+            vec![&mut c.fault_huge]
+        }),
+        Case::new(
+            "wake-up, same processor",
+            wake_up::probe(places.same.map(|cpu| (cpu, cpu))),
+            |c| vec![&mut c.wake_up_same],
+        ),
+        Case::new(
+            "wake-up, other processor",
+            wake_up::probe(places.other),
+            |c| vec![&mut c.wake_up_other, &mut c.wake_call_other],
+        ),
     ]
 }
 
-/// Measures all costs in `rounds` rounds after one that warms up. `go_on` is
-/// asked before each step, with the number of completed rounds; where it says
-/// no, what was measured until then is the result.
-pub fn measure(places: Places, rounds: usize, mut go_on: impl FnMut(usize) -> bool) -> Costs {
-    let mut measurements = measurements(&places);
-    let mut costs = Costs {
-        places,
-        ..Costs::default()
-    };
-    'measuring: for round in 0..=rounds {
-        for measurement in &mut measurements {
-            if !go_on(round.saturating_sub(1)) {
-                break 'measuring;
-            }
-            measurement.run(&mut costs, round == 0);
+/// The probes of all costs, as the cases of a run in rounds; `S` returns the
+/// signal that ends it.
+pub struct Probes<S> {
+    cases: Vec<Case>,
+    costs: Costs,
+    seed: u64,
+    signal: S,
+}
+
+impl<S: FnMut() -> Option<i32>> Probes<S> {
+    /// The probes on these processors, in an order from `seed`.
+    pub fn new(places: Places, seed: u64, signal: S) -> Self {
+        Probes {
+            cases: probes(&places),
+            costs: Costs {
+                places,
+                ..Costs::default()
+            },
+            seed,
+            signal,
         }
-        costs.rounds = round;
     }
-    for measurement in measurements {
-        measurement.finish(&mut costs);
+
+    /// The costs with what was measured until now.
+    pub fn into_costs(mut self) -> Costs {
+        self.summarise(self.costs.rounds);
+        self.costs
     }
-    costs
+
+    fn sample(&mut self, case: usize) -> Result<io::Result<Vec<f64>>, TrialError> {
+        match ((self.signal)(), &mut self.cases[case].probe) {
+            (Some(signal), _) => Err(TrialError::Interrupted(signal)),
+            (None, Ok(probe)) => Ok(probe()),
+            (None, Err(why)) => Err(NotRun::refused(&**why).into()),
+        }
+    }
+}
+
+impl<S: FnMut() -> Option<i32>> Work for Probes<S> {
+    type Record = Costs;
+
+    fn record(&self) -> &Costs {
+        &self.costs
+    }
+
+    fn cases(&self) -> usize {
+        self.cases.len()
+    }
+
+    fn name(&self, case: usize) -> String {
+        self.cases[case].name.to_owned()
+    }
+
+    fn is_open(&self, case: usize) -> bool {
+        self.cases[case].probe.is_ok()
+    }
+
+    fn close(&mut self, case: usize, why: NotRun) {
+        self.cases[case].probe = Err(why.reason);
+    }
+
+    /// An error of the first call, as of a seccomp filter, is a refusal.
+    fn pilot(&mut self, case: usize) -> Result<(), TrialError> {
+        match self.sample(case)? {
+            Ok(_) => Ok(()),
+            Err(error) => Err(NotRun::refused(error.to_string()).into()),
+        }
+    }
+
+    fn trial(&mut self, case: usize, _: Place) -> Result<(), TrialError> {
+        let values = self.sample(case)?;
+        let values = values.map_err(|error| TrialError::Failed(error.into()))?;
+        let costs = (self.cases[case].costs)(&mut self.costs);
+        for (cost, value) in costs.into_iter().zip(values) {
+            cost.samples.push(value);
+        }
+        Ok(())
+    }
+
+    fn plan(&mut self, _: usize, _: impl FnOnce(u64) -> String) -> u64 {
+        self.seed
+    }
+
+    fn summarise(&mut self, complete: usize) {
+        self.costs.rounds = complete;
+        for case in &self.cases {
+            for cost in (case.costs)(&mut self.costs) {
+                cost.estimate = Estimate::of(&cost.samples, CONFIDENCE);
+                cost.refused = case.probe.as_ref().err().cloned();
+            }
+        }
+    }
+}
+
+/// Measures all costs in `rounds` rounds after a pilot, until `signal` returns
+/// one.
+///
+/// # Errors
+/// On a signal.
+pub fn measure(
+    places: Places,
+    rounds: usize,
+    signal: impl FnMut() -> Option<i32>,
+) -> Result<Costs, Interrupted> {
+    let mut run = Rounds::of(Probes::new(places, 0, signal));
+    run.pilot(&mut ())?;
+    run.rounds(rounds, None, &mut ())?;
+    Ok(run.into_work().into_costs())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn measured(mut measurement: Measurement, rounds: usize) -> Costs {
-        let mut costs = Costs::default();
-        for round in 0..=rounds {
-            measurement.run(&mut costs, round == 0);
-        }
-        measurement.finish(&mut costs);
-        costs
-    }
-
-    fn write_and_read(probe: io::Result<Probe>) -> Measurement {
-        Measurement::new(probe, |c| vec![&mut c.write, &mut c.read])
+    fn measured(probe: io::Result<Probe>, rounds: usize) -> (Costs, Vec<Warning>) {
+        let case = Case::new("write", probe, |c| vec![&mut c.write, &mut c.read]);
+        let mut run = Rounds::of(Probes {
+            cases: vec![case],
+            costs: Costs::default(),
+            seed: 1,
+            signal: || None,
+        });
+        run.pilot(&mut ()).unwrap();
+        run.rounds(rounds, None, &mut ()).unwrap();
+        let missing = run.missing();
+        (run.into_work().into_costs(), missing)
     }
 
     #[test]
-    fn a_cost_is_the_median_of_its_own_samples_without_the_warm_up() {
+    fn a_cost_is_the_median_of_its_own_samples_without_the_pilot() {
         let mut value = -1000.0;
         let probe: Probe = Box::new(move || {
             value = f64::max(value + 1.0, 0.0);
             Ok(vec![value, 2.0 * value])
         });
-        let costs = measured(write_and_read(Ok(probe)), 7);
+        let (costs, _) = measured(Ok(probe), 7);
         assert_eq!(costs.write.median(), Some(4.0));
         assert_eq!(costs.read.median(), Some(8.0));
         let interval = costs.read.estimate.unwrap().interval.unwrap();
@@ -298,31 +390,48 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_cannot_be_made_or_fails_gives_a_reason() {
-        let unmade = measured(write_and_read(Err(io::ErrorKind::Unsupported.into())), 7);
-        let mut rounds = 0;
-        let failing: Probe = Box::new(move || {
-            rounds += 1;
-            match rounds {
-                1..4 => Ok(vec![1.0, 2.0]),
-                _ => Err(io::ErrorKind::PermissionDenied.into()),
+    fn a_probe_that_fails_at_first_gives_a_reason_and_later_a_warning() {
+        let failing = |from: usize| -> io::Result<Probe> {
+            let mut calls = 0;
+            Ok(Box::new(move || {
+                calls += 1;
+                if calls < from {
+                    Ok(vec![1.0, 2.0])
+                } else {
+                    Err(io::ErrorKind::PermissionDenied.into())
+                }
+            }))
+        };
+        let unmade = measured(Err(io::ErrorKind::Unsupported.into()), 7);
+        let at_first = measured(failing(1), 7);
+        for (costs, missing) in [unmade, at_first] {
+            for cost in [costs.write, costs.read] {
+                assert!(cost.estimate.is_none() && cost.refused.is_some());
             }
-        });
-        let failed = measured(write_and_read(Ok(failing)), 7);
-        for cost in [unmade.write, unmade.read, failed.write, failed.read] {
-            assert!(cost.estimate.is_none() && cost.refused.is_some());
+            assert!(missing.is_empty());
         }
+        let (costs, missing) = measured(failing(4), 7);
+        assert_eq!(costs.write.samples.len(), 2);
+        assert!(costs.write.estimate.is_some());
+        assert!(missing[0].message.starts_with("3 trials failed: "));
     }
 
     #[test]
     fn an_interrupted_measurement_keeps_its_completed_rounds() {
-        let costs = measure(Places::default(), 100, |done| done < 2);
-        assert_eq!(costs.rounds, 2);
-        assert_eq!(costs.call.samples.len(), 2);
+        let mut trials = 0;
+        let signal = || {
+            trials += 1;
+            (trials > 40).then_some(2)
+        };
+        let mut run = Rounds::of(Probes::new(Places::default(), 1, signal));
+        run.pilot(&mut ()).unwrap();
+        assert!(run.rounds(100, None, &mut ()).is_err());
+        let costs = run.into_work().into_costs();
+        // Of 11 probes at most: those of wake-ups have no processors.
+        assert!(costs.rounds >= 2, "{}", costs.rounds);
+        assert!((costs.rounds..=costs.rounds + 1).contains(&costs.call.samples.len()));
         assert!(costs.call.median().unwrap() > 0.0);
         assert!(costs.wake_up_other.refused.is_some());
-        let none = measure(Places::default(), 100, |_| false);
-        assert_eq!(none.rounds, 0);
-        assert!(none.call.estimate.is_none());
+        assert!(measure(Places::default(), 100, || Some(2)).is_err());
     }
 }

@@ -15,7 +15,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::Probe;
 use super::echo::{self, Message, decode, encode, now_ns};
-use pipespeed_measure::endpoint::process::SUBCOMMAND;
+use pipespeed_measure::session::SUBCOMMAND;
 
 /// Round trips in a sample.
 const TRIPS: usize = 50;

@@ -10,9 +10,9 @@ use super::perf::{Probe, Sampling, ring_bytes};
 use super::record::CaseProfile;
 use pipespeed_host::{NoiseDelta, Warning, warnings};
 use pipespeed_measure::case::Case;
-use pipespeed_measure::endpoint::process::Role;
 use pipespeed_measure::record::GIB;
 use pipespeed_measure::runner::{Runner, Trial, TrialError};
+use pipespeed_measure::session::Role;
 use pipespeed_measure::trial::ProcessRunner;
 
 /// Profiles a case in `trials` sampled trials, and as many without sampling. The
@@ -34,7 +34,7 @@ pub fn profile(
     for _ in 0..trials {
         let mut probes: Vec<(Role, Probe)> = Vec::new();
         let trial = runner.run_watched(case, &mut |role, pid| {
-            let cpus = &cpus[role as usize];
+            let cpus = &cpus[role.index()];
             let bytes = ring_bytes(cpus.len());
             let probe = Probe::attach(sampling.event, pid, cpus, bytes)?;
             probes.push((role, probe));
@@ -44,10 +44,10 @@ pub fn profile(
         for (role, mut probe) in probes {
             let outcome = match role {
                 Role::Writer => &trial.writer,
-                Role::Reader => &trial.reader,
+                _ => &trial.reader,
             };
             if let Some(outcome) = outcome {
-                let tally = &mut tallies[role as usize];
+                let tally = &mut tallies[role.index()];
                 tally.usage_sampled.add(&outcome.counters);
                 let (start, end) = outcome.window_ns;
                 probe.drain(start..end, &mut tally.chains);

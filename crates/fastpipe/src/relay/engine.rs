@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 use rustix::fs::SeekFrom;
 
 use super::copy::Copying;
+use super::direct;
 use super::ends::{Endpoint, FileKind};
 use super::options::{self, Flow, Options};
 use super::plan::Plan;
 use super::private::PrivatePipe;
 use super::report::{
-    Activity, End, PassedOver, Progress, RelayError, Relayed, Side, Technique, Why,
+    Activity, End, PassedOver, Progress, Reason, RelayError, Relayed, Side, Technique,
 };
 use super::step::Step;
 use super::waiting::{Waited, Watch};
-use super::{direct, in_kernel};
 use crate::pipe;
 
 /// After this number of attempts that moved nothing although both ends were
@@ -186,7 +186,7 @@ impl<'a> Engine<'a> {
                 self.watch.record_success();
                 if self.end_unconfirmed {
                     let after = self.given;
-                    self.fall_back_to_copying(Why::EndedEarly { after });
+                    self.fall_back_to_copying(Reason::EndedEarly { after });
                 }
             }
             // Interrupted by a signal.
@@ -206,11 +206,11 @@ impl<'a> Engine<'a> {
             }
             Step::End => self.end_unconfirmed = true,
             Step::Refused(errno) => {
-                let why = Why::Refused {
+                let reason = Reason::Refused {
                     errno: errno.raw_os_error(),
                     after: self.given,
                 };
-                self.fall_back(why);
+                self.fall_back(reason);
             }
             Step::Failed(side, error) => return Err((side, error)),
         }
@@ -224,8 +224,8 @@ impl<'a> Engine<'a> {
         let most = may_take.min(self.options.block.unwrap_or(options::MAX_SPLICED) as u64);
         match self.technique {
             Technique::Splice => direct::step(&self.input, &self.output, most),
-            Technique::Sendfile => in_kernel::sendfile(&self.input, &self.output, most),
-            Technique::CopyFileRange => in_kernel::copy_file_range(&self.input, &self.output, most),
+            Technique::Sendfile => direct::sendfile(&self.input, &self.output, most),
+            Technique::CopyFileRange => direct::copy_file_range(&self.input, &self.output, most),
             Technique::SpliceThroughPipe => {
                 let pipe = match &mut self.private {
                     Some(pipe) => pipe,
@@ -260,19 +260,19 @@ impl<'a> Engine<'a> {
         self.copying.held() + self.private.as_ref().map_or(0, PrivatePipe::held)
     }
 
-    fn fall_back(&mut self, why: Why) {
+    fn fall_back(&mut self, reason: Reason) {
         // Only `Copying` can take bytes out of the private pipe.
         match self.fallbacks.pop_front() {
             Some(next) if next != Technique::Copy && self.held() == 0 => {
-                self.pass_over(why);
+                self.pass_over(reason);
                 self.technique = next;
             }
-            _ => self.fall_back_to_copying(why),
+            _ => self.fall_back_to_copying(reason),
         }
     }
 
-    fn fall_back_to_copying(&mut self, why: Why) {
-        self.pass_over(why);
+    fn fall_back_to_copying(&mut self, reason: Reason) {
+        self.pass_over(reason);
         self.fallbacks.clear();
         self.technique = Technique::Copy;
         self.end_unconfirmed = false;
@@ -281,11 +281,11 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn pass_over(&mut self, why: Why) {
+    fn pass_over(&mut self, reason: Reason) {
         self.futile = 0;
         self.passed_over.push(PassedOver {
             technique: self.technique,
-            why,
+            reason,
         });
     }
 
@@ -306,7 +306,7 @@ impl<'a> Engine<'a> {
                 .pause(self.next_call.map_or(until, |next| next.min(until)));
         }
         let after = self.given;
-        self.fall_back(Why::Stuck { after });
+        self.fall_back(Reason::Stuck { after });
         Ok(())
     }
 

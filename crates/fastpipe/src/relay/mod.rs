@@ -94,7 +94,6 @@ mod copy;
 mod direct;
 mod ends;
 mod engine;
-mod in_kernel;
 mod messages;
 mod options;
 mod plan;
@@ -106,7 +105,7 @@ mod waiting;
 
 pub use self::options::{Flow, INTERVAL, Options};
 pub use self::report::{
-    Activity, End, PassedOver, Progress, RelayError, Relayed, Side, Technique, Why,
+    Activity, End, PassedOver, Progress, Reason, RelayError, Relayed, Side, Technique,
 };
 
 use std::io::{Error, ErrorKind};
@@ -201,8 +200,8 @@ fn ends<'a>(
     match input.would_read_back_from(&output, max) {
         Ok(false) => Ok((input, output)),
         Ok(true) => {
-            let why = "the output is also the input, which would never end";
-            let error = Error::new(ErrorKind::InvalidInput, why);
+            let reason = "the output is also the input, which would never end";
+            let error = Error::new(ErrorKind::InvalidInput, reason);
             Err(RelayError::before_start(Side::Output, error))
         }
         Err(error) => Err(RelayError::before_start(Side::Input, error)),

@@ -1,7 +1,7 @@
 //! Choice of the techniques that suit two ends, best first.
 
 use super::ends::{Endpoint, FileKind};
-use super::report::{PassedOver, Technique, Why};
+use super::report::{PassedOver, Reason, Technique};
 
 /// All techniques, in order of preference; the last one always works.
 const BY_PREFERENCE: [Technique; 5] = [
@@ -29,20 +29,20 @@ impl Plan {
             passed_over: Vec::new(),
         };
         for technique in BY_PREFERENCE {
-            let why = match wish {
+            let reason = match wish {
                 _ if technique == Technique::Copy => None,
-                Some(wish) if wish != technique => Some(Why::NotAsked),
+                Some(wish) if wish != technique => Some(Reason::NotAsked),
                 _ => match unsuitable(technique, input, output) {
-                    Some(reason) => Some(Why::Unfit(reason)),
+                    Some(reason) => Some(Reason::Unfit(reason)),
                     None if wish.is_none() && copying_is_as_fast(technique, input, output) => {
-                        Some(Why::Slower)
+                        Some(Reason::Slower)
                     }
                     None => None,
                 },
             };
-            match why {
+            match reason {
                 None => plan.techniques.push(technique),
-                Some(why) => plan.passed_over.push(PassedOver { technique, why }),
+                Some(reason) => plan.passed_over.push(PassedOver { technique, reason }),
             }
         }
         plan

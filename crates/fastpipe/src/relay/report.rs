@@ -47,13 +47,13 @@ pub struct PassedOver {
     /// The technique.
     pub technique: Technique,
     /// Reason for not using it.
-    pub why: Why,
+    pub reason: Reason,
 }
 
 /// Reason for not using a technique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Why {
+pub enum Reason {
     /// It can't work between these two ends, or could block indefinitely.
     Unfit(&'static str),
     /// The caller selected another one.
@@ -83,19 +83,19 @@ pub enum Why {
 impl fmt::Display for PassedOver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.technique)?;
-        match self.why {
-            Why::Unfit(reason) => f.write_str(reason),
-            Why::NotAsked => write!(f, "another technique was selected"),
-            Why::Slower => write!(f, "not faster between such ends"),
-            Why::Refused { errno, after } => write!(
+        match self.reason {
+            Reason::Unfit(reason) => f.write_str(reason),
+            Reason::NotAsked => write!(f, "another technique was selected"),
+            Reason::Slower => write!(f, "not faster between such ends"),
+            Reason::Refused { errno, after } => write!(
                 f,
                 "refused after {after} bytes: {}",
                 io::Error::from_raw_os_error(errno)
             ),
-            Why::EndedEarly { after } => {
+            Reason::EndedEarly { after } => {
                 write!(f, "returned 0 after {after} bytes, before the end")
             }
-            Why::Stuck { after } => {
+            Reason::Stuck { after } => {
                 write!(f, "stuck after {after} bytes although both ends are ready")
             }
         }

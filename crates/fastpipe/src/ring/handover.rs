@@ -198,6 +198,7 @@ fn wait(stream: &UnixStream, events: PollFlags, limit: Option<Duration>) -> io::
 mod tests {
     use super::*;
     use crate::ring::PeerState;
+    use crate::skip::skip;
     use rustix::process::{Pid, PidfdFlags, pidfd_open};
     use std::process::Command;
     use std::thread;
@@ -210,7 +211,7 @@ mod tests {
         let pidfd = pidfd_open(Pid::from_child(&ended), PidfdFlags::empty());
         ended.wait().unwrap();
         let Ok(pidfd) = pidfd else {
-            return eprintln!("skipped: no pidfd_open here");
+            return skip("no pidfd_open here");
         };
         let (here, there) = UnixStream::pair().unwrap();
         let taking = thread::spawn(move || {

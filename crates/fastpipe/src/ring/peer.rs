@@ -153,6 +153,7 @@ fn duplicate(stream: &UnixStream) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skip::skip;
 
     #[test]
     fn a_socket_reports_a_closed_peer_but_not_data() {
@@ -171,7 +172,7 @@ mod tests {
         let peer = Peer::handed_over(Some(theirs.try_clone().unwrap().into()), &mine).unwrap();
         assert!(peer.pidfd.is_none());
         let Some(own) = own_pidfd() else {
-            eprintln!("skipped: no pidfd_open here");
+            skip("no pidfd_open here");
             return;
         };
         let peer = Peer::handed_over(Some(own), &mine).unwrap();
@@ -184,7 +185,7 @@ mod tests {
     fn the_parent_lives() {
         match Peer::parent() {
             Ok(parent) => assert!(!parent.is_dead()),
-            Err(error) => eprintln!("skipped: {error}"),
+            Err(error) => skip(error),
         }
     }
 }

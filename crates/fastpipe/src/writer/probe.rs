@@ -99,6 +99,7 @@ fn seen_after_a_write(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skip::skip;
 
     /// Kernel version, as (6, 18).
     fn kernel() -> (u32, u32) {
@@ -112,7 +113,7 @@ mod tests {
     #[test]
     fn vmsplice_refers_to_pages_on_kernels_that_are_known_to() {
         match vmsplice_refers() {
-            Err(error) => eprintln!("skipped: vmsplice is refused here: {error}"),
+            Err(error) => skip(format_args!("vmsplice is refused here: {error}")),
             // A copying vmsplice was proposed for 7.2.
             Ok(refers) => assert!(refers || kernel() >= (7, 2)),
         }
@@ -121,7 +122,7 @@ mod tests {
     #[test]
     fn a_shared_huge_page_is_copied_at_the_next_write_on_kernels_that_are_known_to() {
         match cow_check_works() {
-            Err(error) => eprintln!("skipped: vmsplice or clone is refused here: {error}"),
+            Err(error) => skip(format_args!("vmsplice or clone is refused here: {error}")),
             Ok(copies) => assert!(copies || kernel() < (5, 19) || kernel() >= (7, 2)),
         }
     }
@@ -130,7 +131,7 @@ mod tests {
     fn the_experiment_sees_the_old_bytes_where_the_page_was_replaced_in_between() {
         let mut page = Buffer::builder().len(page_size()).map().unwrap();
         match seen_after_a_write(&mut page, |page| page.renew()) {
-            Err(error) => eprintln!("skipped: vmsplice is refused here: {error}"),
+            Err(error) => skip(format_args!("vmsplice is refused here: {error}")),
             Ok(seen) => assert_eq!(seen, OLD),
         }
     }

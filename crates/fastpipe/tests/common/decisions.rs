@@ -1,7 +1,7 @@
-//! What the interpreters of programs made of bytes have in common. Used by fuzz
-//! targets too, so it needs nothing else.
+//! Decisions for the interpreters, whose programs are bytes. Used by the fuzz targets,
+//! too, so it needs nothing else.
 
-/// Decisions, one byte or two each; zeroes when there are no more.
+/// Bytes of a program, followed by zeroes.
 pub struct Decisions<'a>(&'a [u8]);
 
 impl<'a> Decisions<'a> {
@@ -26,7 +26,7 @@ impl<'a> Decisions<'a> {
     }
 }
 
-/// Any bytes; the place decides.
+/// Fills `bytes` with values that depend on their offset in the stream.
 pub fn fill(bytes: &mut [u8], at: usize) {
     for (n, byte) in bytes.iter_mut().enumerate() {
         let at = (at + n) as u32;

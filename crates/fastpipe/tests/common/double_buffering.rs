@@ -1,6 +1,5 @@
-//! The published double-buffering writer, which relies on the pipe's size: it
-//! writes to a half of its buffer again once the other half, a pipeful, was sent
-//! after it.
+//! A published double-buffering writer that relies on the pipe's size: it reuses one
+//! half of its buffer after the other half, a pipeful, was sent.
 
 use std::os::fd::OwnedFd;
 use std::thread::JoinHandle;
@@ -32,8 +31,8 @@ pub fn send_numbers(writer: OwnedFd) -> (usize, JoinHandle<()>) {
     (half, writing)
 }
 
-/// How many of the numbers that [`send_numbers`] sent through a pipe of this
-/// capacity arrived as others.
+/// Returns how many of the numbers sent by [`send_numbers`] through a pipe of this
+/// capacity arrived wrong.
 pub fn wrong_numbers(got: &[u8], capacity: usize) -> usize {
     assert_eq!(got.len(), PIPEFULS * capacity);
     let words = got.chunks(8).zip(0_u64..);

@@ -1,4 +1,4 @@
-//! Every kind of input and output that a relay may meet.
+//! Inputs and outputs of every kind that a relay supports.
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -1,10 +1,10 @@
-//! A program for a writer and its reader, made of bytes, run against a
-//! `Vec<u8>`. Used by the property tests and by the fuzz target, so it needs
-//! nothing but the library and `decisions.rs`.
+//! An interpreter whose programs are bytes: it drives a writer and its reader and
+//! compares them with a `Vec<u8>`. Used by the property tests and a fuzz target, so
+//! it needs only the library and `decisions.rs`.
 //!
-//! Where the writer never waits, all is done by one thread, in an order that
-//! the bytes decide; the reader may also pass pages on and look at them much
-//! later. Else the reader is a thread that reads pieces of given sizes.
+//! If the writer never waits, one thread does everything, in an order decided by the
+//! program; the reader may also pass pages onward and read them much later. Otherwise
+//! the reader is a thread that reads pieces of given sizes.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};

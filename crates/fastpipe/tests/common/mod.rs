@@ -1,5 +1,5 @@
-//! What the tests of fastpipe share.
-#![allow(dead_code)] // Each test program uses some of it.
+//! Helpers shared by the tests.
+#![allow(dead_code)] // Each test program uses a part of them.
 
 pub mod decisions;
 pub mod double_buffering;
@@ -11,6 +11,7 @@ pub mod ring_interpreter;
 pub mod rings;
 pub mod seccomp;
 pub mod shapes;
+pub mod skip;
 pub mod state;
 pub mod storm;
 pub mod writers;
@@ -27,10 +28,10 @@ use fastpipe::buffer::Buffer;
 use fastpipe::wait::Wait;
 use rustix::fs::{Mode, OFlags};
 
-/// Every way of waiting that does wait.
+/// Every [`Wait`] except `Never`.
 pub const WAITS: [Wait; 4] = [Wait::Block, Wait::Poll, Wait::Spin, Wait::Adaptive];
 
-/// All of them.
+/// Every [`Wait`].
 pub const ALL_WAITS: [Wait; 5] = [
     Wait::Block,
     Wait::Poll,
@@ -39,8 +40,8 @@ pub const ALL_WAITS: [Wait; 5] = [
     Wait::Never,
 ];
 
-/// Bytes in which every stretch of eight occurs once, so that a lost, repeated
-/// or displaced one shows.
+/// Returns pseudo-random bytes, in which lost, repeated or displaced pieces are
+/// detected.
 pub fn pattern(len: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len + 8);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -54,7 +55,7 @@ pub fn pattern(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A buffer that holds `bytes` from `offset` on.
+/// Returns a buffer that contains `bytes` at `offset`.
 pub fn buffer_with(bytes: &[u8], offset: usize) -> Buffer {
     let mut buffer = Buffer::builder()
         .len((offset + bytes.len()).max(1))
@@ -64,7 +65,7 @@ pub fn buffer_with(bytes: &[u8], offset: usize) -> Buffer {
     buffer
 }
 
-/// Compares without printing a megabyte.
+/// Asserts equality without printing the bytes.
 pub fn assert_same(got: &[u8], expected: &[u8]) {
     if got != expected {
         let at = got.iter().zip(expected).position(|(a, b)| a != b);
@@ -76,7 +77,7 @@ pub fn assert_same(got: &[u8], expected: &[u8]) {
     }
 }
 
-/// A pipe with (about) so much capacity.
+/// Creates a pipe with this capacity, or as close to it as permitted.
 pub fn pipe_of(capacity: usize) -> (OwnedFd, OwnedFd) {
     state::watch();
     let (reader, writer) = fastpipe::pipe::create().unwrap();
@@ -84,8 +85,7 @@ pub fn pipe_of(capacity: usize) -> (OwnedFd, OwnedFd) {
     (reader, writer)
 }
 
-/// A naive reader: reads to the end, in pieces of the given sizes over and
-/// over again.
+/// A naive reader: reads to the end, cycling through the given sizes.
 pub fn read_all(fd: OwnedFd, chunks: Vec<usize>) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut file = File::from(fd);
@@ -101,27 +101,26 @@ pub fn read_all(fd: OwnedFd, chunks: Vec<usize>) -> JoinHandle<Vec<u8>> {
     })
 }
 
-/// A naive writer: writes pieces of the given sizes, then what is left, and
-/// closes.
+/// A naive writer: writes pieces of the given sizes, then the rest, and closes.
 pub fn write_all(fd: OwnedFd, bytes: Vec<u8>, pieces: Vec<usize>) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let mut file = File::from(fd);
         let mut rest = &bytes[..];
         for size in pieces {
-            let (piece, left) = rest.split_at(size.min(rest.len()));
+            let (piece, after) = rest.split_at(size.min(rest.len()));
             file.write_all(piece).unwrap();
-            rest = left;
+            rest = after;
         }
         file.write_all(rest).unwrap();
     })
 }
 
-/// The flags of the open file: F_GETFL.
+/// Returns the flags of the open file (F_GETFL).
 pub fn flags(fd: impl AsFd) -> OFlags {
     rustix::fs::fcntl_getfl(fd).unwrap()
 }
 
-/// A directory of its own, removed in the end.
+/// A temporary directory, removed when dropped.
 pub struct Directory(PathBuf);
 
 impl Directory {
@@ -141,20 +140,20 @@ impl Directory {
         self.0.join(name)
     }
 
-    /// A file that holds `bytes`, open for reading and writing at its start.
+    /// Creates a file with these bytes, open for reading and writing.
     pub fn file(&self, name: &str, bytes: &[u8]) -> File {
         let path = self.path(name);
         std::fs::write(&path, bytes).unwrap();
         File::options().read(true).write(true).open(path).unwrap()
     }
 
-    /// Both ends of a FIFO.
+    /// Creates a FIFO and opens both ends.
     pub fn fifo(&self, name: &str) -> (File, File) {
         state::watch();
         let path = self.path(name);
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, Mode::RUSR | Mode::WUSR).unwrap();
         assert!(is_fifo(&path));
-        // Open without waiting for each other, then as ordinary ends.
+        // Opened for both first, so that the ends do not wait for each other.
         let both = File::options().read(true).write(true).open(&path).unwrap();
         let reader = File::open(&path).unwrap();
         let writer = File::options().write(true).open(&path).unwrap();

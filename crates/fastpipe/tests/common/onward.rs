@@ -1,4 +1,4 @@
-//! A reader that passes pages on and looks at them late.
+//! A reader that passes pages onward and reads them late.
 
 use std::fs::File;
 use std::io::Read;

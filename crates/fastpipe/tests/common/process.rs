@@ -1,13 +1,13 @@
-//! Tests that need a process of their own: this test binary again, with one
-//! test selected.
+//! Tests in a process of their own: this test program again, with one test selected.
 
+use super::skip::skip;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 
 const ROLE: &str = "FASTPIPE_TEST_CHILD";
 
-/// Runs `body` in a process of its own, which runs nothing but the calling
-/// test, named `test`.
+/// Runs `body` in a process of its own, which runs only the calling test, named
+/// `test`.
 pub fn in_own_process(test: &str, body: impl FnOnce()) {
     if is_child(test) {
         return body();
@@ -15,10 +15,12 @@ pub fn in_own_process(test: &str, body: impl FnOnce()) {
     let output = command(test, test).output().unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    // Where it skips something, it says so there.
-    eprint!("{stderr}");
+    super::skip::forward(test, &stderr);
     assert!(output.status.success(), "{}\n{stdout}", output.status);
-    assert!(stdout.contains("1 passed"), "{test} is no test:\n{stdout}");
+    assert!(
+        stdout.contains("1 passed"),
+        "no test is named {test}:\n{stdout}"
+    );
 }
 
 /// Starts the test named `test` as a child that plays `role`, with its
@@ -37,8 +39,8 @@ pub fn is_child(role: &str) -> bool {
     std::env::var_os(ROLE).is_some_and(|value| value == role)
 }
 
-/// This test binary again, to run the test named `test` as `role`. Which module
-/// it is in is left open: names are sentences, and none contains another.
+/// Returns a command that runs the test named `test` as `role`. The module is not
+/// specified, so no test's name may contain that of another.
 pub fn command(test: &str, role: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -47,12 +49,12 @@ pub fn command(test: &str, role: &str) -> Command {
     command
 }
 
-/// Whether `body` is true in a forked child.
+/// Returns the result of `body` in a forked child.
 pub fn in_child(body: impl FnOnce() -> bool) -> bool {
     Forked::running(body).join()
 }
 
-/// A forked child. It exits without running destructors, and is ended if it
+/// A forked child. It exits without running destructors, and is killed if it
 /// hangs.
 pub struct Forked(libc::pid_t);
 
@@ -71,7 +73,7 @@ impl Forked {
         Forked(child)
     }
 
-    /// Whether the child's body was true.
+    /// Returns the result of the child's body.
     pub fn join(self) -> bool {
         let mut status = 0;
         // SAFETY: valid for writing; a child of ours that was not reaped.
@@ -80,16 +82,16 @@ impl Forked {
     }
 }
 
-/// Ends this process by SIGALRM unless it ends soon. The limit is a watchdog,
-/// not a promise about time.
+/// Kills this process by SIGALRM if it runs too long. The limit is a watchdog and
+/// not an expectation.
 pub fn end_if_it_hangs() {
     const LIMIT_S: libc::c_uint = 30;
     // SAFETY: a plain number.
     unsafe { libc::alarm(LIMIT_S) };
 }
 
-/// Becomes nobody where this process is root: without capabilities and with
-/// limits that hold. False where the system has no such user.
+/// Becomes the user nobody if this process is root, so that limits apply. Returns
+/// false, and reports a skipped test, if that is not permitted.
 pub fn become_ordinary() -> bool {
     const NOBODY: u32 = 65534;
     if !rustix::process::geteuid().is_root() {
@@ -104,10 +106,10 @@ pub fn become_ordinary() -> bool {
     // SAFETY: plain numbers.
     let user = unsafe { libc::setresuid(NOBODY, NOBODY, NOBODY) };
     if (groups, group, user) != (0, 0, 0) {
-        eprintln!("skipped: can't become an ordinary user here");
+        skip("can't become an ordinary user here");
         return false;
     }
-    // Else /proc/self would belong to root.
+    // Otherwise /proc/self would belong to root.
     let readable = rustix::process::DumpableBehavior::Dumpable;
     rustix::process::set_dumpable_behavior(readable).unwrap();
     true

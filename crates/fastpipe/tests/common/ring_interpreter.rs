@@ -1,11 +1,10 @@
-//! A program for both ends of a ring, made of bytes, run in one thread against a
-//! `VecDeque`. Used by the property tests and by the fuzz target, so it needs
-//! nothing but the library and `decisions.rs`.
+//! An interpreter whose programs are bytes: it drives both ends of a ring in one thread
+//! and compares them with a `VecDeque`. Used by the property tests and a fuzz target, so
+//! it needs only the library and `decisions.rs`.
 //!
-//! A program may also write anything to the shared memory, as a hostile peer
-//! could. From then on no byte is predicted; what is left is that no length is
-//! more than the ring's, every error is one that is documented, and nothing
-//! panics or faults.
+//! A program may also write anything to the shared memory, as a hostile peer could.
+//! From then on the bytes are not predicted, but no length exceeds the ring's, every
+//! error is a documented one, and nothing panics or faults.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};

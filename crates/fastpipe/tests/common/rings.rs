@@ -1,4 +1,4 @@
-//! Rings between a test and its child, and a stream through them.
+//! Rings between a test and its child process, and a stream through them.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,30 +1,31 @@
-//! System calls refused, as the filters of some containers do, or held up.
+//! System calls that are refused, as in some containers, or delayed.
 
+use super::skip::skip;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Makes these system calls fail with `errno` for the calling thread from now
-/// on. False where there are no filters.
+/// Makes these system calls fail with `errno` in the calling thread, permanently.
+/// Returns false if there are no filters.
 pub fn refuse(calls: &[libc::c_long], errno: i32) -> bool {
     set_filter(calls, libc::SECCOMP_RET_ERRNO | errno as u32, 0).is_some()
 }
 
-/// The same for every thread of this process.
+/// As [`refuse`], for every thread of this process.
 pub fn refuse_everywhere(calls: &[libc::c_long], errno: i32) -> bool {
     let answer = libc::SECCOMP_RET_ERRNO | errno as u32;
     set_filter(calls, answer, libc::SECCOMP_FILTER_FLAG_TSYNC).is_some()
 }
 
-/// System calls of one thread that wait until another thread lets them go on.
+/// Delays system calls of one thread until another thread lets them continue.
 pub struct Gate(OwnedFd);
 
-/// A call that waits.
+/// A delayed system call.
 pub struct Waiting(u64);
 
 impl Gate {
-    /// Has these calls of the calling thread wait for as long as there is the
-    /// gate, and then fail. None before Linux 5.5.
+    /// Delays these calls of the calling thread while the gate exists; afterwards
+    /// they fail. `None` before Linux 5.5.
     pub fn close(calls: &[libc::c_long]) -> Option<Self> {
         let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
         let listener = set_filter(calls, libc::SECCOMP_RET_USER_NOTIF, flags)?;
@@ -32,7 +33,7 @@ impl Gate {
         Some(Gate(unsafe { OwnedFd::from_raw_fd(listener as i32) }))
     }
 
-    /// Lets calls go on up to the first one whose arguments are `wanted`.
+    /// Lets calls continue up to the first one whose arguments are `wanted`.
     pub fn pass_until(&self, wanted: impl Fn(&[u64; 6]) -> bool) -> Waiting {
         loop {
             let limit = Timespec {
@@ -41,7 +42,7 @@ impl Gate {
             };
             let mut ready = [PollFd::new(&self.0, PollFlags::IN)];
             poll(&mut ready, Some(&limit)).unwrap();
-            assert!(ready[0].revents() == PollFlags::IN, "it never came");
+            assert!(ready[0].revents() == PollFlags::IN, "no call came");
             // SAFETY: all zeroes are a seccomp_notif, as which it has to begin.
             let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
             let receive = libc::SECCOMP_IOCTL_NOTIF_RECV;
@@ -56,7 +57,7 @@ impl Gate {
         }
     }
 
-    /// Lets a call go on. No other one waits or succeeds from now on.
+    /// Lets a call continue. Every later call fails.
     pub fn pass_last(self, waiting: Waiting) {
         self.answer(waiting);
     }
@@ -75,7 +76,7 @@ impl Gate {
     }
 }
 
-/// What seccomp(2) returned; None where it failed.
+/// Returns the result of seccomp(2), or `None` if it failed.
 fn set_filter(calls: &[libc::c_long], answer: u32, flags: libc::c_ulong) -> Option<libc::c_long> {
     let op = |code: u32, jt: u8, k: u32| libc::sock_filter {
         code: code as u16,
@@ -83,7 +84,7 @@ fn set_filter(calls: &[libc::c_long], answer: u32, flags: libc::c_ulong) -> Opti
         jf: 0,
         k,
     };
-    // Load the number; where it is one of these, jump to the answer.
+    // Load the number of the call; if it is one of these, jump to the answer.
     let mut program = vec![op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0)];
     for (n, call) in calls.iter().enumerate() {
         let jump = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
@@ -101,13 +102,13 @@ fn set_filter(calls: &[libc::c_long], answer: u32, flags: libc::c_ulong) -> Opti
     // SAFETY: the filter points to the program, which outlives the call.
     let set = unsafe { libc::syscall(libc::SYS_seccomp, mode, flags, &filter) };
     if set < 0 {
-        eprintln!("skipped: no seccomp filters here");
+        skip("no seccomp filters here");
         return None;
     }
     Some(set)
 }
 
-/// Whether filters can be set, tried in a thread that is thrown away.
+/// Whether filters can be set, tested in a temporary thread.
 pub fn filters_work() -> bool {
     std::thread::spawn(|| refuse(&[], 0)).join().unwrap()
 }

@@ -1,10 +1,10 @@
-//! What the property tests vary.
+//! Strategies of the property tests.
 
 use fastpipe::wait::Wait;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
-/// So many cases; a failure is printed and not put into a file.
+/// Configures the number of cases; failures are printed but not stored in a file.
 pub fn cases(cases: u32) -> Config {
     Config {
         cases,
@@ -17,12 +17,12 @@ pub fn waits() -> impl Strategy<Value = Wait> {
     prop::sample::select(super::WAITS.to_vec())
 }
 
-/// 4 KiB to 1 MiB, mostly small: the pipe is to run full.
+/// Capacities from 4 KiB to 1 MiB, mostly small, so that the pipe becomes full.
 pub fn capacity() -> impl Strategy<Value = usize> {
     prop_oneof![3 => 0..5_u32, 1 => 5..9_u32].prop_map(|shift| 4096 << shift)
 }
 
-/// From nothing to 300 KiB, around page boundaries and off them.
+/// Sizes from 0 to 300 KiB, at page boundaries and elsewhere.
 pub fn size() -> impl Strategy<Value = usize> {
     prop_oneof![
         2 => 0..80_usize,
@@ -33,13 +33,13 @@ pub fn size() -> impl Strategy<Value = usize> {
     ]
 }
 
-/// The sizes of a few pieces.
+/// Sizes of a few pieces.
 pub fn sizes() -> impl Strategy<Value = Vec<usize>> {
     prop::collection::vec(size(), 1..10)
 }
 
-/// How a reader takes its data: sizes to repeat, none of them so small that
-/// half a megabyte takes long.
+/// Sizes of a reader's calls, to be repeated. They include large ones, so that half
+/// a megabyte does not take long.
 pub fn chunks() -> impl Strategy<Value = Vec<usize>> {
     let chunk = prop_oneof![1 => 300..5000_usize, 1 => Just(4096_usize), 2 => 1..100_000_usize];
     prop::collection::vec(chunk, 1..5).prop_map(|mut chunks| {

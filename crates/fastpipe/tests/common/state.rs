@@ -1,18 +1,18 @@
-//! Reaching a state of another thread, instead of sleeping and hoping.
+//! Waiting for states of other threads, instead of sleeping.
 
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
-/// Gives way until `reached`. Fails when that does not happen: the limit is a
-/// watchdog, not a promise about time.
+/// Yields until `reached` returns true. The time limit is a watchdog and not an
+/// expectation.
 pub fn until(what: &str, mut reached: impl FnMut() -> bool) {
     let since = Instant::now();
     while !reached() {
         assert!(
             since.elapsed() < Duration::from_secs(60),
-            "never came about: {what}"
+            "did not happen: {what}"
         );
         rustix::thread::sched_yield();
     }
@@ -25,20 +25,20 @@ pub fn until_asleep(thread: Pid) {
         let Ok(stat) = std::fs::read_to_string(&path) else {
             return true;
         };
-        // The name, in brackets, may hold anything.
+        // The name, in brackets, may contain anything.
         let state = stat.rsplit_once(") ").unwrap().1;
         state.starts_with(['S', 'Z', 'X'])
     });
 }
 
-/// Waits until a pipe holds at least so many bytes.
+/// Waits until a pipe holds at least `bytes`.
 pub fn until_unread(fd: impl std::os::fd::AsFd, bytes: usize) {
     until("the bytes are in the pipe", || {
         fastpipe::pipe::unread(&fd).unwrap() >= bytes
     });
 }
 
-/// Makes a hanging test end, and loudly. No test comes near this limit.
+/// Aborts the test program if it hangs. No test comes near this limit.
 pub fn watch() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {

@@ -1,4 +1,4 @@
-//! A storm of signals.
+//! Frequent signals.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,36 +8,35 @@ use super::state::until;
 /// Signals handled.
 static HANDLED: AtomicU64 = AtomicU64::new(0);
 
-/// Held by the storm that there is: the signals of all are counted together.
+/// Held by the only active storm, since there is one count of signals.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 extern "C" fn count(_: libc::c_int) {
     HANDLED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// SIGALRM for the calling thread every 100 us, until dropped. A timer of the
-/// thread's own, since setitimer(2)'s signals go to the process, which is to
-/// say to the harness' main thread. There is one at a time in a process, and
-/// whoever is to wait until it has interrupted begins after it.
+/// Sends SIGALRM to the calling thread every 100 us, until dropped. By a timer of
+/// the thread's own, since signals of setitimer(2) go to the process, that is, to
+/// the harness's main thread. There is at most one storm at a time.
 pub struct Storm {
     timer: libc::timer_t,
     _turn: MutexGuard<'static, ()>,
 }
 
 impl Storm {
-    /// One that makes every sleeping call return EINTR.
+    /// Starts a storm that makes every sleeping call return EINTR.
     pub fn begin() -> Self {
         Self::with_flags(0)
     }
 
-    /// One after whose signals sleeping calls go on, but for those that never do,
-    /// poll(2) among them.
+    /// Starts a storm with SA_RESTART: sleeping calls continue after a signal, except
+    /// those that never do, such as poll(2).
     pub fn restarting() -> Self {
         Self::with_flags(libc::SA_RESTART)
     }
 
     fn with_flags(flags: libc::c_int) -> Self {
-        // Another test that failed is no reason for this one to.
+        // A test that failed must not make this one fail.
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: all of its fields may be zero.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -78,13 +77,13 @@ impl Drop for Storm {
     }
 }
 
-/// Waits until signals have come.
+/// Waits for two more signals.
 pub fn until_interrupted() {
     let before = handled();
     until("two signals more", || handled() >= before + 2);
 }
 
-/// How many signals were handled in this process.
+/// Returns the number of signals handled in this process.
 pub fn handled() -> u64 {
     HANDLED.load(Ordering::Relaxed)
 }

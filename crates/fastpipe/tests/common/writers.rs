@@ -1,12 +1,12 @@
-//! What the tests of the writer share: a stream whose every byte tells where
-//! it belongs, the settings that must be right for every reader, and the ways
-//! to feed a writer.
+//! Helpers for tests of the writer: a stream in which every byte can be verified, the
+//! settings that must be right for every reader, and ways to feed a writer.
 
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::skip::skip;
 use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::reuse::{AssertReaderCopies, Reuse};
 use fastpipe::wait::Wait;
@@ -15,9 +15,9 @@ use fastpipe::writer::{CopyReason, Path, Writer, WriterBuilder};
 pub const KIB: usize = 1 << 10;
 pub const MIB: usize = 1 << 20;
 
-/// The eight bytes that begin at offset `8 * word` of the stream. Each occurs
-/// once (it can be inverted), so that a lost, repeated, displaced or stale
-/// stretch shows.
+/// Returns the eight bytes at offset `8 * word` of the stream. The function is
+/// invertible, so each word occurs once, and lost, repeated, displaced or stale pieces
+/// are detected.
 fn word(word: u64) -> u64 {
     let mut x = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -42,36 +42,41 @@ pub fn fill(bytes: &mut [u8], at: u64) {
     last.copy_from_slice(&word(next).to_le_bytes()[..n]);
 }
 
-/// `len` bytes of the stream from offset `at` on.
+/// Returns `len` bytes of the stream, starting at offset `at`.
 pub fn stream(at: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     fill(&mut bytes, at);
     bytes
 }
 
-/// Something else than the stream was found.
+/// Error: bytes differ from the stream.
 #[derive(Debug)]
 pub struct Wrong {
     /// The offset of the first wrong byte.
     at: u64,
-    /// How many bytes of the piece are wrong.
+    /// Number of wrong bytes in the piece.
     bytes: usize,
-    /// Where the wrong bytes belong, if that is within a gigabyte.
-    belong: Option<i64>,
+    /// By how much the wrong bytes are displaced, if they are of the stream, within
+    /// 8 MiB.
+    displaced_by: Option<i64>,
 }
 
 impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Wrong { at, bytes, belong } = self;
+        let Wrong {
+            at,
+            bytes,
+            displaced_by,
+        } = self;
         write!(f, "{bytes} wrong bytes from offset {at} on")?;
-        match belong {
+        match displaced_by {
             Some(by) => write!(f, ", displaced by {by}"),
             None => Ok(()),
         }
     }
 }
 
-/// Whether `bytes` are the stream from offset `at` on.
+/// Checks that `bytes` are the stream at offset `at`.
 pub fn check(bytes: &[u8], at: u64) -> Result<(), Wrong> {
     let mut expected = [0; 4096];
     for (n, piece) in bytes.chunks(4096).enumerate() {
@@ -85,15 +90,15 @@ pub fn check(bytes: &[u8], at: u64) -> Result<(), Wrong> {
             return Err(Wrong {
                 at: from + first as u64,
                 bytes: bytes.count(),
-                belong: belonging(&piece[first..], from + first as u64),
+                displaced_by: displacement(&piece[first..], from + first as u64),
             });
         }
     }
     Ok(())
 }
 
-/// By how much the bytes at `at` are displaced, if they are of the stream.
-fn belonging(bytes: &[u8], at: u64) -> Option<i64> {
+/// Returns by how much the bytes at `at` are displaced, if they are of the stream.
+fn displacement(bytes: &[u8], at: u64) -> Option<i64> {
     // Some word boundary is among the first eight bytes.
     (0..8).find_map(|skip| {
         let found = u64::from_le_bytes(bytes.get(skip..skip + 8)?.try_into().ok()?);
@@ -103,7 +108,7 @@ fn belonging(bytes: &[u8], at: u64) -> Option<i64> {
     })
 }
 
-/// Reads exactly `len` bytes and compares them with the stream from `at` on.
+/// Reads exactly `len` bytes and compares them with the stream at offset `at`.
 pub fn expect(from: &mut impl Read, at: u64, len: usize) {
     let mut left = len;
     let mut chunk = vec![0; left.min(256 * KIB)];
@@ -117,8 +122,8 @@ pub fn expect(from: &mut impl Read, at: u64, len: usize) {
     }
 }
 
-/// Reads to the end in pieces of these sizes, over and over, and compares with
-/// the stream from `at` on. Returns where it ended.
+/// Reads to the end, cycling through these sizes, and compares with the stream at
+/// offset `at`. Returns the offset of the end.
 pub fn expect_all(from: &mut impl Read, at: u64, sizes: &[usize]) -> u64 {
     let mut chunk = vec![0; sizes.iter().copied().max().unwrap()];
     let mut at = at;
@@ -134,7 +139,7 @@ pub fn expect_all(from: &mut impl Read, at: u64, sizes: &[usize]) -> u64 {
     at
 }
 
-/// How a writer is set up, with a name for messages.
+/// Settings of a writer, with a name for messages.
 #[derive(Clone, Copy)]
 pub struct Setting {
     pub name: &'static str,
@@ -147,8 +152,8 @@ impl fmt::Debug for Setting {
     }
 }
 
-/// The settings that must be right whoever reads. The regions are small, so
-/// that pages come round again soon.
+/// Settings that must be right for every reader. The regions are small, so that pages
+/// are reused soon.
 pub fn safe_settings() -> Vec<Setting> {
     let fresh = Writer::builder();
     let cow_checked = fresh.reuse(Reuse::CowChecked).region(4 * MIB);
@@ -240,18 +245,18 @@ pub fn send<F: AsFd>(out: &mut Writer<F>, how: How, at: u64, len: usize) -> Resu
     Ok(())
 }
 
-/// Whether a writer that has sent much and took `path` hands its pages over
-/// under `wish`; says so where this machine can't.
-pub fn goes_by(path: Path, wish: Reuse, of: &str) -> bool {
+/// Whether a writer that has sent many bytes uses the policy `wish`. Reports a skipped
+/// test if the machine does not support it, and fails if there is no such excuse.
+pub fn uses_policy(path: Path, wish: Reuse, of: &str) -> bool {
     if path == Path::Vmsplice(wish) {
         return true;
     }
     assert!(is_excused(path), "{of}: {path}");
-    eprintln!("skipped in part: {of}: {wish:?} is not to be had here: {path}");
+    skip(format_args!("{of}: {wish:?} is not available here: {path}"));
     false
 }
 
-/// Whether a machine may lack what it takes to hand pages over as asked.
+/// Whether `path` can be due to a lack of support by the machine.
 fn is_excused(path: Path) -> bool {
     use CopyReason::{KernelCopies, NoHugePages, NoMemory, Refused};
     matches!(
@@ -261,12 +266,12 @@ fn is_excused(path: Path) -> bool {
     )
 }
 
-/// A page-aligned piece of memory that holds `bytes`, as a reader's own.
+/// Returns page-aligned memory that contains `bytes`.
 pub fn own_pages(bytes: &[u8]) -> Buffer {
     super::buffer_with(bytes, 0)
 }
 
-/// Every way of waiting that the tests of signals and outputs go through.
+/// Every [`Wait`] that may sleep.
 pub const SLEEPING: [Wait; 3] = [Wait::Block, Wait::Poll, Wait::Adaptive];
 
 /// What a thread that panicked said.

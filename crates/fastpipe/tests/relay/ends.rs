@@ -1,4 +1,4 @@
-//! From every kind of descriptor to every other.
+//! Relays from every kind of descriptor to every other.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -53,7 +53,7 @@ fn check(from: From, to: To, options: Options, limit: usize) -> Relayed {
 }
 
 #[test]
-fn every_input_goes_to_every_output_up_to_the_limit_and_the_rest_stays() {
+fn every_input_is_relayed_to_every_output_up_to_the_limit() {
     for from in FROM {
         for to in TO {
             check(from, to, Options::new(), 123_457);
@@ -78,7 +78,7 @@ fn every_technique_asked_for_between_any_two_ends_moves_every_byte() {
 }
 
 #[test]
-fn whatever_the_way_of_waiting_and_the_block_every_byte_arrives() {
+fn every_byte_arrives_under_every_wait_and_block_size() {
     for wait in WAITS {
         for block in [1000, 4096, 1 << 20] {
             for (from, to) in [
@@ -233,7 +233,7 @@ fn everything_goes_to_dev_null() {
 }
 
 #[test]
-fn a_file_begins_at_its_position_and_is_left_where_the_relay_ended() {
+fn a_file_is_read_from_its_position_which_follows_the_relay() {
     for technique in TECHNIQUES {
         let directory = Directory::new();
         let bytes = pattern(LEN);

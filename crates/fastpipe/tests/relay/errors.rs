@@ -1,4 +1,4 @@
-//! One of the two ends fails.
+//! Relays of which one end fails.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -72,10 +72,10 @@ fn a_full_disk_is_the_outputs_error_and_nothing_is_claimed() {
 }
 
 #[test]
-fn a_file_that_may_grow_no_further_is_the_outputs_error_with_what_fitted_given() {
+fn a_file_size_limit_is_an_output_error_with_the_bytes_given() {
     // A process of its own, whose limit it is.
     common::process::in_own_process(
-        "a_file_that_may_grow_no_further_is_the_outputs_error_with_what_fitted_given",
+        "a_file_size_limit_is_an_output_error_with_the_bytes_given",
         || {
             const MAX: u64 = 50_000;
             // SAFETY: it only has the error be returned.
@@ -184,10 +184,10 @@ fn when_the_reader_dies_in_mid_stream_every_byte_is_accounted_for() {
 }
 
 #[test]
-fn a_socket_that_nobody_reads_is_an_error_and_no_signal_where_it_is_sent_to() {
+fn sending_to_a_socket_without_reader_is_an_error_without_signal() {
     // A process of its own, which a SIGPIPE would kill.
     common::process::in_own_process(
-        "a_socket_that_nobody_reads_is_an_error_and_no_signal_where_it_is_sent_to",
+        "sending_to_a_socket_without_reader_is_an_error_without_signal",
         || {
             // SAFETY: it only has the signal do what it does by default.
             unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
@@ -230,11 +230,11 @@ fn never_waits_for_neither_end_and_can_be_resumed() {
 }
 
 #[test]
-fn an_error_says_whose_it_is() {
+fn an_error_names_the_end_that_failed() {
     let (_reader, output) = pipe_of(4096);
     let error = fails(File::open("/").unwrap(), &output, &Options::new());
     assert_eq!(error.to_string(), "the input failed after 0 bytes");
-    // Why is its source's to say.
+    // Reason is its source's to say.
     let source = std::error::Error::source(&error).unwrap();
     let source = source.downcast_ref::<std::io::Error>().unwrap();
     assert_eq!(source.kind(), ErrorKind::IsADirectory);

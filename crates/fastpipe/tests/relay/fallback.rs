@@ -1,4 +1,4 @@
-//! Techniques that are refused, at the start and in mid-stream.
+//! Techniques refused by the kernel, at the start and in mid-stream.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::common::ends::{From, To, collected, input, output};
 use crate::common::seccomp::{filters_work, refuse};
 use crate::common::{Directory, assert_same, flags, pattern, pipe_of};
-use fastpipe::relay::{End, Flow, Options, PassedOver, Progress, Technique, Why, relay};
+use fastpipe::relay::{End, Flow, Options, PassedOver, Progress, Reason, Technique, relay};
 use fastpipe::wait::Wait;
 use rustix::fs::OFlags;
 
@@ -22,9 +22,9 @@ fn step_by_step(technique: Technique) -> Options {
         .interval(Duration::ZERO)
 }
 
-fn why(technique: Technique, passed_over: &[PassedOver]) -> Why {
+fn reason(technique: Technique, passed_over: &[PassedOver]) -> Reason {
     let found = passed_over.iter().find(|p| p.technique == technique);
-    found.expect("it was passed over").why
+    found.expect("it was passed over").reason
 }
 
 /// Relays all of LEN bytes, calls `trouble` once when half of them were taken
@@ -35,7 +35,7 @@ fn troubled(
     from: From,
     to: To,
     mut trouble: impl FnMut(&OwnedFd),
-) -> (Why, u64) {
+) -> (Reason, u64) {
     let directory = Directory::new();
     let bytes = pattern(LEN);
     let (reader, writing) = input(from, &directory, &bytes);
@@ -58,7 +58,7 @@ fn troubled(
     assert_same(&collected(to, &directory, writer, collector), &bytes);
     writing.join().unwrap();
     (
-        why(technique, &done.passed_over),
+        reason(technique, &done.passed_over),
         troubled_at.expect("there was trouble"),
     )
 }
@@ -85,8 +85,8 @@ fn an_output_opened_to_append_is_written_to() {
         let (writer, collector) = output(To::Append, &directory, LEN);
         let options = Options::new().technique(technique);
         let done = relay(&reader, &writer, &options, |_| Flow::Continue).unwrap();
-        let refused = why(technique, &done.passed_over);
-        assert!(matches!(refused, Why::Refused { after: 0, .. }));
+        let refused = reason(technique, &done.passed_over);
+        assert!(matches!(refused, Reason::Refused { after: 0, .. }));
         assert_same(&collected(to, &directory, writer, collector), &bytes);
         writing.join().unwrap();
     }
@@ -98,12 +98,12 @@ fn an_output_that_is_made_to_append_in_mid_stream_costs_no_byte() {
         if to != To::File {
             continue;
         }
-        let (why, at) = troubled(technique, from, to, |writer| {
+        let (reason, at) = troubled(technique, from, to, |writer| {
             let appending = flags(writer) | OFlags::APPEND;
             rustix::fs::fcntl_setfl(writer, appending).unwrap();
         });
-        let Why::Refused { errno, after } = why else {
-            panic!("{why:?}");
+        let Reason::Refused { errno, after } = reason else {
+            panic!("{reason:?}");
         };
         assert_eq!(after, at);
         let expected = match technique {
@@ -115,18 +115,18 @@ fn an_output_that_is_made_to_append_in_mid_stream_costs_no_byte() {
 }
 
 #[test]
-fn a_socket_that_is_made_to_block_in_mid_stream_is_not_spliced_to() {
+fn a_socket_made_blocking_in_mid_stream_is_not_spliced_to() {
     for (technique, from) in [
         (Technique::Splice, From::Pipe),
         (Technique::SpliceThroughPipe, From::Tcp),
         (Technique::Sendfile, From::File),
     ] {
-        let (why, at) = troubled(technique, from, To::UnixNonblocking, |writer| {
+        let (reason, at) = troubled(technique, from, To::UnixNonblocking, |writer| {
             let blocking = flags(writer) - OFlags::NONBLOCK;
             rustix::fs::fcntl_setfl(writer, blocking).unwrap();
         });
         let errno = libc::EWOULDBLOCK;
-        assert_eq!(why, Why::Refused { errno, after: at });
+        assert_eq!(reason, Reason::Refused { errno, after: at });
     }
 }
 
@@ -138,7 +138,7 @@ const MOVING: [libc::c_long; 3] = [
 ];
 
 #[test]
-fn where_a_filter_forbids_them_from_the_start_every_byte_is_read_and_written() {
+fn with_all_fast_calls_refused_every_byte_is_read_and_written() {
     if !filters_work() {
         return;
     }
@@ -167,24 +167,24 @@ fn where_a_filter_forbids_them_from_the_start_every_byte_is_read_and_written() {
 }
 
 #[test]
-fn where_a_filter_comes_in_mid_stream_no_byte_is_lost_or_repeated() {
+fn a_filter_set_in_mid_stream_loses_and_repeats_no_byte() {
     if !filters_work() {
         return;
     }
     for (technique, from, to) in CASES {
         let filtered = std::thread::spawn(move || {
-            let (why, at) = troubled(technique, from, to, |_| {
+            let (reason, at) = troubled(technique, from, to, |_| {
                 assert!(refuse(&MOVING, libc::EPERM));
             });
             let errno = libc::EPERM;
-            assert_eq!(why, Why::Refused { errno, after: at });
+            assert_eq!(reason, Reason::Refused { errno, after: at });
         });
         filtered.join().unwrap();
     }
 }
 
 #[test]
-fn a_technique_that_moves_nothing_while_both_ends_are_ready_is_given_up() {
+fn a_technique_stuck_with_both_ends_ready_is_abandoned() {
     if !filters_work() {
         return;
     }
@@ -201,7 +201,10 @@ fn a_technique_that_moves_nothing_while_both_ends_are_ready_is_given_up() {
             assert!(refuse(&MOVING, libc::EAGAIN));
             let options = Options::new().technique(technique);
             let done = relay(&reader, &writer, &options, |_| Flow::Continue).unwrap();
-            assert_eq!(why(technique, &done.passed_over), Why::Stuck { after: 0 });
+            assert_eq!(
+                reason(technique, &done.passed_over),
+                Reason::Stuck { after: 0 }
+            );
             assert_same(&collected(to, &directory, writer, collector), &bytes);
             writing.join().unwrap();
         });
@@ -210,7 +213,7 @@ fn a_technique_that_moves_nothing_while_both_ends_are_ready_is_given_up() {
 }
 
 #[test]
-fn a_technique_is_not_given_up_for_having_spun() {
+fn spinning_does_not_make_a_technique_count_as_stuck() {
     let (input, _input_writer) = pipe_of(65_536);
     let (_reader, output) = pipe_of(65_536);
     let mut calls = 0;
@@ -232,7 +235,7 @@ fn a_technique_is_not_given_up_for_having_spun() {
 }
 
 #[test]
-fn where_even_reading_without_sleeping_is_unknown_every_byte_arrives() {
+fn every_byte_arrives_without_preadv2_and_pwritev2() {
     if !filters_work() {
         return;
     }
@@ -254,7 +257,7 @@ fn where_even_reading_without_sleeping_is_unknown_every_byte_arrives() {
 }
 
 #[test]
-fn what_is_appended_after_the_technique_saw_the_end_is_relayed_too() {
+fn bytes_appended_after_an_early_end_are_relayed_too() {
     for technique in [
         Technique::Sendfile,
         Technique::CopyFileRange,
@@ -287,7 +290,7 @@ fn what_is_appended_after_the_technique_saw_the_end_is_relayed_too() {
         .unwrap();
         assert_same(&collected(to, &directory, writer, collector), &bytes);
         assert_eq!(done.technique, Technique::Copy);
-        let why = why(technique, &done.passed_over);
-        assert!(matches!(why, Why::EndedEarly { .. }), "{why:?}");
+        let reason = reason(technique, &done.passed_over);
+        assert!(matches!(reason, Reason::EndedEarly { .. }), "{reason:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the callback answers is heeded.
+//! The callback's return values.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,7 +12,7 @@ use fastpipe::relay::{End, Flow, Options, Relayed, Technique, relay};
 /// Longer than the watchdog's patience.
 const NEVER_SEEN: Duration = Duration::from_secs(3600);
 
-/// A pipe with so many bytes in it, and no writer.
+/// Creates a pipe with this many bytes in it, and no writer.
 fn holding(bytes: usize) -> OwnedFd {
     let (reader, writer) = pipe_of(65_536);
     File::from(writer).write_all(&vec![7; bytes]).unwrap();
@@ -38,7 +38,7 @@ fn answered(bytes: usize, flows: Vec<Flow>) -> Relayed {
 }
 
 #[test]
-fn an_answer_that_asks_for_the_next_call_sooner_gets_it_sooner() {
+fn an_inspector_can_request_an_earlier_call() {
     let within = Some(Duration::from_micros(10));
     let bytes = 1000;
     let done = answered(5500, vec![Flow::AtMost { bytes, within }]);
@@ -46,14 +46,14 @@ fn an_answer_that_asks_for_the_next_call_sooner_gets_it_sooner() {
 }
 
 #[test]
-fn an_answer_that_asks_for_a_call_when_all_is_used_up_gets_it_then() {
+fn an_inspector_can_request_a_call_when_its_bytes_are_used_up() {
     let (bytes, within) = (1000, None);
     let done = answered(5500, vec![Flow::CallAfter { bytes, within }]);
     assert_eq!((done.end, done.given), (End::EndOfData, 5500));
 }
 
 #[test]
-fn what_is_held_back_goes_on_once_the_callback_says_continue() {
+fn a_throttled_relay_continues_when_the_callback_allows() {
     let (bytes, within) = (0, Some(Duration::ZERO));
     let held = Flow::AtMost { bytes, within };
     let done = answered(5500, vec![held, held, Flow::Continue]);
@@ -61,7 +61,7 @@ fn what_is_held_back_goes_on_once_the_callback_says_continue() {
 }
 
 #[test]
-fn what_was_taken_is_given_before_it_stops_where_the_output_has_room() {
+fn a_stopped_relay_gives_what_the_output_has_room_for() {
     let input = holding(5500);
     let (_reader, output) = pipe_of(65_536);
     let options = Options::new().copy().interval(Duration::ZERO);

@@ -1,4 +1,4 @@
-//! A relay whose bytes are looked at: each once, in order, when it was given.
+//! Inspected relays: each byte is seen once, in order, when it was given.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -30,7 +30,7 @@ proptest! {
     #![proptest_config(cases(128))]
 
     #[test]
-    fn what_is_seen_is_what_came_out_whatever_ends_it(
+    fn inspected_bytes_equal_delivered_bytes_however_it_ends(
         pieces in sizes(),
         chunks in chunks(),
         from_socket in any::<bool>(),
@@ -88,7 +88,7 @@ proptest! {
     }
 
     #[test]
-    fn a_look_that_knows_how_many_lines_are_wanted_takes_no_byte_beyond_them(
+    fn an_inspector_can_limit_the_relay_to_a_number_of_lines(
         lines in prop::collection::vec("[a-z]{0,200}\n", 1..60),
         wanted in 1..80_usize,
         chunks in chunks(),
@@ -152,7 +152,7 @@ fn a_storm_of_signals_shows_no_byte_twice() {
 }
 
 #[test]
-fn what_was_taken_and_not_given_is_not_seen_and_goes_back_into_a_file() {
+fn undelivered_bytes_are_not_inspected_and_go_back_into_a_file() {
     let directory = Directory::new();
     let bytes = pattern(1 << 20);
     let mut file = directory.file("in", &bytes);
@@ -194,7 +194,7 @@ fn another_technique_that_is_asked_for_is_passed_over() {
 }
 
 #[test]
-fn a_callback_that_asks_to_be_called_when_its_bytes_are_used_up_is_and_never_else() {
+fn call_after_calls_back_exactly_when_its_bytes_are_used_up() {
     for options in [Options::new(), Options::new().copy()] {
         let bytes = pattern(10_500);
         let (input, feeder) = pipe_of(65_536);

@@ -1,5 +1,6 @@
-//! Inputs that keep messages apart: none is cut, and none ends the relay.
+//! Inputs that preserve message boundaries: no message is cut, and none ends the relay.
 
+use crate::common::skip::skip;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Shutdown, UdpSocket};
@@ -35,7 +36,7 @@ fn send_each(sender: &OwnedFd, messages: &[&[u8]]) {
     }
 }
 
-/// What comes out of a pipe behind a relay of so many bytes.
+/// Returns the bytes in a pipe after a relay of this many bytes.
 fn relayed(input: impl AsFd, options: &Options, len: usize) -> (Relayed, Vec<u8>) {
     let (reader, output) = pipe_of(1 << 20);
     let options = options.limit(len as u64);
@@ -69,7 +70,7 @@ fn a_message_longer_than_any_buffer_is_taken_whole() {
         // What is allowed without asking for more may be less.
         sockopt::set_socket_send_buffer_size(&sender, 400_000).unwrap();
         if send(&sender, &bytes, SendFlags::DONTWAIT).is_err() {
-            eprintln!("skipped: no such long message here");
+            skip("no message of this length is possible here");
             continue;
         }
         send_each(&sender, &[b"short"]);
@@ -89,7 +90,7 @@ fn a_message_without_bytes_does_not_end_the_relay() {
 }
 
 #[test]
-fn a_sequence_of_packets_ends_when_its_sender_has_gone_and_not_at_an_empty_packet() {
+fn seqpacket_input_ends_with_its_sender_and_not_at_an_empty_packet() {
     for messages in [
         vec!["one", "", "", "two"],
         vec!["", "onetwo"],
@@ -136,7 +137,7 @@ fn messages_arrive_one_by_one_where_the_output_keeps_them_apart_too() {
 }
 
 #[test]
-fn a_message_beyond_what_the_callback_allows_is_taken_whole_and_worked_off() {
+fn a_message_above_the_allowance_is_taken_and_deducted_later() {
     let (sender, receiver) = unix(SocketType::DGRAM);
     let bytes = pattern(5000);
     send_each(&sender, &bytes.chunks(1000).collect::<Vec<_>>());
@@ -164,7 +165,7 @@ fn a_message_beyond_what_the_callback_allows_is_taken_whole_and_worked_off() {
 }
 
 #[test]
-fn what_of_a_message_is_beyond_the_limit_is_lost_and_the_next_is_left() {
+fn a_message_is_cut_at_the_limit_and_the_next_one_remains() {
     for kind in [SocketType::DGRAM, SocketType::SEQPACKET] {
         let (sender, receiver) = unix(kind);
         send_each(&sender, &[b"12345678", b"next"]);

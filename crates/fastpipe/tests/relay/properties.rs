@@ -1,4 +1,4 @@
-//! Any relay, against what a naive one would do.
+//! Relays with random parameters, compared with a naive model.
 
 use std::fs::File;
 use std::io::Read;
@@ -54,7 +54,7 @@ proptest! {
     #![proptest_config(cases(256))]
 
     #[test]
-    fn what_comes_out_is_what_went_in_up_to_the_limit_and_the_rest_is_left(
+    fn output_equals_input_up_to_the_limit_and_the_rest_remains(
         pieces in sizes(),
         chunks in chunks(),
         from in kind(),

@@ -1,5 +1,6 @@
-//! Nobody reads the output any more, while the relay waits for something else.
+//! The output's reader goes away while the relay waits for something else.
 
+use crate::common::skip::skip;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -66,8 +67,8 @@ fn the_death_of_the_outputs_reader_ends_an_idle_relay_that_spins() {
     }
 }
 
-/// Has poll(2) say POLLERR of a TCP socket that is well: what it sent without
-/// copying was sent, says a notice in its error queue. False where it can't.
+/// Makes poll(2) report POLLERR for a healthy TCP socket, by the completion of a send
+/// with MSG_ZEROCOPY in its error queue. Returns false if that is not possible.
 fn noticed(socket: &OwnedFd) -> bool {
     use std::os::fd::AsRawFd;
     let (fd, on) = (socket.as_raw_fd(), 1_i32);
@@ -77,7 +78,7 @@ fn noticed(socket: &OwnedFd) -> bool {
     // SAFETY: the data is valid for ever.
     let sent = unsafe { libc::send(fd, b"!".as_ptr().cast(), 1, libc::MSG_ZEROCOPY) };
     if (set, sent) != (0, 1) {
-        eprintln!("skipped: no sending without copying here");
+        skip("no MSG_ZEROCOPY here");
         return false;
     }
     until("the notice", || {
@@ -89,7 +90,7 @@ fn noticed(socket: &OwnedFd) -> bool {
 }
 
 #[test]
-fn a_notice_in_the_outputs_error_queue_is_not_its_end() {
+fn a_message_in_the_outputs_error_queue_is_not_its_end() {
     for wait in [Wait::Block, Wait::Spin] {
         let (output, reader) = tcp();
         if !noticed(&output) {
@@ -121,7 +122,7 @@ fn a_notice_in_the_outputs_error_queue_is_not_its_end() {
 }
 
 #[test]
-fn a_relay_that_is_held_back_notices_that_its_reader_is_gone() {
+fn a_throttled_relay_notices_that_its_reader_is_gone() {
     let (input, input_writer) = pipe_of(65_536);
     let (reader, output) = pipe_of(65_536);
     File::from(input_writer).write_all(b"kept").unwrap();

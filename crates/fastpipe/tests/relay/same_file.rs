@@ -1,4 +1,4 @@
-//! The input and the output are one file.
+//! Relays whose input and output are the same file.
 
 use std::fs::File;
 use std::io::{ErrorKind, Seek, SeekFrom};
@@ -47,7 +47,7 @@ fn output(directory: &Directory, at: Option<u64>) -> File {
 }
 
 #[test]
-fn a_file_that_would_read_what_it_wrote_is_refused_and_nothing_is_done() {
+fn a_file_that_would_read_its_own_output_is_refused() {
     for technique in TECHNIQUES {
         for at in [None, Some(LEN as u64), Some(5001), Some(5000)] {
             let directory = Directory::new();
@@ -96,7 +96,7 @@ fn a_file_may_be_moved_towards_its_beginning() {
 }
 
 #[test]
-fn up_to_where_it_is_written_a_file_may_be_appended_to_itself() {
+fn a_file_may_be_appended_to_itself_up_to_its_old_end() {
     for technique in TECHNIQUES {
         let directory = Directory::new();
         let file = directory.file("file", &pattern(LEN));

@@ -1,4 +1,4 @@
-//! A relay in a storm of signals.
+//! Relays under frequent signals.
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! It sleeps in poll(2) only: the callback is called whatever the ends do.
+//! A relay sleeps in poll(2) only, so the callback is called whatever the ends do.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -44,7 +44,7 @@ fn while_the_input_is_idle_the_callback_goes_on_being_called() {
 }
 
 #[test]
-fn while_the_output_is_blocked_the_callback_goes_on_being_called_and_stopping_loses_nothing() {
+fn a_blocked_output_delays_no_callback_and_stopping_loses_nothing() {
     let directory = Directory::new();
     // More than any of them holds.
     let bytes = pattern(48 << 20);
@@ -110,7 +110,7 @@ fn while_the_output_is_blocked_the_callback_goes_on_being_called_and_stopping_lo
 }
 
 #[test]
-fn what_is_in_a_hung_up_input_is_relayed_before_the_end() {
+fn bytes_in_a_hung_up_input_are_relayed_before_the_end() {
     for options in [Options::new(), Options::new().copy()] {
         for wait in [Wait::Block, Wait::Adaptive] {
             let (input, input_writer) = pipe_of(65_536);
@@ -129,7 +129,7 @@ fn what_is_in_a_hung_up_input_is_relayed_before_the_end() {
 }
 
 #[test]
-fn a_technique_is_not_given_up_for_having_had_to_wait() {
+fn waiting_does_not_make_a_technique_count_as_stuck() {
     const WAITS: u64 = 300;
     let (input, input_writer) = pipe_of(65_536);
     let mut input_writer = File::from(input_writer);
@@ -147,7 +147,7 @@ fn a_technique_is_not_given_up_for_having_had_to_wait() {
 }
 
 #[test]
-fn it_sleeps_while_one_end_is_ready_and_the_other_is_not() {
+fn a_relay_sleeps_while_only_one_end_is_ready() {
     for options in [Options::new(), Options::new().copy()] {
         let (input, input_writer) = pipe_of(4096);
         let (reader, output) = pipe_of(4096);
@@ -211,9 +211,9 @@ fn an_idle_relay_wakes_up_for_its_callback_only() {
 }
 
 #[test]
-fn where_nothing_moves_although_both_ends_are_ready_it_draws_breath() {
+fn a_stuck_relay_pauses_between_attempts() {
     use common::seccomp::{filters_work, refuse};
-    let test = "where_nothing_moves_although_both_ends_are_ready_it_draws_breath";
+    let test = "a_stuck_relay_pauses_between_attempts";
     common::process::in_own_process(test, || {
         if !filters_work() {
             return;
@@ -240,7 +240,7 @@ fn where_nothing_moves_although_both_ends_are_ready_it_draws_breath() {
 }
 
 #[test]
-fn never_more_is_taken_between_two_calls_than_the_callback_allowed() {
+fn no_more_is_taken_between_two_calls_than_allowed() {
     for technique in [Technique::Splice, Technique::Copy] {
         for within in [None, Some(Duration::ZERO), Some(Duration::from_micros(100))] {
             let bytes = pattern(50_000);
@@ -267,7 +267,7 @@ fn never_more_is_taken_between_two_calls_than_the_callback_allowed() {
 }
 
 #[test]
-fn the_callback_is_told_what_has_not_left_the_output_yet_and_is_called_at_both_ends() {
+fn the_callback_sees_unread_bytes_and_is_called_at_start_and_end() {
     let (input, input_writer) = pipe_of(65_536);
     let (reader, output) = pipe_of(65_536);
     File::from(input_writer).write_all(b"five.").unwrap();

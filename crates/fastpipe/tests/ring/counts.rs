@@ -1,5 +1,4 @@
-//! What the ends of a ring say that they did, and a view that outlives the call
-//! that made it.
+//! Counts of a ring's ends, and a view that outlives the function that created it.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -25,7 +24,7 @@ fn moving_bytes_takes_no_system_call() {
 }
 
 #[test]
-fn want_of_room_and_of_data_is_counted_once_each_time() {
+fn each_lack_of_room_or_data_counts_once() {
     let (mut producer, mut consumer) = ring::pair(4 * KIB).unwrap();
     consumer.set_wait(Wait::Never);
     producer.set_wait(Wait::Never);
@@ -67,7 +66,7 @@ fn sleeping_and_waking_are_counted_as_system_calls() {
 }
 
 #[test]
-fn an_end_taken_over_counts_anew() {
+fn counts_start_at_zero_for_a_new_owner() {
     let (mut producer, mut consumer) = ring::pair(4 * KIB).unwrap();
     producer.write_all(&[7; 10]).unwrap();
     consumer.peek(3).unwrap().release(3);
@@ -86,7 +85,7 @@ fn next(consumer: &mut Consumer) -> &[u8] {
 }
 
 #[test]
-fn bytes_of_a_view_can_be_returned_and_are_taken_out_by_the_next_one() {
+fn a_function_can_return_a_views_bytes_and_the_next_view_releases_them() {
     let (mut producer, mut consumer) = ring::pair(4 * KIB).unwrap();
     producer.write_all(b"one").unwrap();
     assert_eq!(next(&mut consumer), b"one");

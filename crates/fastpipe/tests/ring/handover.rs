@@ -1,4 +1,4 @@
-//! An end on its way: by a socket, and from there on to somebody else.
+//! Passing an end on, by a socket and by a descriptor.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -38,7 +38,7 @@ fn give_on_producer(producer: Producer) -> Producer {
 }
 
 #[test]
-fn a_consumer_given_on_is_not_dead_with_its_first_owner() {
+fn a_consumer_passed_on_is_not_dead_with_its_first_owner() {
     for (mut producer, consumer) in [offered_by_producer(), offered_by_consumer()] {
         let mut consumer = give_on_consumer(consumer);
         assert_eq!(producer.peer_state().unwrap(), PeerState::Running);
@@ -56,7 +56,7 @@ fn a_consumer_given_on_is_not_dead_with_its_first_owner() {
 }
 
 #[test]
-fn a_producer_given_on_is_not_dead_with_its_first_owner() {
+fn a_producer_passed_on_is_not_dead_with_its_first_owner() {
     for (producer, mut consumer) in [offered_by_producer(), offered_by_consumer()] {
         let mut producer = give_on_producer(producer);
         assert_eq!(consumer.peer_state().unwrap(), PeerState::Running);
@@ -149,7 +149,7 @@ fn waiting_on_a_non_blocking_stream_ends_with_its_read_timeout() {
 }
 
 #[test]
-fn an_offer_taken_too_late_is_not_an_empty_stream() {
+fn an_offer_accepted_too_late_is_an_error() {
     watch();
     let (here, there) = UnixStream::pair().unwrap();
     here.set_read_timeout(Some(Duration::from_millis(5)))

@@ -1,5 +1,4 @@
-//! A ring against a queue, and a ring whose shared memory somebody else writes
-//! to.
+//! Rings compared with a queue, also if somebody else writes to the shared memory.
 
 use crate::common::ring_interpreter::{WORDS, run};
 use proptest::prelude::*;
@@ -15,7 +14,7 @@ proptest! {
     }
 
     #[test]
-    fn a_ring_in_hostile_hands_goes_wrong_only_in_ways_that_are_documented(
+    fn a_hostile_peer_causes_only_documented_errors(
         mut program in prop::collection::vec(any::<u8>(), 0..600),
     ) {
         program.insert(0, 1);
@@ -48,7 +47,7 @@ fn fixed_programs() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn no_word_of_the_header_does_harm() {
+fn no_value_in_the_header_does_harm() {
     for program in fixed_programs() {
         run(&program);
     }

@@ -1,4 +1,4 @@
-//! What is no ring, or none that is safe to use, is refused.
+//! Files that are not a ring, or not one that is safe to use, are refused.
 
 use std::fs::File;
 use std::io::{ErrorKind, IoSlice, Read, Write};
@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 
 use crate::common;
+use crate::common::skip::skip;
 use crate::common::state::watch;
 use fastpipe::pipe::page_size;
 use fastpipe::ring::{self, Consumer, Producer};
@@ -88,7 +89,7 @@ fn another_magic_version_or_capacity_is_refused() {
 fn memory_of_reserved_huge_pages_is_refused() {
     let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
     let Ok(file) = memfd_create("t", flags) else {
-        eprintln!("skipped: no reserved huge pages here");
+        skip("no reserved huge pages here");
         return;
     };
     fcntl_add_seals(&file, BOTH).unwrap();
@@ -117,7 +118,7 @@ fn memory_that_can_not_be_written_is_refused() {
 }
 
 #[test]
-fn indices_that_can_not_be_are_refused() {
+fn impossible_positions_are_refused() {
     for (at, bad) in [(128, 4097u64), (128, u64::MAX), (256, 1)] {
         let file = copy_of_a_ring(2 * page_size(), BOTH);
         pwrite(&file, &bad.to_ne_bytes(), at).unwrap();
@@ -126,7 +127,7 @@ fn indices_that_can_not_be_are_refused() {
 }
 
 #[test]
-fn indices_are_looked_at_once_the_end_is_ours_and_it_is_given_back_where_they_can_not_be() {
+fn positions_are_read_after_attaching_and_an_invalid_one_frees_the_end() {
     let (producer, _consumer) = ring::pair(1).unwrap();
     let file = producer.as_fd().try_clone_to_owned().unwrap();
     let attach = || Producer::from_fd(file.try_clone().unwrap());
@@ -153,7 +154,7 @@ fn send(stream: &UnixStream, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
 }
 
 #[test]
-fn an_offer_that_is_none_is_refused_and_the_other_side_told() {
+fn an_invalid_offer_is_refused_and_the_other_side_informed() {
     watch();
     let good = copy_of_a_ring(2 * page_size(), BOTH);
     let bad = copy_of_a_ring(2 * page_size(), SealFlags::empty());
@@ -181,7 +182,7 @@ fn an_offer_that_is_none_is_refused_and_the_other_side_told() {
 }
 
 #[test]
-fn a_stranger_that_hangs_up_or_answers_nonsense_is_an_error() {
+fn a_hang_up_or_an_invalid_answer_is_an_error() {
     watch();
     let (here, there) = UnixStream::pair().unwrap();
     drop(there);

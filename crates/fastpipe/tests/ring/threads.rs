@@ -1,4 +1,4 @@
-//! A ring within one process: ends, errors, corruption.
+//! Rings between threads: data, ends, errors, corruption.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -41,7 +41,7 @@ fn as_soon_as_we_wait<T: Send + 'static>(
 }
 
 #[test]
-fn a_ring_is_as_large_as_asked_for_and_lends_all_of_it_in_one_piece_wherever_it_begins() {
+fn a_ring_lends_its_whole_capacity_contiguously_at_any_position() {
     let page = fastpipe::pipe::page_size();
     for (asked, got) in [(1, page), (page, page), (page + 1, 2 * page)] {
         let (mut producer, mut consumer) = ring::pair(asked).unwrap();
@@ -70,7 +70,7 @@ fn a_ring_is_as_large_as_asked_for_and_lends_all_of_it_in_one_piece_wherever_it_
 }
 
 #[test]
-fn a_consumer_that_is_dropped_breaks_the_pipe_at_once_or_while_waiting() {
+fn dropping_a_consumer_is_a_broken_pipe_for_the_producer() {
     for wait in ALL_WAITS {
         let (mut producer, consumer) = ring();
         producer.set_wait(wait);
@@ -90,7 +90,7 @@ fn a_consumer_that_is_dropped_breaks_the_pipe_at_once_or_while_waiting() {
 }
 
 #[test]
-fn a_producer_that_is_dropped_ends_the_data_and_one_that_panics_breaks_it_off() {
+fn dropping_a_producer_ends_the_data_and_a_panic_is_an_error() {
     for wait in WAITS {
         for panics in [false, true] {
             let (mut producer, mut consumer) = ring();
@@ -143,7 +143,7 @@ fn each_sleeper_is_woken_by_what_it_waits_for() {
 }
 
 #[test]
-fn an_index_that_can_not_be_is_corruption_for_good_also_while_waiting() {
+fn an_invalid_position_is_permanent_corruption() {
     for wait in WAITS {
         for bad in [1 << 20, u64::MAX, 1 << 63] {
             let (producer, mut consumer) = ring();
@@ -239,7 +239,7 @@ fn is_allowed(error: &std::io::Error) {
 }
 
 #[test]
-fn a_header_that_is_written_to_all_the_time_does_no_harm() {
+fn a_header_that_changes_all_the_time_does_no_harm() {
     const WORDS: [u64; 15] = [
         0, 8, 16, 128, 256, 384, 388, 392, 396, 400, 512, 516, 520, 524, 528,
     ];
@@ -288,7 +288,7 @@ fn a_header_that_is_written_to_all_the_time_does_no_harm() {
 }
 
 #[test]
-fn an_end_can_be_had_once_and_not_after_it_was_closed() {
+fn an_end_can_be_attached_once_and_not_after_closing() {
     let (producer, consumer) = ring();
     let file = || producer.as_fd().try_clone_to_owned().unwrap();
     let error = Producer::from_fd(file()).unwrap_err();
@@ -302,7 +302,7 @@ fn an_end_can_be_had_once_and_not_after_it_was_closed() {
 }
 
 #[test]
-fn more_than_half_can_not_be_waited_for_and_a_timeout_is_kept() {
+fn requests_above_half_the_capacity_fail_and_timeouts_hold() {
     let (mut producer, mut consumer) = ring();
     let too_much = 2 * KIB + 1;
     let kind = producer.lend(too_much).unwrap_err().kind();

@@ -1,5 +1,6 @@
-//! Memory of one's own mapping, and what becomes of its pages in a pipe.
+//! Buffers, and their pages in a pipe.
 
+use crate::common::skip::skip;
 use std::error::Error;
 use std::fs::File;
 use std::io::Read;
@@ -36,14 +37,14 @@ fn backing(buffer: &Buffer) -> Backing {
         let shown_by = ShownBy::Smaps;
         assert_eq!(Backing { shown_by, ..best }, smaps);
     } else {
-        eprintln!("skipped: this process may not read page frame numbers");
+        skip("this process may not read page frame numbers");
     }
     assert_ne!(smaps.shown_by.name(), ShownBy::Pagemap.name());
     smaps
 }
 
 #[test]
-fn words_are_the_bytes_less_a_rest() {
+fn words_are_the_bytes_without_an_incomplete_one() {
     let mut buffer = Buffer::builder().len(8 * 5 + 3).map().unwrap();
     let words = buffer.words();
     assert_eq!(words.len(), 5);
@@ -107,7 +108,7 @@ fn slices_beyond_the_buffer_panic() {
 }
 
 #[test]
-fn untouched_pages_are_not_there_and_touched_ones_are() {
+fn only_touched_pages_are_resident() {
     let len = 64 * page_size();
     let untouched = Buffer::builder().len(len).touched(false).map().unwrap();
     assert_eq!(backing(&untouched).resident, 0);
@@ -126,13 +127,13 @@ fn base_pages_stay_base_pages_where_huge_ones_would_fit() {
 }
 
 #[test]
-fn huge_pages_are_shown_by_every_witness() {
+fn smaps_and_pagemap_both_show_huge_pages() {
     let len = 2 * huge_page_size();
     let buffer = Buffer::builder().len(len).pages(Pages::Huge).map().unwrap();
     let backing = backing(&buffer);
     assert_eq!(backing.resident, len as u64);
     if backing.huge == 0 {
-        return eprintln!("skipped: this system grants no huge pages");
+        return skip("this system grants no huge pages");
     }
     assert_eq!(backing.all_huge(), backing.huge == len as u64);
 }
@@ -155,7 +156,7 @@ fn a_buffer_is_wiped_in_forked_children_where_that_was_asked_for() {
 }
 
 #[test]
-fn a_buffer_lies_between_forbidden_pages() {
+fn a_buffer_has_guard_pages() {
     for pages in [Pages::Base, Pages::Huge] {
         let buffer = Buffer::builder().len(5000).pages(pages).map().unwrap();
         let start = buffer.as_ptr().addr();
@@ -176,7 +177,10 @@ fn stays_in_the_pipe(mut buffer: Buffer, part_with: impl FnOnce(Buffer) -> Optio
     buffer.copy_from_slice(&bytes);
     let (reader, writer) = pipe_of(1 << 20);
     if slots(&writer).unwrap() < buffer.slice(..).slots() {
-        return eprintln!("skipped: no pipe for {} bytes is to be had", bytes.len());
+        return skip(format_args!(
+            "no pipe for {} bytes is available",
+            bytes.len()
+        ));
     }
     let mut out = Output::new(writer, Wait::Never);
     out.vmsplice(&[buffer.slice(..)], Default::default())
@@ -226,7 +230,7 @@ fn a_locked_buffer_is_renewed_all_the_same_and_stays_locked() {
     let builder = Buffer::builder().len(60_000).locked(true);
     let buffer = match builder.map() {
         Ok(buffer) => buffer,
-        Err(error) => return eprintln!("skipped: {error}"),
+        Err(error) => return skip(error),
     };
     assert!(smaps_entry(&buffer).contains(" lo"));
     stays_in_the_pipe(buffer, |buffer| {
@@ -237,7 +241,7 @@ fn a_locked_buffer_is_renewed_all_the_same_and_stays_locked() {
 }
 
 #[test]
-fn lengths_that_can_not_be_are_errors() {
+fn impossible_lengths_are_errors() {
     for pages in [Pages::Base, Pages::Huge, Pages::HugeTlb] {
         let builder = Buffer::builder().pages(pages).touched(false);
         assert!(matches!(builder.map().unwrap_err(), BufferError::Empty));
@@ -276,7 +280,7 @@ fn reserved_huge_pages_work_or_are_refused_for_a_reason() {
             let text = error.to_string();
             assert!(text.contains("nr_hugepages"), "{text}");
             assert!(error.source().is_some());
-            eprintln!("skipped: {text}");
+            skip(text);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! vmsplice, splice and tee against plain reads and writes.
+//! vmsplice, splice and tee compared with plain reads and writes.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -14,7 +14,7 @@ proptest! {
     #![proptest_config(cases(160))]
 
     #[test]
-    fn what_is_vmspliced_piece_by_piece_or_in_one_list_is_read_as_one(
+    fn pieces_and_lists_of_pieces_are_read_as_one_stream(
         capacity in capacity(), sizes in sizes(), offset in 0..5000_usize, chunks in chunks(),
         wait in waits(), as_list in any::<bool>(), gift in any::<bool>(),
     ) {
@@ -47,7 +47,7 @@ proptest! {
     }
 
     #[test]
-    fn vmsplice_out_of_a_pipe_brings_what_was_written_and_ends_with_it(
+    fn vmsplice_from_a_pipe_fills_the_buffer_until_the_data_ends(
         capacity in capacity(), sizes in sizes(), step in 1..70_000_usize, wait in waits(),
     ) {
         let bytes = pattern(sizes.iter().sum());
@@ -69,7 +69,7 @@ proptest! {
     }
 
     #[test]
-    fn splice_from_pipe_to_pipe_moves_what_is_asked_for_or_all_there_is(
+    fn splice_between_pipes_moves_the_length_asked_for_or_everything(
         capacities in (capacity(), capacity()), sizes in sizes(), steps in chunks(),
         chunks in chunks(), wait in waits(),
     ) {

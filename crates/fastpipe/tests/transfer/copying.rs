@@ -1,4 +1,4 @@
-//! write and read against std's.
+//! write and read compared with those of the standard library.
 
 use crate::common;
 use crate::common::shapes::{capacity, cases, chunks, cut, sizes, waits};
@@ -114,7 +114,7 @@ fn nothing_to_move_needs_no_system_call_and_no_other_end() {
 }
 
 #[test]
-fn the_way_of_waiting_and_the_descriptor_can_be_asked_for() {
+fn wait_and_descriptor_can_be_queried() {
     let (reader, writer) = pipe_of(65_536);
     let out = Output::new(&writer, Wait::Poll);
     let input = Input::new(&reader, Wait::Never);

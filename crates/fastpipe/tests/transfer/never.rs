@@ -1,5 +1,5 @@
-//! Wait::Never: what was moved is told, so that a caller can go on from there.
-//! Both ends are in one thread: any call that slept would hang.
+//! Under Wait::Never a transfer reports what was moved, so that it can be resumed. Both
+//! ends are in one thread, so any blocking call would hang.
 
 use std::io::ErrorKind::WouldBlock;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -172,7 +172,7 @@ proptest! {
 }
 
 #[test]
-fn an_empty_pipe_and_a_full_one_are_told_as_would_block() {
+fn an_empty_and_a_full_pipe_would_block() {
     let (reader, writer) = pipe_of(65_536);
     let (_other_reader, other_writer) = pipe_of(65_536);
     let mut input = Input::new(&reader, Wait::Never);

@@ -1,4 +1,4 @@
-//! Reader against a cursor over the same bytes.
+//! Reader compared with a cursor over the same bytes.
 
 use std::fs::File;
 use std::io::{BufRead, Cursor, ErrorKind, Read, Write};
@@ -99,7 +99,7 @@ proptest! {
 }
 
 #[test]
-fn where_nothing_is_there_never_would_block_and_loses_nothing() {
+fn never_fails_with_would_block_on_an_empty_pipe_without_loss() {
     let (reader, writer) = pipe_of(65_536);
     let before = flags(&reader);
     let mut writer = File::from(writer);

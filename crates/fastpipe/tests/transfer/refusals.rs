@@ -1,4 +1,4 @@
-//! What the kernel refuses, or would better have refused.
+//! Calls that the kernel refuses, and harmful ones that the library refuses.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -20,7 +20,7 @@ fn is_refused(result: Result<impl Sized, Incomplete>, errno: Errno) {
 }
 
 #[test]
-fn vmsplice_to_a_read_end_is_refused_and_the_buffer_stays_as_it_was() {
+fn vmsplice_to_a_read_end_is_refused_without_changing_the_buffer() {
     let (reader, writer) = pipe_of(65_536);
     // There must be something that the kernel could write into the buffer.
     File::from(writer).write_all(&pattern(4096)).unwrap();
@@ -112,7 +112,7 @@ fn splice_and_tee_without_a_pipe_are_refused() {
 }
 
 #[test]
-fn splice_to_a_file_opened_to_append_is_refused_and_nothing_is_lost() {
+fn splice_to_an_appending_file_is_refused_without_loss() {
     let directory = Directory::new();
     let path = directory.path("log");
     let log = File::options()
@@ -133,7 +133,7 @@ fn splice_to_a_file_opened_to_append_is_refused_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_nothing_spins_on_it() {
+fn a_full_disk_is_reported_without_spinning() {
     for wait in ALL_WAITS {
         let full = File::options().write(true).open("/dev/full").unwrap();
         is_refused(Output::new(&full, wait).write(b"abc"), Errno::NOSPC);

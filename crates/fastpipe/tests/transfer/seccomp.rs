@@ -1,11 +1,11 @@
-//! vmsplice forbidden, as in some containers.
+//! vmsplice refused by a filter, as in some containers.
 
 use crate::common::seccomp::refuse;
 use crate::common::{ALL_WAITS, buffer_with, pipe_of};
 use fastpipe::transfer::{Input, Output};
 
 #[test]
-fn where_a_filter_forbids_vmsplice_nothing_is_moved_and_write_still_works() {
+fn with_vmsplice_refused_nothing_is_moved_and_write_works() {
     // A thread of its own, since a filter can't be taken off again.
     let filtered = std::thread::spawn(|| {
         if !refuse(&[libc::SYS_vmsplice], libc::EPERM) {

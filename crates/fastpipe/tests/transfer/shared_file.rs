@@ -1,5 +1,5 @@
-//! The open file behind a descriptor is shared with strangers: its flags are
-//! theirs too. FIFOs, which know no RWF_NOWAIT, are opened again instead.
+//! The open file of a descriptor may be shared, so its flags are never changed. FIFOs
+//! without RWF_NOWAIT are opened again instead.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -222,7 +222,7 @@ fn a_fifo_that_is_gone_from_its_directory_works_all_the_same() {
 }
 
 #[test]
-fn another_writer_to_the_same_fifo_loses_nothing_by_it() {
+fn another_writer_to_the_same_fifo_loses_nothing() {
     let directory = Directory::new();
     let (mut reader, mut writer) = directory.fifo("fifo");
     writer.write_all(b"abc").unwrap();
@@ -235,7 +235,7 @@ fn another_writer_to_the_same_fifo_loses_nothing_by_it() {
 }
 
 #[test]
-fn a_fifo_open_for_both_takes_pages_and_lends_none_to_be_written() {
+fn vmsplice_to_a_read_write_fifo_leaves_the_buffer_unchanged() {
     let directory = Directory::new();
     drop(directory.fifo("fifo"));
     let path = directory.path("fifo");

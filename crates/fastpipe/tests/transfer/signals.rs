@@ -1,4 +1,4 @@
-//! A storm of signals, none of which restarts a system call.
+//! Transfers under frequent signals, none of which restarts a system call.
 
 use std::fs::File;
 use std::io::{Read, Write};

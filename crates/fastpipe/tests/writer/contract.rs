@@ -1,4 +1,4 @@
-//! What the writer promises of its calls, whatever lies behind them.
+//! The documented behaviour of the writer's methods.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::common;
 use crate::common::state::until_unread;
 use crate::common::writers::{
-    How, KIB, MIB, SLEEPING, check, drained_settings, expect, expect_all, goes_by, send, settings,
-    stays_sane, stream,
+    How, KIB, MIB, SLEEPING, check, drained_settings, expect, expect_all, send, settings,
+    stays_sane, stream, uses_policy,
 };
 use crate::common::{ALL_WAITS, assert_same, pipe_of, read_all};
 use fastpipe::pipe::{self, page_size};
@@ -28,7 +28,7 @@ fn much_that_is_only_written_is_handed_over_too() {
         let path = out.path();
         let report = out.finish().unwrap().1;
         check(&reading.join().unwrap(), 0).unwrap();
-        if goes_by(path, Reuse::Fresh, &format!("at once: {at_once}")) {
+        if uses_policy(path, Reuse::Fresh, &format!("at once: {at_once}")) {
             assert!(report.zero_copy_bytes > 6 * MIB as u64, "{report:?}");
         }
     }
@@ -53,7 +53,7 @@ fn pieces_that_fill_every_buffer_exactly_are_handed_over_too() {
                     }
                 }
             }
-            goes_by(out.path(), Reuse::Fresh, &format!("{how:?} of {piece}"));
+            uses_policy(out.path(), Reuse::Fresh, &format!("{how:?} of {piece}"));
             drop(out);
             let got = reading.join().unwrap();
             assert_eq!(got.len(), 6 * MIB);
@@ -63,7 +63,7 @@ fn pieces_that_fill_every_buffer_exactly_are_handed_over_too() {
 }
 
 #[test]
-fn little_is_written_and_leaves_the_pipe_as_it_is() {
+fn few_bytes_are_copied_and_leave_the_pipe_unchanged() {
     let (reader, writer) = pipe_of(64 * KIB);
     let capacity = pipe::capacity(&writer).unwrap();
     let mut out = Writer::builder().open(writer).unwrap();
@@ -81,7 +81,7 @@ fn little_is_written_and_leaves_the_pipe_as_it_is() {
 }
 
 #[test]
-fn finish_gives_the_descriptor_back_with_an_account_of_everything() {
+fn finish_returns_the_descriptor_and_a_report() {
     for setting in settings() {
         let (reader, writer) = pipe_of(64 * KIB);
         let same = writer.try_clone().unwrap();
@@ -186,7 +186,7 @@ fn dropping_while_panicking_sends_nothing() {
 }
 
 #[test]
-fn waiting_until_drained_ends_when_nothing_is_unread_and_no_sooner() {
+fn wait_drained_returns_when_nothing_is_unread() {
     for wait in SLEEPING {
         for setting in settings() {
             let (reader, writer) = pipe_of(64 * KIB);
@@ -207,7 +207,7 @@ fn waiting_until_drained_ends_when_nothing_is_unread_and_no_sooner() {
 }
 
 #[test]
-fn waiting_until_drained_tells_of_a_reader_that_went_before_the_end() {
+fn wait_drained_reports_a_reader_that_closed_early() {
     for wait in ALL_WAITS {
         let (reader, writer) = pipe_of(64 * KIB);
         let mut out = Writer::builder().wait(wait).open(writer).unwrap();
@@ -228,7 +228,7 @@ fn waiting_until_drained_tells_of_a_reader_that_went_before_the_end() {
 
 /// The reader may read the last byte and go between two looks of the writer's.
 #[test]
-fn a_reader_that_reads_everything_and_goes_at_once_has_drained_the_pipe() {
+fn a_reader_that_reads_everything_and_closes_has_drained_the_pipe() {
     for _ in 0..500 {
         let (reader, writer) = pipe_of(4096);
         let mut out = Writer::builder().wait(Wait::Spin).open(writer).unwrap();
@@ -245,7 +245,7 @@ fn a_reader_that_reads_everything_and_goes_at_once_has_drained_the_pipe() {
 }
 
 #[test]
-fn a_loan_is_aligned_and_as_long_as_asked_and_sends_nothing_when_dropped() {
+fn a_loan_is_aligned_and_long_enough_and_sends_nothing_when_dropped() {
     for setting in settings() {
         let (reader, writer) = pipe_of(64 * KIB);
         let reading = read_all(reader, vec![256 * KIB]);
@@ -292,7 +292,7 @@ fn a_loan_is_aligned_and_as_long_as_asked_and_sends_nothing_when_dropped() {
 }
 
 #[test]
-fn more_than_the_loan_can_not_be_committed_and_nothing_is_then_sent() {
+fn committing_more_than_the_loan_panics_and_sends_nothing() {
     let (reader, writer) = pipe_of(64 * KIB);
     let mut out = Writer::builder().open(&writer).unwrap();
     let loan = out.lend(10).unwrap();
@@ -305,18 +305,18 @@ fn more_than_the_loan_can_not_be_committed_and_nothing_is_then_sent() {
 }
 
 #[test]
-fn a_wish_for_a_loan_beyond_all_memory_does_no_harm() {
+fn an_impossibly_large_loan_setting_does_no_harm() {
     stays_sane(MIB, usize::MAX);
 }
 
 #[test]
-fn wishes_for_the_smallest_loan_and_region_do_no_harm() {
+fn the_smallest_loan_and_region_do_no_harm() {
     stays_sane(0, 0);
     stays_sane(1, 1);
 }
 
 #[test]
-fn a_loan_too_long_for_any_memory_is_an_error_that_leaves_the_writer_usable() {
+fn an_impossibly_long_loan_is_an_error_and_the_writer_stays_usable() {
     for setting in settings() {
         let (reader, writer) = pipe_of(64 * KIB);
         let reading = read_all(reader, vec![256 * KIB]);
@@ -334,7 +334,7 @@ fn a_loan_too_long_for_any_memory_is_an_error_that_leaves_the_writer_usable() {
 }
 
 #[test]
-fn the_threshold_of_little_is_crossed_without_a_seam() {
+fn no_byte_is_lost_around_the_first_128_kib() {
     for setting in drained_settings().into_iter().chain(settings()) {
         for off in [-1, 0, 1] {
             let len = COPIED_FIRST.saturating_add_signed(off) as usize;

@@ -1,5 +1,5 @@
-//! Any sequence of what can be done with a writer, with any settings, against
-//! a `Vec<u8>`.
+//! Random sequences of a writer's methods, with any settings, compared with a
+//! `Vec<u8>`.
 
 use crate::common;
 use crate::common::interpreter::run;
@@ -10,7 +10,7 @@ proptest! {
     #![proptest_config(cases(400))]
 
     #[test]
-    fn whatever_is_done_with_a_writer_its_reader_gets_exactly_that(
+    fn the_reader_gets_exactly_what_any_program_of_calls_sends(
         program in prop::collection::vec(any::<u8>(), 0..300)
     ) {
         run(&program);

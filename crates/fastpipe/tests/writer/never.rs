@@ -86,12 +86,12 @@ fn loses_nothing(prepare: impl Fn(WriterBuilder) -> WriterBuilder, lend: bool) {
 }
 
 #[test]
-fn what_is_lent_and_polled_for_is_lost_at_no_size() {
+fn an_event_loop_that_lends_loses_no_byte_at_any_size() {
     loses_nothing(|builder| builder, true);
 }
 
 #[test]
-fn what_is_written_and_polled_for_is_lost_at_no_size() {
+fn an_event_loop_that_writes_loses_no_byte_at_any_size() {
     loses_nothing(|builder| builder, false);
 }
 
@@ -103,7 +103,7 @@ fn in_a_small_pipe_and_small_loans_nothing_is_lost_either() {
 
 /// One byte of room at a time: the pipe's slots run out before its bytes do.
 #[test]
-fn a_reader_that_takes_one_byte_at_a_time_unsettles_nothing() {
+fn a_reader_of_single_bytes_gets_every_byte() {
     for setting in settings() {
         let (reader, writer) = pipe_of(4096);
         let mut reader = File::from(reader);

@@ -1,6 +1,7 @@
-//! Every policy with readers of every kind that copy: in odd sizes, late,
-//! while they change the pipe; and those that splice to a file or a socket.
+//! Every policy with copying readers of every kind: with odd sizes, late, resizing the
+//! pipe; and with readers that splice to a file or a socket.
 
+use crate::common::skip::skip;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,8 +11,8 @@ use std::thread::scope;
 use crate::common;
 use crate::common::state::until_asleep;
 use crate::common::writers::{
-    HOWS, How, KIB, MIB, Setting, check, expect, expect_all, fill, goes_by, safe_settings, send,
-    settings,
+    HOWS, How, KIB, MIB, Setting, check, expect, expect_all, fill, safe_settings, send, settings,
+    uses_policy,
 };
 use crate::common::{Directory, pipe_of};
 use fastpipe::buffer::Pages;
@@ -66,7 +67,7 @@ fn a_reader_of_odd_sizes_gets_every_byte() {
 }
 
 #[test]
-fn pages_that_came_round_several_times_carry_the_right_bytes() {
+fn pages_reused_several_times_carry_the_right_bytes() {
     for setting in settings() {
         let report = stream_to(setting, How::Both, 40 * MIB, |reader, _| {
             expect_all(&mut File::from(reader), 0, &[256 * KIB])
@@ -101,14 +102,14 @@ fn long_loans_are_cow_checked_too() {
     let report = out.finish().unwrap().1;
     let len = (40 * LOAN + 20 * MIB) as u64;
     assert_eq!(reading.join().unwrap(), len);
-    if goes_by(report.path, Reuse::CowChecked, "long loans") {
+    if uses_policy(report.path, Reuse::CowChecked, "long loans") {
         // A slow machine may ask the referee once and then no more.
         assert!(report.slabs_reused > 0, "{report:?}");
     }
 }
 
 #[test]
-fn a_reader_that_lets_the_pipe_run_full_before_each_piece_gets_every_byte() {
+fn a_reader_that_waits_for_a_full_pipe_gets_every_byte() {
     for setting in settings() {
         for how in [How::Lend, How::Write] {
             let len = 12 * MIB;
@@ -129,7 +130,7 @@ fn a_reader_that_lets_the_pipe_run_full_before_each_piece_gets_every_byte() {
 }
 
 #[test]
-fn a_reader_that_makes_the_pipe_larger_and_smaller_all_the_time_gets_every_byte() {
+fn a_reader_that_keeps_resizing_the_pipe_gets_every_byte() {
     const CAPACITIES: [usize; 7] = [1 << 20, 4096, 64 << 10, 8192, 256 << 10, 512 << 10, 16_384];
     for setting in settings() {
         for how in [How::Lend, How::Both] {
@@ -160,7 +161,7 @@ fn a_reader_that_makes_the_pipe_larger_and_smaller_all_the_time_gets_every_byte(
 
 /// The pipe is at its largest, everything unread, when the region comes round.
 #[test]
-fn a_reader_that_makes_the_pipe_larger_than_the_region_and_reads_late_gets_every_byte() {
+fn a_late_reader_that_enlarges_the_pipe_beyond_the_region_gets_every_byte() {
     for setting in settings() {
         let setting = Setting {
             builder: setting
@@ -188,7 +189,7 @@ fn a_reader_that_makes_the_pipe_larger_than_the_region_and_reads_late_gets_every
 
 /// One loan a slab, and two of them.
 #[test]
-fn drained_pages_are_written_again_once_their_last_byte_was_read_and_no_sooner() {
+fn drained_pages_are_reused_only_after_their_last_byte_was_read() {
     // As few pages as are handed over, rather than copied.
     let slab = 2 * pipe::page_size();
     for read in [0, 1, slab - 1, slab, slab + 1] {
@@ -212,7 +213,7 @@ fn drained_pages_are_written_again_once_their_last_byte_was_read_and_no_sooner()
         let (zero_copy, report) = send_a_slab(2 * slab);
         expect(&mut file, read as u64, 3 * slab - read);
         if !zero_copy {
-            return eprintln!("skipped: nothing is handed over here");
+            return skip("pages are not handed over here");
         }
         let reused = u64::from(read >= slab);
         assert_eq!(report.slabs_reused, reused, "{read} bytes were read");

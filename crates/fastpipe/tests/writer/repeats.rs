@@ -1,4 +1,4 @@
-//! Bytes that never change, sent over and over.
+//! Repeated constant bytes.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -21,7 +21,7 @@ fn times(data: &[u8], bytes: usize) -> u64 {
 }
 
 #[test]
-fn what_is_repeated_comes_in_its_place_between_what_is_written_and_lent() {
+fn repeated_bytes_keep_their_place_between_written_and_lent_ones() {
     for setting in settings() {
         for wait in WAITS {
             let (reader, writer) = pipe_of(64 * KIB);
@@ -55,7 +55,7 @@ fn what_is_repeated_comes_in_its_place_between_what_is_written_and_lent() {
 }
 
 #[test]
-fn what_is_repeated_and_can_not_be_sent_is_queued_and_nothing_else_is_taken_meanwhile() {
+fn unsent_repeated_bytes_are_queued_and_nothing_else_is_accepted() {
     for setting in safe_settings() {
         for length in LENGTHS {
             let data = stream(length as u64, length);
@@ -129,7 +129,7 @@ fn a_repetition_without_end_ends_with_its_reader() {
 }
 
 #[test]
-fn what_is_repeated_no_times_sends_what_came_before_and_nothing_else() {
+fn repeating_zero_times_sends_only_earlier_bytes() {
     let frozen = Frozen::new(b"abc").unwrap();
     for wait in ALL_WAITS {
         let (reader, writer) = pipe_of(64 * KIB);

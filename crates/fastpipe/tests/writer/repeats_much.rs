@@ -1,4 +1,4 @@
-//! So much of the same that pipes are set up for it.
+//! Repetitions that are long enough for pipes to be set up for them.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -34,7 +34,7 @@ impl Expected<'_> {
         }
     }
 
-    /// Reads so many bytes, in pieces of this size.
+    /// Reads this number of bytes, in pieces of this size.
     #[track_caller]
     fn read(&mut self, from: &mut impl Read, bytes: usize, piece: usize) {
         let mut piece = vec![0; piece];
@@ -49,7 +49,7 @@ impl Expected<'_> {
 }
 
 #[test]
-fn what_is_repeated_without_end_is_right_and_ends_with_its_reader() {
+fn endless_repetition_is_right_and_ends_with_its_reader() {
     for length in LENGTHS {
         let data = stream(length as u64, length);
         for wait in WAITS {
@@ -142,7 +142,7 @@ fn a_writer_that_never_waits_goes_on_repeating_where_it_stopped() {
 
 /// From the beginning, or once both calls were used.
 #[test]
-fn where_splice_or_tee_is_refused_it_is_repeated_in_another_way() {
+fn with_splice_or_tee_refused_repeating_uses_another_technique() {
     for calls in [&[libc::SYS_tee][..], &[libc::SYS_splice]] {
         for before in [0, 3 * MIB] {
             for length in LENGTHS {

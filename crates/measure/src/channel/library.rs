@@ -5,9 +5,10 @@ use std::fs;
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::os::fd::OwnedFd;
 
+use anyhow::bail;
 use fastpipe::buffer::Buffer;
 use fastpipe::reuse::{AssertReaderCopies, Reuse};
-use fastpipe::transfer::{Counts, Incomplete};
+use fastpipe::transfer::Counts;
 use fastpipe::writer::{Path, Writer};
 
 use super::Sink;
@@ -42,13 +43,13 @@ enum Way {
 }
 
 impl LibrarySink {
-    /// The sink that `spec` asks for; none if it asks for a bare technique.
+    /// The sink that `spec` asks for.
     /// [`SinkTechnique::BufWriter`] writes to standard output, which `channel`
     /// must be.
     ///
     /// # Errors
-    /// When memory can't be had.
-    pub fn new(channel: OwnedFd, spec: &SinkSpec) -> io::Result<Option<Self>> {
+    /// When memory can't be had, or `spec` asks for a bare technique.
+    pub fn new(channel: OwnedFd, spec: &SinkSpec) -> anyhow::Result<Self> {
         let open = |policy: Policy, channel: OwnedFd| {
             let builder = Writer::builder()
                 .wait(spec.wait.into())
@@ -81,14 +82,14 @@ impl LibrarySink {
                 buffer: buffer()?,
                 sent: 0,
             },
-            _ => return Ok(None),
+            other => bail!("no library sends by {other}"),
         };
-        Ok(Some(LibrarySink { way }))
+        Ok(LibrarySink { way })
     }
 }
 
 impl Sink for LibrarySink {
-    fn send(&mut self, producer: &mut Producer) -> Result<(), Incomplete> {
+    fn send(&mut self, producer: &mut Producer) -> io::Result<()> {
         match &mut self.way {
             Way::Lend { out, .. } => lend(out, producer),
             Way::Write { out, buffer, .. } => write(out, buffer, producer),
@@ -99,7 +100,6 @@ impl Sink for LibrarySink {
                 write(out, buffer, producer)
             }
         }
-        .map_err(|source| Incomplete { moved: 0, source })
     }
 
     fn sent(&self) -> u64 {

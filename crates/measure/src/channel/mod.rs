@@ -1,9 +1,14 @@
-//! What lies between two processes: one file a channel, with a sink at the
-//! writing end and a source at the reading end.
+//! What lies between two processes: one file a channel.
+//!
+//! A transmitter and a receiver make one system call at a time, and say where it
+//! would have slept: round trips go through them. Throughput trials send whole
+//! messages by a [`Sink`] and take them from a [`Source`], which `message.rs` makes
+//! of any transmitter and receiver; some channels have sinks of their own.
 
-mod attempt;
+pub mod eventfd;
 pub mod fifo;
 pub mod library;
+pub mod message;
 pub mod mqueue;
 pub mod name;
 mod open;
@@ -16,23 +21,144 @@ pub mod unix;
 pub mod uring;
 pub mod vm_readv;
 
+pub(crate) use self::message::moved;
 pub use self::open::{Channel, Granted, OpenError, open};
-pub(crate) use self::open::{cant, over_limit};
+pub(crate) use self::open::{cant, open_kind};
 
-use fastpipe::transfer::{Counts, Incomplete};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use fastpipe::transfer::Counts;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use serde::{Deserialize, Serialize};
 
-use crate::endpoint::data::Producer;
+use self::message::Message;
 
-/// The writing end of a channel, as a trial drives it.
+use crate::endpoint::data::Producer;
+use crate::endpoint::outcome::Setup;
+
+/// An end of a channel that moves messages one system call at a time.
+pub trait End {
+    /// The descriptor to poll; none where [`sleep`](Self::sleep) stands in for
+    /// that.
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// From now on calls fail with `AGAIN` instead of sleeping. The open file
+    /// belongs to this trial only.
+    ///
+    /// # Errors
+    /// Those of fcntl(2).
+    fn never_sleep(&mut self) -> io::Result<()> {
+        self.fd().map_or(Ok(()), set_nonblocking)
+    }
+
+    /// Sleeps until the next call would not, or the time is over. May wake up
+    /// early.
+    ///
+    /// # Errors
+    /// `PIPE` where the other end is gone.
+    fn sleep(&mut self, _limit: Option<Duration>) -> rustix::io::Result<()> {
+        Ok(())
+    }
+
+    /// System calls and would-blocks so far, where they are counted.
+    fn counts(&self) -> Counts {
+        Counts::default()
+    }
+}
+
+/// Sets O_NONBLOCK on an open file that belongs to this trial only.
+fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(fcntl_setfl(fd, fcntl_getfl(fd)? | OFlags::NONBLOCK)?)
+}
+
+/// The writing end of a channel, one system call at a time.
+pub trait Transmitter: End {
+    /// Sends what there is room for of a message. Returns how many bytes.
+    ///
+    /// # Errors
+    /// Those of the call: `AGAIN` where it would have slept.
+    fn send(&mut self, message: Message<'_>) -> rustix::io::Result<usize>;
+
+    /// Waits until nobody needs the memory of a piece any more, where its reader
+    /// does not say so by an answer.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    fn reclaim(&mut self, _piece: usize) -> rustix::io::Result<()> {
+        Ok(())
+    }
+
+    /// Has the next message made by `make` where the reader will find it, if the
+    /// channel can do that: [`send`](Self::send) then sends that one.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send), and those of `make`.
+    fn make_in_place(
+        &mut self,
+        _make: &mut dyn FnMut(&mut [u8]) -> rustix::io::Result<usize>,
+    ) -> Option<rustix::io::Result<usize>> {
+        None
+    }
+
+    /// Takes what would keep poll(2) from sleeping. Returns whether there was
+    /// anything.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    fn take_notices(&mut self) -> rustix::io::Result<bool> {
+        Ok(false)
+    }
+
+    /// The system call, for messages.
+    fn call(&self) -> &'static str;
+
+    /// The capacity of the channel in bytes, where it is made by this end.
+    fn capacity(&self) -> Option<usize> {
+        None
+    }
+
+    /// See [`Sink::expect_leaving`].
+    fn expect_leaving(&mut self) {}
+
+    /// See [`Sink::zerocopy`].
+    fn zerocopy(&self) -> Option<ZerocopyCounts> {
+        None
+    }
+}
+
+/// The reading end of a channel, one system call at a time.
+pub trait Receiver: End {
+    /// Receives what has come of a message, as far as there is room. Returns how
+    /// many bytes.
+    ///
+    /// # Errors
+    /// Those of the call: `AGAIN` where it would have slept.
+    fn receive(&mut self, into: &mut [u8]) -> rustix::io::Result<usize>;
+
+    /// Whether every byte that is received is to be copied, not just the first and
+    /// last ones, where that is not done anyway.
+    fn copy_all(&mut self, _all: bool) {}
+
+    /// The system call, for messages.
+    fn call(&self) -> &'static str;
+}
+
+/// The writing end of a channel, as a throughput trial drives it.
 pub trait Sink {
     /// Has the next piece made by `producer`, where it makes anything, and
     /// sends it.
     ///
     /// # Errors
-    /// [`Incomplete`]: `BrokenPipe` where the reader is gone, `TimedOut` after
+    /// `BrokenPipe` where the reader is gone, `TimedOut` after
     /// [`expect_leaving`](Self::expect_leaving) where it may be.
-    fn send(&mut self, producer: &mut Producer) -> Result<(), Incomplete>;
+    fn send(&mut self, producer: &mut Producer) -> io::Result<()>;
+
+    /// What took effect.
+    fn setup(&self) -> Setup {
+        Setup::default()
+    }
 
     /// Bytes sent so far.
     fn sent(&self) -> u64 {
@@ -72,14 +198,14 @@ pub struct ZerocopyCounts {
     pub copied: u64,
 }
 
-/// The reading end of a channel, as a trial drives it.
+/// The reading end of a channel, as a throughput trial drives it.
 pub trait Source {
     /// Takes what is there, waiting for the first byte of it; nothing at the
     /// end of the data.
     ///
     /// # Errors
-    /// [`Incomplete`], with nothing moved.
-    fn take(&mut self) -> Result<Taken<'_>, Incomplete>;
+    /// Those of the call.
+    fn take(&mut self) -> io::Result<Taken<'_>>;
 
     /// What was done so far at this end of the channel.
     fn counts(&self) -> Counts;

@@ -6,21 +6,18 @@
 
 use std::ffi::CString;
 use std::fs;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use fastpipe::buffer::Buffer;
-use fastpipe::transfer::{Counts, Incomplete};
+use fastpipe::transfer::Counts;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::attempt::{Attempts, unread, unsent};
+use super::message::{Message, counted};
 use super::open::{Channel, Granted, OpenError, cant, over_limit};
-use super::socket::filled;
-use super::{Sink, Source, Taken, sys};
-use crate::endpoint::data::Producer;
-use crate::endpoint::spec::{SinkSpec, SourceSpec};
+use super::{End, Receiver, Transmitter, set_nonblocking, sys};
 use crate::record::NotRun;
 use pipespeed_base::size;
 
@@ -30,19 +27,18 @@ const USUAL_MESSAGES: usize = 10;
 /// How long a send waits where the reader may have left, in nanoseconds, and
 /// how often it tries where it spins.
 const PATIENCE_NS: i64 = 10_000_000;
-const TRIES: u32 = 1000;
+const MAX_TRIES: u32 = 1000;
 
 /// Makes a queue of messages of one size, and takes its name away.
 ///
 /// # Errors
 /// [`OpenError`]: refused where a limit is in the way.
-pub fn open(message: usize, spins: bool) -> Result<Channel, OpenError> {
+pub fn open(message: usize) -> Result<Channel, OpenError> {
     let mut name = new_name();
-    let flags = if spins { libc::O_NONBLOCK } else { 0 };
     let mut messages = limit("msg_max")
         .unwrap_or(USUAL_MESSAGES)
         .clamp(1, USUAL_MESSAGES);
-    let made = libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY | flags;
+    let made = libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY;
     let write_end = loop {
         match sys::mq_open(&name, made, messages, message) {
             // The limit on the memory of a user's queues (mq_overview(7)).
@@ -52,7 +48,7 @@ pub fn open(message: usize, spins: bool) -> Result<Channel, OpenError> {
             outcome => break outcome.map_err(|errno| open_error(errno, message))?,
         }
     };
-    let read_end = sys::mq_open(&name, libc::O_RDONLY | flags, 0, 0);
+    let read_end = sys::mq_open(&name, libc::O_RDONLY, 0, 0);
     sys::mq_unlink(&name).map_err(cant("a message queue"))?;
     Ok(Channel {
         write_end: Some(write_end),
@@ -106,62 +102,68 @@ fn open_error(errno: Errno, message: usize) -> OpenError {
     }
 }
 
-/// The writing end.
+/// An end of a message queue, a call at a time.
 #[derive(Debug)]
-pub struct QueueSink {
-    queue: OwnedFd,
-    attempts: Attempts,
-    buffer: Buffer,
+pub struct Queue {
+    fd: OwnedFd,
+    sleeps: bool,
+    /// Whether a send must not wait forever, and how often it is still tried.
     may_be_alone: bool,
+    tries: u32,
+    counts: Counts,
 }
 
-impl QueueSink {
-    /// A sink with its buffer mapped and filled.
+impl Queue {
+    /// An end whose calls sleep, or not.
     ///
     /// # Errors
-    /// When the buffer can't be had.
-    pub fn new(queue: OwnedFd, spec: &SinkSpec) -> anyhow::Result<Self> {
-        Ok(QueueSink {
-            queue,
-            attempts: Attempts::new(spec.wait),
-            buffer: filled(spec.buffer_bytes)?,
+    /// Those of fcntl(2).
+    pub fn new(fd: OwnedFd, sleeps: bool) -> io::Result<Self> {
+        let mut queue = Queue {
+            fd,
+            sleeps,
             may_be_alone: false,
-        })
-    }
-
-    /// One send that does not wait for ever.
-    fn send_or_give_up(&mut self) -> rustix::io::Result<()> {
-        let queue = self.queue.as_fd();
-        let mut tries = TRIES;
-        let spins = self.attempts.spins();
-        self.attempts.call(|| {
-            tries -= 1;
-            match sys::mq_send(queue, &self.buffer, (!spins).then(soon)) {
-                Err(Errno::AGAIN) if tries == 0 => Err(Errno::TIMEDOUT),
-                outcome => outcome,
-            }
-        })
+            tries: MAX_TRIES,
+            counts: Counts::default(),
+        };
+        if !sleeps {
+            queue.never_sleep()?;
+        }
+        Ok(queue)
     }
 }
 
-impl Sink for QueueSink {
-    fn send(&mut self, producer: &mut Producer) -> Result<(), Incomplete> {
-        if !producer.is_idle() {
-            producer.produce(&mut self.buffer);
-        }
-        let outcome = if self.may_be_alone {
-            self.send_or_give_up()
-        } else {
-            let (queue, buffer) = (self.queue.as_fd(), &self.buffer[..]);
-            self.attempts.call(|| sys::mq_send(queue, buffer, None))
-        };
-        outcome.map_err(|errno| unsent(0, errno))?;
-        self.attempts.moved(self.buffer.len());
-        Ok(())
+impl End for Queue {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
+    }
+
+    fn never_sleep(&mut self) -> io::Result<()> {
+        self.sleeps = false;
+        set_nonblocking(self.fd.as_fd())
     }
 
     fn counts(&self) -> Counts {
-        self.attempts.counts
+        self.counts
+    }
+}
+
+impl Transmitter for Queue {
+    fn send(&mut self, message: Message<'_>) -> rustix::io::Result<usize> {
+        let bytes = message.bytes();
+        let deadline = (self.may_be_alone && self.sleeps).then(soon);
+        let sent = sys::mq_send(self.fd.as_fd(), bytes, deadline);
+        match counted(&mut self.counts, sent) {
+            Err(Errno::AGAIN) if self.may_be_alone => {
+                self.tries -= 1;
+                if self.tries > 0 {
+                    return Err(Errno::AGAIN);
+                }
+                self.tries = MAX_TRIES;
+                Err(Errno::TIMEDOUT)
+            }
+            outcome => outcome.map(|()| bytes.len()),
+        }
     }
 
     fn call(&self) -> &'static str {
@@ -173,21 +175,15 @@ impl Sink for QueueSink {
     }
 }
 
-/// Sends a message.
-///
-/// # Errors
-/// Those of mq_timedsend(2).
-pub fn send(queue: BorrowedFd<'_>, message: &[u8]) -> rustix::io::Result<()> {
-    sys::mq_send(queue, message, None)
-}
+impl Receiver for Queue {
+    /// The room must be that of the queue's longest message.
+    fn receive(&mut self, into: &mut [u8]) -> rustix::io::Result<usize> {
+        counted(&mut self.counts, sys::mq_receive(self.fd.as_fd(), into))
+    }
 
-/// Receives a message into a buffer that is as long as the queue's longest.
-/// Returns its length.
-///
-/// # Errors
-/// Those of mq_timedreceive(2).
-pub fn receive(queue: BorrowedFd<'_>, buffer: &mut [u8]) -> rustix::io::Result<usize> {
-    sys::mq_receive(queue, buffer)
+    fn call(&self) -> &'static str {
+        "mq_receive"
+    }
 }
 
 /// The moment at which a send that may be in vain gives up.
@@ -198,47 +194,5 @@ fn soon() -> libc::timespec {
     libc::timespec {
         tv_sec: now.tv_sec + ns / SECOND,
         tv_nsec: (ns % SECOND) as _,
-    }
-}
-
-/// The reading end.
-#[derive(Debug)]
-pub struct QueueSource {
-    queue: OwnedFd,
-    attempts: Attempts,
-    buffer: Buffer,
-}
-
-impl QueueSource {
-    /// A source with its buffer mapped.
-    ///
-    /// # Errors
-    /// When the buffer can't be had.
-    pub fn new(queue: OwnedFd, spec: &SourceSpec) -> anyhow::Result<Self> {
-        Ok(QueueSource {
-            queue,
-            attempts: Attempts::new(spec.wait),
-            buffer: Buffer::builder().len(spec.buffer_bytes).map()?,
-        })
-    }
-}
-
-impl Source for QueueSource {
-    fn take(&mut self) -> Result<Taken<'_>, Incomplete> {
-        let (queue, buffer) = (self.queue.as_fd(), &mut self.buffer[..]);
-        let n = self
-            .attempts
-            .call(|| sys::mq_receive(queue, buffer))
-            .map_err(unread)?;
-        self.attempts.moved(n);
-        Ok(Taken::Data(&self.buffer[..n]))
-    }
-
-    fn counts(&self) -> Counts {
-        self.attempts.counts
-    }
-
-    fn call(&self) -> &'static str {
-        "mq_receive"
     }
 }

@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 
 /// The longest name of a socket, in bytes: sun_path less the 0 that ends it
 /// (unix(7)).
-const LONGEST_OF_SOCKET: usize = 107;
+const MAX_SOCKET_NAME: usize = 107;
 
 /// A name in a directory of its own, into which nobody else may look. Both are
 /// gone when this is dropped.
@@ -52,42 +52,20 @@ impl PrivateName {
     }
 
     /// The name, short enough for a socket's address wherever the directory is:
-    /// if need be by a descriptor of it.
+    /// if need be by a descriptor of the directory, which must stay open meanwhile.
     ///
     /// # Errors
     /// Those of open(2).
-    pub fn short(&self) -> io::Result<ShortName> {
+    pub fn short(&self) -> io::Result<(PathBuf, Option<OwnedFd>)> {
         let file = match self.path.file_name() {
-            Some(file) if self.path.as_os_str().as_bytes().len() > LONGEST_OF_SOCKET => file,
-            _ => {
-                return Ok(ShortName {
-                    path: self.path.clone(),
-                    _directory: None,
-                });
-            }
+            Some(file) if self.path.as_os_str().as_bytes().len() > MAX_SOCKET_NAME => file,
+            _ => return Ok((self.path.clone(), None)),
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(&self.directory, flags, Mode::empty())?;
-        Ok(ShortName {
-            path: Path::new("/proc/self/fd")
-                .join(directory.as_raw_fd().to_string())
-                .join(file),
-            _directory: Some(directory),
-        })
-    }
-}
-
-/// A name that holds for this process, and for as long as this exists.
-#[derive(Debug)]
-pub struct ShortName {
-    path: PathBuf,
-    _directory: Option<OwnedFd>,
-}
-
-impl ShortName {
-    /// The whole name.
-    pub fn path(&self) -> &Path {
-        &self.path
+        let number = directory.as_raw_fd().to_string();
+        let path = Path::new("/proc/self/fd").join(number).join(file);
+        Ok((path, Some(directory)))
     }
 }
 
@@ -127,12 +105,12 @@ mod tests {
             let long = place.path().join("d".repeat(length));
             fs::create_dir(&long).unwrap();
             let name = PrivateName::within(&long, "socket").unwrap();
-            let short = name.short().unwrap();
-            assert!(short.path().as_os_str().len() <= LONGEST_OF_SOCKET);
-            let listener = UnixListener::bind(short.path()).unwrap();
-            UnixStream::connect(short.path()).unwrap();
+            let (short, _open) = name.short().unwrap();
+            assert!(short.as_os_str().len() <= MAX_SOCKET_NAME);
+            let listener = UnixListener::bind(&short).unwrap();
+            UnixStream::connect(&short).unwrap();
             listener.accept().unwrap();
-            drop((short, name));
+            drop(name);
             assert_eq!(fs::read_dir(&long).unwrap().count(), 0);
         }
     }

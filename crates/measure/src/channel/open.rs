@@ -59,8 +59,23 @@ pub fn open(case: &Case) -> Result<Channel, OpenError> {
     let Some(channel) = case.subject.channel() else {
         return Ok(Channel::default());
     };
-    let message = case.subject.buffer_bytes();
-    let pipe_bytes = case.subject.pipe_bytes();
+    open_kind(
+        channel,
+        case.subject.buffer_bytes(),
+        case.subject.pipe_bytes(),
+    )
+}
+
+/// Makes a channel for messages of one length, with a pipe of `pipe_bytes` where it
+/// has one.
+///
+/// # Errors
+/// [`OpenError`].
+pub(crate) fn open_kind(
+    channel: ChannelKind,
+    message: usize,
+    pipe_bytes: Option<usize>,
+) -> Result<Channel, OpenError> {
     match channel {
         ChannelKind::Pipe => of_pipe(pipe::create().map_err(cant("a pipe"))?, pipe_bytes),
         ChannelKind::Fifo => of_pipe(fifo::open().map_err(cant("a FIFO"))?, pipe_bytes),
@@ -69,7 +84,7 @@ pub fn open(case: &Case) -> Result<Channel, OpenError> {
         }
         ChannelKind::Unix => unix::open_named(),
         ChannelKind::Tcp => tcp::open(),
-        ChannelKind::MessageQueue => mqueue::open(message, case.spins()),
+        ChannelKind::MessageQueue => mqueue::open(message),
         ChannelKind::Memory => over_a_socket(),
         ChannelKind::Ring => ring::open(message),
     }

@@ -1,5 +1,6 @@
 //! A pipe: the sink writes or vmsplices, the source reads or splices.
 
+mod calls;
 mod source;
 
 use std::io;
@@ -12,9 +13,11 @@ use fastpipe::pipe;
 use fastpipe::transfer::{Counts, Incomplete, Output, VmspliceOptions};
 use fastpipe::wait::Wait;
 
+pub(crate) use self::calls::{Plain, Vmsplice};
 pub use self::source::PipeSource;
 use super::Sink;
 use crate::endpoint::data::Producer;
+use crate::endpoint::outcome::Setup;
 use crate::endpoint::spec::{Reuse, SinkSpec, SinkTechnique};
 
 /// The writing end: buffers that are sent in turn.
@@ -232,14 +235,22 @@ impl<F: AsFd> PipeSink<F> {
 }
 
 impl<F: AsFd> Sink for PipeSink<F> {
-    fn send(&mut self, producer: &mut Producer) -> Result<(), Incomplete> {
+    fn send(&mut self, producer: &mut Producer) -> io::Result<()> {
         if !producer.is_idle() {
-            let piece = self
-                .lend()
-                .map_err(|source| Incomplete { moved: 0, source })?;
-            producer.produce(piece);
+            producer.produce(self.lend()?);
         }
-        self.commit(self.piece_len())
+        Ok(self.commit(self.piece_len())?)
+    }
+
+    fn setup(&self) -> Setup {
+        let backing = self.backing().ok();
+        Setup {
+            pieces: Some(self.pieces()),
+            alignment: Some(self.alignment()),
+            huge_bytes: backing.map(|backing| backing.huge),
+            huge_shown_by: backing.map(|backing| backing.shown_by.name().to_owned()),
+            ..Setup::default()
+        }
     }
 
     fn sent(&self) -> u64 {

@@ -7,20 +7,22 @@
 #![allow(unsafe_code)] // Views in place: both ends are this program, and keep to the rules.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
-use fastpipe::buffer::Buffer;
 use fastpipe::pipe::page_size;
 use fastpipe::ring;
-use fastpipe::transfer::{Counts, Incomplete};
+use fastpipe::transfer::Counts;
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
+use super::message::Message;
 use super::open::{Channel, OpenError, over_a_socket};
-use super::socket::filled;
-use super::{Sink, Source, Taken};
+use super::{End, Receiver, Sink, Source, Taken, Transmitter};
 use crate::endpoint::data::Producer;
-use crate::endpoint::spec::{SinkSpec, SinkTechnique, SourceSpec, SourceTechnique};
+use crate::endpoint::outcome::Setup;
+use crate::endpoint::spec::Waiting;
 use crate::record::NotRun;
 use pipespeed_base::size;
 
@@ -60,70 +62,300 @@ pub(crate) fn within_file_limit(message: usize, capacity: usize) -> Result<(), O
     Ok(())
 }
 
-/// The writing end.
+/// The writing end, a message or a part of it at a time.
+#[derive(Debug)]
+pub struct RingTransmitter {
+    ring: ring::Producer,
+    message: usize,
+    /// Whether messages are sent as a whole, in a slot of the ring.
+    in_place: bool,
+    /// Whether the next one is in its slot already.
+    is_made: bool,
+    /// Whether calls wait by themselves. Else they are made only where they need
+    /// not: a ring whose way of waiting changes all the time may miss being woken.
+    waits: bool,
+}
+
+impl RingTransmitter {
+    /// An end for messages of one length.
+    pub fn new(ring: ring::Producer, message: usize, in_place: bool) -> Self {
+        RingTransmitter {
+            ring,
+            message,
+            in_place,
+            is_made: false,
+            waits: true,
+        }
+    }
+
+    /// Room that the next call needs.
+    fn room(&self) -> usize {
+        if self.in_place { self.message } else { 1 }
+    }
+
+    fn await_room(&mut self) -> rustix::io::Result<()> {
+        if self.waits || self.ring.room().map_err(errno)? >= self.room() {
+            Ok(())
+        } else {
+            Err(Errno::AGAIN)
+        }
+    }
+}
+
+impl End for RingTransmitter {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn never_sleep(&mut self) -> io::Result<()> {
+        self.waits = false;
+        Ok(())
+    }
+
+    fn sleep(&mut self, limit: Option<Duration>) -> rustix::io::Result<()> {
+        self.ring.set_timeout(limit);
+        let lent = self.ring.lend(self.room()).map(|slot| slot.len());
+        self.ring.set_timeout(None);
+        slept(lent)
+    }
+
+    fn counts(&self) -> Counts {
+        self.ring.counts()
+    }
+}
+
+impl Transmitter for RingTransmitter {
+    fn send(&mut self, message: Message<'_>) -> rustix::io::Result<usize> {
+        self.await_room()?;
+        if !self.in_place {
+            return self.ring.write(message.bytes()).map_err(errno);
+        }
+        let mut slot = self.ring.lend(self.message).map_err(errno)?;
+        if !std::mem::take(&mut self.is_made) {
+            slot.write_at(0, message.bytes());
+        }
+        slot.commit(self.message);
+        Ok(self.message)
+    }
+
+    fn reclaim(&mut self, _piece: usize) -> rustix::io::Result<()> {
+        if self.in_place {
+            self.await_room()?;
+        }
+        Ok(())
+    }
+
+    fn make_in_place(
+        &mut self,
+        make: &mut dyn FnMut(&mut [u8]) -> rustix::io::Result<usize>,
+    ) -> Option<rustix::io::Result<usize>> {
+        self.in_place.then(|| {
+            self.await_room()?;
+            let mut slot = self.ring.lend(self.message).map_err(errno)?;
+            // SAFETY: the other process is this program, and touches only what was
+            // committed.
+            let bytes = unsafe { slot.bytes_mut() };
+            let made = make(&mut bytes[..self.message])?;
+            self.is_made = true;
+            Ok(made)
+        })
+    }
+
+    fn capacity(&self) -> Option<usize> {
+        Some(self.ring.capacity())
+    }
+
+    fn call(&self) -> &'static str {
+        if self.in_place {
+            "lending from a ring"
+        } else {
+            "writing to a ring"
+        }
+    }
+}
+
+/// The reading end, a message or a part of it at a time.
+#[derive(Debug)]
+pub struct RingReceiver {
+    ring: ring::Consumer,
+    message: usize,
+    /// Whether messages are received as a whole, and stay in the ring until the
+    /// next one is asked for.
+    in_place: bool,
+    /// Whether there is one that was received and is not released yet.
+    holds: bool,
+    copies_all: bool,
+    /// As of [`RingTransmitter`].
+    waits: bool,
+}
+
+impl RingReceiver {
+    /// An end for messages of one length.
+    pub fn new(ring: ring::Consumer, message: usize, in_place: bool) -> Self {
+        RingReceiver {
+            ring,
+            message,
+            in_place,
+            holds: false,
+            copies_all: true,
+            waits: true,
+        }
+    }
+
+    /// Gives back the room of the message received last.
+    fn release(&mut self) -> rustix::io::Result<()> {
+        if std::mem::take(&mut self.holds) {
+            let view = self.ring.peek(self.message).map_err(errno)?;
+            view.release(self.message);
+        }
+        Ok(())
+    }
+
+    fn await_bytes(&mut self, bytes: usize) -> rustix::io::Result<()> {
+        if self.waits || self.ring.unread().map_err(errno)? >= bytes {
+            Ok(())
+        } else {
+            Err(Errno::AGAIN)
+        }
+    }
+}
+
+impl End for RingReceiver {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn never_sleep(&mut self) -> io::Result<()> {
+        self.waits = false;
+        Ok(())
+    }
+
+    fn sleep(&mut self, limit: Option<Duration>) -> rustix::io::Result<()> {
+        self.release()?;
+        self.ring.set_timeout(limit);
+        let come = self.ring.peek(1).map(|view| view.len());
+        self.ring.set_timeout(None);
+        slept(come)
+    }
+
+    fn counts(&self) -> Counts {
+        self.ring.counts()
+    }
+}
+
+impl Receiver for RingReceiver {
+    fn receive(&mut self, into: &mut [u8]) -> rustix::io::Result<usize> {
+        if !self.in_place {
+            self.await_bytes(1)?;
+            return self.ring.read(into).map_err(errno);
+        }
+        self.release()?;
+        self.await_bytes(self.message)?;
+        let mut view = self.ring.peek(self.message).map_err(errno)?;
+        if view.len() < self.message {
+            return Ok(0);
+        }
+        if self.copies_all {
+            view.read_at(0, into);
+        } else {
+            let (head, last) = (self.message.min(8), self.message - 1);
+            view.read_at(0, &mut into[..head]);
+            view.read_at(last, &mut into[last..]);
+        }
+        self.holds = true;
+        Ok(self.message)
+    }
+
+    fn copy_all(&mut self, all: bool) {
+        self.copies_all = all;
+    }
+
+    fn call(&self) -> &'static str {
+        if self.in_place {
+            "peeking into a ring"
+        } else {
+            "reading from a ring"
+        }
+    }
+}
+
+/// What came of waiting for room or bytes.
+fn slept(outcome: io::Result<usize>) -> rustix::io::Result<()> {
+    match outcome {
+        Ok(0) => Err(Errno::PIPE),
+        Err(error) if error.kind() == ErrorKind::TimedOut => Ok(()),
+        outcome => outcome.map(drop).map_err(errno),
+    }
+}
+
+/// A peer that was killed is as gone as one that left.
+fn errno(error: io::Error) -> Errno {
+    match error.kind() {
+        ErrorKind::WouldBlock => Errno::AGAIN,
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => Errno::PIPE,
+        _ => Errno::from_io_error(&error).unwrap_or(Errno::IO),
+    }
+}
+
+/// The writing end of a throughput trial: makes the ring, and offers its other end
+/// over the socket that is the channel.
+///
+/// # Errors
+/// When the memory can't be had or the reader is gone.
+pub fn offer(channel: OwnedFd, message: usize, wait: Waiting) -> io::Result<ring::Producer> {
+    let mut ring = ring::Producer::offer(&UnixStream::from(channel), capacity(message))?;
+    ring.set_wait(wait.into());
+    Ok(ring)
+}
+
+/// The reading end of a throughput trial.
+///
+/// # Errors
+/// When the end can't be had or the writer is gone.
+pub fn accept(channel: OwnedFd, wait: Waiting) -> io::Result<ring::Consumer> {
+    let mut ring = ring::Consumer::accept(&UnixStream::from(channel))?;
+    ring.set_wait(wait.into());
+    Ok(ring)
+}
+
+/// The writing end of a throughput trial that makes messages in place.
 #[derive(Debug)]
 pub struct RingSink {
     ring: ring::Producer,
     message: usize,
-    /// What is copied from; none where messages are made in place.
-    buffer: Option<Buffer>,
     moving_calls: u64,
 }
 
 impl RingSink {
-    /// A sink with its ring made and handed over, and its buffer, where it has
-    /// one, mapped and filled.
-    ///
-    /// # Errors
-    /// When the memory can't be had or the reader is gone.
-    pub fn new(channel: OwnedFd, spec: &SinkSpec) -> anyhow::Result<Self> {
-        let message = spec.buffer_bytes;
-        let mut ring = ring::Producer::offer(&UnixStream::from(channel), capacity(message))?;
-        ring.set_wait(spec.wait.into());
-        let copies = spec.technique == SinkTechnique::RingWrite;
-        Ok(RingSink {
+    /// A sink for messages of one length.
+    pub fn new(ring: ring::Producer, message: usize) -> Self {
+        RingSink {
             ring,
             message,
-            buffer: copies.then(|| filled(message)).transpose()?,
             moving_calls: 0,
-        })
-    }
-
-    /// The capacity of the ring, in bytes.
-    pub fn capacity(&self) -> usize {
-        self.ring.capacity()
-    }
-
-    /// How many pieces are sent in turn, where it has pieces.
-    pub fn pieces(&self) -> Option<usize> {
-        self.buffer.as_ref().map(|_| 1)
+        }
     }
 }
 
 impl Sink for RingSink {
-    fn send(&mut self, producer: &mut Producer) -> Result<(), Incomplete> {
-        let Some(buffer) = &mut self.buffer else {
-            let mut slot = self.ring.lend(self.message).map_err(|e| unsent(0, e))?;
-            if !producer.is_idle() {
-                // SAFETY: the other process is this program, and touches only
-                // what was committed.
-                let bytes = unsafe { slot.bytes_mut() };
-                producer.produce(&mut bytes[..self.message]);
-            }
-            slot.commit(self.message);
-            self.moving_calls += 1;
-            return Ok(());
-        };
+    fn send(&mut self, producer: &mut Producer) -> io::Result<()> {
+        let mut slot = self.ring.lend(self.message).map_err(errno)?;
         if !producer.is_idle() {
-            producer.produce(buffer);
+            // SAFETY: the other process is this program, and touches only
+            // what was committed.
+            let bytes = unsafe { slot.bytes_mut() };
+            producer.produce(&mut bytes[..self.message]);
         }
-        let mut sent = 0;
-        while sent < buffer.len() {
-            let written = self.ring.write(&buffer[sent..]);
-            sent += written.map_err(|error| unsent(sent, error))?;
-            self.moving_calls += 1;
-        }
+        slot.commit(self.message);
+        self.moving_calls += 1;
         Ok(())
+    }
+
+    fn setup(&self) -> Setup {
+        Setup {
+            ring_bytes: Some(self.ring.capacity()),
+            ..Setup::default()
+        }
     }
 
     fn sent(&self) -> u64 {
@@ -138,48 +370,32 @@ impl Sink for RingSink {
     }
 
     fn call(&self) -> &'static str {
-        match self.buffer {
-            None => "lending from a ring",
-            Some(_) => "writing to a ring",
-        }
+        "lending from a ring"
     }
 }
 
-/// The reading end.
+/// The reading end of a throughput trial that uses bytes in place.
 #[derive(Debug)]
 pub struct RingSource {
     ring: ring::Consumer,
-    /// The most to be taken at a time, in bytes.
-    most: usize,
-    /// What is copied to; none where bytes are used in place.
-    buffer: Option<Buffer>,
-    /// Bytes that were given out in place, and are not released yet.
+    /// At most this many bytes are taken at a time.
+    max_bytes: usize,
+    /// Bytes that were given out, and are not released yet.
     used: usize,
     moving_calls: u64,
 }
 
 impl RingSource {
-    /// A source with its end of the ring taken, and its buffer, where it has
-    /// one, mapped.
-    ///
-    /// # Errors
-    /// When the end or the buffer can't be had, or the writer is gone.
-    pub fn new(channel: OwnedFd, spec: &SourceSpec) -> anyhow::Result<Self> {
-        let mut ring = ring::Consumer::accept(&UnixStream::from(channel))?;
-        ring.set_wait(spec.wait.into());
-        let copies = spec.technique == SourceTechnique::RingRead;
-        let buffer = || Buffer::builder().len(spec.buffer_bytes).map();
-        Ok(RingSource {
+    /// A source that gives out at most `max_bytes` at a time.
+    pub fn new(ring: ring::Consumer, max_bytes: usize) -> Self {
+        RingSource {
             ring,
-            most: spec.buffer_bytes,
-            buffer: copies.then(buffer).transpose()?,
+            max_bytes,
             used: 0,
             moving_calls: 0,
-        })
+        }
     }
-}
 
-impl RingSource {
     /// The next bytes; none at the end of the data.
     fn next(&mut self) -> io::Result<&[u8]> {
         if self.used > 0 {
@@ -187,32 +403,23 @@ impl RingSource {
             self.ring.peek(self.used)?.release(self.used);
             self.used = 0;
         }
-        let bytes = match &mut self.buffer {
-            Some(buffer) => {
-                let n = self.ring.read(buffer)?;
-                &buffer[..n]
-            }
-            None => {
-                let view = self.ring.peek(1)?;
-                self.used = view.len().min(self.most);
-                // SAFETY: the other process is this program, and writes only to
-                // what was released.
-                let bytes = unsafe { view.into_bytes() };
-                &bytes[..self.used]
-            }
-        };
-        self.moving_calls += u64::from(!bytes.is_empty());
-        Ok(bytes)
+        let view = self.ring.peek(1)?;
+        self.used = view.len().min(self.max_bytes);
+        self.moving_calls += u64::from(self.used > 0);
+        // SAFETY: the other process is this program, and writes only to
+        // what was released.
+        let bytes = unsafe { view.into_bytes() };
+        Ok(&bytes[..self.used])
     }
 }
 
 impl Source for RingSource {
-    fn take(&mut self) -> Result<Taken<'_>, Incomplete> {
+    fn take(&mut self) -> io::Result<Taken<'_>> {
         match self.next() {
             Ok(bytes) => Ok(Taken::Data(bytes)),
             // A writer that was killed.
-            Err(error) if died(&error) => Ok(Taken::Discarded(0)),
-            Err(source) => Err(Incomplete { moved: 0, source }),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(Taken::Discarded(0)),
+            Err(error) => Err(error),
         }
     }
 
@@ -226,27 +433,6 @@ impl Source for RingSource {
     }
 
     fn call(&self) -> &'static str {
-        match self.buffer {
-            None => "peeking into a ring",
-            Some(_) => "reading from a ring",
-        }
-    }
-}
-
-/// Whether the other end was killed.
-fn died(error: &io::Error) -> bool {
-    error.kind() == ErrorKind::ConnectionReset
-}
-
-/// An error of a writer of which `moved` bytes of a message have left. A reader
-/// that was killed is as gone as one that left.
-fn unsent(moved: usize, error: io::Error) -> Incomplete {
-    Incomplete {
-        moved: moved as u64,
-        source: if died(&error) {
-            ErrorKind::BrokenPipe.into()
-        } else {
-            error
-        },
+        "peeking into a ring"
     }
 }

@@ -1,49 +1,93 @@
-//! Ends of any socket: whole messages by send(2) and recv(2).
+//! Any socket, by send(2) and recv(2).
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
-use fastpipe::buffer::Buffer;
-use fastpipe::transfer::{Counts, Incomplete};
-use rustix::io::Errno;
+use fastpipe::transfer::Counts;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::attempt::{Attempts, unread, unsent};
-use super::{Sink, Source, Taken};
-use crate::endpoint::data::Producer;
-use crate::endpoint::spec::{SinkSpec, SourceSpec};
+use super::message::{Message, counted};
+use super::{End, Receiver, Transmitter};
 
-/// The writing end.
-#[derive(Debug)]
-pub struct SocketSink {
-    fd: OwnedFd,
-    attempts: Attempts,
-    buffer: Buffer,
+/// A socket, or one of several users of it.
+#[derive(Debug, Clone)]
+pub struct Socket {
+    fd: Arc<OwnedFd>,
+    sleeps: bool,
+    pub(super) counts: Counts,
 }
 
-impl SocketSink {
-    /// A sink with its buffer mapped and filled.
-    ///
-    /// # Errors
-    /// When the buffer can't be had.
-    pub fn new(fd: OwnedFd, spec: &SinkSpec) -> anyhow::Result<Self> {
-        Ok(SocketSink {
-            fd,
-            attempts: Attempts::new(spec.wait),
-            buffer: filled(spec.buffer_bytes)?,
-        })
+impl Socket {
+    /// A socket whose calls sleep, or not.
+    pub fn new(fd: OwnedFd, sleeps: bool) -> Self {
+        Socket {
+            fd: Arc::new(fd),
+            sleeps,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Whether calls sleep.
+    pub(super) fn sleeps(&self) -> bool {
+        self.sleeps
+    }
+
+    /// One send(2), without a signal where the reader is gone.
+    pub(super) fn send_bytes(
+        &mut self,
+        bytes: &[u8],
+        mut flags: SendFlags,
+    ) -> rustix::io::Result<usize> {
+        flags.insert(SendFlags::NOSIGNAL);
+        flags.set(SendFlags::DONTWAIT, !self.sleeps);
+        counted(&mut self.counts, send(&self.fd, bytes, flags))
     }
 }
 
-impl Sink for SocketSink {
-    fn send(&mut self, producer: &mut Producer) -> Result<(), Incomplete> {
-        if !producer.is_idle() {
-            producer.produce(&mut self.buffer);
-        }
-        send_all(&self.fd, &self.buffer, &mut self.attempts, Attempts::moved)
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl End for Socket {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
+    }
+
+    fn never_sleep(&mut self) -> std::io::Result<()> {
+        self.sleeps = false;
+        Ok(())
     }
 
     fn counts(&self) -> Counts {
-        self.attempts.counts
+        self.counts
+    }
+}
+
+/// An end that does more than sending and receiving bytes, over a socket.
+pub(super) trait OverSocket {
+    fn socket(&self) -> &Socket;
+    fn socket_mut(&mut self) -> &mut Socket;
+}
+
+impl<T: OverSocket> End for T {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.socket().fd()
+    }
+
+    fn never_sleep(&mut self) -> std::io::Result<()> {
+        self.socket_mut().never_sleep()
+    }
+
+    fn counts(&self) -> Counts {
+        self.socket().counts
+    }
+}
+
+impl Transmitter for Socket {
+    fn send(&mut self, message: Message<'_>) -> rustix::io::Result<usize> {
+        self.send_bytes(message.bytes(), SendFlags::empty())
     }
 
     fn call(&self) -> &'static str {
@@ -51,91 +95,14 @@ impl Sink for SocketSink {
     }
 }
 
-/// The reading end.
-#[derive(Debug)]
-pub struct SocketSource {
-    fd: OwnedFd,
-    attempts: Attempts,
-    flags: RecvFlags,
-    buffer: Buffer,
-}
-
-impl SocketSource {
-    /// A source with its buffer mapped.
-    ///
-    /// # Errors
-    /// When the buffer can't be had.
-    pub fn new(fd: OwnedFd, spec: &SourceSpec) -> anyhow::Result<Self> {
-        let attempts = Attempts::new(spec.wait);
-        Ok(SocketSource {
-            fd,
-            flags: recv_flags(&attempts),
-            attempts,
-            buffer: Buffer::builder().len(spec.buffer_bytes).map()?,
-        })
-    }
-}
-
-impl Source for SocketSource {
-    fn take(&mut self) -> Result<Taken<'_>, Incomplete> {
-        let buffer = &mut self.buffer[..];
-        let outcome = self
-            .attempts
-            .call(|| recv(&self.fd, &mut *buffer, self.flags));
-        let n = match outcome {
-            Ok((n, _)) => n,
-            // A writer that was killed.
-            Err(Errno::CONNRESET) => 0,
-            Err(errno) => return Err(unread(errno)),
-        };
-        self.attempts.moved(n);
-        Ok(Taken::Data(&self.buffer[..n]))
-    }
-
-    fn counts(&self) -> Counts {
-        self.attempts.counts
+impl Receiver for Socket {
+    fn receive(&mut self, into: &mut [u8]) -> rustix::io::Result<usize> {
+        let mut flags = RecvFlags::empty();
+        flags.set(RecvFlags::DONTWAIT, !self.sleeps);
+        counted(&mut self.counts, recv(&self.fd, into, flags)).map(|(n, _)| n)
     }
 
     fn call(&self) -> &'static str {
         "recv"
     }
-}
-
-/// Sends all of `bytes`, and tells `note` of each part that has left.
-pub(super) fn send_all(
-    fd: &OwnedFd,
-    bytes: &[u8],
-    attempts: &mut Attempts,
-    mut note: impl FnMut(&mut Attempts, usize),
-) -> Result<(), Incomplete> {
-    let flags = send_flags(attempts);
-    let mut sent = 0;
-    while sent < bytes.len() {
-        let n = attempts
-            .call(|| send(fd, &bytes[sent..], flags))
-            .map_err(|errno| unsent(sent, errno))?;
-        note(attempts, n);
-        sent += n;
-    }
-    Ok(())
-}
-
-/// How to send without a signal where the reader is gone.
-pub(super) fn send_flags(attempts: &Attempts) -> SendFlags {
-    let mut flags = SendFlags::NOSIGNAL;
-    flags.set(SendFlags::DONTWAIT, attempts.spins());
-    flags
-}
-
-pub(super) fn recv_flags(attempts: &Attempts) -> RecvFlags {
-    let mut flags = RecvFlags::empty();
-    flags.set(RecvFlags::DONTWAIT, attempts.spins());
-    flags
-}
-
-/// A buffer as every sink of messages has it: mapped, and filled once.
-pub(super) fn filled(bytes: usize) -> anyhow::Result<Buffer> {
-    let mut buffer = Buffer::builder().len(bytes).map()?;
-    buffer.fill(b'X');
-    Ok(buffer)
 }

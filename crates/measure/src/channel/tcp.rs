@@ -2,8 +2,8 @@
 
 mod zerocopy;
 
-pub(crate) use self::zerocopy::ZerocopySends;
-pub use self::zerocopy::ZerocopySink;
+pub use self::zerocopy::ZerocopySends;
+pub(crate) use self::zerocopy::pieces;
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 

@@ -44,9 +44,9 @@ pub fn open_pair(kind: ChannelKind, message: usize) -> Result<Channel, OpenError
 pub fn open_named() -> Result<Channel, OpenError> {
     let cant = || cant("a unix socket with a name");
     let name = PrivateName::new("socket").map_err(cant())?;
-    let short = name.short().map_err(cant())?;
-    let listener = UnixListener::bind(short.path()).map_err(cant())?;
-    let write_end = UnixStream::connect(short.path()).map_err(cant())?;
+    let (short, _directory) = name.short().map_err(cant())?;
+    let listener = UnixListener::bind(&short).map_err(cant())?;
+    let write_end = UnixStream::connect(&short).map_err(cant())?;
     let (read_end, _) = listener.accept().map_err(cant())?;
     of_sockets(read_end.into(), write_end.into())
 }

@@ -10,17 +10,14 @@ use std::hint;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use fastpipe::buffer::Buffer;
-use fastpipe::transfer::{Counts, Incomplete};
+use fastpipe::transfer::Counts;
 use io_uring::types::Fd;
 use io_uring::{IoUring, opcode, squeue};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::attempt::{unread, unsent};
-use super::socket::filled;
-use super::{Sink, Source, Taken};
-use crate::endpoint::data::Producer;
-use crate::endpoint::spec::{SinkSpec, SourceSpec, Waiting};
+use super::message::Message;
+use super::{End, Receiver, Transmitter};
+use crate::session::allowed;
 
 /// Requests that the ring has room for; one is used.
 const ENTRIES: u32 = 2;
@@ -58,8 +55,9 @@ pub fn try_out() -> io::Result<()> {
     tried_ring().map(drop)
 }
 
-/// A ring of requests, of which one is under way at a time.
-pub(crate) struct Requests {
+/// An end of a pipe with a ring of requests, of which one is under way at a time.
+pub struct Uring {
+    fd: OwnedFd,
     ring: IoUring,
     spins: bool,
     /// RWF_NOWAIT or 0.
@@ -67,61 +65,20 @@ pub(crate) struct Requests {
     counts: Counts,
 }
 
-impl Requests {
-    /// A ring. Where it spins, a request's end is looked for in memory.
+impl Uring {
+    /// An end with its ring. Where it spins, a request's end is looked for in
+    /// memory.
     ///
     /// # Errors
     /// Those of io_uring_setup(2), which may be refused.
-    pub(crate) fn new(spins: bool) -> io::Result<Self> {
-        Ok(Requests {
-            ring: tried_ring()?,
+    pub fn new(fd: OwnedFd, spins: bool) -> anyhow::Result<Self> {
+        Ok(Uring {
+            fd,
+            ring: tried_ring().map_err(|error| allowed("io_uring_setup", error))?,
             spins,
             flags: 0,
             counts: Counts::default(),
         })
-    }
-
-    /// From now on requests that would wait end with `AGAIN`. O_NONBLOCK does
-    /// not bring that about: of such a file io_uring waits all the same
-    /// (io_rw_init_file in io_uring/rw.c).
-    pub(crate) fn never_wait(&mut self) {
-        self.flags = ReadWriteFlags::NOWAIT.bits() as i32;
-    }
-
-    /// Writes as much of `from` as there is room for.
-    ///
-    /// # Errors
-    /// Those of write(2).
-    pub(crate) fn write(&mut self, to: BorrowedFd<'_>, from: &[u8]) -> rustix::io::Result<usize> {
-        // A request's length is 32 bits; what is left goes with the next one.
-        let len = u32::try_from(from.len()).unwrap_or(u32::MAX);
-        let request = opcode::Write::new(Fd(to.as_raw_fd()), from.as_ptr(), len);
-        let request = request
-            .offset(CURRENT_POSITION)
-            .rw_flags(self.flags)
-            .build();
-        // SAFETY: descriptor and bytes are borrowed until this returns.
-        unsafe { self.make(request) }
-    }
-
-    /// Reads what is there, as much as `into` has room for.
-    ///
-    /// # Errors
-    /// Those of read(2).
-    pub(crate) fn read(
-        &mut self,
-        from: BorrowedFd<'_>,
-        into: &mut [u8],
-    ) -> rustix::io::Result<usize> {
-        let len = u32::try_from(into.len()).unwrap_or(u32::MAX);
-        let request = opcode::Read::new(Fd(from.as_raw_fd()), into.as_mut_ptr(), len);
-        let request = request
-            .offset(CURRENT_POSITION)
-            .rw_flags(self.flags)
-            .build();
-        // SAFETY: the descriptor is borrowed until this returns, and so are the
-        // bytes, mutably.
-        unsafe { self.make(request) }
     }
 
     /// Makes a request and returns when it is over, not before: until then the
@@ -138,13 +95,7 @@ impl Requests {
         pushed.map_err(|_| Errno::BUSY)?;
         let result = self.completion();
         // What is below 0 is the number of an error (io_uring_enter(2)).
-        let moved =
-            usize::try_from(result).map_err(|_| Errno::from_raw_os_error(result.wrapping_neg()))?;
-        if moved > 0 {
-            self.counts.bytes += moved as u64;
-            self.counts.moving_calls += 1;
-        }
-        Ok(moved)
+        usize::try_from(result).map_err(|_| Errno::from_raw_os_error(result.wrapping_neg()))
     }
 
     /// Submits, and waits for the result. That waiting is interrupted, or that
@@ -173,75 +124,35 @@ impl Requests {
     }
 }
 
-/// A ring, one descriptor and one buffer.
-struct End {
-    requests: Requests,
-    fd: OwnedFd,
-    buffer: Buffer,
-}
-
-impl End {
-    fn new(fd: OwnedFd, buffer: Buffer, wait: Waiting) -> io::Result<Self> {
-        Ok(End {
-            requests: Requests::new(wait == Waiting::Spin)?,
-            fd,
-            buffer,
-        })
+impl End for Uring {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
     }
 
-    fn write(&mut self, from: usize) -> rustix::io::Result<usize> {
-        let (fd, rest) = (self.fd.as_fd(), &self.buffer[from..]);
-        until_done(&mut self.requests, |requests| requests.write(fd, rest))
-    }
-
-    fn read(&mut self) -> rustix::io::Result<usize> {
-        let (fd, room) = (self.fd.as_fd(), &mut self.buffer[..]);
-        until_done(&mut self.requests, |requests| requests.read(fd, room))
-    }
-}
-
-/// Makes a request until it is neither interrupted nor would block.
-fn until_done(
-    requests: &mut Requests,
-    mut request: impl FnMut(&mut Requests) -> rustix::io::Result<usize>,
-) -> rustix::io::Result<usize> {
-    loop {
-        match request(requests) {
-            Err(Errno::INTR | Errno::AGAIN) => requests.counts.would_blocks += 1,
-            outcome => return outcome,
-        }
-    }
-}
-
-/// The writing end.
-pub struct UringSink(End);
-
-impl UringSink {
-    /// A sink with its ring made and its buffer mapped and filled.
-    ///
-    /// # Errors
-    /// Those of io_uring_setup(2), which may be refused; and when the buffer
-    /// can't be had.
-    pub fn new(fd: OwnedFd, spec: &SinkSpec) -> anyhow::Result<Self> {
-        let buffer = filled(spec.buffer_bytes)?;
-        Ok(UringSink(End::new(fd, buffer, spec.wait)?))
-    }
-}
-
-impl Sink for UringSink {
-    fn send(&mut self, producer: &mut Producer) -> Result<(), Incomplete> {
-        if !producer.is_idle() {
-            producer.produce(&mut self.0.buffer);
-        }
-        let mut sent = 0;
-        while sent < self.0.buffer.len() {
-            sent += self.0.write(sent).map_err(|errno| unsent(sent, errno))?;
-        }
+    /// O_NONBLOCK would not bring that about: io_uring waits all the same for such
+    /// a file (io_rw_init_file in io_uring/rw.c).
+    fn never_sleep(&mut self) -> io::Result<()> {
+        self.flags = ReadWriteFlags::NOWAIT.bits() as i32;
         Ok(())
     }
 
     fn counts(&self) -> Counts {
-        self.0.requests.counts
+        self.counts
+    }
+}
+
+impl Transmitter for Uring {
+    fn send(&mut self, message: Message<'_>) -> rustix::io::Result<usize> {
+        let bytes = message.bytes();
+        // A request's length is 32 bits; the rest goes with the next one.
+        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let request = opcode::Write::new(Fd(self.fd.as_raw_fd()), bytes.as_ptr(), len);
+        let request = request
+            .offset(CURRENT_POSITION)
+            .rw_flags(self.flags)
+            .build();
+        // SAFETY: descriptor and bytes are borrowed until this returns.
+        unsafe { self.make(request) }
     }
 
     fn call(&self) -> &'static str {
@@ -249,28 +160,17 @@ impl Sink for UringSink {
     }
 }
 
-/// The reading end.
-pub struct UringSource(End);
-
-impl UringSource {
-    /// A source with its ring made and its buffer mapped.
-    ///
-    /// # Errors
-    /// As for the sink.
-    pub fn new(fd: OwnedFd, spec: &SourceSpec) -> anyhow::Result<Self> {
-        let buffer = Buffer::builder().len(spec.buffer_bytes).map()?;
-        Ok(UringSource(End::new(fd, buffer, spec.wait)?))
-    }
-}
-
-impl Source for UringSource {
-    fn take(&mut self) -> Result<Taken<'_>, Incomplete> {
-        let n = self.0.read().map_err(unread)?;
-        Ok(Taken::Data(&self.0.buffer[..n]))
-    }
-
-    fn counts(&self) -> Counts {
-        self.0.requests.counts
+impl Receiver for Uring {
+    fn receive(&mut self, into: &mut [u8]) -> rustix::io::Result<usize> {
+        let len = u32::try_from(into.len()).unwrap_or(u32::MAX);
+        let request = opcode::Read::new(Fd(self.fd.as_raw_fd()), into.as_mut_ptr(), len);
+        let request = request
+            .offset(CURRENT_POSITION)
+            .rw_flags(self.flags)
+            .build();
+        // SAFETY: the descriptor is borrowed until this returns, and so are the
+        // bytes, mutably.
+        unsafe { self.make(request) }
     }
 
     fn call(&self) -> &'static str {

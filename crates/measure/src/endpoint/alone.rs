@@ -4,12 +4,12 @@ use fastpipe::buffer::Buffer;
 use fastpipe::transfer::Counts;
 
 use super::clock::Clock;
-use super::control::{Control, Outcome, Setup};
 use super::counters::Meter;
 use super::data::{Consumer, Producer};
-use super::process::start;
+use super::outcome::{Outcome, Setup};
 use super::spec::{EndSpec, SinkSpec, SourceSpec};
 use crate::record::EndCounters;
+use crate::session::Control;
 
 /// Produces into memory, over and over.
 pub(super) fn produce(
@@ -18,7 +18,7 @@ pub(super) fn produce(
     sink: &SinkSpec,
 ) -> anyhow::Result<Outcome> {
     let mut memory = alone(sink)?;
-    start(control, Setup::default())?;
+    control.wait_for_start(Setup::default())?;
     let mut producer = Producer::new(spec.data, spec.work);
     let mut next = 0;
     timed_alone(spec, move || {
@@ -37,7 +37,7 @@ pub(super) fn consume(
     source: &SourceSpec,
 ) -> anyhow::Result<Outcome> {
     let memory = alone_source(source)?;
-    start(control, Setup::default())?;
+    control.wait_for_start(Setup::default())?;
     let mut consumer = Consumer::new(spec.data, spec.work);
     timed_alone(spec, move || {
         let bytes = std::hint::black_box(&memory[..]);

@@ -127,7 +127,8 @@ pub fn process_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-fn monotonic_ns() -> u64 {
+/// Nanoseconds of CLOCK_MONOTONIC, which is the same in all processes.
+pub(crate) fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

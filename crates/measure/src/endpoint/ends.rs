@@ -1,28 +1,30 @@
 //! Which sink or source a spec asks for: made, proven, and driven.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU64;
 
 use anyhow::bail;
 use fastpipe::buffer::{Backing, BufferError};
-use rustix::io::Errno;
 
-use super::control::{Control, Outcome, Setup};
-use super::process::{Left, not_allowed, reader, start, writer};
-use super::spec::{EndSpec, PageKind, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique};
+use super::outcome::{Outcome, Setup};
+use super::process::{reader, writer};
+use super::spec::{
+    EndSpec, PageKind, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique, Waiting,
+};
 use crate::channel::library::LibrarySink;
-use crate::channel::mqueue::{QueueSink, QueueSource};
+use crate::channel::message::{MessageSink, MessageSource};
+use crate::channel::mqueue::Queue;
 use crate::channel::pipe::{PipeSink, PipeSource};
-use crate::channel::ring::{RingSink, RingSource};
-use crate::channel::socket::{SocketSink, SocketSource};
-use crate::channel::tcp::ZerocopySink;
-use crate::channel::uring::{UringSink, UringSource};
-use crate::channel::vm_readv::{FetchSource, OfferSink};
+use crate::channel::ring::{self, RingReceiver, RingSink, RingSource, RingTransmitter};
+use crate::channel::socket::Socket;
+use crate::channel::tcp::{self, ZerocopySends};
+use crate::channel::uring::Uring;
+use crate::channel::vm_readv::{self, Fetch, Offer};
 use crate::channel::{Sink, Source};
 use crate::record::NotRun;
+use crate::session::{Control, Gone, allowed};
 use pipespeed_host::Root;
-use pipespeed_host::refusals::is_refusal;
 
 /// What drives an end, whichever it is.
 pub(super) struct Driver<'a> {
@@ -32,70 +34,68 @@ pub(super) struct Driver<'a> {
 }
 
 impl Driver<'_> {
-    fn send_by(self, mut sink: impl Sink, setup: Setup) -> anyhow::Result<Outcome> {
-        start(self.control, setup)?;
+    fn send_by(self, mut sink: impl Sink) -> anyhow::Result<Outcome> {
+        self.control.wait_for_start(sink.setup())?;
         writer(self.spec, &mut sink, self.words)
     }
 
     fn take_by(self, mut source: impl Source) -> anyhow::Result<Outcome> {
-        start(self.control, Setup::default())?;
+        self.control.wait_for_start(Setup::default())?;
         reader(self.spec, &mut source, self.words)
     }
 
     /// The writer of a trial, from its setting up to its end.
     pub(super) fn write(self, sink: &SinkSpec, channel: OwnedFd) -> anyhow::Result<Outcome> {
-        let of_pieces = |pieces: usize| Setup {
-            pieces: Some(pieces),
-            ..Setup::default()
-        };
+        let sleeps = sink.wait != Waiting::Spin;
+        let bytes = sink.buffer_bytes;
         match sink.technique {
             SinkTechnique::Write | SinkTechnique::Vmsplice => {
-                let made = PipeSink::new(channel, sink)
-                    .map_err(no_buffer)
-                    .and_then(|made| proven(made, sink.pages, sink.touched))?;
-                let setup = setup_of(&made);
-                self.send_by(made, setup)
+                let made = PipeSink::new(channel, sink).map_err(no_buffer)?;
+                if sink.pages == PageKind::Huge && sink.touched {
+                    all_huge(made.backing()?)?;
+                }
+                self.send_by(made)
             }
             SinkTechnique::Fastpipe(_)
             | SinkTechnique::FastpipeIo(_)
-            | SinkTechnique::BufWriter => {
-                let Some(made) = LibrarySink::new(channel, sink)? else {
-                    bail!("no such sink");
-                };
-                self.send_by(made, Setup::default())
+            | SinkTechnique::BufWriter => self.send_by(LibrarySink::new(channel, sink)?),
+            SinkTechnique::Send => {
+                self.send_by(MessageSink::new(Socket::new(channel, sleeps), bytes, 1)?)
             }
-            SinkTechnique::Send => self.send_by(SocketSink::new(channel, sink)?, of_pieces(1)),
             SinkTechnique::SendZerocopy => {
-                let made = allowed("SO_ZEROCOPY", ZerocopySink::new(channel, sink))?;
-                let setup = of_pieces(made.pieces());
-                self.send_by(made, setup)
+                let pieces = tcp::pieces(bytes);
+                let made = ZerocopySends::new(Socket::new(channel, sleeps), pieces, true)?;
+                self.send_by(MessageSink::new(made, bytes, pieces)?)
             }
-            SinkTechnique::QueueSend => self.send_by(QueueSink::new(channel, sink)?, of_pieces(1)),
+            SinkTechnique::QueueSend => {
+                self.send_by(MessageSink::new(Queue::new(channel, sleeps)?, bytes, 1)?)
+            }
             SinkTechnique::Offer => {
-                // It talks to the reader first.
-                let made = OfferSink::new(channel, sink).map_err(left)?;
-                let setup = of_pieces(made.pieces());
-                self.send_by(made, setup)
+                let pieces = vm_readv::pieces(bytes);
+                vm_readv::introduce(&channel).map_err(gone)?;
+                let made = Offer::new(Socket::new(channel, sleeps), Some(pieces));
+                self.send_by(MessageSink::new(made, bytes, pieces)?)
             }
             SinkTechnique::UringWrite => {
-                let made = allowed("io_uring_setup", UringSink::new(channel, sink))?;
-                self.send_by(made, of_pieces(1))
+                self.send_by(MessageSink::new(Uring::new(channel, !sleeps)?, bytes, 1)?)
             }
             SinkTechnique::RingLend | SinkTechnique::RingWrite => {
-                let made = RingSink::new(channel, sink).map_err(left);
-                let made = allowed("a ring in shared memory", made)?;
-                let setup = Setup {
-                    pieces: made.pieces(),
-                    ring_bytes: Some(made.capacity()),
-                    ..Setup::default()
-                };
-                self.send_by(made, setup)
+                let made = ring::offer(channel, bytes, sink.wait);
+                let made = made.map_err(|error| allowed(A_RING, gone(error)))?;
+                if sink.technique == SinkTechnique::RingLend {
+                    self.send_by(RingSink::new(made, bytes))
+                } else {
+                    let made = RingTransmitter::new(made, bytes, false);
+                    self.send_by(MessageSink::new(made, bytes, 1)?)
+                }
             }
         }
     }
 
     /// The reader of a trial, from its setting up to its end.
     pub(super) fn read(self, source: &SourceSpec, channel: OwnedFd) -> anyhow::Result<Outcome> {
+        let sleeps = source.wait != Waiting::Spin;
+        let bytes = source.buffer_bytes;
         match source.technique {
             SourceTechnique::Read | SourceTechnique::Splice | SourceTechnique::SpliceThrough => {
                 let made = PipeSource::new(channel, source)?;
@@ -107,51 +107,45 @@ impl Driver<'_> {
                 }
                 self.take_by(made)
             }
-            SourceTechnique::Recv => self.take_by(SocketSource::new(channel, source)?),
-            SourceTechnique::QueueReceive => self.take_by(QueueSource::new(channel, source)?),
-            SourceTechnique::Fetch => self.take_by(FetchSource::new(channel, source)?),
-            SourceTechnique::UringRead => self.take_by(allowed(
-                "io_uring_setup",
-                UringSource::new(channel, source),
-            )?),
+            SourceTechnique::Recv => {
+                self.take_by(MessageSource::new(Socket::new(channel, sleeps), bytes)?)
+            }
+            SourceTechnique::QueueReceive => {
+                self.take_by(MessageSource::new(Queue::new(channel, sleeps)?, bytes)?)
+            }
+            SourceTechnique::Fetch => {
+                let writer = vm_readv::introduce(&channel).map_err(gone)?;
+                let made = Fetch::new(Socket::new(channel, sleeps), writer, true);
+                self.take_by(MessageSource::new(made, bytes)?)
+            }
+            SourceTechnique::UringRead => {
+                self.take_by(MessageSource::new(Uring::new(channel, !sleeps)?, bytes)?)
+            }
             SourceTechnique::RingPeek | SourceTechnique::RingRead => {
-                let made = RingSource::new(channel, source).map_err(left);
-                self.take_by(allowed("a ring in shared memory", made)?)
+                let made = ring::accept(channel, source.wait);
+                let made = made.map_err(|error| allowed(A_RING, gone(error)))?;
+                if source.technique == SourceTechnique::RingPeek {
+                    self.take_by(RingSource::new(made, bytes))
+                } else {
+                    let made = RingReceiver::new(made, bytes, false);
+                    self.take_by(MessageSource::new(made, bytes)?)
+                }
             }
         }
     }
 }
 
+const A_RING: &str = "a ring in shared memory";
+
 /// That the other end has gone before the start is not this one's fault.
-fn left(error: anyhow::Error) -> anyhow::Error {
+fn gone(error: impl Into<io::Error>) -> anyhow::Error {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, UnexpectedEof};
-    let errno = error.downcast_ref::<Errno>().map(|errno| errno.kind());
-    let kind = errno.or(error.downcast_ref::<io::Error>().map(io::Error::kind));
-    match kind {
-        Some(BrokenPipe | ConnectionRefused | ConnectionReset | UnexpectedEof) => {
-            Left("the other end is gone".to_owned()).into()
+    let error = error.into();
+    match error.kind() {
+        BrokenPipe | ConnectionRefused | ConnectionReset | UnexpectedEof => {
+            Gone("the other end is gone".to_owned()).into()
         }
-        _ => error,
-    }
-}
-
-/// What a machine does not allow is a refusal, not a failure.
-fn allowed<T>(call: &str, made: anyhow::Result<T>) -> anyhow::Result<T> {
-    made.map_err(|error| match cause(&error) {
-        Some(cause) if is_refusal(&cause) => not_allowed(call, &cause).into(),
-        _ => error.context(call.to_owned()),
-    })
-}
-
-/// The system's error behind another one.
-pub(super) fn cause(error: &anyhow::Error) -> Option<io::Error> {
-    match (
-        error.downcast_ref::<Errno>(),
-        error.downcast_ref::<io::Error>(),
-    ) {
-        (Some(errno), _) => Some((*errno).into()),
-        (None, Some(error)) => error.raw_os_error().map(io::Error::from_raw_os_error),
-        (None, None) => None,
+        _ => error.into(),
     }
 }
 
@@ -165,18 +159,7 @@ fn no_buffer(error: BufferError) -> anyhow::Error {
     NotRun::refused(format!("{error}; {way_out}")).into()
 }
 
-/// Makes sure that huge pages asked for are there.
-fn proven<F: AsFd>(
-    sink: PipeSink<F>,
-    pages: PageKind,
-    touched: bool,
-) -> anyhow::Result<PipeSink<F>> {
-    if pages == PageKind::Huge && touched {
-        all_huge(sink.backing()?)?;
-    }
-    Ok(sink)
-}
-
+/// Makes sure that memory lies in huge pages.
 pub(super) fn all_huge(backing: Backing) -> anyhow::Result<()> {
     if !backing.all_huge() {
         bail!(NotRun::refused(huge_pages_refused(
@@ -214,15 +197,4 @@ pub fn huge_pages_refused(huge: u64, mapped: u64) -> String {
 fn forbidden_to_us() -> bool {
     let enabled = Root::default().field("proc/self/status", "THP_enabled");
     enabled.as_deref() == Some("0")
-}
-
-fn setup_of<F: AsFd>(sink: &PipeSink<F>) -> Setup {
-    let backing = sink.backing().ok();
-    Setup {
-        pieces: Some(sink.pieces()),
-        alignment: Some(sink.alignment()),
-        huge_bytes: backing.map(|backing| backing.huge),
-        huge_shown_by: backing.map(|backing| backing.shown_by.name().to_owned()),
-        ..Setup::default()
-    }
 }

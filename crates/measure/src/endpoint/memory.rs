@@ -15,11 +15,11 @@ use fastpipe::buffer::{Buffer, BufferError};
 use serde::{Deserialize, Serialize};
 
 use super::alone::timed_alone;
-use super::control::{Control, Outcome, Setup};
 use super::ends::all_huge;
-use super::process::start;
+use super::outcome::{Outcome, Setup};
 use super::spec::{EndSpec, PageKind};
 use crate::record::NotRun;
+use crate::session::Control;
 use pipespeed_base::size;
 use pipespeed_host::{Root, available_memory};
 
@@ -93,7 +93,7 @@ pub(super) fn run(
         huge_shown_by: huge.map(|_| "smaps".to_owned()),
         ..Setup::default()
     };
-    start(control, setup)?;
+    control.wait_for_start(setup)?;
     let (block, other) = blocks.split_at_mut(1);
     let times = (AT_A_TIME / memory.block_bytes).max(1);
     timed_alone(spec, || {

@@ -16,161 +16,51 @@
 //! ```
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Context, bail};
-use fastpipe::shared::SharedWords;
-use fastpipe::transfer::Incomplete;
+use anyhow::bail;
 
 use super::clock::Clock;
-use super::control::{Control, Outcome, Report, Setup};
 use super::counters::{Meter, Reading};
 use super::data::{Consumer, Producer};
-use super::ends::{Driver, cause};
+use super::ends::Driver;
+use super::outcome::Outcome;
 use super::spec::{EndSpec, Part};
 use super::{alone, memory};
 use crate::channel::{Sink, Source, Taken};
 use crate::record::NotRun;
-use pipespeed_base::failure::{full_message, out_of_descriptors};
-use pipespeed_host::refusals::{self, is_refusal};
+use crate::session::{self, Gone, Instructions, Role, allowed};
 
 pub use super::ends::huge_pages_refused;
-
-/// The hidden subcommand under which an endpoint process runs.
-pub const SUBCOMMAND: &str = "__endpoint";
 
 /// The shared words: the offsets at which the readings are taken, 0 until
 /// they are named; what the writer has sent; and whether the reader has taken
 /// its last reading.
-pub const SHARED_WORDS: usize = 4;
 const BEGIN: usize = 0;
 const END: usize = 1;
 const SENT: usize = 2;
 const LEFT: usize = 3;
 
-/// Which of the standard descriptors is the channel; the other is the control
-/// socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// Control on standard input, the channel on standard output.
-    Writer,
-    /// The channel on standard input, control on standard output.
-    Reader,
-}
-
-impl Role {
-    /// The argument of the hidden subcommand.
-    pub fn name(self) -> &'static str {
-        match self {
-            Role::Writer => "writer",
-            Role::Reader => "reader",
-        }
-    }
-
-    /// The reverse of [`name`](Self::name).
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Role::Writer, Role::Reader]
-            .into_iter()
-            .find(|role| role.name() == name)
-    }
-}
-
-/// A system call that this machine does not allow, with who refuses it.
-pub(crate) fn not_allowed(call: &str, error: &io::Error) -> NotRun {
-    let refusal = refusals::of(call, error);
-    NotRun::refused(
-        refusal.map_or_else(|| format!("{call}: {error}"), |refusal| refusal.to_string()),
-    )
-}
-
-/// The end that found the other one gone.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct Left(pub(super) String);
-
-/// Runs an endpoint and reports to the control socket.
+/// Runs a writer or a reader, and reports to the control socket.
 ///
 /// # Errors
 /// When there is nobody to report to.
-pub fn main(role: Role) -> io::Result<()> {
-    let stdin = io::stdin().as_fd().try_clone_to_owned()?;
-    let stdout = io::stdout().as_fd().try_clone_to_owned()?;
-    let (control, channel) = match role {
-        Role::Writer => (stdin, stdout),
-        Role::Reader => (stdout, stdin),
-    };
-    let mut control = Control::new(UnixStream::from(control));
-    match run(&mut control, channel) {
-        Ok(outcome) => control.send(&Report::Done(Box::new(outcome))),
-        Err(error) => control.send(&complaint(&error)),
-    }
-}
-
-fn complaint(error: &anyhow::Error) -> Report {
-    if let Some(not_run) = error.downcast_ref() {
-        Report::NotRun(NotRun::clone(not_run))
-    } else if let Some(Left(how)) = error.downcast_ref() {
-        Report::Left(how.clone())
-    } else {
-        let hint = cause(error).and_then(|cause| out_of_descriptors(&cause));
-        Report::Failed(hint.unwrap_or_else(|| full_message(error)))
-    }
-}
-
-fn run(control: &mut Control, channel: OwnedFd) -> anyhow::Result<Outcome> {
-    let (spec, words) = control.receive_spec().context("the control socket")?;
-    die_with_parent()?;
-    let words = SharedWords::open(words, SHARED_WORDS)?;
-    if let Some(cpu) = spec.cpu {
-        stay_on(cpu)?;
-    }
-    let driver = Driver {
-        control,
-        spec: &spec,
-        words: words.words(),
-    };
-    match &spec.part {
-        Part::Writer(sink) => driver.write(sink, channel),
-        Part::Reader(source) => driver.read(source, channel),
-        Part::ProduceAlone(sink) => alone::produce(driver.control, &spec, sink),
-        Part::ConsumeAlone(source) => alone::consume(driver.control, &spec, source),
-        Part::Memory(block) => memory::run(driver.control, &spec, block),
-    }
-}
-
-/// Says that everything is set up, and waits for the word.
-pub(super) fn start(control: &mut Control, setup: Setup) -> anyhow::Result<()> {
-    control.send(&Report::Ready(setup))?;
-    control.receive_go().context("the trial is gone")
-}
-
-/// A trial's children never outlive it. If it is gone already, the control
-/// socket is closed, and that ends us too.
-pub(crate) fn die_with_parent() -> anyhow::Result<()> {
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
-        .map_err(|errno| not_allowed("prctl (PR_SET_PDEATHSIG)", &errno.into()))?;
-    Ok(())
-}
-
-/// Pins this process to one processor.
-pub(crate) fn stay_on(cpu: usize) -> anyhow::Result<()> {
-    let mut set = rustix::thread::CpuSet::new();
-    set.set(cpu);
-    rustix::thread::sched_setaffinity(None, &set)
-        .map_err(|errno| NotRun::refused(format!("can't stay on processor {cpu}: {errno}")))?;
-    Ok(())
-}
-
-/// A system call that is refused before it has moved anything, as a seccomp
-/// filter does, is what the machine does not allow; later it is a failure.
-fn refused_or_failed(call: &str, moved_before: u64, incomplete: Incomplete) -> anyhow::Error {
-    let error = incomplete.source;
-    if moved_before == 0 && is_refusal(&error) {
-        return not_allowed(call, &error).into();
-    }
-    anyhow::Error::new(error).context(call.to_owned())
+pub(crate) fn main(role: Role) -> io::Result<()> {
+    session::serve(role, |control, told: Instructions<EndSpec>| {
+        let spec = &told.spec;
+        let driver = Driver {
+            control,
+            spec,
+            words: told.words.words(),
+        };
+        match &spec.part {
+            Part::Writer(sink) => driver.write(sink, told.channel),
+            Part::Reader(source) => driver.read(source, told.channel),
+            Part::ProduceAlone(sink) => alone::produce(driver.control, spec, sink),
+            Part::ConsumeAlone(source) => alone::consume(driver.control, spec, source),
+            Part::Memory(block) => memory::run(driver.control, spec, block),
+        }
+    })
 }
 
 /// Sends until the reader has left.
@@ -186,8 +76,8 @@ pub(super) fn writer(
     loop {
         match sink.send(&mut producer) {
             Ok(()) => words[SENT].store(sink.sent(), Ordering::Release),
-            Err(incomplete) if incomplete.kind() == io::ErrorKind::TimedOut => {}
-            Err(incomplete) if incomplete.kind() == io::ErrorKind::BrokenPipe => {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 // The reader leaves at the second offset, which may lie within
                 // the piece that was being sent.
                 let end = words[END].load(Ordering::Acquire);
@@ -196,9 +86,7 @@ pub(super) fn writer(
                 }
                 break;
             }
-            Err(incomplete) => {
-                return Err(refused_or_failed(sink.call(), sink.sent(), incomplete));
-            }
+            Err(error) => return Err(refused_or_failed(sink.call(), sink.sent(), error)),
         }
         let due = match (&first, &second) {
             (None, _) => BEGIN,
@@ -228,9 +116,18 @@ pub(super) fn writer(
             zerocopy: sink.zerocopy(),
             window_ns: (first.monotonic_ns(), second.monotonic_ns()),
         }),
-        _ => bail!(Left(
+        _ => bail!(Gone(
             "the reader left before the end of the trial".to_owned()
         )),
+    }
+}
+
+/// The error of a call; once something was moved, the machine does allow the call.
+fn refused_or_failed(call: &str, moved: u64, error: io::Error) -> anyhow::Error {
+    if moved == 0 {
+        allowed(call, error)
+    } else {
+        anyhow::Error::new(error).context(call.to_owned())
     }
 }
 
@@ -293,9 +190,9 @@ fn take(received: u64, source: &mut impl Source, consumer: &mut Consumer) -> any
     let call = source.call();
     let taken = source
         .take()
-        .map_err(|incomplete| refused_or_failed(call, received, incomplete))?;
+        .map_err(|error| refused_or_failed(call, received, error))?;
     if taken.is_empty() {
-        bail!(Left(format!(
+        bail!(Gone(format!(
             "the data ended early, after {received} bytes"
         )));
     }

@@ -38,38 +38,20 @@ pub enum ChannelKind {
     Ring,
 }
 
-words!(ChannelKind);
+words!(ChannelKind {
+    Pipe = "pipe",
+    Fifo = "fifo",
+    SocketPair = "socketpair",
+    SeqPacket = "seqpacket",
+    Datagram = "datagram",
+    Unix = "unix",
+    Tcp = "tcp",
+    MessageQueue = "message queue",
+    Memory = "memory",
+    Ring = "ring",
+});
 
 impl ChannelKind {
-    const ALL: &[ChannelKind] = &[
-        ChannelKind::Pipe,
-        ChannelKind::Fifo,
-        ChannelKind::SocketPair,
-        ChannelKind::SeqPacket,
-        ChannelKind::Datagram,
-        ChannelKind::Unix,
-        ChannelKind::Tcp,
-        ChannelKind::MessageQueue,
-        ChannelKind::Memory,
-        ChannelKind::Ring,
-    ];
-
-    /// The word used in data.
-    pub fn name(self) -> &'static str {
-        match self {
-            ChannelKind::Pipe => "pipe",
-            ChannelKind::Fifo => "fifo",
-            ChannelKind::SocketPair => "socketpair",
-            ChannelKind::SeqPacket => "seqpacket",
-            ChannelKind::Datagram => "datagram",
-            ChannelKind::Unix => "unix",
-            ChannelKind::Tcp => "tcp",
-            ChannelKind::MessageQueue => "message queue",
-            ChannelKind::Memory => "memory",
-            ChannelKind::Ring => "ring",
-        }
-    }
-
     /// Whether each message arrives by itself; else they run together into a
     /// stream.
     pub fn keeps_messages(self) -> bool {
@@ -112,30 +94,28 @@ pub enum SinkTechnique {
     RingWrite,
 }
 
-words!(SinkTechnique);
+words!(SinkTechnique {
+    Write = "write",
+    Vmsplice = "vmsplice",
+    Fastpipe(Policy::Copying) = "fastpipe, copying",
+    Fastpipe(Policy::Fresh) = "fastpipe, fresh",
+    Fastpipe(Policy::Drained) = "fastpipe, drained",
+    Fastpipe(Policy::CowChecked) = "fastpipe, cow_checked",
+    FastpipeIo(Policy::Copying) = "fastpipe as io::Write, copying",
+    FastpipeIo(Policy::Fresh) = "fastpipe as io::Write, fresh",
+    FastpipeIo(Policy::Drained) = "fastpipe as io::Write, drained",
+    FastpipeIo(Policy::CowChecked) = "fastpipe as io::Write, cow_checked",
+    BufWriter = "BufWriter",
+    Send = "send",
+    SendZerocopy = "send, MSG_ZEROCOPY",
+    QueueSend = "mq_send",
+    Offer = "send of an address",
+    UringWrite = "io_uring write",
+    RingLend = "lend, commit",
+    RingWrite = "write to a ring",
+});
 
 impl SinkTechnique {
-    const ALL: &[SinkTechnique] = &[
-        SinkTechnique::Write,
-        SinkTechnique::Vmsplice,
-        SinkTechnique::Fastpipe(Policy::Copying),
-        SinkTechnique::Fastpipe(Policy::Fresh),
-        SinkTechnique::Fastpipe(Policy::Drained),
-        SinkTechnique::Fastpipe(Policy::CowChecked),
-        SinkTechnique::FastpipeIo(Policy::Copying),
-        SinkTechnique::FastpipeIo(Policy::Fresh),
-        SinkTechnique::FastpipeIo(Policy::Drained),
-        SinkTechnique::FastpipeIo(Policy::CowChecked),
-        SinkTechnique::BufWriter,
-        SinkTechnique::Send,
-        SinkTechnique::SendZerocopy,
-        SinkTechnique::QueueSend,
-        SinkTechnique::Offer,
-        SinkTechnique::UringWrite,
-        SinkTechnique::RingLend,
-        SinkTechnique::RingWrite,
-    ];
-
     /// Whether it is a library's, rather than a bare system call.
     pub fn is_library(self) -> bool {
         matches!(
@@ -143,35 +123,10 @@ impl SinkTechnique {
             SinkTechnique::Fastpipe(_) | SinkTechnique::FastpipeIo(_) | SinkTechnique::BufWriter
         )
     }
-
-    /// The system call's name, or what stands in its place.
-    pub fn name(self) -> &'static str {
-        match self {
-            SinkTechnique::Write => "write",
-            SinkTechnique::Vmsplice => "vmsplice",
-            SinkTechnique::Fastpipe(Policy::Copying) => "fastpipe, copying",
-            SinkTechnique::Fastpipe(Policy::Fresh) => "fastpipe, fresh",
-            SinkTechnique::Fastpipe(Policy::Drained) => "fastpipe, drained",
-            SinkTechnique::Fastpipe(Policy::CowChecked) => "fastpipe, cow_checked",
-            SinkTechnique::FastpipeIo(Policy::Copying) => "fastpipe as io::Write, copying",
-            SinkTechnique::FastpipeIo(Policy::Fresh) => "fastpipe as io::Write, fresh",
-            SinkTechnique::FastpipeIo(Policy::Drained) => "fastpipe as io::Write, drained",
-            SinkTechnique::FastpipeIo(Policy::CowChecked) => "fastpipe as io::Write, cow_checked",
-            SinkTechnique::BufWriter => "BufWriter",
-            SinkTechnique::Send => "send",
-            SinkTechnique::SendZerocopy => "send, MSG_ZEROCOPY",
-            SinkTechnique::QueueSend => "mq_send",
-            SinkTechnique::Offer => "send of an address",
-            SinkTechnique::UringWrite => "io_uring write",
-            SinkTechnique::RingLend => "lend, commit",
-            SinkTechnique::RingWrite => "write to a ring",
-        }
-    }
 }
 
 /// How a `Writer` goes about it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
     /// By write(2).
     Copying,
@@ -183,17 +138,12 @@ pub enum Policy {
     CowChecked,
 }
 
-impl Policy {
-    /// The word used in messages.
-    pub fn name(self) -> &'static str {
-        match self {
-            Policy::Copying => "copying",
-            Policy::Fresh => "fresh",
-            Policy::Drained => "drained",
-            Policy::CowChecked => "cow_checked",
-        }
-    }
-}
+words!(Policy {
+    Copying = "copying",
+    Fresh = "fresh",
+    Drained = "drained",
+    CowChecked = "cow_checked",
+});
 
 /// How the reader takes data from the channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -218,21 +168,19 @@ pub enum SourceTechnique {
     RingRead,
 }
 
-words!(SourceTechnique);
+words!(SourceTechnique {
+    Read = "read",
+    Splice = "splice",
+    SpliceThrough = "splice, read",
+    Recv = "recv",
+    QueueReceive = "mq_receive",
+    Fetch = "process_vm_readv",
+    UringRead = "io_uring read",
+    RingPeek = "peek, release",
+    RingRead = "read from a ring",
+});
 
 impl SourceTechnique {
-    const ALL: &[SourceTechnique] = &[
-        SourceTechnique::Read,
-        SourceTechnique::Splice,
-        SourceTechnique::SpliceThrough,
-        SourceTechnique::Recv,
-        SourceTechnique::QueueReceive,
-        SourceTechnique::Fetch,
-        SourceTechnique::UringRead,
-        SourceTechnique::RingPeek,
-        SourceTechnique::RingRead,
-    ];
-
     /// Whether the data goes by without coming into the reader's memory.
     pub fn splices(self) -> bool {
         matches!(
@@ -240,26 +188,10 @@ impl SourceTechnique {
             SourceTechnique::Splice | SourceTechnique::SpliceThrough
         )
     }
-
-    /// The system calls' names.
-    pub fn name(self) -> &'static str {
-        match self {
-            SourceTechnique::Read => "read",
-            SourceTechnique::Splice => "splice",
-            SourceTechnique::SpliceThrough => "splice, read",
-            SourceTechnique::Recv => "recv",
-            SourceTechnique::QueueReceive => "mq_receive",
-            SourceTechnique::Fetch => "process_vm_readv",
-            SourceTechnique::UringRead => "io_uring read",
-            SourceTechnique::RingPeek => "peek, release",
-            SourceTechnique::RingRead => "read from a ring",
-        }
-    }
 }
 
 /// How an end waits: [`fastpipe::wait::Wait`] less `Never`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Waiting {
     /// The system call sleeps.
     #[default]
@@ -272,17 +204,12 @@ pub enum Waiting {
     Adaptive,
 }
 
-impl Waiting {
-    /// The word used in data.
-    pub fn name(self) -> &'static str {
-        match self {
-            Waiting::Block => "block",
-            Waiting::Poll => "poll",
-            Waiting::Spin => "spin",
-            Waiting::Adaptive => "adaptive",
-        }
-    }
-}
+words!(Waiting {
+    Block = "block",
+    Poll = "poll",
+    Spin = "spin",
+    Adaptive = "adaptive",
+});
 
 impl From<Waiting> for fastpipe::wait::Wait {
     fn from(waiting: Waiting) -> Self {
@@ -414,8 +341,6 @@ pub struct EndSpec {
     pub data: DataUse,
     /// Passes of computing over the data.
     pub work: u32,
-    /// The processor to stay on; null leaves it to the scheduler.
-    pub cpu: Option<usize>,
     /// The least duration of the warm-up, in seconds.
     pub warm_up_s: f64,
     /// The least duration of the timed part, in seconds.

@@ -2,15 +2,16 @@
 
 use std::os::fd::OwnedFd;
 
-use fastpipe::{pipe, ring};
-use rustix::event::{EventfdFlags, eventfd};
+use anyhow::anyhow;
+use fastpipe::ring;
 use serde::{Deserialize, Serialize};
 
 use crate::channel::ring::within_file_limit;
-use crate::channel::{Channel, OpenError, cant, fifo, mqueue, over_limit, tcp, unix};
+use crate::channel::{Channel, OpenError, cant, eventfd, open_kind, unix};
 use crate::endpoint::spec::ChannelKind;
-use crate::record::NotRun;
 use pipespeed_base::size;
+
+pub use crate::channel::eventfd::BYTES as EVENTFD_BYTES;
 
 /// What messages go through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,14 +67,11 @@ pipespeed_base::named!(Kind {
     Eventfd = "eventfd": "two eventfds: a counter each, 8 bytes",
 });
 
-/// Bytes of an eventfd's value (eventfd(2)).
-pub const EVENTFD_BYTES: usize = 8;
-
 /// The largest message, in bytes.
 pub const MAX_BYTES: usize = 16 << 20;
 
-/// What a ring holds at least: as much as a pipe does by default.
-const RING_BYTES: usize = 64 << 10;
+/// The least capacity of a ring, in bytes: that of a pipe by default.
+const MIN_RING_BYTES: usize = 64 << 10;
 
 impl Kind {
     /// Those of a run that names none.
@@ -124,157 +122,92 @@ pub struct Ends {
 /// # Errors
 /// [`OpenError`]: refused where it can't carry such messages.
 pub fn open(kind: Kind, size: usize, pipe_bytes: Option<usize>) -> Result<Way, OpenError> {
-    match kind {
-        Kind::Pipe | Kind::Vmsplice | Kind::Uring => {
-            let pipe = || pipe::create().map_err(cant("a pipe"));
-            of_pipes(pipe()?, pipe()?, pipe_bytes)
-        }
-        Kind::Fifo => {
-            let fifo = || fifo::open().map_err(cant("a FIFO"));
-            of_pipes(fifo()?, fifo()?, pipe_bytes)
-        }
-        Kind::Socketpair => of_sockets(unix::open_pair(ChannelKind::SocketPair, size)?),
-        Kind::Seqpacket => of_sockets(unix::open_pair(ChannelKind::SeqPacket, size)?),
-        Kind::Datagram => of_sockets(unix::open_pair(ChannelKind::Datagram, size)?),
-        Kind::Unix => of_sockets(unix::open_named()?),
-        Kind::Tcp | Kind::TcpZerocopy => of_sockets(tcp::open()?),
-        Kind::Mqueue => {
-            let there = mqueue::open(size, false)?;
-            let holds = there.granted.queue_messages.unwrap_or(0);
-            let holds = format!("a queue holds {holds} messages");
-            of_two(there, mqueue::open(size, false)?, holds)
-        }
+    let channel = match kind {
+        Kind::Pipe | Kind::Vmsplice | Kind::Uring => ChannelKind::Pipe,
+        Kind::Fifo => ChannelKind::Fifo,
+        Kind::Socketpair => ChannelKind::SocketPair,
+        Kind::Seqpacket => ChannelKind::SeqPacket,
+        Kind::Datagram => ChannelKind::Datagram,
+        Kind::Unix => ChannelKind::Unix,
+        Kind::Tcp | Kind::TcpZerocopy => ChannelKind::Tcp,
+        Kind::Mqueue => ChannelKind::MessageQueue,
         // Where messages lie goes over the socket; they don't.
-        Kind::VmReadv => Ok(Way {
-            holds: "the socket holds addresses only".to_owned(),
-            ..of_sockets(unix::open_pair(ChannelKind::SeqPacket, 8)?)?
-        }),
-        Kind::Ring | Kind::RingCopy => of_rings(size),
-        Kind::Eventfd => of_eventfds(size),
-    }
-}
-
-fn of_pipes(
-    there: (OwnedFd, OwnedFd),
-    back: (OwnedFd, OwnedFd),
-    bytes: Option<usize>,
-) -> Result<Way, OpenError> {
-    if let Some(bytes) = bytes {
-        for pipe in [&there, &back] {
-            pipe::set_capacity(&pipe.1, bytes)
-                .map_err(|error| NotRun::refused(error.to_string()))?;
+        Kind::VmReadv => {
+            let socket = unix::open_pair(ChannelKind::SeqPacket, 8)?;
+            return both_ways(socket, "the socket holds addresses only".to_owned());
         }
-    }
-    let capacity = pipe::capacity(&there.1).map_err(cant("a pipe"))?;
-    Ok(Way {
-        sender: Ends {
-            input: back.0,
-            output: Some(there.1),
-        },
-        echo: Ends {
-            input: there.0,
-            output: Some(back.1),
-        },
-        holds: format!("each pipe holds {}", size::format(capacity as u64)),
-    })
-}
-
-/// Each has room for two messages, so that one can be made while the other is
-/// still looked at.
-fn of_rings(size: usize) -> Result<Way, OpenError> {
-    let bytes = RING_BYTES.max(2 * size);
-    within_file_limit(size, bytes)?;
-    let ring = || -> Result<(OwnedFd, OwnedFd), OpenError> {
-        let cant = || cant("a ring in shared memory");
-        let (producer, consumer) = ring::pair(bytes).map_err(cant())?;
-        let producer = producer.into_fd().map_err(cant())?;
-        Ok((consumer.into_fd().map_err(cant())?, producer))
+        Kind::Ring | Kind::RingCopy => {
+            // Room for two messages, so that one can be made while the other is
+            // still looked at.
+            let bytes = MIN_RING_BYTES.max(2 * size);
+            within_file_limit(size, bytes)?;
+            let holds = size::format(bytes.next_power_of_two() as u64);
+            let holds = format!("each ring holds {holds}");
+            return one_way_each(ring(bytes)?, ring(bytes)?, holds);
+        }
+        Kind::Eventfd => {
+            let holds = "an eventfd counts to 2^64 - 2".to_owned();
+            return one_way_each(eventfd::open(size)?, eventfd::open(size)?, holds);
+        }
     };
-    let (there, back) = (ring()?, ring()?);
-    Ok(Way {
-        sender: Ends {
-            input: back.0,
-            output: Some(there.1),
-        },
-        echo: Ends {
-            input: there.0,
-            output: Some(back.1),
-        },
-        holds: format!(
-            "each ring holds {}",
-            size::format(bytes.next_power_of_two() as u64)
-        ),
-    })
-}
-
-fn of_two(there: Channel, back: Channel, holds: String) -> Result<Way, OpenError> {
-    let missing = || OpenError::Failed(anyhow::anyhow!("a channel with one end"));
-    Ok(Way {
-        sender: Ends {
-            input: back.read_end.ok_or_else(missing)?,
-            output: there.write_end,
-        },
-        echo: Ends {
-            input: there.read_end.ok_or_else(missing)?,
-            output: back.write_end,
-        },
-        holds,
-    })
-}
-
-fn of_sockets(channel: Channel) -> Result<Way, OpenError> {
-    let missing = || OpenError::Failed(anyhow::anyhow!("a channel with one end"));
+    let one = open_kind(channel, size, pipe_bytes)?;
     let bytes = |granted: Option<usize>| size::format(granted.unwrap_or(0) as u64);
-    let holds = format!(
-        "a socket's send buffer is {} (SO_SNDBUF, bookkeeping included), its receive buffer {}",
-        bytes(channel.granted.send_buffer_bytes),
-        bytes(channel.granted.receive_buffer_bytes)
-    );
-    let one = |end: Option<OwnedFd>| -> Result<Ends, OpenError> {
-        Ok(Ends {
-            input: end.ok_or_else(missing)?,
-            output: None,
-        })
+    if one.granted.send_buffer_bytes.is_some() {
+        let holds = format!(
+            "a socket's send buffer is {} (SO_SNDBUF, bookkeeping included), its receive buffer {}",
+            bytes(one.granted.send_buffer_bytes),
+            bytes(one.granted.receive_buffer_bytes)
+        );
+        return both_ways(one, holds);
+    }
+    let holds = match one.granted.queue_messages {
+        Some(messages) => format!("a queue holds {messages} messages"),
+        None => format!("each pipe holds {}", bytes(one.granted.pipe_bytes)),
+    };
+    one_way_each(one, open_kind(channel, size, pipe_bytes)?, holds)
+}
+
+fn ring(bytes: usize) -> Result<Channel, OpenError> {
+    let cant = || cant("a ring in shared memory");
+    let (producer, consumer) = ring::pair(bytes).map_err(cant())?;
+    Ok(Channel {
+        write_end: Some(producer.into_fd().map_err(cant())?),
+        read_end: Some(consumer.into_fd().map_err(cant())?),
+        ..Channel::default()
+    })
+}
+
+/// A way of two channels, each of which goes one way.
+fn one_way_each(there: Channel, back: Channel, holds: String) -> Result<Way, OpenError> {
+    let ends = |input: Option<OwnedFd>, output| {
+        let input = input.ok_or_else(|| OpenError::Failed(anyhow!("a channel with one end")))?;
+        Ok::<_, OpenError>(Ends { input, output })
     };
     Ok(Way {
-        sender: one(channel.write_end)?,
-        echo: one(channel.read_end)?,
+        sender: ends(back.read_end, there.write_end)?,
+        echo: ends(there.read_end, back.write_end)?,
         holds,
     })
 }
 
-/// As semaphores, so that each message is read by itself: otherwise one read
-/// takes all that were written (eventfd(2)).
-fn of_eventfds(size: usize) -> Result<Way, OpenError> {
-    if size != EVENTFD_BYTES {
-        return Err(over_limit(
-            EVENTFD_BYTES,
-            "and at least: an eventfd carries one 64-bit number, no data",
-        ));
-    }
-    let make = || {
-        let made = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE);
-        made.map_err(cant("an eventfd"))
+/// A way of one channel that goes both ways.
+fn both_ways(channel: Channel, holds: String) -> Result<Way, OpenError> {
+    let there = Channel {
+        read_end: channel.read_end,
+        ..Channel::default()
     };
-    let copy = |fd: &OwnedFd| fd.try_clone().map_err(cant("an eventfd"));
-    let (there, back) = (make()?, make()?);
-    Ok(Way {
-        sender: Ends {
-            input: copy(&back)?,
-            output: Some(copy(&there)?),
-        },
-        echo: Ends {
-            input: there,
-            output: Some(back),
-        },
-        holds: "an eventfd counts to 2^64 - 2".to_owned(),
-    })
+    let back = Channel {
+        read_end: channel.write_end,
+        ..Channel::default()
+    };
+    one_way_each(there, back, holds)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::record::NotRunKind;
+    use fastpipe::pipe;
     use pipespeed_base::Named;
 
     #[test]

@@ -5,10 +5,9 @@
 use anyhow::ensure;
 
 use super::histogram::Latencies;
-use super::now_ns;
 use super::port::Port;
 use super::spec::{Length, Outcome, Spec};
-use crate::endpoint::counters::Meter;
+use crate::endpoint::counters::{Meter, monotonic_ns as now_ns};
 
 /// The warm-up ends after so many trips or nanoseconds.
 const WARM_UP_TRIPS: u64 = 500;
@@ -33,14 +32,14 @@ pub(super) fn trip(port: &mut Port, number: u64) -> anyhow::Result<u64> {
 pub(super) fn warm_up(port: &mut Port) -> anyhow::Result<u64> {
     let started = now_ns();
     let mut number = 0;
-    port.look_at_all(true);
+    port.copy_all(true);
     // Large messages need no more than three.
     while number < 3 || number < WARM_UP_TRIPS && now_ns() - started < WARM_UP_NS {
         trip(port, number)?;
         ensure!(port.came_back_whole(number), "{WRONG}");
         number += 1;
     }
-    port.look_at_all(false);
+    port.copy_all(false);
     Ok(number)
 }
 

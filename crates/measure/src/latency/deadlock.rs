@@ -1,29 +1,117 @@
-//! Tells a deadlock from slowness, by what the kernel says of both processes.
+//! Watches both processes of a trial, and tells a deadlock from slowness by what
+//! the kernel says of them.
 //!
 //! Both have said that they write, both are asleep (state S or D of
 //! proc_pid_stat(5)), and neither has moved a byte, at every look for as long as
 //! the limit: then each waits for the other to read.
 
 use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use super::port::WRITING;
+use super::spec::{Mode, Spec};
+use super::trial::PATIENCE;
+use crate::session::{Role, TrialError, Watch};
+use pipespeed_base::size;
+
+/// How often both processes are looked at where they may deadlock.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Looks at the processes of a trial: whether anything moves and, in the naive
+/// exchange, whether they are deadlocked.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    /// The sender and the echo.
+    pids: [u32; 2],
+    moved: u64,
+    detector: Option<Detector>,
+    limit: Duration,
+    size: usize,
+    /// What one direction holds, in words.
+    holds: String,
+}
+
+impl Watcher {
+    /// Calls it a deadlock when it has lasted for `limit`.
+    pub(super) fn new(pids: [u32; 2], spec: &Spec, limit: Duration, holds: String) -> Self {
+        Watcher {
+            pids,
+            moved: 0,
+            detector: (spec.mode == Mode::Naive).then(Detector::default),
+            limit,
+            size: spec.size,
+            holds,
+        }
+    }
+
+    /// A deadlock in words.
+    fn explain(&self, looks: &[Look; 2]) -> String {
+        let place = |role: Role| {
+            let look = &looks[role.index()];
+            format!(
+                "the {role} (process {}) sleeps {}, state {}",
+                self.pids[role.index()],
+                look.place(),
+                look.state.unwrap_or('?')
+            )
+        };
+        format!(
+            "deadlock: {}; {}. Neither has moved a byte for {:.1} s: each writes its message of {} first and reads \
+             only then, but {}; what is beyond waits for a reader, who is writing too. Both were ended.",
+            place(Role::Sender),
+            place(Role::Echo),
+            self.limit.as_secs_f64(),
+            size::exact(self.size as u64),
+            self.holds,
+        )
+    }
+}
+
+impl Watch for Watcher {
+    fn interval(&self) -> Duration {
+        match self.detector {
+            Some(_) => LOOK_INTERVAL,
+            // At the deadline only.
+            None => PATIENCE,
+        }
+    }
+
+    fn look(&mut self, words: &[AtomicU64], now: Instant) -> Result<bool, TrialError> {
+        let looks = [0, 1].map(|at| {
+            let word = |offset: usize| words[at * 2 + offset].load(Ordering::Relaxed);
+            Look::at(self.pids[at], word(0), word(1) == WRITING)
+        });
+        let moved = looks.iter().map(|look| look.moved).sum();
+        let moves = std::mem::replace(&mut self.moved, moved) != moved;
+        let stuck = self
+            .detector
+            .as_mut()
+            .and_then(|detector| detector.look(looks.clone(), now));
+        if stuck.is_some_and(|time| time >= self.limit) {
+            return Err(TrialError::Deadlock(self.explain(&looks)));
+        }
+        Ok(moves)
+    }
+}
 
 /// One process, at one look.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Look {
+struct Look {
     /// The letter of its state; none if it can't be read.
-    pub state: Option<char>,
+    state: Option<char>,
     /// Where in the kernel it sleeps; none if that can't be read.
-    pub wait_channel: Option<String>,
+    wait_channel: Option<String>,
     /// Bytes it has moved so far.
-    pub moved: u64,
+    moved: u64,
     /// Whether it is in the middle of writing a message.
-    pub writes: bool,
+    writes: bool,
 }
 
 impl Look {
     /// Looks at a process. What it has moved and whether it writes it says
     /// itself.
-    pub fn at(pid: u32, moved: u64, writes: bool) -> Look {
+    fn at(pid: u32, moved: u64, writes: bool) -> Look {
         let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
         Look {
             state: read("stat").as_deref().and_then(state),
@@ -38,7 +126,7 @@ impl Look {
     }
 
     /// Where it sleeps, in words.
-    pub fn place(&self) -> String {
+    fn place(&self) -> String {
         match &self.wait_channel {
             Some(name) => format!("in {name}"),
             None => "in its write (/proc/PID/wchan is not readable here)".to_owned(),
@@ -62,7 +150,7 @@ fn wait_channel(wchan: &str) -> Option<String> {
 
 /// Looks again and again.
 #[derive(Debug, Default)]
-pub struct Detector {
+struct Detector {
     last: Option<[Look; 2]>,
     /// When both were first seen as they still are.
     since: Option<Instant>,
@@ -71,7 +159,7 @@ pub struct Detector {
 impl Detector {
     /// Takes a look at both into account. Returns for how long they have been
     /// deadlocked.
-    pub fn look(&mut self, looks: [Look; 2], now: Instant) -> Option<Duration> {
+    fn look(&mut self, looks: [Look; 2], now: Instant) -> Option<Duration> {
         let stuck = looks.iter().all(|look| look.is_asleep() && look.writes);
         let moved = |looks: &[Look; 2]| looks.each_ref().map(|look| look.moved);
         let same = self
@@ -85,11 +173,6 @@ impl Detector {
         };
         self.last = Some(looks);
         self.since.map(|since| now - since)
-    }
-
-    /// The last look at both: the sender and the echo.
-    pub fn last(&self) -> Option<&[Look; 2]> {
-        self.last.as_ref()
     }
 }
 

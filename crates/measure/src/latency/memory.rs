@@ -7,13 +7,12 @@
 //! n - turns: the message that was there before, and the answer that the other
 //! end had in the same place, have been copied by their readers.
 
-use std::ops::Range;
-
-use fastpipe::buffer::{Buffer, BufferError};
+use fastpipe::buffer::BufferError;
 use fastpipe::pipe::page_size;
 
 use super::channels::Kind;
 use super::spec::Mode;
+use crate::channel::message::{Message, Pieces};
 
 /// In an open loop, how many messages are under way at most where the channel
 /// refers to their memory, and how many bytes of them.
@@ -24,12 +23,9 @@ const MAX_BYTES: usize = 8 << 20;
 /// room, and after it bytes that depend on their place.
 #[derive(Debug)]
 pub(super) struct Messages {
-    memory: Buffer,
+    pieces: Pieces,
     kind: Kind,
     size: usize,
-    /// From one place to the next.
-    stride: usize,
-    turns: usize,
 }
 
 /// How many places it takes.
@@ -52,17 +48,13 @@ impl Messages {
     /// When the memory can't be had.
     pub(super) fn new(kind: Kind, size: usize, turns: usize) -> Result<Self, BufferError> {
         let stride = size.next_multiple_of(page_size());
-        let mut memory = Buffer::builder().len(stride * turns).map()?;
-        for (at, byte) in memory.iter_mut().enumerate() {
-            *byte = filling(at % stride);
+        let mut pieces = Pieces::new(size, stride, turns)?;
+        for turn in 0..turns {
+            for (at, byte) in pieces.bytes_mut(turn).iter_mut().enumerate() {
+                *byte = filling(at);
+            }
         }
-        let mut messages = Messages {
-            memory,
-            kind,
-            size,
-            stride,
-            turns,
-        };
+        let mut messages = Messages { pieces, kind, size };
         if kind == Kind::Eventfd {
             // Adds 1 to a counter.
             messages.bytes_mut(0).copy_from_slice(&1_u64.to_ne_bytes());
@@ -72,12 +64,12 @@ impl Messages {
 
     /// How many messages there is room for.
     pub(super) fn turns(&self) -> usize {
-        self.turns
+        self.pieces.count()
     }
 
     /// Where a message lies.
     pub(super) fn turn(&self, number: u64) -> usize {
-        (number % self.turns as u64) as usize
+        (number % self.turns() as u64) as usize
     }
 
     /// Makes a message.
@@ -90,25 +82,18 @@ impl Messages {
         self.bytes_mut(turn)[..len].copy_from_slice(&number.to_le_bytes()[..len]);
     }
 
-    fn range(&self, turn: usize) -> Range<usize> {
-        turn * self.stride..turn * self.stride + self.size
+    /// What lies in a place, from its byte `from` on.
+    pub(super) fn message(&self, turn: usize, from: usize) -> Message<'_> {
+        self.pieces.message(turn, from)
     }
 
-    /// What lies in a place.
-    pub(super) fn bytes(&self, turn: usize) -> &[u8] {
-        &self.memory[self.range(turn)]
+    fn bytes(&self, turn: usize) -> &[u8] {
+        self.message(turn, 0).bytes()
     }
 
     /// The same, to be written.
     pub(super) fn bytes_mut(&mut self, turn: usize) -> &mut [u8] {
-        let range = self.range(turn);
-        &mut self.memory[range]
-    }
-
-    /// What lies in a place from an offset on, as pages.
-    pub(super) fn pages(&self, turn: usize, from: usize) -> fastpipe::buffer::PageSlice<'_> {
-        let Range { start, end } = self.range(turn);
-        self.memory.slice(start + from..end)
+        self.pieces.bytes_mut(turn)
     }
 
     /// Whether a message came back: its number and its last byte.

@@ -1,9 +1,9 @@
 //! Round trips: a message goes to another process and comes back.
 //!
-//! `channels.rs` opens a way there and back; `port.rs` is one end of it: `memory.rs`
-//! holds its messages, `link/` moves them. `process.rs` is what runs at each end: `closed.rs` one message at a time, `open_loop.rs`
+//! `channels.rs` opens a way there and back; `port.rs` is one end of it, whose
+//! transmitter and receiver move the messages that `memory.rs` holds. `process.rs` is what runs at each end: `closed.rs` one message at a time, `open_loop.rs`
 //! messages at a fixed rate, `naive.rs` the exchange that deadlocks.
-//! `trial.rs` starts both ends, `pair.rs` watches them, `deadlock.rs` tells a deadlock
+//! `trial.rs` runs both ends, `deadlock.rs` watches them and tells a deadlock
 //! from slowness, `rounds.rs` makes a run of trials, `histogram.rs` keeps what
 //! came of it, `curve.rs` what is drawn of it; `record.rs` is what is saved, and `csv.rs`
 //! the same as CSV.
@@ -14,20 +14,12 @@ mod csv;
 pub mod curve;
 pub mod deadlock;
 pub mod histogram;
-mod link;
 mod memory;
 mod naive;
 mod open_loop;
-mod pair;
 mod port;
 pub mod process;
 pub mod record;
 pub mod rounds;
 pub mod spec;
 pub mod trial;
-
-/// Nanoseconds of CLOCK_MONOTONIC, which is the same in all processes.
-fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}

@@ -11,10 +11,9 @@ use rustix::event::PollFlags;
 
 use super::closed::{WRONG, warm_up};
 use super::histogram::Latencies;
-use super::now_ns;
 use super::port::{Moved, Port};
 use super::spec::{Length, Outcome, Spec, Wait};
-use crate::endpoint::counters::Meter;
+use crate::endpoint::counters::{Meter, monotonic_ns as now_ns};
 
 /// So long before a message is due the sender stops sleeping, as a timer may
 /// be late by tens of microseconds.
@@ -175,12 +174,12 @@ impl Traffic {
     /// Takes what has come. Returns whether anything had.
     fn receive(&mut self, port: &mut Port) -> anyhow::Result<bool> {
         let moved = port.try_receive()?;
-        if moved == Moved::Whole {
+        if moved == Some(Moved::Whole) {
             let number = self.first + self.schedule.answered;
             self.schedule.answer(now_ns());
             ensure!(port.came_back(number), "{WRONG}");
         }
-        Ok(moved != Moved::Nothing)
+        Ok(moved.is_some())
     }
 
     /// Sends what is due, one call.
@@ -198,9 +197,9 @@ impl Traffic {
             self.made = true;
         }
         match port.try_send()? {
-            Moved::Nothing => return Ok(Full::Channel),
-            Moved::Part => {}
-            Moved::Whole => {
+            None => return Ok(Full::Channel),
+            Some(Moved::Part) => {}
+            Some(Moved::Whole) => {
                 schedule.sent += 1;
                 self.made = false;
             }

@@ -5,37 +5,39 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use fastpipe::buffer::Buffer;
+use fastpipe::ring;
 use fastpipe::shared::SharedWords;
-use rustix::event::PollFlags;
+use fastpipe::wait::MAX_SPINNING;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::channels::Kind;
-use super::link::{Link, Needs, allowed, link};
 use super::memory::{Messages, turns};
-use super::process::Role;
 use super::spec::{Mode, Spec, Wait};
-use crate::channel::ZerocopyCounts;
+use crate::channel::mqueue::Queue;
+use crate::channel::pipe::{Plain, Vmsplice};
+use crate::channel::ring::{RingReceiver, RingTransmitter};
+use crate::channel::socket::Socket;
+use crate::channel::tcp::ZerocopySends;
+use crate::channel::uring::Uring;
+use crate::channel::vm_readv::{self, Fetch, Offer};
+use crate::channel::{Receiver, Transmitter, ZerocopyCounts, moved};
 use crate::record::NotRun;
+use crate::session::{Gone, Role, allowed};
 
-/// How long [`Wait::Adaptive`] tries before it sleeps.
-const SPINNING: Duration = Duration::from_micros(50);
+// The first two words that the processes share are the sender's, the others the
+// echo's: the bytes it has moved, and what it does.
 
-/// The words that the processes share with who watches them: for each of them,
-/// the bytes it has moved, and what it does ([`IDLE`] and so on).
-pub(super) const WORDS: usize = 4;
-/// It does not move anything.
-pub(super) const IDLE: u64 = 0;
-/// It writes.
+/// It writes a message.
 pub(super) const WRITING: u64 = 1;
-/// It reads.
-pub(super) const READING: u64 = 2;
+/// It does not.
+const IDLE: u64 = 0;
 
-/// What trying to move a message came to.
+/// Outcome of one attempt to move a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moved {
-    /// Nothing: the call would have slept.
-    Nothing,
     /// A part of it.
     Part,
     /// The rest of it.
@@ -45,7 +47,8 @@ pub(super) enum Moved {
 /// The end, with its messages and its way of waiting.
 pub(super) struct Port {
     kind: Kind,
-    link: Box<dyn Link>,
+    transmitter: Box<dyn Transmitter>,
+    receiver: Box<dyn Receiver>,
     /// What is sent.
     messages: Messages,
     /// What is received; in `messages` where it is sent back.
@@ -77,16 +80,11 @@ impl Port {
     ) -> anyhow::Result<Self> {
         let turns = turns(spec.kind, spec.size, spec.mode);
         let answers = role == Role::Echo && spec.mode != Mode::Naive;
-        let needs = Needs {
+        let (transmitter, receiver) = halves(spec, input, output, turns)?;
+        let mut port = Port {
             kind: spec.kind,
-            size: spec.size,
-            turns,
-            wait: spec.wait,
-            answers,
-        };
-        Ok(Port {
-            kind: spec.kind,
-            link: link(needs, input, output)?,
+            transmitter,
+            receiver,
             messages: Messages::new(spec.kind, spec.size, turns)?,
             back: if answers {
                 None
@@ -96,12 +94,21 @@ impl Port {
             outgoing: (0, 0),
             incoming: (0, 0),
             size: spec.size,
-            wait: needs.wait,
+            wait: spec.wait,
             apart: spec.apart,
             words,
-            at: role as usize * 2,
+            at: role.index() * 2,
             moved: 0,
-        })
+        };
+        port.copy_all(answers);
+        // These look at memory, and make no call until something is there.
+        let in_memory = matches!(spec.kind, Kind::Uring | Kind::Ring | Kind::RingCopy);
+        match spec.wait {
+            Wait::Block => {}
+            Wait::Spin if in_memory => {}
+            Wait::Spin | Wait::Adaptive => port.never_sleep()?,
+        }
+        Ok(port)
     }
 
     /// From now on nothing sleeps but [`sleep`](Self::sleep).
@@ -109,13 +116,14 @@ impl Port {
     /// # Errors
     /// Those of fcntl(2).
     pub(super) fn never_sleep(&mut self) -> std::io::Result<()> {
-        self.link.never_sleep()
+        self.transmitter.never_sleep()?;
+        self.receiver.never_sleep()
     }
 
     /// Whether all bytes of what is received will be looked at, or only the
     /// first and last ones.
-    pub(super) fn look_at_all(&mut self, all: bool) {
-        self.link.look_at_all(all);
+    pub(super) fn copy_all(&mut self, all: bool) {
+        self.receiver.copy_all(all);
     }
 
     fn word(&self, offset: usize) -> &AtomicU64 {
@@ -152,25 +160,24 @@ impl Port {
     /// # Errors
     /// As [`send`](Self::send).
     pub(super) fn try_make(&mut self, number: u64) -> anyhow::Result<bool> {
-        match self.link.reclaim(self.messages.turn(number)) {
-            Ok(()) => {}
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
-            Err(errno) => return Err(self.complaint(errno)),
+        let reclaimed = self.transmitter.reclaim(self.messages.turn(number));
+        let is_free = self.attempted(reclaimed)?.is_some();
+        if is_free {
+            self.messages.make(number);
+            self.outgoing.0 = number;
         }
-        self.messages.make(number);
-        self.outgoing.0 = number;
-        Ok(true)
+        Ok(is_free)
     }
 
     fn reclaim(&mut self, number: u64) -> anyhow::Result<()> {
         let turn = self.messages.turn(number);
-        self.waited(PollFlags::empty(), |port| port.link.reclaim(turn))
+        self.waited(PollFlags::empty(), |port| port.transmitter.reclaim(turn))
     }
 
     /// Sends the whole message.
     ///
     /// # Errors
-    /// [`Left`] where the other process is gone, [`NotRun`] where the machine
+    /// [`Gone`] where the other process is gone, [`NotRun`] where the machine
     /// does not allow the call, and other errors of it.
     pub(super) fn send(&mut self) -> anyhow::Result<()> {
         self.word(1).store(WRITING, Ordering::Relaxed);
@@ -189,54 +196,59 @@ impl Port {
             self.reclaim(self.incoming.0)?;
             self.outgoing.0 = self.incoming.0;
         }
-        self.word(1).store(READING, Ordering::Relaxed);
         while self.waited(PollFlags::IN, Self::receive_some)? != Moved::Whole {}
-        self.word(1).store(IDLE, Ordering::Relaxed);
         Ok(())
     }
 
-    /// One call that sends.
+    /// Makes one call that sends; none where it would have slept.
     ///
     /// # Errors
     /// As [`send`](Self::send).
-    pub(super) fn try_send(&mut self) -> anyhow::Result<Moved> {
+    pub(super) fn try_send(&mut self) -> anyhow::Result<Option<Moved>> {
         let moved = self.send_some();
-        self.or_nothing(moved)
+        self.attempted(moved)
     }
 
-    /// One call that receives.
+    /// Makes one call that receives; none where it would have slept.
     ///
     /// # Errors
     /// As [`send`](Self::send).
-    pub(super) fn try_receive(&mut self) -> anyhow::Result<Moved> {
+    pub(super) fn try_receive(&mut self) -> anyhow::Result<Option<Moved>> {
         let moved = self.receive_some();
-        self.or_nothing(moved)
+        self.attempted(moved)
     }
 
-    fn or_nothing(&self, moved: Result<Moved, Errno>) -> anyhow::Result<Moved> {
-        match moved {
-            Err(Errno::AGAIN | Errno::INTR) => Ok(Moved::Nothing),
-            moved => moved.map_err(|errno| self.complaint(errno)),
+    fn attempted<T>(&self, outcome: Result<T, Errno>) -> anyhow::Result<Option<T>> {
+        match outcome {
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            outcome => outcome.map(Some).map_err(|errno| self.complaint(errno)),
         }
     }
 
     fn send_some(&mut self) -> Result<Moved, Errno> {
         let turn = self.messages.turn(self.outgoing.0);
-        let moved = self.link.send(&self.messages, turn, self.outgoing.1)?;
+        let message = self.messages.message(turn, self.outgoing.1);
+        let moved = moved(self.transmitter.send(message))?;
         self.note(moved);
         Ok(advance(&mut self.outgoing, moved, self.size))
     }
 
     fn receive_some(&mut self) -> Result<Moved, Errno> {
         let (number, at) = self.incoming;
-        let message = match &mut self.back {
-            Some(back) => &mut back[..self.size],
+        let receiver = &mut self.receiver;
+        let outcome = match &mut self.back {
+            Some(back) => receiver.receive(&mut back[at..self.size]),
             None => {
-                let turn = self.messages.turn(number);
-                self.messages.bytes_mut(turn)
+                let made = self
+                    .transmitter
+                    .make_in_place(&mut |message| receiver.receive(message));
+                made.unwrap_or_else(|| {
+                    let turn = self.messages.turn(number);
+                    receiver.receive(&mut self.messages.bytes_mut(turn)[at..])
+                })
             }
         };
-        let moved = self.link.receive(message, at)?;
+        let moved = moved(outcome)?;
         self.note(moved);
         Ok(advance(&mut self.incoming, moved, self.size))
     }
@@ -274,7 +286,7 @@ impl Port {
                     hint::spin_loop();
                     Ok(())
                 }
-                Err(Errno::AGAIN) => self.link.sleep(event, None),
+                Err(Errno::AGAIN) => self.sleep_for(event, None),
                 outcome => return outcome.map_err(|errno| self.complaint(errno)),
             };
             slept.map_err(complaint)?;
@@ -285,7 +297,7 @@ impl Port {
     fn goes_on(&self, since: &mut Option<Instant>) -> bool {
         match self.wait {
             Wait::Spin => true,
-            Wait::Adaptive => since.get_or_insert_with(Instant::now).elapsed() < SPINNING,
+            Wait::Adaptive => since.get_or_insert_with(Instant::now).elapsed() < MAX_SPINNING,
             Wait::Block => false,
         }
     }
@@ -296,7 +308,33 @@ impl Port {
     /// # Errors
     /// Those of poll(2).
     pub(super) fn sleep(&mut self, events: PollFlags, ns: u64) -> anyhow::Result<()> {
-        self.link.sleep(events, Some(ns)).map_err(complaint)
+        let limit = Duration::from_nanos(ns);
+        self.sleep_for(events, Some(limit)).map_err(complaint)
+    }
+
+    fn sleep_for(&mut self, events: PollFlags, limit: Option<Duration>) -> rustix::io::Result<()> {
+        if self.transmitter.take_notices()? {
+            return Ok(());
+        }
+        let (Some(input), Some(output)) = (self.receiver.fd(), self.transmitter.fd()) else {
+            return if events.contains(PollFlags::IN) {
+                self.receiver.sleep(limit)
+            } else {
+                self.transmitter.sleep(limit)
+            };
+        };
+        let timeout = limit.map(|limit| Timespec {
+            tv_sec: limit.as_secs() as i64,
+            tv_nsec: i64::from(limit.subsec_nanos()),
+        });
+        let mut fds = [
+            PollFd::from_borrowed_fd(input, events & PollFlags::IN),
+            PollFd::from_borrowed_fd(output, events & PollFlags::OUT),
+        ];
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// Whether the other process has a processor of its own.
@@ -306,7 +344,7 @@ impl Port {
 
     /// What the completions of MSG_ZEROCOPY say; none where it is not used.
     pub(super) fn zerocopy(&self) -> Option<ZerocopyCounts> {
-        self.link.zerocopy()
+        self.transmitter.zerocopy()
     }
 
     /// What to say of an error. Before anything has moved it may be that the
@@ -314,14 +352,70 @@ impl Port {
     fn complaint(&self, errno: Errno) -> anyhow::Error {
         let error = complaint(errno);
         if error.is::<std::io::Error>() && self.moved == 0 {
-            allowed(self.link.call(), errno.into())
+            allowed(self.transmitter.call(), errno)
         } else {
             error
         }
     }
 }
 
-/// Goes on by so many bytes, to the next message after the last one.
+/// The transmitter and the receiver over these descriptors.
+///
+/// # Errors
+/// [`NotRun`] where the machine does not allow it.
+fn halves(
+    spec: &Spec,
+    input: OwnedFd,
+    output: Option<OwnedFd>,
+    turns: usize,
+) -> anyhow::Result<(Box<dyn Transmitter>, Box<dyn Receiver>)> {
+    let output = output.context("a channel with one descriptor");
+    let spins = spec.wait == Wait::Spin;
+    Ok(match spec.kind {
+        Kind::Pipe | Kind::Fifo | Kind::Eventfd => {
+            (Box::new(Plain(output?)), Box::new(Plain(input)))
+        }
+        Kind::Vmsplice => (Box::new(Vmsplice::new(output?)), Box::new(Plain(input))),
+        Kind::Uring => {
+            let receiver = Uring::new(input, spins)?;
+            (Box::new(Uring::new(output?, spins)?), Box::new(receiver))
+        }
+        Kind::Socketpair | Kind::Seqpacket | Kind::Datagram | Kind::Unix | Kind::Tcp => {
+            let socket = Socket::new(input, true);
+            (Box::new(socket.clone()), Box::new(socket))
+        }
+        Kind::TcpZerocopy => {
+            let socket = Socket::new(input, true);
+            let sends = ZerocopySends::new(socket.clone(), turns, false)?;
+            (Box::new(sends), Box::new(socket))
+        }
+        Kind::Mqueue => {
+            let receiver = Queue::new(input, true)?;
+            (Box::new(Queue::new(output?, true)?), Box::new(receiver))
+        }
+        Kind::VmReadv => {
+            let other = vm_readv::introduce(&input).map_err(complaint)?;
+            let socket = Socket::new(input, true);
+            let fetch = Fetch::new(socket.clone(), other, false);
+            (Box::new(Offer::new(socket, None)), Box::new(fetch))
+        }
+        Kind::Ring | Kind::RingCopy => {
+            let in_place = spec.kind == Kind::Ring;
+            let mut producer = ring::Producer::from_fd(output?)?;
+            let mut consumer = ring::Consumer::from_fd(input)?;
+            if spins {
+                producer.set_wait(fastpipe::wait::Wait::Spin);
+                consumer.set_wait(fastpipe::wait::Wait::Spin);
+            }
+            (
+                Box::new(RingTransmitter::new(producer, spec.size, in_place)),
+                Box::new(RingReceiver::new(consumer, spec.size, in_place)),
+            )
+        }
+    })
+}
+
+/// Goes on by `moved` bytes, to the next message after the last one.
 fn advance((number, at): &mut (u64, usize), moved: usize, size: usize) -> Moved {
     *at += moved;
     if *at < size {
@@ -336,13 +430,8 @@ fn advance((number, at): &mut (u64, usize), moved: usize, size: usize) -> Moved 
 /// what is not allowed.
 pub(super) fn complaint(errno: Errno) -> anyhow::Error {
     match errno {
-        Errno::PIPE => Left.into(),
+        Errno::PIPE => Gone("the other process has left".to_owned()).into(),
         Errno::MSGSIZE => NotRun::limit("the message is longer than may be here").into(),
         other => std::io::Error::from(other).into(),
     }
 }
-
-/// The other process is gone: how it ended is the reason.
-#[derive(Debug, thiserror::Error)]
-#[error("the other process has left")]
-pub(super) struct Left;

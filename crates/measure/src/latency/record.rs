@@ -31,8 +31,6 @@ pub struct Record {
     pub settings: Settings,
     /// The cases in the order of the options.
     pub cases: Vec<CaseRecord>,
-    /// Trials that failed, in words.
-    pub failures: Vec<String>,
     /// What limits what the figures say.
     pub warnings: Vec<Warning>,
 }
@@ -72,9 +70,9 @@ pub struct CaseRecord {
     /// What the completions of MSG_ZEROCOPY said, all launches together; none
     /// where it was not used.
     pub zerocopy: Option<ZerocopyCounts>,
-    /// Launches that failed.
+    /// Launches that failed, the pilot's too.
     pub failed: usize,
-    /// What its launches brought.
+    /// The launches.
     pub launches: Vec<Launch>,
     /// All of them together; none without any.
     pub summary: Option<Summary>,
@@ -200,10 +198,10 @@ impl CaseRecord {
         let outcome = &measured.outcome;
         self.launches
             .push(Launch::of(round, self.size, measured, apart));
-        if let Some(told) = outcome.zerocopy {
+        if let Some(counts) = outcome.zerocopy {
             let sum = self.zerocopy.get_or_insert_default();
-            sum.completed += told.completed;
-            sum.copied += told.copied;
+            sum.completed += counts.completed;
+            sum.copied += counts.copied;
         }
         let mut all = Latencies::of(&self.histogram);
         all.add(&outcome.counts);
@@ -313,7 +311,7 @@ mod tests {
         });
         case.add(0, &launch, true);
         case.add(1, &launch, true);
-        let told = case.zerocopy.unwrap();
-        assert_eq!((told.completed, told.copied), (6, 4));
+        let counts = case.zerocopy.unwrap();
+        assert_eq!((counts.completed, counts.copied), (6, 4));
     }
 }

@@ -1,175 +1,327 @@
-//! A run: rounds in which each case is launched once, in an order that
-//! changes.
+//! Round trips measured in rounds, in each of which every case is launched
+//! once.
 
-use super::record::CaseRecord;
-use super::spec::{Length, Mode, Spec, Wait};
+use std::time::Instant;
+
+use super::record::Record;
+use super::spec::{Length, Mode, Spec};
 use super::trial::{Measured, TrialError};
-use pipespeed_base::failure::full_message;
-use pipespeed_host::NoiseDelta;
-use pipespeed_stats::schedule::Schedule;
+use crate::record::NotRun;
+use crate::rounds::{Budget, Observer, Place, Rounds, Work, by_case, waiting_for_processor};
+use pipespeed_base::{signal_name, text::pluralize};
+use pipespeed_host::{NoiseDelta, Warning, WarningKind, warnings};
 
-/// After so many failures a case is not tried again.
-const MAX_FAILURES: usize = 3;
+/// The shortest and longest timed part of a launch, in seconds.
+pub const MIN_TIMED_S: f64 = 0.02;
+const MAX_TIMED_S: f64 = 30.0;
 
-/// How all cases are measured.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
-    /// The capacity of pipes; none: as it comes.
-    pub pipe_bytes: Option<usize>,
-    /// Which exchange.
-    pub mode: Mode,
-    /// How long the timed part of a trial lasts.
-    pub length: Length,
-    /// How both processes wait.
-    pub wait: Wait,
-    /// Whether each has a processor of its own.
-    pub apart: bool,
-    /// Launches of each case.
-    pub rounds: usize,
-    /// Of the order.
-    pub seed: u64,
+/// An open loop with fewer messages a launch is warned of.
+const MIN_MESSAGES: f64 = 10.0;
+
+/// The cases of a run of round trips; `T` runs a launch.
+#[derive(Debug)]
+pub struct RoundTrips<T> {
+    record: Record,
+    /// Whether each process has a processor of its own.
+    apart: bool,
+    launch: T,
+    noise: Vec<NoiseDelta>,
+    /// The time of a launch besides its timed part, by case, in seconds.
+    overhead_s: Vec<f64>,
 }
 
-/// What a run came to, besides its cases.
-#[derive(Debug, Default)]
-pub struct Ended {
-    /// Trials that failed, in words.
-    pub failures: Vec<String>,
-    /// The signal that ended it early.
-    pub interrupted: Option<i32>,
-    /// What else went on, by trial.
-    pub noise: Vec<NoiseDelta>,
-}
-
-/// How far a run is, when a trial is over.
-#[derive(Debug, Clone, Copy)]
-pub struct Passed<'a> {
-    /// The cases with what was measured so far.
-    pub cases: &'a [CaseRecord],
-    /// The rest of it.
-    pub ended: &'a Ended,
-    /// Whether that was the last trial of a round.
-    pub round_over: bool,
-}
-
-/// Runs all rounds. `trial` runs one; `told` hears of each that failed at once,
-/// and `passed` of each that is over.
-///
-/// # Errors
-/// Those of `passed`, which end the run.
-pub fn run(
-    plan: &Plan,
-    cases: &mut [CaseRecord],
-    mut trial: impl FnMut(&Spec) -> Result<Measured, TrialError>,
-    mut told: impl FnMut(&str),
-    mut passed: impl FnMut(Passed<'_>) -> anyhow::Result<()>,
-) -> anyhow::Result<Ended> {
-    let mut ended = Ended::default();
-    let schedule = Schedule::new(cases.len(), plan.rounds, plan.seed);
-    for (round, order) in schedule.orders().iter().enumerate() {
-        for (place, &at) in order.iter().enumerate() {
-            let case = &mut cases[at];
-            let open = case.not_run.is_none() && case.deadlock.is_none();
-            if open && case.failed < MAX_FAILURES {
-                match trial(&spec(plan, case)) {
-                    Ok(measured) => {
-                        case.add(round, &measured, plan.apart);
-                        ended.noise.push(measured.noise);
-                    }
-                    Err(TrialError::NotRun(not_run)) => case.not_run = Some(not_run),
-                    Err(TrialError::Deadlock(how)) => case.deadlock = Some(how),
-                    Err(TrialError::Interrupted(signal)) => {
-                        ended.interrupted = Some(signal);
-                        return Ok(ended);
-                    }
-                    Err(TrialError::Failed(error)) => {
-                        case.failed += 1;
-                        let line = format!("{}: {}", case.name(), full_message(&error));
-                        told(&line);
-                        ended.failures.push(line);
-                    }
-                }
+impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> RoundTrips<T> {
+    fn launch(
+        &mut self,
+        case: usize,
+        mode: Mode,
+        length: Length,
+    ) -> Result<Option<Measured>, TrialError> {
+        let settings = &self.record.settings;
+        let case = &mut self.record.cases[case];
+        let spec = Spec {
+            kind: case.channel,
+            size: case.size,
+            pipe_bytes: settings.pipe_bytes,
+            mode,
+            length,
+            wait: settings.wait,
+            apart: self.apart,
+        };
+        match (self.launch)(&spec) {
+            Ok(measured) => Ok(Some(measured)),
+            Err(TrialError::Deadlock(how)) => {
+                case.deadlock = Some(how);
+                Ok(None)
             }
-            passed(Passed {
-                cases,
-                ended: &ended,
-                round_over: place + 1 == order.len(),
-            })?;
+            Err(error) => {
+                case.failed += usize::from(matches!(error, TrialError::Failed(_)));
+                Err(error)
+            }
         }
     }
-    Ok(ended)
 }
 
-fn spec(plan: &Plan, case: &CaseRecord) -> Spec {
-    Spec {
-        kind: case.channel,
-        size: case.size,
-        pipe_bytes: plan.pipe_bytes,
-        mode: plan.mode,
-        length: plan.length,
-        wait: plan.wait,
-        cpu: None,
-        apart: plan.apart,
+impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Work for RoundTrips<T> {
+    type Record = Record;
+
+    fn record(&self) -> &Record {
+        &self.record
     }
+
+    fn cases(&self) -> usize {
+        self.record.cases.len()
+    }
+
+    fn name(&self, case: usize) -> String {
+        self.record.cases[case].name()
+    }
+
+    fn is_open(&self, case: usize) -> bool {
+        let case = &self.record.cases[case];
+        case.not_run.is_none() && case.deadlock.is_none()
+    }
+
+    fn close(&mut self, case: usize, why: NotRun) {
+        self.record.cases[case].not_run = Some(why);
+    }
+
+    fn pilot(&mut self, case: usize) -> Result<(), TrialError> {
+        // At a low rate one message would take long.
+        let mode = match self.record.settings.mode {
+            Mode::Open(_) => Mode::Closed,
+            mode => mode,
+        };
+        let started = Instant::now();
+        let length = Length::Time((MIN_TIMED_S * 1e9) as u64);
+        if let Some(measured) = self.launch(case, mode, length)? {
+            let launch_s = started.elapsed().as_secs_f64();
+            self.overhead_s[case] = (launch_s - MIN_TIMED_S).max(0.0);
+            self.noise.push(measured.noise);
+        }
+        Ok(())
+    }
+
+    fn trial(&mut self, case: usize, place: Place) -> Result<(), TrialError> {
+        let (mode, length) = (self.record.settings.mode, self.record.settings.length);
+        if let Some(measured) = self.launch(case, mode, length)? {
+            self.record.cases[case].add(place.round, &measured, self.apart);
+            self.noise.push(measured.noise);
+        }
+        Ok(())
+    }
+
+    fn plan(&mut self, rounds: usize, _: impl FnOnce(u64) -> String) -> u64 {
+        self.record.settings.rounds = rounds;
+        self.record.settings.seed
+    }
+
+    fn summarise(&mut self, _: usize) {
+        self.record.header.machine.during = NoiseDelta::overall(&self.noise);
+    }
+}
+
+impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Rounds<RoundTrips<T>> {
+    /// A run of the cases of `record`, as its settings say. `apart`: each
+    /// process has a processor of its own.
+    pub fn of_round_trips(record: Record, apart: bool, launch: T) -> Self {
+        Rounds::of(RoundTrips {
+            overhead_s: vec![0.0; record.cases.len()],
+            record,
+            apart,
+            launch,
+            noise: Vec::new(),
+        })
+    }
+
+    /// Runs all rounds; the timed parts of launches share the time of `budget`,
+    /// unless they have a number of round trips each.
+    ///
+    /// # Errors
+    /// On a signal, or where the time asked for is too short.
+    pub fn measure(
+        &mut self,
+        budget: &Budget,
+        observer: &mut impl Observer<Record>,
+    ) -> anyhow::Result<()> {
+        let rounds = self.work().record.settings.rounds;
+        let is_timed = matches!(self.work().record.settings.length, Length::Time(_));
+        if is_timed {
+            self.pilot(observer)?;
+            self.share_time(rounds, budget)?;
+        }
+        let few = few_messages(&self.work().record);
+        self.work_mut().record.warnings.extend(few);
+        self.rounds(rounds, is_timed.then_some(budget), observer)?;
+        Ok(())
+    }
+
+    /// Sets the length of launches so that all of them fit into the time.
+    fn share_time(&mut self, rounds: usize, budget: &Budget) -> anyhow::Result<()> {
+        let cases = (0..self.work().cases()).filter(|case| self.work().is_open(*case));
+        let (launches, overhead_s) = cases.fold((0, 0.0), |(launches, sum), case| {
+            (
+                launches + rounds,
+                sum + rounds as f64 * self.work().overhead_s[case],
+            )
+        });
+        let min_s = match self.work().record.settings.mode {
+            Mode::Open(rate) => MIN_TIMED_S.max(1.0 / rate),
+            _ => MIN_TIMED_S,
+        };
+        let needed_s = launches as f64 * min_s + overhead_s;
+        require(budget, launches, needed_s)?;
+        let timed_s = (budget.remaining_s() - overhead_s) / launches.max(1) as f64;
+        let timed_s = timed_s.clamp(MIN_TIMED_S, MAX_TIMED_S);
+        self.work_mut().record.settings.length = Length::Time((timed_s * 1e9) as u64);
+        Ok(())
+    }
+
+    /// Ends the run: what was measured, and the signal that ended it early.
+    pub fn finish(self, interrupted: Option<i32>) -> Record {
+        let missing = self.missing();
+        let RoundTrips {
+            mut record, noise, ..
+        } = self.into_work();
+        record.interrupted = interrupted.map(signal_name);
+        record.header.machine.during = NoiseDelta::overall(&noise);
+        record.warnings.extend(missing);
+        record.warnings.extend(warnings::of_noise(&noise));
+        let measured = record.cases.iter().filter(|case| !case.launches.is_empty());
+        let flags = measured.map(|case| (case.name(), case.launches.iter().map(|it| &*it.flags)));
+        let waiting = waiting_for_processor(&by_case(flags));
+        record.warnings.extend(waiting);
+        record
+    }
+}
+
+/// Checks that this many launches fit into a time that was asked for.
+///
+/// # Errors
+/// Bad usage, with the time needed.
+pub fn require(budget: &Budget, launches: usize, needed_s: f64) -> anyhow::Result<()> {
+    let what = pluralize(launches, "trial");
+    budget.require(needed_s, &what, "take fewer channels, sizes or --rounds")
+}
+
+/// Warns of a rate at which a launch has hardly any messages.
+fn few_messages(record: &Record) -> Option<Warning> {
+    let (Mode::Open(rate), Length::Time(ns)) = (record.settings.mode, record.settings.length)
+    else {
+        return None;
+    };
+    let launch_s = ns as f64 / 1e9;
+    let messages = (rate * launch_s).round().max(1.0);
+    (messages < MIN_MESSAGES).then(|| {
+        let message = format!(
+            "--rate {rate}: a launch of {launch_s:.2} s has {}, which is too few for percentiles; more --time, fewer \
+             --rounds, or --count give it more",
+            pluralize(messages as usize, "message")
+        );
+        Warning::new(WarningKind::Quick, message)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::latency::channels::Kind;
+    use crate::latency::record::CaseRecord;
     use crate::latency::spec::Outcome;
-    use crate::record::NotRun;
+    use crate::record::Flag;
+    use crate::sample::latency_record;
+
+    fn record(length: Length) -> Record {
+        let mut record = latency_record(Mode::Closed);
+        let kinds = [Kind::Pipe, Kind::Tcp, Kind::Eventfd, Kind::Unix];
+        record.cases = kinds.map(|kind| CaseRecord::new(kind, 9)).to_vec();
+        record.warnings.clear();
+        record.settings.length = length;
+        record.settings.rounds = 6;
+        record
+    }
+
+    fn measured() -> Measured {
+        Measured {
+            outcome: Outcome {
+                counts: vec![(1000, 3)],
+                seconds: 1.0,
+                ..Outcome::default()
+            },
+            waited_s: [Some(0.5), None],
+            ..Measured::default()
+        }
+    }
 
     #[test]
-    fn one_trial_that_fails_costs_that_trial_and_a_refused_case_is_not_tried_again() {
-        let plan = Plan {
-            pipe_bytes: None,
-            mode: Mode::Closed,
-            length: Length::Count(1),
-            wait: Wait::Block,
-            apart: true,
-            rounds: 6,
-            seed: 1,
+    fn cases_are_launched_once_a_round_but_those_refused_or_deadlocked() {
+        let mut refusals = 0;
+        let launch = |spec: &Spec| match spec.kind {
+            Kind::Eventfd => {
+                refusals += 1;
+                Err(NotRun::limit("too long").into())
+            }
+            Kind::Unix => Err(TrialError::Deadlock("both wait".to_owned())),
+            _ => Ok(measured()),
         };
-        let mut cases = [Kind::Pipe, Kind::Tcp, Kind::Eventfd].map(|kind| CaseRecord::new(kind, 9));
-        let (mut refusals, mut failed, mut passed) = (0, 0, 0);
-        let (mut lines, mut launches) = (Vec::new(), Vec::new());
-        let ended = run(
-            &plan,
-            &mut cases,
-            |spec| match spec.kind {
-                Kind::Eventfd => {
-                    refusals += 1;
-                    Err(NotRun::limit("too long").into())
-                }
-                Kind::Tcp if failed == 0 => {
-                    failed += 1;
-                    Err(anyhow::anyhow!("the echo was killed").into())
-                }
-                _ => Ok(Measured {
-                    outcome: Outcome {
-                        counts: vec![(1000, 3)],
-                        seconds: 1.0,
-                        ..Outcome::default()
-                    },
-                    ..Measured::default()
-                }),
-            },
-            |line| lines.push(line.to_owned()),
-            |now| {
-                passed += 1;
-                if now.round_over {
-                    launches.push(now.cases[0].launches.len());
-                }
-                Ok(())
-            },
-        )
-        .unwrap();
-        assert_eq!(launches, [1, 2, 3, 4, 5, 6]);
-        assert_eq!(ended.failures, lines);
-        assert_eq!(lines, ["tcp of 9B: the echo was killed"]);
-        assert_eq!(cases.each_ref().map(|case| case.launches.len()), [6, 5, 0]);
-        assert_eq!((refusals, passed, ended.noise.len()), (1, 18, 11));
-        assert_eq!(cases[2].not_run, Some(NotRun::limit("too long")));
+        let mut run = Rounds::of_round_trips(record(Length::Count(3)), true, launch);
+        run.measure(&Budget::new(1.0, false), &mut ()).unwrap();
+        let record = run.finish(Some(15));
+        let launches: Vec<usize> = record
+            .cases
+            .iter()
+            .map(|case| case.launches.len())
+            .collect();
+        assert_eq!((launches, refusals), (vec![6, 6, 0, 0], 1));
+        assert_eq!(record.cases[2].not_run, Some(NotRun::limit("too long")));
+        assert_eq!(record.cases[3].deadlock.as_deref(), Some("both wait"));
+        assert_eq!(record.interrupted.as_deref(), Some("SIGTERM"));
+        assert_eq!(record.cases[0].launches[0].flags, [Flag::RunDelay]);
+        let [waiting] = &record.warnings[..] else {
+            panic!("{:?}", record.warnings);
+        };
+        assert!(
+            waiting.message.ends_with("pipe of 9B, tcp of 9B"),
+            "{waiting}"
+        );
+    }
+
+    #[test]
+    fn launches_share_the_time_or_the_time_is_refused() {
+        let run = |budget: Budget| {
+            let launch = |_: &Spec| Ok(measured());
+            let mut run = Rounds::of_round_trips(record(Length::Time(0)), true, launch);
+            let outcome = run.measure(&budget, &mut ());
+            outcome.map(|()| run.finish(None).settings.length)
+        };
+        let Length::Time(ns) = run(Budget::new(100.0, true)).unwrap() else {
+            panic!("counted");
+        };
+        // 24 launches; the pilot is over at once.
+        assert!((3_500_000_000..4_170_000_000).contains(&ns), "{ns}");
+        // 24 of 20 ms at least, but more rounds than there is time for.
+        let budget = Budget::new(1e-3, true);
+        assert!(require(&budget, 24, 0.48).is_ok());
+        let error = require(&budget, 400, 8.0).unwrap_err().to_string();
+        assert!(
+            error.starts_with("--time 0.001: 400 trials take about 9 s"),
+            "{error}"
+        );
+        assert_eq!(run(budget).unwrap(), Length::Time(20_000_000));
+    }
+
+    #[test]
+    fn a_rate_too_low_for_the_length_of_a_launch_is_warned_of() {
+        let warning = |mode, length| {
+            let mut record = record(length);
+            record.settings.mode = mode;
+            few_messages(&record)
+        };
+        let launch = Length::Time(420_000_000);
+        assert_eq!(warning(Mode::Closed, launch), None);
+        assert_eq!(warning(Mode::Open(24.0), launch), None);
+        assert_eq!(warning(Mode::Open(1.0), Length::Count(3)), None);
+        let warning = warning(Mode::Open(1.0), launch).unwrap().message;
+        assert!(warning.contains("0.42 s has 1 message,"), "{warning}");
     }
 }

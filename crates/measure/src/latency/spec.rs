@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use super::channels::Kind;
 use super::histogram::Counts;
 use crate::channel::ZerocopyCounts;
-use crate::record::NotRun;
 
 /// How a process waits for a message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,27 +62,9 @@ pub struct Spec {
     pub length: Length,
     /// How it waits.
     pub wait: Wait,
-    /// The processor it stays on.
-    pub cpu: Option<usize>,
     /// Whether the other process has a processor of its own, so that spinning
     /// does not keep it from running.
     pub apart: bool,
-}
-
-/// What a process says.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Said {
-    /// It waits for the start.
-    Ready,
-    /// The machine does not give what the trial needs.
-    NotRun(NotRun),
-    /// The other process is gone.
-    Left(String),
-    /// Something went wrong.
-    Failed(String),
-    /// It is done; from the sender.
-    Done(Box<Outcome>),
 }
 
 /// What the sender measured.

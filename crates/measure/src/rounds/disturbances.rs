@@ -5,37 +5,68 @@ use crate::record::{CaseResult, Flag, Run, Warning, WarningKind};
 use pipespeed_base::text::pluralize;
 use pipespeed_stats as stats;
 
-/// So many cases are named in a warning that concerns several of them.
-const MAX_NAMED: usize = 12;
+/// Warnings list at most this many cases by name.
+const MAX_NAMED_CASES: usize = 12;
 
-/// The share of trials in which a disturbance is worth a warning.
-pub const RULE: f64 = 0.25;
+/// A warning needs flags on a larger share of a case's trials.
+const MIN_FLAGGED_SHARE: f64 = 0.25;
 
-/// That in more of their trials than [`RULE`] something else ran on an end's
-/// processor.
-pub fn waited_for_processor(cases: &str) -> String {
-    format!(
-        "an end had to wait for its processor for over 2 % of the time, as something else ran on \
-         it, in over a quarter of the trials of {cases}"
-    )
+/// The flags of all trials of each case.
+type Flags<'a> = Vec<(String, Vec<&'a [Flag]>)>;
+
+/// Collects the flags of each case.
+pub(crate) fn by_case<'a, T: Iterator<Item = &'a [Flag]>>(
+    cases: impl Iterator<Item = (String, T)>,
+) -> Flags<'a> {
+    let cases = cases.map(|(name, trials)| (name, trials.collect()));
+    cases.collect()
 }
 
-/// Says so where no verdict is possible: n rounds that all agree have a
-/// probability of 2 / 2^n by chance, which has to be below the share of the
-/// error allowed that falls to each comparison.
+/// Warns of cases whose ends had to wait for their processor.
+pub(crate) fn waiting_for_processor(flags: &Flags<'_>) -> Option<Warning> {
+    let cases = flagged(flags, Flag::RunDelay, MIN_FLAGGED_SHARE)?;
+    let message = format!(
+        "an end had to wait for its processor for over 2 % of the time, as something else ran on \
+         it, in over a quarter of the trials of {cases}"
+    );
+    Some(Warning::new(WarningKind::RunDelay, message))
+}
+
+/// The cases of which more than a share of the trials have a flag, for a
+/// sentence.
+fn flagged(flags: &Flags<'_>, flag: Flag, share: f64) -> Option<String> {
+    let is_flagged = |(_, trials): &&(String, Vec<&[Flag]>)| {
+        let with = trials.iter().filter(|flags| flags.contains(&flag)).count();
+        with as f64 > share * trials.len() as f64
+    };
+    let names = flags.iter().filter(is_flagged);
+    let names: Vec<&str> = names.map(|(name, _)| &**name).collect();
+    match names.len() {
+        0 => None,
+        1..=MAX_NAMED_CASES => Some(names.join(", ")),
+        many => Some(format!("{many} of {} cases", flags.len())),
+    }
+}
+
+/// The fewest rounds that allow a verdict on each of `comparisons`: n rounds
+/// that all agree have a probability of 2 / 2^n by chance, which has to be below
+/// the share of the error allowed that falls to each.
+pub fn rounds_for_verdicts(comparisons: usize, confidence: f64) -> usize {
+    let allowed = (1.0 - confidence) / comparisons.max(1) as f64;
+    ((1.0 - allowed.log2()).ceil() as usize).max(stats::MIN_SAMPLES)
+}
+
+/// Warns where too few rounds were completed for verdicts.
 pub(super) fn too_few_rounds(run: &Run) -> Option<Warning> {
     let comparisons = super::comparisons::count(run);
-    let allowed = (1.0 - run.settings.confidence) / comparisons.max(1) as f64;
-    let needed = (1.0 - allowed.log2()).ceil() as usize;
-    let needed = needed.max(stats::MIN_SAMPLES);
-    (comparisons > 0 && run.settings.rounds_done < needed).then(|| Warning {
-        kind: WarningKind::Quick,
-        case: None,
-        message: format!(
+    let needed = rounds_for_verdicts(comparisons, run.settings.confidence);
+    (comparisons > 0 && run.settings.rounds_done < needed).then(|| {
+        let message = format!(
             "with {} no verdict is possible on {} at once: {needed} are the least",
             pluralize(run.settings.rounds_done, "round"),
             pluralize(comparisons, "comparison")
-        ),
+        );
+        Warning::new(WarningKind::Quick, message)
     })
 }
 
@@ -43,56 +74,23 @@ pub(super) fn too_few_rounds(run: &Run) -> Option<Warning> {
 /// share in one sentence.
 pub(super) fn of_samples(run: &Run) -> Vec<Warning> {
     let measured = || run.cases.iter().filter(|case| !case.samples.is_empty());
-    // The share of trials in which something can be taken for the rule.
-    let mostly = |case: &&CaseResult, flag: Flag, share: f64| {
-        let with = case
-            .samples
-            .iter()
-            .filter(|s| s.flags.contains(&flag))
-            .count();
-        with as f64 > share * case.samples.len() as f64
-    };
-    let named = |flag: Flag, share: f64| -> Option<String> {
-        let names: Vec<&str> = measured()
-            .filter(|case| mostly(case, flag, share))
-            .map(|case| &*case.name)
-            .collect();
-        match names.len() {
-            0 => None,
-            1..=MAX_NAMED => Some(names.join(", ")),
-            many => Some(format!("{many} of {} cases", measured().count())),
-        }
-    };
-    let mut found = Vec::new();
-    let mut warn = |kind, case: Option<&CaseResult>, message| {
-        found.push(Warning {
-            kind,
-            case: case.map(|case| case.name.clone()),
-            message,
-        });
-    };
-    if let Some(names) = named(Flag::RunDelay, RULE) {
-        warn(WarningKind::RunDelay, None, waited_for_processor(&names));
-    }
-    if let Some(names) = named(Flag::Drift, 0.5) {
-        warn(
-            WarningKind::Drift,
-            None,
-            format!(
-                "the rate changed by over 20 % from the first half of a trial to the second, in \
-                 most trials of {names}"
-            ),
+    let flags = measured().map(|case| (case.name.clone(), case.samples.iter().map(|s| &*s.flags)));
+    let flags = by_case(flags);
+    let mut found: Vec<Warning> = waiting_for_processor(&flags).into_iter().collect();
+    let mut warn = |kind, message| found.push(Warning::new(kind, message));
+    if let Some(names) = flagged(&flags, Flag::Drift, 0.5) {
+        let message = format!(
+            "the rate changed by over 20 % from the first half of a trial to the second, in most \
+             trials of {names}"
         );
+        warn(WarningKind::Drift, message);
     }
     if let Some(medians) = shifted_medians(run) {
-        warn(
-            WarningKind::Flagged,
-            None,
-            format!(
-                "trials flagged as disturbed move medians by over 5 %; without them they would be, \
-                 in GiB/s: {medians}"
-            ),
+        let message = format!(
+            "trials flagged as disturbed move medians by over 5 %; without them they would be, in \
+             GiB/s: {medians}"
         );
+        warn(WarningKind::Flagged, message);
     }
     let two_modes: Vec<(&CaseResult, stats::Modes)> = measured()
         .filter_map(|case| {
@@ -100,33 +98,26 @@ pub(super) fn of_samples(run: &Run) -> Vec<Warning> {
             Some((case, stats::two_modes(&rates)?))
         })
         .collect();
-    if two_modes.len() > MAX_NAMED {
-        warn(
-            WarningKind::TwoModes,
-            None,
-            format!(
-                "the samples fall into two groups in {} of {} cases: their medians describe the \
-                 larger",
-                two_modes.len(),
-                measured().count()
-            ),
+    if two_modes.len() > MAX_NAMED_CASES {
+        let message = format!(
+            "the samples fall into two groups in {} of {} cases: their medians describe the larger",
+            two_modes.len(),
+            measured().count()
         );
+        warn(WarningKind::TwoModes, message);
         return found;
     }
-    for (case, modes) in two_modes {
-        warn(
-            WarningKind::TwoModes,
-            Some(case),
-            format!(
-                "the samples fall into two groups, around {:.3} GiB/s ({:.0} %) and {:.3} GiB/s \
-                 ({:.0} %): the median describes the larger",
-                modes.low,
-                100.0 * (1.0 - modes.share_high),
-                modes.high,
-                100.0 * modes.share_high,
-            ),
+    found.extend(two_modes.into_iter().map(|(case, modes)| {
+        let message = format!(
+            "the samples fall into two groups, around {:.3} GiB/s ({:.0} %) and {:.3} GiB/s ({:.0} \
+             %): the median describes the larger",
+            modes.low,
+            100.0 * (1.0 - modes.share_high),
+            modes.high,
+            100.0 * modes.share_high,
         );
-    }
+        Warning::of_case(WarningKind::TwoModes, &case.name, message)
+    }));
     found
 }
 
@@ -152,7 +143,7 @@ fn shifted_medians(run: &Run) -> Option<String> {
         .collect();
     match shifted.len() {
         0 => None,
-        1..=MAX_NAMED => Some(shifted.join(", ")),
+        1..=MAX_NAMED_CASES => Some(shifted.join(", ")),
         many => Some(format!("other ones in {many} of {} cases", run.cases.len())),
     }
 }

@@ -1,321 +1,561 @@
-//! A run: rounds of trials in a balanced order, and what they say.
+//! Measuring cases in rounds: one loop for every command that measures.
+//!
+//! A round runs every case once, in a balanced order from a recorded seed. The
+//! number of rounds is fixed before the first. A trial that fails is a missing
+//! sample: the run goes on, up to three rounds are added in place of incomplete
+//! ones, and after three failures a case is no longer tried.
 
+mod bench;
+mod budget;
 pub mod comparisons;
 mod disturbances;
-mod failures;
-mod rows;
 mod sample;
 mod together;
 
-use std::collections::BTreeMap;
+use std::time::Instant;
 
-use crate::case::Case;
-use crate::endpoint::memory::MemorySpec;
-use crate::record::{
-    CaseResult, Configuration, EndCounters, Flag, NotRun, NullControl, Run, Sample, Warning,
-    WarningKind,
-};
-use crate::runner::{Runner, Trial, TrialError};
-use pipespeed_host::noise::NoiseDelta;
-use pipespeed_host::warnings;
+use crate::record::{NotRun, Warning, WarningKind};
+use crate::runner::TrialError;
+use pipespeed_base::failure::{Interrupted, full_message};
+use pipespeed_base::text::pluralize;
 use pipespeed_stats::schedule::Schedule;
 
-pub use self::disturbances::{RULE, waited_for_processor};
-use self::sample::summary;
+pub use self::bench::{Bench, Measurement};
+pub use self::budget::Budget;
+pub use self::disturbances::rounds_for_verdicts;
+pub(crate) use self::disturbances::{by_case, waiting_for_processor};
 pub(crate) use self::sample::{RUN_DELAY, from_outside, sample_of};
 
-/// A timed part that lasted so many times as long as it should flags a trial.
-const OVERLONG: f64 = 2.0;
+/// After this many failed trials a case is no longer tried.
+const MAX_FAILURES: usize = 3;
 
-/// Looks on while a run is made.
-pub trait Observer {
-    /// A trial is about to begin: the `done`th of `all`.
-    fn before_trial(&mut self, case: &str, done: usize, all: usize);
+/// At most this many rounds are added in place of incomplete ones.
+const MAX_EXTRA_ROUNDS: usize = 3;
 
-    /// A round has been completed: the record so far is to be saved.
+/// The place of a trial in its run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The round, from 0.
+    pub round: usize,
+    /// The position within the round, from 0.
+    pub position: usize,
+}
+
+/// Cases to be measured in rounds, with the record of what was measured.
+pub trait Work {
+    /// The record, saved after each round.
+    type Record;
+
+    /// The record so far.
+    fn record(&self) -> &Self::Record;
+
+    /// The number of cases.
+    fn cases(&self) -> usize;
+
+    /// The name of a case.
+    fn name(&self, case: usize) -> String;
+
+    /// Whether a case can be run: it was not refused.
+    fn is_open(&self, case: usize) -> bool;
+
+    /// Records why a case is not run.
+    fn close(&mut self, case: usize, why: NotRun);
+
+    /// Whether a case has a trial in round `round` of `rounds`.
+    fn takes_part(&self, _case: usize, _round: usize, _rounds: usize) -> bool {
+        true
+    }
+
+    /// Whether the time for trials is over, be it within a round.
+    fn is_over(&self) -> bool {
+        false
+    }
+
+    /// Runs a trial before the first round, whose sample is not kept.
     ///
     /// # Errors
-    /// When it can't be saved; the run then ends with that error.
-    fn after_round(&mut self, run: &Run) -> anyhow::Result<()>;
-
-    /// A trial failed and the run goes on without it.
-    fn trial_failed(&mut self, _error: &anyhow::Error) {}
-}
-
-/// Why a run ended before its last round.
-#[derive(Debug)]
-pub enum Stopped {
-    /// By a signal.
-    Signal(i32),
-    /// By an error.
-    Error(anyhow::Error),
-}
-
-impl Stopped {
-    /// Why, in words, as a record keeps it.
-    pub fn reason(&self) -> String {
-        match self {
-            Stopped::Signal(signal) => pipespeed_base::signal_name(*signal),
-            Stopped::Error(error) => format!("{error:#}"),
-        }
+    /// [`TrialError`].
+    fn pilot(&mut self, _case: usize) -> Result<(), TrialError> {
+        Ok(())
     }
+
+    /// Runs a trial and keeps its sample.
+    ///
+    /// # Errors
+    /// [`TrialError`].
+    fn trial(&mut self, case: usize, place: Place) -> Result<(), TrialError>;
+
+    /// Records the number of rounds and the description of the order, which
+    /// `order` makes from its seed. Returns the seed.
+    fn plan(&mut self, rounds: usize, order: impl FnOnce(u64) -> String) -> u64;
+
+    /// Brings the record up to date after a round; `complete` rounds lack no
+    /// sample.
+    fn summarise(&mut self, complete: usize);
+}
+
+/// Follows a run.
+pub trait Observer<R> {
+    /// A trial is about to begin: number `done` (from 0) of `all`.
+    fn before_trial(&mut self, case: &str, done: usize, all: usize);
+
+    /// A trial failed; the run goes on.
+    fn trial_failed(&mut self, _failure: &str) {}
+
+    /// A round is over: the record so far can be saved.
+    fn after_round(&mut self, record: &R);
+}
+
+/// Follows nothing.
+impl<R> Observer<R> for () {
+    fn before_trial(&mut self, _: &str, _: usize, _: usize) {}
+
+    fn after_round(&mut self, _: &R) {}
 }
 
 /// A run in the making.
 #[derive(Debug)]
-pub struct Measurement<R> {
-    runner: R,
-    cases: Vec<Case>,
-    run: Run,
-    noise: Vec<NoiseDelta>,
-    /// Trials that were refused although the pilot's was not, with the last
-    /// reason.
-    refused_later: BTreeMap<String, (usize, String)>,
-    /// Trials that failed although the run goes on, with the first reason.
-    failed: BTreeMap<String, (usize, String)>,
-    /// Whether the other cases go on when a trial of one has failed.
-    keeps_going: bool,
-    /// How many trials there are of cases that don't run in every round.
-    rare: BTreeMap<String, usize>,
-    /// Whether both ends have a processor of their own, so that waiting for
-    /// one is a disturbance.
-    own_processors: bool,
+pub struct Rounds<W> {
+    work: W,
+    /// By case.
+    trials: Vec<Trials>,
 }
 
-impl<R: Runner> Measurement<R> {
-    /// A run of `cases`, of which `run` holds everything but the cases. A case
-    /// named in `refused` is not run.
-    pub fn new(
-        runner: R,
-        mut cases: Vec<Case>,
-        null_control: Option<&str>,
-        mut run: Run,
-        refused: &BTreeMap<String, String>,
-    ) -> Self {
-        if let Some(at) = cases
-            .iter()
-            .position(|case| Some(&*case.name) == null_control)
-        {
-            let twin = cases[at].twin();
-            run.null_control = Some(NullControl {
-                case: cases[at].name.clone(),
-                twin: twin.name.clone(),
-                ratio: None,
-            });
-            cases.insert(at + 1, twin);
-        }
-        run.cases = cases.iter().map(|case| unmeasured(case, refused)).collect();
-        let settings = &run.settings;
-        let own_processors = settings.writer_cpu.is_some()
-            && settings.reader_cpu.is_some()
-            && settings.writer_cpu != settings.reader_cpu;
-        Measurement {
-            runner,
-            cases,
-            run,
-            noise: Vec::new(),
-            refused_later: BTreeMap::new(),
-            failed: BTreeMap::new(),
-            keeps_going: false,
-            rare: BTreeMap::new(),
-            own_processors,
-        }
+/// The trials of a case so far.
+#[derive(Debug, Clone, Default)]
+struct Trials {
+    succeeded: bool,
+    failed: usize,
+    /// Refused after one had succeeded: huge pages may have run short.
+    refused: usize,
+    /// Why the first of those failed or was refused.
+    reason: String,
+    /// The rounds that lack its sample.
+    missing_rounds: Vec<usize>,
+}
+
+impl<W: Work> Rounds<W> {
+    /// A run of which nothing is measured yet.
+    pub fn of(work: W) -> Self {
+        let trials = vec![Trials::default(); work.cases()];
+        Rounds { work, trials }
     }
 
-    /// A trial that fails does not end the run: the other cases go on.
-    pub fn keep_going(mut self) -> Self {
-        self.keeps_going = true;
-        self
+    /// What is measured.
+    pub fn work(&self) -> &W {
+        &self.work
+    }
+
+    /// What is measured, to change how.
+    pub fn work_mut(&mut self) -> &mut W {
+        &mut self.work
+    }
+
+    /// What was measured.
+    pub fn into_work(self) -> W {
+        self.work
+    }
+
+    /// The number of cases that can be run.
+    pub fn runnable(&self) -> usize {
+        self.open().count()
+    }
+
+    fn open(&self) -> impl Iterator<Item = usize> {
+        (0..self.work.cases()).filter(|case| self.is_open(*case))
+    }
+
+    fn is_open(&self, case: usize) -> bool {
+        let trials = &self.trials[case];
+        self.work.is_open(case) && trials.failed + trials.refused < MAX_FAILURES
     }
 
     /// Runs each case once, which shows what is refused here and warms the
-    /// machine up. What is measured is not kept.
+    /// machine up. No sample is kept.
     ///
     /// # Errors
-    /// When a trial fails, or a signal comes.
-    pub fn pilot(&mut self, observer: &mut impl Observer) -> Result<(), Stopped> {
-        for at in 0..self.cases.len() {
-            if self.run.cases[at].not_run.is_some() {
-                continue;
-            }
-            observer.before_trial(&self.cases[at].name, at, self.cases.len());
-            match self.runner.run(&self.cases[at].for_pilot()) {
-                Ok(trial) => note_setup(&mut self.run.cases[at].configuration, &trial),
-                Err(error) => self.not_run(at, "", error, observer)?,
+    /// On a signal.
+    pub fn pilot(&mut self, observer: &mut impl Observer<W::Record>) -> Result<(), Interrupted> {
+        self.pass(observer, W::pilot)
+    }
+
+    /// Runs a trial of each case until one succeeds, or the case is given up.
+    fn pass(
+        &mut self,
+        observer: &mut impl Observer<W::Record>,
+        mut trial: impl FnMut(&mut W, usize) -> Result<(), TrialError>,
+    ) -> Result<(), Interrupted> {
+        let all = self.work.cases();
+        for case in 0..all {
+            let mut succeeded = false;
+            while !succeeded && self.is_open(case) {
+                observer.before_trial(&self.work.name(case), case, all);
+                succeeded = self.attempt(case, observer, &mut trial)?;
             }
         }
         Ok(())
     }
 
-    /// How many cases will run in each round.
-    pub fn runnable(&self) -> usize {
-        self.run
-            .cases
-            .iter()
-            .filter(|case| case.not_run.is_none())
-            .count()
-    }
-
-    /// Changes how trials are run from now on.
-    pub fn runner_mut(&mut self) -> &mut R {
-        &mut self.runner
-    }
-
-    /// The record, with how it is measured.
-    pub fn run_mut(&mut self) -> &mut Run {
-        &mut self.run
-    }
-
-    /// Runs so many rounds.
-    pub fn rounds(&mut self, rounds: usize, observer: &mut impl Observer) -> Result<(), Stopped> {
-        let runnable: Vec<usize> = (0..self.cases.len())
-            .filter(|at| self.run.cases[*at].not_run.is_none())
-            .collect();
-        let schedule = Schedule::new(runnable.len(), rounds, self.run.settings.seed);
-        self.run.settings.rounds_planned = rounds;
-        self.run.settings.order = schedule.description();
-        let rows = self.rows(&schedule, &runnable);
-        let all = rows.iter().map(Vec::len).sum();
-        let mut done = 0;
-        for (round, row) in rows.iter().enumerate() {
-            for (position, &at) in row.iter().enumerate() {
-                if !self.failed_enough(at) {
-                    observer.before_trial(&self.cases[at].name, done, all);
-                    self.trial(at, round, position, observer)?;
+    /// Runs `rounds` rounds of all cases that can be run, and those added in
+    /// place of incomplete ones, as far as `budget` allows.
+    ///
+    /// # Errors
+    /// On a signal.
+    pub fn rounds(
+        &mut self,
+        rounds: usize,
+        budget: Option<&Budget>,
+        observer: &mut impl Observer<W::Record>,
+    ) -> Result<(), Interrupted> {
+        let open: Vec<usize> = self.open().collect();
+        let order = |seed| Schedule::new(open.len(), rounds, seed).description();
+        let seed = self.work.plan(rounds, order);
+        let schedule = Schedule::new(open.len(), rounds + MAX_EXTRA_ROUNDS, seed);
+        // An added round has the cases of the one that it replaces.
+        let row = |work: &W, round: usize, replaced: usize| -> Vec<usize> {
+            let cases = schedule.orders()[round].iter().map(|at| open[*at]);
+            let cases = cases.filter(|case| work.takes_part(*case, replaced, rounds));
+            cases.collect()
+        };
+        let mut rows: Vec<Vec<usize>> = (0..rounds).map(|at| row(&self.work, at, at)).collect();
+        let mut replaced: Vec<usize> = (0..rounds).collect();
+        let (mut done, mut round) = (0, 0);
+        while round < rows.len() && self.runnable() > 0 && !self.work.is_over() {
+            let started = Instant::now();
+            for (position, case) in rows[round].clone().into_iter().enumerate() {
+                if self.is_open(case) && !self.work.is_over() {
+                    let all = rows.iter().map(Vec::len).sum();
+                    observer.before_trial(&self.work.name(case), done, all);
+                    let place = Place { round, position };
+                    let trial = |work: &mut W, case| work.trial(case, place);
+                    if !self.attempt(case, observer, trial)? {
+                        self.trials[case].missing_rounds.push(round);
+                    }
                 }
                 done += 1;
             }
-            self.run.settings.rounds_done = round + 1;
-            self.summarise();
-            observer.after_round(&self.run).map_err(Stopped::Error)?;
-        }
-        Ok(())
-    }
-
-    fn trial(
-        &mut self,
-        at: usize,
-        round: usize,
-        position: usize,
-        observer: &mut impl Observer,
-    ) -> Result<(), Stopped> {
-        let trial = match self.runner.run(&self.cases[at]) {
-            Ok(trial) => trial,
-            Err(TrialError::Interrupted(signal)) => return Err(Stopped::Signal(signal)),
-            Err(TrialError::NotRun(not_run)) => {
-                // It was allowed in the pilot: huge pages may have run short.
-                // The round goes without it.
-                let name = &self.cases[at].name;
-                let later = self.refused_later.entry(name.clone()).or_default();
-                later.0 += 1;
-                later.1 = not_run.reason;
-                return Ok(());
-            }
-            Err(TrialError::Failed(error)) => {
-                return self.failed(at, &format!("round {round}"), error, observer);
-            }
-        };
-        let own_processors = match self.cases[at].cpus {
-            Some((writer, reader)) => writer != reader,
-            None => self.own_processors,
-        };
-        let case = &mut self.run.cases[at];
-        note_setup(&mut case.configuration, &trial);
-        if let Some(mut sample) = sample_of(&trial, round, position, own_processors) {
-            let timed = self.cases[at].volume_bytes.is_none();
-            // A pass over a block of memory is never cut short.
-            let passes = |block: &MemorySpec| sample.bytes > block.block_bytes as u64;
-            if timed
-                && sample.seconds > OVERLONG * self.run.settings.timed_s
-                && self.cases[at].subject.memory().is_none_or(passes)
+            round += 1;
+            let incomplete: Vec<usize> = (0..round).filter(|at| self.lacks_sample(*at)).collect();
+            self.work.summarise(round - incomplete.len());
+            observer.after_round(self.work.record());
+            let round_s = started.elapsed().as_secs_f64();
+            let fits = budget.is_none_or(|budget| budget.remaining_s() >= round_s);
+            if round >= rounds
+                && round < rounds + MAX_EXTRA_ROUNDS
+                && fits
+                && let Some(&next) = incomplete.get(round - rounds)
             {
-                sample.flags.push(Flag::Overlong);
+                replaced.push(replaced[next]);
+                rows.push(row(&self.work, round, replaced[next]));
             }
-            case.samples.push(sample);
         }
-        self.noise.push(trial.noise);
         Ok(())
     }
 
-    /// Ends the run: what was measured, and why no more was.
-    pub fn finish(mut self, stopped: Option<&Stopped>) -> Run {
-        self.run.interrupted = stopped.map(Stopped::reason);
-        self.summarise();
-        self.run.warnings.extend(warnings::of_noise(&self.noise));
-        self.run.header.machine.during = NoiseDelta::overall(&self.noise);
-        let refused = std::mem::take(&mut self.refused_later);
-        let refused = refused.into_iter().map(|(case, (trials, reason))| Warning {
-            kind: WarningKind::Configuration,
-            case: Some(case),
-            message: format!(
-                "refused in {trials} trials after the pilot, which are missing: {reason}"
-            ),
-        });
-        self.run.warnings.extend(refused);
-        let failed = self.failure_warnings();
-        self.run.warnings.extend(failed);
-        self.run
-            .warnings
-            .extend(disturbances::too_few_rounds(&self.run));
-        let more = disturbances::of_samples(&self.run);
-        self.run.warnings.extend(more);
-        self.run
+    /// Whether a round lacks the sample of a case that is still run.
+    fn lacks_sample(&self, round: usize) -> bool {
+        self.open()
+            .any(|case| self.trials[case].missing_rounds.contains(&round))
     }
 
-    fn summarise(&mut self) {
-        let confidence = self.run.settings.confidence;
-        for case in &mut self.run.cases {
-            case.summary = summary(&case.samples, confidence, case.configuration.message_bytes);
-            let per_call = |end: fn(&Sample) -> Option<&EndCounters>| {
-                let ends = || case.samples.iter().filter_map(end);
-                let calls: u64 = ends().map(|end| end.moving_calls).sum();
-                let bytes: u64 = ends().map(|end| end.bytes).sum();
-                (calls > 0).then(|| bytes as f64 / calls as f64)
-            };
-            case.configuration.writer_bytes_per_call = per_call(|s| s.writer.as_ref());
-            case.configuration.reader_bytes_per_call = per_call(|s| s.reader.as_ref());
+    /// Runs a trial, and returns whether it succeeded. One that failed is
+    /// counted, and the last one allowed closes a case that has no sample.
+    fn attempt(
+        &mut self,
+        case: usize,
+        observer: &mut impl Observer<W::Record>,
+        trial: impl FnOnce(&mut W, usize) -> Result<(), TrialError>,
+    ) -> Result<bool, Interrupted> {
+        let outcome = trial(&mut self.work, case);
+        let trials = &mut self.trials[case];
+        let reason = match outcome {
+            Ok(()) => {
+                trials.succeeded = true;
+                return Ok(true);
+            }
+            Err(TrialError::Interrupted(signal)) => return Err(Interrupted(signal)),
+            Err(TrialError::NotRun(why)) if !trials.succeeded => {
+                self.work.close(case, why);
+                return Ok(false);
+            }
+            Err(TrialError::NotRun(why)) => {
+                trials.refused += 1;
+                why.reason
+            }
+            Err(error) => {
+                trials.failed += 1;
+                let reason = full_message(&error.into_failure());
+                observer.trial_failed(&format!("{}: {reason}", self.work.name(case)));
+                reason
+            }
+        };
+        if trials.reason.is_empty() {
+            trials.reason = reason;
         }
-        comparisons::compare(&mut self.run);
+        if !trials.succeeded && trials.failed >= MAX_FAILURES {
+            let why = NotRun::failed(trials.reason.clone());
+            self.work.close(case, why);
+        }
+        Ok(false)
+    }
+
+    /// Warnings about the trials that failed or were refused.
+    pub fn missing(&self) -> Vec<Warning> {
+        let named = self.trials.iter().enumerate();
+        let warning = |(case, trials): (usize, &Trials)| {
+            let Trials {
+                failed,
+                refused,
+                reason,
+                ..
+            } = trials;
+            let (kind, message) = match (failed, refused) {
+                (0, 0) => return None,
+                (0, refused) => (
+                    WarningKind::Configuration,
+                    format!(
+                        "refused in {refused} trials after the pilot, which are missing: {reason}"
+                    ),
+                ),
+                (failed, _) => (
+                    WarningKind::Failed,
+                    format!("{} failed: {reason}", pluralize(*failed, "trial")),
+                ),
+            };
+            Some(Warning::of_case(kind, &self.work.name(case), message))
+        };
+        named.filter_map(warning).collect()
     }
 }
 
-fn unmeasured(case: &Case, refused: &BTreeMap<String, String>) -> CaseResult {
-    let (compared_with, factor) = case.compared_with.clone().unzip();
-    CaseResult {
-        name: case.name.clone(),
-        description: case.description.clone(),
-        data: case.data,
-        configuration: case.configuration(),
-        not_run: refused.get(&case.name).map(NotRun::refused),
-        verified_bytes: None,
-        samples: Vec::new(),
-        summary: None,
-        compared_with,
-        factor,
-        ratio: None,
+/// Checks that no trial failed, by the warnings of a run.
+///
+/// # Errors
+/// What failed, in a line.
+pub fn check(warnings: &[Warning], is_any_measured: bool) -> anyhow::Result<()> {
+    let failed = warnings.iter().filter(|w| w.kind == WarningKind::Failed);
+    let failed: Vec<&Warning> = failed.collect();
+    let nothing = if is_any_measured {
+        ""
+    } else {
+        "nothing was measured: "
+    };
+    match failed.as_slice() {
+        [] => Ok(()),
+        [only] => anyhow::bail!("{nothing}{only}"),
+        [first, others @ ..] => {
+            let others = pluralize(others.len(), "other case");
+            anyhow::bail!("{nothing}{first}; trials of {others} failed too")
+        }
     }
 }
 
-fn note_setup(configuration: &mut Configuration, trial: &Trial) {
-    configuration.buffers = trial.setup.pieces;
-    configuration.alignment = trial.setup.alignment;
-    configuration.ring_bytes = trial.setup.ring_bytes;
-    configuration.huge_bytes = trial.setup.huge_bytes;
-    configuration
-        .huge_shown_by
-        .clone_from(&trial.setup.huge_shown_by);
-    let granted = &trial.granted;
-    configuration.pipe_bytes = granted.pipe_bytes;
-    configuration.send_buffer_bytes = granted.send_buffer_bytes;
-    configuration.receive_buffer_bytes = granted.receive_buffer_bytes;
-    configuration.nodelay = granted.nodelay;
-    configuration.queue_messages = granted.queue_messages;
-    if let Some(told) = trial.writer.as_ref().and_then(|end| end.zerocopy) {
-        let add = |sum: &mut Option<u64>, more| *sum = Some(sum.unwrap_or(0) + more);
-        add(&mut configuration.zerocopy_sends, told.completed);
-        add(&mut configuration.zerocopy_copied, told.copied);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Trials with invented outcomes.
+    struct Invented<F> {
+        outcome: F,
+        closed: Vec<Option<NotRun>>,
+        /// Case and round of each sample.
+        samples: Vec<(usize, usize)>,
+        complete: Vec<usize>,
     }
-    configuration.slots = granted
-        .pipe_bytes
-        .map(|bytes| bytes / fastpipe::pipe::page_size());
+
+    impl<F: FnMut(usize, usize) -> Result<(), TrialError>> Work for Invented<F> {
+        type Record = Vec<usize>;
+
+        fn record(&self) -> &Vec<usize> {
+            &self.complete
+        }
+
+        fn cases(&self) -> usize {
+            self.closed.len()
+        }
+
+        fn name(&self, case: usize) -> String {
+            format!("case {case}")
+        }
+
+        fn is_open(&self, case: usize) -> bool {
+            self.closed[case].is_none()
+        }
+
+        fn close(&mut self, case: usize, why: NotRun) {
+            self.closed[case] = Some(why);
+        }
+
+        fn pilot(&mut self, case: usize) -> Result<(), TrialError> {
+            (self.outcome)(case, 99)
+        }
+
+        fn trial(&mut self, case: usize, place: Place) -> Result<(), TrialError> {
+            (self.outcome)(case, place.round)?;
+            self.samples.push((case, place.round));
+            Ok(())
+        }
+
+        fn plan(&mut self, _: usize, _: impl FnOnce(u64) -> String) -> u64 {
+            7
+        }
+
+        fn summarise(&mut self, complete: usize) {
+            self.complete.push(complete);
+        }
+    }
+
+    #[derive(Default)]
+    struct Notes(Vec<String>);
+
+    impl<R> Observer<R> for Notes {
+        fn before_trial(&mut self, _: &str, done: usize, all: usize) {
+            assert!(done < all);
+        }
+
+        fn trial_failed(&mut self, failure: &str) {
+            self.0.push(failure.to_owned());
+        }
+
+        fn after_round(&mut self, _: &R) {}
+    }
+
+    fn run<F: FnMut(usize, usize) -> Result<(), TrialError>>(
+        outcome: F,
+        rounds: usize,
+        budget: Option<&Budget>,
+    ) -> (Rounds<Invented<F>>, Vec<String>, Result<(), Interrupted>) {
+        let mut run = Rounds::of(Invented {
+            outcome,
+            closed: vec![None; 3],
+            samples: Vec::new(),
+            complete: Vec::new(),
+        });
+        let mut notes = Notes::default();
+        let ended = run.rounds(rounds, budget, &mut notes);
+        (run, notes.0, ended)
+    }
+
+    fn broken() -> TrialError {
+        TrialError::Failed(anyhow::anyhow!("it broke"))
+    }
+
+    fn rounds_of<F>(run: &Rounds<Invented<F>>, case: usize) -> Vec<usize> {
+        let samples = run.work.samples.iter().filter(|(of, _)| *of == case);
+        samples.map(|(_, round)| *round).collect()
+    }
+
+    #[test]
+    fn a_failed_trial_is_missing_and_a_round_is_added_for_it() {
+        let fails = |case, round| match (case, round) {
+            (1, 2) => Err(broken()),
+            _ => Ok(()),
+        };
+        let (run, notes, ended) = run(fails, 5, None);
+        assert!(ended.is_ok());
+        assert_eq!(run.work.complete, [1, 2, 2, 3, 4, 5]);
+        assert_eq!(rounds_of(&run, 1), [0, 1, 3, 4, 5]);
+        assert_eq!(rounds_of(&run, 0), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(notes, ["case 1: it broke"]);
+        let [warning] = &run.missing()[..] else {
+            panic!("{:?}", run.missing());
+        };
+        assert_eq!(warning.kind, WarningKind::Failed);
+        let error = check(&run.missing(), true).unwrap_err().to_string();
+        assert_eq!(error, "case 1: 1 trial failed: it broke");
+    }
+
+    #[test]
+    fn no_more_than_three_rounds_are_added_and_none_without_time() {
+        // Each case fails twice, in rounds of their own.
+        let fails = |case, round| match round / 2 == case {
+            true => Err(broken()),
+            false => Ok(()),
+        };
+        let (all, notes, _) = run(fails, 6, None);
+        assert_eq!(all.work.complete.last(), Some(&3));
+        assert_eq!((all.work.complete.len(), notes.len()), (9, 6));
+        let (none, ..) = run(fails, 6, Some(&Budget::new(1e-9, true)));
+        assert_eq!(none.work.complete.len(), 6);
+    }
+
+    #[test]
+    fn after_three_failures_a_case_is_no_longer_tried() {
+        let mut tried = 0;
+        let fails = |case, round| {
+            tried += usize::from(case == 2);
+            match (case, round) {
+                (2, 1..) => Err(broken()),
+                _ => Ok(()),
+            }
+        };
+        let (run, notes, _) = run(fails, 8, None);
+        assert_eq!((notes.len(), rounds_of(&run, 2)), (3, vec![0]));
+        // It counts no longer, so no round is incomplete.
+        assert_eq!(run.work.complete.last(), Some(&8));
+        assert!(run.work.closed[2].is_none());
+        drop(run);
+        assert_eq!(tried, 4);
+    }
+
+    #[test]
+    fn a_case_without_any_sample_is_closed_with_the_reason() {
+        let fails = |case, _| match case {
+            0 => Err(NotRun::limit("too long").into()),
+            _ => Err(broken()),
+        };
+        let (run, notes, _) = run(fails, 8, None);
+        assert_eq!(run.work.closed[0], Some(NotRun::limit("too long")));
+        assert_eq!(run.work.closed[1], Some(NotRun::failed("it broke")));
+        // With no case left the run ends.
+        assert_eq!((notes.len(), run.work.complete.len()), (6, 3));
+        let error = check(&run.missing(), false).unwrap_err().to_string();
+        let said = "nothing was measured: case 1: 3 trials failed: it broke; trials of 1 other case \
+                    failed too";
+        assert_eq!(error, said);
+    }
+
+    #[test]
+    fn a_refusal_after_the_first_sample_is_missing_but_no_failure() {
+        let refuses = |case, round| match (case, round) {
+            (0, 1) => Err(NotRun::refused("no more huge pages").into()),
+            _ => Ok(()),
+        };
+        let (run, notes, _) = run(refuses, 3, None);
+        assert!(notes.is_empty() && check(&run.missing(), true).is_ok());
+        assert_eq!(rounds_of(&run, 0).len(), 3);
+        assert_eq!(run.missing()[0].kind, WarningKind::Configuration);
+    }
+
+    #[test]
+    fn a_failed_pilot_is_repeated() {
+        let mut pilots = 0;
+        let fails = |case, _| {
+            pilots += usize::from(case == 1);
+            match (case, pilots) {
+                (1, 1) => Err(broken()),
+                _ => Ok(()),
+            }
+        };
+        let (mut run, ..) = run(fails, 0, None);
+        run.pilot(&mut Notes::default()).unwrap();
+        assert_eq!((run.runnable(), run.work.samples.len()), (3, 0));
+        drop(run);
+        assert_eq!(pilots, 2);
+    }
+
+    #[test]
+    fn a_signal_ends_a_run_within_a_round() {
+        let mut trials = 0;
+        let signal = |_, _| {
+            trials += 1;
+            match trials {
+                5 => Err(TrialError::Interrupted(15)),
+                _ => Ok(()),
+            }
+        };
+        let (run, _, ended) = run(signal, 9, None);
+        assert_eq!(ended.unwrap_err().0, 15);
+        assert_eq!((run.work.samples.len(), &*run.work.complete), (4, &[1][..]));
+    }
 }

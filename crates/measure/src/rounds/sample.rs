@@ -1,5 +1,6 @@
 //! A trial as a sample, and what the samples of a case say.
 
+use super::Place;
 use crate::record::{EndCounters, Estimate, Flag, GIB, Sample, Summary};
 use crate::runner::Trial;
 use pipespeed_host::NoiseDelta;
@@ -15,27 +16,18 @@ const DRIFT: f64 = 0.20;
 /// What disturbed a trial from outside; `waited`: an end waited for a processor
 /// of its own.
 pub(crate) fn from_outside(noise: &NoiseDelta, waited: bool) -> Vec<Flag> {
+    let stolen = noise.steal_share.is_some_and(|share| share > STEAL);
+    let throttled = noise.throttled_s.is_some_and(|seconds| seconds > 0.0);
     let found = [
-        (
-            Flag::Steal,
-            noise.steal_share.is_some_and(|share| share > STEAL),
-        ),
+        (Flag::Steal, stolen),
         (Flag::RunDelay, waited),
-        (
-            Flag::Throttled,
-            noise.throttled_s.is_some_and(|seconds| seconds > 0.0),
-        ),
+        (Flag::Throttled, throttled),
     ];
     let found = found.into_iter().filter(|(_, seen)| *seen);
     found.map(|(flag, _)| flag).collect()
 }
 
-pub(crate) fn sample_of(
-    trial: &Trial,
-    round: usize,
-    position: usize,
-    own_processors: bool,
-) -> Option<Sample> {
+pub(crate) fn sample_of(trial: &Trial, place: Place, own_processors: bool) -> Option<Sample> {
     // The reader keeps the time; a writer on its own does it itself.
     let timed = trial.reader.as_ref().or(trial.writer.as_ref())?;
     let seconds = timed.counters.seconds;
@@ -49,8 +41,8 @@ pub(crate) fn sample_of(
         flags.push(Flag::Drift);
     }
     Some(Sample {
-        round,
-        position,
+        round: place.round,
+        position: place.position,
         bytes,
         seconds,
         gib_per_s: bytes as f64 / GIB / seconds,

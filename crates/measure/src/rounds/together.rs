@@ -1,12 +1,14 @@
 //! The last case of the suite changes: a combination chosen before the first
 //! round.
 
+use super::bench::unmeasured;
 use super::sample::sample_of;
-use super::{Measurement, Observer, Stopped, unmeasured};
+use super::{Measurement, Observer, Place};
 use crate::case::Case;
-use crate::record::NotRun;
+use crate::record::{NotRun, Run, Warning, WarningKind};
 use crate::runner::{Runner, TrialError};
 use crate::suite::changes::{BASELINE, Change, TOGETHER, together};
+use pipespeed_base::failure::Interrupted;
 use pipespeed_stats::EQUIVALENCE;
 
 /// Trials of each configuration; their median counts.
@@ -22,14 +24,14 @@ impl<R: Runner> Measurement<R> {
     /// kept. Where fewer than two changes stay the case is not run.
     ///
     /// # Errors
-    /// When a trial fails, or a signal comes.
-    pub fn put_together(&mut self, observer: &mut impl Observer) -> Result<(), Stopped> {
+    /// On a signal.
+    pub fn put_together(&mut self, observer: &mut impl Observer<Run>) -> Result<(), Interrupted> {
         let (Some(place), Some(baseline)) = (self.runs(TOGETHER), self.runs(BASELINE)) else {
             return Ok(());
         };
-        let baseline = self.cases[baseline].clone();
+        let baseline = self.work.cases[baseline].clone();
         let one_processor = self.runs(Change::OneProcessor.name());
-        let cpu = one_processor.and_then(|at| Some(self.cases[at].cpus?.0));
+        let cpu = one_processor.and_then(|at| Some(self.work.cases[at].cpus?.0));
         let make = |changes: &[Change]| together(&baseline, changes, cpu);
 
         let safe = Change::ALL.into_iter().filter(|change| change.is_safe());
@@ -83,8 +85,8 @@ impl<R: Runner> Measurement<R> {
 
         match &best.0[..] {
             chosen @ [_, _, ..] => {
-                self.cases[place] = make(chosen);
-                self.run.cases[place] = unmeasured(&self.cases[place], &Default::default());
+                self.work.cases[place] = make(chosen);
+                self.work.run.cases[place] = unmeasured(&self.work.cases[place]);
             }
             few => {
                 let why = match few {
@@ -92,7 +94,7 @@ impl<R: Runner> Measurement<R> {
                     _ if tried.len() < 2 => "no change is measured here".to_owned(),
                     _ => "no change that may be combined was faster in the pilot".to_owned(),
                 };
-                self.run.cases[place].not_run =
+                self.work.run.cases[place].not_run =
                     Some(NotRun::refused(format!("nothing to combine: {why}")));
             }
         }
@@ -101,8 +103,8 @@ impl<R: Runner> Measurement<R> {
 
     /// The index of a case that is run.
     fn runs(&self, name: &str) -> Option<usize> {
-        let at = self.cases.iter().position(|case| case.name == name)?;
-        self.run.cases[at].not_run.is_none().then_some(at)
+        let at = self.work.cases.iter().position(|case| case.name == name)?;
+        self.work.run.cases[at].not_run.is_none().then_some(at)
     }
 
     /// The median rate of each case in GiB/s, from trials in turns; none where
@@ -110,29 +112,31 @@ impl<R: Runner> Measurement<R> {
     fn try_out(
         &mut self,
         cases: &[Case],
-        observer: &mut impl Observer,
-    ) -> Result<Vec<Option<f64>>, Stopped> {
+        observer: &mut impl Observer<Run>,
+    ) -> Result<Vec<Option<f64>>, Interrupted> {
         let mut rates = vec![Vec::new(); cases.len()];
         for pass in 0..TRIALS {
             for (at, case) in cases.iter().enumerate() {
                 let all = TRIALS * cases.len();
                 observer.before_trial(&case.name, pass * cases.len() + at, all);
-                match self.runner.run(case) {
-                    Ok(trial) => rates[at].extend(sample_of(&trial, 0, 0, true)),
+                match self.work.runner.run(case) {
+                    Ok(trial) => {
+                        let sample = sample_of(&trial, Place::default(), true);
+                        rates[at].extend(sample.map(|sample| sample.gib_per_s));
+                    }
                     Err(TrialError::NotRun(_)) => {}
-                    Err(TrialError::Interrupted(signal)) => return Err(Stopped::Signal(signal)),
-                    Err(TrialError::Failed(error)) => {
-                        let error = error.context(format!("case {}, pilot", case.name));
-                        return Err(Stopped::Error(error));
+                    Err(TrialError::Interrupted(signal)) => return Err(Interrupted(signal)),
+                    Err(error) => {
+                        let message = format!("a trial failed: {:#}", error.into_failure());
+                        let failed = Warning::of_case(WarningKind::Failed, &case.name, message);
+                        observer.trial_failed(&failed.to_string());
+                        self.work.run.warnings.push(failed);
                     }
                 }
             }
         }
-        let median = |samples: &Vec<crate::record::Sample>| {
-            let rates: Vec<f64> = samples.iter().map(|sample| sample.gib_per_s).collect();
-            pipespeed_stats::median(&rates)
-        };
-        Ok(rates.iter().map(median).collect())
+        let medians = rates.iter().map(|rates| pipespeed_stats::median(rates));
+        Ok(medians.collect())
     }
 }
 

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::channel::Granted;
-use crate::endpoint::control::{Outcome, Setup};
+use crate::endpoint::outcome::{Outcome, Setup};
 use crate::record::{DataUse, EndCounters, GIB, NotRun};
 use crate::runner::{Runner, Trial};
 use crate::suite::sizes::with_one_processor;
 use crate::suite::{Overrides, Suite};
 use pipespeed_host::noise::NoiseDelta;
+use pipespeed_stats::Rng;
 
 /// A runner with invented rates and a clock of its own.
 #[derive(Debug)]
@@ -110,18 +111,6 @@ impl Timed for Fake {
     }
 }
 
-/// Watches nothing.
-#[derive(Debug)]
-pub struct Nobody;
-
-impl Observer for Nobody {
-    fn before_trial(&mut self, _: &str, _: usize, _: usize) {}
-
-    fn after_round(&mut self, _: &Run) -> anyhow::Result<()> {
-        Ok(())
-    }
-}
-
 /// All cases on two processors and on one; pipes above 1 MiB are refused.
 pub fn plan(time_s: f64) -> SearchPlan {
     let cases = Suite::Sizes.cases(&Overrides::default());
@@ -132,6 +121,7 @@ pub fn plan(time_s: f64) -> SearchPlan {
         }),
         cpus: Some((0, 1)),
         time_s,
+        budget: None,
         rounds: None,
         durations: Durations {
             warm_up_s: 0.015,
@@ -149,7 +139,7 @@ pub fn whole_run(empty: Run, plan: &SearchPlan, mut runner: Fake) -> (Run, f64) 
         ..empty
     };
     run.settings.rounds_done = 0;
-    let searched = search(plan, &mut runner, &mut run, &mut Nobody);
+    let searched = search(plan, &mut runner, &mut run, &mut ());
     let (cases, stopped) = match searched {
         Ok(cases) => (cases, None),
         Err(stopped) => (plan.cases.clone(), Some(stopped)),
@@ -158,7 +148,10 @@ pub fn whole_run(empty: Run, plan: &SearchPlan, mut runner: Fake) -> (Run, f64) 
     let refused = BTreeMap::new();
     let mut measurement = Measurement::new(runner, cases, control.as_deref(), run, &refused);
     let stopped = match stopped {
-        None => confirm(plan, &mut measurement, &mut Nobody, |_, _, _| {}).err(),
+        None => {
+            let confirmed = confirm(plan, &mut measurement, &mut (), |_, _, _| {});
+            confirmed.err().map(anyhow::Error::from)
+        }
         stopped => stopped,
     };
     let now_s = measurement.runner_mut().now_s;

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::PinningArgs;
+use super::{PinningArgs, named, seconds};
+use pipespeed_host::placement::{Placement, parse_cpus};
 
 /// Rounds of the usual run, and of a quick one.
-const ROUNDS: u32 = 31;
-const QUICK_ROUNDS: u32 = 7;
+const ROUNDS: usize = 31;
+const QUICK_ROUNDS: usize = 7;
 
 /// `pipespeed costs`.
 #[derive(Debug, Args)]
@@ -21,12 +22,24 @@ Examples:
   pipespeed costs --rounds 101 --json costs.json
   pipespeed costs --pinning             what it costs to pin a page")]
 pub struct CostsArgs {
+    /// Duration of the whole run [default: as 31 rounds take].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, conflicts_with_all = ["rounds", "quick"])]
+    pub time: Option<f64>,
     /// Number of rounds; each measures every cost once [default: 31].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
     pub rounds: Option<u32>,
     /// Measure 7 rounds only.
     #[arg(long, conflicts_with = "rounds")]
     pub quick: bool,
+    /// Seed of the order of the costs [default: random, recorded].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub seed: Option<u64>,
+    /// Where the waker and the sleeper run [default: different, and same].
+    #[arg(long, value_parser = named::<Placement>(), conflicts_with = "pinning")]
+    pub placement: Option<Placement>,
+    /// Processors of the waker and the sleeper, as in 2,3.
+    #[arg(long, value_name = "W,S", value_parser = parse_cpus, conflicts_with_all = ["placement", "pinning"])]
+    pub cpus: Option<(usize, usize)>,
     /// Save the costs as JSON ('-': standard output).
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -42,9 +55,9 @@ pub struct CostsArgs {
 }
 
 impl CostsArgs {
-    /// Rounds to measure.
-    pub fn rounds(&self) -> u32 {
+    /// Rounds to measure, unless a time was asked for.
+    pub fn rounds(&self) -> usize {
         let usual = if self.quick { QUICK_ROUNDS } else { ROUNDS };
-        self.rounds.unwrap_or(usual)
+        self.rounds.map_or(usual, |rounds| rounds as usize)
     }
 }

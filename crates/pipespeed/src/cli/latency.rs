@@ -1,7 +1,6 @@
 //! The options of `pipespeed latency`.
 
 use super::named::named;
-use std::path::PathBuf;
 
 use clap::Args;
 
@@ -50,9 +49,9 @@ pub struct LatencyArgs {
     /// Round trips per launch [default: as --time allows].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000), allow_negative_numbers = true, conflicts_with = "time")]
     pub count: Option<u64>,
-    /// Duration of the whole run.
-    #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds, allow_negative_numbers = true)]
-    pub time: f64,
+    /// Duration of the whole run [default: 20].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    pub time: Option<f64>,
     /// Launches of each case; below 6 there are no intervals.
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
     pub rounds: u32,
@@ -83,16 +82,9 @@ pub struct LatencyArgs {
 }
 
 impl LatencyArgs {
-    /// The files that are asked for, with their options.
-    pub fn files(&self) -> impl Iterator<Item = (&'static str, &PathBuf)> {
-        let output = &self.output;
-        let all = [
-            ("--json", &output.json),
-            ("--csv", &output.csv),
-            ("--chart", &output.chart),
-        ];
-        all.into_iter()
-            .filter_map(|(option, path)| Some((option, path.as_ref()?)))
+    /// The duration of the whole run, in seconds.
+    pub fn time_s(&self) -> f64 {
+        self.time.unwrap_or(20.0)
     }
 }
 

@@ -5,20 +5,21 @@ mod enough;
 mod lengths;
 mod memory;
 mod plan;
-mod progress;
-mod saving;
 mod sizes;
 mod volumes;
 
 use std::io::{self, IsTerminal, Write};
+use std::time::Instant;
 
 use crate::cli::{BenchArgs, OutputArgs};
-use crate::commands::settle_pipe_size;
-use pipespeed_base::failure::{Interrupted, say, to_stdout};
+use crate::commands::files::Files;
+use crate::commands::progress::Progress;
+use crate::commands::{first_error, settle_pipe_size};
+use pipespeed_base::failure::{say, to_stdout};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::size;
-use pipespeed_measure::record::Run;
-use pipespeed_measure::rounds::{Measurement, Observer, Stopped};
+use pipespeed_measure::record::{Run, to_json, write_csv};
+use pipespeed_measure::rounds::{Measurement, check};
 use pipespeed_measure::runner::Timed as _;
 use pipespeed_measure::search;
 use pipespeed_measure::suite::Suite;
@@ -26,8 +27,6 @@ use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_report as report;
 
 use self::plan::Plan;
-use self::progress::Progress;
-use self::saving::Saving;
 
 /// Measures a suite.
 ///
@@ -41,7 +40,7 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
         return list(&plan);
     }
     plan.enough_time()?;
-    let mut saving = Saving::new(&args, plan.suite)?;
+    let files = files(&args)?;
     let interrupt = Interrupt::install()?;
     let mut runner = ProcessRunner::new(
         ProcessRunner::this_program(),
@@ -50,157 +49,125 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
         plan.lengths.durations,
         interrupt,
     );
-    let mut progress = Progress::new(args.output.quiet);
+    let save = |run: &Run| files.save_round(|option| text(option, run));
+    let mut progress = Progress::new(args.output.quiet, save);
     progress.say(&plan.announcement());
 
-    let mut watch = Watch {
-        progress: &mut progress,
-        saving: &mut saving,
-    };
-    let (mut run, mut cases, mut stopped) = (plan.empty_run(), plan.cases.clone(), None);
+    let (mut run, mut cases, mut outcome) = (plan.empty_run(), plan.cases.clone(), Ok(()));
     let search = plan.search();
     if let Some(search) = &search {
-        watch.progress.start(1, 1);
-        match search::search(search, &mut runner, &mut run, &mut watch) {
+        progress.start();
+        match search::search(search, &mut runner, &mut run, &mut progress) {
             Ok(found) => {
                 cases.retain(|case| plan.refused.contains_key(&case.name));
                 cases.splice(0..0, found);
             }
-            Err(reason) => stopped = Some(reason),
+            Err(error) => outcome = Err(error),
         }
     }
     let null_control = plan.null_control.as_deref();
     let mut measurement = Measurement::new(runner, cases, null_control, run, &plan.refused);
-    if plan.suite == Suite::Channels {
-        measurement = measurement.keep_going();
-    }
-    if stopped.is_none() {
-        stopped = match &search {
+    if outcome.is_ok() {
+        outcome = match &search {
             Some(search) => {
-                watch.progress.doing("pilot");
-                let begin = |watch: &Watch<'_>, rounds, cases| watch.progress.start(rounds, cases);
-                search::confirm(search, &mut measurement, &mut watch, begin).err()
+                progress.set_purpose("pilot");
+                let begin = |progress: &Progress<_>, _, _| progress.start();
+                let confirmed = search::confirm(search, &mut measurement, &mut progress, begin);
+                confirmed.map_err(Into::into)
             }
-            None => measure(&mut measurement, &plan, &mut watch).err(),
+            None => measure(&mut measurement, &plan, &mut progress),
         };
     }
     progress.finish();
-    let failures = measurement.failures();
-    let mut run = measurement.finish(stopped.as_ref());
+    let mut run = measurement.finish(outcome.as_ref().err());
     run.findings = report::findings(&run);
     let searched = run.search.as_ref().is_some_and(|it| it.trials() > 0);
-    if run.settings.rounds_done == 0
-        && !searched
-        && run.cases.iter().all(|case| case.samples.is_empty())
-    {
-        return Err(match stopped {
-            Some(stopped) => into_error(stopped),
-            None => anyhow::anyhow!("nothing was measured"),
-        });
+    let is_any_measured = searched || run.cases.iter().any(|case| !case.samples.is_empty());
+    let failed = check(&run.warnings, is_any_measured);
+    if !is_any_measured {
+        outcome.and(failed)?;
+        anyhow::bail!("nothing was measured");
     }
-    let saved = saving.finish(&run);
-    show(&run, &saving, &args.output)?;
-    saved?;
-    match (stopped, failures) {
-        (Some(stopped), _) => Err(into_error(stopped)),
-        (None, Some(failures)) => Err(anyhow::anyhow!("{failures}; all else was measured")),
-        (None, None) => Ok(()),
-    }
+    let saved = files.save(|option| text(option, &run));
+    show(&run, &files, saved.is_ok(), &args.output)?;
+    first_error([outcome, saved, failed])
 }
 
-fn measure(
+fn measure<S: FnMut(&Run)>(
     measurement: &mut Measurement<ProcessRunner>,
     plan: &Plan,
-    watch: &mut Watch<'_>,
-) -> Result<(), Stopped> {
-    let begun = std::time::Instant::now();
+    progress: &mut Progress<S>,
+) -> anyhow::Result<()> {
     if let Some(durations) = plan.lengths.verifying {
-        watch.progress.doing("verifying");
+        progress.set_purpose("verifying");
         measurement.runner_mut().set_durations(durations);
-        measurement.verify(watch)?;
+        measurement.verify(progress)?;
         measurement
             .runner_mut()
             .set_durations(plan.lengths.durations);
-        watch.progress.doing("pilot");
+        progress.set_purpose("pilot");
     }
-    let verifying = begun.elapsed().as_secs_f64();
-    let started = std::time::Instant::now();
-    measurement.pilot(watch)?;
-    let pilot = started.elapsed().as_secs_f64();
-    let started = std::time::Instant::now();
+    let started = Instant::now();
+    measurement.pilot(progress)?;
+    let pilot_s = started.elapsed().as_secs_f64();
     if plan.suite == Suite::Changes {
-        watch.progress.doing("choosing what to combine");
-        measurement.put_together(watch)?;
+        progress.set_purpose("choosing what to combine");
+        measurement.put_together(progress)?;
         if let Some(case) = measurement.run_mut().cases.last() {
             let not_run = case.not_run.as_ref();
             let made = not_run.map_or(&case.description, |not_run| &not_run.reason);
-            watch
-                .progress
-                .say(&format!("pipespeed: {}: {made}", case.name));
+            progress.say(&format!("pipespeed: {}: {made}", case.name));
         }
     }
-    let choosing = started.elapsed().as_secs_f64();
     if measurement.runnable() == 0 {
         let cases = &measurement.run_mut().cases;
-        return Err(Stopped::Error(
-            match cases.iter().find_map(|case| case.not_run.as_ref()) {
-                Some(first) => anyhow::anyhow!("no case could be run: {first}"),
-                None => anyhow::anyhow!("no case could be run"),
-            },
-        ));
-    }
-    let rounds = match plan.suite {
-        Suite::Volumes => {
-            let trials = plan
-                .volumes(measurement.run_mut(), pilot)
-                .map_err(Stopped::Error)?;
-            watch.progress.say(&trials.announcement());
-            watch.progress.expect(trials.long());
-            measurement.expect(&trials.expected());
-            let rounds = trials.rounds;
-            measurement.rarely(trials.of);
-            rounds
+        match cases.iter().find_map(|case| case.not_run.as_ref()) {
+            Some(first) => anyhow::bail!("no case could be run: {first}"),
+            None => anyhow::bail!("no case could be run"),
         }
-        _ => plan
-            .rounds(measurement.runnable(), pilot, verifying + choosing)
-            .map_err(Stopped::Error)?,
+    }
+    let rounds = if plan.suite == Suite::Volumes {
+        let trials = plan.volumes(measurement.run_mut(), pilot_s)?;
+        progress.say(&trials.announcement());
+        progress.announce_long(trials.long());
+        measurement.expect(&trials.expected());
+        measurement.limit_trials(trials.of);
+        trials.rounds
+    } else {
+        plan.rounds(measurement.runnable(), pilot_s)?
     };
-    watch.progress.start(rounds, measurement.runnable());
-    measurement.rounds(rounds, watch)
+    progress.start();
+    measurement.rounds(rounds, plan.limit().as_ref(), progress)?;
+    Ok(())
 }
 
-fn into_error(stopped: Stopped) -> anyhow::Error {
-    match stopped {
-        Stopped::Signal(signal) => Interrupted(signal).into(),
-        Stopped::Error(error) => error,
+/// Where results are saved.
+fn files(args: &BenchArgs) -> anyhow::Result<Files> {
+    let options = args.output.files();
+    if args.no_save || options.iter().any(|(_, path)| path.is_some()) {
+        return Files::new(options);
+    }
+    let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
+    Ok(Files::by_default(&format!("{}-{now}", args.suite.name())))
+}
+
+/// What is saved under an option.
+fn text(option: &str, run: &Run) -> anyhow::Result<String> {
+    match option {
+        "--json" => Ok(to_json(run)),
+        "--csv" => {
+            let mut rows = Vec::new();
+            write_csv(run, &mut rows)?;
+            Ok(String::from_utf8(rows)?)
+        }
+        _ => Ok(report::chart(run)),
     }
 }
 
-/// Draws progress between trials, and saves between rounds.
-struct Watch<'a> {
-    progress: &'a mut Progress,
-    saving: &'a mut Saving,
-}
-
-impl Observer for Watch<'_> {
-    fn before_trial(&mut self, case: &str, done: usize, all: usize) {
-        self.progress.before_trial(case, done, all);
-    }
-
-    fn after_round(&mut self, run: &Run) -> anyhow::Result<()> {
-        self.saving.after_round(run)
-    }
-
-    fn trial_failed(&mut self, error: &anyhow::Error) {
-        self.progress
-            .complain(&format!("pipespeed: {error:#}; the other cases go on"));
-    }
-}
-
-/// The table goes to standard output, unless that is taken by a file.
-fn show(run: &Run, saving: &Saving, output: &OutputArgs) -> anyhow::Result<()> {
+/// Prints the table on standard output, unless that is taken by a file.
+fn show(run: &Run, files: &Files, is_saved: bool, output: &OutputArgs) -> anyhow::Result<()> {
     let quiet = output.quiet;
-    let on_stdout = !saving.uses_stdout();
+    let on_stdout = !files.take_stdout();
     if !on_stdout && quiet {
         return Ok(());
     }
@@ -209,24 +176,18 @@ fn show(run: &Run, saving: &Saving, output: &OutputArgs) -> anyhow::Result<()> {
     } else {
         io::stderr().is_terminal()
     };
-    let style = report::Style::for_terminal(terminal, output.verbose);
-    let table = report::table(run, style);
+    let table = report::table(run, report::Style::for_terminal(terminal, output.verbose));
     let written = if on_stdout {
         writeln!(io::stdout(), "{table}")
     } else {
-        writeln!(io::stderr(), "{table}")
-    };
-    if !quiet {
-        for line in saving.said() {
-            say(line);
-        }
-    }
-    if on_stdout {
-        to_stdout(written)
-    } else {
-        // Like all that is said there: see `say`.
+        // As of all that is printed there: see `say`.
+        say(&table);
         Ok(())
+    };
+    if let (false, true, Some(names)) = (quiet, is_saved, files.names()) {
+        say(&format!("saved: {names}"));
     }
+    to_stdout(written)
 }
 
 fn list(plan: &Plan) -> anyhow::Result<()> {

@@ -5,10 +5,11 @@ use std::io::{self, IsTerminal, Write};
 use anyhow::{anyhow, bail};
 
 use crate::cli::CompareArgs;
-use crate::commands::header;
+use crate::commands::files::Files;
+use crate::commands::{first_error, header};
 use pipespeed_base::failure::{to_stdout, usage};
 use pipespeed_measure::comparison::{Comparison, Record, compare};
-use pipespeed_measure::record::{Kind, Run, Verdict, is_stdout, load, save, to_json};
+use pipespeed_measure::record::{Kind, Run, Verdict, is_stdout, load, to_json};
 use pipespeed_report::{self as report, Style};
 
 /// Compares saved runs.
@@ -19,11 +20,7 @@ pub fn run(args: CompareArgs) -> anyhow::Result<()> {
     if args.files.iter().filter(|file| is_stdout(file)).count() > 1 {
         return Err(usage("only one of the files can be '-', standard input"));
     }
-    if args.json.as_deref().is_some_and(is_stdout) && args.chart.as_deref().is_some_and(is_stdout) {
-        return Err(usage(
-            "only one of --json and --chart can be '-', standard output",
-        ));
-    }
+    let files = Files::new([("--json", &args.json), ("--chart", &args.chart)])?;
     let runs: Vec<(String, Run)> = args
         .files
         .iter()
@@ -38,25 +35,20 @@ pub fn run(args: CompareArgs) -> anyhow::Result<()> {
         .collect();
     refuse_senseless(&comparisons, args.force)?;
 
-    let stdout_taken = [&args.json, &args.chart]
-        .into_iter()
-        .flatten()
-        .any(|path| is_stdout(path));
-    show(&comparisons, stdout_taken, args.verbose)?;
-    if let Some(path) = &args.json {
-        let record = Record {
-            header: header(Kind::Comparison, old.header.machine.clone()),
-            comparisons: comparisons.clone(),
-        };
-        save(path, to_json(&record).as_bytes())?;
-    }
-    if let Some(path) = &args.chart {
-        save(path, report::comparison_chart(&comparisons).as_bytes())?;
-    }
-    match args.fail_on {
+    show(&comparisons, files.take_stdout(), args.verbose)?;
+    let record = Record {
+        header: header(Kind::Comparison, old.header.machine.clone()),
+        comparisons: comparisons.clone(),
+    };
+    let saved = files.save(|option| match option {
+        "--json" => Ok(to_json(&record)),
+        _ => Ok(report::comparison_chart(&comparisons)),
+    });
+    let verdict = match args.fail_on {
         Some(limit) => fail_on_slower(&comparisons, limit.slower_by),
         None => Ok(()),
-    }
+    };
+    first_error([saved, verdict])
 }
 
 fn refuse_senseless(comparisons: &[Comparison], force: bool) -> anyhow::Result<()> {

@@ -1,84 +1,145 @@
 //! `pipespeed costs`.
 
 use std::io::{self, IsTerminal, Write};
-
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::time::Instant;
 
 use crate::cli::CostsArgs;
-use crate::commands::header;
-use pipespeed_base::failure::{Interrupted, to_stdout};
+use crate::commands::files::Files;
+use crate::commands::progress::Progress;
+use crate::commands::{first_error, header, seed};
+use pipespeed_base::failure::{Interrupted, to_stdout, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
-use pipespeed_explain::costs::{Costs, Places, Record, Settings, measure};
+use pipespeed_explain::costs::{Costs, Places, Probes, Record, Settings};
 use pipespeed_host::noise::{NoiseDelta, NoiseProbe};
 use pipespeed_host::topology::Topology;
-use pipespeed_host::{Machine, Root, Warning, WarningKind, warnings};
-use pipespeed_measure::record::{Kind, check_place, is_stdout, save, to_json};
-use pipespeed_measure::trial::own_processor_time;
+use pipespeed_host::{Machine, Root, Warning, WarningKind, placement, warnings};
+use pipespeed_measure::record::{Kind, to_json};
+use pipespeed_measure::rounds::{Budget, Observer, Rounds, Work, check};
+use pipespeed_measure::session::own_processor_time;
 use pipespeed_report::{self as report, Style};
 use pipespeed_stats::MIN_SAMPLES;
+use pipespeed_stats::schedule::rounds_for_budget;
 
 /// Measures the elementary costs and shows them; after a signal those of the
 /// rounds that were completed.
 ///
 /// # Errors
-/// When the record can't be saved; the signal.
+/// When a trial failed or the record can't be saved; the signal.
 pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     if args.pinning.pinning {
         return super::pinning::run(args);
     }
-    if let Some(path) = &args.json {
-        check_place(path)?;
-    }
+    let budget = budget(args);
+    let files = Files::new([("--json", &args.json)])?;
     let interrupt = Interrupt::install_without_thread()?;
-    let places = Places::choose(&Topology::read(&Root::default()));
+    let places = places(args)?;
     let cpus: Vec<usize> = match places.other {
         Some((waker, sleeper)) => vec![waker, sleeper],
         None => places.same.into_iter().collect(),
     };
     let machine = Machine::read(cpus.first().copied(), cpus.last().copied());
-    let header = header(Kind::Costs, machine);
-    let bar = bar(args);
-    let noise = NoiseProbe::new();
-    let (before, used_before) = (noise.take(), own_processor_time());
-    let costs = measure(places, args.rounds() as usize, |done| {
-        if done as u64 > bar.position() {
-            bar.set_position(done as u64);
-        }
-        interrupt.signal().is_none()
-    });
-    // The processes of the wake-ups have been reaped.
-    let used = own_processor_time().saturating_sub(used_before);
-    let disturbed = noise.take().since(&before, &cpus, used.as_secs_f64());
-    bar.finish_and_clear();
-    let interrupted = interrupt.signal();
-    if let Some(signal) = interrupted.filter(|_| costs.rounds == 0) {
-        return Err(Interrupted(signal).into());
-    }
-    let record = Record {
-        header,
+    let mut record = Record {
+        header: header(Kind::Costs, machine),
         settings: Settings {
-            rounds: args.rounds() as usize,
+            rounds: 0,
+            seed: seed(args.seed),
             page_bytes: fastpipe::pipe::page_size(),
         },
-        warnings: found(&costs, args, disturbed),
-        interrupted: interrupted.map(signal_name),
-        costs_ns: costs,
+        warnings: Vec::new(),
+        interrupted: None,
+        costs_ns: Costs::default(),
     };
-    if let Some(path) = &args.json {
-        save(path, to_json(&record).as_bytes())?;
+    let noise = NoiseProbe::new();
+    let (before, used_before) = (noise.take(), own_processor_time());
+    let mut probes = Rounds::of(Probes::new(places, record.settings.seed, || {
+        interrupt.signal()
+    }));
+    let mut unfinished = record.clone();
+    let mut progress = Progress::new(args.quiet, |costs: &Costs| {
+        unfinished.costs_ns.clone_from(costs);
+        files.save_round(|_| Ok(to_json(&unfinished)));
+    });
+    let outcome = measure(
+        &mut probes,
+        args,
+        &budget,
+        &mut progress,
+        &mut record.settings.rounds,
+    );
+    progress.finish();
+    let missing = probes.missing();
+    // This reaps the processes of the wake-ups.
+    record.costs_ns = probes.into_work().into_costs();
+    let used = own_processor_time().saturating_sub(used_before);
+    let disturbed = noise.take().since(&before, &cpus, used.as_secs_f64());
+    let costs = &record.costs_ns;
+    if costs.rounds == 0 {
+        outcome?;
+        return check(&missing, false);
     }
-    if !args.json.as_deref().is_some_and(is_stdout) {
+    record.interrupted = signal(&outcome).map(signal_name);
+    record.warnings = found(costs, record.settings.rounds, disturbed);
+    record.warnings.extend(missing);
+    let saved = files.save(|_| Ok(to_json(&record)));
+    if !files.take_stdout() {
         let style = Style::for_terminal(io::stdout().is_terminal(), args.verbose);
-        let text = report::costs_table(&record.costs_ns, &record.warnings, style);
+        let text = report::costs_table(costs, &record.warnings, style);
         to_stdout(io::stdout().write_all(text.as_bytes()))?;
     }
-    interrupted.map_or(Ok(()), |signal| Err(Interrupted(signal).into()))
+    first_error([outcome, saved, check(&record.warnings, true)])
+}
+
+/// The time for the whole run, where it is asked for.
+pub(super) fn budget(args: &CostsArgs) -> Budget {
+    Budget::new(args.time.unwrap_or(0.0), args.time.is_some())
+}
+
+/// The signal that ended a run.
+pub(super) fn signal(outcome: &anyhow::Result<()>) -> Option<i32> {
+    let interrupted: Option<&Interrupted> = outcome.as_ref().err()?.downcast_ref();
+    interrupted.map(|interrupted| interrupted.0)
+}
+
+/// Runs the pilot, and as many rounds as are asked for or fit into the time,
+/// which are written to `planned`.
+pub(super) fn measure<W: Work>(
+    probes: &mut Rounds<W>,
+    args: &CostsArgs,
+    budget: &Budget,
+    observer: &mut impl Observer<W::Record>,
+    planned: &mut usize,
+) -> anyhow::Result<()> {
+    let started = Instant::now();
+    probes.pilot(observer)?;
+    let round_s = started.elapsed().as_secs_f64();
+    let mut rounds = args.rounds();
+    if budget.is_given {
+        let what = format!("{MIN_SAMPLES} rounds");
+        let needed_s = MIN_SAMPLES as f64 * round_s;
+        budget.require(needed_s, &what, "give --rounds in its place")?;
+        let (cases, remaining_s) = (probes.runnable(), budget.remaining_s());
+        rounds = rounds_for_budget(round_s, remaining_s, cases, MIN_SAMPLES);
+    }
+    *planned = rounds;
+    probes.rounds(rounds, budget.is_given.then_some(budget), observer)?;
+    Ok(())
+}
+
+/// The processors of the wake-ups.
+fn places(args: &CostsArgs) -> anyhow::Result<Places> {
+    let topology = Topology::read(&Root::default());
+    let chosen = match (args.cpus, args.placement) {
+        (Some((waker, sleeper)), _) => placement::pin_to(waker, sleeper, &topology),
+        (None, Some(placement)) => placement::choose(placement, &topology),
+        (None, None) => return Ok(Places::choose(&topology)),
+    };
+    let chosen = chosen.map_err(|error| usage(error.to_string()))?;
+    Ok(Places::of(&chosen))
 }
 
 /// What limits what the figures say.
-fn found(costs: &Costs, args: &CostsArgs, disturbed: NoiseDelta) -> Vec<Warning> {
-    let planned = args.rounds() as usize;
+fn found(costs: &Costs, planned: usize, disturbed: NoiseDelta) -> Vec<Warning> {
     let mut found = Vec::new();
     if costs.rounds < planned {
         let rounds = report::pluralize(costs.rounds, "round");
@@ -99,18 +160,4 @@ fn found(costs: &Costs, args: &CostsArgs, disturbed: NoiseDelta) -> Vec<Warning>
         warning
     }));
     found
-}
-
-/// Moves between rounds only.
-pub(super) fn bar(args: &CostsArgs) -> ProgressBar {
-    let target = if args.quiet || !io::stderr().is_terminal() {
-        ProgressDrawTarget::hidden()
-    } else {
-        ProgressDrawTarget::stderr()
-    };
-    let bar = ProgressBar::with_draw_target(Some(args.rounds().into()), target);
-    if let Ok(style) = ProgressStyle::with_template("round {pos} of {len} {wide_bar}") {
-        bar.set_style(style);
-    }
-    bar
 }

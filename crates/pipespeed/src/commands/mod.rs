@@ -5,6 +5,7 @@ pub mod bench;
 pub mod check;
 pub mod compare;
 pub mod costs;
+mod files;
 pub mod fizzbuzz;
 pub mod latency;
 pub mod meta;
@@ -12,6 +13,7 @@ pub mod meter;
 pub mod pages;
 pub mod pinning;
 pub mod profile;
+mod progress;
 pub mod read;
 pub mod write;
 pub mod yes;
@@ -19,7 +21,7 @@ pub mod yes;
 use fastpipe::wait::Wait;
 
 use crate::cli::{Cli, Command, EndArgs};
-use pipespeed_base::failure::usage;
+use pipespeed_base::failure::{Closed, full_message, say, usage};
 use pipespeed_base::size;
 use pipespeed_host::{Machine, Warning, WarningKind};
 use pipespeed_measure::endpoint::spec::{PageKind, Waiting};
@@ -98,6 +100,25 @@ fn command_line() -> Vec<String> {
             _ => word,
         })
         .collect()
+}
+
+/// The seed that was asked for, or one from the clock: it only has to differ from
+/// run to run, and is recorded. It has few digits, so that it can be typed again.
+fn seed(asked: Option<u64>) -> u64 {
+    let now = jiff::Timestamp::now().as_nanosecond() as u64;
+    asked.unwrap_or(now / 1000 % 1_000_000_000)
+}
+
+/// Ends a command with the first of these errors and prints the others.
+fn first_error(outcomes: impl IntoIterator<Item = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let mut errors = outcomes.into_iter().filter_map(Result::err);
+    let Some(first) = errors.next() else {
+        return Ok(());
+    };
+    for error in errors.filter(|error| !error.is::<Closed>()) {
+        say(&format!("pipespeed: {}", full_message(&error)));
+    }
+    Err(first)
 }
 
 /// Takes for --pipe-size what the kernel makes of it, and says so where that is

@@ -2,17 +2,21 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{anyhow, bail};
 use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::pipe::page_size;
 
 use crate::cli::{CostsArgs, EndArgs, PinnedPages};
-use crate::commands::header;
+use crate::commands::files::Files;
+use crate::commands::progress::Progress;
+use crate::commands::{costs, first_error, header, seed};
 use pipespeed_base::failure::{say, to_stdout, usage};
-use pipespeed_base::size;
-use pipespeed_explain::costs::pinning::{self, Kernel, Missing, Plan, Record, Settings};
-use pipespeed_host::Machine;
-use pipespeed_measure::record::{Kind, is_stdout, save, to_json};
+use pipespeed_base::interrupt::Interrupt;
+use pipespeed_base::{signal_name, size};
+use pipespeed_explain::costs::pinning::{Figure, Kernel, Missing, Pinning, Plan, Record, Settings};
+use pipespeed_host::{Machine, Warning};
+use pipespeed_measure::record::{Kind, to_json};
+use pipespeed_measure::rounds::{Rounds, check};
 use pipespeed_report::{self as report, Style};
 
 /// What a call of the kernel's benchmark pins unless told otherwise, in bytes.
@@ -23,46 +27,73 @@ const TWO_MIB: usize = 2 << 20;
 /// Below that the kernel's clock of whole microseconds tells too little.
 const MIN_SIZE: usize = 1 << 20;
 
-/// Measures what pinning costs and shows it.
+/// Measures what pinning costs and shows it; after a signal what was measured
+/// until then.
 ///
 /// # Errors
-/// When a step fails, or the record can't be saved.
+/// When a trial failed or the record can't be saved; the signal.
 pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
+    let budget = costs::budget(args);
+    let files = Files::new([("--json", &args.json)])?;
     let plan = plan(args)?;
     let (kernel, missing) = match Kernel::find() {
         Ok(kernel) => (Some(kernel), None),
         Err(missing) => (None, Some(missing.to_string())),
     };
     let header = header(Kind::Pinning, Machine::read(None, None));
-    let bar = super::costs::bar(args);
-    let measured = pinning::measure(&plan, kernel, |done| bar.set_position(done.into()));
-    bar.finish_and_clear();
-    let (kernel, figures) = measured.context("pinning")?;
-    if let Some(path) = &args.json {
-        let record = Record {
-            header,
-            settings: Settings {
-                rounds: plan.rounds,
-                page_bytes: page_size(),
-                pages_per_call: plan.pages_per_call,
-                bytes_per_call: plan.size,
-                untouched: plan.untouched,
-            },
-            kernel: kernel.as_ref(),
+    let interrupt = Interrupt::install_without_thread()?;
+    let settings = Settings {
+        rounds: 0,
+        seed: seed(args.seed),
+        page_bytes: page_size(),
+        pages_per_call: plan.pages_per_call,
+        bytes_per_call: plan.size,
+        untouched: plan.untouched,
+    };
+    let record = |rounds,
+                  kernel: Option<&Kernel>,
+                  figures: Vec<Figure>,
+                  warnings: &[Warning],
+                  signal: Option<i32>| {
+        to_json(&Record {
+            header: header.clone(),
+            settings: Settings { rounds, ..settings },
+            kernel,
             missing: missing.as_deref(),
-            figures: &figures,
-        };
-        save(path, to_json(&record).as_bytes())?;
-        if is_stdout(path) {
-            return Ok(());
-        }
+            warnings,
+            interrupted: signal.map(signal_name),
+            figures,
+        })
+    };
+    let mut run = Rounds::of(Pinning::new(&plan, kernel, settings.seed, || {
+        interrupt.signal()
+    }));
+    let mut progress = Progress::new(args.quiet, |work: &Pinning<_>| {
+        files.save_round(|_| Ok(record(0, work.kernel(), work.figures(), &[], None)));
+    });
+    let mut rounds = 0;
+    let outcome = costs::measure(&mut run, args, &budget, &mut progress, &mut rounds);
+    progress.finish();
+    let warnings = run.missing();
+    let work = run.work();
+    let measured = |figure: &Figure| !figure.samples_ns.is_empty();
+    let is_any_measured = work.figures().iter().any(measured);
+    let failed = check(&warnings, is_any_measured);
+    if !is_any_measured && outcome.is_err() {
+        return outcome;
     }
-    let style = Style::for_terminal(io::stdout().is_terminal(), args.verbose);
-    let source = kernel
-        .as_ref()
-        .ok_or(missing.as_deref().unwrap_or_default());
-    let text = report::pinning(source, &plan, &figures, style);
-    to_stdout(io::stdout().write_all(text.as_bytes()))
+    let saved = files.save(|_| {
+        let (kernel, figures) = (work.kernel(), work.figures());
+        let signal = costs::signal(&outcome);
+        Ok(record(rounds, kernel, figures, &warnings, signal))
+    });
+    if !files.take_stdout() {
+        let style = Style::for_terminal(io::stdout().is_terminal(), args.verbose);
+        let source = work.kernel().ok_or(missing.as_deref().unwrap_or_default());
+        let text = report::pinning(source, &plan, &work.figures(), &warnings, style);
+        to_stdout(io::stdout().write_all(text.as_bytes()))?;
+    }
+    first_error([outcome, saved, failed])
 }
 
 fn plan(args: &CostsArgs) -> anyhow::Result<Plan> {
@@ -97,7 +128,6 @@ fn plan(args: &CostsArgs) -> anyhow::Result<Plan> {
         None => usual_size(share),
     };
     Ok(Plan {
-        rounds: args.rounds(),
         pages_per_call: pinning.pages_per_call,
         size: size.checked_next_multiple_of(page_size()).unwrap_or(size),
         pages,

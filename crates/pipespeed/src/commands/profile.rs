@@ -14,9 +14,9 @@ use crate::commands::{header, settle_pipe_size};
 use pipespeed_base::failure::{Interrupted, say, to_stdout, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_explain::profile::collect::profile;
+use pipespeed_explain::profile::perf::{FREQUENCY, Sampling, SamplingError};
 use pipespeed_explain::profile::pipeline::{self, Pipeline, in_short};
 use pipespeed_explain::profile::record::{CaseProfile, PipelineProfile, Profile, Settings};
-use pipespeed_explain::profile::perf::{FREQUENCY, Sampling, SamplingError};
 use pipespeed_explain::profile::{flame, notes};
 use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
@@ -223,7 +223,7 @@ fn outcome_of<T>(
         Err(TrialError::NotRun(why)) if is_one_of_many => Ok(not_run(case, why)),
         Err(TrialError::NotRun(why)) => anyhow::bail!("{}: {why}", case.name),
         Err(TrialError::Interrupted(signal)) => Err(Interrupted(signal).into()),
-        Err(TrialError::Failed(error)) => Err(error),
+        Err(error) => Err(error.into_failure()),
     }
 }
 

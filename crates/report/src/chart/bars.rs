@@ -1,10 +1,12 @@
 //! Bars: a row a name, with one bar or several below one another, each with its
 //! interval and its value.
 
+use pipespeed_stats::Estimate;
+
 use super::svg::{
-    Anchor, CARD, Colour, INK, MARGIN, MUTED, SMALL, Scale, Svg, TEXT, WIDTH, bold, offset, plain,
+    Anchor, CARD, Colour, Cut, INK, MARGIN, MUTED, SMALL, Scale, Svg, TEXT, WIDTH, bold_width,
+    fitted, length, offset, text_width,
 };
-use super::text::{Cut, bold_width, fitted, length, text_width};
 
 /// Longer names are shortened.
 const MAX_NAME: i32 = 330;
@@ -48,6 +50,20 @@ pub(crate) struct Part {
 }
 
 impl Bar {
+    /// A bar as long as the median.
+    pub fn of(estimate: Estimate, colour: Colour, value: String) -> Bar {
+        Bar {
+            parts: vec![Part {
+                length: estimate.median,
+                colour,
+                label: String::new(),
+            }],
+            interval: estimate.interval.map(|it| (it.low, it.high)),
+            value,
+            notes: Vec::new(),
+        }
+    }
+
     fn length(&self) -> f64 {
         self.parts.iter().map(|part| part.length).sum()
     }
@@ -87,7 +103,7 @@ impl BarChart<'_> {
             let is_missing = row_of.bars.is_err();
             let name = fitted(&row_of.name, TEXT, MAX_NAME, Cut::Middle);
             let ink = if is_missing { MUTED } else { INK };
-            svg.text(&name, (left - GAP, middle), Anchor::End, plain(TEXT, ink));
+            svg.text(&name, (left - GAP, middle), Anchor::End, TEXT, ink);
             match &row_of.bars {
                 Ok(bars) => {
                     let height = if bars.len() > 1 { 16 } else { row * 3 / 5 };
@@ -140,7 +156,7 @@ impl BarChart<'_> {
             svg.rectangle(x.clone(), y - height / 2..y + height / 2, part.colour);
             if x.end - x.start >= MIN_LABELLED {
                 let at = (i32::midpoint(x.start, x.end), y);
-                svg.text(&part.label, at, Anchor::Middle, plain(SMALL, CARD));
+                svg.text(&part.label, at, Anchor::Middle, SMALL, CARD);
             }
             from = to;
         }
@@ -149,10 +165,10 @@ impl BarChart<'_> {
             interval.map_or((from, from), |(low, high)| (scale.at(low), scale.at(high)));
         // One shorter than its own upright ends would be a blot.
         if outer - inner >= 3 {
-            svg.whisker(&(inner..outer), y, INK);
+            svg.whisker([(inner, y), (outer, y)], INK, 2);
         }
         let value = (outer.max(base) + GAP, y);
-        svg.text(&bar.value, value, Anchor::Start, bold(TEXT, INK));
+        svg.bold(&bar.value, value, TEXT);
         let free = value.0 + bold_width(&bar.value, TEXT) + GAP;
         for note in &bar.notes {
             let width = text_width(note, SMALL);
@@ -160,7 +176,7 @@ impl BarChart<'_> {
                 return label(svg, note, (free, y));
             }
             if inner - GAP - width >= base + GAP {
-                return svg.text(note, (inner - GAP, y), Anchor::End, plain(SMALL, CARD));
+                return svg.text(note, (inner - GAP, y), Anchor::End, SMALL, CARD);
             }
         }
     }
@@ -169,5 +185,5 @@ impl BarChart<'_> {
 /// A muted text that hides the grid behind it.
 fn label(svg: &mut Svg, text: &str, (x, y): (i32, i32)) {
     svg.rectangle(x - 2..x + text_width(text, SMALL), y - 8..y + 8, CARD);
-    svg.text(text, (x, y), Anchor::Start, plain(SMALL, MUTED));
+    svg.text(text, (x, y), Anchor::Start, SMALL, MUTED);
 }

@@ -1,18 +1,18 @@
 //! Maps of rates over the sizes of buffer and pipe: a map a case, a row of maps a
 //! technique.
 
-use std::ops::Range;
+use itertools::Itertools as _;
 
-use crate::origin;
+use crate::conditions::origin;
 use crate::sizes::{best_sizes, not_run, place, technique};
 use pipespeed_base::size;
 use pipespeed_measure::endpoint::spec::Waiting;
-use pipespeed_measure::record::{CellResult, PanelResult, Run, Search, Sizes};
+use pipespeed_measure::record::{PanelResult, Run, Search};
 
 use super::svg::{
-    Anchor, CARD, Colour, EDGE, INK, MARGIN, MUTED, SMALL, Svg, TEXT, WIDTH, bold, plain,
+    Anchor, CARD, Colour, Cut, EDGE, INK, MARGIN, MUTED, SMALL, Svg, TEXT, WIDTH, fitted, length,
+    text_width,
 };
-use super::text::{Cut, fitted, length, text_width};
 
 /// The gap between two maps, and the room for buffer sizes at a map's left.
 const GAP: i32 = 14;
@@ -34,11 +34,22 @@ const MIN_MAP: i32 = 200;
 /// A rate this many times below its map's best has the palest colour.
 const PALEST: f64 = 8.0;
 
+/// A frame's colour and width.
+type Frame = (Colour, i32);
+
+const BEST: [Frame; 1] = [(Colour(213, 94, 0), 3)];
+/// Dark and light, to contrast with any cell.
+const PUBLISHED: [Frame; 2] = [(INK, 1), (CARD, 1)];
+
 /// Draws a search: rates as colours and figures, with the best and the
 /// published sizes framed.
 pub(crate) fn chart(run: &Run, search: &Search) -> String {
-    let rows = rows(search);
-    let columns = length(rows.iter().map(Vec::len).max().unwrap_or(1));
+    let rows = search.panels.iter().chunk_by(|panel| technique(panel));
+    let rows: Vec<(String, Vec<&PanelResult>)> = rows
+        .into_iter()
+        .map(|(technique, panels)| (technique, panels.collect()))
+        .collect();
+    let columns = length(rows.iter().map(|row| row.1.len()).max().unwrap_or(1));
     let room = (WIDTH - 2 * MARGIN - (columns - 1) * GAP) / columns - SIZES;
     let cell = (room / length(search.pipes.len().max(1))).min(MAX_CELL);
     let ended = search.panels.iter().any(|panel| panel.best.is_some());
@@ -50,151 +61,104 @@ pub(crate) fn chart(run: &Run, search: &Search) -> String {
     let title = "pipespeed bench sizes: GiB/s by the sizes of buffer and pipe";
     let mut svg = Svg::new(title, &[origin(run), figures.to_owned()]);
     legend(&mut svg);
-    for panels in &rows {
-        let pages = panels[0].configuration.pages;
-        let name = format!("{}, {pages} pages", technique(panels[0]));
-        let at = (MARGIN, svg.y + TECHNIQUE / 2);
-        svg.text(&name, at, Anchor::Start, bold(TEXT, INK));
+    for (technique, panels) in rows {
+        let name = format!("{technique}, {} pages", panels[0].configuration.pages);
+        svg.bold(&name, (MARGIN, svg.y + TECHNIQUE / 2), TEXT);
         let top = svg.y + TECHNIQUE + NAME;
         let width = (SIZES + length(search.pipes.len()) * cell).max(MIN_MAP);
-        for (column, panel) in panels.iter().enumerate() {
+        for (column, panel) in panels.into_iter().enumerate() {
             let left = MARGIN + SIZES + length(column) * (width + GAP);
-            let map = Map {
-                search,
-                cell,
-                left,
-                top,
-            };
-            map.draw(&mut svg, panel);
+            draw_map(&mut svg, search, panel, cell, (left, top));
         }
         svg.y = top + length(search.buffers.len()) * CELL + BELOW;
     }
     for (case, why) in not_run(run) {
-        let line = fitted(
-            &format!("{case}: {why}"),
-            SMALL,
-            WIDTH - 2 * MARGIN,
-            Cut::End,
-        );
+        let line = format!("{case}: {why}");
+        let line = fitted(&line, SMALL, WIDTH - 2 * MARGIN, Cut::End);
         let at = (MARGIN, svg.y + REASON / 2);
-        svg.text(&line, at, Anchor::Start, plain(SMALL, MUTED));
+        svg.text(&line, at, Anchor::Start, SMALL, MUTED);
         svg.y += REASON;
     }
     svg.finish()
 }
 
-/// The panels by technique.
-fn rows(search: &Search) -> Vec<Vec<&PanelResult>> {
-    let mut rows: Vec<Vec<&PanelResult>> = Vec::new();
-    for panel in &search.panels {
-        match rows.last_mut() {
-            Some(row) if technique(row[0]) == technique(panel) => row.push(panel),
-            _ => rows.push(vec![panel]),
-        }
-    }
-    rows
-}
-
-/// The place of a map's cells.
-struct Map<'a> {
-    search: &'a Search,
-    /// The width of a cell.
+/// Draws a map; the largest buffer is on top.
+fn draw_map(
+    svg: &mut Svg,
+    search: &Search,
+    panel: &PanelResult,
     cell: i32,
-    left: i32,
-    top: i32,
-}
-
-impl Map<'_> {
-    fn draw(&self, svg: &mut Svg, panel: &PanelResult) {
-        let wait = if panel.configuration.wait == Some(Waiting::Spin) {
-            "spinning"
-        } else {
-            "sleeping"
+    (left, top): (i32, i32),
+) {
+    let (columns, rows) = (length(search.pipes.len()), length(search.buffers.len()));
+    let wait = if panel.configuration.wait == Some(Waiting::Spin) {
+        "spinning"
+    } else {
+        "sleeping"
+    };
+    let name = format!("{wait}, {}", place(panel));
+    let name_y = top - NAME / 2 - 2;
+    svg.text(&name, (left, name_y), Anchor::Start, SMALL, INK);
+    let letters = |bytes: &usize| size::short(*bytes).to_uppercase();
+    svg.text("buffer", (left - 4, name_y), Anchor::End, AXIS, MUTED);
+    for (at, bytes) in search.buffers.iter().rev().enumerate() {
+        let y = top + length(at) * CELL + CELL / 2;
+        svg.text(&letters(bytes), (left - 4, y), Anchor::End, AXIS, MUTED);
+    }
+    let below = top + rows * CELL;
+    for (at, bytes) in search.pipes.iter().enumerate() {
+        let x = left + length(at) * cell + cell / 2;
+        svg.text(&letters(bytes), (x, below + 8), Anchor::Middle, AXIS, MUTED);
+    }
+    let middle = left + columns * cell / 2;
+    svg.text("pipe", (middle, below + 22), Anchor::Middle, AXIS, MUTED);
+    let rates = panel.cells.iter().filter_map(|cell| cell.median);
+    let highest = rates.fold(0.0, f64::max);
+    for found in &panel.cells {
+        let place = |axis: &[usize], bytes| axis.iter().position(|it| *it == bytes);
+        let column = place(&search.pipes, found.sizes.pipe_bytes);
+        let row = place(&search.buffers, found.sizes.buffer_bytes);
+        let Some((column, row)) = column.zip(row) else {
+            continue;
         };
-        let name = format!("{wait}, {}", place(panel));
-        let name_y = self.top - NAME / 2 - 2;
-        svg.text(&name, (self.left, name_y), Anchor::Start, plain(SMALL, INK));
-        self.axes(svg, name_y);
-        let rates = panel.cells.iter().filter_map(|cell| cell.median);
-        let highest = rates.fold(0.0, f64::max);
-        for cell in &panel.cells {
-            let Some((x, y)) = self.extents(cell.sizes) else {
-                continue;
-            };
-            let mut inner = (x.start..x.end - 1, y.start..y.end - 1);
-            if best_sizes(panel) == Some(cell.sizes) {
-                inner = draw_frames(svg, inner, &[BEST]);
+        let at = (left + length(column) * cell, below - length(row + 1) * CELL);
+        let mut frames: Vec<Frame> = Vec::new();
+        if best_sizes(panel) == Some(found.sizes) {
+            frames.extend(BEST);
+        }
+        if panel.published() == found.sizes {
+            frames.extend(PUBLISHED);
+        }
+        let (text, fill, ink) = match found.median {
+            _ if found.not_run.is_some() => ("×".to_owned(), EDGE, MUTED),
+            None => (String::new(), CARD, INK),
+            Some(rate) => {
+                let depth = depth(rate, highest);
+                let ink = if depth > 0.62 { CARD } else { INK };
+                (figure(rate), colour(depth), ink)
             }
-            if panel.published() == cell.sizes {
-                inner = draw_frames(svg, inner, &PUBLISHED);
-            }
-            draw_cell(svg, cell, highest, inner);
-        }
-    }
-
-    /// The extents of a pair of sizes; none if they are not in the grid. The
-    /// largest buffer is on top.
-    fn extents(&self, sizes: Sizes) -> Option<Extents> {
-        let at = |axis: &[usize], bytes| axis.iter().position(|it| *it == bytes);
-        let column = length(at(&self.search.pipes, sizes.pipe_bytes)?);
-        let row = at(&self.search.buffers, sizes.buffer_bytes)?;
-        let row = length(self.search.buffers.len() - 1 - row);
-        let (x, y) = (self.left + column * self.cell, self.top + row * CELL);
-        Some((x..x + self.cell, y..y + CELL))
-    }
-
-    fn axes(&self, svg: &mut Svg, name_y: i32) {
-        let face = plain(AXIS, MUTED);
-        let letters = |bytes: &usize| size::short(*bytes).to_uppercase();
-        let left = self.left - 4;
-        svg.text("buffer", (left, name_y), Anchor::End, face);
-        for (at, bytes) in self.search.buffers.iter().rev().enumerate() {
-            let y = self.top + length(at) * CELL + CELL / 2;
-            svg.text(&letters(bytes), (left, y), Anchor::End, face);
-        }
-        let below = self.top + length(self.search.buffers.len()) * CELL;
-        for (at, bytes) in self.search.pipes.iter().enumerate() {
-            let x = self.left + length(at) * self.cell + self.cell / 2;
-            svg.text(&letters(bytes), (x, below + 8), Anchor::Middle, face);
-        }
-        let middle = self.left + length(self.search.pipes.len()) * self.cell / 2;
-        svg.text("pipe", (middle, below + 22), Anchor::Middle, face);
+        };
+        draw_cell(svg, at, (cell - 1, CELL - 1), &frames, fill);
+        let middle = (at.0 + cell / 2, at.1 + CELL / 2);
+        svg.text(&text, middle, Anchor::Middle, RATE, ink);
     }
 }
 
-/// The pixels of a cell, from left to right and from top to bottom.
-type Extents = (Range<i32>, Range<i32>);
-
-/// A frame's colour and width.
-type Frame = (Colour, i32);
-
-const BEST: Frame = (Colour(213, 94, 0), 3);
-/// Dark and light, to contrast with any cell.
-const PUBLISHED: [Frame; 2] = [(INK, 1), (CARD, 1)];
-
-/// Draws frames, each within the one before, and returns the extents within.
-fn draw_frames(svg: &mut Svg, (mut x, mut y): Extents, frames: &[Frame]) -> Extents {
+/// A filled cell in frames, each within the one before.
+fn draw_cell(
+    svg: &mut Svg,
+    (x, y): (i32, i32),
+    (width, height): (i32, i32),
+    frames: &[Frame],
+    fill: Colour,
+) {
+    let (mut x, mut y) = (x..x + width, y..y + height);
     for (colour, width) in frames {
         svg.rectangle(x.clone(), y.clone(), *colour);
         x = x.start + width..x.end - width;
         y = y.start + width..y.end - width;
     }
-    (x, y)
-}
-
-fn draw_cell(svg: &mut Svg, cell: &CellResult, highest: f64, (x, y): Extents) {
-    let middle = (i32::midpoint(x.start, x.end), i32::midpoint(y.start, y.end));
-    let (text, fill, ink) = match cell.median {
-        _ if cell.not_run.is_some() => ("×".to_owned(), EDGE, MUTED),
-        None => (String::new(), CARD, INK),
-        Some(rate) => {
-            let depth = depth(rate, highest);
-            let ink = if depth > 0.62 { CARD } else { INK };
-            (figure(rate), colour(depth), ink)
-        }
-    };
     svg.rectangle(x, y, fill);
-    svg.text(&text, middle, Anchor::Middle, plain(RATE, ink));
 }
 
 /// The depth of a rate's colour from 0 to 1, by its logarithm: equal ratios are
@@ -230,20 +194,19 @@ fn figure(rate: f64) -> String {
 
 fn legend(svg: &mut Svg) {
     let shares = ["1/8 or less", "1/4", "1/2", "the map's best"];
-    let colours = shares.iter().enumerate();
-    let colours = colours.map(|(at, share)| (*share, &[][..], colour(at as f64 / 3.0)));
+    let shares = shares.iter().enumerate();
+    let colours = shares.map(|(at, share)| (*share, &[][..], colour(at as f64 / 3.0)));
     let frames = [
-        ("best", &[BEST][..], CARD),
+        ("best", &BEST[..], CARD),
         ("published", &PUBLISHED, CARD),
         ("refused", &[], EDGE),
         ("not tried", &[(EDGE, 1)], CARD),
     ];
-    for entries in [colours.collect::<Vec<_>>(), frames.to_vec()] {
-        let (y, mut x) = (svg.y + 12, MARGIN);
+    for entries in [colours.collect(), frames.to_vec()] {
+        let mut x = MARGIN;
         for (name, frames, fill) in entries {
-            let inner = draw_frames(svg, (x..x + 24, y - 7..y + 7), frames);
-            svg.rectangle(inner.0, inner.1, fill);
-            svg.text(name, (x + 30, y), Anchor::Start, plain(SMALL, INK));
+            draw_cell(svg, (x, svg.y + 5), (24, 14), frames, fill);
+            svg.text(name, (x + 30, svg.y + 12), Anchor::Start, SMALL, INK);
             x += 30 + text_width(name, SMALL) + 14;
         }
         svg.y += 22;
@@ -297,7 +260,7 @@ mod tests {
     fn best_sizes_are_framed_in_each_map() {
         let run = sample::sizes();
         let svg = chart(&run, run.search.as_ref().unwrap());
-        let frames = svg.matches(&format!("fill=\"{}\"", BEST.0)).count();
+        let frames = svg.matches(&format!("fill=\"{}\"", BEST[0].0)).count();
         assert_eq!(frames, 9 + 1, "nine maps and the legend");
     }
 

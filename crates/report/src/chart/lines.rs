@@ -6,10 +6,9 @@ use std::ops::Range;
 use pipespeed_stats::Estimate;
 
 use super::svg::{
-    Anchor, Colour, GRID, INK, MARGIN, MUTED, SMALL, Scale, Svg, TEXT, WIDTH, bold, offset, plain,
-    spread,
+    Anchor, Colour, GRID, INK, MARGIN, MUTED, SMALL, Scale, Svg, TEXT, WIDTH, length, offset,
+    spread, text_width,
 };
-use super::text::{length, text_width};
 
 const HEADING: i32 = 48;
 const AXIS: i32 = 46;
@@ -34,29 +33,22 @@ pub(crate) struct LineChart<'a> {
     pub y_unit: &'a str,
 }
 
-/// Lines, upright lines at `markers`, and dashed lines across for `levels`.
+/// Lines, and upright lines at `markers`.
 #[derive(Default)]
 pub(crate) struct Panel {
     pub title: String,
     pub lines: Vec<Line>,
     pub markers: Vec<(f64, String)>,
-    pub levels: Vec<(String, Estimate)>,
 }
 
 pub(crate) struct Line {
     pub name: String,
-    /// The shape and colour of its marks.
-    pub look: (usize, Colour),
+    pub colour: Colour,
+    /// The shape of its marks; a line without is a dashed one across at the value of
+    /// its only point.
+    pub mark: Option<usize>,
     /// Positions in ascending order, with their values.
     pub points: Vec<(f64, Estimate)>,
-}
-
-/// The name of a line at its end.
-struct Name<'a> {
-    end: (i32, i32),
-    name: &'a str,
-    mark: Option<usize>,
-    colour: Colour,
 }
 
 impl LineChart<'_> {
@@ -64,26 +56,16 @@ impl LineChart<'_> {
     pub fn draw(&self) -> String {
         let mut svg = Svg::new(self.title, &self.subtitle);
         let lines = || self.panels.iter().flat_map(|panel| &panel.lines);
-        let levels = || self.panels.iter().flat_map(|panel| &panel.levels);
-        let names = lines().map(|line| &line.name);
-        let names = names.chain(levels().map(|(name, _)| name));
-        let widest = names.map(|name| text_width(name, SMALL)).max();
+        let widest = lines().map(|line| text_width(&line.name, SMALL)).max();
         let x = MARGIN + 52..WIDTH - MARGIN - LEADER - 16 - widest.unwrap_or(0);
         let points = lines().flat_map(|line| &line.points);
-        let estimates = points.map(|(_, estimate)| estimate);
-        let estimates = estimates.chain(levels().map(|(_, estimate)| estimate));
-        let values = estimates.fold((f64::MAX, 1e-9), |(low, high), estimate| {
+        let values = points.fold((f64::MAX, 1e-9), |(low, high), (_, estimate)| {
             let ends = estimate.ends();
             (f64::min(low, ends.0), f64::max(high, ends.1))
         });
         let values = (values.0.clamp(1e-9, values.1) / 1.2, values.1 * 1.2);
         for panel in &self.panels {
-            svg.text(
-                &panel.title,
-                (MARGIN, svg.y + 16),
-                Anchor::Start,
-                bold(TEXT, INK),
-            );
+            svg.bold(&panel.title, (MARGIN, svg.y + 16), TEXT);
             let y = svg.y + HEADING..svg.y + HEADING + self.height;
             let vertical = Scale {
                 values,
@@ -115,38 +97,33 @@ impl LineChart<'_> {
             if (horizontal.values.0..=horizontal.values.1).contains(at) {
                 let at = horizontal.at(*at);
                 svg.line((at, y.start - 4), (at, y.end), MUTED);
-                svg.text(label, (at, y.start - 14), Anchor::Middle, plain(SMALL, INK));
+                svg.text(label, (at, y.start - 14), Anchor::Middle, SMALL, INK);
             }
         }
-        let mut names = Vec::new();
-        for (at, (name, estimate)) in panel.levels.iter().enumerate() {
+        let (across, others): (Vec<&Line>, Vec<&Line>) =
+            panel.lines.iter().partition(|line| line.mark.is_none());
+        let mut ends = Vec::new();
+        for (at, line) in across.iter().enumerate() {
+            let Some((_, estimate)) = line.points.first() else {
+                continue;
+            };
             let height = vertical.at(estimate.median);
-            svg.dashes(x, height, MUTED);
-            let beside = x.end - (length(panel.levels.len() - at) + 1) * LEVEL_GAP;
+            svg.dashes(x, height, line.colour);
+            let beside = x.end - (length(across.len() - at) + 1) * LEVEL_GAP;
             // A dot shows which line the interval belongs to.
-            svg.dot((beside, height), 2, MUTED);
-            interval(svg, beside, estimate, vertical, MUTED);
-            names.push(Name {
-                end: (x.end, height),
-                name,
-                mark: None,
-                colour: MUTED,
-            });
+            svg.dot((beside, height), 2, line.colour);
+            interval(svg, beside, estimate, vertical, line.colour);
+            ends.push(((x.end, height), *line));
         }
-        for (at, line) in panel.lines.iter().enumerate() {
+        for (at, line) in others.iter().enumerate() {
             // Side by side, so that no interval hides another.
             let has_intervals = line.points.iter().any(|point| point.1.interval.is_some());
             let gap = if has_intervals { POINT_GAP } else { 0 };
-            let shift = offset(at, panel.lines.len(), gap);
+            let shift = offset(at, others.len(), gap);
             let end = self.draw_line(svg, line, shift, &horizontal, vertical);
-            names.extend(end.map(|end| Name {
-                end,
-                name: &line.name,
-                mark: Some(line.look.0),
-                colour: line.look.1,
-            }));
+            ends.extend(end.map(|end| (end, *line)));
         }
-        draw_names(svg, names, x.end, &y);
+        draw_names(svg, ends, x.end, &y);
     }
 
     /// Returns the last point.
@@ -158,7 +135,7 @@ impl LineChart<'_> {
         horizontal: &Scale,
         vertical: &Scale,
     ) -> Option<(i32, i32)> {
-        let (mark, colour) = line.look;
+        let colour = line.colour;
         let place = |(x, estimate): &(f64, Estimate)| {
             (horizontal.at(*x) + shift, vertical.at(estimate.median))
         };
@@ -166,7 +143,8 @@ impl LineChart<'_> {
         svg.polyline(&places, colour, 1);
         for (at, (x, estimate)) in places.iter().zip(&line.points) {
             interval(svg, at.0, estimate, vertical, colour);
-            if self.ticks.iter().any(|tick| tick.0 == *x) {
+            let has_mark = self.ticks.iter().any(|tick| tick.0 == *x);
+            if let Some(mark) = line.mark.filter(|_| has_mark) {
                 svg.mark(*at, mark, colour);
             }
         }
@@ -177,27 +155,26 @@ impl LineChart<'_> {
 /// The interval of a point, unless its mark hides it.
 fn interval(svg: &mut Svg, x: i32, estimate: &Estimate, vertical: &Scale, colour: Colour) {
     if let Some(interval) = estimate.interval {
-        let y = vertical.at(interval.high)..vertical.at(interval.low);
-        if y.end - y.start > 8 {
-            svg.upright_whisker(x, &y, colour);
+        let (low, high) = (vertical.at(interval.low), vertical.at(interval.high));
+        if low - high > 8 {
+            svg.whisker([(x, low), (x, high)], colour, 1);
         }
     }
 }
 
 /// Names beside the lines' ends, moved apart where they would touch.
-fn draw_names(svg: &mut Svg, mut names: Vec<Name<'_>>, right: i32, y: &Range<i32>) {
-    names.sort_by_key(|name| name.end.1);
-    let wished: Vec<i32> = names.iter().map(|name| name.end.1).collect();
+fn draw_names(svg: &mut Svg, mut ends: Vec<((i32, i32), &Line)>, right: i32, y: &Range<i32>) {
+    ends.sort_by_key(|(end, _)| end.1);
+    let wished: Vec<i32> = ends.iter().map(|(end, _)| end.1).collect();
     let x = right + LEADER;
-    for (name, y) in names.iter().zip(spread(&wished, y, NAME_GAP)) {
+    for ((end, line), y) in ends.iter().zip(spread(&wished, y, NAME_GAP)) {
         // From a line that ends earlier it would cross the others.
-        if name.end.0 > right - 40 {
-            svg.line((name.end.0 + 6, name.end.1), (x - 6, y), GRID);
+        if end.0 > right - 40 {
+            svg.line((end.0 + 6, end.1), (x - 6, y), GRID);
         }
-        if let Some(mark) = name.mark {
-            svg.mark((x, y), mark, name.colour);
+        if let Some(mark) = line.mark {
+            svg.mark((x, y), mark, line.colour);
         }
-        let face = plain(SMALL, name.colour);
-        svg.text(name.name, (x + 10, y), Anchor::Start, face);
+        svg.text(&line.name, (x + 10, y), Anchor::Start, SMALL, line.colour);
     }
 }

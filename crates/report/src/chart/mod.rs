@@ -6,7 +6,6 @@ pub(super) mod heat;
 pub(super) mod lines;
 pub(super) mod looks;
 pub(super) mod svg;
-mod text;
 
 #[cfg(test)]
 mod tests;

@@ -4,10 +4,10 @@
 //! Positions are pixels of a card [`WIDTH`] wide. Viewers choose the face of
 //! `sans-serif`, so widths are estimated for a wide one.
 
-use std::fmt::{self, Display, Write};
+use std::fmt::{self, Display};
 use std::ops::Range;
 
-use super::text::{length, text_width};
+use itertools::Itertools as _;
 
 /// Width of every chart: that of a README's column.
 pub(crate) const WIDTH: i32 = 800;
@@ -45,26 +45,6 @@ pub(crate) enum Anchor {
     End,
 }
 
-/// Size, colour and weight of a text.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Face {
-    pub size: i32,
-    pub colour: Colour,
-    pub bold: bool,
-}
-
-/// Plain text of a size and colour.
-pub(crate) fn plain(size: i32, colour: Colour) -> Face {
-    let bold = false;
-    Face { size, colour, bold }
-}
-
-/// Bold text of a size and colour.
-pub(crate) fn bold(size: i32, colour: Colour) -> Face {
-    let bold = true;
-    Face { size, colour, bold }
-}
-
 type Point = (i32, i32);
 
 /// A card being drawn, from top to bottom.
@@ -84,13 +64,13 @@ impl Svg {
             y: MARGIN + TITLE + 6,
         };
         let at = (MARGIN, MARGIN + TITLE / 2);
-        svg.text(title, at, Anchor::Start, bold(TITLE, INK));
+        svg.bold(title, at, TITLE);
         // By the estimate for SMALL text, what the card's inner width holds.
         let columns = usize::try_from((WIDTH - 2 * MARGIN) * 100 / (SMALL * 57)).unwrap_or(1);
         for line in subtitle {
             for line in crate::format::wrap(line, columns, "").lines() {
                 let at = (MARGIN, svg.y + LINE / 2);
-                svg.text(line, at, Anchor::Start, plain(SMALL, MUTED));
+                svg.text(line, at, Anchor::Start, SMALL, MUTED);
                 svg.y += LINE;
             }
         }
@@ -114,40 +94,34 @@ impl Svg {
         )
     }
 
-    fn element(&mut self, arguments: fmt::Arguments<'_>) {
-        writeln!(self.body, "{arguments}").expect("writing to a string does not fail");
-    }
-
     /// Text at a position.
-    pub fn text(&mut self, text: &str, (x, y): Point, anchor: Anchor, face: Face) {
+    pub fn text(&mut self, text: &str, at: Point, anchor: Anchor, size: i32, colour: Colour) {
         let anchor = match anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",
             Anchor::End => "end",
         };
-        let weight = if face.bold {
-            " font-weight=\"bold\""
-        } else {
-            ""
-        };
-        self.element(format_args!(
-            "<text x=\"{x}\" y=\"{y}\" dy=\".36em\" text-anchor=\"{anchor}\" font-size=\"{}\" \
-             fill=\"{}\"{weight}>{}</text>",
-            face.size,
-            face.colour,
-            escaped(text)
-        ));
+        let look = format!("text-anchor=\"{anchor}\" font-size=\"{size}\" fill=\"{colour}\"");
+        self.write_text(text, at, &look);
+    }
+
+    /// Bold text from a position on.
+    pub fn bold(&mut self, text: &str, at: Point, size: i32) {
+        let look = format!("font-weight=\"bold\" font-size=\"{size}\" fill=\"{INK}\"");
+        self.write_text(text, at, &look);
+    }
+
+    fn write_text(&mut self, text: &str, (x, y): Point, look: &str) {
+        let text = escaped(text);
+        self.body += &format!("<text x=\"{x}\" y=\"{y}\" dy=\".36em\" {look}>{text}</text>\n");
     }
 
     /// A filled rectangle.
     pub fn rectangle(&mut self, x: Range<i32>, y: Range<i32>, fill: Colour) {
-        self.element(format_args!(
-            "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{fill}\"/>",
-            x.start,
-            y.start,
-            x.end - x.start,
-            y.end - y.start
-        ));
+        let (width, height) = (x.end - x.start, y.end - y.start);
+        let place = format!("x=\"{}\" y=\"{}\"", x.start, y.start);
+        self.body +=
+            &format!("<rect {place} width=\"{width}\" height=\"{height}\" fill=\"{fill}\"/>\n");
     }
 
     /// Straight lines from point to point.
@@ -157,11 +131,11 @@ impl Svg {
             [a, b] if a.0 == b.0 || a.1 == b.1 => " shape-rendering=\"crispEdges\"",
             _ => "",
         };
-        let points: Vec<String> = points.iter().map(|(x, y)| format!("{x},{y}")).collect();
-        self.element(format_args!(
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"{crisp}/>",
-            points.join(" ")
-        ));
+        self.body += &format!(
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" \
+             stroke-width=\"{width}\"{crisp}/>\n",
+            joined(points)
+        );
     }
 
     /// A straight line.
@@ -171,56 +145,39 @@ impl Svg {
 
     /// A dashed level line.
     pub fn dashes(&mut self, x: &Range<i32>, y: i32, colour: Colour) {
-        self.element(format_args!(
-            "<path d=\"M{} {y}H{}\" stroke=\"{colour}\" stroke-dasharray=\"6\" \
-             shape-rendering=\"crispEdges\"/>",
-            x.start, x.end
-        ));
+        let path = format!("M{} {y}H{}", x.start, x.end);
+        self.body += &format!("<path d=\"{path}\" stroke=\"{colour}\" stroke-dasharray=\"6\"/>\n");
     }
 
     /// A filled circle.
     pub fn dot(&mut self, (x, y): Point, radius: i32, fill: Colour) {
-        self.element(format_args!(
-            "<circle cx=\"{x}\" cy=\"{y}\" r=\"{radius}\" fill=\"{fill}\"/>"
-        ));
-    }
-
-    fn polygon(&mut self, points: &str, fill: Colour) {
-        self.element(format_args!(
-            "<polygon points=\"{points}\" fill=\"{fill}\"/>"
-        ));
+        self.body += &format!("<circle cx=\"{x}\" cy=\"{y}\" r=\"{radius}\" fill=\"{fill}\"/>\n");
     }
 
     /// One of four marks, which distinguish points besides their colour.
     pub fn mark(&mut self, (x, y): Point, shape: usize, fill: Colour) {
-        let (left, right, top, bottom) = (x - 5, x + 5, y - 5, y + 5);
-        match shape % 4 {
-            0 => self.dot((x, y), 4, fill),
-            1 => self.rectangle(x - 4..x + 4, y - 4..y + 4, fill),
-            2 => self.polygon(
-                &format!("{left},{y} {x},{top} {right},{y} {x},{bottom}"),
-                fill,
-            ),
-            _ => self.polygon(
-                &format!("{left},{} {x},{top} {right},{}", y + 4, y + 4),
-                fill,
-            ),
-        }
+        let corners: &[Point] = match shape % 4 {
+            0 => return self.dot((x, y), 4, fill),
+            1 => &[(-4, -4), (4, -4), (4, 4), (-4, 4)],
+            2 => &[(-5, 0), (0, -5), (5, 0), (0, 5)],
+            _ => &[(-5, 4), (0, -5), (5, 4)],
+        };
+        let corners: Vec<Point> = corners.iter().map(|it| (x + it.0, y + it.1)).collect();
+        let points = joined(&corners);
+        self.body += &format!("<polygon points=\"{points}\" fill=\"{fill}\"/>\n");
     }
 
-    /// A level interval with upright ends.
-    pub fn whisker(&mut self, x: &Range<i32>, y: i32, colour: Colour) {
-        self.polyline(&[(x.start, y), (x.end, y)], colour, 2);
-        for end in [x.start, x.end] {
-            self.polyline(&[(end, y - 4), (end, y + 4)], colour, 2);
-        }
-    }
-
-    /// An upright interval with level ends.
-    pub fn upright_whisker(&mut self, x: i32, y: &Range<i32>, colour: Colour) {
-        self.line((x, y.start), (x, y.end), colour);
-        for end in [y.start, y.end] {
-            self.line((x - 3, end), (x + 3, end), colour);
+    /// An interval, level or upright, with a bar across each end.
+    pub fn whisker(&mut self, ends: [Point; 2], colour: Colour, width: i32) {
+        let across = 2 + width;
+        let (dx, dy) = if ends[0].0 == ends[1].0 {
+            (across, 0)
+        } else {
+            (0, across)
+        };
+        self.polyline(&ends, colour, width);
+        for (x, y) in ends {
+            self.polyline(&[(x - dx, y - dy), (x + dx, y + dy)], colour, width);
         }
     }
 
@@ -235,7 +192,7 @@ impl Svg {
             }
             let y = self.y;
             self.rectangle(x..x + 12, y - 6..y + 6, colour);
-            self.text(name, (x + 18, y), Anchor::Start, plain(SMALL, INK));
+            self.text(name, (x + 18, y), Anchor::Start, SMALL, INK);
             x += width;
         }
         self.y += LEGEND_LINE / 2 + 6;
@@ -249,43 +206,39 @@ impl Svg {
             self.line((*at, y.start), (*at, y.end), GRID);
             let half = text_width(label, SMALL) / 2 + 3;
             if at - half >= free {
-                self.text(
-                    label,
-                    (*at, y.end + 12),
-                    Anchor::Middle,
-                    plain(SMALL, MUTED),
-                );
+                self.text(label, (*at, y.end + 12), Anchor::Middle, SMALL, MUTED);
                 free = at + half;
             }
         }
         let below = (i32::midpoint(x.start, x.end), y.end + 31);
-        self.text(unit, below, Anchor::Middle, plain(SMALL, INK));
+        self.text(unit, below, Anchor::Middle, SMALL, INK);
     }
 
     /// Level grid lines over `x` with labels at the left, and the unit above.
     pub fn y_axis(&mut self, scale: &Scale, x: &Range<i32>, unit: &str) {
         for (y, label) in scale.ticks(8) {
             self.line((x.start, y), (x.end, y), GRID);
-            self.text(&label, (x.start - 8, y), Anchor::End, plain(SMALL, MUTED));
+            self.text(&label, (x.start - 8, y), Anchor::End, SMALL, MUTED);
         }
         let above = (x.start - 8, scale.pixels.1 - 12);
-        self.text(unit, above, Anchor::End, plain(SMALL, INK));
+        self.text(unit, above, Anchor::End, SMALL, INK);
     }
 }
 
+fn joined(points: &[Point]) -> String {
+    points.iter().map(|(x, y)| format!("{x},{y}")).join(" ")
+}
+
 fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            // XML has no control characters.
-            c if c.is_control() => escaped.push('\u{fffd}'),
-            c => escaped.push(c),
-        }
-    }
-    escaped
+    let escape = |c: char| match c {
+        '&' => "&amp;".to_owned(),
+        '<' => "&lt;".to_owned(),
+        '>' => "&gt;".to_owned(),
+        // XML has no control characters.
+        c if c.is_control() => "\u{fffd}".to_owned(),
+        c => c.to_string(),
+    };
+    text.chars().map(escape).collect()
 }
 
 /// Maps values to pixels.
@@ -385,6 +338,67 @@ pub(crate) fn offset(at: usize, count: usize, gap: i32) -> i32 {
     (2 * length(at) - length(count) + 1) * gap / 2
 }
 
+/// A count as pixels are counted.
+pub(crate) fn length(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+/// The width a text takes at most, as estimated: the advances of DejaVu Sans,
+/// the widest face in common use, by kinds of characters.
+pub(crate) fn text_width(text: &str, size: i32) -> i32 {
+    let thousandths: i32 = text.chars().map(advance).sum();
+    thousandths * size / 1000 + 1
+}
+
+/// The same for bold text.
+pub(crate) fn bold_width(text: &str, size: i32) -> i32 {
+    text_width(text, size) * 113 / 100
+}
+
+/// Thousandths of the size.
+fn advance(c: char) -> i32 {
+    match c {
+        'i' | 'j' | 'l' | 'I' | ' ' | '.' | ',' | ':' | ';' | '|' | '\'' => 340,
+        'f' | 'r' | 't' | '(' | ')' | '[' | ']' | '-' | '/' => 420,
+        'm' | 'w' | 'M' | 'W' | '%' | '…' => 1000,
+        '_' | 's' | 'c' | 'z' => 550,
+        'A'..='Z' => 740,
+        _ if c.is_ascii() => 637,
+        _ => 1000,
+    }
+}
+
+/// Which part of a text that is too long gives way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Cut {
+    /// Of names: they differ at both ends.
+    Middle,
+    /// Of sentences: they say the most first.
+    End,
+}
+
+/// The text, cut short where it is wider than `room`.
+pub(crate) fn fitted(text: &str, size: i32, room: i32, cut: Cut) -> String {
+    if text_width(text, size) <= room {
+        return text.to_owned();
+    }
+    let all: Vec<char> = text.chars().collect();
+    // One character less at a time: the texts are short.
+    (0..all.len())
+        .rev()
+        .map(|kept| {
+            let tail = match cut {
+                Cut::Middle => kept / 2,
+                Cut::End => 0,
+            };
+            let head: String = all[..kept - tail].iter().collect();
+            let tail: String = all[all.len() - tail..].iter().collect();
+            format!("{}…{tail}", head.trim_end())
+        })
+        .find(|shorter| text_width(shorter, size) <= room)
+        .unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -455,5 +469,27 @@ mod tests {
             let ticks = linear_ticks(from, from + length, 8);
             prop_assert!((1..=9).contains(&ticks.len()), "{ticks:?}");
         }
+    }
+
+    #[test]
+    fn a_text_that_fits_is_left_alone() {
+        assert_eq!(fitted("write_read", 13, 400, Cut::End), "write_read");
+    }
+
+    #[test]
+    fn a_name_gives_way_in_the_middle_and_a_sentence_at_its_end() {
+        let text = "abcdefghijklmnopqrstuvwxyz";
+        let room = text_width("abcdefghijkl", 13);
+        let name = fitted(text, 13, room, Cut::Middle);
+        let sentence = fitted(text, 13, room, Cut::End);
+        assert!(name.starts_with("abc") && name.ends_with("xyz"), "{name}");
+        assert!(
+            sentence.starts_with("abcdefg") && sentence.ends_with('…'),
+            "{sentence}"
+        );
+        for short in [name, sentence] {
+            assert!(text_width(&short, 13) <= room);
+        }
+        assert_eq!(fitted(text, 13, 0, Cut::End), "");
     }
 }

@@ -1,7 +1,7 @@
 //! Tests of the charts: what is in them, not how they look. For looking,
 //! `PIPESPEED_CHARTS=DIR cargo test charts` leaves the pictures in DIR.
 
-use super::bars::{Bar, BarChart, Part, Row};
+use super::bars::{Bar, BarChart, Row};
 use super::svg::Colour;
 use crate::{chart, latency_chart, profile_chart};
 use pipespeed_base::Named;
@@ -9,7 +9,7 @@ use pipespeed_explain::profile::sample as profiles;
 use pipespeed_measure::latency::spec::Mode;
 use pipespeed_measure::record::{DataUse, Run};
 use pipespeed_measure::sample::{
-    case, channels, ladder, latency_record, memory, ratio, refuse, run, sizes,
+    case, channels, estimate, ladder, latency_record, memory, ratio, refuse, run, sizes,
 };
 use pipespeed_measure::suite::Suite;
 use pipespeed_measure::suite::channels::Transport;
@@ -74,16 +74,11 @@ fn long_names(count: usize) -> Run {
 fn ratios(high: f64) -> String {
     let row = |name: &str, [low, median, high]: [f64; 3]| Row {
         name: name.to_owned(),
-        bars: Ok(vec![Bar {
-            parts: vec![Part {
-                length: median,
-                colour: Colour(10, 122, 88),
-                label: String::new(),
-            }],
-            interval: Some((low, high)),
-            value: format!("x{median} [{low}, {high}] verdict"),
-            notes: Vec::new(),
-        }]),
+        bars: Ok(vec![Bar::of(
+            estimate(low, median, high),
+            Colour(10, 122, 88),
+            format!("x{median} [{low}, {high}] verdict"),
+        )]),
     };
     let missing = Row {
         name: "busy_loop_huge".to_owned(),

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use pipespeed_base::size;
+
 /// The unit of counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unit {
@@ -19,14 +21,11 @@ pub enum Unit {
 /// as `12`, `43.8k`.
 pub fn amount(value: f64, unit: Unit) -> String {
     let (base, names): (f64, [&str; 7]) = match unit {
-        Unit::Bytes => (1024.0, ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]),
+        Unit::Bytes => (1024.0, size::UNITS),
         Unit::Lines { .. } => (1000.0, ["", "k", "M", "G", "T", "P", "E"]),
     };
-    let mut value = if value.is_finite() {
-        value.max(0.0)
-    } else {
-        0.0
-    };
+    let finite = Some(value).filter(|value| value.is_finite());
+    let mut value = finite.unwrap_or(0.0).max(0.0);
     let mut power = 0;
     // Values that would round up to the next unit are shown in it.
     while value >= base - 0.5 && power + 1 < names.len() {
@@ -45,17 +44,13 @@ pub fn amount(value: f64, unit: Unit) -> String {
 /// Formats hours, minutes and seconds, after days if any: `0:00:05`, `2:03:04:05`.
 pub fn time(time: Duration) -> String {
     let seconds = time.as_secs();
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    if days > 0 {
-        format!(
-            "{days}:{:02}:{:02}:{:02}",
-            hours % 24,
-            minutes % 60,
-            seconds % 60
-        )
+    let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
+    let hours = if days > 0 {
+        format!("{days}:{hours:02}")
     } else {
-        format!("{hours}:{:02}:{:02}", minutes % 60, seconds % 60)
-    }
+        hours.to_string()
+    };
+    format!("{hours}:{:02}:{:02}", seconds / 60 % 60, seconds % 60)
 }
 
 #[cfg(test)]

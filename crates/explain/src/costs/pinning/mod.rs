@@ -20,6 +20,7 @@ pub mod sample;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io;
 
@@ -32,7 +33,10 @@ pub use self::kernel::{Kernel, Missing, Pinned};
 pub use self::layout::{Argument, LAYOUTS, Layout, Reply};
 pub use self::range::Counted;
 use self::range::Range;
-use pipespeed_measure::record::Header;
+use pipespeed_host::Warning;
+use pipespeed_measure::record::{Header, NotRun};
+use pipespeed_measure::rounds::{Place, Work};
+use pipespeed_measure::runner::TrialError;
 use pipespeed_stats::Estimate;
 
 /// The kernel's gup_test or gup_benchmark, or what a test puts in its place.
@@ -48,8 +52,6 @@ pub trait GupTest: Debug {
 /// What is to be measured.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Samples of each figure.
-    pub rounds: u32,
     /// Pages that the kernel pins at a time.
     pub pages_per_call: u32,
     /// Bytes that each call of the kernel's benchmark pins; rounded up to whole
@@ -62,10 +64,12 @@ pub struct Plan {
 }
 
 /// How figures were measured.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize)]
 pub struct Settings {
-    /// Samples of each figure.
-    pub rounds: u32,
+    /// The number of rounds planned.
+    pub rounds: usize,
+    /// The seed of the order.
+    pub seed: u64,
     /// The size of a base page.
     pub page_bytes: usize,
     /// Pages that the kernel pins at a time.
@@ -88,8 +92,13 @@ pub struct Record<'a> {
     pub kernel: Option<&'a Kernel>,
     /// Why the kernel's own benchmark can't be used.
     pub missing: Option<&'a str>,
+    /// What limits what the figures say.
+    pub warnings: &'a [Warning],
+    /// The signal that ended the run before its last round; null when it was
+    /// completed.
+    pub interrupted: Option<String>,
     /// What was measured.
-    pub figures: &'a [Figure],
+    pub figures: Vec<Figure>,
 }
 
 /// What a figure is about.
@@ -135,7 +144,7 @@ pub struct Figure {
     pub refused: Option<String>,
     /// What the kernel's benchmark was asked and answered.
     pub counted: Option<Counted>,
-    /// A value each round.
+    /// One value a round.
     pub samples_ns: Vec<f64>,
 }
 
@@ -145,6 +154,18 @@ impl Figure {
             Ok(samples) => (samples, None),
             Err(why) => (Vec::new(), Some(why)),
         };
+        Figure {
+            name: Figure::name(step, of),
+            step,
+            of,
+            estimate_ns: Estimate::of(&samples_ns, 0.95),
+            refused,
+            counted: None,
+            samples_ns,
+        }
+    }
+
+    fn name(step: Step, of: Of) -> String {
         let step_name = match step {
             Step::Get => "get",
             Step::Put => "put",
@@ -157,30 +178,8 @@ impl Figure {
             Of::Huge => "huge",
             Of::Difference => "difference",
         };
-        Figure {
-            name: format!("{step_name}_{of_name}"),
-            step,
-            of,
-            estimate_ns: Estimate::of(&samples_ns, 0.95),
-            refused,
-            counted: None,
-            samples_ns,
-        }
+        format!("{step_name}_{of_name}")
     }
-}
-
-/// What base pages cost more than huge ones, where both have a figure.
-fn difference(figures: &[Figure], step: Step) -> Option<Figure> {
-    let of = |of| {
-        let found = figures
-            .iter()
-            .find(|figure| figure.step == step && figure.of == of);
-        found.filter(|figure| figure.refused.is_none())
-    };
-    let (base, huge) = (of(Of::Base)?, of(Of::Huge)?);
-    let pairs = base.samples_ns.iter().zip(&huge.samples_ns);
-    let samples = pairs.map(|(base, huge)| base - huge).collect();
-    Some(Figure::new(step, Of::Difference, Ok(samples)))
 }
 
 enum Way {
@@ -190,108 +189,169 @@ enum Way {
 
 /// One way of measuring, of one kind of pages, with its samples.
 struct Subject {
-    pages: Pages,
+    of: Of,
     steps: &'static [Step],
+    /// Or why it is not measured.
     way: Result<Way, String>,
-    samples: Vec<Vec<f64>>,
+    /// The values of each round.
+    samples: BTreeMap<usize, Vec<f64>>,
 }
 
 impl Subject {
     fn new(pages: Pages, steps: &'static [Step], way: io::Result<Way>) -> Subject {
         Subject {
-            pages,
+            of: match pages {
+                Pages::Base => Of::Base,
+                _ => Of::Huge,
+            },
             steps,
             way: way.map_err(|error| error.to_string()),
-            samples: Vec::new(),
+            samples: BTreeMap::new(),
         }
     }
 
-    /// A sample; what the first of them says is a reason not to go on, as where
-    /// a filter of system calls forbids vmsplice.
-    fn run(&mut self, kernel: &mut Option<Kernel>, is_warm_up: bool) -> io::Result<()> {
-        let Ok(way) = &mut self.way else {
-            return Ok(());
-        };
-        let done = match (way, kernel) {
-            (Way::Pipes(pipes), _) => pipes
-                .run()
-                .map(|sample| vec![sample.vmsplice_ns, sample.splice_ns, sample.estimate_ns]),
-            (Way::Kernel(range), Some(kernel)) if is_warm_up => {
-                range.prepare(kernel).map(|()| Vec::new())
-            }
-            (Way::Kernel(range), Some(kernel)) => range.run(kernel),
-            (Way::Kernel(_), None) => return Ok(()),
-        };
-        match done {
-            Ok(values) if !is_warm_up => self.samples.push(values),
-            Ok(_) => {}
-            Err(error) if is_warm_up => self.way = Err(error.to_string()),
-            Err(error) => return Err(error),
-        }
-        Ok(())
-    }
-
-    fn figures(self) -> impl Iterator<Item = Figure> {
+    fn figures(&self) -> impl Iterator<Item = Figure> {
         let counted = match &self.way {
             Ok(Way::Kernel(range)) => Some(range.counted),
             _ => None,
         };
-        let refused = self.way.err();
         // A kernel without the second time gives no second value.
-        let told = self.samples.first().map_or(self.steps.len(), Vec::len);
-        let steps = self.steps.iter().take(told).enumerate();
-        let of = match self.pages {
-            Pages::Base => Of::Base,
-            _ => Of::Huge,
-        };
+        let values = self.samples.first_key_value();
+        let given = values.map_or(self.steps.len(), |(_, values)| values.len());
+        let steps = self.steps.iter().take(given).enumerate();
         steps.map(move |(at, &step)| {
-            let outcome = match &refused {
-                Some(why) => Err(why.clone()),
-                None => Ok(self.samples.iter().map(|values| values[at]).collect()),
+            let outcome = match &self.way {
+                Err(why) => Err(why.clone()),
+                Ok(_) => Ok(self.samples.values().map(|values| values[at]).collect()),
             };
             Figure {
                 counted,
-                ..Figure::new(step, of, outcome)
+                ..Figure::new(step, self.of, outcome)
             }
         })
     }
 }
 
-/// Measures everything once a round, in turns that change their direction from
-/// round to round: by the kernel's benchmark where there is one, and by the
-/// estimate. `progress` is called with the number of rounds done.
-///
-/// # Errors
-/// When a call fails that worked in the warm-up.
-pub fn measure(
-    plan: &Plan,
-    mut kernel: Option<Kernel>,
-    mut progress: impl FnMut(u32),
-) -> io::Result<(Option<Kernel>, Vec<Figure>)> {
-    let mut subjects = Vec::new();
-    for &pages in kernel.iter().flat_map(|_| &plan.pages) {
-        let range = Range::new(plan, pages).map(Way::Kernel);
-        subjects.push(Subject::new(pages, &[Step::Get, Step::Put], range));
-    }
-    for &pages in &plan.pages {
-        let pipes = Pipes::new(pages, plan.untouched).map(Way::Pipes);
-        let steps = &[Step::Vmsplice, Step::Splice, Step::Estimate];
-        subjects.push(Subject::new(pages, steps, pipes));
-    }
-    for round in 0..=plan.rounds {
-        for subject in &mut subjects {
-            subject.run(&mut kernel, round == 0)?;
+/// The kernel's benchmark, where there is one, and the estimate, as the cases of
+/// a run in rounds; `S` returns the signal that ends it.
+pub struct Pinning<S> {
+    subjects: Vec<Subject>,
+    kernel: Option<Kernel>,
+    seed: u64,
+    signal: S,
+}
+
+impl<S: FnMut() -> Option<i32>> Pinning<S> {
+    /// What `plan` asks for, in an order from `seed`.
+    pub fn new(plan: &Plan, kernel: Option<Kernel>, seed: u64, signal: S) -> Self {
+        let mut subjects = Vec::new();
+        for &pages in kernel.iter().flat_map(|_| &plan.pages) {
+            let range = Range::new(plan, pages).map(Way::Kernel);
+            subjects.push(Subject::new(pages, &[Step::Get, Step::Put], range));
         }
-        subjects.reverse();
-        progress(round);
+        for &pages in &plan.pages {
+            let pipes = Pipes::new(pages, plan.untouched).map(Way::Pipes);
+            let steps = &[Step::Vmsplice, Step::Splice, Step::Estimate];
+            subjects.push(Subject::new(pages, steps, pipes));
+        }
+        Pinning {
+            subjects,
+            kernel,
+            seed,
+            signal,
+        }
     }
-    // Back in the order of their making.
-    if plan.rounds.is_multiple_of(2) {
-        subjects.reverse();
+
+    /// The kernel's benchmark.
+    pub fn kernel(&self) -> Option<&Kernel> {
+        self.kernel.as_ref()
     }
-    let mut figures: Vec<Figure> = subjects.into_iter().flat_map(Subject::figures).collect();
-    for step in [Step::Get, Step::Estimate] {
-        figures.extend(difference(&figures, step));
+
+    /// The figures of what was measured until now.
+    pub fn figures(&self) -> Vec<Figure> {
+        let mut figures: Vec<Figure> = self.subjects.iter().flat_map(Subject::figures).collect();
+        for step in [Step::Get, Step::Estimate] {
+            figures.extend(self.difference(step));
+        }
+        figures
     }
-    Ok((kernel, figures))
+
+    fn sample(&mut self, case: usize, is_pilot: bool) -> Result<io::Result<Vec<f64>>, TrialError> {
+        if let Some(signal) = (self.signal)() {
+            return Err(TrialError::Interrupted(signal));
+        }
+        let done = match (&mut self.subjects[case].way, &mut self.kernel) {
+            (Ok(Way::Pipes(pipes)), _) => pipes
+                .run()
+                .map(|sample| vec![sample.vmsplice_ns, sample.splice_ns, sample.estimate_ns]),
+            (Ok(Way::Kernel(range)), Some(kernel)) if is_pilot => {
+                range.prepare(kernel).map(|()| Vec::new())
+            }
+            (Ok(Way::Kernel(range)), Some(kernel)) => range.run(kernel),
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        };
+        Ok(done)
+    }
+
+    /// What base pages cost more than huge ones, round by round.
+    fn difference(&self, step: Step) -> Option<Figure> {
+        let values = |of| {
+            let measures = |subject: &&Subject| subject.of == of && subject.steps.contains(&step);
+            let subject = self.subjects.iter().find(measures)?;
+            let at = subject.steps.iter().position(|it| *it == step)?;
+            subject.way.is_ok().then_some((&subject.samples, at))
+        };
+        let ((base, at), (huge, _)) = (values(Of::Base)?, values(Of::Huge)?);
+        let pairs = base
+            .iter()
+            .filter_map(|(round, base)| Some((base, huge.get(round)?)));
+        let samples = pairs.map(|(base, huge)| base[at] - huge[at]).collect();
+        Some(Figure::new(step, Of::Difference, Ok(samples)))
+    }
+}
+
+impl<S: FnMut() -> Option<i32>> Work for Pinning<S> {
+    type Record = Self;
+
+    fn record(&self) -> &Self {
+        self
+    }
+
+    fn cases(&self) -> usize {
+        self.subjects.len()
+    }
+
+    fn name(&self, case: usize) -> String {
+        let subject = &self.subjects[case];
+        Figure::name(*subject.steps.last().unwrap_or(&Step::Estimate), subject.of)
+    }
+
+    fn is_open(&self, case: usize) -> bool {
+        self.subjects[case].way.is_ok()
+    }
+
+    fn close(&mut self, case: usize, why: NotRun) {
+        self.subjects[case].way = Err(why.reason);
+    }
+
+    /// An error of the first call, as of a seccomp filter, is a refusal.
+    fn pilot(&mut self, case: usize) -> Result<(), TrialError> {
+        match self.sample(case, true)? {
+            Ok(_) => Ok(()),
+            Err(error) => Err(NotRun::refused(error.to_string()).into()),
+        }
+    }
+
+    fn trial(&mut self, case: usize, place: Place) -> Result<(), TrialError> {
+        let values = self.sample(case, false)?;
+        let values = values.map_err(|error| TrialError::Failed(error.into()))?;
+        self.subjects[case].samples.insert(place.round, values);
+        Ok(())
+    }
+
+    fn plan(&mut self, _: usize, _: impl FnOnce(u64) -> String) -> u64 {
+        self.seed
+    }
+
+    fn summarise(&mut self, _: usize) {}
 }

@@ -3,12 +3,13 @@
 use fastpipe::buffer::Pages;
 
 use super::fake::{Fake, KERNELS};
-use super::{Figure, Kernel, Plan, measure};
+use super::{Figure, Kernel, Pinning, Plan};
+use pipespeed_base::failure::Interrupted;
+use pipespeed_measure::rounds::Rounds;
 
 /// A short plan for base pages.
 fn plan() -> Plan {
     Plan {
-        rounds: 7,
         pages_per_call: 16,
         size: 1 << 20,
         pages: vec![Pages::Base],
@@ -33,8 +34,22 @@ pub fn estimated() -> (Plan, Option<Kernel>, Vec<Figure>) {
 
 fn by(kernel: Option<Kernel>) -> (Plan, Option<Kernel>, Vec<Figure>) {
     let plan = plan();
-    match measure(&plan, kernel, |_| {}) {
+    match measured(&plan, 7, kernel) {
         Ok((kernel, figures)) => (plan, kernel, figures),
-        Err(error) => panic!("a fake does not fail: {error:#}"),
+        Err(error) => panic!("nobody interrupts it: {error:#}"),
     }
+}
+
+/// The figures of a run, with the kernel.
+pub(super) fn measured(
+    plan: &Plan,
+    rounds: usize,
+    kernel: Option<Kernel>,
+) -> Result<(Option<Kernel>, Vec<Figure>), Interrupted> {
+    let mut run = Rounds::of(Pinning::new(plan, kernel, 1, || None));
+    run.pilot(&mut ())?;
+    run.rounds(rounds, None, &mut ())?;
+    let work = run.into_work();
+    let figures = work.figures();
+    Ok((work.kernel, figures))
 }

@@ -12,7 +12,6 @@ use super::*;
 
 fn plan(size: usize) -> Plan {
     Plan {
-        rounds: 7,
         pages_per_call: 16,
         size,
         pages: vec![Pages::Base],
@@ -22,7 +21,7 @@ fn plan(size: usize) -> Plan {
 
 /// The named figure of one run.
 fn measured(plan: &Plan, fake: Fake, name: &str) -> Option<Figure> {
-    let (_, figures) = measure(plan, Some(fake.kernel()), |_| {}).unwrap();
+    let (_, figures) = sample::measured(plan, 7, Some(fake.kernel())).unwrap();
     figures.into_iter().find(|figure| figure.name == name)
 }
 
@@ -154,7 +153,7 @@ fn a_kernel_that_pins_nothing_gives_a_reason_and_the_estimate_remains() {
         most_pages: 0,
         ..Fake::new(KERNELS[3])
     };
-    let (_, figures) = measure(&plan(1 << 20), Some(fake.kernel()), |_| {}).unwrap();
+    let (_, figures) = sample::measured(&plan(1 << 20), 7, Some(fake.kernel())).unwrap();
     let names: Vec<_> = figures.iter().map(|figure| &*figure.name).collect();
     let expected = [
         "get_base",
@@ -172,11 +171,7 @@ fn a_kernel_that_pins_nothing_gives_a_reason_and_the_estimate_remains() {
 
 #[test]
 fn the_estimate_is_the_difference_of_its_two_parts_round_by_round() {
-    let plan = Plan {
-        rounds: 6,
-        ..plan(1 << 20)
-    };
-    let (kernel, figures) = measure(&plan, None, |_| {}).unwrap();
+    let (kernel, figures) = sample::measured(&plan(1 << 20), 6, None).unwrap();
     assert!(kernel.is_none());
     let [pinning, moving, estimate] = &figures[..] else {
         panic!("{figures:?}");
@@ -196,7 +191,7 @@ fn what_base_pages_cost_more_is_told_for_the_kernels_figure_and_for_the_estimate
         pages: vec![Pages::Base, Pages::Huge],
         ..plan(4 << 20)
     };
-    let (_, figures) = measure(&both, Some(Fake::new(KERNELS[4]).kernel()), |_| {}).unwrap();
+    let (_, figures) = sample::measured(&both, 7, Some(Fake::new(KERNELS[4]).kernel())).unwrap();
     for step in ["get", "estimate"] {
         let samples = |of: &str| {
             let name = format!("{step}_{of}");

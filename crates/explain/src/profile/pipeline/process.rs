@@ -16,7 +16,7 @@ use rustix::process::{
 };
 
 use super::account::{name, schedule};
-use pipespeed_measure::endpoint::process::SUBCOMMAND;
+use pipespeed_measure::session::SUBCOMMAND;
 use pipespeed_measure::trial::ProcessRunner;
 
 /// The argument of the hidden subcommand under which a stage begins.

@@ -1,6 +1,7 @@
 //! The reading end of a pipe: reads, or splices on.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use fastpipe::buffer::Buffer;
@@ -134,8 +135,8 @@ impl<F: AsFd> PipeSource<F> {
 }
 
 impl<F: AsFd> Source for PipeSource<F> {
-    fn take(&mut self) -> Result<Taken<'_>, Incomplete> {
-        PipeSource::take(self, usize::MAX)
+    fn take(&mut self) -> io::Result<Taken<'_>> {
+        Ok(PipeSource::take(self, usize::MAX)?)
     }
 
     fn counts(&self) -> Counts {

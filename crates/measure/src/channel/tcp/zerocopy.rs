@@ -1,85 +1,109 @@
 //! Sends with MSG_ZEROCOPY, and their completions.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::AsFd;
 
-use fastpipe::buffer::Buffer;
-use fastpipe::transfer::{Counts, Incomplete};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{SendFlags, send};
+use rustix::net::SendFlags;
 
-use crate::channel::attempt::{Attempts, unsent};
-use crate::channel::socket::{filled, send_flags};
-use crate::channel::{Sink, ZerocopyCounts, sys};
-use crate::endpoint::data::Producer;
-use crate::endpoint::spec::SinkSpec;
+use crate::channel::message::Message;
+use crate::channel::socket::{OverSocket, Socket};
+use crate::channel::{Transmitter, ZerocopyCounts, sys};
+use crate::session::allowed;
 
 /// The flag of send(2) that sends pages instead of copying them.
 const MSG_ZEROCOPY: SendFlags = SendFlags::from_bits_retain(0x400_0000);
 
-/// How many messages are under way at most, and how many bytes of them.
+/// At most this many messages are under way, and this many bytes of them.
 const MAX_PIECES: usize = 64;
 const MAX_BYTES: usize = 8 << 20;
+
+/// The number of pieces that messages of this length are sent from in turn.
+pub(crate) fn pieces(message: usize) -> usize {
+    (MAX_BYTES / message).clamp(2, MAX_PIECES)
+}
 
 /// A socket's sends with MSG_ZEROCOPY, by the piece of memory each sends from. A
 /// piece is not written again before the kernel has said that it is done with it
 /// (Linux, Documentation/networking/msg_zerocopy.rst).
 #[derive(Debug)]
-pub(crate) struct ZerocopySends {
-    fd: OwnedFd,
+pub struct ZerocopySends {
+    socket: Socket,
+    /// Whether all completions that have come are taken at a time, and the peer's
+    /// end is looked for while none has.
+    drains: bool,
     /// Of each piece, the sends that are not completed.
     pending: Vec<u32>,
     completions: Completions,
 }
 
 impl ZerocopySends {
-    /// Sends from so many pieces.
+    /// Sends from `pieces` pieces. `drains`: takes all completions that have come
+    /// at a time, else one.
     ///
     /// # Errors
     /// Those of setsockopt(2): the kernel refuses SO_ZEROCOPY.
-    pub(crate) fn new(fd: OwnedFd, pieces: usize) -> rustix::io::Result<Self> {
-        sys::allow_zerocopy(fd.as_fd())?;
+    pub fn new(socket: Socket, pieces: usize, drains: bool) -> anyhow::Result<Self> {
+        sys::allow_zerocopy(socket.as_fd()).map_err(|errno| allowed("SO_ZEROCOPY", errno))?;
         Ok(ZerocopySends {
-            fd,
+            socket,
+            drains,
             pending: vec![0; pieces],
             completions: Completions::default(),
         })
     }
 
-    /// One call, from the memory of `piece`. Returns what it sent.
-    ///
-    /// # Errors
-    /// Those of send(2); `NOBUFS` where completions have to be taken first.
-    pub(crate) fn send(
-        &mut self,
-        piece: usize,
-        bytes: &[u8],
-        flags: SendFlags,
-    ) -> rustix::io::Result<usize> {
-        let sent = send(&self.fd, bytes, flags | MSG_ZEROCOPY)?;
-        self.pending[piece] += 1;
-        self.completions.sent_of(piece);
-        Ok(sent)
+    /// Waits until a completion has come.
+    fn await_completion(&mut self) -> rustix::io::Result<()> {
+        loop {
+            if self.take_completions()? {
+                return Ok(());
+            }
+            let sleeps = self.socket.sleeps();
+            if !sleeps {
+                if !self.drains {
+                    return Err(Errno::AGAIN);
+                }
+                self.socket.counts.would_blocks += 1;
+            }
+            // Errors are always asked for (poll(2)), and nothing else is here.
+            let mut fds = [PollFd::new(&self.socket, PollFlags::empty())];
+            let at_once = Timespec::default();
+            let polled = poll(&mut fds, (!sleeps).then_some(&at_once));
+            let gone = fds[0].revents().contains(PollFlags::HUP);
+            self.socket.counts.syscalls += 1;
+            polled?;
+            if gone && !self.take_completions()? {
+                return Err(Errno::PIPE);
+            }
+            if !sleeps {
+                return Err(Errno::AGAIN);
+            }
+        }
     }
 
-    /// Whether nobody needs the piece any more, as far as is known.
-    pub(crate) fn is_free(&self, piece: usize) -> bool {
-        self.pending[piece] == 0
-    }
-
-    /// Whether completions are still to come.
-    pub(crate) fn awaits_some(&self) -> bool {
-        !self.completions.under_way.is_empty()
+    /// Takes completions that have come. Returns whether there were any.
+    fn take_completions(&mut self) -> rustix::io::Result<bool> {
+        let mut any = false;
+        loop {
+            match self.take_completion() {
+                Ok(true) => any = true,
+                Ok(false) => return Ok(any),
+                Err(Errno::INTR) if self.drains => continue,
+                Err(errno) => return Err(errno),
+            }
+            if !self.drains {
+                return Ok(any);
+            }
+        }
     }
 
     /// Takes a completion that has come. Returns whether there was any.
-    ///
-    /// # Errors
-    /// Those of recvmsg(2).
-    pub(crate) fn take_completion(&mut self) -> rustix::io::Result<bool> {
+    fn take_completion(&mut self) -> rustix::io::Result<bool> {
+        self.socket.counts.syscalls += 1;
         let mut control = [0; 16];
-        match sys::error_message(self.fd.as_fd(), &mut control) {
+        match sys::error_message(self.socket.as_fd(), &mut control) {
             Ok(bytes) => {
                 let words = (bytes / 8).min(control.len());
                 if let Some(told) = told(&control[..words]) {
@@ -92,122 +116,48 @@ impl ZerocopySends {
             Err(errno) => Err(errno),
         }
     }
+}
 
-    /// What the completions say.
-    pub(crate) fn counts(&self) -> ZerocopyCounts {
-        self.completions.counts
+impl OverSocket for ZerocopySends {
+    fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    fn socket_mut(&mut self) -> &mut Socket {
+        &mut self.socket
     }
 }
 
-impl AsFd for ZerocopySends {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-}
-
-/// The writing end with MSG_ZEROCOPY.
-#[derive(Debug)]
-pub struct ZerocopySink {
-    sends: ZerocopySends,
-    attempts: Attempts,
-    buffer: Buffer,
-    /// Bytes of a message.
-    piece: usize,
-    pieces: usize,
-    next: usize,
-}
-
-impl ZerocopySink {
-    /// A sink with its buffers mapped and filled.
-    ///
-    /// # Errors
-    /// When the buffers can't be had, or the kernel refuses SO_ZEROCOPY.
-    pub fn new(fd: OwnedFd, spec: &SinkSpec) -> anyhow::Result<Self> {
-        let pieces = (MAX_BYTES / spec.buffer_bytes).clamp(2, MAX_PIECES);
-        Ok(ZerocopySink {
-            sends: ZerocopySends::new(fd, pieces)?,
-            attempts: Attempts::new(spec.wait),
-            buffer: filled(spec.buffer_bytes * pieces)?,
-            piece: spec.buffer_bytes,
-            pieces,
-            next: 0,
-        })
-    }
-
-    /// How many pieces are sent in turn.
-    pub fn pieces(&self) -> usize {
-        self.pieces
-    }
-
-    /// Waits until a completion has come at least.
-    fn await_completion(&mut self) -> rustix::io::Result<()> {
+impl Transmitter for ZerocopySends {
+    fn send(&mut self, message: Message<'_>) -> rustix::io::Result<usize> {
         loop {
-            if self.take_completions()? > 0 {
-                return Ok(());
-            }
-            if self.attempts.spins() {
-                self.attempts.counts.would_blocks += 1;
-                std::hint::spin_loop();
-            }
-            // Errors are always asked for (poll(2)), and nothing else is here.
-            let mut fds = [PollFd::new(&self.sends, PollFlags::empty())];
-            let at_once = rustix::event::Timespec::default();
-            let timeout = self.attempts.spins().then_some(&at_once);
-            self.attempts.call(|| poll(&mut fds, timeout))?;
-            let gone = fds[0].revents().contains(PollFlags::HUP);
-            if gone && self.take_completions()? == 0 {
-                return Err(Errno::PIPE);
-            }
-        }
-    }
-
-    /// Takes the completions that have come. Returns how many sends they are.
-    fn take_completions(&mut self) -> rustix::io::Result<u64> {
-        let before = self.sends.counts().completed;
-        loop {
-            self.attempts.counts.syscalls += 1;
-            match self.sends.take_completion() {
-                Ok(true) | Err(Errno::INTR) => {}
-                Ok(false) => return Ok(self.sends.counts().completed - before),
-                Err(errno) => return Err(errno),
-            }
-        }
-    }
-}
-
-impl Sink for ZerocopySink {
-    fn send(&mut self, producer: &mut Producer) -> Result<(), Incomplete> {
-        while !self.sends.is_free(self.next) {
-            self.await_completion().map_err(|errno| unsent(0, errno))?;
-        }
-        let start = self.next * self.piece;
-        if !producer.is_idle() {
-            producer.produce(&mut self.buffer[start..start + self.piece]);
-        }
-        let mut sent = 0;
-        while sent < self.piece {
-            let rest = &self.buffer[start + sent..start + self.piece];
-            let (sends, piece) = (&mut self.sends, self.next);
-            let flags = send_flags(&self.attempts);
-            match self.attempts.call(|| sends.send(piece, rest, flags)) {
-                Ok(n) => {
-                    self.attempts.moved(n);
-                    sent += n;
-                }
+            match self.socket.send_bytes(message.bytes(), MSG_ZEROCOPY) {
                 // The completions that wait to be taken use up net.core.optmem_max.
-                Err(Errno::NOBUFS) if self.sends.awaits_some() => {
-                    self.await_completion()
-                        .map_err(|errno| unsent(sent, errno))?;
+                Err(Errno::NOBUFS) if !self.completions.under_way.is_empty() => {
+                    self.await_completion()?;
                 }
-                Err(errno) => return Err(unsent(sent, errno)),
+                outcome => {
+                    if outcome.is_ok() {
+                        self.pending[message.piece] += 1;
+                        self.completions.sent_of(message.piece);
+                    }
+                    return outcome;
+                }
             }
         }
-        self.next = (self.next + 1) % self.pieces;
+    }
+
+    fn reclaim(&mut self, piece: usize) -> rustix::io::Result<()> {
+        while self.pending[piece] > 0 {
+            self.await_completion()?;
+        }
         Ok(())
     }
 
-    fn counts(&self) -> Counts {
-        self.attempts.counts
+    /// A completion that waits to be taken would not let poll sleep, and may be what
+    /// is waited for.
+    fn take_notices(&mut self) -> rustix::io::Result<bool> {
+        self.take_completion()
     }
 
     fn call(&self) -> &'static str {
@@ -215,7 +165,7 @@ impl Sink for ZerocopySink {
     }
 
     fn zerocopy(&self) -> Option<ZerocopyCounts> {
-        Some(self.sends.counts())
+        Some(self.completions.counts)
     }
 }
 

@@ -5,9 +5,17 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, IntoDeserializer};
 use serde::ser::{Serialize, Serializer};
 
-/// Saves and loads an enum as the word of its `name()`; `ALL` lists its values.
+/// Names the values of an enum, whose variants may carry a unit value. It is saved
+/// and loaded as that name.
 macro_rules! words {
-    ($type:ty) => {
+    ($type:ident { $($variant:ident $(($inner:path))? = $name:literal,)+ }) => {
+        impl $type {
+            /// The word used in messages and records.
+            pub fn name(self) -> &'static str {
+                match self { $($type::$variant $(($inner))? => $name,)+ }
+            }
+        }
+
         impl std::fmt::Display for $type {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.pad(self.name())
@@ -23,11 +31,13 @@ macro_rules! words {
         impl<'de> serde::Deserialize<'de> for $type {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let word = String::deserialize(deserializer)?;
-                let found = Self::ALL.iter().find(|value| value.name() == word);
-                found.copied().ok_or_else(|| {
-                    let unknown = format!("unknown {}: {word}", stringify!($type));
-                    serde::de::Error::custom(unknown)
-                })
+                match word.as_str() {
+                    $($name => Ok($type::$variant $(($inner))?),)+
+                    _ => Err(serde::de::Error::custom(format!(
+                        "unknown {}: {word}",
+                        stringify!($type)
+                    ))),
+                }
             }
         }
     };

@@ -132,27 +132,18 @@ pub(super) fn quick_note(args: &BenchArgs, quick: &Lengths) -> Option<Warning> {
     });
     let less: Vec<String> = trials.into_iter().chain(blocks).chain(time).collect();
     let all = less.join(", ");
-    (measure.quick && !less.is_empty()).then(|| Warning {
-        kind: WarningKind::Quick,
-        case: None,
-        message: format!(
+    (measure.quick && !less.is_empty()).then(|| {
+        let message = format!(
             "a quick run: {all}: intervals are wider, and small differences stay undecided"
-        ),
+        );
+        Warning::new(WarningKind::Quick, message)
     })
-}
-
-/// The fewest rounds with which so many comparisons can come to verdicts: n
-/// rounds that all agree have a probability of 2 / 2^n by chance, which has to
-/// be below the share of the error allowed that falls to each.
-pub(super) fn rounds_for_verdicts(comparisons: usize, confidence: f64) -> usize {
-    let allowed = (1.0 - confidence) / comparisons.max(1) as f64;
-    ((1.0 - allowed.log2()).ceil() as usize).max(stats::MIN_SAMPLES)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pipespeed_measure::rounds::comparisons;
+    use pipespeed_measure::rounds::{comparisons, rounds_for_verdicts};
     use pipespeed_measure::sample::sizes;
     use pipespeed_measure::suite::Overrides;
 

@@ -2,16 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::anyhow;
-
 use crate::cli::BenchArgs;
-use crate::commands::header;
+use crate::commands::{header, seed};
 use pipespeed_base::failure::usage;
 use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{Machine, Root, warnings};
 use pipespeed_measure::case::Case;
 use pipespeed_measure::record::{DataUse, Kind, Run, Settings, Warning, WarningKind};
+use pipespeed_measure::rounds::{Budget, rounds_for_verdicts};
 use pipespeed_measure::search::SEARCH_END;
 use pipespeed_measure::suite::changes::{self, Change};
 use pipespeed_measure::suite::sizes::Grid;
@@ -20,16 +19,11 @@ use pipespeed_report::pluralize;
 use pipespeed_stats::schedule::rounds_for_budget;
 
 use super::able::{check, check_suite, contradictions, null_control};
-use super::lengths::{Lengths, quick_note, rounds_for_verdicts};
+use super::lengths::{Lengths, quick_note};
 use super::{memory, sizes};
 
 /// The confidence level of the intervals.
 const CONFIDENCE: f64 = 0.95;
-
-/// What is kept of the budget for the start, the report, and trials that take
-/// longer than those of the pilot: a share and a constant, in seconds.
-pub(super) const RESERVE: f64 = 0.04;
-pub(super) const RESERVE_S: f64 = 0.3;
 
 /// What a run is going to do.
 pub(super) struct Plan {
@@ -47,16 +41,18 @@ pub(super) struct Plan {
     pub(super) warnings: Vec<Warning>,
     /// What a quick run does without.
     quick_note: Option<Warning>,
-    pub(super) budget_s: f64,
+    /// If it was asked for, fewer rounds than usual will do.
+    pub(super) budget: Budget,
     /// Rounds asked for.
     pub(super) rounds: Option<usize>,
-    /// Whether the time was asked for: then fewer rounds than usual will do.
-    pub(super) time_given: bool,
 }
 
 impl Plan {
     pub(super) fn new(args: &BenchArgs) -> anyhow::Result<Self> {
         let measure = &args.measure;
+        let lengths = Lengths::of(args.suite, measure.quick);
+        let time_s = measure.time.unwrap_or(lengths.budget_s);
+        let budget = Budget::new(time_s, measure.time.is_some());
         check_suite(args)?;
         let topology = Topology::read(&Root::default());
         let mut chosen = match measure.setup.cpus {
@@ -80,21 +76,12 @@ impl Plan {
         if let Some(grid) = &grid {
             warnings.extend(sizes::warnings(grid, overrides.pages));
         }
-        let told = |kind| {
-            warnings
-                .iter()
-                .any(|warning: &Warning| warning.kind == kind)
-        };
+        let concerns_placement = |warning: &Warning| warning.kind == WarningKind::Placement;
         if let Some(message) = &chosen.warning
-            && !told(WarningKind::Placement)
+            && !warnings.iter().any(concerns_placement)
         {
-            warnings.push(Warning {
-                kind: WarningKind::Placement,
-                case: None,
-                message: message.clone(),
-            });
+            warnings.push(Warning::new(WarningKind::Placement, message));
         }
-        let lengths = Lengths::of(args.suite, measure.quick);
         let durations = lengths.durations;
         let null_control = null_control(args.suite, &cases, &refused);
         // All of it takes as long as verdicts need, not a time.
@@ -111,7 +98,7 @@ impl Plan {
             suite: args.suite,
             null_control,
             settings: Settings {
-                seed: measure.seed.unwrap_or_else(new_seed),
+                seed: seed(measure.seed),
                 rounds_planned: 0,
                 rounds_done: 0,
                 order: String::new(),
@@ -144,9 +131,8 @@ impl Plan {
             machine,
             warnings,
             quick_note: quick_note(args, &lengths),
-            budget_s: measure.time.unwrap_or(lengths.budget_s),
+            budget,
             rounds,
-            time_given: measure.time.is_some(),
         })
     }
 
@@ -164,7 +150,7 @@ impl Plan {
         let (best, search_s, pairs) = match &self.grid {
             Some(grid) => (
                 self.cases.len(),
-                SEARCH_END * self.budget_s,
+                SEARCH_END * self.budget.time_s,
                 format!(" with {} of sizes each", pluralize(grid.runnable(), "pair")),
             ),
             None => (0, 0.0, String::new()),
@@ -181,7 +167,7 @@ impl Plan {
                 )
             }
             _ if self.suite == Suite::Volumes => "a pilot shows how long it takes".to_owned(),
-            _ => format!("at most {:.0} s", self.budget_s),
+            _ => format!("at most {:.0} s", self.budget.time_s),
         };
         format!(
             "pipespeed: {}, {}{pairs}, {time}; {places}",
@@ -207,24 +193,29 @@ impl Plan {
         }
     }
 
-    /// How many rounds to run, from what the pilot took, and the other trials
-    /// before the first round.
-    pub(super) fn rounds(&self, cases: usize, pilot_s: f64, other_s: f64) -> anyhow::Result<usize> {
+    /// The number of rounds to run, by the time of the pilot.
+    pub(super) fn rounds(&self, cases: usize, pilot_s: f64) -> anyhow::Result<usize> {
         if let Some(rounds) = self.rounds {
             return Ok(rounds);
         }
-        let left = self.budget_s * (1.0 - RESERVE) - pilot_s - other_s - RESERVE_S;
-        let least = if self.time_given {
+        let min_rounds = self.min_rounds();
+        self.require(min_rounds as f64 * pilot_s, cases)?;
+        let remaining_s = self.budget.remaining_s();
+        Ok(rounds_for_budget(pilot_s, remaining_s, cases, min_rounds))
+    }
+
+    /// The fewest rounds.
+    pub(super) fn min_rounds(&self) -> usize {
+        if self.budget.is_given {
             self.lengths.least_in_time
         } else {
             self.lengths.least_rounds
-        };
-        let rounds = rounds_for_budget(pilot_s, left, cases, least);
-        if self.time_given && rounds as f64 * pilot_s > left.max(0.0) * 1.1 {
-            let needed = (least as f64 + 1.0) * pilot_s + other_s + RESERVE_S;
-            return Err(anyhow!(self.too_little_time(cases, needed)));
         }
-        Ok(rounds)
+    }
+
+    /// The time for the whole run, unless a number of rounds was asked for.
+    pub(super) fn limit(&self) -> Option<Budget> {
+        self.rounds.is_none().then_some(self.budget)
     }
 }
 
@@ -327,11 +318,4 @@ fn refusals(cases: &[Case], chosen: &Chosen, topology: &Topology) -> BTreeMap<St
         .iter()
         .filter_map(|case| Some((case.name.clone(), refused(case)?)))
         .collect()
-}
-
-/// From the clock: it only has to differ from run to run, and is recorded.
-fn new_seed() -> u64 {
-    let now = jiff::Timestamp::now();
-    // Few digits, so that it can be typed again.
-    (now.as_nanosecond() as u64 / 1000) % 1_000_000_000
 }

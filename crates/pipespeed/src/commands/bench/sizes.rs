@@ -5,9 +5,8 @@ use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::pipe;
 
 use super::lengths::TRIAL_OVERHEAD_S;
-use super::plan::{Plan, RESERVE, RESERVE_S};
+use super::plan::Plan;
 use crate::cli::BenchArgs;
-use pipespeed_base::failure::usage;
 use pipespeed_base::size;
 use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
@@ -76,11 +75,7 @@ pub(super) fn warnings(grid: &Grid, pages: Option<PageKind>) -> Vec<Warning> {
          published ones"
             .to_owned()
     });
-    let warning = |message| Warning {
-        kind: WarningKind::Configuration,
-        case: None,
-        message,
-    };
+    let warning = |message: String| Warning::new(WarningKind::Configuration, message);
     refused.chain(base).map(warning).collect()
 }
 
@@ -93,7 +88,8 @@ impl Plan {
             cases: runnable.cloned().collect(),
             grid: self.grid.clone()?,
             cpus: self.chosen.writer.zip(self.chosen.reader),
-            time_s: self.budget_s * (1.0 - RESERVE) - RESERVE_S,
+            time_s: self.budget.trials_s(),
+            budget: self.limit(),
             rounds: self.rounds,
             durations: self.lengths.durations,
         };
@@ -109,17 +105,13 @@ impl Plan {
         let rounds = plan.rounds.unwrap_or(self.lengths.least_in_time);
         let rounds_s = self.lengths.of_rounds(rounds, 2 * cases + 1);
         let needed_s = (grid_s + rounds_s).max(grid_s / GRID_END);
-        if !self.time_given || needed_s <= self.budget_s {
-            return Ok(());
-        }
-        Err(usage(format!(
-            "--time {}: {} of sizes of {} and {} of the best take about {:.0} s: allow more, name \
-             fewer cases by --case, fix a size by --buffer-size or --pipe-size, or add --quick",
-            self.budget_s,
+        let what = format!(
+            "{} of sizes of {} and {} of the best",
             pluralize(pairs, "pair"),
             pluralize(cases, "case"),
             pluralize(rounds, "round"),
-            needed_s.ceil(),
-        )))
+        );
+        let way_out = "name fewer cases by --case, fix a size by --buffer-size or --pipe-size, or add --quick";
+        self.budget.require(needed_s, &what, way_out)
     }
 }

@@ -6,13 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::anyhow;
-
 use pipespeed_measure::record::Run;
 use pipespeed_report::pluralize;
 
 use super::lengths::TRIAL_OVERHEAD_S;
-use super::plan::{Plan, RESERVE, RESERVE_S, in_words};
+use super::plan::{Plan, in_words};
 
 /// More rounds than these say no more worth knowing.
 const MAX_ROUNDS: usize = 60;
@@ -21,26 +19,22 @@ const MAX_ROUNDS: usize = 60;
 const LONG_S: f64 = 3.0;
 
 impl Plan {
-    /// What a pilot that took so long says of a run of volumes: how many trials
-    /// of each, by the name.
+    /// The number of trials of each volume, by the time of the pilot.
     pub(super) fn volumes(&self, run: &Run, pilot_s: f64) -> anyhow::Result<Trials> {
         let warm_up_s = self.lengths.durations.warm_up_s;
         let paces = Pace::of_run(run, pilot_s, warm_up_s);
         let allowed = Allowed {
             rounds: self.rounds,
-            left_s: self.budget_s * (1.0 - RESERVE) - pilot_s - RESERVE_S,
+            left_s: self.budget.remaining_s(),
             least_rounds: self.lengths.least_rounds,
         };
         let trials = Trials::plan(&paces, &allowed);
-        if self.time_given && trials.seconds > allowed.left_s.max(0.0) * 1.1 {
-            return Err(anyhow!(
-                "--time {}: one trial of the largest volume and {} rounds of the others take \
-                 {:.0} s: allow more, or name smaller volumes by --volume",
-                self.budget_s,
-                self.lengths.least_rounds,
-                trials.seconds + pilot_s + RESERVE_S
-            ));
-        }
+        let what = format!(
+            "one trial of the largest volume and {} rounds of the others",
+            self.lengths.least_rounds
+        );
+        let way_out = "name smaller volumes by --volume";
+        self.budget.require(trials.seconds, &what, way_out)?;
         Ok(trials)
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use super::{TRIAL, outcome_of, places, trials};
 use crate::cli::ProfileArgs;
 use crate::commands::header;
-use pipespeed_base::failure::{Interrupted, say, to_stdout};
+use pipespeed_base::failure::{say, to_stdout};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_explain::costs::{Places, measure};
 use pipespeed_explain::profile::counted::{CaseAccount, Record, Settings, count};
@@ -46,10 +46,7 @@ pub(super) fn run(
         Some(_) => Places::of(chosen),
         None => Places::choose(topology),
     };
-    let costs = measure(costs_places, COST_ROUNDS, |_| interrupt.signal().is_none());
-    if let Some(signal) = interrupt.signal() {
-        return Err(Interrupted(signal).into());
-    }
+    let costs = measure(costs_places, COST_ROUNDS, || interrupt.signal())?;
     let mut runner = ProcessRunner::new(
         ProcessRunner::this_program(),
         chosen.writer,

@@ -1,7 +1,7 @@
 //! `bench memory`: short runs of it, what it refuses and why.
 
 use crate::common::conditions::{self, ForAll};
-use crate::common::{PIPESPEED, json, json_file, pipespeed, run_alone, skip};
+use crate::common::{PIPESPEED, json, json_file, pipespeed, run_alone, skip, usage_errors};
 use rustix::process::Resource;
 use serde_json::Value;
 
@@ -107,29 +107,18 @@ fn an_ordinary_user_measures_all_of_it() {
 
 #[test]
 fn options_that_make_no_sense_name_the_way_out() {
-    #[track_caller]
-    fn refused(args: &str, words: &[&str]) {
-        run_alone(pipespeed(args)).refused(2, words);
-    }
-    refused(
+    insta::assert_snapshot!(usage_errors([
         "bench memory --buffer-size 4K",
-        &["--buffer-size", "--size"],
-    );
-    refused("bench memory --data touch", &["--data", "suite touched"]);
-    refused("bench memory --work 3", &["--work", "suite touched"]);
-    refused(
+        "bench memory --data touch",
+        "bench memory --work 3",
         "bench memory --channel pipe",
-        &["--channel", "bench channels"],
-    );
-    refused("bench memory --all", &["--all", "bench channels"]);
-    refused("bench memory --size 100", &["--size 100", "64 bytes"]);
-    refused("bench memory --volume 1G", &["--volume", "bench volumes"]);
-    refused("bench memory --pages giant", &["--pages", "base", "huge"]);
-    refused("bench --pages huge", &["--pages", "bench memory"]);
-    refused(
+        "bench memory --all",
+        "bench memory --size 100",
+        "bench memory --volume 1G",
+        "bench memory --pages giant",
         "bench memory --case mem_read_3k",
-        &["--case mem_read_3k", "mem_read_4k", "busy_loop_huge"],
-    );
+        "bench --pages huge",
+    ]));
 }
 
 #[test]

@@ -4,17 +4,17 @@
 use std::collections::BTreeMap;
 
 use crate::common::fake::{self, FakeRunner, Watch};
-use pipespeed_measure::record::{NotRunKind, WarningKind};
-use pipespeed_measure::rounds::Measurement;
+use pipespeed_measure::record::{CaseResult, NotRunKind, WarningKind};
+use pipespeed_measure::rounds::{Measurement, check};
 use pipespeed_measure::suite::Suite;
 
 /// A run of invented trials that goes on when one fails.
 fn going_on(runner: FakeRunner) -> (Measurement<FakeRunner>, Watch) {
-    let mut measurement = fake::measurement(Suite::Channels, runner).keep_going();
+    let mut measurement = fake::measurement(Suite::Channels, runner);
     let mut watch = Watch::default();
     measurement.verify(&mut watch).unwrap();
     measurement.pilot(&mut watch).unwrap();
-    measurement.rounds(5, &mut watch).unwrap();
+    measurement.rounds(5, None, &mut watch).unwrap();
     (measurement, watch)
 }
 
@@ -27,16 +27,16 @@ fn failing(case: &str, from: usize) -> FakeRunner {
 }
 
 #[test]
-fn a_wrong_byte_in_the_verified_pass_is_told_and_takes_only_its_case() {
+fn a_wrong_byte_in_every_verified_pass_is_reported_and_takes_only_its_case() {
     let (measurement, watch) = going_on(failing("tcp_4k", 0));
-    let line = "case tcp_4k, verified pass: wrong data: the byte at offset 7";
-    assert_eq!(watch.failed, [line]);
-    let told = measurement.failures().unwrap();
-    assert!(
-        told.contains("1 trial of 1 case failed (tcp_4k: wrong"),
-        "{told}"
-    );
+    let line = "tcp_4k: wrong data: the byte at offset 7";
+    assert_eq!(watch.failed, [line; 3]);
     let run = measurement.finish(None);
+    let error = check(&run.warnings, true).unwrap_err().to_string();
+    assert!(
+        error.starts_with("tcp_4k: 3 trials failed: wrong"),
+        "{error}"
+    );
     for case in &run.cases {
         if case.name == "tcp_4k" {
             let not_run = case.not_run.as_ref().unwrap();
@@ -50,31 +50,18 @@ fn a_wrong_byte_in_the_verified_pass_is_told_and_takes_only_its_case() {
 }
 
 #[test]
-fn trials_that_fail_are_missing_and_after_three_of_them_a_case_is_let_be() {
+fn failed_trials_are_missing_and_after_three_of_them_a_case_is_given_up() {
     // One of the verified pass, one of the pilot, and the first of the rounds.
     let (measurement, watch) = going_on(failing("ring_1k_spin", 3));
-    let rounds: Vec<&str> = watch.failed.iter().map(|line| &**line).collect();
-    assert_eq!(rounds.len(), 3, "{rounds:?}");
-    assert!(
-        rounds[0].starts_with("case ring_1k_spin, round 1: "),
-        "{rounds:?}"
-    );
+    let line = "ring_1k_spin: wrong data: the byte at offset 7";
+    assert_eq!(watch.failed, [line; 3]);
     let run = measurement.finish(None);
-    let case = run
-        .cases
-        .iter()
-        .find(|case| case.name == "ring_1k_spin")
-        .unwrap();
+    let named = |case: &&CaseResult| case.name == "ring_1k_spin";
+    let case = run.cases.iter().find(named).unwrap();
     assert_eq!(case.samples.len(), 1);
-    let warning = run
-        .warnings
-        .iter()
-        .find(|w| w.kind == WarningKind::Failed)
-        .unwrap();
-    assert!(
-        warning.message.starts_with("3 trials failed"),
-        "{warning:?}"
-    );
+    let warning = run.warnings.iter().find(|w| w.kind == WarningKind::Failed);
+    let message = &warning.unwrap().message;
+    assert!(message.starts_with("3 trials failed"), "{message}");
     assert_eq!(run.settings.rounds_done, 5);
 }
 

@@ -12,7 +12,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const ROUNDS: u32 = 4;
+const ROUNDS: u32 = 3;
 
 /// A run of one channel, whose ends block in some cases and spin in others.
 struct Run {
@@ -44,7 +44,7 @@ impl Run {
         }
     }
 
-    /// Waits until a round has been saved. None, said aloud, where this machine
+    /// Waits until a round has been saved. `None`, with a skip, if this machine
     /// has no such channel.
     fn saved(mut self) -> Option<Self> {
         let path = self.directory.path().join("run.json");
@@ -135,19 +135,21 @@ fn channels() -> impl Iterator<Item = &'static str> {
 }
 
 #[track_caller]
-fn assert_told(outcome: &Outcome, role: &str) {
+fn assert_names_the_killed(outcome: &Outcome, role: &str) {
     assert_eq!(outcome.code, Some(1), "{outcome:#?}");
     let lines: Vec<&str> = outcome.err.lines().collect();
     let killed = format!("the {role} was killed by SIGKILL");
     let clear = |line: &&str| line.starts_with("pipespeed: ") && line.contains(&killed);
     assert!(lines.iter().all(clear), "{outcome:#?}");
-    assert!(lines[0].ends_with("the other cases go on"), "{outcome:#?}");
-    let last = lines.last().unwrap();
-    assert!(last.ends_with("all else was measured"), "{outcome:#?}");
+    let [told, last] = lines.as_slice() else {
+        panic!("{outcome:#?}");
+    };
+    assert!(told.ends_with("the other trials go on"), "{outcome:#?}");
+    assert!(last.contains("1 trial failed: "), "{outcome:#?}");
 }
 
 #[test]
-fn an_end_killed_before_the_first_round_takes_its_case_with_it_only() {
+fn an_end_killed_before_the_first_round_costs_that_trial_only() {
     if conditions::processors() < 2 {
         skip("no second case of a channel on one processor");
         return;
@@ -157,14 +159,12 @@ fn an_end_killed_before_the_first_round_takes_its_case_with_it_only() {
             // Of the verified pass, which begins with the case that blocks.
             let run = killed(|| Some(Run::start(channel, 1)), role);
             let Some((outcome, record)) = run else { break };
-            assert_told(&outcome, role);
+            assert_names_the_killed(&outcome, role);
             let cases = record["cases"].as_array().unwrap();
-            let failed = cases
-                .iter()
-                .filter(|case| case["not_run"]["kind"] == "failed");
-            assert_eq!(failed.count(), 1, "{channel}, {role}: {record:#}");
-            let measured = cases.iter().filter(|case| case["samples"][0].is_object());
-            assert!(measured.count() >= 1, "{channel}, {role}: {record:#}");
+            for case in cases.iter().filter(|case| case["not_run"].is_null()) {
+                let sample = &case["samples"][0];
+                assert!(sample.is_object(), "{channel}, {role}: {record:#}");
+            }
         }
     }
 }
@@ -175,7 +175,7 @@ fn an_end_killed_in_a_round_costs_that_trial_only() {
         for role in ["writer", "reader"] {
             let run = killed(|| Run::start(channel, ROUNDS).saved(), role);
             let Some((outcome, record)) = run else { break };
-            assert_told(&outcome, role);
+            assert_names_the_killed(&outcome, role);
             assert_eq!(
                 record["settings"]["rounds_done"], ROUNDS,
                 "{channel}, {role}"
@@ -184,11 +184,16 @@ fn an_end_killed_in_a_round_costs_that_trial_only() {
             let samples = |case: &Value| case["samples"].as_array().unwrap().len();
             let cases = record["cases"].as_array().unwrap();
             let measured = cases.iter().filter(|case| case["not_run"].is_null());
-            let missing: usize = measured.map(|case| ROUNDS as usize - samples(case)).sum();
-            assert_eq!(missing, 1, "{channel}, {role}: {outcome:#?}");
+            // A round was added in place of the incomplete one.
+            let samples: Vec<usize> = measured.map(samples).collect();
+            let complete = samples
+                .iter()
+                .filter(|count| **count == ROUNDS as usize + 1);
+            assert_eq!(complete.count(), samples.len() - 1, "{samples:?}");
+            assert!(samples.contains(&(ROUNDS as usize)), "{samples:?}");
             let warnings = record["warnings"].as_array().unwrap();
-            let told = |warning: &&Value| warning["kind"] == "failed";
-            assert_eq!(warnings.iter().filter(told).count(), 1);
+            let is_failure = |warning: &&Value| warning["kind"] == "failed";
+            assert_eq!(warnings.iter().filter(is_failure).count(), 1);
         }
     }
 }

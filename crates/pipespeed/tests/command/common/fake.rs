@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use pipespeed_host::NoiseDelta;
 use pipespeed_measure::case::Case;
 use pipespeed_measure::channel::Granted;
-use pipespeed_measure::endpoint::control::{Outcome, Setup};
+use pipespeed_measure::endpoint::outcome::{Outcome, Setup};
 use pipespeed_measure::endpoint::spec::{PageKind, SinkTechnique, SourceTechnique, Waiting};
 use pipespeed_measure::record::{EndCounters, GIB, Kind, NotRun, Run, Settings};
 use pipespeed_measure::rounds::{Measurement, Observer};
@@ -191,40 +191,35 @@ pub fn measurement(suite: Suite, runner: FakeRunner) -> Measurement<FakeRunner> 
 pub fn whole_run(suite: Suite, runner: FakeRunner, rounds: usize) -> Run {
     let mut measurement = measurement(suite, runner);
     measurement.pilot(&mut Watch::default()).unwrap();
-    measurement.rounds(rounds, &mut Watch::default()).unwrap();
+    measurement
+        .rounds(rounds, None, &mut Watch::default())
+        .unwrap();
     let mut run = measurement.finish(None);
     run.findings = pipespeed_report::findings(&run);
     run
 }
 
-/// Notes what an observer is told.
+/// An observer that records its calls.
 #[derive(Debug, Default)]
 pub struct Watch {
     /// Case, number and count, of each trial.
     pub trials: Vec<(String, usize, usize)>,
     /// The record after each round.
     pub rounds: Vec<Run>,
-    /// The round (from 1) that can't be saved.
-    pub full_after: Option<usize>,
     /// What was said of trials that failed.
     pub failed: Vec<String>,
 }
 
-impl Observer for Watch {
+impl Observer<Run> for Watch {
     fn before_trial(&mut self, case: &str, done: usize, all: usize) {
         self.trials.push((case.to_owned(), done, all));
     }
 
-    fn trial_failed(&mut self, error: &anyhow::Error) {
-        self.failed.push(format!("{error:#}"));
+    fn trial_failed(&mut self, failure: &str) {
+        self.failed.push(failure.to_owned());
     }
 
-    fn after_round(&mut self, run: &Run) -> anyhow::Result<()> {
+    fn after_round(&mut self, run: &Run) {
         self.rounds.push(run.clone());
-        if self.full_after == Some(self.rounds.len()) {
-            Err(anyhow!("the disk is full"))
-        } else {
-            Ok(())
-        }
     }
 }

@@ -2,7 +2,11 @@
 //! one, which `ci/gup-test` sees to, else with the estimate alone.
 
 use crate::common::conditions::ForAll;
-use crate::common::{Outcome, PIPESPEED, json, json_file, pipespeed, run_alone, skip};
+use crate::common::procs::eventually;
+use crate::common::{
+    Outcome, PIPESPEED, json, json_file, pipespeed, run_alone, skip, start, usage_errors,
+};
+use rustix::process::Signal;
 
 const QUICK: &str = "costs --pinning --quiet --rounds 7 --size 4M";
 
@@ -39,7 +43,7 @@ fn check_estimate(record: &serde_json::Value, kind: &str) -> Option<f64> {
     estimate["estimate_ns"]["median"].as_f64()
 }
 
-/// Checks that the source of the figures is told: the kernel's file with its
+/// Checks that the record names the source of its figures: the kernel's file with its
 /// layout, or what is missing.
 #[track_caller]
 fn check_source(record: &serde_json::Value) {
@@ -80,7 +84,7 @@ fn there_is_a_figure_with_its_source_whatever_the_kernel() {
 }
 
 #[test]
-fn an_ordinary_user_gets_the_estimate_and_is_told_why_it_is_one() {
+fn an_ordinary_user_gets_the_estimate_and_the_reason() {
     let Some(program) = ForAll::new(PIPESPEED) else {
         return;
     };
@@ -114,17 +118,40 @@ fn one_kind_of_pages_untouched_ones_too_and_a_saved_record() {
 }
 
 #[test]
+fn a_signal_shows_and_saves_what_was_measured() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pinning.json");
+    let mut command = pipespeed("costs --pinning -q --rounds 10000 --size 1M --seed 5 --json");
+    command.arg(&path);
+    let running = start(command);
+    eventually(|| path.exists().then_some(())).unwrap();
+    running.send(Signal::TERM);
+    let outcome = running.finish();
+    assert_eq!(outcome.code, Some(143), "{outcome:#?}");
+    assert!(outcome.out.contains("ns a page"), "{outcome:#?}");
+    let record = json_file(&path);
+    assert_eq!(record["interrupted"], "SIGTERM");
+    assert_eq!(record["settings"]["seed"], 5);
+    let samples = |figure: &serde_json::Value| figure["samples_ns"].as_array().unwrap().len();
+    let figures = record["figures"].as_array().unwrap();
+    assert!(
+        figures
+            .iter()
+            .any(|figure| (1..10_000).contains(&samples(figure)))
+    );
+}
+
+#[test]
 fn what_makes_no_sense_is_said_in_one_line() {
-    for (options, words) in [
-        ("--pinning --size 4K", ["--size", "1M"]),
-        ("--pinning --size 1000T", ["--size", "memory"]),
-        ("--pinning --size x", ["--size", "x"]),
-        ("--pinning --pages-per-call 0", ["--pages-per-call", "0"]),
-        ("--pinning --pages giant", ["--pages", "giant"]),
-        ("--pinning --rounds 0", ["--rounds", "0"]),
-        ("--untouched", ["--pinning", "required"]),
-        ("--size 4M", ["--pinning", "required"]),
-    ] {
-        run_alone(pipespeed(&format!("costs {options}"))).refused(2, &words);
-    }
+    let all_args = [
+        "--pinning --size 4K",
+        "--pinning --size x",
+        "--pinning --pages-per-call 0",
+        "--pinning --pages giant",
+        "--pinning --rounds 0",
+        "--untouched",
+        "--size 4M",
+    ];
+    run_alone(pipespeed("costs --pinning --size 1000T")).refused(2, &["--size", "memory"]);
+    insta::assert_snapshot!(usage_errors(all_args.map(|args| format!("costs {args}"))));
 }

@@ -4,7 +4,7 @@
 use std::os::unix::net::UnixStream;
 
 use crate::common::{
-    conditions, names_in, pipeline, pipespeed, run_alone, skip, start, start_into,
+    conditions, names_in, pipeline, pipespeed, run_alone, skip, start, start_into, usage_errors,
 };
 
 /// Runs the command with a pipe on its standard output that somebody reads.
@@ -70,9 +70,28 @@ fn vmsplice_and_splice_want_a_pipe_even_for_a_few_bytes() {
 }
 
 #[test]
-fn a_size_that_is_none_is_told_how_to_be_written() {
+fn an_invalid_size_is_refused_with_examples() {
+    let texts = [
+        " 0",
+        " 0K",
+        " -1",
+        " -64K",
+        " 18446744073709551616",
+        " 99999999999999999999G",
+        " 17179869184G",
+        " abc",
+        " --verbose",
+        " 12Q",
+        " K",
+        " 0x10",
+        "=-1",
+        "=12Q",
+        "=",
+        "",
+    ];
+    let of_one_option = texts.map(|text| format!("write --bytes{text}"));
+    insta::assert_snapshot!(usage_errors(of_one_option));
     let options = [
-        "write --bytes",
         "write --buf-size",
         "write --pipe-size",
         "write --bytes-to-pipe",
@@ -82,36 +101,12 @@ fn a_size_that_is_none_is_told_how_to_be_written() {
         "bench --pipe-size",
         "bench --buffer-size",
     ];
-    let how = "64K";
-    for option in options {
-        let name = option.rsplit(' ').next().unwrap();
-        for (text, told) in [
-            ("0", "above 0"),
-            ("0K", "above 0"),
-            ("-1", "negative"),
-            ("-64K", "negative"),
-            ("18446744073709551616", "too large"),
-            ("99999999999999999999G", "too large"),
-            ("17179869184G", "too large"),
-            ("abc", how),
-            ("--verbose", how),
-            ("12Q", how),
-            ("K", how),
-            ("0x10", how),
-        ] {
-            refused(
-                &format!("{option} {text}"),
-                &[name, told, &format!("'{text}'")],
-            );
-            refused(&format!("{option}={text}"), &[name, told]);
-        }
-        refused(&format!("{option}="), &[name, "empty"]);
-        refused(option, &[name, "value"]);
-    }
+    let of_all_options = options.map(|option| format!("{option} 12Q"));
+    insta::assert_snapshot!(usage_errors(of_all_options));
 }
 
 #[test]
-fn an_odd_buffer_with_vmsplice_is_told_the_unit() {
+fn an_odd_buffer_with_vmsplice_is_refused_with_the_unit() {
     let unit = (2 * rustix::param::page_size()).to_string();
     for size in ["1", "4095", "10000", "100001"] {
         refused_into_a_pipe(
@@ -130,25 +125,25 @@ fn an_odd_buffer_with_vmsplice_is_told_the_unit() {
 
 #[test]
 fn what_is_unknown_is_named_with_what_there_is() {
-    refused("nonsense", &["nonsense"]);
-    refused("bench nonsense", &["nonsense", "ladder", "touched"]);
-    refused("bench --nonsense", &["--nonsense"]);
-    refused("write --nonsense", &["--nonsense"]);
-    refused("read --data nonsense", &["--data", "nonsense", "verify"]);
-    refused("write --data nonsense", &["--data", "nonsense", "pattern"]);
-    refused(
+    insta::assert_snapshot!(usage_errors([
+        "nonsense",
+        "bench nonsense",
+        "bench --nonsense",
+        "write --nonsense",
+        "read --data nonsense",
+        "write --data nonsense",
         "write --reuse nonsense",
-        &["--reuse", "nonsense", "drained"],
-    );
-    refused("completions nonsense", &["nonsense", "bash"]);
-    let words = ["--case", "nonsense", "write_read", "busy_loop_huge"];
-    refused("bench --case nonsense", &words);
-    refused("bench --case write_read,nonsense", &words);
-    // A case of another suite.
-    refused(
+        "completions nonsense",
+        "bench --case nonsense",
+        "bench --case write_read,nonsense",
+        // A case of another suite.
         "bench --case produce_alone",
-        &["--case", "produce_alone", "write_read"],
-    );
+        "profile no_such_case",
+        "profile --suite volumes write_read",
+        "check --only nope",
+        "check --only soft-limit",
+        "check --explain nope",
+    ]));
 }
 
 #[test]
@@ -158,18 +153,16 @@ fn processors_that_are_not_there_or_not_ours_are_named() {
     let ours = conditions::first_processor();
     refused(&format!("bench --cpus {ours},{many}"), &words);
     refused(&format!("bench --cpus {many},{ours}"), &words);
-    for text in ["1", "a,b", "0,", "0,1,2", "0;1"] {
-        refused(&format!("bench --cpus {text}"), &["--cpus", text, "2,3"]);
-    }
-    refused("bench --cpus=-1,0", &["--cpus"]);
-    refused(
+    insta::assert_snapshot!(usage_errors([
+        "bench --cpus 1",
+        "bench --cpus a,b",
+        "bench --cpus 0,",
+        "bench --cpus 0,1,2",
+        "bench --cpus 0;1",
+        "bench --cpus=-1,0",
         "bench --placement bad",
-        &["--placement", "bad", "different", "same", "free"],
-    );
-    refused(
         "bench --cpus 0,1 --placement same",
-        &["--cpus", "--placement"],
-    );
+    ]));
     if conditions::processors() > 1 {
         let mut command = pipespeed("bench --cpus 0,1");
         conditions::one_processor(&mut command);
@@ -181,78 +174,91 @@ fn processors_that_are_not_there_or_not_ours_are_named() {
 
 #[test]
 fn numbers_out_of_range_are_named() {
-    refused("bench --rounds 0", &["--rounds", "0"]);
-    refused("bench --rounds -5", &["--rounds", "-5"]);
-    refused("bench --rounds 1.5", &["--rounds", "1.5"]);
-    refused("bench --rounds 100001", &["--rounds", "100001"]);
-    refused("bench --time 0", &["--time", "above 0"]);
-    refused("bench --time -1", &["--time", "above 0"]);
-    refused("bench --time nan", &["--time", "above 0"]);
-    refused("bench --time inf", &["--time", "86400"]);
-    refused("bench --time soon", &["--time", "soon"]);
-    refused("bench --seed x", &["--seed", "x"]);
-    refused("bench --work many", &["--work", "many"]);
-    refused("bench --work 4294967296", &["--work", "4294967296"]);
+    insta::assert_snapshot!(usage_errors([
+        "bench --rounds 0",
+        "bench --rounds -5",
+        "bench --rounds 1.5",
+        "bench --rounds 100001",
+        "bench --time 0",
+        "bench --time -1",
+        "bench --time nan",
+        "bench --time inf",
+        "bench --time soon",
+        "bench --seed x",
+        "bench --work many",
+        "bench --work 4294967296",
+        "bench volumes --volume 1M",
+        "bench volumes --volume -1G",
+        "bench volumes --volume 8E",
+        "costs --rounds 0",
+        "profile write_read --threshold 200",
+        "profile --time 0 -- a",
+        "fizzbuzz --from 0",
+        "fizzbuzz --to 9223372036854775809",
+        "fizzbuzz --from ten",
+        "fizzbuzz --from 5 --to 4",
+    ]));
 }
 
 #[test]
 fn options_that_contradict_each_other_are_both_named() {
     let words = ["--check-huge-page", "--dont-touch-pages"];
     refused_into_a_pipe("write --check-huge-page --dont-touch-pages", &words);
-    refused("read --check-huge-page --dont-touch-pages", &words);
-    refused(
+    insta::assert_snapshot!(usage_errors([
+        "read --check-huge-page --dont-touch-pages",
         "read --data discard",
-        &["--data discard", "--read-with-splice"],
-    );
-    refused(
         "bench touched --data read",
-        &["--data read", "touched", "ladder"],
-    );
-    refused(
         "bench touched --data discard",
-        &["--data discard", "touched"],
-    );
+        "bench --volume 1G",
+        "costs --quick --rounds 9",
+        "profile --all write_read",
+        "profile write_read -- a",
+        "profile --all -- a",
+        "profile --cpus 0,0 -- a",
+        "profile --placement same -- a",
+        "profile --pipe-size 64K -- a",
+        "profile --buffer-size 64K -- a",
+        "profile --suite ladder -- a",
+    ]));
 }
 
 #[test]
 fn only_one_thing_goes_to_standard_output_or_comes_from_standard_input() {
     let directory = tempfile::tempdir().unwrap();
-    for args in [
-        "bench --json - --csv -",
-        "bench --csv - --chart -",
-        "bench --json - --csv - --chart -",
-        "bench --json - --csv /dev/stdout",
+    for (args, both) in [
+        ("bench --json - --csv -", "--json and --csv"),
+        ("latency --csv - --chart -", "--csv and --chart"),
+        ("bench --json - --csv - --chart -", "--json and --csv"),
+        ("latency --json - --csv /dev/stdout", "--json and --csv"),
     ] {
         let mut command = pipespeed(args);
         command.current_dir(&directory);
-        run_alone(command).refused(2, &["--json", "--csv", "--chart", "standard output"]);
+        run_alone(command).refused(2, &[both, "standard output"]);
     }
     assert!(names_in(directory.path()).is_empty());
-    refused(
+    insta::assert_snapshot!(usage_errors([
         "compare a b --json - --chart -",
-        &["--json", "--chart", "standard output"],
-    );
-    refused("compare - -", &["standard input"]);
+        "compare - -",
+        "profile write_read --json - --flame -",
+        "profile --json - --flame - -- a",
+        "latency pipe --csv - --json -",
+    ]));
 }
 
 #[test]
-fn too_few_runs_to_compare_are_bad_usage() {
-    refused("compare", &["FILE"]);
-    refused("compare one.json", &["FILE", "2"]);
-    refused("compare a b --fail-on", &["--fail-on"]);
-    for text in [
-        "faster",
-        "slower:",
-        "slower:x",
-        "slower:-1",
-        "slower:100",
-        "slower:nan",
-    ] {
-        refused(
-            &format!("compare a b --fail-on {text}"),
-            &["--fail-on", text],
-        );
-    }
+fn what_is_missing_is_named() {
+    insta::assert_snapshot!(usage_errors([
+        "compare",
+        "compare one.json",
+        "compare a b --fail-on",
+        "compare a b --fail-on faster",
+        "compare a b --fail-on slower:",
+        "compare a b --fail-on slower:x",
+        "compare a b --fail-on slower:-1",
+        "compare a b --fail-on slower:100",
+        "compare a b --fail-on slower:nan",
+        "profile",
+    ]));
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn without_proc_it_says_what_it_needs() {
     };
     let outcome = run_alone(command);
     assert_eq!(outcome.code, Some(1), "{outcome:#?}");
-    let told = "can't start the sender: /proc/self/exe does not exist: is /proc mounted?";
-    assert!(outcome.err.contains(told), "{outcome:#?}");
+    let expected = "can't start the sender: /proc/self/exe does not exist: is /proc mounted?";
+    assert!(outcome.err.contains(expected), "{outcome:#?}");
     assert!(!outcome.err.contains("No such file"), "{outcome:#?}");
 }

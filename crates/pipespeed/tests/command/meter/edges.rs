@@ -29,7 +29,7 @@ fn shell(line: &str, file: &tempfile::NamedTempFile) -> Command {
 }
 
 #[test]
-fn a_consumer_that_reads_little_and_goes_is_told_with_what_it_read() {
+fn a_consumer_that_reads_little_and_goes_is_shown_with_its_count() {
     let file = file_of(4 * MIB);
     for options in ["--json", "--json -C", "--json -L 100G", "--json -C -L 1"] {
         let (mut out, into) = std::io::pipe().unwrap();

@@ -11,7 +11,7 @@ use fastpipe::buffer::Buffer;
 use fastpipe::transfer::Output;
 use fastpipe::wait::Wait;
 
-use crate::common::{Outcome, pipespeed, run_alone, start_into};
+use crate::common::{Outcome, pipespeed, run_alone, start_into, usage_errors};
 
 /// Bytes in which a lost or repeated one shows.
 fn data(len: usize) -> Vec<u8> {
@@ -348,19 +348,18 @@ fn what_is_copied_of_a_writer_that_relies_on_the_pipes_size_is_right() {
 
 #[test]
 fn what_pv_has_and_this_has_not_is_said_in_one_line() {
-    for (options, word) in [("-A 5", "-A"), ("-R 1", "-R"), ("-P /tmp/pid", "-P")] {
-        run_alone(meter(options)).refused(2, &[word, "not offered"]);
-    }
-    for (options, word) in [
-        ("-F %x", "%x"),
-        ("-L -1", "negative"),
-        ("-i -1", "seconds"),
-        ("-s abc", "abc"),
-        ("-w x", "--width"),
-        ("-d 1 /etc/passwd", "--watchfd"),
-        ("-d x:y", "PID:FD"),
-        ("-n -q", "--quiet"),
-    ] {
-        run_alone(meter(options)).refused(2, &[word]);
-    }
+    let all_args = [
+        "-A 5",
+        "-R 1",
+        "-P /tmp/pid",
+        "-F %x",
+        "-L -1",
+        "-i -1",
+        "-s abc",
+        "-w x",
+        "-d 1 /etc/passwd",
+        "-d x:y",
+        "-n -q",
+    ];
+    insta::assert_snapshot!(usage_errors(all_args.map(|args| format!("meter {args}"))));
 }

@@ -54,7 +54,7 @@ fn while_the_consumer_or_the_producer_is_blocked_it_is_drawn_on() {
     assert!(text.contains("     0B 0:"), "{text:?}");
     // All leaves.
     metered.out.read_exact(&mut [0; 50_000]).unwrap();
-    terminal.until("told that it has left", |text| text.contains("48.8KiB 0:"));
+    terminal.until("shown that it has left", |text| text.contains("48.8KiB 0:"));
     drop(metered.into);
     assert!(metered.process.finish().success());
     let text = terminal.text();

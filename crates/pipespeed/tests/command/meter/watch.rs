@@ -75,7 +75,7 @@ fn a_descriptor_of_ours_is_followed_forth_and_back_until_it_is_closed() {
     assert!(watching.child.wait().unwrap().success());
 }
 
-/// A process with files open, which reads on when told to.
+/// A process with files open, which reads on request.
 fn reading(path: &str) -> (Child, ChildStdout) {
     let script = r#"exec 7<"$0"; echo ready; while read n; do
         head -c "$n" <&7 >/dev/null; done"#;
@@ -105,10 +105,10 @@ fn all_files_of_a_process_are_followed_until_it_ends() {
         (&line["bytes"], &line["size_bytes"]),
         (&0.into(), &500_000.into())
     );
-    let mut told = child.stdin.take().unwrap();
-    writeln!(told, "300000").unwrap();
+    let mut requests = child.stdin.take().unwrap();
+    writeln!(requests, "300000").unwrap();
     watching.until(|line| ours(line) && line["bytes"] == 300_000);
-    drop(told);
+    drop(requests);
     child.wait().unwrap();
     let last = watching.until(|line| ours(line) && line["summary"] == true);
     assert_eq!(last["end"], "process ended");
@@ -126,17 +126,17 @@ fn on_a_terminal_each_file_has_a_row() {
     terminal.until("drawn", |text| {
         text.contains("7:") && text.contains("     0B\x1b[K")
     });
-    let mut told = child.stdin.take().unwrap();
-    writeln!(told, "102400").unwrap();
+    let mut requests = child.stdin.take().unwrap();
+    writeln!(requests, "102400").unwrap();
     terminal.until("followed", |text| text.contains(" 100KiB\x1b[K"));
-    drop(told);
+    drop(requests);
     child.wait().unwrap();
     assert!(process.finish().success());
     assert!(terminal.text().ends_with("\r\n"));
 }
 
 #[test]
-fn what_can_t_be_watched_is_told() {
+fn what_can_not_be_watched_is_named() {
     let mut gone = Command::new("true").spawn().unwrap();
     gone.wait().unwrap();
     let pid = gone.id();

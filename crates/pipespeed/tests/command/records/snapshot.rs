@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::common;
 use crate::common::fake::{FakeRunner, Trouble, Watch, measurement, whole_run};
-use pipespeed_measure::record::{NotRun, Run, load, to_json};
-use pipespeed_measure::rounds::Stopped;
+use pipespeed_measure::record::{CaseResult, NotRun, Run, WarningKind, load, to_json};
 use pipespeed_measure::suite::{Overrides, Suite};
 use pipespeed_stats::schedule::Schedule;
 use serde_json::Value;
@@ -112,7 +111,7 @@ fn each_trial_is_seen_once_in_the_order_of_the_schedule() {
     assert!(pilot.rounds.is_empty());
 
     let mut watch = Watch::default();
-    measurement.rounds(ROUNDS, &mut watch).unwrap();
+    measurement.rounds(ROUNDS, None, &mut watch).unwrap();
     expected.retain(|name| name != "write_read_huge");
     let scheduled: Vec<String> = Schedule::new(CASES - 1, ROUNDS, 42)
         .orders()
@@ -144,7 +143,7 @@ fn each_trial_is_seen_once_in_the_order_of_the_schedule() {
 }
 
 #[test]
-fn a_trial_refused_after_the_pilot_is_left_out_and_told() {
+fn a_trial_refused_after_the_pilot_is_left_out_with_a_warning() {
     let runner = FakeRunner {
         trouble: Some((
             CASES + 2 * CASES + 4,
@@ -154,110 +153,83 @@ fn a_trial_refused_after_the_pilot_is_left_out_and_told() {
     };
     let mut measurement = measurement(Suite::Ladder, runner);
     measurement.pilot(&mut Watch::default()).unwrap();
-    measurement.rounds(ROUNDS, &mut Watch::default()).unwrap();
+    measurement
+        .rounds(ROUNDS, None, &mut Watch::default())
+        .unwrap();
     let run = measurement.finish(None);
+    // A round was added, which the others have one sample more of.
+    let short = |case: &&CaseResult| case.samples.len() == ROUNDS;
     let short: Vec<&str> = run
         .cases
         .iter()
-        .filter(|case| case.samples.len() == ROUNDS - 1)
+        .filter(short)
         .map(|case| &*case.name)
         .collect();
     let [name] = short[..] else {
         panic!("{short:?}")
     };
-    let told = run.warnings.iter().any(|warning| {
+    let is_warned = run.warnings.iter().any(|warning| {
         warning.case.as_deref() == Some(name) && warning.message.contains("no more huge pages")
     });
-    assert!(told, "{:?}", run.warnings);
+    assert!(is_warned, "{:?}", run.warnings);
     assert_eq!(run.interrupted, None);
 }
 
-/// A run in which something happens in the middle of the third round.
-fn cut_short(trouble: Trouble) -> (Stopped, Run) {
+#[test]
+fn what_was_measured_before_a_signal_makes_a_valid_record() {
     let runner = FakeRunner {
-        trouble: Some((CASES + 2 * CASES + 4, trouble)),
+        // In the middle of the third round.
+        trouble: Some((CASES + 2 * CASES + 4, Trouble::Signal(15))),
         ..FakeRunner::default()
     };
     let mut measurement = measurement(Suite::Ladder, runner);
     measurement.pilot(&mut Watch::default()).unwrap();
     let mut watch = Watch::default();
-    let stopped = measurement.rounds(ROUNDS, &mut watch).unwrap_err();
-    assert_eq!(watch.rounds.len(), 2);
-    let run = measurement.finish(Some(&stopped));
-    (stopped, run)
-}
-
-#[test]
-fn what_was_measured_before_a_trial_failed_makes_a_valid_record() {
-    for (trouble, signal, why) in [
-        (Trouble::Failure("it broke".to_owned()), None, "it broke"),
-        (Trouble::Signal(15), Some(15), "SIGTERM"),
-    ] {
-        let (stopped, run) = cut_short(trouble);
-        match (stopped, signal) {
-            (Stopped::Signal(came), Some(signal)) => assert_eq!(came, signal),
-            (Stopped::Error(error), None) => assert!(format!("{error:#}").contains(why)),
-            (stopped, _) => panic!("{stopped:?}"),
-        }
-        assert!(
-            run.interrupted.as_ref().unwrap().contains(why),
-            "{:?}",
-            run.interrupted
-        );
-        assert_eq!(run.settings.rounds_done, 2);
-        assert_eq!(run.settings.rounds_planned, ROUNDS);
-        let with = |samples: usize| {
-            let cases = run.cases.iter();
-            cases.filter(|case| case.samples.len() == samples).count()
-        };
-        // Four trials of the third round had ended.
-        assert_eq!((with(3), with(2)), (4, CASES - 4));
-        for case in &run.cases {
-            let summary = case.summary.as_ref().unwrap();
-            let rate = summary.gib_per_s;
-            assert!(rate.median > 0.0 && rate.interval.is_none());
-        }
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("run.json");
-        std::fs::write(&path, to_json(&run)).unwrap();
-        assert_eq!(load(&path).unwrap(), run);
-        // It can be shown.
-        let table = pipespeed_report::table(&run, pipespeed_report::Style::for_terminal(false, false));
-        assert!(table.contains("busy_loop_huge"));
-        let chart = pipespeed_report::chart(&run);
-        roxmltree::Document::parse(&chart).unwrap();
-    }
-}
-
-#[test]
-fn a_round_that_cant_be_saved_ends_the_run() {
-    let mut measurement = measurement(Suite::Ladder, FakeRunner::default());
-    measurement.pilot(&mut Watch::default()).unwrap();
-    let mut watch = Watch {
-        full_after: Some(2),
-        ..Watch::default()
+    let stopped = measurement.rounds(ROUNDS, None, &mut watch).unwrap_err();
+    assert_eq!((stopped.0, watch.rounds.len()), (15, 2));
+    let run = measurement.finish(Some(&stopped.into()));
+    assert_eq!(run.interrupted.as_deref(), Some("SIGTERM"));
+    assert_eq!(run.settings.rounds_done, 2);
+    assert_eq!(run.settings.rounds_planned, ROUNDS);
+    let with = |samples: usize| {
+        let cases = run.cases.iter();
+        cases.filter(|case| case.samples.len() == samples).count()
     };
-    let stopped = measurement.rounds(ROUNDS, &mut watch).unwrap_err();
-    let run = measurement.finish(Some(&stopped));
-    assert!(run.interrupted.unwrap().contains("the disk is full"));
-    assert!(run.cases.iter().all(|case| case.samples.len() == 2));
+    // Four trials of the third round had ended.
+    assert_eq!((with(3), with(2)), (4, CASES - 4));
+    for case in &run.cases {
+        let summary = case.summary.as_ref().unwrap();
+        let rate = summary.gib_per_s;
+        assert!(rate.median > 0.0 && rate.interval.is_none());
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run.json");
+    std::fs::write(&path, to_json(&run)).unwrap();
+    assert_eq!(load(&path).unwrap(), run);
+    // It can be shown.
+    let table = pipespeed_report::table(&run, pipespeed_report::Style::for_terminal(false, false));
+    assert!(table.contains("busy_loop_huge"));
+    let chart = pipespeed_report::chart(&run);
+    roxmltree::Document::parse(&chart).unwrap();
 }
 
 #[test]
-fn a_failure_in_the_pilot_names_the_case_and_leaves_nothing_measured() {
+fn a_failure_in_the_pilot_is_named_and_the_trial_repeated() {
     let runner = FakeRunner {
         trouble: Some((3, Trouble::Failure("it broke".to_owned()))),
         ..FakeRunner::default()
     };
     let mut measurement = measurement(Suite::Ladder, runner);
-    let stopped = measurement.pilot(&mut Watch::default()).unwrap_err();
-    let Stopped::Error(error) = &stopped else {
-        panic!("{stopped:?}");
-    };
-    assert_eq!(format!("{error:#}"), "case write_read_huge: it broke");
-    let run = measurement.finish(Some(&stopped));
-    assert!(run.cases.iter().all(|case| case.samples.is_empty()));
-    assert!(run.cases.iter().all(|case| case.summary.is_none()));
+    let mut watch = Watch::default();
+    measurement.pilot(&mut watch).unwrap();
+    assert_eq!(watch.failed, ["write_read_huge: it broke"]);
+    assert_eq!(measurement.runnable(), CASES);
+    let run = measurement.finish(None);
+    let failed = run
+        .warnings
+        .iter()
+        .filter(|w| w.kind == WarningKind::Failed);
+    assert_eq!(failed.count(), 1);
 }
 
 #[test]
@@ -273,7 +245,9 @@ fn a_case_refused_before_the_run_is_never_tried_and_its_followers_lose_their_rat
         &refused,
     );
     measurement.pilot(&mut Watch::default()).unwrap();
-    measurement.rounds(ROUNDS, &mut Watch::default()).unwrap();
+    measurement
+        .rounds(ROUNDS, None, &mut Watch::default())
+        .unwrap();
     let run = measurement.finish(None);
     assert!(
         !log.borrow()

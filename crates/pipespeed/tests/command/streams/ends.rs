@@ -219,13 +219,13 @@ fn a_file_gets_exactly_the_bytes_asked_for() {
 
 #[test]
 fn a_pipe_size_with_vmsplice_takes_effect() {
-    for (size, told) in [("64K", "pipe of 64KiB"), ("1M", "pipe of 1MiB")] {
+    for (size, expected) in [("64K", "pipe of 64KiB"), ("1M", "pipe of 1MiB")] {
         let writer = writer(&format!(
             "--write-with-vmsplice --verbose --pipe-size {size}"
         ));
         let (writer, reader) = pipeline(writer, reader("", BYTES));
         reader.succeeded();
-        assert!(writer.succeeded().err.contains(told));
+        assert!(writer.succeeded().err.contains(expected));
     }
 }
 
@@ -234,13 +234,13 @@ fn csv_tells_the_pipe_size_that_the_kernel_made_of_the_one_asked_for() {
     let command = pipespeed("read --csv --pipe-size 100K --bytes-to-pipe 1M");
     let (writer, reader) = pipeline(pipespeed("write --bytes 1M --pipe-size 100000"), command);
     let writer = writer.succeeded();
-    let told = "write: --pipe-size 100000B: the kernel makes pipes of 128KiB";
-    assert_eq!(writer.err.matches(told).count(), 1, "{writer:#?}");
+    let expected = "write: --pipe-size 100000B: the kernel makes pipes of 128KiB";
+    assert_eq!(writer.err.matches(expected).count(), 1, "{writer:#?}");
     let reader = reader.succeeded();
     let line = reader.out;
     assert_eq!(line.split(',').nth(3), Some("131072"), "{line}");
-    let told = "read: --pipe-size 100KiB: the kernel makes pipes of 128KiB";
-    assert_eq!(reader.err.matches(told).count(), 1, "{}", reader.err);
+    let expected = "read: --pipe-size 100KiB: the kernel makes pipes of 128KiB";
+    assert_eq!(reader.err.matches(expected).count(), 1, "{}", reader.err);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
-use crate::common::{Running, pipespeed, run_alone, skip, start, start_into};
+use crate::common::{Running, pipespeed, run_alone, skip, start, start_into, usage_errors};
 use fastpipe::transfer::{Input, SpliceOptions};
 use fastpipe::wait::Wait;
 use pipespeed_tools::fizzbuzz::{FizzBuzz, Path, naive};
@@ -207,12 +207,7 @@ fn fizzbuzz_is_right_behind_tee_and_in_its_file() {
 
 #[test]
 fn what_fizzbuzz_can_not_do_is_said_in_one_line() {
-    let line = |args| run_alone(pipespeed(&format!("fizzbuzz {args}")));
-    line("--from 0").refused(2, &["--from", "1 to"]);
-    line("--to 9223372036854775809").refused(2, &["--to", "2^63"]);
-    line("--from ten").refused(2, &["--from"]);
-    line("--from 5 --to 4").refused(2, &["--to 4", "--from 5"]);
-    line("--reuse never").refused(2, &["--reuse"]);
+    insta::assert_snapshot!(usage_errors(["fizzbuzz --reuse never"]));
     let file = tempfile::tempfile().unwrap();
     let endless = start_into(pipespeed("fizzbuzz"), file).finish();
     endless.refused(2, &["file", "--to"]);

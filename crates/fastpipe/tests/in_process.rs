@@ -1,0 +1,9 @@
+//! Rings, transfers and writers within one process.
+//!
+//! No test here may start a process: until it has become another program, a child
+//! holds descriptors that its parent has closed. Such tests are in `multi_process`.
+
+mod common;
+mod ring;
+mod transfer;
+mod writer;

@@ -1,0 +1,231 @@
+//! The death of a ring's peer is noticed soon, and distinguished from a closed end.
+
+use std::io::{Error, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use crate::common::WAITS;
+use crate::common::process::is_child;
+use crate::common::rings::{
+    CAPACITY, WAYS, Way, child_consumer, child_producer, consume, error_of, kill, name, park,
+    produce, with_child_consumer, with_child_producer,
+};
+use crate::common::state::{until, watch};
+use fastpipe::ring::{Consumer, PeerState, Producer, RingError};
+use fastpipe::wait::Wait;
+
+/// Tries every way and wait, those of one wait in a thread: a death is looked
+/// for every quarter of a second, which need not be waited for one by one.
+fn at_once(try_out: impl Fn(Way, Wait) + Sync) {
+    std::thread::scope(|scope| {
+        for wait in WAITS {
+            let try_out = &try_out;
+            scope.spawn(move || WAYS.map(|way| try_out(way, wait)));
+        }
+    });
+}
+
+#[test]
+fn a_killed_producer_leaves_its_bytes_followed_by_an_error() {
+    const NAME: &str = "a_killed_producer_leaves_its_bytes_followed_by_an_error";
+    const LITTLE: usize = 30_001;
+    for way in WAYS {
+        if is_child(&name("little", way)) {
+            produce(&mut child_producer(way), LITTLE).unwrap();
+            unreachable!("it closed its end");
+        }
+        if is_child(&name("little, kept", way)) {
+            let mut producer = child_producer(way);
+            produce(&mut producer, LITTLE).unwrap();
+            // Neither committed nor given back.
+            producer.lend(1000).unwrap().fill(0..1000, b'?');
+            park();
+        }
+        if is_child(&name("without end", way)) {
+            let mut producer = child_producer(way);
+            produce(&mut producer, usize::MAX).unwrap();
+        }
+    }
+    at_once(|way, wait| {
+        // While we wait for more.
+        let (mut consumer, child) = with_child_producer(NAME, "little, kept", way);
+        consumer.set_wait(wait);
+        // All is committed.
+        assert_eq!(consumer.peek(LITTLE).unwrap().len(), LITTLE);
+        let killing = kill(child, wait != Wait::Spin);
+        let (at, end) = consume(&mut consumer);
+        killing.join().unwrap();
+        assert_eq!(at, LITTLE);
+        let error = end.unwrap_err();
+        assert_eq!(error_of(&error), Some(RingError::PeerDied));
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        // And so it stays.
+        let again = consumer.read(&mut [0]).unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::ConnectionReset);
+        assert_eq!(consumer.peer_state().unwrap(), PeerState::Died);
+
+        // In the middle of its work.
+        let (mut consumer, child) = with_child_producer(NAME, "without end", way);
+        consumer.set_wait(wait);
+        consumer.peek(1).unwrap().release(0);
+        let killing = kill(child, false);
+        let (at, end) = consume(&mut consumer);
+        killing.join().unwrap();
+        assert!(at > 0);
+        assert_eq!(error_of(&end.unwrap_err()), Some(RingError::PeerDied));
+    });
+}
+
+#[test]
+fn a_consumer_that_is_killed_ends_its_producer() {
+    const NAME: &str = "a_consumer_that_is_killed_ends_its_producer";
+    for way in WAYS {
+        if is_child(&name("idle", way)) {
+            let _consumer = child_consumer(way);
+            park();
+        }
+        if is_child(&name("busy", way)) {
+            let _ = consume(&mut child_consumer(way));
+        }
+    }
+    at_once(|way, wait| {
+        for (role, sleeps) in [("idle", wait != Wait::Spin), ("busy", false)] {
+            let (mut producer, child) = with_child_consumer(NAME, role, way);
+            producer.set_wait(wait);
+            let killing = kill(child, sleeps);
+            let error = produce(&mut producer, usize::MAX).unwrap_err();
+            killing.join().unwrap();
+            assert_eq!(error_of(&error), Some(RingError::PeerDied));
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+            let again = producer.lend(1).unwrap_err();
+            assert_eq!(again.kind(), ErrorKind::ConnectionReset);
+        }
+    });
+}
+
+#[test]
+fn an_end_that_never_waits_notices_a_death() {
+    const NAME: &str = "an_end_that_never_waits_notices_a_death";
+    for way in WAYS {
+        if is_child(&name("idle", way)) {
+            let _producer = child_producer(way);
+            park();
+        }
+    }
+    for way in WAYS {
+        let (mut consumer, child) = with_child_producer(NAME, "idle", way);
+        consumer.set_wait(Wait::Never);
+        let would_block = consumer.read(&mut [0]).unwrap_err();
+        assert_eq!(would_block.kind(), ErrorKind::WouldBlock);
+        kill(child, false).join().unwrap();
+        assert_eq!(consumer.peer_state().unwrap(), PeerState::Died);
+        until("it is noticed", || {
+            consumer.read(&mut [0]).unwrap_err().kind() == ErrorKind::ConnectionReset
+        });
+    }
+}
+
+#[test]
+fn a_process_that_exits_without_closing_its_end_counts_as_dead() {
+    const NAME: &str = "a_process_that_exits_without_closing_its_end_counts_as_dead";
+    for way in WAYS {
+        if is_child(&name("producer", way)) {
+            let mut producer = child_producer(way);
+            produce(&mut producer, 10_000).unwrap();
+            std::process::exit(0);
+        }
+    }
+    for way in WAYS {
+        let (mut consumer, mut child) = with_child_producer(NAME, "producer", way);
+        let (at, end) = consume(&mut consumer);
+        assert_eq!(at, 10_000);
+        assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset);
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+/// For how long this thread was to run and had no processor to: the second
+/// number of schedstat, in nanoseconds (proc(5)). Nothing where the kernel does
+/// not count that.
+fn kept_waiting() -> Duration {
+    std::fs::read_to_string("/proc/thread-self/schedstat")
+        .ok()
+        .and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
+        .map_or(Duration::ZERO, Duration::from_nanos)
+}
+
+/// What the library promises: waiting ends within a second after the peer was
+/// killed. It looks every quarter of a second, so that half of that second is
+/// left for a machine that is slow.
+///
+/// How long a busy machine takes to let the peer die, and keeps us off the
+/// processor, is no doing of the library's, and not counted.
+fn ends_within_a_second<T>(child: Child, wait: Wait, waiting: impl FnOnce() -> Result<T, Error>) {
+    let killing = kill(child, wait != Wait::Spin);
+    let kept_before = kept_waiting();
+    let ended = waiting();
+    let noticed = Instant::now();
+    let kept = kept_waiting().saturating_sub(kept_before);
+    let death = killing.join().unwrap();
+    assert_eq!(error_of(&ended.err().unwrap()), Some(RingError::PeerDied));
+    let took = noticed.saturating_duration_since(death.killed);
+    let dying = death.dead - death.killed;
+    assert!(
+        took.saturating_sub(dying + kept) < Duration::from_secs(1),
+        "{wait:?}: {took:?} after the kill; it took {dying:?} to die, and we were kept waiting for {kept:?}"
+    );
+}
+
+#[test]
+fn a_killed_peer_is_noticed_within_a_second_under_every_wait() {
+    const NAME: &str = "a_killed_peer_is_noticed_within_a_second_under_every_wait";
+    for way in WAYS {
+        if is_child(&name("producer", way)) {
+            let _producer = child_producer(way);
+            park();
+        }
+        if is_child(&name("consumer", way)) {
+            let _consumer = child_consumer(way);
+            park();
+        }
+    }
+    for way in WAYS {
+        for wait in [Wait::Block, Wait::Adaptive, Wait::Spin] {
+            let (mut consumer, child) = with_child_producer(NAME, "producer", way);
+            consumer.set_wait(wait);
+            ends_within_a_second(child, wait, || consumer.peek(1).map(|view| view.len()));
+
+            let (mut producer, child) = with_child_consumer(NAME, "consumer", way);
+            producer.set_wait(wait);
+            producer.write_all(&[0; CAPACITY]).unwrap();
+            ends_within_a_second(child, wait, || producer.lend(1).map(|slot| slot.len()));
+        }
+    }
+}
+
+#[test]
+fn a_living_peer_that_closes_the_socket_counts_as_dead_after_its_bytes() {
+    watch();
+    for wait in WAITS {
+        let (here, there) = UnixStream::pair().unwrap();
+        let accepting = std::thread::spawn(move || {
+            let producer = Producer::accept(&there).unwrap();
+            (producer, there)
+        });
+        let mut consumer = Consumer::offer(&here, CAPACITY).unwrap();
+        consumer.set_wait(wait);
+        let (mut producer, there) = accepting.join().unwrap();
+        producer.write_all(b"before").unwrap();
+        there.shutdown(Shutdown::Both).unwrap();
+        let mut got = Vec::new();
+        let error = consumer.read_to_end(&mut got).unwrap_err();
+        assert_eq!(error_of(&error), Some(RingError::PeerDied));
+        assert_eq!(got, b"before");
+        // What it commits after that still comes.
+        producer.write_all(b"after").unwrap();
+        assert_eq!(consumer.read(&mut [0; 9]).unwrap(), 5);
+        assert_eq!(consumer.peer_state().unwrap(), PeerState::Died);
+    }
+}

@@ -1,0 +1,6 @@
+//! Rings between processes.
+
+mod crossing;
+mod deaths;
+mod leaks;
+mod waking;

@@ -1,0 +1,228 @@
+//! Capacity of pipes, and the limits on it.
+
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+use crate::common;
+use crate::common::process::{become_ordinary, in_own_process};
+use crate::common::shapes::cases;
+use crate::common::skip::skip;
+use crate::common::{Directory, buffer_with, pipe_of};
+use fastpipe::buffer::Buffer;
+use fastpipe::pipe::{self, Limits, page_size};
+use fastpipe::transfer::{Input, Output};
+use fastpipe::wait::Wait;
+use proptest::prelude::*;
+
+/// The largest that anybody may ask for.
+fn largest() -> usize {
+    Limits::read().max_size.unwrap_or(1 << 20)
+}
+
+proptest! {
+    #![proptest_config(cases(100))]
+
+    #[test]
+    fn the_capacity_granted_is_the_next_power_of_two_of_pages(
+        asked in prop_oneof![1..20_000_usize, 1..1_048_577_usize],
+    ) {
+        let (reader, writer) = pipe::create().unwrap();
+        let asked = asked.min(largest());
+        let granted = pipe::set_capacity(&writer, asked).unwrap();
+        prop_assert_eq!(granted, asked.max(page_size()).next_power_of_two());
+        // Both ends report the same.
+        prop_assert_eq!(pipe::capacity(&reader).unwrap(), granted);
+        prop_assert_eq!(pipe::slots(&writer).unwrap(), granted / page_size());
+    }
+
+    #[test]
+    fn a_slice_knows_its_number_of_slots(
+        pieces in prop::collection::vec((0..40_000_usize, 1..40_000_usize), 1..4),
+    ) {
+        // From an aligned base, so that the offset alone decides.
+        let pages = Buffer::builder().len(80_000).map().unwrap();
+        let (reader, writer) = pipe_of(64 * page_size());
+        let capacity = pipe::slots(&writer).unwrap();
+        if capacity < 64 {
+            skip("no pipe of 64 slots is available");
+            return Ok(());
+        }
+        let mut out = Output::new(&writer, Wait::Never);
+        let mut used = 0;
+        for (start, len) in pieces {
+            let piece = pages.slice(start..start + len);
+            used += piece.slots();
+            out.vmsplice(&[piece], Default::default()).unwrap();
+        }
+        // Exactly as many more pieces of one byte fit.
+        let byte = pages.slice(..1);
+        prop_assert_eq!(byte.slots(), 1);
+        for _ in used..capacity {
+            out.vmsplice(&[byte], Default::default()).unwrap();
+        }
+        let full = out.vmsplice(&[byte], Default::default()).unwrap_err();
+        prop_assert_eq!(full.kind(), ErrorKind::WouldBlock);
+        drop(reader);
+    }
+}
+
+#[test]
+fn each_of_two_concurrent_set_capacity_calls_gets_its_own_result() {
+    let (_reader, writer) = pipe::create().unwrap();
+    std::thread::scope(|scope| {
+        for pages in [2, 4] {
+            let (writer, asked) = (&writer, pages * page_size());
+            scope.spawn(move || {
+                for _ in 0..50_000 {
+                    assert_eq!(pipe::set_capacity(writer, asked).unwrap(), asked);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn sixteen_single_bytes_fill_a_pipe_of_sixteen_slots() {
+    let pages = buffer_with(b"x", 0);
+    let (reader, writer) = pipe_of(16 * page_size());
+    let mut out = Output::new(&writer, Wait::Never);
+    let result = out.vmsplice(&[pages.slice(..); 100], Default::default());
+    assert_eq!(result.unwrap_err().moved, 16);
+    assert_eq!(pipe::unread(&reader).unwrap(), 16);
+    assert_eq!(pages.slice(..0).slots(), 0);
+}
+
+#[test]
+fn unread_counts_from_either_end_and_follows_what_is_read() {
+    let (reader, writer) = pipe_of(65_536);
+    assert_eq!(pipe::unread(&reader).unwrap(), 0);
+    rustix::io::write(&writer, &[0; 5000]).unwrap();
+    assert_eq!(pipe::unread(&reader).unwrap(), 5000);
+    assert_eq!(pipe::unread(&writer).unwrap(), 5000);
+    Input::new(&reader, Wait::Block)
+        .read(&mut [0; 4999])
+        .unwrap();
+    assert_eq!(pipe::unread(&writer).unwrap(), 1);
+}
+
+#[test]
+fn a_pipe_and_a_fifo_are_pipes_and_nothing_else_is() {
+    let directory = Directory::new();
+    let (reader, writer) = pipe::create().unwrap();
+    let fifo = directory.fifo("fifo");
+    let file = directory.file("file", b"");
+    let (socket, _peer) = UnixStream::pair().unwrap();
+    let null = File::open("/dev/null").unwrap();
+    for fd in [
+        reader.as_fd(),
+        writer.as_fd(),
+        fifo.0.as_fd(),
+        fifo.1.as_fd(),
+    ] {
+        assert!(pipe::is_pipe(fd).unwrap());
+    }
+    for fd in [file.as_fd(), socket.as_fd(), null.as_fd()] {
+        assert!(!pipe::is_pipe(fd).unwrap());
+        pipe::capacity(fd).unwrap_err();
+        pipe::slots(fd).unwrap_err();
+        pipe::set_capacity(fd, 65_536).unwrap_err();
+        pipe::set_capacity_up_to(fd, 65_536).unwrap_err();
+    }
+}
+
+#[test]
+fn pipes_are_closed_on_exec() {
+    let (reader, writer) = pipe::create().unwrap();
+    for fd in [reader, writer] {
+        let flags = rustix::io::fcntl_getfd(fd).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+    }
+}
+
+#[test]
+fn a_capacity_of_nothing_or_of_more_than_an_int_is_refused() {
+    let (_reader, writer) = pipe::create().unwrap();
+    let before = pipe::capacity(&writer).unwrap();
+    for asked in [0, i32::MAX as usize + 1, usize::MAX] {
+        let error = pipe::set_capacity(&writer, asked).unwrap_err();
+        assert_eq!(error.asked, asked);
+        assert_eq!(error.source.kind(), ErrorKind::InvalidInput);
+    }
+    // The greatest int rounds up to more than one.
+    let _ = pipe::set_capacity(&writer, i32::MAX as usize);
+    pipe::set_capacity(&writer, before).unwrap();
+    assert_eq!(pipe::set_capacity_up_to(&writer, 0).unwrap(), before);
+}
+
+#[test]
+fn more_than_the_limit_names_the_limit() {
+    in_own_process("more_than_the_limit_names_the_limit", || {
+        let Some(limit) = Limits::read().max_size else {
+            return skip("the limit can't be read");
+        };
+        if !become_ordinary() {
+            return;
+        }
+        let (_reader, writer) = pipe::create().unwrap();
+        let before = pipe::capacity(&writer).unwrap();
+        let error = pipe::set_capacity(&writer, limit + 1).unwrap_err();
+        assert_eq!(error.limit, Some(limit));
+        assert_eq!(error.source.kind(), ErrorKind::PermissionDenied);
+        let text = error.to_string();
+        assert!(text.contains(&limit.to_string()), "{text}");
+        assert!(text.contains("pipe-max-size"), "{text}");
+        let general: std::io::Error = error.into();
+        assert_eq!(general.kind(), ErrorKind::PermissionDenied);
+        assert_eq!(pipe::capacity(&writer).unwrap(), before);
+
+        // Halving gets there, from whatever wish.
+        for wish in [limit + 1, 3 * limit, 1 << 40, usize::MAX] {
+            let (_reader, writer) = pipe::create().unwrap();
+            let granted = pipe::set_capacity_up_to(&writer, wish).unwrap();
+            assert!(granted <= limit && granted > limit / 4, "{wish}: {granted}");
+            assert_eq!(pipe::capacity(&writer).unwrap(), granted);
+        }
+    });
+}
+
+#[test]
+fn asking_for_more_never_shrinks_and_asking_for_less_does() {
+    in_own_process(
+        "asking_for_more_never_shrinks_and_asking_for_less_does",
+        || {
+            if !become_ordinary() {
+                return;
+            }
+            let largest = largest();
+            let (_reader, writer) = pipe::create().unwrap();
+            pipe::set_capacity(&writer, largest).unwrap();
+            for wish in [largest + 1, largest + largest / 2, 5 * largest, usize::MAX] {
+                let granted = pipe::set_capacity_up_to(&writer, wish).unwrap();
+                assert_eq!(granted, largest, "{wish}");
+            }
+            let granted = pipe::set_capacity_up_to(&writer, 2 * page_size()).unwrap();
+            assert_eq!(granted, 2 * page_size());
+        },
+    );
+}
+
+#[test]
+fn shrinking_below_what_is_queued_is_refused_and_loses_nothing() {
+    let (reader, writer) = pipe_of(65_536);
+    let before = pipe::capacity(&writer).unwrap();
+    let bytes = common::pattern(5 * page_size());
+    File::from(writer.try_clone().unwrap())
+        .write_all(&bytes)
+        .unwrap();
+    let error = pipe::set_capacity(&writer, page_size()).unwrap_err();
+    assert_eq!(error.source.kind(), ErrorKind::ResourceBusy);
+    assert!(error.to_string().contains("queued"), "{error}");
+    // It says so by the capacity that resulted.
+    let granted = pipe::set_capacity_up_to(&writer, page_size()).unwrap();
+    assert_eq!(granted, before);
+    let mut got = vec![0; bytes.len()];
+    Input::new(reader, Wait::Block).read(&mut got).unwrap();
+    common::assert_same(&got, &bytes);
+}

@@ -1,0 +1,196 @@
+//! Transfers whose other end dies.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::Stdio;
+
+use crate::common;
+use crate::common::process::{is_child, spawn};
+use crate::common::shapes::{cases, waits};
+use crate::common::state::until_unread;
+use crate::common::{Directory, WAITS, assert_same, buffer_with, pattern, pipe_of};
+use fastpipe::buffer::Buffer;
+use fastpipe::transfer::{Incomplete, Input, Output};
+use fastpipe::wait::Wait;
+use proptest::prelude::*;
+
+const CAPACITY: usize = 16 * 4096;
+
+/// What is sent: more than fits.
+const SENT: usize = 3 * CAPACITY;
+
+#[derive(Debug, Clone, Copy)]
+enum Technique {
+    Write,
+    Vmsplice,
+    SpliceFromFile,
+    SpliceFromPipe,
+}
+
+use Technique::{SpliceFromFile, SpliceFromPipe, Vmsplice, Write as ByWrite};
+
+const TECHNIQUES: [Technique; 4] = [ByWrite, Vmsplice, SpliceFromFile, SpliceFromPipe];
+
+/// Sends the pattern to a reader that dies.
+fn send(technique: Technique, writer: OwnedFd, wait: Wait) -> Incomplete {
+    let bytes = pattern(SENT);
+    let result = match technique {
+        ByWrite => Output::new(writer, wait).write(&bytes),
+        Vmsplice => {
+            let pages: Buffer = buffer_with(&bytes, 0);
+            Output::new(writer, wait).vmsplice(&[pages.slice(..)], Default::default())
+        }
+        SpliceFromFile => {
+            let directory = Directory::new();
+            let file = directory.file("in", &bytes);
+            let spliced = Input::new(file, wait).splice(writer, SENT as u64, Default::default());
+            spliced.map(drop)
+        }
+        SpliceFromPipe => {
+            let (inner, feeder) = pipe_of(CAPACITY);
+            // It dies with the splice.
+            std::thread::spawn(move || File::from(feeder).write_all(&bytes));
+            // An empty one would block before it is seen who reads.
+            until_unread(&inner, 1);
+            let spliced = Input::new(inner, wait).splice(writer, SENT as u64, Default::default());
+            spliced.map(drop)
+        }
+    };
+    result.unwrap_err()
+}
+
+fn is_a_broken_pipe_after(end: &Incomplete, read: usize) {
+    assert_eq!(end.kind(), ErrorKind::BrokenPipe, "{end}");
+    let moved = end.moved as usize;
+    // What was read was moved, and no more than that and a pipeful.
+    assert!((read..=read + CAPACITY).contains(&moved), "{read}: {end}");
+}
+
+proptest! {
+    #![proptest_config(cases(60))]
+
+    #[test]
+    fn a_reader_that_closes_at_any_byte_ends_the_writer_with_a_broken_pipe(
+        read in prop_oneof![0..10_usize, 4090..4100_usize, 0..SENT - CAPACITY],
+        wait in waits(), technique in prop::sample::select(TECHNIQUES.to_vec()),
+    ) {
+        let (reader, writer) = pipe_of(CAPACITY);
+        let reading = std::thread::spawn(move || {
+            let mut got = vec![0; read];
+            // Begun, or it would be the same as never having been there.
+            until_unread(&reader, 1);
+            File::from(reader).read_exact(&mut got).unwrap();
+            got
+        });
+        let end = send(technique, writer, wait);
+        is_a_broken_pipe_after(&end, read);
+        assert_same(&reading.join().unwrap(), &pattern(SENT)[..read]);
+    }
+}
+
+#[test]
+fn a_reader_that_was_never_there_ends_the_writer_with_nothing_moved() {
+    for wait in common::ALL_WAITS {
+        for technique in TECHNIQUES {
+            let (reader, writer) = pipe_of(CAPACITY);
+            drop(reader);
+            let end = send(technique, writer, wait);
+            assert_eq!(end.kind(), ErrorKind::BrokenPipe, "{technique:?} {wait:?}");
+            assert_eq!(end.moved, 0, "{technique:?} {wait:?}");
+        }
+    }
+}
+
+#[test]
+fn a_copy_that_nobody_reads_ends_tee_with_a_broken_pipe() {
+    for wait in common::ALL_WAITS {
+        let (reader, writer) = pipe_of(CAPACITY);
+        let (copy_reader, copy_writer) = pipe_of(CAPACITY);
+        let (out_reader, out_writer) = pipe_of(CAPACITY);
+        File::from(writer).write_all(b"abc").unwrap();
+        drop(copy_reader);
+        let mut input = Input::new(reader, wait);
+        let end = input
+            .tee_and_splice(&copy_writer, &out_writer, 3, Default::default())
+            .unwrap_err();
+        assert_eq!((end.kind(), end.moved), (ErrorKind::BrokenPipe, 0));
+        assert_eq!(fastpipe::pipe::unread(&out_reader).unwrap(), 0);
+        let mut got = [0; 3];
+        assert_eq!(input.read(&mut got).unwrap(), 3, "nothing is lost");
+    }
+}
+
+/// The part that the tests below play in a child process: it does its share
+/// with its standard input, says so, and waits to be killed.
+#[test]
+fn child_that_is_killed() {
+    let stdin = || std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+    if is_child("reads") {
+        let mut got = vec![0; 100_001];
+        File::from(stdin()).read_exact(&mut got).unwrap();
+    } else if is_child("writes") {
+        File::from(stdin()).write_all(&pattern(54_321)).unwrap();
+    } else {
+        return;
+    }
+    std::io::stderr().write_all(b"done").unwrap();
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Starts that child, waits for its word and kills it by SIGKILL.
+fn kill_a_child_that(role: &'static str, end: OwnedFd) {
+    let (told, tell) = fastpipe::pipe::create().unwrap();
+    let mut child = spawn("child_that_is_killed", role, end, Stdio::from(tell));
+    let mut word = [0; 4];
+    let heard = File::from(told).read_exact(&mut word);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    heard.unwrap();
+}
+
+#[test]
+fn a_reader_that_is_killed_ends_the_writer_with_a_broken_pipe() {
+    for technique in TECHNIQUES {
+        for wait in [Wait::Block, Wait::Adaptive] {
+            let (reader, writer) = pipe_of(CAPACITY);
+            let killing = std::thread::spawn(move || kill_a_child_that("reads", reader));
+            let end = send(technique, writer, wait);
+            killing.join().unwrap();
+            is_a_broken_pipe_after(&end, 100_001);
+        }
+    }
+}
+
+#[test]
+fn a_killed_writer_ends_the_data_after_all_its_bytes() {
+    for wait in WAITS {
+        let (reader, writer) = pipe_of(CAPACITY);
+        let killing = std::thread::spawn(move || kill_a_child_that("writes", writer));
+        let mut got = vec![0; 100_000];
+        let mut input = Input::new(reader, wait);
+        let n = input.read(&mut got).unwrap();
+        assert_same(&got[..n], &pattern(54_321));
+        assert_eq!(input.counts().bytes, 54_321);
+        killing.join().unwrap();
+    }
+}
+
+#[test]
+fn a_killed_writer_ends_a_splice_after_all_its_bytes() {
+    for wait in WAITS {
+        let (reader, writer) = pipe_of(CAPACITY);
+        let (out_reader, out_writer) = pipe_of(CAPACITY);
+        let killing = std::thread::spawn(move || kill_a_child_that("writes", writer));
+        let mut input = Input::new(reader, wait);
+        let moved = input.splice(&out_writer, u64::MAX, Default::default());
+        assert_eq!(moved.unwrap(), 54_321);
+        drop(out_writer);
+        let mut got = Vec::new();
+        File::from(out_reader).read_to_end(&mut got).unwrap();
+        assert_same(&got, &pattern(54_321));
+        killing.join().unwrap();
+    }
+}

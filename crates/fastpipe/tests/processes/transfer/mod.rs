@@ -1,0 +1,5 @@
+//! Pipes and transfers between processes.
+
+mod buffers;
+mod capacity;
+mod death;

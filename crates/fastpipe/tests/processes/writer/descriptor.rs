@@ -1,0 +1,352 @@
+//! The output's descriptor is replaced, or none is available for a duplicate.
+
+use std::fs::File;
+use std::io::{ErrorKind, Write, stdout};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::thread;
+
+use crate::common::pipe_of;
+use crate::common::process::{end_if_it_hangs, in_own_process};
+use crate::common::seccomp::refuse;
+use crate::common::skip::skip;
+use crate::common::state::{until_asleep, until_unread};
+use crate::common::writers::{How, KIB, MIB, expect, expect_all, fill, own_pages, send, stream};
+use fastpipe::buffer::Pages;
+use fastpipe::pipe;
+use fastpipe::reuse::{AssertReaderCopies, Reuse};
+use fastpipe::transfer::{Output, VmspliceOptions};
+use fastpipe::wait::Wait;
+use fastpipe::writer::{CopyReason, FinishError, Frozen, Path, Writer};
+use rustix::event::epoll;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::stdio::dup2_stdout;
+
+/// Runs `body` with standard output on a file that nobody needs, to be
+/// replaced. For a process of its own, which ends if the output goes where it
+/// should not and so is never read.
+fn with_stdout_of_its_own(body: impl FnOnce()) {
+    end_if_it_hangs();
+    stdout().flush().unwrap();
+    let usual = stdout().as_fd().try_clone_to_owned().unwrap();
+    body();
+    dup2_stdout(usual).unwrap();
+}
+
+/// A pipe with bytes in it, of which standard output becomes the read end.
+fn become_a_read_end() -> (OwnedFd, OwnedFd) {
+    let (reader, writer) = pipe_of(64 * KIB);
+    rustix::io::write(&writer, &[b'?'; 5000]).unwrap();
+    dup2_stdout(&reader).unwrap();
+    (reader, writer)
+}
+
+#[test]
+fn stdout_replaced_while_vmsplice_sleeps_changes_neither_stream_nor_frozen_bytes() {
+    const NAME: &str =
+        "stdout_replaced_while_vmsplice_sleeps_changes_neither_stream_nor_frozen_bytes";
+    const LEN: usize = MIB;
+    in_own_process(NAME, || {
+        with_stdout_of_its_own(|| {
+            let (reader, writer) = pipe_of(64 * KIB);
+            let capacity = pipe::capacity(&reader).unwrap();
+            dup2_stdout(&writer).unwrap();
+            drop(writer);
+            let frozen = Frozen::new(&stream(0, LEN)).unwrap();
+            let sent = frozen.clone();
+            let (tell, told) = std::sync::mpsc::channel();
+            let writing = thread::spawn(move || {
+                tell.send(rustix::thread::gettid()).unwrap();
+                let builder = Writer::builder().at_once().keep_capacity();
+                let mut out = builder.stdout().unwrap();
+                out.repeat(&sent, 1).unwrap();
+                out.finish().map_err(FinishError::abandon).unwrap().1
+            });
+            let writer = told.recv().unwrap();
+            until_unread(&reader, capacity);
+            until_asleep(writer);
+            let replaced = become_a_read_end();
+            // It goes on with the rest of the piece.
+            let mut reader = File::from(reader);
+            expect(&mut reader, 0, LEN);
+            let report = writing.join().unwrap();
+            assert_eq!(report.counts.bytes, LEN as u64);
+            assert!(frozen.as_bytes() == stream(0, LEN), "written to");
+            assert_eq!(pipe::unread(&replaced.0).unwrap(), 5000);
+            // Everything that was open for writing is closed.
+            assert_eq!(expect_all(&mut reader, LEN as u64, &[1]), LEN as u64);
+        });
+    });
+}
+
+#[test]
+fn drained_asks_the_pipe_it_writes_to_after_stdout_was_replaced() {
+    const NAME: &str = "drained_asks_the_pipe_it_writes_to_after_stdout_was_replaced";
+    const LOAN: usize = 64 * KIB;
+    const LEN: usize = 24 * MIB;
+    in_own_process(NAME, || {
+        with_stdout_of_its_own(|| {
+            let (reader, writer) = pipe_of(MIB);
+            dup2_stdout(&writer).unwrap();
+            drop(writer);
+            // The pipe holds more than the slabs do.
+            let drained = Writer::builder()
+                .reuse(Reuse::Drained(AssertReaderCopies))
+                .pages(Pages::Base)
+                .loan(LOAN)
+                .region(2 * LOAN);
+            let mut out = drained.at_once().stdout().unwrap();
+            let mut lend = |at: usize| {
+                let mut loan = out.lend(LOAN).unwrap();
+                fill(&mut loan[..LOAN], at as u64);
+                loan.commit(LOAN).unwrap();
+            };
+            lend(0);
+            let (_empty, other) = pipe_of(64 * KIB);
+            dup2_stdout(&other).unwrap();
+            let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
+            (LOAN..LEN).step_by(LOAN).for_each(lend);
+            // By write(2).
+            out.write_all(&stream(LEN as u64, 100)).unwrap();
+            drop(out);
+            assert_eq!(reading.join().unwrap(), LEN as u64 + 100);
+        });
+    });
+}
+
+#[test]
+fn wait_drained_waits_for_the_pipe_it_wrote_to_after_stdout_was_replaced() {
+    const NAME: &str = "wait_drained_waits_for_the_pipe_it_wrote_to_after_stdout_was_replaced";
+    in_own_process(NAME, || {
+        with_stdout_of_its_own(|| {
+            let (reader, writer) = pipe_of(64 * KIB);
+            dup2_stdout(&writer).unwrap();
+            drop(writer);
+            let builder = Writer::builder().wait(Wait::Never).at_once();
+            let mut out = builder.stdout().unwrap();
+            send(&mut out, How::Lend, 0, 16 * KIB).unwrap();
+            let path = out.path();
+            if !path.is_zero_copy() {
+                return skip(format_args!("pages are not handed over here: {path}"));
+            }
+            let (_empty, other) = pipe_of(64 * KIB);
+            dup2_stdout(&other).unwrap();
+            let kind = |waited: std::io::Result<()>| waited.unwrap_err().kind();
+            assert_eq!(kind(out.wait_drained()), ErrorKind::WouldBlock);
+            let mut reader = File::from(reader);
+            expect(&mut reader, 0, 16 * KIB);
+            out.wait_drained().unwrap();
+            send(&mut out, How::Lend, 16 * KIB as u64, KIB).unwrap();
+            drop(reader);
+            assert_eq!(kind(out.wait_drained()), ErrorKind::BrokenPipe);
+        });
+    });
+}
+
+#[test]
+fn stdout_replaced_in_a_long_repetition_changes_no_stream() {
+    const NAME: &str = "stdout_replaced_in_a_long_repetition_changes_no_stream";
+    const COPY: usize = 64 * KIB;
+    const TIMES: usize = 160 * MIB / COPY;
+    in_own_process(NAME, || {
+        with_stdout_of_its_own(|| {
+            let (reader, writer) = pipe_of(64 * KIB);
+            let capacity = pipe::capacity(&reader).unwrap();
+            dup2_stdout(&writer).unwrap();
+            drop(writer);
+            let (tell, told) = std::sync::mpsc::channel();
+            let writing = thread::spawn(move || {
+                let frozen = Frozen::new(&stream(0, COPY)).unwrap();
+                tell.send(rustix::thread::gettid()).unwrap();
+                let builder = Writer::builder().at_once().keep_capacity();
+                let mut out = builder.stdout().unwrap();
+                out.repeat(&frozen, TIMES as u64).unwrap();
+                out.finish().map_err(FinishError::abandon).unwrap().1
+            });
+            let writer = told.recv().unwrap();
+            until_unread(&reader, capacity);
+            until_asleep(writer);
+            dup2_stdout(File::create("/dev/null").unwrap()).unwrap();
+            let mut reader = File::from(reader);
+            for _ in 0..TIMES {
+                expect(&mut reader, 0, COPY);
+            }
+            let report = writing.join().unwrap();
+            assert_eq!(report.counts.bytes, (TIMES * COPY) as u64);
+            assert_eq!(expect_all(&mut reader, 0, &[1]), 0);
+        });
+    });
+}
+
+/// Where RWF_NOWAIT is refused there is another open file of the same pipe.
+#[test]
+fn stdout_replaced_before_it_was_duplicated_gets_all_that_follows() {
+    const NAME: &str = "stdout_replaced_before_it_was_duplicated_gets_all_that_follows";
+    in_own_process(NAME, || {
+        with_stdout_of_its_own(|| {
+            let (first, writer) = pipe_of(64 * KIB);
+            dup2_stdout(&writer).unwrap();
+            drop(writer);
+            if !refuse(&[libc::SYS_pwritev2], libc::EPERM) {
+                return;
+            }
+            let builder = Writer::builder().wait(Wait::Never).keep_capacity();
+            let mut out = builder.stdout().unwrap();
+            out.write_all(&stream(0, 10_000)).unwrap();
+            out.flush().unwrap();
+            let (second, writer) = pipe_of(64 * KIB);
+            dup2_stdout(&writer).unwrap();
+            drop(writer);
+            // Much is asked for. What is sent fits in, and ends with a part of
+            // a page, which is copied.
+            let mut loan = out.lend(100_000).unwrap();
+            fill(&mut loan[..50_001], 10_000);
+            loan.commit(50_001).unwrap();
+            let path = out.path();
+            if !path.is_zero_copy() {
+                return skip(format_args!("pages are not handed over here: {path}"));
+            }
+            assert_eq!(out.queued(), 0);
+            assert_eq!(pipe::unread(&first).unwrap(), 10_000);
+            expect(&mut File::from(second), 10_000, 50_001);
+        });
+    });
+}
+
+#[test]
+fn the_registered_descriptor_stays_the_same() {
+    let (reader, writer) = pipe_of(64 * KIB);
+    let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
+    let poller = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+    let flags = epoll::EventFlags::OUT;
+    let mut out = Writer::builder().open(writer).unwrap();
+    epoll::add(&poller, &out, epoll::EventData::new_u64(1), flags).unwrap();
+    send(&mut out, How::Both, 0, MIB).unwrap();
+    epoll::modify(&poller, &out, epoll::EventData::new_u64(2), flags).unwrap();
+    let writer = out.finish().unwrap().0;
+    epoll::delete(&poller, &writer).unwrap();
+    drop(writer);
+    assert_eq!(reading.join().unwrap(), MIB as u64);
+}
+
+#[test]
+fn an_outputs_descriptor_is_the_same_after_vmsplice() {
+    let (_reader, writer) = pipe_of(64 * KIB);
+    let before = writer.as_raw_fd();
+    let mut out = Output::new(writer, Wait::Block);
+    let page = own_pages(&[b'x'; 4096]);
+    out.vmsplice(&[page.slice(..)], VmspliceOptions::default())
+        .unwrap();
+    assert_eq!(out.as_fd().as_raw_fd(), before);
+}
+
+#[test]
+fn a_read_end_is_refused_and_not_read_from() {
+    let frozen = Frozen::new(&[b'.'; 300_000]).unwrap();
+    let (reader, writer) = pipe_of(64 * KIB);
+    rustix::io::write(&writer, &[b'?'; 5000]).unwrap();
+    let mut out = Writer::builder().at_once().open(&reader).unwrap();
+    let error = out.repeat(&frozen, 1).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EBADF));
+    assert_eq!(pipe::unread(&reader).unwrap(), 5000);
+    assert!(frozen.as_bytes().iter().all(|byte| *byte == b'.'));
+}
+
+#[test]
+fn without_a_descriptor_for_a_duplicate_everything_is_copied() {
+    const NAME: &str = "without_a_descriptor_for_a_duplicate_everything_is_copied";
+    in_own_process(NAME, || {
+        // What the kernel does is found out once, with pipes of its own.
+        fastpipe::writer::vmsplice_refers().unwrap();
+        let all = getrlimit(Resource::Nofile);
+        // With the lower limit the number asked for is not valid.
+        for limit in [64, 3] {
+            let (reader, writer) = pipe_of(64 * KIB);
+            let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
+            let current = Some(limit);
+            setrlimit(Resource::Nofile, Rlimit { current, ..all }).unwrap();
+            let mut taken = Vec::new();
+            while let Ok(one) = writer.try_clone() {
+                taken.push(one);
+            }
+            let mut out = Writer::builder().at_once().open(&writer).unwrap();
+            send(&mut out, How::Both, 0, 3 * MIB).unwrap();
+            assert_eq!(out.path(), Path::Write(CopyReason::NoDescriptor));
+            drop(out);
+            taken.clear();
+            drop(writer);
+            assert_eq!(reading.join().unwrap(), 3 * MIB as u64);
+            setrlimit(Resource::Nofile, all).unwrap();
+        }
+    });
+}
+
+#[test]
+fn with_duplicating_refused_everything_is_copied() {
+    const NAME: &str = "with_duplicating_refused_everything_is_copied";
+    in_own_process(NAME, || {
+        let (reader, writer) = pipe_of(64 * KIB);
+        let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
+        if !refuse(&[libc::SYS_fcntl], libc::EPERM) {
+            return;
+        }
+        let mut out = Writer::builder().at_once().open(writer).unwrap();
+        send(&mut out, How::Both, 0, 3 * MIB).unwrap();
+        assert_eq!(
+            out.path(),
+            Path::Write(CopyReason::NoDuplicate(libc::EPERM))
+        );
+        drop(out);
+        assert_eq!(reading.join().unwrap(), 3 * MIB as u64);
+    });
+}
+
+#[test]
+fn frozen_bytes_lie_in_read_only_pages() {
+    let frozen = Frozen::new(b"as it was").unwrap();
+    let address = frozen.as_bytes().as_ptr().addr();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let holds = |line: &&str| {
+        let (range, _) = line.split_once(' ').unwrap();
+        let (from, to) = range.split_once('-').unwrap();
+        let number = |text| usize::from_str_radix(text, 16).unwrap();
+        (number(from)..number(to)).contains(&address)
+    };
+    let line = maps.lines().find(holds).unwrap();
+    assert!(line.contains(" r--p "), "{line}");
+}
+
+#[test]
+fn the_duplicate_is_no_standard_descriptor_and_closed_by_finish() {
+    const NAME: &str = "the_duplicate_is_no_standard_descriptor_and_closed_by_finish";
+    in_own_process(NAME, || {
+        let (reader, writer) = pipe_of(64 * KIB);
+        let ours = format!("/proc/self/fd/{}", writer.as_raw_fd());
+        let pipe = std::fs::read_link(ours).unwrap();
+        // Of the pipe, by number.
+        let open = || {
+            let mut numbers = Vec::new();
+            for entry in std::fs::read_dir("/proc/self/fd").unwrap() {
+                let path = entry.unwrap().path();
+                if std::fs::read_link(&path).is_ok_and(|link| link == pipe) {
+                    let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+                    numbers.push(name.parse::<i32>().unwrap());
+                }
+            }
+            numbers
+        };
+        let before = open().len();
+        // SAFETY: nothing here reads from standard input.
+        unsafe { libc::close(0) };
+        let mut out = Writer::builder().at_once().open(writer).unwrap();
+        send(&mut out, How::Lend, 0, 16 * KIB).unwrap();
+        let path = out.path();
+        if !path.is_zero_copy() {
+            return skip(format_args!("pages are not handed over here: {path}"));
+        }
+        assert_eq!(open().len(), before + 1);
+        assert!(open().iter().all(|number| *number > 2));
+        let _writer = out.finish().unwrap().0;
+        assert_eq!(open().len(), before);
+        drop(reader);
+    });
+}

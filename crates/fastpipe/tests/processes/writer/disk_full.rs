@@ -1,0 +1,198 @@
+//! Outputs on a disk that becomes full, and then has space again.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::common::Directory;
+use crate::common::process::in_own_process;
+use crate::common::skip::skip;
+use crate::common::writers::{KIB, MIB, check, fill, settings, stream};
+use crate::common::{ALL_WAITS, assert_same};
+use fastpipe::wait::Wait;
+use fastpipe::writer::{Frozen, Writer, WriterBuilder};
+
+const LEN: usize = 3 * MIB + 17;
+
+/// Whether the error says that there is no room.
+fn is_no_room(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EFBIG))
+}
+
+/// Sends the stream to `path`, and makes room when there is none. Nothing may
+/// be taken twice or forgotten.
+fn send(builder: WriterBuilder, path: &Path, lend: bool, mut make_room: impl FnMut()) {
+    let file = File::create(path).unwrap();
+    let mut out = builder.open(file).unwrap();
+    let (mut at, mut failures) = (0, 0);
+    let mut room = |out: &Writer<File>, at: usize, error: &io::Error| {
+        assert!(is_no_room(error), "{error}");
+        let there = std::fs::metadata(path).unwrap().len();
+        // What was given to it is in the file or is queued.
+        assert_eq!(u128::from(there) + out.queued(), at as u128);
+        assert_eq!(out.report().counts.bytes, there);
+        failures += 1;
+        if failures % 2 == 0 {
+            make_room();
+        }
+    };
+    while at < LEN {
+        let n = [70_001, 4096, 300_000][at % 3].min(LEN - at);
+        if lend {
+            match out.lend(n) {
+                Ok(mut loan) => {
+                    fill(&mut loan[..n], at as u64);
+                    at += n;
+                    if let Err(error) = loan.commit(n) {
+                        room(&out, at, &error);
+                    }
+                }
+                Err(error) => room(&out, at, &error),
+            }
+        } else {
+            match out.write(&stream(at as u64, n)) {
+                Ok(n) => at += n,
+                Err(error) => room(&out, at, &error),
+            }
+        }
+    }
+    while let Err(error) = out.flush() {
+        room(&out, at, &error);
+    }
+    let report = out.finish().unwrap().1;
+    assert_eq!(report.counts.bytes, LEN as u64);
+    assert!(failures > 0, "the disk was never full");
+    let got = std::fs::read(path).unwrap();
+    assert_eq!(got.len(), LEN);
+    check(&got, 0).unwrap();
+}
+
+fn each(mut test: impl FnMut(WriterBuilder, bool)) {
+    for (n, setting) in settings().into_iter().enumerate() {
+        for lend in [false, true] {
+            let wait = ALL_WAITS[n % ALL_WAITS.len()];
+            test(setting.builder.wait(wait), lend);
+        }
+    }
+}
+
+/// A file system of 4 MiB of its own, that nobody else sees. False where this
+/// process may not have one.
+fn mount_a_small_one(at: &Path) -> bool {
+    // SAFETY: plain numbers; it concerns this thread only.
+    let apart = unsafe { libc::unshare(libc::CLONE_NEWNS) };
+    if apart != 0 {
+        return false;
+    }
+    let (root, tmpfs) = (c"/", c"tmpfs");
+    let at = CString::new(at.to_str().unwrap()).unwrap();
+    let none = std::ptr::null();
+    let private = libc::MS_REC | libc::MS_PRIVATE;
+    // SAFETY: strings, and no data.
+    let private = unsafe { libc::mount(none, root.as_ptr(), none, private, none.cast()) };
+    if private != 0 {
+        return false;
+    }
+    let size = c"size=4m";
+    // SAFETY: strings that outlive the call.
+    let mounted = unsafe {
+        libc::mount(
+            tmpfs.as_ptr(),
+            at.as_ptr(),
+            tmpfs.as_ptr(),
+            0,
+            size.as_ptr().cast(),
+        )
+    };
+    mounted == 0
+}
+
+#[test]
+fn a_disk_that_was_full_gets_every_byte_once_room_is_made() {
+    const NAME: &str = "a_disk_that_was_full_gets_every_byte_once_room_is_made";
+    in_own_process(NAME, || {
+        let directory = Directory::new();
+        let mount = directory.path("small");
+        std::fs::create_dir(&mount).unwrap();
+        // Seen by this thread only, so gone with it.
+        let test = || {
+            if !mount_a_small_one(&mount) {
+                return skip("no file system may be mounted here");
+            }
+            each(|builder, lend| {
+                let ballast = mount.join("ballast");
+                std::fs::write(&ballast, vec![0; 3 * MIB]).unwrap();
+                send(builder, &mount.join("out"), lend, || {
+                    let less = std::fs::metadata(&ballast).unwrap().len();
+                    let less = less.saturating_sub(900 * KIB as u64);
+                    let file = File::options().write(true).open(&ballast).unwrap();
+                    file.set_len(less).unwrap();
+                });
+                std::fs::remove_file(mount.join("out")).unwrap();
+            });
+        };
+        std::thread::scope(|scope| scope.spawn(test).join().unwrap());
+    });
+}
+
+fn limit_files_to(bytes: u64) {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: valid for writing.
+    let got = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
+    assert_eq!(got, 0);
+    limit.rlim_cur = bytes.min(limit.rlim_max);
+    // SAFETY: valid for reading.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) }, 0);
+}
+
+#[test]
+fn a_file_gets_every_byte_after_its_size_limit_is_raised() {
+    const NAME: &str = "a_file_gets_every_byte_after_its_size_limit_is_raised";
+    in_own_process(NAME, || {
+        // SAFETY: no handler.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+        let directory = Directory::new();
+        each(|builder, lend| {
+            let mut limit = 100_001;
+            limit_files_to(limit);
+            send(builder, &directory.path("out"), lend, || {
+                limit += 700_000;
+                limit_files_to(limit);
+            });
+        });
+        limit_files_to(libc::RLIM_INFINITY);
+    });
+}
+
+#[test]
+fn a_repetition_that_meets_a_limit_goes_on_where_it_ended() {
+    const NAME: &str = "a_repetition_that_meets_a_limit_goes_on_where_it_ended";
+    in_own_process(NAME, || {
+        // SAFETY: no handler.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+        let directory = Directory::new();
+        let path = directory.path("out");
+        for length in [2, 3, 7, 4097, 100_000] {
+            let data = stream(1, length);
+            let times = (MIB / length) as u64;
+            let mut limit = 100_001;
+            limit_files_to(limit);
+            let builder = Writer::builder().wait(Wait::Block);
+            let mut out = builder.open(File::create(&path).unwrap()).unwrap();
+            let mut sent = out.repeat(&Frozen::new(&data).unwrap(), times);
+            while let Err(error) = sent {
+                assert!(is_no_room(&error), "{error}");
+                limit += 99_999;
+                limit_files_to(limit);
+                sent = out.flush();
+            }
+            out.finish().unwrap();
+            assert_same(&std::fs::read(&path).unwrap(), &data.repeat(times as usize));
+        }
+        limit_files_to(libc::RLIM_INFINITY);
+    });
+}

@@ -1,0 +1,299 @@
+//! Writers and readers of the parent in a forked child.
+
+use std::fs::File;
+use std::io::{BufRead, Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use crate::common::pipe_of;
+use crate::common::process::{Forked, end_if_it_hangs, in_child, in_own_process};
+use crate::common::seccomp::{Gate, refuse};
+use crate::common::skip::skip;
+use crate::common::writers::{How, KIB, MIB, Setting, expect_all, send, settings, stream};
+use fastpipe::buffer::Buffer;
+use fastpipe::reader::Reader;
+use fastpipe::writer::{CopyReason, Frozen, Path, Writer, vmsplice_refers};
+
+/// Whether every call of the parent's writer fails that lends, takes or sends
+/// bytes, and nothing is sent by dropping it. For use in a child.
+fn is_unusable(out: &mut Option<Writer<OwnedFd>>) -> bool {
+    let Some(mut parents) = out.take() else {
+        return false;
+    };
+    parents.write(b"x").is_err()
+        && parents.write(&[b'x'; 300_000]).is_err()
+        && parents.flush().is_err()
+        && parents.lend(1).is_err()
+        && parents.wait_drained().is_err()
+        && parents
+            .finish()
+            .is_err_and(|error| error.error().kind() == std::io::ErrorKind::Other)
+}
+
+fn uses_vmsplice(setting: &Setting) -> bool {
+    !setting.name.starts_with("copying")
+}
+
+#[test]
+fn a_writer_fails_in_a_forked_child_which_sends_nothing() {
+    const NAME: &str = "a_writer_fails_in_a_forked_child_which_sends_nothing";
+    in_own_process(NAME, || {
+        // With little sent so far, and much.
+        for before in [10_000, 3 * MIB + 10_000] {
+            for setting in settings().into_iter().filter(uses_vmsplice) {
+                let (reader, writer) = pipe_of(64 * KIB);
+                let reading =
+                    thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
+                let mut out = Some(setting.builder.open(writer).unwrap());
+                let send = |out: &mut Option<Writer<_>>, at, len| {
+                    let out = out.as_mut().unwrap();
+                    send(out, How::Lend, at, len).unwrap();
+                    out.write_all(&stream(at + len as u64, 100)).unwrap();
+                };
+                send(&mut out, 0, before);
+                assert!(in_child(|| is_unusable(&mut out)), "{setting:?}");
+                assert!(in_child(|| {
+                    out.take();
+                    true
+                }));
+                send(&mut out, before as u64 + 100, MIB);
+                drop(out);
+                let end = reading.join().unwrap();
+                assert_eq!(end, (before + MIB + 200) as u64, "{setting:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_forked_child_sends_through_a_writer_of_its_own() {
+    const NAME: &str = "a_forked_child_sends_through_a_writer_of_its_own";
+    in_own_process(NAME, || {
+        for setting in settings() {
+            let (reader, writer) = pipe_of(64 * KIB);
+            let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
+            let mut out = setting.builder.open(&writer).unwrap();
+            send(&mut out, How::Both, 0, MIB).unwrap();
+            out.flush().unwrap();
+            let sent = in_child(|| {
+                let mut own = setting.builder.open(&writer).unwrap();
+                let sent = send(&mut own, How::Both, MIB as u64, MIB);
+                sent.is_ok() && own.finish().is_ok()
+            });
+            assert!(sent, "{setting:?}");
+            send(&mut out, How::Both, 2 * MIB as u64, MIB).unwrap();
+            drop(out);
+            drop(writer);
+            assert_eq!(reading.join().unwrap(), 3 * MIB as u64, "{setting:?}");
+        }
+    });
+}
+
+#[test]
+fn a_copying_writer_is_inherited_with_what_it_has_gathered() {
+    const NAME: &str = "a_copying_writer_is_inherited_with_what_it_has_gathered";
+    in_own_process(NAME, || {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let mut out = Writer::builder().copying().open(writer).unwrap();
+        out.write_all(b"gathered ").unwrap();
+        assert!(in_child(|| {
+            out.write_all(b"in the child, ").is_ok() && out.flush().is_ok()
+        }));
+        out.write_all(b"in the parent").unwrap();
+        drop(out);
+        let mut got = String::new();
+        reader.read_to_string(&mut got).unwrap();
+        assert_eq!(got, "gathered in the child, gathered in the parent");
+    });
+}
+
+#[test]
+fn a_reader_in_a_forked_child_returns_what_the_parent_had_buffered() {
+    const NAME: &str = "a_reader_in_a_forked_child_returns_what_the_parent_had_buffered";
+    in_own_process(NAME, || {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(b"one\ntwo\nthree\n").unwrap();
+        drop(writer);
+        let mut input = Reader::builder().open(reader).unwrap();
+        let mut line = String::new();
+        input.read_line(&mut line).unwrap();
+        assert!(in_child(|| {
+            let mut rest = String::new();
+            input.read_to_string(&mut rest).is_ok() && rest == "two\nthree\n"
+        }));
+    });
+}
+
+/// As before Linux 4.14, or in a sandbox that does not know MADV_WIPEONFORK.
+#[test]
+fn without_wipe_on_fork_the_writer_copies_and_reports_it() {
+    const NAME: &str = "without_wipe_on_fork_the_writer_copies_and_reports_it";
+    in_own_process(NAME, || {
+        if !refuse(&[libc::SYS_madvise], libc::EINVAL) {
+            return;
+        }
+        for setting in settings() {
+            let (reader, writer) = pipe_of(64 * KIB);
+            let reading = thread::spawn(move || {
+                let mut reader = Reader::builder().open(reader).unwrap();
+                expect_all(&mut reader, 0, &[9000])
+            });
+            let mut out = Some(setting.builder.open(writer).unwrap());
+            send(out.as_mut().unwrap(), How::Lend, 0, 3 * MIB).unwrap();
+            let path = out.as_ref().unwrap().path();
+            if uses_vmsplice(&setting) {
+                assert_eq!(path, Path::Write(CopyReason::NoWipeOnFork), "{setting:?}");
+                // Found out by the process id.
+                assert!(in_child(|| is_unusable(&mut out)), "{setting:?}");
+            } else {
+                assert_eq!(path, Path::Write(CopyReason::Asked), "{setting:?}");
+            }
+            let mut out = out.unwrap();
+            let frozen = Frozen::new(&stream(3 * MIB as u64, MIB)).unwrap();
+            out.repeat(&frozen, 1).unwrap();
+            out.finish().unwrap();
+            assert_eq!(reading.join().unwrap(), 4 * MIB as u64, "{setting:?}");
+        }
+    });
+}
+
+#[test]
+fn a_childs_own_writer_does_not_make_its_parents_usable() {
+    const NAME: &str = "a_childs_own_writer_does_not_make_its_parents_usable";
+    in_own_process(NAME, || {
+        let (_reader, writer) = pipe_of(64 * KIB);
+        let mut out = Some(Writer::builder().open(writer).unwrap());
+        assert!(in_child(|| {
+            let (_reader, writer) = pipe_of(64 * KIB);
+            let mut own = Writer::builder().open(writer).unwrap();
+            own.write_all(b"own").is_ok() && own.flush().is_ok() && is_unusable(&mut out)
+        }));
+    });
+}
+
+#[test]
+fn a_child_that_drops_the_writer_does_not_keep_the_pipe_open() {
+    const NAME: &str = "a_child_that_drops_the_writer_does_not_keep_the_pipe_open";
+    in_own_process(NAME, || {
+        // Until the child has ended, the reader waits for what keeps it open.
+        end_if_it_hangs();
+        let (reader, writer) = pipe_of(64 * KIB);
+        let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
+        let mut out = Some(Writer::builder().at_once().open(writer).unwrap());
+        send(out.as_mut().unwrap(), How::Lend, 0, MIB).unwrap();
+        let (mut stay, until) = std::io::pipe().unwrap();
+        let mut parents = Some(until);
+        let child = Forked::running(|| {
+            out.take();
+            parents.take();
+            stay.read(&mut [0]).is_ok_and(|n| n == 0)
+        });
+        drop(out);
+        assert_eq!(reading.join().unwrap(), MIB as u64);
+        drop(parents);
+        assert!(child.join());
+    });
+}
+
+fn write_to_null() -> bool {
+    let null = File::create("/dev/null").unwrap();
+    let mut out = Writer::builder().open(null).unwrap();
+    out.write_all(b"x").is_ok() && out.finish().is_ok()
+}
+
+#[test]
+fn a_child_forked_while_the_first_writer_is_made_makes_its_own() {
+    const NAME: &str = "a_child_forked_while_the_first_writer_is_made_makes_its_own";
+    in_own_process(NAME, || {
+        let (tell, told) = channel();
+        let first = thread::spawn(move || {
+            tell.send(Gate::close(&[libc::SYS_madvise])).unwrap();
+            write_to_null()
+        });
+        let Some(gate) = told.recv().unwrap() else {
+            return;
+        };
+        let call = gate.pass_until(|arguments| arguments[2] == libc::MADV_WIPEONFORK as u64);
+        assert!(in_child(write_to_null));
+        // It is made here, too, before that thread has made it.
+        assert!(write_to_null());
+        gate.pass_last(call);
+        assert!(first.join().unwrap());
+    });
+}
+
+#[test]
+fn a_child_forked_while_copies_are_laid_out_repeats_the_same_bytes() {
+    const NAME: &str = "a_child_forked_while_copies_are_laid_out_repeats_the_same_bytes";
+    in_own_process(NAME, || {
+        let frozen = Frozen::new(b"again").unwrap();
+        // Copying: no other memory of it is to be of huge pages.
+        let repeat = |frozen: &Frozen| {
+            let null = File::create("/dev/null").unwrap();
+            let mut out = Writer::builder().copying().open(null).unwrap();
+            out.repeat(frozen, 100_000).is_ok() && out.finish().is_ok()
+        };
+        let (tell, told) = channel();
+        let same = frozen.clone();
+        let first = thread::spawn(move || {
+            tell.send(Gate::close(&[libc::SYS_madvise])).unwrap();
+            repeat(&same)
+        });
+        let Some(gate) = told.recv().unwrap() else {
+            return;
+        };
+        let call = gate.pass_until(|arguments| arguments[2] == libc::MADV_HUGEPAGE as u64);
+        assert!(in_child(|| repeat(&frozen)));
+        gate.pass_last(call);
+        assert!(first.join().unwrap());
+    });
+}
+
+#[test]
+fn a_fork_by_another_thread_does_not_affect_the_vmsplice_probe() {
+    const NAME: &str = "a_fork_by_another_thread_does_not_affect_the_vmsplice_probe";
+    in_own_process(NAME, || {
+        let (tell, told) = channel();
+        let trying = thread::spawn(move || {
+            tell.send(Gate::close(&[libc::SYS_vmsplice])).unwrap();
+            vmsplice_refers().is_ok_and(|refers| refers)
+        });
+        let Some(gate) = told.recv().unwrap() else {
+            return;
+        };
+        let call = gate.pass_until(|_| true);
+        let (mut stay, until) = std::io::pipe().unwrap();
+        let mut parents = Some(until);
+        let child = Forked::running(|| {
+            parents.take();
+            // Alone, it finds out what is so.
+            stay.read(&mut [0]).is_ok() && vmsplice_refers().is_ok_and(|refers| refers)
+        });
+        gate.pass_last(call);
+        let found = trying.join().unwrap();
+        drop(parents);
+        assert_eq!(found, child.join());
+    });
+}
+
+/// A writer that goes by the process id asks for it before each write.
+#[test]
+fn a_failure_to_mark_the_process_is_forgotten_with_its_writer() {
+    const NAME: &str = "a_failure_to_mark_the_process_is_forgotten_with_its_writer";
+    in_own_process(NAME, || {
+        if let Err(error) = Buffer::builder().len(8).wiped_on_fork(true).map() {
+            return skip(error);
+        }
+        let failing = thread::spawn(|| {
+            if refuse(&[libc::SYS_madvise], libc::ENOMEM) {
+                assert!(write_to_null());
+            }
+        });
+        failing.join().unwrap();
+        let null = File::create("/dev/null").unwrap();
+        let mut out = Writer::builder().open(null).unwrap();
+        refuse(&[libc::SYS_getpid], libc::EPERM);
+        out.write_all(b"x").unwrap();
+    });
+}

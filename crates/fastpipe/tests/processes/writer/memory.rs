@@ -1,0 +1,278 @@
+//! Memory use of a writer, also if memory is locked or huge pages run out.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::thread::scope;
+
+use crate::common::onward::{Onward, hold_and_read_on, splice};
+use crate::common::process::{become_ordinary, in_own_process};
+use crate::common::skip::skip;
+use crate::common::writers::{
+    How, KIB, MIB, check, expect_all, fill, safe_settings, send, settings, stays_sane,
+};
+use crate::common::{pipe_of, read_all};
+use fastpipe::buffer::{Pages, huge_page_size};
+use fastpipe::reuse::Reuse;
+use fastpipe::writer::{CopyReason, Path, Writer};
+use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// As little as is handed over rather than copied.
+const PIECE: usize = 8 * KIB;
+
+/// Sends `pieces` of [`PIECE`], each by a loan of `ask` bytes of its own, to a
+/// reader that splices them onward and holds them all. Returns the most huge
+/// pages that can be held for that; `None` if none of it was handed over.
+fn hold_pieces(builder: fastpipe::writer::WriterBuilder, ask: usize, pieces: usize) -> Option<u64> {
+    let (reader, writer) = pipe_of(64 * KIB);
+    let mut out = builder.at_once().open(writer).unwrap();
+    let mut held: Vec<(OwnedFd, OwnedFd)> = Vec::new();
+    for n in 0..pieces {
+        let mut loan = out.lend(ask).unwrap();
+        fill(&mut loan[..PIECE], (PIECE * n) as u64);
+        loan.commit(PIECE).unwrap();
+        if n % (MIB / PIECE) == 0 {
+            held.push(pipe_of(MIB));
+        }
+        let capacity = fastpipe::pipe::capacity(&held[0].0).unwrap();
+        if capacity < MIB {
+            skip("no pipe of a mebibyte is available");
+            return None;
+        }
+        assert_eq!(splice(&reader, &held.last().unwrap().1, PIECE), PIECE);
+    }
+    let (path, report) = (out.path(), out.report());
+    drop(out);
+    for (n, (reader, writer)) in held.into_iter().enumerate() {
+        drop(writer);
+        let at = (n * MIB) as u64;
+        let end = expect_all(&mut File::from(reader), at, &[65_536]);
+        assert_eq!(end, ((n + 1) * MIB).min(pieces * PIECE) as u64);
+    }
+    if !path.is_zero_copy() {
+        skip(format_args!("pages are not handed over here: {path}"));
+        return None;
+    }
+    (report.zero_copy_bytes > 0).then_some(report.slabs_renewed + 1)
+}
+
+#[test]
+fn hundreds_of_small_held_pieces_pin_little_memory() {
+    const PIECES: usize = 1000;
+    for ask in [0, PIECE, 64 * KIB, MIB] {
+        let bytes = match ask {
+            // The last of a slab does not fit.
+            MIB => 2 * PIECES * PIECE,
+            _ => PIECES * PIECE,
+        };
+        let bound = bytes.div_ceil(huge_page_size()) as u64 + 1;
+        if let Some(slabs) = hold_pieces(Writer::builder(), ask, PIECES) {
+            assert!(slabs <= bound, "{slabs} huge pages for loans of {ask}");
+        }
+    }
+}
+
+/// Each would need a huge page of its own.
+#[test]
+fn small_pieces_of_long_loans_are_copied() {
+    for ask in [MIB + 1, 2 * MIB - 4096, 2 * MIB, 3 * MIB] {
+        assert_eq!(
+            hold_pieces(Writer::builder(), ask, 300),
+            None,
+            "loans of {ask}"
+        );
+    }
+}
+
+fn kib(field: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with(field)).unwrap();
+    line.split_ascii_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+#[test]
+fn memory_stays_within_the_region_during_a_long_stream() {
+    const NAME: &str = "memory_stays_within_the_region_during_a_long_stream";
+    in_own_process(NAME, || {
+        for setting in settings() {
+            let (reader, writer) = pipe_of(64 * KIB);
+            let reading =
+                std::thread::spawn(move || expect_all(&mut File::from(reader), 0, &[256 * KIB]));
+            let before = kib("VmRSS:");
+            let mut out = setting.builder.open(writer).unwrap();
+            send(&mut out, How::Both, 0, 48 * MIB).unwrap();
+            let during = kib("VmRSS:");
+            out.finish().unwrap();
+            assert_eq!(reading.join().unwrap(), 48 * MIB as u64);
+            // A region of 4 MiB and pieces of up to 1 MiB, generously.
+            assert!(
+                during < before + 10 * 1024,
+                "{setting:?}: {before} to {during} KiB"
+            );
+        }
+    });
+}
+
+/// MADV_DONTNEED fails there (EINVAL), and the old bytes stay.
+#[test]
+fn under_mlockall_pages_are_replaced_by_new_mappings() {
+    const NAME: &str = "under_mlockall_pages_are_replaced_by_new_mappings";
+    in_own_process(NAME, || {
+        // SAFETY: plain numbers; the memory is unlocked when the process ends.
+        if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } != 0 {
+            return skip("this process may not lock all its memory");
+        }
+        for setting in safe_settings() {
+            for onward in [Onward::Spliced, Onward::Teed] {
+                let (reader, writer) = pipe_of(64 * KIB);
+                let reading = std::thread::spawn(move || hold_and_read_on(reader, onward));
+                let mut out = setting.builder.open(writer).unwrap();
+                send(&mut out, How::Both, 0, 30 * MIB).unwrap();
+                out.finish().unwrap();
+                let (bytes, wrong) = reading.join().unwrap();
+                assert_eq!((bytes, wrong), (30 * MIB as u64, 0), "{setting:?}");
+            }
+        }
+    });
+}
+
+/// As in a container with the usual limit of 8 MiB, and around it: there is no
+/// room for a region, or for the old one's successor.
+#[test]
+fn without_lockable_memory_the_rest_is_copied() {
+    const NAME: &str = "without_lockable_memory_the_rest_is_copied";
+    const SMALL: usize = 64 * KIB;
+    const LEN: usize = 20 * MIB;
+    in_own_process(NAME, || {
+        let limit = |mebibytes: u64| {
+            let all = getrlimit(Resource::Memlock);
+            let current = Some(mebibytes * MIB as u64);
+            setrlimit(Resource::Memlock, Rlimit { current, ..all }).is_ok()
+        };
+        if !become_ordinary() {
+            return;
+        }
+        if let Err(error) = mlockall(MlockAllFlags::FUTURE) {
+            return skip(format_args!("mlockall: {error}"));
+        }
+        for mebibytes in [6, 7, 8] {
+            for setting in settings() {
+                if !limit(mebibytes) {
+                    return skip(format_args!("may not lock {mebibytes} MiB here"));
+                }
+                let (reader, writer) = pipe_of(64 * KIB);
+                let reading =
+                    std::thread::spawn(move || expect_all(&mut File::from(reader), 0, &[64 * KIB]));
+                let mut out = setting.builder.open(writer).unwrap();
+                for at in (0..LEN).step_by(SMALL) {
+                    let mut loan = out.lend(SMALL).unwrap();
+                    fill(&mut loan[..SMALL], at as u64);
+                    loan.commit(SMALL).unwrap();
+                }
+                let report = out.finish().unwrap().1;
+                assert_eq!(report.counts.bytes, LEN as u64);
+                assert_eq!(reading.join().unwrap(), LEN as u64, "{setting:?}");
+                if !setting.name.starts_with("copying") && !setting.name.contains("base") {
+                    assert_eq!(
+                        report.path,
+                        Path::Write(CopyReason::NoMemory),
+                        "{setting:?}"
+                    );
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn losing_huge_pages_shortens_no_loan_and_loses_no_byte() {
+    const NAME: &str = "losing_huge_pages_shortens_no_loan_and_loses_no_byte";
+    in_own_process(NAME, || {
+        let switch = |off: libc::c_ulong| {
+            // SAFETY: plain numbers; it changes how later pages are made.
+            unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, off, 0, 0, 0) == 0 }
+        };
+        for setting in settings() {
+            for ask in [1, 300_000, MIB, 3 * MIB] {
+                let (reader, writer) = pipe_of(64 * KIB);
+                let mut out = setting.builder.at_once().open(writer).unwrap();
+                scope(|scope| {
+                    let reading = scope.spawn(|| read_all(reader, vec![256 * KIB]).join().unwrap());
+                    send(&mut out, How::Lend, 0, 5 * MIB).unwrap();
+                    assert!(switch(1));
+                    let mut at = 5 * MIB as u64;
+                    for _ in 0..8 {
+                        let mut loan = out.lend(ask).unwrap();
+                        assert!(
+                            loan.len() >= ask,
+                            "{setting:?}: a loan of {} bytes for {ask}",
+                            loan.len()
+                        );
+                        fill(&mut loan[..ask], at);
+                        loan.commit(ask).unwrap();
+                        at += ask as u64;
+                    }
+                    send(&mut out, How::Both, at, 5 * MIB).unwrap();
+                    assert!(switch(0));
+                    if setting.name == "fresh, at once" {
+                        assert_eq!(out.path(), Path::Write(CopyReason::NoHugePages));
+                    }
+                    drop(out);
+                    let got = reading.join().unwrap();
+                    assert_eq!(got.len() as u64, at + 5 * MIB as u64);
+                    check(&got, 0).unwrap();
+                });
+            }
+        }
+    });
+}
+
+/// A page that somebody holds is not back in the pool when the writer lets it
+/// go.
+#[test]
+fn reserved_huge_pages_that_run_out_do_not_kill_the_process() {
+    const NAME: &str = "reserved_huge_pages_that_run_out_do_not_kill_the_process";
+    in_own_process(NAME, || {
+        let free = || {
+            let text = std::fs::read_to_string("/proc/meminfo").unwrap();
+            let line = text
+                .lines()
+                .find(|line| line.starts_with("HugePages_Free:"));
+            let count = line.and_then(|line| line.split_ascii_whitespace().nth(1));
+            count
+                .and_then(|count| count.parse::<usize>().ok())
+                .unwrap_or(0)
+        };
+        if !(1..=32).contains(&free()) {
+            return skip("no small pool of reserved huge pages here");
+        }
+        for reuse in [Reuse::Fresh, Reuse::CowChecked] {
+            let (reader, writer) = pipe_of(64 * KIB);
+            let (late, onward) = pipe_of(MIB);
+            let builder = Writer::builder().pages(Pages::HugeTlb).reuse(reuse);
+            let mut out = builder.region(2).at_once().open(writer).unwrap();
+            let pieces = free() + 4;
+            for n in 0..pieces {
+                let mut loan = out.lend(huge_page_size()).unwrap();
+                fill(&mut loan[..4096], 4096 * n as u64);
+                loan.commit(4096).unwrap();
+                assert_eq!(splice(&reader, &onward, 4096), 4096);
+            }
+            drop((out, onward));
+            let end = expect_all(&mut File::from(late), 0, &[65_536]);
+            assert_eq!(end, 4096 * pieces as u64);
+        }
+    });
+}
+
+#[test]
+fn an_impossibly_large_region_does_no_harm() {
+    // It may end the process.
+    in_own_process("an_impossibly_large_region_does_no_harm", || {
+        stays_sane(usize::MAX, 64 * KIB)
+    });
+}

@@ -1,0 +1,11 @@
+//! Writers with other processes, forked children and changed limits.
+
+mod death;
+mod descriptor;
+mod disk_full;
+mod fork;
+mod leaks;
+mod memory;
+mod neighbours;
+mod outputs;
+mod refusals;

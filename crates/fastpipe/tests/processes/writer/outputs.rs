@@ -1,0 +1,245 @@
+//! Writers to outputs of every kind.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
+
+use crate::common;
+use crate::common::process::{command, in_own_process, is_child};
+use crate::common::skip::skip;
+use crate::common::writers::{How, KIB, MIB, Setting, check, expect_all, send, settings, stream};
+use crate::common::{ALL_WAITS, Directory, WAITS, pipe_of};
+use fastpipe::wait::Wait;
+use fastpipe::writer::{CopyReason, FinishError, OutputKind, Path, Report, Writer};
+
+/// Sends, and finishes.
+fn send_all<F: AsFd>(setting: Setting, wait: Wait, fd: F, len: usize) -> Report {
+    let mut out = setting.builder.wait(wait).open(fd).unwrap();
+    send(&mut out, How::Both, 0, len).unwrap();
+    out.wait_drained().unwrap();
+    let report = out.finish().map_err(FinishError::abandon).unwrap().1;
+    assert_eq!(report.counts.bytes, len as u64);
+    report
+}
+
+fn is_copied(report: Report, reason: CopyReason) {
+    assert_eq!(report.path, Path::Write(reason));
+    assert_eq!(report.zero_copy_bytes, 0);
+}
+
+#[test]
+fn a_file_gets_every_byte_at_its_position_and_at_its_end() {
+    let directory = Directory::new();
+    for setting in settings() {
+        for wait in ALL_WAITS {
+            let mut file = directory.file("at its position", b"");
+            file.write_all(b"head").unwrap();
+            let report = send_all(setting, wait, &file, 2 * MIB + 3);
+            is_copied(report, CopyReason::NotAPipe(OutputKind::File));
+            let got = std::fs::read(directory.path("at its position")).unwrap();
+            assert_eq!(got.len(), 2 * MIB + 7);
+            assert_eq!(&got[..4], b"head");
+            check(&got[4..], 0).unwrap();
+        }
+        drop(directory.file("at its end", b"old "));
+        let path = directory.path("at its end");
+        let file = File::options().append(true).open(&path).unwrap();
+        send_all(setting, Wait::Block, file, MIB);
+        let got = std::fs::read(path).unwrap();
+        assert_eq!(&got[..4], b"old ");
+        check(&got[4..], 0).unwrap();
+    }
+}
+
+#[test]
+fn a_fifo_gets_every_byte_even_if_it_was_opened_to_append() {
+    let directory = Directory::new();
+    for (n, setting) in settings().into_iter().enumerate() {
+        for wait in WAITS {
+            let name = format!("fifo {n} {wait:?}");
+            let (mut reader, writer) = directory.fifo(&name);
+            let path = directory.path(&name);
+            let append = File::options().append(true).open(path).unwrap();
+            let reading = std::thread::spawn(move || expect_all(&mut reader, 0, &[70_000, 4096]));
+            let mut out = setting.builder.wait(wait).open(writer).unwrap();
+            send(&mut out, How::Both, 0, 3 * MIB).unwrap();
+            drop(out);
+            let mut out = setting.builder.wait(wait).open(append).unwrap();
+            send(&mut out, How::Both, 3 * MIB as u64, 3 * MIB).unwrap();
+            let report = out.finish().unwrap().1;
+            if !setting.name.starts_with("copying") {
+                is_copied(report, CopyReason::Append);
+            }
+            assert_eq!(reading.join().unwrap(), 6 * MIB as u64, "{setting:?}");
+        }
+    }
+}
+
+#[test]
+fn block_waits_even_if_somebody_made_the_pipe_non_blocking() {
+    for setting in settings() {
+        let (reader, writer) = pipe_of(16 * KIB);
+        let flags = common::flags(&writer) | rustix::fs::OFlags::NONBLOCK;
+        rustix::fs::fcntl_setfl(&writer, flags).unwrap();
+        let reading = std::thread::spawn(move || expect_all(&mut File::from(reader), 0, &[10_000]));
+        for wait in WAITS {
+            let mut out = setting.builder.wait(wait).open(&writer).unwrap();
+            // The same again, so that the stream goes on where it ended.
+            let at = WAITS.iter().position(|w| *w == wait).unwrap() * MIB;
+            send(&mut out, How::Both, at as u64, MIB).unwrap();
+        }
+        assert_eq!(common::flags(&writer), flags);
+        drop(writer);
+        assert_eq!(reading.join().unwrap(), 4 * MIB as u64);
+    }
+}
+
+#[test]
+fn a_socket_gets_every_byte() {
+    for setting in settings() {
+        for wait in WAITS {
+            let (here, mut there) = UnixStream::pair().unwrap();
+            let reading = std::thread::spawn(move || expect_all(&mut there, 0, &[50_000, 333]));
+            let report = send_all(setting, wait, here, 2 * MIB);
+            is_copied(report, CopyReason::NotAPipe(OutputKind::Socket));
+            assert_eq!(reading.join().unwrap(), 2 * MIB as u64);
+        }
+    }
+}
+
+/// Both ends of a terminal that changes no byte.
+fn terminal() -> Option<(OwnedFd, OwnedFd)> {
+    let (mut master, mut slave) = (-1, -1);
+    let null = std::ptr::null_mut();
+    // SAFETY: the first two pointers are valid for writing, the others null.
+    let opened = unsafe { libc::openpty(&mut master, &mut slave, null, null.cast(), null.cast()) };
+    if opened != 0 {
+        skip("no terminal is available");
+        return None;
+    }
+    // SAFETY: just opened, and nobody else's.
+    let master = unsafe { OwnedFd::from_raw_fd(master) };
+    // SAFETY: as above.
+    let slave_fd = unsafe { OwnedFd::from_raw_fd(slave) };
+    // SAFETY: all of its fields may be zero.
+    let mut modes: libc::termios = unsafe { std::mem::zeroed() };
+    // SAFETY: valid for writing.
+    unsafe { libc::cfmakeraw(&mut modes) };
+    // SAFETY: valid for reading; the descriptor is open.
+    let set = unsafe { libc::tcsetattr(slave, libc::TCSANOW, &modes) };
+    assert_eq!(set, 0);
+    Some((master, slave_fd))
+}
+
+#[test]
+fn a_terminal_gets_every_byte() {
+    for setting in settings() {
+        for wait in WAITS {
+            let Some((master, slave)) = terminal() else {
+                return;
+            };
+            let reading = std::thread::spawn(move || {
+                let mut file = File::from(master);
+                common::writers::expect(&mut file, 0, 300_000);
+            });
+            let mut out = setting.builder.wait(wait).open(slave).unwrap();
+            send(&mut out, How::Both, 0, 300_000).unwrap();
+            let (slave, report) = out.finish().unwrap();
+            is_copied(report, CopyReason::NotAPipe(OutputKind::CharacterDevice));
+            // What is not read when the last one closes it is lost.
+            reading.join().unwrap();
+            drop(slave);
+        }
+    }
+}
+
+#[test]
+fn the_null_device_takes_everything() {
+    for setting in settings() {
+        for wait in ALL_WAITS {
+            let null = File::options().write(true).open("/dev/null").unwrap();
+            let report = send_all(setting, wait, null, 3 * MIB);
+            is_copied(report, CopyReason::NotAPipe(OutputKind::CharacterDevice));
+        }
+    }
+}
+
+#[test]
+fn a_full_device_is_an_error_with_no_byte_sent() {
+    for setting in settings() {
+        for wait in ALL_WAITS {
+            let full = File::options().write(true).open("/dev/full").unwrap();
+            let mut out = setting.builder.wait(wait).open(full).unwrap();
+            let mut loan = out.lend(100_000).unwrap();
+            loan[..100_000].copy_from_slice(&stream(0, 100_000));
+            let kind = loan.commit(100_000).unwrap_err().kind();
+            assert_eq!(kind, ErrorKind::StorageFull);
+            assert_eq!(out.queued(), 100_000);
+            for _ in 0..3 {
+                assert_eq!(out.flush().unwrap_err().kind(), ErrorKind::StorageFull);
+                let lent = out.lend(1).map(drop);
+                assert_eq!(lent.unwrap_err().kind(), ErrorKind::StorageFull);
+            }
+            assert_eq!(out.queued(), 100_000);
+            assert_eq!(out.report().counts.bytes, 0);
+            let failed = out.finish().unwrap_err();
+            assert_eq!(failed.error().kind(), ErrorKind::StorageFull);
+        }
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut out = setting.builder.open(full).unwrap();
+        let mut taken = 0;
+        let error = loop {
+            match out.write(&[b'x'; 30_000]) {
+                Ok(n) => taken += n,
+                Err(error) => break error,
+            }
+            assert!(taken < 64 * MIB, "an error is never told");
+        };
+        assert_eq!(error.kind(), ErrorKind::StorageFull);
+        assert_eq!(out.queued(), taken as u128);
+    }
+}
+
+#[test]
+fn a_standard_output_that_is_closed_is_an_error() {
+    const NAME: &str = "a_standard_output_that_is_closed_is_an_error";
+    in_own_process(NAME, || {
+        let kept = std::io::stdout().as_fd().try_clone_to_owned().unwrap();
+        // SAFETY: nothing here relies on the standard output being open.
+        assert_eq!(unsafe { libc::close(1) }, 0);
+        for setting in settings() {
+            let mut out = setting.builder.stdout().unwrap();
+            out.write_all(b"to nobody").unwrap();
+            let error = out.flush().unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EBADF), "{setting:?}");
+            assert_eq!(out.queued(), 9);
+        }
+        // SAFETY: both are descriptors of ours.
+        assert_eq!(unsafe { libc::dup2(kept.as_raw_fd(), 1) }, 1);
+    });
+}
+
+#[test]
+fn earlier_printed_bytes_come_first() {
+    const NAME: &str = "earlier_printed_bytes_come_first";
+    const MARK: &str = "<printed, and not yet sent>";
+    if is_child(NAME) {
+        print!("{MARK}");
+        let mut out = Writer::builder().stdout().unwrap();
+        send(&mut out, How::Both, 0, 3 * MIB).unwrap();
+        drop(out);
+        println!("{MARK}");
+        return;
+    }
+    let mut child = command(NAME, NAME).stdout(Stdio::piped()).spawn().unwrap();
+    let mut got = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut got).unwrap();
+    assert!(child.wait().unwrap().success());
+    // The harness has its say before and after that.
+    let begin = got.windows(MARK.len()).position(|w| w == MARK.as_bytes());
+    let got = &got[begin.unwrap() + MARK.len()..];
+    check(&got[..3 * MIB], 0).unwrap();
+    assert!(got[3 * MIB..].starts_with(MARK.as_bytes()));
+}

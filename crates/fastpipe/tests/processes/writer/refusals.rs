@@ -1,0 +1,267 @@
+//! Writers under filters that refuse system calls, from the start or in mid-stream. A
+//! filter can't be removed, so each test has a thread of its own. Probes of the kernel
+//! are remembered by the process, so filters from the start have a process of their own.
+
+use std::fs::File;
+use std::io::Write;
+use std::thread::scope;
+
+use crate::common;
+use crate::common::onward::{Onward, hold_and_read_on, splice};
+use crate::common::process::in_own_process;
+use crate::common::seccomp::{refuse, refuse_everywhere};
+use crate::common::state::{until_asleep, until_unread};
+use crate::common::writers::{
+    HOWS, How, KIB, MIB, check, expect, expect_all, fill, safe_settings, send, stream, uses_policy,
+};
+use crate::common::{pipe_of, read_all};
+use fastpipe::pipe;
+use fastpipe::reuse::Reuse;
+use fastpipe::wait::Wait;
+use fastpipe::writer::{CopyReason, Frozen, Path, Writer};
+
+/// Runs `body` in a thread of its own.
+fn in_own_thread<T: Send>(body: impl FnOnce() -> T + Send) -> T {
+    scope(|scope| scope.spawn(body).join().unwrap())
+}
+
+fn refused_from_the_start(errno: i32) {
+    if !refuse(&[libc::SYS_vmsplice], errno) {
+        return;
+    }
+    for setting in safe_settings() {
+        for how in HOWS {
+            let (reader, writer) = pipe_of(64 * KIB);
+            let reading = read_all(reader, vec![100_000]);
+            let mut out = setting.builder.at_once().open(writer).unwrap();
+            send(&mut out, how, 0, 3 * MIB).unwrap();
+            out.repeat(&Frozen::new(b"again").unwrap(), 100_000)
+                .unwrap();
+            // What is only written may not get so far.
+            if how != How::Write && !setting.name.starts_with("copying") {
+                assert_eq!(out.path(), Path::Write(CopyReason::Refused(errno)));
+            }
+            let report = out.finish().unwrap().1;
+            assert_eq!(report.zero_copy_bytes, 0);
+            let got = reading.join().unwrap();
+            let (got, again) = got.split_at(3 * MIB);
+            check(got, 0).unwrap();
+            assert!(again == b"again".repeat(100_000), "{setting:?}");
+        }
+    }
+}
+
+#[test]
+fn with_vmsplice_refused_from_the_start_everything_is_written() {
+    in_own_process(
+        "with_vmsplice_refused_from_the_start_everything_is_written",
+        || in_own_thread(|| refused_from_the_start(libc::EPERM)),
+    );
+}
+
+#[test]
+fn without_vmsplice_everything_is_written() {
+    in_own_process("without_vmsplice_everything_is_written", || {
+        in_own_thread(|| refused_from_the_start(libc::ENOSYS));
+    });
+}
+
+#[test]
+fn vmsplice_refused_in_mid_stream_loses_and_repeats_nothing() {
+    for errno in [libc::EPERM, libc::ENOSYS, libc::EINVAL] {
+        for setting in safe_settings() {
+            let (reader, writer) = pipe_of(64 * KIB);
+            let reading = std::thread::spawn(move || hold_and_read_on(reader, Onward::Spliced));
+            in_own_thread(move || {
+                let mut out = setting.builder.open(writer).unwrap();
+                send(&mut out, How::Both, 0, 9 * MIB + 77).unwrap();
+                let went = out.path().is_zero_copy();
+                if !refuse(&[libc::SYS_vmsplice], errno) {
+                    return;
+                }
+                send(&mut out, How::Both, 9 * MIB as u64 + 77, 9 * MIB).unwrap();
+                if went {
+                    assert_eq!(out.path(), Path::Write(CopyReason::Refused(errno)));
+                }
+                out.finish().unwrap();
+            });
+            let (bytes, wrong) = reading.join().unwrap();
+            assert!(bytes >= 9 * MIB as u64 + 77);
+            assert_eq!(wrong, 0, "{setting:?}");
+        }
+    }
+}
+
+/// The call that is refused is the second one for the same piece, of which the
+/// first took a part.
+#[test]
+fn vmsplice_refused_while_the_writer_sleeps_in_it_loses_and_repeats_nothing() {
+    const NAME: &str = "vmsplice_refused_while_the_writer_sleeps_in_it_loses_and_repeats_nothing";
+    in_own_process(NAME, || {
+        let (reader, writer) = pipe_of(64 * KIB);
+        let (repeating_reader, repeating_writer) = pipe_of(64 * KIB);
+        let frozen = Frozen::new(&stream(3, 100_000)).unwrap();
+        let sender = |writer, repeated: Option<&Frozen>| {
+            let builder = Writer::builder().keep_capacity().at_once();
+            let mut out = builder.open(writer).unwrap();
+            match repeated {
+                Some(frozen) => out.repeat(frozen, 5).unwrap(),
+                None => {
+                    let mut loan = out.lend(300_000).unwrap();
+                    fill(&mut loan[..300_000], 0);
+                    loan.commit(300_000).unwrap();
+                }
+            }
+            out.finish().unwrap().1
+        };
+        scope(|scope| {
+            let (tell, told) = std::sync::mpsc::channel();
+            let also = tell.clone();
+            let lending = scope.spawn(move || {
+                tell.send(rustix::thread::gettid()).unwrap();
+                sender(writer, None)
+            });
+            let frozen = &frozen;
+            let repeating = scope.spawn(move || {
+                also.send(rustix::thread::gettid()).unwrap();
+                sender(repeating_writer, Some(frozen))
+            });
+            let threads = [told.recv().unwrap(), told.recv().unwrap()];
+            // Both pipes are full, and both writers asleep for the rest.
+            for pipe in [&reader, &repeating_reader] {
+                until_unread(pipe, 64 * KIB);
+            }
+            threads.into_iter().for_each(until_asleep);
+            let refused = refuse_everywhere(&[libc::SYS_vmsplice], libc::EPERM);
+            expect_all(&mut File::from(reader), 0, &[10_000]);
+            let got = read_all(repeating_reader, vec![10_000]).join().unwrap();
+            assert!(got == stream(3, 100_000).repeat(5));
+            let (lent, repeated) = (lending.join().unwrap(), repeating.join().unwrap());
+            assert_eq!(lent.counts.bytes, 300_000);
+            if refused && lent.zero_copy_bytes > 0 {
+                assert_eq!(lent.path, Path::Write(CopyReason::Refused(libc::EPERM)));
+                assert_eq!(repeated.path, Path::Write(CopyReason::Refused(libc::EPERM)));
+            }
+        });
+    });
+}
+
+/// A loan is half sent, at a page boundary or off it.
+#[test]
+fn vmsplice_refused_with_a_loan_half_sent_loses_and_repeats_nothing() {
+    for setting in safe_settings() {
+        for odd in [0, 1, 4095] {
+            let (reader, writer) = pipe_of(64 * KIB);
+            let mut reader = File::from(reader);
+            in_own_thread(|| {
+                let builder = setting.builder.wait(Wait::Never).keep_capacity();
+                let mut out = builder.at_once().open(writer).unwrap();
+                let mut at = 0;
+                while out.queued() == 0 {
+                    let n = 100_000 + odd;
+                    let mut loan = out.lend(n).unwrap();
+                    fill(&mut loan[..n], at);
+                    loan.commit(n).unwrap();
+                    at += n as u64;
+                }
+                if !refuse(&[libc::SYS_vmsplice], libc::EPERM) {
+                    return;
+                }
+                // What was sent is passed on, and looked at in the end.
+                let (late, onward) = pipe_of(64 * KIB);
+                let n = pipe::unread(&reader).unwrap();
+                let held = splice(&reader, &onward, n);
+                let mut read = held as u64;
+                let mut more = 20;
+                loop {
+                    let n = pipe::unread(&reader).unwrap();
+                    expect(&mut reader, read, n);
+                    read += n as u64;
+                    let sent = out.flush();
+                    if sent.is_ok() && more > 0 {
+                        more -= 1;
+                        let mut loan = out.lend(70_001).unwrap();
+                        fill(&mut loan[..70_001], at);
+                        loan.commit(70_001).unwrap();
+                        at += 70_001;
+                    } else if sent.is_ok() {
+                        break;
+                    }
+                }
+                drop(out);
+                assert_eq!(expect_all(&mut reader, read, &[65_536]), at, "{setting:?}");
+                expect(&mut File::from(late), 0, held);
+            });
+        }
+    }
+}
+
+#[test]
+fn vmsplice_refused_while_something_is_repeated_loses_and_repeats_nothing() {
+    for length in [2, 3, 4097, 100_000] {
+        let data = common::writers::stream(3, length);
+        let frozen = Frozen::new(&data).unwrap();
+        let times = (2 * MIB / length) as u64;
+        let (reader, writer) = pipe_of(64 * KIB);
+        let mut reader = File::from(reader);
+        in_own_thread(|| {
+            let builder = Writer::builder().wait(Wait::Never);
+            let mut out = builder.keep_capacity().open(writer).unwrap();
+            out.repeat(&frozen, times).unwrap();
+            if !refuse(&[libc::SYS_vmsplice], libc::EPERM) {
+                return;
+            }
+            let mut got = Vec::new();
+            let mut chunk = vec![0; 33_333];
+            loop {
+                let n = pipe::unread(&reader).unwrap().min(chunk.len());
+                std::io::Read::read_exact(&mut reader, &mut chunk[..n]).unwrap();
+                got.extend_from_slice(&chunk[..n]);
+                if out.flush().is_ok() && n == 0 {
+                    break;
+                }
+            }
+            assert_eq!(out.path(), Path::Write(CopyReason::Refused(libc::EPERM)));
+            assert!(got == data.repeat(times as usize), "{length}");
+        });
+    }
+}
+
+#[test]
+fn a_cow_check_refused_in_mid_stream_loses_no_byte() {
+    let builder = Writer::builder()
+        .reuse(Reuse::CowChecked)
+        .region(4 * MIB)
+        .at_once();
+    // What the kernel can do is found out here, before any filter.
+    let (_reader, writer) = pipe_of(64 * KIB);
+    let mut out = builder.open(writer).unwrap();
+    drop(out.lend(1).unwrap());
+    let has_one = uses_policy(out.path(), Reuse::CowChecked, "without a filter");
+    let both = &[libc::SYS_clone3, libc::SYS_clone][..];
+    for (calls, errno) in [
+        (both, libc::EPERM),
+        (both, libc::ENOSYS),
+        (both, libc::EAGAIN),
+        (&both[..1], libc::EPERM),
+        (&both[..1], libc::ENOSYS),
+    ] {
+        for at_first in [0, 9 * MIB] {
+            let (reader, writer) = pipe_of(64 * KIB);
+            let reading = std::thread::spawn(move || hold_and_read_on(reader, Onward::Spliced));
+            in_own_thread(|| {
+                let mut out = builder.open(writer).unwrap();
+                send(&mut out, How::Lend, 0, at_first).unwrap();
+                if has_one && at_first > 0 {
+                    assert_eq!(out.path(), Path::Vmsplice(Reuse::CowChecked));
+                }
+                refuse(calls, errno);
+                send(&mut out, How::Lend, at_first as u64, 30 * MIB).unwrap();
+                out.finish().unwrap();
+            });
+            let (bytes, wrong) = reading.join().unwrap();
+            assert_eq!(bytes, (at_first + 30 * MIB) as u64);
+            assert_eq!(wrong, 0, "{calls:?}, error {errno}, after {at_first}");
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Relays between descriptors of every kind.
+
+mod common;
+mod relay;

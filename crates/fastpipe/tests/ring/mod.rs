@@ -1,0 +1,7 @@
+//! Rings within one process.
+
+mod counts;
+mod handover;
+mod models;
+mod refusals;
+mod threads;

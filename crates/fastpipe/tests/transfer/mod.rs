@@ -1,0 +1,11 @@
+//! Transfers by each technique within one process.
+
+mod buffers;
+mod by_reference;
+mod copying;
+mod never;
+mod reader;
+mod refusals;
+mod seccomp;
+mod shared_file;
+mod signals;

@@ -1,0 +1,9 @@
+//! Writers within one process.
+
+mod contract;
+mod models;
+mod never;
+mod onward;
+mod readers;
+mod repeats;
+mod repeats_much;

@@ -1,0 +1,258 @@
+//! Whole messages by single system calls: the memory that messages are sent from,
+//! and a sink and a source for any transmitter and receiver.
+
+use std::hint;
+use std::io;
+use std::ops::Range;
+
+use fastpipe::buffer::{Buffer, BufferError, PageSlice};
+use fastpipe::transfer::Counts;
+use rustix::io::Errno;
+
+use super::{Receiver, Sink, Source, Taken, Transmitter, ZerocopyCounts};
+use crate::endpoint::data::Producer;
+use crate::endpoint::outcome::Setup;
+
+/// Memory of messages of one length that are sent in turn.
+#[derive(Debug)]
+pub struct Pieces {
+    memory: Buffer,
+    len: usize,
+    /// From the start of one piece to the next.
+    stride: usize,
+    count: usize,
+}
+
+impl Pieces {
+    /// Maps `count` pieces of `len` bytes, one every `stride` bytes.
+    ///
+    /// # Errors
+    /// When the memory can't be had.
+    pub fn new(len: usize, stride: usize, count: usize) -> Result<Self, BufferError> {
+        Ok(Pieces {
+            memory: Buffer::builder().len(stride.saturating_mul(count)).map()?,
+            len,
+            stride,
+            count,
+        })
+    }
+
+    /// Bytes of a message.
+    #[expect(clippy::len_without_is_empty, reason = "a message is never empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Number of pieces.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    fn range(&self, piece: usize) -> Range<usize> {
+        piece * self.stride..piece * self.stride + self.len
+    }
+
+    /// Bytes of a piece, to be written.
+    pub fn bytes_mut(&mut self, piece: usize) -> &mut [u8] {
+        let range = self.range(piece);
+        &mut self.memory[range]
+    }
+
+    /// The message in a piece, from its byte `from` on.
+    pub fn message(&self, piece: usize, from: usize) -> Message<'_> {
+        let Range { start, end } = self.range(piece);
+        Message {
+            piece,
+            memory: &self.memory,
+            range: (start + from, end),
+        }
+    }
+}
+
+/// A message, or the rest of it, in the memory that it is sent from.
+#[derive(Debug, Clone, Copy)]
+pub struct Message<'a> {
+    /// Index of the piece it lies in.
+    pub piece: usize,
+    memory: &'a Buffer,
+    range: (usize, usize),
+}
+
+impl<'a> Message<'a> {
+    /// Its bytes.
+    pub fn bytes(&self) -> &'a [u8] {
+        &self.memory[self.range.0..self.range.1]
+    }
+
+    /// Its bytes as pages.
+    pub fn pages(&self) -> PageSlice<'a> {
+        self.memory.slice(self.range.0..self.range.1)
+    }
+}
+
+/// Adds a system call to the counts.
+pub(super) fn counted<T>(
+    counts: &mut Counts,
+    outcome: rustix::io::Result<T>,
+) -> rustix::io::Result<T> {
+    counts.syscalls += 1;
+    // EWOULDBLOCK is the same number on Linux.
+    counts.would_blocks += u64::from(matches!(outcome, Err(Errno::AGAIN)));
+    outcome
+}
+
+/// Calls again while a call was interrupted or, where it must not sleep, would
+/// have.
+fn until_done<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => hint::spin_loop(),
+            outcome => return outcome,
+        }
+    }
+}
+
+/// The bytes that a call moved; `PIPE` where the other end is gone, which has
+/// several numbers, one a kind of channel.
+pub(crate) fn moved(outcome: rustix::io::Result<usize>) -> rustix::io::Result<usize> {
+    match outcome {
+        Ok(0) => Err(Errno::PIPE),
+        Err(Errno::CONNRESET | Errno::CONNREFUSED | Errno::NOTCONN | Errno::SRCH) => {
+            Err(Errno::PIPE)
+        }
+        outcome => outcome,
+    }
+}
+
+/// The writing end of a trial that sends whole messages by a transmitter.
+#[derive(Debug)]
+pub struct MessageSink<T> {
+    transmitter: T,
+    pieces: Pieces,
+    next: usize,
+    bytes: u64,
+    moving_calls: u64,
+}
+
+impl<T: Transmitter> MessageSink<T> {
+    /// A sink of `count` pieces of one message each, mapped and filled.
+    ///
+    /// # Errors
+    /// When the memory can't be had.
+    pub fn new(transmitter: T, message: usize, count: usize) -> anyhow::Result<Self> {
+        let mut pieces = Pieces::new(message, message, count)?;
+        for piece in 0..count {
+            pieces.bytes_mut(piece).fill(b'X');
+        }
+        Ok(MessageSink {
+            transmitter,
+            pieces,
+            next: 0,
+            bytes: 0,
+            moving_calls: 0,
+        })
+    }
+}
+
+impl<T: Transmitter> Sink for MessageSink<T> {
+    fn send(&mut self, producer: &mut Producer) -> io::Result<()> {
+        let (transmitter, piece) = (&mut self.transmitter, self.next);
+        until_done(|| transmitter.reclaim(piece))?;
+        if !producer.is_idle() {
+            producer.produce(self.pieces.bytes_mut(piece));
+        }
+        let mut sent = 0;
+        while sent < self.pieces.len() {
+            let rest = self.pieces.message(piece, sent);
+            let n = moved(until_done(|| transmitter.send(rest)))?;
+            self.bytes += n as u64;
+            self.moving_calls += 1;
+            sent += n;
+        }
+        self.next = (piece + 1) % self.pieces.count();
+        Ok(())
+    }
+
+    fn setup(&self) -> Setup {
+        Setup {
+            pieces: Some(self.pieces.count()),
+            ring_bytes: self.transmitter.capacity(),
+            ..Setup::default()
+        }
+    }
+
+    fn sent(&self) -> u64 {
+        self.bytes
+    }
+
+    fn counts(&self) -> Counts {
+        Counts {
+            bytes: self.bytes,
+            moving_calls: self.moving_calls,
+            ..self.transmitter.counts()
+        }
+    }
+
+    fn call(&self) -> &'static str {
+        self.transmitter.call()
+    }
+
+    fn expect_leaving(&mut self) {
+        self.transmitter.expect_leaving();
+    }
+
+    fn zerocopy(&self) -> Option<ZerocopyCounts> {
+        self.transmitter.zerocopy()
+    }
+}
+
+/// The reading end of a trial that copies what a receiver gets into a buffer.
+#[derive(Debug)]
+pub struct MessageSource<R> {
+    receiver: R,
+    buffer: Buffer,
+    bytes: u64,
+    moving_calls: u64,
+}
+
+impl<R: Receiver> MessageSource<R> {
+    /// A source with its buffer mapped.
+    ///
+    /// # Errors
+    /// When the buffer can't be had.
+    pub fn new(receiver: R, buffer_bytes: usize) -> anyhow::Result<Self> {
+        Ok(MessageSource {
+            receiver,
+            buffer: Buffer::builder().len(buffer_bytes).map()?,
+            bytes: 0,
+            moving_calls: 0,
+        })
+    }
+}
+
+impl<R: Receiver> Source for MessageSource<R> {
+    fn take(&mut self) -> io::Result<Taken<'_>> {
+        let (receiver, buffer) = (&mut self.receiver, &mut self.buffer[..]);
+        let n = match moved(until_done(|| receiver.receive(buffer))) {
+            // A writer that has left, or was killed.
+            Err(Errno::PIPE) => 0,
+            outcome => outcome?,
+        };
+        self.bytes += n as u64;
+        self.moving_calls += u64::from(n > 0);
+        Ok(Taken::Data(&self.buffer[..n]))
+    }
+
+    fn counts(&self) -> Counts {
+        Counts {
+            bytes: self.bytes,
+            moving_calls: self.moving_calls,
+            ..self.receiver.counts()
+        }
+    }
+
+    fn call(&self) -> &'static str {
+        self.receiver.call()
+    }
+}

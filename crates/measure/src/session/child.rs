@@ -1,0 +1,123 @@
+//! A process of a trial, seen from within: instructed, pinned, started, and
+//! reporting what came of it.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use anyhow::Context;
+use fastpipe::shared::SharedWords;
+use rustix::io::Errno;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::control::{Control, Report};
+use super::{Role, SHARED_WORDS};
+use crate::record::NotRun;
+use pipespeed_base::failure::{full_message, out_of_descriptors};
+use pipespeed_host::refusals::{self, is_refusal};
+
+/// What a process is told to do.
+pub(crate) struct Instructions<T> {
+    pub(crate) spec: T,
+    pub(crate) words: SharedWords,
+    /// The channel on a standard descriptor, then the descriptors that came with
+    /// the spec.
+    pub(crate) channel: OwnedFd,
+    pub(crate) fds: std::vec::IntoIter<OwnedFd>,
+}
+
+/// The process found the other one gone: how that one ended is the reason.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Gone(pub(crate) String);
+
+/// Runs a process of a trial: receives its instructions, settles it where it is to
+/// run, has `run` do the rest and reports the outcome.
+///
+/// # Errors
+/// When there is nobody to report to.
+pub(crate) fn serve<T: DeserializeOwned, O: Serialize>(
+    role: Role,
+    run: impl FnOnce(&mut Control, Instructions<T>) -> anyhow::Result<O>,
+) -> io::Result<()> {
+    let stdin = io::stdin().as_fd().try_clone_to_owned()?;
+    let stdout = io::stdout().as_fd().try_clone_to_owned()?;
+    let (control, channel) = match role {
+        Role::Reader => (stdout, stdin),
+        _ => (stdin, stdout),
+    };
+    let mut control = Control::new(UnixStream::from(control));
+    let outcome = settle(&mut control, channel).and_then(|told| run(&mut control, told));
+    let report: Report<(), O> = match outcome {
+        Ok(outcome) => Report::Done(Box::new(outcome)),
+        Err(error) => match (error.downcast_ref(), error.downcast_ref()) {
+            (Some(not_run), _) => Report::NotRun(NotRun::clone(not_run)),
+            (None, Some(Gone(how))) => Report::Gone(how.clone()),
+            (None, None) => {
+                let hint = cause(&error).and_then(|cause| out_of_descriptors(&cause));
+                Report::Failed(hint.unwrap_or_else(|| full_message(&error)))
+            }
+        },
+    };
+    control.send(&report)
+}
+
+/// Receives the instructions, binds this process to its parent's life and pins it
+/// to its processor.
+fn settle<T: DeserializeOwned>(
+    control: &mut Control,
+    channel: OwnedFd,
+) -> anyhow::Result<Instructions<T>> {
+    let ((cpu, spec), fds): ((Option<usize>, T), _) =
+        control.receive_with().context("the control socket")?;
+    // If the parent is gone already, the control socket is closed, and that ends
+    // this process too.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .map_err(|errno| not_allowed("prctl (PR_SET_PDEATHSIG)", &errno.into()))?;
+    let mut fds = fds.into_iter();
+    let words = fds.next().context("no shared words came")?;
+    let words = SharedWords::open(words, SHARED_WORDS)?;
+    if let Some(cpu) = cpu {
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(cpu);
+        rustix::thread::sched_setaffinity(None, &set)
+            .map_err(|errno| NotRun::refused(format!("can't stay on processor {cpu}: {errno}")))?;
+    }
+    Ok(Instructions {
+        spec,
+        words,
+        channel,
+        fds,
+    })
+}
+
+/// A system call that this machine does not allow, with who refuses it.
+pub(crate) fn not_allowed(call: &str, error: &io::Error) -> NotRun {
+    let refusal = refusals::of(call, error);
+    NotRun::refused(
+        refusal.map_or_else(|| format!("{call}: {error}"), |refusal| refusal.to_string()),
+    )
+}
+
+/// The error of a call that has not moved anything yet: where the machine does not
+/// allow the call, as a seccomp filter does, it is a refusal and no failure.
+pub(crate) fn allowed(call: &str, error: impl Into<anyhow::Error>) -> anyhow::Error {
+    let error = error.into();
+    match cause(&error) {
+        Some(cause) if is_refusal(&cause) => not_allowed(call, &cause).into(),
+        _ => error.context(call.to_owned()),
+    }
+}
+
+/// The system's error behind another one.
+fn cause(error: &anyhow::Error) -> Option<io::Error> {
+    match (
+        error.downcast_ref::<Errno>(),
+        error.downcast_ref::<io::Error>(),
+    ) {
+        (Some(errno), _) => Some((*errno).into()),
+        (None, Some(error)) => error.raw_os_error().map(io::Error::from_raw_os_error),
+        (None, None) => None,
+    }
+}

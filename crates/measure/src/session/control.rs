@@ -1,0 +1,174 @@
+//! The conversation between a session and its processes.
+//!
+//! Over a unix socket, a JSON message a line:
+//!
+//! ```text
+//! session                             process
+//!   processor, spec, descriptors  ---->
+//!                                <----  Ready | NotRun | Gone | Failed
+//!   "go"                         ---->
+//!                                <----  Done | NotRun | Gone | Failed
+//! ```
+
+use std::io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use anyhow::Context;
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::record::NotRun;
+
+/// What a process of a trial reports.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Report<S, O> {
+    /// It is set up and waits for the start.
+    Ready(S),
+    /// The machine does not provide what the case needs.
+    NotRun(NotRun),
+    /// It found the other process gone before the trial was over: how that one
+    /// ended is the reason.
+    Gone(String),
+    /// Something went wrong.
+    Failed(String),
+    /// It is done.
+    Done(Box<O>),
+}
+
+/// The word that starts a trial.
+const GO: &str = "go";
+
+/// A message carries at most this many descriptors.
+const MAX_DESCRIPTORS: usize = 3;
+
+/// One side of the conversation.
+#[derive(Debug)]
+pub(crate) struct Control {
+    socket: BufReader<UnixStream>,
+}
+
+impl Control {
+    /// Over a socket.
+    pub(super) fn new(socket: UnixStream) -> Self {
+        Control {
+            socket: BufReader::new(socket),
+        }
+    }
+
+    /// Sends a message and, with it, descriptors: [`MAX_DESCRIPTORS`] at most.
+    ///
+    /// # Errors
+    /// Those of sendmsg(2).
+    pub(super) fn send_with(
+        &mut self,
+        message: &impl Serialize,
+        fds: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        let line = to_line(message)?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        ancillary.push(SendAncillaryMessage::ScmRights(fds));
+        let sent = sendmsg(
+            self.socket.get_ref(),
+            &[IoSlice::new(&line)],
+            &mut ancillary,
+            SendFlags::NOSIGNAL,
+        )?;
+        self.socket.get_mut().write_all(&line[sent..])
+    }
+
+    /// Receives what [`send_with`](Self::send_with) sent, before anything else
+    /// is received.
+    ///
+    /// # Errors
+    /// Those of recvmsg(2); `InvalidData` for any other message; EMFILE where this
+    /// process may not have the descriptors that came.
+    pub(super) fn receive_with<T: DeserializeOwned>(&mut self) -> io::Result<(T, Vec<OwnedFd>)> {
+        let mut line = vec![0; 16 * 1024];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let message = recvmsg(
+            self.socket.get_ref(),
+            &mut [IoSliceMut::new(&mut line)],
+            &mut ancillary,
+            RecvFlags::CMSG_CLOEXEC,
+        )?;
+        line.truncate(message.bytes);
+        // There is space for all, so what was cut off is what is over the limit
+        // (unix(7)).
+        if message.flags.contains(ReturnFlags::CTRUNC) {
+            return Err(Errno::MFILE.into());
+        }
+        let mut received = Vec::new();
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                received.extend(fds);
+            }
+        }
+        if line.last() != Some(&b'\n') {
+            self.socket.read_until(b'\n', &mut line)?;
+        }
+        Ok((serde_json::from_slice(&line)?, received))
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub(super) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
+        let line = to_line(message)?;
+        self.socket.get_mut().write_all(&line)
+    }
+
+    /// Sends the word that starts a trial.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub(super) fn send_go(&mut self) -> io::Result<()> {
+        self.send(&GO)
+    }
+
+    /// Reports that everything is set up, and waits for the word that starts the
+    /// trial.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the session is gone; those of the socket.
+    pub(crate) fn wait_for_start(&mut self, setup: impl Serialize) -> anyhow::Result<()> {
+        self.send(&Report::<_, ()>::Ready(setup))?;
+        let _: String = self.receive().context("the trial is gone")?;
+        Ok(())
+    }
+
+    /// Receives a message.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the other side is no more; `InvalidData` for what is
+    /// no message.
+    pub(super) fn receive<T: DeserializeOwned>(&mut self) -> io::Result<T> {
+        let mut line = Vec::new();
+        self.socket.read_until(b'\n', &mut line)?;
+        if line.last() != Some(&b'\n') {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(serde_json::from_slice(&line)?)
+    }
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.get_ref().as_fd()
+    }
+}
+
+fn to_line(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    Ok(line)
+}

@@ -1,0 +1,129 @@
+//! The files that a command saves to, by their options.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use pipespeed_base::failure::{Closed, say, usage};
+use pipespeed_measure::record::{check_place, is_replaceable, is_stdout, save};
+
+/// Where bench saves unless told otherwise.
+const DIRECTORY: &str = "pipespeed-results";
+
+/// Files to save to.
+pub(super) struct Files {
+    /// With the option of each.
+    files: Vec<(&'static str, PathBuf)>,
+    /// Made when there is something to save.
+    directory: Option<&'static Path>,
+}
+
+impl Files {
+    /// The files of these options, checked before anything is measured.
+    ///
+    /// # Errors
+    /// Bad usage: two files in one place, or one that can't be written.
+    pub(super) fn new<'a>(
+        options: impl IntoIterator<Item = (&'static str, &'a Option<PathBuf>)>,
+    ) -> anyhow::Result<Self> {
+        let options = options.into_iter();
+        let files: Vec<(&'static str, PathBuf)> = options
+            .filter_map(|(option, path)| Some((option, path.clone()?)))
+            .collect();
+        for (at, (option, path)) in files.iter().enumerate() {
+            let earlier = &files[..at];
+            let is_same = |other: &Path| other == path || is_stdout(other) && is_stdout(path);
+            if let Some((other, _)) = earlier.iter().find(|(_, other)| is_same(other)) {
+                let what = if is_stdout(path) {
+                    "the same place, standard output".to_owned()
+                } else {
+                    format!("the same file, {}", path.display())
+                };
+                return Err(usage(format!("{other} and {option} name {what}")));
+            }
+            check_place(path).map_err(|error| usage(format!("{option}: {error}")))?;
+        }
+        Ok(Files {
+            files,
+            directory: None,
+        })
+    }
+
+    /// Files named after `stem` in a directory of their own, or none where that
+    /// can't be written.
+    pub(super) fn by_default(stem: &str) -> Self {
+        let here = Path::new(DIRECTORY);
+        let place = if here.exists() { here } else { Path::new(".") };
+        let mut files = Vec::new();
+        match rustix::fs::access(place, rustix::fs::Access::WRITE_OK) {
+            Ok(()) => {
+                let file = |kind: &str| here.join(format!("{stem}.{kind}"));
+                files.push(("--json", file("json")));
+                files.push(("--csv", file("csv")));
+                files.push(("--chart", file("svg")));
+            }
+            Err(error) => say(&format!(
+                "pipespeed: nothing will be saved: ./{DIRECTORY}: {error}"
+            )),
+        }
+        Files {
+            directory: (!files.is_empty()).then_some(here),
+            files,
+        }
+    }
+
+    /// Whether standard output is taken by a file.
+    pub(super) fn take_stdout(&self) -> bool {
+        self.files.iter().any(|(_, path)| is_stdout(path))
+    }
+
+    /// The files in a line; none without any.
+    pub(super) fn names(&self) -> Option<String> {
+        let files = self.files.iter().filter(|(_, path)| !is_stdout(path));
+        let names: Vec<String> = files.map(|(_, path)| path.display().to_string()).collect();
+        (!names.is_empty()).then(|| names.join(" "))
+    }
+
+    /// Saves what can be replaced later, except charts. A failure is ignored:
+    /// [`save`](Self::save) tries again.
+    pub(super) fn save_round(&self, text: impl Fn(&str) -> anyhow::Result<String>) {
+        let replaceable =
+            |(option, path): &&(&str, PathBuf)| *option != "--chart" && is_replaceable(path);
+        let _ = self.save_all(self.files.iter().filter(replaceable), text);
+    }
+
+    /// Saves each file that can be, with the text for its option.
+    ///
+    /// # Errors
+    /// The files that can't be saved, with the reasons.
+    pub(super) fn save(&self, text: impl Fn(&str) -> anyhow::Result<String>) -> anyhow::Result<()> {
+        self.save_all(self.files.iter(), text)
+    }
+
+    fn save_all<'a>(
+        &self,
+        files: impl Iterator<Item = &'a (&'static str, PathBuf)>,
+        text: impl Fn(&str) -> anyhow::Result<String>,
+    ) -> anyhow::Result<()> {
+        if let Some(directory) = self.directory {
+            std::fs::create_dir_all(directory)
+                .map_err(|error| anyhow!("cannot write {}: {error}", directory.display()))?;
+        }
+        let mut failed: Vec<String> = Vec::new();
+        let mut is_closed = false;
+        for (option, path) in files {
+            match save(path, text(option)?.as_bytes()) {
+                Ok(()) => {}
+                // A reader of standard output may have had enough.
+                Err(error) if is_stdout(path) && error.kind() == std::io::ErrorKind::BrokenPipe => {
+                    is_closed = true;
+                }
+                Err(error) => failed.push(error.to_string()),
+            }
+        }
+        match (failed.is_empty(), is_closed) {
+            (true, false) => Ok(()),
+            (true, true) => Err(Closed.into()),
+            (false, _) => Err(anyhow!(failed.join("; "))),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Progress on a terminal, drawn between trials only: while a trial runs
+//! nothing of ours does.
+
+use std::collections::BTreeMap;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use pipespeed_base::failure::say;
+use pipespeed_measure::rounds::Observer;
+
+/// Progress, with a function that saves the record after each round.
+pub(super) struct Progress<S> {
+    bar: ProgressBar,
+    quiet: bool,
+    /// Cases of which a trial takes long, with its seconds.
+    long: BTreeMap<String, f64>,
+    save: S,
+}
+
+impl<R, S: FnMut(&R)> Observer<R> for Progress<S> {
+    fn before_trial(&mut self, case: &str, done: usize, all: usize) {
+        self.bar.set_length(all as u64);
+        self.bar.set_position(done as u64);
+        self.bar.set_message(match self.long.get(case) {
+            Some(seconds) => format!("{case}, about {seconds:.0} s"),
+            None => case.to_owned(),
+        });
+        self.bar.tick();
+    }
+
+    /// Printed even if progress is not: something went wrong.
+    fn trial_failed(&mut self, failure: &str) {
+        let line = format!("pipespeed: {failure}; the other trials go on");
+        self.bar.suspend(|| say(&line));
+    }
+
+    fn after_round(&mut self, record: &R) {
+        (self.save)(record);
+    }
+}
+
+impl<S> Progress<S> {
+    pub(super) fn new(quiet: bool, save: S) -> Self {
+        let target = if quiet {
+            ProgressDrawTarget::hidden()
+        } else {
+            // Hidden by itself where standard error is no terminal.
+            ProgressDrawTarget::stderr()
+        };
+        let bar = ProgressBar::with_draw_target(None, target);
+        bar.set_style(style("  pilot: {msg}"));
+        Progress {
+            bar,
+            quiet,
+            long: BTreeMap::new(),
+            save,
+        }
+    }
+
+    /// Prints a line above the bar.
+    pub(super) fn say(&self, line: &str) {
+        if !self.quiet {
+            self.bar.suspend(|| say(line));
+        }
+    }
+
+    /// Shows what the trials are for, while their number is not known.
+    pub(super) fn set_purpose(&self, what: &str) {
+        self.bar.set_style(style(&format!("  {what}: {{msg}}")));
+    }
+
+    /// Shows the number of trials, which is now known.
+    pub(super) fn start(&self) {
+        self.bar.reset();
+        self.bar
+            .set_style(style("  {bar:32} {pos}/{len} trials  {eta:>4} left  {msg}"));
+    }
+
+    /// Shows the seconds that trials of these cases take, in which nothing moves.
+    pub(super) fn announce_long(&mut self, long: BTreeMap<String, f64>) {
+        self.long = long;
+    }
+
+    pub(super) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}

@@ -1,0 +1,283 @@
+//! Tests of published statements.
+
+use super::Judgement::{Confirmed, Refuted, Undecided};
+use super::*;
+use pipespeed_measure::sample::{case, run, within};
+use pipespeed_measure::suite::Suite;
+use pipespeed_stats::holm_ratios;
+use proptest::prelude::*;
+
+fn bar(doubt: f64) -> Bar {
+    Bar { doubt, level: 0.99 }
+}
+
+fn judged(claim: Claim, low: f64, high: f64) -> Judgement {
+    judge(
+        claim,
+        &within(low, f64::midpoint(low, high), high),
+        bar(0.0),
+    )
+}
+
+#[test]
+fn a_claim_is_judged_by_the_interval() {
+    assert_eq!(judged(Claim::Slower, 0.7, 0.8), Confirmed);
+    assert_eq!(judged(Claim::Slower, 0.97, 1.02), Refuted);
+    assert_eq!(judged(Claim::Slower, 1.2, 1.3), Refuted);
+    assert_eq!(judged(Claim::Slower, 0.8, 1.1), Undecided);
+    assert_eq!(judged(Claim::Same, 0.97, 1.02), Confirmed);
+    assert_eq!(judged(Claim::Same, 0.7, 0.8), Refuted);
+    assert_eq!(judged(Claim::Faster, 1.1, 1.3), Confirmed);
+}
+
+#[test]
+fn a_loss_is_no_gain_and_so_is_what_may_be_one() {
+    assert_eq!(judged(Claim::NoGain, 0.7, 0.8), Confirmed);
+    assert_eq!(judged(Claim::NoGain, 0.9, 1.04), Confirmed);
+    assert_eq!(judged(Claim::NoGain, 0.9, 1.2), Undecided);
+    assert_eq!(judged(Claim::NoGain, 1.1, 1.2), Refuted);
+}
+
+#[test]
+fn where_a_case_differs_from_itself_as_much_nothing_is_decided() {
+    let ratio = within(0.8, 0.85, 0.9);
+    assert_eq!(judge(Claim::Slower, &ratio, bar(0.05)), Confirmed);
+    assert_eq!(judge(Claim::Slower, &ratio, bar(0.2)), Undecided);
+    let open = within(0.8, 0.9, 1.01);
+    assert_eq!(judge(Claim::NoGain, &open, bar(0.03)), Confirmed);
+    assert_eq!(judge(Claim::NoGain, &open, bar(0.3)), Undecided);
+    let same = within(0.98, 1.0, 1.02);
+    assert_eq!(judge(Claim::Same, &same, bar(0.3)), Undecided);
+    assert_eq!(judge(Claim::NoGain, &same, bar(0.3)), Undecided);
+}
+
+#[test]
+fn too_few_rounds_decide_nothing() {
+    let mut ratio = within(0.8, 1.0, 1.2);
+    ratio.estimate.interval = None;
+    for claim in [Claim::Faster, Claim::Slower, Claim::Same, Claim::NoGain] {
+        assert_eq!(judge(claim, &ratio, bar(0.0)), Undecided);
+    }
+}
+
+/// A run with these comparisons.
+fn compared(ratios: &[Option<Ratio>]) -> Run {
+    let mut cases = vec![case("base", 1.0, None)];
+    for (at, ratio) in ratios.iter().flatten().enumerate() {
+        cases.push(case(&format!("c{at}"), 1.0, Some(("base", "x", *ratio))));
+    }
+    run(Suite::Ladder, cases)
+}
+
+#[test]
+fn a_range_below_its_level_decides_nothing() {
+    // Six rounds, all with a loss: 96.9 %, where six comparisons need 99.2 %.
+    let losses: Vec<Vec<f64>> = (0..6)
+        .map(|_| vec![0.86, 0.87, 0.88, 0.89, 0.87, 0.86])
+        .collect();
+    let ratios = holm_ratios(&losses, 0.95);
+    let bar = Bar::of(&compared(&ratios), 0.0);
+    let ratio = ratios[0].unwrap();
+    assert!(ratio.estimate.ends().1 < 0.95 && ratio.verdict == Verdict::Undecided);
+    assert_eq!(judge(Claim::NoGain, &ratio, bar), Undecided);
+    // Alone it would be decided.
+    let alone = holm_ratios(&losses[..1], 0.95);
+    let bar = Bar::of(&compared(&alone), 0.0);
+    assert_eq!(judge(Claim::NoGain, &alone[0].unwrap(), bar), Confirmed);
+}
+
+proptest! {
+    #[test]
+    fn the_level_is_that_of_the_step_down(
+        comparisons in prop::collection::vec(
+            prop::collection::vec(0.5f64..1.6, 6..40), 1..9),
+    ) {
+        let ratios = holm_ratios(&comparisons, 0.95);
+        let level = level(&steps(&compared(&ratios)), 0.95);
+        for (ratios, ratio) in comparisons.iter().zip(ratios.iter().flatten()) {
+            if ratio.verdict != Verdict::Undecided {
+                continue;
+            }
+            // Held to that level alone it comes out as it did.
+            let alone = holm_ratios(std::slice::from_ref(ratios), level)[0].unwrap();
+            prop_assert_eq!(alone, *ratio);
+            let interval = ratio.estimate.interval.unwrap();
+            let reached = interval.coverage >= level - 1e-9;
+            prop_assert!(!reached || (interval.low <= 1.0 && interval.high >= 1.0));
+        }
+    }
+}
+
+#[test]
+fn conditions_other_than_the_suites_are_listed() {
+    let mut run = run(Suite::Volumes, Vec::new());
+    assert_eq!(other_conditions(&run), "");
+    run.settings.data = Some("read".to_owned());
+    run.settings.pipe_size = Some(65_536);
+    assert_eq!(other_conditions(&run), "");
+    run.settings.data = Some("touch".to_owned());
+    run.settings.work = 3;
+    run.settings.pipe_size = Some(1 << 20);
+    run.settings.buffer_size = Some(1 << 20);
+    run.settings.reader_cpu = run.settings.writer_cpu;
+    assert_eq!(
+        other_conditions(&run),
+        "--data touch, --work 3, --buffer-size 1MiB, --pipe-size 1MiB, one processor"
+    );
+}
+
+mod of_options {
+    use super::super::*;
+    use pipespeed_measure::case::Case;
+    use pipespeed_measure::record::DataUse;
+    use pipespeed_measure::sample::{case, run, within};
+    use pipespeed_measure::suite::Overrides;
+    use pipespeed_measure::suite::Suite;
+
+    fn run_of_options() -> Run {
+        let plain = "vmsplice_splice_spin";
+        let against = |factor, ratio| Some((plain, factor, ratio));
+        run(
+            Suite::Options,
+            vec![
+                case(plain, 28.0, None),
+                case(
+                    "untouched",
+                    10.0,
+                    against("untouched buffers", within(0.35, 0.36, 0.37)),
+                ),
+                case(
+                    "gift",
+                    28.0,
+                    against("gifted pages", within(0.98, 1.0, 1.02)),
+                ),
+                case(
+                    "locked",
+                    28.0,
+                    against("locked memory", within(0.9, 1.0, 1.2)),
+                ),
+                case(
+                    "untouched_huge",
+                    9.0,
+                    Some(("gift", "untouched buffers", within(0.7, 0.75, 0.8))),
+                ),
+                case(
+                    "unaligned",
+                    20.0,
+                    against("unaligned buffers", within(0.9, 1.0, 1.1)),
+                ),
+                case(
+                    "vmsplice_splice_huge",
+                    20.0,
+                    Some(("gift", "sleeping", within(0.1, 0.2, 0.3))),
+                ),
+            ],
+        )
+    }
+
+    #[test]
+    fn what_was_published_stands_beside_what_was_found() {
+        let run = run_of_options();
+        insta::assert_snapshot!(options(&run, 0.0).join("\n"));
+        assert_eq!(crate::findings(&run), options(&run, 0.0));
+    }
+
+    #[test]
+    fn other_data_or_sizes_are_not_what_was_published() {
+        let mut run = run_of_options();
+        run.settings.data = Some("touch".to_owned());
+        run.cases
+            .iter_mut()
+            .for_each(|case| case.data = DataUse::Touch);
+        for sentence in options(&run, 0.0) {
+            let beginning = "Published, not judged by this run (--data touch): ";
+            assert!(sentence.starts_with(beginning), "{sentence}");
+        }
+        run = run_of_options();
+        run.settings.data = Some("discard".to_owned());
+        assert_eq!(options(&run, 0.0), options(&run_of_options(), 0.0));
+    }
+
+    #[test]
+    fn published_cases_exist_under_the_conditions_of_the_first() {
+        let cases = Suite::Options.cases(&Overrides::default());
+        let conditions = |case: &Case| (case.data, case.subject.pipe_bytes());
+        for (name, ..) in OPTIONS {
+            let case = cases.iter().find(|case| case.name == name).unwrap();
+            assert_eq!(conditions(case), conditions(&cases[0]));
+        }
+    }
+}
+
+mod of_volumes {
+    use super::super::*;
+    use pipespeed_measure::record::{Estimate, Ratio};
+    use pipespeed_measure::sample::{case, run, within};
+    use pipespeed_measure::suite::Suite;
+
+    fn run_of_volumes() -> Run {
+        let few = Ratio {
+            estimate: Estimate {
+                median: 1.02,
+                interval: None,
+            },
+            verdict: Verdict::Undecided,
+        };
+        let against = |ratio| Some(("volume_0.25g", "volume", ratio));
+        let mut run = run(
+            Suite::Volumes,
+            vec![
+                case("volume_0.25g", 4.0, None),
+                case("volume_2.5g", 4.0, against(within(0.99, 1.0, 1.01))),
+                case("volume_25g", 4.1, against(few)),
+            ],
+        );
+        for (case, bytes) in run.cases.iter_mut().zip([GIB / 4, GIB * 5 / 2, GIB * 25]) {
+            case.configuration.volume_bytes = Some(bytes);
+        }
+        let large = &mut run.cases[2];
+        large.samples.truncate(2);
+        for sample in &mut large.samples {
+            sample.parts_gib_per_s = (0..100).map(|at| 4.1 + 0.01 * f64::from(at % 7)).collect();
+            sample.seconds = 6.1;
+        }
+        run
+    }
+
+    #[test]
+    fn each_volume_has_a_sentence_and_the_largest_its_course() {
+        let run = run_of_volumes();
+        insta::assert_snapshot!(volumes(&run, 0.0).join("\n"));
+        assert_eq!(crate::findings(&run), volumes(&run, 0.0));
+    }
+
+    #[test]
+    fn other_conditions_than_the_published_are_not_judged() {
+        let mut run = run_of_volumes();
+        run.settings.pipe_size = Some(1 << 20);
+        let found = volumes(&run, 0.0);
+        let shown = "; published, from single runs of other data, sizes or processors: x0.88.";
+        assert!(found[0].ends_with(shown), "{found:?}");
+        assert!(!found.concat().contains("ed here"), "{found:?}");
+    }
+
+    #[test]
+    fn short_stretches_show_no_trend() {
+        let mut run = run_of_volumes();
+        for sample in &mut run.cases[2].samples {
+            sample.seconds = 1.9;
+        }
+        let found = volumes(&run, 0.0).concat();
+        assert!(!found.contains("In the course of"), "{found}");
+    }
+
+    #[test]
+    fn without_measurements_there_are_no_findings() {
+        let mut run = run_of_volumes();
+        for case in &mut run.cases {
+            case.samples.clear();
+            case.ratio = None;
+        }
+        assert_eq!(volumes(&run, 0.0), Vec::<String>::new());
+    }
+}
