@@ -109,7 +109,7 @@ struct Setting {
     call: Call,
     /// Its file below the root.
     file: &'static str,
-    /// Whether every kernel with the call has the file.
+    /// Whether all kernels with the call have the file, and no others.
     always_exists: bool,
     /// The lowest value that refuses processes without `exempt`.
     refuses_from: i64,
@@ -236,7 +236,7 @@ fn find(call: Call, errno: Errno, root: &Root, process: Process) -> Option<Refus
             limit("RLIMIT_NPROC", getrlimit(Resource::Nproc).current),
             "raise it (ulimit -u), or pids.max of the control group",
         ),
-        // perf_event_open(2), EPERM of mmap
+        // perf_event_open(2): EPERM of mmap(2).
         (Errno::PERM | Errno::NOMEM, Call::PerfMmap) => because(
             format!(
                 "/proc/sys/kernel/perf_event_mlock_kb is too small or in use, and {}",
@@ -252,7 +252,7 @@ fn find(call: Call, errno: Errno, root: &Root, process: Process) -> Option<Refus
             "close pipes, have CAP_SYS_RESOURCE, or raise them",
         ),
         (Errno::PERM | Errno::ACCESS, _) => match by_setting {
-            // Filters answer EPERM as a rule.
+            // Filters usually answer EPERM.
             Some((cause, remedy)) if process.filtered && errno == Errno::PERM => {
                 let too = "a seccomp filter is in force, too";
                 because(cause, format!("{remedy}; {too}"))
@@ -269,16 +269,18 @@ fn find(call: Call, errno: Errno, root: &Root, process: Process) -> Option<Refus
         },
         (Errno::NOSYS, _) if process.filtered => {
             let remedy = pass_filter(&call, setting, process);
-            let file = setting.map(|setting| setting.file);
-            match (file.filter(|file| root.exists(file)), by_setting) {
-                (None, _) => {
-                    let cause = "a seccomp filter may be the cause, or the kernel lacks it";
-                    because(cause, remedy)
-                }
-                (Some(file), None) => because(has_call(file), remedy),
-                (Some(file), Some((also, lift))) => {
-                    because(has_call(file), format!("{remedy}; besides, {also}: {lift}"))
-                }
+            let proof =
+                setting.filter(|setting| setting.always_exists && root.exists(setting.file));
+            match (proof, by_setting) {
+                (None, _) => because(
+                    "a seccomp filter may be the cause, or the kernel lacks it",
+                    remedy,
+                ),
+                (Some(proof), None) => because(proof.has_call(), remedy),
+                (Some(proof), Some((cause, lift))) => because(
+                    proof.has_call(),
+                    format!("{remedy}; besides, {cause}: {lift}"),
+                ),
             }
         }
         (Errno::NOSYS | Errno::INVAL, _) => {
@@ -296,11 +298,6 @@ fn find(call: Call, errno: Errno, root: &Root, process: Process) -> Option<Refus
         cause,
         remedy,
     })
-}
-
-/// The cause of ENOSYS if a file shows that the kernel has the call.
-fn has_call(file: &str) -> String {
-    format!("a seccomp filter: the kernel has the call, as /{file} shows")
 }
 
 /// A cause and its remedy.
@@ -336,6 +333,12 @@ fn pass_filter(call: &Call, setting: Option<&Setting>, process: Process) -> Stri
 }
 
 impl Setting {
+    /// The cause of ENOSYS if the file exists.
+    fn has_call(&self) -> String {
+        let file = self.file;
+        format!("a seccomp filter: the kernel has the call, as /{file} shows")
+    }
+
     /// Cause and remedy, if it refuses this process; or if it may, being
     /// unreadable.
     fn refuses(&self, root: &Root, process: Process) -> Option<(String, String)> {

@@ -258,7 +258,7 @@ fn a_filter_that_refuses_sampling_is_named_unless_the_level_refuses_first() {
     let mut command = pipespeed(&format!("{JSON} --only may-sample"));
     if conditions::without_call(&mut command, libc::SYS_perf_event_open) {
         let checks = Checks::run(command);
-        checks.refused("may-sample", &["seccomp", "pipespeed costs"]);
+        checks.refused("may-sample", &["perf_event_open(2)", "seccomp"]);
     }
 }
 

@@ -156,7 +156,13 @@ fn may_use_io_uring() -> anyhow::Result<Outcome> {
 }
 
 fn may_read_processes() -> anyhow::Result<Outcome> {
-    let program = at("finding the program", std::env::current_exe())?;
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => {
+            let reason = format!("the program can't be found: {error}");
+            return Ok(Outcome::refused(reason));
+        }
+    };
     // The child ends with its standard input.
     let (stdin, stdout) = (Pipe::blocking()?, Pipe::blocking()?);
     let args = [SUBCOMMAND, echo::ROLE];

@@ -36,7 +36,7 @@ fn is_counted(outcome: &Outcome) -> bool {
 /// Checks that a case is accounted for, with these words of the refusal, which
 /// may go over several lines.
 #[track_caller]
-fn pluralize(outcome: Outcome, words: &[&str]) {
+fn assert_counted(outcome: Outcome, words: &[&str]) {
     let outcome = outcome.succeeded();
     assert!(is_counted(&outcome), "{outcome:#?}");
     for row in ["pages of 4 KiB", "unexplained", "wall time"] {
@@ -127,7 +127,7 @@ fn an_ordinary_user_gets_an_account_and_hears_which_setting_refuses() {
         "pipespeed costs",
     ];
     let profile = |options: &str| program.command(&format!("profile {options} --quiet"));
-    pluralize(run_alone(profile("write_read --time 0.2")), &words);
+    assert_counted(run_alone(profile("write_read --time 0.2")), &words);
     // These take samples.
     run_alone(profile("write_read --folded -")).refused(1, &words);
     run_alone(profile("-- true")).refused(1, &words);
@@ -161,7 +161,7 @@ fn an_account_adds_up_to_the_wall_time_and_is_saved_with_its_costs() {
 fn a_case_without_a_known_cost_of_pages_is_accounted_for_too() {
     let mut command = pipespeed("profile unix_64k --time 0.2 --quiet");
     if conditions::without_call(&mut command, libc::SYS_perf_event_open) {
-        pluralize(run_alone(command), &["unknown"]);
+        assert_counted(run_alone(command), &["unknown"]);
     }
 }
 
