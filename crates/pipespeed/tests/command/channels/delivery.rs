@@ -210,7 +210,7 @@ fn a_channel_that_a_filter_refuses_is_shown_as_refused() {
     for (call, channel, word) in [
         (libc::SYS_mq_open, "mqueue", "message queue"),
         (libc::SYS_process_vm_readv, "vm_readv", "process_vm_readv"),
-        (libc::SYS_io_uring_setup, "uring", "io_uring_setup"),
+        (libc::SYS_io_uring_setup, "uring", "io_uring"),
         // Else a request would wait for ever.
         (libc::SYS_io_uring_enter, "uring", "io_uring"),
         (libc::SYS_vmsplice, "vmsplice", "vmsplice"),

@@ -22,7 +22,7 @@ fn processes_that_a_filter_hinders_report_it() {
         (
             "uring",
             libc::SYS_io_uring_setup,
-            ["io_uring_setup", "uring"],
+            ["io_uring", "uring"],
         ),
     ] {
         let mut command = latency(channel);
