@@ -59,7 +59,7 @@ mod tests {
             ..Ending::default()
         });
         let lines = Unit::Lines { end: b'\n' };
-        insta::assert_snapshot!(line(&snapshot, lines).trim_end(), @r#"{"average_lines_per_second":2.5,"bytes":5,"elapsed_seconds":2.0,"end":"end of data","eta_seconds":null,"lines":5,"name":null,"passed_over":[],"rate_lines_per_second":null,"size_lines":null,"status":0,"summary":true,"technique":null,"unread_bytes":null}"#);
+        insta::assert_snapshot!(line(&snapshot, lines).trim_end(), @r#"{"average_lines_per_second":2.5,"bytes":5,"elapsed_seconds":2.0,"end":"end of data","eta_seconds":null,"lines":5,"name":null,"passed_over":[],"rate_lines_per_second":2.5,"size_lines":null,"status":0,"summary":true,"technique":null,"unread_bytes":null}"#);
         assert_eq!(error("a \"b\""), "{\"error\":\"a \\\"b\\\"\"}\n");
     }
 }
