@@ -186,7 +186,7 @@ impl NoiseReading {
         };
         let steal = |ticks: &Ticks| ticks.steal;
         let (stolen, count) = if cpus.is_empty() {
-            // Without the sum over all.
+            // All entries but the sum.
             (of_cpu(None, steal), self.cpus.len().saturating_sub(1))
         } else {
             let each = cpus.iter().map(|cpu| of_cpu(Some(*cpu), steal));

@@ -20,8 +20,8 @@ pub struct Trail<X> {
 }
 
 impl<X: Copy + Ord + Sub<Output = X>> Trail<X> {
-    /// Begins with one point. Any three points cover at least `spacing`, and one is at
-    /// least `span` older than the newest, if there was any.
+    /// Begins with one point. Points closer than `spacing` are thinned out, and those
+    /// more than `span` behind the newest are dropped except the last of them.
     pub fn new(first: (X, u64), spacing: X, span: X) -> Self {
         Trail {
             points: VecDeque::from([first]),

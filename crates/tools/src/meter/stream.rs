@@ -40,7 +40,7 @@ pub fn run(options: &Options) -> u8 {
         size = total(files);
         if size.is_none()
             && let Ok(about) = fstat(&stdout)
-            && is(&about, FileType::BlockDevice)
+            && has_type(&about, FileType::BlockDevice)
         {
             // The output is a disk to fill.
             size = size_of(&about);
@@ -192,7 +192,7 @@ pub(super) fn wait_until_readable(fd: impl AsFd, within: Option<Duration>) -> io
 /// their number; `None` on failure.
 fn skip_sector(input: &File) -> Option<(File, u64)> {
     let about = fstat(input).ok()?;
-    if !is(&about, FileType::RegularFile) && !is(&about, FileType::BlockDevice) {
+    if !has_type(&about, FileType::RegularFile) && !has_type(&about, FileType::BlockDevice) {
         return None;
     }
     let place = tell(input).ok()?;
@@ -229,16 +229,16 @@ fn total(files: &[PathBuf]) -> Option<u64> {
     (total > 0).then_some(total)
 }
 
-fn is(about: &Stat, kind: FileType) -> bool {
+fn has_type(about: &Stat, kind: FileType) -> bool {
     FileType::from_raw_mode(about.st_mode) == kind
 }
 
 /// The size of a regular file or block device in bytes.
 pub(super) fn size_of(about: &Stat) -> Option<u64> {
-    if is(about, FileType::RegularFile) {
+    if has_type(about, FileType::RegularFile) {
         return u64::try_from(about.st_size).ok();
     }
-    if !is(about, FileType::BlockDevice) {
+    if !has_type(about, FileType::BlockDevice) {
         return None;
     }
     let device = about.st_rdev;
@@ -252,6 +252,6 @@ pub(super) fn size_of(about: &Stat) -> Option<u64> {
 /// never end.
 fn is_same_file(input: &File, output: BorrowedFd<'_>) -> io::Result<bool> {
     let (input, output) = (fstat(input)?, fstat(output)?);
-    Ok(is(&input, FileType::RegularFile)
+    Ok(has_type(&input, FileType::RegularFile)
         && (input.st_dev, input.st_ino) == (output.st_dev, output.st_ino))
 }
