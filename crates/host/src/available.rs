@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use super::cgroup::{own_groups, up_to_mount};
+use super::cgroup::{has_controller, own_groups, up_to_mount};
 use super::memory::meminfo;
 use super::root::Root;
 
@@ -49,28 +49,24 @@ pub fn available_memory(root: &Root) -> Option<Available> {
         bytes,
         limit: "the limit of a control group",
     });
-    machine
-        .into_iter()
-        .chain(groups)
-        .min_by_key(|available| available.bytes)
+    let both = machine.into_iter().chain(groups);
+    both.min_by_key(|available| available.bytes)
 }
 
 /// The least memory that our group or one above it has left.
 fn least_of_groups(root: &Root) -> Option<u64> {
-    let own = own_groups(root).into_iter();
-    own.flat_map(|(controllers, path)| {
-        let is_memory = controllers.split(',').any(|name| name == "memory");
-        let (mount, files) = if controllers.is_empty() {
-            ("sys/fs/cgroup", &V2)
-        } else {
-            ("sys/fs/cgroup/memory", &V1)
+    let mut least = None;
+    for (controllers, path) in own_groups(root) {
+        let (mount, files) = match &*controllers {
+            "" => ("sys/fs/cgroup", &V2),
+            _ if has_controller(&controllers, "memory") => ("sys/fs/cgroup/memory", &V1),
+            _ => continue,
         };
-        let applies = is_memory || controllers.is_empty();
-        let groups = applies.then(|| up_to_mount(mount, &path)).into_iter();
-        groups.flatten().map(move |group| (group, files))
-    })
-    .filter_map(|(group, files)| remaining(root, &group, files))
-    .min()
+        let groups = up_to_mount(mount, &path).into_iter();
+        let remaining = groups.filter_map(|group| remaining(root, &group, files));
+        least = least.into_iter().chain(remaining).min();
+    }
+    least
 }
 
 /// The memory a group has left; `None` without a limit. (Version 2 writes `max`

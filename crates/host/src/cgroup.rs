@@ -33,6 +33,7 @@ pub(super) struct Limited {
 }
 
 /// The CPU quotas that apply to us.
+#[derive(Default)]
 pub(super) struct Quotas {
     /// The version of the hierarchy; `None` if none is visible.
     pub(super) version: Option<u8>,
@@ -43,10 +44,8 @@ pub(super) struct Quotas {
 impl Cgroup {
     pub(super) fn read(root: &Root) -> Cgroup {
         let quotas = Quotas::read(root);
-        let least = quotas
-            .groups
-            .iter()
-            .min_by(|a, b| a.quota.total_cmp(&b.quota));
+        let groups = quotas.groups.iter();
+        let least = groups.min_by(|a, b| a.quota.total_cmp(&b.quota));
         Cgroup {
             version: quotas.version,
             cpu_quota: least.map(|group| group.quota),
@@ -61,7 +60,7 @@ impl Quotas {
     pub(super) fn read(root: &Root) -> Quotas {
         let own = own_groups(root);
         for (controllers, path) in &own {
-            if controllers.split(',').any(|name| name == "cpu") {
+            if has_controller(controllers, "cpu") {
                 let mounts = [controllers, "cpu,cpuacct", "cpu"];
                 let mut mounts = mounts.iter().map(|name| format!("sys/fs/cgroup/{name}"));
                 if let Some(mount) = mounts.find(|mount| root.exists(mount)) {
@@ -79,10 +78,7 @@ impl Quotas {
                 version: Some(2),
                 groups: limited(root, mount, path, quota_v2),
             },
-            _ => Quotas {
-                version: None,
-                groups: Vec::new(),
-            },
+            _ => Quotas::default(),
         }
     }
 }
@@ -97,6 +93,10 @@ pub(super) fn own_groups(root: &Root) -> Vec<(String, String)> {
         Some((controllers.to_owned(), path.to_owned()))
     });
     groups.collect()
+}
+
+pub(super) fn has_controller(controllers: &str, name: &str) -> bool {
+    controllers.split(',').any(|found| found == name)
 }
 
 type Quota = fn(&Root, &Path) -> Option<(f64, f64)>;

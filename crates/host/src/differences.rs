@@ -84,12 +84,12 @@ impl Facts {
         let relation = processors.relation.as_ref();
         self.add_or_none("relation of the chosen processors", relation);
         let (writer, reader) = (processors.writer.as_ref(), processors.reader.as_ref());
-        let node = |place: Option<&super::Place>| place?.numa_node;
+        let node = |place: Option<&super::Cpu>| place?.numa_node;
         let nodes = node(writer)
             .zip(node(reader))
             .map(|(writer, reader)| if writer == reader { "one" } else { "two" });
         self.add("memory nodes of the chosen processors", nodes);
-        let capacity = |place: Option<&super::Place>| place?.capacity;
+        let capacity = |place: Option<&super::Cpu>| place?.capacity;
         self.add("capacity of the writer's core", capacity(writer));
         self.add("capacity of the reader's core", capacity(reader));
         let caches = processors.caches.iter();

@@ -1,4 +1,6 @@
-//! Clock rate and idling of the chosen processors.
+//! Clock rate and idling of the chosen processors, and the clock source.
+
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
@@ -36,19 +38,15 @@ pub struct Frequency {
 impl Frequency {
     /// Reads the settings of these processors.
     pub(super) fn read(root: &Root, cpus: &[usize]) -> Frequency {
+        let file = |cpu: &usize, name: &str| format!("{CPUS}/cpu{cpu}/cpufreq/{name}");
         let each = |name: &str| {
-            let mut values: Vec<String> = cpus
-                .iter()
-                .filter_map(|cpu| root.text(format!("{CPUS}/cpu{cpu}/cpufreq/{name}")))
-                .collect();
-            values.sort();
-            values.dedup();
-            values
+            let values = cpus.iter().filter_map(|cpu| root.text(file(cpu, name)));
+            let distinct: BTreeSet<String> = values.collect();
+            Vec::from_iter(distinct)
         };
-        let rates = |name: &str| {
-            each(name)
-                .into_iter()
-                .filter_map(|rate| rate.parse::<u64>().ok())
+        let rates = |name| {
+            cpus.iter()
+                .filter_map(move |cpu| root.number(file(cpu, name)))
         };
         let idle = |name: &str| root.text(format!("{CPUS}/cpuidle/{name}"));
         Frequency {
@@ -72,4 +70,42 @@ fn boost(root: &Root) -> Option<bool> {
     let off = root.number::<u8>(format!("{CPUS}/intel_pstate/no_turbo"));
     let on = || root.number::<u8>(format!("{CPUS}/cpufreq/boost"));
     off.map(|off| off == 0).or_else(|| on().map(|on| on != 0))
+}
+
+/// The directory of the clock sources
+/// (kernel/time/clocksource.c; chosen at boot by `clocksource=`,
+/// Documentation/admin-guide/kernel-parameters.txt).
+pub(super) const CLOCK_SOURCES: &str = "sys/devices/system/clocksource/clocksource0";
+
+/// The kernel's clock source.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Clock {
+    /// The source in use.
+    pub source: Option<String>,
+    /// All selectable sources.
+    pub available: Vec<String>,
+}
+
+impl Clock {
+    pub(super) fn read(root: &Root) -> Clock {
+        Clock {
+            source: root.text(format!("{CLOCK_SOURCES}/current_clocksource")),
+            available: root.words(format!("{CLOCK_SOURCES}/available_clocksource")),
+        }
+    }
+
+    /// Whether clock_gettime(2) reads this source in the vDSO, without a system
+    /// call: such sources have a `vdso_clock_mode` (arch/x86/kernel/tsc.c,
+    /// arch/x86/kernel/kvmclock.c, drivers/clocksource/hyperv_timer.c,
+    /// drivers/clocksource/arm_arch_timer.c). `None` if the source is unknown.
+    pub(super) fn is_in_vdso(&self) -> Option<bool> {
+        const MAPPED: [&str; 4] = [
+            "tsc",
+            "kvm-clock",
+            "hyperv_clocksource_tsc_page",
+            "arch_sys_counter",
+        ];
+        Some(MAPPED.contains(&self.source.as_deref()?))
+    }
 }

@@ -106,7 +106,7 @@ impl Kernel {
         let called = root.is_system().then(rustix::system::uname);
         let status = |key: &str| root.field("proc/self/status", key);
         let own = |text: &std::ffi::CStr| text.to_str().ok().map(str::to_owned);
-        let version = root.text("proc/sys/kernel/version");
+        let version = root.words("proc/sys/kernel/version");
         Kernel {
             release: root
                 .text("proc/sys/kernel/osrelease")
@@ -115,12 +115,7 @@ impl Kernel {
                 .text("proc/sys/kernel/arch") // since Linux 6.1
                 .or_else(|| own(called.as_ref()?.machine())),
             // The rest of the version is the build's date and author.
-            preemption: version.and_then(|version| {
-                let mut words = version.split_whitespace();
-                words
-                    .find(|word| word.starts_with("PREEMPT"))
-                    .map(str::to_owned)
-            }),
+            preemption: version.into_iter().find(|word| word.starts_with("PREEMPT")),
             mitigations: mitigations(root),
             boot_parameters: boot_parameters(root),
             pressure_stall: pressure_stall(root),
@@ -134,17 +129,13 @@ impl Kernel {
 
 fn mitigations(root: &Root) -> BTreeMap<String, String> {
     let own = format!("{CPUS}/vulnerabilities");
-    let names = root.names(&own).into_iter();
-    names
-        .filter_map(|name| {
-            let text = root.text(format!("{own}/{name}"))?;
-            Some((name, text))
-        })
-        .collect()
+    let read = |name| Some((root.text(format!("{own}/{name}"))?, name));
+    let found = root.names(&own).into_iter().filter_map(read);
+    found.map(|(text, name)| (name, text)).collect()
 }
 
 fn boot_parameters(root: &Root) -> Vec<String> {
-    let words = root.words("proc/cmdline").unwrap_or_default();
+    let words = root.words("proc/cmdline");
     // Words after "--" are for init.
     let given = words.into_iter().take_while(|word| word != "--");
     given

@@ -13,14 +13,12 @@
 
 mod available;
 mod cgroup;
-mod clock;
 mod cpu_list;
 mod differences;
 mod frequency;
 mod kernel;
 mod memory;
 pub mod noise;
-mod pairing;
 pub mod placement;
 mod processor;
 pub mod refusals;
@@ -41,17 +39,16 @@ mod tests;
 
 pub use self::available::{Available, available_memory};
 pub use self::cgroup::Cgroup;
-pub use self::clock::Clock;
 pub use self::cpu_list::CpuList;
 pub use self::differences::Difference;
-pub use self::frequency::Frequency;
+pub use self::frequency::{Clock, Frequency};
 pub use self::kernel::Kernel;
 pub use self::memory::{HugePages, Memory, PipeLimits, Transparent, TransparentSize};
 pub use self::noise::{NoiseDelta, NoiseProbe, NoiseReading};
 pub use self::placement::{
     Chosen, Placement, PlacementError, choose, parse_cpus, pin_to, spinning_refused,
 };
-pub use self::processor::{Cache, CacheKind, Place, Processors};
+pub use self::processor::{Cache, CacheKind, Processors};
 pub use self::root::Root;
 pub use self::topology::{Cpu, Relation, Topology};
 pub use self::virtualisation::Virtualisation;
@@ -125,7 +122,7 @@ impl Machine {
 }
 
 fn load(root: &Root) -> Option<[f64; 3]> {
-    let words = root.words("proc/loadavg")?;
+    let words = root.words("proc/loadavg");
     let mut means = words.iter().map_while(|word| word.parse().ok());
     Some([means.next()?, means.next()?, means.next()?])
 }

@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -35,10 +36,9 @@ pub struct NoiseProbe {
 pub struct NoiseReading {
     /// CLOCK_MONOTONIC, in seconds.
     pub(super) at_s: f64,
-    /// The sum over all processors as the kernel rounds it; `None` if
-    /// `/proc/stat` is not readable.
-    all: Option<Ticks>,
-    cpus: BTreeMap<usize, Ticks>,
+    /// By the processor's number; `None` is the sum over all processors as the kernel
+    /// rounds it. Empty if `/proc/stat` is not readable.
+    cpus: BTreeMap<Option<usize>, Ticks>,
     /// How long our groups were stopped by their quotas, in seconds.
     throttled_s: Option<f64>,
 }
@@ -83,15 +83,15 @@ impl NoiseProbe {
     /// Opens the files below a root. Quotas set later are not noticed.
     pub fn open(root: &Root) -> Self {
         let quotas = Quotas::read(root);
-        let files = quotas.groups.iter();
-        let files =
-            files.filter_map(|group| File::open(root.path(group.directory.join("cpu.stat"))).ok());
+        let open = |file: PathBuf| File::open(root.path(file)).ok();
+        let groups = quotas.groups.iter();
+        let files = groups.filter_map(|group| open(group.directory.join("cpu.stat")));
         let stat = root.text("proc/stat").unwrap_or_default();
         let lines = stat.lines().filter(|line| line.starts_with("cpu")).count();
         NoiseProbe {
             // Ten counts a line, each of at most a dozen digits.
             stat_bytes: (lines + 1) * 160,
-            stat: File::open(root.path("proc/stat")).ok(),
+            stat: open("proc/stat".into()),
             throttling: quotas.version.map(|_| files.collect()),
             ticks_per_s: rustix::param::clock_ticks_per_second() as f64,
         }
@@ -105,27 +105,13 @@ impl NoiseProbe {
 
     /// Reads the counts, with `at_s` as their time.
     pub(super) fn take_at(&self, at_s: f64) -> NoiseReading {
-        let text = self
-            .stat
-            .as_ref()
-            .and_then(|stat| processor_lines(stat, self.stat_bytes));
+        let stat = self.stat.as_ref();
+        let text = stat.and_then(|stat| processor_lines(stat, self.stat_bytes));
         let text = text.unwrap_or_default();
-        let mut cpus = BTreeMap::new();
-        let mut all = None;
-        for line in text.lines() {
-            let Some((number, ticks)) = self.ticks(line) else {
-                continue;
-            };
-            match number {
-                Some(number) => drop(cpus.insert(number, ticks)),
-                None => all = Some(ticks),
-            }
-        }
         let throttled = self.throttling.as_ref();
         NoiseReading {
             at_s,
-            all,
-            cpus,
+            cpus: text.lines().filter_map(|line| self.ticks(line)).collect(),
             throttled_s: throttled.map(|files| files.iter().filter_map(throttled_s).sum()),
         }
     }
@@ -139,14 +125,12 @@ impl NoiseProbe {
             "" => None,
             number => Some(number.parse().ok()?),
         };
-        let counts = words
+        let mut counts = words
             .filter(|word| !word.is_empty())
             .map_while(|word| word.parse::<u64>().ok());
-        let mut field = [0.0; 8];
-        for (slot, count) in field.iter_mut().zip(counts) {
-            *slot = count as f64 / self.ticks_per_s;
-        }
-        let [user, nice, system, _idle, _iowait, irq, softirq, steal] = field;
+        let seconds = |_: usize| counts.next().unwrap_or(0) as f64 / self.ticks_per_s;
+        let [user, nice, system, _idle, _iowait, irq, softirq, steal] =
+            std::array::from_fn(seconds);
         Some((
             number,
             Ticks {
@@ -162,20 +146,20 @@ impl NoiseDelta {
     /// takes the means of the others, weighted by time. `None` if empty.
     pub fn overall(deltas: &[NoiseDelta]) -> Option<NoiseDelta> {
         let mean = |of: fn(&NoiseDelta) -> Option<f64>| {
-            let known = || {
-                deltas
-                    .iter()
-                    .filter_map(move |delta| Some((of(delta)?, delta.seconds)))
-            };
-            let seconds: f64 = known().map(|(_, seconds)| seconds).sum();
-            let sum: f64 = known().map(|(value, seconds)| value * seconds).sum();
+            let (mut sum, mut seconds) = (0.0, 0.0);
+            for delta in deltas {
+                if let Some(value) = of(delta) {
+                    sum += value * delta.seconds;
+                    seconds += delta.seconds;
+                }
+            }
             (seconds > 0.0).then(|| sum / seconds)
         };
-        let throttled: Vec<f64> = deltas.iter().filter_map(|d| d.throttled_s).collect();
+        let throttled = deltas.iter().filter_map(|delta| delta.throttled_s);
         (!deltas.is_empty()).then(|| NoiseDelta {
             seconds: deltas.iter().map(|delta| delta.seconds).sum(),
             steal_share: mean(|delta| delta.steal_share),
-            throttled_s: (!throttled.is_empty()).then(|| throttled.iter().sum()),
+            throttled_s: throttled.reduce(|a, b| a + b),
             other_load: mean(|delta| delta.other_load),
         })
     }
@@ -196,38 +180,29 @@ impl NoiseReading {
         let seconds = (self.at_s - earlier.at_s).max(0.0);
         // Counts may decrease when a processor goes offline.
         let grown = |now: f64, then: f64| (now - then).max(0.0);
-        let all = self.all.zip(earlier.all);
-        let of_one = |cpu: &usize| {
-            self.cpus
-                .get(cpu)
-                .copied()
-                .zip(earlier.cpus.get(cpu).copied())
+        let of_cpu = |cpu: Option<usize>, count: fn(&Ticks) -> f64| {
+            let (now, then) = (self.cpus.get(&cpu)?, earlier.cpus.get(&cpu)?);
+            Some(grown(count(now), count(then)))
+        };
+        let steal = |ticks: &Ticks| ticks.steal;
+        let (stolen, count) = if cpus.is_empty() {
+            // All entries but the sum.
+            (of_cpu(None, steal), self.cpus.len().saturating_sub(1))
+        } else {
+            let each = cpus.iter().map(|cpu| of_cpu(Some(*cpu), steal));
+            (each.sum(), cpus.len())
         };
         // The share is of `seconds`, since ticks are too coarse for short times.
-        let stolen: Option<(f64, usize)> = match cpus {
-            [] => all.map(|(now, then)| (grown(now.steal, then.steal), self.cpus.len())),
-            cpus => {
-                let each = cpus
-                    .iter()
-                    .map(|cpu| of_one(cpu).map(|(now, then)| grown(now.steal, then.steal)));
-                each.sum::<Option<f64>>().map(|stolen| (stolen, cpus.len()))
-            }
-        };
-        let steal_share = stolen
-            .map(|(stolen, cpus)| stolen / (seconds * cpus as f64))
-            .filter(|share| share.is_finite())
-            .map(|share| share.min(1.0));
-        let busy = all.map(|(now, then)| grown(now.busy, then.busy));
+        let share = stolen.map(|stolen: f64| stolen / (seconds * count as f64));
+        let others = of_cpu(None, |ticks| ticks.busy).map(|busy| grown(busy, own_cpu_s));
+        let throttled = self.throttled_s.zip(earlier.throttled_s);
         NoiseDelta {
             seconds,
-            steal_share,
-            throttled_s: self
-                .throttled_s
-                .zip(earlier.throttled_s)
-                .map(|(now, then)| grown(now, then)),
-            other_load: busy
-                .filter(|_| seconds > 0.0)
-                .map(|busy| grown(busy, own_cpu_s) / seconds),
+            steal_share: share
+                .filter(|share| share.is_finite())
+                .map(|share| share.min(1.0)),
+            throttled_s: throttled.map(|(now, then)| grown(now, then)),
+            other_load: others.filter(|_| seconds > 0.0).map(|busy| busy / seconds),
         }
     }
 }
@@ -248,14 +223,15 @@ fn processor_lines(stat: &File, bytes: usize) -> Option<String> {
 fn throttled_s(file: &File) -> Option<f64> {
     let mut buffer = [0; 2048];
     let got = file.read_at(&mut buffer, 0).ok()?;
-    let text = String::from_utf8_lossy(buffer.get(..got)?).into_owned();
-    text.lines().find_map(|line| {
-        let (name, value) = line.split_once(' ')?;
-        let per_s = match name {
-            "throttled_usec" => 1e6,
-            "throttled_time" => 1e9,
-            _ => return None,
-        };
-        Some(value.trim().parse::<f64>().ok()? / per_s)
-    })
+    String::from_utf8_lossy(&buffer[..got])
+        .lines()
+        .find_map(|line| {
+            let (name, value) = line.split_once(' ')?;
+            let per_s = match name {
+                "throttled_usec" => 1e6,
+                "throttled_time" => 1e9,
+                _ => return None,
+            };
+            Some(value.trim().parse::<f64>().ok()? / per_s)
+        })
 }

@@ -29,9 +29,9 @@ pub struct Processors {
     /// The caches of the writer's processor, or of the first allowed one.
     pub caches: Vec<Cache>,
     /// The writer's processor; null if the scheduler chooses.
-    pub writer: Option<Place>,
+    pub writer: Option<Cpu>,
     /// The reader's processor; null if the scheduler chooses.
-    pub reader: Option<Place>,
+    pub reader: Option<Cpu>,
     /// The relation of the two in words; null if the scheduler chooses.
     pub relation: Option<String>,
     /// The level of the innermost data cache that their two cores share.
@@ -66,38 +66,6 @@ pub enum CacheKind {
     Unified,
 }
 
-/// Place of a processor in the topology
-/// (Documentation/admin-guide/cputopology.rst).
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Place {
-    /// Its number.
-    pub cpu: usize,
-    /// Its package (socket).
-    pub package: Option<u32>,
-    /// Its core's number within the package.
-    pub core: Option<u32>,
-    /// The processors of its core, itself included.
-    pub siblings: CpuList,
-    /// Its memory node.
-    pub numa_node: Option<u32>,
-    /// Its speed relative to the fastest core, which has 1,024.
-    pub capacity: Option<u32>,
-}
-
-impl Place {
-    fn of(cpu: &Cpu) -> Place {
-        Place {
-            cpu: cpu.number,
-            package: cpu.package,
-            core: cpu.core,
-            siblings: cpu.siblings.clone(),
-            numa_node: cpu.numa_node,
-            capacity: cpu.capacity,
-        }
-    }
-}
-
 impl Processors {
     pub(super) fn read(root: &Root, writer: Option<usize>, reader: Option<usize>) -> Processors {
         let topology = Topology::read(root);
@@ -105,7 +73,14 @@ impl Processors {
         let board = root.text("proc/device-tree/model");
         let relation = writer.zip(reader).map(|(w, r)| topology.relation(w, r));
         let first = writer.or(topology.allowed.as_slice().first().copied());
-        let place = |cpu: Option<usize>| topology.cpu(cpu?).map(Place::of);
+        let place = |cpu: Option<usize>| {
+            // The caches are recorded once, in detail.
+            let caches = Vec::new();
+            Some(Cpu {
+                caches,
+                ..topology.cpu(cpu?)?.clone()
+            })
+        };
         Processors {
             model: model(&info).or_else(|| board.clone()),
             signature: signature(&info),
@@ -141,8 +116,8 @@ pub(super) fn caches(root: &Root, cpu: usize) -> Vec<Cache> {
                     _ => CacheKind::Unified,
                 },
                 bytes: file("size").and_then(|size| cache_bytes(&size)),
-                cpus: file("shared_cpu_list")
-                    .and_then(|list| CpuList::parse(&list))
+                cpus: root
+                    .cpus(format!("{own}/{index}/shared_cpu_list"))
                     .unwrap_or_default(),
             })
         })

@@ -5,6 +5,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use super::cpu_list::CpuList;
+
 /// Files are read up to this size, so that an unusual one can't fill memory.
 const MAX_BYTES: u64 = 4 << 20;
 
@@ -54,14 +56,15 @@ impl Root {
         self.text(file)?.parse().ok()
     }
 
-    /// The words in a file, separated by white space.
-    pub(super) fn words(&self, file: impl AsRef<Path>) -> Option<Vec<String>> {
-        Some(
-            self.text(file)?
-                .split_whitespace()
-                .map(str::to_owned)
-                .collect(),
-        )
+    /// The processors listed in a file.
+    pub(super) fn cpus(&self, file: impl AsRef<Path>) -> Option<CpuList> {
+        CpuList::parse(&self.text(file)?)
+    }
+
+    /// The words in a file, separated by white space; none if it can't be read.
+    pub(super) fn words(&self, file: impl AsRef<Path>) -> Vec<String> {
+        let text = self.text(file).unwrap_or_default();
+        text.split_whitespace().map(str::to_owned).collect()
     }
 
     /// The word in brackets, which marks the current setting

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::cpu_list::CpuList;
 use super::processor::{self, CacheKind};
 use super::root::Root;
@@ -23,10 +25,13 @@ pub struct Topology {
     pub cpus: Vec<Cpu>,
 }
 
-/// One processor in the scheduler's sense: a hardware thread.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// One processor in the scheduler's sense: a hardware thread
+/// (Documentation/admin-guide/cputopology.rst).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Cpu {
     /// Its number.
+    #[serde(rename = "cpu")]
     pub number: usize,
     /// Its package (socket).
     pub package: Option<u32>,
@@ -36,7 +41,8 @@ pub struct Cpu {
     pub siblings: CpuList,
     /// Its memory node.
     pub numa_node: Option<u32>,
-    /// Level and sharers of its data caches, innermost first.
+    /// Level and sharers of its data caches, innermost first; not recorded.
+    #[serde(skip)]
     pub caches: Vec<(u8, CpuList)>,
     /// Its speed relative to the fastest, which has 1,024, on hybrid machines.
     pub capacity: Option<u32>,
@@ -45,29 +51,19 @@ pub struct Cpu {
 impl Topology {
     /// Reads the topology of the allowed processors.
     pub fn read(root: &Root) -> Topology {
-        let online = root
-            .text(format!("{CPUS}/online"))
-            .and_then(|text| CpuList::parse(&text));
+        let online = root.cpus(format!("{CPUS}/online"));
         let allowed = allowed(root, online.as_ref());
-        let cpus = allowed
-            .as_slice()
-            .iter()
-            .map(|&number| Cpu::read(root, number))
-            .collect();
+        let numbers = allowed.as_slice().iter();
         Topology {
+            cpus: numbers.map(|&number| Cpu::read(root, number)).collect(),
             online,
             allowed,
-            cpus,
         }
     }
 
     /// The allowed processor with this number.
     pub fn cpu(&self, number: usize) -> Option<&Cpu> {
-        let at = self
-            .cpus
-            .binary_search_by_key(&number, |cpu| cpu.number)
-            .ok()?;
-        self.cpus.get(at)
+        self.cpus.iter().find(|cpu| cpu.number == number)
     }
 
     /// The relation of two allowed processors.
@@ -111,15 +107,15 @@ impl Cpu {
     fn read(root: &Root, number: usize) -> Cpu {
         let own = format!("{CPUS}/cpu{number}");
         let topology = |name: &str| format!("{own}/topology/{name}");
-        let list = |file: String| root.text(file).and_then(|text| CpuList::parse(&text));
         Cpu {
             number,
             // Some firmware leaves these at -1, which doesn't parse.
             package: root.number(topology("physical_package_id")),
             core: root.number(topology("core_id")),
             // The first name exists since Linux 5.3.
-            siblings: list(topology("core_cpus_list"))
-                .or_else(|| list(topology("thread_siblings_list")))
+            siblings: root
+                .cpus(topology("core_cpus_list"))
+                .or_else(|| root.cpus(topology("thread_siblings_list")))
                 .unwrap_or_default(),
             numa_node: root
                 .names(&own)
@@ -172,13 +168,13 @@ fn data_caches(root: &Root, number: usize) -> Vec<(u8, CpuList)> {
 /// (Documentation/admin-guide/perf/ and perf_event_open(2)). 512 for the small
 /// kind only means "less".
 fn hybrid_capacity(root: &Root, number: usize) -> Option<u32> {
-    let in_source = |source: &str| {
-        let cpus = root.text(format!("sys/devices/{source}/cpus"))?;
-        CpuList::parse(&cpus)?.contains(number).then_some(())
+    let sources = [("cpu_core", 1024), ("cpu_atom", 512)];
+    let lists = |(source, _): &(&str, u32)| {
+        let cpus = root.cpus(format!("sys/devices/{source}/cpus"));
+        cpus.is_some_and(|cpus| cpus.contains(number))
     };
-    in_source("cpu_core")
-        .map(|()| 1024)
-        .or_else(|| in_source("cpu_atom").map(|()| 512))
+    let found = sources.into_iter().find(lists);
+    found.map(|(_, capacity)| capacity)
 }
 
 /// Relation of two processors, printed in words.

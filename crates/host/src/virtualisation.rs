@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::clock::CLOCK_SOURCES;
+use super::frequency::CLOCK_SOURCES;
 use super::root::{Root, fields};
 
 /// Hypervisor and container of this process.
@@ -123,42 +123,39 @@ fn by_product(product: &str) -> Option<&'static str> {
 
 /// The hypervisor according to clock sources that only guests have.
 fn by_clock(root: &Root) -> Option<String> {
-    let clocks = root.words(format!("{CLOCK_SOURCES}/available_clocksource"))?;
+    let clocks = root.words(format!("{CLOCK_SOURCES}/available_clocksource"));
     let offered = |part: &str| clocks.iter().any(|clock| clock.starts_with(part));
-    let name = match () {
-        () if offered("kvm-clock") => "KVM",
-        () if offered("hyperv_clocksource") => "Hyper-V",
-        () if offered("xen") => "Xen",
-        () => return None,
-    };
-    Some(name.to_owned())
+    const CLOCKS: [(&str, &str); 3] = [
+        ("kvm-clock", "KVM"),
+        ("hyperv_clocksource", "Hyper-V"),
+        ("xen", "Xen"),
+    ];
+    let found = CLOCKS.iter().find(|(clock, _)| offered(clock));
+    found.map(|(_, name)| (*name).to_owned())
 }
 
 /// The kind of container, by files and control groups of container managers.
 /// Paths of control groups contain identifiers, so only the kind is kept.
 fn container(root: &Root) -> Option<String> {
     let groups = root.text("proc/self/cgroup").unwrap_or_default();
+    // Files that Podman and Docker create in every container come first, since
+    // inside a container the path of the control group is often just "/".
+    let files = [
+        ("run/.containerenv", "podman"),
+        ("run/secrets/kubernetes.io", "kubernetes"),
+        (".dockerenv", "docker"),
+    ];
+    let by_file = files.iter().find(|(file, _)| root.exists(file));
     let words = [
         ("kubepods", "kubernetes"),
         ("libpod", "podman"),
         ("docker", "docker"),
         ("lxc", "lxc"),
     ];
-    let by_group = words
-        .iter()
-        .find(|(part, _)| groups.contains(part))
-        .map(|(_, kind)| *kind);
-    // Files that Podman and Docker create in every container come first, since
-    // inside a container the path of the control group is often just "/".
-    let kind = match () {
-        () if root.exists("run/.containerenv") => "podman",
-        () if root.exists("run/secrets/kubernetes.io") => "kubernetes",
-        () if root.exists(".dockerenv") => "docker",
-        () => match by_group {
-            Some(kind) => kind,
-            // systemd writes the manager's name here (systemd's CONTAINER_INTERFACE).
-            None => return root.text("run/systemd/container"),
-        },
-    };
-    Some(kind.to_owned())
+    let by_group = || words.iter().find(|(part, _)| groups.contains(part));
+    match by_file.or_else(by_group) {
+        Some((_, kind)) => Some((*kind).to_owned()),
+        // systemd writes the manager's name here (systemd's CONTAINER_INTERFACE).
+        None => root.text("run/systemd/container"),
+    }
 }

@@ -22,7 +22,7 @@ pub fn run(args: MeterArgs) -> anyhow::Result<()> {
             )));
         }
     }
-    match meter::run(&options(args)).code() {
+    match meter::run(&options(args)) {
         0 => Ok(()),
         code => Err(AlreadyReported(code).into()),
     }

@@ -8,12 +8,13 @@ use std::time::Duration;
 use jiff::Zoned;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use unicode_width::UnicodeWidthStr;
 
-use super::format::{Format, Line, Setting};
-use super::json::{self, Beside, Ending};
+use super::format::{Format, Line};
+use super::json;
 use super::options::{Options, Show};
 use super::progress::Snapshot;
-use super::rows::Rows;
+use super::rows::{self, Rows};
 use super::screen::Screen;
 use pipespeed_base::interrupt::is_ignored;
 
@@ -35,6 +36,8 @@ pub struct Display<'o> {
     next: Duration,
     /// Columns of the line drawn last.
     columns: usize,
+    /// Rows drawn above the cursor by [`show_all`](Self::show_all).
+    drawn_rows: usize,
     /// Whether the cursor is in a drawn line; shared with the signal handler.
     in_line: Arc<AtomicBool>,
     rows: Option<Rows>,
@@ -64,6 +67,7 @@ impl<'o> Display<'o> {
                 delay => delay,
             },
             columns: 0,
+            drawn_rows: 0,
             in_line,
             // On failure, a line of our own.
             rows: shared.then(|| Rows::new().ok()).flatten(),
@@ -93,43 +97,49 @@ impl<'o> Display<'o> {
         true
     }
 
-    /// Shows the progress.
-    pub fn show(&mut self, snapshot: &Snapshot, beside: &Beside) {
-        match &self.options.show {
-            Show::Nothing => {}
-            Show::Line(format) => self.draw(format, snapshot),
-            Show::Number { count, timer } => {
-                let text = number(snapshot, *count, *timer);
-                self.screen.write(&text);
-            }
-            Show::Json => {
-                let text = json::line(snapshot, beside, self.options.unit, None);
-                self.screen.write(&text);
-            }
-        }
-    }
-
-    /// Shows the final state.
-    pub fn show_last(&mut self, snapshot: &Snapshot, beside: &Beside, ending: &Ending) {
+    /// Shows the progress, for the last time if the snapshot has an ending.
+    pub fn show(&mut self, snapshot: &Snapshot) {
         if !self.shows {
             return;
         }
-        match &self.options.show {
-            Show::Nothing => {}
+        let is_last = snapshot.ending.is_some();
+        let text = match &self.options.show {
+            Show::Nothing => return,
             // Ended before the first drawing.
-            Show::Line(_) if snapshot.elapsed < self.options.delay => {}
+            Show::Line(_) if is_last && snapshot.elapsed < self.options.delay => return,
             Show::Line(format) => {
                 self.draw(format, snapshot);
-                self.end_line();
+                if is_last {
+                    self.end_line();
+                }
+                return;
             }
-            Show::Number { count, timer } => {
-                let text = number(snapshot, *count, *timer);
-                self.screen.write_last(&text);
-            }
-            Show::Json => {
-                let text = json::line(snapshot, beside, self.options.unit, Some(ending));
-                self.screen.write_last(&text);
-            }
+            Show::Number { count, timer } => number(snapshot, *count, *timer),
+            Show::Json => json::line(snapshot, self.options.unit),
+        };
+        if is_last {
+            self.screen.write_last(&text);
+        } else {
+            self.screen.write(&text);
+        }
+    }
+
+    /// Shows several files: lines in rows of their own.
+    pub fn show_all(&mut self, snapshots: &[Snapshot]) {
+        let Show::Line(format) = &self.options.show else {
+            snapshots.iter().for_each(|snapshot| self.show(snapshot));
+            return;
+        };
+        if !self.shows || !self.may_draw() {
+            return;
+        }
+        let lines = snapshots
+            .iter()
+            .map(|snapshot| self.line(format, snapshot).0);
+        let lines: Vec<String> = lines.collect();
+        let drawing = rows::drawing(self.drawn_rows, &lines, self.size().1);
+        if self.screen.write(&drawing) {
+            self.drawn_rows = lines.len();
         }
     }
 
@@ -147,12 +157,12 @@ impl<'o> Display<'o> {
     }
 
     /// Whether drawing is allowed: not on a terminal from the background.
-    pub fn may_draw(&self) -> bool {
+    fn may_draw(&self) -> bool {
         !self.screen.is_terminal() || self.screen.is_in_foreground()
     }
 
     /// Columns and rows available.
-    pub fn size(&self) -> (usize, usize) {
+    fn size(&self) -> (usize, usize) {
         let (columns, rows) = self.screen.size();
         (
             usize::from(self.options.width.or(columns).unwrap_or(WIDTH)),
@@ -161,20 +171,9 @@ impl<'o> Display<'o> {
     }
 
     /// The line of a format, coloured if the terminal allows, and its columns.
-    pub fn line(
-        &self,
-        format: &Format,
-        snapshot: &Snapshot,
-        name: Option<&str>,
-    ) -> (String, usize) {
-        let setting = Setting {
-            name,
-            unit: self.options.unit,
-            width: self.size().0,
-            now: &Zoned::now(),
-        };
-        let line = format.line(snapshot, &setting);
-        let columns = line.width();
+    fn line(&self, format: &Format, snapshot: &Snapshot) -> (String, usize) {
+        let line = format.line(snapshot, self.options.unit, self.size().0, &Zoned::now());
+        let columns = line.text.width();
         if self.screen.is_coloured() && !line.bar.is_empty() {
             (coloured(&line), columns)
         } else {
@@ -182,31 +181,21 @@ impl<'o> Display<'o> {
         }
     }
 
-    /// Writes text unchanged. Returns whether all of it was written.
-    pub fn write(&mut self, text: &str) -> bool {
-        self.screen.write(text)
-    }
-
     fn draw(&mut self, format: &Format, snapshot: &Snapshot) {
         if !self.may_draw() {
             return;
         }
-        let (text, columns) = self.line(format, snapshot, self.options.name.as_deref());
+        let (text, columns) = self.line(format, snapshot);
+        let (width, height) = self.size();
         if let Some(rows) = &self.rows {
-            let height = self.size().1;
-            let drawn = if snapshot.last {
-                rows.draw_last(&mut self.screen, &text, height)
-            } else {
-                rows.draw(&mut self.screen, &text, height)
-            };
-            if drawn.is_ok() {
+            let is_last = snapshot.ending.is_some();
+            if rows.draw(&mut self.screen, &text, height, is_last).is_ok() {
                 return;
             }
             self.rows = None;
         }
         // Overwrite the rest of a longer line.
-        let blanks = self.columns.saturating_sub(columns);
-        let blanks = blanks.min(self.size().0.saturating_sub(columns));
+        let blanks = self.columns.min(width).saturating_sub(columns);
         let text = format!("\r{text}{:blanks$}", "");
         self.in_line.store(true, Ordering::Relaxed);
         if self.screen.write(&text) {
@@ -283,6 +272,7 @@ mod tests {
     fn missed_drawings_are_skipped() {
         let options = Options {
             show: Show::Json,
+            interval: Duration::from_secs(1),
             ..Options::default()
         };
         let mut display = Display::new(&options);

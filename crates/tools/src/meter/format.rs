@@ -4,11 +4,14 @@ use std::ops::Range;
 use std::time::Duration;
 
 use jiff::Zoned;
+use pipespeed_base::size;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::bar;
+use super::options::Unit;
 use super::progress::Snapshot;
-use super::units::{Unit, amount, time};
+
+/// Fewer columns show the percentage without a bar.
+const MIN_BAR_COLUMNS: usize = 12;
 
 /// An element of the display.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,19 +116,6 @@ impl Format {
     }
 }
 
-/// Inputs of a line besides the snapshot.
-#[derive(Debug)]
-pub struct Setting<'a> {
-    /// The name shown first.
-    pub name: Option<&'a str>,
-    /// The unit of counts.
-    pub unit: Unit,
-    /// The available columns.
-    pub width: usize,
-    /// The time of day.
-    pub now: &'a Zoned,
-}
-
 /// A line without control characters, within the requested width.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Line {
@@ -135,71 +125,58 @@ pub struct Line {
     pub bar: Range<usize>,
 }
 
-impl Line {
-    /// The number of columns.
-    pub fn width(&self) -> usize {
-        self.text.width()
-    }
-}
-
 impl Format {
-    /// Makes a line. If the width is too small, the bar is left out first, then
-    /// the end of the line.
-    pub fn line(&self, snapshot: &Snapshot, setting: &Setting<'_>) -> Line {
-        let mut parts: Vec<Option<String>> = Vec::with_capacity(self.0.len());
-        for item in &self.0 {
-            parts.push(match item {
-                Item::Bar | Item::Gap => None,
-                other => Some(text(other, snapshot, setting)),
-            });
-        }
-        if let Some(place) = self.0.iter().position(|item| *item == Item::Bar) {
-            // A placeholder of one column, to measure the rest with its gaps.
-            parts[place] = Some("=".to_owned());
-            let rest = self.join(&parts).0.width() - 1;
-            parts[place] = Some(bar_of(snapshot, setting.width.saturating_sub(rest)));
-        }
-        let (mut text, mut bar) = self.join(&parts);
-        truncate(&mut text, setting.width);
-        bar.end = bar.end.min(text.len());
-        bar.start = bar.start.min(bar.end);
-        Line { text, bar }
+    /// Makes a line at the time of day `now`. If the width is too small, the bar is
+    /// left out first, then the end of the line.
+    pub fn line(&self, snapshot: &Snapshot, unit: Unit, width: usize, now: &Zoned) -> Line {
+        // A bar of one column, to measure the rest with its gaps.
+        let rest = self.join("=", snapshot, unit, now).text.width();
+        let width_of_bar = (width + 1).saturating_sub(rest);
+        let bar = match (snapshot.share(), snapshot.percent()) {
+            (Some(share), Some(percent)) => progress_bar(share, percent, width_of_bar),
+            _ => indicator(snapshot.beats, width_of_bar),
+        };
+        let mut line = self.join(&bar, snapshot, unit, now);
+        truncate(&mut line.text, width);
+        line.bar.end = line.bar.end.min(line.text.len());
+        line.bar.start = line.bar.start.min(line.bar.end);
+        line
     }
 
-    /// The line and the byte range of the bar.
-    fn join(&self, parts: &[Option<String>]) -> (String, Range<usize>) {
-        let mut line = String::new();
-        let mut bar = 0..0;
+    fn join(&self, bar: &str, snapshot: &Snapshot, unit: Unit, now: &Zoned) -> Line {
+        let mut line = Line::default();
         let mut gap = false;
-        for (item, part) in self.0.iter().zip(parts) {
-            let Some(part) = part else {
-                gap = true;
-                continue;
+        for item in &self.0 {
+            let part = match item {
+                Item::Gap => {
+                    gap = true;
+                    continue;
+                }
+                Item::Bar => bar.to_owned(),
+                item => text(item, snapshot, unit, now),
             };
             if part.is_empty() {
                 continue;
             }
-            if gap && !line.is_empty() {
-                line.push(' ');
+            if std::mem::take(&mut gap) && !line.text.is_empty() {
+                line.text.push(' ');
             }
-            gap = false;
             if *item == Item::Bar {
-                bar = line.len()..line.len() + part.len();
+                line.bar = line.text.len()..line.text.len() + part.len();
             }
-            line.push_str(part);
+            line.text.push_str(&part);
         }
-        (line, bar)
+        line
     }
 }
 
-fn text(item: &Item, snapshot: &Snapshot, setting: &Setting<'_>) -> String {
-    let unit = setting.unit;
+fn text(item: &Item, snapshot: &Snapshot, unit: Unit, now: &Zoned) -> String {
     let rate = |rate: Option<f64>| format!("[{:>9}]", amount(rate.unwrap_or(0.0), unit) + "/s");
     // The last line shows no time left.
-    let expected = snapshot.size.is_some() && !snapshot.last;
+    let expected = snapshot.size.is_some() && snapshot.ending.is_none();
     match item {
         Item::Text(text) => text.clone(),
-        Item::Name => match setting.name {
+        Item::Name => match &snapshot.name {
             Some(name) => format!("{:>9}:", name.chars().map(visible).collect::<String>()),
             None => String::new(),
         },
@@ -216,10 +193,7 @@ fn text(item: &Item, snapshot: &Snapshot, setting: &Setting<'_>) -> String {
             Some(left) => format!("ETA {}", time(left)),
             None => "ETA -:--:--".to_owned(),
         },
-        Item::Arrival => match snapshot
-            .time_left()
-            .and_then(|left| arrival(setting.now, left))
-        {
+        Item::Arrival => match snapshot.time_left().and_then(|left| arrival(now, left)) {
             Some(when) => format!("ETA {when}"),
             None => "ETA --:--:--".to_owned(),
         },
@@ -227,11 +201,73 @@ fn text(item: &Item, snapshot: &Snapshot, setting: &Setting<'_>) -> String {
     }
 }
 
-fn bar_of(snapshot: &Snapshot, width: usize) -> String {
-    match (snapshot.share(), snapshot.percent()) {
-        (Some(share), Some(percent)) => bar::known(share, percent, width),
-        _ => bar::indicator(snapshot.beats, width),
+/// A bar with its percentage in exactly `width` columns. If they are too few, only
+/// the percentage, or nothing.
+fn progress_bar(share: f64, percent: u64, width: usize) -> String {
+    let percent = format!("{percent:3}%");
+    if width < MIN_BAR_COLUMNS.max(percent.len() + 4) {
+        return if percent.len() <= width {
+            format!("{percent:>width$}")
+        } else {
+            String::new()
+        };
     }
+    let inner = width - 2 - (percent.len() + 1);
+    let filled = (share.clamp(0.0, 1.0) * inner as f64) as usize;
+    let mut bar = "=".repeat(filled);
+    if filled < inner {
+        bar.push('>');
+    }
+    format!("[{bar:<inner$}] {percent}")
+}
+
+/// A mark that moves back and forth, one step per beat, in exactly `width`
+/// columns; nothing if they are too few.
+fn indicator(beats: u64, width: usize) -> String {
+    const MARK: &str = "<=>";
+    if width < MARK.len() + 2 {
+        return String::new();
+    }
+    let room = width - 2 - MARK.len();
+    let place = (beats % (2 * room as u64).max(1)) as usize;
+    let place = place.min(2 * room - place);
+    format!("[{:place$}{MARK}{:rest$}]", "", "", rest = room - place)
+}
+
+/// Formats an amount with three or four digits: `3.00MiB`, `1023KiB`, `12B`; lines
+/// as `12`, `43.8k`.
+fn amount(value: f64, unit: Unit) -> String {
+    let (base, names): (f64, [&str; 7]) = match unit {
+        Unit::Bytes => (1024.0, size::UNITS),
+        Unit::Lines { .. } => (1000.0, ["", "k", "M", "G", "T", "P", "E"]),
+    };
+    let finite = Some(value).filter(|value| value.is_finite());
+    let mut value = finite.unwrap_or(0.0).max(0.0);
+    let mut power = 0;
+    // Values that would round up to the next unit are shown in it.
+    while value >= base - 0.5 && power + 1 < names.len() {
+        value /= base;
+        power += 1;
+    }
+    let decimals = match value {
+        _ if power == 0 => 0,
+        small if small < 9.995 => 2,
+        medium if medium < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$}{}", names[power])
+}
+
+/// Formats hours, minutes and seconds, after days if any: `0:00:05`, `2:03:04:05`.
+fn time(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
+    let hours = if days > 0 {
+        format!("{days}:{hours:02}")
+    } else {
+        hours.to_string()
+    };
+    format!("{hours}:{:02}:{:02}", seconds / 60 % 60, seconds % 60)
 }
 
 /// The time of day after `left`, with the date if that is far away.

@@ -1,6 +1,6 @@
 //! Counting of lines in a stream of bytes.
 
-use std::collections::VecDeque;
+use super::progress::Trail;
 
 /// Minimum distance of the marks, in bytes: a page.
 const MIN_DISTANCE: u64 = 4096;
@@ -16,7 +16,7 @@ pub struct LineCounter {
     bytes: u64,
     lines: u64,
     /// Positions, and the number of lines before them.
-    marks: VecDeque<(u64, u64)>,
+    marks: Trail<u64>,
 }
 
 impl LineCounter {
@@ -26,7 +26,7 @@ impl LineCounter {
             end,
             bytes: 0,
             lines: 0,
-            marks: VecDeque::from([(0, 0)]),
+            marks: Trail::new((0, 0), MIN_DISTANCE, MAX_BACK),
         }
     }
 
@@ -35,18 +35,7 @@ impl LineCounter {
         let lines = memchr::memchr_iter(self.end, bytes).count() as u64;
         self.bytes += bytes.len() as u64;
         self.lines += lines;
-        let last_but_one = self.marks.iter().rev().nth(1);
-        if last_but_one.is_some_and(|mark| self.bytes - mark.0 < MIN_DISTANCE) {
-            self.marks.pop_back();
-        }
-        self.marks.push_back((self.bytes, self.lines));
-        while self
-            .marks
-            .get(1)
-            .is_some_and(|second| self.bytes - second.0 > MAX_BACK)
-        {
-            self.marks.pop_front();
-        }
+        self.marks.add(self.bytes, self.lines);
         lines
     }
 
@@ -64,11 +53,10 @@ impl LineCounter {
     /// interpolated between marks.
     pub fn without(&self, unread: u64) -> u64 {
         let place = self.bytes.saturating_sub(unread);
-        let after = self.marks.partition_point(|mark| mark.0 < place);
-        let (Some(after), Some(before)) = (
-            self.marks.get(after),
-            self.marks.get(after.saturating_sub(1)),
-        ) else {
+        let marks = &self.marks.points;
+        let after = marks.partition_point(|mark| mark.0 < place);
+        let (Some(after), Some(before)) = (marks.get(after), marks.get(after.saturating_sub(1)))
+        else {
             return self.lines;
         };
         let (bytes, lines) = (after.0 - before.0, after.1 - before.1);
@@ -119,7 +107,7 @@ mod tests {
         assert_eq!(counter.without(0), 1_638_400);
         assert_eq!(counter.without(8), 1_638_399);
         assert_eq!(counter.without(1 << 20), 1_638_400 - (1 << 17));
-        assert!(counter.marks.len() < 50);
+        assert!(counter.marks.points.len() < 50);
     }
 
     #[test]
@@ -128,7 +116,11 @@ mod tests {
         for _ in 0..100_000 {
             counter.count(b"\n");
         }
-        assert!(counter.marks.len() < 60, "{}", counter.marks.len());
+        assert!(
+            counter.marks.points.len() < 60,
+            "{}",
+            counter.marks.points.len()
+        );
         assert_eq!(counter.without(50_000), 50_000);
     }
 }

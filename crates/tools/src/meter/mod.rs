@@ -7,16 +7,14 @@
 //! | module | content |
 //! |---|---|
 //! | `options` | options |
-//! | `stream`, `transfer` | all inputs in turn; one input, by relay |
+//! | `stream` | all inputs in turn, by relay |
 //! | `session`, `clock` | state common to all inputs: counts, time, limits, display |
 //! | `progress`, `limiter`, `lines` | rates and times from samples; rate limit; counting lines (pure) |
-//! | `format`, `bar`, `units` | a line of a given width from a format and a snapshot (pure) |
+//! | `format` | a line of a given width from a format and a snapshot (pure) |
 //! | `display`, `json`, `screen`, `rows` | drawing; standard error; several meters in one terminal |
-//! | `watch`, `descriptor` | files of another process |
+//! | `watch` | files of another process |
 
-mod bar;
 mod clock;
-mod descriptor;
 mod display;
 mod format;
 mod json;
@@ -27,19 +25,22 @@ mod progress;
 mod rows;
 mod screen;
 mod session;
-mod status;
 mod stream;
-mod transfer;
-mod units;
 mod watch;
 
 pub use self::format::{Format, Item};
-pub use self::options::{Options, Show, Target};
-pub use self::status::Status;
-pub use self::units::Unit;
+pub use self::options::{Options, Show, Target, Unit};
 
-/// Runs the meter, and prints errors on standard error.
-pub fn run(options: &Options) -> Status {
+/// Bit of the exit status, as in pv(1): a file or a process could not be accessed.
+const ACCESS: u8 = 2;
+/// An input was left out, since it is the output.
+const SAME_FILE: u8 = 4;
+/// Bytes could not be read or written.
+const TRANSFER: u8 = 16;
+
+/// Runs the meter, and prints errors on standard error. Returns the exit status: 0, or
+/// the sum of pv's bits.
+pub fn run(options: &Options) -> u8 {
     match options.watch {
         Some(target) => watch::run(options, target),
         None => stream::run(options),

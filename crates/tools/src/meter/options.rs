@@ -4,15 +4,25 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::format::Format;
-use super::units::Unit;
 
-/// Default interval between two drawings.
-pub const INTERVAL: Duration = Duration::from_secs(1);
+/// The unit of counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unit {
+    /// Bytes; shown in powers of 1024.
+    #[default]
+    Bytes,
+    /// Lines; shown in powers of 1000.
+    Lines {
+        /// The byte that ends a line: a newline or NUL.
+        end: u8,
+    },
+}
 
 /// Form of the display on standard error.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub enum Show {
     /// Nothing.
+    #[default]
     Nothing,
     /// A line that is redrawn.
     Line(Format),
@@ -37,7 +47,7 @@ pub struct Target {
 }
 
 /// Options of a meter.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The inputs; standard input by default and for '-'.
     pub files: Vec<PathBuf>,
@@ -77,30 +87,4 @@ pub struct Options {
     pub skip_errors: bool,
     /// Allow enlarging the pipe at the input.
     pub resize_input: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            files: Vec::new(),
-            watch: None,
-            show: Show::Line(Format::default()),
-            force: false,
-            name: None,
-            unit: Unit::Bytes,
-            size: None,
-            stop_at_size: false,
-            rate_limit: None,
-            interval: INTERVAL,
-            delay: Duration::ZERO,
-            wait: false,
-            width: None,
-            height: None,
-            cursor: false,
-            block: None,
-            copy: false,
-            skip_errors: false,
-            resize_input: false,
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! Rates and remaining times, as pure functions of samples.
 
 use std::collections::VecDeque;
+use std::ops::Sub;
 use std::time::Duration;
 
 /// The current rate is the average over this time.
@@ -9,52 +10,54 @@ pub const WINDOW: Duration = Duration::from_secs(4);
 /// Maximum number of samples in a window.
 const MAX_SAMPLES: u32 = 64;
 
-/// Samples of the count over the last [`WINDOW`].
+/// Points of a growing count over time or bytes: thinned out, and only the newest.
 #[derive(Debug, Clone)]
-pub struct History {
-    samples: VecDeque<(Duration, u64)>,
+pub struct Trail<X> {
+    /// Positions and the counts there, oldest first.
+    pub points: VecDeque<(X, u64)>,
+    spacing: X,
+    span: X,
 }
 
-impl History {
-    /// Begins with a count of 0 at time 0.
-    pub fn new() -> Self {
-        History {
-            samples: VecDeque::from([(Duration::ZERO, 0)]),
+impl<X: Copy + Ord + Sub<Output = X>> Trail<X> {
+    /// Begins with one point. Points closer than `spacing` are thinned out, and those
+    /// more than `span` behind the newest are dropped except the last of them.
+    pub fn new(first: (X, u64), spacing: X, span: X) -> Self {
+        Trail {
+            points: VecDeque::from([first]),
+            spacing,
+            span,
         }
     }
 
-    /// Restarts with `count` at `at`.
-    pub fn restart(&mut self, at: Duration, count: u64) {
-        self.samples.clear();
-        self.samples.push_back((at, count));
-    }
-
-    /// Adds a sample; its time is at least that of the last one.
-    pub fn add(&mut self, at: Duration, count: u64) {
-        let newest = self
-            .samples
-            .back()
-            .map_or(Duration::ZERO, |newest| newest.0);
-        let at = at.max(newest);
+    /// Adds a point, not before the last one.
+    pub fn add(&mut self, x: X, count: u64) {
+        let x = self.points.back().map_or(x, |newest| x.max(newest.0));
         // Compared with the last but one, or the last would always be replaced.
-        let before = self.samples.iter().rev().nth(1).map(|sample| sample.0);
-        if before.is_some_and(|before| at - before < WINDOW / MAX_SAMPLES) {
-            self.samples.pop_back();
+        let before = self.points.iter().nth_back(1);
+        if before.is_some_and(|before| x - before.0 < self.spacing) {
+            self.points.pop_back();
         }
-        self.samples.push_back((at, count));
-        // Keep one sample that is at least as old as the window.
-        while self
-            .samples
-            .get(1)
-            .is_some_and(|second| at - second.0 >= WINDOW)
-        {
-            self.samples.pop_front();
+        self.points.push_back((x, count));
+        let is_old = |second: &(X, u64)| x - second.0 >= self.span;
+        while self.points.get(1).is_some_and(is_old) {
+            self.points.pop_front();
         }
+    }
+}
+
+/// Samples of the count over the last [`WINDOW`].
+pub type History = Trail<Duration>;
+
+impl History {
+    /// Begins with `count` at `at`.
+    pub fn begin(at: Duration, count: u64) -> Self {
+        Trail::new((at, count), WINDOW / MAX_SAMPLES, WINDOW)
     }
 
     /// Units per second over the window, or since the beginning. `None` at time 0.
     pub fn rate(&self) -> Option<f64> {
-        let (oldest, newest) = (self.samples.front()?, self.samples.back()?);
+        let (oldest, newest) = (self.points.front()?, self.points.back()?);
         per_second(newest.1.saturating_sub(oldest.1), newest.0 - oldest.0)
     }
 }
@@ -64,9 +67,11 @@ pub fn per_second(count: u64, time: Duration) -> Option<f64> {
     (!time.is_zero()).then(|| count as f64 / time.as_secs_f64())
 }
 
-/// The progress at one moment. Counts are in units.
+/// The progress at one moment. Counts are in units unless they are said to be bytes.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Snapshot {
+    /// The name of the stream or file.
+    pub name: Option<String>,
     /// The count.
     pub done: u64,
     /// The count at the beginning: not 0 for a file watched from its middle.
@@ -77,12 +82,29 @@ pub struct Snapshot {
     pub elapsed: Duration,
     /// Current rate in units per second.
     pub rate: Option<f64>,
+    /// Bytes passed, whatever the unit.
+    pub bytes: u64,
+    /// Unread bytes in the output pipe.
+    pub unread: Option<u64>,
     /// Fill of the output pipe, from 0 to 1.
     pub fill: Option<f64>,
     /// Number of drawings with progress, which moves the indicator.
     pub beats: u64,
-    /// Whether this is the last snapshot.
-    pub last: bool,
+    /// The technique in use.
+    pub technique: Option<&'static str>,
+    /// The reason for the end, in the last snapshot.
+    pub ending: Option<Ending>,
+}
+
+/// How a stream ended.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Ending {
+    /// The reason for the end.
+    pub end: &'static str,
+    /// The exit status.
+    pub status: u8,
+    /// The techniques not used, with reasons.
+    pub passed_over: Vec<String>,
 }
 
 impl Snapshot {
@@ -93,15 +115,16 @@ impl Snapshot {
 
     /// The rate to show: the current one, or at the end the average.
     pub fn shown_rate(&self) -> Option<f64> {
-        if self.last { self.average() } else { self.rate }
+        match self.ending {
+            Some(_) => self.average(),
+            None => self.rate,
+        }
     }
 
     /// The count as a share of the size, which it may exceed.
     pub fn share(&self) -> Option<f64> {
-        match self.size {
-            None | Some(0) => None,
-            Some(size) => Some(self.done as f64 / size as f64),
-        }
+        let size = self.size.filter(|size| *size > 0)?;
+        Some(self.done as f64 / size as f64)
     }
 
     /// The percentage, rounded down, so that 100 means all.
@@ -133,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_rate_covers_the_window() {
-        let mut history = History::new();
+        let mut history = History::begin(Duration::ZERO, 0);
         for second in 1..=100_u64 {
             history.add(seconds(second as f64), second * 1000);
         }
@@ -149,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_rate_needs_time() {
-        let mut history = History::new();
+        let mut history = History::begin(Duration::ZERO, 0);
         assert_eq!(history.rate(), None);
         history.add(Duration::ZERO, 10);
         assert_eq!(history.rate(), None);
@@ -159,7 +182,7 @@ mod tests {
 
     #[test]
     fn intervals_longer_than_the_window_extend_it() {
-        let mut history = History::new();
+        let mut history = History::begin(Duration::ZERO, 0);
         history.add(seconds(60.0), 600);
         history.add(seconds(120.0), 6600);
         assert_eq!(history.rate(), Some(100.0));
@@ -193,7 +216,7 @@ mod tests {
         fn the_rate_lies_between_the_slowest_and_the_fastest_step(
             steps in prop::collection::vec((0.001..5.0_f64, 0..1_000_000_u64), 1..300),
         ) {
-            let mut history = History::new();
+            let mut history = History::begin(Duration::ZERO, 0);
             let (mut at, mut count) = (0.0, 0);
             let (mut low, mut high) = (f64::INFINITY, 0.0_f64);
             for (time, more) in steps {
@@ -202,10 +225,10 @@ mod tests {
                 history.add(seconds(at), count);
                 low = low.min(more as f64 / time);
                 high = high.max(more as f64 / time);
-                prop_assert!(history.samples.len() <= MAX_SAMPLES as usize * 2 + 3);
+                prop_assert!(history.points.len() <= MAX_SAMPLES as usize * 2 + 3);
                 let rate = history.rate().unwrap();
                 prop_assert!(rate >= low * 0.999 && rate <= high * 1.001);
-                let spanned = history.samples.back().unwrap().0 - history.samples[1].0;
+                let spanned = history.points.back().unwrap().0 - history.points[1].0;
                 prop_assert!(spanned < WINDOW);
             }
         }
@@ -215,7 +238,7 @@ mod tests {
             rate in 1..1_000_000_000_u64,
             interval in 0.01..20.0_f64,
         ) {
-            let mut history = History::new();
+            let mut history = History::begin(Duration::ZERO, 0);
             for step in 1..200 {
                 let at = seconds(interval * f64::from(step));
                 history.add(at, (at.as_secs_f64() * rate as f64) as u64);

@@ -78,29 +78,28 @@ impl Rows {
         })
     }
 
-    /// Draws all rows, with a new text for this meter's. False if another meter
-    /// has the lock, or the terminal accepts no output.
+    /// Draws all rows, with a new text for this meter's. Drops the drawing if another
+    /// meter has the lock or the terminal accepts no output; retries the last one.
     ///
     /// # Errors
     /// Those of opening, reading and writing the file.
-    pub fn draw(&self, screen: &mut Screen, text: &str, height: usize) -> io::Result<bool> {
-        self.update(screen, text, height, false)
-    }
-
-    /// Draws this meter's row for the last time, after retrying for the lock.
-    ///
-    /// # Errors
-    /// As [`draw`](Self::draw).
-    pub fn draw_last(&self, screen: &mut Screen, text: &str, height: usize) -> io::Result<bool> {
+    pub fn draw(
+        &self,
+        screen: &mut Screen,
+        text: &str,
+        height: usize,
+        is_last: bool,
+    ) -> io::Result<()> {
         for _ in 0..MAX_TRIES {
-            if self.update(screen, text, height, true)? {
-                return Ok(true);
+            if self.update(screen, text, height, is_last)? || !is_last {
+                break;
             }
             std::thread::sleep(RETRY_INTERVAL);
         }
-        Ok(false)
+        Ok(())
     }
 
+    /// Draws all rows. Returns whether it succeeded.
     fn update(
         &self,
         screen: &mut Screen,
@@ -119,7 +118,7 @@ impl Rows {
             ended,
             text: text.to_owned(),
         });
-        if !screen.write(&shared.drawing(height)) {
+        if !screen.write(&drawing(shared.drawn, &shared.rows, height)) {
             return Ok(false);
         }
         shared.drawn = shared.rows.len();
@@ -180,6 +179,12 @@ impl Row {
     }
 }
 
+impl AsRef<str> for Row {
+    fn as_ref(&self) -> &str {
+        &self.text
+    }
+}
+
 impl Shared {
     fn read(file: &mut File) -> Self {
         let mut content = String::new();
@@ -208,25 +213,20 @@ impl Shared {
             Err(place) => self.rows.insert(place, row),
         }
     }
-
-    fn drawing(&self, height: usize) -> String {
-        let texts: Vec<&str> = self.rows.iter().map(|row| &*row.text).collect();
-        drawing(self.drawn, &texts, height)
-    }
 }
 
 /// The output that draws `rows` over the `drawn` rows above the cursor, and leaves
 /// the cursor below. If the terminal is too low, the first rows are left out.
-pub fn drawing(drawn: usize, rows: &[&str], height: usize) -> String {
+pub fn drawing(drawn: usize, rows: &[impl AsRef<str>], height: usize) -> String {
     let room = height.saturating_sub(1).max(1);
     let up = drawn.min(room);
-    let mut text = match up {
-        0 => String::new(),
-        up => format!("\x1b[{up}A"),
-    };
+    let mut text = String::new();
+    if up > 0 {
+        text += &format!("\x1b[{up}A");
+    }
     for row in &rows[rows.len().saturating_sub(room)..] {
         text.push('\r');
-        text.push_str(row);
+        text.push_str(row.as_ref());
         text.push_str("\x1b[K\n");
     }
     // Clear rows that are no longer drawn.
@@ -264,9 +264,12 @@ mod tests {
         for (pid, text) in [(30, "c"), (10, "a"), (20, "b"), (10, "A")] {
             shared.set(row(pid, text, false));
         }
-        assert_eq!(shared.drawing(24), "\rA\x1b[K\n\rb\x1b[K\n\rc\x1b[K\n");
+        assert_eq!(
+            drawing(shared.drawn, &shared.rows, 24),
+            "\rA\x1b[K\n\rb\x1b[K\n\rc\x1b[K\n"
+        );
         shared.drawn = 3;
-        assert!(shared.drawing(24).starts_with("\x1b[3A\rA"));
+        assert!(drawing(shared.drawn, &shared.rows, 24).starts_with("\x1b[3A\rA"));
     }
 
     #[test]

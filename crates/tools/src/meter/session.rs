@@ -7,12 +7,10 @@ use fastpipe::relay::{Activity, Flow, PassedOver, Progress};
 
 use super::clock::Clock;
 use super::display::Display;
-use super::json::{Beside, Ending};
 use super::limiter::{Allowance, Limiter};
 use super::lines::LineCounter;
-use super::options::{Options, Show};
-use super::progress::{History, Snapshot};
-use super::units::Unit;
+use super::options::{Options, Show, Unit};
+use super::progress::{Ending, History, Snapshot};
 
 /// Reason for the end: the reader of the output is gone.
 pub const CONSUMER_GONE: &str = "consumer gone";
@@ -34,6 +32,8 @@ pub struct Session<'o> {
     beats: u64,
     technique: Option<&'static str>,
     passed_over: Vec<String>,
+    /// The exit status so far.
+    status: u8,
     /// Lines that may pass before the limiter's next update.
     lines_allowed: u64,
 }
@@ -71,11 +71,12 @@ impl<'o> Session<'o> {
             },
             size,
             clock: Clock::new(!options.wait),
-            history: History::new(),
+            history: History::begin(Duration::ZERO, 0),
             counts: Counts::default(),
             beats: 0,
             technique: None,
             passed_over: Vec::new(),
+            status: 0,
             lines_allowed: u64::MAX,
         }
     }
@@ -85,8 +86,9 @@ impl<'o> Session<'o> {
         self.options
     }
 
-    /// Prints an error.
-    pub fn print_error(&mut self, message: &str) {
+    /// Prints an error, and adds its bit to the exit status.
+    pub fn fail(&mut self, bit: u8, message: &str) {
+        self.status |= bit;
         self.display.print_error(message);
     }
 
@@ -143,7 +145,7 @@ impl<'o> Session<'o> {
                 };
             }
             self.clock.start();
-            self.history.restart(Duration::ZERO, 0);
+            self.history = History::begin(Duration::ZERO, 0);
             return self.flow(Duration::ZERO, progress.taken);
         };
         self.draw_if_due(now);
@@ -152,9 +154,8 @@ impl<'o> Session<'o> {
 
     fn draw_if_due(&mut self, now: Duration) {
         if self.display.take_due(now) {
-            let snapshot = self.snapshot(now, false, false);
-            let beside = self.beside();
-            self.display.show(&snapshot, &beside);
+            let snapshot = self.snapshot(now, None);
+            self.display.show(&snapshot);
         }
     }
 
@@ -232,11 +233,14 @@ impl<'o> Session<'o> {
         self.flow_of_lines(used_up.then_some(Duration::ZERO))
     }
 
-    /// Takes a snapshot. With `delivered`, unread bytes in the output pipe count
-    /// as passed.
-    fn snapshot(&mut self, now: Duration, last: bool, delivered: bool) -> Snapshot {
+    /// Takes a snapshot. At the end, unread bytes in the output pipe count as passed
+    /// unless the reader is gone.
+    fn snapshot(&mut self, now: Duration, ending: Option<Ending>) -> Snapshot {
         let counts = &mut self.counts;
         let given = counts.before + counts.given;
+        let delivered = ending
+            .as_ref()
+            .is_some_and(|last| last.end != CONSUMER_GONE);
         let unread = counts.unread.filter(|_| !delivered).unwrap_or(0);
         let done = match &self.lines {
             Some(lines) => lines.without(unread),
@@ -249,44 +253,35 @@ impl<'o> Session<'o> {
         }
         self.history.add(now, counts.shown);
         Snapshot {
+            name: self.options.name.clone(),
             done: counts.shown,
             begun_at: 0,
             size: self.size,
             elapsed: now,
             rate: self.history.rate(),
+            bytes: counts.shown_bytes,
+            unread: counts.unread,
             fill: fill(counts.unread),
             beats: self.beats,
-            last,
-        }
-    }
-
-    fn beside(&self) -> Beside {
-        Beside {
-            name: self.options.name.clone(),
-            bytes: self.counts.shown_bytes,
-            unread: self.counts.unread,
             technique: self.technique,
+            ending,
         }
     }
 
-    /// Shows the final state.
-    pub fn finish(&mut self, end: &'static str, status: u8) {
-        let now = match self.clock.now() {
-            Some(now) => now,
-            // The first byte never came.
-            None if matches!(self.options.show, Show::Line(_)) => return,
-            None => Duration::ZERO,
-        };
-        // Unread bytes will be delivered, unless the reader is gone.
-        let delivered = end != CONSUMER_GONE;
-        let snapshot = self.snapshot(now, true, delivered);
-        let ending = Ending {
-            end,
-            status,
-            passed_over: std::mem::take(&mut self.passed_over),
-        };
-        let beside = self.beside();
-        self.display.show_last(&snapshot, &beside, &ending);
+    /// Shows the final state. Returns the exit status.
+    pub fn finish(&mut self, end: &'static str) -> u8 {
+        let now = self.clock.now();
+        // Without the first byte no line was drawn.
+        if now.is_some() || !matches!(self.options.show, Show::Line(_)) {
+            let ending = Ending {
+                end,
+                status: self.status,
+                passed_over: std::mem::take(&mut self.passed_over),
+            };
+            let snapshot = self.snapshot(now.unwrap_or_default(), Some(ending));
+            self.display.show(&snapshot);
+        }
+        self.status
     }
 }
 

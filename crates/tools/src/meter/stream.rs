@@ -1,169 +1,204 @@
-//! Passing all inputs on, one after another.
+//! Passing all inputs on, one after another, by relay.
 
+use std::cell::RefCell;
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fs::{FileType, Mode, OFlags};
+use fastpipe::relay::{self, End, RelayError, Side, relay, relay_inspecting};
+use fastpipe::wait::Wait;
+use pipespeed_base::standard;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, Mode, OFlags, SeekFrom, Stat, fstat, seek, stat, tell};
 use rustix::io::Errno;
 
 use super::format::visible;
-use super::options::Options;
+use super::options::{Options, Unit};
 use super::session::{CONSUMER_GONE, Session};
-use super::status::Status;
-use super::transfer::{Ended, pass};
-use super::units::Unit;
-use pipespeed_base::standard;
+use super::{ACCESS, SAME_FILE, TRANSFER};
 
 /// After a read error, the rest of the sector of this many bytes is skipped.
 const SECTOR: u64 = 512;
 
-/// Passes all inputs on to standard output.
-pub fn run(options: &Options) -> Status {
+/// Reason for the end: the size to stop at was reached.
+const SIZE_REACHED: &str = "size reached";
+
+/// Passes all inputs on to standard output. Returns the exit status.
+pub fn run(options: &Options) -> u8 {
     let stdout = io::stdout();
-    let output = stdout.as_fd();
     let files = if options.files.is_empty() {
         &[PathBuf::from("-")][..]
     } else {
         &options.files
     };
     let mut options = options.clone();
-    let in_bytes = options.unit == Unit::Bytes;
-    let mut size = options
-        .size
-        .or_else(|| in_bytes.then(|| total(files)).flatten());
-    if size.is_none() && in_bytes {
-        // The output is a disk to fill.
-        size = size_of_device(output);
-        options.stop_at_size |= size.is_some();
-    }
-    let mut session = Session::new(&options, size);
-    let mut status = Status::default();
-    let mut end = "end of data";
-    for path in files {
-        let (ended, failure) = pass_file(path, output, &mut session);
-        status.add(failure);
-        if let Some(why) = ended {
-            end = why;
-            break;
+    let mut size = options.size;
+    if size.is_none() && options.unit == Unit::Bytes {
+        size = total(files);
+        if size.is_none()
+            && let Ok(about) = fstat(&stdout)
+            && has_type(&about, FileType::BlockDevice)
+        {
+            // The output is a disk to fill.
+            size = size_of(&about);
+            options.stop_at_size |= size.is_some();
         }
     }
-    session.finish(end, status.code());
-    status
+    let mut session = Session::new(&options, size);
+    let mut ends = files
+        .iter()
+        .filter_map(|path| pass_file(path, stdout.as_fd(), &mut session));
+    let end = ends.next().unwrap_or("end of data");
+    session.finish(end)
 }
 
-/// Passes one input on. Returns the reason to end, if any, and the failures.
+/// Passes one input on. Returns the reason to end, if any.
 fn pass_file(
     path: &Path,
     output: BorrowedFd<'_>,
     session: &mut Session<'_>,
-) -> (Option<&'static str>, Status) {
+) -> Option<&'static str> {
     let name = printable(path);
-    let (stdin, file);
-    let input = if path == Path::new("-") {
-        if standard::is_closed(0) {
-            session.print_error("standard input is closed");
-            return (None, Status::ACCESS);
-        }
-        stdin = io::stdin();
-        stdin.as_fd()
-    } else {
-        match open(path, session) {
-            Ok(opened) => file = opened,
-            Err(error) => {
-                session.print_error(&format!("{name}: {error}"));
-                return (None, Status::ACCESS);
-            }
-        }
-        file.as_fd()
-    };
-    match is_same_file(input, output) {
-        Ok(false) => {}
-        Ok(true) => {
-            session.print_error(&format!("{name}: the input is the output"));
-            return (None, Status::SAME_FILE);
+    let opened = open(path, session);
+    let input = match opened.and_then(|input| Ok((is_same_file(&input, output)?, input))) {
+        Ok((false, input)) => input,
+        Ok((true, _)) => {
+            session.fail(SAME_FILE, &format!("{name}: the input is the output"));
+            return None;
         }
         Err(error) => {
-            session.print_error(&format!("{name}: {error}"));
-            return (None, Status::ACCESS);
+            session.fail(ACCESS, &format!("{name}: {error}"));
+            return None;
         }
-    }
-    let mut failure = Status::default();
+    };
     let mut reported = false;
+    // Zeros to pass instead of an unreadable sector, and their number.
+    let mut zeros: Option<(File, u64)> = None;
     loop {
-        match pass(input, output, None, session) {
-            Ended::Input => return (None, failure),
-            Ended::Enough => return (Some("size reached"), failure),
-            Ended::ReaderGone => return (Some(CONSUMER_GONE), failure),
-            Ended::OutputFailed(error) => {
-                session.print_error(&format!("standard output: {error}"));
-                failure.add(Status::TRANSFER);
-                return (Some("output failed"), failure);
+        let result = match &zeros {
+            None => pass(input.as_fd(), output, None, session),
+            Some((zeros, bytes)) => pass(zeros.as_fd(), output, Some(*bytes), session),
+        };
+        match result {
+            Ok(true) => return Some(SIZE_REACHED),
+            Ok(false) => {
+                // After zeros the input continues.
+                zeros.take()?;
             }
-            Ended::InputFailed(error) => {
+            Err(error) if error.reader_is_gone() => return Some(CONSUMER_GONE),
+            Err(error) if error.side == Side::Output => {
+                session.fail(TRANSFER, &format!("standard output: {}", error.source));
+                return Some("output failed");
+            }
+            Err(error) => {
                 if !reported {
-                    session.print_error(&format!("{name}: {error}"));
+                    session.fail(TRANSFER, &format!("{name}: {}", error.source));
                 }
                 reported = true;
-                failure.add(Status::TRANSFER);
-                if !session.options().skip_errors || !has_sectors(input) {
-                    return (None, failure);
-                }
-                match skip_sector(input, output, session) {
-                    Some(Ended::Input) => {}
-                    Some(Ended::Enough) => return (Some("size reached"), failure),
-                    Some(Ended::ReaderGone) => return (Some(CONSUMER_GONE), failure),
-                    _ => return (None, failure),
-                }
+                let skips = session.options().skip_errors && zeros.is_none();
+                zeros = Some(skips.then(|| skip_sector(&input))??);
             }
         }
     }
 }
 
-/// Opens a file. For a FIFO without a writer, draws while it waits for one.
+/// Passes at most `most` bytes of `input` on to `output`. Returns whether the size to
+/// stop at was reached.
+fn pass(
+    input: BorrowedFd<'_>,
+    output: BorrowedFd<'_>,
+    most: Option<u64>,
+    session: &mut Session<'_>,
+) -> Result<bool, RelayError> {
+    session.next_input();
+    let requested = session.options();
+    let mut options = relay::Options::new()
+        .interval(session.interval())
+        // A large pipe would add bursts to a limited rate.
+        .raise_capacity(requested.rate_limit.is_none())
+        .raise_input_capacity(requested.resize_input);
+    if requested.copy || requested.block.is_some() {
+        options = options.copy();
+    }
+    if let Some(bytes) = requested.block {
+        options = options.block(bytes);
+    }
+    if requested.rate_limit.is_none() {
+        // Saves most wake-ups if writer and reader are equally fast.
+        options = options.wait(Wait::Adaptive);
+    }
+    let in_bytes = requested.unit == Unit::Bytes;
+    let remaining = session.remaining().filter(|_| in_bytes);
+    if let Some(limit) = most.into_iter().chain(remaining).min() {
+        options = options.limit(limit);
+    }
+    let result = if in_bytes {
+        relay(input, output, &options, |progress| {
+            session.on_progress(progress)
+        })
+    } else {
+        // Relay never runs both callbacks at once.
+        let session = RefCell::new(&mut *session);
+        relay_inspecting(
+            input,
+            output,
+            &options,
+            |bytes| session.borrow_mut().on_bytes(bytes),
+            |progress| session.borrow_mut().on_progress(progress),
+        )
+    };
+    session.set_passed_over(match &result {
+        Ok(done) => &done.passed_over,
+        Err(error) => &error.passed_over,
+    });
+    Ok(result?.end == End::Stopped || session.remaining() == Some(0))
+}
+
+/// Opens an input. For a FIFO without a writer, draws while it waits for one.
 fn open(path: &Path, session: &mut Session<'_>) -> io::Result<File> {
+    if path == Path::new("-") {
+        if standard::is_closed(0) {
+            return Err(io::Error::other("it is closed"));
+        }
+        return Ok(io::stdin().as_fd().try_clone_to_owned()?.into());
+    }
     if !std::fs::metadata(path).is_ok_and(|about| about.file_type().is_fifo()) {
         return File::open(path);
     }
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    loop {
-        let within = session.draw_idle();
-        let within = within.and_then(|within| Timespec::try_from(within).ok());
-        let mut fds = [PollFd::new(&file, PollFlags::IN)];
-        // No event before the first writer has opened the FIFO.
-        match rustix::event::poll(&mut fds, within.as_ref()) {
-            Ok(0) | Err(Errno::INTR) => {}
-            Ok(_) => return Ok(file),
-            Err(error) => return Err(error.into()),
-        }
+    // No event before the first writer has opened the FIFO.
+    while !wait_until_readable(&file, session.draw_idle())? {}
+    Ok(file)
+}
+
+/// Waits for an event of a descriptor. False after the time or a signal.
+///
+/// # Errors
+/// Those of poll(2).
+pub(super) fn wait_until_readable(fd: impl AsFd, within: Option<Duration>) -> io::Result<bool> {
+    // Times out of range mean no timeout.
+    let within = within.and_then(|time| Timespec::try_from(time).ok());
+    match poll(&mut [PollFd::new(&fd, PollFlags::IN)], within.as_ref()) {
+        Err(Errno::INTR) => Ok(false),
+        events => Ok(events? > 0),
     }
 }
 
-/// Whether a part of the input can be skipped.
-fn has_sectors(input: BorrowedFd<'_>) -> bool {
-    rustix::fs::fstat(input).is_ok_and(|stat| {
-        let kind = FileType::from_raw_mode(stat.st_mode);
-        matches!(kind, FileType::RegularFile | FileType::BlockDevice)
-    })
-}
-
-/// Skips to the next sector of the input, and passes zeros on instead. `None` on
-/// failure.
-fn skip_sector(
-    input: BorrowedFd<'_>,
-    output: BorrowedFd<'_>,
-    session: &mut Session<'_>,
-) -> Option<Ended> {
-    let place = rustix::fs::tell(input).ok()?;
+/// Skips to the next sector of a file or block device. Returns zeros to pass instead and
+/// their number; `None` on failure.
+fn skip_sector(input: &File) -> Option<(File, u64)> {
+    let about = fstat(input).ok()?;
+    if !has_type(&about, FileType::RegularFile) && !has_type(&about, FileType::BlockDevice) {
+        return None;
+    }
+    let place = tell(input).ok()?;
     let bytes = SECTOR - place % SECTOR;
-    let zeros = File::open("/dev/zero").ok()?;
-    let passed = pass(zeros.as_fd(), output, Some(bytes), session);
-    rustix::fs::seek(input, rustix::fs::SeekFrom::Start(place + bytes)).ok()?;
-    Some(passed)
+    seek(input, SeekFrom::Start(place + bytes)).ok()?;
+    Some((File::open("/dev/zero").ok()?, bytes))
 }
 
 fn printable(path: &Path) -> String {
@@ -179,46 +214,35 @@ fn total(files: &[PathBuf]) -> Option<u64> {
     let mut total: u64 = 0;
     for path in files {
         let bytes = if path == Path::new("-") {
-            size_of_stdin()
+            let stdin = io::stdin();
+            // What was read before doesn't count.
+            size_of(&fstat(&stdin).ok()?)?.saturating_sub(tell(&stdin).ok()?)
         } else {
-            match std::fs::metadata(path) {
-                Ok(about) if about.is_file() => Some(about.len()),
-                Ok(about) if about.file_type().is_block_device() => File::open(path)
-                    .and_then(|mut file| file.seek(SeekFrom::End(0)))
-                    .ok(),
-                Ok(_) => None,
-                Err(_) => Some(0),
+            match stat(path) {
+                Ok(about) => size_of(&about)?,
+                Err(_) => 0,
             }
         };
-        total = total.checked_add(bytes?)?;
+        total = total.checked_add(bytes)?;
     }
     // 0 is unknown: files of /proc have this size.
     (total > 0).then_some(total)
 }
 
-/// Remaining bytes of standard input, if it is a file or a block device.
-fn size_of_stdin() -> Option<u64> {
-    let stdin = io::stdin();
-    let stat = rustix::fs::fstat(&stdin).ok()?;
-    let size = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => u64::try_from(stat.st_size).ok()?,
-        _ => size_of_device(stdin.as_fd())?,
-    };
-    let place = rustix::fs::tell(&stdin).ok()?;
-    Some(size.saturating_sub(place))
+fn has_type(about: &Stat, kind: FileType) -> bool {
+    FileType::from_raw_mode(about.st_mode) == kind
 }
 
-/// The size of a block device in bytes.
-pub(super) fn size_of_device(fd: BorrowedFd<'_>) -> Option<u64> {
-    let stat = rustix::fs::fstat(fd).ok()?;
-    let kind = FileType::from_raw_mode(stat.st_mode);
-    if kind != FileType::BlockDevice {
+/// The size of a regular file or block device in bytes.
+pub(super) fn size_of(about: &Stat) -> Option<u64> {
+    if has_type(about, FileType::RegularFile) {
+        return u64::try_from(about.st_size).ok();
+    }
+    if !has_type(about, FileType::BlockDevice) {
         return None;
     }
-    let (major, minor) = (
-        rustix::fs::major(stat.st_rdev),
-        rustix::fs::minor(stat.st_rdev),
-    );
+    let device = about.st_rdev;
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     // In units of 512 bytes, whatever the device's sector size.
     let sectors = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/size")).ok()?;
     sectors.trim().parse::<u64>().ok()?.checked_mul(SECTOR)
@@ -226,8 +250,8 @@ pub(super) fn size_of_device(fd: BorrowedFd<'_>) -> Option<u64> {
 
 /// Whether both are the same regular file: reading what is being written would
 /// never end.
-fn is_same_file(input: BorrowedFd<'_>, output: BorrowedFd<'_>) -> io::Result<bool> {
-    let (input, output) = (rustix::fs::fstat(input)?, rustix::fs::fstat(output)?);
-    let is_file = FileType::from_raw_mode(input.st_mode) == FileType::RegularFile;
-    Ok(is_file && (input.st_dev, input.st_ino) == (output.st_dev, output.st_ino))
+fn is_same_file(input: &File, output: BorrowedFd<'_>) -> io::Result<bool> {
+    let (input, output) = (fstat(input)?, fstat(output)?);
+    Ok(has_type(&input, FileType::RegularFile)
+        && (input.st_dev, input.st_ino) == (output.st_dev, output.st_ino))
 }

@@ -1,65 +1,40 @@
-//! Watching the positions of another process in its files.
+//! Watching the positions of another process in its files, as /proc shows them
+//! (proc_pid_fd(5), proc_pid_fdinfo(5)).
 
+use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::descriptor::{self, FileState};
+use super::ACCESS;
 use super::display::Display;
-use super::json::{Beside, Ending};
-use super::options::{Options, Show, Target};
-use super::progress::{History, Snapshot};
-use super::rows;
-use super::status::Status;
+use super::options::{Options, Target};
+use super::progress::{Ending, History, Snapshot};
+use super::stream::{size_of, wait_until_readable};
 
 /// Paths are shortened to their last characters.
 const MAX_PATH_CHARS: usize = 30;
 
 /// Watches until the process ends or the chosen descriptor no longer refers to
-/// the same file.
-pub fn run(options: &Options, target: Target) -> Status {
+/// the same file. Returns the exit status.
+pub fn run(options: &Options, target: Target) -> u8 {
     let mut display = Display::new(options);
-    let failed = |display: &mut Display<'_>, what: &str| {
-        display.print_error(&format!("process {}: {what}", target.pid));
-        Status::ACCESS
-    };
-    let process = match open(target.pid) {
-        Ok(process) => process,
-        Err(error) => return failed(&mut display, &error.to_string()),
-    };
-    if let Err(error) = descriptor::list(target.pid) {
-        return failed(&mut display, &error.to_string());
+    match Watch::begin(options, target) {
+        Ok(mut watch) => {
+            let end = watch.run(&mut display);
+            watch.show(&mut display, Some(end));
+            0
+        }
+        Err(error) => {
+            display.print_error(&format!("process {}: {error}", target.pid));
+            ACCESS
+        }
     }
-    let mut watch = Watch {
-        options,
-        target,
-        begun: Instant::now(),
-        files: Vec::new(),
-        drawn: 0,
-    };
-    match target.fd {
-        None => watch.update_all(),
-        Some(fd) => match descriptor::read(target.pid, fd) {
-            Ok(Some(seen)) => watch.files.push(Watched::new(fd, seen, Duration::ZERO)),
-            Ok(None) => {
-                let what = format!("descriptor {fd} is neither a file nor a block device");
-                return failed(&mut display, &what);
-            }
-            Err(error) => return failed(&mut display, &format!("descriptor {fd}: {error}")),
-        },
-    }
-    let end = watch.run(&process, &mut display);
-    watch.show(&mut display, Some(end));
-    Status::default()
-}
-
-fn open(pid: i32) -> io::Result<OwnedFd> {
-    let pid = Pid::from_raw(pid).ok_or(Errno::SRCH)?;
-    Ok(pidfd_open(pid, PidfdFlags::empty())?)
 }
 
 /// The watched process.
@@ -67,10 +42,9 @@ fn open(pid: i32) -> io::Result<OwnedFd> {
 struct Watch<'o> {
     options: &'o Options,
     target: Target,
+    process: OwnedFd,
     begun: Instant,
     files: Vec<Watched>,
-    /// Rows drawn above the cursor.
-    drawn: usize,
 }
 
 /// A watched file.
@@ -85,56 +59,65 @@ struct Watched {
     beats: u64,
 }
 
-impl Watch<'_> {
+impl<'o> Watch<'o> {
+    /// Finds the process and its files.
+    fn begin(options: &'o Options, target: Target) -> io::Result<Self> {
+        let pid = Pid::from_raw(target.pid).ok_or(Errno::SRCH)?;
+        let process = pidfd_open(pid, PidfdFlags::empty())?;
+        list(target.pid)?;
+        if let Some(fd) = target.fd {
+            let problem = match read(target.pid, fd) {
+                Ok(Some(_)) => None,
+                Ok(None) => Some(format!(
+                    "descriptor {fd} is neither a file nor a block device"
+                )),
+                Err(error) => Some(format!("descriptor {fd}: {error}")),
+            };
+            if let Some(problem) = problem {
+                return Err(io::Error::other(problem));
+            }
+        }
+        let mut watch = Watch {
+            options,
+            target,
+            process,
+            begun: Instant::now(),
+            files: Vec::new(),
+        };
+        watch.update();
+        Ok(watch)
+    }
+
     /// Draws until the end of the process or descriptor. Returns the reason.
-    fn run(&mut self, process: &OwnedFd, display: &mut Display<'_>) -> &'static str {
+    fn run(&mut self, display: &mut Display<'_>) -> &'static str {
         loop {
-            let timeout = display.until_next(self.begun.elapsed());
-            // Times out of range mean no timeout.
-            let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
-            let mut fds = [PollFd::new(process, PollFlags::IN)];
-            match poll(&mut fds, timeout.as_ref()) {
-                Ok(0) | Err(Errno::INTR) => {}
-                // If poll fails, the end could not be detected later.
-                Ok(_) | Err(_) => return "process ended",
+            let within = display.until_next(self.begun.elapsed());
+            // If poll fails, the end could not be detected later.
+            if wait_until_readable(&self.process, within).unwrap_or(true) {
+                return "process ended";
             }
             if !display.take_due(self.begun.elapsed()) {
                 continue;
             }
-            if let Some(fd) = self.target.fd {
-                if !self.update(fd) {
-                    return "descriptor closed";
-                }
-            } else {
-                self.update_all();
+            if !self.update() {
+                return "descriptor closed";
             }
             self.show(display, None);
         }
     }
 
-    /// Updates the position of the only file. False if the descriptor no longer
-    /// refers to it.
-    fn update(&mut self, fd: i32) -> bool {
-        let now = self.begun.elapsed();
-        match (
-            descriptor::read(self.target.pid, fd),
-            self.files.first_mut(),
-        ) {
-            (Ok(Some(state)), Some(file)) if state.identity == file.state.identity => {
-                file.update(state, now);
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Updates the list of files and their positions.
-    fn update_all(&mut self) {
+    /// Updates the list of files and their positions. False if the chosen
+    /// descriptor no longer refers to the same file.
+    fn update(&mut self) -> bool {
         let now = self.begun.elapsed();
         let mut before = std::mem::take(&mut self.files);
-        // The list is unreadable while the process ends.
-        for fd in descriptor::list(self.target.pid).unwrap_or_default() {
-            let Ok(Some(state)) = descriptor::read(self.target.pid, fd) else {
+        let fds = match self.target.fd {
+            Some(fd) => vec![fd],
+            // The list is unreadable while the process ends.
+            None => list(self.target.pid).unwrap_or_default(),
+        };
+        for fd in fds {
+            let Ok(Some(state)) = read(self.target.pid, fd) else {
                 continue;
             };
             let same = |file: &Watched| file.fd == fd && file.state.identity == state.identity;
@@ -147,77 +130,53 @@ impl Watch<'_> {
                 None => Watched::new(fd, state, now),
             });
         }
+        let is_closed = !before.is_empty() || self.files.is_empty();
+        if self.target.fd.is_some() && is_closed {
+            self.files = before;
+            return false;
+        }
+        true
     }
 
     /// Shows all files, for the last time if there is a reason for the end.
-    fn show(&mut self, display: &mut Display<'_>, end: Option<&'static str>) {
+    fn show(&self, display: &mut Display<'_>, end: Option<&'static str>) {
         let now = self.begun.elapsed();
-        let one = self.target.fd.is_some();
-        let last = end.is_some();
-        let snapshots: Vec<(Snapshot, Beside)> = self
-            .files
-            .iter()
-            .map(|file| {
-                let snapshot = file.snapshot(now, self.options.size.filter(|_| one), last);
-                let name = match (one, &self.options.name) {
-                    (true, name) => name.clone(),
-                    (false, _) => Some(file.name()),
-                };
-                let beside = Beside {
-                    name,
-                    bytes: snapshot.done,
-                    unread: None,
-                    technique: None,
-                };
-                (snapshot, beside)
-            })
-            .collect();
-        if let (Show::Line(_), false) = (&self.options.show, one) {
-            self.draw_rows(display, &snapshots);
-            return;
-        }
-        for (snapshot, beside) in &snapshots {
-            match end {
-                None => display.show(snapshot, beside),
-                Some(end) => {
-                    let ending = Ending {
-                        end,
-                        status: 0,
-                        passed_over: Vec::new(),
-                    };
-                    display.show_last(snapshot, beside, &ending);
-                }
-            }
-        }
-    }
-
-    fn draw_rows(&mut self, display: &mut Display<'_>, snapshots: &[(Snapshot, Beside)]) {
-        let Show::Line(format) = &self.options.show else {
-            return;
+        let chosen = self.target.fd.is_some();
+        let snapshot = |file: &Watched| Snapshot {
+            name: if chosen {
+                self.options.name.clone()
+            } else {
+                Some(file.name())
+            },
+            done: file.state.position,
+            begun_at: file.begun_at,
+            size: self.options.size.filter(|_| chosen).or(file.state.size),
+            elapsed: now.saturating_sub(file.since),
+            rate: file.history.rate(),
+            bytes: file.state.position,
+            beats: file.beats,
+            ending: end.map(|end| Ending {
+                end,
+                ..Ending::default()
+            }),
+            ..Snapshot::default()
         };
-        if !display.shows() || !display.may_draw() {
-            return;
-        }
-        let lines: Vec<String> = snapshots
-            .iter()
-            .map(|(snapshot, beside)| display.line(format, snapshot, beside.name.as_deref()).0)
-            .collect();
-        let lines: Vec<&str> = lines.iter().map(|line| &**line).collect();
-        if display.write(&rows::drawing(self.drawn, &lines, display.size().1)) {
-            self.drawn = lines.len();
+        let snapshots: Vec<Snapshot> = self.files.iter().map(snapshot).collect();
+        if chosen {
+            snapshots.iter().for_each(|snapshot| display.show(snapshot));
+        } else {
+            display.show_all(&snapshots);
         }
     }
 }
 
 impl Watched {
     fn new(fd: i32, state: FileState, now: Duration) -> Self {
-        let mut history = History::new();
-        history.restart(Duration::ZERO, state.position);
         Watched {
             fd,
             since: now,
             begun_at: state.position,
-            history,
+            history: History::begin(Duration::ZERO, state.position),
             beats: 0,
             state,
         }
@@ -227,26 +186,13 @@ impl Watched {
         let since = now.saturating_sub(self.since);
         if state.position < self.state.position {
             // A seek backwards gives no rate.
-            self.history.restart(since, state.position);
+            self.history = History::begin(since, state.position);
             self.begun_at = self.begun_at.min(state.position);
         } else {
             self.history.add(since, state.position);
         }
         self.beats += u64::from(state.position != self.state.position);
         self.state = state;
-    }
-
-    fn snapshot(&self, now: Duration, size: Option<u64>, last: bool) -> Snapshot {
-        Snapshot {
-            done: self.state.position,
-            begun_at: self.begun_at,
-            size: size.or(self.state.size),
-            elapsed: now.saturating_sub(self.since),
-            rate: self.history.rate(),
-            fill: None,
-            beats: self.beats,
-            last,
-        }
     }
 
     /// The descriptor and the end of the path.
@@ -256,5 +202,113 @@ impl Watched {
             Some((start, _)) if start > 0 => format!("{fd:>4}:...{}", &path[start..]),
             _ => format!("{fd:>4}:{path}"),
         }
+    }
+}
+
+/// Identifies an open file, since a descriptor's number may be reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    /// Access mode (O_ACCMODE).
+    access: u32,
+}
+
+/// State of a descriptor of a regular file or a block device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct FileState {
+    /// The open file.
+    identity: Identity,
+    /// Its position in bytes.
+    position: u64,
+    /// The file's size, if it is open only for reading: otherwise it may grow.
+    size: Option<u64>,
+    /// Its path, as far as known.
+    path: String,
+}
+
+/// Lists all descriptors of a process.
+///
+/// # Errors
+/// Those of reading /proc: no such process, or no permission.
+fn list(pid: i32) -> io::Result<Vec<i32>> {
+    let mut numbers: Vec<i32> = fs::read_dir(format!("/proc/{pid}/fd"))?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// Reads the state of a descriptor. `None` if it is neither a regular file nor a
+/// block device.
+///
+/// # Errors
+/// Those of reading /proc: the descriptor or the process does not exist.
+fn read(pid: i32, fd: i32) -> io::Result<Option<FileState>> {
+    let link = format!("/proc/{pid}/fd/{fd}");
+    // Follows the link, which also works for deleted files.
+    let about = fs::metadata(&link)?;
+    if !about.is_file() && !about.file_type().is_block_device() {
+        return Ok(None);
+    }
+    let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}"))?;
+    let field = |name: &str| {
+        info.lines()
+            .find_map(|line| line.strip_prefix(name))
+            .map(str::trim)
+    };
+    let malformed = io::ErrorKind::InvalidData;
+    let position = field("pos:")
+        .and_then(|text| text.parse().ok())
+        .ok_or(malformed)?;
+    let flags = field("flags:").and_then(|text| u32::from_str_radix(text, 8).ok());
+    let access = flags.ok_or(malformed)? & OFlags::ACCMODE.bits();
+    let size = if access != OFlags::RDONLY.bits() {
+        None
+    } else {
+        rustix::fs::stat(&link).ok().and_then(|stat| size_of(&stat))
+    };
+    Ok(Some(FileState {
+        identity: Identity {
+            device: about.dev(),
+            inode: about.ino(),
+            access,
+        },
+        position,
+        size: size.filter(|size| *size > 0),
+        path: fs::read_link(&link)?.to_string_lossy().into_owned(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Seek, SeekFrom, Write};
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn positions_of_our_own_descriptors_are_read() {
+        let pid = std::process::id() as i32;
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&[0; 5000]).unwrap();
+        let mut reading = fs::File::open(file.path()).unwrap();
+        reading.seek(SeekFrom::Start(1234)).unwrap();
+        let seen = read(pid, reading.as_raw_fd()).unwrap().unwrap();
+        assert_eq!((seen.position, seen.size), (1234, Some(5000)));
+        assert_eq!(seen.path, file.path().to_str().unwrap());
+        // Open for reading and writing: it may grow.
+        let written = read(pid, file.as_raw_fd()).unwrap().unwrap();
+        assert_eq!((written.position, written.size), (5000, None));
+        assert_ne!(written.identity, seen.identity);
+        assert!(list(pid).unwrap().contains(&reading.as_raw_fd()));
+    }
+
+    #[test]
+    fn pipes_are_none_and_missing_descriptors_errors() {
+        let pid = std::process::id() as i32;
+        let (reader, _writer) = io::pipe().unwrap();
+        assert_eq!(read(pid, reader.as_raw_fd()).unwrap(), None);
+        assert!(read(pid, 1_000_000).is_err());
+        assert!(list(-1).is_err());
     }
 }

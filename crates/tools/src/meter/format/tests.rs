@@ -2,30 +2,28 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use proptest::prelude::*;
 
+use super::super::progress::Ending;
 use super::*;
 
 fn half_way() -> Snapshot {
     Snapshot {
         done: 3 << 20,
-        begun_at: 0,
         size: Some(6 << 20),
         elapsed: Duration::from_secs(3),
         rate: Some(1_048_576.0),
         fill: Some(0.5),
         beats: 3,
-        last: false,
+        ..Snapshot::default()
     }
 }
 
 fn shown(format: &Format, snapshot: &Snapshot, width: usize, name: Option<&str>) -> String {
     let now = Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC);
-    let setting = Setting {
-        name,
-        unit: Unit::Bytes,
-        width,
-        now: &now,
+    let snapshot = Snapshot {
+        name: name.map(str::to_owned),
+        ..snapshot.clone()
     };
-    format.line(snapshot, &setting).text
+    format.line(&snapshot, Unit::Bytes, width, &now).text
 }
 
 fn by(text: &str, snapshot: &Snapshot) -> String {
@@ -56,7 +54,7 @@ fn without_a_size_an_indicator_replaces_the_bar() {
 fn the_last_line_has_the_average_and_no_time_left() {
     let mut snapshot = half_way();
     snapshot.rate = Some(5.0);
-    snapshot.last = true;
+    snapshot.ending = Some(Ending::default());
     let line = shown(&Format::default(), &snapshot, 50, None);
     insta::assert_snapshot!(line, @"3.00MiB 0:00:03 [1.00MiB/s] [=======>       ]  50%");
 }
@@ -114,15 +112,78 @@ proptest! {
     ) {
         let Ok(format) = Format::parse(&text) else { return Ok(()) };
         let snapshot = Snapshot {
-            done, begun_at: 0, size, rate, beats, last,
+            done, size, rate, beats, name,
             elapsed: Duration::from_secs(seconds),
-            fill: None,
+            ending: last.then(Ending::default),
+            ..Snapshot::default()
         };
         let now = Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC);
-        let setting = Setting { name: name.as_deref(), unit: Unit::Bytes, width, now: &now };
-        let line = format.line(&snapshot, &setting);
-        prop_assert!(line.width() <= width, "{line:?}");
+        let line = format.line(&snapshot, Unit::Bytes, width, &now);
+        prop_assert!(line.text.width() <= width, "{line:?}");
         prop_assert!(!line.text.chars().any(char::is_control));
         prop_assert!(line.text.get(line.bar.clone()).is_some());
     }
+}
+
+#[test]
+fn a_bar_fills_from_left_to_right() {
+    assert_eq!(progress_bar(0.0, 0, 17), "[>         ]   0%");
+    assert_eq!(progress_bar(0.5, 50, 17), "[=====>    ]  50%");
+    assert_eq!(progress_bar(0.99, 99, 17), "[=========>]  99%");
+    assert_eq!(progress_bar(1.0, 100, 17), "[==========] 100%");
+    assert_eq!(progress_bar(2.0, 200, 17), "[==========] 200%");
+    assert_eq!(progress_bar(0.5, 50, 5), "  50%");
+    assert_eq!(progress_bar(0.5, 50, 3), "");
+}
+
+#[test]
+fn the_mark_moves_back_and_forth() {
+    let at = |beats| indicator(beats, 8);
+    assert_eq!(at(0), "[<=>   ]");
+    assert_eq!(at(3), "[   <=>]");
+    assert_eq!(at(4), "[  <=> ]");
+    assert_eq!(at(6), "[<=>   ]");
+    assert_eq!(indicator(7, 5), "[<=>]");
+    assert_eq!(indicator(7, 4), "");
+}
+
+proptest! {
+    #[test]
+    fn a_bar_has_the_requested_width_or_none(
+        share in 0.0..3.0_f64, percent in 0..100_000_u64, beats: u64, width in 0..300_usize,
+    ) {
+        for bar in [progress_bar(share, percent, width), indicator(beats, width)] {
+            prop_assert!(bar.is_empty() || bar.len() == width, "{bar:?}");
+        }
+    }
+}
+
+const LINES: Unit = Unit::Lines { end: b'\n' };
+
+#[test]
+fn amounts_have_three_or_four_digits() {
+    let bytes = |value| amount(value, Unit::Bytes);
+    assert_eq!(bytes(0.0), "0B");
+    assert_eq!(bytes(1023.0), "1023B");
+    assert_eq!(bytes(1024.0), "1.00KiB");
+    assert_eq!(bytes(3.0 * 1_048_576.0), "3.00MiB");
+    assert_eq!(bytes(9.996 * 1024.0), "10.0KiB");
+    assert_eq!(bytes(1023.6 * 1024.0), "1.00MiB");
+    assert_eq!(bytes(1023.4 * 1024.0), "1023KiB");
+    assert_eq!(bytes(u64::MAX as f64), "16.0EiB");
+    assert_eq!(bytes(f64::NAN), "0B");
+    assert_eq!(bytes(-1.0), "0B");
+    assert_eq!(amount(999.0, LINES), "999");
+    assert_eq!(amount(43_800.0, LINES), "43.8k");
+    assert_eq!(amount(999_999.0, LINES), "1.00M");
+}
+
+#[test]
+fn long_times_begin_with_days() {
+    let shown = |seconds| time(Duration::from_secs(seconds));
+    assert_eq!(shown(0), "0:00:00");
+    assert_eq!(shown(5), "0:00:05");
+    assert_eq!(shown(3600 * 23 + 59 * 60 + 59), "23:59:59");
+    assert_eq!(shown(2 * 86_400 + 3 * 3600 + 4 * 60 + 5), "2:03:04:05");
+    assert_eq!(shown(u64::MAX / 2).matches(':').count(), 3);
 }
