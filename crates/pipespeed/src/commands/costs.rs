@@ -1,13 +1,12 @@
 //! `pipespeed costs`.
 
-use std::io::{self, IsTerminal, Write};
 use std::time::Instant;
 
 use crate::cli::CostsArgs;
 use crate::commands::files::Files;
 use crate::commands::progress::Progress;
 use crate::commands::{first_error, header, seed};
-use pipespeed_base::failure::{Interrupted, to_stdout, usage};
+use pipespeed_base::failure::{Interrupted, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
 use pipespeed_explain::costs::{Costs, Places, Probes, Record, Settings};
@@ -17,7 +16,7 @@ use pipespeed_host::{Machine, Root, Warning, WarningKind, placement, warnings};
 use pipespeed_measure::record::{Kind, to_json};
 use pipespeed_measure::rounds::{Budget, Observer, Rounds, Work, check};
 use pipespeed_measure::session::own_processor_time;
-use pipespeed_report::{self as report, Style};
+use pipespeed_report as report;
 use pipespeed_stats::MIN_SAMPLES;
 use pipespeed_stats::schedule::rounds_for_budget;
 
@@ -52,12 +51,12 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     };
     let noise = NoiseProbe::new();
     let (before, used_before) = (noise.take(), own_processor_time());
-    let mut probes = Rounds::of(Probes::new(places, record.settings.seed, || {
-        interrupt.signal()
-    }));
+    let signal_of_run = || interrupt.signal();
+    let probes = Probes::of_costs(&places, record.settings.seed, signal_of_run);
+    let mut probes = Rounds::of(probes);
     let mut unfinished = record.clone();
-    let mut progress = Progress::new(args.quiet, |costs: &Costs| {
-        unfinished.costs_ns.clone_from(costs);
+    let mut progress = Progress::new(args.quiet, |probes: &Probes<_, _>| {
+        unfinished.costs_ns = probes.costs(&places);
         files.save_round(|_| Ok(to_json(&unfinished)));
     });
     let outcome = measure(
@@ -69,8 +68,9 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     );
     progress.finish();
     let missing = probes.missing();
-    // This reaps the processes of the wake-ups.
-    record.costs_ns = probes.into_work().into_costs();
+    record.costs_ns = probes.work().costs(&places);
+    // This reaps the processes of the wake-ups, whose time counts as ours.
+    drop(probes);
     let used = own_processor_time().saturating_sub(used_before);
     let disturbed = noise.take().since(&before, &cpus, used.as_secs_f64());
     let costs = &record.costs_ns;
@@ -82,11 +82,8 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     record.warnings = found(costs, record.settings.rounds, disturbed);
     record.warnings.extend(missing);
     let saved = files.save(|_| Ok(to_json(&record)));
-    if !files.take_stdout() {
-        let style = Style::for_terminal(io::stdout().is_terminal(), args.verbose);
-        let text = report::costs_table(costs, &record.warnings, style);
-        to_stdout(io::stdout().write_all(text.as_bytes()))?;
-    }
+    let table = |style| report::costs_table(costs, &record.warnings, style);
+    files.print(args.verbose, table)?;
     first_error([outcome, saved, check(&record.warnings, true)])
 }
 
