@@ -1,15 +1,14 @@
 //! `pipespeed latency`.
 
-use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use anyhow::anyhow;
 
-use crate::cli::{LatencyArgs, OutputArgs};
+use crate::cli::LatencyArgs;
 use crate::commands::files::Files;
 use crate::commands::progress::Progress;
 use crate::commands::{first_error, settle_pipe_size};
-use pipespeed_base::failure::{Interrupted, say, to_stdout, usage};
+use pipespeed_base::failure::{Interrupted, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_host::placement;
 use pipespeed_host::topology::Topology;
@@ -21,7 +20,7 @@ use pipespeed_measure::latency::trial::Trials;
 use pipespeed_measure::record::to_json;
 use pipespeed_measure::rounds::{Budget, Rounds, check};
 use pipespeed_measure::trial::ProcessRunner;
-use pipespeed_report::{self as report, Style};
+use pipespeed_report as report;
 
 mod plan;
 
@@ -75,7 +74,13 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     };
     let record = measured.finish(interrupted);
     let saved = files.save(|option| text(option, &record));
-    show(&record, files.take_stdout(), &args.output)?;
+    // Of a single case that is not run the error says all.
+    if !matches!(record.cases.as_slice(), [only] if only.not_run.is_some()) {
+        let table = |style| report::latency_table(&record, style);
+        files.show(&args.output, table, |style| {
+            report::latency_notes(&record, style)
+        })?;
+    }
     let verdict = outcome.and_then(|()| verdict(&record));
     first_error([verdict, saved])
 }
@@ -96,28 +101,6 @@ fn text(option: &str, record: &Record) -> anyhow::Result<String> {
         "--csv" => record.csv()?,
         _ => report::latency_chart(record),
     })
-}
-
-/// Prints the table, or only the notes where standard output is taken.
-fn show(record: &Record, taken: bool, output: &OutputArgs) -> anyhow::Result<()> {
-    if let [only] = record.cases.as_slice()
-        && only.not_run.is_some()
-    {
-        // The error says all.
-        return Ok(());
-    }
-    let is_terminal = !taken && io::stdout().is_terminal();
-    let style = Style::for_terminal(is_terminal, output.verbose);
-    match (taken, output.quiet) {
-        (false, _) => {
-            let text = report::latency_table(record, style);
-            to_stdout(io::stdout().write_all(text.as_bytes()))?;
-        }
-        // The figures went there; what happened is told all the same.
-        (true, false) => say(report::latency_notes(record, style).trim_end()),
-        (true, true) => {}
-    }
-    Ok(())
 }
 
 /// Checks that all went well.
