@@ -1,7 +1,6 @@
 //! `pipespeed bench`: plan a run, watch over it, save and show it.
 
 mod able;
-mod enough;
 mod lengths;
 mod memory;
 mod plan;
@@ -112,9 +111,10 @@ fn measure<S: FnMut(&Run)>(
             .set_durations(plan.lengths.durations);
         progress.set_purpose("pilot");
     }
-    let started = Instant::now();
-    measurement.pilot(progress)?;
-    let pilot_s = started.elapsed().as_secs_f64();
+    let mut pilot_s = timed_pilot(measurement, progress)?;
+    if plan.has_time_for_second_pilot(pilot_s) {
+        pilot_s = pilot_s.min(timed_pilot(measurement, progress)?);
+    }
     if plan.suite == Suite::Changes {
         progress.set_purpose("choosing what to combine");
         measurement.put_together(progress)?;
@@ -144,6 +144,16 @@ fn measure<S: FnMut(&Run)>(
     progress.start();
     measurement.rounds(rounds, plan.limit().as_ref(), progress)?;
     Ok(())
+}
+
+/// Runs the pilot and returns the seconds it took.
+fn timed_pilot<S: FnMut(&Run)>(
+    measurement: &mut Measurement<ProcessRunner>,
+    progress: &mut Progress<S>,
+) -> anyhow::Result<f64> {
+    let started = Instant::now();
+    measurement.pilot(progress)?;
+    Ok(started.elapsed().as_secs_f64())
 }
 
 /// Where results are saved.

@@ -5,14 +5,13 @@ use std::time::Instant;
 use crate::cli::CostsArgs;
 use crate::commands::files::Files;
 use crate::commands::progress::Progress;
-use crate::commands::{first_error, header, seed};
-use pipespeed_base::failure::{Interrupted, usage};
+use crate::commands::{first_error, header, interrupted_by, place, seed};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
 use pipespeed_explain::costs::{Costs, Places, Probes, Record, Settings};
 use pipespeed_host::noise::{NoiseDelta, NoiseProbe};
 use pipespeed_host::topology::Topology;
-use pipespeed_host::{Machine, Root, Warning, WarningKind, placement, warnings};
+use pipespeed_host::{Machine, Root, Warning, WarningKind, warnings};
 use pipespeed_measure::record::{Kind, to_json};
 use pipespeed_measure::rounds::{Budget, Observer, Rounds, Work, check};
 use pipespeed_measure::session::own_processor_time;
@@ -78,7 +77,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
         outcome?;
         return check(&missing, false);
     }
-    record.interrupted = signal(&outcome).map(signal_name);
+    record.interrupted = interrupted_by(&outcome).map(signal_name);
     record.warnings = found(costs, record.settings.rounds, disturbed);
     record.warnings.extend(missing);
     let saved = files.save(|_| Ok(to_json(&record)));
@@ -90,12 +89,6 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
 /// The time for the whole run, where it is asked for.
 pub(super) fn budget(args: &CostsArgs) -> Budget {
     Budget::new(args.time.unwrap_or(0.0), args.time.is_some())
-}
-
-/// The signal that ended a run.
-pub(super) fn signal(outcome: &anyhow::Result<()>) -> Option<i32> {
-    let interrupted: Option<&Interrupted> = outcome.as_ref().err()?.downcast_ref();
-    interrupted.map(|interrupted| interrupted.0)
 }
 
 /// Runs the pilot, and as many rounds as are asked for or fit into the time,
@@ -126,13 +119,11 @@ pub(super) fn measure<W: Work>(
 /// The processors of the wake-ups.
 fn places(args: &CostsArgs) -> anyhow::Result<Places> {
     let topology = Topology::read(&Root::default());
-    let chosen = match (args.cpus, args.placement) {
-        (Some((waker, sleeper)), _) => placement::pin_to(waker, sleeper, &topology),
-        (None, Some(placement)) => placement::choose(placement, &topology),
-        (None, None) => return Ok(Places::choose(&topology)),
-    };
-    let chosen = chosen.map_err(|error| usage(error.to_string()))?;
-    Ok(Places::of(&chosen))
+    if args.cpus.is_none() && args.placement.is_none() {
+        return Ok(Places::choose(&topology));
+    }
+    let placement = args.placement.unwrap_or_default();
+    Ok(Places::of(&place(args.cpus, placement, &topology)?))
 }
 
 /// What limits what the figures say.

@@ -7,10 +7,9 @@ use anyhow::anyhow;
 use crate::cli::LatencyArgs;
 use crate::commands::files::Files;
 use crate::commands::progress::Progress;
-use crate::commands::{first_error, settle_pipe_size};
-use pipespeed_base::failure::{Interrupted, usage};
+use crate::commands::{first_error, interrupted_by, place, settle_pipe_size};
+use pipespeed_base::failure::usage;
 use pipespeed_base::interrupt::Interrupt;
-use pipespeed_host::placement;
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{NoiseProbe, Root, spinning_refused};
 use pipespeed_measure::latency::record::Record;
@@ -36,11 +35,7 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     let rounded = settle_pipe_size(&mut args.pipe_size);
     let args = &args;
     let topology = Topology::read(&Root::default());
-    let chosen = match args.cpus {
-        Some((sender, echo)) => placement::pin_to(sender, echo, &topology),
-        None => placement::choose(args.placement, &topology),
-    }
-    .map_err(|error| usage(error.to_string()))?;
+    let chosen = place(args.cpus, args.placement, &topology)?;
     let no_spinning = spinning_refused(&chosen, &topology);
     if let (Some(wait), Some(reason)) = (spins(args.wait), &no_spinning) {
         return Err(usage(format!("--wait {wait}: {reason}")));
@@ -65,13 +60,10 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     let mut measured = Rounds::of_round_trips(record, no_spinning.is_none(), launch);
     let outcome = measured.measure(&budget, &mut progress);
     progress.finish();
-    let interrupted = match &outcome {
-        Ok(()) => None,
-        Err(error) => match error.downcast_ref() {
-            Some(Interrupted(signal)) => Some(*signal),
-            None => return outcome,
-        },
-    };
+    let interrupted = interrupted_by(&outcome);
+    if outcome.is_err() && interrupted.is_none() {
+        return outcome;
+    }
     let record = measured.finish(interrupted);
     let saved = files.save(|option| text(option, &record));
     // Of a single case that is not run the error says all.

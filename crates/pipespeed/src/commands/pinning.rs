@@ -9,7 +9,7 @@ use fastpipe::pipe::page_size;
 use crate::cli::{CostsArgs, EndArgs, PinnedPages};
 use crate::commands::files::Files;
 use crate::commands::progress::Progress;
-use crate::commands::{costs, first_error, header, seed};
+use crate::commands::{costs, first_error, header, interrupted_by, seed};
 use pipespeed_base::failure::{say, to_stdout, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::{signal_name, size};
@@ -80,7 +80,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
         return outcome;
     }
     let saved = files.save(|_| {
-        let signal = costs::signal(&outcome);
+        let signal = interrupted_by(&outcome);
         Ok(record(rounds, figures.clone(), &warnings, signal))
     });
     let source = kernel.as_ref();

@@ -8,7 +8,7 @@ use pipespeed_base::Named;
 
 use crate::cli::ProfileArgs;
 use crate::commands::files::Files;
-use crate::commands::{header, settle_pipe_size};
+use crate::commands::{header, place, settle_pipe_size};
 use pipespeed_base::failure::{Interrupted, say, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_explain::profile::collect::profile;
@@ -54,11 +54,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     let args = &args;
     let what = What::of(args)?;
     let topology = Topology::read(&Root::default());
-    let chosen = match args.setup.cpus {
-        Some((writer, reader)) => placement::pin_to(writer, reader, &topology),
-        None => placement::choose(what.placement(args), &topology),
-    }
-    .map_err(|error| usage(error.to_string()))?;
+    let chosen = place(args.setup.cpus, what.placement(args), &topology)?;
     let setting = Setting {
         args,
         chosen: &chosen,
@@ -80,7 +76,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
         settings: Settings {
             event,
             frequency: FREQUENCY,
-            placement: places(&chosen),
+            placement: chosen.to_string(),
         },
         cases: Vec::new(),
         pipeline: None,
@@ -288,15 +284,5 @@ fn unknown(name: &str, suite: Option<Suite>, overrides: &Overrides) -> String {
              with --suite",
             named(Suite::Ladder)
         ),
-    }
-}
-
-fn places(chosen: &Chosen) -> String {
-    match (chosen.writer, chosen.reader) {
-        (Some(writer), Some(reader)) => format!(
-            "writer on processor {writer}, reader on {reader} ({})",
-            chosen.relation
-        ),
-        _ => chosen.relation.clone(),
     }
 }

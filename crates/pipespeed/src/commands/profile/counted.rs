@@ -1,6 +1,6 @@
 //! `pipespeed profile` where sampling is refused: counts and costs instead.
 
-use super::{Setting, places, trials};
+use super::{Setting, trials};
 use crate::commands::files::Files;
 use crate::commands::header;
 use pipespeed_base::interrupt::Interrupt;
@@ -52,7 +52,7 @@ pub(super) fn run(
     let record = Record {
         header,
         settings: Settings {
-            placement: places(chosen),
+            placement: chosen.to_string(),
         },
         warnings,
         refusal: refusal.to_string(),
