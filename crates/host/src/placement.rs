@@ -1,5 +1,7 @@
 //! Choice of the processors of a channel's two ends.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::cpu_list::CpuList;
@@ -89,6 +91,21 @@ pub fn parse_cpus(text: &str) -> Result<(usize, usize), PlacementError> {
     pair().ok_or_else(|| PlacementError::NotAPair {
         given: text.to_owned(),
     })
+}
+
+impl fmt::Display for Chosen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let relation = &self.relation;
+        match (self.writer, self.reader) {
+            (Some(writer), Some(reader)) => {
+                write!(
+                    f,
+                    "writer on processor {writer}, reader on {reader} ({relation})"
+                )
+            }
+            _ => f.write_str(relation),
+        }
+    }
 }
 
 /// Accepts the processors of `--cpus W,R` if this process may use them.

@@ -27,7 +27,7 @@ pub use self::meter::MeterArgs;
 use self::named::named;
 pub use self::pages::PagesArgs;
 pub use self::parse::parse;
-pub use self::pinning::{ArticleGetUserPages, PinnedPages, PinningArgs};
+pub use self::pinning::{PinnedPages, PinningArgs};
 pub use self::producers::{FizzbuzzArgs, YesArgs};
 pub use self::profile::{ProfileArgs, ProfileOutput};
 pub use self::volumes::VolumesArgs;
@@ -376,29 +376,10 @@ pub struct ReadArgs {
     pub end: EndArgs,
 }
 
-/// The published writer.
+/// The published experiment, with its options.
 #[derive(Debug, Parser)]
-#[command(
-    name = "write",
-    version,
-    infer_long_args = true,
-    args_override_self = true
-)]
-pub struct ArticleWrite {
-    /// The published options.
-    #[command(flatten)]
-    pub end: EndArgs,
-}
-
-/// The published reader.
-#[derive(Debug, Parser)]
-#[command(
-    name = "read",
-    version,
-    infer_long_args = true,
-    args_override_self = true
-)]
-pub struct ArticleRead {
+#[command(version, infer_long_args = true, args_override_self = true)]
+pub struct Published {
     /// The published options.
     #[command(flatten)]
     pub end: EndArgs,

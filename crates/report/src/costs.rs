@@ -101,7 +101,7 @@ pub fn costs_table(costs: &Costs, warnings: &[Warning], style: Style) -> String 
             else {
                 table.row_with_text(
                     [what, "-".to_owned()],
-                    cost.refused.clone().unwrap_or_default(),
+                    cost.not_run.as_ref().map_or("", |not_run| &not_run.reason),
                 );
                 continue;
             };
@@ -127,6 +127,7 @@ pub fn costs_table(costs: &Costs, warnings: &[Warning], style: Style) -> String 
 mod tests {
     use super::*;
     use pipespeed_host::WarningKind;
+    use pipespeed_measure::record::NotRun;
 
     fn costs() -> Costs {
         let mut costs = Costs {
@@ -135,7 +136,7 @@ mod tests {
             wake_up_other: Cost::of(27_100.0),
             ..Costs::default()
         };
-        costs.vmsplice_huge.refused = Some("this system grants no huge pages".to_owned());
+        costs.vmsplice_huge.not_run = Some(NotRun::refused("this system grants no huge pages"));
         costs.places.relation = "different cores sharing L3".to_owned();
         costs
     }

@@ -2,7 +2,7 @@
 
 use super::format::pluralize;
 use super::style::{DIM, RED, Style, YELLOW};
-use pipespeed_host::Warning;
+use pipespeed_host::{Warning, WarningKind};
 
 /// Lines of notes shown without --verbose.
 const MAX_LINES: usize = 5;
@@ -18,9 +18,14 @@ pub(super) enum Note {
 }
 
 impl Note {
-    /// A warning of a record.
+    /// A warning of a record; failed trials are never hidden behind cautions.
     pub fn warning(warning: &Warning) -> Note {
-        Note::Caution(format!("note: {warning}"))
+        let text = format!("note: {warning}");
+        if warning.kind == WarningKind::Failed {
+            Note::Alarm(text)
+        } else {
+            Note::Caution(text)
+        }
     }
 
     fn lines(&self, style: Style) -> String {
@@ -79,6 +84,15 @@ mod tests {
     #[test]
     fn a_note_of_several_lines_leaves_room_for_shorter_ones() {
         insta::assert_snapshot!(notes(many(), Style::of_width(24)));
+    }
+
+    #[test]
+    fn failed_trials_are_shown_before_other_warnings() {
+        let failed = Warning::new(WarningKind::Failed, "3 trials failed");
+        let all = many().into_iter().chain([Note::warning(&failed)]).collect();
+        let text = notes(all, Style::of_width(40));
+        assert!(text.contains("note: 3 trials failed"), "{text}");
+        assert!(text.contains("more note"), "{text}");
     }
 
     #[test]

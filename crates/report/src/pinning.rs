@@ -94,7 +94,8 @@ fn table(title: String, figures: &[&Figure], style: Style) -> String {
             ]),
             None => {
                 let cells = [what(figure), "-".to_owned()];
-                table.row_with_text(cells, figure.refused.clone().unwrap_or_default());
+                let reason = figure.not_run.as_ref().map_or("", |why| &why.reason);
+                table.row_with_text(cells, reason);
             }
         }
     }

@@ -11,10 +11,12 @@ pub mod pinning;
 mod probes;
 mod wake_up;
 
+use std::collections::BTreeMap;
 use std::io;
 
 use serde::Serialize;
 
+use self::pinning::Counted;
 use self::probes::{Drain, Fill};
 use fastpipe::buffer::Pages;
 use pipespeed_base::failure::Interrupted;
@@ -35,13 +37,10 @@ const CONFIDENCE: f64 = 0.95;
 /// The cost of one step in nanoseconds.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Cost {
-    /// One value a round.
-    #[serde(skip)]
-    samples: Vec<f64>,
-    /// None where it was refused, or no round was completed.
+    /// None where it was not run, or no round was completed.
     pub estimate: Option<Estimate>,
     /// Why there is no estimate.
-    pub refused: Option<String>,
+    pub not_run: Option<NotRun>,
 }
 
 impl Cost {
@@ -169,31 +168,137 @@ impl Places {
 }
 
 /// Measures the values of one round, in nanoseconds.
-type Probe = Box<dyn FnMut() -> io::Result<Vec<f64>>>;
+trait Probe {
+    /// Runs before the first round; an error, as of a seccomp filter, is a refusal.
+    fn prepare(&mut self) -> io::Result<()> {
+        self.run().map(drop)
+    }
 
-/// A probe and the costs that its first values belong to.
-struct Case {
-    name: &'static str,
-    costs: fn(&mut Costs) -> Vec<&mut Cost>,
-    /// Or why it is not run.
-    probe: Result<Probe, String>,
+    fn run(&mut self) -> io::Result<Vec<f64>>;
+
+    /// What the kernel's benchmark of pinning was asked and answered.
+    fn counted(&self) -> Option<Counted> {
+        None
+    }
 }
 
-impl Case {
-    fn new(
-        name: &'static str,
-        probe: io::Result<Probe>,
-        costs: fn(&mut Costs) -> Vec<&mut Cost>,
-    ) -> Self {
+/// A probe that needs no preparation.
+type Sampler = Box<dyn FnMut() -> io::Result<Vec<f64>>>;
+
+impl Probe for Sampler {
+    fn run(&mut self) -> io::Result<Vec<f64>> {
+        self()
+    }
+}
+
+/// A probe with its samples; `L` says what its values are.
+struct Case<L> {
+    name: String,
+    label: L,
+    /// Or why it is not run.
+    probe: Result<Box<dyn Probe>, NotRun>,
+    /// The values by round.
+    samples: BTreeMap<usize, Vec<f64>>,
+}
+
+impl<L> Case<L> {
+    fn new(name: impl Into<String>, probe: io::Result<impl Probe + 'static>, label: L) -> Self {
+        let refused = |error: io::Error| NotRun::refused(error.to_string());
         Case {
-            name,
-            costs,
-            probe: probe.map_err(|error| error.to_string()),
+            name: name.into(),
+            label,
+            probe: probe
+                .map(|probe| Box::new(probe) as Box<dyn Probe>)
+                .map_err(refused),
+            samples: BTreeMap::new(),
+        }
+    }
+
+    /// The values number `at` of all rounds.
+    fn values(&self, at: usize) -> Vec<f64> {
+        let values = self.samples.values();
+        values
+            .filter_map(|values| values.get(at).copied())
+            .collect()
+    }
+}
+
+/// Probes as the cases of a run in rounds; `S` returns the signal that ends it.
+pub struct Probes<L, S> {
+    cases: Vec<Case<L>>,
+    complete_rounds: usize,
+    seed: u64,
+    signal: S,
+}
+
+impl<L, S: FnMut() -> Option<i32>> Probes<L, S> {
+    fn of(cases: Vec<Case<L>>, seed: u64, signal: S) -> Self {
+        Probes {
+            cases,
+            complete_rounds: 0,
+            seed,
+            signal,
+        }
+    }
+
+    /// The probe of a case.
+    fn probe(&mut self, case: usize) -> Result<&mut dyn Probe, TrialError> {
+        match ((self.signal)(), &mut self.cases[case].probe) {
+            (Some(signal), _) => Err(TrialError::Interrupted(signal)),
+            (None, Ok(probe)) => Ok(&mut **probe),
+            (None, Err(why)) => Err(why.clone().into()),
         }
     }
 }
 
-fn probes(places: &Places) -> Vec<Case> {
+impl<L, S: FnMut() -> Option<i32>> Work for Probes<L, S> {
+    type Record = Self;
+
+    fn record(&self) -> &Self {
+        self
+    }
+
+    fn cases(&self) -> usize {
+        self.cases.len()
+    }
+
+    fn name(&self, case: usize) -> String {
+        self.cases[case].name.clone()
+    }
+
+    fn is_open(&self, case: usize) -> bool {
+        self.cases[case].probe.is_ok()
+    }
+
+    fn close(&mut self, case: usize, why: NotRun) {
+        self.cases[case].probe = Err(why);
+    }
+
+    fn pilot(&mut self, case: usize) -> Result<(), TrialError> {
+        let prepared = self.probe(case)?.prepare();
+        prepared.map_err(|error| NotRun::refused(error.to_string()).into())
+    }
+
+    fn trial(&mut self, case: usize, place: Place) -> Result<(), TrialError> {
+        let values = self.probe(case)?.run();
+        let values = values.map_err(|error| TrialError::Failed(error.into()))?;
+        self.cases[case].samples.insert(place.round, values);
+        Ok(())
+    }
+
+    fn plan(&mut self, _: usize, _: impl FnOnce(u64) -> String) -> u64 {
+        self.seed
+    }
+
+    fn summarise(&mut self, complete: usize) {
+        self.complete_rounds = complete;
+    }
+}
+
+/// The costs that the first values of a probe belong to.
+pub type CostsOfProbe = fn(&mut Costs) -> Vec<&mut Cost>;
+
+fn probes(places: &Places) -> Vec<Case<CostsOfProbe>> {
     let passage = probes::passage;
     vec![
         Case::new("call", probes::call(), |c| vec![&mut c.call]),
@@ -246,97 +351,26 @@ fn probes(places: &Places) -> Vec<Case> {
     ]
 }
 
-/// The probes of all costs, as the cases of a run in rounds; `S` returns the
-/// signal that ends it.
-pub struct Probes<S> {
-    cases: Vec<Case>,
-    costs: Costs,
-    seed: u64,
-    signal: S,
-}
-
-impl<S: FnMut() -> Option<i32>> Probes<S> {
-    /// The probes on these processors, in an order from `seed`.
-    pub fn new(places: Places, seed: u64, signal: S) -> Self {
-        Probes {
-            cases: probes(&places),
-            costs: Costs {
-                places,
-                ..Costs::default()
-            },
-            seed,
-            signal,
-        }
+impl<S: FnMut() -> Option<i32>> Probes<CostsOfProbe, S> {
+    /// The probes of all costs on these processors, in an order from `seed`.
+    pub fn of_costs(places: &Places, seed: u64, signal: S) -> Self {
+        Probes::of(probes(places), seed, signal)
     }
 
-    /// The costs with what was measured until now.
-    pub fn into_costs(mut self) -> Costs {
-        self.summarise(self.costs.rounds);
-        self.costs
-    }
-
-    fn sample(&mut self, case: usize) -> Result<io::Result<Vec<f64>>, TrialError> {
-        match ((self.signal)(), &mut self.cases[case].probe) {
-            (Some(signal), _) => Err(TrialError::Interrupted(signal)),
-            (None, Ok(probe)) => Ok(probe()),
-            (None, Err(why)) => Err(NotRun::refused(&**why).into()),
-        }
-    }
-}
-
-impl<S: FnMut() -> Option<i32>> Work for Probes<S> {
-    type Record = Costs;
-
-    fn record(&self) -> &Costs {
-        &self.costs
-    }
-
-    fn cases(&self) -> usize {
-        self.cases.len()
-    }
-
-    fn name(&self, case: usize) -> String {
-        self.cases[case].name.to_owned()
-    }
-
-    fn is_open(&self, case: usize) -> bool {
-        self.cases[case].probe.is_ok()
-    }
-
-    fn close(&mut self, case: usize, why: NotRun) {
-        self.cases[case].probe = Err(why.reason);
-    }
-
-    /// An error of the first call, as of a seccomp filter, is a refusal.
-    fn pilot(&mut self, case: usize) -> Result<(), TrialError> {
-        match self.sample(case)? {
-            Ok(_) => Ok(()),
-            Err(error) => Err(NotRun::refused(error.to_string()).into()),
-        }
-    }
-
-    fn trial(&mut self, case: usize, _: Place) -> Result<(), TrialError> {
-        let values = self.sample(case)?;
-        let values = values.map_err(|error| TrialError::Failed(error.into()))?;
-        let costs = (self.cases[case].costs)(&mut self.costs);
-        for (cost, value) in costs.into_iter().zip(values) {
-            cost.samples.push(value);
-        }
-        Ok(())
-    }
-
-    fn plan(&mut self, _: usize, _: impl FnOnce(u64) -> String) -> u64 {
-        self.seed
-    }
-
-    fn summarise(&mut self, complete: usize) {
-        self.costs.rounds = complete;
+    /// The costs measured so far.
+    pub fn costs(&self, places: &Places) -> Costs {
+        let mut costs = Costs {
+            rounds: self.complete_rounds,
+            places: places.clone(),
+            ..Costs::default()
+        };
         for case in &self.cases {
-            for cost in (case.costs)(&mut self.costs) {
-                cost.estimate = Estimate::of(&cost.samples, CONFIDENCE);
-                cost.refused = case.probe.as_ref().err().cloned();
+            for (at, cost) in (case.label)(&mut costs).into_iter().enumerate() {
+                cost.estimate = Estimate::of(&case.values(at), CONFIDENCE);
+                cost.not_run = case.probe.as_ref().err().cloned();
             }
         }
+        costs
     }
 }
 
@@ -350,38 +384,40 @@ pub fn measure(
     rounds: usize,
     signal: impl FnMut() -> Option<i32>,
 ) -> Result<Costs, Interrupted> {
-    let mut run = Rounds::of(Probes::new(places, 0, signal));
+    let mut run = Rounds::of(Probes::of_costs(&places, 0, signal));
     run.pilot(&mut ())?;
     run.rounds(rounds, None, &mut ())?;
-    Ok(run.into_work().into_costs())
+    Ok(run.work().costs(&places))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn measured(probe: io::Result<Probe>, rounds: usize) -> (Costs, Vec<Warning>) {
-        let case = Case::new("write", probe, |c| vec![&mut c.write, &mut c.read]);
-        let mut run = Rounds::of(Probes {
-            cases: vec![case],
-            costs: Costs::default(),
-            seed: 1,
-            signal: || None,
-        });
+    fn measured(
+        probe: io::Result<Sampler>,
+        rounds: usize,
+    ) -> (
+        Probes<CostsOfProbe, impl FnMut() -> Option<i32>>,
+        Vec<Warning>,
+    ) {
+        let label: CostsOfProbe = |c| vec![&mut c.write, &mut c.read];
+        let case = Case::new("write", probe, label);
+        let mut run = Rounds::of(Probes::of(vec![case], 1, || None));
         run.pilot(&mut ()).unwrap();
         run.rounds(rounds, None, &mut ()).unwrap();
         let missing = run.missing();
-        (run.into_work().into_costs(), missing)
+        (run.into_work(), missing)
     }
 
     #[test]
     fn a_cost_is_the_median_of_its_own_samples_without_the_pilot() {
         let mut value = -1000.0;
-        let probe: Probe = Box::new(move || {
+        let probe: Sampler = Box::new(move || {
             value = f64::max(value + 1.0, 0.0);
             Ok(vec![value, 2.0 * value])
         });
-        let (costs, _) = measured(Ok(probe), 7);
+        let costs = measured(Ok(probe), 7).0.costs(&Places::default());
         assert_eq!(costs.write.median(), Some(4.0));
         assert_eq!(costs.read.median(), Some(8.0));
         let interval = costs.read.estimate.unwrap().interval.unwrap();
@@ -391,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_probe_that_fails_at_first_gives_a_reason_and_later_a_warning() {
-        let failing = |from: usize| -> io::Result<Probe> {
+        let failing = |from: usize| -> io::Result<Sampler> {
             let mut calls = 0;
             Ok(Box::new(move || {
                 calls += 1;
@@ -404,14 +440,16 @@ mod tests {
         };
         let unmade = measured(Err(io::ErrorKind::Unsupported.into()), 7);
         let at_first = measured(failing(1), 7);
-        for (costs, missing) in [unmade, at_first] {
+        for (probes, missing) in [unmade, at_first] {
+            let costs = probes.costs(&Places::default());
             for cost in [costs.write, costs.read] {
-                assert!(cost.estimate.is_none() && cost.refused.is_some());
+                assert!(cost.estimate.is_none() && cost.not_run.is_some());
             }
             assert!(missing.is_empty());
         }
-        let (costs, missing) = measured(failing(4), 7);
-        assert_eq!(costs.write.samples.len(), 2);
+        let (probes, missing) = measured(failing(4), 7);
+        assert_eq!(probes.cases[0].samples.len(), 2);
+        let costs = probes.costs(&Places::default());
         assert!(costs.write.estimate.is_some());
         assert!(missing[0].message.starts_with("3 trials failed: "));
     }
@@ -423,15 +461,17 @@ mod tests {
             trials += 1;
             (trials > 40).then_some(2)
         };
-        let mut run = Rounds::of(Probes::new(Places::default(), 1, signal));
+        let places = Places::default();
+        let mut run = Rounds::of(Probes::of_costs(&places, 1, signal));
         run.pilot(&mut ()).unwrap();
         assert!(run.rounds(100, None, &mut ()).is_err());
-        let costs = run.into_work().into_costs();
+        let probes = run.into_work();
+        let costs = probes.costs(&places);
         // Of 11 probes at most: those of wake-ups have no processors.
         assert!(costs.rounds >= 2, "{}", costs.rounds);
-        assert!((costs.rounds..=costs.rounds + 1).contains(&costs.call.samples.len()));
+        assert!((costs.rounds..=costs.rounds + 1).contains(&probes.cases[0].samples.len()));
         assert!(costs.call.median().unwrap() > 0.0);
-        assert!(costs.wake_up_other.refused.is_some());
+        assert!(costs.wake_up_other.not_run.is_some());
         assert!(measure(Places::default(), 100, || Some(2)).is_err());
     }
 }

@@ -14,7 +14,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::pinning::Pipes;
-use super::{PIECE, Probe};
+use super::{PIECE, Sampler};
 
 /// Calls in a sample.
 const CALLS: u32 = 2000;
@@ -42,7 +42,7 @@ pub(super) enum Drain {
 }
 
 /// A call that does nothing.
-pub(super) fn call() -> io::Result<Probe> {
+pub(super) fn call() -> io::Result<Sampler> {
     Ok(Box::new(|| {
         let started = Instant::now();
         for _ in 0..CALLS {
@@ -53,7 +53,7 @@ pub(super) fn call() -> io::Result<Probe> {
 }
 
 /// A read of an empty pipe with O_NONBLOCK.
-pub(super) fn would_block() -> io::Result<Probe> {
+pub(super) fn would_block() -> io::Result<Sampler> {
     let (reader, writer) = pipe::create()?;
     rustix::fs::fcntl_setfl(&reader, OFlags::NONBLOCK)?;
     Ok(Box::new(move || {
@@ -74,7 +74,7 @@ pub(super) fn would_block() -> io::Result<Probe> {
 /// A pipe that is filled and drained, each by one call; `pages` are those of the
 /// memory that its content comes from. The values are those of filling and of
 /// draining, a page.
-pub(super) fn passage(fill: Fill, pages: Pages, drain: Drain) -> io::Result<Probe> {
+pub(super) fn passage(fill: Fill, pages: Pages, drain: Drain) -> io::Result<Sampler> {
     let (reader, writer) = pipe_of(PIECE)?;
     let mut output = Output::new(writer, Wait::Never);
     let mut input = Input::new(reader, Wait::Never);
@@ -118,23 +118,23 @@ pub(super) fn passage(fill: Fill, pages: Pages, drain: Drain) -> io::Result<Prob
 }
 
 /// A read of vmspliced base pages, a page.
-pub(super) fn read_vmspliced() -> io::Result<Probe> {
+pub(super) fn read_vmspliced() -> io::Result<Sampler> {
     let mut both = passage(Fill::Vmsplice, Pages::Base, Drain::Read)?;
     Ok(Box::new(move || Ok(both()?.split_off(1))))
 }
 
 /// Pages pinned, as estimated by [`pinning`](super::pinning), and moved from pipe
 /// to pipe.
-pub(super) fn pinned(pages: Pages) -> io::Result<Probe> {
-    let mut pipes = Pipes::new(pages, false)?;
+pub(super) fn pinned(pages: Pages) -> io::Result<Sampler> {
+    let pipes = Pipes::new(pages, false)?;
     Ok(Box::new(move || {
-        let sample = pipes.run()?;
+        let sample = pipes.sample()?;
         Ok(vec![sample.estimate_ns, sample.splice_ns])
     }))
 }
 
 /// The first write to a page, a fault each.
-pub(super) fn fault(pages: Pages) -> io::Result<Probe> {
+pub(super) fn fault(pages: Pages) -> io::Result<Sampler> {
     let step = match pages {
         Pages::Base => page_size(),
         _ => huge_page_size(),

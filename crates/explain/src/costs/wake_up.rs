@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::Probe;
+use super::Sampler;
 use super::echo::{self, Message, decode, encode, now_ns};
 use pipespeed_measure::session::SUBCOMMAND;
 
@@ -28,7 +28,7 @@ const SETTLING_NS: u64 = 60_000_000;
 
 /// A waker on the first processor, a sleeper on the second. The values are the
 /// wake-up, and what it adds to the waker's call.
-pub(super) fn probe(cpus: Option<(usize, usize)>) -> io::Result<Probe> {
+pub(super) fn probe(cpus: Option<(usize, usize)>) -> io::Result<Sampler> {
     let Some((here, there)) = cpus else {
         let why = "no such processors to run on here";
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));

@@ -9,9 +9,11 @@ use pipespeed_base::failure::{exit_code, usage};
 ///
 /// # Errors
 /// The exit status to end with.
-pub fn parse<P: clap::Parser>(program: &str) -> Result<P, ExitCode> {
+pub fn parse<P: clap::Parser>(program: &'static str) -> Result<P, ExitCode> {
     use clap::error::ErrorKind;
-    P::try_parse().map_err(|error| match error.kind() {
+    let matches = P::command().name(program).try_get_matches();
+    let parsed = matches.and_then(|matches| P::from_arg_matches(&matches));
+    parsed.map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {

@@ -1,9 +1,6 @@
-//! The options of `pipespeed costs --pinning`, and of the published
-//! `get-user-pages`.
+//! The options of `pipespeed costs --pinning`.
 
-use clap::{Args, Parser, ValueEnum};
-
-use super::EndArgs;
+use clap::{Args, ValueEnum};
 use pipespeed_base::size;
 
 /// What pages are pinned.
@@ -42,18 +39,4 @@ pub struct PinningArgs {
     /// Pin pages that were never written: the kernel's zero page.
     #[arg(long, requires = "pinning")]
     pub untouched: bool,
-}
-
-/// The published `get-user-pages`.
-#[derive(Debug, Parser)]
-#[command(
-    name = "get-user-pages",
-    version,
-    infer_long_args = true,
-    args_override_self = true
-)]
-pub struct ArticleGetUserPages {
-    /// The published options.
-    #[command(flatten)]
-    pub end: EndArgs,
 }

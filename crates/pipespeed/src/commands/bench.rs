@@ -1,17 +1,16 @@
 //! `pipespeed bench`: plan a run, watch over it, save and show it.
 
 mod able;
-mod enough;
 mod lengths;
 mod memory;
 mod plan;
 mod sizes;
 mod volumes;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::time::Instant;
 
-use crate::cli::{BenchArgs, OutputArgs};
+use crate::cli::BenchArgs;
 use crate::commands::files::Files;
 use crate::commands::progress::Progress;
 use crate::commands::{first_error, settle_pipe_size};
@@ -89,7 +88,12 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
         anyhow::bail!("nothing was measured");
     }
     let saved = files.save(|option| text(option, &run));
-    show(&run, &files, saved.is_ok(), &args.output)?;
+    let table = |style| report::table(&run, style) + "\n";
+    let shown = files.show(&args.output, table, table);
+    if let (false, true, Some(names)) = (args.output.quiet, saved.is_ok(), files.names()) {
+        say(&format!("saved: {names}"));
+    }
+    shown?;
     first_error([outcome, saved, failed])
 }
 
@@ -107,9 +111,10 @@ fn measure<S: FnMut(&Run)>(
             .set_durations(plan.lengths.durations);
         progress.set_purpose("pilot");
     }
-    let started = Instant::now();
-    measurement.pilot(progress)?;
-    let pilot_s = started.elapsed().as_secs_f64();
+    let mut pilot_s = timed_pilot(measurement, progress)?;
+    if plan.has_time_for_second_pilot(pilot_s) {
+        pilot_s = pilot_s.min(timed_pilot(measurement, progress)?);
+    }
     if plan.suite == Suite::Changes {
         progress.set_purpose("choosing what to combine");
         measurement.put_together(progress)?;
@@ -141,6 +146,16 @@ fn measure<S: FnMut(&Run)>(
     Ok(())
 }
 
+/// Runs the pilot and returns the seconds it took.
+fn timed_pilot<S: FnMut(&Run)>(
+    measurement: &mut Measurement<ProcessRunner>,
+    progress: &mut Progress<S>,
+) -> anyhow::Result<f64> {
+    let started = Instant::now();
+    measurement.pilot(progress)?;
+    Ok(started.elapsed().as_secs_f64())
+}
+
 /// Where results are saved.
 fn files(args: &BenchArgs) -> anyhow::Result<Files> {
     let options = args.output.files();
@@ -162,32 +177,6 @@ fn text(option: &str, run: &Run) -> anyhow::Result<String> {
         }
         _ => Ok(report::chart(run)),
     }
-}
-
-/// Prints the table on standard output, unless that is taken by a file.
-fn show(run: &Run, files: &Files, is_saved: bool, output: &OutputArgs) -> anyhow::Result<()> {
-    let quiet = output.quiet;
-    let on_stdout = !files.take_stdout();
-    if !on_stdout && quiet {
-        return Ok(());
-    }
-    let terminal = if on_stdout {
-        io::stdout().is_terminal()
-    } else {
-        io::stderr().is_terminal()
-    };
-    let table = report::table(run, report::Style::for_terminal(terminal, output.verbose));
-    let written = if on_stdout {
-        writeln!(io::stdout(), "{table}")
-    } else {
-        // As of all that is printed there: see `say`.
-        say(&table);
-        Ok(())
-    };
-    if let (false, true, Some(names)) = (quiet, is_saved, files.names()) {
-        say(&format!("saved: {names}"));
-    }
-    to_stdout(written)
 }
 
 fn list(plan: &Plan) -> anyhow::Result<()> {

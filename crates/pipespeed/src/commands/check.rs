@@ -6,12 +6,13 @@ use std::time::Instant;
 use anyhow::bail;
 
 use crate::cli::CheckArgs;
+use crate::commands::files::Files;
 use crate::commands::header;
 use pipespeed_base::failure::{Interrupted, to_stdout, usage};
 use pipespeed_base::interrupt::SignalFlag;
 use pipespeed_explain::check::{self, Check, Checked, Group, PATIENCE, Record, SOFT_LIMIT};
 use pipespeed_host::Machine;
-use pipespeed_measure::record::{Kind, check_place, is_stdout, save, to_json};
+use pipespeed_measure::record::{Kind, to_json};
 use pipespeed_report::{self as report, Style};
 
 /// Runs the checks.
@@ -23,13 +24,9 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<()> {
     let style = Style::for_terminal(io::stdout().is_terminal(), args.verbose);
     if !args.explain.is_empty() {
         let named = args.explain.iter();
-        let named: Vec<_> = named
-            .map(|name| explained(name))
-            .collect::<Result<_, _>>()?;
         let texts: Vec<String> = named
-            .into_iter()
-            .map(|check| report::check_explanation(check, style))
-            .collect();
+            .map(|name| Ok(report::check_explanation(explained(name)?, style)))
+            .collect::<anyhow::Result<_>>()?;
         return to_stdout(io::stdout().write_all(texts.join("\n").as_bytes()));
     }
     let checks = selected(args)?;
@@ -37,14 +34,15 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<()> {
         let list = report::check_list(&checks, style);
         return to_stdout(io::stdout().write_all(list.as_bytes()));
     }
-    if let Some(path) = &args.json {
-        check_place(path)?;
-    }
+    let files = Files::new([("--json", &args.json)])?;
     let start = Instant::now();
     let header = header(Kind::Check, Machine::read(None, None));
     let checked = run_all(&checks)?;
     let record = Record::new(header, checked, start.elapsed().as_secs_f64());
-    show(args, &record, style)?;
+    files.save(|_| Ok(to_json(&record)))?;
+    if !args.quiet {
+        files.print(args.verbose, |style| report::checks(&record, style))?;
+    }
     match record.failure() {
         Some(failure) => bail!(failure),
         None => Ok(()),
@@ -63,17 +61,6 @@ fn run_all(checks: &[&Check]) -> anyhow::Result<Vec<Checked>> {
         }
     }
     Ok(checked)
-}
-
-fn show(args: &CheckArgs, record: &Record, style: Style) -> anyhow::Result<()> {
-    let json_on_stdout = args.json.as_deref().is_some_and(is_stdout);
-    if let Some(path) = &args.json {
-        save(path, to_json(record).as_bytes())?;
-    }
-    if args.quiet || json_on_stdout {
-        return Ok(());
-    }
-    to_stdout(io::stdout().write_all(report::checks(record, style).as_bytes()))
 }
 
 /// All checks, including the one that is only run if asked for.

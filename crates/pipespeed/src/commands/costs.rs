@@ -1,23 +1,21 @@
 //! `pipespeed costs`.
 
-use std::io::{self, IsTerminal, Write};
 use std::time::Instant;
 
 use crate::cli::CostsArgs;
 use crate::commands::files::Files;
 use crate::commands::progress::Progress;
-use crate::commands::{first_error, header, seed};
-use pipespeed_base::failure::{Interrupted, to_stdout, usage};
+use crate::commands::{first_error, header, interrupted_by, place, seed};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::signal_name;
 use pipespeed_explain::costs::{Costs, Places, Probes, Record, Settings};
 use pipespeed_host::noise::{NoiseDelta, NoiseProbe};
 use pipespeed_host::topology::Topology;
-use pipespeed_host::{Machine, Root, Warning, WarningKind, placement, warnings};
+use pipespeed_host::{Machine, Root, Warning, WarningKind, warnings};
 use pipespeed_measure::record::{Kind, to_json};
 use pipespeed_measure::rounds::{Budget, Observer, Rounds, Work, check};
 use pipespeed_measure::session::own_processor_time;
-use pipespeed_report::{self as report, Style};
+use pipespeed_report as report;
 use pipespeed_stats::MIN_SAMPLES;
 use pipespeed_stats::schedule::rounds_for_budget;
 
@@ -52,12 +50,12 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     };
     let noise = NoiseProbe::new();
     let (before, used_before) = (noise.take(), own_processor_time());
-    let mut probes = Rounds::of(Probes::new(places, record.settings.seed, || {
-        interrupt.signal()
-    }));
+    let signal_of_run = || interrupt.signal();
+    let probes = Probes::of_costs(&places, record.settings.seed, signal_of_run);
+    let mut probes = Rounds::of(probes);
     let mut unfinished = record.clone();
-    let mut progress = Progress::new(args.quiet, |costs: &Costs| {
-        unfinished.costs_ns.clone_from(costs);
+    let mut progress = Progress::new(args.quiet, |probes: &Probes<_, _>| {
+        unfinished.costs_ns = probes.costs(&places);
         files.save_round(|_| Ok(to_json(&unfinished)));
     });
     let outcome = measure(
@@ -69,8 +67,9 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     );
     progress.finish();
     let missing = probes.missing();
-    // This reaps the processes of the wake-ups.
-    record.costs_ns = probes.into_work().into_costs();
+    record.costs_ns = probes.work().costs(&places);
+    // This reaps the processes of the wake-ups, whose time counts as ours.
+    drop(probes);
     let used = own_processor_time().saturating_sub(used_before);
     let disturbed = noise.take().since(&before, &cpus, used.as_secs_f64());
     let costs = &record.costs_ns;
@@ -78,27 +77,18 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
         outcome?;
         return check(&missing, false);
     }
-    record.interrupted = signal(&outcome).map(signal_name);
+    record.interrupted = interrupted_by(&outcome).map(signal_name);
     record.warnings = found(costs, record.settings.rounds, disturbed);
     record.warnings.extend(missing);
     let saved = files.save(|_| Ok(to_json(&record)));
-    if !files.take_stdout() {
-        let style = Style::for_terminal(io::stdout().is_terminal(), args.verbose);
-        let text = report::costs_table(costs, &record.warnings, style);
-        to_stdout(io::stdout().write_all(text.as_bytes()))?;
-    }
+    let table = |style| report::costs_table(costs, &record.warnings, style);
+    files.print(args.verbose, table)?;
     first_error([outcome, saved, check(&record.warnings, true)])
 }
 
 /// The time for the whole run, where it is asked for.
 pub(super) fn budget(args: &CostsArgs) -> Budget {
     Budget::new(args.time.unwrap_or(0.0), args.time.is_some())
-}
-
-/// The signal that ended a run.
-pub(super) fn signal(outcome: &anyhow::Result<()>) -> Option<i32> {
-    let interrupted: Option<&Interrupted> = outcome.as_ref().err()?.downcast_ref();
-    interrupted.map(|interrupted| interrupted.0)
 }
 
 /// Runs the pilot, and as many rounds as are asked for or fit into the time,
@@ -129,13 +119,11 @@ pub(super) fn measure<W: Work>(
 /// The processors of the wake-ups.
 fn places(args: &CostsArgs) -> anyhow::Result<Places> {
     let topology = Topology::read(&Root::default());
-    let chosen = match (args.cpus, args.placement) {
-        (Some((waker, sleeper)), _) => placement::pin_to(waker, sleeper, &topology),
-        (None, Some(placement)) => placement::choose(placement, &topology),
-        (None, None) => return Ok(Places::choose(&topology)),
-    };
-    let chosen = chosen.map_err(|error| usage(error.to_string()))?;
-    Ok(Places::of(&chosen))
+    if args.cpus.is_none() && args.placement.is_none() {
+        return Ok(Places::choose(&topology));
+    }
+    let placement = args.placement.unwrap_or_default();
+    Ok(Places::of(&place(args.cpus, placement, &topology)?))
 }
 
 /// What limits what the figures say.

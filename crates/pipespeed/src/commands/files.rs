@@ -1,10 +1,14 @@
 //! The files that a command saves to, by their options.
 
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use pipespeed_base::failure::{Closed, say, usage};
+use pipespeed_base::failure::{Closed, say, to_stdout, usage};
 use pipespeed_measure::record::{check_place, is_replaceable, is_stdout, save};
+use pipespeed_report::Style;
+
+use crate::cli::OutputArgs;
 
 /// Where bench saves unless told otherwise.
 const DIRECTORY: &str = "pipespeed-results";
@@ -76,6 +80,34 @@ impl Files {
         self.files.iter().any(|(_, path)| is_stdout(path))
     }
 
+    /// Prints a text on standard output, unless a file goes there.
+    pub(super) fn print(
+        &self,
+        verbose: bool,
+        text: impl FnOnce(Style) -> String,
+    ) -> anyhow::Result<()> {
+        if self.take_stdout() {
+            return Ok(());
+        }
+        let style = Style::for_terminal(io::stdout().is_terminal(), verbose);
+        to_stdout(io::stdout().write_all(text(style).as_bytes()))
+    }
+
+    /// Prints a table on standard output. If a file goes there, prints `instead` on
+    /// standard error, unless that is to be quiet.
+    pub(super) fn show(
+        &self,
+        output: &OutputArgs,
+        table: impl FnOnce(Style) -> String,
+        instead: impl FnOnce(Style) -> String,
+    ) -> anyhow::Result<()> {
+        if self.take_stdout() && !output.quiet {
+            let style = Style::for_terminal(io::stderr().is_terminal(), output.verbose);
+            say(instead(style).trim_end());
+        }
+        self.print(output.verbose, table)
+    }
+
     /// The files in a line; none without any.
     pub(super) fn names(&self) -> Option<String> {
         let files = self.files.iter().filter(|(_, path)| !is_stdout(path));
@@ -114,7 +146,7 @@ impl Files {
             match save(path, text(option)?.as_bytes()) {
                 Ok(()) => {}
                 // A reader of standard output may have had enough.
-                Err(error) if is_stdout(path) && error.kind() == std::io::ErrorKind::BrokenPipe => {
+                Err(error) if is_stdout(path) && error.kind() == io::ErrorKind::BrokenPipe => {
                     is_closed = true;
                 }
                 Err(error) => failed.push(error.to_string()),

@@ -1,17 +1,15 @@
 //! `pipespeed latency`.
 
-use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use anyhow::anyhow;
 
-use crate::cli::{LatencyArgs, OutputArgs};
+use crate::cli::LatencyArgs;
 use crate::commands::files::Files;
 use crate::commands::progress::Progress;
-use crate::commands::{first_error, settle_pipe_size};
-use pipespeed_base::failure::{Interrupted, say, to_stdout, usage};
+use crate::commands::{first_error, interrupted_by, place, settle_pipe_size};
+use pipespeed_base::failure::usage;
 use pipespeed_base::interrupt::Interrupt;
-use pipespeed_host::placement;
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{NoiseProbe, Root, spinning_refused};
 use pipespeed_measure::latency::record::Record;
@@ -21,7 +19,7 @@ use pipespeed_measure::latency::trial::Trials;
 use pipespeed_measure::record::to_json;
 use pipespeed_measure::rounds::{Budget, Rounds, check};
 use pipespeed_measure::trial::ProcessRunner;
-use pipespeed_report::{self as report, Style};
+use pipespeed_report as report;
 
 mod plan;
 
@@ -37,11 +35,7 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     let rounded = settle_pipe_size(&mut args.pipe_size);
     let args = &args;
     let topology = Topology::read(&Root::default());
-    let chosen = match args.cpus {
-        Some((sender, echo)) => placement::pin_to(sender, echo, &topology),
-        None => placement::choose(args.placement, &topology),
-    }
-    .map_err(|error| usage(error.to_string()))?;
+    let chosen = place(args.cpus, args.placement, &topology)?;
     let no_spinning = spinning_refused(&chosen, &topology);
     if let (Some(wait), Some(reason)) = (spins(args.wait), &no_spinning) {
         return Err(usage(format!("--wait {wait}: {reason}")));
@@ -66,16 +60,19 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     let mut measured = Rounds::of_round_trips(record, no_spinning.is_none(), launch);
     let outcome = measured.measure(&budget, &mut progress);
     progress.finish();
-    let interrupted = match &outcome {
-        Ok(()) => None,
-        Err(error) => match error.downcast_ref() {
-            Some(Interrupted(signal)) => Some(*signal),
-            None => return outcome,
-        },
-    };
+    let interrupted = interrupted_by(&outcome);
+    if outcome.is_err() && interrupted.is_none() {
+        return outcome;
+    }
     let record = measured.finish(interrupted);
     let saved = files.save(|option| text(option, &record));
-    show(&record, files.take_stdout(), &args.output)?;
+    // Of a single case that is not run the error says all.
+    if !matches!(record.cases.as_slice(), [only] if only.not_run.is_some()) {
+        let table = |style| report::latency_table(&record, style);
+        files.show(&args.output, table, |style| {
+            report::latency_notes(&record, style)
+        })?;
+    }
     let verdict = outcome.and_then(|()| verdict(&record));
     first_error([verdict, saved])
 }
@@ -96,28 +93,6 @@ fn text(option: &str, record: &Record) -> anyhow::Result<String> {
         "--csv" => record.csv()?,
         _ => report::latency_chart(record),
     })
-}
-
-/// Prints the table, or only the notes where standard output is taken.
-fn show(record: &Record, taken: bool, output: &OutputArgs) -> anyhow::Result<()> {
-    if let [only] = record.cases.as_slice()
-        && only.not_run.is_some()
-    {
-        // The error says all.
-        return Ok(());
-    }
-    let is_terminal = !taken && io::stdout().is_terminal();
-    let style = Style::for_terminal(is_terminal, output.verbose);
-    match (taken, output.quiet) {
-        (false, _) => {
-            let text = report::latency_table(record, style);
-            to_stdout(io::stdout().write_all(text.as_bytes()))?;
-        }
-        // The figures went there; what happened is told all the same.
-        (true, false) => say(report::latency_notes(record, style).trim_end()),
-        (true, true) => {}
-    }
-    Ok(())
 }
 
 /// Checks that all went well.

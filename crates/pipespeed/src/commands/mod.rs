@@ -21,8 +21,10 @@ pub mod yes;
 use fastpipe::wait::Wait;
 
 use crate::cli::{Cli, Command, EndArgs};
-use pipespeed_base::failure::{Closed, full_message, say, usage};
+use pipespeed_base::failure::{Closed, Interrupted, full_message, say, usage};
 use pipespeed_base::size;
+use pipespeed_host::placement::{self, Chosen, Placement};
+use pipespeed_host::topology::Topology;
 use pipespeed_host::{Machine, Warning, WarningKind};
 use pipespeed_measure::endpoint::spec::{PageKind, Waiting};
 use pipespeed_measure::record::{Header, Kind};
@@ -100,6 +102,25 @@ fn command_line() -> Vec<String> {
             _ => word,
         })
         .collect()
+}
+
+/// The processors that were asked for, or those of a placement.
+fn place(
+    cpus: Option<(usize, usize)>,
+    placement: Placement,
+    topology: &Topology,
+) -> anyhow::Result<Chosen> {
+    let chosen = match cpus {
+        Some((first, second)) => placement::pin_to(first, second, topology),
+        None => placement::choose(placement, topology),
+    };
+    chosen.map_err(|error| usage(error.to_string()))
+}
+
+/// The signal that ended a run.
+fn interrupted_by(outcome: &anyhow::Result<()>) -> Option<i32> {
+    let interrupted: Option<&Interrupted> = outcome.as_ref().err()?.downcast_ref();
+    interrupted.map(|interrupted| interrupted.0)
 }
 
 /// The seed that was asked for, or one from the clock: it only has to differ from

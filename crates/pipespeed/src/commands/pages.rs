@@ -1,27 +1,27 @@
 //! `pipespeed pages`.
 
-use std::io::{self, Write};
-
 use anyhow::anyhow;
 use fastpipe::buffer::{Buffer, Pages, huge_page_size};
 use fastpipe::memory::Process;
 
 use crate::cli::PagesArgs;
+use crate::commands::files::Files;
 use crate::commands::header;
-use pipespeed_base::failure::{to_stdout, usage};
+use pipespeed_base::failure::{say, usage};
 use pipespeed_base::text::wrap;
 use pipespeed_explain::pages::{
     Architecture, Half, Memory, Record, Report, Scheme, SchemeError, Walk, Wanted, drawing, look,
     machine_scheme, own_architecture, table,
 };
 use pipespeed_host::Machine;
-use pipespeed_measure::record::{Kind, is_stdout, save, to_json};
+use pipespeed_measure::record::{Kind, to_json};
 
 /// Shows what memory is made of.
 ///
 /// # Errors
 /// What went wrong, in one line.
 pub fn run(args: &PagesArgs) -> anyhow::Result<()> {
+    let files = Files::new([("--json", &args.json)])?;
     let (heading, report) = match (args.buffer, args.address) {
         (Some(bytes), _) => buffer(args, bytes)?,
         (None, Some(address)) => match args.pid {
@@ -36,18 +36,13 @@ pub fn run(args: &PagesArgs) -> anyhow::Result<()> {
         text.push('\n');
         text += &table(memory);
     }
-    let json_on_stdout = args.json.as_deref().is_some_and(is_stdout);
-    if json_on_stdout {
-        // Like all that is said there: see `failure::say`.
-        let _ = write!(io::stderr(), "{text}");
-    } else {
-        to_stdout(write!(io::stdout(), "{text}"))?;
+    if files.take_stdout() {
+        say(text.trim_end());
     }
-    if let Some(path) = &args.json {
-        let header = header(Kind::Pages, Machine::read(None, None));
-        save(path, to_json(&Record { header, report }).as_bytes())?;
-    }
-    Ok(())
+    files.print(false, |_| text)?;
+    let header = header(Kind::Pages, Machine::read(None, None));
+    let record = Record { header, report };
+    files.save(|_| Ok(to_json(&record)))
 }
 
 /// An address by itself.

@@ -1,6 +1,6 @@
 //! `pipespeed costs --pinning`, and the published `get-user-pages`.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 
 use anyhow::{anyhow, bail};
 use fastpipe::buffer::{Buffer, Pages};
@@ -9,15 +9,16 @@ use fastpipe::pipe::page_size;
 use crate::cli::{CostsArgs, EndArgs, PinnedPages};
 use crate::commands::files::Files;
 use crate::commands::progress::Progress;
-use crate::commands::{costs, first_error, header, seed};
+use crate::commands::{costs, first_error, header, interrupted_by, seed};
 use pipespeed_base::failure::{say, to_stdout, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::{signal_name, size};
-use pipespeed_explain::costs::pinning::{Figure, Kernel, Missing, Pinning, Plan, Record, Settings};
+use pipespeed_explain::costs::Probes;
+use pipespeed_explain::costs::pinning::{Figure, Kernel, Missing, Plan, Record, Settings};
 use pipespeed_host::{Machine, Warning};
 use pipespeed_measure::record::{Kind, to_json};
 use pipespeed_measure::rounds::{Rounds, check};
-use pipespeed_report::{self as report, Style};
+use pipespeed_report as report;
 
 /// What a call of the kernel's benchmark pins unless told otherwise, in bytes.
 const USUAL_SIZE: usize = 256 << 20;
@@ -50,49 +51,43 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
         bytes_per_call: plan.size,
         untouched: plan.untouched,
     };
-    let record = |rounds,
-                  kernel: Option<&Kernel>,
-                  figures: Vec<Figure>,
-                  warnings: &[Warning],
-                  signal: Option<i32>| {
+    let record = |rounds, figures, warnings: &[Warning], signal: Option<i32>| {
         to_json(&Record {
             header: header.clone(),
             settings: Settings { rounds, ..settings },
-            kernel,
+            kernel: kernel.as_ref(),
             missing: missing.as_deref(),
             warnings,
             interrupted: signal.map(signal_name),
             figures,
         })
     };
-    let mut run = Rounds::of(Pinning::new(&plan, kernel, settings.seed, || {
-        interrupt.signal()
-    }));
-    let mut progress = Progress::new(args.quiet, |work: &Pinning<_>| {
-        files.save_round(|_| Ok(record(0, work.kernel(), work.figures(), &[], None)));
+    let signal = || interrupt.signal();
+    let probes = Probes::of_pinning(&plan, kernel.as_ref(), settings.seed, signal);
+    let mut run = Rounds::of(probes);
+    let mut progress = Progress::new(args.quiet, |probes: &Probes<_, _>| {
+        files.save_round(|_| Ok(record(0, probes.figures(), &[], None)));
     });
     let mut rounds = 0;
     let outcome = costs::measure(&mut run, args, &budget, &mut progress, &mut rounds);
     progress.finish();
     let warnings = run.missing();
-    let work = run.work();
+    let figures = run.work().figures();
     let measured = |figure: &Figure| !figure.samples_ns.is_empty();
-    let is_any_measured = work.figures().iter().any(measured);
+    let is_any_measured = figures.iter().any(measured);
     let failed = check(&warnings, is_any_measured);
     if !is_any_measured && outcome.is_err() {
         return outcome;
     }
     let saved = files.save(|_| {
-        let (kernel, figures) = (work.kernel(), work.figures());
-        let signal = costs::signal(&outcome);
-        Ok(record(rounds, kernel, figures, &warnings, signal))
+        let signal = interrupted_by(&outcome);
+        Ok(record(rounds, figures.clone(), &warnings, signal))
     });
-    if !files.take_stdout() {
-        let style = Style::for_terminal(io::stdout().is_terminal(), args.verbose);
-        let source = work.kernel().ok_or(missing.as_deref().unwrap_or_default());
-        let text = report::pinning(source, &plan, &work.figures(), &warnings, style);
-        to_stdout(io::stdout().write_all(text.as_bytes()))?;
-    }
+    let source = kernel.as_ref();
+    let source = source.ok_or(missing.as_deref().unwrap_or_default());
+    files.print(args.verbose, |style| {
+        report::pinning(source, &plan, &figures, &warnings, style)
+    })?;
     first_error([outcome, saved, failed])
 }
 
@@ -158,7 +153,7 @@ fn available() -> Option<usize> {
 /// # Errors
 /// Where the kernel has no benchmark of its own, or it fails.
 pub(super) fn get_user_pages(end: &EndArgs) -> anyhow::Result<()> {
-    let mut kernel = Kernel::find().map_err(|missing: Missing| {
+    let kernel = Kernel::find().map_err(|missing: Missing| {
         anyhow!("{missing} (pipespeed costs --pinning estimates it without)")
     })?;
     let page = page_size();

@@ -2,16 +2,14 @@
 
 mod counted;
 
-use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
 use pipespeed_base::Named;
 
-use crate::cli::{ProfileArgs, ProfileOutput};
-use crate::commands::{header, settle_pipe_size};
-use pipespeed_base::failure::{Interrupted, say, to_stdout, usage};
+use crate::cli::ProfileArgs;
+use crate::commands::files::Files;
+use crate::commands::{header, place, settle_pipe_size};
+use pipespeed_base::failure::{Interrupted, say, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_explain::profile::collect::profile;
 use pipespeed_explain::profile::perf::{FREQUENCY, Sampling, SamplingError};
@@ -22,7 +20,7 @@ use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{Machine, Root};
 use pipespeed_measure::case::{Case, Durations};
-use pipespeed_measure::record::{Kind, NotRun, check_place, is_stdout, save, to_json};
+use pipespeed_measure::record::{Kind, NotRun, to_json};
 use pipespeed_measure::runner::TrialError;
 use pipespeed_measure::suite::channels::CaseId;
 use pipespeed_measure::suite::{Overrides, Suite};
@@ -45,32 +43,29 @@ const PIPELINE_S: f64 = 10.0;
 /// What went wrong, or why sampling is refused.
 pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     let output = &args.output;
-    let files = [&output.json, &output.folded, &output.flame, &output.chart];
-    let on_stdout = |file: &&&Option<PathBuf>| file.as_deref().is_some_and(is_stdout);
-    let taken = files.iter().filter(on_stdout).count();
-    if taken > 1 {
-        return Err(usage("only one file can go to standard output ('-')"));
-    }
-    // Not after all that measuring.
-    for path in files.into_iter().flatten() {
-        check_place(path).map_err(|error| usage(error.to_string()))?;
-    }
+    let files = Files::new([
+        ("--json", &output.json),
+        ("--folded", &output.folded),
+        ("--flame", &output.flame),
+        ("--chart", &output.chart),
+    ])?;
     let mut args = args.clone();
     let rounded = settle_pipe_size(&mut args.setup.pipe_size);
     let args = &args;
     let what = What::of(args)?;
     let topology = Topology::read(&Root::default());
-    let chosen = match args.setup.cpus {
-        Some((writer, reader)) => placement::pin_to(writer, reader, &topology),
-        None => placement::choose(what.placement(args), &topology),
-    }
-    .map_err(|error| usage(error.to_string()))?;
+    let chosen = place(args.setup.cpus, what.placement(args), &topology)?;
+    let setting = Setting {
+        args,
+        chosen: &chosen,
+        topology: &topology,
+    };
     let sampling = match (Sampling::find(), &what) {
         (Ok(sampling), _) => sampling,
         (Err(error), What::Pipeline(_)) => return Err(error.into()),
         (Err(error), What::Cases(cases)) => {
             let warnings = rounded.into_iter().collect();
-            return counted::run(args, cases, error, &chosen, &topology, warnings);
+            return counted::run(&setting, cases, error, &files, warnings);
         }
     };
     let event = sampling.event;
@@ -81,13 +76,24 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
         settings: Settings {
             event,
             frequency: FREQUENCY,
-            placement: places(&chosen),
+            placement: chosen.to_string(),
         },
         cases: Vec::new(),
         pipeline: None,
     };
     match &what {
-        What::Cases(cases) => sample(args, cases, &sampling, &chosen, &topology, &mut made)?,
+        What::Cases(cases) => {
+            let cpus = [chosen.writer, chosen.reader].map(|cpu| match cpu {
+                Some(cpu) => vec![cpu],
+                None => topology.allowed.as_slice().to_vec(),
+            });
+            let interrupt = Interrupt::install()?;
+            let not_run = CaseProfile::not_run;
+            made.cases =
+                setting.each_case(cases, interrupt, "sampling", not_run, |runner, case| {
+                    profile(runner, case, &sampling, &cpus, trials(args))
+                })?;
+        }
         What::Pipeline(pipeline) => {
             let sampled = sample_pipeline(args, pipeline, &sampling, &topology);
             made.pipeline = Some(sampled.map_err(SamplingError::or_too_few_descriptors)?);
@@ -95,17 +101,20 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     }
     made.warnings.extend(rounded);
     made.warnings.extend(notes::of_samples(&made));
-    save_files(output, &made)?;
-    if taken == 0 {
-        let style = report::Style::for_terminal(io::stdout().is_terminal(), output.verbose);
-        let threshold = args.threshold / 100.0;
-        let text = match &made.pipeline {
-            Some(pipeline) => report::profile_pipeline(&made, pipeline, threshold, style),
-            None if args.all => report::profile_ladder(&made, style),
-            None => report::profile_case(&made, threshold, style),
-        };
-        to_stdout(write!(io::stdout(), "{text}"))?;
-    }
+    files.save(|option| {
+        Ok(match option {
+            "--json" => to_json(&made),
+            "--folded" => flame::folded(&made),
+            "--flame" => String::from_utf8(flame::flame(&made)?)?,
+            _ => report::profile_chart(&made),
+        })
+    })?;
+    let threshold = args.threshold / 100.0;
+    files.print(output.verbose, |style| match &made.pipeline {
+        Some(pipeline) => report::profile_pipeline(&made, pipeline, threshold, style),
+        None if args.all => report::profile_ladder(&made, style),
+        None => report::profile_case(&made, threshold, style),
+    })?;
     // What was seen until then has been shown.
     match made.pipeline.and_then(|pipeline| pipeline.interrupted) {
         Some(signal) => Err(Interrupted(signal).into()),
@@ -170,61 +179,55 @@ fn sample_pipeline(
     }
 }
 
-fn sample(
-    args: &ProfileArgs,
-    cases: &[Case],
-    sampling: &Sampling,
-    chosen: &Chosen,
-    topology: &Topology,
-    made: &mut Profile,
-) -> anyhow::Result<()> {
-    let mut runner = ProcessRunner::new(
-        ProcessRunner::this_program(),
-        chosen.writer,
-        chosen.reader,
-        TRIAL,
-        Interrupt::install()?,
-    );
-    let cpus = [chosen.writer, chosen.reader].map(|cpu| match cpu {
-        Some(cpu) => vec![cpu],
-        None => topology.allowed.as_slice().to_vec(),
-    });
-    let no_spinning = placement::spinning_refused(chosen, topology);
-    for case in cases {
-        if !args.output.quiet {
-            say(&format!("pipespeed: sampling {}", case.name));
-        }
-        let refused = no_spinning.clone().filter(|_| case.spins_in_pairs());
-        let outcome = match refused {
-            Some(reason) => Err(NotRun::refused(reason).into()),
-            None => profile(&mut runner, case, sampling, &cpus, trials(args)),
-        };
-        made.cases
-            .push(outcome_of(outcome, case, args.all, CaseProfile::not_run)?);
+/// Where the cases of a profile run.
+struct Setting<'a> {
+    args: &'a ProfileArgs,
+    chosen: &'a Chosen,
+    topology: &'a Topology,
+}
+
+impl Setting<'_> {
+    /// Runs `profile` for each case that can be run; `verb` announces it.
+    fn each_case<T>(
+        &self,
+        cases: &[Case],
+        interrupt: Interrupt,
+        verb: &str,
+        not_run: fn(&Case, NotRun) -> T,
+        mut profile: impl FnMut(&mut ProcessRunner, &Case) -> Result<T, TrialError>,
+    ) -> anyhow::Result<Vec<T>> {
+        let mut runner = ProcessRunner::new(
+            ProcessRunner::this_program(),
+            self.chosen.writer,
+            self.chosen.reader,
+            TRIAL,
+            interrupt,
+        );
+        let no_spinning = placement::spinning_refused(self.chosen, self.topology);
+        let each = cases.iter().map(|case| {
+            if !self.args.output.quiet {
+                say(&format!("pipespeed: {verb} {}", case.name));
+            }
+            let outcome = match &no_spinning {
+                Some(reason) if case.spins_in_pairs() => Err(NotRun::refused(reason).into()),
+                _ => profile(&mut runner, case),
+            };
+            match outcome {
+                Ok(made) => Ok(made),
+                Err(TrialError::NotRun(why)) if self.args.all => Ok(not_run(case, why)),
+                Err(TrialError::NotRun(why)) => anyhow::bail!("{}: {why}", case.name),
+                Err(TrialError::Interrupted(signal)) => Err(Interrupted(signal).into()),
+                Err(error) => Err(error.into_failure()),
+            }
+        });
+        each.collect()
     }
-    Ok(())
 }
 
 /// Trials of a case that are sampled, or counted.
 fn trials(args: &ProfileArgs) -> usize {
     let seconds = args.time.unwrap_or(CASE_S);
     (seconds / TRIAL.timed_s).ceil().max(1.0) as usize
-}
-
-/// What a case came to. One that is not run is an error where it is the only one.
-fn outcome_of<T>(
-    outcome: Result<T, TrialError>,
-    case: &Case,
-    is_one_of_many: bool,
-    not_run: fn(&Case, NotRun) -> T,
-) -> anyhow::Result<T> {
-    match outcome {
-        Ok(made) => Ok(made),
-        Err(TrialError::NotRun(why)) if is_one_of_many => Ok(not_run(case, why)),
-        Err(TrialError::NotRun(why)) => anyhow::bail!("{}: {why}", case.name),
-        Err(TrialError::Interrupted(signal)) => Err(Interrupted(signal).into()),
-        Err(error) => Err(error.into_failure()),
-    }
 }
 
 fn cases(args: &ProfileArgs) -> anyhow::Result<Vec<Case>> {
@@ -282,27 +285,4 @@ fn unknown(name: &str, suite: Option<Suite>, overrides: &Overrides) -> String {
             named(Suite::Ladder)
         ),
     }
-}
-
-fn places(chosen: &Chosen) -> String {
-    match (chosen.writer, chosen.reader) {
-        (Some(writer), Some(reader)) => format!(
-            "writer on processor {writer}, reader on {reader} ({})",
-            chosen.relation
-        ),
-        _ => chosen.relation.clone(),
-    }
-}
-
-fn save_files(output: &ProfileOutput, made: &Profile) -> anyhow::Result<()> {
-    let put = |path: &Option<PathBuf>, make: &dyn Fn() -> anyhow::Result<Vec<u8>>| {
-        let Some(path) = path else { return Ok(()) };
-        save(path, &make()?).context("saving the profile")
-    };
-    put(&output.json, &|| Ok(to_json(made).into_bytes()))?;
-    put(&output.folded, &|| Ok(flame::folded(made).into_bytes()))?;
-    put(&output.flame, &|| flame::flame(made))?;
-    put(&output.chart, &|| {
-        Ok(report::profile_chart(made).into_bytes())
-    })
 }

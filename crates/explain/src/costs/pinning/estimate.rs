@@ -80,7 +80,7 @@ impl Pipes {
         Ok(())
     }
 
-    pub(in crate::costs) fn run(&mut self) -> io::Result<Sample> {
+    pub(in crate::costs) fn sample(&self) -> io::Result<Sample> {
         let (mut pinning, mut moving) = (Duration::ZERO, Duration::ZERO);
         for _ in 0..TIMES {
             pinning += self.vmsplice(&self.writer)?;

@@ -151,7 +151,7 @@ impl Fake {
 
     /// As the command would find it.
     pub fn kernel(self) -> Kernel {
-        Kernel::new(PathBuf::from("/fake"), Box::new(self)).unwrap()
+        Kernel::new(PathBuf::from("/fake"), self).unwrap()
     }
 }
 

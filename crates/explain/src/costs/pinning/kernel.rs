@@ -1,8 +1,10 @@
 //! The kernel's own benchmark: where it is, which layout it has, and one range
 //! pinned by it.
 
+use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use fastpipe::buffer::Buffer;
 use fastpipe::pipe::page_size;
@@ -55,14 +57,14 @@ pub enum Missing {
 }
 
 /// The kernel's own benchmark of get_user_pages_fast.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Kernel {
     /// Its file.
     pub file: PathBuf,
     /// How its argument is laid out.
     pub layout: &'static Layout,
     #[serde(skip)]
-    gup: Box<dyn GupTest>,
+    gup: Rc<RefCell<dyn GupTest>>,
 }
 
 /// One range that was pinned and let go.
@@ -87,11 +89,11 @@ impl Kernel {
             return Err(Missing::NotMounted);
         }
         let (file, gup) = open_in(Path::new(DEBUGFS))?;
-        Kernel::new(file, Box::new(gup))
+        Kernel::new(file, gup)
     }
 
     /// Finds out the layout by pinning a few pages in each.
-    pub(super) fn new(file: PathBuf, mut gup: Box<dyn GupTest>) -> Result<Kernel, Missing> {
+    pub(super) fn new(file: PathBuf, mut gup: impl GupTest + 'static) -> Result<Kernel, Missing> {
         let failed = |error| Missing::Failed(file.clone(), error);
         let range = Buffer::builder()
             .len(16 * page_size())
@@ -99,7 +101,10 @@ impl Kernel {
             .map_err(|error| failed(error.into()))?;
         for layout in &LAYOUTS {
             match gup.fast_benchmark(&mut Argument::new(layout, &range, 16)) {
-                Ok(()) => return Ok(Kernel { file, layout, gup }),
+                Ok(()) => {
+                    let gup = Rc::new(RefCell::new(gup));
+                    return Ok(Kernel { file, layout, gup });
+                }
                 Err(error) if is_unknown_call(&error) => {}
                 Err(error) => return Err(failed(error)),
             }
@@ -107,13 +112,13 @@ impl Kernel {
         Err(Missing::NoKnownLayout(file))
     }
 
-    /// Pins all of `range`, so many pages at a time, and lets it go.
+    /// Pins all of `range`, `pages_per_call` pages at a time, and releases it.
     ///
     /// # Errors
     /// When the call fails, or pins nothing or more than it was asked to.
-    pub fn pin(&mut self, range: &[u8], pages_per_call: u32) -> io::Result<Pinned> {
+    pub fn pin(&self, range: &[u8], pages_per_call: u32) -> io::Result<Pinned> {
         let mut argument = Argument::new(self.layout, range, pages_per_call);
-        self.gup.fast_benchmark(&mut argument)?;
+        self.gup.borrow_mut().fast_benchmark(&mut argument)?;
         let reply = argument.reply();
         if reply.bytes < page_size() as u64 {
             return Err(io::Error::other("the kernel pinned not a single page"));
@@ -197,7 +202,7 @@ mod tests {
     fn a_file_that_is_no_benchmark_has_no_known_layout() {
         let path = Path::new("/dev/null");
         let gup = GupFile::open(path).unwrap();
-        let missing = Kernel::new(path.to_owned(), Box::new(gup)).unwrap_err();
+        let missing = Kernel::new(path.to_owned(), gup).unwrap_err();
         assert!(matches!(missing, Missing::NoKnownLayout(_)), "{missing}");
     }
 }

@@ -20,7 +20,6 @@ pub mod sample;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io;
 
@@ -33,10 +32,10 @@ pub use self::kernel::{Kernel, Missing, Pinned};
 pub use self::layout::{Argument, LAYOUTS, Layout, Reply};
 pub use self::range::Counted;
 use self::range::Range;
+use super::{CONFIDENCE, Case, Probe, Probes};
+use pipespeed_base::named;
 use pipespeed_host::Warning;
 use pipespeed_measure::record::{Header, NotRun};
-use pipespeed_measure::rounds::{Place, Work};
-use pipespeed_measure::runner::TrialError;
 use pipespeed_stats::Estimate;
 
 /// The kernel's gup_test or gup_benchmark, or what a test puts in its place.
@@ -101,23 +100,23 @@ pub struct Record<'a> {
     pub figures: Vec<Figure>,
 }
 
-/// What a figure is about.
+/// What a figure measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
     /// get_user_pages_fast, by the kernel's own benchmark.
     Get,
-    /// The pages let go again, by the same.
+    /// Releasing the pages, by the same benchmark.
     Put,
     /// vmsplice(2) into a pipe.
     Vmsplice,
     /// splice(2) of the same pages from another pipe: the baseline.
     Splice,
-    /// The difference of the two.
+    /// The difference of vmsplice and splice.
     Estimate,
 }
 
-/// Which pages a figure is about.
+/// The pages that a figure is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Of {
@@ -129,19 +128,33 @@ pub enum Of {
     Difference,
 }
 
+named!(Step {
+    Get = "get": "get_user_pages_fast, by the kernel's own benchmark",
+    Put = "put": "releasing the pages, by the same benchmark",
+    Vmsplice = "vmsplice": "vmsplice(2) into a pipe",
+    Splice = "splice": "splice(2) of the same pages from another pipe",
+    Estimate = "estimate": "the difference of vmsplice and splice",
+});
+
+named!(Of {
+    Base = "base": "base pages",
+    Huge = "huge": "huge pages",
+    Difference = "difference": "what base pages cost more than huge ones",
+});
+
 /// One figure, in nanoseconds a base page.
 #[derive(Debug, Clone, Serialize)]
 pub struct Figure {
     /// As in `get_base`.
     pub name: String,
-    /// What it is about.
+    /// What it measures.
     pub step: Step,
     /// Of which pages.
     pub of: Of,
     /// The median of the samples with its 95 % interval.
     pub estimate_ns: Option<Estimate>,
     /// Why there is none.
-    pub refused: Option<String>,
+    pub not_run: Option<NotRun>,
     /// What the kernel's benchmark was asked and answered.
     pub counted: Option<Counted>,
     /// One value a round.
@@ -149,209 +162,119 @@ pub struct Figure {
 }
 
 impl Figure {
-    fn new(step: Step, of: Of, outcome: Result<Vec<f64>, String>) -> Figure {
-        let (samples_ns, refused) = match outcome {
-            Ok(samples) => (samples, None),
-            Err(why) => (Vec::new(), Some(why)),
-        };
+    fn new(step: Step, of: Of, samples_ns: Vec<f64>) -> Figure {
         Figure {
             name: Figure::name(step, of),
             step,
             of,
-            estimate_ns: Estimate::of(&samples_ns, 0.95),
-            refused,
+            estimate_ns: Estimate::of(&samples_ns, CONFIDENCE),
+            not_run: None,
             counted: None,
             samples_ns,
         }
     }
 
     fn name(step: Step, of: Of) -> String {
-        let step_name = match step {
-            Step::Get => "get",
-            Step::Put => "put",
-            Step::Vmsplice => "vmsplice",
-            Step::Splice => "splice",
-            Step::Estimate => "estimate",
-        };
-        let of_name = match of {
-            Of::Base => "base",
-            Of::Huge => "huge",
-            Of::Difference => "difference",
-        };
-        format!("{step_name}_{of_name}")
+        format!("{}_{}", step.name(), of.name())
     }
 }
 
-enum Way {
-    Kernel(Range),
-    Pipes(Pipes),
+impl Probe for Pipes {
+    fn run(&mut self) -> io::Result<Vec<f64>> {
+        let sample = self.sample()?;
+        Ok(vec![
+            sample.vmsplice_ns,
+            sample.splice_ns,
+            sample.estimate_ns,
+        ])
+    }
 }
 
-/// One way of measuring, of one kind of pages, with its samples.
-struct Subject {
+/// The figures that the values of a probe belong to.
+#[derive(Debug, Clone, Copy)]
+pub struct FiguresOfProbe {
     of: Of,
     steps: &'static [Step],
-    /// Or why it is not measured.
-    way: Result<Way, String>,
-    /// The values of each round.
-    samples: BTreeMap<usize, Vec<f64>>,
 }
 
-impl Subject {
-    fn new(pages: Pages, steps: &'static [Step], way: io::Result<Way>) -> Subject {
-        Subject {
-            of: match pages {
-                Pages::Base => Of::Base,
-                _ => Of::Huge,
-            },
-            steps,
-            way: way.map_err(|error| error.to_string()),
-            samples: BTreeMap::new(),
-        }
+impl Case<FiguresOfProbe> {
+    fn of_pages(
+        pages: Pages,
+        steps: &'static [Step],
+        probe: io::Result<impl Probe + 'static>,
+    ) -> Self {
+        let of = match pages {
+            Pages::Base => Of::Base,
+            _ => Of::Huge,
+        };
+        let step = *steps.last().unwrap_or(&Step::Estimate);
+        Case::new(Figure::name(step, of), probe, FiguresOfProbe { of, steps })
     }
 
     fn figures(&self) -> impl Iterator<Item = Figure> {
-        let counted = match &self.way {
-            Ok(Way::Kernel(range)) => Some(range.counted),
-            _ => None,
-        };
+        let FiguresOfProbe { of, steps } = self.label;
         // A kernel without the second time gives no second value.
         let values = self.samples.first_key_value();
-        let given = values.map_or(self.steps.len(), |(_, values)| values.len());
-        let steps = self.steps.iter().take(given).enumerate();
-        steps.map(move |(at, &step)| {
-            let outcome = match &self.way {
-                Err(why) => Err(why.clone()),
-                Ok(_) => Ok(self.samples.values().map(|values| values[at]).collect()),
-            };
-            Figure {
-                counted,
-                ..Figure::new(step, self.of, outcome)
-            }
+        let given = values.map_or(steps.len(), |(_, values)| values.len());
+        let steps = steps.iter().take(given).enumerate();
+        steps.map(move |(at, &step)| match &self.probe {
+            Ok(probe) => Figure {
+                counted: probe.counted(),
+                ..Figure::new(step, of, self.values(at))
+            },
+            Err(why) => Figure {
+                not_run: Some(why.clone()),
+                ..Figure::new(step, of, Vec::new())
+            },
         })
     }
 }
 
-/// The kernel's benchmark, where there is one, and the estimate, as the cases of
-/// a run in rounds; `S` returns the signal that ends it.
-pub struct Pinning<S> {
-    subjects: Vec<Subject>,
-    kernel: Option<Kernel>,
-    seed: u64,
-    signal: S,
-}
-
-impl<S: FnMut() -> Option<i32>> Pinning<S> {
-    /// What `plan` asks for, in an order from `seed`.
-    pub fn new(plan: &Plan, kernel: Option<Kernel>, seed: u64, signal: S) -> Self {
-        let mut subjects = Vec::new();
-        for &pages in kernel.iter().flat_map(|_| &plan.pages) {
-            let range = Range::new(plan, pages).map(Way::Kernel);
-            subjects.push(Subject::new(pages, &[Step::Get, Step::Put], range));
+impl<S: FnMut() -> Option<i32>> Probes<FiguresOfProbe, S> {
+    /// The kernel's benchmark, where there is one, and the estimate, in an order
+    /// from `seed`.
+    pub fn of_pinning(plan: &Plan, kernel: Option<&Kernel>, seed: u64, signal: S) -> Self {
+        let mut cases = Vec::new();
+        if let Some(kernel) = kernel {
+            cases.extend(plan.pages.iter().map(|&pages| {
+                let range = Range::new(kernel.clone(), plan, pages);
+                Case::of_pages(pages, &[Step::Get, Step::Put], range)
+            }));
         }
-        for &pages in &plan.pages {
-            let pipes = Pipes::new(pages, plan.untouched).map(Way::Pipes);
+        cases.extend(plan.pages.iter().map(|&pages| {
             let steps = &[Step::Vmsplice, Step::Splice, Step::Estimate];
-            subjects.push(Subject::new(pages, steps, pipes));
-        }
-        Pinning {
-            subjects,
-            kernel,
-            seed,
-            signal,
-        }
+            Case::of_pages(pages, steps, Pipes::new(pages, plan.untouched))
+        }));
+        Probes::of(cases, seed, signal)
     }
 
-    /// The kernel's benchmark.
-    pub fn kernel(&self) -> Option<&Kernel> {
-        self.kernel.as_ref()
-    }
-
-    /// The figures of what was measured until now.
+    /// The figures of what was measured so far.
     pub fn figures(&self) -> Vec<Figure> {
-        let mut figures: Vec<Figure> = self.subjects.iter().flat_map(Subject::figures).collect();
-        for step in [Step::Get, Step::Estimate] {
-            figures.extend(self.difference(step));
-        }
+        let mut figures: Vec<Figure> = self.cases.iter().flat_map(Case::figures).collect();
+        let differences = [Step::Get, Step::Estimate];
+        figures.extend(
+            differences
+                .into_iter()
+                .filter_map(|step| self.difference(step)),
+        );
         figures
-    }
-
-    fn sample(&mut self, case: usize, is_pilot: bool) -> Result<io::Result<Vec<f64>>, TrialError> {
-        if let Some(signal) = (self.signal)() {
-            return Err(TrialError::Interrupted(signal));
-        }
-        let done = match (&mut self.subjects[case].way, &mut self.kernel) {
-            (Ok(Way::Pipes(pipes)), _) => pipes
-                .run()
-                .map(|sample| vec![sample.vmsplice_ns, sample.splice_ns, sample.estimate_ns]),
-            (Ok(Way::Kernel(range)), Some(kernel)) if is_pilot => {
-                range.prepare(kernel).map(|()| Vec::new())
-            }
-            (Ok(Way::Kernel(range)), Some(kernel)) => range.run(kernel),
-            _ => Err(io::ErrorKind::Unsupported.into()),
-        };
-        Ok(done)
     }
 
     /// What base pages cost more than huge ones, round by round.
     fn difference(&self, step: Step) -> Option<Figure> {
         let values = |of| {
-            let measures = |subject: &&Subject| subject.of == of && subject.steps.contains(&step);
-            let subject = self.subjects.iter().find(measures)?;
-            let at = subject.steps.iter().position(|it| *it == step)?;
-            subject.way.is_ok().then_some((&subject.samples, at))
+            let measures = |case: &&Case<FiguresOfProbe>| {
+                case.label.of == of && case.label.steps.contains(&step)
+            };
+            let case = self.cases.iter().find(measures)?;
+            let at = case.label.steps.iter().position(|it| *it == step)?;
+            case.probe.is_ok().then_some((&case.samples, at))
         };
         let ((base, at), (huge, _)) = (values(Of::Base)?, values(Of::Huge)?);
         let pairs = base
             .iter()
             .filter_map(|(round, base)| Some((base, huge.get(round)?)));
         let samples = pairs.map(|(base, huge)| base[at] - huge[at]).collect();
-        Some(Figure::new(step, Of::Difference, Ok(samples)))
+        Some(Figure::new(step, Of::Difference, samples))
     }
-}
-
-impl<S: FnMut() -> Option<i32>> Work for Pinning<S> {
-    type Record = Self;
-
-    fn record(&self) -> &Self {
-        self
-    }
-
-    fn cases(&self) -> usize {
-        self.subjects.len()
-    }
-
-    fn name(&self, case: usize) -> String {
-        let subject = &self.subjects[case];
-        Figure::name(*subject.steps.last().unwrap_or(&Step::Estimate), subject.of)
-    }
-
-    fn is_open(&self, case: usize) -> bool {
-        self.subjects[case].way.is_ok()
-    }
-
-    fn close(&mut self, case: usize, why: NotRun) {
-        self.subjects[case].way = Err(why.reason);
-    }
-
-    /// An error of the first call, as of a seccomp filter, is a refusal.
-    fn pilot(&mut self, case: usize) -> Result<(), TrialError> {
-        match self.sample(case, true)? {
-            Ok(_) => Ok(()),
-            Err(error) => Err(NotRun::refused(error.to_string()).into()),
-        }
-    }
-
-    fn trial(&mut self, case: usize, place: Place) -> Result<(), TrialError> {
-        let values = self.sample(case, false)?;
-        let values = values.map_err(|error| TrialError::Failed(error.into()))?;
-        self.subjects[case].samples.insert(place.round, values);
-        Ok(())
-    }
-
-    fn plan(&mut self, _: usize, _: impl FnOnce(u64) -> String) -> u64 {
-        self.seed
-    }
-
-    fn summarise(&mut self, _: usize) {}
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::Plan;
 use super::kernel::{Kernel, Pinned};
+use crate::costs::Probe;
 use crate::costs::probes::mapped;
 
 /// The least that a sample is to take on the kernel's clock of whole
@@ -32,13 +33,14 @@ pub struct Counted {
 
 /// The range and how often it is pinned for one sample.
 pub(super) struct Range {
+    kernel: Kernel,
     buffer: Buffer,
     pages_per_call: u32,
-    pub(super) counted: Counted,
+    counted: Counted,
 }
 
 impl Range {
-    pub(super) fn new(plan: &Plan, pages: Pages) -> io::Result<Range> {
+    pub(super) fn new(kernel: Kernel, plan: &Plan, pages: Pages) -> io::Result<Range> {
         let unit = match pages {
             Pages::Base => page_size(),
             _ => huge_page_size(),
@@ -50,6 +52,7 @@ impl Range {
             .ok_or_else(too_large)?;
         let buffer = mapped(len, pages, !plan.untouched)?;
         Ok(Range {
+            kernel,
             buffer,
             pages_per_call: plan.pages_per_call,
             counted: Counted {
@@ -60,12 +63,14 @@ impl Range {
             },
         })
     }
+}
 
+impl Probe for Range {
     /// Pins it once, which brings untouched pages in, and then decides how many
     /// calls make a sample that the clock does not spoil.
-    pub(super) fn prepare(&mut self, kernel: &mut Kernel) -> io::Result<()> {
-        kernel.pin(&self.buffer, self.pages_per_call)?;
-        let once = kernel.pin(&self.buffer, self.pages_per_call)?;
+    fn prepare(&mut self) -> io::Result<()> {
+        self.kernel.pin(&self.buffer, self.pages_per_call)?;
+        let once = self.kernel.pin(&self.buffer, self.pages_per_call)?;
         let shorter = once.get_us.min(once.put_us.unwrap_or(u64::MAX)).max(1);
         let calls = SAMPLE_US.div_ceil(shorter).min(MAX_CALLS.into());
         self.counted.calls = calls as u32;
@@ -74,7 +79,7 @@ impl Range {
 
     /// One sample: nanoseconds a page for pinning and, where the kernel tells,
     /// for letting go.
-    pub(super) fn run(&mut self, kernel: &mut Kernel) -> io::Result<Vec<f64>> {
+    fn run(&mut self) -> io::Result<Vec<f64>> {
         let calls = u64::from(self.counted.calls);
         let mut sum = Pinned {
             bytes: 0,
@@ -82,7 +87,7 @@ impl Range {
             put_us: Some(0),
         };
         for _ in 0..calls {
-            let once = kernel.pin(&self.buffer, self.pages_per_call)?;
+            let once = self.kernel.pin(&self.buffer, self.pages_per_call)?;
             self.counted.pinned_bytes = self.counted.pinned_bytes.min(once.bytes);
             sum.bytes += once.bytes;
             sum.get_us += once.get_us;
@@ -104,5 +109,9 @@ impl Range {
             values.push(us * 1000.0 / pages);
         }
         Ok(values)
+    }
+
+    fn counted(&self) -> Option<Counted> {
+        Some(self.counted)
     }
 }

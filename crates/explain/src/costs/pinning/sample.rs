@@ -3,7 +3,8 @@
 use fastpipe::buffer::Pages;
 
 use super::fake::{Fake, KERNELS};
-use super::{Figure, Kernel, Pinning, Plan};
+use super::{Figure, Kernel, Plan};
+use crate::costs::Probes;
 use pipespeed_base::failure::Interrupted;
 use pipespeed_measure::rounds::Rounds;
 
@@ -34,22 +35,20 @@ pub fn estimated() -> (Plan, Option<Kernel>, Vec<Figure>) {
 
 fn by(kernel: Option<Kernel>) -> (Plan, Option<Kernel>, Vec<Figure>) {
     let plan = plan();
-    match measured(&plan, 7, kernel) {
-        Ok((kernel, figures)) => (plan, kernel, figures),
+    match measured(&plan, 7, kernel.clone()) {
+        Ok(figures) => (plan, kernel, figures),
         Err(error) => panic!("nobody interrupts it: {error:#}"),
     }
 }
 
-/// The figures of a run, with the kernel.
+/// The figures of a run.
 pub(super) fn measured(
     plan: &Plan,
     rounds: usize,
     kernel: Option<Kernel>,
-) -> Result<(Option<Kernel>, Vec<Figure>), Interrupted> {
-    let mut run = Rounds::of(Pinning::new(plan, kernel, 1, || None));
+) -> Result<Vec<Figure>, Interrupted> {
+    let mut run = Rounds::of(Probes::of_pinning(plan, kernel.as_ref(), 1, || None));
     run.pilot(&mut ())?;
     run.rounds(rounds, None, &mut ())?;
-    let work = run.into_work();
-    let figures = work.figures();
-    Ok((work.kernel, figures))
+    Ok(run.work().figures())
 }

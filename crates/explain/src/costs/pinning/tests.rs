@@ -21,7 +21,7 @@ fn plan(size: usize) -> Plan {
 
 /// The named figure of one run.
 fn measured(plan: &Plan, fake: Fake, name: &str) -> Option<Figure> {
-    let (_, figures) = sample::measured(plan, 7, Some(fake.kernel())).unwrap();
+    let figures = sample::measured(plan, 7, Some(fake.kernel())).unwrap();
     figures.into_iter().find(|figure| figure.name == name)
 }
 
@@ -50,13 +50,13 @@ fn an_error_that_is_about_something_else_is_told() {
         refusal: Errno::NOMEM,
         ..Fake::new(KERNELS[0])
     };
-    let missing = Kernel::new(PathBuf::from("/fake"), Box::new(fake)).unwrap_err();
+    let missing = Kernel::new(PathBuf::from("/fake"), fake).unwrap_err();
     assert!(matches!(missing, Missing::Failed(..)), "{missing}");
     let unknown = Struct {
         bytes: 48,
         ..KERNELS[1]
     };
-    let missing = Kernel::new(PathBuf::from("/fake"), Box::new(Fake::new(unknown))).unwrap_err();
+    let missing = Kernel::new(PathBuf::from("/fake"), Fake::new(unknown)).unwrap_err();
     assert!(matches!(missing, Missing::NoKnownLayout(_)), "{missing}");
 }
 
@@ -153,7 +153,7 @@ fn a_kernel_that_pins_nothing_gives_a_reason_and_the_estimate_remains() {
         most_pages: 0,
         ..Fake::new(KERNELS[3])
     };
-    let (_, figures) = sample::measured(&plan(1 << 20), 7, Some(fake.kernel())).unwrap();
+    let figures = sample::measured(&plan(1 << 20), 7, Some(fake.kernel())).unwrap();
     let names: Vec<_> = figures.iter().map(|figure| &*figure.name).collect();
     let expected = [
         "get_base",
@@ -163,7 +163,7 @@ fn a_kernel_that_pins_nothing_gives_a_reason_and_the_estimate_remains() {
         "estimate_base",
     ];
     assert_eq!(names, expected);
-    let why = figures[0].refused.as_deref().unwrap();
+    let why = &figures[0].not_run.as_ref().unwrap().reason;
     assert!(why.contains("not a single page"), "{why}");
     assert_eq!(figures[0].estimate_ns, None);
     assert!(figures[4].estimate_ns.is_some(), "{:?}", figures[4]);
@@ -171,8 +171,7 @@ fn a_kernel_that_pins_nothing_gives_a_reason_and_the_estimate_remains() {
 
 #[test]
 fn the_estimate_is_the_difference_of_its_two_parts_round_by_round() {
-    let (kernel, figures) = sample::measured(&plan(1 << 20), 6, None).unwrap();
-    assert!(kernel.is_none());
+    let figures = sample::measured(&plan(1 << 20), 6, None).unwrap();
     let [pinning, moving, estimate] = &figures[..] else {
         panic!("{figures:?}");
     };
@@ -191,7 +190,7 @@ fn what_base_pages_cost_more_is_told_for_the_kernels_figure_and_for_the_estimate
         pages: vec![Pages::Base, Pages::Huge],
         ..plan(4 << 20)
     };
-    let (_, figures) = sample::measured(&both, 7, Some(Fake::new(KERNELS[4]).kernel())).unwrap();
+    let figures = sample::measured(&both, 7, Some(Fake::new(KERNELS[4]).kernel())).unwrap();
     for step in ["get", "estimate"] {
         let samples = |of: &str| {
             let name = format!("{step}_{of}");

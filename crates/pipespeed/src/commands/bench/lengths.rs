@@ -40,58 +40,45 @@ pub(super) struct Lengths {
 impl Lengths {
     /// The usual ones.
     pub fn of(suite: Suite, quick: bool) -> Self {
-        let lasting = |warm_up_s, timed_s| Durations { warm_up_s, timed_s };
-        let lengths = |durations, budget_s, least_rounds| Lengths {
-            durations,
-            verifying: None,
-            budget_s,
-            least_rounds,
-            least_in_time: FEW_ROUNDS,
-        };
-        match (suite, quick) {
-            (Suite::Ladder | Suite::Touched, false) => lengths(lasting(0.015, 0.150), 60.0, ROUNDS),
-            (Suite::Ladder | Suite::Touched, true) => {
-                lengths(lasting(0.010, 0.060), 10.0, FEW_ROUNDS)
-            }
+        use Suite::{Changes, Channels, Ladder, Memory, Options, Sizes, Touched, Volumes};
+        let (warm_up_s, timed_s, budget_s, least_rounds) = match (suite, quick) {
+            (Ladder | Touched, false) => (0.015, 0.150, 60.0, ROUNDS),
+            (Ladder | Touched, true) => (0.010, 0.060, 10.0, FEW_ROUNDS),
             // As many cases as the ladder, and trials before the first round.
-            (Suite::Changes, false) => lengths(lasting(0.015, 0.120), 60.0, ROUNDS),
-            (Suite::Changes, true) => lengths(lasting(0.010, 0.030), 10.0, FEW_ROUNDS),
+            (Changes, false) => (0.015, 0.120, 60.0, ROUNDS),
+            (Changes, true) => (0.010, 0.030, 10.0, FEW_ROUNDS),
             // Twice as many cases, which spin: that makes for little noise.
-            (Suite::Options, _) => {
-                let (parts, budget_s) = if quick {
-                    (lasting(0.006, 0.030), 14.0)
-                } else {
-                    (lasting(0.015, 0.150), 60.0)
-                };
-                Lengths {
-                    least_in_time: OPTIONS_ROUNDS,
-                    ..lengths(parts, budget_s, OPTIONS_ROUNDS)
-                }
-            }
+            (Options, false) => (0.015, 0.150, 60.0, OPTIONS_ROUNDS),
+            (Options, true) => (0.006, 0.030, 14.0, OPTIONS_ROUNDS),
             // A volume ends a trial, not a time.
-            (Suite::Volumes, false) => lengths(lasting(0.015, 0.0), 170.0, FEW_ROUNDS),
-            (Suite::Volumes, true) => lengths(lasting(0.010, 0.0), 12.0, VOLUMES_ROUNDS),
+            (Volumes, false) => (0.015, 0.0, 170.0, FEW_ROUNDS),
+            (Volumes, true) => (0.010, 0.0, 12.0, VOLUMES_ROUNDS),
             // Nine times as many cases.
-            (Suite::Channels, false) => Lengths {
-                verifying: Some(lasting(0.002, 0.010)),
-                ..lengths(lasting(0.010, 0.100), 170.0, FEW_ROUNDS)
-            },
-            (Suite::Channels, true) => Lengths {
-                verifying: Some(lasting(0.001, 0.004)),
-                least_in_time: stats::MIN_SAMPLES,
-                ..lengths(lasting(0.004, 0.020), 26.0, stats::MIN_SAMPLES)
-            },
-            // A block is set up for each trial: the larger ones take longer
-            // for that than to be gone over.
-            (Suite::Memory, false) => lengths(lasting(0.010, 0.060), 85.0, FEW_ROUNDS),
-            (Suite::Memory, true) => Lengths {
-                least_in_time: stats::MIN_SAMPLES,
-                ..lengths(lasting(0.004, 0.020), 25.0, FEW_ROUNDS)
-            },
+            (Channels, false) => (0.010, 0.100, 170.0, FEW_ROUNDS),
+            (Channels, true) => (0.004, 0.020, 26.0, stats::MIN_SAMPLES),
+            // To set up a large block takes longer than to go over it.
+            (Memory, false) => (0.010, 0.060, 85.0, FEW_ROUNDS),
+            (Memory, true) => (0.004, 0.020, 25.0, FEW_ROUNDS),
             // The parts are those of the rounds after the search, the time is
             // that of both.
-            (Suite::Sizes, false) => lengths(lasting(0.015, 0.100), 120.0, FEW_ROUNDS),
-            (Suite::Sizes, true) => lengths(lasting(0.005, 0.030), 30.0, FEW_ROUNDS),
+            (Sizes, false) => (0.015, 0.100, 120.0, FEW_ROUNDS),
+            (Sizes, true) => (0.005, 0.030, 30.0, FEW_ROUNDS),
+        };
+        let lasting = |warm_up_s, timed_s| Durations { warm_up_s, timed_s };
+        Lengths {
+            durations: lasting(warm_up_s, timed_s),
+            verifying: match (suite, quick) {
+                (Channels, false) => Some(lasting(0.002, 0.010)),
+                (Channels, true) => Some(lasting(0.001, 0.004)),
+                _ => None,
+            },
+            budget_s,
+            least_rounds,
+            least_in_time: match (suite, quick) {
+                (Options, _) => OPTIONS_ROUNDS,
+                (Channels | Memory, true) => stats::MIN_SAMPLES,
+                _ => FEW_ROUNDS,
+            },
         }
     }
 

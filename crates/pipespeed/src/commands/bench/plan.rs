@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cli::BenchArgs;
-use crate::commands::{header, seed};
+use crate::commands::{header, place, seed};
 use pipespeed_base::failure::usage;
 use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
@@ -55,11 +55,8 @@ impl Plan {
         let budget = Budget::new(time_s, measure.time.is_some());
         check_suite(args)?;
         let topology = Topology::read(&Root::default());
-        let mut chosen = match measure.setup.cpus {
-            Some((writer, reader)) => placement::pin_to(writer, reader, &topology),
-            None => placement::choose(measure.setup.placement.unwrap_or_default(), &topology),
-        }
-        .map_err(|error| usage(error.to_string()))?;
+        let placement = measure.setup.placement.unwrap_or_default();
+        let mut chosen = place(measure.setup.cpus, placement, &topology)?;
         let overrides = overrides(args, one_cpu(&chosen, &topology))?;
         let grid = (args.suite == Suite::Sizes).then(|| sizes::grid(args));
         let mut cases = args.suite.cases(&overrides);
@@ -106,12 +103,7 @@ impl Plan {
                 warm_up_s: durations.warm_up_s,
                 placement: match measure.setup.cpus {
                     Some(_) => "explicit".to_owned(),
-                    None => measure
-                        .setup
-                        .placement
-                        .unwrap_or_default()
-                        .name()
-                        .to_owned(),
+                    None => placement.name().to_owned(),
                 },
                 writer_cpu: chosen.writer,
                 reader_cpu: chosen.reader,
@@ -138,15 +130,6 @@ impl Plan {
 
     /// What is about to happen, in a line.
     pub(super) fn announcement(&self) -> String {
-        let places = match (self.chosen.writer, self.chosen.reader) {
-            (Some(writer), Some(reader)) => {
-                format!(
-                    "writer on processor {writer}, reader on {reader} ({})",
-                    self.chosen.relation
-                )
-            }
-            _ => self.chosen.relation.clone(),
-        };
         let (best, search_s, pairs) = match &self.grid {
             Some(grid) => (
                 self.cases.len(),
@@ -170,9 +153,10 @@ impl Plan {
             _ => format!("at most {:.0} s", self.budget.time_s),
         };
         format!(
-            "pipespeed: {}, {}{pairs}, {time}; {places}",
+            "pipespeed: {}, {}{pairs}, {time}; {}",
             self.suite.name(),
-            pluralize(self.cases.len(), "case")
+            pluralize(self.cases.len(), "case"),
+            self.chosen
         )
     }
 
@@ -193,6 +177,14 @@ impl Plan {
         }
     }
 
+    /// Whether the pilot should run again, since other load may have slowed it down:
+    /// its time sets the number of rounds. The fewest rounds must fit in after it.
+    pub(super) fn has_time_for_second_pilot(&self, pilot_s: f64) -> bool {
+        let is_by_pilot = self.rounds.is_none() && self.suite != Suite::Volumes;
+        let needed_s = (self.min_rounds() + 2) as f64 * pilot_s;
+        is_by_pilot && self.budget.remaining_s() >= needed_s
+    }
+
     /// The number of rounds to run, by the time of the pilot.
     pub(super) fn rounds(&self, cases: usize, pilot_s: f64) -> anyhow::Result<usize> {
         if let Some(rounds) = self.rounds {
@@ -202,6 +194,52 @@ impl Plan {
         self.require(min_rounds as f64 * pilot_s, cases)?;
         let remaining_s = self.budget.remaining_s();
         Ok(rounds_for_budget(pilot_s, remaining_s, cases, min_rounds))
+    }
+
+    /// Checks before anything is run that the timed parts alone fit into a time
+    /// that was asked for. Whether all the rest fits too is known after the pilot.
+    ///
+    /// # Errors
+    /// Bad usage, if they don't fit.
+    pub(super) fn enough_time(&self) -> anyhow::Result<()> {
+        if let Some(plan) = self.search() {
+            return self.enough_for_search(&plan);
+        }
+        // Volumes have a plan of their own.
+        if self.rounds.is_some() || self.suite == Suite::Volumes {
+            return Ok(());
+        }
+        let runnable = self.cases.len() - self.refused.len();
+        let cases = runnable + usize::from(self.null_control.is_some());
+        let parts_s = self.lengths.durations.sum_s();
+        let min_rounds = self.min_rounds();
+        if self.budget.allows((min_rounds * cases) as f64 * parts_s) {
+            return Ok(());
+        }
+        self.require(self.lengths.of_rounds(min_rounds, cases), cases)
+    }
+
+    /// Checks that the fewest rounds of this many cases fit into a time that was
+    /// asked for.
+    ///
+    /// # Errors
+    /// Bad usage, with the time needed.
+    fn require(&self, needed_s: f64, cases: usize) -> anyhow::Result<()> {
+        let fewer = match self.suite {
+            Suite::Channels => "--channel or --size",
+            _ => "--case",
+        };
+        let quicker = if self.settings.quick {
+            ""
+        } else {
+            ", add --quick"
+        };
+        let rounds = self.min_rounds();
+        self.budget.require(
+            needed_s,
+            &format!("{rounds} rounds of {cases} trials"),
+            &format!("name fewer cases by {fewer}{quicker}, or give --rounds in its place"),
+        )
     }
 
     /// The fewest rounds.

@@ -32,10 +32,10 @@ fn every_cost_has_an_estimate_or_a_reason() {
     assert_eq!(costs["rounds"], 7);
     let costs = costs
         .iter()
-        .filter(|(_, cost)| cost["refused"].is_string() || cost["estimate"].is_object());
+        .filter(|(_, cost)| cost["not_run"].is_object() || cost["estimate"].is_object());
     let mut estimates = 0;
     for (name, cost) in costs.clone() {
-        if cost["refused"].is_string() {
+        if cost["not_run"].is_object() {
             continue;
         }
         let median = cost["estimate"]["median"].as_f64().unwrap();
@@ -73,7 +73,7 @@ fn on_one_processor_no_wake_up_of_another_is_measured() {
     let record = json(&run_alone(command).succeeded().out);
     let costs = &record["costs_ns"];
     assert!(costs["wake_up_same"]["estimate"].is_object(), "{costs:#}");
-    assert!(costs["wake_up_other"]["refused"].is_string(), "{costs:#}");
+    assert!(costs["wake_up_other"]["not_run"].is_object(), "{costs:#}");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn where_vmsplice_is_forbidden_the_rest_is_measured() {
     let costs = &record["costs_ns"];
     assert!(costs["write"]["estimate"].is_object(), "{costs:#}");
     for name in ["vmsplice_base", "splice_base", "tee", "pin_base"] {
-        let why = costs[name]["refused"].as_str().unwrap();
+        let why = costs[name]["not_run"]["reason"].as_str().unwrap();
         assert!(why.contains("Operation not permitted"), "{name}: {why}");
     }
 }
@@ -99,7 +99,7 @@ fn without_huge_pages_or_many_descriptors_the_rest_is_measured() {
     let record = json(&run_alone(command).succeeded().out);
     let costs = &record["costs_ns"];
     for name in ["vmsplice_huge", "splice_huge", "pin_huge", "fault_huge"] {
-        let why = costs[name]["refused"].as_str().unwrap();
+        let why = costs[name]["not_run"]["reason"].as_str().unwrap();
         assert!(why.contains("grants no huge pages"), "{name}: {why}");
     }
     assert!(costs["vmsplice_base"]["estimate"].is_object(), "{costs:#}");

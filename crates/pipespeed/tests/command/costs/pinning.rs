@@ -21,7 +21,7 @@ fn check_estimate(record: &serde_json::Value, kind: &str) -> Option<f64> {
         found.unwrap_or_else(|| panic!("{name}: {record:#}"))
     };
     let estimate = figure("estimate");
-    if let Some(why) = estimate["refused"].as_str() {
+    if let Some(why) = estimate["not_run"]["reason"].as_str() {
         skip(format_args!("no estimate for {kind} pages: {why}"));
         return None;
     }
