@@ -24,7 +24,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::channel::OpenError;
 use crate::endpoint::counters::process_time;
 use crate::record::NotRun;
 use pipespeed_base::failure::{out_of_descriptors, start_error};
@@ -105,15 +104,6 @@ impl TrialError {
         match self {
             TrialError::Failed(error) => error,
             other => other.into(),
-        }
-    }
-}
-
-impl From<OpenError> for TrialError {
-    fn from(error: OpenError) -> Self {
-        match error {
-            OpenError::NotRun(not_run) => TrialError::NotRun(not_run),
-            OpenError::Failed(error) => TrialError::Failed(error),
         }
     }
 }

@@ -10,9 +10,9 @@
 use fastpipe::buffer::BufferError;
 use fastpipe::pipe::page_size;
 
-use super::channels::Kind;
 use super::spec::Mode;
 use crate::channel::message::{Message, Pieces};
+use crate::channel::transport::Transport;
 
 /// In an open loop, how many messages are under way at most where the channel
 /// refers to their memory, and how many bytes of them.
@@ -24,12 +24,12 @@ const MAX_BYTES: usize = 8 << 20;
 #[derive(Debug)]
 pub(super) struct Messages {
     pieces: Pieces,
-    kind: Kind,
+    kind: Transport,
     size: usize,
 }
 
 /// How many places it takes.
-pub(super) fn turns(kind: Kind, size: usize, mode: Mode) -> usize {
+pub(super) fn turns(kind: Transport, size: usize, mode: Mode) -> usize {
     match mode {
         _ if !kind.refers_to_memory() => 1,
         // The answer says that the message was read.
@@ -46,7 +46,7 @@ impl Messages {
     ///
     /// # Errors
     /// When the memory can't be had.
-    pub(super) fn new(kind: Kind, size: usize, turns: usize) -> Result<Self, BufferError> {
+    pub(super) fn new(kind: Transport, size: usize, turns: usize) -> Result<Self, BufferError> {
         let stride = size.next_multiple_of(page_size());
         let mut pieces = Pieces::new(size, stride, turns)?;
         for turn in 0..turns {
@@ -55,7 +55,7 @@ impl Messages {
             }
         }
         let mut messages = Messages { pieces, kind, size };
-        if kind == Kind::Eventfd {
+        if kind == Transport::Eventfd {
             // Adds 1 to a counter.
             messages.bytes_mut(0).copy_from_slice(&1_u64.to_ne_bytes());
         }
@@ -74,7 +74,7 @@ impl Messages {
 
     /// Makes a message.
     pub(super) fn make(&mut self, number: u64) {
-        if self.kind == Kind::Eventfd {
+        if self.kind == Transport::Eventfd {
             return;
         }
         let turn = self.turn(number);
@@ -98,7 +98,7 @@ impl Messages {
 
     /// Whether a message came back: its number and its last byte.
     pub(super) fn came_back(&self, number: u64, received: &[u8]) -> bool {
-        if self.kind == Kind::Eventfd {
+        if self.kind == Transport::Eventfd {
             return received == self.bytes(0);
         }
         let len = self.size.min(8);
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn another_number_a_torn_end_and_a_wrong_byte_are_noticed() {
         for (size, turns) in [(1, 1), (7, 3), (8, 2), (9, 1), (70_000, 3)] {
-            let mut messages = Messages::new(Kind::Pipe, size, turns).unwrap();
+            let mut messages = Messages::new(Transport::Pipe, size, turns).unwrap();
             messages.make(5);
             let sent = messages.bytes(messages.turn(5)).to_vec();
             assert!(messages.came_back(5, &sent) && messages.came_back_whole(5, &sent));
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_message_is_left_alone_until_its_turn_comes_again() {
-        let mut messages = Messages::new(Kind::Vmsplice, 9, 3).unwrap();
+        let mut messages = Messages::new(Transport::Vmsplice, 9, 3).unwrap();
         for number in 0..3 {
             messages.make(number);
         }
@@ -160,10 +160,11 @@ mod tests {
     fn only_channels_that_refer_to_memory_need_more_than_one_place() {
         let open = Mode::Open(10.0);
         for mode in [Mode::Closed, Mode::Naive, open] {
-            assert_eq!(turns(Kind::Pipe, 8, mode), 1);
+            assert_eq!(turns(Transport::Pipe, 8, mode), 1);
         }
-        let of =
-            |size| [Mode::Closed, Mode::Naive, open].map(|mode| turns(Kind::VmReadv, size, mode));
+        let of = |size| {
+            [Mode::Closed, Mode::Naive, open].map(|mode| turns(Transport::VmReadv, size, mode))
+        };
         assert_eq!(of(8), [1, 2, 64]);
         assert_eq!(of(16 << 20), [1, 2, 2]);
     }

@@ -12,13 +12,14 @@ use rustix::event::PollFlags;
 use super::closed::{WRONG, warm_up};
 use super::histogram::Latencies;
 use super::port::{Moved, Port};
-use super::spec::{Length, Outcome, Spec, Wait};
+use super::spec::{Length, Outcome, Spec};
 use crate::endpoint::counters::{Meter, monotonic_ns as now_ns};
+use crate::endpoint::spec::Waiting;
 
-/// So long before a message is due the sender stops sleeping, as a timer may
+/// The sender stops sleeping this long before a message is due, since a timer may
 /// be late by tens of microseconds.
 const AWAKE_NS: u64 = 200_000;
-/// A loop that is so much behind its schedule gives up.
+/// A loop that is further behind its schedule gives up.
 const MAX_LATE_NS: u64 = 1_000_000_000;
 
 /// When messages are due, and how late their answers are: arithmetic only.
@@ -68,8 +69,8 @@ impl Schedule {
         self.answered == self.count
     }
 
-    /// Whether it is hopeless: a second after all should have been sent, and
-    /// three times as long as it should have taken.
+    /// Whether the rate can't be reached: the loop has taken a second more than
+    /// three times its planned duration.
     fn gives_up(&self, now: u64) -> bool {
         let planned = self.due(self.count) - self.start_ns;
         now.saturating_sub(self.start_ns) > 3 * planned + MAX_LATE_NS
@@ -116,7 +117,7 @@ pub(super) fn send(port: &mut Port, spec: &Spec, rate: f64) -> anyhow::Result<Ou
             break;
         }
         let full = traffic.send(port, now)?;
-        if !received && spec.wait != Wait::Spin {
+        if !received && spec.wait != Waiting::Spin {
             idle(port, &traffic.schedule, now, full)?;
         }
     }

@@ -13,17 +13,18 @@ use fastpipe::wait::Backoff;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::channels::Kind;
 use super::memory::{Messages, turns};
-use super::spec::{Mode, Spec, Wait};
+use super::spec::{Mode, Spec};
 use crate::channel::mqueue::Queue;
 use crate::channel::pipe::{Plain, Vmsplice};
 use crate::channel::ring::{RingReceiver, RingTransmitter};
 use crate::channel::socket::Socket;
 use crate::channel::tcp::ZerocopySends;
+use crate::channel::transport::Transport;
 use crate::channel::uring::Uring;
 use crate::channel::vm_readv::{self, Fetch, Offer};
 use crate::channel::{Receiver, Transmitter, ZerocopyCounts, moved};
+use crate::endpoint::spec::Waiting;
 use crate::record::NotRun;
 use crate::session::{Gone, Role, allowed};
 
@@ -46,7 +47,7 @@ pub(super) enum Moved {
 
 /// The end, with its messages and its way of waiting.
 pub(super) struct Port {
-    kind: Kind,
+    kind: Transport,
     transmitter: Box<dyn Transmitter>,
     receiver: Box<dyn Receiver>,
     /// What is sent.
@@ -78,14 +79,14 @@ impl Port {
         (input, output): (OwnedFd, Option<OwnedFd>),
         words: SharedWords,
     ) -> anyhow::Result<Self> {
-        let turns = turns(spec.kind, spec.size, spec.mode);
+        let turns = turns(spec.transport, spec.size, spec.mode);
         let answers = role == Role::Echo && spec.mode != Mode::Naive;
         let (transmitter, receiver) = halves(spec, input, output, turns)?;
         let mut port = Port {
-            kind: spec.kind,
+            kind: spec.transport,
             transmitter,
             receiver,
-            messages: Messages::new(spec.kind, spec.size, turns)?,
+            messages: Messages::new(spec.transport, spec.size, turns)?,
             back: if answers {
                 None
             } else {
@@ -102,11 +103,12 @@ impl Port {
         };
         port.copy_all(answers);
         // These look at memory, and make no call until something is there.
-        let in_memory = matches!(spec.kind, Kind::Uring | Kind::Ring | Kind::RingCopy);
-        match spec.wait {
-            Wait::Block => {}
-            Wait::Spin if in_memory => {}
-            Wait::Spin | Wait::Adaptive => port.never_sleep()?,
+        let in_memory = matches!(
+            spec.transport,
+            Transport::Uring | Transport::Ring | Transport::RingCopy
+        );
+        if spec.wait != Waiting::Block && !(in_memory && spec.wait == Waiting::Spin) {
+            port.never_sleep()?;
         }
         Ok(port)
     }
@@ -360,37 +362,43 @@ fn halves(
     turns: usize,
 ) -> anyhow::Result<(Box<dyn Transmitter>, Box<dyn Receiver>)> {
     let output = output.context("a channel with one descriptor");
-    let spins = spec.wait == Wait::Spin;
-    Ok(match spec.kind {
-        Kind::Pipe | Kind::Fifo | Kind::Eventfd => {
+    let spins = spec.wait == Waiting::Spin;
+    Ok(match spec.transport {
+        Transport::Pipe | Transport::Fifo | Transport::Eventfd => {
             (Box::new(Plain(output?)), Box::new(Plain(input)))
         }
-        Kind::Vmsplice => (Box::new(Vmsplice::new(output?)), Box::new(Plain(input))),
-        Kind::Uring => {
+        Transport::Vmsplice | Transport::VmspliceFresh => {
+            (Box::new(Vmsplice::new(output?)), Box::new(Plain(input)))
+        }
+        Transport::Uring => {
             let receiver = Uring::new(input, spins)?;
             (Box::new(Uring::new(output?, spins)?), Box::new(receiver))
         }
-        Kind::Socketpair | Kind::Seqpacket | Kind::Datagram | Kind::Unix | Kind::Tcp => {
+        Transport::Socketpair
+        | Transport::Seqpacket
+        | Transport::Datagram
+        | Transport::Unix
+        | Transport::Tcp => {
             let socket = Socket::new(input, true);
             (Box::new(socket.clone()), Box::new(socket))
         }
-        Kind::TcpZerocopy => {
+        Transport::TcpZerocopy => {
             let socket = Socket::new(input, true);
             let sends = ZerocopySends::new(socket.clone(), turns, false)?;
             (Box::new(sends), Box::new(socket))
         }
-        Kind::Mqueue => {
+        Transport::Mqueue => {
             let receiver = Queue::new(input, true)?;
             (Box::new(Queue::new(output?, true)?), Box::new(receiver))
         }
-        Kind::VmReadv => {
+        Transport::VmReadv => {
             let other = vm_readv::introduce(&input).map_err(complaint)?;
             let socket = Socket::new(input, true);
             let fetch = Fetch::new(socket.clone(), other, false);
             (Box::new(Offer::new(socket, None)), Box::new(fetch))
         }
-        Kind::Ring | Kind::RingCopy => {
-            let in_place = spec.kind == Kind::Ring;
+        Transport::Ring | Transport::RingCopy => {
+            let in_place = spec.transport == Transport::Ring;
             let mut producer = ring::Producer::from_fd(output?)?;
             let mut consumer = ring::Consumer::from_fd(input)?;
             if spins {

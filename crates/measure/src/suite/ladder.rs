@@ -66,8 +66,5 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
             .described("the same, neither end ever sleeping")
             .against("vmsplice_splice_huge", "spinning instead of sleeping"),
     ]);
-    match overrides.data {
-        Some(data) => cases.into_iter().map(|case| case.with_data(data)).collect(),
-        None => cases,
-    }
+    cases
 }

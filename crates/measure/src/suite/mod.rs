@@ -94,13 +94,22 @@ impl Suite {
             Suite::Volumes => volumes::cases(overrides),
             Suite::Memory => memory::cases(overrides),
         };
-        cases
-            .into_iter()
-            .map(|case| Case {
-                work: overrides.work,
-                ..case
-            })
-            .collect()
+        let data = match self {
+            Suite::Touched | Suite::Channels | Suite::Changes => {
+                Some(overrides.data.unwrap_or(DataUse::Touch))
+            }
+            Suite::Ladder | Suite::Options | Suite::Volumes => overrides.data,
+            // The blocks of memory have no ends, and sizes are searched for as published.
+            Suite::Sizes | Suite::Memory => None,
+        };
+        let finished = |case: Case| Case {
+            work: overrides.work,
+            ..match data {
+                Some(data) => case.with_data(data),
+                None => case,
+            }
+        };
+        cases.into_iter().map(finished).collect()
     }
 
     /// The cases without those that are only there for comparison (the ladder's

@@ -56,9 +56,6 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
             .described("the same, both buffers 16 bytes off a page")
             .against("write_read_spin", "unaligned buffers"),
     ]);
-    if let Some(data) = overrides.data {
-        cases = cases.into_iter().map(|case| case.with_data(data)).collect();
-    }
     cases
 }
 

@@ -11,7 +11,6 @@
 use super::Overrides;
 use crate::case::Case;
 use crate::endpoint::spec::{Policy, SinkTechnique};
-use crate::record::DataUse;
 
 /// The ladder's buffer.
 const BUFFER: usize = 256 << 10;
@@ -28,7 +27,6 @@ const WRITTEN: usize = 64 << 10;
 pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     let buffer = overrides.buffer_bytes.unwrap_or(BUFFER);
     let pipe = overrides.pipe_bytes.unwrap_or(PIPE);
-    let data = overrides.data.unwrap_or(DataUse::Touch);
     let library_pipe = overrides.pipe_bytes.unwrap_or(LIBRARY_PIPE);
     let loan = overrides.buffer_bytes.unwrap_or(LOAN);
     let written = overrides.buffer_bytes.unwrap_or(WRITTEN);
@@ -90,6 +88,5 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
             .described("only producing the data, into memory"),
         Case::consume_alone("consume_alone", buffer).described("only using the data, from memory"),
     ]
-    .map(|case| case.with_data(data))
     .to_vec()
 }
