@@ -134,8 +134,8 @@ pub(crate) struct Session<'a, S, O> {
     ends: Vec<End>,
     patience: Duration,
     deadline: Instant,
-    /// What the first process said that found the other one gone.
-    complaint: Option<TrialError>,
+    /// Error of the first process that found the other one gone.
+    first_error: Option<TrialError>,
     reports: PhantomData<fn() -> Report<S, O>>,
 }
 
@@ -157,7 +157,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
             ends: Vec::with_capacity(2),
             patience,
             deadline: Instant::now() + patience,
-            complaint: None,
+            first_error: None,
             reports: PhantomData,
         })
     }
@@ -212,7 +212,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
         while setups.len() < self.ends.len() {
             match self.next_report(&mut None)? {
                 (role, Report::Ready(setup)) => setups.push((role, setup)),
-                (role, _) => return Err(out_of_turn(role)),
+                (role, _) => return Err(unexpected_report(role)),
             }
         }
         Ok(setups)
@@ -267,7 +267,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
         while outcomes.len() < wanted {
             match self.next_report(&mut watch)? {
                 (role, Report::Done(outcome)) => outcomes.push((role, *outcome)),
-                (role, _) => return Err(out_of_turn(role)),
+                (role, _) => return Err(unexpected_report(role)),
             }
         }
         Ok(outcomes)
@@ -298,7 +298,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
     ) -> Result<Reported<S, O>, TrialError> {
         loop {
             let Some((role, report)) = self.report_in_time(watch)? else {
-                return Err(self.complaint.take().unwrap_or_else(|| self.hangs()));
+                return Err(self.first_error.take().unwrap_or_else(|| self.hangs()));
             };
             let complaint = |reason| TrialError::Failed(anyhow!("the {}: {reason}", role.name()));
             match report {
@@ -306,7 +306,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
                 Report::NotRun(not_run) => return Err(not_run.into()),
                 Report::Failed(reason) => return Err(complaint(reason)),
                 Report::Gone(reason) => {
-                    self.complaint.get_or_insert_with(|| complaint(reason));
+                    self.first_error.get_or_insert_with(|| complaint(reason));
                     self.deadline = self.deadline.min(Instant::now() + LAST_WORDS);
                     *watch = None;
                 }
@@ -434,8 +434,8 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-fn out_of_turn(role: Role) -> TrialError {
-    TrialError::Failed(anyhow!("the {} spoke out of turn", role.name()))
+fn unexpected_report(role: Role) -> TrialError {
+    TrialError::Failed(anyhow!("the {} sent an unexpected report", role.name()))
 }
 
 /// The index of the first descriptor with something to read; none when the time

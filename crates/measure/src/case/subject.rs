@@ -108,10 +108,7 @@ impl Subject {
 
     /// How the writer waits for the reader; the reader may do otherwise.
     pub fn wait(&self) -> Option<Waiting> {
-        match self {
-            Subject::Channel { writer, .. } => Some(writer.wait),
-            _ => None,
-        }
+        self.channel().and(self.writer()).map(|writer| writer.wait)
     }
 
     /// The pages of the writer, else of the only process.

@@ -36,7 +36,7 @@ pub(super) fn warm_up(port: &mut Port) -> anyhow::Result<u64> {
     // Large messages need no more than three.
     while number < 3 || number < WARM_UP_TRIPS && now_ns() - started < WARM_UP_NS {
         trip(port, number)?;
-        ensure!(port.came_back_whole(number), "{WRONG}");
+        ensure!(port.is_intact(number), "{WRONG}");
         number += 1;
     }
     port.copy_all(false);
@@ -60,7 +60,7 @@ fn timed(port: &mut Port, spec: &Spec, number: &mut u64) -> anyhow::Result<Outco
     // One at least, so that there is something to tell.
     while latencies.is_empty() || goes_on(latencies.len(), now) {
         latencies.record(trip(port, *number)?);
-        ensure!(port.came_back(*number), "{WRONG}");
+        ensure!(port.has_same_ends(*number), "{WRONG}");
         *number += 1;
         now = now_ns();
     }

@@ -175,10 +175,10 @@ impl Traffic {
     /// Takes what has come. Returns whether anything had.
     fn receive(&mut self, port: &mut Port) -> anyhow::Result<bool> {
         let moved = port.try_receive()?;
-        if moved == Some(Moved::Whole) {
+        if moved == Some(Moved::All) {
             let number = self.first + self.schedule.answered;
             self.schedule.answer(now_ns());
-            ensure!(port.came_back(number), "{WRONG}");
+            ensure!(port.has_same_ends(number), "{WRONG}");
         }
         Ok(moved.is_some())
     }
@@ -191,7 +191,7 @@ impl Traffic {
         }
         if !self.made {
             let under_way = schedule.sent - schedule.answered;
-            let room = port.most_under_way().is_none_or(|most| under_way < most);
+            let room = port.max_in_flight().is_none_or(|most| under_way < most);
             if !room || !port.try_make(self.first + schedule.sent)? {
                 return Ok(Full::Memory);
             }
@@ -200,7 +200,7 @@ impl Traffic {
         match port.try_send()? {
             None => return Ok(Full::Channel),
             Some(Moved::Part) => {}
-            Some(Moved::Whole) => {
+            Some(Moved::All) => {
                 schedule.sent += 1;
                 self.made = false;
             }

@@ -6,7 +6,7 @@
 //! byte is produced by the writer and used by the reader. The library's
 //! `fastpipe::Writer` takes the place of write(2) on a pipe of the same size.
 
-use super::Overrides;
+use super::{DEFAULT_PIPE, Overrides};
 use crate::case::Case;
 use crate::endpoint::spec::{PageKind, Policy, SinkTechnique};
 use crate::record::DataUse;
@@ -18,8 +18,6 @@ pub const BASELINE: &str = "baseline";
 pub const TOGETHER: &str = "together";
 
 const PIECE: usize = 64 << 10;
-/// A pipe's capacity if nobody sets it, where pages are 4 KiB.
-const DEFAULT_PIPE: usize = 64 << 10;
 /// The default of /proc/sys/fs/pipe-max-size.
 const LARGE_PIPE: usize = 1 << 20;
 const SMALL_PIECE: usize = 8 << 10;

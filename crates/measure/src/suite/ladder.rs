@@ -5,14 +5,9 @@
 //! `write_read_128k` stands between them, so that every case has one to be
 //! compared with that differs in one factor.
 
-use super::Overrides;
+use super::{BUFFER, DEFAULT_PIPE, Overrides};
 use crate::case::Case;
 use pipespeed_base::size;
-
-/// The published buffer.
-const BUFFER: usize = 256 << 10;
-/// A pipe's capacity if nobody sets it, where pages are 4 KiB (16 slots).
-const DEFAULT_PIPE: usize = 64 << 10;
 
 pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     let buffer = overrides.buffer_bytes.unwrap_or(BUFFER);

@@ -5,7 +5,7 @@
 //! first cache to one beyond all of them. The rungs run in the same rounds, each
 //! compared with copying a block as large as the ladder's buffer.
 
-use super::{Overrides, Suite};
+use super::{BUFFER, Overrides, Suite};
 use crate::case::Case;
 use crate::endpoint::memory::{Act, MemorySpec};
 use crate::record::DataUse;
@@ -31,9 +31,6 @@ const SIZES: [usize; 10] = [
 /// The number of sizes in a quick run: setting up larger blocks takes longer than
 /// measuring them.
 const QUICK: usize = 8;
-
-/// The size of block that the ladder's cases are compared with: their buffer's.
-const BUFFER: usize = 256 << 10;
 
 /// The sizes of a quick run.
 pub fn quick_sizes() -> Vec<usize> {

@@ -16,6 +16,11 @@ use crate::endpoint::spec::PageKind;
 use crate::record::DataUse;
 use serde::{Deserialize, Serialize};
 
+/// The published buffer, in bytes.
+const BUFFER: usize = 256 << 10;
+/// A pipe's default capacity in bytes, where pages are 4 KiB (16 slots).
+const DEFAULT_PIPE: usize = 64 << 10;
+
 /// Values that replace those of a suite.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Overrides {

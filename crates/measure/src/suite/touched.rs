@@ -8,12 +8,10 @@
 //! reader is the same plain read(2) as everywhere. The two cases without a pipe
 //! are the ceilings: no channel can be faster than the slower of its ends.
 
-use super::Overrides;
+use super::{BUFFER, Overrides};
 use crate::case::Case;
 use crate::endpoint::spec::{Policy, SinkTechnique};
 
-/// The ladder's buffer.
-const BUFFER: usize = 256 << 10;
 /// One pipe size for all: a buffer's, so that with two buffers in turn the
 /// next one has always left the pipe.
 const PIPE: usize = 256 << 10;

@@ -1,7 +1,6 @@
 //! `bench channels` when an end of a trial is killed: a clear line, the other
 //! cases go on, and nothing is left behind.
 
-use pipespeed_base::Named;
 use pipespeed_measure::suite::channels::Transport;
 use std::path::Path;
 
