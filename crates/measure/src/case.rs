@@ -4,7 +4,7 @@ mod options;
 mod subject;
 mod volume;
 
-pub use self::subject::{AloneSpec, Subject};
+pub use self::subject::Subject;
 pub use self::volume::pilot_bytes;
 use crate::endpoint::memory::MemorySpec;
 use crate::endpoint::spec::{
@@ -124,14 +124,12 @@ impl Case {
 
     /// Only the writer's work on the data, without a channel.
     pub fn produce_alone(name: &str, buffer_bytes: usize) -> Self {
-        let produce = AloneSpec::Produce(SinkSpec::write(buffer_bytes));
-        Case::of(name, Subject::Alone(produce))
+        Case::of(name, Subject::Produce(SinkSpec::write(buffer_bytes)))
     }
 
     /// Only the reader's work on the data, without a channel.
     pub fn consume_alone(name: &str, buffer_bytes: usize) -> Self {
-        let consume = AloneSpec::Consume(SourceSpec::read(buffer_bytes));
-        Case::of(name, Subject::Alone(consume))
+        Case::of(name, Subject::Consume(SourceSpec::read(buffer_bytes)))
     }
 
     /// A case of `subject` with the defaults for everything else.
@@ -171,29 +169,23 @@ impl Case {
     }
 
     /// Sets the size of the buffers of both ends, in bytes.
-    pub fn with_buffers(mut self, bytes: usize) -> Self {
-        if let Some(writer) = self.subject.writer_mut() {
-            writer.buffer_bytes = bytes;
-            writer.loan_bytes = bytes;
-        }
-        if let Some(reader) = self.subject.reader_mut() {
-            reader.buffer_bytes = bytes;
-        }
-        self
+    pub fn with_buffers(self, bytes: usize) -> Self {
+        self.change_reader(|reader| reader.buffer_bytes = bytes)
+            .change_writer(|writer| {
+                writer.buffer_bytes = bytes;
+                writer.loan_bytes = bytes;
+            })
     }
 
     /// The writer uses vmsplice.
-    pub fn vmsplice(mut self) -> Self {
-        if let Some(writer) = self.subject.writer_mut() {
-            writer.technique = SinkTechnique::Vmsplice;
-        }
-        self
+    pub fn vmsplice(self) -> Self {
+        self.change_writer(|writer| writer.technique = SinkTechnique::Vmsplice)
     }
 
     /// The writer is a library's. It makes `piece` bytes at a time, and the library
     /// gathers up to `loan` bytes.
-    pub fn library(mut self, technique: SinkTechnique, piece: usize, loan: usize) -> Self {
-        if let Some(writer) = self.subject.writer_mut() {
+    pub fn library(self, technique: SinkTechnique, piece: usize, loan: usize) -> Self {
+        self.change_writer(|writer| {
             writer.technique = technique;
             writer.buffer_bytes = piece;
             writer.loan_bytes = loan;
@@ -203,41 +195,34 @@ impl Case {
                 | SinkTechnique::FastpipeIo(Policy::Copying) => PageKind::Base,
                 _ => PageKind::Huge,
             };
-        }
-        self
+        })
     }
 
     /// The reader splices to /dev/null.
     pub fn splice(mut self) -> Self {
-        if let Some(reader) = self.subject.reader_mut() {
-            reader.technique = SourceTechnique::Splice;
-        }
         self.data = DataUse::Discard;
-        self
+        self.change_reader(|reader| reader.technique = SourceTechnique::Splice)
     }
 
     /// The writer's buffers are huge pages; the reader's too, where it has one.
-    pub fn huge(mut self) -> Self {
-        if let Some(writer) = self.subject.writer_mut() {
-            writer.pages = PageKind::Huge;
-        }
-        if let Some(reader) = self.subject.reader_mut()
-            && reader.technique == SourceTechnique::Read
-        {
-            reader.pages = PageKind::Huge;
-        }
-        self
+    pub fn huge(self) -> Self {
+        self.change_writer(|writer| writer.pages = PageKind::Huge)
+            .change_reader(|reader| {
+                if reader.technique == SourceTechnique::Read {
+                    reader.pages = PageKind::Huge;
+                }
+            })
     }
 
     /// Both ends spin.
-    pub fn spin(mut self) -> Self {
-        if let Some(writer) = self.subject.writer_mut() {
-            writer.wait = Waiting::Spin;
-        }
-        if let Some(reader) = self.subject.reader_mut() {
-            reader.wait = Waiting::Spin;
-        }
-        self
+    pub fn spin(self) -> Self {
+        self.waiting(Waiting::Spin)
+    }
+
+    /// Sets how both ends wait.
+    pub fn waiting(self, wait: Waiting) -> Self {
+        self.change_writer(|writer| writer.wait = wait)
+            .change_reader(|reader| reader.wait = wait)
     }
 
     /// Places the ends on these processors, overriding those of the run.
@@ -306,16 +291,11 @@ impl Case {
         self.spins() && self.subject.channel().is_some()
     }
 
-    /// The specification of the writing process, or of the only one.
-    pub fn writer_spec(&self, pipe_bytes: usize, durations: Durations) -> Option<EndSpec> {
-        let (part, _) = self.subject.parts();
-        Some(self.end_spec(part?, pipe_bytes, durations))
-    }
-
-    /// The specification of the reading process.
-    pub fn reader_spec(&self, pipe_bytes: usize, durations: Durations) -> Option<EndSpec> {
-        let (_, part) = self.subject.parts();
-        Some(self.end_spec(part?, pipe_bytes, durations))
+    /// The specifications of the writing process, which is also that of a block of
+    /// memory, and of the reading process.
+    pub fn specs(&self, pipe_bytes: usize, durations: Durations) -> [Option<EndSpec>; 2] {
+        let parts = self.subject.parts();
+        parts.map(|part| Some(self.end_spec(part?, pipe_bytes, durations)))
     }
 
     fn end_spec(&self, part: Part, pipe_bytes: usize, durations: Durations) -> EndSpec {

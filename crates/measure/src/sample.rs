@@ -4,9 +4,8 @@ use crate::endpoint::memory::Act;
 use crate::endpoint::spec::{
     Access, ChannelKind, PageKind, SinkTechnique, SourceTechnique, Waiting,
 };
-use crate::latency::channels::Kind;
 use crate::latency::record::{self as round_trips, CaseRecord, Record};
-use crate::latency::spec::{Length, Mode, Outcome, Wait};
+use crate::latency::spec::{Length, Mode, Outcome};
 use crate::latency::trial::Measured;
 use crate::record::{
     CaseResult, Configuration, DataUse, EndCounters, Estimate, GIB, Header, Interval,
@@ -399,12 +398,16 @@ pub fn leave_out(run: &mut Run, name: &str, not_run: NotRun) {
 
 /// Round trips as they might come out.
 pub fn latency_record(mode: Mode) -> Record {
-    let mut cases: Vec<CaseRecord> = [(Kind::Pipe, 8), (Kind::Tcp, 8), (Kind::Pipe, 1 << 17)]
-        .into_iter()
-        .map(|(kind, size)| CaseRecord::new(kind, size))
-        .collect();
+    let mut cases: Vec<CaseRecord> = [
+        (Transport::Pipe, 8),
+        (Transport::Tcp, 8),
+        (Transport::Pipe, 1 << 17),
+    ]
+    .into_iter()
+    .map(|(kind, size)| CaseRecord::new(kind, size))
+    .collect();
     for case in &mut cases[..2] {
-        let slow = if case.channel == Kind::Tcp { 3 } else { 1 };
+        let slow = if case.channel == Transport::Tcp { 3 } else { 1 };
         for round in 0..7 {
             let counts = (0..2000)
                 .map(|at| (slow * (8000 + round * 100 + at * at / 40), 1))
@@ -422,7 +425,7 @@ pub fn latency_record(mode: Mode) -> Record {
         }
     }
     cases[2].deadlock = Some("deadlock: both sleep".to_owned());
-    let mut eventfd = CaseRecord::new(Kind::Eventfd, 1024);
+    let mut eventfd = CaseRecord::new(Transport::Eventfd, 1024);
     eventfd.not_run = Some(NotRun::limit("a message has at most 8 bytes"));
     cases.push(eventfd);
     Record {
@@ -431,7 +434,7 @@ pub fn latency_record(mode: Mode) -> Record {
         settings: round_trips::Settings {
             mode,
             length: Length::Count(2000),
-            wait: Wait::Block,
+            wait: Waiting::Block,
             cpus: [Some(0), Some(1)],
             relation: "different cores".to_owned(),
             pipe_bytes: None,

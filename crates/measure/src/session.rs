@@ -24,7 +24,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::channel::OpenError;
 use crate::endpoint::counters::process_time;
 use crate::record::NotRun;
 use pipespeed_base::failure::{out_of_descriptors, start_error};
@@ -109,15 +108,6 @@ impl TrialError {
     }
 }
 
-impl From<OpenError> for TrialError {
-    fn from(error: OpenError) -> Self {
-        match error {
-            OpenError::NotRun(not_run) => TrialError::NotRun(not_run),
-            OpenError::Failed(error) => TrialError::Failed(error),
-        }
-    }
-}
-
 /// A report and who sent it.
 type Reported<S, O> = (Role, Report<S, O>);
 
@@ -144,8 +134,8 @@ pub(crate) struct Session<'a, S, O> {
     ends: Vec<End>,
     patience: Duration,
     deadline: Instant,
-    /// What the first process said that found the other one gone.
-    complaint: Option<TrialError>,
+    /// Error of the first process that found the other one gone.
+    first_error: Option<TrialError>,
     reports: PhantomData<fn() -> Report<S, O>>,
 }
 
@@ -167,7 +157,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
             ends: Vec::with_capacity(2),
             patience,
             deadline: Instant::now() + patience,
-            complaint: None,
+            first_error: None,
             reports: PhantomData,
         })
     }
@@ -222,7 +212,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
         while setups.len() < self.ends.len() {
             match self.next_report(&mut None)? {
                 (role, Report::Ready(setup)) => setups.push((role, setup)),
-                (role, _) => return Err(out_of_turn(role)),
+                (role, _) => return Err(unexpected_report(role)),
             }
         }
         Ok(setups)
@@ -277,7 +267,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
         while outcomes.len() < wanted {
             match self.next_report(&mut watch)? {
                 (role, Report::Done(outcome)) => outcomes.push((role, *outcome)),
-                (role, _) => return Err(out_of_turn(role)),
+                (role, _) => return Err(unexpected_report(role)),
             }
         }
         Ok(outcomes)
@@ -308,7 +298,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
     ) -> Result<Reported<S, O>, TrialError> {
         loop {
             let Some((role, report)) = self.report_in_time(watch)? else {
-                return Err(self.complaint.take().unwrap_or_else(|| self.hangs()));
+                return Err(self.first_error.take().unwrap_or_else(|| self.hangs()));
             };
             let complaint = |reason| TrialError::Failed(anyhow!("the {}: {reason}", role.name()));
             match report {
@@ -316,7 +306,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
                 Report::NotRun(not_run) => return Err(not_run.into()),
                 Report::Failed(reason) => return Err(complaint(reason)),
                 Report::Gone(reason) => {
-                    self.complaint.get_or_insert_with(|| complaint(reason));
+                    self.first_error.get_or_insert_with(|| complaint(reason));
                     self.deadline = self.deadline.min(Instant::now() + LAST_WORDS);
                     *watch = None;
                 }
@@ -444,8 +434,8 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-fn out_of_turn(role: Role) -> TrialError {
-    TrialError::Failed(anyhow!("the {} spoke out of turn", role.name()))
+fn unexpected_report(role: Role) -> TrialError {
+    TrialError::Failed(anyhow!("the {} sent an unexpected report", role.name()))
 }
 
 /// The index of the first descriptor with something to read; none when the time

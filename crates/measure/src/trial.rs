@@ -97,8 +97,7 @@ impl ProcessRunner {
         let patience = PATIENCE + case.longest(self.durations);
         let mut session: Session<'_, Setup, Outcome> =
             Session::new(&self.program, &self.interrupt, patience)?;
-        let writer = case.writer_spec(margin_bytes, self.durations);
-        let reader = case.reader_spec(margin_bytes, self.durations);
+        let [writer, reader] = case.specs(margin_bytes, self.durations);
         for (role, spec, end) in [
             (Role::Writer, writer, channel.write_end),
             (Role::Reader, reader, channel.read_end),

@@ -89,10 +89,7 @@ pub(super) fn findings(run: &Run, doubt: f64) -> Vec<String> {
     }
     sentences.extend(gained().filter_map(|step| {
         let name = &step.case.name;
-        Some(format!(
-            "{name}: {}",
-            advice(Change::of_case(name)?, step.case)
-        ))
+        Some(format!("{name}: {}", advice(name.parse().ok()?, step.case)))
     }));
     sentences
 }
@@ -108,7 +105,7 @@ pub(super) fn remarks(run: &Run) -> Vec<String> {
 
 /// Whether the case is right for every reader.
 fn is_safe(case: &CaseResult) -> bool {
-    Change::of_case(&case.name).is_none_or(Change::is_safe)
+    case.name.parse().map_or(true, Change::is_safe)
 }
 
 /// `a pipe of 1 MiB, x4.20 [3.90, 4.60] for 820 CPU ms/GiB`.

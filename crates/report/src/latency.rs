@@ -11,9 +11,10 @@ use super::notes::{Note, notes};
 use super::style::Style;
 use super::table::{Column, Table};
 use pipespeed_base::size;
-use pipespeed_measure::latency::channels::Kind;
+use pipespeed_measure::channel::transport::Transport;
+use pipespeed_measure::endpoint::spec::Waiting;
 use pipespeed_measure::latency::record::{CaseRecord, Record, Summary};
-use pipespeed_measure::latency::spec::{Length, Mode, Wait};
+use pipespeed_measure::latency::spec::{Length, Mode};
 use pipespeed_stats::Estimate;
 
 /// With fewer round trips in a launch its p99.9 is its longest.
@@ -157,8 +158,8 @@ fn launches(record: &Record) -> String {
 
 /// Whether a ring is among the channels that sleep.
 fn rings_block(record: &Record) -> bool {
-    let is_ring = |case: &CaseRecord| matches!(case.channel, Kind::Ring | Kind::RingCopy);
-    record.settings.wait == Wait::Block && measured(record).any(is_ring)
+    let is_ring = |case: &CaseRecord| matches!(case.channel, Transport::Ring | Transport::RingCopy);
+    record.settings.wait == Waiting::Block && measured(record).any(is_ring)
 }
 
 fn exchange(mode: Mode) -> String {
@@ -172,11 +173,11 @@ fn exchange(mode: Mode) -> String {
     }
 }
 
-fn waiting(wait: Wait) -> &'static str {
+fn waiting(wait: Waiting) -> &'static str {
     match wait {
-        Wait::Block => "sleeping",
-        Wait::Spin => "spinning",
-        Wait::Adaptive => "spinning for 50 us, then sleeping",
+        Waiting::Block | Waiting::Poll => "sleeping",
+        Waiting::Spin => "spinning",
+        Waiting::Adaptive => "spinning for 50 us, then sleeping",
     }
 }
 

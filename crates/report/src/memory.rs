@@ -2,11 +2,12 @@
 //! and the ladder's rungs beside them.
 
 use itertools::Itertools as _;
+use pipespeed_base::Named;
 use pipespeed_base::size;
 use pipespeed_host::{Cache, CacheKind};
+use pipespeed_measure::endpoint::memory::Act;
 use pipespeed_measure::endpoint::spec::PageKind;
 use pipespeed_measure::record::{CaseResult, DataUse, Estimate, Run, Verdict};
-use pipespeed_measure::suite::memory::{ROWS, row_of};
 
 use super::channels::{position, size_ticks};
 use super::chart::lines::{Line, LineChart, Panel};
@@ -27,18 +28,18 @@ fn block(case: &CaseResult) -> usize {
 
 /// The memory that a case goes over: two blocks of a copy, in bytes.
 fn footprint(case: &CaseResult) -> usize {
-    block(case) * row_of(case).map_or(1, |way| ROWS[way].blocks())
+    block(case) * case.configuration.act.map_or(1, Act::blocks)
 }
 
 /// The cases of one way to access a block, by its place among the ways, less the
 /// null control's twin.
-fn of_way(run: &Run, way: usize) -> impl Iterator<Item = &CaseResult> {
-    cases_without_twin(run).filter(move |case| row_of(case) == Some(way))
+fn of_way(run: &Run, way: Act) -> impl Iterator<Item = &CaseResult> {
+    cases_without_twin(run).filter(move |case| case.configuration.act == Some(way))
 }
 
 /// The ladder's rungs, less the null control's twin.
 fn rungs(run: &Run) -> impl Iterator<Item = &CaseResult> {
-    cases_without_twin(run).filter(|case| row_of(case).is_none())
+    cases_without_twin(run).filter(|case| case.configuration.act.is_none())
 }
 
 /// The data caches, the innermost first, with their sizes in bytes.
@@ -69,7 +70,7 @@ fn place(run: &Run, bytes: usize) -> String {
 
 /// The cases of all ways.
 fn all_ways(run: &Run) -> impl Iterator<Item = &CaseResult> {
-    (0..ROWS.len()).flat_map(|way| of_way(run, way))
+    Act::VALUES.iter().flat_map(|way| of_way(run, *way))
 }
 
 /// The tables: the rates of memory, and the ladder.
@@ -96,11 +97,11 @@ fn sizes(run: &Run) -> Vec<usize> {
 }
 
 fn table(run: &Run, sizes: &[usize], style: Style) -> String {
-    let ways = (0..ROWS.len()).filter(|way| of_way(run, *way).next().is_some());
-    let ways: Vec<usize> = ways.collect();
+    let mut ways = Act::VALUES.to_vec();
+    ways.retain(|way| of_way(run, *way).next().is_some());
     let mut columns = vec![Column::right("block"), Column::left("in")];
     for &way in &ways {
-        columns.push(Column::right(ROWS[way].title.replacen(' ', "\n", 1)));
+        columns.push(Column::right(way.title().replacen(' ', "\n", 1)));
         columns.push(Column::left(level(run)).optional(1));
     }
     let mut table = Table::new(columns);
@@ -119,11 +120,10 @@ fn table(run: &Run, sizes: &[usize], style: Style) -> String {
 
 /// The cache that holds blocks of a size: `L2`, or `L2, copy L3` where the two
 /// blocks of a copy do not fit.
-fn places(run: &Run, ways: &[usize], bytes: usize) -> String {
-    let places = ways.iter().map(|&way| {
-        let row = &ROWS[way];
-        (row.title, place(run, bytes * row.blocks()))
-    });
+fn places(run: &Run, ways: &[Act], bytes: usize) -> String {
+    let places = ways
+        .iter()
+        .map(|&way| (way.title(), place(run, bytes * way.blocks())));
     let one = place(run, bytes);
     let further = places.filter(|(_, place)| *place != one);
     let further = further.map(|(title, place)| format!(", {title} {place}"));
@@ -160,12 +160,6 @@ pub(super) fn method(run: &Run) -> Vec<String> {
     );
     notes
 }
-
-/// The places of the ways among [`ROWS`].
-const READ: usize = 0;
-const WRITE: usize = 1;
-const READ_SCALAR: usize = 3;
-const WRITE_SCALAR: usize = 4;
 
 /// Conclusions that the intervals allow, even if each is off by `doubt`, a
 /// logarithm.
@@ -214,7 +208,7 @@ fn against_the_copy(run: &Run, rung: &CaseResult, what: &str, doubt: f64) -> Opt
 
 /// Whether a pipe moves more than the processor can read from memory.
 fn beyond_memory(run: &Run, (rung, rate): (&CaseResult, &Estimate), doubt: f64) -> Option<String> {
-    let (case, memory) = of_way(run, READ).filter_map(measured).last()?;
+    let (case, memory) = of_way(run, Act::Read).filter_map(measured).last()?;
     let largest = caches(run).into_iter().map(|(_, bytes)| bytes).max()?;
     (block(case) as u64 > largest && is_below(memory, rate, doubt)).then(|| {
         format!(
@@ -230,23 +224,26 @@ fn beyond_memory(run: &Run, (rung, rate): (&CaseResult, &Estimate), doubt: f64) 
 /// From the smallest block to the largest.
 fn through_the_caches(run: &Run, doubt: f64) -> Option<String> {
     let shown = |case, rate: &Estimate| (significant(rate.median), within(run, case));
-    let fall = |way: usize| {
+    let fall = |way: Act| {
         let mut cases = of_way(run, way).filter_map(measured);
         let ((first, near), (last, far)) = (cases.next()?, cases.last()?);
         let ((near_rate, near_place), (far_rate, far_place)) =
             (shown(first, near), shown(last, far));
-        let title = ROWS[way].title;
+        let title = way.title();
         is_below(far, near, doubt).then(|| {
             format!("{title} from {near_rate} GiB/s ({near_place}) to {far_rate} ({far_place})")
         })
     };
-    let falls = [0, 1, 2].into_iter().filter_map(fall).join("; ");
+    let falls = [Act::Read, Act::Write, Act::Copy]
+        .into_iter()
+        .filter_map(fall)
+        .join("; ");
     (!falls.is_empty()).then(|| format!("Through the caches: {falls}."))
 }
 
 /// The cost of access word by word, in the smallest and the largest block.
 fn scalar(run: &Run, doubt: f64) -> Option<String> {
-    let costs = |(name, scalar, wide): (&str, usize, usize)| {
+    let costs = |(name, scalar, wide): (&str, Act, Act)| {
         let pairs = of_way(run, scalar).filter_map(|case| {
             let (_, slow) = measured(case)?;
             let fast = of_way(run, wide).find(|other| block(other) == block(case))?;
@@ -266,8 +263,8 @@ fn scalar(run: &Run, doubt: f64) -> Option<String> {
         (!ends.is_empty()).then(|| format!("{name} {ends}"))
     };
     let ways = [
-        ("reading", READ_SCALAR, READ),
-        ("writing", WRITE_SCALAR, WRITE),
+        ("reading", Act::ReadScalar, Act::Read),
+        ("writing", Act::WriteScalar, Act::Write),
     ];
     let costs = ways.into_iter().filter_map(costs).join(", ");
     (!costs.is_empty())
@@ -292,16 +289,16 @@ pub(super) fn chart(run: &Run) -> String {
          ladder's rungs, intervals at the right"
             .to_owned(),
     );
-    let line = |(way, row): (usize, &pipespeed_measure::suite::memory::Row)| Line {
-        name: row.title.to_owned(),
-        colour: COLOURS[(way + 1) % COLOURS.len()],
-        mark: Some(way),
+    let line = |(at, &way): (usize, &Act)| Line {
+        name: way.title().to_owned(),
+        colour: COLOURS[(at + 1) % COLOURS.len()],
+        mark: Some(at),
         points: of_way(run, way)
             .filter_map(measured)
             .map(|(case, rate)| (position(block(case)), *rate))
             .collect(),
     };
-    let lines = ROWS.iter().enumerate().map(line);
+    let lines = Act::VALUES.iter().enumerate().map(line);
     let marker = |(cache, bytes)| (position(bytes as usize), cache_name((cache, bytes)));
     let rung = |(rung, rate): (&CaseResult, &Estimate)| Line {
         name: match rung.data {

@@ -1,7 +1,7 @@
 //! What else may be changed of a case's memory and waiting, one thing each.
 
 use super::Case;
-use crate::endpoint::spec::{PageKind, SinkSpec, Waiting};
+use crate::endpoint::spec::{PageKind, SinkSpec, SourceSpec, Waiting};
 use crate::record::DataUse;
 
 impl Case {
@@ -36,24 +36,28 @@ impl Case {
     }
 
     /// All buffers begin `offset` bytes after the start of a page.
-    pub fn unaligned_by(mut self, offset: usize) -> Self {
-        if let Some(reader) = self.subject.reader_mut() {
-            reader.offset = offset;
-        }
+    pub fn unaligned_by(self, offset: usize) -> Self {
         self.change_writer(|writer| writer.offset = offset)
+            .change_reader(|reader| reader.offset = offset)
     }
 
     /// Both ends ask poll(2) before each transfer.
-    pub fn poll(mut self) -> Self {
-        if let Some(reader) = self.subject.reader_mut() {
-            reader.wait = Waiting::Poll;
-        }
-        self.change_writer(|writer| writer.wait = Waiting::Poll)
+    pub fn poll(self) -> Self {
+        self.waiting(Waiting::Poll)
     }
 
-    fn change_writer(mut self, change: impl FnOnce(&mut SinkSpec)) -> Self {
+    /// Changes the writer, if there is one.
+    pub fn change_writer(mut self, change: impl FnOnce(&mut SinkSpec)) -> Self {
         if let Some(writer) = self.subject.writer_mut() {
             change(writer);
+        }
+        self
+    }
+
+    /// Changes the reader, if there is one.
+    pub fn change_reader(mut self, change: impl FnOnce(&mut SourceSpec)) -> Self {
+        if let Some(reader) = self.subject.reader_mut() {
+            change(reader);
         }
         self
     }

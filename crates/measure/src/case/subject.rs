@@ -26,57 +26,42 @@ pub enum Subject {
     },
     /// One process that goes over a block of memory.
     Memory(MemorySpec),
-    /// One end by itself, without a channel.
-    Alone(AloneSpec),
-}
-
-/// The work of one end on the data, without a channel.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AloneSpec {
-    /// The writer's work.
+    /// The writer's work on the data, without a channel.
     Produce(SinkSpec),
-    /// The reader's work.
+    /// The reader's work on the data, without a channel.
     Consume(SourceSpec),
 }
 
 impl Subject {
-    /// The writer, or the end that produces alone.
+    /// The writer, or the end that produces without a channel.
     pub fn writer(&self) -> Option<&SinkSpec> {
         match self {
-            Subject::Channel { writer, .. } | Subject::Alone(AloneSpec::Produce(writer)) => {
-                Some(writer)
-            }
-            Subject::Alone(AloneSpec::Consume(_)) | Subject::Memory(_) => None,
+            Subject::Channel { writer, .. } | Subject::Produce(writer) => Some(writer),
+            _ => None,
         }
     }
 
     /// [`Subject::writer`], to be changed.
     pub fn writer_mut(&mut self) -> Option<&mut SinkSpec> {
         match self {
-            Subject::Channel { writer, .. } | Subject::Alone(AloneSpec::Produce(writer)) => {
-                Some(writer)
-            }
-            Subject::Alone(AloneSpec::Consume(_)) | Subject::Memory(_) => None,
+            Subject::Channel { writer, .. } | Subject::Produce(writer) => Some(writer),
+            _ => None,
         }
     }
 
-    /// The reader, or the end that consumes alone.
+    /// The reader, or the end that consumes without a channel.
     pub fn reader(&self) -> Option<&SourceSpec> {
         match self {
-            Subject::Channel { reader, .. } | Subject::Alone(AloneSpec::Consume(reader)) => {
-                Some(reader)
-            }
-            Subject::Alone(AloneSpec::Produce(_)) | Subject::Memory(_) => None,
+            Subject::Channel { reader, .. } | Subject::Consume(reader) => Some(reader),
+            _ => None,
         }
     }
 
     /// [`Subject::reader`], to be changed.
     pub fn reader_mut(&mut self) -> Option<&mut SourceSpec> {
         match self {
-            Subject::Channel { reader, .. } | Subject::Alone(AloneSpec::Consume(reader)) => {
-                Some(reader)
-            }
-            Subject::Alone(AloneSpec::Produce(_)) | Subject::Memory(_) => None,
+            Subject::Channel { reader, .. } | Subject::Consume(reader) => Some(reader),
+            _ => None,
         }
     }
 
@@ -84,7 +69,7 @@ impl Subject {
     pub fn channel(&self) -> Option<ChannelKind> {
         match self {
             Subject::Channel { channel, .. } => Some(*channel),
-            Subject::Memory(_) | Subject::Alone(_) => None,
+            _ => None,
         }
     }
 
@@ -92,7 +77,7 @@ impl Subject {
     pub fn memory(&self) -> Option<&MemorySpec> {
         match self {
             Subject::Memory(memory) => Some(memory),
-            Subject::Channel { .. } | Subject::Alone(_) => None,
+            _ => None,
         }
     }
 
@@ -100,7 +85,7 @@ impl Subject {
     pub fn pipe_bytes(&self) -> Option<usize> {
         match self {
             Subject::Channel { pipe_bytes, .. } => *pipe_bytes,
-            Subject::Memory(_) | Subject::Alone(_) => None,
+            _ => None,
         }
     }
 
@@ -108,50 +93,42 @@ impl Subject {
     pub fn message_bytes(&self) -> Option<usize> {
         match self {
             Subject::Channel { message_bytes, .. } => *message_bytes,
-            Subject::Memory(_) | Subject::Alone(_) => None,
+            _ => None,
         }
     }
 
     /// Bytes in a buffer of the writer, else of the only process.
     pub fn buffer_bytes(&self) -> usize {
         match self {
-            Subject::Channel { writer, .. } | Subject::Alone(AloneSpec::Produce(writer)) => {
-                writer.buffer_bytes
-            }
-            Subject::Alone(AloneSpec::Consume(reader)) => reader.buffer_bytes,
+            Subject::Channel { writer, .. } | Subject::Produce(writer) => writer.buffer_bytes,
+            Subject::Consume(reader) => reader.buffer_bytes,
             Subject::Memory(memory) => memory.block_bytes,
         }
     }
 
     /// How the writer waits for the reader; the reader may do otherwise.
     pub fn wait(&self) -> Option<Waiting> {
-        match self {
-            Subject::Channel { writer, .. } => Some(writer.wait),
-            Subject::Memory(_) | Subject::Alone(_) => None,
-        }
+        self.channel().and(self.writer()).map(|writer| writer.wait)
     }
 
     /// The pages of the writer, else of the only process.
     fn pages(&self) -> PageKind {
         match self {
-            Subject::Channel { writer, .. } | Subject::Alone(AloneSpec::Produce(writer)) => {
-                writer.pages
-            }
-            Subject::Alone(AloneSpec::Consume(reader)) => reader.pages,
+            Subject::Channel { writer, .. } | Subject::Produce(writer) => writer.pages,
+            Subject::Consume(reader) => reader.pages,
             Subject::Memory(memory) => memory.pages,
         }
     }
 
-    /// The parts of the writer's process, which is also that of a block of
-    /// memory, and of the reader's.
-    pub(super) fn parts(&self) -> (Option<Part>, Option<Part>) {
+    /// What the first and the second process do.
+    pub(super) fn parts(&self) -> [Option<Part>; 2] {
         match self.clone() {
             Subject::Channel { writer, reader, .. } => {
-                (Some(Part::Writer(writer)), Some(Part::Reader(reader)))
+                [Some(Part::Writer(writer)), Some(Part::Reader(reader))]
             }
-            Subject::Memory(memory) => (Some(Part::Memory(memory)), None),
-            Subject::Alone(AloneSpec::Produce(writer)) => (Some(Part::ProduceAlone(writer)), None),
-            Subject::Alone(AloneSpec::Consume(reader)) => (None, Some(Part::ConsumeAlone(reader))),
+            Subject::Memory(memory) => [Some(Part::Memory(memory)), None],
+            Subject::Produce(writer) => [Some(Part::ProduceAlone(writer)), None],
+            Subject::Consume(reader) => [None, Some(Part::ConsumeAlone(reader))],
         }
     }
 
@@ -162,10 +139,8 @@ impl Subject {
                 Some(Access::Channel(writer.technique)),
                 Some(Access::Channel(reader.technique)),
             ),
-            Subject::Memory(_) | Subject::Alone(AloneSpec::Produce(_)) => {
-                (Some(Access::Memory), None)
-            }
-            Subject::Alone(AloneSpec::Consume(_)) => (None, Some(Access::Memory)),
+            Subject::Memory(_) | Subject::Produce(_) => (Some(Access::Memory), None),
+            Subject::Consume(_) => (None, Some(Access::Memory)),
         };
         let vmsplices = |writer: &&SinkSpec| writer.technique == SinkTechnique::Vmsplice;
         let reuse = self.writer().filter(vmsplices).map(|writer| writer.reuse);

@@ -4,7 +4,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::open::{Channel, OpenError, cant, over_limit};
+use super::open::{Channel, cant, over_limit};
+use crate::session::TrialError;
 
 /// Bytes of an eventfd's value (eventfd(2)).
 pub const BYTES: usize = 8;
@@ -13,8 +14,8 @@ pub const BYTES: usize = 8;
 /// by itself: otherwise one read takes all that were written (eventfd(2)).
 ///
 /// # Errors
-/// [`OpenError`].
-pub fn open(message: usize) -> Result<Channel, OpenError> {
+/// [`TrialError`].
+pub fn open(message: usize) -> Result<Channel, TrialError> {
     if message != BYTES {
         return Err(over_limit(
             BYTES,

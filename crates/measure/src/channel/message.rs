@@ -182,10 +182,6 @@ impl<T: Transmitter> Sink for MessageSink<T> {
         }
     }
 
-    fn sent(&self) -> u64 {
-        self.bytes
-    }
-
     fn counts(&self) -> Counts {
         Counts {
             bytes: self.bytes,

@@ -17,12 +17,13 @@ pub mod ring;
 pub mod socket;
 mod sys;
 pub mod tcp;
+pub mod transport;
 pub mod unix;
 pub mod uring;
 pub mod vm_readv;
 
 pub(crate) use self::message::moved;
-pub use self::open::{Channel, Granted, OpenError, open};
+pub use self::open::{Channel, Granted, open};
 pub(crate) use self::open::{cant, open_kind};
 
 use std::io;
@@ -42,7 +43,9 @@ use crate::endpoint::outcome::Setup;
 pub trait End {
     /// The descriptor to poll; none where [`sleep`](Self::sleep) stands in for
     /// that.
-    fn fd(&self) -> Option<BorrowedFd<'_>>;
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Makes later calls fail with `AGAIN` instead of sleeping. The open file must
     /// belong to this trial only.
@@ -219,7 +222,7 @@ pub trait Source {
 pub enum Taken<'a> {
     /// Bytes in the reader's memory.
     Data(&'a [u8]),
-    /// So many bytes that nobody will see.
+    /// Number of bytes that were discarded unseen.
     Discarded(usize),
 }
 

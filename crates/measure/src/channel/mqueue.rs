@@ -16,9 +16,10 @@ use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::message::{Message, counted};
-use super::open::{Channel, Granted, OpenError, cant, over_limit};
+use super::open::{Channel, Granted, cant, over_limit};
 use super::{End, Receiver, Transmitter, set_nonblocking, sys};
 use crate::record::NotRun;
+use crate::session::TrialError;
 use pipespeed_base::size;
 
 /// How many messages a queue holds unless told otherwise (mq_overview(7)).
@@ -32,8 +33,8 @@ const MAX_TRIES: u32 = 1000;
 /// Makes a queue of messages of one size, and takes its name away.
 ///
 /// # Errors
-/// [`OpenError`]: refused where a limit is in the way.
-pub fn open(message: usize) -> Result<Channel, OpenError> {
+/// [`TrialError`]: refused where a limit is in the way.
+pub fn open(message: usize) -> Result<Channel, TrialError> {
     let mut name = new_name();
     let mut messages = limit("msg_max")
         .unwrap_or(USUAL_MESSAGES)
@@ -76,19 +77,19 @@ fn limit(name: &str) -> Option<usize> {
 }
 
 /// Which limit is in the way.
-fn open_error(errno: Errno, message: usize) -> OpenError {
+fn open_error(errno: Errno, message: usize) -> TrialError {
     let most = limit("msgsize_max");
     match (errno, most) {
         (Errno::INVAL, Some(most)) if message > most => {
             over_limit(most, "/proc/sys/fs/mqueue/msgsize_max")
         }
-        (Errno::NOSPC, _) => OpenError::NotRun(NotRun::refused(format!(
+        (Errno::NOSPC, _) => TrialError::NotRun(NotRun::refused(format!(
             "a message queue: there are {} already, the limit: /proc/sys/fs/mqueue/queues_max",
             limit("queues_max").map_or("as many as may be".to_owned(), |n| n.to_string())
         ))),
         // The same number stands for descriptors.
         (Errno::MFILE, _) if rustix::io::dup(std::io::stderr()).is_ok() => {
-            OpenError::NotRun(NotRun::limit(format!(
+            TrialError::NotRun(NotRun::limit(format!(
                 "a message queue for one message of {} takes more memory than a user's \
                  queues may here (ulimit -q{})",
                 size::format(message as u64),

@@ -6,10 +6,11 @@ use std::os::fd::OwnedFd;
 use fastpipe::pipe;
 use rustix::io::Errno;
 
-use super::{fifo, mqueue, ring, tcp, unix};
+use super::{eventfd, fifo, mqueue, ring, tcp, unix};
 use crate::case::Case;
 use crate::endpoint::spec::ChannelKind;
 use crate::record::NotRun;
+use crate::session::TrialError;
 use pipespeed_base::failure::out_of_descriptors;
 use pipespeed_base::size;
 
@@ -39,23 +40,11 @@ pub struct Granted {
     pub queue_messages: Option<usize>,
 }
 
-/// No channel.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// This machine, or its settings, does not allow it, or it can't carry
-    /// messages of this size.
-    #[error(transparent)]
-    NotRun(#[from] NotRun),
-    /// Something went wrong.
-    #[error("{0:#}")]
-    Failed(anyhow::Error),
-}
-
 /// Makes the channel of a case.
 ///
 /// # Errors
-/// [`OpenError`].
-pub fn open(case: &Case) -> Result<Channel, OpenError> {
+/// [`TrialError`].
+pub fn open(case: &Case) -> Result<Channel, TrialError> {
     let Some(channel) = case.subject.channel() else {
         return Ok(Channel::default());
     };
@@ -70,12 +59,12 @@ pub fn open(case: &Case) -> Result<Channel, OpenError> {
 /// has one.
 ///
 /// # Errors
-/// [`OpenError`].
+/// [`TrialError`].
 pub(crate) fn open_kind(
     channel: ChannelKind,
     message: usize,
     pipe_bytes: Option<usize>,
-) -> Result<Channel, OpenError> {
+) -> Result<Channel, TrialError> {
     match channel {
         ChannelKind::Pipe => of_pipe(pipe::create().map_err(cant("a pipe"))?, pipe_bytes),
         ChannelKind::Fifo => of_pipe(fifo::open().map_err(cant("a FIFO"))?, pipe_bytes),
@@ -87,12 +76,13 @@ pub(crate) fn open_kind(
         ChannelKind::MessageQueue => mqueue::open(message),
         ChannelKind::Memory => over_a_socket(),
         ChannelKind::Ring => ring::open(message),
+        ChannelKind::Eventfd => eventfd::open(message),
     }
 }
 
 /// A socket pair by which the ends agree where the data lies; it does not go
 /// over it, so the socket's buffers are not the channel's.
-pub(super) fn over_a_socket() -> Result<Channel, OpenError> {
+pub(super) fn over_a_socket() -> Result<Channel, TrialError> {
     let channel = unix::open_pair(ChannelKind::SocketPair, 0)?;
     Ok(Channel {
         granted: Granted::default(),
@@ -100,7 +90,7 @@ pub(super) fn over_a_socket() -> Result<Channel, OpenError> {
     })
 }
 
-fn of_pipe(ends: (OwnedFd, OwnedFd), bytes: Option<usize>) -> Result<Channel, OpenError> {
+fn of_pipe(ends: (OwnedFd, OwnedFd), bytes: Option<usize>) -> Result<Channel, TrialError> {
     let (read_end, write_end) = ends;
     let granted = match bytes {
         Some(bytes) => pipe::set_capacity(&write_end, bytes)
@@ -118,7 +108,7 @@ fn of_pipe(ends: (OwnedFd, OwnedFd), bytes: Option<usize>) -> Result<Channel, Op
 }
 
 /// A size that a channel can't carry: not a failure, but a fact about it.
-pub(crate) fn over_limit(most: usize, why: &str) -> OpenError {
+pub(crate) fn over_limit(most: usize, why: &str) -> TrialError {
     let reason = format!(
         "a message has at most {} here ({why})",
         if most < 1 << 20 && !most.is_multiple_of(1024) {
@@ -130,8 +120,8 @@ pub(crate) fn over_limit(most: usize, why: &str) -> OpenError {
     NotRun::limit(reason).into()
 }
 
-/// Tells what a machine refuses from what went wrong.
-pub(crate) fn cant<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> OpenError {
+/// Distinguishes what this machine refuses from failures.
+pub(crate) fn cant<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> TrialError {
     move |error| {
         let error = error.into();
         match Errno::from_io_error(&error) {
@@ -148,8 +138,8 @@ pub(crate) fn cant<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> Open
                 | Errno::NETDOWN
                 // RLIMIT_FSIZE (ulimit -f).
                 | Errno::FBIG,
-            ) => NotRun::refused(format!("{what} is not to be had here: {error}")).into(),
-            _ => OpenError::Failed(match out_of_descriptors(&error) {
+            ) => NotRun::refused(format!("{what} is not available here: {error}")).into(),
+            _ => TrialError::Failed(match out_of_descriptors(&error) {
                 Some(hint) => anyhow::anyhow!("{what}: {hint}"),
                 None => anyhow::Error::new(error).context(what),
             }),
@@ -173,14 +163,14 @@ mod tests {
             Errno::NETDOWN,
             Errno::FBIG,
         ] {
-            let OpenError::NotRun(not_run) = told(errno) else {
+            let TrialError::NotRun(not_run) = told(errno) else {
                 panic!("{errno}")
             };
             assert_eq!(not_run.kind, NotRunKind::Refused);
             assert!(not_run.reason.contains("a thing"), "{not_run}");
         }
         for errno in [Errno::MFILE, Errno::NOMEM, Errno::IO] {
-            assert!(matches!(told(errno), OpenError::Failed(_)), "{errno}");
+            assert!(matches!(told(errno), TrialError::Failed(_)), "{errno}");
         }
     }
 }

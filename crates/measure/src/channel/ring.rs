@@ -7,7 +7,7 @@
 #![allow(unsafe_code)] // Views in place: both ends are this program, and keep to the rules.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -18,12 +18,13 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::message::Message;
-use super::open::{Channel, OpenError, over_a_socket};
+use super::open::{Channel, over_a_socket};
 use super::{End, Receiver, Sink, Source, Taken, Transmitter};
 use crate::endpoint::data::Producer;
 use crate::endpoint::outcome::Setup;
 use crate::endpoint::spec::Waiting;
 use crate::record::NotRun;
+use crate::session::TrialError;
 use pipespeed_base::size;
 
 /// The least capacity of a ring, in bytes.
@@ -38,8 +39,8 @@ fn capacity(message: usize) -> usize {
 /// What the ends find each other by; the writer makes the ring itself.
 ///
 /// # Errors
-/// [`OpenError`]: refused where so large a file may not be written.
-pub fn open(message: usize) -> Result<Channel, OpenError> {
+/// [`TrialError`]: refused where so large a file may not be written.
+pub fn open(message: usize) -> Result<Channel, TrialError> {
     within_file_limit(message, capacity(message))?;
     over_a_socket()
 }
@@ -48,12 +49,12 @@ pub fn open(message: usize) -> Result<Channel, OpenError> {
 /// its memory is a file's, which has a limit (RLIMIT_FSIZE, getrlimit(2)).
 ///
 /// # Errors
-/// [`OpenError::NotRun`] if it may not.
-pub(crate) fn within_file_limit(message: usize, capacity: usize) -> Result<(), OpenError> {
+/// [`TrialError::NotRun`] if it may not.
+pub(crate) fn within_file_limit(message: usize, capacity: usize) -> Result<(), TrialError> {
     let limit = getrlimit(Resource::Fsize).current;
     let file = capacity.next_power_of_two().max(page_size()) + page_size();
     if let Some(most) = limit.filter(|most| file as u64 > *most) {
-        return Err(OpenError::NotRun(NotRun::limit(format!(
+        return Err(TrialError::NotRun(NotRun::limit(format!(
             "a ring for messages of {} is a file of {file} bytes, and here a file may \
              have {most} (ulimit -f)",
             size::format(message as u64)
@@ -105,10 +106,6 @@ impl RingTransmitter {
 }
 
 impl End for RingTransmitter {
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
     fn never_sleep(&mut self) -> io::Result<()> {
         self.waits = false;
         Ok(())
@@ -226,10 +223,6 @@ impl RingReceiver {
 }
 
 impl End for RingReceiver {
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
     fn never_sleep(&mut self) -> io::Result<()> {
         self.waits = false;
         Ok(())
@@ -343,10 +336,6 @@ impl Sink for RingTransmitter {
             ring_bytes: self.capacity(),
             ..Setup::default()
         }
-    }
-
-    fn sent(&self) -> u64 {
-        self.ring.counts().bytes
     }
 
     fn counts(&self) -> Counts {

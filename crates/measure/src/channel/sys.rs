@@ -8,7 +8,7 @@ use std::ptr;
 
 use rustix::io::Errno;
 
-/// Opens or makes a message queue for so many messages of so many bytes
+/// Opens or makes a message queue for `messages` messages of `message_bytes` bytes
 /// (mq_open(2)). The kernel takes the name without the slash that begins it in
 /// C.
 ///

@@ -7,15 +7,16 @@ pub(crate) use self::zerocopy::pieces;
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
-use super::open::{Channel, OpenError, cant};
+use super::open::{Channel, cant};
 use super::unix::of_sockets;
+use crate::session::TrialError;
 
 /// A connection from this machine to itself, on a port of the kernel's choice
 /// that is closed again at once. Small messages leave at once (TCP_NODELAY).
 ///
 /// # Errors
-/// [`OpenError`].
-pub fn open() -> Result<Channel, OpenError> {
+/// [`TrialError`].
+pub fn open() -> Result<Channel, TrialError> {
     let cant = || cant("a TCP connection over loopback");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(cant())?;
     let address = listener.local_addr().map_err(cant())?;

@@ -6,18 +6,19 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 
 use super::name::PrivateName;
-use super::open::{Channel, Granted, OpenError, cant, over_limit};
+use super::open::{Channel, Granted, cant, over_limit};
 use crate::endpoint::spec::ChannelKind;
+use crate::session::TrialError;
 
-/// What the kernel keeps of the send buffer for itself: a message may be so
-/// much shorter than that (unix_dgram_sendmsg in net/unix/af_unix.c).
-const KEPT: usize = 32;
+/// Bytes of the send buffer that the kernel reserves: the longest message is this
+/// much shorter (unix_dgram_sendmsg in net/unix/af_unix.c).
+const RESERVED: usize = 32;
 
 /// A pair of connected sockets.
 ///
 /// # Errors
-/// [`OpenError`]: refused where a message does not fit the send buffer.
-pub fn open_pair(kind: ChannelKind, message: usize) -> Result<Channel, OpenError> {
+/// [`TrialError`]: refused where a message does not fit the send buffer.
+pub fn open_pair(kind: ChannelKind, message: usize) -> Result<Channel, TrialError> {
     let socket_type = match kind {
         ChannelKind::SeqPacket => SocketType::SEQPACKET,
         ChannelKind::Datagram => SocketType::DGRAM,
@@ -28,9 +29,9 @@ pub fn open_pair(kind: ChannelKind, message: usize) -> Result<Channel, OpenError
             .map_err(cant("a socket pair"))?;
     let channel = of_sockets(read_end, write_end)?;
     let most = channel.granted.send_buffer_bytes.unwrap_or(0);
-    let most = most.saturating_sub(KEPT);
+    let most = most.saturating_sub(RESERVED);
     if socket_type != SocketType::STREAM && message > most {
-        let why = format!("SO_SNDBUF less {KEPT}; /proc/sys/net/core/wmem_default");
+        let why = format!("SO_SNDBUF less {RESERVED}; /proc/sys/net/core/wmem_default");
         return Err(over_limit(most, &why));
     }
     Ok(channel)
@@ -40,8 +41,8 @@ pub fn open_pair(kind: ChannelKind, message: usize) -> Result<Channel, OpenError
 /// returns.
 ///
 /// # Errors
-/// [`OpenError`].
-pub fn open_named() -> Result<Channel, OpenError> {
+/// [`TrialError`].
+pub fn open_named() -> Result<Channel, TrialError> {
     let cant = || cant("a unix socket with a name");
     let name = PrivateName::new("socket").map_err(cant())?;
     let (short, _directory) = name.short().map_err(cant())?;
@@ -52,7 +53,7 @@ pub fn open_named() -> Result<Channel, OpenError> {
 }
 
 /// Two sockets as a channel, with the buffers they have.
-pub(super) fn of_sockets(read_end: OwnedFd, write_end: OwnedFd) -> Result<Channel, OpenError> {
+pub(super) fn of_sockets(read_end: OwnedFd, write_end: OwnedFd) -> Result<Channel, TrialError> {
     let sizes = |write_end: &OwnedFd, read_end: &OwnedFd| -> rustix::io::Result<Granted> {
         Ok(Granted {
             send_buffer_bytes: Some(sockopt::socket_send_buffer_size(write_end.as_fd())?),
@@ -79,7 +80,7 @@ mod tests {
     fn the_limit_is_the_largest_message_that_the_kernel_takes() {
         for kind in [ChannelKind::SeqPacket, ChannelKind::Datagram] {
             let granted = open_pair(kind, 1).unwrap().granted;
-            let most = granted.send_buffer_bytes.unwrap() - KEPT;
+            let most = granted.send_buffer_bytes.unwrap() - RESERVED;
             let channel = open_pair(kind, most).unwrap();
             let end = channel.write_end.as_ref().unwrap();
             let mut message = vec![7; most];
@@ -88,7 +89,7 @@ mod tests {
             let refused = send(end, &message, SendFlags::DONTWAIT);
             assert_eq!(refused.unwrap_err(), Errno::MSGSIZE);
             match open_pair(kind, most + 1) {
-                Err(OpenError::NotRun(not_run)) => assert_eq!(not_run.kind, NotRunKind::Limit),
+                Err(TrialError::NotRun(not_run)) => assert_eq!(not_run.kind, NotRunKind::Limit),
                 other => panic!("{other:?}"),
             }
         }

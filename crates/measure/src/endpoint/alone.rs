@@ -17,7 +17,14 @@ pub(super) fn produce(
     spec: &EndSpec,
     sink: &SinkSpec,
 ) -> anyhow::Result<Outcome> {
-    let mut memory = alone(sink)?;
+    // Two buffers, as a writer with a channel has.
+    let map = || {
+        Buffer::builder()
+            .len(sink.buffer_bytes)
+            .pages(sink.pages.into())
+            .map()
+    };
+    let mut memory = [map()?, map()?];
     control.wait_for_start(Setup::default())?;
     let mut producer = Producer::new(spec.data, spec.work);
     let mut next = 0;
@@ -36,7 +43,11 @@ pub(super) fn consume(
     spec: &EndSpec,
     source: &SourceSpec,
 ) -> anyhow::Result<Outcome> {
-    let memory = alone_source(source)?;
+    let mut memory = Buffer::builder()
+        .len(source.buffer_bytes)
+        .pages(source.pages.into())
+        .map()?;
+    super::pattern::fill(&mut memory, 0);
     control.wait_for_start(Setup::default())?;
     let mut consumer = Consumer::new(spec.data, spec.work);
     timed_alone(spec, move || {
@@ -71,29 +82,6 @@ pub(super) fn timed_alone(
             ..second.since(&first)
         },
         parts_gib_per_s: clock.rates(),
-        zerocopy: None,
-        window_ns: (first.monotonic_ns(), second.monotonic_ns()),
+        ..Outcome::between(&first, &second)
     })
-}
-
-/// The memory a producer writes to where there is no channel: as many pieces
-/// as it would have.
-fn alone(sink: &SinkSpec) -> anyhow::Result<Vec<Buffer>> {
-    (0..2)
-        .map(|_| {
-            Ok(Buffer::builder()
-                .len(sink.buffer_bytes)
-                .pages(sink.pages.into())
-                .map()?)
-        })
-        .collect()
-}
-
-fn alone_source(source: &SourceSpec) -> anyhow::Result<Buffer> {
-    let mut memory = Buffer::builder()
-        .len(source.buffer_bytes)
-        .pages(source.pages.into())
-        .map()?;
-    super::pattern::fill(&mut memory, 0);
-    Ok(memory)
 }

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use super::spec::EndSpec;
 use crate::record::GIB;
 
-/// The timed part is divided into so many parts to show a drift,
+/// Number of parts that a timed part is divided into, to show a drift.
 const PARTS: u64 = 8;
-/// and a volume into more, of no more than so many bytes.
-const PARTS_OF_VOLUME: u64 = 20;
-const LARGEST_PART: u64 = 256 << 20;
+/// Minimum number of parts of a volume, and the maximum bytes of one.
+const MIN_PARTS_OF_VOLUME: u64 = 20;
+const MAX_PART_BYTES: u64 = 256 << 20;
 
 /// Keeps the time of a trial, looking at the clock now and then.
 pub(super) struct Clock {
@@ -32,7 +32,7 @@ impl Clock {
     pub(super) fn new(spec: &EndSpec) -> Self {
         let now = Instant::now();
         let parts = spec.timed_bytes.map_or(PARTS, |bytes| {
-            bytes.div_ceil(LARGEST_PART).max(PARTS_OF_VOLUME)
+            bytes.div_ceil(MAX_PART_BYTES).max(MIN_PARTS_OF_VOLUME)
         });
         Clock {
             warm_up: Duration::from_secs_f64(spec.warm_up_s),

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fastpipe::transfer::Counts;
 use nix::sys::resource::{UsageWho, getrusage};
@@ -19,7 +19,6 @@ pub struct Meter {
 /// The counters at one moment.
 #[derive(Debug, Clone)]
 pub struct Reading {
-    at: Instant,
     monotonic_ns: u64,
     bytes: u64,
     counts: Counts,
@@ -53,7 +52,6 @@ impl Meter {
             page_faults: count(|usage| usage.minor_page_faults() + usage.major_page_faults()),
             run_delay: self.run_delay(),
             monotonic_ns: monotonic_ns(),
-            at: Instant::now(),
         }
     }
 
@@ -69,8 +67,8 @@ impl Meter {
     }
 }
 
-/// For how many seconds a process has waited for a processor so far. Known until
-/// it is reaped.
+/// Seconds that a process has waited for a processor so far. Readable until it is
+/// reaped.
 pub fn run_delay_s(pid: u32) -> Option<f64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
     Some(waited(&text)?.as_secs_f64())
@@ -90,11 +88,6 @@ impl Default for Meter {
 }
 
 impl Reading {
-    /// The moment of the reading.
-    pub fn at(&self) -> Instant {
-        self.at
-    }
-
     /// The moment of the reading as other processes see it too: nanoseconds of
     /// CLOCK_MONOTONIC (clock_gettime(2)).
     pub fn monotonic_ns(&self) -> u64 {
@@ -105,7 +98,7 @@ impl Reading {
     pub fn since(&self, earlier: &Reading) -> EndCounters {
         EndCounters {
             bytes: self.bytes - earlier.bytes,
-            seconds: (self.at - earlier.at).as_secs_f64(),
+            seconds: (self.monotonic_ns - earlier.monotonic_ns) as f64 / 1e9,
             cpu_s: (self.cpu - earlier.cpu).as_secs_f64(),
             voluntary_switches: self.voluntary_switches - earlier.voluntary_switches,
             involuntary_switches: self.involuntary_switches - earlier.involuntary_switches,

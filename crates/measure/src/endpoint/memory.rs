@@ -20,7 +20,7 @@ use super::outcome::{Outcome, Setup};
 use super::spec::{EndSpec, PageKind};
 use crate::record::NotRun;
 use crate::session::Control;
-use pipespeed_base::size;
+use pipespeed_base::{named, size};
 use pipespeed_host::{Root, available_memory};
 
 /// A small block is gone over so many bytes at a time, so that looking at the
@@ -47,7 +47,24 @@ pub enum Act {
     WriteScalar,
 }
 
+named!(Act {
+    Read = "read": "every byte looked at by wide loads, in search of one that is not there",
+    Write = "write": "filled by memset",
+    Copy = "copy": "copied to another block by memcpy; bytes copied, not moved",
+    ReadScalar = "read_scalar": "read 8 bytes at a time, one load after the other",
+    WriteScalar = "write_scalar": "written 8 bytes at a time, one store after the other",
+});
+
 impl Act {
+    /// Its name for people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Act::ReadScalar => "scalar read",
+            Act::WriteScalar => "scalar write",
+            _ => self.name(),
+        }
+    }
+
     /// How many blocks it takes.
     pub fn blocks(self) -> usize {
         1 + usize::from(self == Act::Copy)
@@ -150,8 +167,8 @@ fn map(memory: &MemorySpec) -> anyhow::Result<Buffer> {
     Ok(block)
 }
 
-/// More than the address space, or a limit, has is not to be had here; other
-/// errors are failures.
+/// Too little address space, or a limit on it, is a refusal; other errors are
+/// failures.
 fn no_memory(error: BufferError) -> anyhow::Error {
     let reason = error.to_string();
     match io::Error::from(error).kind() {

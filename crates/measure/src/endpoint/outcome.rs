@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::counters::Reading;
 use crate::channel::ZerocopyCounts;
 use crate::record::EndCounters;
 
@@ -36,4 +37,16 @@ pub struct Outcome {
     /// a profile of this end keeps its samples of.
     #[serde(default)]
     pub window_ns: (u64, u64),
+}
+
+impl Outcome {
+    /// What was used between two readings.
+    pub(super) fn between(first: &Reading, second: &Reading) -> Self {
+        Outcome {
+            counters: second.since(first),
+            parts_gib_per_s: Vec::new(),
+            zerocopy: None,
+            window_ns: (first.monotonic_ns(), second.monotonic_ns()),
+        }
+    }
 }

@@ -111,10 +111,8 @@ pub(super) fn writer(
     }
     match (first, second) {
         (Some(first), Some(second)) => Ok(Outcome {
-            counters: second.since(&first),
-            parts_gib_per_s: Vec::new(),
             zerocopy: sink.zerocopy(),
-            window_ns: (first.monotonic_ns(), second.monotonic_ns()),
+            ..Outcome::between(&first, &second)
         }),
         _ => bail!(Gone(
             "the reader left before the end of the trial".to_owned()
@@ -176,12 +174,9 @@ pub(super) fn reader(
     }
     let second = meter.read(received, source.counts());
     words[LEFT].store(1, Ordering::Release);
-    let parts_gib_per_s = clock.rates();
     Ok(Outcome {
-        counters: second.since(&first),
-        parts_gib_per_s,
-        zerocopy: None,
-        window_ns: (first.monotonic_ns(), second.monotonic_ns()),
+        parts_gib_per_s: clock.rates(),
+        ..Outcome::between(&first, &second)
     })
 }
 

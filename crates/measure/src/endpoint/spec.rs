@@ -11,6 +11,7 @@ use self::access::words;
 pub use self::memory::{PageKind, Reuse};
 use super::memory::MemorySpec;
 use crate::record::DataUse;
+use pipespeed_base::named;
 
 /// What lies between the two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,6 +37,8 @@ pub enum ChannelKind {
     Memory,
     /// `fastpipe::ring`: memory that both have mapped.
     Ring,
+    /// eventfd(2): a counter, no data.
+    Eventfd,
 }
 
 words!(ChannelKind {
@@ -49,6 +52,7 @@ words!(ChannelKind {
     MessageQueue = "message queue",
     Memory = "memory",
     Ring = "ring",
+    Eventfd = "eventfd",
 });
 
 impl ChannelKind {
@@ -191,7 +195,8 @@ impl SourceTechnique {
 }
 
 /// How an end waits: [`fastpipe::wait::Wait`] less `Never`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Waiting {
     /// The system call sleeps.
     #[default]
@@ -204,11 +209,11 @@ pub enum Waiting {
     Adaptive,
 }
 
-words!(Waiting {
-    Block = "block",
-    Poll = "poll",
-    Spin = "spin",
-    Adaptive = "adaptive",
+named!(Waiting {
+    Block = "block": "it sleeps in the call",
+    Poll = "poll": "it sleeps in poll(2) before each call",
+    Spin = "spin": "it tries again at once",
+    Adaptive = "adaptive": "it tries again for up to 50 us while that pays, then sleeps",
 });
 
 impl From<Waiting> for fastpipe::wait::Wait {

@@ -9,11 +9,11 @@ use super::port::Port;
 use super::spec::{Length, Outcome, Spec};
 use crate::endpoint::counters::{Meter, monotonic_ns as now_ns};
 
-/// The warm-up ends after so many trips or nanoseconds.
+/// The warm-up ends after this many trips or nanoseconds.
 const WARM_UP_TRIPS: u64 = 500;
 const WARM_UP_NS: u64 = 10_000_000;
 
-/// What the sender does.
+/// Runs the sender.
 pub(super) fn send(port: &mut Port, spec: &Spec) -> anyhow::Result<Outcome> {
     let mut number = warm_up(port)?;
     timed(port, spec, &mut number)
@@ -28,7 +28,7 @@ pub(super) fn trip(port: &mut Port, number: u64) -> anyhow::Result<u64> {
     Ok(now_ns() - started)
 }
 
-/// Trips that don't count, whose every byte is looked at. Returns how many.
+/// Runs trips that are not timed and compares every byte. Returns how many.
 pub(super) fn warm_up(port: &mut Port) -> anyhow::Result<u64> {
     let started = now_ns();
     let mut number = 0;
@@ -36,7 +36,7 @@ pub(super) fn warm_up(port: &mut Port) -> anyhow::Result<u64> {
     // Large messages need no more than three.
     while number < 3 || number < WARM_UP_TRIPS && now_ns() - started < WARM_UP_NS {
         trip(port, number)?;
-        ensure!(port.came_back_whole(number), "{WRONG}");
+        ensure!(port.is_intact(number), "{WRONG}");
         number += 1;
     }
     port.copy_all(false);
@@ -46,7 +46,7 @@ pub(super) fn warm_up(port: &mut Port) -> anyhow::Result<u64> {
 /// What is wrong where a message is not what was sent.
 pub(super) const WRONG: &str = "a message came back with other bytes than it had";
 
-/// The trips that count.
+/// Runs the timed trips.
 fn timed(port: &mut Port, spec: &Spec, number: &mut u64) -> anyhow::Result<Outcome> {
     let mut latencies = Latencies::default();
     let meter = Meter::new();
@@ -60,7 +60,7 @@ fn timed(port: &mut Port, spec: &Spec, number: &mut u64) -> anyhow::Result<Outco
     // One at least, so that there is something to tell.
     while latencies.is_empty() || goes_on(latencies.len(), now) {
         latencies.record(trip(port, *number)?);
-        ensure!(port.came_back(*number), "{WRONG}");
+        ensure!(port.has_same_ends(*number), "{WRONG}");
         *number += 1;
         now = now_ns();
     }
@@ -73,7 +73,7 @@ fn timed(port: &mut Port, spec: &Spec, number: &mut u64) -> anyhow::Result<Outco
     })
 }
 
-/// What the echo does, until the sender leaves.
+/// Runs the echo until the sender leaves.
 pub(super) fn echo(port: &mut Port) -> anyhow::Result<Outcome> {
     loop {
         port.receive()?;

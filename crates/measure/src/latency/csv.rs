@@ -4,7 +4,8 @@
 use serde::Serialize;
 
 use super::record::{CaseRecord, Launch, Record, Settings};
-use super::spec::{Mode, Wait};
+use super::spec::Mode;
+use crate::endpoint::spec::Waiting;
 use crate::record::NotRunKind;
 
 /// A row; its fields are the columns.
@@ -26,7 +27,7 @@ struct Row<'a> {
     flags: String,
     mode: &'static str,
     rate: Option<f64>,
-    wait: Wait,
+    wait: Waiting,
     /// What kept the case from being run.
     not_run: Option<NotRunKind>,
     /// Why, in a sentence.

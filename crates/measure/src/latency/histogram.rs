@@ -2,11 +2,10 @@
 
 use hdrhistogram::Histogram;
 
-/// Values are kept to so many significant digits.
+/// Number of significant digits kept of each value.
 const DIGITS: u8 = 3;
-/// The longest round trip that is told from longer ones: an hour, in
-/// nanoseconds.
-const LONGEST_NS: u64 = 3_600_000_000_000;
+/// Longer round trips are recorded as this: an hour, in nanoseconds.
+const MAX_NS: u64 = 3_600_000_000_000;
 
 /// The values of a histogram in ascending order, in nanoseconds, each with how
 /// often it came: how a histogram travels and is saved.
@@ -18,7 +17,7 @@ pub struct Latencies(Histogram<u64>);
 
 impl Default for Latencies {
     fn default() -> Self {
-        let made = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS);
+        let made = Histogram::new_with_bounds(1, MAX_NS, DIGITS);
         Latencies(made.expect("these bounds are valid"))
     }
 }
@@ -102,6 +101,6 @@ mod tests {
         one.record(u64::MAX);
         one.record(0);
         assert_eq!(one.len(), 2);
-        assert!(one.max_us() >= LONGEST_NS as f64 / 1e3);
+        assert!(one.max_us() >= MAX_NS as f64 / 1e3);
     }
 }

@@ -1,10 +1,11 @@
 //! Round trips: a message goes to another process and comes back.
 //!
-//! `channels.rs` opens a way there and back; `port.rs` is one end of it, whose
-//! transmitter and receiver move the messages that `memory.rs` holds. `process.rs` is what runs at each end: `closed.rs` one message at a time, `open_loop.rs`
-//! messages at a fixed rate, `naive.rs` the exchange that deadlocks.
-//! `trial.rs` runs both ends, `deadlock.rs` watches them and tells a deadlock
-//! from slowness, `rounds.rs` makes a run of trials, `histogram.rs` keeps what
+//! `channels.rs` opens a connection in both directions; `port.rs` is one end of it,
+//! whose transmitter and receiver move the messages that `memory.rs` holds.
+//! `process.rs` runs at each end: `closed.rs` sends one message at a time,
+//! `open_loop.rs` at a fixed rate, and `naive.rs` is the exchange that deadlocks.
+//! `trial.rs` runs both ends, `deadlock.rs` watches them and distinguishes a
+//! deadlock from slowness, `rounds.rs` makes a run of trials, `histogram.rs` keeps what
 //! came of it, `curve.rs` what is drawn of it; `record.rs` is what is saved, and `csv.rs`
 //! the same as CSV.
 

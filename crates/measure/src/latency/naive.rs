@@ -7,7 +7,7 @@ use super::closed::trip;
 use super::port::Port;
 use super::spec::Outcome;
 
-/// What the other end does, until the sender leaves.
+/// Runs the echo until the sender leaves.
 pub(super) fn echo(port: &mut Port) -> anyhow::Result<Outcome> {
     let mut number = 0;
     loop {

@@ -12,13 +12,14 @@ use rustix::event::PollFlags;
 use super::closed::{WRONG, warm_up};
 use super::histogram::Latencies;
 use super::port::{Moved, Port};
-use super::spec::{Length, Outcome, Spec, Wait};
+use super::spec::{Length, Outcome, Spec};
 use crate::endpoint::counters::{Meter, monotonic_ns as now_ns};
+use crate::endpoint::spec::Waiting;
 
-/// So long before a message is due the sender stops sleeping, as a timer may
+/// The sender stops sleeping this long before a message is due, since a timer may
 /// be late by tens of microseconds.
 const AWAKE_NS: u64 = 200_000;
-/// A loop that is so much behind its schedule gives up.
+/// A loop that is further behind its schedule gives up.
 const MAX_LATE_NS: u64 = 1_000_000_000;
 
 /// When messages are due, and how late their answers are: arithmetic only.
@@ -68,8 +69,8 @@ impl Schedule {
         self.answered == self.count
     }
 
-    /// Whether it is hopeless: a second after all should have been sent, and
-    /// three times as long as it should have taken.
+    /// Whether the rate can't be reached: the loop has taken a second more than
+    /// three times its planned duration.
     fn gives_up(&self, now: u64) -> bool {
         let planned = self.due(self.count) - self.start_ns;
         now.saturating_sub(self.start_ns) > 3 * planned + MAX_LATE_NS
@@ -116,7 +117,7 @@ pub(super) fn send(port: &mut Port, spec: &Spec, rate: f64) -> anyhow::Result<Ou
             break;
         }
         let full = traffic.send(port, now)?;
-        if !received && spec.wait != Wait::Spin {
+        if !received && spec.wait != Waiting::Spin {
             idle(port, &traffic.schedule, now, full)?;
         }
     }
@@ -174,10 +175,10 @@ impl Traffic {
     /// Takes what has come. Returns whether anything had.
     fn receive(&mut self, port: &mut Port) -> anyhow::Result<bool> {
         let moved = port.try_receive()?;
-        if moved == Some(Moved::Whole) {
+        if moved == Some(Moved::All) {
             let number = self.first + self.schedule.answered;
             self.schedule.answer(now_ns());
-            ensure!(port.came_back(number), "{WRONG}");
+            ensure!(port.has_same_ends(number), "{WRONG}");
         }
         Ok(moved.is_some())
     }
@@ -190,7 +191,7 @@ impl Traffic {
         }
         if !self.made {
             let under_way = schedule.sent - schedule.answered;
-            let room = port.most_under_way().is_none_or(|most| under_way < most);
+            let room = port.max_in_flight().is_none_or(|most| under_way < most);
             if !room || !port.try_make(self.first + schedule.sent)? {
                 return Ok(Full::Memory);
             }
@@ -199,7 +200,7 @@ impl Traffic {
         match port.try_send()? {
             None => return Ok(Full::Channel),
             Some(Moved::Part) => {}
-            Some(Moved::Whole) => {
+            Some(Moved::All) => {
                 schedule.sent += 1;
                 self.made = false;
             }

@@ -1,4 +1,4 @@
-//! One process's end of the way there and back: whole messages, waited for.
+//! One process's end of a connection: sends and receives complete messages.
 
 use std::hint;
 use std::os::fd::OwnedFd;
@@ -13,26 +13,27 @@ use fastpipe::wait::Backoff;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::channels::Kind;
-use super::memory::{Messages, turns};
-use super::spec::{Mode, Spec, Wait};
+use super::memory::{Messages, slots};
+use super::spec::{Mode, Spec};
 use crate::channel::mqueue::Queue;
 use crate::channel::pipe::{Plain, Vmsplice};
 use crate::channel::ring::{RingReceiver, RingTransmitter};
 use crate::channel::socket::Socket;
 use crate::channel::tcp::ZerocopySends;
+use crate::channel::transport::Transport;
 use crate::channel::uring::Uring;
 use crate::channel::vm_readv::{self, Fetch, Offer};
 use crate::channel::{Receiver, Transmitter, ZerocopyCounts, moved};
+use crate::endpoint::spec::Waiting;
 use crate::record::NotRun;
 use crate::session::{Gone, Role, allowed};
 
 // The first two words that the processes share are the sender's, the others the
 // echo's: the bytes it has moved, and what it does.
 
-/// It writes a message.
+/// The process is writing a message.
 pub(super) const WRITING: u64 = 1;
-/// It does not.
+/// The process is not writing.
 const IDLE: u64 = 0;
 
 /// Outcome of one attempt to move a message.
@@ -41,12 +42,12 @@ pub(super) enum Moved {
     /// A part of it.
     Part,
     /// The rest of it.
-    Whole,
+    All,
 }
 
 /// The end, with its messages and its way of waiting.
 pub(super) struct Port {
-    kind: Kind,
+    kind: Transport,
     transmitter: Box<dyn Transmitter>,
     receiver: Box<dyn Receiver>,
     /// What is sent.
@@ -78,14 +79,14 @@ impl Port {
         (input, output): (OwnedFd, Option<OwnedFd>),
         words: SharedWords,
     ) -> anyhow::Result<Self> {
-        let turns = turns(spec.kind, spec.size, spec.mode);
+        let slots = slots(spec.transport, spec.size, spec.mode);
         let answers = role == Role::Echo && spec.mode != Mode::Naive;
-        let (transmitter, receiver) = halves(spec, input, output, turns)?;
+        let (transmitter, receiver) = halves(spec, input, output, slots)?;
         let mut port = Port {
-            kind: spec.kind,
+            kind: spec.transport,
             transmitter,
             receiver,
-            messages: Messages::new(spec.kind, spec.size, turns)?,
+            messages: Messages::new(spec.transport, spec.size, slots)?,
             back: if answers {
                 None
             } else {
@@ -102,11 +103,12 @@ impl Port {
         };
         port.copy_all(answers);
         // These look at memory, and make no call until something is there.
-        let in_memory = matches!(spec.kind, Kind::Uring | Kind::Ring | Kind::RingCopy);
-        match spec.wait {
-            Wait::Block => {}
-            Wait::Spin if in_memory => {}
-            Wait::Spin | Wait::Adaptive => port.never_sleep()?,
+        let in_memory = matches!(
+            spec.transport,
+            Transport::Uring | Transport::Ring | Transport::RingCopy
+        );
+        if spec.wait != Waiting::Block && !(in_memory && spec.wait == Waiting::Spin) {
+            port.never_sleep()?;
         }
         Ok(port)
     }
@@ -130,17 +132,17 @@ impl Port {
         &self.words.words()[self.at + offset]
     }
 
-    fn note(&mut self, moved: usize) {
+    fn count_moved(&mut self, moved: usize) {
         self.moved += moved as u64;
         self.word(0).store(self.moved, Ordering::Relaxed);
     }
 
-    /// How many messages may be under way, as far as their memory goes; none:
-    /// as many as the channel holds.
-    pub(super) fn most_under_way(&self) -> Option<u64> {
+    /// Maximum number of messages in flight, where their memory limits it; otherwise
+    /// the channel does.
+    pub(super) fn max_in_flight(&self) -> Option<u64> {
         self.kind
             .refers_to_memory()
-            .then_some(self.messages.turns() as u64)
+            .then_some(self.messages.slots() as u64)
     }
 
     /// Makes the next message to be sent, which has this number.
@@ -160,8 +162,8 @@ impl Port {
     /// # Errors
     /// As [`send`](Self::send).
     pub(super) fn try_make(&mut self, number: u64) -> anyhow::Result<bool> {
-        let reclaimed = self.transmitter.reclaim(self.messages.turn(number));
-        let is_free = self.attempted(reclaimed)?.is_some();
+        let reclaimed = self.transmitter.reclaim(self.messages.slot(number));
+        let is_free = self.unless_blocked(reclaimed)?.is_some();
         if is_free {
             self.messages.make(number);
             self.outgoing.0 = number;
@@ -170,23 +172,23 @@ impl Port {
     }
 
     fn reclaim(&mut self, number: u64) -> anyhow::Result<()> {
-        let turn = self.messages.turn(number);
-        self.waited(PollFlags::empty(), |port| port.transmitter.reclaim(turn))
+        let slot = self.messages.slot(number);
+        self.retry(PollFlags::empty(), |port| port.transmitter.reclaim(slot))
     }
 
-    /// Sends the whole message.
+    /// Sends all of the message.
     ///
     /// # Errors
     /// [`Gone`] where the other process is gone, [`NotRun`] where the machine
     /// does not allow the call, and other errors of it.
     pub(super) fn send(&mut self) -> anyhow::Result<()> {
         self.word(1).store(WRITING, Ordering::Relaxed);
-        while self.waited(PollFlags::OUT, Self::send_some)? != Moved::Whole {}
+        while self.retry(PollFlags::OUT, Self::send_some)? != Moved::All {}
         self.word(1).store(IDLE, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Receives a whole message.
+    /// Receives a complete message.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -196,7 +198,7 @@ impl Port {
             self.reclaim(self.incoming.0)?;
             self.outgoing.0 = self.incoming.0;
         }
-        while self.waited(PollFlags::IN, Self::receive_some)? != Moved::Whole {}
+        while self.retry(PollFlags::IN, Self::receive_some)? != Moved::All {}
         Ok(())
     }
 
@@ -206,7 +208,7 @@ impl Port {
     /// As [`send`](Self::send).
     pub(super) fn try_send(&mut self) -> anyhow::Result<Option<Moved>> {
         let moved = self.send_some();
-        self.attempted(moved)
+        self.unless_blocked(moved)
     }
 
     /// Makes one call that receives; none where it would have slept.
@@ -215,21 +217,21 @@ impl Port {
     /// As [`send`](Self::send).
     pub(super) fn try_receive(&mut self) -> anyhow::Result<Option<Moved>> {
         let moved = self.receive_some();
-        self.attempted(moved)
+        self.unless_blocked(moved)
     }
 
-    fn attempted<T>(&self, outcome: Result<T, Errno>) -> anyhow::Result<Option<T>> {
+    fn unless_blocked<T>(&self, outcome: Result<T, Errno>) -> anyhow::Result<Option<T>> {
         match outcome {
             Err(Errno::AGAIN | Errno::INTR) => Ok(None),
-            outcome => outcome.map(Some).map_err(|errno| self.complaint(errno)),
+            outcome => outcome.map(Some).map_err(|errno| self.error_of(errno)),
         }
     }
 
     fn send_some(&mut self) -> Result<Moved, Errno> {
-        let turn = self.messages.turn(self.outgoing.0);
-        let message = self.messages.message(turn, self.outgoing.1);
+        let slot = self.messages.slot(self.outgoing.0);
+        let message = self.messages.message(slot, self.outgoing.1);
         let moved = moved(self.transmitter.send(message))?;
-        self.note(moved);
+        self.count_moved(moved);
         Ok(advance(&mut self.outgoing, moved, self.size))
     }
 
@@ -243,34 +245,34 @@ impl Port {
                     .transmitter
                     .make_in_place(&mut |message| receiver.receive(message));
                 made.unwrap_or_else(|| {
-                    let turn = self.messages.turn(number);
-                    receiver.receive(&mut self.messages.bytes_mut(turn)[at..])
+                    let slot = self.messages.slot(number);
+                    receiver.receive(&mut self.messages.bytes_mut(slot)[at..])
                 })
             }
         };
         let moved = moved(outcome)?;
-        self.note(moved);
+        self.count_moved(moved);
         Ok(advance(&mut self.incoming, moved, self.size))
     }
 
-    /// Whether the message received last is the one sent with this number: as
-    /// far as its first and last bytes tell.
-    pub(super) fn came_back(&self, number: u64) -> bool {
+    /// Whether the first and last bytes of the last message received are those of the
+    /// message with this number.
+    pub(super) fn has_same_ends(&self, number: u64) -> bool {
         let back = self.back.as_ref().map_or(&[][..], |back| &back[..]);
-        self.messages.came_back(number, back)
+        self.messages.has_same_ends(number, back)
     }
 
-    /// The same of all bytes, for the last time: they are forgotten.
-    pub(super) fn came_back_whole(&mut self, number: u64) -> bool {
+    /// Whether all its bytes are. Clears the buffer.
+    pub(super) fn is_intact(&mut self, number: u64) -> bool {
         let back = self.back.as_mut();
         let back = back.map_or(&mut [][..], |back| &mut back[..]);
-        let whole = self.messages.came_back_whole(number, back);
+        let is_intact = self.messages.is_intact(number, back);
         back.fill(0);
-        whole
+        is_intact
     }
 
-    /// Repeats a call until it does something, and waits in between.
-    fn waited<T>(
+    /// Repeats a call until it succeeds or fails, and waits in between.
+    fn retry<T>(
         &mut self,
         event: PollFlags,
         mut call: impl FnMut(&mut Self) -> Result<T, Errno>,
@@ -285,10 +287,10 @@ impl Port {
                 Err(Errno::AGAIN) => self.sleep_for(event, None),
                 outcome => {
                     self.backoff.record_success();
-                    return outcome.map_err(|errno| self.complaint(errno));
+                    return outcome.map_err(|errno| self.error_of(errno));
                 }
             };
-            slept.map_err(complaint)?;
+            slept.map_err(error_of)?;
         }
     }
 
@@ -299,7 +301,7 @@ impl Port {
     /// Those of poll(2).
     pub(super) fn sleep(&mut self, events: PollFlags, ns: u64) -> anyhow::Result<()> {
         let limit = Duration::from_nanos(ns);
-        self.sleep_for(events, Some(limit)).map_err(complaint)
+        self.sleep_for(events, Some(limit)).map_err(error_of)
     }
 
     fn sleep_for(&mut self, events: PollFlags, limit: Option<Duration>) -> rustix::io::Result<()> {
@@ -337,10 +339,10 @@ impl Port {
         self.transmitter.zerocopy()
     }
 
-    /// What to say of an error. Before anything has moved it may be that the
-    /// machine does not allow the call, as a seccomp filter does not.
-    fn complaint(&self, errno: Errno) -> anyhow::Error {
-        let error = complaint(errno);
+    /// The error of a call. Before anything has moved, the machine may not allow the
+    /// call, as with a seccomp filter.
+    fn error_of(&self, errno: Errno) -> anyhow::Error {
+        let error = error_of(errno);
         if error.is::<std::io::Error>() && self.moved == 0 {
             allowed(self.transmitter.call(), errno)
         } else {
@@ -357,40 +359,46 @@ fn halves(
     spec: &Spec,
     input: OwnedFd,
     output: Option<OwnedFd>,
-    turns: usize,
+    slots: usize,
 ) -> anyhow::Result<(Box<dyn Transmitter>, Box<dyn Receiver>)> {
     let output = output.context("a channel with one descriptor");
-    let spins = spec.wait == Wait::Spin;
-    Ok(match spec.kind {
-        Kind::Pipe | Kind::Fifo | Kind::Eventfd => {
+    let spins = spec.wait == Waiting::Spin;
+    Ok(match spec.transport {
+        Transport::Pipe | Transport::Fifo | Transport::Eventfd => {
             (Box::new(Plain(output?)), Box::new(Plain(input)))
         }
-        Kind::Vmsplice => (Box::new(Vmsplice::new(output?)), Box::new(Plain(input))),
-        Kind::Uring => {
+        Transport::Vmsplice | Transport::VmspliceFresh => {
+            (Box::new(Vmsplice::new(output?)), Box::new(Plain(input)))
+        }
+        Transport::Uring => {
             let receiver = Uring::new(input, spins)?;
             (Box::new(Uring::new(output?, spins)?), Box::new(receiver))
         }
-        Kind::Socketpair | Kind::Seqpacket | Kind::Datagram | Kind::Unix | Kind::Tcp => {
+        Transport::Socketpair
+        | Transport::Seqpacket
+        | Transport::Datagram
+        | Transport::Unix
+        | Transport::Tcp => {
             let socket = Socket::new(input, true);
             (Box::new(socket.clone()), Box::new(socket))
         }
-        Kind::TcpZerocopy => {
+        Transport::TcpZerocopy => {
             let socket = Socket::new(input, true);
-            let sends = ZerocopySends::new(socket.clone(), turns, false)?;
+            let sends = ZerocopySends::new(socket.clone(), slots, false)?;
             (Box::new(sends), Box::new(socket))
         }
-        Kind::Mqueue => {
+        Transport::Mqueue => {
             let receiver = Queue::new(input, true)?;
             (Box::new(Queue::new(output?, true)?), Box::new(receiver))
         }
-        Kind::VmReadv => {
-            let other = vm_readv::introduce(&input).map_err(complaint)?;
+        Transport::VmReadv => {
+            let other = vm_readv::introduce(&input).map_err(error_of)?;
             let socket = Socket::new(input, true);
             let fetch = Fetch::new(socket.clone(), other, false);
             (Box::new(Offer::new(socket, None)), Box::new(fetch))
         }
-        Kind::Ring | Kind::RingCopy => {
-            let in_place = spec.kind == Kind::Ring;
+        Transport::Ring | Transport::RingCopy => {
+            let in_place = spec.transport == Transport::Ring;
             let mut producer = ring::Producer::from_fd(output?)?;
             let mut consumer = ring::Consumer::from_fd(input)?;
             if spins {
@@ -413,12 +421,11 @@ fn advance((number, at): &mut (u64, usize), moved: usize, size: usize) -> Moved 
     }
     *at = 0;
     *number += 1;
-    Moved::Whole
+    Moved::All
 }
 
-/// What to say of an error: nothing but that the other process is gone, or
-/// what is not allowed.
-pub(super) fn complaint(errno: Errno) -> anyhow::Error {
+/// The error of a call: [`Gone`] and [`NotRun`] where they apply.
+pub(super) fn error_of(errno: Errno) -> anyhow::Error {
     match errno {
         Errno::PIPE => Gone("the other process has left".to_owned()).into(),
         Errno::MSGSIZE => NotRun::limit("the message is longer than may be here").into(),

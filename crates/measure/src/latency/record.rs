@@ -2,12 +2,13 @@
 
 use serde::Serialize;
 
-use super::channels::Kind;
 use super::curve::{self, Curve};
 use super::histogram::{Counts, Latencies};
-use super::spec::{Length, Mode, Wait};
+use super::spec::{Length, Mode};
 use super::trial::Measured;
 use crate::channel::ZerocopyCounts;
+use crate::channel::transport::Transport;
+use crate::endpoint::spec::Waiting;
 use crate::record::{Flag, Header, NotRun};
 use crate::rounds::{RUN_DELAY, from_outside};
 use pipespeed_base::size;
@@ -43,7 +44,7 @@ pub struct Settings {
     /// How long each launch was measured for.
     pub length: Length,
     /// How both processes wait.
-    pub wait: Wait,
+    pub wait: Waiting,
     /// The sender's processor, and the echo's.
     pub cpus: [Option<usize>; 2],
     /// How they lie to each other.
@@ -60,7 +61,7 @@ pub struct Settings {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CaseRecord {
     /// The channel.
-    pub channel: Kind,
+    pub channel: Transport,
     /// Bytes of a message.
     pub size: usize,
     /// Why it was not measured: what is not allowed here, or too long.
@@ -172,7 +173,7 @@ pub struct Summary {
 
 impl CaseRecord {
     /// A case without launches.
-    pub fn new(channel: Kind, size: usize) -> Self {
+    pub fn new(channel: Transport, size: usize) -> Self {
         CaseRecord {
             channel,
             size,
@@ -261,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_case_has_medians_of_its_launches_and_the_longest_of_all() {
-        let mut case = CaseRecord::new(Kind::Pipe, 8);
+        let mut case = CaseRecord::new(Transport::Pipe, 8);
         for (round, us) in [10, 30, 20, 10, 30, 20, 500].into_iter().enumerate() {
             case.add(round, &measured(&[us * 1000, us * 1000], 1.0), true);
         }
@@ -273,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_launch_that_made_more_trips_counts_as_much_as_the_others() {
-        let mut case = CaseRecord::new(Kind::Ring, 8);
+        let mut case = CaseRecord::new(Transport::Ring, 8);
         case.add(0, &measured(&[210; 50_000], 1.0), true);
         for round in 1..3 {
             case.add(round, &measured(&[30_000; 1000], 1.0), true);
@@ -303,7 +304,7 @@ mod tests {
 
     #[test]
     fn completions_of_all_launches_add_up() {
-        let mut case = CaseRecord::new(Kind::TcpZerocopy, 8);
+        let mut case = CaseRecord::new(Transport::TcpZerocopy, 8);
         let mut launch = measured(&[1000], 1.0);
         launch.outcome.zerocopy = Some(ZerocopyCounts {
             completed: 3,

@@ -40,7 +40,7 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> RoundTrips<T> {
         let settings = &self.record.settings;
         let case = &mut self.record.cases[case];
         let spec = Spec {
-            kind: case.channel,
+            transport: case.channel,
             size: case.size,
             pipe_bytes: settings.pipe_bytes,
             mode,
@@ -225,7 +225,7 @@ fn few_messages(record: &Record) -> Option<Warning> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::latency::channels::Kind;
+    use crate::channel::transport::Transport;
     use crate::latency::record::CaseRecord;
     use crate::latency::spec::Outcome;
     use crate::record::Flag;
@@ -233,7 +233,12 @@ mod tests {
 
     fn record(length: Length) -> Record {
         let mut record = latency_record(Mode::Closed);
-        let kinds = [Kind::Pipe, Kind::Tcp, Kind::Eventfd, Kind::Unix];
+        let kinds = [
+            Transport::Pipe,
+            Transport::Tcp,
+            Transport::Eventfd,
+            Transport::Unix,
+        ];
         record.cases = kinds.map(|kind| CaseRecord::new(kind, 9)).to_vec();
         record.warnings.clear();
         record.settings.length = length;
@@ -256,12 +261,12 @@ mod tests {
     #[test]
     fn cases_are_launched_once_a_round_but_those_refused_or_deadlocked() {
         let mut refusals = 0;
-        let launch = |spec: &Spec| match spec.kind {
-            Kind::Eventfd => {
+        let launch = |spec: &Spec| match spec.transport {
+            Transport::Eventfd => {
                 refusals += 1;
                 Err(NotRun::limit("too long").into())
             }
-            Kind::Unix => Err(TrialError::Deadlock("both wait".to_owned())),
+            Transport::Unix => Err(TrialError::Deadlock("both wait".to_owned())),
             _ => Ok(measured()),
         };
         let mut run = Rounds::of_round_trips(record(Length::Count(3)), true, launch);

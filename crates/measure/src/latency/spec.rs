@@ -2,38 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::channels::Kind;
 use super::histogram::Counts;
 use crate::channel::ZerocopyCounts;
-
-/// How a process waits for a message.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Wait {
-    /// It sleeps in the call.
-    #[default]
-    Block,
-    /// It tries again at once.
-    Spin,
-    /// fastpipe's adaptive wait: tries again for up to 50 us while that pays, then sleeps.
-    Adaptive,
-}
-
-pipespeed_base::named!(Wait {
-    Block = "block": "it sleeps in the call",
-    Spin = "spin": "it tries again at once",
-    Adaptive = "adaptive": "it tries again for up to 50 us while that pays, then sleeps",
-});
-
-impl From<Wait> for fastpipe::Wait {
-    fn from(wait: Wait) -> Self {
-        match wait {
-            Wait::Block => Self::Block,
-            Wait::Spin => Self::Spin,
-            Wait::Adaptive => Self::Adaptive,
-        }
-    }
-}
+use crate::channel::transport::Transport;
+use crate::endpoint::spec::Waiting;
 
 /// How long a trial lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -60,8 +32,8 @@ pub enum Mode {
 /// What one process is told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
-    /// What the descriptors are.
-    pub kind: Kind,
+    /// The channel that the descriptors belong to.
+    pub transport: Transport,
     /// Bytes of a message.
     pub size: usize,
     /// The capacity of pipes; none: as it comes.
@@ -71,7 +43,7 @@ pub struct Spec {
     /// How long the timed part lasts.
     pub length: Length,
     /// How it waits.
-    pub wait: Wait,
+    pub wait: Waiting,
     /// Whether the other process has a processor of its own, so that spinning
     /// does not keep it from running.
     pub apart: bool,

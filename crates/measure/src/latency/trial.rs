@@ -63,7 +63,7 @@ impl Trials {
     /// Returns with both processes reaped, and with the seconds for which the
     /// echo waited for its processor.
     fn exchange(&self, spec: &Spec) -> Result<(Outcome, Option<f64>), TrialError> {
-        let way = channels::open(spec.kind, spec.size, spec.pipe_bytes)?;
+        let way = channels::open(spec.transport, spec.size, spec.pipe_bytes)?;
         let mut session: Session<'_, (), Outcome> =
             Session::new(&self.program, &self.interrupt, PATIENCE)?;
         // What nobody but a process holds is closed when it ends.

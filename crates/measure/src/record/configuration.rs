@@ -33,7 +33,7 @@ pub struct Configuration {
     pub options: Vec<String>,
     /// How the ends wait for each other: `block`, `poll`, `spin`, `adaptive`;
     /// `none` where there is no channel.
-    #[serde(with = "wait")]
+    #[serde(with = "WaitingOrNone")]
     pub wait: Option<Waiting>,
     /// The writer's processor, where the case has one of its own; else see the
     /// run's settings.
@@ -84,40 +84,17 @@ pub struct Configuration {
 impl Configuration {
     /// How the ends wait, as a word of records.
     pub fn wait_word(&self) -> &'static str {
-        wait::word(self.wait)
+        self.wait.map_or("none", Waiting::name)
     }
 }
 
-/// A way of waiting as a word, `none` where there is none.
-mod wait {
-    use serde::de::{Deserializer, IntoDeserializer};
-    use serde::{Deserialize, Serializer};
-
-    use crate::endpoint::spec::Waiting;
-
-    const NONE: &str = "none";
-
-    pub(super) fn word(wait: Option<Waiting>) -> &'static str {
-        wait.map_or(NONE, Waiting::name)
-    }
-
-    pub(super) fn serialize<S: Serializer>(
-        wait: &Option<Waiting>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(word(*wait))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Waiting>, D::Error> {
-        let word = String::deserialize(deserializer)?;
-        if word == NONE {
-            Ok(None)
-        } else {
-            Waiting::deserialize(word.into_deserializer()).map(Some)
-        }
-    }
+/// How a way of waiting is saved: `none` where there is none.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Option<Waiting>", rename_all = "snake_case")]
+enum WaitingOrNone {
+    None,
+    #[serde(untagged)]
+    Some(Waiting),
 }
 
 #[cfg(test)]

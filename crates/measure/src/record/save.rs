@@ -25,15 +25,23 @@ pub fn save(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
     } else {
         save_file(path, bytes)
     };
-    outcome.map_err(|error| {
-        io::Error::new(
-            error.kind(),
-            format!("cannot write {}: {error}", path.display()),
-        )
-    })
+    outcome.map_err(|error| cannot_write(path, &error))
 }
 
-/// Looks whether something can be saved there, before it takes a minute to make.
+fn cannot_write(path: &Path, error: &io::Error) -> io::Error {
+    let message = format!("cannot write {}: {error}", path.display());
+    io::Error::new(error.kind(), message)
+}
+
+/// The directory of a file.
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Checks that something can be saved there, before the measuring begins.
 ///
 /// # Errors
 /// What [`save`] would say of a directory, or of one that is missing or may not
@@ -42,23 +50,14 @@ pub fn check_place(path: &Path) -> io::Result<()> {
     if is_stdout(path) {
         return Ok(());
     }
-    let named = |error: io::Error| {
-        io::Error::new(
-            error.kind(),
-            format!("cannot write {}: {error}", path.display()),
-        )
-    };
     if path.is_dir() {
-        return Err(named(io::ErrorKind::IsADirectory.into()));
+        return Err(cannot_write(path, &io::ErrorKind::IsADirectory.into()));
     }
     if path.exists() {
         return Ok(());
     }
-    let place = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    rustix::fs::access(place, rustix::fs::Access::WRITE_OK).map_err(|errno| named(errno.into()))
+    rustix::fs::access(directory_of(path), rustix::fs::Access::WRITE_OK)
+        .map_err(|errno| cannot_write(path, &errno.into()))
 }
 
 /// Whether [`save`] replaces what is there, so that a later version takes an
@@ -121,16 +120,12 @@ fn replace(
     existing: Option<&Metadata>,
     fill: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
-    let directory = match target.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
     // What open(2) would give a new file: all that the umask leaves. The
     // default of a temporary file is the owner's eyes only.
     let mut temporary = tempfile::Builder::new()
         .prefix(".pipespeed-")
         .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(directory)?;
+        .tempfile_in(directory_of(target))?;
     if let Some(existing) = existing {
         temporary
             .as_file()

@@ -1,81 +1,60 @@
 //! The comparisons of a run: each pair of cases once, all of them together.
 
-use crate::record::{CaseResult, Ratio, Run};
+use crate::record::{Ratio, Run};
 use pipespeed_stats as stats;
 
-/// A case and the one it is compared with.
-type Pair = (String, String);
+/// The indices of a case and of the one that it is compared with.
+type Pair = (usize, usize);
 
-/// The ratios of all cases to those they are compared with: one family, since
-/// the more comparisons there are, the wider their intervals. The null control
-/// stands for itself.
+/// Sets the ratios of all cases to those they are compared with. They are one
+/// family: the more comparisons, the wider their intervals. The null control is a
+/// family of its own.
 pub(super) fn compare(run: &mut Run) {
-    let pairs = family(run);
-    let ratios = ratios(run, &pairs);
-    for (pair, ratio) in pairs.iter().zip(ratios) {
-        note(run, pair, ratio);
-    }
-    let Some(twin) = twin(run).and_then(|twin| compared_with(twin, run)) else {
-        return;
-    };
-    let ratio = ratios_of_one(run, &twin);
-    note(run, &twin, ratio);
-    if let Some(control) = &mut run.null_control {
-        control.ratio = ratio;
+    let (controls, others): (Vec<Pair>, Vec<Pair>) =
+        pairs(run).partition(|(case, _)| is_twin(run, *case));
+    for family in [others, controls] {
+        for ((case, _), ratio) in family.iter().zip(ratios(run, &family)) {
+            run.cases[*case].ratio = ratio;
+            if is_twin(run, *case)
+                && let Some(control) = &mut run.null_control
+            {
+                control.ratio = ratio;
+            }
+        }
     }
 }
 
-/// How many comparisons there are, less the null control's: what their
-/// intervals are corrected for.
+/// Number of comparisons without the null control: what their intervals are
+/// corrected for.
 pub fn count(run: &Run) -> usize {
-    let pairs = family(run);
-    let known = |(name, _): &&Pair| named(run, name).is_some_and(|case| case.ratio.is_some());
-    pairs.iter().filter(known).count()
+    let known = |(case, _): &Pair| run.cases[*case].ratio.is_some() && !is_twin(run, *case);
+    pairs(run).filter(known).count()
 }
 
-fn family(run: &Run) -> Vec<Pair> {
-    let own_name = run.null_control.as_ref().map(|control| &control.twin);
-    let cases = run.cases.iter();
-    cases
-        .filter(|case| Some(&case.name) != own_name)
-        .filter_map(|case| compared_with(case, run))
-        .collect()
+fn is_twin(run: &Run, case: usize) -> bool {
+    let control = run.null_control.as_ref();
+    control.is_some_and(|control| control.twin == run.cases[case].name)
 }
 
-fn twin(run: &Run) -> Option<&CaseResult> {
-    named(run, &run.null_control.as_ref()?.twin)
-}
-
-fn named<'a>(run: &'a Run, name: &str) -> Option<&'a CaseResult> {
-    run.cases.iter().find(|case| case.name == name)
-}
-
-fn compared_with(case: &CaseResult, run: &Run) -> Option<Pair> {
-    let reference = named(run, case.compared_with.as_ref()?)?;
-    Some((case.name.clone(), reference.name.clone()))
+fn pairs(run: &Run) -> impl Iterator<Item = Pair> {
+    let cases = run.cases.iter().enumerate();
+    cases.filter_map(|(at, case)| {
+        let reference = case.compared_with.as_ref()?;
+        let other = run.cases.iter().position(|other| other.name == *reference);
+        Some((at, other?))
+    })
 }
 
 fn ratios(run: &Run, pairs: &[Pair]) -> Vec<Option<Ratio>> {
-    let rates = |name: &str| -> Vec<(usize, f64)> {
-        let samples = named(run, name).into_iter().flat_map(|case| &case.samples);
+    let rates = |case: usize| -> Vec<(usize, f64)> {
+        let samples = run.cases[case].samples.iter();
         samples.map(|s| (s.round, s.gib_per_s)).collect()
     };
+    let pairs = pairs.iter();
     let paired: Vec<Vec<f64>> = pairs
-        .iter()
-        .map(|(case, other)| stats::paired_ratios(&rates(case), &rates(other)))
+        .map(|&(case, other)| stats::paired_ratios(&rates(case), &rates(other)))
         .collect();
     stats::holm_ratios(&paired, run.settings.confidence)
-}
-
-fn ratios_of_one(run: &Run, pair: &Pair) -> Option<Ratio> {
-    ratios(run, std::slice::from_ref(pair)).pop().flatten()
-}
-
-/// Records the ratio of a pair.
-fn note(run: &mut Run, (name, _): &Pair, ratio: Option<Ratio>) {
-    for case in run.cases.iter_mut().filter(|case| case.name == *name) {
-        case.ratio = ratio;
-    }
 }
 
 #[cfg(test)]
@@ -86,16 +65,17 @@ mod tests {
     #[test]
     fn all_comparisons_are_held_to_levels_of_one_family() {
         let run = sizes();
-        let pairs = family(&run);
+        let is_member = |(case, _): &Pair| !is_twin(&run, *case);
+        let pairs: Vec<Pair> = pairs(&run).filter(is_member).collect();
         assert_eq!((pairs.len(), count(&run)), (9, 9));
         let coverages = pairs.iter().map(|pair| {
-            let alone = ratios_of_one(&run, pair)
+            let alone = ratios(&run, &[*pair])[0]
                 .unwrap()
                 .estimate
                 .interval
                 .unwrap()
                 .coverage;
-            let ratio = named(&run, &pair.0).unwrap().ratio.unwrap();
+            let ratio = run.cases[pair.0].ratio.unwrap();
             (ratio.estimate.interval.unwrap().coverage, alone)
         });
         // Fewer comparisons are held to laxer levels.
@@ -105,9 +85,17 @@ mod tests {
 
     #[test]
     fn the_null_control_is_no_member_of_the_family() {
-        let run = ladder();
-        let twin = &run.null_control.as_ref().unwrap().twin;
-        assert!(family(&run).iter().all(|(case, _)| case != twin));
-        assert_eq!(count(&run), family(&run).len());
+        let mut run = ladder();
+        let others = count(&run);
+        let twin = run.null_control.as_ref().unwrap().twin.clone();
+        let twin = run.cases.iter().position(|case| case.name == twin).unwrap();
+        run.cases[twin].compared_with = Some("write_read".to_owned());
+        compare(&mut run);
+        assert!(run.cases[twin].ratio.is_some());
+        assert_eq!(
+            run.null_control.as_ref().unwrap().ratio,
+            run.cases[twin].ratio
+        );
+        assert_eq!(count(&run), others);
     }
 }

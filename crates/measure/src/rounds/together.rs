@@ -8,6 +8,7 @@ use crate::case::Case;
 use crate::record::{NotRun, Run, Warning, WarningKind};
 use crate::runner::{Runner, TrialError};
 use crate::suite::changes::{BASELINE, Change, TOGETHER, together};
+use pipespeed_base::Named;
 use pipespeed_base::failure::Interrupted;
 use pipespeed_stats::EQUIVALENCE;
 
@@ -34,7 +35,10 @@ impl<R: Runner> Measurement<R> {
         let cpu = one_processor.and_then(|at| Some(self.work.cases[at].cpus?.0));
         let make = |changes: &[Change]| together(&baseline, changes, cpu);
 
-        let safe = Change::ALL.into_iter().filter(|change| change.is_safe());
+        let safe = Change::VALUES
+            .iter()
+            .copied()
+            .filter(|change| change.is_safe());
         let changes: Vec<Change> = safe
             .filter(|change| self.runs(change.name()).is_some())
             .collect();

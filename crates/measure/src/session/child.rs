@@ -48,7 +48,8 @@ pub(crate) fn serve<T: DeserializeOwned, O: Serialize>(
         _ => (stdin, stdout),
     };
     let mut control = Control::new(UnixStream::from(control));
-    let outcome = settle(&mut control, channel).and_then(|told| run(&mut control, told));
+    let outcome =
+        settle(&mut control, channel).and_then(|instructions| run(&mut control, instructions));
     let report: Report<(), O> = match outcome {
         Ok(outcome) => Report::Done(Box::new(outcome)),
         Err(error) => match (error.downcast_ref(), error.downcast_ref()) {

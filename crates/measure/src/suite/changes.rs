@@ -6,10 +6,11 @@
 //! byte is produced by the writer and used by the reader. The library's
 //! `fastpipe::Writer` takes the place of write(2) on a pipe of the same size.
 
-use super::Overrides;
+use super::{DEFAULT_PIPE, Overrides};
 use crate::case::Case;
 use crate::endpoint::spec::{PageKind, Policy, SinkTechnique};
 use crate::record::DataUse;
+use pipespeed_base::{Named, named};
 
 /// Name of the case that all others are compared with.
 pub const BASELINE: &str = "baseline";
@@ -17,8 +18,6 @@ pub const BASELINE: &str = "baseline";
 pub const TOGETHER: &str = "together";
 
 const PIECE: usize = 64 << 10;
-/// A pipe's capacity if nobody sets it, where pages are 4 KiB.
-const DEFAULT_PIPE: usize = 64 << 10;
 /// The default of /proc/sys/fs/pipe-max-size.
 const LARGE_PIPE: usize = 1 << 20;
 const SMALL_PIECE: usize = 8 << 10;
@@ -42,36 +41,17 @@ pub enum Change {
     Drained,
 }
 
+named!(Change {
+    OneProcessor = "one_processor": "both ends on one processor",
+    Spinning = "spinning": "neither end ever sleeping",
+    LargePipe = "pipe_1m": "through a pipe of 1 MiB",
+    SmallPieces = "pieces_8k": "8 KiB written and read at a time",
+    FreshBase = "fresh_base": "fastpipe's Writer, base pages that are never written again",
+    FreshHuge = "fresh_huge": "fastpipe's Writer, huge pages that are never written again",
+    Drained = "drained": "fastpipe's Writer, pages written again once they left the pipe: unsafe where the reader splices",
+});
+
 impl Change {
-    /// All changes, in the order in which their cases are shown.
-    pub const ALL: [Change; 7] = [
-        Change::OneProcessor,
-        Change::Spinning,
-        Change::LargePipe,
-        Change::SmallPieces,
-        Change::FreshBase,
-        Change::FreshHuge,
-        Change::Drained,
-    ];
-
-    /// The name of its case.
-    pub fn name(self) -> &'static str {
-        match self {
-            Change::OneProcessor => "one_processor",
-            Change::Spinning => "spinning",
-            Change::LargePipe => "pipe_1m",
-            Change::SmallPieces => "pieces_8k",
-            Change::FreshBase => "fresh_base",
-            Change::FreshHuge => "fresh_huge",
-            Change::Drained => "drained",
-        }
-    }
-
-    /// The change that a case makes, by the case's name.
-    pub fn of_case(name: &str) -> Option<Self> {
-        Change::ALL.into_iter().find(|change| change.name() == name)
-    }
-
     /// The change in a few words.
     pub fn words(self) -> &'static str {
         match self {
@@ -82,22 +62,6 @@ impl Change {
             Change::FreshBase => "vmsplice, Fresh, base pages",
             Change::FreshHuge => "vmsplice, Fresh, huge pages",
             Change::Drained => "vmsplice, Drained (unsafe where the reader splices)",
-        }
-    }
-
-    /// What its case does, in a line.
-    fn description(self) -> &'static str {
-        match self {
-            Change::OneProcessor => "both ends on one processor",
-            Change::Spinning => "neither end ever sleeping",
-            Change::LargePipe => "through a pipe of 1 MiB",
-            Change::SmallPieces => "8 KiB written and read at a time",
-            Change::FreshBase => "fastpipe's Writer, base pages that are never written again",
-            Change::FreshHuge => "fastpipe's Writer, huge pages that are never written again",
-            Change::Drained => {
-                "fastpipe's Writer, pages written again once they left the pipe: unsafe where the reader \
-                 splices"
-            }
         }
     }
 
@@ -135,11 +99,8 @@ impl Change {
 
 fn by_pipe_writer(case: Case, policy: Policy, pages: PageKind) -> Case {
     let piece = case.subject.buffer_bytes();
-    let mut case = case.library(SinkTechnique::Fastpipe(policy), piece, piece);
-    if let Some(writer) = case.subject.writer_mut() {
-        writer.pages = pages;
-    }
-    case
+    case.library(SinkTechnique::Fastpipe(policy), piece, piece)
+        .change_writer(|writer| writer.pages = pages)
 }
 
 /// The baseline and each change. A change that would set what was asked for
@@ -161,10 +122,10 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
             name: change.name().to_owned(),
             ..change.apply(baseline.clone(), overrides.one_cpu)
         };
-        case.described(change.description())
+        case.described(change.about())
             .against(BASELINE, change.words())
     };
-    let changes = Change::ALL.into_iter().filter(possible).map(changed);
+    let changes = Change::VALUES.iter().copied().filter(possible).map(changed);
     std::iter::once(baseline.clone()).chain(changes).collect()
 }
 
@@ -208,7 +169,7 @@ mod tests {
             one_cpu: Some(3),
             ..Overrides::default()
         };
-        assert_eq!(names(&all).len(), 1 + Change::ALL.len());
+        assert_eq!(names(&all).len(), 1 + Change::VALUES.len());
         let asked = Overrides {
             pipe_bytes: Some(1 << 20),
             buffer_bytes: Some(8 << 10),
@@ -229,8 +190,8 @@ mod tests {
     #[test]
     fn the_order_of_changes_does_not_matter() {
         let baseline = cases(&Overrides::default()).remove(0);
-        for (i, one) in Change::ALL.into_iter().enumerate() {
-            for other in Change::ALL.into_iter().skip(i + 1) {
+        for (i, one) in Change::VALUES.iter().copied().enumerate() {
+            for other in Change::VALUES.iter().copied().skip(i + 1) {
                 assert_eq!(one.excludes(other), other.excludes(one));
                 if one.excludes(other) {
                     continue;

@@ -5,14 +5,9 @@
 //! `write_read_128k` stands between them, so that every case has one to be
 //! compared with that differs in one factor.
 
-use super::Overrides;
+use super::{BUFFER, DEFAULT_PIPE, Overrides};
 use crate::case::Case;
 use pipespeed_base::size;
-
-/// The published buffer.
-const BUFFER: usize = 256 << 10;
-/// A pipe's capacity if nobody sets it, where pages are 4 KiB (16 slots).
-const DEFAULT_PIPE: usize = 64 << 10;
 
 pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     let buffer = overrides.buffer_bytes.unwrap_or(BUFFER);
@@ -66,8 +61,5 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
             .described("the same, neither end ever sleeping")
             .against("vmsplice_splice_huge", "spinning instead of sleeping"),
     ]);
-    match overrides.data {
-        Some(data) => cases.into_iter().map(|case| case.with_data(data)).collect(),
-        None => cases,
-    }
+    cases
 }

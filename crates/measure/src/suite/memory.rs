@@ -5,11 +5,11 @@
 //! first cache to one beyond all of them. The rungs run in the same rounds, each
 //! compared with copying a block as large as the ladder's buffer.
 
-use super::{Overrides, Suite};
+use super::{BUFFER, Overrides, Suite};
 use crate::case::Case;
 use crate::endpoint::memory::{Act, MemorySpec};
-use crate::record::{CaseResult, DataUse};
-use pipespeed_base::size;
+use crate::record::DataUse;
+use pipespeed_base::{Named, size};
 
 /// The size of a block is a multiple of this: a cache line, in bytes.
 pub const LINE: usize = 64;
@@ -32,77 +32,9 @@ const SIZES: [usize; 10] = [
 /// measuring them.
 const QUICK: usize = 8;
 
-/// The size of block that the ladder's cases are compared with: their buffer's.
-const BUFFER: usize = 256 << 10;
-
-/// One kind of access to a block.
-#[derive(Debug)]
-pub struct Row {
-    /// Its name within that of a case.
-    pub name: &'static str,
-    /// Its name for people.
-    pub title: &'static str,
-    description: &'static str,
-    act: Act,
-    data: DataUse,
-}
-
-/// The kinds of access, in the order in which they are shown.
-pub const ROWS: [Row; 5] = [
-    Row {
-        name: "read",
-        title: "read",
-        description: "every byte looked at by wide loads, in search of one that is not there",
-        act: Act::Read,
-        data: DataUse::Touch,
-    },
-    Row {
-        name: "write",
-        title: "write",
-        description: "filled by memset",
-        act: Act::Write,
-        data: DataUse::Touch,
-    },
-    Row {
-        name: "copy",
-        title: "copy",
-        description: "copied to another block by memcpy; bytes copied, not moved",
-        act: Act::Copy,
-        data: DataUse::Read,
-    },
-    Row {
-        name: "read_scalar",
-        title: "scalar read",
-        description: "read 8 bytes at a time, one load after the other",
-        act: Act::ReadScalar,
-        data: DataUse::Touch,
-    },
-    Row {
-        name: "write_scalar",
-        title: "scalar write",
-        description: "written 8 bytes at a time, one store after the other",
-        act: Act::WriteScalar,
-        data: DataUse::Touch,
-    },
-];
-
-impl Row {
-    /// The number of blocks needed: two for a copy.
-    pub fn blocks(&self) -> usize {
-        self.act.blocks()
-    }
-}
-
 /// The sizes of a quick run.
 pub fn quick_sizes() -> Vec<usize> {
     SIZES[..QUICK].to_vec()
-}
-
-/// The index in [`ROWS`] of a case's kind of access; none for cases of the
-/// ladder.
-pub fn row_of(case: &CaseResult) -> Option<usize> {
-    let act = case.configuration.act?;
-    ROWS.iter().position(|row| row.act == act)
 }
 
 pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
@@ -113,25 +45,29 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     sizes.sort_unstable();
     sizes.dedup();
     let pages = overrides.pages.unwrap_or_default();
-    let name = |row: &Row, bytes| format!("mem_{}_{}", row.name, size::short(bytes));
+    let name = |act: Act, bytes| format!("mem_{act}_{}", size::short(bytes));
     let mut cases = Vec::new();
     for &block_bytes in &sizes {
-        for row in &ROWS {
+        for &act in Act::VALUES {
             let spec = MemorySpec {
-                act: row.act,
+                act,
                 block_bytes,
                 pages,
             };
             cases.push(Case {
-                data: row.data,
-                ..Case::of_memory(&name(row, block_bytes), spec).described(row.description)
+                data: if act == Act::Copy {
+                    DataUse::Read
+                } else {
+                    DataUse::Touch
+                },
+                ..Case::of_memory(&name(act, block_bytes), spec).described(act.about())
             });
         }
     }
     // As large as the rungs' buffer, or what comes nearest to it.
     let beside = sizes.iter().rev().find(|bytes| **bytes <= BUFFER);
     let yardstick = beside.or(sizes.first()).copied().unwrap_or(BUFFER);
-    let copy = name(&ROWS[2], yardstick);
+    let copy = name(Act::Copy, yardstick);
     // Then the sizes differ, too.
     let factor = if yardstick == BUFFER {
         "a pipe instead of memcpy".to_owned()

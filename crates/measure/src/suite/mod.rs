@@ -16,6 +16,11 @@ use crate::endpoint::spec::PageKind;
 use crate::record::DataUse;
 use serde::{Deserialize, Serialize};
 
+/// The published buffer, in bytes.
+const BUFFER: usize = 256 << 10;
+/// A pipe's default capacity in bytes, where pages are 4 KiB (16 slots).
+const DEFAULT_PIPE: usize = 64 << 10;
+
 /// Values that replace those of a suite.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Overrides {
@@ -94,13 +99,22 @@ impl Suite {
             Suite::Volumes => volumes::cases(overrides),
             Suite::Memory => memory::cases(overrides),
         };
-        cases
-            .into_iter()
-            .map(|case| Case {
-                work: overrides.work,
-                ..case
-            })
-            .collect()
+        let data = match self {
+            Suite::Touched | Suite::Channels | Suite::Changes => {
+                Some(overrides.data.unwrap_or(DataUse::Touch))
+            }
+            Suite::Ladder | Suite::Options | Suite::Volumes => overrides.data,
+            // The blocks of memory have no ends, and sizes are searched for as published.
+            Suite::Sizes | Suite::Memory => None,
+        };
+        let finished = |case: Case| Case {
+            work: overrides.work,
+            ..match data {
+                Some(data) => case.with_data(data),
+                None => case,
+            }
+        };
+        cases.into_iter().map(finished).collect()
     }
 
     /// The cases without those that are only there for comparison (the ladder's

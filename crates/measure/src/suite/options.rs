@@ -8,11 +8,8 @@
 //! sleeping in the transfer itself. Unaligned buffers are measured where data
 //! is copied as well.
 
-use super::Overrides;
+use super::{BUFFER, Overrides};
 use crate::case::Case;
-
-/// The ladder's buffer.
-const BUFFER: usize = 256 << 10;
 
 /// The offset from a page boundary of large blocks from glibc's malloc(3), in
 /// bytes.
@@ -56,9 +53,6 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
             .described("the same, both buffers 16 bytes off a page")
             .against("write_read_spin", "unaligned buffers"),
     ]);
-    if let Some(data) = overrides.data {
-        cases = cases.into_iter().map(|case| case.with_data(data)).collect();
-    }
     cases
 }
 

@@ -9,13 +9,7 @@ use crate::endpoint::spec::{PageKind, SinkTechnique, SourceTechnique, Waiting};
 use crate::record::Sizes;
 use pipespeed_base::size;
 
-use super::Overrides;
-
-/// The published buffer. Pipes of the published vmsplice rungs have half of it.
-const BUFFER: usize = 256 << 10;
-/// The capacity that pipes of write(2) and read(2) were published with: the
-/// kernel's default.
-const DEFAULT_PIPE: usize = 64 << 10;
+use super::{BUFFER, DEFAULT_PIPE, Overrides};
 
 /// The sizes tried are powers of four and the published ones. Buffers begin
 /// with 8 KiB, which write(2) and read(2) are fastest with on most machines.

@@ -8,13 +8,10 @@
 //! reader is the same plain read(2) as everywhere. The two cases without a pipe
 //! are the ceilings: no channel can be faster than the slower of its ends.
 
-use super::Overrides;
+use super::{BUFFER, Overrides};
 use crate::case::Case;
 use crate::endpoint::spec::{Policy, SinkTechnique};
-use crate::record::DataUse;
 
-/// The ladder's buffer.
-const BUFFER: usize = 256 << 10;
 /// One pipe size for all: a buffer's, so that with two buffers in turn the
 /// next one has always left the pipe.
 const PIPE: usize = 256 << 10;
@@ -28,7 +25,6 @@ const WRITTEN: usize = 64 << 10;
 pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     let buffer = overrides.buffer_bytes.unwrap_or(BUFFER);
     let pipe = overrides.pipe_bytes.unwrap_or(PIPE);
-    let data = overrides.data.unwrap_or(DataUse::Touch);
     let library_pipe = overrides.pipe_bytes.unwrap_or(LIBRARY_PIPE);
     let loan = overrides.buffer_bytes.unwrap_or(LOAN);
     let written = overrides.buffer_bytes.unwrap_or(WRITTEN);
@@ -90,6 +86,5 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
             .described("only producing the data, into memory"),
         Case::consume_alone("consume_alone", buffer).described("only using the data, from memory"),
     ]
-    .map(|case| case.with_data(data))
     .to_vec()
 }

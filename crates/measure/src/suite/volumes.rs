@@ -42,11 +42,7 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
             _ => case,
         }
     };
-    let cases = volumes.into_iter().map(case);
-    match overrides.data {
-        Some(data) => cases.map(|case| case.with_data(data)).collect(),
-        None => cases.collect(),
-    }
+    volumes.into_iter().map(case).collect()
 }
 
 /// A volume for people: `0.25 GiB`, `25 GiB`; smaller ones in a smaller unit.

@@ -3,7 +3,7 @@
 use pipespeed_base::size;
 use pipespeed_measure::suite::channels::{MAX_BYTES, Selection, Transport};
 
-use super::named::named;
+use super::named::named_among;
 
 /// Which channels and messages.
 #[derive(Debug, Clone, clap::Args)]
@@ -17,7 +17,7 @@ pub struct ChannelsArgs {
         long,
         value_name = "NAME",
         value_delimiter = ',',
-        value_parser = named::<Transport>(),
+        value_parser = named_among(Transport::with_data()),
         hide_possible_values = true
     )]
     pub channel: Vec<Transport>,

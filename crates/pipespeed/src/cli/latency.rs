@@ -1,14 +1,15 @@
 //! The options of `pipespeed latency`.
 
-use super::named::named;
+use super::named::{named, named_among};
 
 use clap::Args;
 
 use super::{OutputArgs, seconds};
 use pipespeed_base::size;
 use pipespeed_host::placement::{Placement, parse_cpus};
-use pipespeed_measure::latency::channels::{Kind, MAX_BYTES};
-use pipespeed_measure::latency::spec::Wait;
+use pipespeed_measure::channel::transport::Transport;
+use pipespeed_measure::endpoint::spec::Waiting;
+use pipespeed_measure::latency::channels::MAX_BYTES;
 
 /// `pipespeed latency`.
 #[derive(Debug, Clone, Args)]
@@ -26,17 +27,17 @@ Examples:
   pipespeed latency --json latency.json --chart latency.svg")]
 pub struct LatencyArgs {
     /// Channels [default: pipe socketpair tcp ring eventfd].
-    #[arg(value_parser = named::<Kind>(), value_name = "CHANNEL")]
-    pub channels: Vec<Kind>,
+    #[arg(value_parser = named_among(Transport::with_round_trips()), value_name = "CHANNEL")]
+    pub channels: Vec<Transport>,
     /// Channels, as `bench channels` takes them.
     #[arg(
         long,
-        value_parser = named::<Kind>(),
+        value_parser = named_among(Transport::with_round_trips()),
         value_name = "NAME",
         value_delimiter = ',',
         hide_possible_values = true
     )]
-    pub channel: Vec<Kind>,
+    pub channel: Vec<Transport>,
     /// Measure all channels.
     #[arg(long, conflicts_with_all = ["channels", "channel"])]
     pub all: bool,
@@ -62,8 +63,8 @@ pub struct LatencyArgs {
     #[arg(long, value_name = "PER_SECOND", value_parser = rate, allow_negative_numbers = true, conflicts_with = "naive")]
     pub rate: Option<f64>,
     /// How both processes wait for a message.
-    #[arg(long, value_parser = named::<Wait>(), default_value_t, conflicts_with = "naive")]
-    pub wait: Wait,
+    #[arg(long, value_parser = named_among(vec![Waiting::Block, Waiting::Spin, Waiting::Adaptive]), default_value_t, conflicts_with = "naive")]
+    pub wait: Waiting,
     /// Let both processes write before they read, which can deadlock.
     #[arg(long)]
     pub naive: bool,

@@ -12,9 +12,10 @@ use pipespeed_base::failure::usage;
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{NoiseProbe, Root, spinning_refused};
+use pipespeed_measure::endpoint::spec::Waiting;
 use pipespeed_measure::latency::record::Record;
 use pipespeed_measure::latency::rounds::{self, MIN_TIMED_S};
-use pipespeed_measure::latency::spec::{Spec, Wait};
+use pipespeed_measure::latency::spec::Spec;
 use pipespeed_measure::latency::trial::Trials;
 use pipespeed_measure::record::to_json;
 use pipespeed_measure::rounds::{Budget, Rounds, check};
@@ -78,11 +79,11 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
 }
 
 /// The word for a way of waiting that needs a processor for each process.
-fn spins(wait: Wait) -> Option<&'static str> {
+fn spins(wait: Waiting) -> Option<&'static str> {
     match wait {
-        Wait::Block => None,
-        Wait::Spin => Some("spin"),
-        Wait::Adaptive => Some("adaptive"),
+        Waiting::Block | Waiting::Poll => None,
+        Waiting::Spin => Some("spin"),
+        Waiting::Adaptive => Some("adaptive"),
     }
 }
 

@@ -1,8 +1,7 @@
 //! The colours and marks of lines: a channel has the same in every chart.
 
 use pipespeed_base::Named;
-use pipespeed_measure::latency::channels::Kind;
-use pipespeed_measure::suite::channels::Transport;
+use pipespeed_measure::channel::transport::Transport;
 
 use super::svg::Colour;
 
@@ -26,15 +25,10 @@ pub(crate) const COLOURS: [Colour; 16] = [
     Colour(110, 120, 130),
 ];
 
-fn names() -> impl Iterator<Item = &'static str> {
-    Transport::VALUES.iter().map(|it| it.name())
-}
-
 /// The mark and the colour of a channel, by its name.
 pub(crate) fn look(channel: &str) -> (usize, Colour) {
-    // Throughput has no eventfds, which carry no data.
-    let mut all = names().chain([Kind::Eventfd.name()]);
-    let at = all.position(|name| name == channel).unwrap_or(0);
+    let mut all = Transport::VALUES.iter();
+    let at = all.position(|it| it.name() == channel).unwrap_or(0);
     (at, COLOURS[at % COLOURS.len()])
 }
 
@@ -44,11 +38,8 @@ mod tests {
 
     #[test]
     fn every_channel_of_every_command_has_a_colour_of_its_own() {
-        let of_latency = Kind::VALUES.iter().map(|kind| kind.name());
-        let mut all: Vec<&str> = names().chain(of_latency).collect();
-        all.sort_unstable();
-        all.dedup();
-        let mut colours: Vec<_> = all.iter().map(|name| look(name).1).collect();
+        let all = Transport::VALUES;
+        let mut colours: Vec<_> = all.iter().map(|it| look(it.name()).1).collect();
         colours.sort();
         colours.dedup();
         assert_eq!(colours.len(), all.len());

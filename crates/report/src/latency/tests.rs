@@ -1,6 +1,6 @@
 use super::*;
 use crate::latency_chart;
-use pipespeed_measure::latency::channels::Kind;
+use pipespeed_measure::channel::transport::Transport;
 use pipespeed_measure::sample::latency_record as record;
 
 fn shown(record: &Record) -> String {
@@ -63,10 +63,10 @@ fn a_ring_that_polls_before_it_sleeps_is_mentioned() {
     let mut record = record(Mode::Closed);
     let remark = "a ring's end polls for about a microsecond before it sleeps";
     assert!(!shown(&record).contains(remark));
-    record.cases[0].channel = Kind::Ring;
+    record.cases[0].channel = Transport::Ring;
     assert!(shown(&record).contains(remark));
     assert!(latency_chart(&record).contains(remark));
-    record.settings.wait = Wait::Spin;
+    record.settings.wait = Waiting::Spin;
     assert!(!shown(&record).contains(remark));
 }
 

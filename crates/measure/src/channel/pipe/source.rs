@@ -111,11 +111,6 @@ impl<F: AsFd> PipeSource<F> {
         }
     }
 
-    /// The system calls in use.
-    pub fn technique(&self) -> SourceTechnique {
-        self.technique
-    }
-
     /// The memory that data is read into, where there is some.
     pub fn buffer(&self) -> Option<&Buffer> {
         match &self.way {

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, IntoDeserializer};
-use serde::ser::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 /// Names the values of an enum, whose variants may carry a unit value. It is saved
 /// and loaded as that name.
@@ -46,15 +45,15 @@ pub(super) use words;
 
 /// How an end gets at the data: by a technique of its channel or, without one,
 /// in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Access<T> {
-    /// Through the channel.
-    Channel(T),
     /// In memory; there is no channel.
     Memory,
+    /// Through the channel.
+    #[serde(untagged)]
+    Channel(T),
 }
-
-const MEMORY: &str = "memory";
 
 impl<T> From<T> for Access<T> {
     fn from(technique: T) -> Self {
@@ -66,27 +65,7 @@ impl<T: fmt::Display> fmt::Display for Access<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Access::Channel(technique) => technique.fmt(f),
-            Access::Memory => f.pad(MEMORY),
-        }
-    }
-}
-
-impl<T: Serialize> Serialize for Access<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Access::Channel(technique) => technique.serialize(serializer),
-            Access::Memory => serializer.serialize_str(MEMORY),
-        }
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Access<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let word = String::deserialize(deserializer)?;
-        if word == MEMORY {
-            Ok(Access::Memory)
-        } else {
-            T::deserialize(word.into_deserializer()).map(Access::Channel)
+            Access::Memory => f.pad("memory"),
         }
     }
 }

@@ -346,8 +346,8 @@ fn refusals(cases: &[Case], chosen: &Chosen, topology: &Topology) -> BTreeMap<St
     let Some(reason) = placement::spinning_refused(chosen, topology) else {
         return BTreeMap::new();
     };
-    let refused = |case: &Case| match Change::of_case(&case.name) {
-        Some(Change::OneProcessor) => {
+    let refused = |case: &Case| match case.name.parse() {
+        Ok(Change::OneProcessor) => {
             Some("both ends are on one processor without it: no change".to_owned())
         }
         _ => case.spins_in_pairs().then(|| reason.clone()),

@@ -2,11 +2,11 @@
 
 use crate::cli::LatencyArgs;
 use crate::commands::{header, pipe_size_allowed, seed};
-use pipespeed_base::Named;
 use pipespeed_base::failure::usage;
 use pipespeed_host::placement::Chosen;
 use pipespeed_host::{Machine, Warning, WarningKind, warnings};
-use pipespeed_measure::latency::channels::{EVENTFD_BYTES, Kind};
+use pipespeed_measure::channel::transport::Transport;
+use pipespeed_measure::latency::channels::{EVENTFD_BYTES, USUAL};
 use pipespeed_measure::latency::record::{CaseRecord, Record, Settings};
 use pipespeed_measure::latency::spec::{Length, Mode};
 use pipespeed_measure::record::Kind as RecordKind;
@@ -17,9 +17,9 @@ const USUAL_SIZES: [usize; 3] = [8, 1 << 10, 64 << 10];
 /// Each channel with each size; those of an eventfd are all alike.
 fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
     let named = || args.channels.iter().chain(&args.channel);
-    let mut kinds: Vec<Kind> = match (args.all, named().next()) {
-        (true, _) => Kind::VALUES.to_vec(),
-        (false, None) => Kind::USUAL.to_vec(),
+    let mut kinds: Vec<Transport> = match (args.all, named().next()) {
+        (true, _) => Transport::with_round_trips(),
+        (false, None) => USUAL.to_vec(),
         (false, Some(_)) => Vec::new(),
     };
     for kind in named() {
@@ -28,7 +28,7 @@ fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
         }
     }
     if let Some(bytes) = args.pipe_size {
-        if !kinds.iter().any(|kind| kind.is_of_pipes()) {
+        if !kinds.iter().any(|kind| kind.is_pipe()) {
             return Err(usage(
                 "--pipe-size: none of these channels has pipes; pipe, vmsplice, uring and fifo have",
             ));
@@ -38,8 +38,8 @@ fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
     let mut sizes = args.size.clone();
     sizes.sort_unstable();
     sizes.dedup();
-    let of = |kind: Kind| match (kind, sizes.is_empty()) {
-        (Kind::Eventfd, true) => vec![EVENTFD_BYTES],
+    let of = |kind: Transport| match (kind, sizes.is_empty()) {
+        (Transport::Eventfd, true) => vec![EVENTFD_BYTES],
         (_, true) => USUAL_SIZES.to_vec(),
         (_, false) => sizes.clone(),
     };
@@ -106,7 +106,10 @@ mod tests {
             cases.map(|case| case.size).collect()
         };
         assert_eq!(sizes("").len(), 13);
-        assert_eq!(sizes("--all --size 64").len(), Kind::VALUES.len());
+        assert_eq!(
+            sizes("--all --size 64").len(),
+            Transport::with_round_trips().len()
+        );
         assert_eq!(sizes("pipe --channel pipe,tcp --size 64").len(), 2);
         assert_eq!(sizes("eventfd"), [8]);
         assert_eq!(sizes("eventfd eventfd --size 1K,8"), [8, 1024]);

@@ -252,7 +252,7 @@ fn a_queue_or_a_ring_over_a_limit_of_the_users_names_the_limit() {
         mark.nobody_left();
         let reason = reason(&record, &format!("{channel}_4k"));
         assert!(
-            reason.contains(word) || reason.contains("not to be had"),
+            reason.contains(word) || reason.contains("not available"),
             "{reason}"
         );
         assert!(case(&record, "pipe_4k")["not_run"].is_null());

@@ -1,7 +1,6 @@
 //! `bench channels` when an end of a trial is killed: a clear line, the other
 //! cases go on, and nothing is left behind.
 
-use pipespeed_base::Named;
 use pipespeed_measure::suite::channels::Transport;
 use std::path::Path;
 
@@ -131,7 +130,7 @@ fn killed(begin: impl Fn() -> Option<Run>, role: &str) -> Option<(Outcome, Value
 
 /// Every channel.
 fn channels() -> impl Iterator<Item = &'static str> {
-    Transport::VALUES.iter().map(|transport| transport.name())
+    Transport::with_data().into_iter().map(Transport::name)
 }
 
 #[track_caller]

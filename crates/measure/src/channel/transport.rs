@@ -1,0 +1,143 @@
+//! Names of channels, and the system calls that go with each.
+
+use serde::{Deserialize, Serialize};
+
+use crate::endpoint::spec::{ChannelKind, Reuse, SinkTechnique, SourceTechnique};
+use crate::record::Configuration;
+use pipespeed_base::{Named, named};
+
+/// A channel as options and records name it: what connects the two ends, and what
+/// each of them calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// write(2) and read(2).
+    Pipe,
+    /// vmsplice(2), pages written again.
+    Vmsplice,
+    /// vmsplice(2), pages never written again; for throughput only.
+    VmspliceFresh,
+    /// A ring, data made and used in place.
+    Ring,
+    /// A ring, data copied.
+    RingCopy,
+    /// mkfifo(3).
+    Fifo,
+    /// socketpair(2), a stream.
+    Socketpair,
+    /// socketpair(2), messages in order.
+    Seqpacket,
+    /// socketpair(2), datagrams.
+    Datagram,
+    /// A unix socket bound to a name.
+    Unix,
+    /// TCP.
+    Tcp,
+    /// TCP with MSG_ZEROCOPY.
+    TcpZerocopy,
+    /// mq_overview(7).
+    Mqueue,
+    /// process_vm_readv(2).
+    VmReadv,
+    /// A pipe by io_uring.
+    Uring,
+    /// eventfd(2): a counter, no data; for round trips only.
+    Eventfd,
+}
+
+named!(Transport {
+    Pipe = "pipe": "pipe, write and read",
+    Vmsplice = "vmsplice": "pipe, vmsplice and read; memory written again once it left the pipe",
+    VmspliceFresh = "vmsplice_fresh": "pipe, vmsplice and read; memory never written again",
+    Ring = "ring": "ring in shared memory, data made and used in place",
+    RingCopy = "ring_copy": "ring in shared memory, data copied in and out",
+    Fifo = "fifo": "FIFO, write and read",
+    Socketpair = "socketpair": "unix socket pair, stream",
+    Seqpacket = "seqpacket": "unix socket pair, messages in order (SOCK_SEQPACKET)",
+    Datagram = "datagram": "unix socket pair, datagrams",
+    Unix = "unix": "unix socket bound to a name, stream",
+    Tcp = "tcp": "TCP over loopback, TCP_NODELAY",
+    TcpZerocopy = "tcp_zerocopy": "TCP over loopback, sent with MSG_ZEROCOPY",
+    Mqueue = "mqueue": "POSIX message queue",
+    VmReadv = "vm_readv": "process_vm_readv from the writer's memory, told where over a socket pair",
+    Uring = "uring": "pipe, write and read by io_uring, one at a time",
+    Eventfd = "eventfd": "eventfd: a counter, 8 bytes",
+});
+
+impl Transport {
+    /// Channels whose throughput can be measured.
+    pub fn with_data() -> Vec<Transport> {
+        all_but(Transport::Eventfd)
+    }
+
+    /// Channels whose round trips can be measured. Channels that go one way are
+    /// used in pairs.
+    pub fn with_round_trips() -> Vec<Transport> {
+        all_but(Transport::VmspliceFresh)
+    }
+
+    /// What connects the ends, and what each of them calls.
+    pub(crate) fn parts(self) -> (ChannelKind, SinkTechnique, SourceTechnique) {
+        use ChannelKind as Kind;
+        use SinkTechnique as To;
+        use SourceTechnique as From;
+        match self {
+            Transport::Pipe => (Kind::Pipe, To::Write, From::Read),
+            Transport::Vmsplice | Transport::VmspliceFresh => {
+                (Kind::Pipe, To::Vmsplice, From::Read)
+            }
+            Transport::Ring => (Kind::Ring, To::RingLend, From::RingPeek),
+            Transport::RingCopy => (Kind::Ring, To::RingWrite, From::RingRead),
+            Transport::Fifo => (Kind::Fifo, To::Write, From::Read),
+            Transport::Socketpair => (Kind::SocketPair, To::Send, From::Recv),
+            Transport::Seqpacket => (Kind::SeqPacket, To::Send, From::Recv),
+            Transport::Datagram => (Kind::Datagram, To::Send, From::Recv),
+            Transport::Unix => (Kind::Unix, To::Send, From::Recv),
+            Transport::Tcp => (Kind::Tcp, To::Send, From::Recv),
+            Transport::TcpZerocopy => (Kind::Tcp, To::SendZerocopy, From::Recv),
+            Transport::Mqueue => (Kind::MessageQueue, To::QueueSend, From::QueueReceive),
+            Transport::VmReadv => (Kind::Memory, To::Offer, From::Fetch),
+            Transport::Uring => (Kind::Pipe, To::UringWrite, From::UringRead),
+            Transport::Eventfd => (Kind::Eventfd, To::Write, From::Read),
+        }
+    }
+
+    /// When vmspliced pages may be written again.
+    pub(crate) fn reuse(self) -> Reuse {
+        if self == Transport::VmspliceFresh {
+            Reuse::Fresh
+        } else {
+            Reuse::Drained
+        }
+    }
+
+    /// The channel of a case; none if no transport has its configuration.
+    pub fn of(configuration: &Configuration) -> Option<Transport> {
+        let reuse = configuration.reuse.unwrap_or_default();
+        Transport::VALUES.iter().copied().find(|transport| {
+            let (channel, writer, reader) = transport.parts();
+            configuration.channel == Some(channel)
+                && configuration.writer == Some(writer.into())
+                && configuration.reader == Some(reader.into())
+                && reuse == transport.reuse()
+        })
+    }
+
+    /// Whether it is a pipe or FIFO, whose capacity can be set.
+    pub fn is_pipe(self) -> bool {
+        matches!(self.parts().0, ChannelKind::Pipe | ChannelKind::Fifo)
+    }
+
+    /// Whether a message that was sent is still read from the sender's memory.
+    pub(crate) fn refers_to_memory(self) -> bool {
+        matches!(
+            self,
+            Transport::Vmsplice | Transport::TcpZerocopy | Transport::VmReadv
+        )
+    }
+}
+
+fn all_but(excluded: Transport) -> Vec<Transport> {
+    let others = Transport::VALUES.iter().filter(|it| **it != excluded);
+    others.copied().collect()
+}
