@@ -1,19 +1,18 @@
 //! A run with invented samples, for the tests of every report.
 
+use crate::case::Case;
 use crate::endpoint::memory::Act;
-use crate::endpoint::spec::{
-    Access, ChannelKind, PageKind, SinkTechnique, SourceTechnique, Waiting,
-};
+use crate::endpoint::spec::{ChannelKind, Waiting};
 use crate::latency::record::{self as round_trips, CaseRecord, Record};
 use crate::latency::spec::{Length, Mode, Outcome};
 use crate::latency::trial::Measured;
 use crate::record::{
-    CaseResult, Configuration, DataUse, EndCounters, Estimate, GIB, Header, Interval,
-    Kind as RecordKind, NotRun, NullControl, Ratio, Run, Sample, Settings, Summary, Verdict,
-    Warning, WarningKind,
+    CaseResult, Configuration, EndCounters, Estimate, GIB, Header, Interval, Kind as RecordKind,
+    NotRun, NullControl, Ratio, Run, Sample, Settings, Summary, Verdict, Warning, WarningKind,
 };
 use pipespeed_host::{Cache, CacheKind, Machine};
 
+use crate::rounds::unmeasured;
 use crate::suite::channels::Transport;
 use crate::suite::{Overrides, Selection, Suite};
 
@@ -42,64 +41,35 @@ pub fn header(kind: RecordKind) -> Header {
 
 /// A case around a rate, compared with another by a factor.
 pub fn case(name: &str, rate: f64, against: Option<(&str, &str, Ratio)>) -> CaseResult {
-    let spliced = name.contains("splice_splice") || name.starts_with("busy");
-    let samples: Vec<Sample> = (0..ROUNDS).map(|round| sample(round, rate)).collect();
+    let mut case = Case::new(name, 256 << 10, 128 << 10).described("invented");
+    if let Some((base, factor, _)) = against {
+        case = case.against(base, factor);
+    }
+    measured(&case, rate, against.map(|(.., ratio)| ratio))
+}
+
+/// A case around a rate.
+fn measured(case: &Case, rate: f64, ratio: Option<Ratio>) -> CaseResult {
     CaseResult {
-        name: name.to_owned(),
-        description: format!("{name}, invented"),
-        data: if spliced {
-            DataUse::Discard
-        } else {
-            DataUse::Read
-        },
         configuration: Configuration {
-            writer: Some(Access::Channel(if name.starts_with("write") {
-                SinkTechnique::Write
-            } else {
-                SinkTechnique::Vmsplice
-            })),
-            reader: Some(Access::Channel(if spliced {
-                SourceTechnique::Splice
-            } else {
-                SourceTechnique::Read
-            })),
-            channel: Some(ChannelKind::Pipe),
-            wait: Some(if name.starts_with("busy") {
-                Waiting::Spin
-            } else {
-                Waiting::Block
-            }),
-            buffer_bytes: 256 << 10,
-            pages: if name.ends_with("huge") {
-                PageKind::Huge
-            } else {
-                PageKind::Base
-            },
-            pipe_bytes: Some(128 << 10),
-            slots: Some(32),
-            ..Configuration::default()
+            pipe_bytes: case.subject.pipe_bytes(),
+            slots: case.subject.pipe_bytes().map(|bytes| bytes >> 12),
+            ..case.configuration()
         },
-        not_run: None,
-        verified_bytes: None,
-        samples,
+        samples: (0..ROUNDS).map(|round| sample(round, rate)).collect(),
         summary: Some(Summary {
             gib_per_s: estimate(rate * 0.962, rate, rate * 1.043),
             flagged: 0,
             median_unflagged: Some(rate),
             cpu_s_per_gib: Some(1.3 / rate),
             cpu_us_per_message: None,
-            switches_per_gib: Some(if name.starts_with("busy") {
-                1.4
-            } else {
-                16_384.0 / rate
-            }),
+            switches_per_gib: Some(if case.spins() { 1.4 } else { 16_384.0 / rate }),
             syscalls_per_gib: Some(24_576.0),
             would_blocks_per_gib: Some(0.0),
-            kib_per_call: Some(if name == "write_read" { 61.7 } else { 118.0 }),
+            kib_per_call: Some(118.0),
         }),
-        compared_with: against.map(|(base, ..)| base.to_owned()),
-        factor: against.map(|(_, factor, _)| factor.to_owned()),
-        ratio: against.map(|(.., ratio)| ratio),
+        ratio,
+        ..unmeasured(case)
     }
 }
 
@@ -203,52 +173,24 @@ pub fn run(suite: Suite, cases: Vec<CaseResult>) -> Run {
 
 /// The suite `ladder` as it might come out in a virtual machine.
 pub fn ladder() -> Run {
-    let mut run = run(
-        Suite::Ladder,
-        vec![
-            case("write_read", 0.652, None),
-            case("write_read_again", 0.655, None),
-            case(
-                "write_read_128k",
-                1.05,
-                Some(("write_read", "pipe size", ratio(1.61))),
-            ),
-            case(
-                "write_read_huge",
-                0.658,
-                Some(("write_read", "huge pages", within(0.98, 1.01, 1.03))),
-            ),
-            case(
-                "vmsplice_read",
-                2.86,
-                Some(("write_read_128k", "vmsplice", ratio(2.72))),
-            ),
-            case(
-                "vmsplice_read_huge",
-                2.95,
-                Some(("vmsplice_read", "huge pages", within(0.96, 1.03, 1.11))),
-            ),
-            case(
-                "vmsplice_splice",
-                5.61,
-                Some(("vmsplice_read", "splice", ratio(1.96))),
-            ),
-            case(
-                "vmsplice_splice_huge",
-                6.14,
-                Some(("vmsplice_splice", "huge pages", ratio(1.09))),
-            ),
-            case(
-                "busy_loop_huge",
-                64.2,
-                Some((
-                    "vmsplice_splice_huge",
-                    "spinning instead of sleeping",
-                    ratio(10.4),
-                )),
-            ),
-        ],
-    );
+    let figures = [
+        (0.652, None),
+        (1.05, Some(ratio(1.61))),
+        (0.658, Some(within(0.98, 1.01, 1.03))),
+        (2.86, Some(ratio(2.72))),
+        (2.95, Some(within(0.96, 1.03, 1.11))),
+        (5.61, Some(ratio(1.96))),
+        (6.14, Some(ratio(1.09))),
+        (64.2, Some(ratio(10.4))),
+    ];
+    let cases = Suite::Ladder.cases(&Overrides::default());
+    let twin = measured(&cases[0].twin(), 0.655, None);
+    let figures = cases.iter().zip(figures);
+    let mut cases: Vec<CaseResult> = figures
+        .map(|(case, (rate, ratio))| measured(case, rate, ratio))
+        .collect();
+    cases.insert(1, twin);
+    let mut run = run(Suite::Ladder, cases);
     run.null_control = Some(NullControl {
         case: "write_read".to_owned(),
         twin: "write_read_again".to_owned(),
@@ -294,10 +236,9 @@ pub fn channels(all: bool) -> Run {
         let most = 1.0 + kind / 4.0;
         let rate = most * bytes / (bytes + 6000.0 * (1.0 + kind % 3.0));
         let rate = if made.spins() { 2.0 * rate } else { rate };
-        let against = made.compared_with.as_ref();
-        let against = against.map(|(other, factor)| (&**other, &**factor, ratio(1.0 + kind / 9.0)));
-        let mut case = case(&made.name, rate, against);
-        case.data = made.data;
+        let is_compared = made.compared_with.is_some();
+        let ratio = is_compared.then(|| ratio(1.0 + kind / 9.0));
+        let mut case = measured(made, rate, ratio);
         let in_pipe = matches!(
             made.subject.channel(),
             Some(ChannelKind::Pipe | ChannelKind::Fifo)
@@ -318,14 +259,14 @@ pub fn channels(all: bool) -> Run {
     let mut run = run(Suite::Channels, cases.collect());
     run.null_control = None;
     let over = "a message has at most 212960 bytes here (SO_SNDBUF less 32)";
-    for case in &mut run.cases {
-        let is_over = case.configuration.message_bytes >= Some(256 << 10);
-        if is_over && case.configuration.channel == Some(ChannelKind::SeqPacket) {
-            case.not_run = Some(NotRun::limit(over));
-            case.samples.clear();
-            case.summary = None;
-            case.ratio = None;
-        }
+    let is_over = |case: &&CaseResult| {
+        let configuration = &case.configuration;
+        configuration.channel == Some(ChannelKind::SeqPacket)
+            && configuration.message_bytes >= Some(256 << 10)
+    };
+    let names = run.cases.iter().filter(is_over).map(|it| it.name.clone());
+    for name in names.collect::<Vec<_>>() {
+        leave_out(&mut run, &name, NotRun::limit(over));
     }
     run
 }
@@ -361,10 +302,7 @@ pub fn memory() -> Run {
         } else {
             wide
         };
-        let mut case = case(&made.name, rate, None);
-        case.data = made.data;
-        case.configuration = made.configuration();
-        case
+        measured(made, rate, None)
     });
     let mut run = run(Suite::Memory, cases.collect());
     run.header.machine.processors.caches = CACHES

@@ -246,7 +246,7 @@ impl<R: Runner> Measurement<R> {
 }
 
 /// The result of a case without samples.
-pub(super) fn unmeasured(case: &Case) -> CaseResult {
+pub(crate) fn unmeasured(case: &Case) -> CaseResult {
     let (compared_with, factor) = case.compared_with.clone().unzip();
     CaseResult {
         name: case.name.clone(),

@@ -219,7 +219,10 @@ fn lines_of_channels_are_named_and_labels_do_not_lie_on_each_other() {
     let svg = chart(&channels(true));
     let document = roxmltree::Document::parse(&svg).unwrap();
     let text = |node: &roxmltree::Node<'_, '_>| node.text().unwrap_or("").trim().to_owned();
-    for name in Transport::VALUES.iter().map(|it| it.name()) {
+    let carriers = Transport::VALUES
+        .iter()
+        .filter(|it| **it != Transport::Eventfd);
+    for name in carriers.map(|it| it.name()) {
         let mut places: Vec<f64> = document
             .descendants()
             .filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "text")))
