@@ -13,7 +13,7 @@ use super::pipes::{Moved, Pipe, at, readable_within};
 use super::{Group, Outcome};
 
 checks! {
-    Group::Semantics;
+    CHECKS, Group::Semantics;
 
     /// Four threads write records of 1000 and of 4096 bytes (PIPE_BUF on Linux) to one full pipe,
     /// each through its own descriptor. Every word of a record contains the writer's and the

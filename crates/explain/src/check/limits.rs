@@ -15,7 +15,7 @@ use pipespeed_host::Root;
 use pipespeed_host::refusals::{Call, Process, errno_of};
 
 checks! {
-    Group::Limits;
+    CHECKS, Group::Limits;
 
     /// Fills a new pipe one page at a time until a write would block. Expected: 16 slots of one
     /// page each, 65536 bytes with 4096-byte pages, and F_GETPIPE_SZ reports the same. A user
@@ -98,17 +98,20 @@ checks! {
     }
 }
 
+checks! {
+    ON_REQUEST, Group::Limits;
+
+    /// Creates large pipes until a new one has fewer slots than usual, then closes all. Any
+    /// program of this user can do that, and every pipeline started meanwhile has small pipes.
+    /// So it is run only with --soft-limit.
+    "soft-limit" => soft_limit {
+        statement: "the slots of a new pipe above pipe-user-pages-soft",
+        reference: "pipe(7), /proc/sys/fs/pipe-user-pages-soft; alloc_pipe_info() in fs/pipe.c",
+    }
+}
+
 /// Run only on request: for a moment it keeps all new pipes of this user small.
-pub const SOFT_LIMIT: Check = Check {
-    name: "soft-limit",
-    group: Group::Limits,
-    statement: "the slots of a new pipe above pipe-user-pages-soft",
-    explanation: "Creates large pipes until a new one has fewer slots than usual, then closes \
-                  all. Any program of this user can do that, and every pipeline started \
-                  meanwhile has small pipes. So it is run only with --soft-limit.",
-    reference: "pipe(7), /proc/sys/fs/pipe-user-pages-soft; alloc_pipe_info() in fs/pipe.c",
-    run: soft_limit,
-};
+pub const SOFT_LIMIT: Check = ON_REQUEST[0];
 
 /// The slots of a new pipe (PIPE_DEF_BUFFERS).
 const DEFAULT_SLOTS: usize = 16;

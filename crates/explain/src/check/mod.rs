@@ -3,14 +3,14 @@
 //! To add a check: a function and an entry of `checks!` in its subject's file. It is
 //! then run, listed, explained, reported and saved.
 
-/// Defines a file's `CHECKS`, all of one group. The doc comment of an entry is the
+/// Defines a list of checks, all of one group. The doc comment of an entry is the
 /// check's explanation, which users read by `--explain`.
 macro_rules! checks {
-    ($group:expr; $(
+    ($checks:ident, $group:expr; $(
         $(#[doc = $line:literal])+
         $name:literal => $run:ident { statement: $statement:literal, reference: $reference:literal, }
     )+) => {
-        pub(super) const CHECKS: &[super::Check] = &[$(super::Check {
+        pub(super) const $checks: &[super::Check] = &[$(super::Check {
             name: $name,
             group: $group,
             statement: $statement,

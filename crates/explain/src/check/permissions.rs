@@ -25,7 +25,7 @@ use pipespeed_measure::endpoint::process::huge_pages_refused;
 use pipespeed_measure::session::SUBCOMMAND;
 
 checks! {
-    Group::Permissions;
+    CHECKS, Group::Permissions;
 
     /// Splices bytes from one pipe to another. Seccomp filters of some containers refuse it;
     /// relays then copy instead.

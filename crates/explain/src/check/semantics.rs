@@ -15,7 +15,7 @@ use super::{Group, Outcome};
 use pipespeed_base::signal_name;
 
 checks! {
-    Group::Semantics;
+    CHECKS, Group::Semantics;
 
     /// Writes 1000 bytes three times, then reads up to 65536. read(2) returns all 3000 and does
     /// not wait for more. A pipe is a stream of bytes without message boundaries.

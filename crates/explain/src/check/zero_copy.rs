@@ -22,7 +22,7 @@ use super::pipes::{CallError, Pipe, at, frame, page, splice_page};
 use super::{Group, Outcome};
 
 checks! {
-    Group::ZeroCopy;
+    CHECKS, Group::ZeroCopy;
 
     /// Adds a page to a pipe by vmsplice(2), then changes the page. If the reader gets the
     /// changed byte, the pipe refers to the page. If not, the kernel has copied it, and
