@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 
 use fastpipe::buffer::{Buffer, PageSlice};
 use fastpipe::pipe::{self, Limits, page_size};
+use itertools::Itertools;
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
@@ -182,10 +183,9 @@ fn capacity_rounding() -> anyhow::Result<Outcome> {
     let holds = sizes.iter().all(|(granted, asked)| granted >= asked);
     let smallest = sizes.last().map(|(granted, _)| *granted);
     let holds = holds && smallest == Some(page) && pipe.fill(page)? == page;
-    let seen: Vec<String> = sizes
+    let mut seen = sizes
         .iter()
-        .map(|(granted, asked)| format!("{granted} for {asked}"))
-        .collect();
+        .map(|(granted, asked)| format!("{granted} for {asked}"));
     Ok(Outcome::pass_if(holds, seen.join(", ")))
 }
 

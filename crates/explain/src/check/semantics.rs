@@ -6,6 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 
 use anyhow::Context;
 use fastpipe::pipe::{self, ATOMIC_WRITE};
+use itertools::Itertools;
 use rustix::event::PollFlags;
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -128,9 +129,8 @@ fn unread_bytes() -> anyhow::Result<Outcome> {
     unread.push(at("ioctl(2) FIONREAD", pipe::unread(&pipe.write))?);
     pipe.read(2999)?;
     unread.push(pipe.unread()?);
-    let seen: Vec<String> = unread.iter().map(usize::to_string).collect();
     let holds = unread == [0, 3000, 2999, 0];
-    Ok(Outcome::pass_if(holds, seen.join(", ")))
+    Ok(Outcome::pass_if(holds, unread.iter().join(", ")))
 }
 
 fn end_of_file() -> anyhow::Result<Outcome> {
@@ -149,8 +149,7 @@ fn end_of_file() -> anyhow::Result<Outcome> {
     let (last, end) = (read(&pipe.read, 64)?, read(&pipe.read, 64)?);
     let waited = while_open.iter().all(|got| *got == Moved::WouldBlock);
     let holds = waited && (last, end) == (Moved::Bytes(10), Moved::Bytes(0));
-    let open: Vec<String> = while_open.iter().map(Moved::to_string).collect();
-    let open = open.join(", ");
+    let open = while_open.iter().join(", ");
     let seen = format!("{open} with 3, 2 and 1 open; then {last} bytes and {end}");
     Ok(Outcome::pass_if(holds, seen))
 }
@@ -198,13 +197,11 @@ const BOTH: PollFlags = PollFlags::IN.union(PollFlags::OUT);
 
 /// The names of the events that poll(2) reported.
 fn names(events: PollFlags) -> String {
-    let names = events.iter_names().map(|(name, _)| format!("POLL{name}"));
-    let names: Vec<String> = names.collect();
-    if names.is_empty() {
-        "nothing".to_owned()
-    } else {
-        names.join(" and ")
+    if events.is_empty() {
+        return "nothing".to_owned();
     }
+    let mut names = events.iter_names().map(|(name, _)| format!("POLL{name}"));
+    names.join(" and ")
 }
 
 fn poll_room() -> anyhow::Result<Outcome> {

@@ -1,5 +1,6 @@
 //! The record of a pipeline, made from what was seen of its stages.
 
+use itertools::Itertools;
 use rustix::process::WaitStatus;
 
 use super::Pipeline;
@@ -164,8 +165,7 @@ fn status_of(status: WaitStatus) -> Status {
 /// A command on one line of at most `max` characters.
 pub fn in_short(command: &str, max: usize) -> String {
     let words = command.split(|c: char| c.is_whitespace() || c.is_control());
-    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-    let line = words.join(" ");
+    let line = words.filter(|word| !word.is_empty()).join(" ");
     match line.char_indices().nth(max) {
         None => line,
         Some(_) => {
