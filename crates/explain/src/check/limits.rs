@@ -77,7 +77,7 @@ checks! {
     /// nothing. Then half of the data is read, the pipe is shrunk to half, and the rest is read:
     /// it must be the same bytes in the same order.
     "resize-keeps-data" => resize_keeps_data {
-        statement: "resizing loses no data: a size that is too small is EBUSY",
+        statement: "resizing loses no data: a size that is too small is refused",
         reference: "fcntl(2), F_SETPIPE_SZ, EBUSY; pipe_resize_ring() in fs/pipe.c",
     }
 

@@ -123,9 +123,8 @@ impl Kernel {
 /// The benchmark answers EINVAL to numbers it does not know; what is not it,
 /// ENOTTY.
 fn is_unknown_call(error: &io::Error) -> bool {
-    [Errno::INVAL, Errno::NOTTY]
-        .iter()
-        .any(|known| error.raw_os_error() == Some(known.raw_os_error()))
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::INVAL | Errno::NOTTY))
 }
 
 fn open_in(directory: &Path) -> Result<(PathBuf, GupFile), Missing> {
