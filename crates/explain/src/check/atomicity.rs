@@ -10,41 +10,36 @@ use fastpipe::pipe::{ATOMIC_WRITE, page_size};
 use pipespeed_host::refusals::Call;
 
 use super::pipes::{Moved, Pipe, at, readable_within};
-use super::{Check, Group, Outcome};
+use super::{Group, Outcome};
 
-pub(super) const CHECKS: &[Check] = &[
-    Check {
-        name: "atomic-writes",
-        group: Group::Semantics,
+checks! {
+    CHECKS, Group::Semantics;
+
+    /// Four threads write records of 1000 and of 4096 bytes (PIPE_BUF on Linux) to one full pipe,
+    /// each through its own descriptor. Every word of a record contains the writer's and the
+    /// record's number. The reader counts records that another record interrupts; there must be
+    /// none.
+    "atomic-writes" => atomic_writes {
         statement: "writes up to PIPE_BUF stay whole among several writers",
-        explanation: "Four threads, each with a descriptor of its own, write records of 1000 and of \
-                      4096 bytes (PIPE_BUF on Linux) to one full pipe. Every word of a record names \
-                      its writer and its number; the reader counts the records that others \
-                      interrupt. None may be.",
         reference: "POSIX.1-2024, write(); pipe(7), PIPE_BUF",
-        run: atomic_writes,
-    },
-    Check {
-        name: "torn-writes",
-        group: Group::Semantics,
-        statement: "how many longer writes other writers interrupt",
-        explanation: "The same with longer records. A writer that waits for room in the middle of \
-                      one lets others write. Programs that share a pipe must write lines of at most \
-                      4096 bytes by one write(2) each, or take a lock.",
+    }
+
+    /// The same as atomic-writes, with longer records. A writer that waits for room in the middle
+    /// of a record lets others write. Programs that share a pipe must write lines of at most 4096
+    /// bytes by one write(2) each, or use a lock.
+    "torn-writes" => torn_writes {
+        statement: "how many longer writes are interrupted by other writers",
         reference: "pipe(7), PIPE_BUF; pipe_write() in fs/pipe.c",
-        run: torn_writes,
-    },
-    Check {
-        name: "nonblocking-writes",
-        group: Group::Semantics,
-        statement: "with O_NONBLOCK only writes above PIPE_BUF go in partly",
-        explanation: "A pipe has room for 100 bytes: 200 must be EAGAIN and leave no byte. Then it \
-                      has room for a page, and of two pages and a bit as much goes in as fits. Look \
-                      at what write(2) returns.",
+    }
+
+    /// Writes 200 bytes to a pipe with room for 100: it must fail with EAGAIN and write nothing.
+    /// Then writes a little more than two pages to a pipe with room for one: only what fits is
+    /// written. Always check the value that write(2) returns.
+    "nonblocking-writes" => nonblocking_writes {
+        statement: "with O_NONBLOCK only writes above PIPE_BUF may be partial",
         reference: "POSIX.1-2024, write(); pipe(7), PIPE_BUF",
-        run: nonblocking_writes,
-    },
-];
+    }
+}
 
 /// Number of concurrent writers.
 const WRITERS: u32 = 4;

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 
 use fastpipe::buffer::{Buffer, PageSlice};
 use fastpipe::pipe::{self, Limits, page_size};
+use itertools::Itertools;
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
@@ -14,123 +15,104 @@ use pipespeed_base::text::pluralize;
 use pipespeed_host::Root;
 use pipespeed_host::refusals::{Call, Process, errno_of};
 
-pub(super) const CHECKS: &[Check] = &[
-    Check {
-        name: "default-capacity",
-        group: Group::Limits,
+checks! {
+    CHECKS, Group::Limits;
+
+    /// Fills a new pipe one page at a time until a write would block. Expected: 16 slots of one
+    /// page each, 65536 bytes with 4096-byte pages, and F_GETPIPE_SZ reports the same. A user
+    /// whose pipes exceed fs.pipe-user-pages-soft gets new pipes of two slots (one before Linux
+    /// 5.14), which slows down every program that uses them.
+    "default-capacity" => default_capacity {
         statement: "the capacity of a new pipe",
-        explanation: "A new pipe is filled, a page at a time, until the next page would have to \
-                      wait: 16 slots of a page each, 65536 bytes with pages of 4096. F_GETPIPE_SZ \
-                      must report the same. Past fs.pipe-user-pages-soft a user's new pipes have \
-                      two slots (one before Linux 5.14), which slows down everything that uses \
-                      them.",
         reference: "pipe(7), \"Pipe capacity\"; fcntl(2), F_GETPIPE_SZ; alloc_pipe_info() in fs/pipe.c",
-        run: default_capacity,
-    },
-    Check {
-        name: "full-pipe",
-        group: Group::Limits,
-        statement: "a full pipe does not take one more byte",
-        explanation: "A pipe is filled by one write(2) of its capacity, then a byte is written. With \
-                      O_NONBLOCK that is EAGAIN; without, the writer sleeps until somebody reads. \
-                      Two programs that both write more than this before they read deadlock \
-                      (pipespeed latency --naive).",
+    }
+
+    /// Fills a pipe by one write(2) of its capacity, then writes one more byte. With O_NONBLOCK
+    /// that write fails with EAGAIN; without it, the writer sleeps until somebody reads. Two
+    /// programs that both write more than this before they read deadlock (try pipespeed latency
+    /// --naive).
+    "full-pipe" => full_pipe {
+        statement: "a full pipe does not accept one more byte",
         reference: "pipe(7), \"Pipe capacity\"; POSIX.1-2024, write(); pipe_write() in fs/pipe.c",
-        run: full_pipe,
-    },
-    Check {
-        name: "one-byte-writes",
-        group: Group::Limits,
+    }
+
+    /// Writes single bytes until a pipe of two slots is full. write(2) appends to the page in the
+    /// last slot while it has room, so small writes use the whole capacity.
+    "one-byte-writes" => one_byte_writes {
         statement: "the number of one-byte writes that fill two slots",
-        explanation: "write(2) appends to the page in the last slot while it has room. So a pipe \
-                      holds as many bytes written one at a time as written in pages.",
         reference: "pipe_write() in fs/pipe.c (PIPE_BUF_FLAG_CAN_MERGE)",
-        run: one_byte_writes,
-    },
-    Check {
-        name: "one-byte-pieces",
-        group: Group::Limits,
+    }
+
+    /// Adds one-byte pieces by vmsplice(2) until the pipe is full. Each piece occupies a slot,
+    /// however small: 16 bytes fill a pipe of 16 slots. Use write(2) for small pieces.
+    "one-byte-pieces" => one_byte_pieces {
         statement: "the number of one-byte pieces by vmsplice that fill a pipe",
-        explanation: "vmsplice(2) takes a slot for each piece, however small: 16 bytes fill a pipe \
-                      of 16 slots. Send small pieces by write(2).",
         reference: "vmsplice(2); add_to_pipe() in fs/splice.c",
-        run: one_byte_pieces,
-    },
-    Check {
-        name: "unaligned-piece",
-        group: Group::Limits,
+    }
+
+    /// Sends a piece as long as the pipe's capacity that starts 100 bytes into a page. A piece
+    /// occupies one slot per page it touches, and this one touches one page more than there are
+    /// slots, so its end does not fit. Align buffers to pages.
+    "unaligned-piece" => unaligned_piece {
         statement: "how much of an unaligned pipeful fits by vmsplice",
-        explanation: "A piece takes a slot for each page that it touches. A piece as long as the \
-                      pipe's capacity that starts 100 bytes into a page touches one page more than \
-                      there are slots, so its end has to wait. Align buffers to pages.",
         reference: "vmsplice(2); iter_to_pipe() in fs/splice.c",
-        run: unaligned_piece,
-    },
-    Check {
-        name: "capacity-rounding",
-        group: Group::Limits,
+    }
+
+    /// Requests sizes that are not a power of two of pages. The kernel rounds up; the smallest
+    /// pipe is one page. Use the capacity that fcntl(2) returns, not the one you requested.
+    "capacity-rounding" => capacity_rounding {
         statement: "F_SETPIPE_SZ grants at least what is asked for",
-        explanation: "Sizes that are no power of two of pages are asked for. The kernel rounds up; \
-                      the smallest pipe is one page. Read the granted capacity back.",
         reference: "fcntl(2), F_SETPIPE_SZ; round_pipe_size() in fs/pipe.c",
-        run: capacity_rounding,
-    },
-    Check {
-        name: "largest-capacity",
-        group: Group::Limits,
-        statement: "pipe-max-size is the most without CAP_SYS_RESOURCE",
-        explanation: "The capacity of a pipe is doubled until the kernel refuses (EPERM), or to 16 \
-                      MiB. Only CAP_SYS_RESOURCE allows more than fs.pipe-max-size, 1 MiB by \
-                      default. Root in a container often lacks it. A larger pipe means fewer \
-                      sleeps and wake-ups.",
-        reference: "fcntl(2), F_SETPIPE_SZ; pipe(7), /proc/sys/fs/pipe-max-size; pipe_set_size() in \
-                    fs/pipe.c",
-        run: largest_capacity,
-    },
-    Check {
-        name: "resize-keeps-data",
-        group: Group::Limits,
-        statement: "resizing loses no byte: too small is EBUSY",
-        explanation: "A full pipe is asked to become one page large, which must be EBUSY and change \
-                      nothing. Some of it is read, it is made smaller, and the rest is read: the \
-                      same bytes in the same order.",
+    }
+
+    /// Doubles the capacity of a pipe until the kernel refuses (EPERM) or it reaches 16 MiB. Only
+    /// CAP_SYS_RESOURCE allows more than fs.pipe-max-size, which is 1 MiB by default. Root in a
+    /// container often lacks it. A larger pipe means fewer sleeps and wake-ups.
+    "largest-capacity" => largest_capacity {
+        statement: "capacity above pipe-max-size needs CAP_SYS_RESOURCE",
+        reference: "fcntl(2), F_SETPIPE_SZ; pipe(7), /proc/sys/fs/pipe-max-size; pipe_set_size() in fs/pipe.c",
+    }
+
+    /// Requests a capacity of one page for a full pipe, which must fail with EBUSY and change
+    /// nothing. Then half of the data is read, the pipe is shrunk to half, and the rest is read:
+    /// it must be the same bytes in the same order.
+    "resize-keeps-data" => resize_keeps_data {
+        statement: "resizing loses no data: a size that is too small is refused",
         reference: "fcntl(2), F_SETPIPE_SZ, EBUSY; pipe_resize_ring() in fs/pipe.c",
-        run: resize_keeps_data,
-    },
-    Check {
-        name: "either-end-resizes",
-        group: Group::Limits,
+    }
+
+    /// Sets the capacity at the read end, then fills the pipe at the write end. Readers such as
+    /// pv and cat may resize the pipe at any time. A writer that has written one old capacity
+    /// since can't conclude that its earlier pages were read.
+    "either-end-resizes" => either_end_resizes {
         statement: "either end resizes the pipe for both",
-        explanation: "The reader sets the capacity and the writer fills the pipe. Readers such as \
-                      pv and cat do so at any time, so a writer must not conclude from \"one \
-                      pipeful was written since\" that its earlier pages were read.",
         reference: "fcntl(2), F_SETPIPE_SZ",
-        run: either_end_resizes,
-    },
-    Check {
-        name: "user-page-limits",
-        group: Group::Limits,
+    }
+
+    /// Reads the two limits. Above fs.pipe-user-pages-soft, a user's new pipes have few slots and
+    /// can't be enlarged; above fs.pipe-user-pages-hard, no pipe can be created (ENFILE); 0 means
+    /// no limit. CAP_SYS_RESOURCE and CAP_SYS_ADMIN exempt a process, unless it has them only in
+    /// a user namespace. The option --soft-limit tests the soft limit.
+    "user-page-limits" => user_page_limits {
         statement: "the maximum number of pages in all pipes of a user",
-        explanation: "Past fs.pipe-user-pages-soft a user's new pipes have few slots and can't be \
-                      enlarged; past fs.pipe-user-pages-hard there are no new pipes (ENFILE); 0 is \
-                      no limit. Processes with CAP_SYS_RESOURCE or CAP_SYS_ADMIN are exempt, unless \
-                      they have it in a user namespace. The option --soft-limit tries it out.",
         reference: "pipe(7), /proc/sys/fs/pipe-user-pages-soft and -hard; alloc_pipe_info() in fs/pipe.c",
-        run: user_page_limits,
-    },
-];
+    }
+}
+
+checks! {
+    ON_REQUEST, Group::Limits;
+
+    /// Creates large pipes until a new one has fewer slots than usual, then closes all. Any
+    /// program of this user can do that, and every pipeline started meanwhile has small pipes.
+    /// So it is run only with --soft-limit.
+    "soft-limit" => soft_limit {
+        statement: "the slots of a new pipe above pipe-user-pages-soft",
+        reference: "pipe(7), /proc/sys/fs/pipe-user-pages-soft; alloc_pipe_info() in fs/pipe.c",
+    }
+}
 
 /// Run only on request: for a moment it keeps all new pipes of this user small.
-pub const SOFT_LIMIT: Check = Check {
-    name: "soft-limit",
-    group: Group::Limits,
-    statement: "the slots of a new pipe above pipe-user-pages-soft",
-    explanation: "Large pipes are made until a new one has fewer slots than usual; then all are \
-                  closed. Any program of this user can do that, and every pipeline started \
-                  meanwhile has small pipes. So it is run with --soft-limit only.",
-    reference: "pipe(7), /proc/sys/fs/pipe-user-pages-soft; alloc_pipe_info() in fs/pipe.c",
-    run: soft_limit,
-};
+pub const SOFT_LIMIT: Check = ON_REQUEST[0];
 
 /// The slots of a new pipe (PIPE_DEF_BUFFERS).
 const DEFAULT_SLOTS: usize = 16;
@@ -201,10 +183,9 @@ fn capacity_rounding() -> anyhow::Result<Outcome> {
     let holds = sizes.iter().all(|(granted, asked)| granted >= asked);
     let smallest = sizes.last().map(|(granted, _)| *granted);
     let holds = holds && smallest == Some(page) && pipe.fill(page)? == page;
-    let seen: Vec<String> = sizes
+    let mut seen = sizes
         .iter()
-        .map(|(granted, asked)| format!("{granted} for {asked}"))
-        .collect();
+        .map(|(granted, asked)| format!("{granted} for {asked}"));
     Ok(Outcome::pass_if(holds, seen.join(", ")))
 }
 

@@ -1,7 +1,25 @@
 //! Checks: statements about pipes, tested on this system.
 //!
-//! To add a check: a function and a row of `CHECKS` in its subject's file. It is
+//! To add a check: a function and an entry of `checks!` in its subject's file. It is
 //! then run, listed, explained, reported and saved.
+
+/// Defines a list of checks, all of one group. The doc comment of an entry is the
+/// check's explanation, which users read by `--explain`.
+macro_rules! checks {
+    ($checks:ident, $group:expr; $(
+        $(#[doc = $line:literal])+
+        $name:literal => $run:ident { statement: $statement:literal, reference: $reference:literal, }
+    )+) => {
+        pub(super) const $checks: &[super::Check] = &[$(super::Check {
+            name: $name,
+            group: $group,
+            statement: $statement,
+            explanation: concat!($($line),+).trim_ascii(),
+            reference: $reference,
+            run: $run,
+        }),+];
+    };
+}
 
 mod atomicity;
 mod limits;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use itertools::Itertools;
 use serde::Serialize;
 
 use super::{Check, Group};
@@ -202,11 +203,11 @@ impl Record {
     /// not.
     pub fn failure(&self) -> Option<String> {
         let mut parts = Vec::new();
-        let failed: Vec<&str> = with(&self.checks, Verdict::Fail)
+        let failed = with(&self.checks, Verdict::Fail)
             .map(|checked| checked.name)
-            .collect();
+            .join(", ");
         if !failed.is_empty() {
-            parts.push(format!("not as every pipe must be: {}", failed.join(", ")));
+            parts.push(format!("not as every pipe must be: {failed}"));
         }
         // Checks with the same cause are named together.
         let mut causes: Vec<(&str, Vec<&str>)> = Vec::new();
@@ -218,9 +219,9 @@ impl Record {
             }
         }
         if !causes.is_empty() {
-            let causes = causes.iter();
-            let causes = causes.map(|(cause, names)| format!("{} ({cause})", first_few(names)));
-            let causes: Vec<String> = causes.collect();
+            let mut causes = causes
+                .iter()
+                .map(|(cause, names)| format!("{} ({cause})", first_few(names)));
             parts.push(format!("not found out: {}", causes.join(", ")));
         }
         (!parts.is_empty()).then(|| parts.join("; "))

@@ -14,7 +14,7 @@ use rustix::process::{Resource, geteuid, getrlimit};
 use rustix::thread::{CapabilitySet, sched_getcpu};
 
 use super::pipes::{Pipe, Process, at, frame, page};
-use super::{Check, Group, Outcome};
+use super::{Group, Outcome};
 use crate::costs::echo;
 use crate::profile::perf::{Probe, Sampling, SamplingError, ring_bytes};
 use pipespeed_base::size;
@@ -24,108 +24,85 @@ use pipespeed_measure::channel::uring;
 use pipespeed_measure::endpoint::process::huge_pages_refused;
 use pipespeed_measure::session::SUBCOMMAND;
 
-pub(super) const CHECKS: &[Check] = &[
-    Check {
-        name: "may-splice",
-        group: Group::Permissions,
+checks! {
+    CHECKS, Group::Permissions;
+
+    /// Splices bytes from one pipe to another. Seccomp filters of some containers refuse it;
+    /// relays then copy instead.
+    "may-splice" => may_splice {
         statement: "splice(2) is allowed",
-        explanation: "Bytes are spliced from one pipe to another. The seccomp filters of some \
-                      containers refuse it; relays then copy.",
         reference: "splice(2); seccomp(2)",
-        run: may_splice,
-    },
-    Check {
-        name: "may-tee",
-        group: Group::Permissions,
+    }
+
+    /// Duplicates bytes from one pipe into another. If this is refused, data that is sent
+    /// repeatedly is written instead.
+    "may-tee" => may_tee {
         statement: "tee(2) is allowed",
-        explanation: "Bytes are duplicated from one pipe into another. If it is refused, data that \
-                      is sent again and again is written instead.",
         reference: "tee(2); seccomp(2)",
-        run: may_tee,
-    },
-    Check {
-        name: "may-vmsplice",
-        group: Group::Permissions,
+    }
+
+    /// Adds a page to a pipe by vmsplice(2). Seccomp filters of some containers refuse it;
+    /// writers then use write(2), and the rungs of the ladder that need vmsplice(2) are not run.
+    "may-vmsplice" => may_vmsplice {
         statement: "vmsplice(2) is allowed",
-        explanation: "A page is vmspliced into a pipe. The seccomp filters of some containers refuse \
-                      it; writers then use write(2), and the ladder's rungs that need it are \
-                      refused.",
         reference: "vmsplice(2); seccomp(2)",
-        run: may_vmsplice,
-    },
-    Check {
-        name: "may-use-io-uring",
-        group: Group::Permissions,
+    }
+
+    /// Creates a ring and submits a request without effect. It may be refused by
+    /// /proc/sys/kernel/io_uring_disabled, by the seccomp filters of most containers, or by
+    /// kernels before 5.1. The channel uring of bench channels needs it.
+    "may-use-io-uring" => may_use_io_uring {
         statement: "io_uring is allowed",
-        explanation: "A ring is made and does a request without effect. Refused by \
-                      /proc/sys/kernel/io_uring_disabled, by the seccomp filters of most containers, \
-                      by kernels before 5.1. The channel uring of bench channels needs it.",
         reference: "io_uring_setup(2); Documentation/admin-guide/sysctl/kernel.rst, io_uring_disabled",
-        run: may_use_io_uring,
-    },
-    Check {
-        name: "may-read-processes",
-        group: Group::Permissions,
+    }
+
+    /// Starts this program again and reads a byte of its memory. The rules are those of
+    /// ptrace(2): same user, a dumpable program, and the restrictions of the Yama module. The
+    /// channel vm_readv of bench channels needs it.
+    "may-read-processes" => may_read_processes {
         statement: "process_vm_readv(2) may read a child's memory",
-        explanation: "The program is started once more, and a byte of its memory is read. The rules \
-                      are those of ptrace(2): the same user, a program that is dumpable, and \
-                      whatever the Yama module adds. The channel vm_readv of bench channels needs \
-                      it.",
         reference: "process_vm_readv(2); ptrace(2); Documentation/admin-guide/LSM/Yama.rst",
-        run: may_read_processes,
-    },
-    Check {
-        name: "may-have-huge-pages",
-        group: Group::Permissions,
+    }
+
+    /// Maps a buffer of one huge page, requests a huge page (MADV_HUGEPAGE) and touches it; smaps
+    /// or pagemap show which kind it got. It may be refused by
+    /// /sys/kernel/mm/transparent_hugepage/enabled, by PR_SET_THP_DISABLE, or because memory is
+    /// too fragmented.
+    "may-have-huge-pages" => may_have_huge_pages {
         statement: "transparent huge pages are granted on request",
-        explanation: "A buffer of one huge page is mapped, asked for (MADV_HUGEPAGE) and touched; \
-                      smaps or pagemap show which pages it got. Refused by \
-                      /sys/kernel/mm/transparent_hugepage/enabled, by PR_SET_THP_DISABLE, or if \
-                      memory is too fragmented.",
         reference: "madvise(2); Documentation/admin-guide/mm/transhuge.rst",
-        run: may_have_huge_pages,
-    },
-    Check {
-        name: "may-have-hugetlb-pages",
-        group: Group::Permissions,
+    }
+
+    /// Maps one page of the pool that the administrator has reserved (MAP_HUGETLB). The page is
+    /// not touched: if a control group forbids it, that would kill this program.
+    "may-have-hugetlb-pages" => may_have_hugetlb_pages {
         statement: "reserved huge pages (hugetlb) are available",
-        explanation: "One page is mapped from the pool that the administrator has reserved \
-                      (MAP_HUGETLB). It is not touched: where a control group allows none, that \
-                      would end the program.",
         reference: "mmap(2); Documentation/admin-guide/mm/hugetlbpage.rst",
-        run: may_have_hugetlb_pages,
-    },
-    Check {
-        name: "may-lock-memory",
-        group: Group::Permissions,
+    }
+
+    /// Locks a buffer of 256 KiB by mlock(2). Without CAP_IPC_LOCK it is refused beyond
+    /// RLIMIT_MEMLOCK (ulimit -l). The option --lock-memory needs it.
+    "may-lock-memory" => may_lock_memory {
         statement: "256 KiB, the ladder's buffer, may be locked",
-        explanation: "A buffer of 256 KiB is locked by mlock(2). Refused beyond RLIMIT_MEMLOCK \
-                      (ulimit -l) without CAP_IPC_LOCK. The option --lock-memory needs it.",
         reference: "mlock(2); getrlimit(2)",
-        run: may_lock_memory,
-    },
-    Check {
-        name: "may-see-frames",
-        group: Group::Permissions,
+    }
+
+    /// Reads a page's frame number from /proc/self/pagemap and its flags from /proc/kpageflags.
+    /// Both need CAP_SYS_ADMIN. Without it, huge pages are verified by smaps, and pipespeed pages
+    /// shows less.
+    "may-see-frames" => may_see_frames {
         statement: "numbers and flags of page frames are shown",
-        explanation: "The page frame of a page is read from /proc/self/pagemap, and its use from \
-                      /proc/kpageflags. Both need CAP_SYS_ADMIN. Without them huge pages are proven \
-                      from smaps, and pipespeed pages shows less.",
         reference: "Documentation/admin-guide/mm/pagemap.rst",
-        run: may_see_frames,
-    },
-    Check {
-        name: "may-sample",
-        group: Group::Permissions,
+    }
+
+    /// Opens a perf event on this process, maps memory for samples and reads /proc/kallsyms. It
+    /// may be refused by perf_event_paranoid, kptr_restrict or a seccomp filter. pipespeed
+    /// profile needs it.
+    "may-sample" => may_sample {
         statement: "the kernel may be sampled, and its functions have names",
-        explanation: "An event is opened on this process, memory for samples is mapped, and \
-                      /proc/kallsyms is read. Refused by perf_event_paranoid, kptr_restrict, seccomp \
-                      filters. pipespeed profile needs it.",
-        reference: "perf_event_open(2); Documentation/admin-guide/sysctl/kernel.rst, \
-                    perf_event_paranoid",
-        run: may_sample,
-    },
-];
+        reference: "perf_event_open(2); Documentation/admin-guide/sysctl/kernel.rst, perf_event_paranoid",
+    }
+}
 
 fn yes() -> anyhow::Result<Outcome> {
     Ok(Outcome::pass("yes"))

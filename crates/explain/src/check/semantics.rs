@@ -6,130 +6,109 @@ use std::os::unix::process::ExitStatusExt;
 
 use anyhow::Context;
 use fastpipe::pipe::{self, ATOMIC_WRITE};
+use itertools::Itertools;
 use rustix::event::PollFlags;
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::pipes::{Moved, Pipe, Process, at, read, ready, write};
-use super::{Check, Group, Outcome};
+use super::{Group, Outcome};
 use pipespeed_base::signal_name;
 
-pub(super) const CHECKS: &[Check] = &[
-    Check {
-        name: "short-read",
-        group: Group::Semantics,
+checks! {
+    CHECKS, Group::Semantics;
+
+    /// Writes 1000 bytes three times, then reads up to 65536. read(2) returns all 3000 and does
+    /// not wait for more. A pipe is a stream of bytes without message boundaries.
+    "short-read" => short_read {
         statement: "read(2) returns the available bytes, even fewer than asked for",
-        explanation: "Three writes make 3000 bytes. A read of 65536 returns all of them and does \
-                      not wait for more. A pipe is a stream without message boundaries.",
         reference: "POSIX.1-2024, read(); pipe(7)",
-        run: short_read,
-    },
-    Check {
-        name: "unread-bytes",
-        group: Group::Semantics,
+    }
+
+    /// Compares FIONREAD with the expected number after writes and partial reads. It is the only
+    /// way to learn how many bytes are in the pipe. Bytes that were spliced out count as read.
+    "unread-bytes" => unread_bytes {
         statement: "FIONREAD counts the unread bytes, at either end",
-        explanation: "Counted after writes and partial reads. Only this shows how much is still in \
-                      the pipe. Spliced bytes count as read.",
         reference: "ioctl_pipe(2), FIONREAD; pipe_ioctl() in fs/pipe.c",
-        run: unread_bytes,
-    },
-    Check {
-        name: "end-of-file",
-        group: Group::Semantics,
+    }
+
+    /// Reads from an empty pipe while three, two and one copies of the write end are open: EAGAIN
+    /// each time. The last copy writes a few bytes and is closed: the reader gets these bytes,
+    /// then 0. A forgotten copy of the write end, the most common bug with pipes, makes the
+    /// reader wait forever.
+    "end-of-file" => end_of_file {
         statement: "the stream ends once every copy of the write end is closed",
-        explanation: "The empty pipe is read with three copies of the write end open, then two, then \
-                      one: EAGAIN. The last copy writes a few bytes and is closed: they are read, \
-                      then 0. A forgotten copy, the commonest bug with pipes, makes the reader wait \
-                      forever.",
         reference: "pipe(7), \"I/O on pipes and FIFOs\"; pipe_read() in fs/pipe.c",
-        run: end_of_file,
-    },
-    Check {
-        name: "end-of-file-child",
-        group: Group::Semantics,
+    }
+
+    /// Starts a shell whose standard output is the write end and which writes nothing. The reader
+    /// gets the end of file only after the shell has ended. Open pipes with O_CLOEXEC, and close
+    /// the end that you don't use.
+    "end-of-file-child" => end_of_file_child {
         statement: "a write end that a child inherited keeps the stream open",
-        explanation: "A shell has the write end as its standard output and writes nothing. The \
-                      reader sees the end of file when the shell has ended. Open pipes with \
-                      O_CLOEXEC, and close the end that you don't use.",
         reference: "pipe(7), \"I/O on pipes and FIFOs\"",
-        run: end_of_file_child,
-    },
-    Check {
-        name: "epipe",
-        group: Group::Semantics,
-        statement: "a write without a reader is EPIPE if SIGPIPE is ignored",
-        explanation: "The read end is closed and a byte is written. The bytes in the pipe are lost, \
-                      and the writer can't learn how many were read.",
+    }
+
+    /// Closes the read end and writes a byte. Bytes that were still in the pipe are lost, and the
+    /// writer can't learn how many were read.
+    "epipe" => epipe {
+        statement: "a write without a reader fails with EPIPE if SIGPIPE is ignored",
         reference: "pipe(7), \"I/O on pipes and FIFOs\"; POSIX.1-2024, write(), EPIPE",
-        run: epipe,
-    },
-    Check {
-        name: "sigpipe",
-        group: Group::Semantics,
-        statement: "a write without a reader kills a program by SIGPIPE otherwise",
-        explanation: "A shell writes a line to a pipe that nobody reads. That is how `yes | head -1` \
-                      ends. A program that ignores the signal must check the errors of write(2).",
+    }
+
+    /// Starts a shell that writes a line to a pipe without a reader. This is how `yes | head -1`
+    /// ends. A program that ignores SIGPIPE must check the errors of write(2).
+    "sigpipe" => sigpipe {
+        statement: "a write without a reader kills the program by SIGPIPE by default",
         reference: "signal(7); pipe(7), \"I/O on pipes and FIFOs\"",
-        run: sigpipe,
-    },
-    Check {
-        name: "poll-room",
-        group: Group::Semantics,
-        statement: "after POLLOUT, PIPE_BUF bytes go in at once",
-        explanation: "A pipe is filled by writes of 1000 bytes and of PIPE_BUF in turn, each after \
-                      POLLOUT, until poll(2) does not report it any more. No write may fail. Longer \
-                      writes may have to wait.",
+    }
+
+    /// Writes 1000 bytes and PIPE_BUF bytes in turn, each after poll(2) reported POLLOUT, until
+    /// it no longer does. Every write must succeed completely. Longer writes may block even after
+    /// POLLOUT.
+    "poll-room" => poll_room {
+        statement: "after POLLOUT, PIPE_BUF bytes can be written without blocking",
         reference: "POSIX.1-2024, poll() and write(); pipe_poll() in fs/pipe.c",
-        run: poll_room,
-    },
-    Check {
-        name: "poll-hang-up",
-        group: Group::Semantics,
-        statement: "without a writer POLLHUP, with POLLIN while bytes are left",
-        explanation: "Bytes are written and the write end is closed. A loop that ends at POLLHUP \
-                      without looking at POLLIN loses the last bytes of the stream.",
+    }
+
+    /// Writes some bytes, closes the write end and polls the read end before and after reading
+    /// them. A loop that ends at POLLHUP without checking POLLIN loses the last bytes of the
+    /// stream.
+    "poll-hang-up" => poll_hang_up {
+        statement: "poll without a writer: POLLHUP, and POLLIN while data is left",
         reference: "poll(2), POLLHUP; pipe_poll() in fs/pipe.c",
-        run: poll_hang_up,
-    },
-    Check {
-        name: "poll-no-reader",
-        group: Group::Semantics,
-        statement: "without a reader the write end shows POLLERR",
-        explanation: "The read end is closed. This is how an idle producer learns that \
-                      the reader has gone.",
+    }
+
+    /// Closes the read end and polls the write end. An idle writer can learn this way that its
+    /// reader has gone.
+    "poll-no-reader" => poll_no_reader {
+        statement: "poll of the write end without a reader: POLLERR",
         reference: "poll(2), POLLERR; pipe_poll() in fs/pipe.c",
-        run: poll_no_reader,
-    },
-    Check {
-        name: "nonblock-shared",
-        group: Group::Semantics,
+    }
+
+    /// Sets O_NONBLOCK through one descriptor and reads it through a copy made by dup(2). The
+    /// flag belongs to the open file description, which all processes that inherited the
+    /// descriptor share. Never set it on a descriptor that you did not open: your shell may read
+    /// from the same one.
+    "nonblock-shared" => nonblock_shared {
         statement: "all copies of a descriptor share O_NONBLOCK",
-        explanation: "The flag belongs to the open file: set through one descriptor, it shows at a \
-                      copy made by dup(2), and so in every process that inherited one. Never set it \
-                      on a descriptor that you did not open: your shell reads from the same file.",
         reference: "open(2), \"Open file descriptions\"; fcntl(2), F_SETFL",
-        run: nonblock_shared,
-    },
-    Check {
-        name: "nonblock-reopened",
-        group: Group::Semantics,
+    }
+
+    /// Opens the write end again through /proc/self/fd, with O_NONBLOCK. The first descriptor
+    /// must stay blocking, and bytes written to the second must arrive in the pipe.
+    "nonblock-reopened" => nonblock_reopened {
         statement: "a pipe reopened through /proc/self/fd has flags of its own",
-        explanation: "The write end is opened again by its name in /proc, with O_NONBLOCK. The first \
-                      descriptor must stay without the flag, and bytes written to the second must \
-                      come out.",
         reference: "proc_pid_fd(5); open(2); fifo_open() in fs/pipe.c",
-        run: nonblock_reopened,
-    },
-    Check {
-        name: "nowait-calls",
-        group: Group::Semantics,
+    }
+
+    /// Calls preadv2(2) and pwritev2(2) with RWF_NOWAIT, which makes that one call non-blocking
+    /// without O_NONBLOCK. Pipes support it since about Linux 6.4; FIFOs fail with EOPNOTSUPP.
+    "nowait-calls" => nowait_calls {
         statement: "a single call can be non-blocking (RWF_NOWAIT)",
-        explanation: "preadv2(2) and pwritev2(2) take the flag for one call, without O_NONBLOCK. \
-                      Pipes have it since Linux 6.4 or so; FIFOs answer EOPNOTSUPP.",
         reference: "readv(2), RWF_NOWAIT; FMODE_NOWAIT in create_pipe_files(), fs/pipe.c",
-        run: nowait_calls,
-    },
-];
+    }
+}
 
 fn short_read() -> anyhow::Result<Outcome> {
     let pipe = Pipe::new()?;
@@ -150,9 +129,8 @@ fn unread_bytes() -> anyhow::Result<Outcome> {
     unread.push(at("ioctl(2) FIONREAD", pipe::unread(&pipe.write))?);
     pipe.read(2999)?;
     unread.push(pipe.unread()?);
-    let seen: Vec<String> = unread.iter().map(usize::to_string).collect();
     let holds = unread == [0, 3000, 2999, 0];
-    Ok(Outcome::pass_if(holds, seen.join(", ")))
+    Ok(Outcome::pass_if(holds, unread.iter().join(", ")))
 }
 
 fn end_of_file() -> anyhow::Result<Outcome> {
@@ -171,8 +149,7 @@ fn end_of_file() -> anyhow::Result<Outcome> {
     let (last, end) = (read(&pipe.read, 64)?, read(&pipe.read, 64)?);
     let waited = while_open.iter().all(|got| *got == Moved::WouldBlock);
     let holds = waited && (last, end) == (Moved::Bytes(10), Moved::Bytes(0));
-    let open: Vec<String> = while_open.iter().map(Moved::to_string).collect();
-    let open = open.join(", ");
+    let open = while_open.iter().join(", ");
     let seen = format!("{open} with 3, 2 and 1 open; then {last} bytes and {end}");
     Ok(Outcome::pass_if(holds, seen))
 }
@@ -220,13 +197,11 @@ const BOTH: PollFlags = PollFlags::IN.union(PollFlags::OUT);
 
 /// The names of the events that poll(2) reported.
 fn names(events: PollFlags) -> String {
-    let names = events.iter_names().map(|(name, _)| format!("POLL{name}"));
-    let names: Vec<String> = names.collect();
-    if names.is_empty() {
-        "nothing".to_owned()
-    } else {
-        names.join(" and ")
+    if events.is_empty() {
+        return "nothing".to_owned();
     }
+    let mut names = events.iter_names().map(|(name, _)| format!("POLL{name}"));
+    names.join(" and ")
 }
 
 fn poll_room() -> anyhow::Result<Outcome> {

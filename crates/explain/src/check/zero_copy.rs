@@ -19,96 +19,79 @@ use rustix::fs::MemfdFlags;
 use pipespeed_host::refusals::Call;
 
 use super::pipes::{CallError, Pipe, at, frame, page, splice_page};
-use super::{Check, Group, Outcome};
+use super::{Group, Outcome};
 
-pub(super) const CHECKS: &[Check] = &[
-    Check {
-        name: "vmsplice-refers",
-        group: Group::ZeroCopy,
+checks! {
+    CHECKS, Group::ZeroCopy;
+
+    /// Adds a page to a pipe by vmsplice(2), then changes the page. If the reader gets the
+    /// changed byte, the pipe refers to the page. If not, the kernel has copied it, and
+    /// vmsplice(2) has no advantage over write(2). Copying was proposed in 2026, after
+    /// CVE-2026-31431 and CVE-2026-43284.
+    "vmsplice-refers" => vmsplice_refers {
         statement: "vmsplice(2) puts references to the caller's pages into a pipe",
-        explanation: "A page is vmspliced and then changed. If the reader finds the change, the pipe \
-                      refers to the page. If not, the kernel has copied it, and vmsplice(2) gains \
-                      nothing over write(2). A change to copying was proposed in 2026, after \
-                      CVE-2026-31431 and CVE-2026-43284.",
         reference: "vmsplice(2); fs/splice.c, iter_to_pipe",
-        run: vmsplice_refers,
-    },
-    Check {
-        name: "vmsplice-to-memory",
-        group: Group::ZeroCopy,
+    }
+
+    /// Takes a page out of a pipe by vmsplice(2) on the read end, then changes the original page.
+    /// If the destination does not change, the page was copied, as read(2) does. The page frames
+    /// are compared as well if this process may see them.
+    "vmsplice-to-memory" => vmsplice_to_memory {
         statement: "vmsplice(2) from a pipe to memory copies",
-        explanation: "A page in a pipe is taken out by vmsplice(2) on the read end and then changed. \
-                      If the memory it came to does not change with it, it was copied, as by \
-                      read(2). Where this process may see them, the page frames are compared too.",
         reference: "vmsplice(2); fs/splice.c, vmsplice_to_user",
-        run: vmsplice_to_memory,
-    },
-    Check {
-        name: "splice-to-null",
-        group: Group::ZeroCopy,
+    }
+
+    /// Fills the slots of a pipe with one byte each, then with one page each, and times the
+    /// splice to /dev/null. If both take the same time, the bytes are not accessed; the same
+    /// measurement with read(2) shows the cost of access. This is evidence, not proof. It
+    /// explains why the splice rungs of the ladder are so fast; a reader that uses its data is
+    /// slower.
+    "splice-to-null" => splice_to_null {
         statement: "splice(2) to /dev/null does not access pages",
-        explanation: "A pipe's slots are filled with a byte each, or a page each, and the splice to \
-                      /dev/null is timed. If the bytes are not accessed, a page takes as long as a \
-                      byte; read(2), which copies them, shows the cost of access. That is \
-                      evidence, not proof. It makes the ladder's splice rungs so fast; a reader \
-                      that uses its data is slower.",
         reference: "null(4); drivers/char/mem.c, splice_write_null and pipe_to_null",
-        run: splice_to_null,
-    },
-    Check {
-        name: "outlives-drain",
-        group: Group::ZeroCopy,
+    }
+
+    /// Moves a page that was vmspliced into one pipe on to a second pipe, once by splice(2), as
+    /// pv and cat do, and once by tee(2). The page is changed when the first pipe is empty
+    /// (FIONREAD). If the reader of the second pipe gets the change, an empty pipe does not mean
+    /// that its pages may be reused.
+    "outlives-drain" => outlives_drain {
         statement: "a page outlives an empty pipe if the reader splices or tees",
-        explanation: "A page is vmspliced into a pipe and passed on to a second one, once by splice \
-                      (as pv and cat do), once by tee. The first pipe is empty (FIONREAD) when the \
-                      page is changed. If the reader of the second finds the change, an empty pipe \
-                      does not mean that its pages may be written again.",
         reference: "splice(2); tee(2); fs/splice.c, splice_pipe_to_pipe and link_pipe; uutils/coreutils#7625",
-        run: outlives_drain,
-    },
-    Check {
-        name: "let-go-page-kept",
-        group: Group::ZeroCopy,
+    }
+
+    /// Adds a page by vmsplice(2), discards it (MADV_DONTNEED) and writes new bytes at its
+    /// address. The reader must get the old bytes. fastpipe's default policy, Fresh, relies on
+    /// this.
+    "let-go-page-kept" => discarded_page {
         statement: "a pipe keeps a page that its owner has discarded",
-        explanation: "A page is vmspliced and discarded (MADV_DONTNEED); new bytes are written at its \
-                      address. The reader must find the old ones. fastpipe's default policy, Fresh, \
-                      relies on it.",
         reference: "madvise(2); fs/splice.c, iter_to_pipe: the pipe holds a reference of its own",
-        run: discarded_page,
-    },
-    Check {
-        name: "spliced-file-is-live",
-        group: Group::ZeroCopy,
+    }
+
+    /// Splices a page of a file in memory (memfd_create) into a pipe, then writes to the file. If
+    /// the reader gets the new bytes, the pipe refers to the page cache.
+    "spliced-file-is-live" => spliced_file_is_live {
         statement: "later writes to a file show in what was spliced from it",
-        explanation: "A page of a file in memory (memfd_create) is spliced into a pipe, and then the \
-                      file is written. If the reader finds the change, the pipe refers to the page \
-                      cache.",
         reference: "splice(2); mm/shmem.c, shmem_file_splice_read; mm/filemap.c, filemap_splice_read",
-        run: spliced_file_is_live,
-    },
-    Check {
-        name: "gift-and-move",
-        group: Group::ZeroCopy,
+    }
+
+    /// Moves a page by vmsplice(2) and splice(2) to a pipe and to a file in memory, with and
+    /// without these flags, and changes it afterwards. Compares what the readers get with and
+    /// without the flags.
+    "gift-and-move" => gift_and_move {
         statement: "SPLICE_F_GIFT and SPLICE_F_MOVE change nothing",
-        explanation: "A page is vmspliced and spliced on to a file in memory, with both flags and \
-                      without, and is changed while it is in the pipe or in the file. What the \
-                      readers find is compared.",
-        reference: "splice(2), vmsplice(2); fs/splice.c, user_page_pipe_buf_try_steal and \
-                    iter_file_splice_write",
-        run: gift_and_move,
-    },
-    Check {
-        name: "cow-check",
-        group: Group::ZeroCopy,
+        reference: "splice(2), vmsplice(2); fs/splice.c, user_page_pipe_buf_try_steal and iter_file_splice_write",
+    }
+
+    /// Adds a page by vmsplice(2), then duplicates the memory by a clone(2) whose child ends at
+    /// once. If the next write to the page faults and the reader gets the old byte, the kernel
+    /// has copied the page because the pipe holds it. fastpipe's policy CowChecked relies on
+    /// this, and tests it before each use.
+    "cow-check" => cow_check {
         statement: "after a clone(2) the kernel decides if a page may be written",
-        explanation: "A page is vmspliced, and memory is duplicated by a clone(2) that leaves no \
-                      process. If the next write to the page faults and the reader finds the old \
-                      byte, the kernel has copied the page because the pipe holds it. fastpipe's \
-                      policy CowChecked relies on it, and tries it out before each use.",
         reference: "mm/memory.c, do_wp_page (Linux 5.19 on)",
-        run: cow_check,
-    },
-];
+    }
+}
 
 /// The byte of a page when it is put into a pipe, and after the change.
 const OLD: u8 = b'o';

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use fastpipe::memory::{Entry, FrameFlags, Pagemap, Process, Region, regions};
 use fastpipe::pipe::page_size;
+use itertools::Itertools;
 use rustix::io::Errno;
 
 use super::huge::{Compounds, from_flags, from_sums};
@@ -182,14 +183,12 @@ fn region_of(regions: &[Region], address: u64) -> Option<&Region> {
 /// The mappings below and above an address that is not mapped.
 fn nearest(regions: &[Region], address: u64) -> String {
     let (below, above) = regions.split_at(regions.partition_point(|r| r.start <= address));
-    let below = below.last().map(|region| ("below", region));
-    let sides = below
-        .into_iter()
-        .chain(above.first().map(|region| ("above", region)));
-    let sides = sides.map(|(side, Region { start, end, .. })| {
-        format!("the next mapping {side} is {start:#x}-{end:#x}")
+    let sides = [("below", below.last()), ("above", above.first())];
+    let mut sides = sides.iter().filter_map(|(side, region)| {
+        let Region { start, end, .. } = (*region)?;
+        Some(format!("the next mapping {side} is {start:#x}-{end:#x}"))
     });
-    sides.collect::<Vec<String>>().join(", ")
+    sides.join(", ")
 }
 
 fn mapping(region: &Region) -> Mapping {

@@ -1,8 +1,6 @@
 //! The saved record. Addresses are hexadecimal text, since numbers of JSON have only
 //! 53 bits in many programs. Sizes are in bytes.
 
-use std::fmt;
-
 use fastpipe::memory::PageFlags;
 use serde::{Serialize, Serializer};
 
@@ -136,41 +134,32 @@ pub struct Page {
 }
 
 /// Information that this process may not see.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Hidden {
     /// Frame numbers, which read as 0.
+    #[error(
+        "hidden: frame numbers and flags, and whether frames are contiguous; as root (with \
+         CAP_SYS_ADMIN) this command shows them"
+    )]
     Frames,
     /// /proc/kpageflags, with its error.
+    #[error(
+        "hidden: what the frames are used for (/proc/kpageflags: {0}); as root, outside of a \
+         container, this command shows it"
+    )]
     Flags(String),
     /// /proc/PID/pagemap, with its error.
+    #[error(
+        "hidden: which pages are in memory (pagemap: {0}); as root, outside of a container, this \
+         command shows it"
+    )]
     Pages(String),
     /// The kernel has no smaps.
+    #[error(
+        "hidden: how much of the mapping is in huge pages; a kernel with smaps \
+         (CONFIG_PROC_PAGE_MONITOR) shows it"
+    )]
     Amounts,
-}
-
-impl fmt::Display for Hidden {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Hidden::Frames => f.write_str(
-                "hidden: frame numbers and flags, and whether frames are contiguous; as root \
-                 (with CAP_SYS_ADMIN) this command shows them",
-            ),
-            Hidden::Flags(error) => write!(
-                f,
-                "hidden: what the frames are used for (/proc/kpageflags: {error}); as root, \
-                 outside of a container, this command shows it"
-            ),
-            Hidden::Pages(error) => write!(
-                f,
-                "hidden: which pages are in memory (pagemap: {error}); as root, outside of a \
-                 container, this command shows it"
-            ),
-            Hidden::Amounts => f.write_str(
-                "hidden: how much of the mapping is in huge pages; a kernel with smaps \
-                 (CONFIG_PROC_PAGE_MONITOR) shows it",
-            ),
-        }
-    }
 }
 
 impl Serialize for Hidden {

@@ -9,6 +9,7 @@
 
 use std::fmt;
 
+use itertools::Itertools;
 use serde::Serialize;
 
 use pipespeed_base::size;
@@ -164,14 +165,13 @@ impl fmt::Display for Scheme {
 fn in_words(architecture: Architecture) -> String {
     let all: Vec<Scheme> = Scheme::all(architecture).collect();
     let sizes = all.chunk_by(|a, b| a.page_bits == b.page_bits);
-    let sizes = sizes.map(|schemes| {
+    let mut sizes = sizes.map(|schemes| {
         let levels = schemes.iter();
-        let levels = levels.map(|one| format!("{} ({} bits)", one.levels, one.address_bits));
-        let levels: Vec<String> = levels.collect();
+        let mut levels = levels.map(|one| format!("{} ({} bits)", one.levels, one.address_bits));
         let size = size::format(schemes[0].page_bytes());
         format!("{size} pages with {} levels", levels.join(" or "))
     });
-    sizes.collect::<Vec<String>>().join("; ")
+    sizes.join("; ")
 }
 
 #[cfg(test)]

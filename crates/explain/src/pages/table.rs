@@ -1,6 +1,7 @@
 //! The pages of a range as text of at most 80 columns.
 
 use fastpipe::memory::PageFlags;
+use itertools::Itertools;
 
 use super::record::{Huge, Mapping, Memory, Page, Source, State};
 use pipespeed_base::size;
@@ -34,21 +35,17 @@ pub fn table(memory: &Memory) -> String {
             hidden_rows += 1;
         }
     }
-    let width = rows
-        .iter()
-        .map(|(number, _)| number.len())
-        .max()
-        .unwrap_or(0);
-    let rows = rows
-        .iter()
-        .map(|(number, row)| format!("{number:>width$} {row}\n"));
-    let mut text: String = rows.collect();
+    let widths = rows.iter().map(|(number, _)| number.len());
+    let width = widths.max().unwrap_or(0);
+    let rows = rows.iter();
+    let mut text = rows
+        .map(|(number, row)| format!("{number:>width$} {row}\n"))
+        .join("");
     if hidden_rows > 0 {
         text += &format!("and {hidden_rows} more rows: --json has every page\n");
     }
     for (i, flags) in kinds.iter().enumerate() {
-        let names: Vec<&str> = flags.names().collect();
-        let line = format!("flags {}: {}", i + 1, names.join(" "));
+        let line = format!("flags {}: {}", i + 1, flags.names().join(" "));
         text += &paragraph(&line, "         ");
     }
     text.push('\n');

@@ -138,7 +138,7 @@ pub struct EndAccount {
 }
 
 /// The account of a case.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct CaseAccount {
     /// The case's name.
     pub name: String,
@@ -161,9 +161,7 @@ impl CaseAccount {
             name: case.name.clone(),
             description: case.description.clone(),
             not_run: Some(not_run),
-            gib_per_s: None,
-            disturbances: Vec::new(),
-            ends: Vec::new(),
+            ..CaseAccount::default()
         }
     }
 }

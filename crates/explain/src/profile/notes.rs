@@ -1,5 +1,7 @@
 //! Warnings about a profile.
 
+use itertools::Itertools;
+
 use super::account::FEW_BYTES;
 use super::perf::{Event, FREQUENCY};
 use super::record::{EndProfile, PipelineProfile, Profile};
@@ -36,19 +38,14 @@ pub fn of_setup(machine: &Machine, event: Event) -> Vec<Warning> {
     let by = format!("sampled {FREQUENCY} times per second of running time by {by}");
     let mut found = vec![Warning::new(WarningKind::Sampling, by)];
     found.extend(warnings::of_machine(machine));
-    let on: Vec<&str> = COSTLY
-        .iter()
-        .copied()
-        .filter(|name| {
-            let state = machine.kernel.mitigations.get(*name);
-            state.is_some_and(|state| state.starts_with("Mitigation"))
-        })
-        .collect();
+    let is_on = |name: &&&str| {
+        let state = machine.kernel.mitigations.get(**name);
+        state.is_some_and(|state| state.starts_with("Mitigation"))
+    };
+    let on = COSTLY.iter().filter(is_on).join(", ");
     if !on.is_empty() {
-        let message = format!(
-            "mitigations that make system calls and switches slower are on: {}",
-            on.join(", ")
-        );
+        let message =
+            format!("mitigations that make system calls and switches slower are on: {on}");
         found.push(Warning::new(WarningKind::Mitigations, message));
     }
     if machine.kernel.seccomp_filter == Some(true) {

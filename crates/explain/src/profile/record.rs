@@ -122,7 +122,7 @@ impl StageProfile {
 }
 
 /// One case.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CaseProfile {
     /// Its name.
     pub name: String,
@@ -228,12 +228,7 @@ impl CaseProfile {
             name: case.name.clone(),
             description: case.description.clone(),
             compared_with: case.compared_with.clone(),
-            not_run: None,
-            trials: 0,
-            gib_per_s: 0.0,
-            gib_per_s_unsampled: 0.0,
-            disturbances: Vec::new(),
-            ends: Vec::new(),
+            ..CaseProfile::default()
         }
     }
 }

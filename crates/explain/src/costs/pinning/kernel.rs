@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::GupTest;
 use super::ioctl::GupFile;
-use super::layout::{Argument, LAYOUTS, Layout};
+use super::layout::{Argument, LAYOUTS, Layout, Reply};
 
 /// Where debugfs belongs.
 const DEBUGFS: &str = "/sys/kernel/debug";
@@ -67,17 +67,6 @@ pub struct Kernel {
     gup: Rc<RefCell<dyn GupTest>>,
 }
 
-/// One range that was pinned and let go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pinned {
-    /// Bytes that were pinned, as the kernel tells.
-    pub bytes: u64,
-    /// Whole microseconds it took, cut off.
-    pub get_us: u64,
-    /// The same for letting them go, where the kernel tells.
-    pub put_us: Option<u64>,
-}
-
 impl Kernel {
     /// Opens the file and finds out which layout it has.
     ///
@@ -116,7 +105,7 @@ impl Kernel {
     ///
     /// # Errors
     /// When the call fails, or pins nothing or more than it was asked to.
-    pub fn pin(&self, range: &[u8], pages_per_call: u32) -> io::Result<Pinned> {
+    pub fn pin(&self, range: &[u8], pages_per_call: u32) -> io::Result<Reply> {
         let mut argument = Argument::new(self.layout, range, pages_per_call);
         self.gup.borrow_mut().fast_benchmark(&mut argument)?;
         let reply = argument.reply();
@@ -127,20 +116,15 @@ impl Kernel {
             let what = "the kernel says it pinned more than it was asked to";
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
-        Ok(Pinned {
-            bytes: reply.bytes,
-            get_us: reply.get_us,
-            put_us: reply.put_us,
-        })
+        Ok(reply)
     }
 }
 
 /// The benchmark answers EINVAL to numbers it does not know; what is not it,
 /// ENOTTY.
 fn is_unknown_call(error: &io::Error) -> bool {
-    [Errno::INVAL, Errno::NOTTY]
-        .iter()
-        .any(|known| error.raw_os_error() == Some(known.raw_os_error()))
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::INVAL | Errno::NOTTY))
 }
 
 fn open_in(directory: &Path) -> Result<(PathBuf, GupFile), Missing> {

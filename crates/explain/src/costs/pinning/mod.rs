@@ -28,7 +28,7 @@ use serde::Serialize;
 
 pub use self::estimate::PAGES_PER_CALL as PIPE_PAGES_PER_CALL;
 pub(super) use self::estimate::Pipes;
-pub use self::kernel::{Kernel, Missing, Pinned};
+pub use self::kernel::{Kernel, Missing};
 pub use self::layout::{Argument, LAYOUTS, Layout, Reply};
 pub use self::range::Counted;
 use self::range::Range;

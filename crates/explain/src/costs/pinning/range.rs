@@ -8,7 +8,8 @@ use fastpipe::pipe::page_size;
 use serde::Serialize;
 
 use super::Plan;
-use super::kernel::{Kernel, Pinned};
+use super::kernel::Kernel;
+use super::layout::Reply;
 use crate::costs::Probe;
 use crate::costs::probes::mapped;
 
@@ -81,7 +82,7 @@ impl Probe for Range {
     /// for letting go.
     fn run(&mut self) -> io::Result<Vec<f64>> {
         let calls = u64::from(self.counted.calls);
-        let mut sum = Pinned {
+        let mut sum = Reply {
             bytes: 0,
             get_us: 0,
             put_us: Some(0),
@@ -95,11 +96,7 @@ impl Probe for Range {
         }
         let pages = sum.bytes as f64 / page_size() as f64;
         let mut values = Vec::new();
-        for (at, us) in [Some(sum.get_us), sum.put_us]
-            .into_iter()
-            .flatten()
-            .enumerate()
-        {
+        for (at, us) in std::iter::once(sum.get_us).chain(sum.put_us).enumerate() {
             // What is cut off lies between nothing and a microsecond a call:
             // half of one, on average.
             let cut_off = 0.5 * calls as f64;

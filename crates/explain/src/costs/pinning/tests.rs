@@ -74,7 +74,7 @@ fn in_every_layout_the_kernel_is_asked_for_our_range_and_its_answer_is_understoo
         };
         assert_eq!(*asked.borrow().last().unwrap(), expected, "{layout:?}");
         // 512 pages of 10 and of 5 ns: 5.12 and 2.56 us.
-        let answer = Pinned {
+        let answer = Reply {
             bytes: buffer.len() as u64,
             get_us: 5,
             put_us: layout.put.map(|_| 2),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
 /// Resources used by a stage.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Account {
     /// Bytes read by read(2) and similar calls; `None` if the kernel does not count
     /// them.
@@ -47,13 +47,17 @@ impl Account {
             wall: time(self.wall, other.wall),
         }
     }
+}
 
-    /// No usage, with known byte counts.
-    pub fn nothing() -> Account {
+/// No usage, with known byte counts.
+impl Default for Account {
+    fn default() -> Self {
         Account {
             taken: Some(0),
             given: Some(0),
-            ..Account::default()
+            ran: Duration::ZERO,
+            delayed: Duration::ZERO,
+            wall: Duration::ZERO,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The record of a pipeline, made from what was seen of its stages.
 
+use itertools::Itertools;
 use rustix::process::WaitStatus;
 
 use super::Pipeline;
@@ -20,13 +21,13 @@ pub fn record(pipeline: &Pipeline, ran: Ran, symbols: &Symbols) -> PipelineProfi
         let chains = std::mem::take(&mut seen.chains).named(symbols);
         stages.push((seen, chains));
     }
-    let all = volumes(&stages, Seen::account);
-    let unsampled = volumes(&stages, |seen| seen.unsampled);
-    let sampled = volumes(&stages, |seen| seen.sampled);
+    let all = accounts(&stages, Seen::account);
+    let unsampled = accounts(&stages, |seen| seen.unsampled);
+    let sampled = accounts(&stages, |seen| seen.sampled);
     let stages = stages.into_iter().zip(&pipeline.stages).enumerate();
     let stages = stages.map(|(at, ((seen, chains), stage))| {
-        let volumes = [all[at], unsampled[at], sampled[at]];
-        stage_profile(at + 1, &stage.text, seen, chains, volumes)
+        let accounts = [all[at], unsampled[at], sampled[at]];
+        stage_profile(at + 1, &stage.text, seen, chains, accounts)
     });
     PipelineProfile {
         command: pipeline.text.clone(),
@@ -38,39 +39,38 @@ pub fn record(pipeline: &Pipeline, ran: Ran, symbols: &Symbols) -> PipelineProfi
     }
 }
 
-/// The phases without sampling are used if they make up at least this share of a
-/// stage's time,
+/// Minimum share of the phases without sampling in a stage's time; with less, the costs
+/// are those of all phases.
 const MIN_UNSAMPLED: f64 = 0.2;
-/// and its threads were seen using at least this share of its processor time:
-/// short-lived children may start and end unseen.
+/// Minimum share of a stage's processor time that was seen in its threads; with less, the
+/// costs are those of all phases. Short-lived children may start and end unseen.
 const MIN_SEEN: f64 = 0.9;
 
-/// The record of the stage with this number.
+/// The record of the stage with this number; the accounts are those of all phases, and
+/// of the phases without and with sampling.
 fn stage_profile(
     number: usize,
     command: &str,
     seen: Seen,
     chains: Chains<String>,
-    volumes: [Volume; 3],
+    accounts: [Account; 3],
 ) -> StageProfile {
-    let usage = |account: &Account, volume: Volume| Usage {
-        bytes: volume.taken.or(volume.given).unwrap_or(0),
+    let [mut all, unsampled, sampled] = accounts.map(|account| Usage {
+        bytes: account.taken.or(account.given).unwrap_or(0),
         wall_s: account.wall.as_secs_f64(),
         cpu_s: account.ran.as_secs_f64(),
         run_delay_s: account.delayed.as_secs_f64(),
         ..Usage::default()
-    };
-    let mut all = usage(&seen.account(), volumes[0]);
+    });
     let seen_cpu_s = all.cpu_s;
     if let Some(ended) = seen.ended {
         all.cpu_s = (ended.cpu + seen.orphans).as_secs_f64();
         all.wall_s = ended.wall.as_secs_f64();
     }
-    let unsampled = usage(&seen.unsampled, volumes[1]);
     let by_phases =
         unsampled.wall_s >= MIN_UNSAMPLED * all.wall_s && seen_cpu_s >= MIN_SEEN * all.cpu_s;
     let (unsampled, sampled) = if by_phases {
-        (unsampled, usage(&seen.sampled, volumes[2]))
+        (unsampled, sampled)
     } else {
         (all, all)
     };
@@ -88,23 +88,17 @@ fn stage_profile(
         wall_s: all.wall_s,
         cpu_s: all.cpu_s,
         by_phases,
-        taken_bytes: volumes[0].taken,
-        given_bytes: volumes[0].given,
+        taken_bytes: accounts[0].taken,
+        given_bytes: accounts[0].given,
         waits: Function::shares(seen.watch.waits, seen_asleep),
         seen_asleep,
         end,
     }
 }
 
-/// Bytes that went through the pipes before and after a stage, where known.
-#[derive(Debug, Clone, Copy)]
-struct Volume {
-    taken: Option<u64>,
-    given: Option<u64>,
-}
-
-/// The volumes of each stage, by the accounts that `of` selects.
-fn volumes(stages: &[(Seen, Chains<String>)], of: fn(&Seen) -> Account) -> Vec<Volume> {
+/// The accounts of the stages that `of` selects. Their bytes are those that went
+/// through the pipes before and after the stage, where known.
+fn accounts(stages: &[(Seen, Chains<String>)], of: fn(&Seen) -> Account) -> Vec<Account> {
     let side = |at: usize, count: fn(Account) -> Option<u64>| {
         let (seen, chains) = &stages[at];
         let mut chains = chains.weights.keys();
@@ -114,9 +108,10 @@ fn volumes(stages: &[(Seen, Chains<String>)], of: fn(&Seen) -> Account) -> Vec<V
         .map(|at| between(side(at - 1, |a| a.given), side(at, |a| a.taken)))
         .collect();
     (0..stages.len())
-        .map(|at| Volume {
+        .map(|at| Account {
             taken: at.checked_sub(1).and_then(|at| pipes[at]),
             given: pipes.get(at).copied().flatten(),
+            ..of(&stages[at].0)
         })
         .collect()
 }
@@ -164,8 +159,7 @@ fn status_of(status: WaitStatus) -> Status {
 /// A command on one line of at most `max` characters.
 pub fn in_short(command: &str, max: usize) -> String {
     let words = command.split(|c: char| c.is_whitespace() || c.is_control());
-    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-    let line = words.join(" ");
+    let line = words.filter(|word| !word.is_empty()).join(" ");
     match line.char_indices().nth(max) {
         None => line,
         Some(_) => {

@@ -124,11 +124,6 @@ impl Process {
         self.started.elapsed()
     }
 
-    /// Kills it before it starts the command.
-    pub fn kill(&self) {
-        kill(self.pid);
-    }
-
     /// Whether the process that has ended did not execute the command: it still has
     /// the name of pipespeed, or of the shell that it should have replaced.
     pub fn is_unchanged(&self, replaces_shell: bool) -> bool {
@@ -152,7 +147,7 @@ impl Process {
 }
 
 /// Kills a child and waits for its end.
-fn kill(pid: Pid) {
+pub fn kill(pid: Pid) {
     let _ = kill_process(pid, Signal::KILL);
     let _ = waitpid(Some(pid), WaitOptions::empty());
 }

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
 
 use super::account::{Account, children, signal_descendants};
-use super::process::{Ended, Process, reap};
+use super::process::{Ended, Process, kill, reap};
 use super::watch::Watch;
 use super::{Pipeline, Stage};
 use crate::profile::gathered::Chains;
@@ -131,8 +131,8 @@ impl Running {
             stage.process.go()?;
         }
         let (mut intervals, mut sampled) = (0, true);
-        let mut end = End::Finished;
-        while end == End::Finished && self.is_any_running() {
+        let (mut interrupted, mut out_of_time) = (None, false);
+        while interrupted.is_none() && !out_of_time && self.is_any_running() {
             let until = (started + limit).min(Instant::now() + INTERVAL);
             self.wait(until, Some(interrupt))?;
             self.reap_all(sampled)?;
@@ -145,21 +145,19 @@ impl Running {
             }
             sampled ^= intervals % PHASE_INTERVALS == 0;
             // A terminal sends Ctrl-C to all processes, and the stages may end first.
-            if let Some(number) = interrupt.signal() {
-                end = End::Interrupted(number);
-            } else if self.is_any_running() && started.elapsed() >= limit {
-                end = End::OutOfTime;
-            }
+            interrupted = interrupt.signal();
+            let over = self.is_any_running() && started.elapsed() >= limit;
+            out_of_time = interrupted.is_none() && over;
         }
         let mut wall = started.elapsed();
         let mut left = 0;
         if self.reap_all(sampled)? {
             let count = children(getpid().as_raw_pid()).len().max(1);
             self.end_all(Signal::TERM, sampled)?;
-            if end == End::Finished {
-                left = count;
-            } else {
+            if interrupted.is_some() || out_of_time {
                 wall = started.elapsed();
+            } else {
+                left = count;
             }
         }
         if self.is_any_running() {
@@ -172,11 +170,8 @@ impl Running {
         });
         Ok(Ran {
             wall,
-            out_of_time: end == End::OutOfTime,
-            interrupted: match end {
-                End::Interrupted(number) => Some(number),
-                End::Finished | End::OutOfTime => None,
-            },
+            out_of_time,
+            interrupted,
             left,
             stages: stages.collect(),
         })
@@ -266,14 +261,6 @@ impl Running {
     }
 }
 
-/// Why a pipeline ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    Finished,
-    OutOfTime,
-    Interrupted(i32),
-}
-
 fn start(
     stage: &Stage,
     stdin: Stdio,
@@ -286,22 +273,13 @@ fn start(
         .with_context(|| format!("can't start {}", stage.text))?;
     let pid = process.pid.as_raw_pid() as u32;
     let probe = Probe::attach(sampling.event, pid, cpus, ring_bytes);
-    match probe {
-        Ok(probe) => Ok(RunningStage {
-            process,
-            replaces_shell: stage.replaces_shell,
-            probe,
-            seen: Seen {
-                unsampled: Account::nothing(),
-                sampled: Account::nothing(),
-                ..Seen::default()
-            },
-        }),
-        Err(refusal) => {
-            process.kill();
-            Err(refusal.into())
-        }
-    }
+    let probe = probe.inspect_err(|_| kill(process.pid))?;
+    Ok(RunningStage {
+        process,
+        replaces_shell: stage.replaces_shell,
+        probe,
+        seen: Seen::default(),
+    })
 }
 
 impl RunningStage {
