@@ -386,7 +386,7 @@ fn checks_are_chosen_by_name_and_by_group() {
     assert!(limits.contains(&"default-capacity".to_owned()) && limits.len() > 5);
     assert!(!limits.contains(&"epipe".to_owned()));
     assert!(!limits.contains(&"soft-limit".to_owned()));
-    run_alone(pipespeed("check --json /missing/x")).refused(1, &["/missing/x"]);
+    run_alone(pipespeed("check --json /missing/x")).refused(2, &["/missing/x"]);
 }
 
 #[test]
