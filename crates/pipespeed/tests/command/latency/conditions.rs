@@ -19,11 +19,7 @@ fn processes_that_a_filter_hinders_report_it() {
             libc::SYS_prctl,
             ["prctl (PR_SET_PDEATHSIG)", "pipe"],
         ),
-        (
-            "uring",
-            libc::SYS_io_uring_setup,
-            ["io_uring", "uring"],
-        ),
+        ("uring", libc::SYS_io_uring_setup, ["io_uring", "uring"]),
     ] {
         let mut command = latency(channel);
         if conditions::without_call(&mut command, call) {
