@@ -102,7 +102,7 @@ fn fail_on_slower(comparisons: &[Comparison], slower_by: f64) -> anyhow::Result<
         .collect();
     if !unsure.is_empty() {
         return Err(anyhow!(
-            "--fail-on: no verdict is possible, for want of rounds or of the case in the newer \
+            "--fail-on: no verdict is possible, since rounds are too few or the case is missing in the newer \
              run, on {}",
             unsure.join(", ")
         ));

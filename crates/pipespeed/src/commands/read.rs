@@ -58,7 +58,7 @@ pub fn run(end: &EndArgs, data: Option<DataUse>) -> anyhow::Result<()> {
     if end.read_with_splice && !pipe::is_pipe(input).context("standard input")? {
         return Err(usage(
             "--read-with-splice: standard input is not a pipe: pipe something into it, \
-             or leave the option out",
+             or omit the option",
         ));
     }
 

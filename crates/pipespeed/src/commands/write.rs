@@ -34,7 +34,7 @@ pub fn run(args: &WriteArgs) -> anyhow::Result<()> {
     if !is_pipe && args.end.write_with_vmsplice {
         return Err(usage(
             "--write-with-vmsplice: standard output is not a pipe: pipe it into something, \
-             or leave the option out",
+             or omit the option",
         ));
     }
     if !is_pipe && args.end.pipe_size.is_some() {

@@ -35,7 +35,7 @@ pub(super) fn check_suite(args: &BenchArgs) -> anyhow::Result<()> {
     }
     if let (false, Some(option)) = (channels, args.channels.given()) {
         return Err(usage(format!(
-            "{option}: the suite {} has no channels: use `bench channels`",
+            "{option} is not available in the suite {}: use `bench channels`",
             args.suite.name()
         )));
     }

@@ -8,7 +8,7 @@ use pipespeed_measure::suite::{Selection, Suite, memory};
 pub(super) fn check(args: &BenchArgs) -> anyhow::Result<()> {
     if let Some(option @ ("--channel" | "--all")) = args.channels.given() {
         return Err(usage(format!(
-            "{option}: the suite memory has no channels: use `bench channels`"
+            "{option} is not available in the suite memory: use `bench channels`"
         )));
     }
     if args.measure.setup.buffer_size.is_some() {

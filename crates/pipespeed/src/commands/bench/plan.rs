@@ -39,7 +39,7 @@ pub(super) struct Plan {
     pub(super) settings: Settings,
     machine: Machine,
     pub(super) warnings: Vec<Warning>,
-    /// What a quick run does without.
+    /// Warning about what a quick run omits.
     quick_note: Option<Warning>,
     /// If it was asked for, fewer rounds than usual will do.
     pub(super) budget: Budget,
