@@ -87,7 +87,7 @@ fn selected(args: &CheckArgs) -> anyhow::Result<Vec<&'static Check>> {
     for name in &args.only {
         if name == SOFT_LIMIT.name && !args.soft_limit {
             return Err(usage(format!(
-                "--only {name}: run it by --soft-limit; for a moment it keeps this user's other \
+                "--only {name}: this check needs --soft-limit; it briefly keeps this user's other \
                  new pipes small"
             )));
         }

@@ -140,8 +140,8 @@ fn process(args: &PagesArgs, pid: u32, address: u64) -> anyhow::Result<(String, 
         Half::Kernel => {}
         Half::NonCanonical => {
             return Err(anyhow!(
-                "--address {address:#x}: not an address on this machine ({}): its topmost bits \
-                 are not all alike",
+                "--address {address:#x}: not an address on this machine ({}): its top bits \
+                 are not all equal",
                 walk.scheme
             ));
         }

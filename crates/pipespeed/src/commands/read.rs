@@ -38,7 +38,7 @@ pub fn run(end: &EndArgs, data: Option<DataUse>) -> anyhow::Result<()> {
         (false, DataUse::Discard) => {
             return Err(usage(
                 "--data discard: read(2) copies the data into memory: \
-                 add --read-with-splice, or say --data read",
+                 add --read-with-splice, or use --data read",
             ));
         }
         (false, _) => SourceTechnique::Read,

@@ -28,12 +28,12 @@ pub fn run(args: &WriteArgs) -> anyhow::Result<()> {
     if !is_pipe && args.bytes.is_none() {
         return Err(usage(
             "standard output is not a pipe, and an endless write could fill a disk: \
-             pipe it into something, or say --bytes SIZE",
+             pipe it into a reader, or add --bytes SIZE",
         ));
     }
     if !is_pipe && args.end.write_with_vmsplice {
         return Err(usage(
-            "--write-with-vmsplice: standard output is not a pipe: pipe it into something, \
+            "--write-with-vmsplice: standard output is not a pipe: pipe it into a reader, \
              or omit the option",
         ));
     }

@@ -18,7 +18,7 @@ pub(super) fn check(args: &BenchArgs) -> anyhow::Result<()> {
     }
     if args.measure.data.is_some() || args.work > 0 {
         return Err(usage(format!(
-            "{}: in the suite memory that is part of each case: name cases by --case, or take the \
+            "{}: the suite memory fixes this for each case: choose cases with --case, or use the \
              suite touched",
             match args.work {
                 0 => "--data",

@@ -285,7 +285,7 @@ fn overrides(args: &BenchArgs, one_cpu: Option<usize>) -> anyhow::Result<Overrid
         && let Some(data @ (DataUse::Discard | DataUse::Read)) = measure.data
     {
         return Err(usage(format!(
-            "--data {}: in the suite {} every byte is used: say touch or verify, or take the \
+            "--data {}: in the suite {} every byte is used: use touch or verify, or the \
              suite ladder",
             data.name(),
             args.suite.name()

@@ -70,7 +70,7 @@ pub(super) fn warnings(grid: &Grid, pages: Option<PageKind>) -> Vec<Warning> {
         format!("a pipe of {pipe} is refused: {reason}")
     });
     let base = (pages == Some(PageKind::Base)).then(|| {
-        "this process gets no huge pages: buffers that are vmspliced have base pages, unlike the \
+        "this process gets no huge pages, so vmspliced buffers are in base pages, unlike the \
          published ones"
             .to_owned()
     });

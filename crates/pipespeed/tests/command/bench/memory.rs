@@ -73,7 +73,10 @@ fn a_block_that_does_not_fit_is_refused_with_the_reason_and_the_others_go_on() {
     assert!(reason.contains("two blocks of 1024TiB"), "{reason}");
     assert!(reason.contains("are available here"), "{reason}");
     assert!(case(&record, "mem_read_4k")["summary"]["gib_per_s"]["median"].is_number());
-    run_alone(pipespeed(&args)).failed(1, &["no case could be run: refused: ", "are available here"]);
+    run_alone(pipespeed(&args)).failed(
+        1,
+        &["no case could be run: refused: ", "are available here"],
+    );
 }
 
 #[test]
