@@ -71,7 +71,7 @@ pub struct MeterArgs {
     /// Show this format instead of the fields above [default: -ptreb].
     #[arg(short = 'F', long, value_name = "FORMAT", value_parser = Format::parse, allow_hyphen_values = true, help_heading = WHAT)]
     pub format: Option<Format>,
-    /// Print the percentage on a line of its own, also without a terminal.
+    /// Print the percentage, one line per update; also without a terminal.
     ///
     /// Prints the count instead with -b or if the size is unknown; -t puts the
     /// elapsed seconds before it.
