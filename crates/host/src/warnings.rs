@@ -4,12 +4,12 @@ use super::Machine;
 use super::noise::NoiseDelta;
 use crate::{Warning, WarningKind};
 
-/// A larger share of steal time gives a warning.
+/// A larger share of steal time causes a warning.
 const MAX_STEAL_SHARE: f64 = 0.005;
-/// A larger load by others, in processors, gives a warning.
+/// A larger load by other processes, in processors, causes a warning.
 const MAX_OTHER_LOAD: f64 = 0.1;
 
-/// Warnings about properties of the machine that affect any measurement.
+/// Warnings about properties of the machine that affect every measurement.
 pub fn of_machine(machine: &Machine) -> Vec<Warning> {
     let found = [
         one_processor(machine),
@@ -22,14 +22,14 @@ pub fn of_machine(machine: &Machine) -> Vec<Warning> {
     found.into_iter().flatten().collect()
 }
 
-/// Warnings about disturbances during a run, by the sum over all trials: a single
-/// trial is too short for the kernel's ticks.
+/// Warnings about disturbances during a run, summed over all trials, since a
+/// single trial is too short for the kernel's ticks.
 pub fn of_noise(deltas: &[NoiseDelta]) -> Vec<Warning> {
     let overall = NoiseDelta::overall(deltas).unwrap_or_default();
     let mut found = Vec::new();
     if let Some(share) = overall.steal_share.filter(|share| *share > MAX_STEAL_SHARE) {
         let message = format!(
-            "the hypervisor gave {:.1} % of our processors' time to other guests (steal): repeat the run on a quieter \
+            "the hypervisor gave {:.1} % of this guest's processor time to others (steal): repeat the run on a quieter \
              host or on dedicated processors",
             share * 100.0
         );
@@ -40,8 +40,8 @@ pub fn of_noise(deltas: &[NoiseDelta]) -> Vec<Warning> {
     if throttled_s > 0.0 {
         let trials = throttled().filter(|seconds| *seconds > 0.0).count();
         let message = format!(
-            "the control group's quota stopped processes for {throttled_s:.2} s in {trials} of {} trials: raise its \
-             cpu.max to 2 processors or more",
+            "the control group's CPU quota stopped processes for {throttled_s:.2} s in {trials} of {} trials: raise \
+             its cpu.max to 2 processors or more",
             deltas.len()
         );
         found.push(Warning::new(WarningKind::Throttled, message));
@@ -94,8 +94,8 @@ fn guest(machine: &Machine) -> Option<Warning> {
     Some(Warning::new(WarningKind::Guest, message))
 }
 
-/// Two ends alone don't exceed a quota of two processors, but they do together
-/// with any other process of the group.
+/// Warns about a CPU quota. The two ends alone don't exceed a quota of two
+/// processors, but may do so together with other processes of the group.
 fn quota(machine: &Machine) -> Option<Warning> {
     let quota = machine.cgroup.cpu_quota?;
     let usable = machine.processors.allowed.len();
@@ -112,7 +112,8 @@ fn quota(machine: &Machine) -> Option<Warning> {
     } else {
         "the ends are stopped if they and other processes of the group exceed it; raise cpu.max if trials are throttled"
     };
-    let message = format!("the control group's quota is {quota:.2} processors{period}: {effect}");
+    let message =
+        format!("the control group's CPU quota is {quota:.2} processors{period}: {effect}");
     Some(Warning::new(WarningKind::Throttled, message))
 }
 
@@ -151,7 +152,7 @@ fn clock_source(machine: &Machine) -> Option<Warning> {
         "no faster source is available, so trust long trials more than single latencies"
     };
     let message = format!(
-        "the clock source is {source}, which the vDSO cannot read, so that reading the clock takes a system call: \
+        "the clock source is {source}, which the vDSO cannot read, so every clock read takes a system call: \
          {tsc}"
     );
     Some(Warning::new(WarningKind::ClockSource, message))

@@ -57,11 +57,11 @@ pub enum Command {
     Bench(BenchArgs),
     /// Measure round trips: a message to another process and back.
     Latency(Box<LatencyArgs>),
-    /// Compare saved runs: what changed, and is it real?
+    /// Compare saved runs, with a verdict for each case.
     Compare(CompareArgs),
-    /// Show the page tables and the pages behind an address or a buffer.
+    /// Show the page tables and the pages of an address or a buffer.
     Pages(PagesArgs),
-    /// Show where the time of a case, or of your own pipeline, goes.
+    /// Show where a case, or your own pipeline, spends its time.
     Profile(ProfileArgs),
     /// Write to a pipe at standard output, with the published options.
     Write(WriteArgs),
@@ -69,7 +69,7 @@ pub enum Command {
     Read(ReadArgs),
     /// Measure elementary costs: a call, a page, a page fault, a wake-up.
     Costs(CostsArgs),
-    /// Test what this system's pipes promise: limits, semantics, permissions.
+    /// Test the limits, semantics and permissions of pipes on this system.
     Check(CheckArgs),
     /// Watch or limit a stream, with pv's options.
     Meter(Box<MeterArgs>),
@@ -86,16 +86,16 @@ pub enum Command {
     Man,
 }
 
-/// Where the two ends of a case run, and through what the data goes: the same
-/// for all that measure cases or sample them.
+/// Processors, pipe size and buffer size of a case, for every command that
+/// measures or samples cases.
 #[derive(Debug, Clone, Args)]
 pub struct SetupArgs {
-    /// Where the two ends run [default: different].
+    /// Processors of the two ends [default: different].
     ///
     /// The suite sizes measures both different and same by default.
     #[arg(long, value_parser = named::<Placement>())]
     pub placement: Option<Placement>,
-    /// Processors of writer and reader, as in 2,3.
+    /// Processor numbers of writer and reader, such as 2,3.
     #[arg(long, value_name = "W,R", value_parser = parse_cpus, conflicts_with = "placement")]
     pub cpus: Option<(usize, usize)>,
     /// Pipe size for all cases [default: the suite's].
@@ -106,7 +106,7 @@ pub struct SetupArgs {
     pub buffer_size: Option<usize>,
 }
 
-/// How everything is measured: the same for every measuring command.
+/// Options of a measurement.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Measuring")]
 pub struct MeasureArgs {
@@ -116,29 +116,29 @@ pub struct MeasureArgs {
     /// (14), memory 85 (25), sizes 120 (30), channels 170 (26), volumes 170 (12).
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub time: Option<f64>,
-    /// Number of rounds; each runs every case once [default: as --time allows].
+    /// Number of rounds; each runs every case once [default: to fit --time].
     ///
-    /// At least 30 by default; 9 in the suites channels, volumes and memory, 10 in
-    /// options.
+    /// The default is at least 30; 9 in the suites channels, volumes and memory, 10
+    /// in options.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true, conflicts_with = "time")]
     pub rounds: Option<u32>,
-    /// Seed of the order of the trials [default: random, recorded].
+    /// Seed for the order of the trials [default: random, recorded].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
-    /// Fewer and shorter trials, with wider intervals.
+    /// Run fewer and shorter trials, with wider intervals.
     #[arg(long)]
     pub quick: bool,
-    /// Where the ends run, and through what the data goes.
+    /// Processors, pipe size and buffer size.
     #[command(flatten)]
     pub setup: SetupArgs,
-    /// What becomes of the data [default: the suite's].
+    /// What to do with the data [default: the suite's].
     ///
-    /// To look at the data, a reader that splices passes it through a second pipe.
+    /// A reader that splices passes the data through a second pipe to examine it.
     #[arg(long, value_parser = named::<DataUse>())]
     pub data: Option<DataUse>,
 }
 
-/// Where results go.
+/// Output options.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
@@ -160,7 +160,7 @@ pub struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// The options with the files that are asked for.
+    /// Returns the file options by name.
     pub fn files(&self) -> [(&'static str, &Option<PathBuf>); 3] {
         [
             ("--json", &self.json),
@@ -178,8 +178,8 @@ The record is saved after each round, so an interrupted run loses nothing.
 
 Examples:
   pipespeed bench                  the published ladder, one minute
-  pipespeed bench touched          with every byte produced and used
-  pipespeed bench changes          what would help most here
+  pipespeed bench touched          every byte is produced and used
+  pipespeed bench changes          which change helps most
   pipespeed bench channels --channel pipe,tcp --size 4K,1M
   pipespeed bench --case write_read,vmsplice_read --pipe-size 1M
   pipespeed bench --quick --json - | jq .cases[].summary")]
@@ -187,12 +187,12 @@ pub struct BenchArgs {
     /// The set of cases to measure.
     #[arg(value_parser = named::<Suite>(), default_value_t)]
     pub suite: Suite,
-    /// Measure only these cases, and those they are compared with.
+    /// Measure only these cases and the ones they are compared with.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub case: Vec<String>,
-    /// Passes of computing over the data at each end.
+    /// Number of computation passes over the data at each end.
     ///
-    /// Shows from which amount of work the pipe stops mattering.
+    /// Shows how much work makes the speed of the pipe irrelevant.
     #[arg(
         long,
         value_name = "N",
@@ -213,13 +213,13 @@ pub struct BenchArgs {
     /// Which volumes.
     #[command(flatten)]
     pub volumes: VolumesArgs,
-    /// What blocks of memory lie in.
+    /// The memory blocks to measure.
     #[command(flatten)]
     pub memory: MemoryArgs,
-    /// How to measure.
+    /// Options of the measurement.
     #[command(flatten)]
     pub measure: MeasureArgs,
-    /// Where results go.
+    /// Output options.
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -227,24 +227,24 @@ pub struct BenchArgs {
 /// `pipespeed compare`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The samples of two runs are not paired: what the machine did between the runs \
-counts as a difference too. The intervals allow for slow drift within each run, \
-not for changes from one hour to the next.
+The samples of two runs are not paired: a change of the machine between the runs \
+also counts as a difference. The intervals account for slow drift within each run, \
+but not for changes between the runs.
 
 Examples:
   pipespeed compare before.json after.json
   pipespeed compare base.json new.json --fail-on slower:10    for use in CI
   pipespeed compare a.json b.json c.json                      all against a.json")]
 pub struct CompareArgs {
-    /// Saved runs; the others are compared with the first ('-': standard input).
+    /// Saved runs; all are compared with the first ('-': standard input).
     #[arg(required = true, num_args = 2.., value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Exit with status 1 if a case got slower by PERCENT or more.
     ///
-    /// Also if no verdict is possible. Differences below 5 % never count.
+    /// Also exits with 1 if no verdict is possible. Differences below 5 % never count.
     #[arg(long, value_name = "slower[:PERCENT]", value_parser = fail_on)]
     pub fail_on: Option<FailOn>,
-    /// Compare runs whose settings or machines differ too much.
+    /// Compare runs even if their settings or machines differ too much.
     #[arg(long)]
     pub force: bool,
     /// Save the comparison as JSON ('-': standard output).
@@ -258,24 +258,24 @@ pub struct CompareArgs {
     pub verbose: bool,
 }
 
-/// When a comparison counts as a failure.
+/// Condition under which a comparison fails.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FailOn {
-    /// The least slow-down that counts, as a share: 0.1 is 10 %.
+    /// Smallest slow-down that fails, as a fraction: 0.1 is 10 %.
     pub slower_by: f64,
 }
 
-/// The published programs' options: both programs take all of them.
+/// Options of the published programs; both accept all of them.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Options of the published programs (hyphens or underscores)")]
 pub struct EndArgs {
-    /// Print what is done, and page faults, on standard error.
+    /// Print settings and page faults on standard error.
     #[arg(long)]
     pub verbose: bool,
-    /// Never sleep: try again at once while the pipe is full or empty.
+    /// Never sleep: retry at once while the pipe is full or empty.
     #[arg(long, alias = "busy_loop")]
     pub busy_loop: bool,
-    /// Ask poll(2) before each transfer.
+    /// Call poll(2) before each transfer.
     #[arg(long)]
     pub poll: bool,
     /// Use transparent huge pages.
@@ -287,12 +287,12 @@ pub struct EndArgs {
     /// Buffer size.
     #[arg(long, aliases = ["buf_size", "buffer-size", "buffer_size"], value_name = "SIZE", default_value = "256K", value_parser = size::parse, allow_hyphen_values = true)]
     pub buf_size: usize,
-    /// Write with vmsplice(2), from two halves of the buffer in turn.
+    /// Write with vmsplice(2), alternating between the buffer's halves.
     ///
-    /// The pipe gets half the buffer's size.
+    /// The pipe is set to half the buffer's size.
     #[arg(long, alias = "write_with_vmsplice")]
     pub write_with_vmsplice: bool,
-    /// Read with splice(2), to /dev/null.
+    /// Read with splice(2) to /dev/null.
     #[arg(long, alias = "read_with_splice")]
     pub read_with_splice: bool,
     /// Gift the pages to the kernel (SPLICE_F_GIFT).
@@ -309,35 +309,35 @@ pub struct EndArgs {
     /// Lock the buffers in memory.
     #[arg(long, alias = "lock_memory")]
     pub lock_memory: bool,
-    /// Don't write to the buffers before the start.
+    /// Don't write to the buffers before the transfer.
     #[arg(long, alias = "dont_touch_pages")]
     pub dont_touch_pages: bool,
-    /// One buffer in two halves instead of two buffers.
+    /// Use one buffer in two halves instead of two buffers.
     #[arg(long, alias = "same_buffer")]
     pub same_buffer: bool,
-    /// Print the result and the options as a line of CSV.
+    /// Print the result and the options as one CSV line.
     #[arg(long)]
     pub csv: bool,
 }
 
-/// What a writer sends.
+/// Data that a writer sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Sent {
-    /// The same bytes again and again.
+    /// The same bytes repeatedly.
     #[default]
     Constant,
     /// A stream of fresh bytes that `read --data verify` can check.
     Pattern,
 }
 
-/// When vmspliced pages of a pattern are written again.
+/// When to reuse vmspliced pages of a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum ReuseArg {
-    /// Never: right whatever the reader does.
+    /// Never: correct for every reader.
     #[default]
     Fresh,
-    /// Once they have left the pipe: faster, but wrong if the reader splices
-    /// or tees them on.
+    /// After they have left the pipe: faster, but wrong if the reader splices
+    /// or tees them onward.
     Drained,
 }
 
@@ -351,10 +351,10 @@ pub struct WriteArgs {
     /// What to send.
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     pub data: Sent,
-    /// When vmspliced pages of a pattern are written again.
+    /// When to reuse vmspliced pages of a pattern.
     #[arg(long, value_enum, default_value_t)]
     pub reuse: ReuseArg,
-    /// Stop after this many bytes [default: when the reader closes the pipe].
+    /// Number of bytes to write [default: until the reader closes the pipe].
     #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     pub bytes: Option<usize>,
     /// The published options.
@@ -367,8 +367,8 @@ pub struct WriteArgs {
 pub struct ReadArgs {
     /// What to do with the data [default: read].
     ///
-    /// The default is discard with --read-with-splice; to look at spliced data
-    /// takes a second pipe.
+    /// The default with --read-with-splice is discard; examining spliced data
+    /// needs a second pipe.
     #[arg(long, value_parser = named::<DataUse>())]
     pub data: Option<DataUse>,
     /// The published options.
@@ -389,7 +389,7 @@ fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(seconds),
         Ok(_) => Err("seconds must be above 0 and at most 86400".to_owned()),
-        Err(_) => Err(format!("'{text}' is no number of seconds")),
+        Err(_) => Err(format!("'{text}' is not a number of seconds")),
     }
 }
 
@@ -401,7 +401,7 @@ fn fail_on(text: &str) -> Result<FailOn, String> {
             .parse::<f64>()
             .ok()
             .filter(|percent| (0.0..100.0).contains(percent))
-            .ok_or_else(|| format!("'{percent}' is no percentage from 0 to 100"))?,
+            .ok_or_else(|| format!("'{percent}' is not a percentage from 0 to 100"))?,
         _ => return Err("write 'slower' or 'slower:PERCENT'".to_owned()),
     };
     Ok(FailOn {

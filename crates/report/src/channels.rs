@@ -199,7 +199,7 @@ fn zerocopy(run: &Run) -> Option<String> {
 /// The share of sends with MSG_ZEROCOPY that the kernel copied.
 pub(super) fn copied_share(copied: u64, sends: u64) -> String {
     format!(
-        "MSG_ZEROCOPY: the kernel copied {:.1} % of the sends all the same, as their completions \
+        "MSG_ZEROCOPY: the kernel copied {:.1} % of the sends anyway, as their completions \
          say.",
         100.0 * copied as f64 / sends as f64
     )

@@ -114,7 +114,7 @@ fn origin(comparison: &Comparison, many: bool, style: Style) -> String {
         lines.push(style.note(&line, YELLOW));
     }
     for reason in &comparison.incomparable {
-        lines.push(style.note(&format!("makes no sense: {reason}"), RED));
+        lines.push(style.note(&format!("not comparable: {reason}"), RED));
     }
     lines.join("\n")
 }

@@ -143,7 +143,10 @@ mod tests {
 
     #[test]
     fn costs_stand_below_one_another_with_units_and_reasons() {
-        let warning = Warning::new(WarningKind::Quick, "no intervals, which take 6 rounds");
+        let warning = Warning::new(
+            WarningKind::Quick,
+            "no intervals are shown, since they need 6 rounds",
+        );
         let text = costs_table(&costs(), &[warning], Style::of_width(80));
         insta::assert_snapshot!(text);
     }

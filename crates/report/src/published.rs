@@ -138,7 +138,7 @@ const OPTIONS: [(&str, &str, &str, Claim); 10] = [
     (
         "untouched",
         "untouched buffers of base pages",
-        "25.0 GiB/s in place of 30",
+        "25.0 GiB/s instead of 30",
         Claim::Slower,
     ),
     ("gift", "gifted base pages", NO_GAIN, Claim::NoGain),
@@ -146,7 +146,7 @@ const OPTIONS: [(&str, &str, &str, Claim); 10] = [
     (
         "busy_loop_huge",
         "huge pages",
-        "51.0 GiB/s in place of 32.8 (sleeping; here spinning)",
+        "51.0 GiB/s instead of 32.8 (sleeping; here spinning)",
         Claim::Faster,
     ),
     (
@@ -166,7 +166,7 @@ const OPTIONS: [(&str, &str, &str, Claim); 10] = [
     (
         "vmsplice_splice_huge",
         "sleeping instead of spinning, huge pages",
-        "51.0 GiB/s in place of 62.5 to 65",
+        "51.0 GiB/s instead of 62.5 to 65",
         Claim::Slower,
     ),
     (

@@ -204,7 +204,7 @@ fn check_room(memory: &MemorySpec) -> anyhow::Result<()> {
             _ => "two blocks",
         };
         bail!(NotRun::refused(format!(
-            "{what} of {} and an eighth more are needed, and {} of memory can be had here ({})",
+            "{what} of {} and an eighth more are needed, but only {} of memory are available here ({})",
             size::format(memory.block_bytes as u64),
             size::format(room.bytes),
             room.limit
@@ -257,7 +257,7 @@ mod tests {
             panic!("{error:#}");
         };
         assert!(reason.starts_with("two blocks of 1048576TiB"), "{reason}");
-        assert!(reason.contains("can be had here ("), "{reason}");
+        assert!(reason.contains("are available here ("), "{reason}");
         let error = map(&spec(Act::Read, usize::MAX - 5000)).unwrap_err();
         assert!(error.downcast_ref::<NotRun>().is_some(), "{error:#}");
     }

@@ -286,7 +286,9 @@ mod tests {
             panic!("{:?}", record.warnings);
         };
         assert!(
-            waiting.message.ends_with("pipe of 9B, tcp of 9B"),
+            waiting
+                .message
+                .contains("pipe of 9B, tcp of 9B, an end waited"),
             "{waiting}"
         );
     }

@@ -1,5 +1,5 @@
-//! What the samples of a run show of disturbances, as warnings: those that
-//! several cases share in one sentence.
+//! Warnings about disturbances that the samples of a run show. Cases that share
+//! a disturbance share a warning.
 
 use crate::record::{CaseResult, Flag, Run, Warning, WarningKind};
 use pipespeed_base::text::pluralize;
@@ -22,18 +22,18 @@ pub(crate) fn by_case<'a, T: Iterator<Item = &'a [Flag]>>(
     cases.collect()
 }
 
-/// Warns of cases whose ends had to wait for their processor.
+/// Warns about cases whose ends had to wait for their processor.
 pub(crate) fn waiting_for_processor(flags: &Flags<'_>) -> Option<Warning> {
     let cases = flagged(flags, Flag::RunDelay, MIN_FLAGGED_SHARE)?;
     let message = format!(
-        "an end had to wait for its processor for over 2 % of the time, as something else ran on \
-         it, in over a quarter of the trials of {cases}"
+        "in over a quarter of the trials of {cases}, an end waited more than 2 % of the time for \
+         its processor, which ran something else"
     );
     Some(Warning::new(WarningKind::RunDelay, message))
 }
 
-/// The cases of which more than a share of the trials have a flag, for a
-/// sentence.
+/// Lists the cases in which more than this share of the trials has the flag, or
+/// counts them if they are too many to name.
 fn flagged(flags: &Flags<'_>, flag: Flag, share: f64) -> Option<String> {
     let is_flagged = |(_, trials): &&(String, Vec<&[Flag]>)| {
         let with = trials.iter().filter(|flags| flags.contains(&flag)).count();
@@ -48,30 +48,34 @@ fn flagged(flags: &Flags<'_>, flag: Flag, share: f64) -> Option<String> {
     }
 }
 
-/// The fewest rounds that allow a verdict on each of `comparisons`: n rounds
-/// that all agree have a probability of 2 / 2^n by chance, which has to be below
-/// the share of the error allowed that falls to each.
+/// Returns the number of rounds needed for a verdict on each of `comparisons`: n
+/// rounds agree by chance with a probability of 2 / 2^n, which must not exceed the
+/// error allowed for each comparison.
 pub fn rounds_for_verdicts(comparisons: usize, confidence: f64) -> usize {
     let allowed = (1.0 - confidence) / comparisons.max(1) as f64;
     ((1.0 - allowed.log2()).ceil() as usize).max(stats::MIN_SAMPLES)
 }
 
-/// Warns where too few rounds were completed for verdicts.
+/// Warns if too few rounds were completed for verdicts.
 pub(super) fn too_few_rounds(run: &Run) -> Option<Warning> {
     let comparisons = super::comparisons::count(run);
     let needed = rounds_for_verdicts(comparisons, run.settings.confidence);
     (comparisons > 0 && run.settings.rounds_done < needed).then(|| {
         let message = format!(
-            "with {} no verdict is possible on {} at once: {needed} are the least",
+            "{} {} too few for {} ({needed} needed): verdicts are withheld",
             pluralize(run.settings.rounds_done, "round"),
-            pluralize(comparisons, "comparison")
+            if run.settings.rounds_done == 1 {
+                "is"
+            } else {
+                "are"
+            },
+            pluralize(comparisons, "simultaneous comparison")
         );
         Warning::new(WarningKind::Quick, message)
     })
 }
 
-/// What the samples themselves show of disturbances: those that several cases
-/// share in one sentence.
+/// Warnings about disturbances that the samples show.
 pub(super) fn of_samples(run: &Run) -> Vec<Warning> {
     let measured = || run.cases.iter().filter(|case| !case.samples.is_empty());
     let flags = measured().map(|case| (case.name.clone(), case.samples.iter().map(|s| &*s.flags)));
@@ -80,15 +84,15 @@ pub(super) fn of_samples(run: &Run) -> Vec<Warning> {
     let mut warn = |kind, message| found.push(Warning::new(kind, message));
     if let Some(names) = flagged(&flags, Flag::Drift, 0.5) {
         let message = format!(
-            "the rate changed by over 20 % from the first half of a trial to the second, in most \
-             trials of {names}"
+            "in most trials of {names}, the rate changed by over 20 % between the first and the \
+             second half"
         );
         warn(WarningKind::Drift, message);
     }
     if let Some(medians) = shifted_medians(run) {
         let message = format!(
-            "trials flagged as disturbed move medians by over 5 %; without them they would be, in \
-             GiB/s: {medians}"
+            "disturbed trials change medians by over 5 %; medians without those trials, in GiB/s: \
+             {medians}"
         );
         warn(WarningKind::Flagged, message);
     }
@@ -100,7 +104,7 @@ pub(super) fn of_samples(run: &Run) -> Vec<Warning> {
         .collect();
     if two_modes.len() > MAX_NAMED_CASES {
         let message = format!(
-            "the samples fall into two groups in {} of {} cases: their medians describe the larger",
+            "in {} of {} cases the samples fall into two groups: each median describes the larger group",
             two_modes.len(),
             measured().count()
         );
@@ -110,7 +114,7 @@ pub(super) fn of_samples(run: &Run) -> Vec<Warning> {
     found.extend(two_modes.into_iter().map(|(case, modes)| {
         let message = format!(
             "the samples fall into two groups, around {:.3} GiB/s ({:.0} %) and {:.3} GiB/s ({:.0} \
-             %): the median describes the larger",
+             %): the median describes the larger group",
             modes.low,
             100.0 * (1.0 - modes.share_high),
             modes.high,
@@ -121,8 +125,8 @@ pub(super) fn of_samples(run: &Run) -> Vec<Warning> {
     found
 }
 
-/// The cases whose median differs without the flagged trials, with that median
-/// and the share of flagged trials.
+/// Lists the cases whose median changes without the flagged trials, with that
+/// median and the number of flagged trials.
 fn shifted_medians(run: &Run) -> Option<String> {
     let shifted: Vec<String> = run
         .cases
@@ -144,6 +148,6 @@ fn shifted_medians(run: &Run) -> Option<String> {
     match shifted.len() {
         0 => None,
         1..=MAX_NAMED_CASES => Some(shifted.join(", ")),
-        many => Some(format!("other ones in {many} of {} cases", run.cases.len())),
+        many => Some(format!("different in {many} of {} cases", run.cases.len())),
     }
 }

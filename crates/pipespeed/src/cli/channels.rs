@@ -1,17 +1,17 @@
-//! What only the suite channels takes.
+//! Options of the suite channels.
 
 use pipespeed_base::size;
 use pipespeed_measure::suite::channels::{MAX_BYTES, Selection, Transport};
 
 use super::named::named_among;
 
-/// Which channels and messages.
+/// The channels and message sizes to measure.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Suite channels")]
 pub struct ChannelsArgs {
     /// Measure only these channels.
     ///
-    /// Each is compared with the pipe if that is among them, else with the first.
+    /// Each is compared with the pipe if that is measured, else with the first channel.
     /// `bench channels --all --list` lists them.
     #[arg(
         long,
@@ -21,7 +21,7 @@ pub struct ChannelsArgs {
         hide_possible_values = true
     )]
     pub channel: Vec<Transport>,
-    /// Message sizes, up to 4M; in the suite memory, block sizes.
+    /// Message sizes, up to 4M; block sizes in the suite memory.
     #[arg(
         long,
         value_name = "SIZE",
@@ -36,7 +36,7 @@ pub struct ChannelsArgs {
 }
 
 impl ChannelsArgs {
-    /// What is chosen.
+    /// Returns the chosen channels and sizes.
     pub fn selection(&self) -> Selection {
         Selection {
             channels: self.channel.clone(),
@@ -45,7 +45,7 @@ impl ChannelsArgs {
         }
     }
 
-    /// The first option that was given.
+    /// Returns the name of the first of these options that was given.
     pub fn given(&self) -> Option<&'static str> {
         match self {
             _ if !self.channel.is_empty() => Some("--channel"),
@@ -55,7 +55,7 @@ impl ChannelsArgs {
         }
     }
 
-    /// The first size that no message has.
+    /// Returns the first size that exceeds the largest message.
     pub fn oversized(&self) -> Option<usize> {
         self.size.iter().copied().find(|bytes| *bytes > MAX_BYTES)
     }
@@ -64,7 +64,7 @@ impl ChannelsArgs {
 fn message_or_block(text: &str) -> Result<usize, String> {
     size::parse(text).map_err(|error| {
         format!(
-            "{error}; a message has from 1 byte to {}",
+            "{error}; a message must have from 1 byte to {}",
             size::format(MAX_BYTES as u64)
         )
     })

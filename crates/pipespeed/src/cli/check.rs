@@ -7,15 +7,15 @@ use clap::Args;
 /// `pipespeed check`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Needs no privilege, takes about a second and leaves nothing behind. Outcomes: pass \
-(holds, as it must for every pipe), seen (systems differ; this is the value here), \
-refused (not allowed here), FAIL and ERROR (exit status 1).
+Needs no privileges, takes about a second and leaves no files behind. Outcomes: pass \
+(works as every pipe must), seen (the value on this system; systems differ), refused \
+(not allowed on this system), FAIL and ERROR (exit status 1).
 
 Examples:
   pipespeed check
   pipespeed check --explain torn-writes
   pipespeed check --only limits,end-of-file
-  pipespeed check --only limits --soft-limit    also try out the limit on a user's pipes
+  pipespeed check --only limits --soft-limit    also test the limit on a user's pipes
   pipespeed check --json - | jq '.checks[] | select(.verdict != \"pass\")'")]
 pub struct CheckArgs {
     /// Run only these checks or groups.
@@ -28,10 +28,10 @@ pub struct CheckArgs {
         conflicts_with = "explain"
     )]
     pub only: Vec<String>,
-    /// Also test the limit on all pipes of a user.
+    /// Also test the limit on the total size of a user's pipes.
     ///
-    /// Makes pipes until pipe-user-pages-soft keeps new ones small; for a moment
-    /// that affects all new pipes of this user.
+    /// Creates pipes until pipe-user-pages-soft keeps new ones small, which briefly
+    /// affects all new pipes of this user.
     #[arg(long, conflicts_with = "explain")]
     pub soft_limit: bool,
     /// List the checks and exit.

@@ -14,22 +14,22 @@ use pipespeed_measure::latency::channels::MAX_BYTES;
 /// `pipespeed latency`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-A round trip lasts from before a message is sent until all of it has come back \
-from the other process; it is not halved. With --rate it starts when the message \
-was due, so a stall counts for every message that was due during it.
+A round trip lasts from just before a message is sent until all of it has come back \
+from the other process; the time is not halved. With --rate it starts when the message \
+was scheduled, so a stall delays every message scheduled during it.
 
 Examples:
   pipespeed latency                                  five channels, three sizes
   pipespeed latency --all --size 64
   pipespeed latency pipe eventfd --wait spin
   pipespeed latency tcp --size 1K --rate 2000        at a fixed rate
-  pipespeed latency pipe --size 64K,128K --naive     the exchange that deadlocks
+  pipespeed latency pipe --size 64K,128K --naive     an exchange that deadlocks
   pipespeed latency --json latency.json --chart latency.svg")]
 pub struct LatencyArgs {
-    /// Channels [default: pipe socketpair tcp ring eventfd].
+    /// Channels to measure [default: pipe socketpair tcp ring eventfd].
     #[arg(value_parser = named_among(Transport::with_round_trips()), value_name = "CHANNEL")]
     pub channels: Vec<Transport>,
-    /// Channels, as `bench channels` takes them.
+    /// Channels to measure, separated by commas.
     #[arg(
         long,
         value_parser = named_among(Transport::with_round_trips()),
@@ -41,40 +41,40 @@ pub struct LatencyArgs {
     /// Measure all channels.
     #[arg(long, conflicts_with_all = ["channels", "channel"])]
     pub all: bool,
-    /// Message sizes, up to 16M [default: 8,1K,64K; an eventfd has 8 bytes].
+    /// Message sizes, up to 16M [default: 8,1K,64K; eventfd: always 8].
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = message_size, allow_hyphen_values = true)]
     pub size: Vec<usize>,
     /// Capacity of pipes and FIFOs [default: the system's].
     #[arg(long, alias = "pipe_size", value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     pub pipe_size: Option<usize>,
-    /// Round trips per launch [default: as --time allows].
+    /// Round trips per launch [default: as many as fit into --time].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000), allow_negative_numbers = true, conflicts_with = "time")]
     pub count: Option<u64>,
     /// Duration of the whole run [default: 20].
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub time: Option<f64>,
-    /// Launches of each case; below 6 there are no intervals.
+    /// Launches per case; fewer than 6 give no intervals.
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
     pub rounds: u32,
-    /// Seed of the order of the cases [default: random, recorded].
+    /// Seed for the order of the cases [default: random, recorded].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
-    /// Send at a fixed rate, whether or not any message has come back.
+    /// Send at a fixed rate, without waiting for replies.
     #[arg(long, value_name = "PER_SECOND", value_parser = rate, allow_negative_numbers = true, conflicts_with = "naive")]
     pub rate: Option<f64>,
     /// How both processes wait for a message.
     #[arg(long, value_parser = named_among(vec![Waiting::Block, Waiting::Spin, Waiting::Adaptive]), default_value_t, conflicts_with = "naive")]
     pub wait: Waiting,
-    /// Let both processes write before they read, which can deadlock.
+    /// Make both processes write before they read, which can deadlock.
     #[arg(long)]
     pub naive: bool,
-    /// Time without progress that --naive calls a deadlock.
+    /// Time without progress after which --naive reports a deadlock.
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = limit, allow_negative_numbers = true, requires = "naive")]
     pub limit: f64,
     /// Where the two processes run.
     #[arg(long, value_parser = named::<Placement>(), default_value_t)]
     pub placement: Placement,
-    /// Processors of sender and echo, as in 2,3.
+    /// Processor numbers of sender and echo, such as 2,3.
     #[arg(long, value_name = "S,E", value_parser = parse_cpus, conflicts_with = "placement")]
     pub cpus: Option<(usize, usize)>,
     /// Where results go.
@@ -83,7 +83,7 @@ pub struct LatencyArgs {
 }
 
 impl LatencyArgs {
-    /// The duration of the whole run, in seconds.
+    /// Returns the duration of the whole run, in seconds.
     pub fn time_s(&self) -> f64 {
         self.time.unwrap_or(20.0)
     }
@@ -93,7 +93,7 @@ fn message_size(text: &str) -> Result<usize, String> {
     match size::parse(text) {
         Ok(bytes) if bytes <= MAX_BYTES => Ok(bytes),
         Ok(_) => Err(format!(
-            "a message has from 1 byte to {}",
+            "a message must have from 1 byte to {}",
             size::format(MAX_BYTES as u64)
         )),
         Err(error) => Err(error),
@@ -103,13 +103,13 @@ fn message_size(text: &str) -> Result<usize, String> {
 fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if (0.1..=1e7).contains(&rate) => Ok(rate),
-        _ => Err("a rate is from 0.1 to 10000000 messages a second".to_owned()),
+        _ => Err("the rate must be from 0.1 to 10000000 messages per second".to_owned()),
     }
 }
 
 fn limit(text: &str) -> Result<f64, String> {
     match seconds(text) {
         Ok(limit) if (0.1..=50.0).contains(&limit) => Ok(limit),
-        _ => Err("a limit is from 0.1 to 50 seconds".to_owned()),
+        _ => Err("the limit must be from 0.1 to 50 seconds".to_owned()),
     }
 }

@@ -38,7 +38,7 @@ impl<T: Named> TypedValueParser for NamedParser<T> {
         let found = self.0.iter().find(is_meant);
         match found {
             Some(value) => Ok(*value),
-            None => unreachable!("it is one of their names"),
+            None => unreachable!("the word is one of the possible values"),
         }
     }
 

@@ -13,8 +13,8 @@ use pipespeed_explain::pages::Architecture;
 #[command(
     group = ArgGroup::new("what").args(["address", "buffer"]).required(true),
     after_help = "\
-With --address alone no memory is examined: it shows which page-table entries lead \
-there. Frame numbers and flags need root (CAP_SYS_ADMIN); the rest does not.
+With --address alone no memory is examined: the output shows which page-table entries \
+translate the address. Only frame numbers and flags need root (CAP_SYS_ADMIN).
 
 Examples:
   pipespeed pages --address 0x0000f2705af953c0
@@ -24,41 +24,41 @@ Examples:
   pipespeed pages --pid 1234 --address 0x7ffd1c3e2000 --length 16K"
 )]
 pub struct PagesArgs {
-    /// An address, in hexadecimal, as 0x7f0012345678.
+    /// Virtual address in hexadecimal, such as 0x7f0012345678.
     #[arg(long, value_parser = address, allow_hyphen_values = true)]
     pub address: Option<u64>,
     /// Allocate a buffer of this size and show its pages.
     #[arg(long, value_name = "SIZE", value_parser = range, allow_hyphen_values = true)]
     pub buffer: Option<u64>,
-    /// Process whose memory the address is in.
+    /// Process that the address belongs to.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)), requires = "address", conflicts_with = "buffer", allow_negative_numbers = true)]
     pub pid: Option<u32>,
-    /// Bytes to show from the address on [default: one page].
+    /// Number of bytes to show from the address [default: one page].
     #[arg(long, value_name = "SIZE", value_parser = range, requires = "pid", conflicts_with = "buffer", allow_hyphen_values = true)]
     pub length: Option<u64>,
-    // clap does not insist on what is required where something else given
-    // excludes it: so --address is named as well.
+    // clap drops a requirement when another given option conflicts with the
+    // required one, so the conflict with --address is stated here as well.
     /// Use transparent huge pages for the buffer.
     #[arg(long, requires = "buffer", conflicts_with = "address")]
     pub huge: bool,
     /// Use reserved huge pages for the buffer.
     #[arg(long, requires = "buffer", conflicts_with_all = ["huge", "address"])]
     pub hugetlb: bool,
-    /// Don't write to the buffer first.
+    /// Don't write to the buffer before examining it.
     #[arg(long, requires = "buffer", conflicts_with = "address")]
     pub untouched: bool,
     /// Architecture of the page tables [default: this machine's].
     #[arg(long, value_parser = named::<Architecture>(), conflicts_with_all = ["buffer", "pid"])]
     pub arch: Option<Architecture>,
-    /// Levels of page tables [default: this machine's].
+    /// Number of page-table levels [default: this machine's].
     ///
     /// 4 or 5 on x86-64, 2 to 5 elsewhere.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=5), conflicts_with_all = ["buffer", "pid"], allow_negative_numbers = true)]
     pub levels: Option<u32>,
-    /// Size of base pages: 4K; also 16K, 64K on aarch64 [default: this machine's].
+    /// Base page size: 4K; on aarch64 also 16K, 64K [default: this machine's].
     #[arg(long, value_name = "SIZE", value_parser = page, conflicts_with_all = ["buffer", "pid"], allow_hyphen_values = true)]
     pub page_size: Option<u64>,
-    /// Address bits, as 39, 48 or 52 on aarch64 [default: by the levels].
+    /// Bits of an address, such as 48 or 52 [default: from the levels].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(36..=57), conflicts_with_all = ["buffer", "pid"], allow_negative_numbers = true)]
     pub address_bits: Option<u32>,
     /// Save the result as JSON ('-': standard output).
@@ -66,34 +66,34 @@ pub struct PagesArgs {
     pub json: Option<PathBuf>,
 }
 
-/// More would be a long list, and a buffer of it a burden to the machine.
-const LARGEST: usize = 1 << 30;
+/// Largest range to show; more would be a long list and fill the memory.
+const MAX_RANGE: usize = 1 << 30;
 
 fn range(text: &str) -> Result<u64, String> {
     match size::parse(text)? {
-        bytes @ ..=LARGEST => Ok(bytes as u64),
-        _ => Err("1G is the most to look at in one go".to_owned()),
+        bytes @ ..=MAX_RANGE => Ok(bytes as u64),
+        _ => Err("at most 1G can be examined at once".to_owned()),
     }
 }
 
 fn page(text: &str) -> Result<u64, String> {
     match size::parse(text)? {
         bytes @ (4096 | 16_384 | 65_536) => Ok(bytes as u64),
-        _ => Err("base pages are of 4K, 16K or 64K".to_owned()),
+        _ => Err("base pages have 4K, 16K or 64K".to_owned()),
     }
 }
 
 fn address(text: &str) -> Result<u64, String> {
-    const HOW: &str = "write an address in hexadecimal, as 0x7f0012345678";
+    const HOW: &str = "write the address in hexadecimal, such as 0x7f0012345678";
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     let Some(digits) = digits.filter(|digits| !digits.is_empty()) else {
         return Err(HOW.to_owned());
     };
-    // from_str_radix would take a sign.
+    // from_str_radix would accept a sign.
     if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return Err(HOW.to_owned());
     }
-    u64::from_str_radix(digits, 16).map_err(|_| "an address has 64 bits at most".to_owned())
+    u64::from_str_radix(digits, 16).map_err(|_| "an address has at most 64 bits".to_owned())
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Parsing the command line: bad usage is one line, as all errors are.
+//! Parses the command line and reports wrong usage in one line.
 
 use std::process::ExitCode;
 
 use pipespeed_base::failure::{exit_code, usage};
 
-/// Parses the command line. Bad usage is told in one line, as all errors are;
-/// help and version are printed as clap makes them.
+/// Parses the command line. Wrong usage is reported in one line, like every
+/// error; clap prints help and version.
 ///
 /// # Errors
 /// The exit status to end with.

@@ -3,10 +3,10 @@
 use clap::{Args, ValueEnum};
 use pipespeed_base::size;
 
-/// What pages are pinned.
+/// The kinds of pages to pin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum PinnedPages {
-    /// Base and huge pages, in turns.
+    /// Base and huge pages, alternating.
     #[default]
     Both,
     /// Base pages.
@@ -19,24 +19,24 @@ pub enum PinnedPages {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Pinning pages")]
 pub struct PinningArgs {
-    /// Measure only what it costs to pin pages, as vmsplice does.
+    /// Measure only the cost of pinning pages, as vmsplice does.
     ///
-    /// By the kernel's own benchmark (gup_test: for root, in kernels built with
-    /// it), and by an estimate, which works everywhere.
+    /// Uses the kernel's own benchmark (gup_test: needs root and a kernel built
+    /// with it) and an estimate that works everywhere.
     #[arg(long)]
     pub pinning: bool,
-    /// Pages per call of the kernel's benchmark; vmsplice pins 16.
+    /// Pages per call in the kernel's benchmark; vmsplice pins 16.
     #[arg(long, value_name = "N", default_value_t = pipespeed_explain::costs::pinning::PIPE_PAGES_PER_CALL, value_parser = clap::value_parser!(u32).range(1..=1 << 20), allow_negative_numbers = true, requires = "pinning")]
     pub pages_per_call: u32,
     /// Memory that the kernel's benchmark pins [default: 256M].
     ///
-    /// At least 1M. The default is less where memory is short.
+    /// The minimum is 1M. The default is smaller if memory is short.
     #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true, requires = "pinning")]
     pub size: Option<usize>,
     /// Kind of pages to pin.
     #[arg(long, value_enum, default_value_t, requires = "pinning")]
     pub pages: PinnedPages,
-    /// Pin pages that were never written: the kernel's zero page.
+    /// Pin pages that were never written (the kernel's zero page).
     #[arg(long, requires = "pinning")]
     pub untouched: bool,
 }

@@ -11,9 +11,9 @@ use pipespeed_tools::fizzbuzz::{LAST, Path};
 /// `pipespeed fizzbuzz`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-By default no page is written again once it was sent, so the output is right for \
-every reader. --reuse drained writes pages again once they have left the pipe: \
-faster, but wrong where the reader splices or tees them onward, as pv does.
+By default pages are not reused after sending, so the output is correct for every \
+reader. --reuse drained reuses pages after they have left the pipe: faster, but wrong \
+if the reader splices or tees them onward, as pv does.
 
 Examples:
   pipespeed fizzbuzz | head -20
@@ -22,22 +22,22 @@ Examples:
   pipespeed fizzbuzz --reuse drained --busy-loop |
     pipespeed read --read-with-splice --busy-loop")]
 pub struct FizzbuzzArgs {
-    /// The first number.
+    /// First number.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = line_number, allow_negative_numbers = true)]
     pub from: u64,
-    /// The last number, up to 9223372036854775808 (2^63) [default: no end].
+    /// Last number, up to 9223372036854775808 (2^63) [default: no end].
     #[arg(long, value_name = "N", value_parser = line_number, allow_negative_numbers = true)]
     pub to: Option<u64>,
-    /// When pages that were sent are written again.
+    /// When to reuse pages that were sent.
     #[arg(long, value_enum, default_value_t)]
     pub reuse: ReuseArg,
     /// Never sleep: retry at once while the pipe is full.
     #[arg(long, alias = "busy_loop")]
     pub busy_loop: bool,
-    /// Implementation [default: the fastest here].
+    /// Implementation [default: the fastest on this machine].
     #[arg(long, value_parser = named::<Path>(), value_name = "WAY")]
     pub by: Option<Path>,
-    /// Print on standard error how it was done.
+    /// Print the method and its statistics on standard error.
     #[arg(long)]
     pub verbose: bool,
 }
@@ -45,7 +45,7 @@ pub struct FizzbuzzArgs {
 /// `pipespeed yes`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The line goes to a pipe by reference, which is safe since it never changes.
+The line is spliced into a pipe by reference, which is safe since it never changes.
 
 Examples:
   pipespeed yes | some-program-that-asks

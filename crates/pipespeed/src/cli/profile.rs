@@ -11,22 +11,22 @@ use pipespeed_measure::suite::Suite;
 /// `pipespeed profile`.
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = "\
-Each end's costs add up to its wall time. Sampling the kernel takes root, \
+Each end's costs add up to its wall time. Sampling the kernel needs root, or \
 CAP_PERFMON and CAP_SYSLOG, or /proc/sys/kernel/perf_event_paranoid at 1 and \
-kptr_restrict at 0; the perf program is not needed. Where sampling is refused, a \
-case is accounted for by counts (calls, pages, faults, switches, wake-ups) times what \
-each costs here (pipespeed costs); the remainder is shown as unexplained.
+kptr_restrict at 0; the perf program is not needed. If sampling is refused, the time \
+of a case is estimated from counts (calls, pages, faults, switches, wake-ups) times \
+their costs on this machine (see pipespeed costs); the rest is shown as unexplained.
 
-A pipeline of your own is one quoted string for sh after '--'; several words are \
-one program and its arguments. Every stage and what it starts is sampled, from its \
-start to its end or until --time is over, when it is ended. Its standard input and \
-error are pipespeed's; its standard output is discarded unless it is redirected: a \
-file or another program behind it may make it slower than /dev/null does. Its stages \
-run wherever the scheduler puts them; taskset within the command binds one.
+Your own pipeline is one quoted string for sh after '--'; several words are one \
+program and its arguments. Every stage and its child processes are sampled from start \
+to end; a pipeline that runs longer than --time is terminated. It uses pipespeed's \
+standard input and standard error. Its standard output is discarded unless \
+redirected; with a file or another program as output it may be slower than with \
+/dev/null. The scheduler places the stages; use taskset in the command to bind one.
 
 Ctrl-C, Ctrl-\\, SIGTERM and SIGHUP end a profile and all processes that it started: a \
-pipeline gets SIGTERM, and SIGKILL a second later. If pipespeed itself is killed by \
-SIGKILL, the pipeline goes on without it.
+pipeline gets SIGTERM, then SIGKILL a second later. If pipespeed itself is killed by \
+SIGKILL, the pipeline keeps running.
 
 Examples:
   pipespeed profile write_read                       bars and the call tree
@@ -41,30 +41,30 @@ pub struct ProfileArgs {
     /// Profile the seven rungs of the published ladder.
     #[arg(long, conflicts_with_all = ["case", "suite"])]
     pub all: bool,
-    /// Suite of the case [default: the first that has it].
+    /// Suite of the case [default: the first that contains it].
     #[arg(long, value_parser = named::<Suite>())]
     pub suite: Option<Suite>,
     /// Your own pipeline, quoted: 'COMMAND | COMMAND'.
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["case", "all", "suite", "placement", "cpus", "pipe_size", "buffer_size"])]
     pub command: Vec<String>,
-    /// Duration of sampling a case, or limit of a pipeline [default: 2, 10].
+    /// Sampling time of a case, or time limit of a pipeline [default: 2, 10].
     ///
-    /// A case runs for the same time again without sampling, to show what sampling
-    /// costs. A pipeline that runs longer is ended.
+    /// A case also runs for the same time without sampling, to show the cost of
+    /// sampling. A pipeline that runs longer is terminated.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub time: Option<f64>,
     /// Hide branches of the call tree below this share of samples.
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent, allow_negative_numbers = true)]
     pub threshold: f64,
-    /// Where the ends of a case run, and through what the data goes.
+    /// Processors, pipe size and buffer size of a case.
     #[command(flatten)]
     pub setup: SetupArgs,
-    /// Where the profile goes beside standard output.
+    /// Files to save the profile to.
     #[command(flatten)]
     pub output: ProfileOutput,
 }
 
-/// Where a profile goes.
+/// Output options of a profile.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub struct ProfileOutput {
@@ -92,5 +92,5 @@ fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim_end_matches('%').trim_end().parse::<f64>().ok();
     number
         .filter(|percent| (0.0..=100.0).contains(percent))
-        .ok_or_else(|| format!("'{text}' is no percentage from 0 to 100"))
+        .ok_or_else(|| format!("'{text}' is not a percentage from 0 to 100"))
 }

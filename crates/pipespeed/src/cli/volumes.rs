@@ -1,21 +1,21 @@
-//! What only the suite volumes takes.
+//! Options of the suite volumes.
 
 use pipespeed_base::size;
 
-/// The least volume: a smaller one may be in the pipe before it is timed.
+/// Smallest volume; a smaller one could fit into the pipe before timing starts.
 const MIN: usize = 16 << 20;
 
-/// The largest volume: a day's work at a GiB/s. Each 0.25 GiB of a trial is a
-/// rate in the record.
+/// Largest volume: about a day at 1 GiB/s. The record has one rate for each
+/// 0.25 GiB of a trial.
 const MAX: usize = 64 << 40;
 
-/// Which volumes.
+/// The volumes to measure.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Suite volumes")]
 pub struct VolumesArgs {
-    /// Volumes, from 16M to 64T [default: 0.25G,2.5G,25G].
+    /// Volumes to transfer, from 16M to 64T [default: 0.25G,2.5G,25G].
     ///
-    /// With --quick 64M,0.25G,1G.
+    /// The default with --quick is 64M,0.25G,1G.
     #[arg(
         long,
         value_name = "SIZE",
@@ -29,10 +29,13 @@ pub struct VolumesArgs {
 fn volume(text: &str) -> Result<usize, String> {
     match size::parse(text)? {
         bytes if bytes < MIN => Err(format!(
-            "a volume has at least {}",
+            "a volume must be at least {}",
             size::format(MIN as u64)
         )),
-        bytes if bytes > MAX => Err(format!("a volume has at most {}", size::format(MAX as u64))),
+        bytes if bytes > MAX => Err(format!(
+            "a volume must be at most {}",
+            size::format(MAX as u64)
+        )),
         bytes => Ok(bytes),
     }
 }

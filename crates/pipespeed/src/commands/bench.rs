@@ -1,4 +1,4 @@
-//! `pipespeed bench`: plan a run, watch over it, save and show it.
+//! `pipespeed bench`: plans, runs, saves and shows a measurement.
 
 mod able;
 mod lengths;
@@ -30,7 +30,7 @@ use self::plan::Plan;
 /// Measures a suite.
 ///
 /// # Errors
-/// What went wrong. What was measured until then has been saved and shown.
+/// The reason of the failure. The results so far have been saved and shown.
 pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
     let rounded = settle_pipe_size(&mut args.measure.setup.pipe_size);
     let mut plan = Plan::new(&args)?;
@@ -116,7 +116,7 @@ fn measure<S: FnMut(&Run)>(
         pilot_s = pilot_s.min(timed_pilot(measurement, progress)?);
     }
     if plan.suite == Suite::Changes {
-        progress.set_purpose("choosing what to combine");
+        progress.set_purpose("choosing the changes to combine");
         measurement.put_together(progress)?;
         if let Some(case) = measurement.run_mut().cases.last() {
             let not_run = case.not_run.as_ref();
@@ -156,7 +156,7 @@ fn timed_pilot<S: FnMut(&Run)>(
     Ok(started.elapsed().as_secs_f64())
 }
 
-/// Where results are saved.
+/// Returns the files to save.
 fn files(args: &BenchArgs) -> anyhow::Result<Files> {
     let options = args.output.files();
     if args.no_save || options.iter().any(|(_, path)| path.is_some()) {
@@ -166,7 +166,7 @@ fn files(args: &BenchArgs) -> anyhow::Result<Files> {
     Ok(Files::by_default(&format!("{}-{now}", args.suite.name())))
 }
 
-/// What is saved under an option.
+/// Returns the text to save for an option.
 fn text(option: &str, run: &Run) -> anyhow::Result<String> {
     match option {
         "--json" => Ok(to_json(run)),

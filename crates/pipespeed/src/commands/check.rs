@@ -18,8 +18,8 @@ use pipespeed_report::{self as report, Style};
 /// Runs the checks.
 ///
 /// # Errors
-/// If a statement that every pipe must fulfil does not hold, or something was
-/// not found out; if the record can't be saved; if a signal arrives.
+/// A check failed or could not be completed, the record can't be saved, or a signal
+/// arrived.
 pub fn run(args: &CheckArgs) -> anyhow::Result<()> {
     let style = Style::for_terminal(io::stdout().is_terminal(), args.verbose);
     if !args.explain.is_empty() {
@@ -49,8 +49,8 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Runs checks until a signal arrives. Signals are looked for between checks,
-/// when nothing is left of the last one, such as a child.
+/// Runs checks until a signal arrives. Looks for signals between checks, when no
+/// child process of a check is running.
 fn run_all(checks: &[&Check]) -> anyhow::Result<Vec<Checked>> {
     let signals = SignalFlag::install()?;
     let mut checked = Vec::with_capacity(checks.len());
@@ -63,7 +63,7 @@ fn run_all(checks: &[&Check]) -> anyhow::Result<Vec<Checked>> {
     Ok(checked)
 }
 
-/// All checks, including the one that is only run if asked for.
+/// Returns all checks, including the one that only runs on request.
 fn known() -> impl Iterator<Item = &'static Check> {
     check::all().chain([&SOFT_LIMIT])
 }
@@ -76,25 +76,25 @@ fn names() -> String {
 fn explained(name: &str) -> anyhow::Result<&'static Check> {
     known().find(|check| check.name == name).ok_or_else(|| {
         usage(format!(
-            "--explain {name}: no such check; there are {}",
+            "--explain {name}: no such check; the checks are {}",
             names()
         ))
     })
 }
 
-/// The checks asked for, in the order of reports.
+/// Returns the requested checks in the order of the report.
 fn selected(args: &CheckArgs) -> anyhow::Result<Vec<&'static Check>> {
     for name in &args.only {
         if name == SOFT_LIMIT.name && !args.soft_limit {
             return Err(usage(format!(
-                "--only {name}: run it by --soft-limit; for a moment it keeps this user's other \
+                "--only {name}: this check needs --soft-limit; it briefly keeps this user's other \
                  new pipes small"
             )));
         }
         let group = Group::ALL.into_iter().any(|group| group.name() == name);
         if !group && !known().any(|check| check.name == name) {
             return Err(usage(format!(
-                "--only {name}: no such check; there are {}; and the groups {}",
+                "--only {name}: no such check or group; the checks are {}; the groups are {}",
                 names(),
                 Group::ALL.map(Group::name).join(", ")
             )));

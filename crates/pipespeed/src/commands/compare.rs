@@ -18,7 +18,7 @@ use pipespeed_report::{self as report, Style};
 /// What went wrong; and, with `--fail-on`, that a case got slower.
 pub fn run(args: CompareArgs) -> anyhow::Result<()> {
     if args.files.iter().filter(|file| is_stdout(file)).count() > 1 {
-        return Err(usage("only one of the files can be '-', standard input"));
+        return Err(usage("only one file can be '-' (standard input)"));
     }
     let files = Files::new([("--json", &args.json), ("--chart", &args.chart)])?;
     let runs: Vec<(String, Run)> = args
@@ -27,7 +27,7 @@ pub fn run(args: CompareArgs) -> anyhow::Result<()> {
         .map(|file| Ok((file.display().to_string(), load(file)?)))
         .collect::<anyhow::Result<_>>()?;
     let Some(((old_file, old), newer)) = runs.split_first() else {
-        return Err(usage("name two saved runs at least"));
+        return Err(usage("at least two saved runs are needed"));
     };
     let comparisons: Vec<Comparison> = newer
         .iter()
@@ -60,7 +60,7 @@ fn refuse_senseless(comparisons: &[Comparison], force: bool) -> anyhow::Result<(
             let way_out = if nothing {
                 ""
             } else {
-                "; --force compares them all the same"
+                "; --force compares them anyway"
             };
             bail!(
                 "{} and {} can't be compared: {reason}{way_out}",
@@ -102,7 +102,7 @@ fn fail_on_slower(comparisons: &[Comparison], slower_by: f64) -> anyhow::Result<
         .collect();
     if !unsure.is_empty() {
         return Err(anyhow!(
-            "--fail-on: no verdict is possible, for want of rounds or of the case in the newer \
+            "--fail-on: no verdict is possible, since rounds are too few or the case is missing in the newer \
              run, on {}",
             unsure.join(", ")
         ));

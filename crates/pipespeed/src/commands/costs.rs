@@ -19,8 +19,8 @@ use pipespeed_report as report;
 use pipespeed_stats::MIN_SAMPLES;
 use pipespeed_stats::schedule::rounds_for_budget;
 
-/// Measures the elementary costs and shows them; after a signal those of the
-/// rounds that were completed.
+/// Measures and shows the elementary costs; after a signal, those of the completed
+/// rounds.
 ///
 /// # Errors
 /// When a trial failed or the record can't be saved; the signal.
@@ -86,13 +86,13 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     first_error([outcome, saved, check(&record.warnings, true)])
 }
 
-/// The time for the whole run, where it is asked for.
+/// Returns the time budget of the run, if --time is given.
 pub(super) fn budget(args: &CostsArgs) -> Budget {
     Budget::new(args.time.unwrap_or(0.0), args.time.is_some())
 }
 
-/// Runs the pilot, and as many rounds as are asked for or fit into the time,
-/// which are written to `planned`.
+/// Runs the pilot and the requested rounds, or those that fit into the time. Stores
+/// their number in `planned`.
 pub(super) fn measure<W: Work>(
     probes: &mut Rounds<W>,
     args: &CostsArgs,
@@ -107,7 +107,7 @@ pub(super) fn measure<W: Work>(
     if budget.is_given {
         let what = format!("{MIN_SAMPLES} rounds");
         let needed_s = MIN_SAMPLES as f64 * round_s;
-        budget.require(needed_s, &what, "give --rounds in its place")?;
+        budget.require(needed_s, &what, "use --rounds instead")?;
         let (cases, remaining_s) = (probes.runnable(), budget.remaining_s());
         rounds = rounds_for_budget(round_s, remaining_s, cases, MIN_SAMPLES);
     }
@@ -116,7 +116,7 @@ pub(super) fn measure<W: Work>(
     Ok(())
 }
 
-/// The processors of the wake-ups.
+/// Returns the processors for the wake-up costs.
 fn places(args: &CostsArgs) -> anyhow::Result<Places> {
     let topology = Topology::read(&Root::default());
     if args.cpus.is_none() && args.placement.is_none() {
@@ -126,7 +126,7 @@ fn places(args: &CostsArgs) -> anyhow::Result<Places> {
     Ok(Places::of(&place(args.cpus, placement, &topology)?))
 }
 
-/// What limits what the figures say.
+/// Returns warnings that limit the meaning of the figures.
 fn found(costs: &Costs, planned: usize, disturbed: NoiseDelta) -> Vec<Warning> {
     let mut found = Vec::new();
     if costs.rounds < planned {
@@ -135,15 +135,16 @@ fn found(costs: &Costs, planned: usize, disturbed: NoiseDelta) -> Vec<Warning> {
         found.push(Warning::new(WarningKind::Quick, message));
     }
     if costs.rounds < MIN_SAMPLES {
-        let message = "no intervals, which take 6 rounds or more (--rounds)";
+        let message = "no intervals are shown, since they need 6 or more rounds (--rounds)";
         found.push(Warning::new(WarningKind::Quick, message));
     }
     let warnings = warnings::of_noise(&[disturbed]).into_iter();
     found.extend(warnings.map(|mut warning| {
-        // Its own message recommends options that are not here.
+        // The original message recommends options that this command lacks.
         if warning.kind == WarningKind::OtherLoad {
             let load = disturbed.other_load.unwrap_or(0.0);
-            warning.message = format!("other processes used {load:.2} processors meanwhile");
+            warning.message =
+                format!("other processes used {load:.2} processors on average during the run");
         }
         warning
     }));

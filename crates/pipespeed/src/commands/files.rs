@@ -1,4 +1,4 @@
-//! The files that a command saves to, by their options.
+//! The files that a command saves, by option.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -10,22 +10,22 @@ use pipespeed_report::Style;
 
 use crate::cli::OutputArgs;
 
-/// Where bench saves unless told otherwise.
+/// Default directory of saved results.
 const DIRECTORY: &str = "pipespeed-results";
 
 /// Files to save to.
 pub(super) struct Files {
-    /// With the option of each.
+    /// The option and path of each file.
     files: Vec<(&'static str, PathBuf)>,
-    /// Made when there is something to save.
+    /// Directory to create before the first file is saved.
     directory: Option<&'static Path>,
 }
 
 impl Files {
-    /// The files of these options, checked before anything is measured.
+    /// Checks the files of these options before anything is measured.
     ///
     /// # Errors
-    /// Bad usage: two files in one place, or one that can't be written.
+    /// Wrong usage: two options name the same file, or a file can't be written.
     pub(super) fn new<'a>(
         options: impl IntoIterator<Item = (&'static str, &'a Option<PathBuf>)>,
     ) -> anyhow::Result<Self> {
@@ -52,8 +52,8 @@ impl Files {
         })
     }
 
-    /// Files named after `stem` in a directory of their own, or none where that
-    /// can't be written.
+    /// Returns files named after `stem` in the default directory, or none if it can't
+    /// be written.
     pub(super) fn by_default(stem: &str) -> Self {
         let here = Path::new(DIRECTORY);
         let place = if here.exists() { here } else { Path::new(".") };
@@ -66,7 +66,7 @@ impl Files {
                 files.push(("--chart", file("svg")));
             }
             Err(error) => say(&format!(
-                "pipespeed: nothing will be saved: ./{DIRECTORY}: {error}"
+                "pipespeed: results will not be saved: ./{DIRECTORY}: {error}"
             )),
         }
         Files {
@@ -75,12 +75,12 @@ impl Files {
         }
     }
 
-    /// Whether standard output is taken by a file.
+    /// Whether an option saves to standard output.
     pub(super) fn take_stdout(&self) -> bool {
         self.files.iter().any(|(_, path)| is_stdout(path))
     }
 
-    /// Prints a text on standard output, unless a file goes there.
+    /// Prints a text on standard output, unless a file is saved there.
     pub(super) fn print(
         &self,
         verbose: bool,
@@ -93,8 +93,8 @@ impl Files {
         to_stdout(io::stdout().write_all(text(style).as_bytes()))
     }
 
-    /// Prints a table on standard output. If a file goes there, prints `instead` on
-    /// standard error, unless that is to be quiet.
+    /// Prints a table on standard output. If a file is saved there, prints `instead` on
+    /// standard error, unless --quiet is given.
     pub(super) fn show(
         &self,
         output: &OutputArgs,
@@ -108,14 +108,14 @@ impl Files {
         self.print(output.verbose, table)
     }
 
-    /// The files in a line; none without any.
+    /// Lists the files in one line, or returns none if there are none.
     pub(super) fn names(&self) -> Option<String> {
         let files = self.files.iter().filter(|(_, path)| !is_stdout(path));
         let names: Vec<String> = files.map(|(_, path)| path.display().to_string()).collect();
         (!names.is_empty()).then(|| names.join(" "))
     }
 
-    /// Saves what can be replaced later, except charts. A failure is ignored:
+    /// Saves the files that can be replaced later, except charts. Ignores failures:
     /// [`save`](Self::save) tries again.
     pub(super) fn save_round(&self, text: impl Fn(&str) -> anyhow::Result<String>) {
         let replaceable =
@@ -123,7 +123,7 @@ impl Files {
         let _ = self.save_all(self.files.iter().filter(replaceable), text);
     }
 
-    /// Saves each file that can be, with the text for its option.
+    /// Saves the text of each option, and continues after a failure.
     ///
     /// # Errors
     /// The files that can't be saved, with the reasons.

@@ -29,13 +29,13 @@ pub fn run(args: &FizzbuzzArgs) -> anyhow::Result<()> {
     let by = args.by.unwrap_or_else(Path::fastest);
     if !by.is_supported() {
         return Err(usage(format!(
-            "--by: this processor has no {}: leave the option out",
+            "--by: this processor does not support {}: omit the option",
             by.name()
         )));
     }
     if args.to.is_none() && is_regular_file(io::stdout().as_fd())? {
         return Err(usage(
-            "standard output is a file, and lines without end would fill the disk: say --to N",
+            "standard output is a file, and unlimited output would fill the disk: add --to N",
         ));
     }
     let mut out = builder(args).stdout().context("standard output")?;

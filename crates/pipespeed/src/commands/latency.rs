@@ -27,8 +27,8 @@ mod plan;
 /// Measures round trips.
 ///
 /// # Errors
-/// When a deadlock was found, a trial failed, or a file can't be saved. What
-/// was measured until then has been shown and saved.
+/// A deadlock was found, a trial failed, or a file can't be saved. The results so
+/// far have been shown and saved.
 pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     let budget = Budget::new(args.time_s(), args.time.is_some());
     let files = Files::new(args.output.files())?;
@@ -78,7 +78,7 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     first_error([verdict, saved])
 }
 
-/// The word for a way of waiting that needs a processor for each process.
+/// Returns the name of a way of waiting that needs one processor per process.
 fn spins(wait: Waiting) -> Option<&'static str> {
     match wait {
         Waiting::Block | Waiting::Poll => None,
@@ -87,7 +87,7 @@ fn spins(wait: Waiting) -> Option<&'static str> {
     }
 }
 
-/// What is saved under an option.
+/// Returns the text to save for an option.
 fn text(option: &str, record: &Record) -> anyhow::Result<String> {
     Ok(match option {
         "--json" => to_json(record),
@@ -96,7 +96,7 @@ fn text(option: &str, record: &Record) -> anyhow::Result<String> {
     })
 }
 
-/// Checks that all went well.
+/// Returns an error if a trial failed or deadlocked.
 fn verdict(record: &Record) -> anyhow::Result<()> {
     let cases = &record.cases;
     let deadlocks = cases.iter().filter(|case| case.deadlock.is_some()).count();
@@ -111,6 +111,8 @@ fn verdict(record: &Record) -> anyhow::Result<()> {
         [only] if let Some(not_run) = &only.not_run => {
             Err(anyhow!("{}: {not_run}", only.channel.name()))
         }
-        _ => Err(anyhow!("no case could be run, as shown")),
+        _ => Err(anyhow!(
+            "no case could be run (the reasons are listed above)"
+        )),
     }
 }

@@ -1,4 +1,4 @@
-//! What is made from the definition of the command line.
+//! Completions and the manual page, generated from the command line's definition.
 
 use std::io::{self, Write};
 
@@ -10,18 +10,17 @@ use pipespeed_base::failure::to_stdout;
 /// Prints completions for a shell.
 ///
 /// # Errors
-/// When standard output can't be written.
+/// Standard output can't be written.
 pub fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "pipespeed", &mut script);
     to_stdout(io::stdout().write_all(&script))
 }
 
-/// Prints the manual page: the command's own and, after it, one of each
-/// subcommand.
+/// Prints the manual page of the command, followed by those of the subcommands.
 ///
 /// # Errors
-/// When standard output can't be written.
+/// Standard output can't be written.
 pub fn man() -> anyhow::Result<()> {
     let mut page = Vec::new();
     let mut command = Cli::command();

@@ -4,7 +4,7 @@ use crate::cli::MeterArgs;
 use pipespeed_base::failure::{AlreadyReported, usage};
 use pipespeed_tools::meter::{self, Format, Item, Options, Show, Unit};
 
-/// Passes a stream on, or watches a process, and shows how far it is.
+/// Passes a stream on, or watches a process, and shows the progress.
 ///
 /// # Errors
 /// Wrong usage; or [`AlreadyReported`] with pv's exit status: each failure was printed
@@ -18,7 +18,7 @@ pub fn run(args: MeterArgs) -> anyhow::Result<()> {
     for (given, option) in left_out {
         if given {
             return Err(usage(format!(
-                "{option} of pv is not offered by pipespeed meter"
+                "pipespeed meter does not support {option} of pv"
             )));
         }
     }
@@ -56,7 +56,7 @@ fn options(args: MeterArgs) -> Options {
     }
 }
 
-/// pv's 0 means that it was not said.
+/// Treats 0 as an option that was not given, as pv does.
 fn set(number: Option<u64>) -> Option<u64> {
     number.filter(|number| *number > 0)
 }

@@ -1,4 +1,4 @@
-//! One thin file a subcommand.
+//! The subcommands, one thin file each.
 
 pub mod article;
 pub mod bench;
@@ -29,7 +29,7 @@ use pipespeed_host::{Machine, Warning, WarningKind};
 use pipespeed_measure::endpoint::spec::{PageKind, Waiting};
 use pipespeed_measure::record::{Header, Kind};
 
-/// Does what the command line says.
+/// Runs the subcommand of the command line.
 ///
 /// # Errors
 /// What went wrong, in one line.
@@ -58,8 +58,8 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
     }
 }
 
-/// How a producer waits for room: it sleeps only if there is none for a while,
-/// since to wake it up takes longer than a pipe takes to be drained.
+/// Returns how a producer waits for room in the pipe. It sleeps only if there is no
+/// room for a while, since waking it takes longer than draining a pipe.
 fn waiting(busy_loop: bool) -> Wait {
     if busy_loop {
         Wait::Spin
@@ -68,7 +68,7 @@ fn waiting(busy_loop: bool) -> Wait {
     }
 }
 
-/// Whether pipes may have the size of --pipe-size.
+/// Checks that pipes can have the size of --pipe-size.
 fn pipe_size_allowed(bytes: usize) -> anyhow::Result<()> {
     let limit = fastpipe::pipe::Limits::read().max_size;
     if let Some(limit) = limit
@@ -86,7 +86,7 @@ fn pipe_size_allowed(bytes: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The header of a record that the command now begins to make.
+/// Returns the header of a new record.
 fn header(kind: Kind, machine: Machine) -> Header {
     let started_at = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
     Header::new(kind, command_line(), started_at.to_string(), machine)
@@ -104,7 +104,7 @@ fn command_line() -> Vec<String> {
         .collect()
 }
 
-/// The processors that were asked for, or those of a placement.
+/// Returns the processors of --cpus, or those of the placement.
 fn place(
     cpus: Option<(usize, usize)>,
     placement: Placement,
@@ -117,20 +117,20 @@ fn place(
     chosen.map_err(|error| usage(error.to_string()))
 }
 
-/// The signal that ended a run.
+/// Returns an error if a signal interrupted the run.
 fn interrupted_by(outcome: &anyhow::Result<()>) -> Option<i32> {
     let interrupted: Option<&Interrupted> = outcome.as_ref().err()?.downcast_ref();
     interrupted.map(|interrupted| interrupted.0)
 }
 
-/// The seed that was asked for, or one from the clock: it only has to differ from
-/// run to run, and is recorded. It has few digits, so that it can be typed again.
+/// Returns the seed of --seed, or one from the clock. It is recorded, only has to
+/// differ between runs, and has few digits so that it is easy to type.
 fn seed(asked: Option<u64>) -> u64 {
     let now = jiff::Timestamp::now().as_nanosecond() as u64;
     asked.unwrap_or(now / 1000 % 1_000_000_000)
 }
 
-/// Ends a command with the first of these errors and prints the others.
+/// Returns the first of these errors and prints the others.
 fn first_error(outcomes: impl IntoIterator<Item = anyhow::Result<()>>) -> anyhow::Result<()> {
     let mut errors = outcomes.into_iter().filter_map(Result::err);
     let Some(first) = errors.next() else {
@@ -142,9 +142,9 @@ fn first_error(outcomes: impl IntoIterator<Item = anyhow::Result<()>>) -> anyhow
     Err(first)
 }
 
-/// Takes for --pipe-size what the kernel makes of it, and says so where that is
-/// something else: a capacity is a power of two of pages (round_pipe_size() in
-/// fs/pipe.c). A size that can't be had is left for others to refuse.
+/// Replaces the value of --pipe-size by the size that the kernel grants, and warns
+/// if they differ: a capacity is a power of two of pages (round_pipe_size() in
+/// fs/pipe.c). Does nothing if the kernel refuses the size.
 fn settle_pipe_size(asked: &mut Option<usize>) -> Option<Warning> {
     let bytes = (*asked)?;
     let (_, end) = fastpipe::pipe::create().ok()?;
@@ -153,11 +153,11 @@ fn settle_pipe_size(asked: &mut Option<usize>) -> Option<Warning> {
     rounded(bytes, granted)
 }
 
-/// What to say of a --pipe-size that the kernel made something else of.
+/// Warning that the kernel rounded --pipe-size.
 fn rounded(asked: usize, granted: usize) -> Option<Warning> {
     (granted != asked).then(|| {
         let message = format!(
-            "--pipe-size {}: the kernel makes pipes of {} of it, a power of two of pages",
+            "--pipe-size {}: the kernel rounds the size to {}, a power of two of pages",
             size::exact(asked as u64),
             size::format(granted as u64)
         );
@@ -165,12 +165,10 @@ fn rounded(asked: usize, granted: usize) -> Option<Warning> {
     })
 }
 
-/// What the published programs let pass in silence.
+/// Rejects a combination that the published programs silently accept.
 fn published(end: &EndArgs) -> anyhow::Result<()> {
     if end.check_huge_page && !end.huge_page {
-        return Err(usage(
-            "--check-huge-page: add --huge-page, which asks for them",
-        ));
+        return Err(usage("--check-huge-page requires --huge-page"));
     }
     Ok(())
 }

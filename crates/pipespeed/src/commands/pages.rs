@@ -16,7 +16,7 @@ use pipespeed_explain::pages::{
 use pipespeed_host::Machine;
 use pipespeed_measure::record::{Kind, to_json};
 
-/// Shows what memory is made of.
+/// Shows the pages and page tables of an address or buffer.
 ///
 /// # Errors
 /// What went wrong, in one line.
@@ -28,7 +28,7 @@ pub fn run(args: &PagesArgs) -> anyhow::Result<()> {
             Some(pid) => process(args, pid, address)?,
             None => decoded(args, address)?,
         },
-        (None, None) => return Err(usage("name an --address or a size of a --buffer")),
+        (None, None) => return Err(usage("--address or --buffer is required")),
     };
     let mut text = heading;
     text += &drawing(&report.walk, huge_page_of(report.memory.as_ref()));
@@ -45,7 +45,7 @@ pub fn run(args: &PagesArgs) -> anyhow::Result<()> {
     files.save(|_| Ok(to_json(&record)))
 }
 
-/// An address by itself.
+/// Shows how an address is translated, without examining memory.
 fn decoded(args: &PagesArgs, address: u64) -> anyhow::Result<(String, Report)> {
     let wanted = Wanted {
         page_bytes: args.page_size,
@@ -61,7 +61,7 @@ fn decoded(args: &PagesArgs, address: u64) -> anyhow::Result<(String, Report)> {
         (Some(architecture), _) => Scheme::find(architecture, wanted),
         (None, None) => {
             return Err(usage(
-                "the page tables of this machine are not known here: choose others by --arch",
+                "the page tables of this machine are unknown: choose an architecture with --arch",
             ));
         }
     };
@@ -73,8 +73,8 @@ fn decoded(args: &PagesArgs, address: u64) -> anyhow::Result<(String, Report)> {
     Ok((String::new(), report))
 }
 
-/// Pages of this machine's size, where nothing else is said and it has such
-/// tables.
+/// Returns this machine's page tables, if the options choose no others and the
+/// architecture is known.
 fn with_own_pages(own: Architecture, wanted: Wanted) -> Wanted {
     let pages = Wanted {
         page_bytes: wanted
@@ -94,7 +94,7 @@ fn elsewhere(wanted: Wanted) -> Option<Scheme> {
     scheme.flatten()
 }
 
-/// A buffer of our own.
+/// Allocates a buffer and shows its pages.
 fn buffer(args: &PagesArgs, bytes: u64) -> anyhow::Result<(String, Report)> {
     let scheme = own_scheme()?;
     let (pages, kind) = match (args.huge, args.hugetlb) {
@@ -130,7 +130,7 @@ fn buffer(args: &PagesArgs, bytes: u64) -> anyhow::Result<(String, Report)> {
     Ok((heading, report))
 }
 
-/// The memory of another process.
+/// Shows the memory of another process.
 fn process(args: &PagesArgs, pid: u32, address: u64) -> anyhow::Result<(String, Report)> {
     let walk = Walk::of(address, own_scheme()?);
     match walk.half {
@@ -140,8 +140,8 @@ fn process(args: &PagesArgs, pid: u32, address: u64) -> anyhow::Result<(String, 
         Half::Kernel => {}
         Half::NonCanonical => {
             return Err(anyhow!(
-                "--address {address:#x}: not an address on this machine ({}): its topmost bits \
-                 are not all alike",
+                "--address {address:#x}: not an address on this machine ({}): its top bits \
+                 are not all equal",
                 walk.scheme
             ));
         }
@@ -164,15 +164,15 @@ fn process(args: &PagesArgs, pid: u32, address: u64) -> anyhow::Result<(String, 
 fn own_scheme() -> anyhow::Result<Scheme> {
     let Some(own) = own_architecture() else {
         return Err(anyhow!(
-            "the page tables of this machine's processor are not known here"
+            "the page tables of this machine's processor are unknown"
         ));
     };
     Ok(machine_scheme(own)?)
 }
 
-/// The size of the huge page that the walk to the first page ends at, where
-/// that is certain: a compound page of that size may be mapped page by page,
-/// but not if smaps counts all of the mapping as mapped by large entries.
+/// Returns the size of the huge page that holds the first page, if that is certain.
+/// A compound page may be mapped page by page, but not if smaps reports the
+/// whole mapping as mapped by large entries.
 fn huge_page_of(memory: Option<&Memory>) -> Option<u64> {
     let memory = memory?;
     let first = memory.pages.first()?;

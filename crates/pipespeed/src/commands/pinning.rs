@@ -20,16 +20,16 @@ use pipespeed_measure::record::{Kind, to_json};
 use pipespeed_measure::rounds::{Rounds, check};
 use pipespeed_report as report;
 
-/// What a call of the kernel's benchmark pins unless told otherwise, in bytes.
+/// Default memory that a call of the kernel's benchmark pins, in bytes.
 const USUAL_SIZE: usize = 256 << 20;
 
 const TWO_MIB: usize = 2 << 20;
 
-/// Below that the kernel's clock of whole microseconds tells too little.
+/// Smallest memory to pin; the kernel's clock of whole microseconds is too coarse
+/// for less.
 const MIN_SIZE: usize = 1 << 20;
 
-/// Measures what pinning costs and shows it; after a signal what was measured
-/// until then.
+/// Measures and shows the cost of pinning; after a signal, the results so far.
 ///
 /// # Errors
 /// When a trial failed or the record can't be saved; the signal.
@@ -102,14 +102,14 @@ fn plan(args: &CostsArgs) -> anyhow::Result<Plan> {
     let size = match pinning.size {
         Some(bytes) if bytes < MIN_SIZE => {
             return Err(usage(format!(
-                "--size {}: the kernel's clock counts whole microseconds, so that a call must \
-                 pin 1M at least",
+                "--size {}: the kernel's clock counts whole microseconds, so a call must pin at \
+                 least 1M",
                 size::format(bytes as u64)
             )));
         }
         Some(bytes) if !pinning.untouched && share.is_some_and(|share| bytes > share) => {
             return Err(usage(format!(
-                "--size {}: there are {} of memory to be had{}",
+                "--size {}: only {} of memory are available{}",
                 size::format(bytes as u64),
                 size::format(share.unwrap_or(0) as u64),
                 if pages.len() > 1 {
@@ -130,14 +130,14 @@ fn plan(args: &CostsArgs) -> anyhow::Result<Plan> {
     })
 }
 
-/// A quarter of what there is, at most.
+/// Returns the default size, limited to a quarter of the available memory.
 fn usual_size(available: Option<usize>) -> usize {
     let bound = available.map_or(USUAL_SIZE, |bytes| bytes / 4);
     // In whole huge pages of the usual size, so that both kinds get the same.
     USUAL_SIZE.min((bound / TWO_MIB * TWO_MIB).max(MIN_SIZE))
 }
 
-/// Memory to be had without swapping, in bytes (proc_meminfo(5)).
+/// Returns the memory available without swapping, in bytes (proc_meminfo(5)).
 fn available() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text
@@ -147,20 +147,20 @@ fn available() -> Option<usize> {
     kib.checked_mul(1024)
 }
 
-/// The published `get-user-pages`: half a buffer's pages at a time, as many as
-/// it says, by calls of many MiB.
+/// The published `get-user-pages`: pins half a buffer's pages at a time until
+/// --bytes_to_pipe are pinned, in calls of many MiB.
 ///
 /// # Errors
-/// Where the kernel has no benchmark of its own, or it fails.
+/// The kernel has no such benchmark, or the benchmark fails.
 pub(super) fn get_user_pages(end: &EndArgs) -> anyhow::Result<()> {
     let kernel = Kernel::find().map_err(|missing: Missing| {
-        anyhow!("{missing} (pipespeed costs --pinning estimates it without)")
+        anyhow!("{missing} (pipespeed costs --pinning estimates the cost without it)")
     })?;
     let page = page_size();
     let pages_per_call = u32::try_from((end.buf_size / 2 / page).max(1))
-        .map_err(|_| usage("--buf_size: half a buffer has too many pages for a call"))?;
+        .map_err(|_| usage("--buf_size: half a buffer has too many pages for one call"))?;
     let all = end.bytes_to_pipe.checked_next_multiple_of(page);
-    let all = all.ok_or_else(|| usage("--bytes_to_pipe: more than can be counted"))?;
+    let all = all.ok_or_else(|| usage("--bytes_to_pipe: the number is too large"))?;
     let range = Buffer::builder()
         .len(usual_size(available()).max(page).min(all))
         .pages(end.pages().into())
@@ -170,7 +170,7 @@ pub(super) fn get_user_pages(end: &EndArgs) -> anyhow::Result<()> {
     super::write::check_huge_pages(end, || range.backing())?;
     if end.verbose {
         say(&format!(
-            "{}: {pages_per_call} pages at a time, {} by each call, {} in all",
+            "{}: {pages_per_call} pages at a time, {} per call, {} in total",
             kernel.file.display(),
             size::format(range.len() as u64),
             size::format(all as u64)

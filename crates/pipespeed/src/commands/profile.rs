@@ -27,13 +27,14 @@ use pipespeed_measure::suite::{Overrides, Suite};
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_report as report;
 
-/// Long enough for a share to come out, short enough for the samples' memory.
+/// Durations of a trial: long enough for stable shares, short enough for the
+/// sample buffer.
 const TRIAL: Durations = Durations {
     warm_up_s: 0.03,
     timed_s: 0.4,
 };
 
-/// Seconds to sample a case for, and a pipeline at most, unless told.
+/// Default sampling time of a case, and time limit of a pipeline, in seconds.
 const CASE_S: f64 = 2.0;
 const PIPELINE_S: f64 = 10.0;
 
@@ -122,7 +123,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     }
 }
 
-/// What is profiled.
+/// The subject of a profile.
 enum What {
     Cases(Vec<Case>),
     Pipeline(Pipeline),
@@ -174,12 +175,12 @@ fn sample_pipeline(
     })?;
     let not_run = made.stages.iter().find(|stage| !stage.ran);
     match not_run {
-        Some(stage) => anyhow::bail!("{} is no command that can be run here", stage.end.role),
+        Some(stage) => anyhow::bail!("{} is not an executable command", stage.end.role),
         None => Ok(made),
     }
 }
 
-/// Where the cases of a profile run.
+/// Processors and settings of the cases of a profile.
 struct Setting<'a> {
     args: &'a ProfileArgs,
     chosen: &'a Chosen,
@@ -258,7 +259,7 @@ fn cases(args: &ProfileArgs) -> anyhow::Result<Vec<Case>> {
     }
 }
 
-/// What to say of a case that is not there, with those that are.
+/// Error for an unknown case, with a list of the known ones.
 fn unknown(name: &str, suite: Option<Suite>, overrides: &Overrides) -> String {
     let named = |suite: Suite| {
         let mut names: Vec<String> = suite
@@ -271,11 +272,11 @@ fn unknown(name: &str, suite: Option<Suite>, overrides: &Overrides) -> String {
     };
     match suite {
         Some(suite) => format!(
-            "the suite {} has no case {name:?}; it has {}{}",
+            "the suite {} has no case {name:?}; its cases are {}{}",
             suite.name(),
             named(suite),
             match suite {
-                Suite::Channels => ", and those that bench channels --list --all lists",
+                Suite::Channels => ", and those of bench channels --list --all",
                 _ => "",
             }
         ),

@@ -1,5 +1,5 @@
-//! Progress on a terminal, drawn between trials only: while a trial runs
-//! nothing of ours does.
+//! Progress on a terminal, drawn only between trials, so that it can't disturb
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pipespeed_base::failure::say;
 use pipespeed_measure::rounds::Observer;
 
-/// Progress, with a function that saves the record after each round.
+/// Progress display, with a function that saves the record after each round.
 pub(super) struct Progress<S> {
     bar: ProgressBar,
     quiet: bool,
-    /// Cases of which a trial takes long, with its seconds.
+    /// Cases with long trials, and the seconds of one trial.
     long: BTreeMap<String, f64>,
     save: S,
 }
@@ -27,9 +27,9 @@ impl<R, S: FnMut(&R)> Observer<R> for Progress<S> {
         self.bar.tick();
     }
 
-    /// Printed even if progress is not: something went wrong.
+    /// Prints a failure, even if progress is not shown.
     fn trial_failed(&mut self, failure: &str) {
-        let line = format!("pipespeed: {failure}; the other trials go on");
+        let line = format!("pipespeed: {failure}; the run continues with the other trials");
         self.bar.suspend(|| say(&line));
     }
 
@@ -63,19 +63,19 @@ impl<S> Progress<S> {
         }
     }
 
-    /// Shows what the trials are for, while their number is not known.
+    /// Shows the purpose of the trials while their number is unknown.
     pub(super) fn set_purpose(&self, what: &str) {
         self.bar.set_style(style(&format!("  {what}: {{msg}}")));
     }
 
-    /// Shows the number of trials, which is now known.
+    /// Shows the number of trials.
     pub(super) fn start(&self) {
         self.bar.reset();
         self.bar
             .set_style(style("  {bar:32} {pos}/{len} trials  {eta:>4} left  {msg}"));
     }
 
-    /// Shows the seconds that trials of these cases take, in which nothing moves.
+    /// Announces cases whose trials are so long that the display seems to stop.
     pub(super) fn announce_long(&mut self, long: BTreeMap<String, f64>) {
         self.long = long;
     }

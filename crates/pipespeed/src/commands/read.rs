@@ -19,7 +19,7 @@ use pipespeed_measure::endpoint::data::Consumer;
 use pipespeed_measure::endpoint::spec::{SourceSpec, SourceTechnique};
 use pipespeed_measure::record::{DataUse, GIB};
 
-/// Reads from standard input and prints how fast that was.
+/// Reads from standard input and prints the rate.
 ///
 /// # Errors
 /// What went wrong, naming the option or the limit.
@@ -38,7 +38,7 @@ pub fn run(end: &EndArgs, data: Option<DataUse>) -> anyhow::Result<()> {
         (false, DataUse::Discard) => {
             return Err(usage(
                 "--data discard: read(2) copies the data into memory: \
-                 add --read-with-splice, or say --data read",
+                 add --read-with-splice, or use --data read",
             ));
         }
         (false, _) => SourceTechnique::Read,
@@ -58,7 +58,7 @@ pub fn run(end: &EndArgs, data: Option<DataUse>) -> anyhow::Result<()> {
     if end.read_with_splice && !pipe::is_pipe(input).context("standard input")? {
         return Err(usage(
             "--read-with-splice: standard input is not a pipe: pipe something into it, \
-             or leave the option out",
+             or omit the option",
         ));
     }
 
@@ -125,8 +125,7 @@ pub fn run(end: &EndArgs, data: Option<DataUse>) -> anyhow::Result<()> {
     to_stdout(writeln!(io::stdout(), "{line}"))
 }
 
-/// Sleeps until the first byte is there: what comes before it is the writer's
-/// start, not the transfer.
+/// Sleeps until the first byte arrives, so that the writer's start is not timed.
 fn wait_for_data(input: BorrowedFd<'_>) -> io::Result<()> {
     let mut fds = [PollFd::from_borrowed_fd(input, PollFlags::IN)];
     rustix::io::retry_on_intr(|| poll(&mut fds, None))?;
@@ -174,8 +173,8 @@ fn result_line(end: &EndArgs, gib_per_s: f64) -> String {
 /// The published columns: gigabytes_per_second (which are GiB/s),
 /// bytes_to_pipe, buf_size, pipe_size, busy_loop, poll, huge_page,
 /// check_huge_page, write_with_vmsplice, read_with_splice, gift, lock_memory,
-/// dont_touch_pages, same_buffer. The pipe's size is what was granted of the one
-/// asked for, if one was.
+/// dont_touch_pages, same_buffer. The pipe size is the granted one if one was
+/// requested.
 fn csv_line(end: &EndArgs, pipe_size: Option<usize>, gib_per_s: f64) -> String {
     let flags = [
         end.busy_loop,

@@ -28,13 +28,13 @@ pub fn run(args: &WriteArgs) -> anyhow::Result<()> {
     if !is_pipe && args.bytes.is_none() {
         return Err(usage(
             "standard output is not a pipe, and an endless write could fill a disk: \
-             pipe it into something, or say --bytes SIZE",
+             pipe it into a reader, or add --bytes SIZE",
         ));
     }
     if !is_pipe && args.end.write_with_vmsplice {
         return Err(usage(
-            "--write-with-vmsplice: standard output is not a pipe: pipe it into something, \
-             or leave the option out",
+            "--write-with-vmsplice: standard output is not a pipe: pipe it into a reader, \
+             or omit the option",
         ));
     }
     if !is_pipe && args.end.pipe_size.is_some() {
@@ -106,7 +106,7 @@ pub fn run(args: &WriteArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sends until the reader closes the pipe, or as many bytes as were asked for.
+/// Sends until the reader closes the pipe or the requested bytes are sent.
 fn send(args: &WriteArgs, sink: &mut PipeSink<BorrowedFd<'_>>) -> anyhow::Result<()> {
     let data = match args.data {
         Sent::Constant => DataUse::Read,
@@ -135,8 +135,8 @@ fn send(args: &WriteArgs, sink: &mut PipeSink<BorrowedFd<'_>>) -> anyhow::Result
     Ok(())
 }
 
-/// vmsplice takes whole pages, and each of its pieces fills the pipe unless its
-/// size is given.
+/// Checks the buffer size for vmsplice, which sends whole pages; each piece fills
+/// the pipe unless --pipe-size is given.
 fn check_buffer(end: &EndArgs) -> anyhow::Result<()> {
     // Whole pages; two where the pipe gets half of the buffer, or the buffer is
     // halved.
@@ -168,7 +168,7 @@ fn set_pipe_size(end: &EndArgs, out: BorrowedFd<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Names the option at fault.
+/// Adds the name of the wrong option to an error.
 pub(super) fn buffer_refused(end: &EndArgs, error: fastpipe::buffer::BufferError) -> anyhow::Error {
     use fastpipe::buffer::BufferError;
     match &error {
@@ -177,8 +177,8 @@ pub(super) fn buffer_refused(end: &EndArgs, error: fastpipe::buffer::BufferError
     }
 }
 
-/// Fails where huge pages are to be checked and are not there, or can't be
-/// shown to be.
+/// Fails if --check-huge-page is given and the buffer is not in huge pages, or that
+/// can't be proven.
 pub(super) fn check_huge_pages(
     end: &EndArgs,
     backing: impl FnOnce() -> Result<fastpipe::buffer::Backing, fastpipe::buffer::BackingError>,
@@ -188,8 +188,8 @@ pub(super) fn check_huge_pages(
     }
     let found = backing().map_err(|error| {
         anyhow!(
-            "--check-huge-page: no way to tell what pages the buffer is made of: {error}; \
-             mount /proc, or leave the option out"
+            "--check-huge-page: can't determine the buffer's kind of pages: {error}; \
+             mount /proc, or omit the option"
         )
     })?;
     if !found.all_huge() {

@@ -9,12 +9,12 @@ use crate::cli::YesArgs;
 use crate::commands::waiting;
 use pipespeed_base::failure::to_stdout;
 
-/// Prints the line until nobody reads it any more.
+/// Prints the line until the reader closes the pipe.
 ///
 /// # Errors
 /// What went wrong with standard output.
 pub fn run(args: &YesArgs) -> anyhow::Result<()> {
-    let line = Frozen::new(&line(args)).context("no memory for the line")?;
+    let line = Frozen::new(&line(args)).context("not enough memory for the line")?;
     let mut out = Writer::builder()
         .wait(waiting(args.busy_loop))
         .stdout()

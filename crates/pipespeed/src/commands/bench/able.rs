@@ -1,5 +1,4 @@
-//! Which options and cases make sense together, and which case is measured
-//! twice.
+//! Checks that options and cases fit together, and chooses the null control.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +15,12 @@ use pipespeed_report::pluralize;
 
 use super::memory;
 
-/// Options that only some suites take.
+/// Rejects options that the suite does not have.
 pub(super) fn check_suite(args: &BenchArgs) -> anyhow::Result<()> {
     let channels = args.suite == Suite::Channels;
     if args.suite != Suite::Volumes && !args.volumes.volume.is_empty() {
         return Err(usage(format!(
-            "--volume: trials of the suite {} last by time: say `bench volumes`",
+            "--volume: trials of the suite {} end by time, not by volume: use `bench volumes`",
             args.suite.name()
         )));
     }
@@ -30,45 +29,45 @@ pub(super) fn check_suite(args: &BenchArgs) -> anyhow::Result<()> {
     }
     if args.memory.pages.is_some() {
         return Err(usage(format!(
-            "--pages: the cases of the suite {} have pages of their own: say `bench memory`",
+            "--pages: the cases of the suite {} fix the kind of pages: use `bench memory`",
             args.suite.name()
         )));
     }
     if let (false, Some(option)) = (channels, args.channels.given()) {
         return Err(usage(format!(
-            "{option}: the suite {} has no channels to choose from: say `bench channels`",
+            "{option} is not available in the suite {}: use `bench channels`",
             args.suite.name()
         )));
     }
     if let (true, Some(bytes)) = (channels, args.channels.oversized()) {
         return Err(usage(format!(
-            "--size {bytes}: a message has from 1 byte to {}",
+            "--size {bytes}: a message must have from 1 byte to {}",
             size::format(MAX_BYTES as u64)
         )));
     }
     if args.suite == Suite::Sizes && (args.measure.data.is_some() || args.work > 0) {
         return Err(usage(
             "--data, --work: the suite sizes moves constant data, as the ladder does; for data \
-             that is used say `bench touched --pipe-size SIZE --buffer-size SIZE` with the sizes it \
-             finds",
+             that is used, run `bench touched --pipe-size SIZE --buffer-size SIZE` with the best \
+             sizes",
         ));
     }
     if channels && args.measure.setup.buffer_size.is_some() {
         return Err(usage(
-            "--buffer-size: in the suite channels a buffer is a message: say --size",
+            "--buffer-size: in the suite channels a buffer is a message: use --size",
         ));
     }
     Ok(())
 }
 
-/// Whether the options make sense for these cases.
+/// Checks that the options are valid for these cases.
 pub(super) fn check(cases: &[Case], args: &BenchArgs) -> anyhow::Result<()> {
     let measure = &args.measure;
     let discards = |case: &&Case| case.data == DataUse::Discard;
     if let (true, Some(case)) = (args.work > 0, cases.iter().find(discards)) {
         return Err(usage(format!(
-            "--work: the reader of {} splices the data on unseen, so it can't compute over it: \
-             add --data touch, or take the suite touched",
+            "--work: the reader of {} splices the data without reading it, so it can't compute \
+             over it: add --data touch, or use the suite touched",
             case.name
         )));
     }
@@ -76,7 +75,7 @@ pub(super) fn check(cases: &[Case], args: &BenchArgs) -> anyhow::Result<()> {
         && cases.iter().all(|case| case.subject.pipe_bytes().is_none())
     {
         return Err(usage(
-            "--pipe-size: none of these cases has a pipe: leave it out, or choose one that has",
+            "--pipe-size: none of these cases has a pipe: omit the option or choose such a case",
         ));
     }
     // A published pipe has half of the buffer's size; those of a search any.

@@ -1,4 +1,4 @@
-//! How long trials and runs last, by suite.
+//! Durations of trials and runs, by suite.
 
 use crate::cli::BenchArgs;
 use pipespeed_measure::case::Durations;
@@ -6,9 +6,9 @@ use pipespeed_measure::record::{Warning, WarningKind};
 use pipespeed_measure::suite::Suite;
 use pipespeed_stats as stats;
 
-/// The fewest rounds of a full run, unless told otherwise.
+/// Default minimum number of rounds of a full run.
 const ROUNDS: usize = 30;
-/// The fewest with which several comparisons at once can come to a verdict:
+/// Minimum number of rounds for verdicts on several simultaneous comparisons:
 /// with 9 rounds the sign test reaches 2/2^9 = 0.4 %, enough for 12 of them.
 const FEW_ROUNDS: usize = 9;
 
@@ -18,27 +18,26 @@ const OPTIONS_ROUNDS: usize = 10;
 /// A quick run of volumes makes two comparisons.
 const VOLUMES_ROUNDS: usize = 7;
 
-/// What a trial takes besides its parts, as seen: two processes are started
-/// and reaped.
+/// Measured overhead of a trial: starting and reaping two processes.
 pub(super) const TRIAL_OVERHEAD_S: f64 = 0.01;
 
-/// How long a run lasts, and its trials.
+/// Durations of a run and its trials.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Lengths {
-    /// Of the parts of a trial.
+    /// Durations of the parts of a trial.
     pub durations: Durations,
-    /// Of the parts of a trial that verifies; none where there are no such.
+    /// The same for a trial that verifies, if the suite has such trials.
     pub verifying: Option<Durations>,
-    /// Of the whole run, in seconds.
+    /// Duration of the whole run, in seconds.
     pub budget_s: f64,
-    /// The fewest rounds.
+    /// Minimum number of rounds.
     pub least_rounds: usize,
-    /// The same where the time was asked for.
+    /// Minimum number of rounds if --time is given.
     pub least_in_time: usize,
 }
 
 impl Lengths {
-    /// The usual ones.
+    /// Returns the default durations of a suite.
     pub fn of(suite: Suite, quick: bool) -> Self {
         use Suite::{Changes, Channels, Ladder, Memory, Options, Sizes, Touched, Volumes};
         let (warm_up_s, timed_s, budget_s, least_rounds) = match (suite, quick) {
@@ -82,8 +81,8 @@ impl Lengths {
         }
     }
 
-    /// How long so many rounds of so many cases take, with the pilot and the
-    /// verified pass, in seconds. An estimate from nothing but the durations.
+    /// Estimates the seconds of a run from its planned durations, including the pilot
+    /// and the verified pass.
     pub fn of_rounds(&self, rounds: usize, cases: usize) -> f64 {
         let trial = |parts: Durations| parts.warm_up_s + parts.timed_s + TRIAL_OVERHEAD_S;
         let round = cases as f64 * trial(self.durations);
@@ -92,7 +91,7 @@ impl Lengths {
     }
 }
 
-/// What a quick run does without: nothing that was chosen by hand.
+/// Warning that lists what a quick run omits, except what options set.
 pub(super) fn quick_note(args: &BenchArgs, quick: &Lengths) -> Option<Warning> {
     let measure = &args.measure;
     let usual = Lengths::of(args.suite, false);
@@ -120,9 +119,8 @@ pub(super) fn quick_note(args: &BenchArgs, quick: &Lengths) -> Option<Warning> {
     let less: Vec<String> = trials.into_iter().chain(blocks).chain(time).collect();
     let all = less.join(", ");
     (measure.quick && !less.is_empty()).then(|| {
-        let message = format!(
-            "a quick run: {all}: intervals are wider, and small differences stay undecided"
-        );
+        let message =
+            format!("quick run ({all}): intervals are wider, and small differences stay undecided");
         Warning::new(WarningKind::Quick, message)
     })
 }

@@ -4,21 +4,21 @@ use crate::cli::BenchArgs;
 use pipespeed_base::failure::usage;
 use pipespeed_measure::suite::{Selection, Suite, memory};
 
-/// Options that the suite memory does not take, and its sizes.
+/// Checks the sizes, and rejects options that the suite memory does not have.
 pub(super) fn check(args: &BenchArgs) -> anyhow::Result<()> {
     if let Some(option @ ("--channel" | "--all")) = args.channels.given() {
         return Err(usage(format!(
-            "{option}: the suite memory has no channels to choose from: say `bench channels`"
+            "{option} is not available in the suite memory: use `bench channels`"
         )));
     }
     if args.measure.setup.buffer_size.is_some() {
         return Err(usage(
-            "--buffer-size: in the suite memory a buffer is a block: say --size",
+            "--buffer-size: in the suite memory a buffer is a block: use --size",
         ));
     }
     if args.measure.data.is_some() || args.work > 0 {
         return Err(usage(format!(
-            "{}: in the suite memory that is part of each case: name cases by --case, or take the \
+            "{}: the suite memory fixes this for each case: choose cases with --case, or use the \
              suite touched",
             match args.work {
                 0 => "--data",
@@ -29,14 +29,14 @@ pub(super) fn check(args: &BenchArgs) -> anyhow::Result<()> {
     let broken = |bytes: &&usize| !bytes.is_multiple_of(memory::LINE);
     if let Some(bytes) = args.channels.size.iter().find(broken) {
         return Err(usage(format!(
-            "--size {bytes}: a block of memory is a multiple of {} bytes",
+            "--size {bytes}: a block must be a multiple of {} bytes",
             memory::LINE
         )));
     }
     Ok(())
 }
 
-/// The channels and sizes asked for; a quick run of memory has fewer of them.
+/// Returns the requested channels and sizes; fewer for a quick run of memory.
 pub(super) fn selection(args: &BenchArgs) -> Selection {
     let mut selection = args.channels.selection();
     if args.suite == Suite::Memory && args.measure.quick && selection.sizes.is_empty() {

@@ -39,11 +39,11 @@ pub(super) struct Plan {
     pub(super) settings: Settings,
     machine: Machine,
     pub(super) warnings: Vec<Warning>,
-    /// What a quick run does without.
+    /// Warning about what a quick run omits.
     quick_note: Option<Warning>,
     /// If it was asked for, fewer rounds than usual will do.
     pub(super) budget: Budget,
-    /// Rounds asked for.
+    /// Requested number of rounds.
     pub(super) rounds: Option<usize>,
 }
 
@@ -128,7 +128,7 @@ impl Plan {
         })
     }
 
-    /// What is about to happen, in a line.
+    /// Describes the planned run in one line.
     pub(super) fn announcement(&self) -> String {
         let (best, search_s, pairs) = match &self.grid {
             Some(grid) => (
@@ -149,7 +149,7 @@ impl Plan {
                     in_words(seconds)
                 )
             }
-            _ if self.suite == Suite::Volumes => "a pilot shows how long it takes".to_owned(),
+            _ if self.suite == Suite::Volumes => "the pilot determines the duration".to_owned(),
             _ => format!("at most {:.0} s", self.budget.time_s),
         };
         format!(
@@ -160,7 +160,7 @@ impl Plan {
         )
     }
 
-    /// The record, still without cases.
+    /// Returns the record, without cases.
     pub(super) fn empty_run(&self) -> Run {
         let mut warnings = self.warnings.clone();
         warnings.extend(self.quick_note.clone());
@@ -178,14 +178,14 @@ impl Plan {
     }
 
     /// Whether the pilot should run again, since other load may have slowed it down:
-    /// its time sets the number of rounds. The fewest rounds must fit in after it.
+    /// its time sets the number of rounds. The minimum number of rounds must still fit.
     pub(super) fn has_time_for_second_pilot(&self, pilot_s: f64) -> bool {
         let is_by_pilot = self.rounds.is_none() && self.suite != Suite::Volumes;
         let needed_s = (self.min_rounds() + 2) as f64 * pilot_s;
         is_by_pilot && self.budget.remaining_s() >= needed_s
     }
 
-    /// The number of rounds to run, by the time of the pilot.
+    /// Returns the number of rounds, from the time of the pilot.
     pub(super) fn rounds(&self, cases: usize, pilot_s: f64) -> anyhow::Result<usize> {
         if let Some(rounds) = self.rounds {
             return Ok(rounds);
@@ -196,11 +196,11 @@ impl Plan {
         Ok(rounds_for_budget(pilot_s, remaining_s, cases, min_rounds))
     }
 
-    /// Checks before anything is run that the timed parts alone fit into a time
-    /// that was asked for. Whether all the rest fits too is known after the pilot.
+    /// Checks before the pilot that the timed parts alone fit into a requested time.
+    /// Only the pilot shows whether the rest fits too.
     ///
     /// # Errors
-    /// Bad usage, if they don't fit.
+    /// Wrong usage, if they don't fit.
     pub(super) fn enough_time(&self) -> anyhow::Result<()> {
         if let Some(plan) = self.search() {
             return self.enough_for_search(&plan);
@@ -219,11 +219,10 @@ impl Plan {
         self.require(self.lengths.of_rounds(min_rounds, cases), cases)
     }
 
-    /// Checks that the fewest rounds of this many cases fit into a time that was
-    /// asked for.
+    /// Checks that the minimum number of rounds fits into a requested time.
     ///
     /// # Errors
-    /// Bad usage, with the time needed.
+    /// Wrong usage, with the time needed.
     fn require(&self, needed_s: f64, cases: usize) -> anyhow::Result<()> {
         let fewer = match self.suite {
             Suite::Channels => "--channel or --size",
@@ -238,11 +237,11 @@ impl Plan {
         self.budget.require(
             needed_s,
             &format!("{rounds} rounds of {cases} trials"),
-            &format!("name fewer cases by {fewer}{quicker}, or give --rounds in its place"),
+            &format!("choose fewer cases with {fewer}{quicker}, or use --rounds instead"),
         )
     }
 
-    /// The fewest rounds.
+    /// Returns the minimum number of rounds.
     pub(super) fn min_rounds(&self) -> usize {
         if self.budget.is_given {
             self.lengths.least_in_time
@@ -251,13 +250,13 @@ impl Plan {
         }
     }
 
-    /// The time for the whole run, unless a number of rounds was asked for.
+    /// Returns the time for the whole run, unless a number of rounds was requested.
     pub(super) fn limit(&self) -> Option<Budget> {
         self.rounds.is_none().then_some(self.budget)
     }
 }
 
-/// A time that is only estimated.
+/// Formats an estimated time.
 pub(super) fn in_words(seconds: f64) -> String {
     if seconds < 100.0 {
         format!("{seconds:.0} s")
@@ -266,14 +265,13 @@ pub(super) fn in_words(seconds: f64) -> String {
     }
 }
 
-/// The processor for cases whose ends share one: the writer's, where it has
-/// one.
+/// Returns the processor for cases whose ends share one: the writer's, if it has one.
 fn one_cpu(chosen: &Chosen, topology: &Topology) -> Option<usize> {
     let same = || placement::choose(Placement::Same, topology).ok()?.writer;
     chosen.writer.or_else(same)
 }
 
-/// The suite's cases, with a place for the one that is fixed after the pilot.
+/// Returns the suite's cases, with a placeholder for the one chosen after the pilot.
 fn with_combination(suite: Suite, mut cases: Vec<Case>) -> Vec<Case> {
     if suite == Suite::Changes {
         cases.push(changes::not_yet_together(&cases[0]));
@@ -287,7 +285,7 @@ fn overrides(args: &BenchArgs, one_cpu: Option<usize>) -> anyhow::Result<Overrid
         && let Some(data @ (DataUse::Discard | DataUse::Read)) = measure.data
     {
         return Err(usage(format!(
-            "--data {}: in the suite {} every byte is used: say touch or verify, or take the \
+            "--data {}: in the suite {} every byte is used: use touch or verify, or the \
              suite ladder",
             data.name(),
             args.suite.name()
@@ -311,7 +309,7 @@ fn overrides(args: &BenchArgs, one_cpu: Option<usize>) -> anyhow::Result<Overrid
     })
 }
 
-/// The cases named, and those they are compared with.
+/// Returns the named cases and the ones they are compared with.
 fn selected(cases: Vec<Case>, names: &[String]) -> anyhow::Result<Vec<Case>> {
     if names.is_empty() {
         return Ok(cases);
@@ -319,7 +317,7 @@ fn selected(cases: Vec<Case>, names: &[String]) -> anyhow::Result<Vec<Case>> {
     let known: Vec<&str> = cases.iter().map(|case| &*case.name).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
         return Err(usage(format!(
-            "--case {unknown}: no such case in this suite; it has {}",
+            "--case {unknown}: no such case in this suite; its cases are {}",
             known.join(", ")
         )));
     }
@@ -348,7 +346,7 @@ fn refusals(cases: &[Case], chosen: &Chosen, topology: &Topology) -> BTreeMap<St
     };
     let refused = |case: &Case| match case.name.parse() {
         Ok(Change::OneProcessor) => {
-            Some("both ends are on one processor without it: no change".to_owned())
+            Some("both ends already share one processor: no change".to_owned())
         }
         _ => case.spins_in_pairs().then(|| reason.clone()),
     };

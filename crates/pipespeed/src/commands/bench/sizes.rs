@@ -1,5 +1,5 @@
-//! The suite `sizes` on this machine: where its cases run, which sizes are
-//! tried, and the plan of the search in front of the rounds.
+//! The suite `sizes` on this machine: placement of its cases, sizes to try, and
+//! plan of the search before the rounds.
 
 use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::pipe;
@@ -17,8 +17,7 @@ use pipespeed_measure::search::{GRID_END, SearchPlan};
 use pipespeed_measure::suite::sizes::{Grid, with_one_processor};
 use pipespeed_report::pluralize;
 
-/// Base pages for buffers that are vmspliced, if this process gets no huge
-/// ones.
+/// Uses base pages for vmspliced buffers if huge pages are unavailable.
 pub(super) fn pages() -> Option<PageKind> {
     let huge = Buffer::builder()
         .len(2 << 20)
@@ -29,8 +28,8 @@ pub(super) fn pages() -> Option<PageKind> {
     (!is_huge).then_some(PageKind::Base)
 }
 
-/// Adds the cases on one processor, unless a place was asked for, and says so
-/// in the relation of the processors.
+/// Adds the cases on one processor, unless a placement was requested, and records
+/// that in the relation of the processors.
 pub(super) fn placed(
     cases: Vec<Case>,
     args: &BenchArgs,
@@ -49,7 +48,7 @@ pub(super) fn placed(
     Ok(with_one_processor(cases, cpu))
 }
 
-/// The sizes to try.
+/// Returns the sizes to try.
 pub(super) fn grid(args: &BenchArgs) -> Grid {
     let setup = &args.measure.setup;
     let refusal = |bytes| {
@@ -64,14 +63,14 @@ pub(super) fn grid(args: &BenchArgs) -> Grid {
     )
 }
 
-/// What is not as published: refused pipes, and base pages.
+/// Warnings about refused pipe sizes and the lack of huge pages.
 pub(super) fn warnings(grid: &Grid, pages: Option<PageKind>) -> Vec<Warning> {
     let refused = grid.refused.iter().map(|(bytes, reason)| {
         let pipe = size::format(*bytes as u64);
-        format!("a pipe of {pipe} is refused here: {reason}")
+        format!("a pipe of {pipe} is refused: {reason}")
     });
     let base = (pages == Some(PageKind::Base)).then(|| {
-        "this process gets no huge pages: buffers that are vmspliced have base pages, unlike the \
+        "this process gets no huge pages, so vmspliced buffers are in base pages, unlike the \
          published ones"
             .to_owned()
     });
@@ -80,7 +79,7 @@ pub(super) fn warnings(grid: &Grid, pages: Option<PageKind>) -> Vec<Warning> {
 }
 
 impl Plan {
-    /// The plan of the search; none in other suites, or if every case is refused.
+    /// Returns the plan of the search; none in other suites, or if every case is refused.
     pub(super) fn search(&self) -> Option<SearchPlan> {
         let cases = self.cases.iter();
         let runnable = cases.filter(|case| !self.refused.contains_key(&case.name));
@@ -96,8 +95,8 @@ impl Plan {
         (!plan.cases.is_empty()).then_some(plan)
     }
 
-    /// Refuses a --time in which not every pair of sizes has a trial, or in which
-    /// the rounds allow no verdicts.
+    /// Refuses a --time that is too short for one trial of each pair of sizes, or for
+    /// enough rounds for verdicts.
     pub(super) fn enough_for_search(&self, plan: &SearchPlan) -> anyhow::Result<()> {
         let trial_s = |parts: Durations| parts.sum_s() + TRIAL_OVERHEAD_S;
         let (pairs, cases) = (plan.grid.runnable(), plan.cases.len());
@@ -111,7 +110,7 @@ impl Plan {
             pluralize(cases, "case"),
             pluralize(rounds, "round"),
         );
-        let way_out = "name fewer cases by --case, fix a size by --buffer-size or --pipe-size, or add --quick";
+        let way_out = "choose fewer cases with --case, fix a size with --buffer-size or --pipe-size, or add --quick";
         self.budget.require(needed_s, &what, way_out)
     }
 }

@@ -1,8 +1,8 @@
-//! How many trials of each volume fit into a run.
+//! Plans the number of trials of each volume.
 //!
 //! A large volume takes a hundred times as long as a small one, and one trial of
-//! it may take most of the time there is. So a volume that can't run in every
-//! round runs in some, one at least.
+//! it may take most of the available time. So a volume that can't run in every
+//! round runs in at least one.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use pipespeed_report::pluralize;
 use super::lengths::TRIAL_OVERHEAD_S;
 use super::plan::{Plan, in_words};
 
-/// More rounds than these say no more worth knowing.
+/// Maximum number of rounds; more would not improve the results.
 const MAX_ROUNDS: usize = 60;
 
-/// A trial that takes so long is announced as such.
+/// Trials longer than this are announced.
 const LONG_S: f64 = 3.0;
 
 impl Plan {
-    /// The number of trials of each volume, by the time of the pilot.
+    /// Plans the trials of each volume from the pilot's time.
     pub(super) fn volumes(&self, run: &Run, pilot_s: f64) -> anyhow::Result<Trials> {
         let warm_up_s = self.lengths.durations.warm_up_s;
         let paces = Pace::of_run(run, pilot_s, warm_up_s);
@@ -33,13 +33,13 @@ impl Plan {
             "one trial of the largest volume and {} rounds of the others",
             self.lengths.least_rounds
         );
-        let way_out = "name smaller volumes by --volume";
+        let way_out = "choose smaller volumes with --volume";
         self.budget.require(trials.seconds, &what, way_out)?;
         Ok(trials)
     }
 }
 
-/// How long one trial of a case takes.
+/// Duration of one trial of a case.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Pace {
     case: String,
@@ -47,7 +47,8 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// By the rate of the pilot, in which a large volume was only begun.
+    /// Estimates the duration from the rate of the pilot, which only transfers the start
+    /// of a large volume.
     pub(super) fn of_run(run: &Run, pilot_s: f64, warm_up_s: f64) -> Vec<Pace> {
         let able = || run.cases.iter().filter(|case| case.not_run.is_none());
         let volume = |case: &pipespeed_measure::record::CaseResult| case.configuration.volume_bytes;
@@ -66,34 +67,34 @@ impl Pace {
     }
 }
 
-/// What a run may take.
+/// Limits of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Allowed {
-    /// Rounds asked for: then every volume runs in each.
+    /// Requested rounds; every volume then runs in each round.
     pub(super) rounds: Option<usize>,
-    /// Seconds.
+    /// Time limit in seconds.
     pub(super) left_s: f64,
-    /// The fewest rounds.
+    /// Minimum number of rounds.
     pub(super) least_rounds: usize,
 }
 
-/// How many rounds, and how many trials of each case in them.
+/// Number of rounds, and trials of each case in them.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Trials {
     pub(super) rounds: usize,
-    /// Of cases that don't run in every round.
+    /// Trials of the cases that don't run in every round.
     pub(super) of: BTreeMap<String, usize>,
-    /// All trials together, in seconds.
+    /// Total duration of all trials, in seconds.
     pub(super) seconds: f64,
     paces: Vec<Pace>,
 }
 
 impl Trials {
-    /// Rounds asked for run everything. Else the smallest volumes run in every
-    /// round, as many of them as leave time for one trial of each larger one;
-    /// what is left then is shared by those and by more rounds. A volume of
-    /// which not even one trial fits changes nothing for the others, and the
-    /// smallest, which the null control doubles, always runs in every round.
+    /// Plans the trials. Requested rounds run every volume. Otherwise the smallest
+    /// volumes run in every round, as far as time remains for one trial of each larger
+    /// volume; the remaining time goes to larger volumes and to more rounds. A
+    /// volume for which one trial is too long is skipped. The smallest volume, which
+    /// the null control repeats, always runs in every round.
     pub(super) fn plan(paces: &[Pace], allowed: &Allowed) -> Trials {
         let sum = |paces: &[Pace]| paces.iter().map(|pace| pace.seconds).sum::<f64>();
         let mut ascending = paces.to_vec();
@@ -151,19 +152,19 @@ impl Trials {
         }
     }
 
-    /// Cases of which a trial takes long, with its seconds.
+    /// Returns the cases with long trials, and the seconds of one trial.
     pub(super) fn long(&self) -> BTreeMap<String, f64> {
         let long = self.paces.iter().filter(|pace| pace.seconds >= LONG_S);
         long.map(|pace| (pace.case.clone(), pace.seconds)).collect()
     }
 
-    /// The seconds a trial of each case takes.
+    /// Returns the duration of a trial of each case, in seconds.
     pub(super) fn expected(&self) -> BTreeMap<String, f64> {
         let seconds = |pace: &Pace| (pace.case.clone(), pace.seconds);
         self.paces.iter().map(seconds).collect()
     }
 
-    /// How long it takes, in a line.
+    /// Describes the duration in one line.
     pub(super) fn announcement(&self) -> String {
         let rare: Vec<String> = self
             .of

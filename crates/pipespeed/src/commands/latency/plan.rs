@@ -1,4 +1,4 @@
-//! What a run of round trips consists of, by the options.
+//! Plans the cases of a latency run from the options.
 
 use crate::cli::LatencyArgs;
 use crate::commands::{header, pipe_size_allowed, seed};
@@ -11,10 +11,10 @@ use pipespeed_measure::latency::record::{CaseRecord, Record, Settings};
 use pipespeed_measure::latency::spec::{Length, Mode};
 use pipespeed_measure::record::Kind as RecordKind;
 
-/// Sizes of a run that names none.
+/// Default message sizes.
 const USUAL_SIZES: [usize; 3] = [8, 1 << 10, 64 << 10];
 
-/// Each channel with each size; those of an eventfd are all alike.
+/// Returns each channel with each size; an eventfd has only one size.
 fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
     let named = || args.channels.iter().chain(&args.channel);
     let mut kinds: Vec<Transport> = match (args.all, named().next()) {
@@ -30,7 +30,7 @@ fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
     if let Some(bytes) = args.pipe_size {
         if !kinds.iter().any(|kind| kind.is_pipe()) {
             return Err(usage(
-                "--pipe-size: none of these channels has pipes; pipe, vmsplice, uring and fifo have",
+                "--pipe-size: none of these channels uses pipes; pipe, vmsplice, uring and fifo do",
             ));
         }
         pipe_size_allowed(bytes)?;
@@ -53,7 +53,7 @@ fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
         .collect())
 }
 
-/// The record of which nothing is measured yet.
+/// Returns the record before the first measurement.
 pub(super) fn record(args: &LatencyArgs, chosen: &Chosen) -> anyhow::Result<Record> {
     let machine = Machine::read(chosen.writer, chosen.reader);
     let mut warnings = warnings::of_machine(&machine);

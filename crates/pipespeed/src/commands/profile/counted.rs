@@ -1,4 +1,4 @@
-//! `pipespeed profile` where sampling is refused: counts and costs instead.
+//! `pipespeed profile` by counts and costs, used if sampling is refused.
 
 use super::{Setting, trials};
 use crate::commands::files::Files;
@@ -15,10 +15,10 @@ use pipespeed_report as report;
 /// Rounds in which the elementary costs are measured: less than a second.
 const COST_ROUNDS: usize = 7;
 
-/// Accounts for cases.
+/// Explains the time of cases by counts and costs.
 ///
 /// # Errors
-/// What went wrong; the refusal itself, where a file is wanted that takes samples.
+/// What went wrong; the refusal of sampling, if a requested file needs samples.
 pub(super) fn run(
     setting: &Setting<'_>,
     cases: &[Case],

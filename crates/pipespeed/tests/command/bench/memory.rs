@@ -71,9 +71,12 @@ fn a_block_that_does_not_fit_is_refused_with_the_reason_and_the_others_go_on() {
         .as_str()
         .unwrap();
     assert!(reason.contains("two blocks of 1024TiB"), "{reason}");
-    assert!(reason.contains("can be had here"), "{reason}");
+    assert!(reason.contains("are available here"), "{reason}");
     assert!(case(&record, "mem_read_4k")["summary"]["gib_per_s"]["median"].is_number());
-    run_alone(pipespeed(&args)).failed(1, &["no case could be run: refused: ", "can be had here"]);
+    run_alone(pipespeed(&args)).failed(
+        1,
+        &["no case could be run: refused: ", "are available here"],
+    );
 }
 
 #[test]
@@ -86,7 +89,7 @@ fn a_block_beyond_a_limit_of_the_process_is_refused_too() {
         .as_str()
         .unwrap();
     assert!(
-        reason.contains("no memory for a buffer") || reason.contains("can be had here"),
+        reason.contains("no memory for a buffer") || reason.contains("are available here"),
         "{reason}"
     );
     assert!(case(&record, "mem_read_4k")["not_run"].is_null());

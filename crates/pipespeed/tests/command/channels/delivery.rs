@@ -304,7 +304,7 @@ fn bad_input_names_what_there_is() {
     let too_short = run_alone(pipespeed("bench channels --time 3"));
     too_short.refused(2, &["--time 3", "9 rounds", "--channel", "--quick"]);
     let too_short = run_alone(pipespeed("bench channels --time 1 --quick"));
-    too_short.refused(2, &["--time 1", "6 rounds", "--size, or give --rounds"]);
+    too_short.refused(2, &["--time 1", "6 rounds", "--size, or use --rounds"]);
     insta::assert_snapshot!(usage_errors([
         "bench channels --channel nonsense",
         "bench channels --channel pipe,nonsense",

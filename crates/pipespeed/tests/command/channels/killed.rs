@@ -143,7 +143,10 @@ fn assert_names_the_killed(outcome: &Outcome, role: &str) {
     let [told, last] = lines.as_slice() else {
         panic!("{outcome:#?}");
     };
-    assert!(told.ends_with("the other trials go on"), "{outcome:#?}");
+    assert!(
+        told.ends_with("the run continues with the other trials"),
+        "{outcome:#?}"
+    );
     assert!(last.contains("1 trial failed: "), "{outcome:#?}");
 }
 

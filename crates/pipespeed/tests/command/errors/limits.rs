@@ -161,7 +161,7 @@ fn where_nothing_can_be_saved_a_run_is_made_all_the_same() {
     command.current_dir(&directory);
     let outcome = run_alone(command).succeeded();
     assert!(
-        outcome.err.contains("nothing will be saved"),
+        outcome.err.contains("results will not be saved"),
         "{outcome:#?}"
     );
     assert!(outcome.out.contains("write_read"), "{outcome:#?}");

@@ -167,7 +167,10 @@ fn a_killed_process_costs_its_trial_only() {
             let expected = format!("{channel} of 8B: the {role} was killed by SIGKILL");
             assert_eq!(lines.len(), 2, "{outcome:#?}");
             assert!(lines[0].contains(&expected), "{outcome:#?}");
-            assert!(lines[0].ends_with("the other trials go on"), "{outcome:#?}");
+            assert!(
+                lines[0].ends_with("the run continues with the other trials"),
+                "{outcome:#?}"
+            );
             assert!(lines[1].contains("8B: 1 trial failed: "), "{outcome:#?}");
             assert!(outcome.out.contains("Measured: "), "{outcome:#?}");
         }

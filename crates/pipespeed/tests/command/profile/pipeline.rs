@@ -312,7 +312,7 @@ fn a_command_that_is_not_there_or_fails_is_named() {
     assert!(
         outcome
             .err
-            .contains("1: no_such_command_at_all 7 is no command"),
+            .contains("1: no_such_command_at_all 7 is not an executable command"),
         "{outcome:#?}"
     );
     // Others use the same statuses: of something that they were to run.

@@ -234,12 +234,12 @@ fn csv_tells_the_pipe_size_that_the_kernel_made_of_the_one_asked_for() {
     let command = pipespeed("read --csv --pipe-size 100K --bytes-to-pipe 1M");
     let (writer, reader) = pipeline(pipespeed("write --bytes 1M --pipe-size 100000"), command);
     let writer = writer.succeeded();
-    let expected = "write: --pipe-size 100000B: the kernel makes pipes of 128KiB";
+    let expected = "write: --pipe-size 100000B: the kernel rounds the size to 128KiB";
     assert_eq!(writer.err.matches(expected).count(), 1, "{writer:#?}");
     let reader = reader.succeeded();
     let line = reader.out;
     assert_eq!(line.split(',').nth(3), Some("131072"), "{line}");
-    let expected = "read: --pipe-size 100KiB: the kernel makes pipes of 128KiB";
+    let expected = "read: --pipe-size 100KiB: the kernel rounds the size to 128KiB";
     assert_eq!(reader.err.matches(expected).count(), 1, "{}", reader.err);
 }
 
