@@ -20,6 +20,7 @@ use pipespeed_base::failure::{Interrupted, full_message};
 use pipespeed_base::text::pluralize;
 use pipespeed_stats::schedule::Schedule;
 
+#[cfg(any(test, feature = "sample"))]
 pub(crate) use self::bench::unmeasured;
 pub use self::bench::{Bench, Measurement};
 pub use self::budget::Budget;
