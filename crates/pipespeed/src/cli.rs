@@ -26,7 +26,7 @@ pub use self::memory::MemoryArgs;
 pub use self::meter::MeterArgs;
 use self::named::named;
 pub use self::pages::PagesArgs;
-pub use self::parse::parse;
+pub use self::parse::{parse, parse_published};
 pub use self::pinning::{PinnedPages, PinningArgs};
 pub use self::producers::{FizzbuzzArgs, YesArgs};
 pub use self::profile::{ProfileArgs, ProfileOutput};

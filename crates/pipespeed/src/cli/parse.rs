@@ -10,8 +10,24 @@ use pipespeed_base::failure::{exit_code, usage};
 /// # Errors
 /// The exit status to end with.
 pub fn parse<P: clap::Parser>(program: &'static str) -> Result<P, ExitCode> {
+    parse_command(program, P::command())
+}
+
+/// Parses the arguments of one of the published programs.
+pub fn parse_published(program: &'static str) -> Result<super::Published, ExitCode> {
+    let about = format!("The published {program}, with its options and output");
+    parse_command(
+        program,
+        <super::Published as clap::CommandFactory>::command().about(about),
+    )
+}
+
+fn parse_command<P: clap::Parser>(
+    program: &'static str,
+    command: clap::Command,
+) -> Result<P, ExitCode> {
     use clap::error::ErrorKind;
-    let matches = P::command().name(program).try_get_matches();
+    let matches = command.name(program).try_get_matches();
     let parsed = matches.and_then(|matches| P::from_arg_matches(&matches));
     parsed.map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp

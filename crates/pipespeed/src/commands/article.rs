@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::cli::{EndArgs, Published, ReuseArg, Sent, WriteArgs, parse};
+use crate::cli::{EndArgs, ReuseArg, Sent, WriteArgs, parse_published};
 use pipespeed_base::failure::{exit_code, usage};
 
 /// The published `write`.
@@ -43,7 +43,7 @@ pub fn get_user_pages() -> ExitCode {
 
 /// Runs a program with the published options.
 fn published(program: &'static str, run: impl FnOnce(EndArgs) -> anyhow::Result<()>) -> ExitCode {
-    match parse::<Published>(program) {
+    match parse_published(program) {
         Ok(args) => exit_code(program, run(args.end)),
         Err(code) => code,
     }
