@@ -22,7 +22,7 @@ use crate::record::NotRun;
 use crate::session::TrialError;
 use pipespeed_base::size;
 
-/// How many messages a queue holds unless told otherwise (mq_overview(7)).
+/// The default number of messages in a queue (mq_overview(7)).
 const USUAL_MESSAGES: usize = 10;
 
 /// How long a send waits where the reader may have left, in nanoseconds, and

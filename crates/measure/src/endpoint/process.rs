@@ -46,16 +46,16 @@ const LEFT: usize = 3;
 /// # Errors
 /// When there is nobody to report to.
 pub(crate) fn main(role: Role) -> io::Result<()> {
-    session::serve(role, |control, told: Instructions<EndSpec>| {
-        let spec = &told.spec;
+    session::serve(role, |control, instructions: Instructions<EndSpec>| {
+        let spec = &instructions.spec;
         let driver = Driver {
             control,
             spec,
-            words: told.words.words(),
+            words: instructions.words.words(),
         };
         match &spec.part {
-            Part::Writer(sink) => driver.write(sink, told.channel),
-            Part::Reader(source) => driver.read(source, told.channel),
+            Part::Writer(sink) => driver.write(sink, instructions.channel),
+            Part::Reader(source) => driver.read(source, instructions.channel),
             Part::ProduceAlone(sink) => alone::produce(driver.control, spec, sink),
             Part::ConsumeAlone(source) => alone::consume(driver.control, spec, source),
             Part::Memory(block) => memory::run(driver.control, spec, block),

@@ -1,4 +1,4 @@
-//! What an end of a channel is told to do. Travels as JSON to the process that
+//! The specification of an end of a channel. Travels as JSON to the process that
 //! does it.
 
 mod access;
@@ -337,7 +337,7 @@ pub enum Part {
     Memory(MemorySpec),
 }
 
-/// All that an endpoint process is told for a trial.
+/// The specification of an endpoint process for a trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EndSpec {
     /// Its part.

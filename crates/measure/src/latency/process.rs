@@ -15,13 +15,24 @@ use crate::session::{self, Control, Instructions, Role, not_allowed};
 /// # Errors
 /// When there is nobody to report to.
 pub(crate) fn main(role: Role) -> io::Result<()> {
-    session::serve(role, |control, told| run(role, control, told))
+    session::serve(role, |control, instructions| {
+        run(role, control, instructions)
+    })
 }
 
-fn run(role: Role, control: &mut Control, mut told: Instructions<Spec>) -> anyhow::Result<Outcome> {
-    let input = told.fds.next().context("no descriptors came")?;
-    let spec = &told.spec;
-    let mut port = Port::new(role, spec, (input, told.fds.next()), told.words)?;
+fn run(
+    role: Role,
+    control: &mut Control,
+    mut instructions: Instructions<Spec>,
+) -> anyhow::Result<Outcome> {
+    let input = instructions.fds.next().context("no descriptors came")?;
+    let spec = &instructions.spec;
+    let mut port = Port::new(
+        role,
+        spec,
+        (input, instructions.fds.next()),
+        instructions.words,
+    )?;
     if let Mode::Open(_) = spec.mode {
         // Else timers are late by 50 us on purpose (prctl(2), PR_SET_TIMERSLACK).
         rustix::thread::set_current_timer_slack(Some(std::num::NonZeroU64::MIN))

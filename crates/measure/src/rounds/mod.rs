@@ -473,9 +473,12 @@ mod tests {
     #[test]
     fn no_more_than_three_rounds_are_added_and_none_without_time() {
         // Each case fails twice, in rounds of their own.
-        let fails = |case, round| match round / 2 == case {
-            true => Err(broken()),
-            false => Ok(()),
+        let fails = |case, round| {
+            if round / 2 == case {
+                Err(broken())
+            } else {
+                Ok(())
+            }
         };
         let (all, notes, _) = run(fails, 6, None);
         assert_eq!(all.work.complete.last(), Some(&3));

@@ -17,7 +17,7 @@ use crate::record::NotRun;
 use pipespeed_base::failure::{full_message, out_of_descriptors};
 use pipespeed_host::refusals::{self, is_refusal};
 
-/// What a process is told to do.
+/// The instructions that a process receives: its specification and descriptors.
 pub(crate) struct Instructions<T> {
     pub(crate) spec: T,
     pub(crate) words: SharedWords,

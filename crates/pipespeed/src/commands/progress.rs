@@ -75,7 +75,8 @@ impl<S> Progress<S> {
             .set_style(style("  {bar:32} {pos}/{len} trials  {eta:>4} left  {msg}"));
     }
 
-    /// Announces cases whose trials are so long that the display seems to stop.
+    /// Sets the expected duration in seconds of long trials, by case. Each is
+    /// announced before it begins.
     pub(super) fn announce_long(&mut self, long: BTreeMap<String, f64>) {
         self.long = long;
     }

@@ -194,16 +194,19 @@ impl Completions {
     }
 
     /// Takes note of a completion: that of the sends from `ee_info` to `ee_data`.
-    fn note(&mut self, told: &sock_extended_err, mut done: impl FnMut(usize)) {
-        let count = told.ee_data.wrapping_sub(told.ee_info).wrapping_add(1);
+    fn note(&mut self, completion: &sock_extended_err, mut done: impl FnMut(usize)) {
+        let count = completion
+            .ee_data
+            .wrapping_sub(completion.ee_info)
+            .wrapping_add(1);
         for at in 0..count {
-            let index = told.ee_info.wrapping_add(at).wrapping_sub(self.first) as usize;
+            let index = completion.ee_info.wrapping_add(at).wrapping_sub(self.first) as usize;
             let Some(piece) = self.under_way.get_mut(index).and_then(Option::take) else {
                 continue;
             };
             done(piece);
             self.counts.completed += 1;
-            self.counts.copied += u64::from(told.ee_code & CODE_COPIED != 0);
+            self.counts.copied += u64::from(completion.ee_code & CODE_COPIED != 0);
         }
         while self.under_way.front() == Some(&None) {
             self.under_way.pop_front();
@@ -232,7 +235,7 @@ mod tests {
         }
         let mut pending = [3, 2];
         let mut note = |first, last, copied| {
-            let told = sock_extended_err {
+            let completion = sock_extended_err {
                 ee_errno: 0,
                 ee_origin: ORIGIN_ZEROCOPY,
                 ee_type: 0,
@@ -241,9 +244,9 @@ mod tests {
                 ee_info: first,
                 ee_data: last,
             };
-            completions.note(&told, |piece| pending[piece] -= 1);
+            completions.note(&completion, |piece| pending[piece] -= 1);
             // Told twice: the second time says nothing.
-            completions.note(&told, |piece| pending[piece] -= 1);
+            completions.note(&completion, |piece| pending[piece] -= 1);
         };
         note(0, 1, true);
         note(u32::MAX - 1, u32::MAX, false);
