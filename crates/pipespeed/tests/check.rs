@@ -174,7 +174,7 @@ fn without_pipes_it_fails_and_says_why() {
 fn few_descriptors_are_named_as_the_limit() {
     for limit in [40, 12, 9, 8, 7, 6, 5, 4] {
         let mut command = pipespeed("check --json - --soft-limit");
-        conditions::limit(&mut command, Resource::Nofile, limit);
+        conditions::few_descriptors(&mut command, limit);
         let mark = Mark::on(&mut command);
         let outcome = run_alone(command);
         mark.nobody_left();

@@ -13,7 +13,7 @@ fn no_process_is_left_and_no_descriptor_kept_from_trial_to_trial() {
     // 24 trials would not get along with so few, if each kept one.
     let mut command =
         pipespeed("bench --quick --rounds 11 --case write_read_huge --no-save -q --placement free");
-    conditions::limit(&mut command, rustix::process::Resource::Nofile, 26);
+    conditions::few_descriptors(&mut command, 26);
     let mark = Mark::on(&mut command);
     run_alone(command).succeeded();
     mark.nobody_left();

@@ -284,7 +284,7 @@ fn without_descriptors_every_line_names_the_limit_and_nothing_is_left() {
     for descriptors in 8.. {
         let args = format!("{SHORT} --channel pipe,ring,fifo,unix,tcp --size 1K --json -");
         let mut command = pipespeed(&args);
-        conditions::limit(&mut command, Resource::Nofile, descriptors);
+        conditions::few_descriptors(&mut command, descriptors);
         let outcome = clean(command);
         if outcome.code == Some(0) {
             assert_eq!(outcome.err, "", "{outcome:#?}");
