@@ -45,7 +45,7 @@ pub fn available_memory(root: &Root) -> Option<Available> {
         bytes,
         limit: "MemAvailable of /proc/meminfo",
     });
-    let groups = least_of_groups(root).map(|bytes| Available {
+    let groups = smallest_group(root).map(|bytes| Available {
         bytes,
         limit: "the limit of a control group",
     });
@@ -54,7 +54,7 @@ pub fn available_memory(root: &Root) -> Option<Available> {
 }
 
 /// The least memory that our group or one above it has left.
-fn least_of_groups(root: &Root) -> Option<u64> {
+fn smallest_group(root: &Root) -> Option<u64> {
     let mut least = None;
     for (controllers, path) in own_groups(root) {
         let (mount, files) = match &*controllers {

@@ -26,7 +26,7 @@ impl Warning {
     }
 
     /// A warning about one case.
-    pub fn of_case(kind: WarningKind, case: &str, message: impl Into<String>) -> Self {
+    pub fn for_case(kind: WarningKind, case: &str, message: impl Into<String>) -> Self {
         Warning {
             case: Some(case.to_owned()),
             ..Warning::new(kind, message)
@@ -86,4 +86,26 @@ pub enum WarningKind {
     SeccompFilter,
     /// What the samples of a profile cost, or do not show.
     Sampling,
+}
+
+impl WarningKind {
+    /// Whether something disturbed the run, so that another run may differ.
+    pub fn is_disturbance(self) -> bool {
+        match self {
+            Self::Steal | Self::RunDelay | Self::Throttled | Self::OtherLoad | Self::Drift => true,
+            Self::TwoModes
+            | Self::Governor
+            | Self::ClockSource
+            | Self::Guest
+            | Self::Placement
+            | Self::PressureStall
+            | Self::Quick
+            | Self::Flagged
+            | Self::Configuration
+            | Self::Failed
+            | Self::Mitigations
+            | Self::SeccompFilter
+            | Self::Sampling => false,
+        }
+    }
 }

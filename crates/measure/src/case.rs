@@ -20,7 +20,7 @@ const LOOK_EVERY: u64 = 1 << 20;
 const LOOK_EVERY_MESSAGES: u64 = 256;
 
 /// The distance, in messages, from the writer's position to the offset that the
-/// reader announces. Large messages take longer each, so fewer of them do.
+/// reader announces. Large messages take longer each, so fewer are enough.
 const MARGIN_MESSAGES: usize = 64;
 /// For a ring, which takes only nanoseconds per message.
 const MARGIN_RING_MESSAGES: usize = 1024;
@@ -46,7 +46,7 @@ pub struct Case {
     /// The volume of the timed part, in bytes, where the case is about that;
     /// else it lasts by time.
     pub volume_bytes: Option<u64>,
-    /// How long a trial of that volume takes by a pilot's pace, in seconds.
+    /// The duration of a trial of that volume, estimated from the pilot, in seconds.
     pub expected_s: Option<f64>,
     /// The name of the case that differs in one factor, and that factor.
     pub compared_with: Option<(String, String)>,

@@ -10,7 +10,7 @@
 use crate::suite::Suite;
 use serde::Serialize;
 
-use crate::record::{CaseResult, Header, Ratio, Run, Verdict, WarningKind};
+use crate::record::{CaseResult, Header, Ratio, Run, Verdict};
 use pipespeed_base::size;
 use pipespeed_host::Difference;
 use pipespeed_stats::{self as stats, EQUIVALENCE};
@@ -292,11 +292,7 @@ fn notes(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
         if let Some(why) = &run.interrupted {
             notes.push(format!("the {which} run ended early: {why}"));
         }
-        let disturbing = |kind: WarningKind| {
-            use WarningKind::{Drift, OtherLoad, RunDelay, Steal, Throttled};
-            matches!(kind, Drift | OtherLoad | RunDelay | Steal | Throttled)
-        };
-        for warning in run.warnings.iter().filter(|w| disturbing(w.kind)) {
+        for warning in run.warnings.iter().filter(|it| it.kind.is_disturbance()) {
             notes.push(format!(
                 "the {which} run was disturbed: {}",
                 warning.message

@@ -5,12 +5,12 @@ pub mod case;
 pub mod channel;
 pub mod comparison;
 pub mod endpoint;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixtures;
 pub mod latency;
 pub mod record;
 pub mod rounds;
 pub mod runner;
-#[cfg(any(test, feature = "sample"))]
-pub mod sample;
 pub mod search;
 pub mod session;
 pub mod suite;

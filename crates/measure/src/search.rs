@@ -5,7 +5,7 @@
 //! decides. The best of many was also lucky, so its rate is measured once more,
 //! in rounds beside the published sizes.
 
-#[cfg(any(test, feature = "sample"))]
+#[cfg(any(test, feature = "fixtures"))]
 pub mod fake;
 
 use crate::case::{Case, Durations};
@@ -299,10 +299,10 @@ pub fn confirm<R: Timed, O: Observer<Run>>(
 ) -> Result<(), Interrupted> {
     let search = measurement.run_mut().search.as_ref();
     let (took_s, trials) = search.map_or((0.0, 0), |it| (it.took_s, it.trials()));
-    let left_s = plan.time_s - took_s;
+    let remaining_s = plan.time_s - took_s;
     let longer = plan.durations.sum_s() - plan.search_durations().sum_s();
     let round_s = measurement.runnable() as f64 * (took_s / trials.max(1) as f64 + longer);
-    if plan.rounds.is_none() && 2.0 * round_s > left_s {
+    if plan.rounds.is_none() && 2.0 * round_s > remaining_s {
         let message = "no time was left to measure the best sizes beside the published ones: allow \
                        more by --time, name fewer cases by --case, or fix a size by --buffer-size \
                        or --pipe-size";
@@ -315,7 +315,7 @@ pub fn confirm<R: Timed, O: Observer<Run>>(
     measurement.pilot(observer)?;
     let pilot_s = measurement.runner_mut().now_s() - begun_s;
     let cases = measurement.runnable();
-    let fitting = || rounds_for_budget(pilot_s, left_s - pilot_s, cases, 1);
+    let fitting = || rounds_for_budget(pilot_s, remaining_s - pilot_s, cases, 1);
     let rounds = plan.rounds.unwrap_or_else(fitting);
     begin(observer, rounds, cases);
     measurement.rounds(rounds, plan.budget.as_ref(), observer)

@@ -31,7 +31,7 @@ use pipespeed_base::interrupt::{INTERRUPTING, Interrupt};
 use pipespeed_base::signal_name;
 use pipespeed_host::{NoiseDelta, NoiseProbe};
 
-pub(crate) use self::child::{Gone, Instructions, allowed, not_allowed, serve};
+pub(crate) use self::child::{Instructions, PeerGone, not_allowed, refusal_or_failure, serve};
 pub(crate) use self::control::Control;
 use self::control::{GO, Report};
 
@@ -305,7 +305,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
                 Report::Ready(_) | Report::Done(_) => return Ok((role, report)),
                 Report::NotRun(not_run) => return Err(not_run.into()),
                 Report::Failed(reason) => return Err(complaint(reason)),
-                Report::Gone(reason) => {
+                Report::PeerGone(reason) => {
                     self.first_error.get_or_insert_with(|| complaint(reason));
                     self.deadline = self.deadline.min(Instant::now() + LAST_WORDS);
                     *watch = None;

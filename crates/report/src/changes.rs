@@ -1,7 +1,7 @@
 //! The suite changes: which change helps most here, and what it costs.
 
 use pipespeed_measure::record::{CaseResult, Run};
-use pipespeed_measure::suite::changes::{BASELINE, Change, TOGETHER};
+use pipespeed_measure::suite::changes::{BASELINE, COMBINED, Change};
 
 use super::format::{ratio, ratio_interval, significant, times};
 use super::run::verdict_colour;
@@ -34,8 +34,8 @@ pub(super) fn ranking(run: &Run, style: Style) -> String {
             cpu(step.case).unwrap_or_default(),
         ];
         let mut text = format!("{}: {}", verdict.name(), change(step));
-        if is_together(step) {
-            text += &format!(" ({TOGETHER})");
+        if is_combined(step) {
+            text += &format!(" ({COMBINED})");
         }
         table.row_with_text(cells, Cell::painted(text, verdict_colour(verdict)));
     }
@@ -78,8 +78,8 @@ pub(super) fn findings(run: &Run, doubt: f64) -> Vec<String> {
             if let Some(ms) = baseline(run).and_then(cpu_ms) {
                 sentence += &format!(" in place of {ms}");
             }
-            let mut single = gained().filter(|step| is_safe(step.case) && !is_together(step));
-            if let Some(step) = single.next().filter(|_| is_together(best)) {
+            let mut single = gained().filter(|step| is_safe(step.case) && !is_combined(step));
+            if let Some(step) = single.next().filter(|_| is_combined(best)) {
                 sentence += &format!("; of single changes, {}", gain(step));
             }
             sentences.push(sentence + ".");
@@ -98,7 +98,7 @@ pub(super) fn findings(run: &Run, doubt: f64) -> Vec<String> {
 /// unsafe, and what was combined.
 pub(super) fn remarks(run: &Run) -> Vec<String> {
     let measured = run.cases.iter().filter(|case| case.summary.is_some());
-    let remarkable = measured.filter(|case| case.name == TOGETHER || !is_safe(case));
+    let remarkable = measured.filter(|case| case.name == COMBINED || !is_safe(case));
     let remark = |case: &CaseResult| Some(format!("{}: {}", case.name, case.factor.as_ref()?));
     remarkable.filter_map(remark).collect()
 }
@@ -114,8 +114,8 @@ fn gain(step: &Step<'_>) -> String {
     format!("{}, {}{cpu}", change(step), ratio(step.ratio.estimate))
 }
 
-fn is_together(step: &Step<'_>) -> bool {
-    step.case.name == TOGETHER
+fn is_combined(step: &Step<'_>) -> bool {
+    step.case.name == COMBINED
 }
 
 /// How a program makes the change.
@@ -150,8 +150,8 @@ fn advice(change: Change, case: &CaseResult) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pipespeed_measure::fixtures::{case, run, within};
     use pipespeed_measure::record::Ratio;
-    use pipespeed_measure::sample::{case, run, within};
     use pipespeed_measure::suite::Suite;
 
     fn changes() -> Run {
@@ -175,7 +175,7 @@ mod tests {
                 change(Change::FreshBase, 0.76, within(0.98, 1.0, 1.02)),
                 change(Change::FreshHuge, 1.1, within(1.3, 1.44, 1.5)),
                 change(Change::Drained, 9.1, within(11.0, 12.0, 13.0)),
-                made(TOGETHER, &combined, 7.7, within(9.8, 10.1, 10.4)),
+                made(COMBINED, &combined, 7.7, within(9.8, 10.1, 10.4)),
             ],
         );
         run.cases[1].configuration.writer_cpu = Some(2);
@@ -214,8 +214,8 @@ mod tests {
     #[test]
     fn a_single_change_that_beats_the_combination_stands_alone() {
         let mut run = changes();
-        let together = run.cases.last_mut().unwrap();
-        together.ratio = Some(within(5.0, 5.1, 5.2));
+        let combined = run.cases.last_mut().unwrap();
+        combined.ratio = Some(within(5.0, 5.1, 5.2));
         let found = &findings(&run, 0.0)[0];
         assert!(
             found.starts_with("What would help most here: one processor"),

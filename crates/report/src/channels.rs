@@ -8,7 +8,7 @@ use pipespeed_measure::record::{CaseResult, Estimate, Run};
 use pipespeed_measure::suite::channels::Transport;
 
 use super::chart::lines::{Line, LineChart, Panel};
-use super::chart::looks::look;
+use super::chart::palette;
 use super::conditions::{self, has_intervals, subtitle};
 use super::findings::is_below;
 use super::format::{grouped, interval, pluralize, ratio, significant};
@@ -266,8 +266,8 @@ pub(super) fn chart(run: &Run) -> String {
     let panels = WAYS.iter().map(|(wait, title)| {
         let line = |name: &str| Line {
             name: name.to_owned(),
-            colour: look(name).1,
-            mark: Some(look(name).0),
+            colour: palette::of_channel(name).1,
+            mark: Some(palette::of_channel(name).0),
 
             points: waiting(run, *wait)
                 .filter(|case| channel(case) == name)

@@ -105,8 +105,8 @@ pub fn check_explanation(check: &Check, style: Style) -> String {
 mod tests {
     use super::*;
     use pipespeed_explain::check::{Checked, Outcome};
+    use pipespeed_measure::fixtures;
     use pipespeed_measure::record::Kind;
-    use pipespeed_measure::sample;
 
     fn check(group: Group, name: &'static str, statement: &'static str) -> Check {
         Check {
@@ -160,7 +160,7 @@ mod tests {
         let checked = known
             .iter()
             .map(|(check, outcome)| Checked::new(check, outcome.clone(), 0.01));
-        Record::new(sample::header(Kind::Check), checked.collect(), 0.8)
+        Record::new(fixtures::header(Kind::Check), checked.collect(), 0.8)
     }
 
     #[test]

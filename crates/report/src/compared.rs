@@ -5,7 +5,7 @@ use pipespeed_measure::comparison::{ComparedCase, Comparison};
 use pipespeed_measure::record::{Ratio, Verdict};
 
 use super::chart::bars::{Bar, BarChart, Row};
-use super::chart::svg::Colour;
+use super::chart::palette;
 use super::format::{ratio, ratio_interval, times};
 use super::notes::{Note, notes};
 use super::run::{number, verdict_colour};
@@ -79,11 +79,7 @@ pub fn comparison_chart(comparisons: &[Comparison]) -> String {
 }
 
 fn bar(found: &Ratio) -> Bar {
-    let colour = match found.verdict {
-        Verdict::Faster => Colour(10, 122, 88),
-        Verdict::Slower => Colour(178, 56, 40),
-        Verdict::Same | Verdict::Undecided => Colour(110, 119, 129),
-    };
+    let colour = palette::of_verdict(found.verdict);
     let verdict = found.verdict.name();
     let value = format!("{} {verdict}", ratio(found.estimate));
     Bar::of(found.estimate, colour, value)
@@ -188,8 +184,8 @@ fn outcome(case: &ComparedCase) -> String {
 mod tests {
     use super::*;
     use pipespeed_measure::comparison::compare;
+    use pipespeed_measure::fixtures::{ladder, refuse};
     use pipespeed_measure::record::Run;
-    use pipespeed_measure::sample::{ladder, refuse};
 
     /// A ladder whose pipe moves data at `factor` times the rate.
     fn changed(factor: f64) -> Run {

@@ -77,13 +77,13 @@ mod tests {
     use super::*;
     use pipespeed_explain::costs::Costs;
     use pipespeed_explain::profile::counted::{CaseAccount, Row, Settings};
+    use pipespeed_measure::fixtures;
     use pipespeed_measure::record::Kind;
     use pipespeed_measure::record::{EndCounters, NotRun};
-    use pipespeed_measure::sample;
 
     fn record(case: CaseAccount) -> Record {
         Record {
-            header: sample::header(Kind::ProfileCounted),
+            header: fixtures::header(Kind::ProfileCounted),
             settings: Settings {
                 placement: "different cores".to_owned(),
             },

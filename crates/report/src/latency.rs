@@ -4,7 +4,7 @@ use itertools::Itertools as _;
 
 use super::channels::{RING_POLLS, copied_share, not_shown};
 use super::chart::lines::{Line, LineChart, Panel};
-use super::chart::looks::look;
+use super::chart::palette;
 use super::conditions::of_record;
 use super::format::{interval, pluralize, significant};
 use super::notes::{Note, notes};
@@ -97,7 +97,7 @@ pub fn latency_notes(record: &Record, style: Style) -> String {
         }
     }
     let summaries = record.cases.iter().filter_map(|case| case.summary);
-    let least = summaries.map(|summary| summary.least_count).min();
+    let least = summaries.map(|summary| summary.min_count).min();
     all.extend(least.filter(|count| *count < MIN_FOR_P999).map(|count| {
         Note::Caution(format!(
             "note: a launch had only {}, so its p99.9 is its longest (--time or --count takes more)",
@@ -277,8 +277,8 @@ fn line(case: &CaseRecord) -> Line {
     let name = case.channel.name();
     Line {
         name: name.to_owned(),
-        colour: look(name).1,
-        mark: Some(look(name).0),
+        colour: palette::of_channel(name).1,
+        mark: Some(palette::of_channel(name).0),
 
         points: case.curve.iter().map(point).collect(),
     }

@@ -11,7 +11,7 @@ use pipespeed_measure::record::{CaseResult, DataUse, Estimate, Run, Verdict};
 
 use super::channels::{position, size_ticks};
 use super::chart::lines::{Line, LineChart, Panel};
-use super::chart::looks::COLOURS;
+use super::chart::palette;
 use super::chart::svg::MUTED;
 use super::conditions::{self, subtitle};
 use super::findings::is_below;
@@ -291,7 +291,7 @@ pub(super) fn chart(run: &Run) -> String {
     );
     let line = |(at, &way): (usize, &Act)| Line {
         name: way.title().to_owned(),
-        colour: COLOURS[(at + 1) % COLOURS.len()],
+        colour: palette::LINES[(at + 1) % palette::LINES.len()],
         mark: Some(at),
         points: of_way(run, way)
             .filter_map(measured)

@@ -128,8 +128,8 @@ fn note(figure: &Figure) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pipespeed_explain::costs::pinning::sample;
-    use pipespeed_measure::sample::estimate;
+    use pipespeed_explain::costs::pinning::fixtures;
+    use pipespeed_measure::fixtures::estimate;
 
     /// What a pipe costs here is replaced by a constant.
     fn invented(mut figures: Vec<Figure>) -> Vec<Figure> {
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn the_kernels_benchmark_comes_before_the_estimate() {
         let style = Style::of_width(80);
-        let (plan, kernel, figures) = sample::of_a_kernel();
+        let (plan, kernel, figures) = fixtures::of_a_kernel();
         let text = pinning(
             kernel.as_ref().ok_or(""),
             &plan,
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn without_a_benchmark_there_is_an_estimate() {
-        let (plan, _, figures) = sample::estimated();
+        let (plan, _, figures) = fixtures::estimated();
         let text = pinning(
             Err("there is none"),
             &plan,

@@ -299,7 +299,7 @@ fn waited_for(stages: &[StageProfile], at: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pipespeed_explain::profile::sample;
+    use pipespeed_explain::profile::fixtures;
 
     fn shown(profile: &Profile) -> String {
         let pipeline = profile.pipeline.as_ref().unwrap();
@@ -307,14 +307,14 @@ mod tests {
     }
 
     fn changed(change: impl FnOnce(&mut PipelineProfile)) -> String {
-        let mut profile = sample::pipeline();
+        let mut profile = fixtures::pipeline();
         change(profile.pipeline.as_mut().unwrap());
         shown(&profile)
     }
 
     #[test]
     fn stages_stand_side_by_side_with_their_bars_and_trees() {
-        let profile = sample::pipeline();
+        let profile = fixtures::pipeline();
         let pipeline = profile.pipeline.as_ref().unwrap();
         let style = Style::of_width(100);
         insta::assert_snapshot!(profile_pipeline(&profile, pipeline, 0.02, style));
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn only_real_failures_are_reported() {
-        let text = shown(&sample::pipeline());
+        let text = shown(&fixtures::pipeline());
         assert!(text.contains("3: sink exited with status 3."), "{text}");
         // The first was left by its reader.
         assert!(!text.contains("SIGPIPE"), "{text}");
@@ -372,12 +372,12 @@ mod tests {
 
     mod pace {
         use super::super::*;
+        use pipespeed_explain::profile::fixtures;
         use pipespeed_explain::profile::record::{Cost, Function};
-        use pipespeed_explain::profile::sample;
 
         /// The sentence where all sleep, the first least, and wait for this.
         fn all_asleep(waits: [&str; 3], change: impl FnOnce(&mut PipelineProfile)) -> String {
-            let mut pipeline = sample::pipeline().pipeline.unwrap();
+            let mut pipeline = fixtures::pipeline().pipeline.unwrap();
             let mut share = 0.9;
             for (stage, wait) in pipeline.stages.iter_mut().zip(waits) {
                 share += 0.02;
@@ -449,14 +449,14 @@ mod tests {
 
         #[test]
         fn where_nobody_is_busy_nobody_is_blamed() {
-            let mut pipeline = sample::pipeline().pipeline.unwrap();
+            let mut pipeline = fixtures::pipeline().pipeline.unwrap();
             pipeline.stages.remove(1);
             let sentence = limit(&pipeline);
             assert!(
                 sentence.contains("even 3: sink sleeps 80 % of it"),
                 "{sentence}"
             );
-            let mut pipeline = sample::pipeline().pipeline.unwrap();
+            let mut pipeline = fixtures::pipeline().pipeline.unwrap();
             pipeline.stages[0] = pipeline.stages[1].clone();
             let sentence = limit(&pipeline);
             assert!(

@@ -9,7 +9,7 @@ use pipespeed_explain::profile::tree::tree;
 use pipespeed_measure::record::GIB;
 
 use super::chart::bars::{Bar, BarChart, Part, Row};
-use super::chart::svg::Colour;
+use super::chart::palette;
 use super::format::{significant, wrap};
 use super::notes::{Note, notes};
 use super::style::{DIM, Style};
@@ -311,7 +311,9 @@ pub fn profile_chart(profile: &Profile) -> String {
     let chart = BarChart {
         title: "pipespeed profile: where each end's time goes",
         subtitle: vec![sampled, what],
-        legend: charted.map(|group| (colour(group), name(group))).collect(),
+        legend: charted
+            .map(|group| (palette::of_cost(group), name(group)))
+            .collect(),
         rows: rows
             .iter()
             .map(|(name, ends)| Row {
@@ -329,7 +331,7 @@ fn stacked_bar(end: &EndProfile) -> Bar {
     let all = end.sum_of_shares().max(f64::MIN_POSITIVE);
     let part = |group: Group| Part {
         length: end.share(group) / all * 100.0,
-        colour: colour(group),
+        colour: palette::of_cost(group),
         label: format!("{:.0} %", end.share(group) * 100.0),
     };
     let wall_s = end.usage.wall_s;
@@ -341,30 +343,6 @@ fn stacked_bar(end: &EndProfile) -> Bar {
             None => format!("{} s", significant(wall_s)),
         },
         notes: Vec::new(),
-    }
-}
-
-/// Related costs have related colours; white text can be read on each.
-fn colour(group: Group) -> Colour {
-    match group {
-        Group::Asleep => Colour(110, 119, 129),
-        Group::RunDelay => Colour(66, 74, 83),
-        Group::Spinning => Colour(145, 115, 60),
-        Group::CopyToKernel => Colour(11, 105, 168),
-        Group::CopyToUser => Colour(58, 138, 204),
-        Group::PageAllocation => Colour(178, 84, 10),
-        Group::MemoryCgroup => Colour(214, 120, 52),
-        Group::PagePinning => Colour(10, 122, 88),
-        Group::PageRelease => Colour(74, 160, 110),
-        Group::PipeLock => Colour(176, 42, 55),
-        Group::PipeSlots => Colour(122, 79, 163),
-        Group::Scheduling => Colour(190, 74, 130),
-        Group::EntryExit => Colour(84, 90, 160),
-        Group::PageFaults => Colour(130, 110, 20),
-        Group::UserCode => Colour(20, 125, 135),
-        Group::Interrupts => Colour(100, 60, 50),
-        Group::Sampling => Colour(150, 90, 90),
-        Group::Other => Colour(31, 35, 40),
     }
 }
 

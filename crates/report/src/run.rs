@@ -5,6 +5,7 @@ use pipespeed_measure::record::{
 };
 
 use super::chart::bars::{Bar, BarChart, Row};
+use super::chart::palette;
 use super::chart::svg::Colour;
 use super::conditions::{null_control, subtitle};
 use super::findings::findings;
@@ -145,7 +146,7 @@ pub(super) fn bar_chart(run: &Run, remarks: Vec<String>) -> String {
     let chart = BarChart {
         title: &format!("pipespeed: {}", run.suite),
         subtitle: [subtitle(run), remarks].concat(),
-        legend: used.map(data_look).collect(),
+        legend: used.map(legend_of).collect(),
         rows: cases.iter().map(|case| row(case)).collect(),
         of_ratios: false,
         unit: "GiB/s",
@@ -153,20 +154,20 @@ pub(super) fn bar_chart(run: &Run, remarks: Vec<String>) -> String {
     chart.draw()
 }
 
-/// Colours that any colour vision can distinguish, dark enough for white text.
-fn data_look(data: DataUse) -> (Colour, &'static str) {
-    match data {
-        DataUse::Discard => (Colour(178, 84, 10), "data discarded unread"),
-        DataUse::Read => (Colour(11, 105, 168), "read into memory"),
-        DataUse::Touch => (Colour(10, 122, 88), "touched: produced and consumed"),
-        DataUse::Verify => (Colour(122, 79, 163), "verified: every byte compared"),
-    }
+fn legend_of(data: DataUse) -> (Colour, &'static str) {
+    let words = match data {
+        DataUse::Discard => "data discarded unread",
+        DataUse::Read => "read into memory",
+        DataUse::Touch => "touched: produced and consumed",
+        DataUse::Verify => "verified: every byte compared",
+    };
+    (palette::of_data(data), words)
 }
 
 fn row(case: &CaseResult) -> Row {
     let bar = |rate: Estimate| Bar {
         notes: step_in_words(case),
-        ..Bar::of(rate, data_look(case.data).0, significant(rate.median))
+        ..Bar::of(rate, palette::of_data(case.data), significant(rate.median))
     };
     Row {
         name: case.name.clone(),

@@ -278,7 +278,7 @@ pub(super) fn method(run: &Run) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pipespeed_measure::sample;
+    use pipespeed_measure::fixtures;
 
     fn shown(run: &Run, width: usize) -> String {
         let style = Style {
@@ -290,12 +290,12 @@ mod tests {
 
     #[test]
     fn a_search_as_it_is_shown() {
-        insta::assert_snapshot!(shown(&sample::sizes(), 100));
+        insta::assert_snapshot!(shown(&fixtures::sizes(), 100));
     }
 
     #[test]
     fn a_narrow_terminal_keeps_sizes_rates_and_results() {
-        let text = shown(&sample::sizes(), 80);
+        let text = shown(&fixtures::sizes(), 80);
         let rows: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).collect();
         assert!(rows.iter().all(|line| line.chars().count() <= 80), "{text}");
         for word in ["vmsplice_splice_huge_same ", "256KiB", "confirmed"] {
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn only_confirmed_sizes_have_a_command_line_to_paste() {
-        let mut run = sample::sizes();
+        let mut run = fixtures::sizes();
         let panel = run.search.as_ref().unwrap().panels[8].clone();
         let name = panel.best.as_ref().unwrap().case.clone();
         let command = "--read-with-splice --busy-loop";
@@ -324,7 +324,7 @@ mod tests {
             let case = run.cases.iter_mut().find(|case| case.name == name).unwrap();
             let ratio = case.ratio.as_mut().unwrap();
             ratio.verdict = found;
-            ratio.estimate = sample::estimate(low, ratio.estimate.median, high);
+            ratio.estimate = fixtures::estimate(low, ratio.estimate.median, high);
             assert_eq!(Outcome::of(&run, &panel).name(), result);
             assert!(sentence(&run, &panel).ends_with(end));
             let text = shown(&run, 1000);
@@ -334,12 +334,12 @@ mod tests {
 
     #[test]
     fn a_difference_within_the_null_controls_is_undecided() {
-        let mut run = sample::sizes();
+        let mut run = fixtures::sizes();
         let panel = run.search.as_ref().unwrap().panels[8].clone();
         assert_eq!(Outcome::of(&run, &panel).name(), "confirmed");
         let control = run.null_control.as_mut().unwrap().ratio.as_mut().unwrap();
         control.verdict = Verdict::Undecided;
-        control.estimate = sample::estimate(0.6, 1.0, 1.1);
+        control.estimate = fixtures::estimate(0.6, 1.0, 1.1);
         assert_eq!(Outcome::of(&run, &panel).name(), "undecided");
     }
 
@@ -350,7 +350,7 @@ mod tests {
             signal_at: Some(300),
             ..Fake::default()
         };
-        let (run, _) = whole_run(sample::ladder(), &plan(60.0), runner);
+        let (run, _) = whole_run(fixtures::ladder(), &plan(60.0), runner);
         let text = shown(&run, 100);
         for words in [
             "interrupted: SIGINT",
@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn a_command_line_can_be_pasted_as_it_stands() {
-        let text = shown(&sample::sizes(), 60);
+        let text = shown(&fixtures::sizes(), 60);
         let mut lines = text
             .lines()
             .skip_while(|line| !line.contains("pipespeed write"));

@@ -74,7 +74,7 @@ checks! {
     }
 
     /// Maps one page of the pool that the administrator has reserved (MAP_HUGETLB). The page is
-    /// not touched: if a control group forbids it, that would kill this program.
+    /// not touched: beyond a control group's limit that would kill the process.
     "may-have-hugetlb-pages" => may_have_hugetlb_pages {
         statement: "reserved huge pages (hugetlb) are available",
         reference: "mmap(2); Documentation/admin-guide/mm/hugetlbpage.rst",
@@ -88,16 +88,16 @@ checks! {
     }
 
     /// Reads a page's frame number from /proc/self/pagemap and its flags from /proc/kpageflags.
-    /// Both need CAP_SYS_ADMIN. Without it, huge pages are verified by smaps, and pipespeed pages
-    /// shows less.
+    /// Both need CAP_SYS_ADMIN. Without it, huge pages are verified by smaps, and `pipespeed
+    /// pages` shows less.
     "may-see-frames" => may_see_frames {
         statement: "numbers and flags of page frames are shown",
         reference: "Documentation/admin-guide/mm/pagemap.rst",
     }
 
     /// Opens a perf event on this process, maps memory for samples and reads /proc/kallsyms. It
-    /// may be refused by perf_event_paranoid, kptr_restrict or a seccomp filter. pipespeed
-    /// profile needs it.
+    /// may be refused by perf_event_paranoid, kptr_restrict or a seccomp filter. `pipespeed
+    /// profile` needs it.
     "may-sample" => may_sample {
         statement: "the kernel may be sampled, and its functions have names",
         reference: "perf_event_open(2); Documentation/admin-guide/sysctl/kernel.rst, perf_event_paranoid",
@@ -140,7 +140,7 @@ fn may_read_processes() -> anyhow::Result<Outcome> {
             return Ok(Outcome::refused(reason));
         }
     };
-    // The child ends with its standard input.
+    // The child exits when its standard input is closed.
     let (stdin, stdout) = (Pipe::blocking()?, Pipe::blocking()?);
     let args = [SUBCOMMAND, echo::ROLE];
     let child = Process::start(&program, args, stdin.read, stdout.write)?;
@@ -167,7 +167,7 @@ fn may_read_processes() -> anyhow::Result<Outcome> {
     if errno == Errno::PERM && !capable && is_protected {
         let filter = "; a seccomp filter is in force, too";
         let filter = if privileges.filtered { filter } else { "" };
-        let note = "this user can't read its file, or it gives privileges (ptrace(2))";
+        let note = "this user can't read the program file, or the file is set-uid or has capabilities (ptrace(2))";
         let outcome = Outcome::refused("refused (EPERM): the program is not dumpable");
         return Ok(outcome.with_note(format!("{note}{filter}")));
     }
@@ -186,7 +186,7 @@ fn may_have_huge_pages() -> anyhow::Result<Outcome> {
         let bytes = size::format(backing.mapped);
         Outcome::pass(format!("yes, {bytes} in one page, as {shown_by} shows"))
     } else {
-        Outcome::refused(format!("none was, as {shown_by} shows"))
+        Outcome::refused(format!("no huge page was granted, as {shown_by} shows"))
             .with_note(huge_pages_refused(backing.huge, backing.mapped))
     })
 }
@@ -201,12 +201,14 @@ fn may_have_hugetlb_pages() -> anyhow::Result<Outcome> {
         Err(error) => return Ok(at("mmap(2) MAP_HUGETLB", Err(error))?),
     }
     Ok(match Root::default().number::<u64>(POOL) {
-        Some(pages @ 1..) => Outcome::refused(format!("all {pages} are in use, or not for us"))
-            .with_note(format!(
-                "raise /{POOL}, or the control group's limit (hugetlb)"
-            )),
+        Some(pages @ 1..) => Outcome::refused(format!(
+            "all {pages} are in use, or forbidden to this control group"
+        ))
+        .with_note(format!(
+            "raise /{POOL}, or the control group's limit (hugetlb)"
+        )),
         _ => Outcome::refused(format!("none are reserved: /{POOL} is 0"))
-            .with_note("root reserves them by writing their number there, soon after the start"),
+            .with_note("root reserves them by writing their number there, soon after boot"),
     })
 }
 
@@ -225,7 +227,7 @@ fn may_lock_memory() -> anyhow::Result<Outcome> {
 }
 
 fn may_see_frames() -> anyhow::Result<Outcome> {
-    const NEEDED: &str = "it takes CAP_SYS_ADMIN in the first user namespace";
+    const NEEDED: &str = "it takes CAP_SYS_ADMIN in the initial user namespace";
     let page = page()?;
     let reason = match frame(&page) {
         Err(error) => format!("/proc/self/pagemap: {error}"),

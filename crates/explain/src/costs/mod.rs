@@ -49,7 +49,7 @@ impl Cost {
         self.estimate.map(|estimate| estimate.median)
     }
 
-    #[cfg(any(test, feature = "sample"))]
+    #[cfg(any(test, feature = "fixtures"))]
     /// A cost of this median, invented.
     pub fn of(median: f64) -> Cost {
         Cost {

@@ -94,7 +94,7 @@ pub(super) fn rate(trial: &Trial) -> Option<f64> {
 pub(super) fn disturbances(case: &Case, noise: &[NoiseDelta]) -> Vec<Warning> {
     let found = warnings::of_noise(noise).into_iter();
     found
-        .map(|warning| Warning::of_case(warning.kind, &case.name, warning.message))
+        .map(|warning| Warning::for_case(warning.kind, &case.name, warning.message))
         .collect()
 }
 

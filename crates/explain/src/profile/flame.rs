@@ -54,11 +54,11 @@ pub fn flame(profile: &Profile) -> anyhow::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::sample;
+    use crate::profile::fixtures;
 
     #[test]
     fn special_characters_of_commands_are_escaped() {
-        let mut profile = sample::pipeline();
+        let mut profile = fixtures::pipeline();
         let pipeline = profile.pipeline.as_mut().unwrap();
         pipeline.command = "sed 's/<&>/;/' | wc".to_owned();
         pipeline.stages[0].end.role = "1: sed 's/<&>/;/'".to_owned();

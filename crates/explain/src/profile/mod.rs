@@ -30,5 +30,5 @@ pub mod tree;
 
 #[cfg(test)]
 mod chains;
-#[cfg(any(test, feature = "sample"))]
-pub mod sample;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixtures;

@@ -74,7 +74,7 @@ pub fn of_samples(profile: &Profile) -> Vec<Warning> {
             of_end(&end.role, end, &mut notes);
         }
         let notes = notes.into_iter();
-        found.extend(notes.map(|note| Warning::of_case(WarningKind::Sampling, &case.name, note)));
+        found.extend(notes.map(|note| Warning::for_case(WarningKind::Sampling, &case.name, note)));
     }
     if let Some(pipeline) = &profile.pipeline {
         let mut notes = Vec::new();
@@ -172,7 +172,7 @@ fn of_pipeline(pipeline: &PipelineProfile, notes: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::sample;
+    use crate::profile::fixtures;
 
     fn joined(found: &[Warning]) -> String {
         let lines: Vec<String> = found.iter().map(Warning::to_string).collect();
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_clean_profile_has_no_notes() {
-        let mut profile = sample::ladder();
+        let mut profile = fixtures::ladder();
         for case in &mut profile.cases {
             case.gib_per_s = case.gib_per_s_unsampled;
             case.ends.remove(0);
@@ -191,10 +191,10 @@ mod tests {
 
     #[test]
     fn notes_about_a_case_have_its_name() {
-        let mut profile = sample::ladder();
+        let mut profile = fixtures::ladder();
         profile.cases.truncate(1);
         let case = &mut profile.cases[0];
-        case.disturbances = vec![Warning::of_case(
+        case.disturbances = vec![Warning::for_case(
             WarningKind::Steal,
             "write_read",
             "stolen time",
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn notes_about_a_pipeline_name_the_stages() {
-        let mut profile = sample::pipeline();
+        let mut profile = fixtures::pipeline();
         let pipeline = profile.pipeline.as_mut().unwrap();
         pipeline.left = 2;
         pipeline.stages[0].by_phases = false;

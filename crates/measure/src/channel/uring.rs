@@ -17,7 +17,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::message::Message;
 use super::{End, Receiver, Transmitter};
-use crate::session::allowed;
+use crate::session::refusal_or_failure;
 
 /// Requests that the ring has room for; one is used.
 const ENTRIES: u32 = 2;
@@ -74,7 +74,7 @@ impl Uring {
     pub fn new(fd: OwnedFd, spins: bool) -> anyhow::Result<Self> {
         Ok(Uring {
             fd,
-            ring: tried_ring().map_err(|error| allowed("io_uring_setup", error))?,
+            ring: tried_ring().map_err(|error| refusal_or_failure("io_uring_setup", error))?,
             spins,
             flags: 0,
             counts: Counts::default(),

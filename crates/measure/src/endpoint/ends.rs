@@ -23,7 +23,7 @@ use crate::channel::uring::Uring;
 use crate::channel::vm_readv::{self, Fetch, Offer};
 use crate::channel::{Sink, Source};
 use crate::record::NotRun;
-use crate::session::{Control, Gone, allowed};
+use crate::session::{Control, PeerGone, refusal_or_failure};
 use pipespeed_host::Root;
 
 /// What drives an end, whichever it is.
@@ -81,7 +81,7 @@ impl Driver<'_> {
             }
             SinkTechnique::RingLend | SinkTechnique::RingWrite => {
                 let made = ring::offer(channel, bytes, sink.wait);
-                let made = made.map_err(|error| allowed(A_RING, gone(error)))?;
+                let made = made.map_err(|error| refusal_or_failure(A_RING, gone(error)))?;
                 if sink.technique == SinkTechnique::RingLend {
                     self.send_by(RingTransmitter::new(made, bytes, true))
                 } else {
@@ -123,7 +123,7 @@ impl Driver<'_> {
             }
             SourceTechnique::RingPeek | SourceTechnique::RingRead => {
                 let made = ring::accept(channel, source.wait);
-                let made = made.map_err(|error| allowed(A_RING, gone(error)))?;
+                let made = made.map_err(|error| refusal_or_failure(A_RING, gone(error)))?;
                 if source.technique == SourceTechnique::RingPeek {
                     self.take_by(RingReceiver::new(made, bytes, true))
                 } else {
@@ -143,7 +143,7 @@ fn gone(error: impl Into<io::Error>) -> anyhow::Error {
     let error = error.into();
     match error.kind() {
         BrokenPipe | ConnectionRefused | ConnectionReset | UnexpectedEof => {
-            Gone("the other end is gone".to_owned()).into()
+            PeerGone("the other end is gone".to_owned()).into()
         }
         _ => error.into(),
     }

@@ -29,7 +29,7 @@ use super::spec::{EndSpec, Part};
 use super::{alone, memory};
 use crate::channel::{Sink, Source, Taken};
 use crate::record::NotRun;
-use crate::session::{self, Gone, Instructions, Role, allowed};
+use crate::session::{self, Instructions, PeerGone, Role, refusal_or_failure};
 
 pub use super::ends::huge_pages_refused;
 
@@ -114,7 +114,7 @@ pub(super) fn writer(
             zerocopy: sink.zerocopy(),
             ..Outcome::between(&first, &second)
         }),
-        _ => bail!(Gone(
+        _ => bail!(PeerGone(
             "the reader left before the end of the trial".to_owned()
         )),
     }
@@ -123,7 +123,7 @@ pub(super) fn writer(
 /// The error of a call; once something was moved, the machine does allow the call.
 fn refused_or_failed(call: &str, moved: u64, error: io::Error) -> anyhow::Error {
     if moved == 0 {
-        allowed(call, error)
+        refusal_or_failure(call, error)
     } else {
         anyhow::Error::new(error).context(call.to_owned())
     }
@@ -187,7 +187,7 @@ fn take(received: u64, source: &mut impl Source, consumer: &mut Consumer) -> any
         .take()
         .map_err(|error| refused_or_failed(call, received, error))?;
     if taken.is_empty() {
-        bail!(Gone(format!(
+        bail!(PeerGone(format!(
             "the data ended early, after {received} bytes"
         )));
     }

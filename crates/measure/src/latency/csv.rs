@@ -102,8 +102,8 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
+    use crate::fixtures::latency_record;
     use crate::latency::spec::Mode;
-    use crate::sample::latency_record;
 
     #[test]
     fn what_was_not_measured_has_a_row_with_the_reason() {

@@ -34,14 +34,14 @@ pub(super) fn times_us(latencies: &Latencies) -> Vec<f64> {
 
 /// The highest percentage that launches can tell of which the shortest made so
 /// many round trips.
-fn highest(least_count: u64, launches: usize) -> f64 {
+fn highest(min_count: u64, launches: usize) -> f64 {
     let beyond = (BEYOND / launches.max(1) as f64).max(1.0);
-    (100.0 - 100.0 * beyond / least_count.max(1) as f64).max(50.0)
+    (100.0 - 100.0 * beyond / min_count.max(1) as f64).max(50.0)
 }
 
 /// The curve of launches whose [`times_us`] and fewest round trips are these.
-pub(super) fn curve(launches: &[&[f64]], least_count: u64) -> Curve {
-    let highest = highest(least_count, launches.len());
+pub(super) fn curve(launches: &[&[f64]], min_count: u64) -> Curve {
+    let highest = highest(min_count, launches.len());
     percentages()
         .enumerate()
         // Sums of tenths are not exact.

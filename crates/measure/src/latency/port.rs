@@ -26,7 +26,7 @@ use crate::channel::vm_readv::{self, Fetch, Offer};
 use crate::channel::{Receiver, Transmitter, ZerocopyCounts, moved};
 use crate::endpoint::spec::Waiting;
 use crate::record::NotRun;
-use crate::session::{Gone, Role, allowed};
+use crate::session::{PeerGone, Role, refusal_or_failure};
 
 // The first two words that the processes share are the sender's, the others the
 // echo's: the bytes it has moved, and what it does.
@@ -179,7 +179,7 @@ impl Port {
     /// Sends all of the message.
     ///
     /// # Errors
-    /// [`Gone`] where the other process is gone, [`NotRun`] where the machine
+    /// [`PeerGone`] where the other process is gone, [`NotRun`] where the machine
     /// does not allow the call, and other errors of it.
     pub(super) fn send(&mut self) -> anyhow::Result<()> {
         self.word(1).store(WRITING, Ordering::Relaxed);
@@ -344,7 +344,7 @@ impl Port {
     fn error_of(&self, errno: Errno) -> anyhow::Error {
         let error = error_of(errno);
         if error.is::<std::io::Error>() && self.moved == 0 {
-            allowed(self.transmitter.call(), errno)
+            refusal_or_failure(self.transmitter.call(), errno)
         } else {
             error
         }
@@ -424,10 +424,10 @@ fn advance((number, at): &mut (u64, usize), moved: usize, size: usize) -> Moved 
     Moved::All
 }
 
-/// The error of a call: [`Gone`] and [`NotRun`] where they apply.
+/// The error of a call: [`PeerGone`] and [`NotRun`] where they apply.
 pub(super) fn error_of(errno: Errno) -> anyhow::Error {
     match errno {
-        Errno::PIPE => Gone("the other process has left".to_owned()).into(),
+        Errno::PIPE => PeerGone("the other process has left".to_owned()).into(),
         Errno::MSGSIZE => NotRun::limit("the message is longer than may be here").into(),
         other => std::io::Error::from(other).into(),
     }

@@ -166,7 +166,7 @@ pub struct Summary {
     /// See [`Launch`].
     pub per_s: Estimate,
     /// The fewest round trips of a launch.
-    pub least_count: u64,
+    pub min_count: u64,
     /// Messages of all launches that had not come back.
     pub unanswered: u64,
 }
@@ -209,7 +209,7 @@ impl CaseRecord {
         self.histogram = all.counts();
         self.summary = summary(&self.launches);
         let times: Vec<&[f64]> = self.launches.iter().map(|one| &*one.times_us).collect();
-        let least = self.summary.map_or(0, |summary| summary.least_count);
+        let least = self.summary.map_or(0, |summary| summary.min_count);
         self.curve = curve::curve(&times, least);
     }
 }
@@ -230,7 +230,7 @@ fn summary(launches: &[Launch]) -> Option<Summary> {
             .fold(0.0, f64::max),
         mib_per_s: middle(|launch| launch.mib_per_s)?,
         per_s: middle(|launch| launch.per_s)?,
-        least_count: launches.iter().map(|launch| launch.count).min()?,
+        min_count: launches.iter().map(|launch| launch.count).min()?,
         unanswered: launches.iter().map(|launch| launch.unanswered).sum(),
     })
 }

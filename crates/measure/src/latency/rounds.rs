@@ -226,10 +226,10 @@ fn few_messages(record: &Record) -> Option<Warning> {
 mod tests {
     use super::*;
     use crate::channel::transport::Transport;
+    use crate::fixtures::latency_record;
     use crate::latency::record::CaseRecord;
     use crate::latency::spec::Outcome;
     use crate::record::Flag;
-    use crate::sample::latency_record;
 
     fn record(length: Length) -> Record {
         let mut record = latency_record(Mode::Closed);

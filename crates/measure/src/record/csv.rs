@@ -126,8 +126,8 @@ fn or_empty(value: Option<impl ToString>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::{ladder, refuse};
     use crate::record::Flag;
-    use crate::sample::{ladder, refuse};
 
     fn text(run: &Run) -> String {
         let mut out = Vec::new();

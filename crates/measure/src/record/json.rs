@@ -128,7 +128,7 @@ fn parse(bytes: &[u8]) -> Result<Run, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::ladder;
+    use crate::fixtures::ladder;
 
     fn problem(text: &str) -> Problem {
         parse(text.as_bytes()).unwrap_err()

@@ -60,7 +60,7 @@ fn ratios(run: &Run, pairs: &[Pair]) -> Vec<Option<Ratio>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{ladder, sizes};
+    use crate::fixtures::{ladder, sizes};
 
     #[test]
     fn all_comparisons_are_held_to_levels_of_one_family() {

@@ -120,7 +120,7 @@ pub(super) fn of_samples(run: &Run) -> Vec<Warning> {
             modes.high,
             100.0 * modes.share_high,
         );
-        Warning::of_case(WarningKind::TwoModes, &case.name, message)
+        Warning::for_case(WarningKind::TwoModes, &case.name, message)
     }));
     found
 }

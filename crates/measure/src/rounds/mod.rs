@@ -7,10 +7,10 @@
 
 mod bench;
 mod budget;
+mod combine;
 pub mod comparisons;
 mod disturbances;
 mod sample;
-mod together;
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ use pipespeed_base::failure::{Interrupted, full_message};
 use pipespeed_base::text::pluralize;
 use pipespeed_stats::schedule::Schedule;
 
-#[cfg(any(test, feature = "sample"))]
+#[cfg(any(test, feature = "fixtures"))]
 pub(crate) use self::bench::unmeasured;
 pub use self::bench::{Bench, Measurement};
 pub use self::budget::Budget;
@@ -327,7 +327,7 @@ impl<W: Work> Rounds<W> {
                     format!("{} failed: {reason}", pluralize(*failed, "trial")),
                 ),
             };
-            Some(Warning::of_case(kind, &self.work.name(case), message))
+            Some(Warning::for_case(kind, &self.work.name(case), message))
         };
         named.filter_map(warning).collect()
     }

@@ -1,7 +1,7 @@
 use super::fake::{Fake, plan, rate, whole_run};
 use super::*;
+use crate::fixtures::ladder;
 use crate::record::Verdict;
-use crate::sample::ladder;
 
 fn run_of(time_s: f64, runner: Fake) -> Run {
     whole_run(ladder(), &plan(time_s), runner).0

@@ -1,5 +1,5 @@
-//! A process of a trial, seen from within: instructed, pinned, started, and
-//! reporting what came of it.
+//! What a process of a trial does: it receives its instructions, pins itself,
+//! runs and reports.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,13 +27,13 @@ pub(crate) struct Instructions<T> {
     pub(crate) fds: std::vec::IntoIter<OwnedFd>,
 }
 
-/// The process found the other one gone: how that one ended is the reason.
+/// The peer is gone. How the peer ended explains the failure, not this error.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Gone(pub(crate) String);
+pub(crate) struct PeerGone(pub(crate) String);
 
-/// Runs a process of a trial: receives its instructions, settles it where it is to
-/// run, has `run` do the rest and reports the outcome.
+/// Runs a process of a trial: receives its instructions, pins it to its processor,
+/// calls `run` and reports the outcome.
 ///
 /// # Errors
 /// When there is nobody to report to.
@@ -48,15 +48,18 @@ pub(crate) fn serve<T: DeserializeOwned, O: Serialize>(
         _ => (stdin, stdout),
     };
     let mut control = Control::new(UnixStream::from(control));
-    let outcome =
-        settle(&mut control, channel).and_then(|instructions| run(&mut control, instructions));
+    let outcome = receive_and_pin(&mut control, channel)
+        .and_then(|instructions| run(&mut control, instructions));
     let report: Report<(), O> = match outcome {
         Ok(outcome) => Report::Done(Box::new(outcome)),
-        Err(error) => match (error.downcast_ref(), error.downcast_ref()) {
-            (Some(not_run), _) => Report::NotRun(NotRun::clone(not_run)),
-            (None, Some(Gone(how))) => Report::Gone(how.clone()),
+        Err(error) => match (
+            error.downcast_ref::<NotRun>(),
+            error.downcast_ref::<PeerGone>(),
+        ) {
+            (Some(not_run), _) => Report::NotRun(not_run.clone()),
+            (None, Some(PeerGone(how))) => Report::PeerGone(how.clone()),
             (None, None) => {
-                let hint = cause(&error).and_then(|cause| out_of_descriptors(&cause));
+                let hint = os_error(&error).and_then(|cause| out_of_descriptors(&cause));
                 Report::Failed(hint.unwrap_or_else(|| full_message(&error)))
             }
         },
@@ -66,14 +69,14 @@ pub(crate) fn serve<T: DeserializeOwned, O: Serialize>(
 
 /// Receives the instructions, binds this process to its parent's life and pins it
 /// to its processor.
-fn settle<T: DeserializeOwned>(
+fn receive_and_pin<T: DeserializeOwned>(
     control: &mut Control,
     channel: OwnedFd,
 ) -> anyhow::Result<Instructions<T>> {
     let ((cpu, spec), fds): ((Option<usize>, T), _) =
         control.receive_with().context("the control socket")?;
-    // If the parent is gone already, the control socket is closed, and that ends
-    // this process too.
+    // The signal is not sent if the parent died before this call. Then the control
+    // socket is closed, which ends this process too.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .map_err(|errno| not_allowed("prctl (PR_SET_PDEATHSIG)", &errno.into()))?;
     let mut fds = fds.into_iter();
@@ -101,18 +104,18 @@ pub(crate) fn not_allowed(call: &str, error: &io::Error) -> NotRun {
     )
 }
 
-/// The error of a call that has not moved anything yet: where the machine does not
-/// allow the call, as a seccomp filter does, it is a refusal and no failure.
-pub(crate) fn allowed(call: &str, error: impl Into<anyhow::Error>) -> anyhow::Error {
+/// The error of a call that has not moved anything yet: a refusal if the machine
+/// does not allow the call (a seccomp filter, say), else a failure.
+pub(crate) fn refusal_or_failure(call: &str, error: impl Into<anyhow::Error>) -> anyhow::Error {
     let error = error.into();
-    match cause(&error) {
+    match os_error(&error) {
         Some(cause) if is_refusal(&cause) => not_allowed(call, &cause).into(),
         _ => error.context(call.to_owned()),
     }
 }
 
-/// The system's error behind another one.
-fn cause(error: &anyhow::Error) -> Option<io::Error> {
+/// The operating system's error in the chain.
+fn os_error(error: &anyhow::Error) -> Option<io::Error> {
     match (
         error.downcast_ref::<Errno>(),
         error.downcast_ref::<io::Error>(),

@@ -5,9 +5,9 @@
 //! ```text
 //! session                             process
 //!   processor, spec, descriptors  ---->
-//!                                <----  Ready | NotRun | Gone | Failed
+//!                                <----  Ready | NotRun | PeerGone | Failed
 //!   "go"                         ---->
-//!                                <----  Done | NotRun | Gone | Failed
+//!                                <----  Done | NotRun | PeerGone | Failed
 //! ```
 
 use std::io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Write};
@@ -35,7 +35,7 @@ pub(super) enum Report<S, O> {
     NotRun(NotRun),
     /// It found the other process gone before the trial was over: how that one
     /// ended is the reason.
-    Gone(String),
+    PeerGone(String),
     /// Something went wrong.
     Failed(String),
     /// It is done.

@@ -32,7 +32,7 @@ fn error_after(last_words: &[Reports], signal: Signal) -> TrialError {
     kill_process(Pid::from_child(&reader.child), signal).unwrap();
     reader.child.wait().unwrap();
     drop(from_reader);
-    let gone = Reports::Gone("the other end is gone".to_owned());
+    let gone = Reports::PeerGone("the other end is gone".to_owned());
     from_writer.send(&gone).unwrap();
     let interrupt = Interrupt::never().unwrap();
     let mut session: Session<'_, (), ()> =
@@ -64,7 +64,7 @@ fn an_end_that_says_what_went_wrong_is_to_blame() {
 
 #[test]
 fn where_both_found_the_other_gone_the_first_complaint_stands() {
-    let left = Reports::Gone("the data ended early".to_owned());
+    let left = Reports::PeerGone("the data ended early".to_owned());
     assert_eq!(told(&[left]), "the writer: the other end is gone");
 }
 

@@ -15,7 +15,7 @@ use pipespeed_base::{Named, named};
 /// Name of the case that all others are compared with.
 pub const BASELINE: &str = "baseline";
 /// Name of the case that combines changes.
-pub const TOGETHER: &str = "together";
+pub const COMBINED: &str = "combined";
 
 const PIECE: usize = 64 << 10;
 /// The default of /proc/sys/fs/pipe-max-size.
@@ -131,9 +131,9 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
 
 /// Stands for the combination until a pilot has fixed it: the baseline under
 /// its name.
-pub fn not_yet_together(baseline: &Case) -> Case {
+pub fn combination_placeholder(baseline: &Case) -> Case {
     Case {
-        name: TOGETHER.to_owned(),
+        name: COMBINED.to_owned(),
         ..baseline.clone()
     }
     .described("the changes that helped in the pilot, fixed before the first round")
@@ -142,13 +142,13 @@ pub fn not_yet_together(baseline: &Case) -> Case {
 
 /// The case that makes all of `changes` at once; `cpu` is the processor for
 /// both ends.
-pub fn together(baseline: &Case, changes: &[Change], cpu: Option<usize>) -> Case {
+pub fn combine(baseline: &Case, changes: &[Change], cpu: Option<usize>) -> Case {
     let words: Vec<&str> = changes.iter().map(|change| change.words()).collect();
     let changed = changes
         .iter()
         .fold(baseline.clone(), |case, change| change.apply(case, cpu));
     Case {
-        name: TOGETHER.to_owned(),
+        name: COMBINED.to_owned(),
         ..changed
     }
     .described(&format!("chosen in the pilot: {}", words.join(", ")))
@@ -196,12 +196,12 @@ mod tests {
                 if one.excludes(other) {
                     continue;
                 }
-                let there = together(&baseline, &[one, other], Some(3));
-                let back = together(&baseline, &[other, one], Some(3));
+                let there = combine(&baseline, &[one, other], Some(3));
+                let back = combine(&baseline, &[other, one], Some(3));
                 assert_eq!(there.subject, back.subject);
                 assert_eq!(there.configuration(), back.configuration());
                 for change in [one, other] {
-                    let alone = together(&baseline, &[change], Some(3));
+                    let alone = combine(&baseline, &[change], Some(3));
                     assert_ne!(alone.configuration(), there.configuration());
                 }
             }

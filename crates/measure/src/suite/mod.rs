@@ -1,4 +1,4 @@
-//! Which cases make up a suite: data, one file a suite.
+//! Which cases make up a suite: data, one file per suite.
 
 pub mod changes;
 pub mod channels;

@@ -117,7 +117,7 @@ fn measure<S: FnMut(&Run)>(
     }
     if plan.suite == Suite::Changes {
         progress.set_purpose("choosing the changes to combine");
-        measurement.put_together(progress)?;
+        measurement.choose_combination(progress)?;
         if let Some(case) = measurement.run_mut().cases.last() {
             let not_run = case.not_run.as_ref();
             let made = not_run.map_or(&case.description, |not_run| &not_run.reason);

@@ -117,7 +117,7 @@ fn place(
     chosen.map_err(|error| usage(error.to_string()))
 }
 
-/// Returns an error if a signal interrupted the run.
+/// Returns the signal that interrupted the run, if one did.
 fn interrupted_by(outcome: &anyhow::Result<()>) -> Option<i32> {
     let interrupted: Option<&Interrupted> = outcome.as_ref().err()?.downcast_ref();
     interrupted.map(|interrupted| interrupted.0)

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::table;
+use pipespeed_measure::fixtures::{channels, estimate, leave_out, refuse};
 use pipespeed_measure::record::{NotRun, WarningKind};
-use pipespeed_measure::sample::{channels, estimate, leave_out, refuse};
 
 fn shown(run: &Run, width: usize) -> String {
     let style = Style {

@@ -217,7 +217,7 @@ fn legend(svg: &mut Svg) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pipespeed_measure::sample;
+    use pipespeed_measure::fixtures;
 
     fn texts(run: &Run) -> Vec<String> {
         let svg = chart(run, run.search.as_ref().unwrap());
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn every_map_has_a_cell_for_each_pair() {
-        let mut run = sample::sizes();
+        let mut run = fixtures::sizes();
         assert_eq!(counts(&run), [9, 9 * 36, 9 * 6]);
         let search = run.search.as_mut().unwrap();
         search.panels[2].cells[0].median = None;
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn best_sizes_are_framed_in_each_map() {
-        let run = sample::sizes();
+        let run = fixtures::sizes();
         let svg = chart(&run, run.search.as_ref().unwrap());
         let frames = svg.matches(&format!("fill=\"{}\"", BEST[0].0)).count();
         assert_eq!(frames, 9 + 1, "nine maps and the legend");
@@ -266,8 +266,8 @@ mod tests {
 
     #[test]
     fn refused_cases_are_named_with_their_reason() {
-        let mut run = sample::sizes();
-        sample::refuse(&mut run, "write_read_spin", "spinning needs two processors");
+        let mut run = fixtures::sizes();
+        fixtures::refuse(&mut run, "write_read_spin", "spinning needs two processors");
         let line = "write_read_spin: refused: spinning needs two processors";
         assert!(texts(&run).iter().any(|text| text == line));
     }

@@ -4,7 +4,7 @@
 pub(super) mod bars;
 pub(super) mod heat;
 pub(super) mod lines;
-pub(super) mod looks;
+pub(super) mod palette;
 pub(super) mod svg;
 
 #[cfg(test)]

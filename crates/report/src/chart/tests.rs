@@ -5,12 +5,12 @@ use super::bars::{Bar, BarChart, Row};
 use super::svg::Colour;
 use crate::{chart, latency_chart, profile_chart};
 use pipespeed_base::Named;
-use pipespeed_explain::profile::sample as profiles;
-use pipespeed_measure::latency::spec::Mode;
-use pipespeed_measure::record::{DataUse, Run};
-use pipespeed_measure::sample::{
+use pipespeed_explain::profile::fixtures as profiles;
+use pipespeed_measure::fixtures::{
     case, channels, estimate, ladder, latency_record, memory, ratio, refuse, run, sizes,
 };
+use pipespeed_measure::latency::spec::Mode;
+use pipespeed_measure::record::{DataUse, Run};
 use pipespeed_measure::suite::Suite;
 use pipespeed_measure::suite::channels::Transport;
 

@@ -1,8 +1,8 @@
 //! Tests of the sentences.
 
 use super::*;
+use pipespeed_measure::fixtures::{case, ladder, ratio, run, within};
 use pipespeed_measure::record::{DataUse, NullControl};
-use pipespeed_measure::sample::{case, ladder, ratio, run, within};
 use pipespeed_measure::suite::Suite;
 
 #[test]

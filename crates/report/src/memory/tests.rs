@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::table;
+use pipespeed_measure::fixtures::{estimate, memory, refuse, within};
 use pipespeed_measure::record::{NullControl, Ratio};
-use pipespeed_measure::sample::{estimate, memory, refuse, within};
 
 fn shown(run: &Run, width: usize) -> String {
     let style = Style {

@@ -1,11 +1,11 @@
 //! Tests of the text of a profile.
 
 use super::*;
-use pipespeed_explain::profile::sample;
+use pipespeed_explain::profile::fixtures;
 use pipespeed_measure::record::NotRun;
 
 fn one() -> Profile {
-    let mut profile = sample::ladder();
+    let mut profile = fixtures::ladder();
     profile.cases.truncate(1);
     profile
 }
@@ -34,12 +34,12 @@ fn the_call_tree_omits_branches_below_the_threshold() {
 
 #[test]
 fn the_ladder_stands_side_by_side_with_its_sums_and_steps() {
-    insta::assert_snapshot!(profile_ladder(&sample::ladder(), Style::of_width(80)));
+    insta::assert_snapshot!(profile_ladder(&fixtures::ladder(), Style::of_width(80)));
 }
 
 #[test]
 fn a_refused_case_says_why_and_is_no_step() {
-    let mut profile = sample::ladder();
+    let mut profile = fixtures::ladder();
     profile.cases[1].not_run = Some(NotRun::refused("no huge pages"));
     profile.cases[1].ends.clear();
     let text = profile_ladder(&profile, Style::default());
@@ -52,14 +52,14 @@ fn a_refused_case_says_why_and_is_no_step() {
 
 #[test]
 fn no_line_is_wider_than_the_terminal() {
-    let mut pipeline = sample::pipeline();
+    let mut pipeline = fixtures::pipeline();
     pipeline.warnings.clear();
     let stages = pipeline.pipeline.clone().unwrap();
     for width in [60, 80] {
         let style = Style::of_width(width);
         for text in [
             profile_case(&one(), 0.0, style),
-            profile_ladder(&sample::ladder(), style),
+            profile_ladder(&fixtures::ladder(), style),
             super::super::profile_pipeline(&pipeline, &stages, 0.0, style),
         ] {
             let mut lines = text.lines();
@@ -85,12 +85,12 @@ fn parts(svg: &str) -> (Vec<String>, Vec<(String, f64)>) {
 }
 
 fn fill(group: Group) -> String {
-    colour(group).to_string()
+    palette::of_cost(group).to_string()
 }
 
 #[test]
 fn a_bars_parts_are_as_wide_as_their_shares() {
-    let mut profile = sample::ladder();
+    let mut profile = fixtures::ladder();
     profile.cases.truncate(1);
     let (texts, rectangles) = parts(&profile_chart(&profile));
     let width = |group: Group| -> f64 {
@@ -110,7 +110,7 @@ fn a_bars_parts_are_as_wide_as_their_shares() {
 
 #[test]
 fn the_legend_has_what_is_there_in_the_usual_order() {
-    let (texts, _) = parts(&profile_chart(&sample::ladder()));
+    let (texts, _) = parts(&profile_chart(&fixtures::ladder()));
     let place = |group: Group| texts.iter().position(|text| text == group.name());
     let shown: Vec<usize> = Group::ALL.into_iter().filter_map(place).collect();
     assert!(shown.len() > 4 && shown.is_sorted(), "{texts:?}");
@@ -119,7 +119,7 @@ fn the_legend_has_what_is_there_in_the_usual_order() {
 
 #[test]
 fn a_case_that_was_not_run_has_no_bar() {
-    let mut profile = sample::ladder();
+    let mut profile = fixtures::ladder();
     profile.cases[1].not_run = Some(NotRun::refused("why"));
     let (texts, _) = parts(&profile_chart(&profile));
     assert!(
@@ -130,7 +130,7 @@ fn a_case_that_was_not_run_has_no_bar() {
 
 #[test]
 fn commands_of_any_kind_are_escaped() {
-    let mut profile = sample::pipeline();
+    let mut profile = fixtures::pipeline();
     let pipeline = profile.pipeline.as_mut().unwrap();
     pipeline.command = "sed 's/<&>//' | \"x\"".to_owned();
     pipeline.stages[0].end.role = "1: sed 's/<&>//'".to_owned();

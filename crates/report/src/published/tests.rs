@@ -2,7 +2,7 @@
 
 use super::Judgement::{Confirmed, Refuted, Undecided};
 use super::*;
-use pipespeed_measure::sample::{case, run, within};
+use pipespeed_measure::fixtures::{case, run, within};
 use pipespeed_measure::suite::Suite;
 use pipespeed_stats::holm_ratios;
 use proptest::prelude::*;
@@ -129,8 +129,8 @@ fn conditions_other_than_the_suites_are_listed() {
 mod of_options {
     use super::super::*;
     use pipespeed_measure::case::Case;
+    use pipespeed_measure::fixtures::{case, run, within};
     use pipespeed_measure::record::DataUse;
-    use pipespeed_measure::sample::{case, run, within};
     use pipespeed_measure::suite::Overrides;
     use pipespeed_measure::suite::Suite;
 
@@ -211,8 +211,8 @@ mod of_options {
 
 mod of_volumes {
     use super::super::*;
+    use pipespeed_measure::fixtures::{case, run, within};
     use pipespeed_measure::record::{Estimate, Ratio};
-    use pipespeed_measure::sample::{case, run, within};
     use pipespeed_measure::suite::Suite;
 
     fn run_of_volumes() -> Run {

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::style::BOLD;
+use pipespeed_measure::fixtures::{ladder, ratio, refuse, run, within};
 use pipespeed_measure::record::NullControl;
-use pipespeed_measure::sample::{ladder, ratio, refuse, run, within};
 use pipespeed_measure::suite::Suite;
 
 fn at(run: &Run, width: usize) -> String {

@@ -9,14 +9,14 @@
 //! pipes, which needs no privilege: `estimate.rs`.
 
 mod estimate;
-#[cfg(any(test, feature = "sample"))]
+#[cfg(any(test, feature = "fixtures"))]
 mod fake;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixtures;
 mod ioctl;
 mod kernel;
 mod layout;
 mod range;
-#[cfg(any(test, feature = "sample"))]
-pub mod sample;
 #[cfg(test)]
 mod tests;
 

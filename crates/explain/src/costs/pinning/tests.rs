@@ -21,7 +21,7 @@ fn plan(size: usize) -> Plan {
 
 /// The named figure of one run.
 fn measured(plan: &Plan, fake: Fake, name: &str) -> Option<Figure> {
-    let figures = sample::measured(plan, 7, Some(fake.kernel())).unwrap();
+    let figures = fixtures::measured(plan, 7, Some(fake.kernel())).unwrap();
     figures.into_iter().find(|figure| figure.name == name)
 }
 
@@ -153,7 +153,7 @@ fn a_kernel_that_pins_nothing_gives_a_reason_and_the_estimate_remains() {
         most_pages: 0,
         ..Fake::new(KERNELS[3])
     };
-    let figures = sample::measured(&plan(1 << 20), 7, Some(fake.kernel())).unwrap();
+    let figures = fixtures::measured(&plan(1 << 20), 7, Some(fake.kernel())).unwrap();
     let names: Vec<_> = figures.iter().map(|figure| &*figure.name).collect();
     let expected = [
         "get_base",
@@ -171,7 +171,7 @@ fn a_kernel_that_pins_nothing_gives_a_reason_and_the_estimate_remains() {
 
 #[test]
 fn the_estimate_is_the_difference_of_its_two_parts_round_by_round() {
-    let figures = sample::measured(&plan(1 << 20), 6, None).unwrap();
+    let figures = fixtures::measured(&plan(1 << 20), 6, None).unwrap();
     let [pinning, moving, estimate] = &figures[..] else {
         panic!("{figures:?}");
     };
@@ -190,7 +190,7 @@ fn what_base_pages_cost_more_is_told_for_the_kernels_figure_and_for_the_estimate
         pages: vec![Pages::Base, Pages::Huge],
         ..plan(4 << 20)
     };
-    let figures = sample::measured(&both, 7, Some(Fake::new(KERNELS[4]).kernel())).unwrap();
+    let figures = fixtures::measured(&both, 7, Some(Fake::new(KERNELS[4]).kernel())).unwrap();
     for step in ["get", "estimate"] {
         let samples = |of: &str| {
             let name = format!("{step}_{of}");

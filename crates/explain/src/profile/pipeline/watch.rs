@@ -17,7 +17,7 @@ pub struct Watch {
     bytes: Option<(u64, u64)>,
     /// All processes seen.
     pub processes: BTreeSet<i32>,
-    /// How often all threads slept, by what they waited for.
+    /// Number of looks at which every thread slept, by what they waited for.
     pub waits: BTreeMap<String, u64>,
 }
 
@@ -30,9 +30,9 @@ impl Watch {
         let mut moved = None;
         for pid in tree(first, &children) {
             self.processes.insert(pid);
-            if let Some((taken, given)) = bytes(pid) {
-                let (all_taken, all_given) = moved.unwrap_or_default();
-                moved = Some((all_taken + taken, all_given + given));
+            if let Some((read, written)) = bytes(pid) {
+                let (all_read, all_written) = moved.unwrap_or_default();
+                moved = Some((all_read + read, all_written + written));
             }
             for task in numbers_in(&format!("/proc/{pid}/task")) {
                 let task_dir = format!("/proc/{pid}/task/{task}");
@@ -40,7 +40,7 @@ impl Watch {
                     self.threads.insert(task, times);
                 }
                 match fs::read_to_string(format!("{task_dir}/wchan")).as_deref() {
-                    // Running, dead, or about to be.
+                    // A running, exiting or dead thread.
                     Ok("0") => awake |= !is_dead(&task_dir),
                     Ok(function) => sleeping.push(function.to_owned()),
                     Err(_) => {}
@@ -48,7 +48,7 @@ impl Watch {
             }
         }
         self.bytes = moved;
-        if !awake && let Some(wait) = reason_of(&sleeping) {
+        if !awake && let Some(wait) = reason_of_stage(&sleeping) {
             *self.waits.entry(wait).or_default() += 1;
         }
     }
@@ -72,10 +72,10 @@ fn is_dead(task_dir: &str) -> bool {
     state.is_none_or(|state| state == "Z" || state == "X")
 }
 
-/// What a stage waits for whose threads sleep in these kernel functions. A pipe
-/// comes first, a child last.
-fn reason_of(sleeping: &[String]) -> Option<String> {
-    let rank = |function: &str| match reason(function) {
+/// What a stage waits for if its threads sleep in these kernel functions. If there
+/// are several reasons, a pipe comes first and a child process last.
+fn reason_of_stage(sleeping: &[String]) -> Option<String> {
+    let rank = |function: &str| match reason_of_function(function) {
         Some(INPUT) => 0,
         Some(OUTPUT) => 1,
         Some(CHILD) => 3,
@@ -83,7 +83,7 @@ fn reason_of(sleeping: &[String]) -> Option<String> {
     };
     let function = sleeping.iter().min_by_key(|function| rank(function))?;
     let plain = function.split('.').next().unwrap_or(function);
-    Some(reason(function).unwrap_or(plain).to_owned())
+    Some(reason_of_function(function).unwrap_or(plain).to_owned())
 }
 
 /// The reason of waiting for the stage before.
@@ -95,7 +95,7 @@ const CHILD: &str = "a child process";
 
 /// The reason for sleeping in a kernel function. Those of pipes are in fs/pipe.c and
 /// fs/splice.c, with their names in several kernels.
-fn reason(function: &str) -> Option<&'static str> {
+fn reason_of_function(function: &str) -> Option<&'static str> {
     Some(match function.split('.').next()? {
         "pipe_read" | "anon_pipe_read" | "fifo_pipe_read" => INPUT,
         "pipe_wait_readable" | "ipipe_prep" | "splice_from_pipe_next" => INPUT,
@@ -131,7 +131,11 @@ mod tests {
         ] {
             let functions = functions.split_ascii_whitespace().map(str::to_owned);
             let functions: Vec<String> = functions.collect();
-            assert_eq!(reason_of(&functions).as_deref(), reason, "{functions:?}");
+            assert_eq!(
+                reason_of_stage(&functions).as_deref(),
+                reason,
+                "{functions:?}"
+            );
         }
     }
 }

@@ -13,7 +13,7 @@ use rustix::net::SendFlags;
 use crate::channel::message::Message;
 use crate::channel::socket::{OverSocket, Socket};
 use crate::channel::{Transmitter, ZerocopyCounts, sys};
-use crate::session::allowed;
+use crate::session::refusal_or_failure;
 
 /// The flag of send(2) that sends pages instead of copying them.
 const MSG_ZEROCOPY: SendFlags = SendFlags::from_bits_retain(0x400_0000);
@@ -50,7 +50,8 @@ impl ZerocopySends {
     /// # Errors
     /// Those of setsockopt(2): the kernel refuses SO_ZEROCOPY.
     pub fn new(socket: Socket, pieces: usize, drains: bool) -> anyhow::Result<Self> {
-        sys::allow_zerocopy(socket.as_fd()).map_err(|errno| allowed("SO_ZEROCOPY", errno))?;
+        sys::allow_zerocopy(socket.as_fd())
+            .map_err(|errno| refusal_or_failure("SO_ZEROCOPY", errno))?;
         Ok(ZerocopySends {
             socket,
             drains,

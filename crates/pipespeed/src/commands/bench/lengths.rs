@@ -31,16 +31,16 @@ pub(super) struct Lengths {
     /// Duration of the whole run, in seconds.
     pub budget_s: f64,
     /// Minimum number of rounds.
-    pub least_rounds: usize,
+    pub min_rounds: usize,
     /// Minimum number of rounds if --time is given.
-    pub least_in_time: usize,
+    pub min_rounds_in_time: usize,
 }
 
 impl Lengths {
     /// Returns the default durations of a suite.
     pub fn of(suite: Suite, quick: bool) -> Self {
         use Suite::{Changes, Channels, Ladder, Memory, Options, Sizes, Touched, Volumes};
-        let (warm_up_s, timed_s, budget_s, least_rounds) = match (suite, quick) {
+        let (warm_up_s, timed_s, budget_s, min_rounds) = match (suite, quick) {
             (Ladder | Touched, false) => (0.015, 0.150, 60.0, ROUNDS),
             (Ladder | Touched, true) => (0.010, 0.060, 10.0, FEW_ROUNDS),
             // As many cases as the ladder, and trials before the first round.
@@ -72,8 +72,8 @@ impl Lengths {
                 _ => None,
             },
             budget_s,
-            least_rounds,
-            least_in_time: match (suite, quick) {
+            min_rounds,
+            min_rounds_in_time: match (suite, quick) {
                 (Options, _) => OPTIONS_ROUNDS,
                 (Channels | Memory, true) => stats::MIN_SAMPLES,
                 _ => FEW_ROUNDS,
@@ -128,8 +128,8 @@ pub(super) fn quick_note(args: &BenchArgs, quick: &Lengths) -> Option<Warning> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pipespeed_measure::fixtures::sizes;
     use pipespeed_measure::rounds::{comparisons, rounds_for_verdicts};
-    use pipespeed_measure::sample::sizes;
     use pipespeed_measure::suite::Overrides;
 
     #[test]
@@ -137,7 +137,7 @@ mod tests {
         let needed = rounds_for_verdicts(comparisons::count(&sizes()), 0.95);
         for quick in [false, true] {
             let lengths = Lengths::of(Suite::Sizes, quick);
-            assert!(lengths.least_in_time >= needed, "{needed}");
+            assert!(lengths.min_rounds_in_time >= needed, "{needed}");
         }
     }
 
@@ -159,7 +159,7 @@ mod tests {
             // And the combination of changes.
             let needed = rounds_for_verdicts(compared.count() + 1, 0.95);
             for quick in [false, true] {
-                let least = Lengths::of(suite, quick).least_rounds;
+                let least = Lengths::of(suite, quick).min_rounds;
                 assert!(least >= needed, "{suite:?}: {least} of {needed}");
             }
         }

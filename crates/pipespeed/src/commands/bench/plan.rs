@@ -85,7 +85,7 @@ impl Plan {
         let rounds = match (measure.rounds, measure.time, args.channels.all) {
             (Some(rounds), ..) => Some(rounds as usize),
             (None, None, true) => Some(if measure.quick {
-                lengths.least_rounds
+                lengths.min_rounds
             } else {
                 rounds_for_verdicts(cases.len(), CONFIDENCE)
             }),
@@ -244,9 +244,9 @@ impl Plan {
     /// Returns the minimum number of rounds.
     pub(super) fn min_rounds(&self) -> usize {
         if self.budget.is_given {
-            self.lengths.least_in_time
+            self.lengths.min_rounds_in_time
         } else {
-            self.lengths.least_rounds
+            self.lengths.min_rounds
         }
     }
 
@@ -274,7 +274,7 @@ fn one_cpu(chosen: &Chosen, topology: &Topology) -> Option<usize> {
 /// Returns the suite's cases, with a placeholder for the one chosen after the pilot.
 fn with_combination(suite: Suite, mut cases: Vec<Case>) -> Vec<Case> {
     if suite == Suite::Changes {
-        cases.push(changes::not_yet_together(&cases[0]));
+        cases.push(changes::combination_placeholder(&cases[0]));
     }
     cases
 }

@@ -101,7 +101,7 @@ impl Plan {
         let trial_s = |parts: Durations| parts.sum_s() + TRIAL_OVERHEAD_S;
         let (pairs, cases) = (plan.grid.runnable(), plan.cases.len());
         let grid_s = (pairs * cases) as f64 * trial_s(plan.search_durations());
-        let rounds = plan.rounds.unwrap_or(self.lengths.least_in_time);
+        let rounds = plan.rounds.unwrap_or(self.lengths.min_rounds_in_time);
         let rounds_s = self.lengths.of_rounds(rounds, 2 * cases + 1);
         let needed_s = (grid_s + rounds_s).max(grid_s / GRID_END);
         let what = format!(

@@ -25,13 +25,13 @@ impl Plan {
         let paces = Pace::of_run(run, pilot_s, warm_up_s);
         let allowed = Allowed {
             rounds: self.rounds,
-            left_s: self.budget.remaining_s(),
-            least_rounds: self.lengths.least_rounds,
+            remaining_s: self.budget.remaining_s(),
+            min_rounds: self.lengths.min_rounds,
         };
         let trials = Trials::plan(&paces, &allowed);
         let what = format!(
             "one trial of the largest volume and {} rounds of the others",
-            self.lengths.least_rounds
+            self.lengths.min_rounds
         );
         let way_out = "choose smaller volumes with --volume";
         self.budget.require(trials.seconds, &what, way_out)?;
@@ -73,9 +73,9 @@ pub(super) struct Allowed {
     /// Requested rounds; every volume then runs in each round.
     pub(super) rounds: Option<usize>,
     /// Time limit in seconds.
-    pub(super) left_s: f64,
+    pub(super) remaining_s: f64,
     /// Minimum number of rounds.
-    pub(super) least_rounds: usize,
+    pub(super) min_rounds: usize,
 }
 
 /// Number of rounds, and trials of each case in them.
@@ -99,13 +99,15 @@ impl Trials {
         let sum = |paces: &[Pace]| paces.iter().map(|pace| pace.seconds).sum::<f64>();
         let mut ascending = paces.to_vec();
         ascending.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
-        let least_s = |often: usize| {
+        let needed_for = |often: usize| {
             let (often, rare) = ascending.split_at(often);
-            let fitting = rare.iter().filter(|pace| pace.seconds <= allowed.left_s);
+            let fitting = rare
+                .iter()
+                .filter(|pace| pace.seconds <= allowed.remaining_s);
             let rare_s: f64 = fitting.map(|pace| pace.seconds).sum();
-            allowed.least_rounds as f64 * sum(often) + rare_s
+            allowed.min_rounds as f64 * sum(often) + rare_s
         };
-        let fits = |often: &usize| least_s(*often) <= allowed.left_s;
+        let fits = |often: &usize| needed_for(*often) <= allowed.remaining_s;
         // Trials that take equally long run equally often: a case and its twin.
         let parts = |often: &usize| {
             let seconds = |at: usize| ascending.get(at).map(|pace| pace.seconds);
@@ -122,10 +124,10 @@ impl Trials {
         };
         // What takes too long all by itself leaves nothing to share.
         let needed_s = match ascending.last() {
-            Some(largest) if often < paces.len() => largest.seconds.max(least_s(often)),
-            _ => least_s(often),
+            Some(largest) if often < paces.len() => largest.seconds.max(needed_for(often)),
+            _ => needed_for(often),
         };
-        let spare_s = (allowed.left_s - needed_s).max(0.0) / 2.0;
+        let spare_s = (allowed.remaining_s - needed_s).max(0.0) / 2.0;
         let (often, rare) = ascending.split_at(often);
         let share_s = spare_s / rare.len().max(1) as f64;
         let more = |pace: &Pace| (share_s / pace.seconds) as usize;
@@ -133,11 +135,11 @@ impl Trials {
             .iter()
             .map(|pace| (1 + more(pace)) as f64 * pace.seconds)
             .sum();
-        let fitting = ((allowed.left_s - rare_s).max(0.0) / sum(often)) as usize;
-        let most = MAX_ROUNDS.max(allowed.least_rounds);
+        let fitting = ((allowed.remaining_s - rare_s).max(0.0) / sum(often)) as usize;
+        let most = MAX_ROUNDS.max(allowed.min_rounds);
         let rounds = allowed
             .rounds
-            .unwrap_or(fitting.clamp(allowed.least_rounds, most));
+            .unwrap_or(fitting.clamp(allowed.min_rounds, most));
         let of: BTreeMap<String, usize> = rare
             .iter()
             .map(|pace| (pace.case.clone(), (1 + more(pace)).min(rounds)))
@@ -201,11 +203,11 @@ mod tests {
         seconds.iter().enumerate().map(pace).collect()
     }
 
-    fn allowed(left_s: f64) -> Allowed {
+    fn allowed(remaining_s: f64) -> Allowed {
         Allowed {
             rounds: None,
-            left_s,
-            least_rounds: 9,
+            remaining_s,
+            min_rounds: 9,
         }
     }
 
@@ -263,11 +265,11 @@ mod tests {
         fn the_smallest_and_its_twin_run_in_every_round(
             smallest in 0.01f64..50.0,
             mut larger in prop::collection::vec(1.001f64..1000.0, 0..4),
-            left_s in -5.0f64..200.0,
+            remaining_s in -5.0f64..200.0,
         ) {
             larger.iter_mut().for_each(|factor| *factor *= smallest);
             let seconds = [vec![smallest, smallest], larger].concat();
-            let trials = Trials::plan(&paces(&seconds), &allowed(left_s));
+            let trials = Trials::plan(&paces(&seconds), &allowed(remaining_s));
             prop_assert!(!trials.of.contains_key("0") && !trials.of.contains_key("1"));
             prop_assert!(trials.of.values().all(|trials| *trials >= 1));
             prop_assert!(trials.rounds >= 9);

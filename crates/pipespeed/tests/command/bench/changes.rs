@@ -17,8 +17,8 @@ use serde_json::Value;
 struct Invented<'a, F> {
     runner: FakeRunner,
     rate: F,
-    /// What the case `together` did at last.
-    together: &'a RefCell<Option<Vec<&'static str>>>,
+    /// What the case `combined` did at last.
+    combined: &'a RefCell<Option<Vec<&'static str>>>,
 }
 
 impl<F: Fn(&[&str]) -> f64> Runner for Invented<'_, F> {
@@ -30,8 +30,8 @@ impl<F: Fn(&[&str]) -> f64> Runner for Invented<'_, F> {
         };
         let changes = changes_of(case);
         let factor = (self.rate)(&changes);
-        if case.name == changes::TOGETHER {
-            self.together.replace(Some(changes));
+        if case.name == changes::COMBINED {
+            self.combined.replace(Some(changes));
         }
         self.runner.factors.insert(case.name.clone(), factor);
         self.runner.run(&plain)
@@ -63,18 +63,18 @@ fn changes_of(case: &Case) -> Vec<&'static str> {
     .collect()
 }
 
-/// A run of one round with such rates, and what its case `together` did.
-fn together(refused: &[&str], rate: impl Fn(&[&str]) -> f64) -> (Run, Option<Vec<&'static str>>) {
+/// A run of one round with such rates, and what its case `combined` did.
+fn combined(refused: &[&str], rate: impl Fn(&[&str]) -> f64) -> (Run, Option<Vec<&'static str>>) {
     let mut cases = Suite::Changes.cases(&Overrides {
         one_cpu: Some(0),
         ..Overrides::default()
     });
-    cases.push(changes::not_yet_together(&cases[0]));
-    let together = RefCell::new(None);
+    cases.push(changes::combination_placeholder(&cases[0]));
+    let combined = RefCell::new(None);
     let runner = Invented {
         runner: FakeRunner::default(),
         rate,
-        together: &together,
+        combined: &combined,
     };
     let refused: BTreeMap<String, String> = refused
         .iter()
@@ -88,10 +88,12 @@ fn together(refused: &[&str], rate: impl Fn(&[&str]) -> f64) -> (Run, Option<Vec
         &refused,
     );
     measurement.pilot(&mut Watch::default()).unwrap();
-    measurement.put_together(&mut Watch::default()).unwrap();
-    together.replace(None);
+    measurement
+        .choose_combination(&mut Watch::default())
+        .unwrap();
+    combined.replace(None);
     measurement.rounds(1, None, &mut Watch::default()).unwrap();
-    (measurement.finish(None), together.into_inner())
+    (measurement.finish(None), combined.into_inner())
 }
 
 fn by_factors(factors: &[(&str, f64)]) -> impl Fn(&[&str]) -> f64 {
@@ -106,7 +108,7 @@ fn by_factors(factors: &[(&str, f64)]) -> impl Fn(&[&str]) -> f64 {
 }
 
 #[test]
-fn together_has_what_was_faster_in_the_pilot() {
+fn the_combination_has_what_was_faster_in_the_pilot() {
     let rates = by_factors(&[
         ("spinning", 2.0),
         ("pipe_1m", 3.0),
@@ -114,10 +116,10 @@ fn together_has_what_was_faster_in_the_pilot() {
         ("fresh_base", 1.02),
         ("drained", 9.0),
     ]);
-    let (run, made) = together(&[], rates);
+    let (run, made) = combined(&[], rates);
     assert_eq!(made.unwrap(), ["spinning", "pipe_1m"]);
     let case = run.cases.last().unwrap();
-    assert_eq!(case.name, "together");
+    assert_eq!(case.name, "combined");
     let words = "a pipe of 1 MiB + spinning instead of sleeping";
     assert_eq!(case.factor.as_deref(), Some(words));
     assert_eq!(case.configuration.wait, Some(Waiting::Spin));
@@ -127,7 +129,7 @@ fn together_has_what_was_faster_in_the_pilot() {
 }
 
 #[test]
-fn together_takes_the_better_of_changes_that_exclude_each_other() {
+fn the_combination_takes_the_better_of_changes_that_exclude_each_other() {
     // One processor alone is best, but spinning goes better with the rest.
     let rate = |changes: &[&str]| {
         let has = |name| changes.contains(&name);
@@ -145,9 +147,9 @@ fn together_takes_the_better_of_changes_that_exclude_each_other() {
             _ => placed,
         }
     };
-    let (_, made) = together(&["fresh_base"], rate);
+    let (_, made) = combined(&["fresh_base"], rate);
     assert_eq!(made.unwrap(), ["spinning", "fresh_huge"]);
-    let (_, made) = together(&[], rate);
+    let (_, made) = combined(&[], rate);
     assert_eq!(made.unwrap(), ["one_processor", "fresh_base"]);
 }
 
@@ -161,14 +163,14 @@ fn a_change_that_does_not_help_the_others_is_left_out() {
         ["spinning", ..] => 3.5,
         _ => 1.0,
     };
-    let (_, made) = together(&[], rate);
+    let (_, made) = combined(&[], rate);
     assert_eq!(made.unwrap(), ["spinning", "pieces_8k"]);
 }
 
 #[test]
 fn what_is_refused_is_not_combined() {
     let rates = [("spinning", 4.0), ("pipe_1m", 3.0), ("pieces_8k", 2.0)];
-    let (run, made) = together(&["spinning"], by_factors(&rates));
+    let (run, made) = combined(&["spinning"], by_factors(&rates));
     assert_eq!(made.unwrap(), ["pipe_1m", "pieces_8k"]);
     let spinning = run.cases.iter().find(|case| case.name == "spinning");
     assert_eq!(spinning.unwrap().not_run, Some(NotRun::refused("not here")));
@@ -180,7 +182,7 @@ fn with_nothing_to_combine_no_trial_is_spent_on_it() {
         (vec![("pipe_1m", 3.0)], "nothing added to pipe_1m"),
         (vec![("drained", 3.0)], "no change that may be combined"),
     ] {
-        let (run, made) = together(&[], by_factors(&rates));
+        let (run, made) = combined(&[], by_factors(&rates));
         assert_eq!(made, None);
         let not_run = run.cases.last().unwrap().not_run.as_ref().unwrap();
         assert!(not_run.reason.contains(why), "{not_run}");

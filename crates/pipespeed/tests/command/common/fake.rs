@@ -10,10 +10,10 @@ use pipespeed_measure::case::Case;
 use pipespeed_measure::channel::Granted;
 use pipespeed_measure::endpoint::outcome::{Outcome, Setup};
 use pipespeed_measure::endpoint::spec::{PageKind, SinkTechnique, SourceTechnique, Waiting};
+use pipespeed_measure::fixtures::header;
 use pipespeed_measure::record::{EndCounters, GIB, Kind, NotRun, Run, Settings};
 use pipespeed_measure::rounds::{Measurement, Observer};
 use pipespeed_measure::runner::{Runner, Trial, TrialError};
-use pipespeed_measure::sample::header;
 use pipespeed_measure::suite::{Overrides, Suite};
 
 /// The duration of every invented trial, in seconds: exact in binary.

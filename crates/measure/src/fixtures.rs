@@ -8,7 +8,7 @@ use crate::latency::spec::{Length, Mode, Outcome};
 use crate::latency::trial::Measured;
 use crate::record::{
     CaseResult, Configuration, EndCounters, Estimate, GIB, Header, Interval, Kind as RecordKind,
-    NotRun, NullControl, Ratio, Run, Sample, Settings, Summary, Verdict, Warning, WarningKind,
+    NotRun, NullControl, Ratio, Run, Sample, Settings, Summary, Warning, WarningKind,
 };
 use pipespeed_host::{Cache, CacheKind, Machine};
 
@@ -121,18 +121,9 @@ pub fn ratio(median: f64) -> Ratio {
 
 /// A ratio with its interval and the verdict that follows.
 pub fn within(low: f64, median: f64, high: f64) -> Ratio {
-    let verdict = if low >= 0.95 && high <= 1.05 {
-        Verdict::Same
-    } else if low > 1.0 {
-        Verdict::Faster
-    } else if high < 1.0 {
-        Verdict::Slower
-    } else {
-        Verdict::Undecided
-    };
     Ratio {
         estimate: estimate(low, median, high),
-        verdict,
+        verdict: pipespeed_stats::verdict(low, high),
     }
 }
 

@@ -7,7 +7,7 @@ use super::{Measurement, Observer, Place};
 use crate::case::Case;
 use crate::record::{NotRun, Run, Warning, WarningKind};
 use crate::runner::{Runner, TrialError};
-use crate::suite::changes::{BASELINE, Change, TOGETHER, together};
+use crate::suite::changes::{BASELINE, COMBINED, Change, combine};
 use pipespeed_base::Named;
 use pipespeed_base::failure::Interrupted;
 use pipespeed_stats::EQUIVALENCE;
@@ -16,7 +16,7 @@ use pipespeed_stats::EQUIVALENCE;
 const TRIALS: usize = 3;
 
 impl<R: Runner> Measurement<R> {
-    /// Fixes the case [`TOGETHER`] after the pilot.
+    /// Fixes the case [`COMBINED`] after the pilot.
     ///
     /// The safe changes that are faster than the baseline by more than 5 % are
     /// added one by one, the fastest first; one stays if the rate rises by more
@@ -26,14 +26,17 @@ impl<R: Runner> Measurement<R> {
     ///
     /// # Errors
     /// On a signal.
-    pub fn put_together(&mut self, observer: &mut impl Observer<Run>) -> Result<(), Interrupted> {
-        let (Some(place), Some(baseline)) = (self.runs(TOGETHER), self.runs(BASELINE)) else {
+    pub fn choose_combination(
+        &mut self,
+        observer: &mut impl Observer<Run>,
+    ) -> Result<(), Interrupted> {
+        let (Some(place), Some(baseline)) = (self.runs(COMBINED), self.runs(BASELINE)) else {
             return Ok(());
         };
         let baseline = self.work.cases[baseline].clone();
         let one_processor = self.runs(Change::OneProcessor.name());
         let cpu = one_processor.and_then(|at| Some(self.work.cases[at].cpus?.0));
-        let make = |changes: &[Change]| together(&baseline, changes, cpu);
+        let make = |changes: &[Change]| combine(&baseline, changes, cpu);
 
         let safe = Change::VALUES
             .iter()
@@ -132,7 +135,7 @@ impl<R: Runner> Measurement<R> {
                     Err(TrialError::Interrupted(signal)) => return Err(Interrupted(signal)),
                     Err(error) => {
                         let message = format!("a trial failed: {:#}", error.into_failure());
-                        let failed = Warning::of_case(WarningKind::Failed, &case.name, message);
+                        let failed = Warning::for_case(WarningKind::Failed, &case.name, message);
                         observer.trial_failed(&failed.to_string());
                         self.work.run.warnings.push(failed);
                     }

@@ -1,0 +1,96 @@
+//! The colours of all charts but the heat map, whose colours are computed.
+
+use pipespeed_base::Named;
+use pipespeed_explain::profile::group::Group;
+use pipespeed_measure::channel::transport::Transport;
+use pipespeed_measure::record::DataUse;
+use pipespeed_stats::Verdict;
+
+use super::svg::Colour;
+
+/// The colour of a bar by the use of its data. Any colour vision can distinguish
+/// them, and white text can be read on each.
+pub(crate) fn of_data(data: DataUse) -> Colour {
+    match data {
+        DataUse::Discard => Colour(178, 84, 10),
+        DataUse::Read => Colour(11, 105, 168),
+        DataUse::Touch => Colour(10, 122, 88),
+        DataUse::Verify => Colour(122, 79, 163),
+    }
+}
+
+/// The colour of a bar by the verdict on its ratio.
+pub(crate) fn of_verdict(verdict: Verdict) -> Colour {
+    match verdict {
+        Verdict::Faster => Colour(10, 122, 88),
+        Verdict::Slower => Colour(178, 56, 40),
+        Verdict::Same | Verdict::Undecided => Colour(110, 119, 129),
+    }
+}
+
+/// The colour of a cost in a profile. Related costs have related colours; white text can be read on each.
+pub(crate) fn of_cost(group: Group) -> Colour {
+    match group {
+        Group::Asleep => Colour(110, 119, 129),
+        Group::RunDelay => Colour(66, 74, 83),
+        Group::Spinning => Colour(145, 115, 60),
+        Group::CopyToKernel => Colour(11, 105, 168),
+        Group::CopyToUser => Colour(58, 138, 204),
+        Group::PageAllocation => Colour(178, 84, 10),
+        Group::MemoryCgroup => Colour(214, 120, 52),
+        Group::PagePinning => Colour(10, 122, 88),
+        Group::PageRelease => Colour(74, 160, 110),
+        Group::PipeLock => Colour(176, 42, 55),
+        Group::PipeSlots => Colour(122, 79, 163),
+        Group::Scheduling => Colour(190, 74, 130),
+        Group::EntryExit => Colour(84, 90, 160),
+        Group::PageFaults => Colour(130, 110, 20),
+        Group::UserCode => Colour(20, 125, 135),
+        Group::Interrupts => Colour(100, 60, 50),
+        Group::Sampling => Colour(150, 90, 90),
+        Group::Other => Colour(31, 35, 40),
+    }
+}
+
+/// Colours of lines. Together with the marks, any colour vision can distinguish
+/// them.
+pub(crate) const LINES: [Colour; 16] = [
+    Colour(31, 35, 40),
+    Colour(178, 84, 10),
+    Colour(200, 30, 30),
+    Colour(11, 105, 168),
+    Colour(10, 122, 88),
+    Colour(170, 40, 110),
+    Colour(122, 79, 163),
+    Colour(140, 106, 0),
+    Colour(90, 130, 200),
+    Colour(150, 150, 40),
+    Colour(0, 128, 140),
+    Colour(112, 72, 40),
+    Colour(84, 104, 20),
+    Colour(60, 60, 170),
+    Colour(214, 110, 160),
+    Colour(110, 120, 130),
+];
+
+/// The mark and the colour of a channel's line, by the channel's name: the same in
+/// every chart.
+pub(crate) fn of_channel(channel: &str) -> (usize, Colour) {
+    let mut all = Transport::VALUES.iter();
+    let at = all.position(|it| it.name() == channel).unwrap_or(0);
+    (at, LINES[at % LINES.len()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_channel_of_every_command_has_a_colour_of_its_own() {
+        let all = Transport::VALUES;
+        let mut colours: Vec<_> = all.iter().map(|it| of_channel(it.name()).1).collect();
+        colours.sort();
+        colours.dedup();
+        assert_eq!(colours.len(), all.len());
+    }
+}
