@@ -249,7 +249,7 @@ impl<R: Timed> Work for Searching<'_, R> {
         Ok(())
     }
 
-    fn plan(&mut self, _: usize, _: impl FnOnce(u64) -> String) -> u64 {
+    fn seed(&self) -> u64 {
         self.run.settings.seed
     }
 
