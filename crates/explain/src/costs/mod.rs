@@ -286,7 +286,7 @@ impl<L, S: FnMut() -> Option<i32>> Work for Probes<L, S> {
         Ok(())
     }
 
-    fn plan(&mut self, _: usize, _: impl FnOnce(u64) -> String) -> u64 {
+    fn seed(&self) -> u64 {
         self.seed
     }
 
