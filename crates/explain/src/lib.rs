@@ -1,4 +1,5 @@
-//! Where the time goes: profiles, elementary costs, pages, and what this system's pipes are like.
+//! Explanations of throughput: profiles, elementary costs, pages of memory, and checks of
+//! this system's pipes.
 #![deny(unsafe_code)]
 
 pub mod check;

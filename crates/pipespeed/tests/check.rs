@@ -139,7 +139,7 @@ fn a_broken_promise_fails_the_command_with_its_name() {
     if cfg!(target_arch = "x86_64") {
         conditions::failing_call(&mut command, libc::SYS_poll, 0);
     }
-    let outcome = run_alone(command).failed(1, &["not as every pipe must be: poll-hang-up"]);
+    let outcome = run_alone(command).failed(1, &["failed: poll-hang-up"]);
     assert!(outcome.out.contains("FAIL"), "{outcome:#?}");
     assert!(
         outcome.out.contains("2 checks: 1 pass, 1 FAIL"),
@@ -151,7 +151,7 @@ fn a_broken_promise_fails_the_command_with_its_name() {
 fn a_check_that_finds_out_nothing_fails_the_command() {
     let mut command = pipespeed("check --only unread-bytes,epipe --quiet");
     if conditions::failing_call(&mut command, libc::SYS_ioctl, libc::ENOTTY) {
-        run_alone(command).refused(1, &["not found out: unread-bytes (ioctl"]);
+        run_alone(command).refused(1, &["not checked: unread-bytes (ioctl"]);
     }
 }
 
@@ -160,7 +160,7 @@ fn without_pipes_it_fails_and_says_why() {
     let mut command = pipespeed("check -q");
     if conditions::failing_call(&mut command, libc::SYS_pipe2, libc::ENOSYS) {
         let words = [
-            "not found out: default-capacity",
+            "not checked: default-capacity",
             "more (",
             "no pipe",
             "pipe2(2)",
@@ -187,7 +187,7 @@ fn few_descriptors_are_named_as_the_limit() {
             assert!(limit > 4, "{outcome:#?}");
             outcome.succeeded();
         } else {
-            outcome.failed(1, &["not found out: ", "ulimit -n"]);
+            outcome.failed(1, &["not checked: ", "ulimit -n"]);
         }
     }
 }
@@ -278,7 +278,7 @@ fn a_filter_that_refuses_nothing_is_not_blamed() {
     // A call that is never made.
     if conditions::without_call(&mut filtered, libc::SYS_acct) {
         let checks = Checks::run(filtered);
-        let words = ["not dumpable", "filter is in force, too"];
+        let words = ["not dumpable", "filter is also active"];
         checks.refused("may-read-processes", &words);
         assert_eq!(checks.said("may-tee").0, "pass");
     }

@@ -1,4 +1,4 @@
-//! The suite changes: which change helps most here, and what it costs.
+//! The suite changes: which change to a typical pipe helps most, and its processor time.
 
 use pipespeed_measure::record::{CaseResult, Run};
 use pipespeed_measure::suite::changes::{BASELINE, COMBINED, Change};
@@ -19,7 +19,7 @@ fn ranked(run: &Run) -> Vec<Step<'_>> {
     ranked
 }
 
-/// A line a change, the largest certain gain first.
+/// One row per change, the largest certain gain first.
 pub(super) fn ranking(run: &Run, style: Style) -> String {
     let ranked = ranked(run);
     if ranked.is_empty() {
@@ -66,21 +66,21 @@ fn cpu_ms(case: &CaseResult) -> Option<String> {
     Some(significant(seconds * 1e3))
 }
 
-/// The most effective change, and how to make each change that gained more than
-/// `doubt`, a logarithm.
-pub(super) fn findings(run: &Run, doubt: f64) -> Vec<String> {
+/// The most effective change, then instructions for each change that gained more than
+/// `tolerance`, a logarithm.
+pub(super) fn findings(run: &Run, tolerance: f64) -> Vec<String> {
     let ranked = ranked(run);
-    let gained = || ranked.iter().filter(|step| step.certain_gain() > doubt);
+    let gained = || ranked.iter().filter(|step| step.certain_gain() > tolerance);
     let mut sentences = Vec::new();
     match gained().find(|step| is_safe(step.case)) {
         Some(best) => {
             let mut sentence = format!("What would help most here: {}", gain(best));
             if let Some(ms) = baseline(run).and_then(cpu_ms) {
-                sentence += &format!(" in place of {ms}");
+                sentence += &format!(" (baseline: {ms})");
             }
             let mut single = gained().filter(|step| is_safe(step.case) && !is_combined(step));
             if let Some(step) = single.next().filter(|_| is_combined(best)) {
-                sentence += &format!("; of single changes, {}", gain(step));
+                sentence += &format!("; the best single change: {}", gain(step));
             }
             sentences.push(sentence + ".");
         }
@@ -94,8 +94,7 @@ pub(super) fn findings(run: &Run, doubt: f64) -> Vec<String> {
     sentences
 }
 
-/// Remarks for a chart, which has no room for them beside the bars: which change is
-/// unsafe, and what was combined.
+/// Remarks below the title of a chart: which change is unsafe, and which were combined.
 pub(super) fn remarks(run: &Run) -> Vec<String> {
     let measured = run.cases.iter().filter(|case| case.summary.is_some());
     let remarkable = measured.filter(|case| case.name == COMBINED || !is_safe(case));
@@ -103,14 +102,14 @@ pub(super) fn remarks(run: &Run) -> Vec<String> {
     remarkable.filter_map(remark).collect()
 }
 
-/// Whether the case is right for every reader.
+/// Whether the change is safe with every reader.
 fn is_safe(case: &CaseResult) -> bool {
     case.name.parse().map_or(true, Change::is_safe)
 }
 
-/// `a pipe of 1 MiB, x4.20 [3.90, 4.60] for 820 CPU ms/GiB`.
+/// `a pipe of 1 MiB, x4.20 [3.90, 4.60] at 820 CPU ms/GiB`.
 fn gain(step: &Step<'_>) -> String {
-    let cpu = cpu(step.case).map_or(String::new(), |cpu| format!(" for {cpu}"));
+    let cpu = cpu(step.case).map_or(String::new(), |cpu| format!(" at {cpu}"));
     format!("{}, {}{cpu}", change(step), ratio(step.ratio.estimate))
 }
 
@@ -118,15 +117,15 @@ fn is_combined(step: &Step<'_>) -> bool {
     step.case.name == COMBINED
 }
 
-/// How a program makes the change.
+/// How to make the change in a program.
 fn advice(change: Change, case: &CaseResult) -> String {
     match change {
         Change::OneProcessor => format!(
             "taskset -c {} sh -c 'WRITER | READER', or sched_setaffinity(2) in both",
             case.configuration.writer_cpu.unwrap_or(0)
         ),
-        Change::Spinning => "O_NONBLOCK at both ends, and again at once after EAGAIN; it takes a \
-                             processor each (fastpipe: Wait::Spin)"
+        Change::Spinning => "set O_NONBLOCK at both ends and retry at once after EAGAIN; each end \
+                             occupies a processor (fastpipe: Wait::Spin)"
             .to_owned(),
         Change::LargePipe => "fcntl(fd, F_SETPIPE_SZ, 1 << 20) at either end".to_owned(),
         Change::SmallPieces => {
@@ -141,7 +140,7 @@ fn advice(change: Change, case: &CaseResult) -> String {
         }
         Change::Drained => {
             "fastpipe::WriterBuilder::reuse(Reuse::Drained(AssertReaderCopies)), only \
-                            where every reader is known to copy: no splice(2), no tee(2)"
+                            if every reader is known to copy (no splice(2), no tee(2))"
                 .to_owned()
         }
     }
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_ranked_with_what_they_cost_and_what_to_do() {
+    fn changes_are_ranked_with_processor_time_and_instructions() {
         let run = changes();
         insta::assert_snapshot!(crate::table(&run, Style::of_width(80)));
         let chart = crate::chart(&run);
@@ -195,24 +194,24 @@ mod tests {
     }
 
     #[test]
-    fn an_unsafe_change_is_never_what_would_help_most() {
+    fn an_unsafe_change_is_never_recommended() {
         let mut run = changes();
         run.cases
             .retain(|case| [BASELINE, "drained"].contains(&&*case.name));
         let found = findings(&run, 0.0);
         assert_eq!(found[0], "No change is certain to help here.");
-        assert!(found[1].contains("only where every reader is known to copy"));
+        assert!(found[1].contains("only if every reader is known to copy"));
     }
 
     #[test]
-    fn a_gain_that_the_null_control_leaves_open_is_none() {
+    fn a_gain_within_the_null_controls_interval_is_not_reported() {
         let found = findings(&changes(), 2.0_f64.ln()).join("\n");
         assert!(found.contains("\nspinning: "), "{found}");
         assert!(!found.contains("\nfresh_huge: "), "{found}");
     }
 
     #[test]
-    fn a_single_change_that_beats_the_combination_stands_alone() {
+    fn a_single_change_may_beat_the_combination() {
         let mut run = changes();
         let combined = run.cases.last_mut().unwrap();
         combined.ratio = Some(within(5.0, 5.1, 5.2));
@@ -221,6 +220,6 @@ mod tests {
             found.starts_with("What would help most here: one processor"),
             "{found}"
         );
-        assert!(!found.contains("of single changes"), "{found}");
+        assert!(!found.contains("best single change"), "{found}");
     }
 }

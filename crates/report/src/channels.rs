@@ -1,5 +1,5 @@
-//! Channels compared: a table for each way of waiting, a channel and a size a
-//! row, and the best channel for each size of messages.
+//! The suite channels: a table for each way of waiting, with a row for each channel and
+//! size, and the best channel for each size of messages.
 
 use itertools::Itertools as _;
 use pipespeed_base::{Named, size};
@@ -26,7 +26,7 @@ const WAYS: [(Waiting, &str); 2] = [
     ),
 ];
 
-/// What blocking means for a ring.
+/// How a ring blocks.
 pub(super) const RING_POLLS: &str = "a ring's end polls for about a microsecond before it sleeps, so two ends \
                           in step never sleep";
 
@@ -36,7 +36,7 @@ fn rings_block(run: &Run) -> bool {
         .any(|case| case.summary.is_some() && case.configuration.channel == Some(ChannelKind::Ring))
 }
 
-/// The cases of one way of waiting, less the null control's twin.
+/// The cases of one way of waiting, without the null control's twin.
 pub(super) fn waiting(run: &Run, wait: Waiting) -> impl Iterator<Item = &CaseResult> {
     cases_without_twin(run).filter(move |case| case.configuration.wait == Some(wait))
 }
@@ -77,7 +77,7 @@ fn table(run: &Run, cases: &[&CaseResult], style: Style) -> String {
     let mut table = Table::new(columns);
     let mut last = None;
     for case in cases {
-        // A size stands where it begins.
+        // A size is shown in its first row.
         let bytes = message(case);
         let size = match last.replace(bytes) {
             Some(last) if last == bytes => String::new(),
@@ -109,7 +109,7 @@ fn against(run: &Run, case: &CaseResult) -> Option<String> {
     Some(format!("{other}: {} {verdict}", ratio(found.estimate)))
 }
 
-/// How it was measured, with the buffers and what was verified.
+/// Notes on the method, with the buffers and the verification.
 pub(super) fn method(run: &Run) -> Vec<String> {
     let mut notes = conditions::method(run);
     notes.extend(rings_block(run).then(|| format!("Sleeping: {RING_POLLS}.")));
@@ -143,19 +143,19 @@ fn sizes(run: &Run) -> Vec<usize> {
 fn recommendation(run: &Run, bytes: usize) -> Option<String> {
     let of_size = |wait| waiting(run, wait).filter(move |case| message(case) == bytes);
     let highest = |wait| of_size(wait).filter_map(rate).max_by(f64::total_cmp);
-    let blocking = best(of_size(Waiting::Block)).map(|best| format!("{best} where the ends sleep"));
-    // Ends that may spin may also sleep.
+    let blocking = best(of_size(Waiting::Block)).map(|best| format!("{best} if the ends sleep"));
+    // Ends that may spin may also sleep instead.
     let any = match (highest(Waiting::Block), highest(Waiting::Spin)) {
         (_, None) => None,
         (Some(blocking), Some(spinning)) if blocking >= spinning => {
-            Some("where they may spin, nothing was faster".to_owned())
+            Some("spinning is no faster".to_owned())
         }
         _ => best(of_size(Waiting::Block).chain(of_size(Waiting::Spin)))
-            .map(|best| format!("{best} where they may spin")),
+            .map(|best| format!("{best} if they may spin")),
     };
     let parts = [blocking, any].into_iter().flatten().join("; ");
     let size = size::format(bytes as u64);
-    (!parts.is_empty()).then(|| format!("Use this for messages of {size}: {parts}."))
+    (!parts.is_empty()).then(|| format!("Fastest for messages of {size}: {parts}."))
 }
 
 fn rate(case: &CaseResult) -> Option<f64> {
@@ -176,14 +176,14 @@ fn best<'a>(cases: impl Iterator<Item = &'a CaseResult>) -> Option<String> {
     };
     let alike: Vec<String> = others
         .iter()
-        // Without intervals nothing is distinguished.
+        // Without intervals no case can be distinguished.
         .filter(|(_, other)| !is_below(other, highest, 0.0))
         .map(|(case, _)| name(case))
         .collect();
     let alike = match alike.len() {
         0 => String::new(),
-        n if n == others.len() && n > 1 => "; no other is told apart".to_owned(),
-        _ => format!("; not told apart: {}", alike.join(", ")),
+        n if n == others.len() && n > 1 => "; no other differs with certainty".to_owned(),
+        _ => format!("; no certain difference to {}", alike.join(", ")),
     };
     let rate = significant(highest.median);
     Some(format!("{} ({rate} GiB/s{alike})", name(case)))
@@ -199,8 +199,8 @@ fn zerocopy(run: &Run) -> Option<String> {
 /// The share of sends with MSG_ZEROCOPY that the kernel copied.
 pub(super) fn copied_share(copied: u64, sends: u64) -> String {
     format!(
-        "MSG_ZEROCOPY: the kernel copied {:.1} % of the sends anyway, as their completions \
-         say.",
+        "MSG_ZEROCOPY: the kernel copied {:.1} % of the sends anyway, according to their \
+         completions.",
         100.0 * copied as f64 / sends as f64
     )
 }
@@ -212,7 +212,7 @@ fn buffers(run: &Run) -> String {
     let by_channel = grouped(buffers).into_iter().map(|(name, buffers)| {
         let buffers: Vec<String> = buffers.into_iter().unique().collect();
         let all = match &buffers[..] {
-            // Smallest messages come first.
+            // The smallest messages come first.
             [first, .., last] => format!("{first} to {last} by the size of the messages"),
             buffers => buffers.concat(),
         };
@@ -222,7 +222,7 @@ fn buffers(run: &Run) -> String {
     let lines = lines.map(|(buffers, names)| format!("{}: {buffers}", names.join(", ")));
     let lines = match lines.collect::<Vec<_>>() {
         none if none.is_empty() => String::new(),
-        lines => format!("Buffers, at the start: {}. ", lines.join("; ")),
+        lines => format!("Initial buffers: {}. ", lines.join("; ")),
     };
     format!(
         "{lines}A reader of a stream asks for at least 64 KiB at a time, a reader of messages for \
@@ -249,8 +249,8 @@ fn buffer(case: &CaseResult) -> String {
     words.into_iter().flatten().join(", ")
 }
 
-/// Throughput over the size of messages: a panel for each way of waiting, a line
-/// for each channel.
+/// Throughput by the size of messages: a panel for each way of waiting, a line for each
+/// channel.
 pub(super) fn chart(run: &Run) -> String {
     let small = if has_intervals(run) {
         "; intervals no larger than their mark are not drawn"
@@ -298,24 +298,22 @@ pub(super) fn position(bytes: usize) -> f64 {
     (bytes.max(1) as f64).ln()
 }
 
-/// Sizes as ticks.
+/// The ticks of an axis of sizes.
 pub(super) fn size_ticks(sizes: &[usize]) -> Vec<(f64, String)> {
     let tick = |bytes: &usize| (position(*bytes), size::format(*bytes as u64));
     sizes.iter().map(tick).collect()
 }
 
-/// A channel, the size of its messages, and why it is not shown if it is not.
+/// A channel, the size of its messages, and why it is not shown, if so.
 type Shown<'a> = (&'a str, usize, Option<&'a str>);
 
-/// The channels and sizes that were not measured, and why, by way of waiting.
+/// The channels and sizes that were not measured, with reasons, by way of waiting.
 fn missing(run: &Run) -> Vec<String> {
     let of_way = |wait| {
-        let case = |case| (channel(case), message(case), why(case));
+        let case = |case| (channel(case), message(case), reason_not_shown(case));
         let cases: Vec<Shown<'_>> = waiting(run, wait).map(case).collect();
         match cases.iter().map(|case| case.2).max().flatten() {
-            Some(why) if cases.iter().all(|case| case.2.is_some()) => {
-                Some(format!("all of it ({why})"))
-            }
+            Some(why) if cases.iter().all(|case| case.2.is_some()) => Some(format!("all ({why})")),
             _ => not_shown(&cases),
         }
     };
@@ -331,7 +329,8 @@ fn missing(run: &Run) -> Vec<String> {
         .collect()
 }
 
-fn why(case: &CaseResult) -> Option<&'static str> {
+/// Why a case is not shown; `None` if it is.
+fn reason_not_shown(case: &CaseResult) -> Option<&'static str> {
     if case.summary.is_some() {
         return None;
     }
@@ -339,15 +338,17 @@ fn why(case: &CaseResult) -> Option<&'static str> {
     Some(not_run.map_or("not measured", |not_run| not_run.kind.name()))
 }
 
-/// The cases that have a reason not to be shown, by channel and size: "mqueue from
-/// 16KiB on (limit)". None if all are shown.
+/// The cases that are not shown, with reasons, by channel and size: "mqueue from 16KiB on
+/// (limit)". `None` if all are shown.
 pub(super) fn not_shown(cases: &[Shown<'_>]) -> Option<String> {
     let names = cases.iter().map(|case| case.0).unique();
-    let missing = names.filter_map(|name| of_one(name, cases)).join(", ");
+    let missing = names
+        .filter_map(|name| sizes_not_shown(name, cases))
+        .join(", ");
     (!missing.is_empty()).then_some(missing)
 }
 
-fn of_one(name: &str, cases: &[Shown<'_>]) -> Option<String> {
+fn sizes_not_shown(name: &str, cases: &[Shown<'_>]) -> Option<String> {
     let own = || cases.iter().filter(|case| case.0 == name);
     let missing: Vec<usize> = own()
         .filter(|case| case.2.is_some())

@@ -1,4 +1,4 @@
-//! The checks, as text.
+//! Checks as text.
 
 use itertools::Itertools as _;
 
@@ -8,7 +8,7 @@ use super::style::{BOLD, GREEN, RED, Style, YELLOW};
 use super::table::{Cell, Column, Table};
 use pipespeed_explain::check::{Check, Group, Record, Verdict};
 
-/// The checks by group, each with its verdict, name and value; notes and a summary.
+/// The checks by group, each with its verdict, name and value, then notes and a summary.
 pub fn checks(record: &Record, style: Style) -> String {
     let mut table = Table::new([Column::left(""), Column::left("")]);
     let mut all = Vec::new();

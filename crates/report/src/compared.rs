@@ -1,4 +1,4 @@
-//! Comparisons of saved runs as text and as a chart.
+//! Comparisons of saved runs, as text and as a chart.
 
 use itertools::Itertools as _;
 use pipespeed_measure::comparison::{ComparedCase, Comparison};
@@ -12,7 +12,7 @@ use super::run::{number, verdict_colour};
 use super::style::{RED, Style, YELLOW};
 use super::table::{Cell, Column, Table};
 
-/// What differs comes first, then a line a case.
+/// The differences of the runs' conditions, then a row for each case.
 pub fn comparison_table(comparisons: &[Comparison], style: Style) -> String {
     let many = comparisons.len() > 1;
     let origins = comparisons.iter().map(|it| origin(it, many, style));
@@ -39,7 +39,7 @@ const METHOD: &str = "Unpaired: ratios of the medians of consecutive rounds (Hod
                       corrected for the number of cases. Faster and slower mean a whole interval \
                       beyond 5 %. Changes of the machine between the runs count too.";
 
-/// A bar a case, with its interval, by newer run.
+/// A bar for each case with its interval, by newer run.
 pub fn comparison_chart(comparisons: &[Comparison]) -> String {
     let many = comparisons.len() > 1;
     let row = |comparison: &Comparison, case: &ComparedCase| Row {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn one_comparison_has_a_line_a_case() {
+    fn one_comparison_has_a_row_for_each_case() {
         let text = comparison_table(&compared(&[0.7]), Style::of_width(80));
         insta::assert_snapshot!(text);
     }
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chart_has_a_bar_a_case_and_the_reason_for_a_missing_one() {
+    fn the_chart_has_a_bar_or_reason_for_each_case() {
         let svg = comparison_chart(&compared(&[0.7]));
         assert!(svg.contains(">write_read</text>"), "{svg}");
         assert!(svg.contains(">no ratio: "), "{svg}");

@@ -1,4 +1,4 @@
-//! The conditions of a run: machine, date, processors, lengths of trials.
+//! The conditions of a run: machine, date, processors, durations of trials.
 
 use itertools::Itertools as _;
 use pipespeed_measure::record::{CaseResult, Header, Interval, NullControl, Run, Verdict};
@@ -7,13 +7,12 @@ use pipespeed_measure::rounds::comparisons;
 use super::format::{percent, pluralize, ratio};
 use super::notes::Note;
 
-/// The processor's model, the kernel and the date of a run, for figures shown
-/// elsewhere.
+/// The processor's model, the kernel and the date of a run, to show beside its figures.
 pub fn origin(run: &Run) -> String {
     of_record(&run.header)
 }
 
-/// The same of any record.
+/// The same for any record.
 pub(super) fn of_record(header: &Header) -> String {
     let machine = &header.machine;
     let model = machine.processors.model.as_ref().map(|model| {
@@ -28,7 +27,7 @@ pub(super) fn of_record(header: &Header) -> String {
     [model, release, date].into_iter().flatten().join(", ")
 }
 
-/// The null control's result, with an explanation unless it is `same`.
+/// The null control's result, with an explanation unless its verdict is `same`.
 pub(super) fn null_control(control: &NullControl) -> Option<Note> {
     let found = control.ratio?;
     let line = format!("{} against itself: {}", control.case, ratio(found.estimate));
@@ -50,7 +49,7 @@ pub(super) fn null_control(control: &NullControl) -> Option<Note> {
     })
 }
 
-/// How the run was measured: first what matters for reading the figures.
+/// Notes on the method, the most important first.
 pub(super) fn method(run: &Run) -> Vec<String> {
     let settings = &run.settings;
     let by_volume = |case: &CaseResult| case.configuration.volume_bytes.is_some();
@@ -99,8 +98,8 @@ pub(super) fn subtitle(run: &Run) -> Vec<String> {
     vec![origin(run), words.join(", ")]
 }
 
-/// What stands for a case: its median, with an interval if there were enough
-/// rounds for one.
+/// The figure shown for a case: its median, with an interval if there were enough rounds
+/// for one.
 fn medians(run: &Run) -> String {
     if has_intervals(run) {
         let level = percent(run.settings.confidence);
@@ -110,7 +109,7 @@ fn medians(run: &Run) -> String {
     }
 }
 
-/// Whether the cases have intervals; those measured all have one or none.
+/// Whether the cases have intervals: either all or none of the measured ones do.
 pub(super) fn has_intervals(run: &Run) -> bool {
     let mut summaries = run.cases.iter().filter_map(|case| case.summary.as_ref());
     summaries.any(|summary| summary.gib_per_s.interval.is_some())

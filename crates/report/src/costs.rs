@@ -13,12 +13,12 @@ use pipespeed_host::Warning;
 use pipespeed_measure::record::GIB;
 use pipespeed_stats::Estimate;
 
-/// What a cost is of, the cost, and the bytes that one step moves.
+/// A row: its name, the cost, and the bytes moved by one step, if any.
 type Row<'a> = (String, &'a Cost, Option<usize>);
 
-/// The costs below their titles.
+/// The titles, with their rows.
 fn groups(costs: &Costs) -> Vec<(String, Vec<Row<'_>>)> {
-    // Every field is named, so that none is forgotten.
+    // All fields are listed, so that a new one can't be forgotten.
     let Costs {
         rounds: _,
         places,
@@ -42,11 +42,11 @@ fn groups(costs: &Costs) -> Vec<(String, Vec<Row<'_>>)> {
         wake_call_other,
     } = costs;
     let page = page_size();
-    let moved = |what: &str, cost| (what.to_owned(), cost, Some(page));
-    let plain = |what: &str, cost| (what.to_owned(), cost, None);
-    let faulted = |what: &str, cost, bytes: usize| {
-        let what = format!("{what} of {}", size::format(bytes as u64));
-        (what, cost, Some(bytes))
+    let moved = |name: &str, cost| (name.to_owned(), cost, Some(page));
+    let plain = |name: &str, cost| (name.to_owned(), cost, None);
+    let faulted = |name: &str, cost, bytes: usize| {
+        let name = format!("{name} of {}", size::format(bytes as u64));
+        (name, cost, Some(bytes))
     };
     let relation = match places.relation.as_str() {
         "" => String::new(),
@@ -54,7 +54,7 @@ fn groups(costs: &Costs) -> Vec<(String, Vec<Row<'_>>)> {
     };
     vec![
         (
-            "system calls (ns a call)".to_owned(),
+            "system calls (ns per call)".to_owned(),
             vec![
                 plain("a call that does nothing (getppid)", call),
                 plain("a read of an empty pipe", would_block),
@@ -62,7 +62,7 @@ fn groups(costs: &Costs) -> Vec<(String, Vec<Row<'_>>)> {
         ),
         (
             format!(
-                "through a pipe (ns a page, {} a call)",
+                "through a pipe (ns per page, {} per call)",
                 size::format(PIECE as u64)
             ),
             vec![
@@ -78,11 +78,11 @@ fn groups(costs: &Costs) -> Vec<(String, Vec<Row<'_>>)> {
             ],
         ),
         (
-            "pinning, vmsplice less splice from a pipe (ns a page)".to_owned(),
+            "pinning: vmsplice minus splice from a pipe (ns per page)".to_owned(),
             vec![plain("base pages", pin_base), plain("huge pages", pin_huge)],
         ),
         (
-            "page faults (ns a fault)".to_owned(),
+            "page faults (ns per fault)".to_owned(),
             vec![
                 faulted("first write to a page", fault_base, page),
                 faulted("first write to a huge page", fault_huge, huge_page_size()),
@@ -99,7 +99,8 @@ fn groups(costs: &Costs) -> Vec<(String, Vec<Row<'_>>)> {
     ]
 }
 
-/// The costs as text, with the reason where there is none, and the warnings.
+/// The costs as text, each with its estimate or the reason why there is none, and the
+/// warnings.
 pub fn costs_table(costs: &Costs, warnings: &[Warning], style: Style) -> String {
     let mut table = Table::new([
         Column::left(""),
@@ -109,14 +110,14 @@ pub fn costs_table(costs: &Costs, warnings: &[Warning], style: Style) -> String 
     ]);
     for (title, rows) in groups(costs) {
         table.heading(title);
-        for (what, cost, bytes) in rows {
+        for (name, cost, bytes) in rows {
             let Some(Estimate {
                 median,
                 interval: ends,
             }) = cost.estimate
             else {
                 table.row_with_text(
-                    [what, "-".to_owned()],
+                    [name, "-".to_owned()],
                     cost.not_run.as_ref().map_or("", |not_run| &not_run.reason),
                 );
                 continue;
@@ -124,7 +125,7 @@ pub fn costs_table(costs: &Costs, warnings: &[Warning], style: Style) -> String 
             let gib_per_s = |bytes: usize| bytes as f64 / median * 1e9 / GIB;
             let rate = bytes.map(|bytes| format!("{} GiB/s", significant(gib_per_s(bytes))));
             table.row([
-                what,
+                name,
                 significant(median),
                 interval(ends),
                 rate.unwrap_or_default(),
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn costs_stand_below_one_another_with_units_and_reasons() {
+    fn costs_are_listed_with_units_and_reasons() {
         let warning = Warning::new(
             WarningKind::Quick,
             "no intervals are shown, since they need 6 rounds",

@@ -1,4 +1,4 @@
-//! Counts and costs of cases that could not be sampled, as text.
+//! Accounts of cases that could not be sampled, as text: counts and their costs.
 
 use super::format::significant;
 use super::notes::{Note, notes};
@@ -7,8 +7,8 @@ use super::table::{Cell, Column, Table};
 use pipespeed_explain::profile::account::PAGE;
 use pipespeed_explain::profile::counted::{EndAccount, Item, Record};
 
-/// The widest name of an item.
-const NAME: usize = 32;
+/// Width of the column of names.
+const NAME_WIDTH: usize = 32;
 
 fn name(item: Item) -> &'static str {
     match item {
@@ -17,9 +17,9 @@ fn name(item: Item) -> &'static str {
         Item::Pages => "pages of 4 KiB",
         Item::Faults => "page faults",
         Item::Preemptions => "preemptions (context switches)",
-        Item::WakeCalls => "waking the other end",
-        Item::WakeUps => "being woken",
-        Item::Asleep => "asleep besides",
+        Item::WakeCalls => "wake-ups of the other end",
+        Item::WakeUps => "wake-ups of this end",
+        Item::Asleep => "asleep, without the wake-ups",
         Item::RunDelay => "waiting for a processor",
         Item::Unexplained => "unexplained",
     }
@@ -48,7 +48,7 @@ pub fn counted_cases(record: &Record, style: Style) -> String {
 
 fn table(end: &EndAccount, style: Style) -> String {
     let mut table = Table::new([
-        Column::left(format!("{:NAME$}", end.role)),
+        Column::left(format!("{:NAME_WIDTH$}", end.role)),
         Column::right("count").optional(1),
         Column::right("ns each").optional(2),
         Column::right("ns/page"),
@@ -126,12 +126,12 @@ mod tests {
     }
 
     #[test]
-    fn counts_stand_beside_their_costs_and_the_wall_time() {
+    fn counts_are_listed_with_costs_and_wall_time() {
         insta::assert_snapshot!(counted_cases(&record(account()), Style::of_width(80)));
     }
 
     #[test]
-    fn a_case_that_cannot_be_run_says_why() {
+    fn a_case_that_was_not_run_gives_the_reason() {
         let case = CaseAccount {
             gib_per_s: None,
             not_run: Some(NotRun::refused("no huge pages")),

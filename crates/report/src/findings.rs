@@ -1,4 +1,4 @@
-//! Conclusions from a run's comparisons, which claim no more than its verdicts.
+//! Conclusions that the verdicts of a run's comparisons support.
 
 use itertools::Itertools as _;
 use pipespeed_measure::record::{CaseResult, DataUse, Estimate, Run, Verdict};
@@ -7,18 +7,18 @@ use super::format::{ratio, significant, times};
 use super::steps::{Step, fastest, measured, steps};
 use super::views;
 
-/// Conclusions from a run, by its suite; none for a run without comparisons.
+/// The conclusions of a run, which depend on its suite; none without comparisons.
 pub fn findings(run: &Run) -> Vec<String> {
-    (views::of(run).findings)(run, doubt(run))
+    (views::of(run).findings)(run, null_tolerance(run))
 }
 
-/// What mattered most and what did not, by the comparisons.
-pub(super) fn of_steps(run: &Run, doubt: f64) -> Vec<String> {
+/// The comparisons with the largest effect and those without an effect.
+pub(super) fn of_steps(run: &Run, tolerance: f64) -> Vec<String> {
     let steps = steps(run);
     let mut sentences = Vec::new();
-    sentences.extend(largest(&steps, doubt));
+    sentences.extend(largest(&steps, tolerance));
     sentences.extend(without_effect(&steps));
-    sentences.extend(pipe_size_share(&steps, doubt));
+    sentences.extend(pipe_size_share(&steps, tolerance));
     sentences.extend(data_in_use(run));
     if sentences.is_empty() && !steps.is_empty() {
         sentences.push(
@@ -30,10 +30,10 @@ pub(super) fn of_steps(run: &Run, doubt: f64) -> Vec<String> {
     sentences
 }
 
-/// How far a case may differ from itself, as a logarithm: the farther end of the
-/// null control's interval, or 0 if the null control is sound. Smaller steps are
-/// no findings.
-pub(super) fn doubt(run: &Run) -> f64 {
+/// The largest difference of a case from itself that the null control does not exclude,
+/// as a logarithm: the end of its interval farther from 1, or 0 if its verdict is `same`.
+/// Steps up to this size are not reported.
+pub(super) fn null_tolerance(run: &Run) -> f64 {
     let ratio = run.null_control.as_ref().and_then(|control| control.ratio);
     match ratio {
         Some(ratio) if ratio.verdict != Verdict::Same => ratio
@@ -44,11 +44,11 @@ pub(super) fn doubt(run: &Run) -> f64 {
     }
 }
 
-/// The largest step, by the nearer end of its interval: the median of a wide
-/// interval promises too much.
-fn largest(steps: &[Step<'_>], doubt: f64) -> Option<String> {
+/// The largest step, by the end of its interval nearer to 1: the median of a wide interval
+/// is not reliable.
+fn largest(steps: &[Step<'_>], tolerance: f64) -> Option<String> {
     let certain = |step: &&Step<'_>| step.certain_gain().abs();
-    let step = steps.iter().filter(|step| certain(step) > doubt);
+    let step = steps.iter().filter(|step| certain(step) > tolerance);
     let step = step.max_by(|a, b| certain(a).total_cmp(&certain(b)))?;
     Some(format!(
         "What mattered most here: {}, {} ({} against {}).",
@@ -59,7 +59,7 @@ fn largest(steps: &[Step<'_>], doubt: f64) -> Option<String> {
     ))
 }
 
-/// Factors named as having no effect.
+/// At most this many factors are listed as having no effect.
 const MAX_FACTORS: usize = 3;
 
 /// The factors without effect.
@@ -80,39 +80,39 @@ fn without_effect(steps: &[Step<'_>]) -> Option<String> {
 
 /// The larger pipe's share of the gain published as vmsplice's: the published
 /// ladder changes both in one step, this one in two.
-fn pipe_size_share(steps: &[Step<'_>], doubt: f64) -> Option<String> {
+fn pipe_size_share(steps: &[Step<'_>], tolerance: f64) -> Option<String> {
     let find = |case: &str, base: &str| {
         let mut steps = steps.iter();
         steps.find(|step| step.case.name == case && step.base == base)
     };
     let size = find("write_read_128k", "write_read")?;
     let technique = find("vmsplice_read", "write_read_128k")?;
-    let gained = |step: &Step<'_>| step.certain_gain() > doubt;
+    let gained = |step: &Step<'_>| step.certain_gain() > tolerance;
     let gains = [size, technique].map(|step| step.ratio.estimate.median);
     let [by_size, by_technique] = gains.map(times);
     let product = times(gains[0] * gains[1]);
     match (gained(size), gained(technique)) {
         (true, true) => Some(format!(
-            "Of vmsplice's published gain (write_read to vmsplice_read, here about {product}), \
-             {by_size} is the larger pipe's and {by_technique} vmsplice's own."
+            "The published gain of vmsplice (write_read to vmsplice_read, here about {product}) is \
+             {by_size} by the larger pipe and {by_technique} by vmsplice itself."
         )),
         (true, false) if technique.ratio.verdict == Verdict::Same => Some(format!(
-            "The gain from write_read to vmsplice_read is the larger pipe's alone ({by_size}): \
+            "The gain from write_read to vmsplice_read is by the larger pipe alone ({by_size}): \
              vmsplice adds nothing to it."
         )),
         (false, true) if size.ratio.verdict == Verdict::Same => Some(format!(
-            "The gain from write_read to vmsplice_read is vmsplice's own ({by_technique}): the \
+            "The gain from write_read to vmsplice_read is by vmsplice alone ({by_technique}): the \
              larger pipe adds nothing to it."
         )),
         _ => None,
     }
 }
 
-/// The fastest case that produces and consumes the data, against plain copying
-/// and against the ends by themselves.
+/// Compares the fastest case that produces and consumes its data with plain copying, and
+/// with the ends alone.
 fn data_in_use(run: &Run) -> Option<String> {
     let measured = || run.cases.iter().filter_map(measured);
-    // A ceiling is one end by itself, without a channel.
+    // A ceiling is one end alone, without a channel.
     let is_ceiling = |case: &CaseResult| case.configuration.channel.is_none();
     let mut ceilings = measured().filter(|(case, _)| is_ceiling(case));
     let ends = [ceilings.next()?, ceilings.next()?].into_iter();
@@ -123,16 +123,16 @@ fn data_in_use(run: &Run) -> Option<String> {
     let (best, best_rate) = fastest(used())?;
     let (plain_name, plain_shown) = (&plain.name, significant(plain_rate.median));
     let gain = if best.name == plain.name {
-        "and nothing faster was found".to_owned()
+        "more than any other case".to_owned()
     } else if is_below(plain_rate, best_rate, 0.0) {
         let gain = times(best_rate.median / plain_rate.median);
-        format!("{gain} of {plain_name}'s {plain_shown}")
+        format!("{gain} the rate of {plain_name} ({plain_shown})")
     } else {
-        format!("not clearly more than {plain_name}'s {plain_shown}")
+        format!("not clearly more than {plain_name} ({plain_shown})")
     };
     Some(format!(
-        "With the data really produced and consumed, {} moves {} GiB/s, {gain}; the slower end by \
-         itself ({}) does {}.",
+        "With data produced and consumed, {} moves {} GiB/s, {gain}; the slower end alone ({}) \
+         reaches {}.",
         best.name,
         significant(best_rate.median),
         end.name,
@@ -140,11 +140,11 @@ fn data_in_use(run: &Run) -> Option<String> {
     ))
 }
 
-/// Whether the first interval lies below the second by more than `doubt`, a
-/// logarithm: stricter than a paired test, and possible for any two cases.
-pub(super) fn is_below(slow: &Estimate, fast: &Estimate, doubt: f64) -> bool {
+/// Whether the first interval lies below the second by more than `tolerance`, a logarithm.
+/// This is stricter than a paired test, but works for any two cases.
+pub(super) fn is_below(slow: &Estimate, fast: &Estimate, tolerance: f64) -> bool {
     let ends = slow.interval.zip(fast.interval);
-    ends.is_some_and(|(slow, fast)| slow.high * doubt.exp() < fast.low)
+    ends.is_some_and(|(slow, fast)| slow.high * tolerance.exp() < fast.low)
 }
 
 #[cfg(test)]

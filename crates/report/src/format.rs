@@ -1,9 +1,9 @@
-//! Numbers and paragraphs as they are printed.
+//! Numbers and paragraphs in print.
 
 pub use pipespeed_base::text::{pluralize, significant, wrap};
 use pipespeed_stats::{Estimate, Interval};
 
-/// An interval: `[4.05, 4.40]`; empty where there were too few rounds for one.
+/// An interval: `[4.05, 4.40]`; empty if there were too few rounds for one.
 pub fn interval(interval: Option<Interval>) -> String {
     ends(interval, significant)
 }
@@ -13,7 +13,7 @@ pub fn times(ratio: f64) -> String {
     format!("x{}", hundredths(ratio))
 }
 
-/// A ratio's interval: `[0.97, 1.03]`; empty where there is none.
+/// A ratio's interval: `[0.97, 1.03]`; empty if there is none.
 pub fn ratio_interval(interval: Option<Interval>) -> String {
     ends(interval, hundredths)
 }
@@ -24,7 +24,7 @@ fn ends(interval: Option<Interval>, shown: fn(f64) -> String) -> String {
     })
 }
 
-/// Around 1 a ratio reads best with the same decimals above and below it.
+/// Ratios near 1 have two decimals, above and below it.
 fn hundredths(ratio: f64) -> String {
     if (0.1..9.995).contains(&ratio) {
         format!("{ratio:.2}")
@@ -41,7 +41,7 @@ pub fn ratio(estimate: Estimate) -> String {
         .to_owned()
 }
 
-/// The items with the same key together, in the order of their first items.
+/// Groups the items by key, in the order of their first items.
 pub(super) fn grouped<K: PartialEq, V>(
     items: impl IntoIterator<Item = (K, V)>,
 ) -> Vec<(K, Vec<V>)> {
@@ -57,7 +57,7 @@ pub(super) fn grouped<K: PartialEq, V>(
 
 /// A confidence level: `95 %`, `99.5 %`.
 pub(super) fn percent(share: f64) -> String {
-    // Rounded to a tenth first, so that 0.95 does not show as 95.00000000000001.
+    // Rounded to a tenth: 0.95 would be shown as 95.00000000000001.
     format!("{} %", (share * 1000.0).round() / 10.0)
 }
 
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_that_is_not_there_is_not_shown() {
+    fn a_missing_interval_is_empty() {
         let ends = Interval {
             low: 4.05,
             high: 4.4,
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_are_shown_as_they_were_asked_for() {
+    fn levels_are_shown_as_requested() {
         assert_eq!(percent(0.95), "95 %");
         assert_eq!(percent(0.995), "99.5 %");
     }

@@ -17,14 +17,14 @@ use pipespeed_measure::latency::record::{CaseRecord, Record, Summary};
 use pipespeed_measure::latency::spec::{Length, Mode};
 use pipespeed_stats::Estimate;
 
-/// With fewer round trips in a launch its p99.9 is its longest.
+/// With fewer round trips in a launch, its p99.9 is its maximum.
 const MIN_FOR_P999: u64 = 1000;
-/// The share of a rate that must be reached for it to have been kept.
-const KEPT: f64 = 0.95;
-/// The percentiles named in the chart.
-const NAMED: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
+/// Minimum share of a requested rate that counts as kept.
+const MIN_KEPT: f64 = 0.95;
+/// The percentiles labelled in the chart.
+const LABELLED: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
-/// The table with its notes.
+/// The table, with notes.
 pub fn latency_table(record: &Record, style: Style) -> String {
     let title = match record.settings.mode {
         Mode::Open(_) => "Round trip from when the message was due, in us",
@@ -71,7 +71,7 @@ pub fn latency_table(record: &Record, style: Style) -> String {
     )
 }
 
-/// Why a case has no figures, in a word.
+/// Why a case has no figures, in one or two words.
 fn missing_kind(case: &CaseRecord) -> &'static str {
     match (&case.not_run, &case.deadlock) {
         (Some(not_run), _) => not_run.kind.name(),
@@ -93,14 +93,14 @@ pub fn latency_notes(record: &Record, style: Style) -> String {
             all.push(Note::Alarm(format!("{name}: {how}")));
         }
         if let (Mode::Open(rate), Some(summary)) = (record.settings.mode, &case.summary) {
-            all.extend(of_rate(&name, rate, summary));
+            all.extend(rate_notes(&name, rate, summary));
         }
     }
     let summaries = record.cases.iter().filter_map(|case| case.summary);
     let least = summaries.map(|summary| summary.min_count).min();
     all.extend(least.filter(|count| *count < MIN_FOR_P999).map(|count| {
         Note::Caution(format!(
-            "note: a launch had only {}, so its p99.9 is its longest (--time or --count takes more)",
+            "note: a launch had only {}, so its p99.9 is its maximum (use more --time or --count)",
             pluralize(count as usize, "round trip")
         ))
     }));
@@ -119,28 +119,28 @@ fn zerocopy(record: &Record) -> Option<String> {
     (completed > 0).then(|| copied_share(copied, completed))
 }
 
-/// Whether a rate was kept.
-fn of_rate(name: &str, rate: f64, summary: &Summary) -> Vec<Note> {
+/// Notes if a requested rate was not kept.
+fn rate_notes(name: &str, rate: f64, summary: &Summary) -> Vec<Note> {
     let mut notes = Vec::new();
-    if summary.per_s.median < rate * KEPT {
+    if summary.per_s.median < rate * MIN_KEPT {
         notes.push(Note::Caution(format!(
-            "{name}: the rate was not kept: {} of {} messages a second came back, so each waits \
-             longer than the one before",
+            "{name}: the rate was not kept: {} of {} messages per second were answered, so the \
+             waiting times grow",
             significant(summary.per_s.median),
             significant(rate)
         )));
     }
     if summary.unanswered > 0 {
         notes.push(Note::Caution(format!(
-            "{name}: {} had not come back when the launch was given up; they count with the time \
-             they had waited",
+            "{name}: {} still unanswered when the launch was stopped; each counts with the time \
+             waited until then",
             pluralize(summary.unanswered as usize, "message")
         )));
     }
     notes
 }
 
-/// The launches of each case, and how many were planned if that is more.
+/// The number of launches per case, and the planned number if it is larger.
 fn launches(record: &Record) -> String {
     let planned = record.settings.rounds;
     let launches = measured(record).map(|case| case.launches.len());
@@ -164,12 +164,12 @@ fn rings_block(record: &Record) -> bool {
 
 fn exchange(mode: Mode) -> String {
     match mode {
-        Mode::Closed => "one message at a time, sent when the last has come back".to_owned(),
+        Mode::Closed => "one message at a time, sent after the reply to the last".to_owned(),
         Mode::Open(rate) => format!(
-            "{} messages a second on a fixed schedule, each counted from when it was due",
+            "{} messages per second on a fixed schedule, each timed from when it was due",
             significant(rate)
         ),
-        Mode::Naive => "both processes write first and read then".to_owned(),
+        Mode::Naive => "both processes write, then read".to_owned(),
     }
 }
 
@@ -181,7 +181,7 @@ fn waiting(wait: Waiting) -> &'static str {
     }
 }
 
-/// How it was measured, the most important first.
+/// Notes on the method, the most important first.
 fn method(record: &Record) -> [String; 2] {
     let settings = &record.settings;
     let pipes = match settings.pipe_bytes {
@@ -207,35 +207,35 @@ fn method(record: &Record) -> [String; 2] {
     };
     [
         format!(
-            "Measured: {}; there and back, not halved; {}{pipes}; {place}; {} of {length}.",
+            "Measured: {}; round-trip times, not halved; {}{pipes}; {place}; {} of {length}.",
             exchange(settings.mode),
             waiting(settings.wait),
             launches(record)
         ),
         format!(
-            "Percentiles: median over launches, {intervals}; max: the longest of all. MiB/s: round \
-             trips a second times the size, each message counted once though it travels twice. \
-             Order from seed {}; each launch begins with a warm-up.",
+            "Percentiles: median over launches, {intervals}; max: over all launches. MiB/s: round \
+             trips per second times the size of a message, counted once per round trip. Order from \
+             seed {}; each launch begins with a warm-up.",
             settings.seed
         ),
     ]
 }
 
-/// The distribution of round trips: a panel for each size of messages, a line of
-/// medians over launches for each channel. Each step to the right is ten times
-/// rarer, since the slow few matter most.
+/// The distribution of round trips: a panel for each size of messages, a line of medians
+/// over launches for each channel. Each step to the right is ten times rarer, to show the
+/// slowest.
 pub fn latency_chart(record: &Record) -> String {
     let sizes = measured(record).map(|case| case.size).sorted().dedup();
     let mut subtitle = vec![
         of_record(&record.header),
         format!(
-            "there and back, not halved; {}; {} ({})",
+            "round-trip times, not halved; {}; {} ({})",
             exchange(record.settings.mode),
             waiting(record.settings.wait),
             record.settings.relation
         ),
         format!(
-            "at each percentage the median over {}, equally weighted",
+            "at each percentage: the median over {}, equally weighted",
             launches(record)
         ),
     ];
@@ -256,7 +256,7 @@ pub fn latency_chart(record: &Record) -> String {
         subtitle,
         panels: sizes.map(panel).collect(),
         height: 250,
-        ticks: NAMED
+        ticks: LABELLED
             .map(|percent| (rarity(percent), percent.to_string()))
             .to_vec(),
         x_label: "percentage of round trips that were shorter",
@@ -288,7 +288,7 @@ fn measured(record: &Record) -> impl Iterator<Item = &CaseRecord> {
     record.cases.iter().filter(|case| case.summary.is_some())
 }
 
-/// The cases without a line, and why.
+/// The cases without a line, with reasons.
 fn missing(record: &Record) -> Option<String> {
     let cases = record.cases.iter().map(|case| {
         let why = case.summary.is_none().then(|| missing_kind(case));

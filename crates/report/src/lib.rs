@@ -1,5 +1,5 @@
-//! Records as text and as charts: tables, sentences and SVG, each a pure function
-//! of a record.
+//! Records as text and as charts: tables, sentences and SVG. Each is a pure function of a
+//! record.
 #![forbid(unsafe_code)]
 
 mod changes;

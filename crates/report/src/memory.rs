@@ -1,5 +1,5 @@
-//! Memory measured: rates by the size of the block, a way to access it a column,
-//! and the ladder's rungs beside them.
+//! The suite memory: rates by the size of the block, with a column for each way to access
+//! it, and the ladder's rungs.
 
 use itertools::Itertools as _;
 use pipespeed_base::Named;
@@ -17,7 +17,7 @@ use super::conditions::{self, subtitle};
 use super::findings::is_below;
 use super::format::{grouped, interval, ratio, significant, times};
 use super::run::{cases, comparisons, level, not_measured};
-use super::steps::{cases_without_twin, doubted, fastest, measured, step};
+use super::steps::{cases_without_twin, fastest, measured, step, widened_verdict};
 use super::style::{Style, YELLOW};
 use super::table::{Column, Table};
 
@@ -26,18 +26,17 @@ fn block(case: &CaseResult) -> usize {
     case.configuration.buffer_bytes
 }
 
-/// The memory that a case goes over: two blocks of a copy, in bytes.
+/// The memory that a case accesses, in bytes: two blocks for a copy.
 fn footprint(case: &CaseResult) -> usize {
     block(case) * case.configuration.act.map_or(1, Act::blocks)
 }
 
-/// The cases of one way to access a block, by its place among the ways, less the
-/// null control's twin.
+/// The cases of one way to access a block, without the null control's twin.
 fn of_way(run: &Run, way: Act) -> impl Iterator<Item = &CaseResult> {
     cases_without_twin(run).filter(move |case| case.configuration.act == Some(way))
 }
 
-/// The ladder's rungs, less the null control's twin.
+/// The ladder's rungs, without the null control's twin.
 fn rungs(run: &Run) -> impl Iterator<Item = &CaseResult> {
     cases_without_twin(run).filter(|case| case.configuration.act.is_none())
 }
@@ -56,8 +55,8 @@ fn cache_name((cache, bytes): (&Cache, u64)) -> String {
     format!("L{} {}", cache.level, size::format(bytes))
 }
 
-/// The innermost cache of at least this size: `L2`, or `memory` beyond all; empty
-/// where the machine's caches are unknown.
+/// The innermost cache of at least this size: `L2`, or `memory` if all are smaller; empty
+/// if the machine's caches are unknown.
 fn place(run: &Run, bytes: usize) -> String {
     let caches = caches(run);
     let holds = |(_, size): &&(&Cache, u64)| *size >= bytes as u64;
@@ -130,7 +129,7 @@ fn places(run: &Run, ways: &[Act], bytes: usize) -> String {
     format!("{one}{}", further.format(""))
 }
 
-/// The cases without a figure by reason.
+/// The cases without a figure, by reason.
 fn missing(run: &Run, style: Style) -> String {
     let unmeasured = all_ways(run).filter(|case| case.summary.is_none());
     let reasons = unmeasured.map(|case| (not_measured(case.not_run.as_ref()), &*case.name));
@@ -140,7 +139,7 @@ fn missing(run: &Run, style: Style) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// How it was measured, with the caches and the meaning of the columns.
+/// Notes on the method, with the caches and the meaning of the columns.
 pub(super) fn method(run: &Run) -> Vec<String> {
     let caches = caches(run).into_iter().map(cache_name).join(", ");
     let caches = if caches.is_empty() {
@@ -153,64 +152,61 @@ pub(super) fn method(run: &Run) -> Vec<String> {
     let mut notes = conditions::method(run);
     notes.insert(1, format!("Caches: {caches}. Blocks in {pages} pages."));
     notes.push(
-        "Read: every byte by wide loads; write: memset; copy: memcpy to a second block, counted in \
-         bytes copied, each read once and written once, so that a copy leaves a cache at half its \
-         size; scalar: 8 bytes at a time."
+        "Read: every byte by wide loads; write: memset; copy: memcpy to a second block, in bytes \
+         copied, so that a copy exceeds a cache from half its size on; scalar: 8 bytes at a time."
             .to_owned(),
     );
     notes
 }
 
-/// Conclusions that the intervals allow, even if each is off by `doubt`, a
+/// Conclusions that the intervals support, even if each is wrong by `tolerance`, a
 /// logarithm.
-pub(super) fn findings(run: &Run, doubt: f64) -> Vec<String> {
+pub(super) fn findings(run: &Run, tolerance: f64) -> Vec<String> {
     let fastest = fastest(rungs(run).filter_map(measured));
     let is_other = |rung: &&CaseResult| fastest.is_some_and(|(it, _)| it.name != rung.name);
     let plain = rungs(run).next().filter(is_other);
-    let against = |rung, what| against_the_copy(run, rung, what, doubt);
+    let against = |rung, what| against_the_copy(run, rung, what, tolerance);
     let sentences = [
         fastest.and_then(|(rung, _)| against(rung, "the fastest rung")),
-        fastest.and_then(|fastest| beyond_memory(run, fastest, doubt)),
+        fastest.and_then(|fastest| beyond_memory(run, fastest, tolerance)),
         plain.and_then(|rung| against(rung, "a plain pipe")),
-        through_the_caches(run, doubt),
-        scalar(run, doubt),
+        through_the_caches(run, tolerance),
+        scalar(run, tolerance),
     ];
     sentences.into_iter().flatten().collect()
 }
 
-/// A rung against the copy that it is compared with.
-fn against_the_copy(run: &Run, rung: &CaseResult, what: &str, doubt: f64) -> Option<String> {
+/// Compares a rung with a copy in memory.
+fn against_the_copy(run: &Run, rung: &CaseResult, what: &str, tolerance: f64) -> Option<String> {
     let step = step(rung)?;
     let copy = run.cases.iter().find(|case| case.name == step.base)?;
-    let verb = match doubted(&step.ratio, doubt) {
-        Verdict::Faster => "moves",
-        Verdict::Slower => "reaches",
-        Verdict::Same => "keeps up with",
+    let verb = match widened_verdict(&step.ratio, tolerance) {
+        Verdict::Faster => "is faster than",
+        Verdict::Slower => "is slower than",
+        Verdict::Same => "is as fast as",
         Verdict::Undecided => return None,
     };
     let ratio = ratio(step.ratio.estimate);
-    let of_what = format!("memcpy of {}", within(run, copy));
-    let sentence = match step.ratio.verdict {
-        Verdict::Same => format!("{}, {what}, {verb} {of_what}: {ratio}", rung.name),
-        _ => format!(
-            "{}, {what}, {verb} {ratio} of what {of_what} does",
-            rung.name
-        ),
-    };
+    let (name, block) = (&rung.name, within(run, copy));
+    let sentence = format!("{name}, {what}, {verb} memcpy of {block}: {ratio}");
     // A reader that discards the data does less than a copy.
     let unseen = rung.data == DataUse::Discard && step.ratio.verdict != Verdict::Slower;
     Some(if unseen {
-        format!("{sentence}: it does not touch the data.")
+        format!("{sentence}; it does not touch the data.")
     } else {
         format!("{sentence}.")
     })
 }
 
 /// Whether a pipe moves more than the processor can read from memory.
-fn beyond_memory(run: &Run, (rung, rate): (&CaseResult, &Estimate), doubt: f64) -> Option<String> {
+fn beyond_memory(
+    run: &Run,
+    (rung, rate): (&CaseResult, &Estimate),
+    tolerance: f64,
+) -> Option<String> {
     let (case, memory) = of_way(run, Act::Read).filter_map(measured).last()?;
     let largest = caches(run).into_iter().map(|(_, bytes)| bytes).max()?;
-    (block(case) as u64 > largest && is_below(memory, rate, doubt)).then(|| {
+    (block(case) as u64 > largest && is_below(memory, rate, tolerance)).then(|| {
         format!(
             "{} moves more ({} GiB/s) than one processor reads from memory ({} GiB/s, blocks of {}).",
             rung.name,
@@ -221,8 +217,8 @@ fn beyond_memory(run: &Run, (rung, rate): (&CaseResult, &Estimate), doubt: f64) 
     })
 }
 
-/// From the smallest block to the largest.
-fn through_the_caches(run: &Run, doubt: f64) -> Option<String> {
+/// The change of the rates from the smallest block to the largest.
+fn through_the_caches(run: &Run, tolerance: f64) -> Option<String> {
     let shown = |case, rate: &Estimate| (significant(rate.median), within(run, case));
     let fall = |way: Act| {
         let mut cases = of_way(run, way).filter_map(measured);
@@ -230,7 +226,7 @@ fn through_the_caches(run: &Run, doubt: f64) -> Option<String> {
         let ((near_rate, near_place), (far_rate, far_place)) =
             (shown(first, near), shown(last, far));
         let title = way.title();
-        is_below(far, near, doubt).then(|| {
+        is_below(far, near, tolerance).then(|| {
             format!("{title} from {near_rate} GiB/s ({near_place}) to {far_rate} ({far_place})")
         })
     };
@@ -238,11 +234,11 @@ fn through_the_caches(run: &Run, doubt: f64) -> Option<String> {
         .into_iter()
         .filter_map(fall)
         .join("; ");
-    (!falls.is_empty()).then(|| format!("Through the caches: {falls}."))
+    (!falls.is_empty()).then(|| format!("Rates fall with the size of the block: {falls}."))
 }
 
-/// The cost of access word by word, in the smallest and the largest block.
-fn scalar(run: &Run, doubt: f64) -> Option<String> {
+/// The effect of access word by word, in the smallest and the largest block.
+fn scalar(run: &Run, tolerance: f64) -> Option<String> {
     let costs = |(name, scalar, wide): (&str, Act, Act)| {
         let pairs = of_way(run, scalar).filter_map(|case| {
             let (_, slow) = measured(case)?;
@@ -254,7 +250,9 @@ fn scalar(run: &Run, doubt: f64) -> Option<String> {
         let ends = ends
             .into_iter()
             .flatten()
-            .filter(|(_, slow, fast)| is_below(slow, fast, doubt) || is_below(fast, slow, doubt))
+            .filter(|(_, slow, fast)| {
+                is_below(slow, fast, tolerance) || is_below(fast, slow, tolerance)
+            })
             .map(|(case, slow, fast)| {
                 let share = times(slow.median / fast.median);
                 format!("{share} ({})", within(run, case))
@@ -271,7 +269,7 @@ fn scalar(run: &Run, doubt: f64) -> Option<String> {
         .then(|| format!("8 bytes at a time instead of wide loads and stores: {costs}."))
 }
 
-/// `256KiB, L2`: the block, and what holds it, or of a copy both blocks.
+/// The block, and the cache that holds it, or both blocks of a copy: `256KiB, L2`.
 fn within(run: &Run, case: &CaseResult) -> String {
     let bytes = size::format(block(case) as u64);
     match place(run, footprint(case)) {
@@ -280,8 +278,8 @@ fn within(run: &Run, case: &CaseResult) -> String {
     }
 }
 
-/// Memory's rates over the size of the block, with the caches' sizes as upright
-/// lines and the ladder's rungs as lines across.
+/// The rates by the size of the block, with the sizes of the caches as vertical lines and
+/// the ladder's rungs as horizontal ones.
 pub(super) fn chart(run: &Run) -> String {
     let mut below_title = subtitle(run);
     below_title.push(

@@ -4,21 +4,22 @@ use super::format::pluralize;
 use super::style::{DIM, RED, Style, YELLOW};
 use pipespeed_host::{Warning, WarningKind};
 
-/// Lines of notes shown without --verbose.
+/// Maximum number of lines of notes without --verbose.
 const MAX_LINES: usize = 5;
 
-/// A sentence below a table; the kinds are in the order of importance.
+/// A note below a table. The variants are in the order of importance.
 pub(super) enum Note {
-    /// The figures can't be relied on.
+    /// The figures are not reliable.
     Alarm(String),
-    /// The figures are fewer or less certain than they look.
+    /// Figures are missing, or less certain than they look.
     Caution(String),
-    /// How the figures are made and what they mean.
+    /// The method and the meaning of the figures.
     Method(String),
 }
 
 impl Note {
-    /// A warning of a record; failed trials are never hidden behind cautions.
+    /// A warning of a record. Failed trials are alarms, so that other warnings never hide
+    /// them.
     pub fn warning(warning: &Warning) -> Note {
         let text = format!("note: {warning}");
         if warning.kind == WarningKind::Failed {

@@ -1,18 +1,18 @@
-//! What pinning costs, as text.
+//! The cost of pinning, as text.
 
 use super::format::{interval, pluralize};
 use super::notes::{Note, notes};
 use super::style::Style;
 use super::table::{Column, Table};
 use pipespeed_base::size;
-use pipespeed_explain::costs::pinning::{Figure, Kernel, Of, PIPE_PAGES_PER_CALL, Plan, Step};
+use pipespeed_explain::costs::pinning::{Figure, Kernel, PIPE_PAGES_PER_CALL, Plan, Scope, Step};
 use pipespeed_host::Warning;
 
-/// A note is made of larger rounding errors, in percent.
+/// Maximum rounding error without a note, in percent.
 const MAX_ROUNDING: f64 = 1.0;
 
-/// The figures of the kernel's own benchmark, or why there are none, and those of
-/// the estimate.
+/// The figures of the kernel's own benchmark, or why there are none, and those of the
+/// estimate.
 pub fn pinning(
     source: Result<&Kernel, &str>,
     plan: &Plan,
@@ -21,7 +21,7 @@ pub fn pinning(
     style: Style,
 ) -> String {
     let untouched = if plan.untouched {
-        "; nobody has written to them"
+        ", never written"
     } else {
         ""
     };
@@ -33,29 +33,30 @@ pub fn pinning(
     match source {
         Ok(kernel) => {
             blocks.push(style.sentence(&format!(
-                "{}, layout of {} ({} bytes): get_user_pages_fast, {} at a time, {} by each call",
+                "{}, layout of {} ({} bytes): get_user_pages_fast, {} at a time, {} per call",
                 kernel.file.display(),
                 kernel.layout.kernels,
                 kernel.layout.bytes,
                 pluralize(plan.pages_per_call as usize, "page"),
                 size::format(plan.size as u64),
             )));
-            let title = format!("the kernel's own benchmark (ns a page of {page}{untouched})");
+            let title = format!("the kernel's own benchmark (ns per page of {page}{untouched})");
             let notes = measured.iter().filter_map(|figure| note(figure));
             let notes = notes.map(|note| format!("\n{}", style.sentence(&note)));
             blocks.push(table(title, &measured, style) + &notes.collect::<String>());
         }
         Err(missing) => blocks.push(style.sentence(&format!(
-            "No benchmark of the kernel's own: {missing}. What follows is an estimate."
+            "The kernel's own benchmark is not available: {missing}. The figures below are an \
+             estimate."
         ))),
     }
     let title = format!(
-        "estimate, from a pipe that is filled and drained (ns a page of {page}{untouched})"
+        "estimate, from a pipe that is filled and drained (ns per page of {page}{untouched})"
     );
     let method = format!(
-        "The estimate is vmsplice less splice of the same pages from another pipe, which looks \
-         nothing up: rather too much than too little. vmsplice takes {PIPE_PAGES_PER_CALL} pages \
-         at a time, 256KiB a call."
+        "The estimate is vmsplice minus splice of the same pages from another pipe, which does \
+         not pin them. It is an upper estimate: vmsplice does more for a page than pinning it. \
+         vmsplice pins {PIPE_PAGES_PER_CALL} pages at a time, 256KiB per call."
     );
     let estimate = table(title, &estimated, style);
     blocks.push(format!("{estimate}\n{}\n", style.sentence(&method)));
@@ -66,15 +67,16 @@ pub fn pinning(
     blocks.join("\n\n")
 }
 
-fn what(figure: &Figure) -> String {
+/// The row's name.
+fn name(figure: &Figure) -> String {
     let pages = match figure.of {
-        Of::Base => "base",
-        Of::Huge => "huge",
-        Of::Difference => return "base pages above huge ones".to_owned(),
+        Scope::Base => "base",
+        Scope::Huge => "huge",
+        Scope::Difference => return "base minus huge pages".to_owned(),
     };
     match figure.step {
-        Step::Get => format!("{pages} pages taken"),
-        Step::Put => format!("{pages} pages let go"),
+        Step::Get => format!("pin {pages} pages"),
+        Step::Put => format!("release {pages} pages"),
         Step::Vmsplice => format!("vmsplice, {pages} pages"),
         Step::Splice => format!("splice from a pipe, {pages} pages"),
         Step::Estimate => format!("estimate for {pages} pages"),
@@ -85,15 +87,15 @@ fn table(title: String, figures: &[&Figure], style: Style) -> String {
     let mut table = Table::new([Column::left(""), Column::right(""), Column::left("")]);
     table.heading(title);
     for figure in figures {
-        // With a decimal, since a page may take few nanoseconds.
+        // One decimal, since pinning a page may take only a few nanoseconds.
         match figure.estimate_ns {
             Some(found) => table.row([
-                what(figure),
+                name(figure),
                 format!("{:.1}", found.median),
                 interval(found.interval),
             ]),
             None => {
-                let cells = [what(figure), "-".to_owned()];
+                let cells = [name(figure), "-".to_owned()];
                 let reason = figure.not_run.as_ref().map_or("", |why| &why.reason);
                 table.row_with_text(cells, reason);
             }
@@ -102,25 +104,24 @@ fn table(title: String, figures: &[&Figure], style: Style) -> String {
     table.render(style)
 }
 
-/// A note on a figure of the kernel's that is less certain than it looks.
+/// A note on a figure of the kernel's benchmark that is less accurate than it looks.
 fn note(figure: &Figure) -> Option<String> {
-    let found = figure.counted?;
-    let what = what(figure);
-    if figure.step == Step::Get && found.pinned_bytes < found.asked_bytes {
+    let calls = figure.counted?;
+    let name = name(figure);
+    if figure.step == Step::Get && calls.pinned_bytes < calls.asked_bytes {
         return Some(format!(
-            "{what}: the kernel pinned {} of the {} it was asked to; the figure counts what it \
-             pinned.",
-            size::format(found.pinned_bytes),
-            size::format(found.asked_bytes)
+            "{name}: the kernel pinned only {} of {}; the figure refers to the bytes pinned.",
+            size::format(calls.pinned_bytes),
+            size::format(calls.asked_bytes)
         ));
     }
     let at = usize::from(figure.step == Step::Put);
-    let rounding = found.rounding_percent[at];
+    let rounding = calls.rounding_percent[at];
     (rounding > MAX_ROUNDING).then(|| {
         format!(
-            "{what}: the kernel counts whole microseconds, so this may be off by {rounding:.0} % \
-             (each sample is {}); take a larger --size.",
-            pluralize(found.calls as usize, "call")
+            "{name}: the kernel reports whole microseconds, so the error may be {rounding:.0} % \
+             (each sample is {}); use a larger --size.",
+            pluralize(calls.calls as usize, "call")
         )
     })
 }
@@ -131,7 +132,7 @@ mod tests {
     use pipespeed_explain::costs::pinning::fixtures;
     use pipespeed_measure::fixtures::estimate;
 
-    /// What a pipe costs here is replaced by a constant.
+    /// Replaces the costs of pipes measured here by a constant.
     fn invented(mut figures: Vec<Figure>) -> Vec<Figure> {
         let of_pipe = |figure: &&mut Figure| !matches!(figure.step, Step::Get | Step::Put);
         for figure in figures.iter_mut().filter(of_pipe) {
@@ -143,7 +144,7 @@ mod tests {
     #[test]
     fn the_kernels_benchmark_comes_before_the_estimate() {
         let style = Style::of_width(80);
-        let (plan, kernel, figures) = fixtures::of_a_kernel();
+        let (plan, kernel, figures) = fixtures::with_benchmark();
         let text = pinning(
             kernel.as_ref().ok_or(""),
             &plan,
@@ -156,9 +157,9 @@ mod tests {
 
     #[test]
     fn without_a_benchmark_there_is_an_estimate() {
-        let (plan, _, figures) = fixtures::estimated();
+        let (plan, _, figures) = fixtures::without_benchmark();
         let text = pinning(
-            Err("there is none"),
+            Err("it was not built"),
             &plan,
             &invented(figures),
             &[],

@@ -1,4 +1,4 @@
-//! Where the time of a pipeline goes, as text.
+//! The profile of a pipeline, as text.
 
 use itertools::Itertools as _;
 use pipespeed_base::{signal_name, size};
@@ -14,16 +14,16 @@ use super::profile::{bars, call_tree, profile_notes};
 use super::style::Style;
 use super::table::{Column, Table};
 
-/// The heading shortens longer commands.
+/// Maximum length of a command in a heading.
 const MAX_COMMAND: usize = 90;
-/// Things waited for that are named.
+/// At most this many reasons of waiting are listed for a stage.
 const MAX_WAITS: usize = 3;
-/// Costs that are named.
+/// At most this many costs are listed for a stage.
 const MAX_COSTS: usize = 2;
-/// A cost of a smaller share is not named.
-const MIN_NAMED: f64 = 0.005;
+/// Minimum share of a listed cost.
+const MIN_LISTED: f64 = 0.005;
 
-/// The stages side by side, then each one's bars and call tree.
+/// The table of stages, then the bars and the call tree of each.
 pub fn profile_pipeline(
     profile: &Profile,
     pipeline: &PipelineProfile,
@@ -39,7 +39,7 @@ pub fn profile_pipeline(
         )),
         table(pipeline, style),
     ];
-    let sentences = std::iter::once(limit(pipeline)).chain(failures(pipeline));
+    let sentences = std::iter::once(bottleneck(pipeline)).chain(failures(pipeline));
     blocks.extend(sentences.map(|text| style.sentence(&text)));
     for stage in &pipeline.stages {
         let mut block = style.heading(&stage.end.role);
@@ -59,10 +59,10 @@ pub fn profile_pipeline(
     blocks.extend(trees.map(|stage| call_tree(&stage.end, threshold, style)));
     let stages = format!("stages: {}", profile.settings.placement);
     let method = format!(
-        "run once; phases with sampling ({FREQUENCY} times a second of running) and without \
-         alternate every {PHASE_MS} ms: running and waiting for a processor are the scheduler's \
-         account of the phases without, asleep is the rest of a stage's wall time, whatever it \
-         waits for; samples of the other phases share out the running time"
+        "run once; phases with sampling ({FREQUENCY} times per second of running time) and without \
+         alternate every {PHASE_MS} ms; running time and waiting for a processor are the \
+         scheduler's, from the phases without sampling; asleep is the rest of a stage's wall time, \
+         for any reason; the running time is divided by the samples of the other phases"
     );
     blocks.push(profile_notes(profile, &[&stages, &method], style));
     blocks.join("\n\n") + "\n"
@@ -70,22 +70,22 @@ pub fn profile_pipeline(
 
 fn how_it_ended(pipeline: &PipelineProfile) -> String {
     match (pipeline.out_of_time, pipeline.interrupted) {
-        (true, _) => ", then ended, as --time says".to_owned(),
+        (true, _) => ", then ended at the limit (--time)".to_owned(),
         (false, Some(signal)) => format!(", then interrupted by {}", signal_name(signal)),
-        (false, None) => ", to its end".to_owned(),
+        (false, None) => ", completed".to_owned(),
     }
 }
 
-/// The bytes that a stage's pages are counted by.
+/// The bytes that a stage's costs are divided by.
 fn basis(stage: &StageProfile) -> String {
     let (bytes, how) = match stage.taken_bytes {
-        Some(bytes) => (bytes, "taken in"),
-        None => (stage.given_bytes.unwrap_or(0), "put out"),
+        Some(bytes) => (bytes, "read"),
+        None => (stage.given_bytes.unwrap_or(0), "written"),
     };
     match stage.end.usage.bytes {
         FEW_BYTES.. => format!("per 4 KiB {how}"),
         _ if bytes > 0 => format!("{bytes} bytes {how}"),
-        _ => "bytes none or unknown".to_owned(),
+        _ => "no bytes, or unknown".to_owned(),
     }
 }
 
@@ -106,7 +106,7 @@ fn table(pipeline: &PipelineProfile, style: Style) -> String {
             Some(bytes) => significant(bytes as f64 / GIB / stage.wall_s),
             None => "-".to_owned(),
         };
-        // A difference of figures may be just below zero.
+        // A difference of two measurements may be slightly negative.
         let percent = |share: f64| format!("{:.0} %", share.max(0.0) * 100.0);
         let delayed = stage.end.share(Group::RunDelay);
         let asleep = stage.end.share(Group::Asleep);
@@ -133,7 +133,7 @@ fn main_costs(stage: &StageProfile) -> String {
     let costs = stage.end.costs.iter();
     costs
         .filter(|cost| !matches!(cost.group, Group::Asleep | Group::RunDelay))
-        .filter(|cost| cost.share >= MIN_NAMED)
+        .filter(|cost| cost.share >= MIN_LISTED)
         .sorted_by(|a, b| b.share.total_cmp(&a.share))
         .take(MAX_COSTS)
         .map(|cost| format!("{} {:.0} %", cost.group.name(), cost.share * 100.0))
@@ -159,16 +159,16 @@ fn failures(pipeline: &PipelineProfile) -> Vec<String> {
             let how = match stage.status {
                 Status::Exited(0) => return None,
                 Status::Exited(_) | Status::Signal(_) if ended => return None,
-                // As sh says it of its child.
+                // The status of sh if its child was killed by a signal.
                 Status::Exited(code) if code == 128 + SIGPIPE && !last => return None,
                 Status::Signal(SIGPIPE) if !last => return None,
                 Status::Exited(code @ (126 | 127)) => {
                     let what = match code {
-                        126 => "something can't be run",
-                        _ => "there is no such command",
+                        126 => "can't be executed",
+                        _ => "does not exist",
                     };
                     format!(
-                        "exited with status {code}, by which shells, env and xargs say that {what}"
+                        "exited with status {code}, which shells, env and xargs use for a command that {what}"
                     )
                 }
                 Status::Exited(code) => format!("exited with status {code}"),
@@ -179,13 +179,14 @@ fn failures(pipeline: &PipelineProfile) -> Vec<String> {
         .collect()
 }
 
-/// A stage is busy if it sleeps less than this share of its time.
+/// A stage that sleeps less than this share of its time is busy.
 const MAX_ASLEEP: f64 = 0.25;
-/// A stage can only set the pace if it runs for this share of the pipeline's time.
+/// A stage is a possible bottleneck if its duration is at least this share of the
+/// pipeline's.
 const MIN_PRESENT: f64 = 0.5;
 
-/// A sentence on which stage sets the pace.
-fn limit(pipeline: &PipelineProfile) -> String {
+/// A sentence on the bottleneck.
+fn bottleneck(pipeline: &PipelineProfile) -> String {
     let present = pipeline
         .stages
         .iter()
@@ -194,7 +195,7 @@ fn limit(pipeline: &PipelineProfile) -> String {
         .clone()
         .min_by(|a, b| asleep(a).total_cmp(&asleep(b)))
     else {
-        return "No stage is there most of the time: they work one after the other.".to_owned();
+        return "No stage runs for most of the time: they run one after another.".to_owned();
     };
     let busy: Vec<&str> = present
         .filter(|stage| asleep(stage) < MAX_ASLEEP)
@@ -209,22 +210,19 @@ fn limit(pipeline: &PipelineProfile) -> String {
         [only] => format!(
             "{} {only}: it sleeps {:.0} % of its time{}, and runs mostly {}.",
             match pipeline.stages.len() {
-                1 => "All is",
+                1 => "The only stage is",
                 _ => "The pipeline is as fast as",
             },
             asleep(least) * 100.0,
             if delayed >= MAX_ASLEEP {
-                format!(
-                    ", is ready {:.0} % of it but without a processor",
-                    delayed * 100.0
-                )
+                format!(", waits for a processor for {:.0} % of it", delayed * 100.0)
             } else {
                 String::new()
             },
             main_costs(least)
         ),
         several if delayed >= MAX_ASLEEP => format!(
-            "There are too few processors: {} are ready to run most of the time and wait for one.",
+            "There are too few processors: {} are runnable most of the time, but wait for one.",
             several.join(" and ")
         ),
         several => format!(
@@ -242,8 +240,8 @@ fn is_present(stage: &StageProfile, pipeline: &PipelineProfile) -> bool {
     stage.wall_s >= MIN_PRESENT * pipeline.wall_s
 }
 
-/// What a pipeline waits for in which all stages sleep: from the stage that sleeps
-/// least, along the pipes that are waited for.
+/// The reason why all stages of a pipeline sleep: follows the pipes waited for from the
+/// stage that sleeps least.
 fn final_wait(pipeline: &PipelineProfile, least: &StageProfile) -> String {
     let stages = &pipeline.stages;
     let Some(mut at) = stages.iter().position(|stage| std::ptr::eq(stage, least)) else {
@@ -251,7 +249,7 @@ fn final_wait(pipeline: &PipelineProfile, least: &StageProfile) -> String {
     };
     let mut from = None;
     while let Some(next) = waited_for(stages, at) {
-        // On a line, only neighbours can wait for each other.
+        // Only neighbours can wait for each other.
         if from == Some(next) {
             let (one, other) = (&stages[at.min(next)], &stages[at.max(next)]);
             return format!(
@@ -263,11 +261,11 @@ fn final_wait(pipeline: &PipelineProfile, least: &StageProfile) -> String {
             );
         }
         let stage = &stages[next];
-        // Had all of it ended, the pipe would have ended too.
+        // If all its processes had ended, the pipe would be closed.
         if !is_present(stage, pipeline) {
             return format!(
-                "{} waits for what {} left behind: that ended after {} s, but something that it started holds the \
-                 pipe open",
+                "{} waits for a process left behind by {}, which ended after {} s: that process holds the pipe \
+                 open",
                 stages[at].end.role,
                 stage.end.role,
                 significant(stage.wall_s)
@@ -313,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_stand_side_by_side_with_their_bars_and_trees() {
+    fn stages_have_a_table_bars_and_trees() {
         let profile = fixtures::pipeline();
         let pipeline = profile.pipeline.as_ref().unwrap();
         let style = Style::of_width(100);
@@ -321,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_bytes_are_no_pages() {
+    fn few_bytes_are_not_shown_per_page() {
         let text = changed(|pipeline| {
             let stage = &mut pipeline.stages[1];
             stage.taken_bytes = Some(6);
@@ -331,7 +329,7 @@ mod tests {
             stage.end.costs.truncate(1);
             stage.end.costs[0].group = Group::Asleep;
         });
-        assert!(text.contains("\n6 bytes taken in  "), "{text}");
+        assert!(text.contains("\n6 bytes read  "), "{text}");
         assert!(!text.contains("-0 %"), "{text}");
         let row = text
             .lines()
@@ -350,7 +348,7 @@ mod tests {
     fn only_real_failures_are_reported() {
         let text = shown(&fixtures::pipeline());
         assert!(text.contains("3: sink exited with status 3."), "{text}");
-        // The first was left by its reader.
+        // The reader of the first stage ended before it.
         assert!(!text.contains("SIGPIPE"), "{text}");
         let text = changed(|pipeline| {
             pipeline.out_of_time = true;
@@ -360,22 +358,22 @@ mod tests {
             !text.contains("SIGTERM") && !text.contains("status 3"),
             "{text}"
         );
-        assert!(text.contains("then ended, as --time says"), "{text}");
+        assert!(text.contains("then ended at the limit (--time)"), "{text}");
         let text = changed(|pipeline| pipeline.stages[2].status = Status::Exited(127));
         assert!(
-            text.contains("3: sink exited with status 127, by which shells, env"),
+            text.contains("3: sink exited with status 127, which shells, env"),
             "{text}"
         );
         let text = changed(|pipeline| pipeline.stages[2].status = Status::Signal(13));
         assert!(text.contains("3: sink was killed by SIGPIPE."), "{text}");
     }
 
-    mod pace {
+    mod bottleneck {
         use super::super::*;
         use pipespeed_explain::profile::fixtures;
         use pipespeed_explain::profile::record::{Cost, Function};
 
-        /// The sentence where all sleep, the first least, and wait for this.
+        /// The sentence if all stages sleep, the first least, for these reasons.
         fn all_asleep(waits: [&str; 3], change: impl FnOnce(&mut PipelineProfile)) -> String {
             let mut pipeline = fixtures::pipeline().pipeline.unwrap();
             let mut share = 0.9;
@@ -393,7 +391,7 @@ mod tests {
                 }];
             }
             change(&mut pipeline);
-            limit(&pipeline)
+            super::super::bottleneck(&pipeline)
         }
 
         const TIMER: &str = "a timer (sleep)";
@@ -404,7 +402,7 @@ mod tests {
             let sentence = all_asleep([TIMER, INPUT, INPUT], |_| ());
             let expected = "even 1: produce sleeps 92 % of it, mostly waiting for a timer (sleep).";
             assert_eq!(sentence, format!("{START}{expected}"));
-            // From the stage that sleeps least, back and forth.
+            // The search follows the pipes downstream, too.
             let sentence = all_asleep([OUTPUT, OUTPUT, TIMER], |_| ());
             let expected = "it comes down to 3: sink, which sleeps 96 % of it, mostly waiting for a timer (sleep).";
             assert_eq!(sentence, format!("{START}{expected}"));
@@ -415,7 +413,7 @@ mod tests {
                 sentence.contains("it comes down to 1: produce, which sleeps 100 %"),
                 "{sentence}"
             );
-            // Input from without, and output to nobody who is known.
+            // The first stage waits for input from outside of the pipeline.
             let sentence = all_asleep([INPUT, TIMER, TIMER], |_| ());
             assert!(
                 sentence.contains("even 1: produce sleeps 92 % of it, mostly waiting for input"),
@@ -442,23 +440,22 @@ mod tests {
             let sentence = all_asleep([TIMER, INPUT, INPUT], |pipeline| {
                 pipeline.stages[0].wall_s = 0.01;
             });
-            let expected =
-                "2: filter waits for what 1: produce left behind: that ended after 0.0100 s, but";
+            let expected = "2: filter waits for a process left behind by 1: produce, which ended after 0.0100 s:";
             assert!(sentence.contains(expected), "{sentence}");
         }
 
         #[test]
-        fn where_nobody_is_busy_nobody_is_blamed() {
+        fn no_or_several_busy_stages_are_no_single_bottleneck() {
             let mut pipeline = fixtures::pipeline().pipeline.unwrap();
             pipeline.stages.remove(1);
-            let sentence = limit(&pipeline);
+            let sentence = super::super::bottleneck(&pipeline);
             assert!(
                 sentence.contains("even 3: sink sleeps 80 % of it"),
                 "{sentence}"
             );
             let mut pipeline = fixtures::pipeline().pipeline.unwrap();
             pipeline.stages[0] = pipeline.stages[1].clone();
-            let sentence = limit(&pipeline);
+            let sentence = super::super::bottleneck(&pipeline);
             assert!(
                 sentence.contains("2: filter and 2: filter are all busy"),
                 "{sentence}"

@@ -1,4 +1,4 @@
-//! Where the time of a case goes, as text and as a chart.
+//! Profiles of cases, as text and as a chart.
 
 use itertools::Itertools as _;
 use pipespeed_explain::profile::account::{FEW_BYTES, PAGE};
@@ -15,23 +15,23 @@ use super::notes::{Note, notes};
 use super::style::{DIM, Style};
 use super::table::{Cell, Column, Table};
 
-/// The widest name of a group.
-const NAME: usize = 35;
-/// The longest bar.
-const BAR: usize = 40;
-/// The columns of a table without its bars, with those of the names.
-const WITHOUT_BARS: usize = NAME + 21;
-/// Changes named for each end of a step up the ladder.
+/// Width of the column of names.
+const NAME_WIDTH: usize = 35;
+/// Maximum length of a bar.
+const MAX_BAR: usize = 40;
+/// Width of all columns but the bars.
+const WITHOUT_BARS: usize = NAME_WIDTH + 21;
+/// At most this many changes are listed for each end of a comparison.
 const MAX_CHANGES: usize = 3;
-/// Functions of "other kernel" named below the tables.
+/// At most this many functions of "other kernel" are listed below the tables.
 const MAX_OTHERS: usize = 5;
-/// Changes smaller than this share of the earlier wall time are not named.
+/// Minimum size of a listed change, as a share of the earlier wall time.
 const MIN_CHANGE: f64 = 0.02;
-/// Shares smaller than this are not in the chart.
+/// Minimum share of a cost in the chart.
 const MIN_CHARTED: f64 = 0.005;
 
-/// One case: a bar a cost for each end, and the call trees without branches below
-/// `threshold`, a share of the end's samples.
+/// Cases one after another: a bar for each cost of each end, and the call trees without
+/// branches below `threshold`, a share of the end's samples.
 pub fn profile_case(profile: &Profile, threshold: f64, style: Style) -> String {
     let mut blocks = Vec::new();
     for case in &profile.cases {
@@ -46,13 +46,13 @@ pub fn profile_case(profile: &Profile, threshold: f64, style: Style) -> String {
 
 fn notes_of_cases(profile: &Profile, style: Style) -> String {
     let ends = format!("ends: {}", profile.settings.placement);
-    let method = "wall time, running and waiting for a processor are the scheduler's account of \
-                  trials that were not sampled; asleep is the rest; samples of as many other trials \
-                  share out the running time";
+    let method = "wall time, running time and waiting for a processor are the scheduler's, from \
+                  trials without sampling; asleep is the rest; the running time is divided by the \
+                  samples of as many other trials";
     profile_notes(profile, &[&ends, method], style)
 }
 
-/// The warnings, and how the figures are made.
+/// The warnings, and notes on the method.
 pub(super) fn profile_notes(profile: &Profile, method: &[&str], style: Style) -> String {
     let warnings = profile.warnings.iter().map(Note::warning);
     let method = method
@@ -71,29 +71,29 @@ pub(super) fn call_tree(end: &EndProfile, threshold: f64, style: Style) -> Strin
     );
     let mut lines = vec![style.heading(&title)];
     for branch in tree(&end.stacks).lines(threshold) {
-        // Further lines begin below the first function's name.
+        // Further lines are aligned with the first function's name.
         let name = branch.find('%').map_or(0, |at| at + 3);
-        // In a file a line stays in one piece, to be searched for.
+        // In a file lines are not wrapped, so that they can be searched for.
         let width = style.width.unwrap_or(usize::MAX);
         lines.push(wrap(&branch, width, &" ".repeat(name)));
     }
     lines.join("\n")
 }
 
-/// Cases side by side, and what each step up the ladder saves.
+/// Cases side by side, and the change of costs at each step of the ladder.
 pub fn profile_ladder(profile: &Profile, style: Style) -> String {
     let mut blocks = Vec::new();
     for role in ["writer", "reader"] {
-        let title = format!("{role}: nanoseconds per 4 KiB, by where they go");
+        let title = format!("{role}: nanoseconds per 4 KiB, by cost");
         let table = side_by_side(&ends_of(profile, role), style);
         blocks.push(format!("{}\n{table}", style.heading(&title)));
     }
-    let mut changes = vec![style.heading("What each step changes, in ns per 4 KiB")];
+    let mut changes = vec![style.heading("Changes at each step, in ns per 4 KiB")];
     changes.extend(steps(profile).map(|step| style.sentence(&step)));
     blocks.push(changes.join("\n"));
     let unknown = unknown(profile);
     if !unknown.is_empty() {
-        let text = format!("other kernel, the biggest of each end's samples: {unknown}");
+        let text = format!("other kernel, the largest shares of an end's samples: {unknown}");
         blocks.push(style.sentence(&text));
     }
     let not_run = profile.cases.iter().filter_map(|case| {
@@ -117,8 +117,8 @@ fn heading(case: &CaseProfile) -> String {
     )
 }
 
-/// A bar a cost, the biggest first, and their sum; in seconds where few bytes or
-/// none are known.
+/// A bar for each cost, the largest first, and their sum; in seconds if few or no bytes are
+/// known.
 pub(super) fn bars(
     title: &str,
     end: &EndProfile,
@@ -128,12 +128,12 @@ pub(super) fn bars(
     let in_pages = end.usage.bytes >= FEW_BYTES;
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let mut table = Table::new([
-        Column::left(format!("{title:NAME$}")),
+        Column::left(format!("{title:NAME_WIDTH$}")),
         Column::right(if in_pages { "ns/page" } else { "seconds" }),
         Column::right("share"),
         Column::left(""),
     ]);
-    let room = style.width().saturating_sub(WITHOUT_BARS).min(BAR);
+    let room = style.width().saturating_sub(WITHOUT_BARS).min(MAX_BAR);
     let mut costs = end.costs.clone();
     costs.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     for cost in costs {
@@ -171,7 +171,7 @@ fn others(end: &EndProfile) -> String {
     others.join(", ")
 }
 
-/// The biggest functions of "other kernel" over all cases.
+/// The largest functions of "other kernel" over all cases.
 fn unknown(profile: &Profile) -> String {
     let ends = profile
         .cases
@@ -191,7 +191,7 @@ fn unknown(profile: &Profile) -> String {
         .join(", ")
 }
 
-/// The ends of that role, with the names of their cases; refused ones have none.
+/// The ends with this role and the names of their cases; refused cases have no ends.
 fn ends_of<'a>(profile: &'a Profile, role: &str) -> Vec<(&'a str, &'a EndProfile)> {
     let end = |case: &'a CaseProfile| {
         let end = case.ends.iter().find(|end| end.role == role)?;
@@ -224,7 +224,7 @@ fn side_by_side(ends: &[(&str, &EndProfile)], style: Style) -> String {
     table.render(style)
 }
 
-/// Nanoseconds, all of a column with the same decimals.
+/// Nanoseconds with one decimal, to align a column.
 fn tenths(ns: f64) -> String {
     if ns < 0.05 {
         "0.0".to_owned()
@@ -233,7 +233,7 @@ fn tenths(ns: f64) -> String {
     }
 }
 
-/// For each step, how much the wall time changed, and by which costs.
+/// For each step, the change of the wall time and of the costs.
 fn steps(profile: &Profile) -> impl Iterator<Item = String> {
     let run = || profile.cases.iter().filter(|case| case.not_run.is_none());
     run().filter_map(move |case| {
@@ -274,9 +274,9 @@ fn change(before: &EndProfile, after: &EndProfile) -> String {
     format!("{} {old} to {new}: {changes}", after.role)
 }
 
-/// Where each end's time goes: two bars a case, the writer's above the reader's, or
-/// one a stage, stacked of costs. The wall time stands beside each bar, since the
-/// rungs' differ a hundredfold.
+/// The costs of each end as a stacked bar: for each case the writer's above the reader's,
+/// or one for each stage. Bars are shares; the wall time is printed beside each, since
+/// those of the rungs differ by a factor of a hundred.
 pub fn profile_chart(profile: &Profile) -> String {
     let cases = profile.cases.iter().filter(|case| case.not_run.is_none());
     let cases = cases.map(|case| (&*case.name, case.ends.iter().collect()));
@@ -293,12 +293,12 @@ pub fn profile_chart(profile: &Profile) -> String {
     let (name, bars_are, what): (fn(Group) -> &'static str, _, _) = match &profile.pipeline {
         Some(pipeline) => (
             Group::name_in_pipeline,
-            "shares of each stage's wall time; beside them ns per 4 KiB, or seconds",
+            "shares of each stage's wall time; at the right ns per 4 KiB, or seconds",
             in_short(&pipeline.command, 200),
         ),
         None => (
             Group::name,
-            "shares of wall time, writer above reader; beside them ns per 4 KiB",
+            "shares of wall time, writer above reader; at the right ns per 4 KiB",
             profile.settings.placement.clone(),
         ),
     };

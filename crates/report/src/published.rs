@@ -1,5 +1,5 @@
-//! Published statements beside the results of a run: those on options of pipes, and
-//! those on volumes.
+//! Published statements compared with the results of a run: on options of pipes, and on
+//! volumes.
 
 use itertools::Itertools as _;
 use pipespeed_base::size;
@@ -8,7 +8,7 @@ use pipespeed_measure::suite::{Overrides, shown};
 use pipespeed_stats::{EQUIVALENCE, MIN_SAMPLES, half_ratios, holm_ratios};
 
 use super::format::{pluralize, ratio, times};
-use super::steps::{Step, doubted, steps};
+use super::steps::{Step, steps, widened_verdict};
 
 /// The published result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,28 +41,28 @@ impl Judgement {
     }
 }
 
-/// The certainty that a ratio needs to decide anything.
+/// The requirements on a ratio for a judgement.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Bar {
+struct Threshold {
     /// How far a case may differ from itself, as a logarithm.
-    doubt: f64,
-    /// The coverage required of the interval of an undecided comparison.
+    tolerance: f64,
+    /// Minimum coverage of the interval of an undecided comparison.
     level: f64,
 }
 
-impl Bar {
-    /// The bar of a run, by the doubt that its null control leaves.
-    fn of(run: &Run, doubt: f64) -> Bar {
-        Bar {
-            doubt,
+impl Threshold {
+    /// The threshold of a run whose null control leaves this tolerance.
+    fn of(run: &Run, tolerance: f64) -> Threshold {
+        Threshold {
+            tolerance,
             level: level(&steps(run), run.settings.confidence),
         }
     }
 }
 
-/// The level at which the step-down of [`pipespeed_stats::holm_ratios`] stopped,
-/// which applies to undecided comparisons. Those decided before have an interval
-/// without 1, so the others share the allowed error.
+/// The confidence level at which the step-down of [`pipespeed_stats::holm_ratios`]
+/// stopped, which applies to the undecided comparisons: they share the allowed error.
+/// Comparisons decided before have intervals without 1.
 fn level(steps: &[Step<'_>], confidence: f64) -> f64 {
     let tested = steps
         .iter()
@@ -76,31 +76,30 @@ fn level(steps: &[Step<'_>], confidence: f64) -> f64 {
 }
 
 /// Compares a ratio with a claim.
-fn judge(claim: Claim, ratio: &Ratio, bar: Bar) -> Judgement {
-    // With too few rounds for the level the interval is their range, which decides
-    // nothing.
-    let reached = |i: &Interval| i.coverage >= bar.level - 1e-9;
-    let no_gain_worth_it = ratio
+fn judge(claim: Claim, ratio: &Ratio, threshold: Threshold) -> Judgement {
+    // With too few rounds for the level the interval is their range, which is not
+    // enough for a judgement.
+    let reached = |i: &Interval| i.coverage >= threshold.level - 1e-9;
+    let excludes_gain = ratio
         .estimate
         .interval
         .filter(reached)
-        .is_some_and(|i| i.high * bar.doubt.exp() <= 1.0 + EQUIVALENCE);
-    match (claim, doubted(ratio, bar.doubt)) {
+        .is_some_and(|i| i.high * threshold.tolerance.exp() <= 1.0 + EQUIVALENCE);
+    match (claim, widened_verdict(ratio, threshold.tolerance)) {
         (Claim::Faster, Verdict::Faster)
         | (Claim::Slower, Verdict::Slower)
         | (Claim::Same | Claim::NoGain, Verdict::Same)
         | (Claim::NoGain, Verdict::Slower) => Judgement::Confirmed,
-        // An interval from, say, 0.93 to 1.03 leaves open whether it costs
-        // anything, not whether it gains.
-        (Claim::NoGain, Verdict::Undecided) if no_gain_worth_it => Judgement::Confirmed,
+        // For example, an interval from 0.93 to 1.03 excludes a gain, but not a loss.
+        (Claim::NoGain, Verdict::Undecided) if excludes_gain => Judgement::Confirmed,
         (_, Verdict::Undecided) => Judgement::Undecided,
         _ => Judgement::Refuted,
     }
 }
 
-/// The options that differ from the conditions of the published figures, which are
-/// those of the suite: `--data touch`. Empty if there are none.
-fn other_conditions(run: &Run) -> String {
+/// The options of a run that differ from the conditions of the published figures, which
+/// are the suite's defaults: `--data touch`. Empty if there are none.
+fn deviations(run: &Run) -> String {
     let settings = &run.settings;
     let cases = run.suite.cases(&Overrides::default());
     let Some(own) = cases.first() else {
@@ -110,7 +109,7 @@ fn other_conditions(run: &Run) -> String {
         let asked = asked.filter(|bytes| Some(*bytes) != own)?;
         Some(format!("{option} {}", size::format(asked as u64)))
     };
-    // A reader that reads doesn't discard, whatever was asked.
+    // A reader that uses read(2) never discards, even if that was requested.
     let is_own = || run.cases.iter().any(|case| case.data == own.data);
     let data = settings.data.as_deref();
     let data = data.filter(|data| *data != own.data.name() && !is_own());
@@ -130,8 +129,8 @@ fn other_conditions(run: &Run) -> String {
     all.into_iter().flatten().join(", ")
 }
 
-/// "How fast are Linux pipes anyway?" and the comments of its program. Sleeping
-/// stands for its last rung, read the other way round.
+/// The statements of "How fast are Linux pipes anyway?" and of the comments in its
+/// program. Its last rung, spinning, is here the inverse: sleeping.
 ///
 /// The case, the option with its kind of pages, the published figures, the claim.
 const OPTIONS: [(&str, &str, &str, Claim); 10] = [
@@ -179,14 +178,16 @@ const OPTIONS: [(&str, &str, &str, Claim); 10] = [
 
 const NO_GAIN: &str = "no gain";
 
-/// A sentence for each published statement: first those confirmed, then those
-/// refuted, then the undecided. `doubt` is that of the null control, a logarithm.
-pub(super) fn options(run: &Run, doubt: f64) -> Vec<String> {
-    let (steps, bar) = (steps(run), Bar::of(run, doubt));
-    let other = other_conditions(run);
+/// A sentence for each published statement: first the confirmed, then the refuted, then
+/// the undecided ones. `tolerance` is the null control's tolerance, a logarithm.
+pub(super) fn options(run: &Run, tolerance: f64) -> Vec<String> {
+    let (steps, threshold) = (steps(run), Threshold::of(run, tolerance));
+    let other = deviations(run);
     let judged = OPTIONS.iter().filter_map(|(case, what, figures, claim)| {
         let step = steps.iter().find(|step| step.case.name == *case)?;
-        let judgement = other.is_empty().then(|| judge(*claim, &step.ratio, bar));
+        let judgement = other
+            .is_empty()
+            .then(|| judge(*claim, &step.ratio, threshold));
         let beginning = match judgement {
             None => format!("Published, not judged by this run ({other})"),
             Some(judgement) => format!("Published and {} here", judgement.name()),
@@ -204,21 +205,21 @@ const GIB: u64 = 1 << 30;
 /// The published rates, from single runs: volume in GiB and GiB/s.
 const VOLUMES: [(f64, f64); 4] = [(0.25, 4.83), (2.5, 4.26), (25.0, 5.45), (250.0, 5.39)];
 
-/// Shorter stretches of a trial, in seconds, are not independent: a disturbance
-/// outlasts them.
-const MIN_STRETCH_S: f64 = 0.1;
+/// Minimum duration of a part of a trial, in seconds. Shorter parts are not independent: a
+/// disturbance may affect several of them.
+const MIN_PART_S: f64 = 0.1;
 
-/// A sentence for each larger volume, and one on the course of the largest.
-pub(super) fn volumes(run: &Run, doubt: f64) -> Vec<String> {
-    let bar = Bar::of(run, doubt);
-    let other = other_conditions(run);
+/// A sentence for each larger volume, and one on the trend within the largest.
+pub(super) fn volumes(run: &Run, tolerance: f64) -> Vec<String> {
+    let threshold = Threshold::of(run, tolerance);
+    let other = deviations(run);
     let find = |name: &str| run.cases.iter().find(|case| case.name == name);
     let mut sentences: Vec<String> = steps(run)
         .iter()
         .filter_map(|step| {
             let base = find(step.base)?;
-            let judging = other.is_empty().then_some(bar);
-            Some(from_to(step, base, judging))
+            let threshold = other.is_empty().then_some(threshold);
+            Some(compare_volumes(step, base, threshold))
         })
         .collect();
     let measured = run.cases.iter().filter(|case| !case.samples.is_empty());
@@ -227,31 +228,32 @@ pub(super) fn volumes(run: &Run, doubt: f64) -> Vec<String> {
     sentences
 }
 
-/// The change from the volume of `base` to that of the step's case, beside the published one,
-/// which is judged by `judging` if the conditions are the same.
-fn from_to(step: &Step<'_>, base: &CaseResult, judging: Option<Bar>) -> String {
+/// Compares the change from the volume of `base` to that of the step's case with the
+/// published one. It is judged only if there is a threshold: under other conditions than
+/// the published ones there is none.
+fn compare_volumes(step: &Step<'_>, base: &CaseResult, threshold: Option<Threshold>) -> String {
     let case = step.case;
     let volume = |case: &CaseResult| case.configuration.volume_bytes.unwrap_or(0);
     let found = ratio(step.ratio.estimate);
     let certainty = if step.ratio.estimate.interval.is_some() {
-        format!(": {}", step.ratio.verdict.name())
+        format!(", {}", step.ratio.verdict.name())
     } else {
         format!(
-            ", from {}: too few for an interval, for which --rounds {} is enough",
+            ", from {} (use --rounds {} for an interval)",
             pluralize(case.samples.len(), "trial"),
             MIN_SAMPLES + 1
         )
     };
     let published = published_ratio(volume(base), volume(case)).map(|published| {
-        let (conditions, judgement) = match judging {
+        let (conditions, judgement) = match threshold {
             None => (" of other data, sizes or processors", String::new()),
-            Some(bar) => {
-                let judgement = judge(claim(published), &step.ratio, bar);
-                ("", format!(": {} here", judgement.name()))
+            Some(threshold) => {
+                let judgement = judge(claim(published), &step.ratio, threshold);
+                ("", format!(", {} here", judgement.name()))
             }
         };
         let shown = times(published);
-        format!("; published, from single runs{conditions}: {shown}{judgement}")
+        format!("; published from single runs{conditions}: {shown}{judgement}")
     });
     format!(
         "From {} to {}: {found}{certainty}{}.",
@@ -282,8 +284,8 @@ fn published_ratio(base: u64, volume: u64) -> Option<f64> {
     Some(rate(volume)? / rate(base)?)
 }
 
-/// Whether the rate changed in the course of trials of one volume, by their
-/// halves. None where the stretches are too short.
+/// Whether the rate changed within the trials of a volume: compares their second halves
+/// with the first. `None` if the parts of the trials are too short.
 fn trend(case: &CaseResult, confidence: f64) -> Option<String> {
     let halves: Vec<Vec<f64>> = case
         .samples
@@ -292,7 +294,7 @@ fn trend(case: &CaseResult, confidence: f64) -> Option<String> {
         .collect();
     let pairs = halves.concat();
     let seconds: f64 = case.samples.iter().map(|sample| sample.seconds).sum();
-    if seconds < MIN_STRETCH_S * (2 * pairs.len()) as f64 {
+    if seconds < MIN_PART_S * (2 * pairs.len()) as f64 {
         return None;
     }
     let found = holm_ratios(std::slice::from_ref(&pairs), confidence)
@@ -303,8 +305,8 @@ fn trend(case: &CaseResult, confidence: f64) -> Option<String> {
         verdict => verdict.name(),
     };
     Some(format!(
-        "In the course of {}: the second half ran at {} of the first: {verdict} \
-         ({} of stretches, from {}).",
+        "Within trials of {} the second half ran at {} of the rate of the first: {verdict} \
+         ({} of parts, from {}).",
         shown(case.configuration.volume_bytes?),
         ratio(found.estimate),
         pluralize(pairs.len(), "pair"),

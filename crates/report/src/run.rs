@@ -1,4 +1,4 @@
-//! A run of a suite as text and as a chart.
+//! A run of a suite, as text and as a chart.
 
 use pipespeed_measure::record::{
     CaseResult, DataUse, Estimate, NotRun, Run, Summary, Verdict, WarningKind,
@@ -16,11 +16,11 @@ use super::style::{DIM, GREEN, RED, Style, YELLOW};
 use super::table::{Cell, Column, Table};
 use super::views;
 
-/// The run as text: its tables, its findings, and notes on how far to trust them.
+/// The run as text: its tables, its findings, and notes.
 pub fn table(run: &Run, style: Style) -> String {
     let view = views::of(run);
     let mut blocks = (view.blocks)(run, style);
-    // A record carries its findings; one still in the making has none yet.
+    // A saved record contains its findings; that of a run in progress does not.
     let found = match run.findings.as_slice() {
         _ if view.blocks_have_findings => Vec::new(),
         [] => findings(run),
@@ -54,7 +54,7 @@ pub(super) fn level(run: &Run) -> String {
     format!("{}\ninterval", percent(run.settings.confidence))
 }
 
-/// A row a case, or the reason why it was not run.
+/// A row for each case, or the reason why it was not run.
 pub(super) fn cases<'a>(
     run: &Run,
     cases: impl IntoIterator<Item = &'a CaseResult>,
@@ -86,12 +86,12 @@ pub(super) fn cases<'a>(
     table.render(style)
 }
 
-/// A number, or a dash where it is unknown.
+/// A number, or a dash if it is unknown.
 pub(super) fn number(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), significant)
 }
 
-/// Processor time in ms a GiB.
+/// Processor time in milliseconds per GiB.
 pub(super) fn cpu_ms(summary: &Summary) -> String {
     number(summary.cpu_s_per_gib.map(|seconds| seconds * 1e3))
 }
@@ -106,7 +106,7 @@ pub(super) fn not_measured(not_run: Option<&NotRun>) -> String {
     not_run.map_or_else(|| "not measured".to_owned(), NotRun::to_string)
 }
 
-/// What each case changed.
+/// The comparison of each case.
 pub(super) fn comparisons(run: &Run, style: Style) -> String {
     let mut table = Table::new([Column::left(""), Column::right(""), Column::left("")]);
     for step in steps(run) {
@@ -130,9 +130,9 @@ pub(super) fn verdict_colour(verdict: Verdict) -> &'static str {
     }
 }
 
-/// A bar a case in the suite's order, with its interval and the step it takes,
-/// coloured by the use of the data. The null control's twin has none. `remarks`
-/// stand below the title.
+/// A bar for each case in the suite's order, with its interval and its comparison,
+/// coloured by the use of the data. The null control's twin has none. `remarks` are
+/// printed below the title.
 pub(super) fn bar_chart(run: &Run, remarks: Vec<String>) -> String {
     let cases: Vec<&CaseResult> = cases_without_twin(run).collect();
     let uses = [
@@ -166,7 +166,7 @@ fn legend_of(data: DataUse) -> (Colour, &'static str) {
 
 fn row(case: &CaseResult) -> Row {
     let bar = |rate: Estimate| Bar {
-        notes: step_in_words(case),
+        notes: comparison_labels(case),
         ..Bar::of(rate, palette::of_data(case.data), significant(rate.median))
     };
     Row {
@@ -178,8 +178,8 @@ fn row(case: &CaseResult) -> Row {
     }
 }
 
-/// The step that a case takes, the longest wording first.
-fn step_in_words(case: &CaseResult) -> Vec<String> {
+/// The comparison of a case in words, the longest wording first.
+fn comparison_labels(case: &CaseResult) -> Vec<String> {
     let Some(step) = step(case) else {
         return Vec::new();
     };

@@ -1,4 +1,4 @@
-//! The sizes a search found, and what the rounds say of them.
+//! The sizes found by a search, and their confirmation by rounds.
 
 use pipespeed_base::size;
 use pipespeed_measure::endpoint::spec::{SourceTechnique, Waiting};
@@ -9,14 +9,14 @@ use pipespeed_measure::search::FINALISTS;
 
 use super::chart::heat;
 use super::conditions;
-use super::findings::doubt;
+use super::findings::null_tolerance;
 use super::format::{grouped, interval, pluralize, ratio, significant};
 use super::run::{level, number};
-use super::steps::{doubted, measured};
+use super::steps::{measured, widened_verdict};
 use super::style::{BOLD, Style, YELLOW};
 use super::table::{Cell, Column, Table};
 
-/// The table of cases, and the best for each kind of reader.
+/// The table of cases, and the best case for each kind of reader.
 pub(super) fn blocks(run: &Run, style: Style) -> Vec<String> {
     let Some(search) = &run.search else {
         return Vec::new();
@@ -28,22 +28,22 @@ pub(super) fn blocks(run: &Run, style: Style) -> Vec<String> {
         let is_recommended = matches!(outcome, Outcome::Published | Outcome::Confirmed);
         let command = panel.best.as_ref().and_then(|best| best.command.as_deref());
         if let Some(command) = command.filter(|_| is_recommended) {
-            // A line may end in a bar: both can be pasted as they are.
+            // A line may end in `|`, so both lines can be pasted as they are.
             let command = command.replace(" | ", " |\n      ");
             lines.push(style.paint(&format!("    {command}"), BOLD));
         }
         blocks.push(lines.join("\n"));
     }
     if blocks.len() == 1 {
-        let line = "The search did not end: the sizes shown are the fastest so far, of few trials \
-                    and not confirmed.";
+        let line = "The search was not completed: the sizes shown are the fastest so far, from few \
+                    trials, and not confirmed.";
         blocks.push(style.note(line, YELLOW));
     }
     blocks
 }
 
-/// The fastest panel by the search, of each kind of reader: it reads or
-/// splices, the ends sleep or spin.
+/// The fastest panel of the search for each kind of reader: it reads or splices, and the
+/// ends sleep or spin.
 fn best_of_kinds(search: &Search) -> Vec<&PanelResult> {
     let kind = |panel: &PanelResult| {
         let configuration = &panel.configuration;
@@ -65,16 +65,17 @@ fn best_of_kinds(search: &Search) -> Vec<&PanelResult> {
     best.collect()
 }
 
-/// The best sizes or, before the end of a search, the fastest so far.
+/// The best sizes; before the end of a search, the fastest so far.
 pub(super) fn best_sizes(panel: &PanelResult) -> Option<Sizes> {
     panel.leader().map(|cell| cell.sizes)
 }
 
-fn sized(panel: &PanelResult, of: fn(Sizes) -> usize) -> String {
+/// One of the best sizes, as text.
+fn best_size(panel: &PanelResult, of: fn(Sizes) -> usize) -> String {
     best_sizes(panel).map_or_else(String::new, |sizes| size::format(of(sizes) as u64))
 }
 
-/// The case with the best sizes, as measured in rounds.
+/// The case with the best sizes, measured in rounds.
 fn measured_case<'a>(run: &'a Run, panel: &PanelResult) -> Option<&'a CaseResult> {
     let BestSizes { case, .. } = panel.best.as_ref()?;
     run.cases.iter().find(|it| it.name == *case)
@@ -86,19 +87,21 @@ fn measured_rate(run: &Run, panel: &PanelResult) -> Option<Estimate> {
 }
 
 /// The ratio to the published sizes; empty if there is none.
-fn against(run: &Run, panel: &PanelResult) -> String {
+fn ratio_to_published(run: &Run, panel: &PanelResult) -> String {
     let found = measured_case(run, panel).and_then(|case| case.ratio);
     found.map_or_else(String::new, |found| ratio(found.estimate))
 }
 
-/// What the rounds say of the best sizes.
+/// The outcome of the rounds for the best sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    /// They are the published ones.
+    /// They are the published sizes.
     Published,
-    /// They are faster than the published ones.
+    /// They are faster than the published sizes.
     Confirmed,
+    /// Another verdict on them.
     Unconfirmed(Verdict),
+    /// They were not measured in rounds.
     NoRounds,
 }
 
@@ -109,7 +112,7 @@ impl Outcome {
             return Outcome::Published;
         }
         let ratio = measured_case(run, panel).and_then(|case| case.ratio);
-        match ratio.map(|ratio| doubted(&ratio, doubt(run))) {
+        match ratio.map(|ratio| widened_verdict(&ratio, null_tolerance(run))) {
             Some(Verdict::Faster) => Outcome::Confirmed,
             Some(verdict) => Outcome::Unconfirmed(verdict),
             None => Outcome::NoRounds,
@@ -140,11 +143,11 @@ fn table(run: &Run, search: &Search, style: Style) -> String {
         let rate = measured_rate(run, panel);
         table.row([
             panel.case.clone(),
-            sized(panel, |sizes| sizes.buffer_bytes),
-            sized(panel, |sizes| sizes.pipe_bytes),
+            best_size(panel, |sizes| sizes.buffer_bytes),
+            best_size(panel, |sizes| sizes.pipe_bytes),
             number(rate.map(|rate| rate.median)),
             rate.map_or_else(String::new, |rate| interval(rate.interval)),
-            against(run, panel),
+            ratio_to_published(run, panel),
             Outcome::of(run, panel).name().to_owned(),
         ]);
     }
@@ -160,7 +163,7 @@ pub(super) fn not_run(run: &Run) -> impl Iterator<Item = (&str, &NotRun)> {
     cases.filter_map(|case| Some((&*case.name, case.not_run.as_ref()?)))
 }
 
-/// The best for a kind of reader, in words.
+/// The best case for a kind of reader, in words.
 fn sentence(run: &Run, panel: &PanelResult) -> String {
     let configuration = &panel.configuration;
     let reader = if configuration.reader == Some(SourceTechnique::Splice.into()) {
@@ -175,11 +178,11 @@ fn sentence(run: &Run, panel: &PanelResult) -> String {
     };
     let sizes = format!(
         "{} buffers, a pipe of {}",
-        sized(panel, |sizes| sizes.buffer_bytes),
-        sized(panel, |sizes| sizes.pipe_bytes)
+        best_size(panel, |sizes| sizes.buffer_bytes),
+        best_size(panel, |sizes| sizes.pipe_bytes)
     );
     let mut line = format!(
-        "Best where the reader {reader} and {ends}: {}, {}, {sizes}",
+        "Best if the reader {reader} and {ends}: {}, {}, {sizes}",
         technique(panel),
         place(panel)
     );
@@ -191,7 +194,7 @@ fn sentence(run: &Run, panel: &PanelResult) -> String {
         let shown = format!("; {} GiB/s {}", significant(median), interval(ends));
         line += shown.trim_end();
     }
-    let ratio = against(run, panel);
+    let ratio = ratio_to_published(run, panel);
     line += &match Outcome::of(run, panel) {
         Outcome::Published => ". These are the published sizes.".to_owned(),
         Outcome::Confirmed => {
@@ -206,7 +209,7 @@ fn sentence(run: &Run, panel: &PanelResult) -> String {
     line
 }
 
-/// What the ends of a panel do: `vmsplice and read`.
+/// The techniques of a panel's ends: `vmsplice and read`.
 pub(super) fn technique(panel: &PanelResult) -> String {
     fn name(end: Option<impl ToString>) -> String {
         end.map_or_else(String::new, |end| end.to_string())
@@ -219,7 +222,7 @@ pub(super) fn technique(panel: &PanelResult) -> String {
     )
 }
 
-/// Where the ends of a panel run.
+/// The placement of a panel's ends.
 pub(super) fn place(panel: &PanelResult) -> &'static str {
     let configuration = &panel.configuration;
     match (configuration.writer_cpu, configuration.reader_cpu) {
@@ -229,7 +232,7 @@ pub(super) fn place(panel: &PanelResult) -> &'static str {
     }
 }
 
-/// The best for each kind of reader, as sentences.
+/// The best case for each kind of reader, as sentences.
 pub(super) fn findings(run: &Run) -> Vec<String> {
     let best = run.search.iter().flat_map(best_of_kinds);
     best.map(|panel| sentence(run, panel)).collect()
@@ -241,7 +244,7 @@ pub(super) fn chart(run: &Run) -> String {
     search.map_or_else(String::new, |search| heat::chart(run, search))
 }
 
-/// How it was searched and measured.
+/// How the search and the rounds were made.
 pub(super) fn method(run: &Run) -> Vec<String> {
     let mut notes = Vec::new();
     if run.settings.rounds_done > 0 {
@@ -256,15 +259,14 @@ pub(super) fn method(run: &Run) -> Vec<String> {
     let missing = missing.count();
     if missing > 0 {
         notes.push(format!(
-            "There was no time for {}: better sizes may have been missed; more --time or a \
-             quieter machine helps.",
+            "There was no time for {}, so better sizes may have been missed; use more --time or a \
+             quieter machine.",
             pluralize(missing, "pair")
         ));
     }
     notes.push(format!(
         "Searched: {} of sizes of {} in random order, then the best {FINALISTS} of each case again, \
-         of which the one with the highest median is taken; {} of {:.0} ms, {} of them disturbed, \
-         {:.0} s.",
+         of which the highest median is taken; {} of {:.0} ms, {} of them disturbed; {:.0} s in all.",
         pluralize(tried, "pair"),
         pluralize(search.panels.len(), "case"),
         pluralize(search.trials(), "trial"),
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_as_it_is_shown() {
+    fn a_completed_search_is_shown() {
         insta::assert_snapshot!(shown(&fixtures::sizes(), 100));
     }
 
@@ -344,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_search_shows_what_leads_and_says_so() {
+    fn an_interrupted_search_shows_the_fastest_sizes_so_far() {
         use pipespeed_measure::search::fake::{Fake, plan, whole_run};
         let runner = Fake {
             signal_at: Some(300),
@@ -354,17 +356,17 @@ mod tests {
         let text = shown(&run, 100);
         for words in [
             "interrupted: SIGINT",
-            "did not end",
+            "not completed",
             "no time for",
             "not confirmed",
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }
-        assert!(!text.contains("Best where"), "{text}");
+        assert!(!text.contains("Best if"), "{text}");
     }
 
     #[test]
-    fn a_command_line_can_be_pasted_as_it_stands() {
+    fn a_command_line_can_be_pasted() {
         let text = shown(&fixtures::sizes(), 60);
         let mut lines = text
             .lines()

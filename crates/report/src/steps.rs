@@ -1,4 +1,4 @@
-//! The comparisons of a run, as every report needs them.
+//! The comparisons of a run, for all reports.
 
 use pipespeed_measure::record::{CaseResult, Estimate, Interval, Ratio, Run, Verdict};
 
@@ -13,7 +13,7 @@ pub(super) struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    /// What the two cases differ in, in a few words.
+    /// The difference between the two cases, in a few words.
     pub fn factor(&self) -> Option<&'a str> {
         self.case.factor.as_deref()
     }
@@ -26,8 +26,8 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// The gain that is certain, negative for a loss: the logarithm of the end of the
-    /// interval nearer to 1, or 0 where nothing is certain.
+    /// The certain gain, negative for a loss: the logarithm of the end of the interval
+    /// nearer to 1, or 0 if the verdict is neither faster nor slower.
     pub fn certain_gain(&self) -> f64 {
         match (self.ratio.verdict, self.ratio.estimate.interval) {
             (Verdict::Faster, Some(Interval { low, .. })) => low.ln(),
@@ -63,25 +63,25 @@ pub(super) fn fastest<'a>(
     cases.max_by(|a, b| a.1.median.total_cmp(&b.1.median))
 }
 
-/// The cases without the null control's second name.
+/// The cases without the null control's twin.
 pub(super) fn cases_without_twin(run: &Run) -> impl Iterator<Item = &CaseResult> {
     let twin = run.null_control.as_ref().map(|control| &control.twin);
     let cases = run.cases.iter();
     cases.filter(move |case| twin.is_none_or(|twin| case.name != *twin))
 }
 
-/// The verdict of a ratio whose interval is wider by `doubt`, a logarithm, at both
+/// The verdict of a ratio after widening its interval by `tolerance`, a logarithm, at both
 /// ends: a case may differ from itself by as much.
-pub(super) fn doubted(ratio: &Ratio, doubt: f64) -> Verdict {
+pub(super) fn widened_verdict(ratio: &Ratio, tolerance: f64) -> Verdict {
     match (ratio.verdict, ratio.estimate.interval) {
         (Verdict::Undecided, _) | (_, None) => Verdict::Undecided,
         (_, Some(Interval { low, high, .. })) => {
-            pipespeed_stats::verdict(low * (-doubt).exp(), high * doubt.exp())
+            pipespeed_stats::verdict(low * (-tolerance).exp(), high * tolerance.exp())
         }
     }
 }
 
-/// A verdict as the words before the other case's name.
+/// A verdict in words, before the other case's name.
 pub(super) fn phrase(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Faster => "faster than",

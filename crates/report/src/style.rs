@@ -5,7 +5,7 @@ use super::format::wrap;
 /// How a table is drawn.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Style {
-    /// The terminal's columns; null where there is no terminal.
+    /// The terminal's columns; `None` if there is no terminal.
     pub width: Option<usize>,
     /// Whether colours may be used.
     pub colour: bool,
@@ -13,8 +13,8 @@ pub struct Style {
     pub verbose: bool,
 }
 
-/// The columns of the terminal at standard output or, if there is none, at
-/// standard error.
+/// The columns of the terminal on standard output or, if there is none, on standard
+/// error.
 fn terminal_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(std::io::stdout())
         .or_else(|_| rustix::termios::tcgetwinsize(std::io::stderr()))
@@ -32,8 +32,7 @@ pub(super) const GREEN: &str = "32";
 pub(super) const YELLOW: &str = "33";
 
 impl Style {
-    /// The style of output to a terminal, without colours if NO_COLOR is set, or
-    /// to anything else.
+    /// The style of output to a terminal, or to anything else. NO_COLOR disables colours.
     pub fn for_terminal(is_terminal: bool, verbose: bool) -> Style {
         if !is_terminal {
             return Style {
@@ -50,7 +49,7 @@ impl Style {
         }
     }
 
-    /// Plain text of a width.
+    /// Plain text of this width.
     #[cfg(test)]
     pub(super) fn of_width(width: usize) -> Style {
         Style {
@@ -81,8 +80,7 @@ impl Style {
         self.note(text, BOLD)
     }
 
-    /// Colours text that has been laid out: layout would count the escape
-    /// sequences as characters.
+    /// Colours text after its layout, which would count escape sequences as characters.
     pub(super) fn paint(self, text: &str, code: &str) -> String {
         if self.colour {
             format!("\x1b[{code}m{text}\x1b[0m")

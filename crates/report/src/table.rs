@@ -1,5 +1,5 @@
-//! Tables of text: aligned columns, of which the less important give way in a
-//! narrow terminal, and texts wrapped across the rest of a row.
+//! Tables of text with aligned columns. In a narrow terminal the less important columns
+//! are hidden. A text may be wrapped across the rest of a row.
 
 use itertools::Itertools as _;
 
@@ -8,8 +8,8 @@ use super::style::{BOLD, DIM, Style};
 
 /// The gap between two columns.
 const GAP: usize = 2;
-/// A text across a row is wrapped to no fewer characters than this; where there
-/// is less room it stands below the cells.
+/// Minimum width of a text beside the cells of its row; with less room it is placed below
+/// them.
 const MIN_TEXT: usize = 24;
 /// Rows below a heading are indented.
 const INDENT: usize = 2;
@@ -18,7 +18,7 @@ const INDENT: usize = 2;
 pub(super) struct Column {
     header: String,
     is_right: bool,
-    /// 0 is always shown; of the others the highest gives way first.
+    /// Columns of priority 0 are always shown; of the others the highest is hidden first.
     priority: u8,
 }
 
@@ -34,14 +34,13 @@ impl Column {
 
     /// A column aligned to the right.
     pub fn right(header: impl Into<String>) -> Self {
-        let is_right = true;
         Column {
-            is_right,
+            is_right: true,
             ..Column::left(header)
         }
     }
 
-    /// Gives way in a narrow terminal; that with the highest number first.
+    /// Makes it hidden in a narrow terminal, the highest priority first.
     pub fn optional(self, priority: u8) -> Self {
         Column { priority, ..self }
     }
@@ -85,11 +84,11 @@ impl<T: Into<String>> From<T> for Cell {
 
 enum Row {
     Heading(String),
-    /// Cells of the first columns, and a text across the others.
+    /// Cells of the first columns, and a text across the others, if any.
     Cells(Vec<Cell>, Option<Cell>),
 }
 
-/// A table being made.
+/// A table.
 pub(super) struct Table {
     columns: Vec<Column>,
     rows: Vec<Row>,
@@ -104,19 +103,21 @@ impl Table {
         }
     }
 
-    /// Adds a row of cells.
+    /// Adds a row with a cell for each column.
     pub fn row<C: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = C>) {
-        let cells = cells.into_iter().map(C::into).collect();
+        let cells: Vec<Cell> = cells.into_iter().map(C::into).collect();
+        debug_assert_eq!(cells.len(), self.columns.len(), "cells and columns");
         self.rows.push(Row::Cells(cells, None));
     }
 
-    /// Adds a row of cells of the first columns, and a text after them.
+    /// Adds a row with cells for the first columns, and a text after them.
     pub fn row_with_text<C: Into<Cell>>(
         &mut self,
         cells: impl IntoIterator<Item = C>,
         text: impl Into<Cell>,
     ) {
-        let cells = cells.into_iter().map(C::into).collect();
+        let cells: Vec<Cell> = cells.into_iter().map(C::into).collect();
+        debug_assert!(cells.len() <= self.columns.len(), "cells and columns");
         self.rows.push(Row::Cells(cells, Some(text.into())));
     }
 
@@ -125,8 +126,8 @@ impl Table {
         self.rows.push(Row::Heading(text.into()));
     }
 
-    /// The lines, no wider than the terminal if possible: less important columns give
-    /// way and are named below; others go into further tables below the first.
+    /// The lines, no wider than the terminal if possible: less important columns are hidden
+    /// and listed below; others go into further tables below the first.
     pub fn render(&self, style: Style) -> String {
         if self.rows.is_empty() {
             return String::new();
@@ -156,15 +157,13 @@ impl Table {
             if rest.is_empty() {
                 break;
             }
-            // Each begins with the first column.
+            // Each further table repeats the first column.
             shown = [&shown[..1], &rest].concat();
         }
         if !hidden.is_empty() {
             let name = |at: &usize| {
-                self.columns[*at]
-                    .header
-                    .replace("\n/", "/")
-                    .replace('\n', " ")
+                let header = &self.columns[*at].header;
+                header.replace("\n/", "/").replace('\n', " ")
             };
             let names = hidden.iter().map(name).dedup().join(", ");
             let note = format!("(too narrow to show: {names})");
@@ -187,7 +186,7 @@ impl Table {
     }
 }
 
-/// A table whose columns have their widths.
+/// A table and the widths of its columns.
 struct Layout<'a> {
     table: &'a Table,
     widths: Vec<usize>,
@@ -196,7 +195,7 @@ struct Layout<'a> {
 }
 
 impl Layout<'_> {
-    /// Where the text after these columns begins.
+    /// The position of the text after these columns.
     fn end(&self, shown: &[usize]) -> usize {
         self.indent + shown.iter().map(|at| self.widths[*at] + GAP).sum::<usize>()
     }
@@ -210,15 +209,10 @@ impl Layout<'_> {
         let columns = &self.table.columns;
         let height = shown.iter().map(|at| columns[*at].header.lines().count());
         let header = (0..height.max().unwrap_or(0)).rev().map(|from_below| {
-            // Headers of fewer lines stand at the bottom.
+            // Headers with fewer lines are aligned at the bottom.
             let cell = |column: &Column| {
-                column
-                    .header
-                    .lines()
-                    .rev()
-                    .nth(from_below)
-                    .unwrap_or("")
-                    .into()
+                let line = column.header.lines().rev().nth(from_below);
+                line.unwrap_or("").into()
             };
             let cells: Vec<Cell> = columns.iter().map(cell).collect();
             self.style.paint(self.cells(&cells, shown).trim_end(), BOLD)
@@ -296,25 +290,25 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_aligned_and_headers_stand_at_the_bottom() {
+    fn columns_and_headers_are_aligned() {
         insta::assert_snapshot!(shown(50));
     }
 
     #[test]
-    fn the_least_important_columns_give_way() {
+    fn the_least_important_columns_are_hidden_first() {
         insta::assert_snapshot!(shown(36));
         insta::assert_snapshot!(shown(24));
     }
 
     #[test]
-    fn columns_that_do_not_fit_go_below() {
+    fn columns_that_do_not_fit_go_into_another_table() {
         let mut table = Table::new(["case", "write_read", "vmsplice", "ring"].map(Column::left));
         table.row(["wall time", "1000", "400", "20"]);
         insta::assert_snapshot!(table.render(Style::of_width(24)));
     }
 
     #[test]
-    fn headings_stand_above_their_indented_rows() {
+    fn headings_are_above_indented_rows() {
         let mut table = Table::new([Column::left(""), Column::right("")]);
         table.heading("system calls (ns)");
         table.row(["getppid", "80"]);

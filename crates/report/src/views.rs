@@ -1,4 +1,4 @@
-//! What the reports show of each suite: the only place that asks for a run's
+//! The contents of reports by suite. No other module of this crate depends on a run's
 //! suite.
 
 use pipespeed_measure::record::Run;
@@ -10,21 +10,21 @@ use super::run::{bar_chart, cases, comparisons};
 use super::style::Style;
 use super::{changes, channels, memory, published, sizes};
 
-/// What is shown of the runs of a suite.
+/// The contents of the report on a suite.
 pub(super) struct View {
-    /// The tables, and the texts that belong to them.
+    /// The tables with their texts.
     pub blocks: fn(&Run, Style) -> Vec<String>,
-    /// Conclusions; the number is [`super::findings::doubt`].
+    /// The conclusions; the number is [`super::findings::null_tolerance`].
     pub findings: fn(&Run, f64) -> Vec<String>,
     /// Whether the blocks contain the findings.
     pub blocks_have_findings: bool,
-    /// How it was measured, the most important first.
+    /// Notes on the method, the most important first.
     pub method: fn(&Run) -> Vec<String>,
     /// The chart, as SVG.
     pub chart: fn(&Run) -> String,
 }
 
-/// A row and a bar a case, and what each case changed.
+/// A row and a bar for each case, and the comparisons.
 const OF_CASES: View = View {
     blocks: |run, style| vec![cases(run, &run.cases, style), comparisons(run, style)],
     findings: of_steps,
@@ -65,7 +65,7 @@ pub(super) fn of(run: &Run) -> View {
             chart: memory::chart,
             ..OF_CASES
         },
-        // An interrupted run may have none yet.
+        // An interrupted run may have no search yet.
         Suite::Sizes if run.search.is_none() => OF_CASES,
         Suite::Sizes => View {
             blocks: sizes::blocks,

@@ -79,7 +79,7 @@ fn count_torn(bytes: usize) -> anyhow::Result<(usize, usize)> {
     let Pipe { read, write } = Pipe::blocking()?;
     let each = (BYTES_EACH / bytes).max(16) as u32;
     let bytes_read = thread::scope(|scope| {
-        // Moved in here, so that an error closes it, which ends the writers.
+        // Moved into the scope: an error closes it, which ends the writers.
         let read = read;
         let mut writers = Vec::new();
         for writer in 0..WRITERS {

@@ -336,9 +336,9 @@ fn soft_limit() -> anyhow::Result<Outcome> {
         if pages > soft {
             let why = match exempt() {
                 Some(name) => format!("this process is exempt: it has {name}"),
-                None => "the limit does not hold here".to_owned(),
+                None => "the limit has no effect here".to_owned(),
             };
-            return Ok(Outcome::seen(format!("as before: {so_far}")).with_note(why));
+            return Ok(Outcome::seen(format!("as usual: {so_far}")).with_note(why));
         }
         // Large pipes take fewer descriptors.
         let asked = limits.max_size.unwrap_or(0).max(default);

@@ -118,8 +118,7 @@ pub fn run<'a>(checks: impl IntoIterator<Item = &'a Check>, patience: Duration) 
 }
 
 /// Runs a check. If it fails, panics or takes longer than `patience`, that is
-/// its outcome. When this returns, whatever the check made is gone, unless it
-/// hangs.
+/// its outcome. When this returns, nothing made by the check is left, unless it hangs.
 pub fn run_one(check: &Check, patience: Duration) -> Checked {
     let start = Instant::now();
     let outcome = guarded(check.run, patience);
@@ -132,7 +131,7 @@ fn guarded(run: fn() -> anyhow::Result<Outcome>, patience: Duration) -> Outcome 
     let (send, receive) = mpsc::channel();
     let thread = thread::Builder::new().name("check".to_owned());
     let spawned = thread.spawn(move || {
-        // After a timeout nobody listens.
+        // After a timeout the receiver is gone.
         let _ = send.send(caught(run));
     });
     let Ok(thread) = spawned else {
@@ -174,7 +173,7 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 }
 
 /// The outcome of a check that failed. A call that the system refuses is a
-/// refusal. Pipes are an exception: without any, nothing was found out.
+/// refusal. Creating pipes is an exception: without pipes nothing can be checked.
 fn of_error(error: &anyhow::Error) -> Outcome {
     let refusal = error
         .downcast_ref::<CallError>()
@@ -246,8 +245,7 @@ mod tests {
         assert!(groups.is_sorted(), "{groups:?}");
     }
 
-    /// The permission check that starts the program again is tried by the tests
-    /// that run the program.
+    /// The check that starts this program again is tested with the program.
     #[test]
     fn no_check_fails_or_errs_here() {
         for check in all().filter(|check| check.name != "may-read-processes") {
@@ -259,12 +257,12 @@ mod tests {
     }
 
     #[test]
-    fn errors_panics_and_hangs_are_outcomes_and_the_rest_is_run() {
+    fn errors_panics_and_hangs_are_outcomes() {
         let hangs = || loop {
             thread::park();
         };
         let hung = run_one(&check("hangs", hangs), Duration::from_millis(300));
-        // The others answer, however long a panic takes to print its backtrace.
+        // The others have more time: a panic may print a backtrace.
         let others = [
             check("errs", || Err(anyhow::anyhow!("odd").context("poll"))),
             check("panics", || panic!("no {}", "way")),
@@ -317,13 +315,13 @@ mod tests {
         all.push(check("good", || Ok(Outcome::pass("7"))));
         assert_eq!(
             record(&all).failure().unwrap(),
-            "not found out: a, b, c, d, e, f (lost), odd (gone)"
+            "not checked: a, b, c, d, e, f (lost), odd (gone)"
         );
         all.push(lost("g"));
         all.push(check("bad", || Ok(Outcome::fail("8"))));
         let record = record(&all);
         let failure = record.failure().unwrap();
-        let begins = "not as every pipe must be: bad; not found out: a, b, c, d, e, f and 1 more (";
+        let begins = "failed: bad; not checked: a, b, c, d, e, f and 1 more (";
         assert!(failure.starts_with(begins), "{failure}");
         let verdicts = [Verdict::Pass, Verdict::Fail, Verdict::Error];
         assert_eq!(

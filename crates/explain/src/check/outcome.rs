@@ -21,7 +21,7 @@ pub enum Verdict {
     Seen,
     /// The system does not allow it, or does not allow the test.
     Refused,
-    /// The check failed to find out: the command fails.
+    /// The check could not be completed: the command fails.
     Error,
 }
 
@@ -177,10 +177,10 @@ fn with(checked: &[Checked], verdict: Verdict) -> impl Iterator<Item = &Checked>
 /// A run of checks.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Record {
-    /// What every record begins with.
+    /// The header of every record.
     #[serde(flatten)]
     pub header: Header,
-    /// How long it took.
+    /// Its duration.
     pub seconds: f64,
     /// The number of checks by verdict.
     pub summary: Summary,
@@ -207,7 +207,7 @@ impl Record {
             .map(|checked| checked.name)
             .join(", ");
         if !failed.is_empty() {
-            parts.push(format!("not as every pipe must be: {failed}"));
+            parts.push(format!("failed: {failed}"));
         }
         // Checks with the same cause are named together.
         let mut causes: Vec<(&str, Vec<&str>)> = Vec::new();
@@ -222,7 +222,7 @@ impl Record {
             let mut causes = causes
                 .iter()
                 .map(|(cause, names)| format!("{} ({cause})", first_few(names)));
-            parts.push(format!("not found out: {}", causes.join(", ")));
+            parts.push(format!("not checked: {}", causes.join(", ")));
         }
         (!parts.is_empty()).then(|| parts.join("; "))
     }

@@ -165,7 +165,7 @@ fn may_read_processes() -> anyhow::Result<Outcome> {
     let owner = fs::metadata(root.path(format!("proc/{pid}/fd"))).map(|files| files.uid());
     let is_protected = owner.is_ok_and(|owner| owner != geteuid().as_raw());
     if errno == Errno::PERM && !capable && is_protected {
-        let filter = "; a seccomp filter is in force, too";
+        let filter = "; a seccomp filter is also active";
         let filter = if privileges.filtered { filter } else { "" };
         let note = "this user can't read the program file, or the file is set-uid or has capabilities (ptrace(2))";
         let outcome = Outcome::refused("refused (EPERM): the program is not dumpable");
@@ -202,7 +202,7 @@ fn may_have_hugetlb_pages() -> anyhow::Result<Outcome> {
     }
     Ok(match Root::default().number::<u64>(POOL) {
         Some(pages @ 1..) => Outcome::refused(format!(
-            "all {pages} are in use, or forbidden to this control group"
+            "all {pages} are in use, or not allowed in this control group"
         ))
         .with_note(format!(
             "raise /{POOL}, or the control group's limit (hugetlb)"

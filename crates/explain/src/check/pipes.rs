@@ -140,7 +140,7 @@ impl Pipe {
         Ok(filled)
     }
 
-    /// The bytes that go in by vmsplice until more would have to wait.
+    /// Adds pieces by vmsplice until it would block. Returns the bytes added.
     pub fn vmsplice(&self, pieces: &[PageSlice<'_>]) -> Result<u64, CallError> {
         let mut output = Output::new(&self.write, Wait::Never);
         match output.vmsplice(pieces, VmspliceOptions::default()) {
@@ -150,12 +150,12 @@ impl Pipe {
         }
     }
 
-    /// Moves a page of it to another file.
+    /// Moves a page from the pipe to another file.
     pub fn splice(&self, to: impl AsFd, options: SpliceOptions) -> Result<(), CallError> {
         splice_page(&self.read, to, options)
     }
 
-    /// Duplicates a page of it into another pipe.
+    /// Duplicates a page of the pipe into another pipe.
     pub fn tee(&self, to: &Pipe) -> Result<(), CallError> {
         let mut input = Input::new(&self.read, Wait::Never);
         at("tee(2)", input.tee(&to.write, page_size())).map(drop)

@@ -169,7 +169,7 @@ fn end_of_file_child() -> anyhow::Result<Outcome> {
 }
 
 fn epipe() -> anyhow::Result<Outcome> {
-    // Rust programs start with SIGPIPE ignored, and this one keeps it so.
+    // Rust programs ignore SIGPIPE by default, and this one does not change that.
     let Pipe { read, write } = Pipe::new()?;
     drop(read);
     Ok(match rustix::io::write(&write, b"x") {
@@ -289,7 +289,7 @@ fn nowait_calls() -> anyhow::Result<Outcome> {
     Ok(match (read, written) {
         (Err(Errno::AGAIN), Ok(1)) => Outcome::seen("yes"),
         (Err(Errno::OPNOTSUPP), _) | (_, Err(Errno::OPNOTSUPP)) => {
-            Outcome::seen("no (EOPNOTSUPP): Linux 6.4 or so has it")
+            Outcome::seen("no (EOPNOTSUPP): supported since about Linux 6.4")
         }
         (Err(errno), _) if errno != Errno::AGAIN => at("preadv2(2)", Err(errno))?,
         (_, Err(errno)) => at("pwritev2(2)", Err(errno))?,

@@ -138,11 +138,11 @@ fn vmsplice_to_memory() -> anyhow::Result<Outcome> {
         let mut input = Input::new(&pipe.read, Wait::Never);
         at("vmsplice(2)", input.vmsplice(&mut to))?;
         if to[0] != OLD {
-            return Ok(Outcome::fail("other bytes came out"));
+            return Ok(Outcome::fail("other bytes were read"));
         }
         let frames = [&from, &to].map(|page| frame(page).ok().flatten());
         from[0] = NEW;
-        // The compiler doesn't expect that both may be the same memory.
+        // The compiler doesn't know that both may be the same memory.
         let shared = black_box(&to)[0] == NEW;
         Ok(Outcome::seen(match frames {
             _ if shared => "no, memory and pipe share the page",
@@ -227,7 +227,7 @@ fn gift_and_move() -> anyhow::Result<Outcome> {
             let (pipe, file) = (what(with.0), what(with.1));
             format!("yes, either way a pipe has {pipe}, a file {file}")
         } else {
-            format!("no: (pipe, file) share the page {with:?} with them, {without:?} without")
+            format!("no: (pipe, file) share the page: {with:?} with the flags, {without:?} without")
         }))
     })
 }

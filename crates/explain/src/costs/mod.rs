@@ -1,10 +1,10 @@
-//! Elementary costs of moving data on this machine, in nanoseconds; measured
-//! without any privilege.
+//! Elementary costs of moving data on this machine, in nanoseconds. Measuring them
+//! needs no privileges.
 //!
-//! A probe repeats one step, times it and puts its pipe back to where it was.
-//! All but the wake-ups are driven by one thread, so that nothing waits. Probes
-//! are the cases of a run in rounds ([`pipespeed_measure::rounds`]); a cost is the
-//! median over the rounds with its exact interval.
+//! A probe repeats one step, times it and restores the state of its pipe. All probes
+//! except those of wake-ups run in one thread, so nothing waits. They are the cases of
+//! a run in rounds ([`pipespeed_measure::rounds`]); a cost is the median over the
+//! rounds with its exact confidence interval.
 
 pub mod echo;
 pub mod pinning;
@@ -16,7 +16,7 @@ use std::io;
 
 use serde::Serialize;
 
-use self::pinning::Counted;
+use self::pinning::BenchmarkCalls;
 use self::probes::{Drain, Fill};
 use fastpipe::buffer::Pages;
 use pipespeed_base::failure::Interrupted;
@@ -28,7 +28,7 @@ use pipespeed_measure::rounds::{Place, Rounds, Work};
 use pipespeed_measure::runner::TrialError;
 use pipespeed_stats::Estimate;
 
-/// Bytes that one call moves while a page's cost is measured: a pipeful.
+/// Bytes moved by each call whose cost is given per page; they fill the pipe.
 pub const PIECE: usize = 256 << 10;
 
 /// The confidence of the intervals.
@@ -37,7 +37,7 @@ const CONFIDENCE: f64 = 0.95;
 /// The cost of one step in nanoseconds.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Cost {
-    /// None where it was not run, or no round was completed.
+    /// `None` if the probe was not run or no round was completed.
     pub estimate: Option<Estimate>,
     /// Why there is no estimate.
     pub not_run: Option<NotRun>,
@@ -49,8 +49,8 @@ impl Cost {
         self.estimate.map(|estimate| estimate.median)
     }
 
+    /// An invented cost with this median.
     #[cfg(any(test, feature = "fixtures"))]
-    /// A cost of this median, invented.
     pub fn of(median: f64) -> Cost {
         Cost {
             estimate: Estimate::of(&[median], CONFIDENCE),
@@ -64,87 +64,86 @@ impl Cost {
 pub struct Costs {
     /// Completed rounds.
     pub rounds: usize,
-    /// The processors of the wake-ups.
+    /// The processors on which wake-ups were measured.
     pub places: Places,
     /// A system call that does nothing: getppid(2).
     pub call: Cost,
-    /// A read(2) that finds the pipe empty.
+    /// A read(2) of an empty pipe.
     pub would_block: Cost,
-    /// A page put into a pipe by write(2).
+    /// Writing a page to a pipe by write(2).
     pub write: Cost,
-    /// A page that was written, taken out by read(2).
+    /// Reading a written page by read(2).
     pub read: Cost,
-    /// A base page put into a pipe by vmsplice(2).
+    /// Adding a base page to a pipe by vmsplice(2).
     pub vmsplice_base: Cost,
-    /// 4 KiB of a huge page put into a pipe by vmsplice(2).
+    /// Adding 4 KiB of a huge page to a pipe by vmsplice(2).
     pub vmsplice_huge: Cost,
-    /// A page that was vmspliced, taken out by read(2).
+    /// Reading a vmspliced page by read(2).
     pub read_vmspliced: Cost,
-    /// A base page spliced to /dev/null.
+    /// Splicing a base page to /dev/null.
     pub splice_base: Cost,
-    /// 4 KiB of a huge page spliced to /dev/null.
+    /// Splicing 4 KiB of a huge page to /dev/null.
     pub splice_huge: Cost,
-    /// A page duplicated into another pipe by tee(2).
+    /// Duplicating a page into another pipe by tee(2).
     pub tee: Cost,
-    /// A page moved to another pipe by splice(2).
+    /// Moving a page to another pipe by splice(2).
     pub move_page: Cost,
-    /// A base page pinned: the estimate of [`pinning`].
+    /// Pinning a base page: the estimate of [`pinning`].
     pub pin_base: Cost,
-    /// 4 KiB of a huge page pinned.
+    /// Pinning 4 KiB of a huge page.
     pub pin_huge: Cost,
     /// The first write to a base page.
     pub fault_base: Cost,
     /// The first write to a huge page.
     pub fault_huge: Cost,
-    /// From the call that wakes a process on the same processor until it runs.
+    /// Wake-up latency on one processor: from the waking call until the process runs.
     pub wake_up_same: Cost,
-    /// The same where it sleeps on another processor.
+    /// Wake-up latency of a process on another processor.
     pub wake_up_other: Cost,
-    /// What waking a process on another processor adds to the waker's call.
+    /// Time that waking a process on another processor adds to the waker's call.
     pub wake_call_other: Cost,
 }
 
-/// How costs were measured.
+/// The settings of a measurement of costs.
 #[derive(Debug, Clone, Serialize)]
 pub struct Settings {
     /// The number of rounds planned.
     pub rounds: usize,
-    /// The seed of the order of the probes.
+    /// The seed of the probes' order.
     pub seed: u64,
     /// The size of a base page.
     pub page_bytes: usize,
 }
 
-/// What is saved.
+/// The saved record.
 #[derive(Debug, Clone, Serialize)]
 pub struct Record {
-    /// What every record begins with.
+    /// The header of every record.
     #[serde(flatten)]
     pub header: Header,
-    /// How they were measured.
+    /// How the costs were measured.
     pub settings: Settings,
-    /// What limits what the figures say.
+    /// Warnings about the figures.
     pub warnings: Vec<Warning>,
-    /// The signal that ended the run before its last round; null when it was
-    /// completed.
+    /// The signal that interrupted the run; null if it was completed.
     pub interrupted: Option<String>,
     /// The costs in nanoseconds.
     pub costs_ns: Costs,
 }
 
-/// The processors on which wake-ups are measured.
+/// Processors on which wake-ups are measured.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Places {
-    /// The processor of a waker and a sleeper that share one.
+    /// The processor that the waking and the sleeping process share.
     pub same: Option<usize>,
-    /// The processors of a waker and a sleeper on two.
+    /// The processors of the waking and the sleeping process if they differ.
     pub other: Option<(usize, usize)>,
-    /// How those two are related, in words.
+    /// The relation of those two: `different cores sharing L3`.
     pub relation: String,
 }
 
 impl Places {
-    /// The processors that the ends of a trial would be placed on.
+    /// Chooses processors as for the two ends of a trial.
     pub fn choose(topology: &Topology) -> Places {
         let chosen = |placement| placement::choose(placement, topology).ok();
         let mut places = chosen(Placement::Different)
@@ -169,15 +168,16 @@ impl Places {
 
 /// Measures the values of one round, in nanoseconds.
 trait Probe {
-    /// Runs before the first round; an error, as of a seccomp filter, is a refusal.
+    /// Runs once before the first round. An error is a refusal, for example by a seccomp
+    /// filter.
     fn prepare(&mut self) -> io::Result<()> {
         self.run().map(drop)
     }
 
     fn run(&mut self) -> io::Result<Vec<f64>>;
 
-    /// What the kernel's benchmark of pinning was asked and answered.
-    fn counted(&self) -> Option<Counted> {
+    /// The calls of the kernel's benchmark that make up a sample, if it is used.
+    fn benchmark_calls(&self) -> Option<BenchmarkCalls> {
         None
     }
 }
@@ -191,22 +191,23 @@ impl Probe for Sampler {
     }
 }
 
-/// A probe with its samples; `L` says what its values are.
-struct Case<L> {
+/// A probe with its samples.
+struct Case<T> {
     name: String,
-    label: L,
-    /// Or why it is not run.
+    /// The costs or figures that the probe's values belong to.
+    targets: T,
+    /// The probe, or why it is not run.
     probe: Result<Box<dyn Probe>, NotRun>,
     /// The values by round.
     samples: BTreeMap<usize, Vec<f64>>,
 }
 
-impl<L> Case<L> {
-    fn new(name: impl Into<String>, probe: io::Result<impl Probe + 'static>, label: L) -> Self {
+impl<T> Case<T> {
+    fn new(name: impl Into<String>, probe: io::Result<impl Probe + 'static>, targets: T) -> Self {
         let refused = |error: io::Error| NotRun::refused(error.to_string());
         Case {
             name: name.into(),
-            label,
+            targets,
             probe: probe
                 .map(|probe| Box::new(probe) as Box<dyn Probe>)
                 .map_err(refused),
@@ -214,7 +215,7 @@ impl<L> Case<L> {
         }
     }
 
-    /// The values number `at` of all rounds.
+    /// The values with index `at`, of all rounds.
     fn values(&self, at: usize) -> Vec<f64> {
         let values = self.samples.values();
         values
@@ -223,16 +224,17 @@ impl<L> Case<L> {
     }
 }
 
-/// Probes as the cases of a run in rounds; `S` returns the signal that ends it.
-pub struct Probes<L, S> {
-    cases: Vec<Case<L>>,
+/// Probes as the cases of a run in rounds. `S` returns the signal that interrupts it,
+/// if any.
+pub struct Probes<T, S> {
+    cases: Vec<Case<T>>,
     complete_rounds: usize,
     seed: u64,
     signal: S,
 }
 
-impl<L, S: FnMut() -> Option<i32>> Probes<L, S> {
-    fn of(cases: Vec<Case<L>>, seed: u64, signal: S) -> Self {
+impl<T, S: FnMut() -> Option<i32>> Probes<T, S> {
+    fn of(cases: Vec<Case<T>>, seed: u64, signal: S) -> Self {
         Probes {
             cases,
             complete_rounds: 0,
@@ -241,7 +243,7 @@ impl<L, S: FnMut() -> Option<i32>> Probes<L, S> {
         }
     }
 
-    /// The probe of a case.
+    /// The probe of a case, unless the run was interrupted or the case closed.
     fn probe(&mut self, case: usize) -> Result<&mut dyn Probe, TrialError> {
         match ((self.signal)(), &mut self.cases[case].probe) {
             (Some(signal), _) => Err(TrialError::Interrupted(signal)),
@@ -251,7 +253,7 @@ impl<L, S: FnMut() -> Option<i32>> Probes<L, S> {
     }
 }
 
-impl<L, S: FnMut() -> Option<i32>> Work for Probes<L, S> {
+impl<T, S: FnMut() -> Option<i32>> Work for Probes<T, S> {
     type Record = Self;
 
     fn record(&self) -> &Self {
@@ -295,11 +297,11 @@ impl<L, S: FnMut() -> Option<i32>> Work for Probes<L, S> {
     }
 }
 
-/// The costs that the first values of a probe belong to.
-pub type CostsOfProbe = fn(&mut Costs) -> Vec<&mut Cost>;
+/// Selects the costs that a probe's values belong to, in the order of the values.
+pub type CostTargets = fn(&mut Costs) -> Vec<&mut Cost>;
 
-fn probes(places: &Places) -> Vec<Case<CostsOfProbe>> {
-    let passage = probes::passage;
+fn probes(places: &Places) -> Vec<Case<CostTargets>> {
+    let fill_and_drain = probes::fill_and_drain;
     vec![
         Case::new("call", probes::call(), |c| vec![&mut c.call]),
         Case::new("would_block", probes::would_block(), |c| {
@@ -307,25 +309,27 @@ fn probes(places: &Places) -> Vec<Case<CostsOfProbe>> {
         }),
         Case::new(
             "write, read",
-            passage(Fill::Write, Pages::Base, Drain::Read),
+            fill_and_drain(Fill::Write, Pages::Base, Drain::Read),
             |c| vec![&mut c.write, &mut c.read],
         ),
         Case::new(
             "vmsplice, base pages",
-            passage(Fill::Vmsplice, Pages::Base, Drain::Splice),
+            fill_and_drain(Fill::Vmsplice, Pages::Base, Drain::Splice),
             |c| vec![&mut c.vmsplice_base, &mut c.splice_base],
         ),
         Case::new(
             "vmsplice, huge pages",
-            passage(Fill::Vmsplice, Pages::Huge, Drain::Splice),
+            fill_and_drain(Fill::Vmsplice, Pages::Huge, Drain::Splice),
             |c| vec![&mut c.vmsplice_huge, &mut c.splice_huge],
         ),
         Case::new("read_vmspliced", probes::read_vmspliced(), |c| {
             vec![&mut c.read_vmspliced]
         }),
-        Case::new("tee", passage(Fill::Tee, Pages::Base, Drain::Splice), |c| {
-            vec![&mut c.tee]
-        }),
+        Case::new(
+            "tee",
+            fill_and_drain(Fill::Tee, Pages::Base, Drain::Splice),
+            |c| vec![&mut c.tee],
+        ),
         Case::new("pin, base pages", probes::pinned(Pages::Base), |c| {
             vec![&mut c.pin_base, &mut c.move_page]
         }),
@@ -351,8 +355,9 @@ fn probes(places: &Places) -> Vec<Case<CostsOfProbe>> {
     ]
 }
 
-impl<S: FnMut() -> Option<i32>> Probes<CostsOfProbe, S> {
-    /// The probes of all costs on these processors, in an order from `seed`.
+impl<S: FnMut() -> Option<i32>> Probes<CostTargets, S> {
+    /// The probes of all costs. Wake-ups are measured on `places`; `seed` determines the
+    /// order.
     pub fn of_costs(places: &Places, seed: u64, signal: S) -> Self {
         Probes::of(probes(places), seed, signal)
     }
@@ -365,7 +370,7 @@ impl<S: FnMut() -> Option<i32>> Probes<CostsOfProbe, S> {
             ..Costs::default()
         };
         for case in &self.cases {
-            for (at, cost) in (case.label)(&mut costs).into_iter().enumerate() {
+            for (at, cost) in (case.targets)(&mut costs).into_iter().enumerate() {
                 cost.estimate = Estimate::of(&case.values(at), CONFIDENCE);
                 cost.not_run = case.probe.as_ref().err().cloned();
             }
@@ -374,11 +379,10 @@ impl<S: FnMut() -> Option<i32>> Probes<CostsOfProbe, S> {
     }
 }
 
-/// Measures all costs in `rounds` rounds after a pilot, until `signal` returns
-/// one.
+/// Measures all costs in a pilot and `rounds` rounds.
 ///
 /// # Errors
-/// On a signal.
+/// `signal` returned a signal.
 pub fn measure(
     places: Places,
     rounds: usize,
@@ -398,11 +402,11 @@ mod tests {
         probe: io::Result<Sampler>,
         rounds: usize,
     ) -> (
-        Probes<CostsOfProbe, impl FnMut() -> Option<i32>>,
+        Probes<CostTargets, impl FnMut() -> Option<i32>>,
         Vec<Warning>,
     ) {
-        let label: CostsOfProbe = |c| vec![&mut c.write, &mut c.read];
-        let case = Case::new("write", probe, label);
+        let targets: CostTargets = |c| vec![&mut c.write, &mut c.read];
+        let case = Case::new("write", probe, targets);
         let mut run = Rounds::of(Probes::of(vec![case], 1, || None));
         run.pilot(&mut ()).unwrap();
         run.rounds(rounds, None, &mut ()).unwrap();
@@ -426,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_fails_at_first_gives_a_reason_and_later_a_warning() {
+    fn an_early_failure_gives_a_reason_and_a_late_one_a_warning() {
         let failing = |from: usize| -> io::Result<Sampler> {
             let mut calls = 0;
             Ok(Box::new(move || {
@@ -438,9 +442,9 @@ mod tests {
                 }
             }))
         };
-        let unmade = measured(Err(io::ErrorKind::Unsupported.into()), 7);
+        let not_created = measured(Err(io::ErrorKind::Unsupported.into()), 7);
         let at_first = measured(failing(1), 7);
-        for (probes, missing) in [unmade, at_first] {
+        for (probes, missing) in [not_created, at_first] {
             let costs = probes.costs(&Places::default());
             for cost in [costs.write, costs.read] {
                 assert!(cost.estimate.is_none() && cost.not_run.is_some());
@@ -467,7 +471,7 @@ mod tests {
         assert!(run.rounds(100, None, &mut ()).is_err());
         let probes = run.into_work();
         let costs = probes.costs(&places);
-        // Of 11 probes at most: those of wake-ups have no processors.
+        // The 40 trials cover the pilot and two rounds.
         assert!(costs.rounds >= 2, "{}", costs.rounds);
         assert!((costs.rounds..=costs.rounds + 1).contains(&probes.cases[0].samples.len()));
         assert!(costs.call.median().unwrap() > 0.0);

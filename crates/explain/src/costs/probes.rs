@@ -1,4 +1,4 @@
-//! Probes that one thread drives: calls, pages through a pipe, page faults.
+//! Probes that run in one thread: calls, pages through a pipe, page faults.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -16,14 +16,14 @@ use rustix::io::Errno;
 use super::pinning::Pipes;
 use super::{PIECE, Sampler};
 
-/// Calls in a sample.
+/// Number of calls in a sample.
 const CALLS: u32 = 2000;
 
-/// Times that a pipe is filled and drained for a sample.
-const TIMES: u32 = 12;
+/// A sample fills and drains its pipe this many times.
+const FILLS: u32 = 12;
 
-/// Bytes that are faulted in for a sample, in huge or in base pages.
-const FAULTED: usize = 4 << 20;
+/// Minimum number of bytes touched for a sample of page faults.
+const MIN_FAULT_BYTES: usize = 4 << 20;
 
 /// How a pipe is filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,22 +33,22 @@ pub(super) enum Fill {
     Tee,
 }
 
-/// How it is drained.
+/// How a pipe is drained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Drain {
     Read,
-    /// To /dev/null.
+    /// splice(2) to /dev/null.
     Splice,
 }
 
-/// A call that does nothing.
+/// A system call that does nothing.
 pub(super) fn call() -> io::Result<Sampler> {
     Ok(Box::new(|| {
         let started = Instant::now();
         for _ in 0..CALLS {
             black_box(rustix::process::getppid());
         }
-        Ok(vec![each(started.elapsed(), CALLS.into())])
+        Ok(vec![ns_per(started.elapsed(), CALLS.into())])
     }))
 }
 
@@ -57,7 +57,7 @@ pub(super) fn would_block() -> io::Result<Sampler> {
     let (reader, writer) = pipe::create()?;
     rustix::fs::fcntl_setfl(&reader, OFlags::NONBLOCK)?;
     Ok(Box::new(move || {
-        // Without it the pipe would be at its end.
+        // Without an open write end, read(2) would return the end of file.
         let _open = &writer;
         let started = Instant::now();
         for _ in 0..CALLS {
@@ -67,14 +67,13 @@ pub(super) fn would_block() -> io::Result<Sampler> {
                 Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
             }
         }
-        Ok(vec![each(started.elapsed(), CALLS.into())])
+        Ok(vec![ns_per(started.elapsed(), CALLS.into())])
     }))
 }
 
-/// A pipe that is filled and drained, each by one call; `pages` are those of the
-/// memory that its content comes from. The values are those of filling and of
-/// draining, a page.
-pub(super) fn passage(fill: Fill, pages: Pages, drain: Drain) -> io::Result<Sampler> {
+/// Fills a pipe from memory in `pages`, and drains it, by one call each. The values are
+/// the times per page: of filling, and of draining.
+pub(super) fn fill_and_drain(fill: Fill, pages: Pages, drain: Drain) -> io::Result<Sampler> {
     let (reader, writer) = pipe_of(PIECE)?;
     let mut output = Output::new(writer, Wait::Never);
     let mut input = Input::new(reader, Wait::Never);
@@ -86,12 +85,12 @@ pub(super) fn passage(fill: Fill, pages: Pages, drain: Drain) -> io::Result<Samp
         let (reader, writer) = pipe_of(PIECE)?;
         let piece = from.slice(..);
         Output::new(&writer, Wait::Never).vmsplice(&[piece], VmspliceOptions::default())?;
-        // Both, or the pipe would be at its end. Its content stays there.
+        // The pipe stays open and full: tee(2) consumes nothing.
         other = Some((reader, writer));
     }
     Ok(Box::new(move || {
         let (mut filling, mut draining) = (Duration::ZERO, Duration::ZERO);
-        for _ in 0..TIMES {
+        for _ in 0..FILLS {
             let started = Instant::now();
             match (fill, &other) {
                 (Fill::Write, _) => output.write(&from)?,
@@ -112,19 +111,19 @@ pub(super) fn passage(fill: Fill, pages: Pages, drain: Drain) -> io::Result<Samp
             draining += filled.elapsed();
             filling += filled - started;
         }
-        let pages = f64::from(TIMES) * (PIECE / page_size()) as f64;
-        Ok(vec![each(filling, pages), each(draining, pages)])
+        let pages = f64::from(FILLS) * (PIECE / page_size()) as f64;
+        Ok(vec![ns_per(filling, pages), ns_per(draining, pages)])
     }))
 }
 
-/// A read of vmspliced base pages, a page.
+/// A read(2) of vmspliced base pages. The value is the time per page.
 pub(super) fn read_vmspliced() -> io::Result<Sampler> {
-    let mut both = passage(Fill::Vmsplice, Pages::Base, Drain::Read)?;
+    let mut both = fill_and_drain(Fill::Vmsplice, Pages::Base, Drain::Read)?;
     Ok(Box::new(move || Ok(both()?.split_off(1))))
 }
 
-/// Pages pinned, as estimated by [`pinning`](super::pinning), and moved from pipe
-/// to pipe.
+/// Pinning and moving pages. The values are times per page: the estimate of
+/// [`pinning`](super::pinning), and of splice(2) from pipe to pipe.
 pub(super) fn pinned(pages: Pages) -> io::Result<Sampler> {
     let pipes = Pipes::new(pages, false)?;
     Ok(Box::new(move || {
@@ -133,13 +132,13 @@ pub(super) fn pinned(pages: Pages) -> io::Result<Sampler> {
     }))
 }
 
-/// The first write to a page, a fault each.
+/// First writes to pages. The value is the time per page fault.
 pub(super) fn fault(pages: Pages) -> io::Result<Sampler> {
     let step = match pages {
         Pages::Base => page_size(),
         _ => huge_page_size(),
     };
-    let mut buffer = mapped(FAULTED.max(step), pages, true)?;
+    let mut buffer = mapped(MIN_FAULT_BYTES.max(step), pages, true)?;
     Ok(Box::new(move || {
         buffer.renew()?;
         let started = Instant::now();
@@ -147,12 +146,13 @@ pub(super) fn fault(pages: Pages) -> io::Result<Sampler> {
             buffer[at] = 1;
         }
         black_box(&mut *buffer);
-        Ok(vec![each(started.elapsed(), (buffer.len() / step) as f64)])
+        let faults = (buffer.len() / step) as f64;
+        Ok(vec![ns_per(started.elapsed(), faults)])
     }))
 }
 
-/// Nanoseconds for one of `count`.
-pub(super) fn each(time: Duration, count: f64) -> f64 {
+/// Nanoseconds per item, for `count` items.
+pub(super) fn ns_per(time: Duration, count: f64) -> f64 {
     time.as_nanos() as f64 / count
 }
 
@@ -160,24 +160,24 @@ pub(super) fn dev_null() -> io::Result<File> {
     File::options().write(true).open("/dev/null")
 }
 
-/// A new pipe of exactly that size in bytes.
+/// A new pipe with exactly this capacity in bytes.
 ///
 /// # Errors
-/// Where it is not granted.
+/// The capacity is not granted.
 pub(super) fn pipe_of(bytes: usize) -> io::Result<(OwnedFd, OwnedFd)> {
     let ends = pipe::create()?;
     let granted = pipe::set_capacity(&ends.1, bytes)?;
     if granted != bytes {
-        let why = format!("a pipe of {bytes} bytes is granted {granted}");
+        let why = format!("a pipe of {bytes} bytes was requested and one of {granted} granted");
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     }
     Ok(ends)
 }
 
-/// Memory that is proven to lie in pages of that kind.
+/// Maps memory, and verifies that its pages are of this kind.
 ///
 /// # Errors
-/// When it can't be had, or huge pages were asked for and are not granted.
+/// Those of mmap(2); huge pages are not granted.
 pub(super) fn mapped(bytes: usize, pages: Pages, touched: bool) -> io::Result<Buffer> {
     let map = |bytes: usize, touched: bool| {
         Buffer::builder()
@@ -188,21 +188,20 @@ pub(super) fn mapped(bytes: usize, pages: Pages, touched: bool) -> io::Result<Bu
             .map_err(io::Error::from)
     };
     if pages != Pages::Base && !touched {
-        // Untouched memory shows no pages: a page that was touched stands for it.
-        huge_pages_or_refuse(&map(huge_page_size(), true)?)?;
+        // Untouched memory has no pages yet, so another buffer is verified.
+        check_huge_pages(&map(huge_page_size(), true)?)?;
     }
     let buffer = map(bytes, touched)?;
     if touched {
-        huge_pages_or_refuse(&buffer)?;
+        check_huge_pages(&buffer)?;
     }
     Ok(buffer)
 }
 
-/// Refuses a buffer that should lie in huge pages and does not, or can't be
-/// shown to.
-fn huge_pages_or_refuse(buffer: &Buffer) -> io::Result<()> {
-    let asked = buffer.pages() != Pages::Base;
-    if asked && !buffer.backing().is_ok_and(|backing| backing.all_huge()) {
+/// Returns an error if huge pages were requested and not granted, or can't be verified.
+fn check_huge_pages(buffer: &Buffer) -> io::Result<()> {
+    let requested = buffer.pages() != Pages::Base;
+    if requested && !buffer.backing().is_ok_and(|backing| backing.all_huge()) {
         let why = "this system grants no huge pages, or does not show them";
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     }
@@ -214,10 +213,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_way_through_a_pipe_can_be_repeated_and_takes_time() {
+    fn all_ways_through_a_pipe_can_be_repeated() {
         for fill in [Fill::Write, Fill::Vmsplice, Fill::Tee] {
             for drain in [Drain::Read, Drain::Splice] {
-                let mut probe = passage(fill, Pages::Base, drain).unwrap();
+                let mut probe = fill_and_drain(fill, Pages::Base, drain).unwrap();
                 for _ in 0..2 {
                     let values = probe().unwrap();
                     assert_eq!(values.len(), 2);

@@ -1,11 +1,10 @@
-//! Waking up a sleeping process.
+//! Wake-up latency of a sleeping process.
 //!
-//! A message goes to another process and comes back; each process sleeps in
-//! read(2) until it arrives, and each message carries the time it was sent. A
-//! wake-up lasts from the call that causes it until the other process runs: the
-//! scheduler, the interrupt where it takes one, the processor's way out of
-//! idleness, and the switch. Writing and reading a message that nobody sleeps
-//! for is subtracted.
+//! Two processes exchange messages. Each sleeps in read(2) until a message arrives, and
+//! each message contains the time at which it was sent. The latency is the time from
+//! the waking call until the other process runs. It includes the scheduler, an interrupt
+//! to another processor, that processor's exit from its idle state, and the context
+//! switch. The times to write and to read a message without a sleeper are subtracted.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -17,31 +16,30 @@ use super::Sampler;
 use super::echo::{self, Message, decode, encode, now_ns};
 use pipespeed_measure::session::SUBCOMMAND;
 
-/// Round trips in a sample.
+/// Number of round trips in a sample.
 const TRIPS: usize = 50;
 
-/// Time for which two processors exchange messages before any counts. On a guest
-/// the first tens of milliseconds of a process see cheaper wake-ups, here 18 us
-/// instead of 27: the kernel does not stop and restart its timer around every
-/// sleep yet.
-const SETTLING_NS: u64 = 60_000_000;
+/// Warm-up on two processors. In a guest, wake-ups are faster in the first tens of
+/// milliseconds of a process (18 us instead of 27 in one guest): the kernel does not yet
+/// stop and restart its timer around every sleep.
+const WARM_UP_NS: u64 = 60_000_000;
 
-/// A waker on the first processor, a sleeper on the second. The values are the
-/// wake-up, and what it adds to the waker's call.
+/// Wakes a process on the second processor from the first. The values are the wake-up
+/// latency, and the time that waking adds to the waker's call.
 pub(super) fn probe(cpus: Option<(usize, usize)>) -> io::Result<Sampler> {
     let Some((here, there)) = cpus else {
-        let why = "no such processors to run on here";
+        let why = "this process may not run on such processors";
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     };
-    // A processor that switches between both is never idle.
-    let settling_ns = if here == there { 0 } else { SETTLING_NS };
+    // A processor that runs both processes is never idle.
+    let warm_up_ns = if here == there { 0 } else { WARM_UP_NS };
     let mut echo = Echo::start(there)?;
     Ok(Box::new(move || {
-        on_processor(here, || echo.sample(settling_ns))
+        on_processor(here, || echo.sample(warm_up_ns))
     }))
 }
 
-/// The other process.
+/// The echo process, and the pipes to and from it.
 struct Echo {
     child: Child,
     to: Option<PipeWriter>,
@@ -58,7 +56,7 @@ impl Echo {
                 .stdin(echo_from)
                 .stdout(echo_to)
                 .stderr(Stdio::null())
-                // A terminal's signals are for us; it ends when its input does.
+                // A terminal's signals must not end it; it ends with its input.
                 .process_group(0)
                 .spawn()
         })?;
@@ -69,27 +67,27 @@ impl Echo {
         })
     }
 
-    fn sample(&mut self, settling_ns: u64) -> io::Result<Vec<f64>> {
+    fn sample(&mut self, warm_up_ns: u64) -> io::Result<Vec<f64>> {
         let Some(to) = &mut self.to else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
         let mut message = Message::default();
         let (mut wake_ups, mut calls) = (Vec::new(), Vec::new());
-        let settled = now_ns() + settling_ns;
+        let warm_up_end = now_ns() + warm_up_ns;
         while calls.len() < TRIPS {
             let sent = now_ns();
             to.write_all(&encode(sent, 0))?;
             let written = now_ns();
             self.from.read_exact(&mut message)?;
             let arrived = now_ns();
-            let (sent_back, there_ns) = decode(message);
-            if sent >= settled {
-                wake_ups.push(there_ns as f64);
+            let (sent_back, latency_ns) = decode(message);
+            if sent >= warm_up_end {
+                wake_ups.push(latency_ns as f64);
                 wake_ups.push(arrived.saturating_sub(sent_back) as f64);
                 calls.push((written - sent) as f64);
             }
         }
-        let [write, read] = unslept()?;
+        let [write, read] = awake_ns()?;
         let wake_up = trimmed_mean(wake_ups) - write - read;
         Ok(vec![
             wake_up.max(0.0),
@@ -98,7 +96,7 @@ impl Echo {
     }
 }
 
-/// The echo ends when its input does.
+/// The echo process ends with its input.
 impl Drop for Echo {
     fn drop(&mut self) {
         self.to = None;
@@ -106,8 +104,8 @@ impl Drop for Echo {
     }
 }
 
-/// Nanoseconds to write and to read a message for which nobody sleeps.
-fn unslept() -> io::Result<[f64; 2]> {
+/// Nanoseconds to write and to read a message while no process sleeps.
+fn awake_ns() -> io::Result<[f64; 2]> {
     let (mut reader, mut writer) = io::pipe()?;
     let (mut writing, mut reading) = (Vec::new(), Vec::new());
     let mut message = Message::default();
@@ -122,8 +120,8 @@ fn unslept() -> io::Result<[f64; 2]> {
     Ok([trimmed_mean(writing), trimmed_mean(reading)])
 }
 
-/// The mean without the lowest and the highest tenth: an interruption by another
-/// process would outweigh all others.
+/// The mean without the lowest and the highest tenth: a single interruption by another
+/// process would dominate it.
 fn trimmed_mean(mut samples: Vec<f64>) -> f64 {
     samples.sort_by(f64::total_cmp);
     let tenth = samples.len() / 10;
@@ -131,7 +129,7 @@ fn trimmed_mean(mut samples: Vec<f64>) -> f64 {
     kept.iter().sum::<f64>() / kept.len().max(1) as f64
 }
 
-/// Keeps this thread on one processor while it acts.
+/// Runs `act` with this thread bound to one processor.
 fn on_processor<T>(cpu: usize, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let before = sched_getaffinity(None)?;
     let mut set = CpuSet::new();
@@ -147,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outliers_on_either_side_are_left_out_of_a_mean() {
+    fn a_trimmed_mean_ignores_outliers() {
         let mut samples = vec![10.0; 8];
         samples.extend([0.0, 1e9]);
         assert_eq!(trimmed_mean(samples), 10.0);

@@ -124,7 +124,7 @@ fn notes(walk: &Walk) -> Vec<String> {
                 _ => (scheme.address_bits - 1, 63),
             };
             notes.push(format!(
-                "Not canonical: to use it faults, since bits {highest} to {lowest} are not all equal."
+                "Not canonical: using it faults, since bits {highest} to {lowest} are not all equal."
             ));
             let mut others = Scheme::all(scheme.architecture);
             if let Some(other) = others.find(|other| {

@@ -108,7 +108,7 @@ mod tests {
             None,
         ];
         assert_eq!(sizes, expected);
-        // Of a gigantic page no head is in sight.
+        // The head of a gigantic page is in an earlier block.
         assert_eq!(compound_around(&[TAIL, TAIL], 1), Some(2));
     }
 

@@ -17,14 +17,14 @@ pub enum LookError {
     /// There is no such process, or /proc hides it.
     #[error("--pid {0}: there is no such process")]
     NoProcess(u32),
-    /// It is another user's.
+    /// The process belongs to another user.
     #[error(
         "--pid {0}: not allowed to look at this process's memory: be its user, or root \
          (CAP_SYS_PTRACE)"
     )]
     NotAllowed(u32),
-    /// It has ended, or is a kernel thread.
-    #[error("process {0} has no memory of its own: it has ended, or is a thread of the kernel")]
+    /// The process has ended, or is a kernel thread.
+    #[error("process {0} has no memory of its own: it has ended, or is a kernel thread")]
     NoMemory(Process),
     /// No mapping contains the address.
     #[error("{address:#x} is not mapped in process {process}: {nearest}")]
@@ -46,8 +46,8 @@ pub enum LookError {
     },
 }
 
-/// Reads the state of all base pages in `length` bytes from `address` on. What takes
-/// privilege is listed in [`Memory::hidden`].
+/// Reads the state of all base pages in `length` bytes from `address` on. Information that
+/// needs privileges is listed in [`Memory::hidden`].
 ///
 /// # Errors
 /// [`LookError`].
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn mappings_are_found_by_any_address_within_and_by_none_beside() {
+    fn a_mapping_is_found_by_its_addresses_only() {
         let region = |start, end| Region {
             start,
             end,

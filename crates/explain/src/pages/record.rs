@@ -1,5 +1,5 @@
-//! The saved record. Addresses are hexadecimal text, since numbers of JSON have only
-//! 53 bits in many programs. Sizes are in bytes.
+//! The saved record. Addresses are hexadecimal text, since many programs read numbers in
+//! JSON with only 53 bits. Sizes are in bytes.
 
 use fastpipe::memory::PageFlags;
 use serde::{Serialize, Serializer};
@@ -10,7 +10,7 @@ use pipespeed_measure::record::Header;
 /// The saved record.
 #[derive(Debug, Clone, Serialize)]
 pub struct Record {
-    /// What every record begins with.
+    /// The header of every record.
     #[serde(flatten)]
     pub header: Header,
     /// The result.
@@ -23,7 +23,7 @@ pub struct Record {
 pub struct Report {
     /// The walk to the (first) address.
     pub walk: Walk,
-    /// The memory there; `None` for an address alone.
+    /// The memory at the address; `None` if only the address was given.
     pub memory: Option<Memory>,
 }
 
@@ -32,7 +32,7 @@ pub struct Report {
 pub struct Memory {
     /// The process; `None` for this one.
     pub pid: Option<u32>,
-    /// The mappings that the range lies in, in order.
+    /// The mappings that contain the range, in order.
     pub mappings: Vec<Mapping>,
     /// The size of a base page.
     pub page_bytes: u64,

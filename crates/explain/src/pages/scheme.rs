@@ -95,12 +95,12 @@ pub struct Wanted {
 
 /// No format meets the requirements.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{architecture} has no page tables like that: it has {there_are}")]
+#[error("{architecture} has no such page tables: it has {available}")]
 pub struct SchemeError {
     /// The architecture asked for.
     pub architecture: Architecture,
     /// The available formats.
-    pub there_are: String,
+    pub available: String,
 }
 
 impl Scheme {
@@ -117,7 +117,7 @@ impl Scheme {
         };
         all.find(fits).ok_or_else(|| SchemeError {
             architecture,
-            there_are: in_words(architecture),
+            available: in_words(architecture),
         })
     }
 
@@ -211,12 +211,12 @@ mod tests {
         let error = Scheme::find(Architecture::X86_64, wanted(65_536, 4)).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "x86-64 has no page tables like that: it has 4KiB pages with 4 (48 bits) or 5 (57 bits) levels"
+            "x86-64 has no such page tables: it has 4KiB pages with 4 (48 bits) or 5 (57 bits) levels"
         );
         let error = Scheme::find(Architecture::Aarch64, wanted(65_536, 5)).unwrap_err();
         assert!(
             error
-                .there_are
+                .available
                 .ends_with("64KiB pages with 3 (48 bits) or 2 (42 bits) or 3 (52 bits) levels")
         );
         assert!(Scheme::find(Architecture::Aarch64, wanted(16_384, 2)).is_ok());

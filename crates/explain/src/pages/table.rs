@@ -125,19 +125,19 @@ fn contiguity(memory: &Memory) -> String {
     let present = present.count();
     let there = match present {
         0 if all(|page| page.state == State::Unknown) => {
-            return format!("{pages}; whether in memory is not shown.");
+            return format!("{pages}; whether they are in memory is not shown.");
         }
-        0 => return format!("{pages}, none in memory: the first use of each brings it there."),
+        0 => return format!("{pages}, none in memory: the first access to each faults."),
         _ if present == count => format!("{pages}, in memory"),
         _ => format!("{pages}, {present} of them in memory"),
     };
     let how = match memory.runs {
         _ if present == 1 => ".".to_owned(),
-        None => "; whether contiguous in physical memory is not shown.".to_owned(),
+        None => "; whether they are contiguous in physical memory is not shown.".to_owned(),
         Some(1) if all(|page| page.huge.backed == Some(true)) => {
             ": contiguous in physical memory, as a huge page is.".to_owned()
         }
-        Some(1) => ": contiguous in physical memory, though nothing promises it.".to_owned(),
+        Some(1) => ": contiguous in physical memory, which is not guaranteed.".to_owned(),
         Some(runs) => {
             let split = format!(": not contiguous in physical memory, but in {runs} pieces");
             let addresses = ", though their addresses follow one another.";
@@ -153,8 +153,8 @@ fn zeroes(memory: &Memory) -> Option<String> {
     let count = pages.filter(|flags| flags.is_zero_page()).count();
     (count > 0).then(|| {
         format!(
-            "{} read before anything was written: the kernel's page of zeroes, which counts as no \
-             memory of the mapping.",
+            "{} never written, but read: the kernel's zero page, which does not count as memory of \
+             the mapping.",
             pluralize(count, "page")
         )
     })
@@ -166,15 +166,15 @@ fn how_huge_is_known(memory: &Memory) -> Option<String> {
         let mut mappings = memory.mappings.iter();
         let split = mappings.any(|mapping| mapping.huge_bytes < mapping.resident_bytes);
         if split && any(&|page| page.huge.backed == Some(true)) {
-            "Huge or not is known from /proc/kpageflags, frame by frame. By smaps not all of it is \
-             mapped by huge entries: where it is not, the walk goes on to base pages."
+            "Huge pages are known from /proc/kpageflags, frame by frame. According to smaps, not all \
+             of them are mapped by huge entries: for the others the walk continues to base pages."
         } else {
-            "Huge or not is known from /proc/kpageflags, frame by frame."
+            "Huge pages are known from /proc/kpageflags, frame by frame."
         }
     } else if any(&|page| page.huge.shown_by == Some(Source::Smaps)) {
-        "Huge or not is known from smaps, for the mapping as a whole."
+        "Huge pages are known from smaps, for the mapping as a whole."
     } else if any(&|page| page.state == State::Present) {
-        "Only a part of the mapping is in huge pages; which part is not shown."
+        "Only part of the mapping is in huge pages; which part is not shown."
     } else {
         return None;
     };

@@ -97,8 +97,8 @@ impl Walk {
 /// The half of the address space, and the tag.
 fn half(address: u64, scheme: Scheme) -> (Half, Option<u8>) {
     match scheme.architecture {
-        // The bits above are copies of the highest that is translated. The
-        // upper half is the kernel's.
+        // The untranslated bits equal the highest translated bit. The upper half is the
+        // kernel's.
         Architecture::X86_64 | Architecture::Riscv64 => {
             let shift = scheme.address_bits - 1;
             let half = match address >> shift {
@@ -108,10 +108,9 @@ fn half(address: u64, scheme: Scheme) -> (Half, Option<u8>) {
             };
             (half, None)
         }
-        // Two tables: one for addresses whose bits above are 0, one for those
-        // where they are 1. Bit 55 chooses, and the eight bits at the top are
-        // the program's own where the kernel allows it, as Linux does
-        // (Documentation/arch/arm64/tagged-pointers.rst).
+        // There are two top tables: one for addresses whose untranslated bits are 0, and
+        // one for those whose are 1, chosen by bit 55. Linux lets programs use the top
+        // byte as a tag (Documentation/arch/arm64/tagged-pointers.rst).
         Architecture::Aarch64 => {
             let above = (address & low_bits(56)) >> scheme.address_bits;
             let top = (address >> 56) as u8;

@@ -1,7 +1,7 @@
 //! The wall time of an end, split into costs that add up to it.
 //!
-//! A process is sampled only while it runs, and slower then. So samples only show
-//! how its running time is divided. The running time itself and the time waiting for
+//! A process is sampled only while it runs, and sampling slows it down. So samples only
+//! show how its running time is divided. The running time itself and the time waiting for
 //! a processor are the scheduler's, from trials without sampling; the rest of the
 //! wall time is sleep.
 
@@ -70,7 +70,7 @@ impl Usage {
 }
 
 /// The costs of every call, whether it moves data or not.
-const OF_EACH_CALL: [Group; 3] = [Group::EntryExit, Group::PipeLock, Group::UserCode];
+const COSTS_OF_EVERY_CALL: [Group; 3] = [Group::EntryExit, Group::PipeLock, Group::UserCode];
 
 /// Splits the wall time into costs in seconds.
 ///
@@ -91,7 +91,7 @@ pub fn split(usage: &Usage, weights: &BTreeMap<Group, u64>) -> BTreeMap<Group, f
     if usage.would_blocks > 0 && usage.syscalls > 0 {
         let would_block = usage.would_blocks as f64 / usage.syscalls.max(usage.would_blocks) as f64;
         let mut spinning = 0.0;
-        for group in OF_EACH_CALL {
+        for group in COSTS_OF_EVERY_CALL {
             if let Some(cost) = costs.get_mut(&group) {
                 spinning += *cost * would_block;
                 *cost *= 1.0 - would_block;
@@ -191,7 +191,7 @@ mod tests {
                 would_blocks: (calls as f64 * would_block) as u64,
                 ..usage()
             };
-            // As they come: only groups that samples have.
+            // Only groups that samples can have.
             let weights = Group::ALL.into_iter().skip(3).zip(weights).collect();
             let sum: f64 = split(&usage, &weights).values().sum();
             let wall = usage.wall_s;

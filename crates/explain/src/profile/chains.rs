@@ -1,4 +1,4 @@
-//! Call chains kept as data: what the table of costs makes of them.
+//! Tests of the table of costs with saved call chains.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use super::groups::{Group, Table};
 const RECORDED: &str = include_str!("chains/linux-6.18.txt");
 const BY_HAND: &str = include_str!("chains/by-hand.txt");
 
-/// A line of the files.
+/// A line of a file.
 struct Line<'a> {
     case: &'a str,
     end: &'a str,
     weight: u64,
     group: Group,
-    /// The innermost first.
+    /// The functions, the innermost first.
     chain: Vec<&'a str>,
 }
 
@@ -48,17 +48,17 @@ fn check(text: &str) {
 }
 
 #[test]
-fn chains_recorded_on_linux_6_18_go_where_they_went() {
+fn chains_recorded_on_linux_6_18_keep_their_groups() {
     check(RECORDED);
 }
 
 #[test]
-fn chains_as_linux_5_10_and_6_1_make_them_find_their_groups() {
+fn chains_of_linux_5_10_and_6_1_have_their_groups() {
     check(BY_HAND);
 }
 
 #[test]
-fn little_of_what_was_recorded_is_unknown_on_each_of_the_seven_rungs() {
+fn less_than_a_tenth_of_each_rung_is_unknown() {
     let mut ends: BTreeMap<(&str, &str), (u64, u64)> = BTreeMap::new();
     for line in lines(RECORDED) {
         let (all, other) = ends.entry((line.case, line.end)).or_default();

@@ -166,17 +166,17 @@ impl CaseAccount {
     }
 }
 
-/// How cases were counted.
+/// The settings of an account.
 #[derive(Debug, Clone, Serialize)]
 pub struct Settings {
     /// Where the ends ran, in words.
     pub placement: String,
 }
 
-/// What is saved.
+/// The saved record.
 #[derive(Debug, Clone, Serialize)]
 pub struct Record {
-    /// What every record begins with.
+    /// The header of every record.
     #[serde(flatten)]
     pub header: Header,
     /// How it was counted.
@@ -331,12 +331,12 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_priced_and_the_rest_is_unexplained() {
+    fn counts_have_costs_and_the_rest_is_unexplained() {
         let rows = rows(&counters(), Some(&costs().write), false);
         for (item, expected) in [
             (Item::Calls, 0.000_64),
             (Item::WouldBlocks, 0.003),
-            // A 64th of a call is taken off.
+            // Without a 64th of a call.
             (Item::Pages, 0.4),
             (Item::Faults, 0.001),
             (Item::Preemptions, 0.0002),
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn on_one_processor_a_wake_up_is_a_switch_and_costs_its_waker_nothing() {
+    fn on_one_processor_a_wake_up_costs_its_waker_nothing() {
         let rows = rows(&counters(), None, true);
         assert_eq!(seconds(&rows, Item::WakeCalls), None);
         assert_eq!(seconds(&rows, Item::WakeUps), Some(0.02));

@@ -124,7 +124,7 @@ fn stage(number: usize, command: &str, bytes: [Option<u64>; 2], end: EndProfile)
     }
 }
 
-/// Three stages, of which the second sets the pace.
+/// Three stages, of which the second is the bottleneck.
 pub fn pipeline() -> Profile {
     let bytes = Some(400 * MI);
     let mut first = stage(1, "produce", [None, bytes], writer(10_000.0, 9_000.0));

@@ -8,7 +8,7 @@ use super::groups::{Group, Table};
 use super::record::{Cost, EndProfile, Function, Stack};
 use super::symbols::Symbols;
 
-/// The name of the one frame of a sample in a process's own code.
+/// The name of the only frame of a sample in a process's own code.
 pub const USER_CODE: &str = "user code";
 /// The name of an address without a symbol.
 const UNKNOWN: &str = "[unknown]";
@@ -24,7 +24,7 @@ pub struct Chains<F> {
     pub weights: HashMap<Vec<F>, u64>,
     /// The number of samples.
     pub samples: u64,
-    /// Samples lost for lack of memory.
+    /// The number of samples lost for lack of memory.
     pub lost: u64,
     /// How often the kernel stopped sampling for a while.
     pub throttled: u64,
@@ -48,8 +48,8 @@ impl Chains<u64> {
             throttled: self.throttled,
         };
         for (chain, weight) in self.weights {
-            // All but the innermost are return addresses, which may lie after the
-            // calling function's end if the call never returns.
+            // All addresses but the innermost are return addresses. They may lie after the
+            // end of the calling function if the call never returns.
             let name = |(at, address): (usize, &u64)| {
                 let address = address.saturating_sub(u64::from(at > 0));
                 symbols.name(address).unwrap_or(UNKNOWN).to_owned()

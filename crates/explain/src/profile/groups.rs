@@ -1,6 +1,6 @@
-//! The table of costs: which kernel functions belong to which cost.
+//! The table of costs, which maps kernel functions to costs.
 //!
-//! It is the text file `groups.txt`, which explains its format.
+//! It is the file `groups.txt`, which describes its format.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -41,16 +41,16 @@ impl Caller {
 #[derive(Debug, Default)]
 pub struct Table {
     exact: HashMap<String, Vec<Rule>>,
-    /// The longest first.
+    /// The rules for prefixes, the longest first.
     prefixes: Vec<(String, Vec<Rule>)>,
 }
 
 impl Table {
-    /// The table of this program.
+    /// The table built into this program.
     pub fn built_in() -> &'static Table {
         static TABLE: OnceLock<Table> = OnceLock::new();
         TABLE.get_or_init(|| {
-            Table::parse(include_str!("groups.txt")).expect("a test reads the same text")
+            Table::parse(include_str!("groups.txt")).expect("a test parses the same text")
         })
     }
 
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_with_a_caller_holds_only_under_it() {
+    fn a_rule_with_a_caller_applies_only_below_it() {
         assert_eq!(
             of("_copy_from_user iovec_from_user __import_iovec"),
             Group::EntryExit
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_function_is_other_and_names_itself() {
+    fn an_unknown_function_is_other_and_reported() {
         let chain = [
             "_raw_spin_lock",
             "unheard_of",

@@ -7,7 +7,7 @@ use super::perf::{Event, FREQUENCY};
 use super::record::{EndProfile, PipelineProfile, Profile};
 use pipespeed_host::{Machine, Warning, WarningKind, warnings};
 
-/// The mitigations that cost something in every system call, page or switch
+/// The mitigations that slow down every system call, page or switch
 /// (Documentation/admin-guide/hw-vuln/index.rst).
 const COSTLY: &[&str] = &[
     "spectre_v2",
@@ -24,7 +24,7 @@ const MAX_OTHER: f64 = 0.1;
 /// Maximum slowdown by sampling without a warning.
 const MAX_SLOWDOWN: f64 = 0.05;
 /// Maximum difference of costs and wall time without a warning.
-const MAX_MISSED: f64 = 0.05;
+const MAX_DIFFERENCE: f64 = 0.05;
 
 /// Warnings about the machine and the event.
 pub fn of_setup(machine: &Machine, event: Event) -> Vec<Warning> {
@@ -114,11 +114,11 @@ fn of_end(whose: &str, end: &EndProfile, notes: &mut Vec<String>) {
             other * 100.0
         ));
     }
-    let missed = end.sum_of_shares() - 1.0;
-    if missed.abs() > MAX_MISSED {
+    let difference = end.sum_of_shares() - 1.0;
+    if difference.abs() > MAX_DIFFERENCE {
         notes.push(format!(
             "{whose}: the sum of the costs differs from the wall time by {:+.0} %, as the scheduler's times do",
-            missed * 100.0
+            difference * 100.0
         ));
     }
 }
@@ -152,7 +152,7 @@ fn of_pipeline(pipeline: &PipelineProfile, notes: &mut Vec<String>) {
                 slowed * 100.0
             ));
         }
-        if usage.cpu_s + usage.run_delay_s > usage.wall_s * (1.0 + MAX_MISSED) {
+        if usage.cpu_s + usage.run_delay_s > usage.wall_s * (1.0 + MAX_DIFFERENCE) {
             notes.push(format!(
                 "{}: its processes ran in parallel, on {:.1} processors on average; their times are scaled to the \
                  wall time, and sleep at the same time is not shown",

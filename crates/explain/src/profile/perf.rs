@@ -1,8 +1,8 @@
 //! Samples of a running process, by perf_event_open(2).
 //!
-//! The kernel writes samples to shared memory. Those of a trial are read when it
-//! is over, so that only the interrupts disturb it; those of a pipeline, which may
-//! take any time, while it runs. Samples that don't fit are counted as lost.
+//! The kernel writes samples to shared memory. Those of a trial are read after its end, so
+//! that only the interrupts disturb it; those of a pipeline, which may take any time, are
+//! read while it runs. Samples that don't fit are counted as lost.
 
 use std::io;
 use std::ops::Range;
@@ -22,10 +22,10 @@ use pipespeed_host::refusals::{self, Call, Refusal, errno_of, hidden_symbols};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Event {
-    /// The processor's cycle counter: samples code with interrupts off, too.
+    /// The processor's cycle counter, which also samples code with interrupts disabled.
     Cycles,
-    /// A timer of the process's running time: a sample that is due while
-    /// interrupts are off is taken when they are on again.
+    /// A timer of the process's running time. A sample due while interrupts are disabled is
+    /// taken when they are enabled again.
     CpuClock,
 }
 
@@ -34,36 +34,34 @@ pipespeed_base::named!(Event {
     CpuClock = "cpu-clock": "a timer of the running time",
 });
 
-/// Samples per second of running time. Twice as many slow a guest's spinning ends
-/// by a fifth. Not a multiple of the kernel's tick, so that the two don't fall into
-/// step.
+/// Samples per second of running time. Twice as many slow down spinning ends in a guest by
+/// a fifth. It is no multiple of the kernel's tick rate, to avoid sampling in step with it.
 pub const FREQUENCY: u64 = 1999;
 
-/// Memory for the samples of an end on one processor. A sample of thirty frames
-/// takes 300 bytes, so it holds most of a second.
+/// Memory for the samples of an end on one processor: almost a second's, at 300 bytes for a
+/// sample with thirty frames.
 const RING_BYTES: usize = 512 << 10;
-/// Memory on each of several processors. Two ends stay within what is allowed
-/// without privilege (/proc/sys/kernel/perf_event_mlock_kb, 516 a processor).
-const RING_BYTES_EACH: usize = 256 << 10;
+/// Memory for samples on each of several processors. Two ends stay below the limit without
+/// privileges (/proc/sys/kernel/perf_event_mlock_kb: 516 per processor).
+const RING_BYTES_PER_CPU: usize = 256 << 10;
 
-/// Memory for samples on each of `cpus` processors, for an end that is read when it
-/// has ended.
+/// Memory for samples on each of `cpus` processors, for an end whose samples are read after
+/// its end.
 pub fn ring_bytes(cpus: usize) -> usize {
     match cpus {
         1 => RING_BYTES,
-        _ => RING_BYTES_EACH,
+        _ => RING_BYTES_PER_CPU,
     }
 }
 
-/// Memory for samples of each of `processes` that are read as they run. Together
-/// they stay within what is allowed without privilege; each ring takes one page
-/// more.
+/// Memory for samples of each of `processes`, which are read while they run. Together they
+/// stay below the limit without privileges; each ring takes an additional page.
 pub fn shared_ring_bytes(processes: usize) -> usize {
-    const GRANTED: usize = 516 << 10;
+    const LIMIT: usize = 516 << 10;
     const MIN: usize = 16 << 10;
-    let each = (GRANTED / processes.max(1)).saturating_sub(rustix::param::page_size());
+    let each = (LIMIT / processes.max(1)).saturating_sub(rustix::param::page_size());
     let power = each.checked_ilog2().map_or(0, |log| 1 << log);
-    power.clamp(MIN, RING_BYTES_EACH)
+    power.clamp(MIN, RING_BYTES_PER_CPU)
 }
 
 /// Samples one process and the threads and children that it starts.
@@ -71,12 +69,12 @@ pub struct Probe {
     rings: Vec<Sampler>,
 }
 
-/// How this machine can be sampled.
+/// How to sample the kernel of this machine.
 #[derive(Debug)]
 pub struct Sampling {
-    /// What samples are taken by.
+    /// The event that triggers samples.
     pub event: Event,
-    /// Names for the kernel's functions.
+    /// The names of the kernel's functions.
     pub symbols: Symbols,
 }
 
@@ -86,7 +84,7 @@ impl Sampling {
     /// # Errors
     /// [`SamplingError`].
     pub fn find() -> Result<Self, SamplingError> {
-        // It is tried out on this process.
+        // Tries the event on this process.
         let is_allowed = |event| open(event, None, None).map(|_| event);
         let event = is_allowed(Event::Cycles)
             .or_else(|_| is_allowed(Event::CpuClock))
@@ -96,8 +94,9 @@ impl Sampling {
     }
 }
 
-/// What works without sampling.
-const INSTEAD: &str = "pipespeed profile CASE then counts, and pipespeed costs works without it";
+/// Advice for machines without sampling.
+const INSTEAD: &str =
+    "without sampling, pipespeed profile CASE counts, and pipespeed costs measures costs";
 
 /// The kernel can't be sampled.
 #[derive(Debug, thiserror::Error)]
@@ -106,7 +105,7 @@ pub enum SamplingError {
     #[error("sampling the kernel is refused: {0}; {INSTEAD}")]
     Refused(Refusal),
     /// There are too few descriptors.
-    #[error("sampling takes a descriptor for each process and processor: {0}")]
+    #[error("sampling needs a descriptor for each process and processor: {0}")]
     Descriptors(Refusal),
     /// The kernel's functions have no names.
     #[error("{}; {INSTEAD}", match .0 {
@@ -163,8 +162,8 @@ fn open(
         Event::Cycles => Builder::new(Hardware::CPU_CYCLES),
         Event::CpuClock => Builder::new(Software::CPU_CLOCK),
     };
-    // DATA_SRC is not used, but perf-event-data 0.1.8 takes a record that ends in an
-    // empty call chain for a truncated one.
+    // DATA_SRC is not used, but without it perf-event-data 0.1.8 treats a record that ends
+    // in an empty call chain as truncated.
     builder
         .sample_frequency(FREQUENCY)
         .sample(
@@ -283,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rings_of_any_number_of_processes_stay_within_the_limit() {
+    fn rings_of_any_number_of_processes_stay_below_the_limit() {
         for processes in 1..=20 {
             let bytes = shared_ring_bytes(processes);
             assert!(bytes.is_power_of_two());
@@ -296,9 +295,9 @@ mod tests {
     }
 
     #[test]
-    fn too_few_descriptors_are_named_wherever_they_are_missed() {
+    fn too_few_descriptors_are_reported_as_such() {
         let missing = || io::Error::from(Errno::MFILE);
-        let limit = "sampling takes a descriptor for each process and processor: ";
+        let limit = "sampling needs a descriptor for each process and processor: ";
         let in_pipeline = anyhow::Error::new(missing()).context("a pipe");
         for error in [
             SamplingError::of(Call::PerfEventOpen, missing()).to_string(),
@@ -316,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_without_a_refusal_say_what_works_instead() {
+    fn other_errors_end_with_advice() {
         let errors = [
             SamplingError::of(Call::PerfEventOpen, Errno::BADF.into()),
             SamplingError::from(SymbolsError::Empty),

@@ -14,7 +14,7 @@ use pipespeed_measure::record::{Header, NotRun};
 /// A profile of one case or several.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    /// What every record begins with.
+    /// The header of every record.
     #[serde(flatten)]
     pub header: Header,
     /// How it was sampled.

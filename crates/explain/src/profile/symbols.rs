@@ -124,7 +124,7 @@ ffffffffc0001000 t do_it\t[a_module]
 ";
 
     #[test]
-    fn an_address_belongs_to_the_function_that_begins_before_it() {
+    fn an_address_belongs_to_the_last_function_before_it() {
         let symbols = Symbols::parse(TEXT).unwrap();
         assert_eq!(symbols.name(0xffff_ffff_8100_0000), Some("startup"));
         assert_eq!(symbols.name(0xffff_ffff_8100_03ff), Some("pipe_read"));
@@ -135,7 +135,7 @@ ffffffffc0001000 t do_it\t[a_module]
     }
 
     #[test]
-    fn addresses_that_are_all_zero_are_hidden_ones() {
+    fn zero_addresses_are_hidden_symbols() {
         let hidden = TEXT
             .lines()
             .map(|line| format!("0000000000000000{}\n", &line[16..]))

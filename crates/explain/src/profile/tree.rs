@@ -69,9 +69,9 @@ impl Node {
         }
     }
 
-    /// The tree as lines of a share and a name. Functions below the threshold are
-    /// left out; both are shares of the root's weight. A function that does little
-    /// but call another shares its line.
+    /// The tree as lines with a share of the root's weight and a name. Functions with a
+    /// share below `threshold` are omitted. A function that does little but call another
+    /// is on the same line.
     pub fn lines(&self, threshold: f64) -> Vec<String> {
         let mut lines = Vec::new();
         self.draw(self.weight.max(1) as f64, threshold, 0, &mut lines);
@@ -81,7 +81,7 @@ impl Node {
     fn draw(&self, all: f64, threshold: f64, depth: usize, lines: &mut Vec<String>) {
         for call in &self.calls {
             if call.weight as f64 / all < threshold {
-                // They are sorted.
+                // The others are smaller.
                 break;
             }
             let mut name = call.name.clone();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn rare_functions_are_left_out_and_mere_callers_share_a_line() {
+    fn rare_functions_are_omitted_and_mere_callers_share_a_line() {
         let stacks = [stack("a b c", 98), stack("a b d", 1), stack("e", 1)];
         assert_eq!(tree(&stacks).lines(0.02), [" 99.0 %  a > b > c"]);
     }

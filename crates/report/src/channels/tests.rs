@@ -1,4 +1,4 @@
-//! Tests of the tables of channels and of what they say to use.
+//! Tests of the tables of channels and their recommendations.
 
 use super::*;
 use crate::table;
@@ -127,15 +127,18 @@ fn the_best_channel_is_named_with_those_whose_intervals_overlap() {
     let found = findings(&run);
     assert_eq!(
         found[3],
-        "Use this for messages of 64KiB: tcp (5.00 GiB/s; not told apart: seqpacket) where the \
-         ends sleep; pipe spinning (9.00 GiB/s) where they may spin."
+        "Fastest for messages of 64KiB: tcp (5.00 GiB/s; no certain difference to seqpacket) if the \
+         ends sleep; pipe spinning (9.00 GiB/s) if they may spin."
     );
     assert_eq!(
         found[1],
-        "Use this for messages of 1KiB: pipe (2.00 GiB/s) where the ends sleep; where they may \
-         spin, nothing was faster."
+        "Fastest for messages of 1KiB: pipe (2.00 GiB/s) if the ends sleep; spinning is no faster."
     );
-    assert!(found[0].contains("no other is told apart"), "{}", found[0]);
+    assert!(
+        found[0].contains("no other differs with certainty"),
+        "{}",
+        found[0]
+    );
 }
 
 #[test]
@@ -201,8 +204,5 @@ fn ways_of_waiting_are_distinguished_where_they_differ() {
     for name in spinning {
         refuse(&mut run, &name, "one processor");
     }
-    assert_eq!(
-        missing(&run)[1],
-        "not shown of spinning: all of it (refused)"
-    );
+    assert_eq!(missing(&run)[1], "not shown of spinning: all (refused)");
 }

@@ -1,5 +1,5 @@
-//! Bars: a row a name, with one bar or several below one another, each with its
-//! interval and its value.
+//! Bar charts: a row for each name, with one or several bars, each with its interval and
+//! value.
 
 use pipespeed_stats::Estimate;
 
@@ -12,7 +12,7 @@ use super::svg::{
 const MAX_NAME: i32 = 330;
 const GAP: i32 = 8;
 const AXIS: i32 = 40;
-/// A part of a bar has its label where it is at least this wide.
+/// Minimum width of a part of a bar with a label.
 const MIN_LABELLED: i32 = 34;
 
 /// A chart of bars.
@@ -21,7 +21,7 @@ pub(crate) struct BarChart<'a> {
     pub subtitle: Vec<String>,
     pub legend: Vec<(Colour, &'a str)>,
     pub rows: Vec<Row>,
-    /// Bars begin at 1, and equal ratios are equally long; otherwise they begin at 0.
+    /// Whether the axis is logarithmic and bars begin at 1; otherwise they begin at 0.
     pub of_ratios: bool,
     pub unit: &'a str,
 }
@@ -29,17 +29,17 @@ pub(crate) struct BarChart<'a> {
 /// The bars of one name.
 pub(crate) struct Row {
     pub name: String,
-    /// The bars, or the reason why there are none.
+    /// The bars, or why there are none.
     pub bars: Result<Vec<Bar>, String>,
 }
 
-/// A bar; the next part of a stacked one begins where the last one ends.
+/// A bar, whose parts are stacked.
 pub(crate) struct Bar {
     pub parts: Vec<Part>,
     pub interval: Option<(f64, f64)>,
     /// The text behind the bar.
     pub value: String,
-    /// What else to write beside or in the bar: the longest text that fits.
+    /// Texts for the space beside or in the bar: the first one that fits is drawn.
     pub notes: Vec<String>,
 }
 
@@ -163,7 +163,7 @@ impl BarChart<'_> {
         let interval = bar.interval;
         let (inner, outer) =
             interval.map_or((from, from), |(low, high)| (scale.at(low), scale.at(high)));
-        // One shorter than its own upright ends would be a blot.
+        // A shorter one would be unreadable.
         if outer - inner >= 3 {
             svg.whisker([(inner, y), (outer, y)], INK, 2);
         }

@@ -1,5 +1,5 @@
-//! Maps of rates over the sizes of buffer and pipe: a map a case, a row of maps a
-//! technique.
+//! Heat maps of rates by the sizes of buffer and pipe: a map for each case, a row of maps
+//! for each technique.
 
 use itertools::Itertools as _;
 
@@ -14,11 +14,11 @@ use super::svg::{
     text_width,
 };
 
-/// The gap between two maps, and the room for buffer sizes at a map's left.
+/// The gap between two maps, and the room for buffer sizes on the left of a map.
 const GAP: i32 = 14;
 const SIZES: i32 = 34;
-/// Heights: a technique's name, a map's own, what is below a map, a cell, and a
-/// line on a refused case.
+/// Heights: of a technique's name, a map's name, the room below a map, a cell, and a line
+/// on a refused case.
 const TECHNIQUE: i32 = 26;
 const NAME: i32 = 18;
 const BELOW: i32 = 38;
@@ -27,12 +27,12 @@ const REASON: i32 = 18;
 /// Font sizes of rates and of sizes.
 const RATE: i32 = 11;
 const AXIS: i32 = 10;
-/// A cell is at most this wide, and a map at least: its name has to fit.
+/// Maximum width of a cell, and minimum width of a map, whose name has to fit.
 const MAX_CELL: i32 = 56;
 const MIN_MAP: i32 = 200;
 
-/// A rate this many times below its map's best has the palest colour.
-const PALEST: f64 = 8.0;
+/// Rates this many times below the best of their map have the palest colour.
+const PALEST_RATIO: f64 = 8.0;
 
 /// A frame's colour and width.
 type Frame = (Colour, i32);
@@ -54,9 +54,9 @@ pub(crate) fn chart(run: &Run, search: &Search) -> String {
     let cell = (room / length(search.pipes.len().max(1))).min(MAX_CELL);
     let ended = search.panels.iter().any(|panel| panel.best.is_some());
     let figures = if ended {
-        "figures are medians of the search, in which the second trials of the best few decide"
+        "figures are medians of the search; the best are chosen by their second trials"
     } else {
-        "the search did not end; framed is the fastest so far"
+        "the search was not completed; the fastest sizes so far are framed"
     };
     let title = "pipespeed bench sizes: GiB/s by the sizes of buffer and pipe";
     let mut svg = Svg::new(title, &[origin(run), figures.to_owned()]);
@@ -82,7 +82,7 @@ pub(crate) fn chart(run: &Run, search: &Search) -> String {
     svg.finish()
 }
 
-/// Draws a map; the largest buffer is on top.
+/// Draws a map with the largest buffer at the top.
 fn draw_map(
     svg: &mut Svg,
     search: &Search,
@@ -144,7 +144,7 @@ fn draw_map(
     }
 }
 
-/// A filled cell in frames, each within the one before.
+/// A filled cell in frames, the outermost first.
 fn draw_cell(
     svg: &mut Svg,
     (x, y): (i32, i32),
@@ -161,13 +161,13 @@ fn draw_cell(
     svg.rectangle(x, y, fill);
 }
 
-/// The depth of a rate's colour from 0 to 1, by its logarithm: equal ratios are
-/// equal steps.
+/// The depth of a rate's colour from 0 to 1. It is logarithmic: equal ratios are equal
+/// steps.
 fn depth(rate: f64, highest: f64) -> f64 {
-    (1.0 + (rate / highest).ln() / PALEST.ln()).clamp(0.0, 1.0)
+    (1.0 + (rate / highest).ln() / PALEST_RATIO.ln()).clamp(0.0, 1.0)
 }
 
-/// From near white to a dark blue: darker is faster, in grey too.
+/// A colour from near white to dark blue: darker is faster, also in greyscale.
 fn colour(depth: f64) -> Colour {
     const STEPS: [[f64; 3]; 3] = [
         [237.0, 243.0, 250.0],

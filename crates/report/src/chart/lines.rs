@@ -1,5 +1,5 @@
-//! Lines over a common horizontal axis: a panel or several below one another, a
-//! logarithmic vertical axis, and the lines' names beside their last points.
+//! Line charts: one or several panels with a common horizontal axis, a logarithmic vertical
+//! axis, and the lines' names beside their last points.
 
 use std::ops::Range;
 
@@ -12,12 +12,12 @@ use super::svg::{
 
 const HEADING: i32 = 48;
 const AXIS: i32 = 46;
-/// The least distance of two names, and of points side by side.
+/// Minimum distance of two names, and of points side by side.
 const NAME_GAP: i32 = 16;
 const POINT_GAP: i32 = 2;
-/// From the last points to the names.
+/// Distance from the last points to the names.
 const LEADER: i32 = 26;
-/// From the interval of one level to the next.
+/// Distance between the intervals of two horizontal lines.
 const LEVEL_GAP: i32 = 8;
 
 /// A chart of lines.
@@ -25,7 +25,7 @@ pub(crate) struct LineChart<'a> {
     pub title: &'a str,
     pub subtitle: Vec<String>,
     pub panels: Vec<Panel>,
-    /// Height of a panel.
+    /// The height of a panel.
     pub height: i32,
     /// Positions with their labels, in ascending order. Points at a tick have marks.
     pub ticks: Vec<(f64, String)>,
@@ -33,7 +33,7 @@ pub(crate) struct LineChart<'a> {
     pub y_unit: &'a str,
 }
 
-/// Lines, and upright lines at `markers`.
+/// Lines, and vertical lines at `markers`.
 #[derive(Default)]
 pub(crate) struct Panel {
     pub title: String,
@@ -44,8 +44,8 @@ pub(crate) struct Panel {
 pub(crate) struct Line {
     pub name: String,
     pub colour: Colour,
-    /// The shape of its marks; a line without is a dashed one across at the value of
-    /// its only point.
+    /// The shape of its marks; `None` for a dashed horizontal line at the value of its only
+    /// point.
     pub mark: Option<usize>,
     /// Positions in ascending order, with their values.
     pub points: Vec<(f64, Estimate)>,

@@ -28,7 +28,8 @@ pub(crate) fn of_verdict(verdict: Verdict) -> Colour {
     }
 }
 
-/// The colour of a cost in a profile. Related costs have related colours; white text can be read on each.
+/// The colour of a cost in a profile. Related costs have similar colours; white text can be
+/// read on each.
 pub(crate) fn of_cost(group: Group) -> Colour {
     match group {
         Group::Asleep => Colour(110, 119, 129),

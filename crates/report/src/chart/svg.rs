@@ -65,7 +65,7 @@ impl Svg {
         };
         let at = (MARGIN, MARGIN + TITLE / 2);
         svg.bold(title, at, TITLE);
-        // By the estimate for SMALL text, what the card's inner width holds.
+        // The characters that fit, by the estimate for SMALL text.
         let columns = usize::try_from((WIDTH - 2 * MARGIN) * 100 / (SMALL * 57)).unwrap_or(1);
         for line in subtitle {
             for line in crate::format::wrap(line, columns, "").lines() {
@@ -126,7 +126,7 @@ impl Svg {
 
     /// Straight lines from point to point.
     pub fn polyline(&mut self, points: &[Point], colour: Colour, width: i32) {
-        // Level and upright lines are not blurred over two rows of pixels.
+        // Horizontal and vertical lines are not blurred over two rows of pixels.
         let crisp = match points {
             [a, b] if a.0 == b.0 || a.1 == b.1 => " shape-rendering=\"crispEdges\"",
             _ => "",
@@ -143,7 +143,7 @@ impl Svg {
         self.polyline(&[from, to], colour, 1);
     }
 
-    /// A dashed level line.
+    /// A dashed horizontal line.
     pub fn dashes(&mut self, x: &Range<i32>, y: i32, colour: Colour) {
         let path = format!("M{} {y}H{}", x.start, x.end);
         self.body += &format!("<path d=\"{path}\" stroke=\"{colour}\" stroke-dasharray=\"6\"/>\n");
@@ -154,7 +154,7 @@ impl Svg {
         self.body += &format!("<circle cx=\"{x}\" cy=\"{y}\" r=\"{radius}\" fill=\"{fill}\"/>\n");
     }
 
-    /// One of four marks, which distinguish points besides their colour.
+    /// One of four marks, which distinguish points in addition to their colour.
     pub fn mark(&mut self, (x, y): Point, shape: usize, fill: Colour) {
         let corners: &[Point] = match shape % 4 {
             0 => return self.dot((x, y), 4, fill),
@@ -167,7 +167,7 @@ impl Svg {
         self.body += &format!("<polygon points=\"{points}\" fill=\"{fill}\"/>\n");
     }
 
-    /// An interval, level or upright, with a bar across each end.
+    /// An interval, horizontal or vertical, with a bar across each end.
     pub fn whisker(&mut self, ends: [Point; 2], colour: Colour, width: i32) {
         let across = 2 + width;
         let (dx, dy) = if ends[0].0 == ends[1].0 {
@@ -198,8 +198,8 @@ impl Svg {
         self.y += LEGEND_LINE / 2 + 6;
     }
 
-    /// Upright grid lines over `y`, their labels where there is room, and the
-    /// unit below the middle of `x`.
+    /// Vertical grid lines over `y`, their labels if there is room, and the unit below the
+    /// middle of `x`.
     pub fn x_axis(&mut self, ticks: &[(i32, String)], x: &Range<i32>, y: &Range<i32>, unit: &str) {
         let mut free = 0;
         for (at, label) in ticks {
@@ -214,7 +214,7 @@ impl Svg {
         self.text(unit, below, Anchor::Middle, SMALL, INK);
     }
 
-    /// Level grid lines over `x` with labels at the left, and the unit above.
+    /// Horizontal grid lines over `x` with labels on the left, and the unit above.
     pub fn y_axis(&mut self, scale: &Scale, x: &Range<i32>, unit: &str) {
         for (y, label) in scale.ticks(8) {
             self.line((x.start, y), (x.end, y), GRID);
@@ -259,7 +259,7 @@ impl Scale {
             (value - from) / (to - from)
         };
         let (start, end) = self.pixels;
-        // Not a number where both ends are the same.
+        // Not a number if both ends are the same.
         let share = if share.is_nan() {
             0.5
         } else {
@@ -311,13 +311,13 @@ fn logarithmic_ticks(from: f64, to: f64) -> Vec<f64> {
         .collect()
 }
 
-/// No more decimals than the tick needs.
+/// The label of a tick, without superfluous decimals.
 fn tick_label(value: f64) -> String {
     format!("{}", (value * 1e6).round() / 1e6)
 }
 
-/// Positions near `wished` (both ascending) that are at least `gap` apart and,
-/// where there is room, within `range`.
+/// Positions near `wished` (both ascending) that are at least `gap` apart and, if there is
+/// room, within `range`.
 pub(crate) fn spread(wished: &[i32], range: &Range<i32>, gap: i32) -> Vec<i32> {
     let mut places = wished.to_vec();
     for at in 1..places.len() {
@@ -338,13 +338,13 @@ pub(crate) fn offset(at: usize, count: usize, gap: i32) -> i32 {
     (2 * length(at) - length(count) + 1) * gap / 2
 }
 
-/// A count as pixels are counted.
+/// Converts a count for arithmetic with pixels.
 pub(crate) fn length(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// The width a text takes at most, as estimated: the advances of DejaVu Sans,
-/// the widest face in common use, by kinds of characters.
+/// The estimated maximum width of a text: the advances of DejaVu Sans, the widest face in
+/// common use, by kinds of characters.
 pub(crate) fn text_width(text: &str, size: i32) -> i32 {
     let thousandths: i32 = text.chars().map(advance).sum();
     thousandths * size / 1000 + 1
@@ -355,7 +355,7 @@ pub(crate) fn bold_width(text: &str, size: i32) -> i32 {
     text_width(text, size) * 113 / 100
 }
 
-/// Thousandths of the size.
+/// The width of a character in thousandths of the font size.
 fn advance(c: char) -> i32 {
     match c {
         'i' | 'j' | 'l' | 'I' | ' ' | '.' | ',' | ':' | ';' | '|' | '\'' => 340,
@@ -368,22 +368,22 @@ fn advance(c: char) -> i32 {
     }
 }
 
-/// Which part of a text that is too long gives way.
+/// The part of a text that is cut if it is too long.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Cut {
-    /// Of names: they differ at both ends.
+    /// For names, which differ at both ends.
     Middle,
-    /// Of sentences: they say the most first.
+    /// For sentences, which begin with the most important.
     End,
 }
 
-/// The text, cut short where it is wider than `room`.
+/// The text, cut if it is wider than `room`.
 pub(crate) fn fitted(text: &str, size: i32, room: i32, cut: Cut) -> String {
     if text_width(text, size) <= room {
         return text.to_owned();
     }
     let all: Vec<char> = text.chars().collect();
-    // One character less at a time: the texts are short.
+    // One character fewer at a time: the texts are short.
     (0..all.len())
         .rev()
         .map(|kept| {
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_that_have_room_stay_where_they_are() {
+    fn labels_move_only_where_they_would_touch() {
         assert_eq!(spread(&[10, 50, 90], &(0..100), 16), [10, 50, 90]);
         assert_eq!(spread(&[10, 12, 14], &(0..100), 16), [10, 26, 42]);
         assert_eq!(spread(&[90, 95, 99], &(0..100), 16), [68, 84, 100]);
@@ -472,12 +472,12 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_fits_is_left_alone() {
+    fn a_text_that_fits_is_not_cut() {
         assert_eq!(fitted("write_read", 13, 400, Cut::End), "write_read");
     }
 
     #[test]
-    fn a_name_gives_way_in_the_middle_and_a_sentence_at_its_end() {
+    fn names_are_cut_in_the_middle_sentences_at_the_end() {
         let text = "abcdefghijklmnopqrstuvwxyz";
         let room = text_width("abcdefghijkl", 13);
         let name = fitted(text, 13, room, Cut::Middle);

@@ -1,5 +1,5 @@
-//! Tests of the charts: what is in them, not how they look. For looking,
-//! `PIPESPEED_CHARTS=DIR cargo test charts` leaves the pictures in DIR.
+//! Tests of the charts' contents. To view the charts, `PIPESPEED_CHARTS=DIR cargo test
+//! charts` writes them to DIR.
 
 use super::bars::{Bar, BarChart, Row};
 use super::svg::Colour;
@@ -70,7 +70,7 @@ fn long_names(count: usize) -> Run {
     run(Suite::Options, cases.collect())
 }
 
-/// A chart of ratios; the interval of one reaches far.
+/// A chart of ratios, one of which has an interval up to `high`.
 fn ratios(high: f64) -> String {
     let row = |name: &str, [low, median, high]: [f64; 3]| Row {
         name: name.to_owned(),
@@ -215,7 +215,7 @@ fn all_charts_are_well_formed() {
 }
 
 #[test]
-fn lines_of_channels_are_named_and_labels_do_not_lie_on_each_other() {
+fn lines_are_named_and_labels_do_not_overlap() {
     let svg = chart(&channels(true));
     let document = roxmltree::Document::parse(&svg).unwrap();
     let text = |node: &roxmltree::Node<'_, '_>| node.text().unwrap_or("").trim().to_owned();
@@ -270,7 +270,7 @@ fn memory_has_a_line_a_way_the_caches_and_every_rung() {
     }
     assert!(!texts.contains(&"vmsplice_read".to_owned()));
     assert!(!texts.contains(&"L1 32KiB".to_owned()), "instructions");
-    // Without caches, sizes and rungs there is still a picture.
+    // Without caches, sizes and rungs there is still a chart.
     run.header.machine.processors.caches.clear();
     run.cases.retain(|case| case.name == "mem_read_4k");
     chart(&run);

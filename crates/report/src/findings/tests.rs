@@ -1,4 +1,4 @@
-//! Tests of the sentences.
+//! Tests of conclusions.
 
 use super::*;
 use pipespeed_measure::fixtures::{case, ladder, ratio, run, within};
@@ -6,16 +6,16 @@ use pipespeed_measure::record::{DataUse, NullControl};
 use pipespeed_measure::suite::Suite;
 
 #[test]
-fn the_ladder_names_the_largest_step_the_idle_one_and_the_pipe_size() {
+fn the_ladder_names_large_steps_and_those_without_effect() {
     insta::assert_snapshot!(findings(&ladder()).join("\n"), @r"
     What mattered most here: spinning instead of sleeping, x10.4 [10.1, 10.7] (busy_loop_huge against vmsplice_splice_huge).
     Made no difference (within 5 %): huge pages (write_read_huge against write_read).
-    Of vmsplice's published gain (write_read to vmsplice_read, here about x4.38), x1.61 is the larger pipe's and x2.72 vmsplice's own.
+    The published gain of vmsplice (write_read to vmsplice_read, here about x4.38) is x1.61 by the larger pipe and x2.72 by vmsplice itself.
     ");
 }
 
 #[test]
-fn a_wide_interval_does_not_win_by_its_median() {
+fn the_certain_gain_decides_not_the_median() {
     let run = run(
         Suite::Ladder,
         vec![
@@ -41,7 +41,7 @@ fn a_large_loss_matters_as_much_as_a_gain() {
 }
 
 #[test]
-fn where_nothing_is_decided_that_is_the_only_finding() {
+fn undecided_comparisons_have_a_single_finding() {
     let run = run(
         Suite::Ladder,
         vec![
@@ -55,12 +55,12 @@ fn where_nothing_is_decided_that_is_the_only_finding() {
 }
 
 #[test]
-fn a_suite_that_compares_nothing_finds_nothing() {
+fn without_comparisons_there_are_no_findings() {
     assert!(findings(&run(Suite::Ladder, vec![case("a", 1.0, None)])).is_empty());
 }
 
 #[test]
-fn a_step_no_larger_than_the_null_controls_is_no_finding() {
+fn a_step_no_larger_than_the_null_control_is_not_reported() {
     let mut run = run(
         Suite::Ladder,
         vec![
@@ -82,7 +82,7 @@ fn a_step_no_larger_than_the_null_controls_is_no_finding() {
 }
 
 #[test]
-fn a_step_within_what_the_null_control_leaves_open_is_no_finding_either() {
+fn a_step_within_the_null_controls_interval_is_not_reported() {
     let mut run = run(
         Suite::Ladder,
         vec![
@@ -130,12 +130,12 @@ fn touched(fastest: f64) -> Run {
 }
 
 #[test]
-fn the_fastest_use_of_data_stands_beside_the_slower_end() {
+fn the_fastest_use_of_data_is_compared_with_the_ends() {
     let found = findings(&touched(14.2));
     assert_eq!(
         found.last().unwrap(),
-        "With the data really produced and consumed, vmsplice_drained moves 14.2 GiB/s, x4.90 of \
-         write_read's 2.90; the slower end by itself (consume_alone) does 18.0."
+        "With data produced and consumed, vmsplice_drained moves 14.2 GiB/s, x4.90 the rate of \
+         write_read (2.90); the slower end alone (consume_alone) reaches 18.0."
     );
 }
 
@@ -146,12 +146,12 @@ fn overlapping_rates_are_not_called_a_gain() {
         found
             .last()
             .unwrap()
-            .contains("not clearly more than write_read's")
+            .contains("not clearly more than write_read (")
     );
 }
 
 #[test]
-fn a_gain_by_the_pipe_size_alone_is_named() {
+fn a_gain_by_the_pipe_size_alone_is_reported() {
     let mut run = ladder();
     let vmsplice = run
         .cases
@@ -162,6 +162,6 @@ fn a_gain_by_the_pipe_size_alone_is_named() {
     assert!(
         findings(&run)
             .iter()
-            .any(|found| found.contains("larger pipe's alone (x1.61)"))
+            .any(|found| found.contains("larger pipe alone (x1.61)"))
     );
 }

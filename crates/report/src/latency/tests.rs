@@ -35,7 +35,7 @@ fn a_rate_that_was_not_kept_is_noted() {
     let kept = shown(&record(Mode::Open(2000.0)));
     assert!(!kept.contains("was not kept"), "{kept}");
     let text = shown(&record(Mode::Open(9000.0)));
-    let note = "pipe of 8B: the rate was not kept: 2000 of 9000 messages a second";
+    let note = "pipe of 8B: the rate was not kept: 2000 of 9000 messages per second";
     assert!(text.contains(note), "{text}");
 }
 

@@ -1,4 +1,4 @@
-//! Tests of the tables of memory, and of what they say.
+//! Tests of the tables of memory and their conclusions.
 
 use super::*;
 use crate::table;
@@ -47,7 +47,7 @@ fn each_size_is_a_row_with_the_cache_that_holds_it() {
         assert_eq!(row.split_whitespace().nth(1), Some(place), "{row}");
         assert_eq!(row.matches('[').count(), 5, "{row}");
     }
-    // Two blocks of 1 MiB are more than the cache holds.
+    // Two blocks of 1 MiB exceed the cache.
     assert!(row(&text, "1MiB").contains("L2, copy L3 "), "{text}");
     assert!(row(&text, "64KiB").contains("L2  "), "{text}");
     assert!(text.contains("Caches: L1 48KiB, L2 1MiB, L3 32MiB. Blocks in base pages."));
@@ -126,17 +126,16 @@ fn findings_show_how_far_the_ladder_is_from_memory() {
     ratio_of(&mut run, "write_read", within(0.02, 0.03, 0.04));
     let found = findings(&run, 0.0);
     let expected = [
-        "busy_loop_huge, the fastest rung, moves x2.10 [1.90, 2.20] of what memcpy of 256KiB, L2 \
-         does: it does not touch the data.",
+        "busy_loop_huge, the fastest rung, is faster than memcpy of 256KiB, L2: x2.10 [1.90, \
+         2.20]; it does not touch the data.",
         "busy_loop_huge moves more (64.2 GiB/s) than one processor reads from memory (30.0 GiB/s, \
          blocks of 1GiB).",
-        "write_read, a plain pipe, reaches x0.0300 [0.0200, 0.0400] of what memcpy of 256KiB, L2 \
-         does.",
+        "write_read, a plain pipe, is slower than memcpy of 256KiB, L2: x0.0300 [0.0200, 0.0400].",
     ];
     assert_eq!(found[..3], expected);
     assert!(
         found[3].starts_with(
-            "Through the caches: read from 180 GiB/s (4KiB, L1) to 30.0 (1GiB, memory); "
+            "Rates fall with the size of the block: read from 180 GiB/s (4KiB, L1) to 30.0 (1GiB, memory); "
         ),
         "{found:?}"
     );
@@ -147,7 +146,7 @@ fn findings_show_how_far_the_ladder_is_from_memory() {
 }
 
 #[test]
-fn findings_claim_nothing_that_the_intervals_do_not_bear() {
+fn overlapping_intervals_support_no_finding() {
     let mut run = memory();
     for case in &mut run.cases {
         if case.ratio.is_some() {
@@ -162,7 +161,7 @@ fn findings_claim_nothing_that_the_intervals_do_not_bear() {
 }
 
 #[test]
-fn a_copy_lies_where_both_its_blocks_fit() {
+fn a_copy_is_in_the_cache_that_holds_both_blocks() {
     let mut run = memory();
     for case in &mut run.cases {
         if case.compared_with.is_some() {
@@ -171,15 +170,15 @@ fn a_copy_lies_where_both_its_blocks_fit() {
     }
     ratio_of(&mut run, "busy_loop_huge", within(1.9, 2.1, 2.2));
     let found = findings(&run, 0.0);
-    assert!(found[0].contains("memcpy of 1MiB, L3 does"), "{found:?}");
+    assert!(found[0].contains("memcpy of 1MiB, L3: "), "{found:?}");
 }
 
 #[test]
-fn findings_claim_nothing_that_the_null_control_leaves_open() {
+fn differences_within_the_null_controls_are_not_reported() {
     let mut run = memory();
     ratio_of(&mut run, "busy_loop_huge", within(1.03, 1.05, 1.14));
     let sentence = |run: &Run| super::super::findings(run).remove(0);
-    let beginning = "busy_loop_huge, the fastest rung, moves x1.05";
+    let beginning = "busy_loop_huge, the fastest rung, is faster than memcpy";
     let control = |ratio| {
         Some(NullControl {
             case: "mem_copy_256k".to_owned(),
@@ -191,7 +190,7 @@ fn findings_claim_nothing_that_the_null_control_leaves_open() {
     assert!(sentence(&run).starts_with(beginning));
     run.null_control = control(within(0.93, 1.0, 1.02));
     assert!(!sentence(&run).starts_with(beginning));
-    // Where a case differs from itself a thousandfold there are no findings.
+    // A case that differs from itself a thousandfold leaves no findings.
     run.null_control = control(within(0.001, 1.0, 1.02));
     assert_eq!(super::super::findings(&run), [""; 0]);
 }

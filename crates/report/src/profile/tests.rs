@@ -10,7 +10,7 @@ fn one() -> Profile {
     profile
 }
 
-/// Lines from the one that begins so to the next empty one.
+/// The lines from one with this beginning to the next empty one.
 fn block<'a>(text: &'a str, begins: &str) -> Vec<&'a str> {
     let lines = text.lines().skip_while(|line| !line.starts_with(begins));
     lines.take_while(|line| !line.is_empty()).collect()
@@ -33,12 +33,12 @@ fn the_call_tree_omits_branches_below_the_threshold() {
 }
 
 #[test]
-fn the_ladder_stands_side_by_side_with_its_sums_and_steps() {
+fn the_ladder_has_a_table_with_sums_and_steps() {
     insta::assert_snapshot!(profile_ladder(&fixtures::ladder(), Style::of_width(80)));
 }
 
 #[test]
-fn a_refused_case_says_why_and_is_no_step() {
+fn a_refused_case_has_a_reason_and_no_step() {
     let mut profile = fixtures::ladder();
     profile.cases[1].not_run = Some(NotRun::refused("no huge pages"));
     profile.cases[1].ends.clear();
@@ -89,7 +89,7 @@ fn fill(group: Group) -> String {
 }
 
 #[test]
-fn a_bars_parts_are_as_wide_as_their_shares() {
+fn the_parts_of_a_bar_are_proportional_to_their_shares() {
     let mut profile = fixtures::ladder();
     profile.cases.truncate(1);
     let (texts, rectangles) = parts(&profile_chart(&profile));
@@ -97,10 +97,10 @@ fn a_bars_parts_are_as_wide_as_their_shares() {
         let parts = rectangles
             .iter()
             .filter(|(fill_is, _)| *fill_is == fill(group));
-        // Less the legend's.
+        // Without the legend's.
         parts.map(|(_, width)| width).sum::<f64>() - 12.0
     };
-    // The writer copies for 48 % of its time; its reader sleeps for 50 %, it for 20 %.
+    // The writer copies for 48 % of its time and sleeps for 20 %; the reader sleeps for 50 %.
     let ratio = width(Group::CopyToKernel) / width(Group::Asleep);
     assert!((ratio - 0.48 / 0.7).abs() < 0.02, "{ratio}");
     assert!(texts.iter().any(|text| text == "48 %"), "{texts:?}");
@@ -109,7 +109,7 @@ fn a_bars_parts_are_as_wide_as_their_shares() {
 }
 
 #[test]
-fn the_legend_has_what_is_there_in_the_usual_order() {
+fn the_legend_has_the_costs_present_in_order() {
     let (texts, _) = parts(&profile_chart(&fixtures::ladder()));
     let place = |group: Group| texts.iter().position(|text| text == group.name());
     let shown: Vec<usize> = Group::ALL.into_iter().filter_map(place).collect();

@@ -7,15 +7,18 @@ use pipespeed_measure::suite::Suite;
 use pipespeed_stats::holm_ratios;
 use proptest::prelude::*;
 
-fn bar(doubt: f64) -> Bar {
-    Bar { doubt, level: 0.99 }
+fn threshold(tolerance: f64) -> Threshold {
+    Threshold {
+        tolerance,
+        level: 0.99,
+    }
 }
 
 fn judged(claim: Claim, low: f64, high: f64) -> Judgement {
     judge(
         claim,
         &within(low, f64::midpoint(low, high), high),
-        bar(0.0),
+        threshold(0.0),
     )
 }
 
@@ -31,7 +34,7 @@ fn a_claim_is_judged_by_the_interval() {
 }
 
 #[test]
-fn a_loss_is_no_gain_and_so_is_what_may_be_one() {
+fn no_gain_includes_a_certain_or_possible_loss() {
     assert_eq!(judged(Claim::NoGain, 0.7, 0.8), Confirmed);
     assert_eq!(judged(Claim::NoGain, 0.9, 1.04), Confirmed);
     assert_eq!(judged(Claim::NoGain, 0.9, 1.2), Undecided);
@@ -39,24 +42,24 @@ fn a_loss_is_no_gain_and_so_is_what_may_be_one() {
 }
 
 #[test]
-fn where_a_case_differs_from_itself_as_much_nothing_is_decided() {
+fn a_difference_within_the_null_controls_is_undecided() {
     let ratio = within(0.8, 0.85, 0.9);
-    assert_eq!(judge(Claim::Slower, &ratio, bar(0.05)), Confirmed);
-    assert_eq!(judge(Claim::Slower, &ratio, bar(0.2)), Undecided);
+    assert_eq!(judge(Claim::Slower, &ratio, threshold(0.05)), Confirmed);
+    assert_eq!(judge(Claim::Slower, &ratio, threshold(0.2)), Undecided);
     let open = within(0.8, 0.9, 1.01);
-    assert_eq!(judge(Claim::NoGain, &open, bar(0.03)), Confirmed);
-    assert_eq!(judge(Claim::NoGain, &open, bar(0.3)), Undecided);
+    assert_eq!(judge(Claim::NoGain, &open, threshold(0.03)), Confirmed);
+    assert_eq!(judge(Claim::NoGain, &open, threshold(0.3)), Undecided);
     let same = within(0.98, 1.0, 1.02);
-    assert_eq!(judge(Claim::Same, &same, bar(0.3)), Undecided);
-    assert_eq!(judge(Claim::NoGain, &same, bar(0.3)), Undecided);
+    assert_eq!(judge(Claim::Same, &same, threshold(0.3)), Undecided);
+    assert_eq!(judge(Claim::NoGain, &same, threshold(0.3)), Undecided);
 }
 
 #[test]
-fn too_few_rounds_decide_nothing() {
+fn too_few_rounds_are_undecided() {
     let mut ratio = within(0.8, 1.0, 1.2);
     ratio.estimate.interval = None;
     for claim in [Claim::Faster, Claim::Slower, Claim::Same, Claim::NoGain] {
-        assert_eq!(judge(claim, &ratio, bar(0.0)), Undecided);
+        assert_eq!(judge(claim, &ratio, threshold(0.0)), Undecided);
     }
 }
 
@@ -70,20 +73,23 @@ fn compared(ratios: &[Option<Ratio>]) -> Run {
 }
 
 #[test]
-fn a_range_below_its_level_decides_nothing() {
+fn a_range_below_its_level_is_undecided() {
     // Six rounds, all with a loss: 96.9 %, where six comparisons need 99.2 %.
     let losses: Vec<Vec<f64>> = (0..6)
         .map(|_| vec![0.86, 0.87, 0.88, 0.89, 0.87, 0.86])
         .collect();
     let ratios = holm_ratios(&losses, 0.95);
-    let bar = Bar::of(&compared(&ratios), 0.0);
+    let threshold = Threshold::of(&compared(&ratios), 0.0);
     let ratio = ratios[0].unwrap();
     assert!(ratio.estimate.ends().1 < 0.95 && ratio.verdict == Verdict::Undecided);
-    assert_eq!(judge(Claim::NoGain, &ratio, bar), Undecided);
+    assert_eq!(judge(Claim::NoGain, &ratio, threshold), Undecided);
     // Alone it would be decided.
     let alone = holm_ratios(&losses[..1], 0.95);
-    let bar = Bar::of(&compared(&alone), 0.0);
-    assert_eq!(judge(Claim::NoGain, &alone[0].unwrap(), bar), Confirmed);
+    let threshold = Threshold::of(&compared(&alone), 0.0);
+    assert_eq!(
+        judge(Claim::NoGain, &alone[0].unwrap(), threshold),
+        Confirmed
+    );
 }
 
 proptest! {
@@ -98,7 +104,7 @@ proptest! {
             if ratio.verdict != Verdict::Undecided {
                 continue;
             }
-            // Held to that level alone it comes out as it did.
+            // Tested alone at that level, it has the same result.
             let alone = holm_ratios(std::slice::from_ref(ratios), level)[0].unwrap();
             prop_assert_eq!(alone, *ratio);
             let interval = ratio.estimate.interval.unwrap();
@@ -109,19 +115,19 @@ proptest! {
 }
 
 #[test]
-fn conditions_other_than_the_suites_are_listed() {
+fn deviations_from_the_suites_conditions_are_listed() {
     let mut run = run(Suite::Volumes, Vec::new());
-    assert_eq!(other_conditions(&run), "");
+    assert_eq!(deviations(&run), "");
     run.settings.data = Some("read".to_owned());
     run.settings.pipe_size = Some(65_536);
-    assert_eq!(other_conditions(&run), "");
+    assert_eq!(deviations(&run), "");
     run.settings.data = Some("touch".to_owned());
     run.settings.work = 3;
     run.settings.pipe_size = Some(1 << 20);
     run.settings.buffer_size = Some(1 << 20);
     run.settings.reader_cpu = run.settings.writer_cpu;
     assert_eq!(
-        other_conditions(&run),
+        deviations(&run),
         "--data touch, --work 3, --buffer-size 1MiB, --pipe-size 1MiB, one processor"
     );
 }
@@ -176,14 +182,14 @@ mod of_options {
     }
 
     #[test]
-    fn what_was_published_stands_beside_what_was_found() {
+    fn statements_are_compared_with_results() {
         let run = run_of_options();
         insta::assert_snapshot!(options(&run, 0.0).join("\n"));
         assert_eq!(crate::findings(&run), options(&run, 0.0));
     }
 
     #[test]
-    fn other_data_or_sizes_are_not_what_was_published() {
+    fn other_data_is_not_judged() {
         let mut run = run_of_options();
         run.settings.data = Some("touch".to_owned());
         run.cases
@@ -199,7 +205,7 @@ mod of_options {
     }
 
     #[test]
-    fn published_cases_exist_under_the_conditions_of_the_first() {
+    fn published_cases_exist_under_the_same_conditions() {
         let cases = Suite::Options.cases(&Overrides::default());
         let conditions = |case: &Case| (case.data, case.subject.pipe_bytes());
         for (name, ..) in OPTIONS {
@@ -245,30 +251,30 @@ mod of_volumes {
     }
 
     #[test]
-    fn each_volume_has_a_sentence_and_the_largest_its_course() {
+    fn each_volume_has_a_sentence_and_the_largest_a_trend() {
         let run = run_of_volumes();
         insta::assert_snapshot!(volumes(&run, 0.0).join("\n"));
         assert_eq!(crate::findings(&run), volumes(&run, 0.0));
     }
 
     #[test]
-    fn other_conditions_than_the_published_are_not_judged() {
+    fn volumes_under_other_conditions_are_not_judged() {
         let mut run = run_of_volumes();
         run.settings.pipe_size = Some(1 << 20);
         let found = volumes(&run, 0.0);
-        let shown = "; published, from single runs of other data, sizes or processors: x0.88.";
+        let shown = "; published from single runs of other data, sizes or processors: x0.88.";
         assert!(found[0].ends_with(shown), "{found:?}");
         assert!(!found.concat().contains("ed here"), "{found:?}");
     }
 
     #[test]
-    fn short_stretches_show_no_trend() {
+    fn short_parts_show_no_trend() {
         let mut run = run_of_volumes();
         for sample in &mut run.cases[2].samples {
             sample.seconds = 1.9;
         }
         let found = volumes(&run, 0.0).concat();
-        assert!(!found.contains("In the course of"), "{found}");
+        assert!(!found.contains("Within trials of"), "{found}");
     }
 
     #[test]

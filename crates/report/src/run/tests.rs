@@ -80,7 +80,7 @@ fn a_null_control_that_differs_makes_the_run_suspect() {
 }
 
 #[test]
-fn a_run_without_a_case_still_says_how_it_was_measured() {
+fn a_run_without_cases_has_notes_on_the_method() {
     let text = table(&run(Suite::Ladder, Vec::new()), Style::default());
     assert!(text.contains("Measured: 30 rounds"));
 }

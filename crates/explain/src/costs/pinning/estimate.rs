@@ -1,15 +1,14 @@
-//! What pinning costs, estimated without any privilege.
+//! An estimate of the cost of pinning, which needs no privileges.
 //!
-//! vmsplice(2) of a page finds it in the page table, takes a reference to it
-//! and fills in a slot of the pipe. splice(2) from another pipe that holds the
-//! same pages fills in the slot too, but moves the reference there is. So the
-//! difference is about what pinning costs, and rather more: what vmsplice does
-//! besides for each page counts too. What base pages cost more than huge ones
-//! is free of that.
+//! For each page vmsplice(2) walks the page table, takes a reference and fills a slot of
+//! the pipe. splice(2) from another pipe that holds the same pages fills a slot, too, but
+//! moves an existing reference. The difference is an upper estimate of the cost of
+//! pinning, since it includes everything else that vmsplice does for each page. The
+//! difference between base and huge pages does not include that.
 //!
-//! tee(2) would be no baseline: it takes a reference too, one page at a time,
-//! where pinning takes those of a huge page all at once. Here that alone makes
-//! tee dearer than vmsplice of huge pages.
+//! tee(2) would be the wrong baseline: it takes a reference for every page, while pinning
+//! takes all references of a huge page at once. This can make tee more expensive than
+//! vmsplice of huge pages (docs/pinning.md).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,15 +20,15 @@ use fastpipe::transfer::{Input, Output, SpliceOptions, VmspliceOptions};
 use fastpipe::wait::Wait;
 
 use crate::costs::PIECE;
-use crate::costs::probes::{dev_null, each, mapped, pipe_of};
+use crate::costs::probes::{dev_null, mapped, ns_per, pipe_of};
 
-/// How often the pipe is filled and drained in each way for one sample.
-const TIMES: u32 = 48;
+/// A sample fills and drains the pipe this many times in each way.
+const FILLS: u32 = 48;
 
-/// The pages that vmsplice(2) asks for at a time (`iter_to_pipe` of fs/splice.c).
-pub const PAGES_PER_CALL: u32 = 16;
+/// Number of pages that vmsplice(2) pins at a time (`iter_to_pipe` in fs/splice.c).
+pub const PIPE_PAGES_PER_CALL: u32 = 16;
 
-/// Nanoseconds a page.
+/// Nanoseconds per page.
 pub(in crate::costs) struct Sample {
     pub(super) vmsplice_ns: f64,
     pub(in crate::costs) splice_ns: f64,
@@ -37,8 +36,7 @@ pub(in crate::costs) struct Sample {
     pub(in crate::costs) estimate_ns: f64,
 }
 
-/// A pipe that is filled and drained, and another one that it can be filled
-/// from.
+/// A pipe to fill and drain, and another one to fill it from.
 pub(in crate::costs) struct Pipes {
     reader: OwnedFd,
     writer: OwnedFd,
@@ -81,16 +79,16 @@ impl Pipes {
     }
 
     pub(in crate::costs) fn sample(&self) -> io::Result<Sample> {
-        let (mut pinning, mut moving) = (Duration::ZERO, Duration::ZERO);
-        for _ in 0..TIMES {
-            pinning += self.vmsplice(&self.writer)?;
+        let (mut vmsplicing, mut splicing) = (Duration::ZERO, Duration::ZERO);
+        for _ in 0..FILLS {
+            vmsplicing += self.vmsplice(&self.writer)?;
             self.drain()?;
             self.vmsplice(&self.other.1)?;
-            moving += self.splice()?;
+            splicing += self.splice()?;
             self.drain()?;
         }
-        let pages = f64::from(TIMES) * (PIECE / page_size()) as f64;
-        let [vmsplice_ns, splice_ns] = [pinning, moving].map(|time| each(time, pages));
+        let pages = f64::from(FILLS) * (PIECE / page_size()) as f64;
+        let [vmsplice_ns, splice_ns] = [vmsplicing, splicing].map(|time| ns_per(time, pages));
         Ok(Sample {
             vmsplice_ns,
             splice_ns,

@@ -1,6 +1,5 @@
-//! Fakes of the kernel's benchmark, for each layout. They read and write the
-//! argument through structs written down after the kernel's headers, not
-//! through the table of offsets they test.
+//! Fakes of the kernel's benchmark, one for each layout. They access the argument through
+//! copies of the kernel's structs, independent of the offsets under test.
 
 use std::cell::RefCell;
 use std::io;
@@ -13,7 +12,7 @@ use rustix::io::Errno;
 
 use super::{Argument, GupTest, Kernel};
 
-/// mm/gup_benchmark.c of 4.15.
+/// mm/gup_benchmark.c in 4.15.
 #[repr(C)]
 #[allow(dead_code)]
 struct GupBenchmark415 {
@@ -24,10 +23,10 @@ struct GupBenchmark415 {
     flags: u32,
 }
 
-/// The same before `expansion`.
+/// mm/gup_benchmark.c before 4.20, with the time to release.
 #[repr(C)]
 #[allow(dead_code)]
-struct GupBenchmarkPut {
+struct GupBenchmark40Bytes {
     get_delta_usec: u64,
     put_delta_usec: u64,
     addr: u64,
@@ -36,7 +35,7 @@ struct GupBenchmarkPut {
     flags: u32,
 }
 
-/// mm/gup_benchmark.c of 4.20 to 5.10.
+/// mm/gup_benchmark.c in 4.20 to 5.10.
 #[repr(C)]
 #[allow(dead_code)]
 struct GupBenchmark420 {
@@ -49,7 +48,7 @@ struct GupBenchmark420 {
     expansion: [u64; 10],
 }
 
-/// mm/gup_test.h of 5.11.
+/// mm/gup_test.h in 5.11.
 #[repr(C)]
 #[allow(dead_code)]
 struct GupTest511 {
@@ -62,7 +61,7 @@ struct GupTest511 {
     which_pages: [u32; 8],
 }
 
-/// mm/gup_test.h of 5.13.
+/// mm/gup_test.h in 5.13.
 #[repr(C)]
 #[allow(dead_code)]
 struct GupTest513 {
@@ -76,9 +75,9 @@ struct GupTest513 {
     which_pages: [u32; 8],
 }
 
-/// One kernel's struct: its size and where the fields are.
+/// The size of a kernel's struct, and the offsets of its fields.
 #[derive(Debug, Clone, Copy)]
-pub struct Struct {
+pub struct KernelStruct {
     pub kernels: &'static str,
     pub bytes: usize,
     pub get: usize,
@@ -88,9 +87,9 @@ pub struct Struct {
     pub nr: usize,
 }
 
-macro_rules! as_in_the_kernel {
+macro_rules! kernel_struct {
     ($kernels:literal, $name:ident, $get:ident, $put:expr) => {
-        Struct {
+        KernelStruct {
             kernels: $kernels,
             bytes: size_of::<$name>(),
             get: offset_of!($name, $get),
@@ -101,7 +100,7 @@ macro_rules! as_in_the_kernel {
         }
     };
     ($kernels:literal, $name:ident) => {
-        as_in_the_kernel!(
+        kernel_struct!(
             $kernels,
             $name,
             get_delta_usec,
@@ -110,17 +109,17 @@ macro_rules! as_in_the_kernel {
     };
 }
 
-pub const KERNELS: [Struct; 5] = [
-    as_in_the_kernel!("4.15", GupBenchmark415, delta_usec, None),
-    as_in_the_kernel!("before 4.20", GupBenchmarkPut),
-    as_in_the_kernel!("4.20", GupBenchmark420),
-    as_in_the_kernel!("5.11", GupTest511),
-    as_in_the_kernel!("5.13", GupTest513),
+pub const KERNELS: [KernelStruct; 5] = [
+    kernel_struct!("4.15", GupBenchmark415, delta_usec, None),
+    kernel_struct!("between 4.19", GupBenchmark40Bytes),
+    kernel_struct!("4.20", GupBenchmark420),
+    kernel_struct!("5.11", GupTest511),
+    kernel_struct!("5.13", GupTest513),
 ];
 
-/// What the fake was asked.
+/// A request to the fake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Asked {
+pub struct Request {
     pub addr: u64,
     pub size: u64,
     pub nr: u32,
@@ -128,28 +127,29 @@ pub struct Asked {
 
 #[derive(Debug)]
 pub struct Fake {
-    pub layout: Struct,
+    pub layout: KernelStruct,
+    /// The error for arguments of other layouts.
     pub refusal: Errno,
-    /// Nanoseconds a page, for pinning and for letting go.
+    /// Nanoseconds per page, for pinning and for releasing.
     pub page_ns: [f64; 2],
-    /// Only so many pages are pinned.
-    pub most_pages: u64,
-    pub asked: Rc<RefCell<Vec<Asked>>>,
+    /// At most this many pages are pinned.
+    pub max_pages: u64,
+    pub requests: Rc<RefCell<Vec<Request>>>,
 }
 
 impl Fake {
-    /// Of this kernel, with 10 ns a page for pinning and 5 for letting go.
-    pub fn new(layout: Struct) -> Fake {
+    /// A fake that takes 10 ns per page for pinning and 5 for releasing.
+    pub fn new(layout: KernelStruct) -> Fake {
         Fake {
             layout,
             refusal: Errno::INVAL,
             page_ns: [10.0, 5.0],
-            most_pages: u64::MAX,
-            asked: Rc::default(),
+            max_pages: u64::MAX,
+            requests: Rc::default(),
         }
     }
 
-    /// As the command would find it.
+    /// The kernel with this benchmark, as the command would find it.
     pub fn kernel(self) -> Kernel {
         Kernel::new(PathBuf::from("/fake"), self).unwrap()
     }
@@ -164,7 +164,7 @@ impl GupTest for Fake {
         }
         let u64_at = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
         let nr = u32::from_ne_bytes(bytes[layout.nr..layout.nr + 4].try_into().unwrap());
-        let asked = Asked {
+        let request = Request {
             addr: u64_at(layout.addr),
             size: u64_at(layout.size),
             nr,
@@ -173,14 +173,14 @@ impl GupTest for Fake {
             bytes[layout.nr + 4..].iter().all(|&byte| byte == 0),
             "flags"
         );
-        self.asked.borrow_mut().push(asked);
+        self.requests.borrow_mut().push(request);
 
         let page = page_size() as u64;
-        let pages = (asked.size / page).min(self.most_pages);
+        let pages = (request.size / page).min(self.max_pages);
         bytes[layout.size..][..8].copy_from_slice(&(pages * page).to_ne_bytes());
         let fields = [Some(layout.get), layout.put];
         for (field, page_ns) in fields.into_iter().zip(self.page_ns) {
-            // As ktime_us_delta has it: whole microseconds, cut off.
+            // Truncated to whole microseconds, as by ktime_us_delta.
             let us = (pages as f64 * page_ns / 1000.0).floor() as u64;
             if let Some(at) = field {
                 bytes[at..at + 8].copy_from_slice(&us.to_ne_bytes());

@@ -1,4 +1,4 @@
-//! Figures of a fake kernel, for the tests of their report.
+//! Figures from a fake kernel, for tests of reports.
 
 use fastpipe::buffer::Pages;
 
@@ -18,31 +18,31 @@ fn plan() -> Plan {
     }
 }
 
-/// By a kernel that pins no more than 200 pages.
-pub fn of_a_kernel() -> (Plan, Option<Kernel>, Vec<Figure>) {
+/// Figures from a kernel's benchmark that pins at most 200 pages, and the estimate.
+pub fn with_benchmark() -> (Plan, Option<Kernel>, Vec<Figure>) {
     let layout = KERNELS.iter().find(|layout| layout.kernels == "4.20");
     let fake = Fake {
-        most_pages: 200,
+        max_pages: 200,
         ..Fake::new(*layout.unwrap_or(&KERNELS[0]))
     };
-    by(Some(fake.kernel()))
+    figures_from(Some(fake.kernel()))
 }
 
 /// The estimate alone.
-pub fn estimated() -> (Plan, Option<Kernel>, Vec<Figure>) {
-    by(None)
+pub fn without_benchmark() -> (Plan, Option<Kernel>, Vec<Figure>) {
+    figures_from(None)
 }
 
-fn by(kernel: Option<Kernel>) -> (Plan, Option<Kernel>, Vec<Figure>) {
+fn figures_from(kernel: Option<Kernel>) -> (Plan, Option<Kernel>, Vec<Figure>) {
     let plan = plan();
-    match measured(&plan, 7, kernel.clone()) {
+    match measure(&plan, 7, kernel.clone()) {
         Ok(figures) => (plan, kernel, figures),
-        Err(error) => panic!("nobody interrupts it: {error:#}"),
+        Err(error) => panic!("it is never interrupted: {error:#}"),
     }
 }
 
-/// The figures of a run.
-pub(super) fn measured(
+/// Measures figures in `rounds` rounds.
+pub(super) fn measure(
     plan: &Plan,
     rounds: usize,
     kernel: Option<Kernel>,

@@ -1,4 +1,4 @@
-//! The one system call that rustix has no safe form of: ioctl(2) on gup_test.
+//! ioctl(2) on gup_test, for which rustix has no safe function.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -25,20 +25,20 @@ impl GupFile {
 impl GupTest for GupFile {
     fn fast_benchmark(&mut self, argument: &mut Argument<'_>) -> io::Result<()> {
         let call = FastBenchmark(argument.as_bytes_mut());
-        // SAFETY: see the implementation of Ioctl. The kernel takes references
-        // to the pages of the range that the argument borrows, reads no byte
-        // of them, and has let them go when it returns.
+        // SAFETY: see the implementation of Ioctl. The kernel takes references to the
+        // pages of the range that the argument borrows, does not access their contents,
+        // and releases the references before it returns.
         unsafe { ioctl::ioctl(&self.0, call) }?;
         Ok(())
     }
 }
 
-/// GUP_FAST_BENCHMARK: _IOWR('g', 1, struct), whatever the struct's size.
+/// GUP_FAST_BENCHMARK: _IOWR('g', 1, struct). The size of the struct depends on the kernel.
 struct FastBenchmark<'a>(&'a mut [u8]);
 
-// SAFETY: the number carries the length of the bytes behind the pointer, and a
-// driver that knows it reads and writes just so many; any other answers EINVAL
-// or ENOTTY. Nothing is made of the output.
+// SAFETY: the ioctl's number contains the length of the buffer. A driver that implements
+// this number accesses exactly that many bytes; any other driver returns EINVAL or ENOTTY.
+// The output is not used.
 unsafe impl Ioctl for FastBenchmark<'_> {
     type Output = ();
 
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn the_numbers_are_those_of_the_kernels_headers() {
-        // _IOWR('g', 1, struct gup_test) and its forerunners, as gcc has them.
+        // The values of _IOWR('g', 1, struct gup_test) and of its predecessors in C.
         for (bytes, number) in [
             (80, 0xC050_6701),
             (72, 0xC048_6701),
@@ -79,15 +79,15 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_knows_no_such_call_refuses_it() {
+    fn a_file_without_this_ioctl_refuses_it() {
         let range = [0; 64];
         let mut argument = Argument::new(&LAYOUTS[0], &range, 1);
         let mut file = GupFile::open(Path::new("/dev/null")).unwrap();
         let error = file.fast_benchmark(&mut argument).unwrap_err();
-        let known = [rustix::io::Errno::NOTTY, rustix::io::Errno::INVAL];
+        let expected = [rustix::io::Errno::NOTTY, rustix::io::Errno::INVAL];
         assert!(
-            known
-                .map(|known| Some(known.raw_os_error()))
+            expected
+                .map(|errno| Some(errno.raw_os_error()))
                 .contains(&error.raw_os_error())
         );
     }

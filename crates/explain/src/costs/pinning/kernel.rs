@@ -1,5 +1,4 @@
-//! The kernel's own benchmark: where it is, which layout it has, and one range
-//! pinned by it.
+//! The kernel's own benchmark: its file, its layout, and calls of it.
 
 use std::cell::RefCell;
 use std::io;
@@ -15,43 +14,40 @@ use super::GupTest;
 use super::ioctl::GupFile;
 use super::layout::{Argument, LAYOUTS, Layout, Reply};
 
-/// Where debugfs belongs.
+/// The usual mount point of debugfs.
 const DEBUGFS: &str = "/sys/kernel/debug";
 
-/// What statfs(2) tells of a debugfs (DEBUGFS_MAGIC of linux/magic.h).
+/// The type of a debugfs in statfs(2) (DEBUGFS_MAGIC in linux/magic.h).
 const DEBUGFS_MAGIC: rustix::fs::FsWord = 0x6462_6720;
 
-/// The file's name since 5.11, and before.
-const NAMES: [&str; 2] = ["gup_test", "gup_benchmark"];
+/// The name of the file since Linux 5.11, and before.
+const FILE_NAMES: [&str; 2] = ["gup_test", "gup_benchmark"];
 
-/// Why there is no benchmark of the kernel's.
+/// Why the kernel's own benchmark can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Missing {
-    /// No debugfs where it belongs.
-    #[error(
-        "debugfs is not mounted on {DEBUGFS}, where it would be \
-         (as root: mount -t debugfs none {DEBUGFS})"
-    )]
+    /// debugfs is not mounted on its usual mount point.
+    #[error("debugfs is not mounted (as root: mount -t debugfs none {DEBUGFS})")]
     NotMounted,
-    /// An ordinary user.
-    #[error("{0} may only be looked into by root")]
+    /// This user is not root.
+    #[error("only root may read {0}")]
     NotAllowed(PathBuf),
-    /// Root, and refused all the same.
+    /// Even root is refused.
     #[error(
-        "{0} may not be opened, though this is root: a container without the capabilities, \
-         or a kernel that is locked down"
+        "root may not open {0}: this container lacks the capabilities, or the kernel is \
+         locked down"
     )]
     RootNotAllowed(PathBuf),
-    /// Not built in.
+    /// The kernel was built without it.
     #[error(
-        "{0} has neither gup_test nor gup_benchmark: this kernel was built without \
+        "{0} contains neither gup_test nor gup_benchmark: this kernel was built without \
          CONFIG_GUP_TEST (before 5.11: CONFIG_GUP_BENCHMARK)"
     )]
     NotBuilt(PathBuf),
-    /// It is there, and understands none of the layouts.
-    #[error("{0} is there, but takes none of the arguments known here: a newer kernel's?")]
+    /// It accepts none of the layouts.
+    #[error("{0} accepts none of the known arguments; the kernel may be too new for this program")]
     NoKnownLayout(PathBuf),
-    /// Anything else.
+    /// Another error.
     #[error("{0}: {1}")]
     Failed(PathBuf, io::Error),
 }
@@ -59,19 +55,19 @@ pub enum Missing {
 /// The kernel's own benchmark of get_user_pages_fast.
 #[derive(Debug, Clone, Serialize)]
 pub struct Kernel {
-    /// Its file.
+    /// The file.
     pub file: PathBuf,
-    /// How its argument is laid out.
+    /// The layout of its argument.
     pub layout: &'static Layout,
     #[serde(skip)]
     gup: Rc<RefCell<dyn GupTest>>,
 }
 
 impl Kernel {
-    /// Opens the file and finds out which layout it has.
+    /// Opens the file and detects its layout.
     ///
     /// # Errors
-    /// Why there is none.
+    /// [`Missing`].
     pub fn find() -> Result<Kernel, Missing> {
         let mounted = rustix::fs::statfs(DEBUGFS).is_ok_and(|found| found.f_type == DEBUGFS_MAGIC);
         if !mounted {
@@ -81,7 +77,7 @@ impl Kernel {
         Kernel::new(file, gup)
     }
 
-    /// Finds out the layout by pinning a few pages in each.
+    /// Detects the layout by trying each of them on a few pages.
     pub(super) fn new(file: PathBuf, mut gup: impl GupTest + 'static) -> Result<Kernel, Missing> {
         let failed = |error| Missing::Failed(file.clone(), error);
         let range = Buffer::builder()
@@ -104,31 +100,31 @@ impl Kernel {
     /// Pins all of `range`, `pages_per_call` pages at a time, and releases it.
     ///
     /// # Errors
-    /// When the call fails, or pins nothing or more than it was asked to.
+    /// The call fails, or pins nothing, or more than requested.
     pub fn pin(&self, range: &[u8], pages_per_call: u32) -> io::Result<Reply> {
         let mut argument = Argument::new(self.layout, range, pages_per_call);
         self.gup.borrow_mut().fast_benchmark(&mut argument)?;
         let reply = argument.reply();
         if reply.bytes < page_size() as u64 {
-            return Err(io::Error::other("the kernel pinned not a single page"));
+            return Err(io::Error::other("the kernel pinned no pages"));
         }
         if reply.bytes > range.len() as u64 {
-            let what = "the kernel says it pinned more than it was asked to";
+            let what = "the kernel reports that it pinned more than requested";
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         Ok(reply)
     }
 }
 
-/// The benchmark answers EINVAL to numbers it does not know; what is not it,
-/// ENOTTY.
+/// Whether an error means an unknown ioctl number: EINVAL from the benchmark, ENOTTY from
+/// other files.
 fn is_unknown_call(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::INVAL | Errno::NOTTY))
 }
 
 fn open_in(directory: &Path) -> Result<(PathBuf, GupFile), Missing> {
-    for name in NAMES {
+    for name in FILE_NAMES {
         let path = directory.join(name);
         let is_root = rustix::process::geteuid().is_root();
         match GupFile::open(&path) {
@@ -153,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newer_name_comes_first_and_the_older_one_is_found_too() {
+    fn both_file_names_are_found_the_newer_one_first() {
         let directory = tempfile::tempdir().unwrap();
         let found = || open_in(directory.path()).map(|(path, _)| path);
         let error = found().unwrap_err().to_string();
@@ -166,9 +162,9 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_may_not_be_searched_asks_for_root() {
+    fn an_unsearchable_directory_asks_for_root() {
         if rustix::process::geteuid().is_root() {
-            pipespeed_testing::skip("root may look everywhere");
+            pipespeed_testing::skip("root may search every directory");
             return;
         }
         use std::os::unix::fs::PermissionsExt;
@@ -183,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_benchmark_has_no_known_layout() {
+    fn another_file_has_no_known_layout() {
         let path = Path::new("/dev/null");
         let gup = GupFile::open(path).unwrap();
         let missing = Kernel::new(path.to_owned(), gup).unwrap_err();

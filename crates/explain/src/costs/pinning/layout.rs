@@ -1,33 +1,32 @@
-//! The argument of the kernel's own benchmark, and how kernels lay it out.
+//! The argument of the kernel's own benchmark, and its layout in different kernels.
 //!
-//! A kernel knows the call by a number in which the argument's size stands
-//! (_IOWR), and refuses all others: so the size tells which layout it has.
+//! The ioctl's number contains the argument's size (_IOWR), and a kernel accepts no other
+//! number. So the size that it accepts identifies its layout.
 
 use std::marker::PhantomData;
 
 use serde::Serialize;
 
-/// The largest argument of all layouts, in bytes.
-const LARGEST: usize = 120;
+/// The size of the largest argument, in bytes.
+const MAX_BYTES: usize = 120;
 
-/// How one kernel lays out the argument: the offsets of its fields in bytes.
-/// Whatever is not named here (flags, pages to be dumped) is zero, which means
-/// to pin for reading, as vmsplice(2) does.
+/// A layout of the argument: the offsets of its fields in bytes. All other fields (flags,
+/// pages to dump) are zero, which pins for reading, as vmsplice(2) does.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Layout {
-    /// Which kernels have it.
+    /// The kernels that use it.
     pub kernels: &'static str,
-    /// The argument's size.
+    /// The size of the argument.
     pub bytes: usize,
-    /// The time it took to pin, in microseconds.
+    /// The time to pin, in microseconds.
     #[serde(skip)]
     get_us: usize,
-    /// The time it took to let the pages go.
+    /// The time to release, in microseconds.
     #[serde(skip)]
     put_us: Option<usize>,
     #[serde(skip)]
     address: usize,
-    /// Bytes to pin; afterwards, bytes that were pinned.
+    /// The bytes to pin; after the call, the bytes pinned.
     #[serde(skip)]
     size: usize,
     #[serde(skip)]
@@ -35,7 +34,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// All but the first differ only in what follows the flags.
+    /// A layout with the time to release. These differ only after the flags.
     const fn with_put_time(kernels: &'static str, bytes: usize) -> Layout {
         Layout {
             kernels,
@@ -49,15 +48,15 @@ impl Layout {
     }
 }
 
-/// All layouts, by the kernel's history: mm/gup_benchmark.c as of its first
-/// commit (64c349f4ae78, Linux 4.15), "time put_page()" (26db3d09d9e1, 4.20),
-/// mm/gup_test.h as of 5.11 (`which_pages`) and of 5.13 (`test_flags`); the one
-/// of 40 bytes was in trees between 4.19 and 4.20.
+/// All layouts. Sources in the kernel's history: mm/gup_benchmark.c in its first commit
+/// (64c349f4ae78, Linux 4.15) and in "time put_page()" (26db3d09d9e1, 4.20), mm/gup_test.h
+/// of 5.11 (`which_pages`) and of 5.13 (`test_flags`). The layout of 40 bytes existed only
+/// in trees between 4.19 and 4.20.
 pub static LAYOUTS: [Layout; 5] = [
     Layout::with_put_time("5.13 and later", 80),
     Layout::with_put_time("5.11 and 5.12", 72),
     Layout::with_put_time("4.20 to 5.10", 120),
-    Layout::with_put_time("before 4.20, with put_page", 40),
+    Layout::with_put_time("between 4.19 and 4.20", 40),
     Layout {
         kernels: "4.15 to 4.19",
         bytes: 32,
@@ -69,26 +68,26 @@ pub static LAYOUTS: [Layout; 5] = [
     },
 ];
 
-/// The argument of one call, which pins `'a`'s memory and lets it go again.
+/// The argument of a call, which pins memory that it borrows for `'a`, and releases it.
 #[derive(Debug)]
 pub struct Argument<'a> {
-    bytes: [u8; LARGEST],
+    bytes: [u8; MAX_BYTES],
     layout: &'static Layout,
     range: PhantomData<&'a [u8]>,
 }
 
 impl<'a> Argument<'a> {
-    /// For pinning `range`, so many pages at a time.
+    /// An argument to pin `range`, `pages_per_call` pages at a time.
     pub fn new(layout: &'static Layout, range: &'a [u8], pages_per_call: u32) -> Argument<'a> {
-        let mut bytes = [0; LARGEST];
-        let mut put =
+        let mut bytes = [0; MAX_BYTES];
+        let mut set =
             |offset: usize, field: &[u8]| bytes[offset..][..field.len()].copy_from_slice(field);
-        put(
+        set(
             layout.address,
             &(range.as_ptr().addr() as u64).to_ne_bytes(),
         );
-        put(layout.size, &(range.len() as u64).to_ne_bytes());
-        put(layout.pages_per_call, &pages_per_call.to_ne_bytes());
+        set(layout.size, &(range.len() as u64).to_ne_bytes());
+        set(layout.pages_per_call, &pages_per_call.to_ne_bytes());
         Argument {
             bytes,
             layout,
@@ -96,13 +95,13 @@ impl<'a> Argument<'a> {
         }
     }
 
-    /// What the kernel reads and writes. Only the call itself may change it:
-    /// the memory it names must stay the one it was made for.
+    /// The bytes that the kernel reads and writes. Only the kernel may change them: the
+    /// address must remain that of the borrowed range.
     pub(super) fn as_bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.layout.bytes]
     }
 
-    /// What the kernel has written.
+    /// The kernel's reply after the call.
     pub fn reply(&self) -> Reply {
         let number = |offset: usize| {
             let mut field = [0; 8];
@@ -117,14 +116,14 @@ impl<'a> Argument<'a> {
     }
 }
 
-/// What the kernel answers to one call.
+/// The kernel's reply to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply {
-    /// Whole microseconds it took to pin.
+    /// The time to pin, in whole microseconds.
     pub get_us: u64,
-    /// Whole microseconds it took to let go, where the kernel tells.
+    /// The time to release, in whole microseconds, if the kernel reports it.
     pub put_us: Option<u64>,
-    /// What was pinned. When the kernel gave up amid a piece of
-    /// `pages_per_call` pages, the whole piece is counted.
+    /// The bytes pinned. If the kernel stopped within a batch of `pages_per_call` pages,
+    /// it counts the whole batch.
     pub bytes: u64,
 }

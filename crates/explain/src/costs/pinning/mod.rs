@@ -1,12 +1,11 @@
-//! What it costs to pin a page: to find it in the page table and take a
-//! reference to it (get_user_pages_fast), as vmsplice(2) does.
+//! The cost of pinning a page: looking it up in the page table and taking a reference
+//! to it (get_user_pages_fast), as vmsplice(2) does.
 //!
-//! Where the kernel has its own benchmark of that (gup_test, on debugfs), this
-//! asks it: `kernel.rs` finds it, `layout.rs` knows what its argument looks like
-//! in which kernel, `ioctl.rs` calls it, `range.rs` makes samples of the
-//! answers. The benchmark counts whole microseconds, cut off; so ranges of many
-//! MiB are pinned by each call. With or without it there is an estimate from
-//! pipes, which needs no privilege: `estimate.rs`.
+//! Some kernels have a benchmark of this (gup_test, on debugfs): `kernel.rs` finds it,
+//! `layout.rs` defines its argument by kernel version, `ioctl.rs` calls it, and
+//! `range.rs` computes samples from its replies. It reports whole microseconds,
+//! truncated, so each call pins a range of many MiB. On all kernels there is an estimate
+//! from pipes, which needs no privileges: `estimate.rs`.
 
 mod estimate;
 #[cfg(any(test, feature = "fixtures"))]
@@ -26,11 +25,11 @@ use std::io;
 use fastpipe::buffer::Pages;
 use serde::Serialize;
 
-pub use self::estimate::PAGES_PER_CALL as PIPE_PAGES_PER_CALL;
+pub use self::estimate::PIPE_PAGES_PER_CALL;
 pub(super) use self::estimate::Pipes;
 pub use self::kernel::{Kernel, Missing};
 pub use self::layout::{Argument, LAYOUTS, Layout, Reply};
-pub use self::range::Counted;
+pub use self::range::BenchmarkCalls;
 use self::range::Range;
 use super::{CONFIDENCE, Case, Probe, Probes};
 use pipespeed_base::named;
@@ -38,69 +37,67 @@ use pipespeed_host::Warning;
 use pipespeed_measure::record::{Header, NotRun};
 use pipespeed_stats::Estimate;
 
-/// The kernel's gup_test or gup_benchmark, or what a test puts in its place.
+/// The kernel's gup_test or gup_benchmark, or a test's fake.
 pub trait GupTest: Debug {
-    /// Pins the argument's range by get_user_pages_fast and lets it go:
-    /// GUP_FAST_BENCHMARK, whose number depends on the argument's size.
+    /// Pins the argument's range by get_user_pages_fast and releases it
+    /// (GUP_FAST_BENCHMARK). The ioctl's number contains the argument's size.
     ///
     /// # Errors
-    /// EINVAL or ENOTTY where an argument of that size is not known.
+    /// EINVAL or ENOTTY if the kernel does not accept an argument of this size.
     fn fast_benchmark(&mut self, argument: &mut Argument<'_>) -> io::Result<()>;
 }
 
-/// What is to be measured.
+/// What to measure.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Pages that the kernel pins at a time.
+    /// Pages that the kernel's benchmark pins at a time.
     pub pages_per_call: u32,
-    /// Bytes that each call of the kernel's benchmark pins; rounded up to whole
-    /// pages.
+    /// Bytes pinned by each call of the kernel's benchmark, rounded up to whole pages.
     pub size: usize,
-    /// In what pages.
+    /// The kinds of pages.
     pub pages: Vec<Pages>,
-    /// Whether nobody has written to them.
+    /// Whether the pages were never written.
     pub untouched: bool,
 }
 
-/// How figures were measured.
+/// The settings of a measurement of pinning.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Settings {
     /// The number of rounds planned.
     pub rounds: usize,
-    /// The seed of the order.
+    /// The seed of the probes' order.
     pub seed: u64,
     /// The size of a base page.
     pub page_bytes: usize,
-    /// Pages that the kernel pins at a time.
+    /// Pages that the kernel's benchmark pins at a time.
     pub pages_per_call: u32,
-    /// Bytes that each call of the kernel's benchmark pins.
+    /// Bytes pinned by each call of the kernel's benchmark.
     pub bytes_per_call: usize,
-    /// Whether nobody has written to them.
+    /// Whether the pages were never written.
     pub untouched: bool,
 }
 
-/// What is saved.
+/// The saved record.
 #[derive(Debug, Serialize)]
 pub struct Record<'a> {
-    /// What every record begins with.
+    /// The header of every record.
     #[serde(flatten)]
     pub header: Header,
-    /// How they were measured.
+    /// How the figures were measured.
     pub settings: Settings,
     /// The kernel's own benchmark; null where it can't be used.
     pub kernel: Option<&'a Kernel>,
     /// Why the kernel's own benchmark can't be used.
     pub missing: Option<&'a str>,
-    /// What limits what the figures say.
+    /// Warnings about the figures.
     pub warnings: &'a [Warning],
-    /// The signal that ended the run before its last round; null when it was
-    /// completed.
+    /// The signal that interrupted the run; null if it was completed.
     pub interrupted: Option<String>,
-    /// What was measured.
+    /// The figures.
     pub figures: Vec<Figure>,
 }
 
-/// What a figure measures.
+/// The operation that a figure measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
@@ -116,15 +113,15 @@ pub enum Step {
     Estimate,
 }
 
-/// The pages that a figure is about.
+/// The pages that a figure applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Of {
+pub enum Scope {
     /// Base pages.
     Base,
-    /// Huge pages, of which a base page's share counts.
+    /// Huge pages; the time of a base page's share.
     Huge,
-    /// What base pages cost more than huge ones, round by round.
+    /// Base pages minus huge pages, by round.
     Difference,
 }
 
@@ -136,33 +133,33 @@ named!(Step {
     Estimate = "estimate": "the difference of vmsplice and splice",
 });
 
-named!(Of {
+named!(Scope {
     Base = "base": "base pages",
     Huge = "huge": "huge pages",
-    Difference = "difference": "what base pages cost more than huge ones",
+    Difference = "difference": "base pages minus huge pages",
 });
 
-/// One figure, in nanoseconds a base page.
+/// A figure, in nanoseconds per base page.
 #[derive(Debug, Clone, Serialize)]
 pub struct Figure {
-    /// As in `get_base`.
+    /// For example `get_base`.
     pub name: String,
-    /// What it measures.
+    /// The operation.
     pub step: Step,
-    /// Of which pages.
-    pub of: Of,
-    /// The median of the samples with its 95 % interval.
+    /// The pages.
+    pub of: Scope,
+    /// The median of the samples, with its 95 % interval.
     pub estimate_ns: Option<Estimate>,
     /// Why there is none.
     pub not_run: Option<NotRun>,
-    /// What the kernel's benchmark was asked and answered.
-    pub counted: Option<Counted>,
-    /// One value a round.
+    /// The calls that make up a sample of the kernel's benchmark.
+    pub counted: Option<BenchmarkCalls>,
+    /// One value per round.
     pub samples_ns: Vec<f64>,
 }
 
 impl Figure {
-    fn new(step: Step, of: Of, samples_ns: Vec<f64>) -> Figure {
+    fn new(step: Step, of: Scope, samples_ns: Vec<f64>) -> Figure {
         Figure {
             name: Figure::name(step, of),
             step,
@@ -174,7 +171,7 @@ impl Figure {
         }
     }
 
-    fn name(step: Step, of: Of) -> String {
+    fn name(step: Step, of: Scope) -> String {
         format!("{}_{}", step.name(), of.name())
     }
 }
@@ -190,36 +187,36 @@ impl Probe for Pipes {
     }
 }
 
-/// The figures that the values of a probe belong to.
+/// The figures that a probe's values belong to, with the steps in the order of the values.
 #[derive(Debug, Clone, Copy)]
-pub struct FiguresOfProbe {
-    of: Of,
+pub struct FigureTargets {
+    of: Scope,
     steps: &'static [Step],
 }
 
-impl Case<FiguresOfProbe> {
+impl Case<FigureTargets> {
     fn of_pages(
         pages: Pages,
         steps: &'static [Step],
         probe: io::Result<impl Probe + 'static>,
     ) -> Self {
         let of = match pages {
-            Pages::Base => Of::Base,
-            _ => Of::Huge,
+            Pages::Base => Scope::Base,
+            _ => Scope::Huge,
         };
         let step = *steps.last().unwrap_or(&Step::Estimate);
-        Case::new(Figure::name(step, of), probe, FiguresOfProbe { of, steps })
+        Case::new(Figure::name(step, of), probe, FigureTargets { of, steps })
     }
 
     fn figures(&self) -> impl Iterator<Item = Figure> {
-        let FiguresOfProbe { of, steps } = self.label;
-        // A kernel without the second time gives no second value.
+        let FigureTargets { of, steps } = self.targets;
+        // Old kernels report no time to release, so there is only one value.
         let values = self.samples.first_key_value();
-        let given = values.map_or(steps.len(), |(_, values)| values.len());
-        let steps = steps.iter().take(given).enumerate();
+        let count = values.map_or(steps.len(), |(_, values)| values.len());
+        let steps = steps.iter().take(count).enumerate();
         steps.map(move |(at, &step)| match &self.probe {
             Ok(probe) => Figure {
-                counted: probe.counted(),
+                counted: probe.benchmark_calls(),
                 ..Figure::new(step, of, self.values(at))
             },
             Err(why) => Figure {
@@ -230,9 +227,9 @@ impl Case<FiguresOfProbe> {
     }
 }
 
-impl<S: FnMut() -> Option<i32>> Probes<FiguresOfProbe, S> {
-    /// The kernel's benchmark, where there is one, and the estimate, in an order
-    /// from `seed`.
+impl<S: FnMut() -> Option<i32>> Probes<FigureTargets, S> {
+    /// The kernel's benchmark, if there is one, and the estimate; `seed` determines the
+    /// order.
     pub fn of_pinning(plan: &Plan, kernel: Option<&Kernel>, seed: u64, signal: S) -> Self {
         let mut cases = Vec::new();
         if let Some(kernel) = kernel {
@@ -248,7 +245,7 @@ impl<S: FnMut() -> Option<i32>> Probes<FiguresOfProbe, S> {
         Probes::of(cases, seed, signal)
     }
 
-    /// The figures of what was measured so far.
+    /// The figures measured so far.
     pub fn figures(&self) -> Vec<Figure> {
         let mut figures: Vec<Figure> = self.cases.iter().flat_map(Case::figures).collect();
         let differences = [Step::Get, Step::Estimate];
@@ -260,21 +257,21 @@ impl<S: FnMut() -> Option<i32>> Probes<FiguresOfProbe, S> {
         figures
     }
 
-    /// What base pages cost more than huge ones, round by round.
+    /// Base pages minus huge pages, by round.
     fn difference(&self, step: Step) -> Option<Figure> {
         let values = |of| {
-            let measures = |case: &&Case<FiguresOfProbe>| {
-                case.label.of == of && case.label.steps.contains(&step)
+            let measures = |case: &&Case<FigureTargets>| {
+                case.targets.of == of && case.targets.steps.contains(&step)
             };
             let case = self.cases.iter().find(measures)?;
-            let at = case.label.steps.iter().position(|it| *it == step)?;
+            let at = case.targets.steps.iter().position(|it| *it == step)?;
             case.probe.is_ok().then_some((&case.samples, at))
         };
-        let ((base, at), (huge, _)) = (values(Of::Base)?, values(Of::Huge)?);
+        let ((base, at), (huge, _)) = (values(Scope::Base)?, values(Scope::Huge)?);
         let pairs = base
             .iter()
             .filter_map(|(round, base)| Some((base, huge.get(round)?)));
         let samples = pairs.map(|(base, huge)| base[at] - huge[at]).collect();
-        Some(Figure::new(step, Of::Difference, samples))
+        Some(Figure::new(step, Scope::Difference, samples))
     }
 }

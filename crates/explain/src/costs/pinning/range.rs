@@ -1,5 +1,4 @@
-//! A range of many MiB that is pinned again and again by the kernel's own
-//! benchmark.
+//! Samples from the kernel's own benchmark, which repeatedly pins a range of many MiB.
 
 use std::io;
 
@@ -13,31 +12,31 @@ use super::layout::Reply;
 use crate::costs::Probe;
 use crate::costs::probes::mapped;
 
-/// The least that a sample is to take on the kernel's clock of whole
-/// microseconds, and the most calls it may take for that.
-const SAMPLE_US: u64 = 1000;
+/// Minimum duration of a sample: the kernel reports whole microseconds.
+const MIN_SAMPLE_US: u64 = 1000;
+/// Maximum number of calls in a sample, even if it is shorter than that.
 const MAX_CALLS: u32 = 256;
 
-/// How a sample came about.
+/// The calls of the kernel's benchmark that make up a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Counted {
-    /// Bytes that each call was asked to pin.
+pub struct BenchmarkCalls {
+    /// Bytes that each call was requested to pin.
     pub asked_bytes: u64,
-    /// Bytes that each call pinned, as the kernel tells: the least seen.
+    /// Bytes that each call pinned, as reported by the kernel: the minimum.
     pub pinned_bytes: u64,
-    /// Calls that a sample is made of.
+    /// Number of calls in a sample.
     pub calls: u32,
-    /// How far off the figures can be at most since the clock cuts off to
-    /// whole microseconds, in percent: for pinning, and for letting go.
+    /// Maximum error of the figures for pinning and for releasing, in percent: the
+    /// kernel truncates times to whole microseconds.
     pub rounding_percent: [f64; 2],
 }
 
-/// The range and how often it is pinned for one sample.
+/// The range, and how often it is pinned for a sample.
 pub(super) struct Range {
     kernel: Kernel,
     buffer: Buffer,
     pages_per_call: u32,
-    counted: Counted,
+    sample: BenchmarkCalls,
 }
 
 impl Range {
@@ -56,7 +55,7 @@ impl Range {
             kernel,
             buffer,
             pages_per_call: plan.pages_per_call,
-            counted: Counted {
+            sample: BenchmarkCalls {
                 asked_bytes: len as u64,
                 pinned_bytes: len as u64,
                 calls: 1,
@@ -67,21 +66,21 @@ impl Range {
 }
 
 impl Probe for Range {
-    /// Pins it once, which brings untouched pages in, and then decides how many
-    /// calls make a sample that the clock does not spoil.
+    /// Pins the range once, which faults in untouched pages, then chooses the number of
+    /// calls in a sample by the duration of a second call.
     fn prepare(&mut self) -> io::Result<()> {
         self.kernel.pin(&self.buffer, self.pages_per_call)?;
         let once = self.kernel.pin(&self.buffer, self.pages_per_call)?;
         let shorter = once.get_us.min(once.put_us.unwrap_or(u64::MAX)).max(1);
-        let calls = SAMPLE_US.div_ceil(shorter).min(MAX_CALLS.into());
-        self.counted.calls = calls as u32;
+        let calls = MIN_SAMPLE_US.div_ceil(shorter).min(MAX_CALLS.into());
+        self.sample.calls = calls as u32;
         Ok(())
     }
 
-    /// One sample: nanoseconds a page for pinning and, where the kernel tells,
-    /// for letting go.
+    /// Takes one sample: nanoseconds per page for pinning and, if the kernel reports it,
+    /// for releasing.
     fn run(&mut self) -> io::Result<Vec<f64>> {
-        let calls = u64::from(self.counted.calls);
+        let calls = u64::from(self.sample.calls);
         let mut sum = Reply {
             bytes: 0,
             get_us: 0,
@@ -89,7 +88,7 @@ impl Probe for Range {
         };
         for _ in 0..calls {
             let once = self.kernel.pin(&self.buffer, self.pages_per_call)?;
-            self.counted.pinned_bytes = self.counted.pinned_bytes.min(once.bytes);
+            self.sample.pinned_bytes = self.sample.pinned_bytes.min(once.bytes);
             sum.bytes += once.bytes;
             sum.get_us += once.get_us;
             sum.put_us = sum.put_us.zip(once.put_us).map(|(sum, once)| sum + once);
@@ -97,18 +96,17 @@ impl Probe for Range {
         let pages = sum.bytes as f64 / page_size() as f64;
         let mut values = Vec::new();
         for (at, us) in std::iter::once(sum.get_us).chain(sum.put_us).enumerate() {
-            // What is cut off lies between nothing and a microsecond a call:
-            // half of one, on average.
-            let cut_off = 0.5 * calls as f64;
-            let us = us as f64 + cut_off;
-            let rounding = &mut self.counted.rounding_percent[at];
-            *rounding = rounding.max(100.0 * cut_off / us);
+            // Truncation loses up to a microsecond per call, half of one on average.
+            let lost_us = 0.5 * calls as f64;
+            let us = us as f64 + lost_us;
+            let rounding = &mut self.sample.rounding_percent[at];
+            *rounding = rounding.max(100.0 * lost_us / us);
             values.push(us * 1000.0 / pages);
         }
         Ok(values)
     }
 
-    fn counted(&self) -> Option<Counted> {
-        Some(self.counted)
+    fn benchmark_calls(&self) -> Option<BenchmarkCalls> {
+        Some(self.sample)
     }
 }

@@ -1,4 +1,4 @@
-//! What is made of the kernel's answers, with fakes of every kernel.
+//! Tests of the figures, with fakes of every kernel.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::pipe::page_size;
 use rustix::io::Errno;
 
-use super::fake::{Asked, Fake, KERNELS, Struct};
+use super::fake::{Fake, KERNELS, KernelStruct, Request};
 use super::*;
 
 fn plan(size: usize) -> Plan {
@@ -19,14 +19,14 @@ fn plan(size: usize) -> Plan {
     }
 }
 
-/// The named figure of one run.
+/// Measures the figure with this name.
 fn measured(plan: &Plan, fake: Fake, name: &str) -> Option<Figure> {
-    let figures = fixtures::measured(plan, 7, Some(fake.kernel())).unwrap();
+    let figures = fixtures::measure(plan, 7, Some(fake.kernel())).unwrap();
     figures.into_iter().find(|figure| figure.name == name)
 }
 
 #[test]
-fn every_layout_is_recognised_by_its_size_whichever_way_others_are_refused() {
+fn every_layout_is_recognised_by_its_size() {
     for layout in KERNELS {
         for refusal in [Errno::INVAL, Errno::NOTTY] {
             let fake = Fake {
@@ -45,14 +45,14 @@ fn every_layout_is_recognised_by_its_size_whichever_way_others_are_refused() {
 }
 
 #[test]
-fn an_error_that_is_about_something_else_is_told() {
+fn other_errors_and_unknown_layouts_are_distinguished() {
     let fake = Fake {
         refusal: Errno::NOMEM,
         ..Fake::new(KERNELS[0])
     };
     let missing = Kernel::new(PathBuf::from("/fake"), fake).unwrap_err();
     assert!(matches!(missing, Missing::Failed(..)), "{missing}");
-    let unknown = Struct {
+    let unknown = KernelStruct {
         bytes: 48,
         ..KERNELS[1]
     };
@@ -61,30 +61,30 @@ fn an_error_that_is_about_something_else_is_told() {
 }
 
 #[test]
-fn in_every_layout_the_kernel_is_asked_for_our_range_and_its_answer_is_understood() {
+fn requests_and_replies_have_the_kernels_layout() {
     let buffer = Buffer::builder().len(512 * page_size()).map().unwrap();
     for layout in KERNELS {
         let fake = Fake::new(layout);
-        let asked = Rc::clone(&fake.asked);
+        let requests = Rc::clone(&fake.requests);
         let pinned = fake.kernel().pin(&buffer, 31).unwrap();
-        let expected = Asked {
+        let expected = Request {
             addr: buffer.as_ptr().addr() as u64,
             size: buffer.len() as u64,
             nr: 31,
         };
-        assert_eq!(*asked.borrow().last().unwrap(), expected, "{layout:?}");
-        // 512 pages of 10 and of 5 ns: 5.12 and 2.56 us.
-        let answer = Reply {
+        assert_eq!(*requests.borrow().last().unwrap(), expected, "{layout:?}");
+        // 512 pages take 5.12 us to pin and 2.56 us to release.
+        let reply = Reply {
             bytes: buffer.len() as u64,
             get_us: 5,
             put_us: layout.put.map(|_| 2),
         };
-        assert_eq!(pinned, answer, "{layout:?}");
+        assert_eq!(pinned, reply, "{layout:?}");
     }
 }
 
 #[test]
-fn figures_are_nanoseconds_a_page_in_every_layout_and_older_kernels_tell_no_put() {
+fn figures_are_nanoseconds_per_page_in_every_layout() {
     for layout in KERNELS {
         let size = 64 << 20;
         let get = measured(&plan(size), Fake::new(layout), "get_base").unwrap();
@@ -103,13 +103,13 @@ fn figures_are_nanoseconds_a_page_in_every_layout_and_older_kernels_tell_no_put(
 }
 
 #[test]
-fn what_counts_is_what_was_pinned_not_what_was_asked() {
+fn figures_refer_to_the_bytes_pinned_not_requested() {
     let fake = Fake {
-        most_pages: 4096,
+        max_pages: 4096,
         ..Fake::new(KERNELS[4])
     };
     let get = measured(&plan(64 << 20), fake, "get_base").unwrap();
-    // By what was asked for it would be a quarter of that, or less.
+    // Per requested page it would be at most a quarter of that.
     assert!(
         (get.estimate_ns.unwrap().median - 10.0).abs() < 0.2,
         "{get:?}"
@@ -120,7 +120,7 @@ fn what_counts_is_what_was_pinned_not_what_was_asked() {
 }
 
 #[test]
-fn a_short_range_is_pinned_more_often_and_the_clocks_error_is_told() {
+fn a_short_range_takes_more_calls_and_has_a_rounding_error() {
     let size = 1 << 20;
     let get = measured(&plan(size), Fake::new(KERNELS[4]), "get_base").unwrap();
     let counted = get.counted.unwrap();
@@ -132,7 +132,7 @@ fn a_short_range_is_pinned_more_often_and_the_clocks_error_is_told() {
         (counted.rounding_percent[0] - expected).abs() < 1e-6,
         "{counted:?}"
     );
-    // And the truth lies within that error.
+    // The true value is within that error.
     let off = 100.0 * (get.estimate_ns.unwrap().median / 10.0 - 1.0).abs();
     assert!(
         off <= counted.rounding_percent[0] * 1.3,
@@ -148,12 +148,12 @@ fn a_short_range_is_pinned_more_often_and_the_clocks_error_is_told() {
 }
 
 #[test]
-fn a_kernel_that_pins_nothing_gives_a_reason_and_the_estimate_remains() {
+fn without_pinned_pages_only_the_estimate_remains() {
     let fake = Fake {
-        most_pages: 0,
+        max_pages: 0,
         ..Fake::new(KERNELS[3])
     };
-    let figures = fixtures::measured(&plan(1 << 20), 7, Some(fake.kernel())).unwrap();
+    let figures = fixtures::measure(&plan(1 << 20), 7, Some(fake.kernel())).unwrap();
     let names: Vec<_> = figures.iter().map(|figure| &*figure.name).collect();
     let expected = [
         "get_base",
@@ -164,33 +164,33 @@ fn a_kernel_that_pins_nothing_gives_a_reason_and_the_estimate_remains() {
     ];
     assert_eq!(names, expected);
     let why = &figures[0].not_run.as_ref().unwrap().reason;
-    assert!(why.contains("not a single page"), "{why}");
+    assert!(why.contains("pinned no pages"), "{why}");
     assert_eq!(figures[0].estimate_ns, None);
     assert!(figures[4].estimate_ns.is_some(), "{:?}", figures[4]);
 }
 
 #[test]
-fn the_estimate_is_the_difference_of_its_two_parts_round_by_round() {
-    let figures = fixtures::measured(&plan(1 << 20), 6, None).unwrap();
-    let [pinning, moving, estimate] = &figures[..] else {
+fn the_estimate_is_vmsplice_minus_splice_in_each_round() {
+    let figures = fixtures::measure(&plan(1 << 20), 6, None).unwrap();
+    let [vmsplice, splice, estimate] = &figures[..] else {
         panic!("{figures:?}");
     };
     assert_eq!(estimate.step, Step::Estimate);
     for round in 0..6 {
-        let [pinning, moving, estimate] =
-            [pinning, moving, estimate].map(|figure| figure.samples_ns[round]);
-        assert!(pinning > 0.0 && moving > 0.0);
-        assert!((pinning - moving - estimate).abs() < 1e-9);
+        let [vmsplice, splice, estimate] =
+            [vmsplice, splice, estimate].map(|figure| figure.samples_ns[round]);
+        assert!(vmsplice > 0.0 && splice > 0.0);
+        assert!((vmsplice - splice - estimate).abs() < 1e-9);
     }
 }
 
 #[test]
-fn what_base_pages_cost_more_is_told_for_the_kernels_figure_and_for_the_estimate() {
+fn differences_are_base_minus_huge_pages_in_each_round() {
     let both = Plan {
         pages: vec![Pages::Base, Pages::Huge],
         ..plan(4 << 20)
     };
-    let figures = fixtures::measured(&both, 7, Some(Fake::new(KERNELS[4]).kernel())).unwrap();
+    let figures = fixtures::measure(&both, 7, Some(Fake::new(KERNELS[4]).kernel())).unwrap();
     for step in ["get", "estimate"] {
         let samples = |of: &str| {
             let name = format!("{step}_{of}");

@@ -58,14 +58,14 @@ fn contiguous_and_separate_pages_are_shown() {
 
     3 pages, in memory: not contiguous in physical memory, but in 2 pieces, though
       their addresses follow one another.
-    Huge or not is known from /proc/kpageflags, frame by frame.
+    Huge pages are known from /proc/kpageflags, frame by frame.
     Mapping 0x7f0000200000-0x7f0000203000 rw-p anonymous: 12KiB, 12KiB in memory,
       none of it mapped as huge pages (smaps)
     ");
 }
 
 #[test]
-fn without_privilege_the_same_table_says_less() {
+fn without_privileges_the_table_shows_less() {
     let mut memory = memory((0..2).map(|i| page(i, None, false)).collect(), None);
     memory.hidden = vec![Hidden::Frames];
     memory.pages[1].state = State::Absent;
@@ -76,7 +76,7 @@ fn without_privilege_the_same_table_says_less() {
        1 0x00007f0000201000  absent   -           -        -          -
 
     2 pages, 1 of them in memory.
-    Huge or not is known from smaps, for the mapping as a whole.
+    Huge pages are known from smaps, for the mapping as a whole.
     Mapping 0x7f0000200000-0x7f0000203000 rw-p anonymous: 12KiB, 12KiB in memory,
       none of it mapped as huge pages (smaps)
     hidden: frame numbers and flags, and whether frames are contiguous; as root
@@ -85,9 +85,9 @@ fn without_privilege_the_same_table_says_less() {
 }
 
 #[test]
-fn many_pages_are_shown_in_runs_of_like_ones() {
+fn many_pages_are_grouped_into_runs() {
     let mut pages: Vec<Page> = (0..512).map(|i| page(i, Some(0x800 + i), true)).collect();
-    // Head and tails differ in their flags alone.
+    // The head differs from the tails only in its flags.
     pages[0].flags = Some(PageFlags(PLAIN.0 | 1 << 15));
     pages.push(page(512, Some(0x99), false));
     let text = table(&memory(pages, Some(2)));
@@ -108,7 +108,7 @@ fn many_pages_are_shown_in_runs_of_like_ones() {
 }
 
 #[test]
-fn no_row_is_wider_than_80_columns_and_their_number_is_limited() {
+fn the_width_and_number_of_rows_are_limited() {
     let far = |i| page(i, Some(0xffff_ffff - 2 * i), false);
     let text = table(&memory((0..99_999).map(far).collect(), Some(99_999)));
     assert!(
@@ -122,26 +122,23 @@ fn no_row_is_wider_than_80_columns_and_their_number_is_limited() {
 }
 
 #[test]
-fn pages_of_zeroes_are_said_to_count_as_no_memory() {
+fn zero_pages_are_explained() {
     let mut memory = memory((0..3).map(|i| page(i, Some(7), false)).collect(), Some(3));
     memory.pages[1].state = State::Absent;
     memory.pages[2].flags = Some(PageFlags(1 << 24));
     let text = table(&memory);
-    assert!(
-        text.contains("1 page read before anything was written"),
-        "{text}"
-    );
-    // With a gap between them nothing is said of their addresses.
+    assert!(text.contains("1 page never written, but read"), "{text}");
+    // Addresses with a gap are not called contiguous.
     assert!(!text.contains("follow one another"), "{text}");
 }
 
 #[test]
-fn a_huge_page_that_base_entries_map_is_no_contradiction() {
+fn huge_pages_mapped_by_base_entries_are_explained() {
     let text = table(&memory(
         (0..3).map(|i| page(i, Some(i), true)).collect(),
         Some(1),
     ));
     let text = text.replace("\n  ", " ");
     assert!(text.contains("as a huge page is"), "{text}");
-    assert!(text.contains("By smaps not all of it"), "{text}");
+    assert!(text.contains("According to smaps, not all"), "{text}");
 }

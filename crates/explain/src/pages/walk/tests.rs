@@ -24,7 +24,7 @@ const EXAMPLE: u64 = 0x0000_f270_5af9_53c0;
 #[test]
 fn the_published_example_has_its_indices_on_four_levels() {
     let (levels, offset) = indices(EXAMPLE, scheme(Architecture::X86_64, 4096, 48));
-    // Bit by bit: 111100100 111000001 011010111 110010101 001111000000.
+    // The bits: 111100100 111000001 011010111 110010101 001111000000.
     assert_eq!(
         levels,
         [
@@ -45,14 +45,14 @@ fn the_published_example_is_canonical_with_five_levels_only() {
     assert_eq!(five.half, Half::User);
     assert_eq!((five.levels[0].name, five.levels[0].index), ("PGD", 0));
     assert_eq!((five.levels[1].name, five.levels[1].index), ("P4D", 484));
-    // Arm has a table for each half, and loses no bit to the sign.
+    // aarch64 has a table for each half, and no sign bit.
     let arm = Walk::of(EXAMPLE, scheme(Architecture::Aarch64, 4096, 48));
     assert_eq!(arm.half, Half::User);
 }
 
 #[test]
-fn larger_pages_take_more_bits_a_table() {
-    // 16 KiB: 14 bits of offset, 11 a table, 1 left for the topmost.
+fn larger_pages_have_more_bits_per_table() {
+    // 16 KiB: 14 bits of offset, 11 per table, 1 for the top table.
     let (levels, offset) = indices(EXAMPLE, scheme(Architecture::Aarch64, 16_384, 48));
     assert_eq!(
         levels,
@@ -64,7 +64,7 @@ fn larger_pages_take_more_bits_a_table() {
         ]
     );
     assert_eq!(offset, 0x13c0);
-    // 64 KiB: 16 bits of offset, 13 a table, 6 for the topmost.
+    // 64 KiB: 16 bits of offset, 13 per table, 6 for the top table.
     let (levels, offset) = indices(EXAMPLE, scheme(Architecture::Aarch64, 65_536, 48));
     assert_eq!(
         levels,
@@ -78,7 +78,7 @@ fn larger_pages_take_more_bits_a_table() {
 }
 
 #[test]
-fn each_table_is_as_large_as_its_architecture_says() {
+fn tables_have_the_sizes_of_their_architecture() {
     let sizes = |architecture, page, bits| -> Vec<u64> {
         let levels = Walk::of(0, scheme(architecture, page, bits)).levels;
         levels.iter().map(|level| level.entries).collect()
@@ -97,7 +97,7 @@ fn each_table_is_as_large_as_its_architecture_says() {
 }
 
 #[test]
-fn an_entry_covers_what_lies_below_it() {
+fn an_entry_covers_the_tables_below_it() {
     let walk = Walk::of(0, scheme(Architecture::X86_64, 4096, 57));
     let covers: Vec<u64> = walk.levels.iter().map(Level::covers).collect();
     assert_eq!(covers, [1 << 48, 512 << 30, 1 << 30, 2 << 20, 4096]);
@@ -126,7 +126,7 @@ fn the_upper_bits_decide_the_half() {
 }
 
 #[test]
-fn a_kernel_address_has_indices_in_the_upper_half_of_the_topmost_table() {
+fn a_kernel_address_is_in_the_upper_half_of_the_top_table() {
     let (levels, offset) = indices(
         0xffff_ffff_8100_0123,
         scheme(Architecture::X86_64, 4096, 48),
@@ -136,7 +136,7 @@ fn a_kernel_address_has_indices_in_the_upper_half_of_the_topmost_table() {
 }
 
 #[test]
-fn arm_ignores_a_tag_in_the_top_byte() {
+fn aarch64_ignores_a_tag_in_the_top_byte() {
     let scheme = scheme(Architecture::Aarch64, 4096, 48);
     let tagged = Walk::of(0xb400_f270_5af9_53c0, scheme);
     assert_eq!((tagged.half, tagged.tag), (Half::User, Some(0xb4)));
@@ -154,7 +154,7 @@ fn any_scheme() -> impl Strategy<Value = Scheme> {
 
 proptest! {
     #[test]
-    fn indices_and_offset_make_up_the_translated_bits(address: u64, scheme in any_scheme()) {
+    fn indices_and_offset_are_all_translated_bits(address: u64, scheme in any_scheme()) {
         let walk = Walk::of(address, scheme);
         let mut again = walk.offset;
         for level in &walk.levels {
@@ -167,7 +167,7 @@ proptest! {
     }
 
     #[test]
-    fn the_bits_of_the_tables_lie_side_by_side(scheme in any_scheme()) {
+    fn the_bits_of_the_tables_are_adjacent(scheme in any_scheme()) {
         let walk = Walk::of(0, scheme);
         let mut top = scheme.address_bits;
         for level in &walk.levels {
@@ -178,7 +178,7 @@ proptest! {
     }
 
     #[test]
-    fn an_address_of_the_lower_half_stays_there_with_its_neighbours_in_the_page(
+    fn all_addresses_of_a_page_are_in_the_same_half(
         address: u64, scheme in any_scheme()
     ) {
         let page = Walk::of(address, scheme);

@@ -27,7 +27,7 @@ impl Account {
         self.combined(earlier, u64::saturating_sub, Duration::saturating_sub)
     }
 
-    /// The sum of both.
+    /// The sum of this usage and `other`.
     pub fn and(&self, other: &Account) -> Account {
         self.combined(other, u64::saturating_add, Duration::saturating_add)
     }
@@ -185,7 +185,7 @@ mod tests {
     fn this_process_has_byte_counts_and_a_parent() {
         let own = getpid().as_raw_pid();
         if let (Some(before), Some(after)) = (bytes(own), bytes(own)) {
-            assert!(after.0 > before.0, "reading it was reading");
+            assert!(after.0 > before.0, "reading the file is counted");
         }
         assert_eq!(
             parent(getpid().as_raw_pid()),

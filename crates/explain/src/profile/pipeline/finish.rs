@@ -1,4 +1,4 @@
-//! The record of a pipeline, made from what was seen of its stages.
+//! The record of a pipeline, made from the observations of its stages.
 
 use itertools::Itertools;
 use rustix::process::WaitStatus;
@@ -97,7 +97,7 @@ fn stage_profile(
 }
 
 /// The accounts of the stages that `of` selects. Their bytes are those that went
-/// through the pipes before and after the stage, where known.
+/// through the pipes before and after the stage, if known.
 fn accounts(stages: &[(Seen, Chains<String>)], of: fn(&Seen) -> Account) -> Vec<Account> {
     let side = |at: usize, count: fn(Account) -> Option<u64>| {
         let (seen, chains) = &stages[at];

@@ -1,5 +1,5 @@
-//! Profiles of a user's pipeline: it is run once, to its end or for a limited time,
-//! and each stage is sampled with all processes that it starts.
+//! Profiles of a user's pipeline: it is run once, to completion or for a limited time, and
+//! each stage is sampled with all processes that it starts.
 //!
 //! `split` parses the command line, `process` starts and reaps a stage, `watch`
 //! observes it in /proc, `running` runs the pipeline, `finish` makes the record.
@@ -58,7 +58,8 @@ impl Stage {
 }
 
 impl Pipeline {
-    /// One word is a pipeline for sh; several are a program and its arguments.
+    /// Parses the arguments of the command: one word is a pipeline for sh, several are a
+    /// program and its arguments.
     ///
     /// # Errors
     /// The text is not a pipeline.

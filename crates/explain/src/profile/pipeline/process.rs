@@ -40,8 +40,8 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let Some(program) = args.next() else {
         return ExitCode::FAILURE;
     };
-    // From here on it is the user's command and outlives pipespeed, as under `perf
-    // record`: half a pipeline would be worse than all or nothing.
+    // From here on this is the user's command, which outlives pipespeed, as under `perf
+    // record`: killing only some stages would be worse.
     if set_parent_process_death_signal(None).is_err() {
         return ExitCode::FAILURE;
     }
@@ -97,7 +97,7 @@ impl Process {
         if !status.is_some_and(|status| status.stopped()) {
             let _ = waitpid(Some(pid), WaitOptions::empty());
             return Err(io::Error::other(
-                "it ended before it could start the command",
+                "the process ended before it could execute the command",
             ));
         }
         Ok(Process {

@@ -18,18 +18,17 @@ use crate::profile::gathered::Chains;
 use crate::profile::perf::{Probe, Sampling, shared_ring_bytes};
 use pipespeed_base::interrupt::Interrupt;
 
-/// Interval at which the stages are examined and their samples read. It divides no
-/// usual interval of other programs.
+/// Interval at which the stages are examined and their samples read. Common intervals of
+/// other programs are no multiples of it.
 const INTERVAL: Duration = Duration::from_millis(19);
-/// Intervals of a phase. Phases with sampling alternate with phases without, which
-/// are the ones that times are taken from: sampling slows down frequent switches.
+/// Number of intervals in a phase. Phases with sampling alternate with phases without. Times
+/// are taken from the latter, since sampling slows down frequent switches.
 const PHASE_INTERVALS: u32 = 2;
 /// The duration of a phase in milliseconds.
 pub const PHASE_MS: u128 = INTERVAL.as_millis() * PHASE_INTERVALS as u128;
 /// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(1000);
-/// Timeout for the end of killed processes: one that hangs in the kernel may never
-/// end.
+/// Timeout for the end of killed processes: one that hangs in the kernel may never end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval of polling for the end of processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -161,7 +160,7 @@ impl Running {
             }
         }
         if self.is_any_running() {
-            return Err(io::Error::other("a process can't be ended"));
+            return Err(io::Error::other("a process can't be killed"));
         }
         let stages = std::mem::take(&mut self.stages).into_iter();
         let stages = stages.map(|mut stage| {
@@ -194,7 +193,7 @@ impl Running {
             .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
             .collect();
         let left = until.saturating_duration_since(Instant::now());
-        // It is at most an interval or two.
+        // It always fits: it is at most two intervals.
         match poll(&mut polled, Timespec::try_from(left).ok().as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(errno) => Err(errno.into()),
@@ -227,7 +226,7 @@ impl Running {
                 stage.seen.ended = Some(stage.process.reap()?);
                 continue;
             }
-            // An orphan: it belongs to the stage that it was seen in.
+            // An orphan counts for the stage that it was seen in.
             let (_, cpu) = reap(pid)?;
             let number = pid.as_raw_pid();
             let stages = &mut self.stages.iter_mut();
@@ -318,7 +317,7 @@ impl Drop for Running {
         if !self.is_any_running() {
             return;
         }
-        // This takes no descriptor, of which none may be left.
+        // This needs no descriptor: none may be available.
         for stage in &self.stages {
             if stage.seen.ended.is_none() {
                 let _ = kill_process(stage.process.pid, Signal::KILL);

@@ -1,9 +1,9 @@
 //! Splits a command line into the stages of its pipeline.
 //!
-//! Only the part of the shell's grammar that is needed to find the `|` between
-//! stages (POSIX.1-2024, Shell Command Language, 2.2 and 2.9.2): quotes,
-//! substitutions, parentheses and braces are skipped; operators that join several
-//! pipelines are errors. sh does the rest.
+//! This parses only as much of the shell's grammar as is needed to find each `|` between
+//! stages (POSIX.1-2024, Shell Command Language, 2.2 and 2.9.2): quotes, substitutions,
+//! parentheses and braces are skipped; operators that join several pipelines are errors.
+//! sh parses the stages.
 
 use std::process::Command;
 
@@ -11,29 +11,26 @@ use std::process::Command;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadCommand {
     /// A stage is empty.
-    #[error("a command is missing, before or after a '|' or all of it")]
+    #[error("a command is missing before or after a '|', or the pipeline is empty")]
     Empty,
-    /// A quote or a parenthesis stays open.
-    #[error("a {0} is opened and never closed")]
+    /// A quote or a parenthesis is never closed.
+    #[error("a {0} is never closed")]
     Open(char),
     /// A parenthesis was never opened.
     #[error(
-        "a ')' closes nothing; the patterns of a 'case' have to be opened too, all of it in \
-         parentheses, as in '(case x in (x) a;; esac) | b', or go into a script"
+        "a ')' has no '('; for a 'case', use a script, or write both parentheses of its patterns \
+         and put it into parentheses, as in '(case x in (x) a;; esac) | b'"
     )]
     Closed,
-    /// Too deep nesting.
-    #[error("quotes and parentheses are nested more than {MAX_DEPTH} deep; put it into a script")]
+    /// Quotes and parentheses are nested too deeply.
+    #[error("quotes and parentheses are nested more than {MAX_DEPTH} deep; use a script")]
     Deep,
     /// A here-document.
-    #[error(
-        "the lines of a here-document ('<<') can't stand here; put them into a file ('< FILE'), or \
-         the whole into a script"
-    )]
+    #[error("here-documents ('<<') are not supported; use a file ('< FILE') or a script")]
     HereDocument,
     /// More than one pipeline.
     #[error(
-        "{0} joins more than one pipeline; what belongs to one stage goes into parentheses, as in \
+        "{0} joins several pipelines; put the commands of a stage into parentheses, as in \
          '(a; b) | c'"
     )]
     Joined(&'static str),
@@ -83,7 +80,7 @@ pub fn stages(command: &str) -> Result<Vec<String>, BadCommand> {
             b'|' if scanner.peek() == Some(b'|') => return Err(BadCommand::Joined("'||'")),
             b'|' => {
                 let stage = trim(&text[begin..end]);
-                // `|&` is bash's short form.
+                // `|&` is short for `2>&1 |` in bash.
                 let with_errors = scanner.peek() == Some(b'&');
                 scanner.at += usize::from(with_errors);
                 stages.push(if with_errors {
@@ -99,7 +96,7 @@ pub fn stages(command: &str) -> Result<Vec<String>, BadCommand> {
             b'&' => return Err(BadCommand::Joined("'&'")),
             b'<' if scanner.peek() == Some(b'<') => {
                 scanner.at += 1;
-                // `<<<` is bash's string in place of a file.
+                // `<<<` is a here-string of bash.
                 if scanner.next() != Some(b'<') {
                     return Err(BadCommand::HereDocument);
                 }

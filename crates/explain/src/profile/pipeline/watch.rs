@@ -17,7 +17,7 @@ pub struct Watch {
     bytes: Option<(u64, u64)>,
     /// All processes seen.
     pub processes: BTreeSet<i32>,
-    /// Number of looks at which every thread slept, by what they waited for.
+    /// How often all threads were seen asleep, by what they waited for.
     pub waits: BTreeMap<String, u64>,
 }
 
@@ -53,7 +53,7 @@ impl Watch {
         }
     }
 
-    /// The usage at the last look, which was `wall` after the start.
+    /// The usage when last examined, `wall` after the start.
     pub fn account(&self, wall: Duration) -> Account {
         let (ran, delayed): (Vec<Duration>, Vec<Duration>) = self.threads.values().copied().unzip();
         Account {

@@ -111,7 +111,7 @@ fn an_interrupted_search_keeps_and_shows_what_it_found() {
     assert_eq!(record["interrupted"], "SIGINT");
     let cells = record["search"]["panels"][0]["cells"].as_array().unwrap();
     assert!(cells.iter().all(|cell| cell["median"].is_f64()));
-    assert!(outcome.out.contains("did not end"), "{outcome:#?}");
+    assert!(outcome.out.contains("not completed"), "{outcome:#?}");
 }
 
 #[test]

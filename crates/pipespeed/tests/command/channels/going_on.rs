@@ -71,7 +71,7 @@ fn every_channel_of_a_whole_run_is_in_the_text_and_in_the_sentences() {
     let run = measurement.finish(None);
     let findings = pipespeed_report::findings(&run);
     assert_eq!(findings.len(), 6, "{findings:?}");
-    assert!(findings[0].starts_with("Use this for messages of 64B: "));
+    assert!(findings[0].starts_with("Fastest for messages of 64B: "));
     let text = pipespeed_report::table(&run, pipespeed_report::Style::default());
     assert!(!text.contains("pipe_64k_again  "), "{text}");
     assert!(text.contains("pipe_64k against itself"), "{text}");

@@ -18,10 +18,10 @@ fn every_cost_has_an_estimate_or_a_reason() {
     let done = run_alone(command).succeeded();
     assert_eq!(done.err, "");
     for words in [
-        "ns a call",
+        "ns per call",
         "through a pipe",
         "pinning",
-        "ns a fault",
+        "ns per fault",
         "waking",
     ] {
         assert!(done.out.contains(words), "{words}: {}", done.out);

@@ -144,7 +144,7 @@ fn a_buffer_of_10000_bytes_is_made_of_three_pages() {
     let pieces = 1 + frames.windows(2).filter(|two| two[1] != two[0] + 1).count();
     assert_eq!(record["memory"]["runs"], pieces);
     let said = match pieces {
-        1 => "contiguous in physical memory, though nothing promises it".to_owned(),
+        1 => "contiguous in physical memory, which is not guaranteed".to_owned(),
         _ => format!("not contiguous in physical memory, but in {pieces} pieces"),
     };
     let text = outcome.out.replace("\n  ", " ");

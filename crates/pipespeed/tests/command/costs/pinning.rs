@@ -94,10 +94,10 @@ fn an_ordinary_user_gets_the_estimate_and_the_reason() {
     check_estimate(&record, "base");
     let text = run_alone(program.command(QUICK)).succeeded().out;
     for word in [
-        "What follows is an estimate",
+        "The figures below are an estimate",
         "estimate for base pages",
         "vmsplice, base pages",
-        "ns a page",
+        "ns per page",
     ] {
         assert!(text.contains(word), "{word}: {text}");
     }
@@ -110,7 +110,7 @@ fn one_kind_of_pages_untouched_ones_too_and_a_saved_record() {
     let mut command = pipespeed(&format!("{QUICK} --pages base --untouched --json"));
     command.arg(&path);
     let text = run_alone(command).succeeded().out;
-    assert!(text.contains("nobody has written to them"), "{text}");
+    assert!(text.contains("never written"), "{text}");
     assert!(!text.contains("huge pages"), "{text}");
     let record = json_file(&path);
     assert_eq!(record["settings"]["untouched"], true);
@@ -128,7 +128,7 @@ fn a_signal_shows_and_saves_what_was_measured() {
     running.send(Signal::TERM);
     let outcome = running.finish();
     assert_eq!(outcome.code, Some(143), "{outcome:#?}");
-    assert!(outcome.out.contains("ns a page"), "{outcome:#?}");
+    assert!(outcome.out.contains("ns per page"), "{outcome:#?}");
     let record = json_file(&path);
     assert_eq!(record["interrupted"], "SIGTERM");
     assert_eq!(record["settings"]["seed"], 5);

@@ -323,7 +323,7 @@ fn a_command_that_is_not_there_or_fails_is_named() {
     ] {
         let pipeline = format!("{command} | cat");
         let outcome = run_alone(profile("", &pipeline)).succeeded();
-        let said = format!("1: {command} exited with status 127, by which");
+        let said = format!("1: {command} exited with status 127, which shells");
         assert!(outcome.out.contains(&said), "{outcome:#?}");
     }
     let outcome = run_alone(profile("", "(exit 3) | cat")).succeeded();

@@ -88,7 +88,7 @@ fn an_escaped_blank_belongs_to_its_word() {
 }
 
 #[test]
-fn a_semicolon_at_the_end_joins_nothing() {
+fn a_semicolon_at_the_end_is_ignored() {
     splits("a | b;", &["a", "b"]);
     splits("a | b ; ", &["a", "b"]);
     splits(r"a | b \;", &["a", r"b \;"]);
@@ -114,7 +114,7 @@ fn too_deep_nesting_is_refused_without_a_stack_overflow() {
         nested("(", ")", MAX_DEPTH).map(|stages| stages.len()),
         Ok(1)
     );
-    // One after the other they are no deeper.
+    // A sequence of groups is not nested.
     splits(
         &"(a)".repeat(MAX_DEPTH + 1),
         &[&"(a)".repeat(MAX_DEPTH + 1)],
