@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use crate::common::{Running, pipespeed, run_alone, skip, start, start_into, usage_errors};
 use fastpipe::transfer::{Input, SpliceOptions};
 use fastpipe::wait::Wait;
-use pipespeed_tools::fizzbuzz::{FizzBuzz, Path, naive};
+use pipespeed_tools::fizzbuzz::{CodePath, FizzBuzz, naive};
 
 const MIB: usize = 1 << 20;
 
@@ -26,7 +26,7 @@ struct Expected(FizzBuzz);
 
 impl Expected {
     fn from(from: u64) -> Self {
-        Expected(FizzBuzz::by(Path::Portable, from, u64::MAX))
+        Expected(FizzBuzz::with_path(CodePath::Portable, from, u64::MAX))
     }
 
     #[track_caller]
@@ -62,7 +62,7 @@ const SETTINGS: [&str; 6] = [
 ];
 
 fn is_supported(args: &str) -> bool {
-    let known = !args.contains("avx2") || Path::Avx2.is_supported();
+    let known = !args.contains("avx2") || CodePath::Avx2.is_supported();
     if !known {
         skip("no AVX2 here");
     }
