@@ -117,16 +117,6 @@ words!(SinkTechnique {
     RingWrite = "write to a ring",
 });
 
-impl SinkTechnique {
-    /// Whether a library does it, rather than a bare system call.
-    pub fn is_library(self) -> bool {
-        matches!(
-            self,
-            SinkTechnique::Fastpipe(_) | SinkTechnique::FastpipeIo(_) | SinkTechnique::BufWriter
-        )
-    }
-}
-
 /// How a `Writer` sends pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
@@ -272,15 +262,6 @@ impl SinkSpec {
             rewritten: false,
             reuse: Reuse::Drained,
             offset: 0,
-        }
-    }
-
-    /// Bytes sent at a time.
-    pub fn piece_bytes(&self) -> usize {
-        if self.same_buffer {
-            self.buffer_bytes / 2
-        } else {
-            self.buffer_bytes
         }
     }
 }
