@@ -11,7 +11,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const ROUNDS: u32 = 3;
+const ROUNDS: u32 = 2;
 
 /// A run of one channel, whose ends block in some cases and spin in others.
 struct Run {
