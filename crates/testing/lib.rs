@@ -23,7 +23,7 @@ pub use self::skip::skip;
 
 /// Deadline of every wait. A process that takes longer hangs, even on a slow and busy
 /// machine.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A program with arguments separated by blanks.
 pub fn command(program: impl AsRef<OsStr>, args: &str) -> Command {
@@ -219,7 +219,7 @@ pub(crate) fn wait_for_end(child: Pid) -> bool {
 /// Waits until the descriptor has data or is at its end. Returns whether that happened
 /// before the deadline.
 pub fn wait_until_readable(fd: impl AsFd) -> bool {
-    let timeout = Timespec::try_from(PATIENCE).unwrap();
+    let timeout = Timespec::try_from(TIMEOUT).unwrap();
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];
     rustix::io::retry_on_intr(|| poll(&mut fds, Some(&timeout))).unwrap() > 0
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 
 const VARIABLE: &str = "PIPESPEED_TEST_MARK";
 
@@ -79,7 +79,7 @@ impl Drop for Mark {
 
 /// Calls `find` until it returns something; `None` after the deadline.
 pub fn eventually<T>(mut find: impl FnMut() -> Option<T>) -> Option<T> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         if let Some(found) = find() {
             return Some(found);

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::{PATIENCE, wait_for_end};
+use crate::{TIMEOUT, wait_for_end};
 
 /// A pseudo-terminal with all text written to it.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl Terminal {
     /// Panics after the deadline with `what`, such as "drawn".
     #[track_caller]
     pub fn until(&mut self, what: &str, wanted: impl Fn(&str) -> bool) -> &str {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !wanted(&self.text) {
             let remaining = deadline.saturating_duration_since(Instant::now());
             assert!(!remaining.is_zero(), "never {what}: {:?}", self.text);

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::Signal as Inherited;
-use pipespeed_explain::check::PATIENCE;
+use pipespeed_explain::check::CHECK_TIMEOUT;
 use pipespeed_testing::conditions::{self, ForAll};
 use pipespeed_testing::procs::{Mark, eventually};
 use pipespeed_testing::{
@@ -460,7 +460,7 @@ fn a_stop_for_longer_than_a_check_may_take_changes_nothing() {
     wait_for_a_check(running.pid().as_raw_pid());
     running.send(Signal::STOP);
     // The subject of the test is that this time passes.
-    thread::sleep(PATIENCE + Duration::from_millis(200));
+    thread::sleep(CHECK_TIMEOUT + Duration::from_millis(200));
     running.send(Signal::CONT);
     running.finish().succeeded();
 }

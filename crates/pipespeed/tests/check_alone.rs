@@ -2,7 +2,7 @@
 //! since others have descriptors, threads and processes of their own.
 
 use nix::sys::signal::SigSet;
-use pipespeed_explain::check::{self, Group, PATIENCE, SOFT_LIMIT, Verdict};
+use pipespeed_explain::check::{self, CHECK_TIMEOUT, Group, SOFT_LIMIT, Verdict};
 use rustix::process::{Resource, WaitOptions, getrlimit, wait};
 
 /// The entries of a directory with what they link to.
@@ -23,7 +23,7 @@ fn entries(directory: &str) -> Vec<String> {
 #[test]
 fn checks_leave_the_process_and_the_users_pipes_as_they_were() {
     // The first thread and the first pipe may open something once.
-    check::run(check::all(), PATIENCE);
+    check::run(check::all(), CHECK_TIMEOUT);
     let state = || {
         let limit = getrlimit(Resource::Nofile);
         (
@@ -35,10 +35,10 @@ fn checks_leave_the_process_and_the_users_pipes_as_they_were() {
     };
     let before = state();
     let limits = || check::all().filter(|check| check.group == Group::Limits);
-    let first = check::run(limits(), PATIENCE);
-    let soft = check::run([&SOFT_LIMIT], PATIENCE);
-    let again = check::run(limits(), PATIENCE);
-    check::run(check::all(), PATIENCE);
+    let first = check::run(limits(), CHECK_TIMEOUT);
+    let soft = check::run([&SOFT_LIMIT], CHECK_TIMEOUT);
+    let again = check::run(limits(), CHECK_TIMEOUT);
+    check::run(check::all(), CHECK_TIMEOUT);
     assert!(state() == before, "{before:#?} {:#?}", state());
     let verdict = soft[0].outcome.verdict;
     let done = matches!(verdict, Verdict::Seen | Verdict::Refused);

@@ -42,7 +42,7 @@ use self::pipes::CallError;
 use pipespeed_host::refusals::Call;
 
 /// The timeout of a check. The slowest takes less than a tenth of it.
-pub const PATIENCE: Duration = Duration::from_secs(3);
+pub const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The subject of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -208,7 +208,7 @@ mod tests {
     }
 
     fn record(checks: &[Check]) -> Record {
-        let checked = run(checks, PATIENCE);
+        let checked = run(checks, CHECK_TIMEOUT);
         let header = Header::new(Kind::Check, Vec::new(), String::new(), Machine::default());
         Record::new(header, checked, 0.0)
     }
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn no_check_fails_or_errs_here() {
         for check in all().filter(|check| check.name != "may-read-processes") {
-            let outcome = guarded(check.run, PATIENCE);
+            let outcome = guarded(check.run, CHECK_TIMEOUT);
             let bad = matches!(outcome.verdict, Verdict::Fail | Verdict::Error);
             assert!(!bad, "{}: {outcome:?}", check.name);
             assert!(!outcome.seen.contains('\n'), "{outcome:?}");

@@ -10,7 +10,7 @@ use crate::commands::files::Files;
 use crate::commands::header;
 use pipespeed_base::failure::{Interrupted, to_stdout, usage};
 use pipespeed_base::interrupt::SignalFlag;
-use pipespeed_explain::check::{self, Check, Checked, Group, PATIENCE, Record, SOFT_LIMIT};
+use pipespeed_explain::check::{self, CHECK_TIMEOUT, Check, Checked, Group, Record, SOFT_LIMIT};
 use pipespeed_host::Machine;
 use pipespeed_measure::record::{Kind, to_json};
 use pipespeed_report::{self as report, Style};
@@ -55,7 +55,7 @@ fn run_all(checks: &[&Check]) -> anyhow::Result<Vec<Checked>> {
     let signals = SignalFlag::install()?;
     let mut checked = Vec::with_capacity(checks.len());
     for check in checks {
-        checked.push(check::run_one(check, PATIENCE));
+        checked.push(check::run_one(check, CHECK_TIMEOUT));
         if let Some(signal) = signals.signal() {
             return Err(Interrupted(signal).into());
         }

@@ -230,11 +230,11 @@ fn a_signal_ends_the_run_and_shows_what_was_measured() {
     assert!(!text.contains("failed"), "{text}");
 }
 
-/// A run that would take a minute, its files in a directory; some of it is saved.
+/// A run that would take minutes, its files in a directory; some of it is saved.
 fn saved_early(directory: &TempDir) -> Marked {
     let path = directory.path();
     let files = format!("--json {0}/a.json --csv {0}/a.csv", path.display());
-    let run = Marked::start(&format!("pipe --size 8 --time 60 --rounds 600 {files}"));
+    let run = Marked::start(&format!("pipe --size 8 --count 9000 --rounds 600 {files}"));
     eventually(|| path.join("a.csv").exists().then_some(())).unwrap();
     run
 }
