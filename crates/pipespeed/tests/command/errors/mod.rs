@@ -2,4 +2,5 @@
 
 mod help;
 mod limits;
+mod signals;
 mod usage;

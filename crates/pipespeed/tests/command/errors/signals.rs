@@ -1,0 +1,78 @@
+//! Signals at random moments of every command that measures.
+
+use std::hash::{BuildHasher, RandomState};
+use std::thread;
+use std::time::Duration;
+
+use crate::common::procs::Mark;
+use crate::common::{json_file, names_in, pipespeed, start};
+use rustix::process::Signal;
+
+/// Runs that take longer than the latest signal.
+const LONG: [&str; 8] = [
+    "bench ladder --quick --rounds 5000",
+    "bench sizes --time 100",
+    "bench volumes --volume 100G",
+    "bench memory --quick --rounds 5000",
+    "latency --rounds 5000",
+    "costs --rounds 5000",
+    "costs --pinning --rounds 5000",
+    "profile write_read --time 100",
+];
+
+const LATEST: Duration = Duration::from_millis(1500);
+
+/// More than one per command finds rare faults: PIPESPEED_TEST_SIGNALS=20.
+fn signals_per_command() -> u32 {
+    let number = std::env::var("PIPESPEED_TEST_SIGNALS");
+    number.map_or(1, |number| number.parse().unwrap())
+}
+
+#[test]
+fn a_signal_at_any_moment_loses_nothing_and_leaves_nobody() {
+    for args in LONG {
+        for nth in 0..signals_per_command() {
+            let random = RandomState::new().hash_one(nth);
+            let delay = LATEST * (random % 1000) as u32 / 1000;
+            let signal = [Signal::INT, Signal::TERM, Signal::HUP][(random >> 32) as usize % 3];
+            let context = format!("{signal:?} {delay:?} after the start of {args}");
+
+            let directory = tempfile::tempdir().unwrap();
+            let mut command = pipespeed(&format!("{args} --json run.json"));
+            command.current_dir(&directory);
+            let mark = Mark::on(&mut command);
+            let mut running = start(command);
+            // The moment of the signal; nothing is waited for.
+            thread::sleep(delay);
+            // On a busy machine the command may not have blocked its signals yet.
+            let is_new = !mark.processes().iter().any(|(_, line)| line.contains("__"));
+            assert!(!running.has_ended(), "{context}");
+            running.send(signal);
+            let outcome = running.finish();
+            mark.nobody_left();
+            let names = names_in(directory.path());
+            if outcome.signal == Some(signal.as_raw()) && is_new && names.is_empty() {
+                continue;
+            }
+            assert_eq!(
+                outcome.code,
+                Some(128 + signal.as_raw()),
+                "{context}: {outcome:#?}"
+            );
+            let last = outcome.err.lines().last().unwrap_or_default();
+            assert!(
+                last.starts_with("pipespeed: interrupted by SIG"),
+                "{context}: {outcome:#?}"
+            );
+            if !names.is_empty() {
+                assert_eq!(names, ["run.json"], "{context}");
+                let record = json_file(&directory.path().join("run.json"));
+                assert!(
+                    record["interrupted"].is_string(),
+                    "{context}: {}",
+                    record["interrupted"]
+                );
+            }
+        }
+    }
+}
