@@ -2,7 +2,7 @@
 
 use super::account::Usage;
 use super::gathered::{Chains, end_profile};
-use super::perf::Event;
+use super::perf::{Event, Scope};
 use super::pipeline::OUTPUT;
 use super::record::{
     CaseProfile, EndProfile, Function, PipelineProfile, Profile, Settings, StageProfile, Status,
@@ -76,6 +76,7 @@ fn profile() -> Profile {
         header,
         settings: Settings {
             event: Event::CpuClock,
+            scope: Scope::Processors,
             frequency: 1999,
             placement: "writer on processor 0, reader on 1 (different cores)".to_owned(),
         },

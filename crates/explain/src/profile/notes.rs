@@ -3,7 +3,7 @@
 use itertools::Itertools;
 
 use super::account::FEW_BYTES;
-use super::perf::{Event, FREQUENCY};
+use super::perf::{Event, FREQUENCY, Sampling, Scope};
 use super::record::{EndProfile, PipelineProfile, Profile};
 use pipespeed_host::{Machine, Warning, WarningKind, warnings};
 
@@ -27,8 +27,8 @@ const MAX_SLOWDOWN: f64 = 0.05;
 const MAX_DIFFERENCE: f64 = 0.05;
 
 /// Warnings about the machine and the event.
-pub fn of_setup(machine: &Machine, event: Event) -> Vec<Warning> {
-    let by = match event {
+pub fn of_setup(machine: &Machine, sampling: &Sampling) -> Vec<Warning> {
+    let by = match sampling.event {
         Event::Cycles => "processor cycles",
         Event::CpuClock => {
             "the kernel's cpu-clock, as there are no cycle counters: code with interrupts off is \
@@ -36,7 +36,15 @@ pub fn of_setup(machine: &Machine, event: Event) -> Vec<Warning> {
         }
     };
     let by = format!("sampled {FREQUENCY} times per second of running time by {by}");
-    let mut found = vec![Warning::new(WarningKind::Sampling, by)];
+    let mut found = Vec::new();
+    if sampling.scope == Scope::Tasks {
+        let message = "sampled by process, since events of whole processors are refused (they need CAP_PERFMON or \
+                       /proc/sys/kernel/perf_event_paranoid at 0 or below): where ends sleep, \"waking and scheduling\" \
+                       includes the cost of starting and stopping the event at every context switch, so it is at most \
+                       what is shown, and the shares of the other costs are at least that";
+        found.push(Warning::new(WarningKind::Sampling, message));
+    }
+    found.push(Warning::new(WarningKind::Sampling, by));
     found.extend(warnings::of_machine(machine));
     let is_on = |name: &&&str| {
         let state = machine.kernel.mitigations.get(**name);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::account::Usage;
 use super::groups::Group;
-use super::perf::Event;
+use super::perf::{Event, Scope};
 use pipespeed_host::Warning;
 use pipespeed_measure::case::Case;
 use pipespeed_measure::record::{Header, NotRun};
@@ -32,6 +32,8 @@ pub struct Profile {
 pub struct Settings {
     /// The event that triggered samples.
     pub event: Event,
+    /// What the event was bound to.
+    pub scope: Scope,
     /// Requested samples per second of running time.
     pub frequency: u64,
     /// Where the ends ran, in words.
