@@ -148,13 +148,13 @@ impl Case {
         }
     }
 
-    /// One line on what it does.
+    /// Sets the description: one line on what the case does.
     pub fn described(mut self, description: &str) -> Self {
         self.description = description.to_owned();
         self
     }
 
-    /// The case it is compared with, and the one factor in which they differ.
+    /// Sets the case it is compared with, and the one factor in which they differ.
     pub fn against(mut self, case: &str, factor: &str) -> Self {
         self.compared_with = Some((case.to_owned(), factor.to_owned()));
         self
@@ -246,14 +246,6 @@ impl Case {
             reader.technique = SourceTechnique::SpliceThrough;
             self.description
                 .push_str("; spliced on into a second pipe, to look at the data");
-            if let Some((_, factor)) = &mut self.compared_with
-                && factor == "splice"
-            {
-                factor.push_str(" and a second pipe");
-                if data != DataUse::Read {
-                    factor.push_str(", fresh pages");
-                }
-            }
             if let Some(writer) = self.subject.writer_mut() {
                 writer.reuse = Reuse::Fresh;
             }
@@ -286,8 +278,8 @@ impl Case {
         writer == Some(Waiting::Spin) || reader == Some(Waiting::Spin)
     }
 
-    /// Whether both ends exist and spin, so that each needs a processor.
-    pub fn spins_in_pairs(&self) -> bool {
+    /// Whether an end of a channel spins, so that each end needs a processor of its own.
+    pub fn needs_two_processors(&self) -> bool {
         self.spins() && self.subject.channel().is_some()
     }
 

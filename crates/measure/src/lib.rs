@@ -8,6 +8,7 @@ pub mod endpoint;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
 pub mod latency;
+pub mod plan;
 pub mod record;
 pub mod rounds;
 pub mod runner;

@@ -249,7 +249,7 @@ impl<R: Timed> Work for Searching<'_, R> {
         Ok(())
     }
 
-    fn plan(&mut self, _: usize, _: impl FnOnce(u64) -> String) -> u64 {
+    fn seed(&self) -> u64 {
         self.run.settings.seed
     }
 
@@ -287,7 +287,7 @@ fn cases_to_confirm(search: &Search, plan: &SearchPlan) -> Vec<Case> {
 
 /// Measures the published and the best sizes in as many rounds as fit in the
 /// time that the search left; in none if not even a pilot and a round fit.
-/// `begin` is called with the number of rounds and of cases.
+/// `begin` is called before the first round.
 ///
 /// # Errors
 /// On a signal.
@@ -295,7 +295,7 @@ pub fn confirm<R: Timed, O: Observer<Run>>(
     plan: &SearchPlan,
     measurement: &mut Measurement<R>,
     observer: &mut O,
-    begin: impl FnOnce(&O, usize, usize),
+    begin: impl FnOnce(&O),
 ) -> Result<(), Interrupted> {
     let search = measurement.run_mut().search.as_ref();
     let (took_s, trials) = search.map_or((0.0, 0), |it| (it.took_s, it.trials()));
@@ -317,7 +317,7 @@ pub fn confirm<R: Timed, O: Observer<Run>>(
     let cases = measurement.runnable();
     let fitting = || rounds_for_budget(pilot_s, remaining_s - pilot_s, cases, 1);
     let rounds = plan.rounds.unwrap_or_else(fitting);
-    begin(observer, rounds, cases);
+    begin(observer);
     measurement.rounds(rounds, plan.budget.as_ref(), observer)
 }
 

@@ -310,7 +310,7 @@ type Shown<'a> = (&'a str, usize, Option<&'a str>);
 /// The channels and sizes that were not measured, with reasons, by way of waiting.
 fn missing(run: &Run) -> Vec<String> {
     let of_way = |wait| {
-        let case = |case| (channel(case), message(case), why(case));
+        let case = |case| (channel(case), message(case), reason_not_shown(case));
         let cases: Vec<Shown<'_>> = waiting(run, wait).map(case).collect();
         match cases.iter().map(|case| case.2).max().flatten() {
             Some(why) if cases.iter().all(|case| case.2.is_some()) => Some(format!("all ({why})")),
@@ -329,7 +329,8 @@ fn missing(run: &Run) -> Vec<String> {
         .collect()
 }
 
-fn why(case: &CaseResult) -> Option<&'static str> {
+/// Why a case is not shown; `None` if it is.
+fn reason_not_shown(case: &CaseResult) -> Option<&'static str> {
     if case.summary.is_some() {
         return None;
     }

@@ -219,7 +219,7 @@ pub(super) fn volumes(run: &Run, tolerance: f64) -> Vec<String> {
         .filter_map(|step| {
             let base = find(step.base)?;
             let threshold = other.is_empty().then_some(threshold);
-            Some(from_to(step, base, threshold))
+            Some(compare_volumes(step, base, threshold))
         })
         .collect();
     let measured = run.cases.iter().filter(|case| !case.samples.is_empty());
@@ -231,7 +231,7 @@ pub(super) fn volumes(run: &Run, tolerance: f64) -> Vec<String> {
 /// Compares the change from the volume of `base` to that of the step's case with the
 /// published one. It is judged only if there is a threshold: under other conditions than
 /// the published ones there is none.
-fn from_to(step: &Step<'_>, base: &CaseResult, threshold: Option<Threshold>) -> String {
+fn compare_volumes(step: &Step<'_>, base: &CaseResult, threshold: Option<Threshold>) -> String {
     let case = step.case;
     let volume = |case: &CaseResult| case.configuration.volume_bytes.unwrap_or(0);
     let found = ratio(step.ratio.estimate);

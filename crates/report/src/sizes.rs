@@ -87,7 +87,7 @@ fn measured_rate(run: &Run, panel: &PanelResult) -> Option<Estimate> {
 }
 
 /// The ratio to the published sizes; empty if there is none.
-fn against(run: &Run, panel: &PanelResult) -> String {
+fn ratio_to_published(run: &Run, panel: &PanelResult) -> String {
     let found = measured_case(run, panel).and_then(|case| case.ratio);
     found.map_or_else(String::new, |found| ratio(found.estimate))
 }
@@ -147,7 +147,7 @@ fn table(run: &Run, search: &Search, style: Style) -> String {
             best_size(panel, |sizes| sizes.pipe_bytes),
             number(rate.map(|rate| rate.median)),
             rate.map_or_else(String::new, |rate| interval(rate.interval)),
-            against(run, panel),
+            ratio_to_published(run, panel),
             Outcome::of(run, panel).name().to_owned(),
         ]);
     }
@@ -194,7 +194,7 @@ fn sentence(run: &Run, panel: &PanelResult) -> String {
         let shown = format!("; {} GiB/s {}", significant(median), interval(ends));
         line += shown.trim_end();
     }
-    let ratio = against(run, panel);
+    let ratio = ratio_to_published(run, panel);
     line += &match Outcome::of(run, panel) {
         Outcome::Published => ". These are the published sizes.".to_owned(),
         Outcome::Confirmed => {

@@ -138,7 +138,7 @@ fn vmsplice_to_memory() -> anyhow::Result<Outcome> {
         let mut input = Input::new(&pipe.read, Wait::Never);
         at("vmsplice(2)", input.vmsplice(&mut to))?;
         if to[0] != OLD {
-            return Ok(Outcome::fail("other bytes came out"));
+            return Ok(Outcome::fail("other bytes were read"));
         }
         let frames = [&from, &to].map(|page| frame(page).ok().flatten());
         from[0] = NEW;

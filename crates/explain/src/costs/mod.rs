@@ -288,7 +288,7 @@ impl<T, S: FnMut() -> Option<i32>> Work for Probes<T, S> {
         Ok(())
     }
 
-    fn plan(&mut self, _: usize, _: impl FnOnce(u64) -> String) -> u64 {
+    fn seed(&self) -> u64 {
         self.seed
     }
 

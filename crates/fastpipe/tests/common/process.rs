@@ -85,7 +85,7 @@ impl Forked {
 /// Kills this process by SIGALRM if it runs too long. The limit is a watchdog and
 /// not an expectation.
 pub fn end_if_it_hangs() {
-    const LIMIT_S: libc::c_uint = 30;
+    const LIMIT_S: libc::c_uint = 120;
     // SAFETY: a plain number.
     unsafe { libc::alarm(LIMIT_S) };
 }

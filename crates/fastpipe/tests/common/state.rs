@@ -1,6 +1,7 @@
 //! Waiting for states of other threads, instead of sleeping.
 
 use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
@@ -38,12 +39,19 @@ pub fn until_unread(fd: impl std::os::fd::AsFd, bytes: usize) {
     });
 }
 
-/// Aborts the test program if it hangs. No test comes near this limit.
+/// Aborts the test program if nothing calls this for four minutes: a transfer
+/// hangs. No transfer comes near this limit.
 pub fn watch() {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
     static WATCHED: Once = Once::new();
+    CALLS.fetch_add(1, Relaxed);
     WATCHED.call_once(|| {
         std::thread::spawn(|| {
-            std::thread::sleep(Duration::from_secs(240));
+            let mut before = 0;
+            while before != CALLS.load(Relaxed) {
+                before = CALLS.load(Relaxed);
+                std::thread::sleep(Duration::from_secs(240));
+            }
             eprintln!("a transfer hangs: aborted");
             std::process::abort();
         });

@@ -8,9 +8,10 @@ const MIB: f64 = 1024.0 * 1024.0;
 
 /// A trial of a volume below this rate, in bytes per second, counts as hung.
 const MIN_RATE: f64 = 32.0 * MIB;
-/// The same for one pass of computing over the data.
+/// One pass of computing over the data below this rate, in bytes per second, counts
+/// as hung.
 const MIN_COMPUTING: f64 = 256.0 * MIB;
-/// After a pilot: a trial that takes this many times as long counts as hung.
+/// A trial that takes this many times the expected duration counts as hung.
 const LATE: f64 = 10.0;
 
 /// The pilot moves at most this much of a volume, in bytes.
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn once_the_pace_is_known_it_is_the_measure() {
+    fn an_expected_duration_sets_the_limit() {
         let mut case = Case::new("x", 65_536, 65_536).of_volume(1 << 30);
         case.expected_s = Some(130.0);
         assert_eq!(case.longest(NONE), Duration::from_secs(1300));

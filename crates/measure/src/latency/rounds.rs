@@ -111,8 +111,7 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Work for RoundTrips<T> {
         Ok(())
     }
 
-    fn plan(&mut self, rounds: usize, _: impl FnOnce(u64) -> String) -> u64 {
-        self.record.settings.rounds = rounds;
+    fn seed(&self) -> u64 {
         self.record.settings.seed
     }
 

@@ -28,7 +28,7 @@ pub struct Bench<R> {
     pub(super) run: Run,
     noise: Vec<NoiseDelta>,
     /// Trials of cases that don't run in every round.
-    rare: BTreeMap<String, usize>,
+    limited: BTreeMap<String, usize>,
     /// Whether both ends have a processor of their own, so that waiting for
     /// one is a disturbance.
     own_processors: bool,
@@ -68,7 +68,7 @@ impl<R: Runner> Bench<R> {
             cases,
             run,
             noise: Vec::new(),
-            rare: BTreeMap::new(),
+            limited: BTreeMap::new(),
             own_processors,
         }
     }
@@ -113,7 +113,7 @@ impl<R: Runner> Work for Bench<R> {
     }
 
     fn takes_part(&self, case: usize, round: usize, rounds: usize) -> bool {
-        let Some(trials) = self.rare.get(&self.cases[case].name) else {
+        let Some(trials) = self.limited.get(&self.cases[case].name) else {
             return true;
         };
         // The middle of each of as many equal stretches of rounds.
@@ -145,11 +145,13 @@ impl<R: Runner> Work for Bench<R> {
         Ok(())
     }
 
-    fn plan(&mut self, rounds: usize, order: impl FnOnce(u64) -> String) -> u64 {
-        let settings = &mut self.run.settings;
-        settings.rounds_planned = rounds;
-        settings.order = order(settings.seed);
-        settings.seed
+    fn seed(&self) -> u64 {
+        self.run.settings.seed
+    }
+
+    fn record_plan(&mut self, rounds: usize, order: String) {
+        self.run.settings.rounds_planned = rounds;
+        self.run.settings.order = order;
     }
 
     fn summarise(&mut self, complete: usize) {
@@ -212,10 +214,10 @@ impl<R: Runner> Measurement<R> {
     /// Limits the number of trials of the cases named, which are spread evenly
     /// over the rounds.
     pub fn limit_trials(&mut self, trials: BTreeMap<String, usize>) {
-        self.work.rare = trials;
+        self.work.limited = trials;
     }
 
-    /// Sets the seconds that trials of the cases named take by a pilot's pace.
+    /// Sets the seconds of a trial of the cases named, estimated from the pilot.
     pub fn expect(&mut self, seconds: &BTreeMap<String, f64>) {
         for case in &mut self.work.cases {
             case.expected_s = seconds.get(&case.name).copied();

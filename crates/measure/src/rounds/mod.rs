@@ -87,9 +87,11 @@ pub trait Work {
     /// [`TrialError`].
     fn trial(&mut self, case: usize, place: Place) -> Result<(), TrialError>;
 
-    /// Records the number of rounds and the description of the order, which
-    /// `order` makes from its seed. Returns the seed.
-    fn plan(&mut self, rounds: usize, order: impl FnOnce(u64) -> String) -> u64;
+    /// The seed of the order of the trials.
+    fn seed(&self) -> u64;
+
+    /// Records the planned number of rounds and a description of their order.
+    fn record_plan(&mut self, _rounds: usize, _order: String) {}
 
     /// Brings the record up to date after a round; `complete` rounds lack no
     /// sample.
@@ -210,8 +212,9 @@ impl<W: Work> Rounds<W> {
         observer: &mut impl Observer<W::Record>,
     ) -> Result<(), Interrupted> {
         let open: Vec<usize> = self.open().collect();
-        let order = |seed| Schedule::new(open.len(), rounds, seed).description();
-        let seed = self.work.plan(rounds, order);
+        let seed = self.work.seed();
+        let order = Schedule::new(open.len(), rounds, seed).description();
+        self.work.record_plan(rounds, order);
         let schedule = Schedule::new(open.len(), rounds + MAX_EXTRA_ROUNDS, seed);
         // An added round has the cases of the one that it replaces.
         let row = |work: &W, round: usize, replaced: usize| -> Vec<usize> {
@@ -401,7 +404,7 @@ mod tests {
             Ok(())
         }
 
-        fn plan(&mut self, _: usize, _: impl FnOnce(u64) -> String) -> u64 {
+        fn seed(&self) -> u64 {
             7
         }
 

@@ -149,7 +149,7 @@ pub fn whole_run(empty: Run, plan: &SearchPlan, mut runner: Fake) -> (Run, f64) 
     let mut measurement = Measurement::new(runner, cases, control.as_deref(), run, &refused);
     let stopped = match stopped {
         None => {
-            let confirmed = confirm(plan, &mut measurement, &mut (), |_, _, _| {});
+            let confirmed = confirm(plan, &mut measurement, &mut (), |_| {});
             confirmed.err().map(anyhow::Error::from)
         }
         stopped => stopped,

@@ -35,7 +35,7 @@ pub enum Change {
     SmallPieces,
     /// `fastpipe::Writer`, pages never written again, base pages.
     FreshBase,
-    /// The same with huge pages.
+    /// `fastpipe::Writer`, pages never written again, huge pages.
     FreshHuge,
     /// `fastpipe::Writer`, pages written again once they left the pipe.
     Drained,

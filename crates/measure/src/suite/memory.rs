@@ -5,7 +5,7 @@
 //! first cache to one beyond all of them. The rungs run in the same rounds, each
 //! compared with copying a block as large as the ladder's buffer.
 
-use super::{BUFFER, Overrides, Suite};
+use super::{BUFFER, Overrides, ladder};
 use crate::case::Case;
 use crate::endpoint::memory::{Act, MemorySpec};
 use crate::record::DataUse;
@@ -32,16 +32,12 @@ const SIZES: [usize; 10] = [
 /// measuring them.
 const QUICK: usize = 8;
 
-/// The sizes of a quick run.
-pub fn quick_sizes() -> Vec<usize> {
-    SIZES[..QUICK].to_vec()
-}
-
 pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
-    let mut sizes = overrides.selection.sizes.clone();
-    if sizes.is_empty() {
-        sizes = SIZES.to_vec();
-    }
+    let mut sizes = match &overrides.selection.sizes[..] {
+        [] if overrides.quick => SIZES[..QUICK].to_vec(),
+        [] => SIZES.to_vec(),
+        named => named.to_vec(),
+    };
     sizes.sort_unstable();
     sizes.dedup();
     let pages = overrides.pages.unwrap_or_default();
@@ -78,7 +74,7 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
             size::format(yardstick as u64)
         )
     };
-    let rungs = Suite::Ladder.rungs(overrides);
+    let rungs = ladder::rungs(overrides);
     cases.extend(rungs.into_iter().map(|rung| rung.against(&copy, &factor)));
     cases
 }

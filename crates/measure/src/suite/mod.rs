@@ -10,11 +10,13 @@ mod touched;
 mod volumes;
 
 pub use self::channels::Selection;
-pub use self::volumes::{Volumes, shown};
+pub use self::volumes::shown;
 use crate::case::Case;
 use crate::endpoint::spec::PageKind;
 use crate::record::DataUse;
 use serde::{Deserialize, Serialize};
+
+use Suite::{Changes, Channels, Ladder, Memory, Options, Sizes, Touched, Volumes};
 
 /// The published buffer, in bytes.
 const BUFFER: usize = 256 << 10;
@@ -34,13 +36,15 @@ pub struct Overrides {
     pub work: u32,
     /// Which channels and sizes of messages, or of blocks of memory.
     pub selection: Selection,
-    /// Which volumes.
-    pub volumes: Volumes,
+    /// The volumes in bytes; the suite's own if empty.
+    pub volumes: Vec<u64>,
     /// The pages of blocks of memory.
     pub pages: Option<PageKind>,
     /// The processor that both ends share in a case of their sharing one; such
     /// a case is left out where none is named.
     pub one_cpu: Option<usize>,
+    /// Whether volumes and blocks of memory are smaller if none are named.
+    pub quick: bool,
 }
 
 /// The suites.
@@ -51,7 +55,7 @@ pub enum Suite {
     /// pages, one step at a time.
     #[default]
     Ladder,
-    /// The same where every byte is produced by the writer and used by the
+    /// The ladder, but every byte is produced by the writer and used by the
     /// reader.
     Touched,
     /// Pipes beside shared memory, sockets, TCP and other ways to pass data, by
@@ -85,68 +89,79 @@ pipespeed_base::named!(Suite {
     Memory = "memory": "reading, writing and copying memory by block size, through the caches",
 });
 
+/// What becomes of the data in the cases of a suite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataRule {
+    /// Every byte is produced and used.
+    Used,
+    /// Every byte is produced and used, unless something else is requested.
+    UsedByDefault,
+    /// It is up to each case, unless something else is requested.
+    Free,
+    /// It is up to each case.
+    OfCases,
+    /// It is constant, as published.
+    Constant,
+}
+
 impl Suite {
     /// Its cases, in the order in which they are shown. Each is compared with
     /// one that differs in one factor, except those that begin a comparison.
     pub fn cases(self, overrides: &Overrides) -> Vec<Case> {
         let cases = match self {
-            Suite::Ladder => ladder::cases(overrides),
-            Suite::Touched => touched::cases(overrides),
-            Suite::Channels => channels::cases(overrides),
-            Suite::Changes => changes::cases(overrides),
-            Suite::Sizes => sizes::cases(overrides),
-            Suite::Options => options::cases(overrides),
-            Suite::Volumes => volumes::cases(overrides),
-            Suite::Memory => memory::cases(overrides),
+            Ladder => ladder::cases(overrides),
+            Touched => touched::cases(overrides),
+            Channels => channels::cases(overrides),
+            Changes => changes::cases(overrides),
+            Sizes => sizes::cases(overrides),
+            Options => options::cases(overrides),
+            Volumes => volumes::cases(overrides),
+            Memory => memory::cases(overrides),
         };
-        let data = match self {
-            Suite::Touched | Suite::Channels | Suite::Changes => {
+        self.with_requested(cases, overrides)
+    }
+
+    /// The cases of the ladder without its control of the pipe size.
+    pub fn rungs(overrides: &Overrides) -> Vec<Case> {
+        Ladder.with_requested(ladder::rungs(overrides), overrides)
+    }
+
+    /// Sets the requested work and use of the data.
+    fn with_requested(self, cases: Vec<Case>, overrides: &Overrides) -> Vec<Case> {
+        let data = match self.data_rule() {
+            DataRule::Used | DataRule::UsedByDefault => {
                 Some(overrides.data.unwrap_or(DataUse::Touch))
             }
-            Suite::Ladder | Suite::Options | Suite::Volumes => overrides.data,
-            // The blocks of memory have no ends, and sizes are searched for as published.
-            Suite::Sizes | Suite::Memory => None,
+            DataRule::Free => overrides.data,
+            DataRule::OfCases | DataRule::Constant => None,
         };
-        let finished = |case: Case| Case {
+        let changed = |case: Case| Case {
             work: overrides.work,
             ..match data {
                 Some(data) => case.with_data(data),
                 None => case,
             }
         };
-        cases.into_iter().map(finished).collect()
+        cases.into_iter().map(changed).collect()
     }
 
-    /// The cases without those that are only there for comparison (the ladder's
-    /// control of the pipe size). A case whose partner is left out is compared
-    /// with the first.
-    pub fn rungs(self, overrides: &Overrides) -> Vec<Case> {
-        let mut rungs = self.cases(overrides);
-        rungs.retain(|case| {
-            let factor = case.compared_with.as_ref().map(|(_, factor)| &**factor);
-            factor != Some("pipe size")
-        });
-        let names: Vec<String> = rungs.iter().map(|case| case.name.clone()).collect();
-        for case in &mut rungs {
-            if let Some((other, factor)) = &mut case.compared_with
-                && !names.contains(other)
-            {
-                other.clone_from(&names[0]);
-                factor.push_str(" and a larger pipe");
-            }
-        }
-        rungs
-    }
-
-    /// The case that is measured twice, under two names.
-    pub fn null_control(self) -> &'static str {
+    /// What becomes of the data.
+    pub fn data_rule(self) -> DataRule {
         match self {
-            Suite::Ladder | Suite::Touched | Suite::Sizes => "write_read",
-            Suite::Channels => "pipe_64k",
-            Suite::Changes => changes::BASELINE,
-            Suite::Options => "vmsplice_splice_spin",
-            Suite::Volumes => "volume_0.25g",
-            Suite::Memory => "mem_copy_256k",
+            Touched | Channels => DataRule::Used,
+            Changes => DataRule::UsedByDefault,
+            Ladder | Options | Volumes => DataRule::Free,
+            Memory => DataRule::OfCases,
+            Sizes => DataRule::Constant,
+        }
+    }
+
+    /// The case that is measured twice, if not the first.
+    pub fn null_control(self) -> Option<&'static str> {
+        match self {
+            Ladder | Touched | Changes | Sizes | Options | Volumes => None,
+            Channels => Some("pipe_64k"),
+            Memory => Some("mem_copy_256k"),
         }
     }
 }
@@ -195,7 +210,7 @@ mod tests {
                     }
                     assert!(seen.insert(case.name.clone()), "{} twice", case.name);
                 }
-                assert!(seen.contains(suite.null_control()));
+                assert!(suite.null_control().is_none_or(|name| seen.contains(name)));
             }
         }
     }
@@ -261,7 +276,7 @@ mod tests {
 
     #[test]
     fn the_ladder_has_seven_rungs_each_compared_with_one_of_them() {
-        let rungs = Suite::Ladder.rungs(&Overrides::default());
+        let rungs = Suite::rungs(&Overrides::default());
         assert_eq!(rungs.len(), 7);
         for (at, case) in rungs.iter().enumerate().skip(1) {
             let (other, _) = case.compared_with.as_ref().unwrap();

@@ -13,22 +13,13 @@ const VOLUMES: [u64; 3] = [1 << 28, 10 << 28, 100 << 28];
 /// The volumes of a quick run.
 const QUICK: [u64; 3] = [1 << 26, 1 << 28, 1 << 30];
 
-/// Which volumes, in bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Volumes {
-    /// These; the suite's own if empty.
-    pub bytes: Vec<u64>,
-    /// Smaller ones of the suite's own.
-    pub quick: bool,
-}
-
 pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     let buffer = overrides.buffer_bytes.unwrap_or(PIECE);
     let pipe = overrides.pipe_bytes.unwrap_or(PIECE);
-    let mut volumes = match (&overrides.volumes.bytes[..], overrides.volumes.quick) {
-        ([], false) => VOLUMES.to_vec(),
-        ([], true) => QUICK.to_vec(),
-        (asked, _) => asked.to_vec(),
+    let mut volumes = match &overrides.volumes[..] {
+        [] if overrides.quick => QUICK.to_vec(),
+        [] => VOLUMES.to_vec(),
+        named => named.to_vec(),
     };
     volumes.sort_unstable();
     volumes.dedup();
@@ -73,9 +64,10 @@ fn name(bytes: u64) -> String {
 mod tests {
     use super::*;
 
-    fn names(volumes: Volumes) -> Vec<String> {
+    fn names(volumes: &[u64], quick: bool) -> Vec<String> {
         let overrides = Overrides {
-            volumes,
+            volumes: volumes.to_vec(),
+            quick,
             ..Overrides::default()
         };
         cases(&overrides)
@@ -87,15 +79,12 @@ mod tests {
     #[test]
     fn volumes_are_named_in_gib_where_that_is_short() {
         assert_eq!(
-            names(Volumes::default()),
+            names(&[], false),
             ["volume_0.25g", "volume_2.5g", "volume_25g"]
         );
-        let asked = vec![250 << 30, 64 << 20, 1 << 28, 64 << 20, 12_345];
+        let named = [250 << 30, 64 << 20, 1 << 28, 64 << 20, 12_345];
         assert_eq!(
-            names(Volumes {
-                bytes: asked,
-                quick: true
-            }),
+            names(&named, true),
             ["volume_12345", "volume_64m", "volume_0.25g", "volume_250g"]
         );
     }

@@ -1,7 +1,7 @@
 //! Options of the suite channels.
 
 use pipespeed_base::size;
-use pipespeed_measure::suite::channels::{MAX_BYTES, Selection, Transport};
+use pipespeed_measure::suite::channels::{MAX_BYTES, Transport};
 
 use super::named::named_among;
 
@@ -33,32 +33,6 @@ pub struct ChannelsArgs {
     /// Measure all channels, and sizes from 1 byte to 4 MiB.
     #[arg(long)]
     pub all: bool,
-}
-
-impl ChannelsArgs {
-    /// Returns the chosen channels and sizes.
-    pub fn selection(&self) -> Selection {
-        Selection {
-            channels: self.channel.clone(),
-            sizes: self.size.clone(),
-            all: self.all,
-        }
-    }
-
-    /// Returns the name of the first of these options that was given.
-    pub fn given(&self) -> Option<&'static str> {
-        match self {
-            _ if !self.channel.is_empty() => Some("--channel"),
-            _ if self.all => Some("--all"),
-            _ if !self.size.is_empty() => Some("--size"),
-            _ => None,
-        }
-    }
-
-    /// Returns the first size that exceeds the largest message.
-    pub fn oversized(&self) -> Option<usize> {
-        self.size.iter().copied().find(|bytes| *bytes > MAX_BYTES)
-    }
 }
 
 fn message_or_block(text: &str) -> Result<usize, String> {

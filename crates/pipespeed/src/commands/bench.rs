@@ -1,11 +1,6 @@
-//! `pipespeed bench`: plans, runs, saves and shows a measurement.
+//! `pipespeed bench`: runs, saves and shows a measurement.
 
-mod able;
-mod lengths;
-mod memory;
-mod plan;
-mod sizes;
-mod volumes;
+mod options;
 
 use std::io::{self, Write};
 use std::time::Instant;
@@ -13,19 +8,19 @@ use std::time::Instant;
 use crate::cli::BenchArgs;
 use crate::commands::files::Files;
 use crate::commands::progress::Progress;
-use crate::commands::{first_error, settle_pipe_size};
+use crate::commands::{first_error, header, pipe_size_allowed, place, settle_pipe_size};
 use pipespeed_base::failure::{say, to_stdout};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::size;
-use pipespeed_measure::record::{Run, to_json, write_csv};
+use pipespeed_host::Root;
+use pipespeed_host::topology::Topology;
+use pipespeed_measure::plan::{Plan, Preparation};
+use pipespeed_measure::record::{Kind, Run, to_json, write_csv};
 use pipespeed_measure::rounds::{Measurement, check};
 use pipespeed_measure::runner::Timed as _;
 use pipespeed_measure::search;
-use pipespeed_measure::suite::Suite;
 use pipespeed_measure::trial::ProcessRunner;
 use pipespeed_report as report;
-
-use self::plan::Plan;
 
 /// Measures a suite.
 ///
@@ -33,26 +28,32 @@ use self::plan::Plan;
 /// The reason of the failure. The results so far have been saved and shown.
 pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
     let rounded = settle_pipe_size(&mut args.measure.setup.pipe_size);
-    let mut plan = Plan::new(&args)?;
-    plan.warnings.extend(rounded);
+    options::check(&args)?;
+    let topology = Topology::read(&Root::default());
+    let setup = &args.measure.setup;
+    let chosen = place(setup.cpus, setup.placement.unwrap_or_default(), &topology)?;
+    let plan = Plan::new(&options::request(&args, rounded), chosen, &topology)?;
+    if let Some(bytes) = setup.pipe_size {
+        pipe_size_allowed(bytes)?;
+    }
     if args.list {
         return list(&plan);
     }
-    plan.enough_time()?;
+    plan.check_time()?;
     let files = files(&args)?;
-    let interrupt = Interrupt::install()?;
     let mut runner = ProcessRunner::new(
         ProcessRunner::this_program(),
         plan.chosen.writer,
         plan.chosen.reader,
         plan.lengths.durations,
-        interrupt,
+        Interrupt::install()?,
     );
     let save = |run: &Run| files.save_round(|option| text(option, run));
     let mut progress = Progress::new(args.output.quiet, save);
     progress.say(&plan.announcement());
 
-    let (mut run, mut cases, mut outcome) = (plan.empty_run(), plan.cases.clone(), Ok(()));
+    let mut run = plan.empty_run(header(Kind::Bench, plan.machine.clone()));
+    let (mut cases, mut outcome) = (plan.cases.clone(), Ok(()));
     let search = plan.search();
     if let Some(search) = &search {
         progress.start();
@@ -70,7 +71,7 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
         outcome = match &search {
             Some(search) => {
                 progress.set_purpose("pilot");
-                let begin = |progress: &Progress<_>, _, _| progress.start();
+                let begin = |progress: &Progress<_>| progress.start();
                 let confirmed = search::confirm(search, &mut measurement, &mut progress, begin);
                 confirmed.map_err(Into::into)
             }
@@ -115,7 +116,7 @@ fn measure<S: FnMut(&Run)>(
     if plan.has_time_for_second_pilot(pilot_s) {
         pilot_s = pilot_s.min(timed_pilot(measurement, progress)?);
     }
-    if plan.suite == Suite::Changes {
+    if plan.preparation == Preparation::Combination {
         progress.set_purpose("choosing the changes to combine");
         measurement.choose_combination(progress)?;
         if let Some(case) = measurement.run_mut().cases.last() {
@@ -126,20 +127,22 @@ fn measure<S: FnMut(&Run)>(
     }
     if measurement.runnable() == 0 {
         let cases = &measurement.run_mut().cases;
-        match cases.iter().find_map(|case| case.not_run.as_ref()) {
-            Some(first) => anyhow::bail!("no case could be run: {first}"),
-            None => anyhow::bail!("no case could be run"),
-        }
+        let reason = cases.iter().find_map(|case| case.not_run.as_ref());
+        let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+        anyhow::bail!("no case could be run{reason}");
     }
-    let rounds = if plan.suite == Suite::Volumes {
-        let trials = plan.volumes(measurement.run_mut(), pilot_s)?;
-        progress.say(&trials.announcement());
-        progress.announce_long(trials.long());
-        measurement.expect(&trials.expected());
-        measurement.limit_trials(trials.of);
-        trials.rounds
-    } else {
-        plan.rounds(measurement.runnable(), pilot_s)?
+    let rounds = match plan.preparation {
+        Preparation::Volumes => {
+            let trials = plan.volumes(measurement.run_mut(), pilot_s)?;
+            progress.say(&trials.announcement());
+            progress.announce_long(trials.long());
+            measurement.expect(&trials.expected());
+            measurement.limit_trials(trials.limited);
+            trials.rounds
+        }
+        Preparation::Pilot | Preparation::Combination | Preparation::Search(_) => {
+            plan.rounds(measurement.runnable(), pilot_s)?
+        }
     };
     progress.start();
     measurement.rounds(rounds, plan.limit().as_ref(), progress)?;
@@ -181,12 +184,8 @@ fn text(option: &str, run: &Run) -> anyhow::Result<String> {
 
 fn list(plan: &Plan) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    let width = plan
-        .cases
-        .iter()
-        .map(|case| case.name.len())
-        .max()
-        .unwrap_or(0);
+    let widths = plan.cases.iter().map(|case| case.name.len());
+    let width = widths.max().unwrap_or(0);
     for case in &plan.cases {
         let size = match (case.subject.pipe_bytes(), case.subject.message_bytes()) {
             (Some(bytes), None) => format!("pipe {}", size::format(bytes as u64)),

@@ -13,7 +13,7 @@ use pipespeed_base::interrupt::Interrupt;
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{NoiseProbe, Root, spinning_refused};
 use pipespeed_measure::endpoint::spec::Waiting;
-use pipespeed_measure::latency::record::Record;
+use pipespeed_measure::latency::record::{CaseRecord, Record};
 use pipespeed_measure::latency::rounds::{self, MIN_TIMED_S};
 use pipespeed_measure::latency::spec::Spec;
 use pipespeed_measure::latency::trial::Trials;
@@ -106,13 +106,17 @@ fn verdict(record: &Record) -> anyhow::Result<()> {
     }
     let is_any_measured = cases.iter().any(|case| !case.launches.is_empty());
     check(&record.warnings, is_any_measured)?;
-    match cases.as_slice() {
-        _ if is_any_measured => Ok(()),
-        [only] if let Some(not_run) = &only.not_run => {
-            Err(anyhow!("{}: {not_run}", only.channel.name()))
-        }
-        _ => Err(anyhow!(
-            "no case could be run (the reasons are listed above)"
-        )),
+    if is_any_measured {
+        return Ok(());
     }
+    Err(match cases.as_slice() {
+        [
+            CaseRecord {
+                not_run: Some(not_run),
+                channel,
+                ..
+            },
+        ] => anyhow!("{}: {not_run}", channel.name()),
+        _ => anyhow!("no case could be run (the reasons are listed above)"),
+    })
 }

@@ -211,7 +211,7 @@ impl Setting<'_> {
                 say(&format!("pipespeed: {verb} {}", case.name));
             }
             let outcome = match &no_spinning {
-                Some(reason) if case.spins_in_pairs() => Err(NotRun::refused(reason).into()),
+                Some(reason) if case.needs_two_processors() => Err(NotRun::refused(reason).into()),
                 _ => profile(&mut runner, case),
             };
             match outcome {
@@ -239,7 +239,7 @@ fn cases(args: &ProfileArgs) -> anyhow::Result<Vec<Case>> {
         ..Overrides::default()
     };
     let Some(name) = &args.case else {
-        return Ok(Suite::Ladder.rungs(&overrides));
+        return Ok(Suite::rungs(&overrides));
     };
     let suites = match &args.suite {
         Some(suite) => std::slice::from_ref(suite),

@@ -204,8 +204,5 @@ fn ways_of_waiting_are_distinguished_where_they_differ() {
     for name in spinning {
         refuse(&mut run, &name, "one processor");
     }
-    assert_eq!(
-        missing(&run)[1],
-        "not shown of spinning: all (refused)"
-    );
+    assert_eq!(missing(&run)[1], "not shown of spinning: all (refused)");
 }

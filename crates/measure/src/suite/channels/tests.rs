@@ -26,7 +26,10 @@ fn the_usual_run_has_six_channels_six_sizes_and_two_ways_to_wait() {
     let cases = chosen(&[], &[], false);
     assert_eq!(cases.len(), 6 * 6 * 2);
     assert_eq!(
-        cases.iter().filter(|case| case.spins_in_pairs()).count(),
+        cases
+            .iter()
+            .filter(|case| case.needs_two_processors())
+            .count(),
         36
     );
     assert!(cases.iter().all(|case| case.data == DataUse::Touch));

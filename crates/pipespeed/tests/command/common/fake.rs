@@ -178,10 +178,13 @@ pub fn empty_run(suite: Suite) -> Run {
 pub fn measurement(suite: Suite, runner: FakeRunner) -> Measurement<FakeRunner> {
     let cases = suite.cases(&Overrides::default());
     let refused = BTreeMap::new();
+    let null_control = suite
+        .null_control()
+        .map_or(cases[0].name.clone(), str::to_owned);
     Measurement::new(
         runner,
         cases,
-        Some(suite.null_control()),
+        Some(&null_control),
         empty_run(suite),
         &refused,
     )

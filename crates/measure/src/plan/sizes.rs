@@ -1,23 +1,22 @@
 //! The suite `sizes` on this machine: placement of its cases, sizes to try, and
 //! plan of the search before the rounds.
 
+use super::lengths::trial_s;
+use super::{Plan, Preparation, Request};
+use crate::case::Case;
+use crate::endpoint::spec::PageKind;
+use crate::record::{Warning, WarningKind};
+use crate::search::{GRID_END, SearchPlan};
+use crate::suite::Overrides;
+use crate::suite::sizes::{Grid, with_one_processor};
 use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::pipe;
-
-use super::lengths::TRIAL_OVERHEAD_S;
-use super::plan::Plan;
-use crate::cli::BenchArgs;
 use pipespeed_base::size;
+use pipespeed_base::text::pluralize;
 use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
-use pipespeed_measure::case::{Case, Durations};
-use pipespeed_measure::endpoint::spec::PageKind;
-use pipespeed_measure::record::{Warning, WarningKind};
-use pipespeed_measure::search::{GRID_END, SearchPlan};
-use pipespeed_measure::suite::sizes::{Grid, with_one_processor};
-use pipespeed_report::pluralize;
 
-/// Uses base pages for vmspliced buffers if huge pages are unavailable.
+/// Returns base pages, for vmspliced buffers, if huge pages are unavailable.
 pub(super) fn pages() -> Option<PageKind> {
     let huge = Buffer::builder()
         .len(2 << 20)
@@ -32,12 +31,12 @@ pub(super) fn pages() -> Option<PageKind> {
 /// that in the relation of the processors.
 pub(super) fn placed(
     cases: Vec<Case>,
-    args: &BenchArgs,
+    request: &Request,
     topology: &Topology,
     chosen: &mut Chosen,
 ) -> anyhow::Result<Vec<Case>> {
-    let setup = &args.measure.setup;
-    if setup.cpus.is_some() || setup.placement.is_some() || chosen.writer == chosen.reader {
+    let is_requested = request.cpus.is_some() || request.placement.is_some();
+    if is_requested || chosen.writer == chosen.reader {
         return Ok(cases);
     }
     let same = placement::choose(Placement::Same, topology)?;
@@ -49,16 +48,15 @@ pub(super) fn placed(
 }
 
 /// Returns the sizes to try.
-pub(super) fn grid(args: &BenchArgs) -> Grid {
-    let setup = &args.measure.setup;
+pub(super) fn grid(overrides: &Overrides) -> Grid {
     let refusal = |bytes| {
         let (_, end) = pipe::create().ok()?;
         Some(pipe::set_capacity(end, bytes).err()?.to_string())
     };
     Grid::new(
         pipe::page_size(),
-        setup.buffer_size,
-        setup.pipe_size,
+        overrides.buffer_bytes,
+        overrides.pipe_bytes,
         refusal,
     )
 }
@@ -80,12 +78,15 @@ pub(super) fn warnings(grid: &Grid, pages: Option<PageKind>) -> Vec<Warning> {
 
 impl Plan {
     /// Returns the plan of the search; none in other suites, or if every case is refused.
-    pub(super) fn search(&self) -> Option<SearchPlan> {
+    pub fn search(&self) -> Option<SearchPlan> {
+        let Preparation::Search(grid) = &self.preparation else {
+            return None;
+        };
         let cases = self.cases.iter();
         let runnable = cases.filter(|case| !self.refused.contains_key(&case.name));
         let plan = SearchPlan {
             cases: runnable.cloned().collect(),
-            grid: self.grid.clone()?,
+            grid: grid.clone(),
             cpus: self.chosen.writer.zip(self.chosen.reader),
             time_s: self.budget.trials_s(),
             budget: self.limit(),
@@ -97,12 +98,11 @@ impl Plan {
 
     /// Refuses a --time that is too short for one trial of each pair of sizes, or for
     /// enough rounds for verdicts.
-    pub(super) fn enough_for_search(&self, plan: &SearchPlan) -> anyhow::Result<()> {
-        let trial_s = |parts: Durations| parts.sum_s() + TRIAL_OVERHEAD_S;
+    pub(super) fn check_search_time(&self, plan: &SearchPlan) -> anyhow::Result<()> {
         let (pairs, cases) = (plan.grid.runnable(), plan.cases.len());
         let grid_s = (pairs * cases) as f64 * trial_s(plan.search_durations());
         let rounds = plan.rounds.unwrap_or(self.lengths.min_rounds_in_time);
-        let rounds_s = self.lengths.of_rounds(rounds, 2 * cases + 1);
+        let rounds_s = self.lengths.estimate_s(rounds, 2 * cases + 1);
         let needed_s = (grid_s + rounds_s).max(grid_s / GRID_END);
         let what = format!(
             "{} of sizes of {} and {} of the best",

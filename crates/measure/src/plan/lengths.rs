@@ -1,9 +1,11 @@
 //! Durations of trials and runs, by suite.
 
-use crate::cli::BenchArgs;
-use pipespeed_measure::case::Durations;
-use pipespeed_measure::record::{Warning, WarningKind};
-use pipespeed_measure::suite::Suite;
+use super::Request;
+use crate::case::Durations;
+use crate::record::{Warning, WarningKind};
+use crate::suite::Suite::{
+    self, Changes, Channels, Ladder, Memory, Options, Sizes, Touched, Volumes,
+};
 use pipespeed_stats as stats;
 
 /// Default minimum number of rounds of a full run.
@@ -11,22 +13,20 @@ const ROUNDS: usize = 30;
 /// Minimum number of rounds for verdicts on several simultaneous comparisons:
 /// with 9 rounds the sign test reaches 2/2^9 = 0.4 %, enough for 12 of them.
 const FEW_ROUNDS: usize = 9;
-
-/// The same for the suite options.
+/// Minimum number of rounds of the suite options, which has more comparisons.
 const OPTIONS_ROUNDS: usize = 10;
-
-/// A quick run of volumes makes two comparisons.
+/// Minimum number of rounds of a quick run of volumes, which has two comparisons.
 const VOLUMES_ROUNDS: usize = 7;
 
 /// Measured overhead of a trial: starting and reaping two processes.
-pub(super) const TRIAL_OVERHEAD_S: f64 = 0.01;
+const TRIAL_OVERHEAD_S: f64 = 0.01;
 
 /// Durations of a run and its trials.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Lengths {
+pub struct Lengths {
     /// Durations of the parts of a trial.
     pub durations: Durations,
-    /// The same for a trial that verifies, if the suite has such trials.
+    /// Durations of a trial that verifies, in suites with such trials.
     pub verifying: Option<Durations>,
     /// Duration of the whole run, in seconds.
     pub budget_s: f64,
@@ -38,8 +38,7 @@ pub(super) struct Lengths {
 
 impl Lengths {
     /// Returns the default durations of a suite.
-    pub fn of(suite: Suite, quick: bool) -> Self {
-        use Suite::{Changes, Channels, Ladder, Memory, Options, Sizes, Touched, Volumes};
+    pub(super) fn new(suite: Suite, quick: bool) -> Self {
         let (warm_up_s, timed_s, budget_s, min_rounds) = match (suite, quick) {
             (Ladder | Touched, false) => (0.015, 0.150, 60.0, ROUNDS),
             (Ladder | Touched, true) => (0.010, 0.060, 10.0, FEW_ROUNDS),
@@ -66,61 +65,63 @@ impl Lengths {
         let lasting = |warm_up_s, timed_s| Durations { warm_up_s, timed_s };
         Lengths {
             durations: lasting(warm_up_s, timed_s),
-            verifying: match (suite, quick) {
-                (Channels, false) => Some(lasting(0.002, 0.010)),
-                (Channels, true) => Some(lasting(0.001, 0.004)),
-                _ => None,
+            verifying: match suite {
+                Channels if quick => Some(lasting(0.001, 0.004)),
+                Channels => Some(lasting(0.002, 0.010)),
+                Ladder | Touched | Changes | Sizes | Options | Volumes | Memory => None,
             },
             budget_s,
             min_rounds,
-            min_rounds_in_time: match (suite, quick) {
-                (Options, _) => OPTIONS_ROUNDS,
-                (Channels | Memory, true) => stats::MIN_SAMPLES,
-                _ => FEW_ROUNDS,
+            min_rounds_in_time: match suite {
+                Options => OPTIONS_ROUNDS,
+                Channels | Memory if quick => stats::MIN_SAMPLES,
+                Ladder | Touched | Channels | Changes | Sizes | Volumes | Memory => FEW_ROUNDS,
             },
         }
     }
 
-    /// Estimates the seconds of a run from its planned durations, including the pilot
-    /// and the verified pass.
-    pub fn of_rounds(&self, rounds: usize, cases: usize) -> f64 {
-        let trial = |parts: Durations| parts.warm_up_s + parts.timed_s + TRIAL_OVERHEAD_S;
-        let round = cases as f64 * trial(self.durations);
-        let verifying = self.verifying.map_or(0.0, trial);
-        (rounds + 1) as f64 * round + cases as f64 * verifying
+    /// Estimates the seconds of a run of trials of the planned durations, with the
+    /// pilot and the verified pass.
+    pub(super) fn estimate_s(&self, rounds: usize, cases: usize) -> f64 {
+        let round_s = cases as f64 * trial_s(self.durations);
+        let verifying_s = self.verifying.map_or(0.0, trial_s);
+        (rounds + 1) as f64 * round_s + cases as f64 * verifying_s
     }
 }
 
-/// Warning that lists what a quick run omits, except what options set.
-pub(super) fn quick_note(args: &BenchArgs, quick: &Lengths) -> Option<Warning> {
-    let measure = &args.measure;
-    let usual = Lengths::of(args.suite, false);
-    let trials = match args.suite {
-        Suite::Volumes => args
-            .volumes
-            .volume
-            .is_empty()
-            .then(|| "smaller volumes".to_owned()),
-        _ => Some(format!(
-            "trials of {:.0} ms instead of {:.0}",
-            quick.durations.timed_s * 1e3,
-            usual.durations.timed_s * 1e3
-        )),
+/// Returns the seconds of a trial with these parts.
+pub(super) fn trial_s(parts: Durations) -> f64 {
+    parts.sum_s() + TRIAL_OVERHEAD_S
+}
+
+/// Returns a warning that lists what a quick run omits, except what was requested.
+pub(super) fn quick_note(request: &Request, quick: &Lengths) -> Option<Warning> {
+    let usual = Lengths::new(request.suite, false);
+    let overrides = &request.overrides;
+    let shorter = format!(
+        "trials of {:.0} ms instead of {:.0}",
+        quick.durations.timed_s * 1e3,
+        usual.durations.timed_s * 1e3
+    );
+    let mut omitted = match request.suite {
+        Volumes if overrides.volumes.is_empty() => vec!["smaller volumes".to_owned()],
+        Volumes => Vec::new(),
+        Memory if overrides.selection.sizes.is_empty() => {
+            vec![shorter, "no blocks of more than 64MiB".to_owned()]
+        }
+        Ladder | Touched | Channels | Changes | Sizes | Options | Memory => vec![shorter],
     };
-    let blocks = (args.suite == Suite::Memory && args.channels.size.is_empty())
-        .then(|| "no blocks of more than 64MiB".to_owned());
-    let by_hand = measure.rounds.is_some() || measure.time.is_some() || args.channels.all;
-    let time = (!by_hand).then(|| {
-        format!(
+    if request.rounds.is_none() && request.time_s.is_none() && !overrides.selection.all {
+        omitted.push(format!(
             "{:.0} s for all rounds instead of {:.0}",
             quick.budget_s, usual.budget_s
-        )
-    });
-    let less: Vec<String> = trials.into_iter().chain(blocks).chain(time).collect();
-    let all = less.join(", ");
-    (measure.quick && !less.is_empty()).then(|| {
-        let message =
-            format!("quick run ({all}): intervals are wider, and small differences stay undecided");
+        ));
+    }
+    (overrides.quick && !omitted.is_empty()).then(|| {
+        let omitted = omitted.join(", ");
+        let message = format!(
+            "quick run ({omitted}): intervals are wider, and small differences stay undecided"
+        );
         Warning::new(WarningKind::Quick, message)
     })
 }
@@ -128,15 +129,15 @@ pub(super) fn quick_note(args: &BenchArgs, quick: &Lengths) -> Option<Warning> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pipespeed_measure::fixtures::sizes;
-    use pipespeed_measure::rounds::{comparisons, rounds_for_verdicts};
-    use pipespeed_measure::suite::Overrides;
+    use crate::fixtures::sizes;
+    use crate::rounds::{comparisons, rounds_for_verdicts};
+    use crate::suite::Overrides;
 
     #[test]
     fn the_fewest_rounds_after_a_search_suffice_for_verdicts() {
         let needed = rounds_for_verdicts(comparisons::count(&sizes()), 0.95);
         for quick in [false, true] {
-            let lengths = Lengths::of(Suite::Sizes, quick);
+            let lengths = Lengths::new(Sizes, quick);
             assert!(lengths.min_rounds_in_time >= needed, "{needed}");
         }
     }
@@ -144,13 +145,7 @@ mod tests {
     #[test]
     fn the_fewest_rounds_of_a_run_of_few_comparisons_suffice_for_verdicts() {
         // The ladder's own comparisons, and those of the rungs with a copy.
-        for suite in [
-            Suite::Ladder,
-            Suite::Touched,
-            Suite::Changes,
-            Suite::Memory,
-            Suite::Volumes,
-        ] {
+        for suite in [Ladder, Touched, Changes, Memory, Volumes] {
             let cases = suite.cases(&Overrides {
                 one_cpu: Some(0),
                 ..Overrides::default()
@@ -159,8 +154,8 @@ mod tests {
             // And the combination of changes.
             let needed = rounds_for_verdicts(compared.count() + 1, 0.95);
             for quick in [false, true] {
-                let least = Lengths::of(suite, quick).min_rounds;
-                assert!(least >= needed, "{suite:?}: {least} of {needed}");
+                let min_rounds = Lengths::new(suite, quick).min_rounds;
+                assert!(min_rounds >= needed, "{suite:?}: {min_rounds} of {needed}");
             }
         }
     }
