@@ -73,6 +73,7 @@ pub fn profile(
                 let chains = tally.chains.named(&sampling.symbols);
                 end_profile(
                     role.name(),
+                    sampling.scope,
                     tally.usage_unsampled,
                     tally.usage_sampled,
                     chains,

@@ -72,7 +72,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     let event = sampling.event;
     let machine = Machine::read(chosen.writer, chosen.reader);
     let mut made = Profile {
-        warnings: notes::of_setup(&machine, &sampling),
+        warnings: notes::of_setup(&machine, event, sampling.scope),
         header: header(Kind::Profile, machine),
         settings: Settings {
             event,
