@@ -1,5 +1,9 @@
 //! Conditions under which a command runs: another user, lower limits, fewer
-//! processors, system calls refused.
+//! processors, refused system calls.
+//!
+//! The conditions are set up in the child process before exec and hold for the
+//! program and its descendants. Functions that may lack a permission try it first:
+//! on failure they print a skip (see [`skip()`]) and return `None` or false.
 
 use std::fs;
 use std::io;
@@ -14,19 +18,20 @@ use tempfile::TempDir;
 
 use crate::skip;
 
+/// User and group id of `nobody`.
 const NOBODY: u32 = 65534;
 
 /// Name of the copied program.
 const COPY: &str = "program";
 
-/// A copy of a program that every user may run, since the directory of the
-/// original may be closed to others.
+/// A copy of a program that every user may run: the directory of the original may be
+/// inaccessible to other users.
 #[derive(Debug)]
 pub struct ForAll(TempDir);
 
 impl ForAll {
-    /// Copies the program. `None`, with a skip, if this is root and can't become
-    /// another user.
+    /// Copies the program to a temporary directory. `None`, with a skip, if this process
+    /// is root but can't run a program as [`ordinary`] user.
     pub fn new(program: &str) -> Option<Self> {
         let mut probe = Command::new("true");
         let probe = ordinary(&mut probe).stdout(Stdio::null()).status();
@@ -40,8 +45,7 @@ impl ForAll {
         Some(ForAll(directory))
     }
 
-    /// The program as an ordinary user without capabilities, with arguments
-    /// separated by blanks.
+    /// The copy, run as [`ordinary`] user, with arguments separated by blanks.
     pub fn command(&self, args: &str) -> Command {
         let mut command = crate::command(self.0.path().join(COPY), args);
         ordinary(&mut command);
@@ -49,7 +53,8 @@ impl ForAll {
     }
 }
 
-/// As an ordinary user without capabilities, where this is root.
+/// Runs the command as user and group `nobody`, without capabilities, if this process
+/// is root. Otherwise changes nothing.
 pub fn ordinary(command: &mut Command) -> &mut Command {
     if geteuid().is_root() {
         command.uid(NOBODY).gid(NOBODY);
@@ -57,29 +62,32 @@ pub fn ordinary(command: &mut Command) -> &mut Command {
     command
 }
 
-/// Runs `act` in the child process before exec.
-fn before(command: &mut Command, act: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
+/// Runs `action` in the child process before exec.
+fn before_exec(
+    command: &mut Command,
+    action: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
+) {
     // SAFETY: all callers below only make system calls that are safe after a fork:
     // they allocate nothing and take no lock.
-    unsafe { command.pre_exec(act) };
+    unsafe { command.pre_exec(action) };
 }
 
-/// Lowers a limit, soft and hard.
+/// Sets both the soft and the hard value of a resource limit.
 pub fn limit(command: &mut Command, resource: Resource, value: u64) {
     let lowered = Rlimit {
         current: Some(value),
         maximum: Some(value),
     };
-    before(command, move || {
+    before_exec(command, move || {
         setrlimit(resource, lowered).map_err(Into::into)
     });
 }
 
-/// Lowers the limit on descriptors, and lets the command inherit none but the
-/// standard ones: every other one would count.
+/// Sets both values of RLIMIT_NOFILE, so that descriptors must be below `count`. The
+/// command inherits only the standard descriptors, since others would use up the limit.
 pub fn few_descriptors(command: &mut Command, count: u64) {
-    before(command, || {
-        // SAFETY: a plain system call; no descriptor is closed before exec.
+    before_exec(command, || {
+        // SAFETY: a plain system call; no descriptor is closed before_exec exec.
         let set = unsafe { libc::close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as i32) };
         if set == 0 {
             Ok(())
@@ -90,9 +98,10 @@ pub fn few_descriptors(command: &mut Command, count: u64) {
     limit(command, Resource::Nofile, count);
 }
 
-/// Lowers a soft limit, which the command may raise again.
+/// Sets the soft value of a resource limit, which the command may raise up to the hard
+/// one.
 pub fn soft_limit(command: &mut Command, resource: Resource, value: u64) {
-    before(command, move || {
+    before_exec(command, move || {
         let lowered = Rlimit {
             current: Some(value),
             ..getrlimit(resource)
@@ -101,23 +110,23 @@ pub fn soft_limit(command: &mut Command, resource: Resource, value: u64) {
     });
 }
 
-/// Blocks a signal: a child process inherits the mask.
+/// Blocks a signal in the command: exec keeps the signal mask.
 pub fn blocked(command: &mut Command, signal: Signal) {
-    before(command, move || {
+    before_exec(command, move || {
         SigSet::from(signal).thread_block().map_err(Into::into)
     });
 }
 
-/// Ignores a signal, which exec keeps.
+/// Ignores a signal in the command: exec keeps that too.
 pub fn ignored(command: &mut Command, signal: Signal) {
-    before(command, move || {
+    before_exec(command, move || {
         // SAFETY: a new process has no handler that this could replace.
         let set = unsafe { nix::sys::signal::signal(signal, SigHandler::SigIgn) };
         set.map(drop).map_err(Into::into)
     });
 }
 
-/// Restricts the command to the first allowed processor.
+/// Restricts the command to the [`first_processor`].
 pub fn one_processor(command: &mut Command) {
     on_processor(command, first_processor());
 }
@@ -126,28 +135,27 @@ pub fn one_processor(command: &mut Command) {
 pub fn on_processor(command: &mut Command, cpu: usize) {
     let mut only = CpuSet::new();
     only.set(cpu);
-    before(command, move || {
+    before_exec(command, move || {
         sched_setaffinity(None, &only).map_err(Into::into)
     });
 }
 
-/// The first processor this process may use.
+/// The lowest number of a processor that this process may use.
 pub fn first_processor() -> usize {
     let allowed = sched_getaffinity(None).unwrap();
     let mut all = 0..CpuSet::MAX_CPU;
     all.find(|cpu| allowed.is_set(*cpu)).unwrap()
 }
 
-/// How many processors this process may use.
+/// The number of processors that this process may use.
 pub fn processors() -> u32 {
     sched_getaffinity(None).unwrap().count()
 }
 
-/// Turns off transparent huge pages for the command.
+/// Disables transparent huge pages for the command (PR_SET_THP_DISABLE of prctl(2)).
 pub fn no_huge_pages(command: &mut Command) {
-    before(command, || {
-        // By libc: the kernel requires the last three arguments to be 0, and rustix
-        // does not set them.
+    before_exec(command, || {
+        // Not by rustix, which leaves the last three arguments unset: the kernel requires 0.
         // SAFETY: plain numbers.
         let set = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
         match set {
@@ -157,15 +165,15 @@ pub fn no_huge_pages(command: &mut Command) {
     });
 }
 
-/// Whether this system grants transparent huge pages to this process.
+/// Whether transparent huge pages are enabled for this process: always or by madvise(2).
 pub fn huge_pages() -> bool {
     let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     setting.is_ok_and(|text| !text.contains("[never]")) && !status.contains("THP_enabled:\t0")
 }
 
-/// Lets vmsplice(2) fail by EPERM, as filters of some containers do. False, with a
-/// skip, if filters are not available.
+/// Makes vmsplice(2) fail with EPERM, as the seccomp filters of some containers do.
+/// False, with a skip, if a filter can't be installed.
 pub fn no_vmsplice(command: &mut Command) -> bool {
     without_call(command, libc::SYS_vmsplice)
 }
@@ -175,7 +183,8 @@ pub fn without_call(command: &mut Command, number: libc::c_long) -> bool {
     failing_call(command, number, libc::EPERM)
 }
 
-/// As [`no_vmsplice`], for any system call and error.
+/// As [`no_vmsplice`], for any system call and error. The filter also sets
+/// `no_new_privs`, and compares only the number of the system call.
 pub fn failing_call(command: &mut Command, number: libc::c_long, errno: i32) -> bool {
     let code = |code: u32| code as u16;
     // Load the number of the system call; skip the next return if it differs.
@@ -201,7 +210,7 @@ pub fn failing_call(command: &mut Command, number: libc::c_long, errno: i32) -> 
         ),
     ]
     .map(|(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k });
-    let filtered = move || {
+    let install = move || {
         let filter = libc::sock_fprog {
             len: program.len() as u16,
             filter: program.as_ptr().cast_mut(),
@@ -216,22 +225,23 @@ pub fn failing_call(command: &mut Command, number: libc::c_long, errno: i32) -> 
         }
     };
     let mut probe = Command::new("true");
-    before(&mut probe, filtered);
+    before_exec(&mut probe, install);
     if !probe.status().is_ok_and(|status| status.success()) {
-        skip("no seccomp filters here");
+        skip("seccomp filters can't be installed here");
         return false;
     }
-    before(command, filtered);
+    before_exec(command, install);
     true
 }
 
-/// A shell script in a mount namespace of its own, with the program as `$0`.
+/// A shell script in its own mount namespace, with the program as `$0` and the
+/// arguments as `$1` and so on. Without root it also gets its own user namespace.
 /// `None`, with a skip, if that is not allowed.
 pub fn in_mount_namespace(script: &str, program: &str, args: &[&str]) -> Option<Command> {
     let mut probe = unshare();
     let probe = probe.args(["sh", "-c", "mount -t tmpfs none /mnt"]);
     if !probe.output().is_ok_and(|output| output.status.success()) {
-        skip("no mount namespaces here");
+        skip("mount namespaces are not allowed here");
         return None;
     }
     let mut command = unshare();
@@ -240,8 +250,8 @@ pub fn in_mount_namespace(script: &str, program: &str, args: &[&str]) -> Option<
     Some(command)
 }
 
-/// A program with arguments separated by blanks, as root of a user namespace of
-/// its own. `None`, with a skip, if that is not allowed.
+/// A program with arguments separated by blanks, as root of its own user namespace.
+/// `None`, with a skip, if that is not allowed.
 pub fn in_user_namespace(program: &str, args: &str) -> Option<Command> {
     let unshare = || {
         let mut command = Command::new("unshare");
@@ -250,7 +260,7 @@ pub fn in_user_namespace(program: &str, args: &str) -> Option<Command> {
     };
     let probe = unshare().arg("true").output();
     if !probe.is_ok_and(|output| output.status.success()) {
-        skip("no user namespaces here");
+        skip("user namespaces are not allowed here");
         return None;
     }
     let mut command = unshare();
@@ -259,6 +269,7 @@ pub fn in_user_namespace(program: &str, args: &str) -> Option<Command> {
     Some(command)
 }
 
+/// `unshare` with a new mount namespace; without root in a new user namespace, too.
 fn unshare() -> Command {
     let mut command = Command::new("unshare");
     command.args(if geteuid().is_root() {

@@ -1,5 +1,5 @@
-//! What tests share: running programs with a deadline, checking what they print,
-//! conditions to run them under, and visible skips.
+//! Helpers for tests: run programs with a deadline and under conditions, check what they
+//! print, and skip visibly.
 
 pub mod conditions;
 pub mod procs;
@@ -21,7 +21,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 pub use self::skip::skip;
 
-/// A process that runs longer hangs, also on a slow and busy machine.
+/// Deadline of every wait. A process that takes longer hangs, even on a slow and busy
+/// machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A program with arguments separated by blanks.
@@ -54,14 +55,14 @@ impl Outcome {
         words.join(" ")
     }
 
-    /// Checks that it ended well.
+    /// Checks that it exited with status 0.
     #[track_caller]
     pub fn succeeded(self) -> Self {
         assert_eq!(self.code, Some(0), "{self:#?}");
         self
     }
 
-    /// Checks that it ended well without a word on standard error.
+    /// Checks that it exited with status 0 and printed nothing on standard error.
     #[track_caller]
     pub fn succeeded_in_silence(self) -> Self {
         assert_eq!((self.code, &*self.err), (Some(0), ""), "{self:#?}");
@@ -117,7 +118,7 @@ pub fn start_into(command: Command, stdout: impl Into<Stdio>) -> Running {
 fn reset_sigint() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: no handler is replaced; the harness has none.
+        // SAFETY: no handler is replaced, since the test harness installs none.
         unsafe { signal(nix::sys::signal::Signal::SIGINT, SigHandler::SigDfl) }.unwrap();
     });
 }
@@ -130,9 +131,8 @@ fn spawn(mut command: Command, stdout: Stdio, out: File) -> Running {
     let child = loop {
         match command.spawn() {
             Ok(child) => break child,
-            // A program copied a moment ago: another thread forked while the copy
-            // was open for writing, and its child holds that descriptor until it
-            // calls exec.
+            // The program was copied a moment ago, and another thread forked while the
+            // copy was open for writing: that child holds the descriptor until it calls exec.
             Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
                 std::thread::yield_now();
             }
@@ -147,7 +147,7 @@ fn spawn(mut command: Command, stdout: Stdio, out: File) -> Running {
     }
 }
 
-/// Runs a command to its end; see [`start`].
+/// Runs a command until it ends; see [`start`].
 pub fn run(command: Command) -> Outcome {
     start(command).finish()
 }
@@ -173,17 +173,17 @@ impl Running {
         Pid::from_child(&self.child)
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     pub fn send(&self, signal: Signal) {
         kill_process(self.pid(), signal).unwrap();
     }
 
-    /// Whether it has ended.
+    /// Whether the process has ended.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process. Panics after the deadline.
     #[track_caller]
     pub fn finish(mut self) -> Outcome {
         if !self.has_ended() && !wait_for_end(self.pid()) {
@@ -213,7 +213,7 @@ pub(crate) fn wait_for_end(child: Pid) -> bool {
     wait_until_readable(pidfd_open(child, PidfdFlags::empty()).unwrap())
 }
 
-/// Waits until there is something to read, or the end. Returns whether that came
+/// Waits until the descriptor has data or is at its end. Returns whether that happened
 /// before the deadline.
 pub fn wait_until_readable(fd: impl AsFd) -> bool {
     let timeout = Timespec::try_from(PATIENCE).unwrap();
@@ -228,7 +228,7 @@ fn text(file: &mut File) -> String {
     text
 }
 
-/// Parses JSON.
+/// Parses JSON. Panics if it is malformed.
 #[track_caller]
 pub fn json(text: &str) -> serde_json::Value {
     match serde_json::from_str(text) {

@@ -31,7 +31,7 @@ impl Mark {
         entries
             .filter_map(|entry| {
                 let pid = entry.ok()?.file_name().to_str()?.parse().ok()?;
-                // Empty for a zombie, unreadable for strangers.
+                // Empty for zombies, unreadable for processes of other users.
                 let environ = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
                 let marked = environ.split(|b| *b == 0).any(|e| e == self.0.as_bytes());
                 let words = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
@@ -48,8 +48,8 @@ impl Mark {
         all.find_map(|(pid, line)| line.contains(&wanted).then_some(pid))
     }
 
-    /// As [`endpoint`](Self::endpoint), once it has its instructions. Before that it
-    /// may not yet be set to die with its parent.
+    /// As [`endpoint`](Self::endpoint), but `None` until the process has its instructions:
+    /// before that, it may not yet be set to die with its parent.
     pub fn instructed_endpoint(&self, role: &str) -> Option<Pid> {
         let pid = self.endpoint(role)?;
         let descriptors = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_pid())).ok()?;
@@ -69,7 +69,7 @@ impl Mark {
 }
 
 impl Drop for Mark {
-    /// Kills what a failed test left.
+    /// Kills the processes that a failed test left.
     fn drop(&mut self) {
         for (pid, _) in self.processes() {
             let _ = kill_process(pid, Signal::KILL);
@@ -77,11 +77,11 @@ impl Drop for Mark {
     }
 }
 
-/// Polls until `look` returns something; `None` after the deadline.
-pub fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+/// Calls `find` until it returns something; `None` after the deadline.
+pub fn eventually<T>(mut find: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = find() {
             return Some(found);
         }
         if Instant::now() > deadline {

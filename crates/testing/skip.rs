@@ -9,8 +9,8 @@ use std::sync::Mutex;
 static PRINTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Prints that the current test, or a part of it, is skipped: a line
-/// `SKIPPED: <test>: <reason>` on standard error, which `.ci/run` collects. Call
-/// it in the test's own thread, which has its name.
+/// `SKIPPED: <test>: <reason>` on standard error, which `.ci/run` collects. Must be
+/// called in the test's own thread, which has the test's name.
 pub fn skip(reason: impl Display) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("unknown test");
@@ -20,6 +20,6 @@ pub fn skip(reason: impl Display) {
     if !PRINTED.lock().unwrap().insert(line.clone()) {
         return;
     }
-    // Not eprintln!, whose output the harness shows of failed tests only.
+    // Not eprintln!: the harness shows its output only for failed tests.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! A terminal to run the command in: the tests hold the other end.
+//! A pseudo-terminal to run a command in; the test holds the other end.
 
 use std::fs::File;
 use std::io::Write;
@@ -23,7 +23,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Opens one with `columns` columns and 24 rows.
+    /// Opens a terminal with `columns` columns and 24 rows.
     pub fn new(columns: u16) -> Self {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = openpt(flags).unwrap();
@@ -39,7 +39,7 @@ impl Terminal {
         terminal
     }
 
-    /// Changes its width, which sends SIGWINCH.
+    /// Changes the width, which sends SIGWINCH to the processes on the terminal.
     pub fn resize(&self, columns: u16) {
         let size = Winsize {
             ws_col: columns,
@@ -50,12 +50,12 @@ impl Terminal {
         tcsetwinsize(&self.master, size).unwrap();
     }
 
-    /// The end for a command's standard input.
+    /// The terminal, for a command's standard input.
     pub fn input(&self) -> OwnedFd {
         self.slave.try_clone().unwrap()
     }
 
-    /// Types `text`.
+    /// Sends `text` as keyboard input.
     pub fn type_in(&self, text: &str) {
         let mut master = File::from(self.master.try_clone().unwrap());
         master.write_all(text.as_bytes()).unwrap();
@@ -67,7 +67,7 @@ impl Terminal {
         self.spawn(command, true)
     }
 
-    /// As [`start`](Self::start), but not as the controlling terminal.
+    /// As [`start`](Self::start), but without making it the controlling terminal.
     pub fn start_beside(&self, command: Command) -> OnTerminal {
         self.spawn(command, false)
     }
@@ -89,19 +89,20 @@ impl Terminal {
         OnTerminal(command.spawn().unwrap())
     }
 
-    /// Reads until all text written satisfies `wanted`, and returns it.
+    /// Reads until the text written so far satisfies `wanted`, and returns that text.
+    /// Panics after the deadline with `what`, such as "drawn".
     #[track_caller]
     pub fn until(&mut self, what: &str, wanted: impl Fn(&str) -> bool) -> &str {
         let deadline = Instant::now() + PATIENCE;
         while !wanted(&self.text) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "never {what}: {:?}", self.text);
-            self.read(Timespec::try_from(left).unwrap());
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            assert!(!remaining.is_zero(), "never {what}: {:?}", self.text);
+            self.read(Timespec::try_from(remaining).unwrap());
         }
         &self.text
     }
 
-    /// All text written until now.
+    /// All text written so far.
     pub fn text(&mut self) -> &str {
         let now = Timespec {
             tv_sec: 0,
@@ -111,7 +112,7 @@ impl Terminal {
         &self.text
     }
 
-    /// Discards the text written until now.
+    /// Discards the text written so far.
     pub fn forget(&mut self) {
         self.text();
         self.text.clear();
@@ -130,7 +131,7 @@ impl Terminal {
     }
 }
 
-/// The non-empty lines drawn one over the other.
+/// The non-empty lines of a display that redraws a line.
 pub fn drawings(text: &str) -> Vec<&str> {
     let lines = text.split(['\r', '\n']);
     lines.filter(|line| !line.trim().is_empty()).collect()
@@ -146,12 +147,12 @@ impl OnTerminal {
         Pid::from_child(&self.0)
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     pub fn send(&self, signal: Signal) {
         kill_process(self.pid(), signal).unwrap();
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process. Panics after the deadline.
     #[track_caller]
     pub fn finish(mut self) -> ExitStatus {
         if self.0.try_wait().unwrap().is_none() {

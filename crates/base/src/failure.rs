@@ -1,4 +1,4 @@
-//! How the command ends: exit codes and the one line on standard error.
+//! Failures of a command: exit statuses, and one-line messages on standard error.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -18,17 +18,17 @@ pub struct Usage(pub String);
 #[error("interrupted by {}", crate::signal_name(*.0))]
 pub struct Interrupted(pub i32);
 
-/// The reader of standard output closed it: the normal end of a producer.
+/// The reader of standard output has closed it, which ends a producer normally.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output was closed")]
 pub struct Closed;
 
-/// The failure has been printed already; only this exit status remains.
+/// The failure has been printed already; the process only exits with this status.
 #[derive(Debug, thiserror::Error)]
 #[error("failed with status {0}")]
 pub struct AlreadyReported(pub u8);
 
-/// Names standard output in an error of writing to it.
+/// Adds "standard output" to an error of writing to it.
 ///
 /// # Errors
 /// [`Closed`] if its reader has closed it, else the error in context.
@@ -45,8 +45,8 @@ pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Formats an error with its causes, separated by `: `. A cause that the message
-/// before it already ends with is left out.
+/// Formats an error with its causes, separated by `: `. Omits a cause that the text
+/// before it already ends with.
 pub fn full_message(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -59,8 +59,8 @@ pub fn full_message(error: &anyhow::Error) -> String {
     text
 }
 
-/// The error of failing to start `program`, usually this one through /proc, in a
-/// role such as `writer`.
+/// Returns the error for a failed start of `program`, usually /proc/self/exe, in a role
+/// such as `writer`.
 pub fn start_error(role: &str, program: &Path, error: io::Error) -> anyhow::Error {
     let what = format!("can't start the {role}");
     let missing = Errno::from_io_error(&error) == Some(Errno::NOENT);
@@ -74,18 +74,18 @@ pub fn start_error(role: &str, program: &Path, error: io::Error) -> anyhow::Erro
     }
 }
 
-/// Advice for an error of too many open files: the limit to raise. `None` for
-/// other errors.
+/// Returns a message for EMFILE (too many open files) that names the limit to raise.
+/// `None` for other errors.
 pub fn out_of_descriptors(error: &io::Error) -> Option<String> {
     let too_many = Errno::from_io_error(error) == Some(Errno::MFILE);
     too_many.then(|| {
         let limit = getrlimit(Resource::Nofile).current;
         let now = limit.map_or_else(String::new, |limit| format!(", now {limit}"));
-        format!("no descriptor is left: {error}; raise the limit (ulimit -n{now})")
+        format!("no file descriptor is left: {error}; raise the limit (ulimit -n{now})")
     })
 }
 
-/// A [`Usage`] error.
+/// Returns a [`Usage`] error.
 pub fn usage(message: impl Into<String>) -> anyhow::Error {
     Usage(message.into()).into()
 }

@@ -1,11 +1,15 @@
 //! Signals: those that interrupt a run, and SIGXFSZ.
 //!
-//! The first signal only sets a flag, so that results are saved and child
-//! processes are ended first. A second one has its default effect, unless it
-//! comes within 200 ms of the first: timeout(1) signals both the process and
-//! its group, and closing a terminal may cause two SIGHUPs, one from the shell.
-//! Where no thread measures that time, as in `costs`, any second signal ends the
-//! process.
+//! The first signal only sets a flag, so that the process can save its results and
+//! end its children before it exits. A second signal has its default effect, unless
+//! it arrives within 200 ms of the first: timeout(1) signals both the process and its
+//! group, and closing a terminal may cause two SIGHUPs, one from the shell.
+//!
+//! | handler | use it if the process | a second signal ends the process |
+//! |---|---|---|
+//! | [`Interrupt::install`] | waits in poll(2) for child processes: a signal wakes it | if 200 ms have passed |
+//! | [`Interrupt::install_without_thread`] | times system calls itself: a second thread would slow them down | always |
+//! | [`SignalFlag::install`] | checks the flag between short steps, and must work with few descriptors | if 200 ms have passed |
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -28,7 +32,8 @@ const GRACE: Duration = Duration::from_millis(200);
 /// Interval at which a thread polls [`SignalFlag`] for the first signal.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The first signal received, to be polled. Uses no descriptor.
+/// The first signal received. Opens no descriptor, so it can't wake a poll(2): call
+/// [`signal`](Self::signal) regularly. See the [module](self) for the choice of handler.
 #[derive(Debug, Clone, Default)]
 pub struct SignalFlag {
     signal: Arc<AtomicUsize>,
@@ -36,7 +41,9 @@ pub struct SignalFlag {
 }
 
 impl SignalFlag {
-    /// Handles [`INTERRUPTING`].
+    /// Handles [`INTERRUPTING`]. For processes that check the flag between short steps,
+    /// and must work with few descriptors, as `check`. Starts a thread, which ends 200 ms
+    /// after the first signal.
     ///
     /// # Errors
     /// Those of sigaction(2).
@@ -113,11 +120,12 @@ fn unblock() {
     let _ = SigSet::from_iter(signals).thread_unblock();
 }
 
-/// The first signal received, with a descriptor to poll.
+/// The first signal received, with a descriptor that becomes readable. See the
+/// [module](self) for the choice of handler.
 #[derive(Debug, Clone)]
 pub struct Interrupt {
     flag: SignalFlag,
-    /// Readable after a signal: wakes a poll that waits for children.
+    /// Readable after a signal: wakes a poll(2) that waits for children.
     wake: Arc<UnixStream>,
     /// The other end of `wake`, kept open: `wake` is readable once all handles to
     /// its other end are closed.
@@ -125,7 +133,8 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Handles [`INTERRUPTING`].
+    /// Handles [`INTERRUPTING`]. For processes that wait in poll(2) for children, which
+    /// do the measured work. Starts a thread, which ends 200 ms after the first signal.
     ///
     /// # Errors
     /// Those of sigaction(2) and socketpair(2).
@@ -140,9 +149,9 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// As [`install`](Self::install), but without a thread: any second signal
-    /// ends the process. For measurements in this process, where system calls
-    /// take longer if threads share the descriptor table (fdget() in fs/file.c).
+    /// As [`install`](Self::install), but without a thread, so any second signal ends the
+    /// process at once. For processes that time system calls themselves: these take
+    /// longer if threads share the descriptor table (fdget() in fs/file.c).
     ///
     /// # Errors
     /// Those of [`install`](Self::install).
@@ -167,11 +176,11 @@ impl Interrupt {
     /// # Errors
     /// Those of socketpair(2).
     pub fn never() -> io::Result<Self> {
-        let (wake, wakes) = UnixStream::pair()?;
+        let (wake, wake_sender) = UnixStream::pair()?;
         Ok(Interrupt {
             flag: SignalFlag::default(),
             wake: Arc::new(wake),
-            wake_sender: Arc::new(wakes),
+            wake_sender: Arc::new(wake_sender),
         })
     }
 

@@ -1,4 +1,4 @@
-//! What all parts of pipespeed need: sizes in bytes, names of enum values, signals, failures.
+//! Shared by all parts of pipespeed: sizes in bytes, names of enum values, signals, failures.
 #![deny(unsafe_code)]
 
 pub mod failure;

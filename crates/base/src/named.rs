@@ -1,8 +1,8 @@
-//! Enums whose values are words of options and records.
+//! Enums whose values have names in options and records.
 
 /// An enum whose values have names. [`named!`](crate::named) implements it.
 pub trait Named: Copy + PartialEq + Send + Sync + 'static {
-    /// The values that an option takes, in the order of its help.
+    /// The values that an option accepts, in the order of its help.
     const VALUES: &'static [Self];
 
     /// The word used in options and records.

@@ -20,20 +20,20 @@ pub fn parse(text: &str) -> Result<usize, String> {
 /// # Errors
 /// As [`parse`].
 pub fn parse_or_zero(text: &str) -> Result<u64, String> {
-    const HOW: &str = "write bytes, or 64K, 1M, 10G (powers of 1024)";
+    const HINT: &str = "write bytes, or 64K, 1M, 10G (powers of 1024)";
     if text.trim().is_empty() {
-        return Err(format!("the size is empty; {HOW}"));
+        return Err(format!("the size is empty; {HINT}"));
     }
     let negative = text.trim_start().strip_prefix('-');
     if negative.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
-        return Err(format!("a size can't be negative; {HOW}"));
+        return Err(format!("a size can't be negative; {HINT}"));
     }
     Config::new()
         .with_binary()
         .parse_size(text)
         .map_err(|error| match error {
-            parse_size::Error::PosOverflow => format!("'{text}' is too large; {HOW}"),
-            _ => format!("'{text}' is not a size; {HOW}"),
+            parse_size::Error::PosOverflow => format!("'{text}' is too large; {HINT}"),
+            _ => format!("'{text}' is not a size; {HINT}"),
         })
 }
 

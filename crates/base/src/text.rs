@@ -1,7 +1,7 @@
 //! Formatting of numbers and paragraphs.
 
 /// Formats with three significant digits, without an exponent: `0.652`, `4.21`,
-/// `64.2`, `1230`. No run is precise enough for more.
+/// `64.2`, `1230`. No measurement here is more precise than that.
 pub fn significant(value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();
@@ -9,7 +9,7 @@ pub fn significant(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
-    // The exponent is taken after rounding: 9.996 is 10.0, not 10.00.
+    // Round before taking the exponent: 9.996 becomes 10.0, not 10.00.
     let rounded = format!("{value:.2e}");
     let exponent: i32 = rounded
         .split_once('e')
@@ -60,9 +60,9 @@ mod tests {
 
     #[test]
     fn numbers_have_three_significant_digits() {
-        let shown = [0.0, 0.65249, 4.2, 9.996, 64.23, 999.6, 12345.0, 0.00123456].map(significant);
+        let texts = [0.0, 0.65249, 4.2, 9.996, 64.23, 999.6, 12345.0, 0.00123456].map(significant);
         assert_eq!(
-            shown,
+            texts,
             [
                 "0", "0.652", "4.20", "10.0", "64.2", "1000", "12300", "0.00123"
             ]

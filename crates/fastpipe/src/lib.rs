@@ -1,16 +1,16 @@
-//! Fast pipes on Linux: zero-copy output whose data is always right, buffered
+//! Fast pipes on Linux: zero-copy output whose data is always correct, buffered
 //! input, relaying, and shared-memory rings.
 //!
-//! write(2) copies every byte into pages of the kernel, at some 3 GiB/s between
+//! write(2) copies every byte into pages of the kernel, at about 3 GiB/s between
 //! two processors, and less if the two processes have to wake each other.
 //! vmsplice(2) is three to six times as fast, because it puts references to the
 //! program's own pages into the pipe. But if the program writes to such a page
 //! too early, its reader sees the new bytes, and no system call reports when a
-//! page is free again. [`Writer`] gives the speed and solves that problem.
+//! page is free again. [`Writer`] solves that problem.
 //!
 //! # Quick start
 //!
-//! A generator makes its data in memory lent by the writer:
+//! A generator produces its data in memory lent by the writer:
 //!
 //! ```no_run
 //! use fastpipe::{FinishError, Writer};
@@ -68,7 +68,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Constant data is sent repeatedly without being made again:
+//! Constant data is produced once and sent repeatedly:
 //!
 //! ```no_run
 //! use fastpipe::{Frozen, Writer};
@@ -99,15 +99,15 @@
 //!
 //! # Which reuse policy for which reader
 //!
-//! The default, `Fresh`, is right for every reader. `Drained` is up to twice as
-//! fast, and right for readers known to copy, such as those that use read(2).
-//! `CowChecked` lies in between, is right for every reader, and suits small
-//! processes. See [`reuse`].
+//! The default, `Fresh`, is correct for every reader. `Drained` is up to twice as
+//! fast, but correct only for readers that copy, such as those that use read(2).
+//! `CowChecked` is correct for every reader; its speed is in between, and it suits
+//! small processes. See [`reuse`].
 //!
 //! # How fast
 //!
 //! `pipespeed bench touched`, of the same project, measures it on your machine:
-//! two processes on two processors, where the writer makes every byte and the
+//! two processes on two processors, where the writer produces every byte and the
 //! reader sums them up, using read(2). On a two-processor KVM guest (AMD EPYC,
 //! Linux 6.18), neither end sleeping:
 //!
@@ -170,7 +170,7 @@ pub use self::{
     writer::{FinishError, Frozen, Loan, Writer, WriterBuilder},
 };
 
-// Shared with the integration tests, so that all tests report in the same way.
+// Shared with the integration tests, so that all tests report skips in the same way.
 #[cfg(test)]
 #[allow(dead_code, unsafe_code)]
 #[path = "../tests/common/skip.rs"]

@@ -14,8 +14,10 @@ use rustix::pipe::PipeFlags;
 
 use crate::wait::poll_now;
 
-/// Maximum size of an atomic write on Linux, in bytes: PIPE_BUF of pipe(7).
-pub const ATOMIC_WRITE: usize = 4096;
+/// Maximum size of an atomic write to a pipe on Linux, in bytes: larger writes may be
+/// interleaved with those of other processes (pipe(7)).
+#[doc(alias = "atomic write")]
+pub const PIPE_BUF: usize = 4096;
 
 /// Returns the size of a base page in bytes.
 pub fn page_size() -> usize {

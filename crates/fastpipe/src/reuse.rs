@@ -4,29 +4,29 @@
 //! changes such a page before its last reader has finished, that reader sees
 //! the change. The last reader need not be at the other end of the pipe: the
 //! process there may splice(2) the pages into a second pipe, tee(2) them, or
-//! hold them as long as it likes, while the first pipe is empty. No system call
+//! hold them for any time, while the first pipe is empty. No system call
 //! reports that a page is free.
 //!
 //! | the reader ... | [`Fresh`](Reuse::Fresh) | [`CowChecked`](Reuse::CowChecked) | [`Drained`](Reuse::Drained) |
 //! |---|---|---|---|
-//! | copies by read(2), as most programs do | right | right | right |
-//! | resizes the pipe | right | right | right |
-//! | stops, dies, is slow | right | right | right |
-//! | splices to a file on disk | right | right | right only if the file system copies |
-//! | splices or tees to another pipe, as pv and cat may | right | right | **wrong data** |
-//! | splices to a socket | right | right | **wrong data** |
+//! | copies by read(2), as most programs do | correct | correct | correct |
+//! | resizes the pipe | correct | correct | correct |
+//! | stops, dies, is slow | correct | correct | correct |
+//! | splices to a file on disk | correct | correct | correct only if the file system copies |
+//! | splices or tees to another pipe, as pv and cat may | correct | correct | **wrong data** |
+//! | splices to a socket | correct | correct | **wrong data** |
 //!
 //! A wrong choice corrupts data, never memory.
 
 /// Policy that decides when a page handed to a pipe may be written again.
 ///
-/// The [module](self) shows which policy is right for which reader.
+/// The [module](self) shows which policy is correct for which reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Reuse {
     /// Never. After a region has been sent, its pages are released
-    /// (MADV_DONTNEED) and replaced by new ones. Anybody who still refers to an
-    /// old page keeps it unchanged. Right for every reader.
+    /// (MADV_DONTNEED) and replaced by new ones. A pipe or process that still refers to
+    /// an old page keeps it unchanged. Correct for every reader.
     ///
     /// The cost is that the kernel zeroes each new page. Only huge pages make up
     /// for that, since a fault for each base page costs more than copying it;
@@ -38,17 +38,17 @@ pub enum Reuse {
     /// reader may change it. Pages that are still unread when they are needed are
     /// replaced by new ones, as under `Fresh`.
     Drained(AssertReaderCopies),
-    /// When nobody else refers to the page, determined by the kernel's
+    /// When no pipe and no other process refers to the page, determined by the kernel's
     /// copy-on-write. The process's memory is duplicated, as by fork(2), and the
     /// duplicate dropped, so that the kernel treats every page as possibly
-    /// shared. At the next write to a page it makes a copy if a pipe or anybody
-    /// else refers to it, and keeps the page otherwise. Right for every reader,
+    /// shared. At the next write to a page it makes a copy if a pipe or another
+    /// process refers to it, and keeps the page otherwise. Correct for every reader,
     /// like `Fresh`, without its zeroing.
     ///
     /// The cost is outside the writer: each time the region has been sent, *all*
     /// private memory of the process is marked as shared, and each of its pages
-    /// faults at the next write. This pays in a small process that mainly makes
-    /// data, and not in a large one, or in one whose other threads write much:
+    /// faults at the next write. This pays off in a small process that mainly
+    /// produces data, but not in a large one, or one whose other threads write much:
     /// with 64 MiB of base pages the duplication takes 3 ms (measured). While it
     /// takes longer than zeroing new pages, checks are paused and pages are
     /// replaced as under `Fresh`.
@@ -62,7 +62,7 @@ pub enum Reuse {
 
 /// The caller's assertion that [`Reuse::Drained`] is safe: all readers copy.
 ///
-/// By writing this name you assert that, as long as the writer is in use,
+/// By writing this name you assert that, while the writer is in use,
 ///
 /// * the process at the other end takes the data by read(2) or another call
 ///   that copies;

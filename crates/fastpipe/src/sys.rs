@@ -28,8 +28,8 @@ pub(crate) enum Duplicated {
 /// does, and drop the duplicate.
 ///
 /// Afterwards the kernel treats every private page as possibly shared: the next
-/// write to each page faults, and the kernel copies the page if anybody else
-/// refers to it, or keeps it otherwise (do_wp_page in mm/memory.c, Linux 5.19 and
+/// write to each page faults, and the kernel copies the page if a pipe or another
+/// process refers to it, or keeps it otherwise (do_wp_page in mm/memory.c, Linux 5.19 and
 /// later).
 ///
 /// Usually no process is created. clone(2) duplicates the memory (copy_mm in

@@ -102,7 +102,7 @@ pub struct Backoff {
     waits_without_spinning: u32,
 }
 
-/// What [`Backoff`] makes of a [`Wait`].
+/// Behaviour of a [`Backoff`], derived from a [`Wait`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     AlwaysRetry,
@@ -199,7 +199,7 @@ pub(crate) enum Interest<'a> {
     Writable(BorrowedFd<'a>),
 }
 
-/// Waits as a [`Wait`] says, with the state that needs.
+/// Waits according to a [`Wait`], and keeps the state for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Waiter {
     wait: Wait,
@@ -251,7 +251,7 @@ impl Waiter {
                 hint::spin_loop();
                 Ok(())
             }
-            // Under `Block` somebody else made the open file non-blocking.
+            // Under `Block` another process made the open file non-blocking.
             Wait::Block | Wait::Spin | Wait::Adaptive => poll_each(interests, counts),
         }
     }

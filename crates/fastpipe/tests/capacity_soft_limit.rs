@@ -1,6 +1,5 @@
-//! A user whose pipes hold nearly as many pages as permitted: new ones get two slots
-//! or fewer. A test program of its own, since the limit affects all processes of
-//! the user.
+//! A user at the limit pipe-user-pages-soft: new pipes get two slots or fewer. This is a
+//! separate test program, since the limit affects all processes of the user.
 
 mod common;
 
@@ -12,11 +11,11 @@ use common::{WAITS, assert_same, buffer_with, pattern, read_all, write_all};
 use fastpipe::pipe::{self, Limits, page_size};
 use fastpipe::transfer::{Input, Output};
 
-/// The read and the write end.
+/// The read end and the write end of a pipe.
 type Ends = (OwnedFd, OwnedFd);
 
-/// Makes pipes as large as may be until a new one is small. The pipes, and
-/// the small one.
+/// Creates pipes of the largest permitted size until a new one is small. Returns the
+/// large pipes, and the small one.
 fn use_up_the_soft_limit() -> Option<(Vec<Ends>, Ends)> {
     let limits = Limits::read();
     let large = limits.max_size?;

@@ -1,5 +1,5 @@
-//! Memory available to this process: the least of what the machine and each of
-//! our control groups have left.
+//! Memory available to this process: the minimum of what the machine and each of our
+//! control groups have left.
 //!
 //! Source: proc_meminfo(5) (MemAvailable),
 //! Documentation/admin-guide/cgroup-v2.rst (memory.max, memory.current,
@@ -53,9 +53,9 @@ pub fn available_memory(root: &Root) -> Option<Available> {
     both.min_by_key(|available| available.bytes)
 }
 
-/// The least memory that our group or one above it has left.
+/// The minimum memory that our group or one above it has left.
 fn smallest_group(root: &Root) -> Option<u64> {
-    let mut least = None;
+    let mut smallest = None;
     for (controllers, path) in own_groups(root) {
         let (mount, files) = match &*controllers {
             "" => ("sys/fs/cgroup", &V2),
@@ -64,9 +64,9 @@ fn smallest_group(root: &Root) -> Option<u64> {
         };
         let groups = up_to_mount(mount, &path).into_iter();
         let remaining = groups.filter_map(|group| remaining(root, &group, files));
-        least = least.into_iter().chain(remaining).min();
+        smallest = smallest.into_iter().chain(remaining).min();
     }
-    least
+    smallest
 }
 
 /// The memory a group has left; `None` without a limit. (Version 2 writes `max`

@@ -16,8 +16,8 @@ pub struct Cgroup {
     /// The version of the hierarchy with the `cpu` controller: 1 or 2; null if
     /// none is visible.
     pub version: Option<u8>,
-    /// CPU time per second, in processors: the least `cpu.max` of our group and
-    /// those above it. Null means no limit.
+    /// CPU time per second, in processors: the lowest `cpu.max` of our group and those
+    /// above it. Null means no limit.
     pub cpu_quota: Option<f64>,
     /// The period of that quota in seconds. Once the quota is used up, the group
     /// is stopped until the period ends.
@@ -45,11 +45,11 @@ impl Cgroup {
     pub(super) fn read(root: &Root) -> Cgroup {
         let quotas = Quotas::read(root);
         let groups = quotas.groups.iter();
-        let least = groups.min_by(|a, b| a.quota.total_cmp(&b.quota));
+        let lowest = groups.min_by(|a, b| a.quota.total_cmp(&b.quota));
         Cgroup {
             version: quotas.version,
-            cpu_quota: least.map(|group| group.quota),
-            period_s: least.map(|group| group.period_s),
+            cpu_quota: lowest.map(|group| group.quota),
+            period_s: lowest.map(|group| group.period_s),
         }
     }
 }

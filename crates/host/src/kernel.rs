@@ -137,8 +137,8 @@ fn mitigations(root: &Root) -> BTreeMap<String, String> {
 fn boot_parameters(root: &Root) -> Vec<String> {
     let words = root.words("proc/cmdline");
     // Words after "--" are for init.
-    let given = words.into_iter().take_while(|word| word != "--");
-    given
+    let parameters = words.into_iter().take_while(|word| word != "--");
+    parameters
         .filter(|word| {
             let key = word.split('=').next().unwrap_or_default();
             // In parameter names the kernel treats '-' as '_'.

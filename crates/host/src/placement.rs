@@ -43,10 +43,10 @@ pub struct Chosen {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
     /// The text is not two numbers.
-    #[error("{given:?} is not two processor numbers W,R, as in --cpus 2,3")]
+    #[error("{text:?} is not two processor numbers W,R, as in --cpus 2,3")]
     NotAPair {
         /// The text.
-        given: String,
+        text: String,
     },
     /// The processor does not exist or is offline.
     #[error(
@@ -89,7 +89,7 @@ pub fn parse_cpus(text: &str) -> Result<(usize, usize), PlacementError> {
         Some((writer.trim().parse().ok()?, reader.trim().parse().ok()?))
     };
     pair().ok_or_else(|| PlacementError::NotAPair {
-        given: text.to_owned(),
+        text: text.to_owned(),
     })
 }
 
@@ -206,7 +206,7 @@ fn pinned(writer: usize, reader: usize, topology: &Topology, warning: Option<Str
     }
 }
 
-/// Rank of a pair for `Different`: the least is the best.
+/// Rank of a pair for `Different`: the lowest is the best.
 type Rank = (u8, u8, bool, bool, usize, usize);
 
 fn rank(a: &Cpu, b: &Cpu, topology: &Topology) -> Rank {

@@ -1,11 +1,10 @@
 //! What changed from one saved run to another.
 //!
-//! The samples of two runs can't be paired: their rounds have nothing in
-//! common. So the ratio is that of Hodges and Lehmann between all samples of
-//! the one and all of the other, over medians of consecutive rounds, since
-//! rounds close in time resemble each other. What happens to a machine between
-//! two runs can't be seen in either of them. Therefore a case is only called
-//! faster or slower when its whole interval lies beyond 5 %.
+//! The samples of two runs can't be paired: their rounds have nothing in common. So the
+//! ratio is the Hodges-Lehmann estimate between all samples of one run and all of the
+//! other, of medians of consecutive rounds, since rounds close in time resemble each
+//! other. Neither run shows what happened to the machine in between, so a case is
+//! called faster or slower only if its whole interval lies beyond 5 %.
 
 use crate::suite::Suite;
 use serde::Serialize;
@@ -26,7 +25,7 @@ const MAX_AUTOCORRELATION: f64 = 0.5;
 /// The record of a comparison of saved runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Record {
-    /// What every record begins with.
+    /// The header of all records.
     #[serde(flatten)]
     pub header: Header,
     /// The oldest run with each of the others.
@@ -59,7 +58,7 @@ pub struct Side {
     pub suite: Suite,
     /// When it began.
     pub started_at: String,
-    /// The rounds it holds.
+    /// The number of its rounds.
     pub rounds: usize,
 }
 
@@ -72,7 +71,7 @@ pub struct ComparedCase {
     pub old: Option<f64>,
     /// The newer median in GiB/s; null where there is none.
     pub new: Option<f64>,
-    /// New over old; null where either is missing.
+    /// New over old; null if either is missing.
     pub ratio: Option<Ratio>,
     /// Why there is no ratio, or what differs in the case itself.
     pub note: Option<String>,
@@ -80,7 +79,7 @@ pub struct ComparedCase {
 
 /// Compares two runs, loaded from the files named.
 pub fn compare<'a>(old_file: &str, old: &'a Run, new_file: &str, new: &'a Run) -> Comparison {
-    let added = |case: &&CaseResult| old.cases.iter().all(|it| it.name != case.name);
+    let added = |case: &&CaseResult| old.cases.iter().all(|other| other.name != case.name);
     let cases = old.cases.iter().chain(new.cases.iter().filter(added));
     let find = |run: &'a Run, name: &str| run.cases.iter().find(|case| case.name == name);
     let pairs: Vec<(&String, Option<&CaseResult>, Option<&CaseResult>)> = cases
@@ -244,7 +243,7 @@ fn differing<T>(properties: &[Property<T>], old: &T, new: &T) -> Vec<Difference>
 fn configuration_changes(old: &CaseResult, new: &CaseResult) -> Vec<String> {
     differing(&CASE, old, new)
         .into_iter()
-        .map(|it| format!("{} {} -> {}", it.what, it.old, it.new))
+        .map(|change| format!("{} {} -> {}", change.what, change.old, change.new))
         .collect()
 }
 
@@ -292,7 +291,7 @@ fn notes(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
         if let Some(why) = &run.interrupted {
             notes.push(format!("the {which} run ended early: {why}"));
         }
-        for warning in run.warnings.iter().filter(|it| it.kind.is_disturbance()) {
+        for warning in run.warnings.iter().filter(|one| one.kind.is_disturbance()) {
             notes.push(format!(
                 "the {which} run was disturbed: {}",
                 warning.message

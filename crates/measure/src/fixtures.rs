@@ -39,7 +39,8 @@ pub fn header(kind: RecordKind) -> Header {
     }
 }
 
-/// A case around a rate, compared with another by a factor.
+/// A case whose samples lie around a rate, compared with another case that differs in a
+/// factor.
 pub fn case(name: &str, rate: f64, against: Option<(&str, &str, Ratio)>) -> CaseResult {
     let mut case = Case::new(name, 256 << 10, 128 << 10).described("invented");
     if let Some((base, factor, _)) = against {
@@ -48,7 +49,7 @@ pub fn case(name: &str, rate: f64, against: Option<(&str, &str, Ratio)>) -> Case
     measured(&case, rate, against.map(|(.., ratio)| ratio))
 }
 
-/// A case around a rate.
+/// The result of a case whose samples lie around a rate.
 fn measured(case: &Case, rate: f64, ratio: Option<Ratio>) -> CaseResult {
     CaseResult {
         configuration: Configuration {
@@ -162,7 +163,7 @@ pub fn run(suite: Suite, cases: Vec<CaseResult>) -> Run {
     }
 }
 
-/// The suite `ladder` as it might come out in a virtual machine.
+/// Plausible results of the suite `ladder` in a virtual machine.
 pub fn ladder() -> Run {
     let figures = [
         (0.652, None),
@@ -204,14 +205,14 @@ pub fn ladder() -> Run {
     run
 }
 
-/// The suite `sizes` as it might come out.
+/// Plausible results of the suite `sizes`.
 pub fn sizes() -> Run {
     use crate::search::fake::{Fake, plan, whole_run};
     whole_run(run(Suite::Sizes, Vec::new()), &plan(60.0), Fake::default()).0
 }
 
-/// The suite `channels` as it might come out: rates grow with the size of the
-/// messages up to a limit of the channel's, and spinning doubles them.
+/// Plausible results of the suite `channels`: rates grow with the size of the messages
+/// up to the channel's limit, and spinning doubles them.
 pub fn channels(all: bool) -> Run {
     let overrides = Overrides {
         selection: Selection {
@@ -220,12 +221,12 @@ pub fn channels(all: bool) -> Run {
         },
         ..Overrides::default()
     };
-    let made = Suite::Channels.cases(&overrides);
-    let cases = made.iter().map(|made| {
+    let planned = Suite::Channels.cases(&overrides);
+    let cases = planned.iter().map(|made| {
         let kind = Transport::of(&made.configuration()).unwrap() as usize as f64;
         let bytes = made.subject.message_bytes().unwrap() as f64;
-        let most = 1.0 + kind / 4.0;
-        let rate = most * bytes / (bytes + 6000.0 * (1.0 + kind % 3.0));
+        let max_rate = 1.0 + kind / 4.0;
+        let rate = max_rate * bytes / (bytes + 6000.0 * (1.0 + kind % 3.0));
         let rate = if made.spins() { 2.0 * rate } else { rate };
         let is_compared = made.compared_with.is_some();
         let ratio = is_compared.then(|| ratio(1.0 + kind / 9.0));
@@ -249,21 +250,21 @@ pub fn channels(all: bool) -> Run {
     });
     let mut run = run(Suite::Channels, cases.collect());
     run.null_control = None;
-    let over = "a message has at most 212960 bytes here (SO_SNDBUF less 32)";
+    let reason = "a message has at most 212960 bytes here (SO_SNDBUF less 32)";
     let is_over = |case: &&CaseResult| {
         let configuration = &case.configuration;
         configuration.channel == Some(ChannelKind::SeqPacket)
             && configuration.message_bytes >= Some(256 << 10)
     };
-    let names = run.cases.iter().filter(is_over).map(|it| it.name.clone());
+    let names = run.cases.iter().filter(is_over).map(|c| c.name.clone());
     for name in names.collect::<Vec<_>>() {
-        leave_out(&mut run, &name, NotRun::limit(over));
+        leave_out(&mut run, &name, NotRun::limit(reason));
     }
     run
 }
 
-/// The suite `memory` as it might come out: rates fall with each cache's end,
-/// scalar ones are flat until they meet memory's.
+/// Plausible results of the suite `memory`: rates fall beyond the size of each cache.
+/// Scalar rates are constant until they are limited by memory's.
 pub fn memory() -> Run {
     const CACHES: [(u8, CacheKind, u64, f64); 4] = [
         (1, CacheKind::Data, 48 << 10, 180.0),
@@ -271,8 +272,8 @@ pub fn memory() -> Run {
         (2, CacheKind::Unified, 1 << 20, 140.0),
         (3, CacheKind::Unified, 32 << 20, 80.0),
     ];
-    let made = Suite::Memory.cases(&Overrides::default());
-    let cases = made.iter().map(|made| {
+    let planned = Suite::Memory.cases(&Overrides::default());
+    let cases = planned.iter().map(|made| {
         let Some(block) = made.subject.memory() else {
             let rungs = ladder().cases;
             let mut rung = rungs.into_iter().find(|case| case.name == made.name);
@@ -325,7 +326,7 @@ pub fn leave_out(run: &mut Run, name: &str, not_run: NotRun) {
     case.ratio = None;
 }
 
-/// Round trips as they might come out.
+/// Plausible results of round trips.
 pub fn latency_record(mode: Mode) -> Record {
     let mut cases: Vec<CaseRecord> = [
         (Transport::Pipe, 8),

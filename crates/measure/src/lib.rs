@@ -17,11 +17,10 @@ pub mod session;
 pub mod suite;
 pub mod trial;
 
-/// Runs this process as one of a trial, which reports to the process that started
-/// it.
+/// Runs this process as an end of a trial and reports to the process that started it.
 ///
 /// # Errors
-/// When there is nobody to report to.
+/// If the report can't be sent.
 pub fn serve(role: session::Role) -> std::io::Result<()> {
     use session::Role;
     match role {

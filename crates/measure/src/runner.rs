@@ -1,4 +1,4 @@
-//! Who runs a trial: the real thing, or a fake one for tests.
+//! The interface for running trials: in real processes, or by a fake in tests.
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -17,30 +17,30 @@ pub trait Runner {
     fn run(&mut self, case: &Case) -> Result<Trial, TrialError>;
 }
 
-/// A runner that can be told how long the parts of the trials to come last.
+/// A runner whose trial durations can be set.
 pub trait Timed: Runner {
     /// Sets the durations of later trials.
     fn set_durations(&mut self, durations: Durations);
 
-    /// The time by the clock that its trials go by, in seconds since some
-    /// moment or other: CLOCK_MONOTONIC where trials are real.
+    /// The time in seconds since an arbitrary start: CLOCK_MONOTONIC, or the simulated
+    /// clock of a fake.
     fn now_s(&self) -> f64 {
         let now = clock_gettime(ClockId::Monotonic);
         now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
     }
 }
 
-/// What one trial gave.
+/// The result of one trial.
 #[derive(Debug, Clone)]
 pub struct Trial {
-    /// What took effect at the writer.
+    /// The writer's actual setup.
     pub setup: Setup,
-    /// What the channel got.
+    /// The channel's actual sizes and settings.
     pub granted: Granted,
     /// What the writer measured.
     pub writer: Option<Outcome>,
     /// What the reader measured.
     pub reader: Option<Outcome>,
-    /// What else went on meanwhile.
+    /// Disturbances during the trial.
     pub noise: NoiseDelta,
 }

@@ -1,9 +1,10 @@
-//! The search in front of the suite `sizes`, and the rounds that confirm it.
+//! The search for the best sizes in the suite `sizes`, and the rounds that confirm its
+//! result.
 //!
-//! Two stages of short trials: every pair of sizes of every case, then the best
-//! few pairs of each case again. The first stage makes the map, the second alone
-//! decides. The best of many was also lucky, so its rate is measured once more,
-//! in rounds beside the published sizes.
+//! The search has two stages of short trials: every pair of sizes of every case, then
+//! the best few pairs of each case again. The first stage makes the map; only the
+//! second decides. Since the best of many pairs was also lucky, its rate is measured
+//! once more, in rounds together with the published sizes.
 
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fake;
@@ -18,9 +19,9 @@ use crate::suite::sizes::{Grid, command_line, with_sizes};
 use pipespeed_base::failure::Interrupted;
 use pipespeed_stats::schedule::rounds_for_budget;
 
-/// The shares of the time after which the stages end.
+/// The end of the first stage, as a share of the time.
 pub const GRID_END: f64 = 0.35;
-/// See [`GRID_END`].
+/// The end of the search, as a share of the time.
 pub const SEARCH_END: f64 = 0.5;
 /// A pair of sizes has at most this many trials in each stage.
 const MAX_GRID_TRIALS: usize = 5;
@@ -28,7 +29,7 @@ const MAX_FINAL_TRIALS: usize = 15;
 /// Pairs of sizes of each case in the second stage.
 pub const FINALISTS: usize = 4;
 
-/// What a search and the rounds after it are to do.
+/// The plan of a search and of the rounds after it.
 #[derive(Debug, Clone)]
 pub struct SearchPlan {
     /// The cases with the published sizes, those that can be run.
@@ -39,16 +40,16 @@ pub struct SearchPlan {
     pub cpus: Option<(usize, usize)>,
     /// The time for the search and the rounds, in seconds.
     pub time_s: f64,
-    /// The time for the whole run; none where rounds are asked for.
+    /// The time for the whole run; `None` if the number of rounds is given.
     pub budget: Option<Budget>,
-    /// The number of rounds, if it was given.
+    /// The number of rounds, if it is given.
     pub rounds: Option<usize>,
-    /// The parts of a trial of the rounds.
+    /// The durations of a trial in the rounds.
     pub durations: Durations,
 }
 
 impl SearchPlan {
-    /// The parts of a trial of the search.
+    /// The durations of a trial in the search.
     pub fn search_durations(&self) -> Durations {
         Durations {
             warm_up_s: self.durations.warm_up_s / 5.0,
@@ -91,12 +92,12 @@ impl SearchPlan {
     }
 }
 
-/// Searches, and returns the cases to measure in rounds: the published sizes
-/// and, compared with them, the best. `run` gets the record of it.
+/// Runs the search and records it in `run`. Returns the cases to measure in rounds: the
+/// published sizes and, compared with them, the best.
 ///
 /// # Errors
-/// On a signal, or when there is no pair to measure. `run` then has what was
-/// measured until then.
+/// On a signal, or if no pair could be measured. `run` then has what was measured so
+/// far.
 pub fn search(
     plan: &SearchPlan,
     runner: &mut impl Timed,
@@ -134,7 +135,7 @@ pub fn search(
         // None if a pair was run.
         let reason = match not_run.as_deref() {
             Some([.., last]) => &last.reason,
-            _ => "trials take too long for the time there is",
+            _ => "trials take too long for the available time",
         };
         anyhow::bail!("no sizes found: {reason}");
     }
@@ -149,7 +150,7 @@ enum Stage {
     Finals(Vec<Vec<usize>>),
 }
 
-/// A search in the making. Its cases are the cells of all panels.
+/// A search in progress. Its cases are the cells of all panels.
 struct Searching<'a, R> {
     plan: &'a SearchPlan,
     runner: &'a mut R,
@@ -160,7 +161,7 @@ struct Searching<'a, R> {
 
 impl<R: Timed> Searching<'_, R> {
     fn search(&self) -> &Search {
-        self.run.search.as_ref().expect("put there by search()")
+        self.run.search.as_ref().expect("set by search()")
     }
 
     fn search_mut(&mut self) -> &mut Search {
@@ -171,24 +172,24 @@ impl<R: Timed> Searching<'_, R> {
         self.runner.now_s() - self.started_s
     }
 
-    /// The panel and the cell of a case.
-    fn place(&self, case: usize) -> (usize, usize) {
+    /// The indices of a case's panel and cell.
+    fn indices(&self, case: usize) -> (usize, usize) {
         let cells = self.plan.grid.pairs().count();
         (case / cells, case % cells)
     }
 
     fn cell(&self, case: usize) -> &CellResult {
-        let (panel, cell) = self.place(case);
+        let (panel, cell) = self.indices(case);
         &self.search().panels[panel].cells[cell]
     }
 
     fn cell_mut(&mut self, case: usize) -> &mut CellResult {
-        let (panel, cell) = self.place(case);
+        let (panel, cell) = self.indices(case);
         &mut self.search_mut().panels[panel].cells[cell]
     }
 
     fn case(&self, case: usize) -> Case {
-        let published = &self.plan.cases[self.place(case).0];
+        let published = &self.plan.cases[self.indices(case).0];
         with_sizes(published, self.cell(case).sizes)
     }
 }
@@ -209,7 +210,7 @@ impl<R: Timed> Work for Searching<'_, R> {
     }
 
     fn is_open(&self, case: usize) -> bool {
-        let (panel, cell) = self.place(case);
+        let (panel, cell) = self.indices(case);
         let is_member = match &self.stage {
             Stage::Grid => true,
             Stage::Finals(finalists) => finalists[panel].contains(&cell),
@@ -285,8 +286,8 @@ fn cases_to_confirm(search: &Search, plan: &SearchPlan) -> Vec<Case> {
     cases
 }
 
-/// Measures the published and the best sizes in as many rounds as fit in the
-/// time that the search left; in none if not even a pilot and a round fit.
+/// Measures the published and the best sizes in as many rounds as fit into the time
+/// left by the search. If not even a pilot and one round fit, it measures nothing.
 /// `begin` is called before the first round.
 ///
 /// # Errors
@@ -298,7 +299,7 @@ pub fn confirm<R: Timed, O: Observer<Run>>(
     begin: impl FnOnce(&O),
 ) -> Result<(), Interrupted> {
     let search = measurement.run_mut().search.as_ref();
-    let (took_s, trials) = search.map_or((0.0, 0), |it| (it.took_s, it.trials()));
+    let (took_s, trials) = search.map_or((0.0, 0), |search| (search.took_s, search.trials()));
     let remaining_s = plan.time_s - took_s;
     let longer = plan.durations.sum_s() - plan.search_durations().sum_s();
     let round_s = measurement.runnable() as f64 * (took_s / trials.max(1) as f64 + longer);
@@ -311,9 +312,9 @@ pub fn confirm<R: Timed, O: Observer<Run>>(
         return Ok(());
     }
     measurement.runner_mut().set_durations(plan.durations);
-    let begun_s = measurement.runner_mut().now_s();
+    let start_s = measurement.runner_mut().now_s();
     measurement.pilot(observer)?;
-    let pilot_s = measurement.runner_mut().now_s() - begun_s;
+    let pilot_s = measurement.runner_mut().now_s() - start_s;
     let cases = measurement.runnable();
     let fitting = || rounds_for_budget(pilot_s, remaining_s - pilot_s, cases, 1);
     let rounds = plan.rounds.unwrap_or_else(fitting);

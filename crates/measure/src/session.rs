@@ -1,5 +1,5 @@
-//! The processes of one trial: spawned, started together, watched, blamed and
-//! reaped. Throughput trials and round trips both run here.
+//! Runs the processes of one trial: starts them together, watches them, finds which one
+//! caused a failure, and reaps them. Used by throughput trials and round trips.
 
 mod child;
 mod control;
@@ -41,9 +41,9 @@ pub const SUBCOMMAND: &str = "__endpoint";
 /// Number of words of memory that the processes of a trial share.
 const SHARED_WORDS: usize = 4;
 
-/// How long the other process has to say what ended it, once one has found it
+/// The timeout for a process to report its failure, after its peer has reported it
 /// gone.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const PEER_REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What a process of a trial does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,14 +74,14 @@ impl Role {
         }
     }
 
-    /// Whether a trial is over only when this process has reported its outcome.
-    /// An echo runs until the sender has left.
+    /// Whether a trial waits for this process's outcome. An echo runs until the sender
+    /// has exited.
     fn has_outcome(self) -> bool {
         self != Role::Echo
     }
 }
 
-/// Why a trial gave no result.
+/// Why a trial has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
     /// The case can't be run here.
@@ -99,7 +99,7 @@ pub enum TrialError {
 }
 
 impl TrialError {
-    /// The error behind a failure, and any other reason as an error.
+    /// Converts it to an `anyhow::Error`; for a failure, to the error behind it.
     pub fn into_failure(self) -> anyhow::Error {
         match self {
             TrialError::Failed(error) => error,
@@ -111,17 +111,17 @@ impl TrialError {
 /// A report and who sent it.
 type Reported<S, O> = (Role, Report<S, O>);
 
-/// Looks at the processes of a trial while their outcomes are awaited.
+/// Watches the processes of a trial until they report their outcomes.
 pub(crate) trait Watch {
-    /// Time between two looks.
+    /// The time between two checks.
     fn interval(&self) -> Duration;
 
-    /// Looks at both. Returns whether anything has moved since the last look,
-    /// which puts the deadline off.
+    /// Checks both processes. Returns whether data has moved since the last check,
+    /// which extends the deadline.
     ///
     /// # Errors
-    /// What ends the trial.
-    fn look(&mut self, words: &[AtomicU64], now: Instant) -> Result<bool, TrialError>;
+    /// The reason to end the trial.
+    fn check(&mut self, words: &[AtomicU64], now: Instant) -> Result<bool, TrialError>;
 }
 
 /// The processes of one trial, killed and reaped when it is dropped. Each reports
@@ -132,7 +132,7 @@ pub(crate) struct Session<'a, S, O> {
     interrupt: &'a Interrupt,
     words: SharedWords,
     ends: Vec<End>,
-    patience: Duration,
+    timeout: Duration,
     deadline: Instant,
     /// Error of the first process that found the other one gone.
     first_error: Option<TrialError>,
@@ -140,23 +140,23 @@ pub(crate) struct Session<'a, S, O> {
 }
 
 impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
-    /// A session without processes, for `program`'s hidden subcommand. Fails if
-    /// nothing is reported for `patience`.
+    /// Creates a session without processes, which are to run the hidden subcommand of
+    /// `program`. The trial fails if nothing is reported for `timeout`.
     ///
     /// # Errors
     /// [`TrialError`].
     pub(crate) fn new(
         program: &'a Path,
         interrupt: &'a Interrupt,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Self, TrialError> {
         Ok(Session {
             program,
             interrupt,
             words: SharedWords::create(SHARED_WORDS).map_err(failed("shared memory"))?,
             ends: Vec::with_capacity(2),
-            patience,
-            deadline: Instant::now() + patience,
+            timeout,
+            deadline: Instant::now() + timeout,
             first_error: None,
             reports: PhantomData,
         })
@@ -218,12 +218,12 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
         Ok(setups)
     }
 
-    /// The number of each process.
+    /// The process IDs.
     pub(crate) fn pids(&self) -> Vec<u32> {
         self.ends.iter().map(|end| end.child.id()).collect()
     }
 
-    /// Calls `attach` with the role and number of each process.
+    /// Calls `attach` with the role and ID of each process.
     ///
     /// # Errors
     /// Those of `attach`; a process may have been interrupted meanwhile.
@@ -240,7 +240,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
         Ok(())
     }
 
-    /// Lets all processes start.
+    /// Starts the trial in all processes.
     ///
     /// # Errors
     /// [`TrialError`].
@@ -289,49 +289,48 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
 
     /// The next report that a process is ready or done.
     ///
-    /// A process that only found the other one gone is not to blame: what the
-    /// other one reports, or how it ended, is the error. If that says nothing, the
-    /// first complaint is.
+    /// A process that reports its peer gone did not cause the failure: the error is the
+    /// peer's own report or exit status. If there is neither, it is the first process's
+    /// report.
     fn next_report(
         &mut self,
         watch: &mut Option<&mut dyn Watch>,
     ) -> Result<Reported<S, O>, TrialError> {
         loop {
             let Some((role, report)) = self.report_in_time(watch)? else {
-                return Err(self.first_error.take().unwrap_or_else(|| self.hangs()));
+                return Err(self.first_error.take().unwrap_or_else(|| self.hang_error()));
             };
-            let complaint = |reason| TrialError::Failed(anyhow!("the {}: {reason}", role.name()));
+            let failure = |reason| TrialError::Failed(anyhow!("the {}: {reason}", role.name()));
             match report {
                 Report::Ready(_) | Report::Done(_) => return Ok((role, report)),
                 Report::NotRun(not_run) => return Err(not_run.into()),
-                Report::Failed(reason) => return Err(complaint(reason)),
+                Report::Failed(reason) => return Err(failure(reason)),
                 Report::PeerGone(reason) => {
-                    self.first_error.get_or_insert_with(|| complaint(reason));
-                    self.deadline = self.deadline.min(Instant::now() + LAST_WORDS);
+                    self.first_error.get_or_insert_with(|| failure(reason));
+                    self.deadline = self.deadline.min(Instant::now() + PEER_REPORT_TIMEOUT);
                     *watch = None;
                 }
             }
         }
     }
 
-    /// The next report of any process; none if there is none before the deadline
-    /// or all have reported.
+    /// The next report of any process; `None` at the deadline or if all have reported.
     fn report_in_time(
         &mut self,
         watch: &mut Option<&mut dyn Watch>,
     ) -> Result<Option<Reported<S, O>>, TrialError> {
-        let mut next_look = Instant::now() + watch.as_ref().map_or(self.patience, |w| w.interval());
+        let mut next_check = Instant::now() + watch.as_ref().map_or(self.timeout, |w| w.interval());
         loop {
             if let Some(signal) = self.interrupt.signal() {
                 return Err(TrialError::Interrupted(signal));
             }
             let now = Instant::now();
             if let Some(watch) = watch
-                && now >= next_look.min(self.deadline)
+                && now >= next_check.min(self.deadline)
             {
-                next_look = now + watch.interval();
-                if watch.look(self.words.words(), now)? {
-                    self.deadline = now + self.patience;
+                next_check = now + watch.interval();
+                if watch.check(self.words.words(), now)? {
+                    self.deadline = now + self.timeout;
                 }
             }
             let open: Vec<usize> = (0..self.ends.len())
@@ -346,7 +345,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
                 .collect();
             fds.push(self.interrupt.as_fd());
             let until = match watch {
-                Some(_) => next_look.min(self.deadline),
+                Some(_) => next_check.min(self.deadline),
                 None => self.deadline,
             };
             let ready = readable(&fds, until - now).map_err(failed("poll"))?;
@@ -360,7 +359,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
                     Ok(Some((end.role, report)))
                 }
                 Err(error) => Err(match self.interrupt.signal() {
-                    // A terminal sends Ctrl-C to all of us.
+                    // Ctrl-C in a terminal signals all these processes.
                     Some(signal) => TrialError::Interrupted(signal),
                     None => end.gone(&error),
                 }),
@@ -368,7 +367,7 @@ impl<'a, S: DeserializeOwned, O: DeserializeOwned> Session<'a, S, O> {
         }
     }
 
-    fn hangs(&self) -> TrialError {
+    fn hang_error(&self) -> TrialError {
         let silent = self.ends.iter().filter(|end| !end.has_reported);
         let silent: Vec<&str> = silent.map(|end| end.role.name()).collect();
         TrialError::Failed(anyhow!(
@@ -390,7 +389,7 @@ struct End {
 }
 
 impl End {
-    /// The error of a trial in which this process does not answer any more.
+    /// The error of a trial in which this process no longer responds.
     fn gone(&mut self, error: &io::Error) -> TrialError {
         let how = match self.kill() {
             Ok(status) => match interrupting_signal(status) {
@@ -402,8 +401,7 @@ impl End {
         TrialError::Failed(anyhow!("the {} {how} ({error})", self.role.name()))
     }
 
-    /// Ends the process, if it has not ended yet. It can't be waiting for us, but
-    /// it might still hang elsewhere.
+    /// Kills the process if it is still running, and reaps it.
     fn kill(&mut self) -> io::Result<ExitStatus> {
         let _ = self.child.kill();
         self.is_reaped = true;
@@ -419,8 +417,8 @@ impl Drop for End {
     }
 }
 
-/// The signal that ended a process, if it is one that interrupts a run: a
-/// terminal sends Ctrl-C to all of us, and perhaps to this process first.
+/// The signal that ended a process, if it interrupts a run: Ctrl-C in a terminal
+/// signals all processes, and this one may not have received it yet.
 fn interrupting_signal(status: ExitStatus) -> Option<i32> {
     let signal = status.signal();
     signal.filter(|signal| INTERRUPTING.contains(signal))
@@ -438,12 +436,11 @@ fn unexpected_report(role: Role) -> TrialError {
     TrialError::Failed(anyhow!("the {} sent an unexpected report", role.name()))
 }
 
-/// The index of the first descriptor with something to read; none when the time
-/// is over or a signal came.
-fn readable(fds: &[BorrowedFd<'_>], time: Duration) -> io::Result<Option<usize>> {
+/// The index of the first readable descriptor; `None` after `limit` or a signal.
+fn readable(fds: &[BorrowedFd<'_>], limit: Duration) -> io::Result<Option<usize>> {
     let timeout = Timespec {
-        tv_sec: time.as_secs() as i64,
-        tv_nsec: i64::from(time.subsec_nanos()),
+        tv_sec: limit.as_secs() as i64,
+        tv_nsec: i64::from(limit.subsec_nanos()),
     };
     let mut polled: Vec<PollFd<'_>> = fds
         .iter()
@@ -456,8 +453,8 @@ fn readable(fds: &[BorrowedFd<'_>], time: Duration) -> io::Result<Option<usize>>
     }
 }
 
-/// Runs one trial, and returns with its result what else went on meanwhile, above
-/// all on the processors `cpus`.
+/// Runs one trial. Returns its result and the disturbances meanwhile, in particular
+/// those of the processors `cpus`.
 pub(crate) fn with_noise<T>(
     probe: &NoiseProbe,
     cpus: [Option<usize>; 2],

@@ -1,7 +1,7 @@
 //! Runs throughput trials in real processes.
 //!
-//! Each trial is a new pair of processes: where the kernel places their pages
-//! differs from launch to launch, so the launch is what is repeated.
+//! Each trial starts a new pair of processes: the kernel places their pages differently
+//! each time, so a trial must sample that too.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use pipespeed_base::interrupt::Interrupt;
 use pipespeed_host::noise::{NoiseDelta, NoiseProbe};
 
 /// A trial fails if it exceeds its planned duration by this much.
-const PATIENCE: Duration = Duration::from_secs(20);
+const HANG_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Runs trials in real processes.
 #[derive(Debug)]
 pub struct ProcessRunner {
-    /// The program that knows the hidden subcommand: this one.
+    /// The program to start with the hidden subcommand: this one.
     program: PathBuf,
     cpus: [Option<usize>; 2],
     durations: Durations,
@@ -29,7 +29,7 @@ pub struct ProcessRunner {
 }
 
 impl ProcessRunner {
-    /// Trials whose ends stay on the processors given and last as told.
+    /// A runner that pins the ends to these processors.
     pub fn new(
         program: PathBuf,
         writer_cpu: Option<usize>,
@@ -46,7 +46,7 @@ impl ProcessRunner {
         }
     }
 
-    /// The program of this very process, even if its file has been replaced.
+    /// The path of this process's program, valid even if the file has been replaced.
     pub fn this_program() -> PathBuf {
         PathBuf::from("/proc/self/exe")
     }
@@ -65,11 +65,11 @@ impl Timed for ProcessRunner {
 }
 
 impl ProcessRunner {
-    /// Runs one trial of the case. `attach` is shown each end's process once
-    /// both are set up, and before either starts.
+    /// Runs one trial of the case. Calls `attach` with the role and process ID of each
+    /// end when both are ready, before either starts.
     ///
     /// # Errors
-    /// [`TrialError`]; an error of `attach` is its `Failed`.
+    /// [`TrialError`]: `Failed` for an error of `attach`.
     pub fn run_watched(
         &mut self,
         case: &Case,
@@ -78,10 +78,10 @@ impl ProcessRunner {
         if let Some(signal) = self.interrupt.signal() {
             return Err(TrialError::Interrupted(signal));
         }
-        let named = case
+        let own_cpus = case
             .cpus
             .map(|(writer, reader)| [Some(writer), Some(reader)]);
-        let cpus = named.unwrap_or(self.cpus);
+        let cpus = own_cpus.unwrap_or(self.cpus);
         let (trial, noise) = with_noise(&self.noise, cpus, || self.exchange(case, cpus, attach))?;
         Ok(Trial { noise, ..trial })
     }
@@ -94,9 +94,9 @@ impl ProcessRunner {
     ) -> Result<Trial, TrialError> {
         let channel = channel::open(case)?;
         let margin_bytes = channel.granted.pipe_bytes.unwrap_or(0);
-        let patience = PATIENCE + case.longest(self.durations);
+        let timeout = HANG_TIMEOUT + case.longest(self.durations);
         let mut session: Session<'_, Setup, Outcome> =
-            Session::new(&self.program, &self.interrupt, patience)?;
+            Session::new(&self.program, &self.interrupt, timeout)?;
         let [writer, reader] = case.specs(margin_bytes, self.durations);
         for (role, spec, end) in [
             (Role::Writer, writer, channel.write_end),

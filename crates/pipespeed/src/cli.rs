@@ -92,7 +92,7 @@ pub enum Command {
 pub struct SetupArgs {
     /// Processors of the two ends [default: different].
     ///
-    /// The suite sizes measures both different and same by default.
+    /// In the suite sizes, the default is to measure both different and same.
     #[arg(long, value_parser = named::<Placement>())]
     pub placement: Option<Placement>,
     /// Processor numbers of writer and reader, such as 2,3.
@@ -112,7 +112,7 @@ pub struct SetupArgs {
 pub struct MeasureArgs {
     /// Duration of the whole run [default: by suite, mostly 60; --quick: 10].
     ///
-    /// With --quick in brackets: ladder, touched and changes 60 (10), options 60
+    /// Defaults by suite, with --quick in brackets: ladder, touched and changes 60 (10), options 60
     /// (14), memory 85 (25), sizes 120 (30), channels 170 (26), volumes 170 (12).
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub time: Option<f64>,
@@ -204,13 +204,13 @@ pub struct BenchArgs {
     /// List the suite's cases and exit.
     #[arg(long)]
     pub list: bool,
-    /// Save only what --json, --csv or --chart name.
+    /// Save no files except those of --json, --csv and --chart.
     #[arg(long)]
     pub no_save: bool,
-    /// Which channels and messages.
+    /// Channels and message sizes.
     #[command(flatten)]
     pub channels: ChannelsArgs,
-    /// Which volumes.
+    /// Volumes to transfer.
     #[command(flatten)]
     pub volumes: VolumesArgs,
     /// The memory blocks to measure.
@@ -281,7 +281,7 @@ pub struct EndArgs {
     /// Use transparent huge pages.
     #[arg(long, alias = "huge_page")]
     pub huge_page: bool,
-    /// Fail unless the buffers really are in huge pages.
+    /// Fail unless the buffers are in huge pages.
     #[arg(long, alias = "check_huge_page", conflicts_with = "dont_touch_pages")]
     pub check_huge_page: bool,
     /// Buffer size.

@@ -1,4 +1,4 @@
-//! The `pipespeed` command: arguments, and one file a subcommand.
+//! The `pipespeed` command: arguments, and one file per subcommand.
 #![forbid(unsafe_code)]
 
 pub mod cli;

@@ -17,7 +17,8 @@ fn main() -> ExitCode {
     if let Err(error) = survive_sigxfsz() {
         return exit_code("pipespeed", Err(error.into()));
     }
-    // An end of a trial, or some other helper: not a command for people, so not in the definition.
+    // The internal subcommand of child processes (an end of a trial, or another helper) is
+    // not part of `Cli`, so that it does not appear in the help.
     let mut args = std::env::args_os();
     if args.nth(1).is_some_and(|word| word == SUBCOMMAND) {
         let role = args.next();

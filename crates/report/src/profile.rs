@@ -219,7 +219,7 @@ fn side_by_side(ends: &[(&str, &EndProfile)], style: Style) -> String {
         table.row(std::iter::once(name.to_owned()).chain(cells));
     };
     let is_present = |group: &Group| ends.iter().any(|(_, end)| end.ns_per_page(*group) != 0.0);
-    for group in Group::ALL.into_iter().filter(is_present) {
+    for group in Group::all().filter(is_present) {
         row(group.name(), &|end| match end.cost(group) {
             Some(cost) => format!(
                 "{}{}",
@@ -267,8 +267,7 @@ fn steps(profile: &Profile) -> impl Iterator<Item = String> {
 fn change(before: &EndProfile, after: &EndProfile) -> String {
     let wall = |end: &EndProfile| end.usage.wall_ns_per_page();
     let (old, new) = (wall(before), wall(after));
-    let changes = Group::ALL
-        .into_iter()
+    let changes = Group::all()
         .map(|group| (group, after.ns_per_page(group) - before.ns_per_page(group)))
         .filter(|(_, change)| change.abs() >= MIN_CHANGE * old)
         .sorted_by(|a, b| b.1.abs().total_cmp(&a.1.abs()))
@@ -300,9 +299,7 @@ pub fn profile_chart(profile: &Profile) -> String {
     let stages = stages.map(|stage| (&*stage.end.role, vec![&stage.end]));
     let rows: Vec<(&str, Vec<&EndProfile>)> = cases.chain(stages).collect();
     let ends = || rows.iter().flat_map(|(_, ends)| ends);
-    let charted = Group::ALL
-        .into_iter()
-        .filter(|group| ends().any(|end| end.share(*group) >= MIN_CHARTED));
+    let charted = Group::all().filter(|group| ends().any(|end| end.share(*group) >= MIN_CHARTED));
     let (name, bars_are, what): (fn(Group) -> &'static str, _, _) = match &profile.pipeline {
         Some(pipeline) => (
             Group::name_in_pipeline,
@@ -349,7 +346,7 @@ fn stacked_bar(end: &EndProfile) -> Bar {
     };
     let wall_s = end.usage.wall_s;
     Bar {
-        parts: Group::ALL.into_iter().map(part).collect(),
+        parts: Group::all().map(part).collect(),
         interval: None,
         value: match end.usage.ns_per_page(wall_s) {
             Some(ns) => format!("{} ns", significant(ns)),

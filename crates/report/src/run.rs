@@ -6,7 +6,6 @@ use pipespeed_measure::record::{
 
 use super::chart::bars::{Bar, BarChart, Row};
 use super::chart::palette;
-use super::chart::svg::Colour;
 use super::conditions::{null_control, subtitle};
 use super::findings::findings;
 use super::format::{interval, percent, ratio_interval, significant, times};
@@ -146,7 +145,7 @@ pub(super) fn bar_chart(run: &Run, remarks: Vec<String>) -> String {
     let chart = BarChart {
         title: &format!("pipespeed: {}", run.suite),
         subtitle: [subtitle(run), remarks].concat(),
-        legend: used.map(legend_of).collect(),
+        legend: used.map(palette::of_data).collect(),
         rows: cases.iter().map(|case| row(case)).collect(),
         of_ratios: false,
         unit: "GiB/s",
@@ -154,20 +153,14 @@ pub(super) fn bar_chart(run: &Run, remarks: Vec<String>) -> String {
     chart.draw()
 }
 
-fn legend_of(data: DataUse) -> (Colour, &'static str) {
-    let words = match data {
-        DataUse::Discard => "data discarded unread",
-        DataUse::Read => "read into memory",
-        DataUse::Touch => "touched: produced and consumed",
-        DataUse::Verify => "verified: every byte compared",
-    };
-    (palette::of_data(data), words)
-}
-
 fn row(case: &CaseResult) -> Row {
     let bar = |rate: Estimate| Bar {
         notes: comparison_labels(case),
-        ..Bar::of(rate, palette::of_data(case.data), significant(rate.median))
+        ..Bar::of(
+            rate,
+            palette::of_data(case.data).0,
+            significant(rate.median),
+        )
     };
     Row {
         name: case.name.clone(),

@@ -6,7 +6,7 @@
 //! samples (Conover, sections 3.4 and 5.1; Hollander & Wolfe, sections 3.6 and
 //! 4.3). With T the count's null distribution, a centre is rejected at level a
 //! when 2 P(T <= count) <= a; the centres that are not rejected lie between the
-//! k-th smallest and the k-th largest value, k being the greatest rank with
+//! k-th smallest and the k-th largest value, k being the largest rank with
 //! 2 P(T <= k - 1) <= a. So a test and its interval can never disagree.
 
 use super::median::{Interval, middle};
@@ -91,7 +91,7 @@ impl Evidence {
         (low > 0).then(|| self.between(low))
     }
 
-    /// The widest interval: from the least value to the greatest.
+    /// The widest interval: from the smallest value to the largest.
     pub(super) fn range(&self) -> Interval {
         self.between(1)
     }
@@ -134,7 +134,7 @@ impl Values {
         }
     }
 
-    /// The value of a rank, counted from 1 for the least.
+    /// The value of a rank, counted from 1 for the smallest.
     fn ranked(&self, rank: usize) -> f64 {
         match self {
             Values::Observed(values) => values[rank - 1],

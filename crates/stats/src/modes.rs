@@ -4,17 +4,17 @@ use super::median::median;
 
 /// With fewer samples, two groups are too likely by chance.
 const MIN_FOR_MODES: usize = 10;
-/// The least share of the samples in either group: less is a few outliers.
+/// The minimum share of the samples in either group: fewer are outliers.
 const MIN_SHARE: f64 = 0.2;
-/// The least distance of the modes, relative to the lower one.
+/// The minimum distance of the modes, relative to the lower one.
 const MIN_SEPARATION: f64 = 0.15;
 
-/// The least share of the variance that a split of `n` samples must explain. The
-/// best split of a normal distribution explains 2 / pi (64 %), that of a uniform
-/// one 75 %, and with few samples chance adds to both. The limit was set by
-/// simulation: for n from 10, under 2 % of lognormal samples and of normal ones
-/// with a spread of up to 20 % exceed it, and up to 10 % of uniform ones.
-fn least_explained(n: usize) -> f64 {
+/// The minimum share of the variance that a split of `n` samples must explain. The best
+/// split of a normal distribution explains 2 / pi (64 %), that of a uniform one 75 %,
+/// and with few samples chance adds to both. The limit was set by simulation: for n
+/// from 10, under 2 % of lognormal samples and of normal ones with a spread of up to 20
+/// % exceed it, and up to 10 % of uniform ones.
+fn min_explained(n: usize) -> f64 {
     0.78 + 1.2 / n as f64
 }
 
@@ -47,22 +47,22 @@ pub fn two_modes(samples: &[f64]) -> Option<Modes> {
 
     let mean = logs.iter().sum::<f64>() / n as f64;
     let variation: f64 = logs.iter().map(|x| (x - mean).powi(2)).sum();
-    let least = (MIN_SHARE * n as f64).ceil() as usize;
+    let min_size = (MIN_SHARE * n as f64).ceil() as usize;
     let mut best = (0, 0.0);
     let mut below = 0.0;
-    for split in 1..=n - least {
+    for split in 1..=n - min_size {
         below += logs[split - 1] - mean;
         // Variation between the groups: both sums of deviations are `below`,
         // with opposite signs.
         let between = below * below * (1.0 / split as f64 + 1.0 / (n - split) as f64);
-        if split >= least && between > best.1 {
+        if split >= min_size && between > best.1 {
             best = (split, between);
         }
     }
 
     let (split, between) = best;
     let (low, high) = (median(&logs[..split])?, median(&logs[split..])?);
-    let clear = between >= least_explained(n) * variation;
+    let clear = between >= min_explained(n) * variation;
     (clear && high - low > (1.0 + MIN_SEPARATION).ln()).then(|| Modes {
         low: low.exp(),
         high: high.exp(),

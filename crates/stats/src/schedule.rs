@@ -265,8 +265,8 @@ mod tests {
         ) {
             let rounds = rounds.min(design_rows(cases));
             let (_, pairs) = count(cases, Schedule::new(cases, rounds, seed).orders());
-            let most = design_rows(cases) / cases;
-            prop_assert!(pairs.iter().flatten().all(|&times| times <= most));
+            let max = design_rows(cases) / cases;
+            prop_assert!(pairs.iter().flatten().all(|&times| times <= max));
         }
 
         #[test]

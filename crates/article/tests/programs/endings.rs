@@ -1,4 +1,4 @@
-//! How the published programs end when the other one does.
+//! How each published program ends when the other one ends.
 
 use std::io::{Read, Write};
 
@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::common::{read, start, start_into, wait_until_readable, write};
 
-/// Every way to wait and to move, for each end.
+/// All combinations of waiting and transfer method, for each program.
 const WRITERS: [&str; 6] = [
     "",
     "--poll",
@@ -25,7 +25,7 @@ const READERS: [&str; 6] = [
 ];
 
 #[test]
-fn an_early_end_of_the_stream_is_an_error_that_names_bytes_got_and_expected() {
+fn an_early_end_of_the_stream_reports_received_and_expected_bytes() {
     for options in READERS {
         for sent in [0, 1, 10_007] {
             let (from, mut into) = std::io::pipe().unwrap();
@@ -43,7 +43,7 @@ fn an_early_end_of_the_stream_is_an_error_that_names_bytes_got_and_expected() {
 }
 
 #[test]
-fn the_writer_ends_well_when_the_reader_closes_the_pipe() {
+fn the_writer_succeeds_when_the_reader_closes_the_pipe() {
     for options in WRITERS {
         let (mut from, into) = std::io::pipe().unwrap();
         let writer = start_into(write(options), into);
@@ -54,7 +54,7 @@ fn the_writer_ends_well_when_the_reader_closes_the_pipe() {
 }
 
 #[test]
-fn the_writer_ends_well_when_the_reader_is_killed() {
+fn the_writer_succeeds_when_the_reader_is_killed() {
     for (writer, options) in WRITERS.iter().zip(READERS) {
         let (from, into) = std::io::pipe().unwrap();
         let flowing = from.try_clone().unwrap();
@@ -71,7 +71,7 @@ fn the_writer_ends_well_when_the_reader_is_killed() {
 }
 
 #[test]
-fn the_reader_says_that_the_stream_ended_early_when_the_writer_is_killed() {
+fn the_reader_reports_an_early_end_when_the_writer_is_killed() {
     for (writer, options) in WRITERS.iter().zip(READERS) {
         let (from, into) = std::io::pipe().unwrap();
         let flowing = from.try_clone().unwrap();
@@ -89,7 +89,7 @@ fn the_reader_says_that_the_stream_ended_early_when_the_writer_is_killed() {
 }
 
 #[test]
-fn the_reader_leaves_what_it_did_not_ask_for_in_the_pipe() {
+fn the_reader_leaves_excess_bytes_in_the_pipe() {
     for options in READERS {
         let (mut from, mut into) = std::io::pipe().unwrap();
         into.write_all(&[b'a'; 100]).unwrap();
@@ -105,7 +105,7 @@ fn the_reader_leaves_what_it_did_not_ask_for_in_the_pipe() {
 }
 
 #[test]
-fn the_writer_writes_to_nothing_but_a_pipe() {
+fn the_writer_refuses_an_output_that_is_not_a_pipe() {
     // An endless write could fill a disk.
     let null = std::fs::File::options()
         .write(true)
@@ -116,8 +116,8 @@ fn the_writer_writes_to_nothing_but_a_pipe() {
 }
 
 #[test]
-fn the_result_ends_well_where_nobody_wants_it() {
-    // Standard output is a pipe that nobody reads.
+fn printing_the_result_to_a_closed_pipe_succeeds() {
+    // Standard output is a pipe without a reader.
     let (from, into) = std::io::pipe().unwrap();
     drop(from);
     let (input, mut data) = std::io::pipe().unwrap();

@@ -1,10 +1,10 @@
-//! The published `get-user-pages`, which needs the kernel's own benchmark:
-//! `ci/gup-test` boots a kernel that has it.
+//! The published `get-user-pages`. It needs the kernel's own benchmark; `ci/gup-test`
+//! boots a kernel that has it.
 
 use crate::common::{get_user_pages, skip, start};
 
 #[test]
-fn it_prints_the_published_line_or_says_in_one_line_what_is_missing() {
+fn it_prints_the_published_line_or_names_what_is_missing() {
     for options in [
         "--bytes_to_pipe 64M",
         "--bytes_to_pipe 64M --huge_page --dont_touch_pages",
@@ -27,7 +27,7 @@ fn it_prints_the_published_line_or_says_in_one_line_what_is_missing() {
 }
 
 #[test]
-fn it_takes_the_options_of_the_other_two_and_no_others() {
+fn it_accepts_only_the_options_of_the_other_programs() {
     let outcome = start(get_user_pages("--pages base")).finish();
     outcome.refused(2, &["--pages"]);
     let outcome = start(get_user_pages("--bytes_to_pipe 0")).finish();

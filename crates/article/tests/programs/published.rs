@@ -1,8 +1,8 @@
-//! The published commands, word for word, and what they print.
+//! The exact published commands, and their output.
 
 use crate::common::{Outcome, pipeline, read, skip, write};
 
-/// The seven rungs, as published; the spinning one comes last.
+/// Writer and reader options of the seven published rungs. The last one spins.
 const LADDER: [(&str, &str); 7] = [
     ("", ""),
     ("--huge_page", "--huge_page"),
@@ -16,19 +16,20 @@ const LADDER: [(&str, &str); 7] = [
     ),
 ];
 
-/// Checks the line's shape: `3.7GiB/s, 256KiB buffer, 40960 iterations (10GiB
-/// piped)`, a rate with one decimal and the rest as given.
+/// Checks that the output is a line such as `3.7GiB/s, 256KiB buffer, 40960
+/// iterations (10GiB piped)`: a rate with one decimal, then exactly `settings`.
 #[track_caller]
-fn assert_result_line(outcome: &Outcome, rest: &str) {
+fn assert_result_line(outcome: &Outcome, settings: &str) {
     let line = outcome.out.strip_suffix('\n').unwrap();
-    let (rate, given) = line.split_once("GiB/s, ").unwrap();
-    let (whole, decimal) = rate.split_once('.').unwrap();
-    assert!(whole.parse::<u32>().is_ok(), "{outcome:#?}");
+    let (rate, rest) = line.split_once("GiB/s, ").unwrap();
+    let (integer, decimal) = rate.split_once('.').unwrap();
+    assert!(integer.parse::<u32>().is_ok(), "{outcome:#?}");
     assert!(decimal.len() == 1 && decimal.parse::<u32>().is_ok());
-    assert_eq!(given, rest, "{outcome:#?}");
+    assert_eq!(rest, settings, "{outcome:#?}");
 }
 
-/// Runs both and checks that both end well.
+/// Runs both programs in a pipeline and checks that they succeed. Returns the reader's
+/// outcome.
 #[track_caller]
 fn piped(writer: &str, reader: &str) -> Outcome {
     let (writer, reader) = pipeline(write(writer), read(reader));
@@ -69,7 +70,7 @@ fn the_options_of_the_side_experiments_work_at_both_ends() {
 }
 
 #[test]
-fn memory_is_locked_where_the_limit_allows_it() {
+fn memory_is_locked_if_the_limit_allows_it() {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
     if limit.is_some_and(|bytes| bytes < 2 << 20) {
         skip(format_args!("RLIMIT_MEMLOCK is only {limit:?} bytes"));
@@ -83,11 +84,11 @@ fn memory_is_locked_where_the_limit_allows_it() {
 }
 
 #[test]
-fn huge_pages_are_checked_where_the_system_gives_them() {
+fn huge_pages_are_checked_if_the_system_grants_them() {
     let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let given = setting.is_ok_and(|text| !text.contains("[never]"));
-    if !given || status.contains("THP_enabled:\t0") {
+    let granted = setting.is_ok_and(|text| !text.contains("[never]"));
+    if !granted || status.contains("THP_enabled:\t0") {
         skip("no transparent huge pages here");
         return;
     }
@@ -99,7 +100,7 @@ fn huge_pages_are_checked_where_the_system_gives_them() {
 }
 
 #[test]
-fn verbose_tells_on_standard_error_what_is_done_and_the_page_faults() {
+fn verbose_prints_settings_and_page_faults_on_standard_error() {
     let (writer, reader) = pipeline(
         write("--verbose --write_with_vmsplice"),
         read("--verbose --bytes_to_pipe 4M"),
@@ -110,12 +111,12 @@ fn verbose_tells_on_standard_error_what_is_done_and_the_page_faults() {
     for outcome in [&writer, &reader] {
         assert!(outcome.err.contains(" page faults"), "{outcome:#?}");
     }
-    assert!(reader.err.contains("4MiB got"), "{reader:#?}");
+    assert!(reader.err.contains("4MiB received"), "{reader:#?}");
     assert_result_line(&reader, "256KiB buffer, 16 iterations (4MiB piped)");
 }
 
 #[test]
-fn options_take_hyphens_underscores_equals_signs_and_unambiguous_beginnings() {
+fn options_accept_hyphens_underscores_equals_signs_and_prefixes() {
     for (writer, reader) in [
         ("--buf_size=64K", "--buf_size=64K --bytes_to_pipe=1M"),
         ("--buf-size=64K", "--buf-size 64K --bytes-to-pipe 1M"),
@@ -141,7 +142,7 @@ fn options_take_hyphens_underscores_equals_signs_and_unambiguous_beginnings() {
 }
 
 #[test]
-fn an_option_given_twice_counts_as_getopt_counts_it_the_last_time() {
+fn the_last_of_repeated_options_counts() {
     let outcome = piped(
         "--busy_loop --busy_loop --buf_size 1M --buf_size 64K",
         "--buf_size 1M --buf_size 64K --bytes_to_pipe 1G --bytes_to_pipe 1M",
@@ -150,7 +151,7 @@ fn an_option_given_twice_counts_as_getopt_counts_it_the_last_time() {
 }
 
 #[test]
-fn a_volume_that_is_no_multiple_of_the_buffer_takes_a_last_iteration_more() {
+fn a_partial_last_buffer_counts_as_an_iteration() {
     let outcome = piped("", "--bytes_to_pipe 1000001 --buf_size 100000");
     assert_result_line(&outcome, "97.66KiB buffer, 11 iterations (976.56KiB piped)");
 }
@@ -234,7 +235,7 @@ fn the_csv_line_holds_the_rate_and_the_thirteen_published_options_in_order() {
 }
 
 #[test]
-fn a_pipe_size_with_vmsplice_is_bad_usage_at_both_ends() {
+fn a_pipe_size_with_vmsplice_is_wrong_usage_in_both_programs() {
     let both = "--pipe_size 64K --write_with_vmsplice";
     let words = ["--pipe_size", "--write_with_vmsplice", "half"];
     let (writer, reader) = pipeline(write(both), read(both));
@@ -255,12 +256,12 @@ fn not_touching_pages_contradicts_checking_them() {
 }
 
 #[test]
-fn options_of_pipespeed_alone_are_not_the_published_programs_options() {
+fn the_published_programs_reject_options_that_only_pipespeed_has() {
     let (writer, _) = pipeline(write("--reuse fresh"), read("--bytes_to_pipe 1"));
     writer.refused(2, &["--reuse"]);
     let (_, reader) = pipeline(write(""), read("--data verify"));
     reader.refused(2, &["--data"]);
-    // --bytes 4M is an abbreviation of --bytes_to_pipe, as getopt_long has it:
-    // the writer goes on until the reader has enough.
+    // --bytes abbreviates --bytes_to_pipe, as with getopt_long. The writer ignores
+    // it, and writes until the reader closes the pipe.
     piped("--bytes 1K", "--bytes 1M");
 }

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::thread;
 
 use anyhow::{bail, ensure};
-use fastpipe::pipe::{ATOMIC_WRITE, page_size};
+use fastpipe::pipe::{PIPE_BUF, page_size};
 
 use pipespeed_host::refusals::Call;
 
@@ -54,12 +54,12 @@ const MAX_SILENCE_S: u32 = 2;
 const WORD: usize = 4;
 
 fn atomic_writes() -> anyhow::Result<Outcome> {
-    let (torn, seen) = torn_of([1000, ATOMIC_WRITE])?;
+    let (torn, seen) = torn_of([1000, PIPE_BUF])?;
     Ok(Outcome::pass_if(torn == 0, seen))
 }
 
 fn torn_writes() -> anyhow::Result<Outcome> {
-    let (_, seen) = torn_of([ATOMIC_WRITE + WORD, 4 * ATOMIC_WRITE])?;
+    let (_, seen) = torn_of([PIPE_BUF + WORD, 4 * PIPE_BUF])?;
     Ok(Outcome::seen(seen))
 }
 
@@ -118,7 +118,7 @@ fn write_record(end: &OwnedFd, writer: u32, number: u32, bytes: usize) -> anyhow
 /// Reads until the end, a page at a time, so that the pipe is full most of the time.
 fn read_all(end: &OwnedFd) -> anyhow::Result<Vec<u8>> {
     let mut all = Vec::new();
-    let mut buffer = [0; ATOMIC_WRITE];
+    let mut buffer = [0; PIPE_BUF];
     loop {
         if !readable_within(end, MAX_SILENCE_S)? {
             bail!("the writers have written nothing for {MAX_SILENCE_S} s");

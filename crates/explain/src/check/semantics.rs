@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 
 use anyhow::Context;
-use fastpipe::pipe::{self, ATOMIC_WRITE};
+use fastpipe::pipe::{self, PIPE_BUF};
 use itertools::Itertools;
 use rustix::event::PollFlags;
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
@@ -207,7 +207,7 @@ fn names(events: PollFlags) -> String {
 fn poll_room() -> anyhow::Result<Outcome> {
     let pipe = Pipe::new()?;
     let mut times = 0;
-    for bytes in [1000, ATOMIC_WRITE].into_iter().cycle() {
+    for bytes in [1000, PIPE_BUF].into_iter().cycle() {
         if !ready(&pipe.write, BOTH)?.contains(PollFlags::OUT) {
             break;
         }

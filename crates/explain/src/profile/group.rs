@@ -68,15 +68,9 @@ const NAMES: [(Group, &str); 18] = [
 
 impl Group {
     /// All groups, in the order of reports.
-    pub const ALL: [Group; NAMES.len()] = {
-        let mut all = [Group::Other; NAMES.len()];
-        let mut at = 0;
-        while at < all.len() {
-            all[at] = NAMES[at].0;
-            at += 1;
-        }
-        all
-    };
+    pub fn all() -> impl Iterator<Item = Group> + Clone {
+        NAMES.iter().map(|(group, _)| *group)
+    }
 
     /// The name in reports.
     pub fn name(self) -> &'static str {

@@ -254,7 +254,7 @@ mod tests {
             Group::UserCode,
             Group::Other,
         ];
-        for (at, group) in Group::ALL.into_iter().enumerate() {
+        for (at, group) in Group::all().enumerate() {
             assert_eq!(group as usize, at);
             let name = serde_json::to_value(group).unwrap();
             let section = format!("\n[{}]\n", name.as_str().unwrap());

@@ -295,7 +295,11 @@ impl Probe {
     /// Those of ioctl(2).
     pub fn enable(&mut self, on: bool) -> std::io::Result<()> {
         for Ring { sampler, .. } in &mut self.rings {
-            if on { sampler.enable()? } else { sampler.disable()? }
+            if on {
+                sampler.enable()?
+            } else {
+                sampler.disable()?
+            }
         }
         Ok(())
     }

@@ -221,10 +221,10 @@ impl Mapping {
         }
     }
 
-    /// Replaces the pages by new ones; other references keep the old ones.
+    /// Replaces the pages by new ones; pipes and processes that refer to old ones keep them.
     pub(super) fn renew(&mut self, locked: bool) -> io::Result<()> {
-        // A reserved huge page that is released while somebody refers to it does
-        // not return to the pool. The next access could then find the pool empty
+        // A reserved huge page that is released while a pipe refers to it does not
+        // return to the pool. The next access could then find the pool empty
         // and raise SIGBUS, whereas mmap(2) fails with an error.
         let advised = !locked && self.pages != Pages::HugeTlb;
         if advised && self.madvise(Advice::LinuxDontNeed).is_ok() {

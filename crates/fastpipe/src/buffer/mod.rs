@@ -181,8 +181,8 @@ impl Buffer {
         unsafe { slice::from_raw_parts(self.mapping.start().cast(), words) }
     }
 
-    /// Releases all pages and takes new ones, which read as zero. A pipe or
-    /// anybody else that refers to an old page keeps it unchanged.
+    /// Replaces all pages by new ones, which read as zero. A pipe or process that refers
+    /// to an old page keeps it unchanged.
     ///
     /// Uses MADV_DONTNEED, or a new mapping where that is refused, as for locked
     /// memory. Locked buffers are locked again.
@@ -224,7 +224,7 @@ impl Buffer {
         self.mapping.set_read_only()
     }
 
-    /// Determines the page sizes behind the buffer, at the moment.
+    /// Determines the current page sizes behind the buffer.
     ///
     /// Reads /proc/self/pagemap and /proc/kpageflags if permitted, otherwise
     /// /proc/self/smaps.
@@ -263,8 +263,8 @@ impl DerefMut for Buffer {
     }
 }
 
-/// A part of a [`Buffer`], and as such safe to vmsplice: its memory is never
-/// given to an allocator.
+/// A part of a [`Buffer`]. Safe to vmsplice, since its memory is never given to an
+/// allocator.
 ///
 /// The kernel takes references to the pages, not copies. Until the reader, and
 /// everybody the reader splices them to, has finished, a write to the buffer

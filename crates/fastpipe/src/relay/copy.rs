@@ -173,7 +173,7 @@ impl<'a> Copying<'a> {
             let n = pipe.drain(buffer)?;
             (self.start, self.end) = (0, n);
             if n == 0 {
-                // By our count there are bytes: never continue without them.
+                // The pipe must hold bytes, so this is an error and not the end.
                 return Err(Errno::IO.into());
             }
         }

@@ -2,9 +2,9 @@
 //! that the kernel offers.
 //!
 //! A relay runs until the input ends, a limit is reached, or its callback stops
-//! it. It chooses a [`Technique`] by the types of the two ends. If the kernel
-//! refuses that, at the start or in mid-stream, it falls back to another one
-//! without losing or repeating a byte.
+//! it. The types of the two ends determine its [`Technique`]. If the kernel refuses
+//! that, at the start or in mid-stream, the relay falls back to another one without
+//! losing or repeating a byte.
 //!
 //! ```
 //! use fastpipe::pipe;
@@ -132,8 +132,7 @@ use self::engine::Engine;
 /// `InvalidInput` of the output, before the first call of `progress`, if both
 /// ends are the same regular file and the relay would read its own output without
 /// end: if the output appends, or is written at or behind the input's position.
-/// Not if the input is at its end, or [`Options::limit`] is reached before.
-/// [`Options::limit`] is reached before that.
+/// Not if the input is at its end, or if the relay reaches [`Options::limit`] first.
 pub fn relay(
     input: impl AsFd,
     output: impl AsFd,

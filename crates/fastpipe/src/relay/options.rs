@@ -82,7 +82,7 @@ impl Options {
         self
     }
 
-    /// Only reads and writes. For comparisons, and for inputs whose pages may
+    /// Uses only read and write. For comparisons, and for inputs whose pages may
     /// change while they are in a pipe: a file that is being modified, or a writer
     /// that used vmsplice(2).
     pub fn copy(self) -> Self {
@@ -91,8 +91,8 @@ impl Options {
 
     /// Sets the maximum number of bytes per call, from 1 to 64 MiB (other values
     /// are clamped); default 128 KiB when copying, 1 MiB otherwise. This limits how
-    /// late the callback can be on a slow disk. Messages are taken as a whole all
-    /// the same.
+    /// late the callback can be on a slow disk. Messages are always taken as a
+    /// whole.
     pub fn block(mut self, bytes: usize) -> Self {
         self.block = Some(bytes.clamp(1, MAX_BLOCK));
         self

@@ -1,4 +1,4 @@
-//! splice(2) through a pipe of our own, if neither end is one.
+//! splice(2) through a private pipe, if neither end is a pipe.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,7 +26,7 @@ impl PrivatePipe {
     /// # Errors
     /// EMFILE or ENFILE if no descriptor is available.
     pub(super) fn new(raise_capacity: bool) -> io::Result<Self> {
-        // Non-blocking: it is our own open file.
+        // No other process shares this open file, so it can be non-blocking.
         let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         if raise_capacity {
             // Best effort: a smaller pipe is only slower.

@@ -23,7 +23,7 @@ pub enum Technique {
 }
 
 impl Technique {
-    /// Returns the name, for people.
+    /// Returns the name, for messages.
     pub fn name(self) -> &'static str {
         match self {
             Technique::Splice => "splice",
@@ -112,7 +112,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// Returns the name, for people.
+    /// Returns the name, for messages.
     pub fn name(self) -> &'static str {
         match self {
             Side::Input => "input",
@@ -148,8 +148,8 @@ pub struct Progress<'a> {
     pub taken: u64,
     /// Bytes given to the output. `taken - given` bytes are held by this process.
     pub given: u64,
-    /// If the output is a pipe: number of unread bytes in it, by whatever writer.
-    /// `given - unread` bytes have been read.
+    /// If the output is a pipe: number of unread bytes in it, from all writers. Without
+    /// other writers `given - unread` bytes have been read.
     pub unread: Option<usize>,
     /// Time since the start.
     pub elapsed: Duration,

@@ -16,8 +16,7 @@ pub enum RingError {
     /// The peer's process has died, or dropped its end while panicking
     /// (`ConnectionReset`).
     PeerDied,
-    /// The shared header is invalid (`InvalidData`). The ring can't be used any
-    /// more.
+    /// The shared header is invalid (`InvalidData`). This is permanent.
     Corrupt,
     /// The wait exceeded the timeout (`TimedOut`). It can be repeated.
     TimedOut,

@@ -44,8 +44,8 @@ impl Word {
         };
         // Not Flags::PRIVATE: the peer is another process. EAGAIN, EINTR and
         // ETIMEDOUT all mean to check again. No other error is possible, since the
-        // word is aligned and mapped. (A peer that provokes one by its own use of
-        // the word only makes us check more often.)
+        // word is aligned and mapped. (A peer that provokes one by misusing the
+        // word only causes more frequent checks.)
         let _ = wait(&self.value, Flags::empty(), value, Some(&limit));
     }
 

@@ -24,7 +24,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::Counts;
-use crate::pipe::{ATOMIC_WRITE, is_pipe};
+use crate::pipe::{PIPE_BUF, is_pipe};
 use crate::wait::poll_now;
 
 /// Offset for which preadv2 and pwritev2 use the file's own position and accept
@@ -76,7 +76,7 @@ impl Nowait {
                 Nowait::Reopened(own) => return rustix::io::write(own, data),
                 Nowait::PollFirst => {
                     check_ready(fd, PollFlags::OUT, counts)?;
-                    let small = &data[..data.len().min(ATOMIC_WRITE)];
+                    let small = &data[..data.len().min(PIPE_BUF)];
                     return rustix::io::write(fd, small);
                 }
             }

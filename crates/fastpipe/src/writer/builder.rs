@@ -84,8 +84,8 @@ impl WriterBuilder {
     /// `CowChecked`, and for `Drained` more than the pipe's capacity, in at least
     /// two huge pages.
     ///
-    /// A loan that asks for more gets a region of its own length (for `Drained`
-    /// two of them), which is used up before the usual one is mapped again.
+    /// A longer loan gets a region of its own length (for `Drained` two of them), which
+    /// is used up before a region of the set size is mapped again.
     pub fn region(mut self, bytes: usize) -> Self {
         self.region = Some(bytes);
         self
@@ -106,7 +106,7 @@ impl WriterBuilder {
     }
 
     /// Prepares for zero copy immediately, rather than after the first
-    /// [128 KiB](super::COPIED_FIRST). For callers that will write much.
+    /// [128 KiB](super::COPIED_FIRST). For callers that will write much more.
     pub fn at_once(mut self) -> Self {
         self.at_once = true;
         self

@@ -8,7 +8,7 @@ use crate::pipe::page_size;
 
 /// Constant bytes that can be sent by reference any number of times.
 ///
-/// Since nobody writes to their pages again, they are right for every reader.
+/// They are correct for every reader, since their pages are never written again.
 /// Clones share the memory.
 ///
 /// ```
@@ -66,7 +66,7 @@ impl Frozen {
     }
 }
 
-/// Freezes a buffer. Nothing can write to it any more.
+/// Freezes a buffer, which can't be written any more.
 impl From<Buffer> for Frozen {
     fn from(buffer: Buffer) -> Self {
         // A forked child may send it too.

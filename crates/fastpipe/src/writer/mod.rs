@@ -1,4 +1,4 @@
-//! [`Writer`]: zero-copy output whose data is always right.
+//! [`Writer`]: zero-copy output whose data is always correct.
 
 mod builder;
 mod finish;
@@ -39,7 +39,7 @@ const FIRST_REGION: usize = 64 << 10;
 
 /// Zero-copy output to a pipe; plain write(2) to anything else.
 ///
-/// A program can make its bytes directly in memory lent by the writer
+/// A program can produce its bytes directly in memory lent by the writer
 /// ([`lend`](Self::lend), [`Loan::commit`]), or write them as to any
 /// [`io::Write`], which buffers them. Constant bytes can be
 /// [repeated](Self::repeat).
@@ -370,7 +370,7 @@ impl<F: AsFd> Drop for Writer<F> {
     }
 }
 
-/// SlabCounts `WouldBlock` into success: the bytes are queued.
+/// Turns `WouldBlock` into success: the bytes are queued.
 fn ignore_would_block(sent: io::Result<()>) -> io::Result<()> {
     match sent {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),

@@ -12,14 +12,13 @@ use crate::reuse::Reuse;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Path {
-    /// vmsplice(2), with the policy in effect, which may be safer than the one
-    /// asked for but never less safe.
+    /// vmsplice(2), with the policy in effect: the requested one, or a safer one.
     Vmsplice(Reuse),
     /// write(2), for this reason.
     Write(CopyReason),
 }
 
-/// CopyReason why a writer copies.
+/// Reason why a writer copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CopyReason {

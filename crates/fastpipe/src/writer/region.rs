@@ -44,8 +44,8 @@ pub(super) struct Region {
 /// process's memory is duplicated and the duplicate dropped
 /// ([`duplicate_memory`]), as fork(2) does in a child that exits at once. From
 /// then on the kernel treats every page as possibly shared: at the next write to
-/// a page it makes a copy if anybody else refers to the page, be it a pipe, and
-/// keeps the page if nobody does. When a slab's turn comes, one write to each of
+/// a page it makes a copy if a pipe or another process refers to the page, and
+/// keeps the page otherwise. When a slab's turn comes, one write to each of
 /// its huge pages therefore shows whether the slab may be reused
 /// ([`Region::is_unreferenced`]).
 ///
@@ -275,11 +275,11 @@ impl Region {
     }
 
     /// Writes to each huge page of the slab, and returns whether the kernel kept
-    /// all of them, that is, whether nobody else refers to one.
+    /// all of them, that is, whether no pipe and no other process refers to one.
     ///
     /// The first write to a huge page must fault, otherwise the page was not
     /// marked as shared and nothing was checked. A write to its second base page
-    /// must not: if it does, somebody referred to the huge page and the kernel
+    /// must not: if it does, a pipe or process referred to the huge page and the kernel
     /// split it (or it never was one).
     fn is_unreferenced(&mut self, slab: usize) -> bool {
         let buffer = &mut self.slabs[slab].buffer;

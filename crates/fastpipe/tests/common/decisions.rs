@@ -1,7 +1,7 @@
-//! Decisions for the interpreters, whose programs are bytes. Used by the fuzz targets,
-//! too, so it needs nothing else.
+//! Decisions for the interpreters, read from the bytes of a program. The fuzz targets
+//! include this file, so it must not depend on others.
 
-/// Bytes of a program, followed by zeroes.
+/// The bytes of a program, followed by endless zeroes.
 pub struct Decisions<'a>(&'a [u8]);
 
 impl<'a> Decisions<'a> {

@@ -31,8 +31,8 @@ pub fn send_numbers(writer: OwnedFd) -> (usize, JoinHandle<()>) {
     (half, writing)
 }
 
-/// Returns how many of the numbers sent by [`send_numbers`] through a pipe of this
-/// capacity arrived wrong.
+/// Returns how many of the numbers that [`send_numbers`] sent through a pipe of this
+/// capacity are wrong.
 pub fn wrong_numbers(got: &[u8], capacity: usize) -> usize {
     assert_eq!(got.len(), PIPEFULS * capacity);
     let words = got.chunks(8).zip(0_u64..);

@@ -61,9 +61,9 @@ pub const TO: [To; 9] = [
     To::Terminal,
 ];
 
-/// An input that holds `bytes`, written in pieces of odd sizes by a thread of
-/// its own where it does not hold them by itself. The thread closes its end,
-/// but for a terminal's, which would lose what is in it.
+/// Creates an input with `bytes`. If the input can't store them, a thread writes them in
+/// pieces of odd sizes and then closes its end, except a terminal's, since closing
+/// would lose unread bytes. Returns the input, and the thread with the other end.
 pub fn input(from: From, directory: &Directory, bytes: &[u8]) -> (OwnedFd, JoinHandle<OwnedFd>) {
     state::watch();
     let (ours, theirs) = match from {
@@ -98,15 +98,15 @@ pub fn input(from: From, directory: &Directory, bytes: &[u8]) -> (OwnedFd, JoinH
         }
         match from {
             From::Terminal => file.into(),
-            // Closed; something must be returned.
+            // The end is closed; /dev/null only fills the return value.
             _ => File::open("/dev/null").unwrap().into(),
         }
     });
     (ours, writing)
 }
 
-/// What comes out of an output, once that is closed: so many bytes where it is a
-/// terminal, else all of them.
+/// Collects the bytes from an output until it is closed, or a given number of bytes from
+/// a terminal.
 pub struct Collector(JoinHandle<Vec<u8>>);
 
 impl Collector {
@@ -115,7 +115,7 @@ impl Collector {
     }
 }
 
-/// An output, and what collects the `len` bytes that it is to get.
+/// Creates an output, and a collector of the `len` bytes that will be written to it.
 pub fn output(to: To, directory: &Directory, len: usize) -> (OwnedFd, Collector) {
     state::watch();
     let (ours, theirs) = match to {
@@ -126,7 +126,7 @@ pub fn output(to: To, directory: &Directory, len: usize) -> (OwnedFd, Collector)
                 To::Append => File::options().append(true).open(&path),
                 _ => File::options().write(true).open(&path),
             };
-            // It is read when it is complete: see `collected`.
+            // Read when it is complete: see `collected`.
             let file: OwnedFd = file.unwrap().into();
             let collecting = std::thread::spawn(Vec::new);
             return (file, Collector(collecting));
@@ -162,7 +162,7 @@ pub fn output(to: To, directory: &Directory, len: usize) -> (OwnedFd, Collector)
     (ours, Collector(collecting))
 }
 
-/// What came out of the output, which is closed.
+/// Closes the output, and returns the bytes written to it.
 pub fn collected(to: To, directory: &Directory, ours: OwnedFd, collector: Collector) -> Vec<u8> {
     // A terminal's master would report a hang-up before the bytes are read.
     let _open = (to == To::Terminal).then(|| ours.as_fd().try_clone_to_owned().unwrap());
@@ -186,14 +186,14 @@ pub fn tcp() -> (OwnedFd, OwnedFd) {
     (a.into(), b.into())
 }
 
-/// The first of the two is made non-blocking: it is the test's own.
+/// Makes the first descriptor non-blocking, which only this test uses.
 fn nonblocking(pair: (OwnedFd, OwnedFd)) -> (OwnedFd, OwnedFd) {
     let flags = rustix::fs::fcntl_getfl(&pair.0).unwrap();
     rustix::fs::fcntl_setfl(&pair.0, flags | OFlags::NONBLOCK).unwrap();
     pair
 }
 
-/// A master and its slave, which passes bytes on as they are.
+/// Opens a pseudo-terminal in raw mode. Returns master and slave.
 pub fn terminal() -> (OwnedFd, OwnedFd) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let master = rustix::pty::openpt(flags).unwrap();
@@ -209,7 +209,7 @@ pub fn terminal() -> (OwnedFd, OwnedFd) {
 /// Named pairs of a descriptor for the relay and its other end.
 pub type Pairs = Vec<(&'static str, OwnedFd, OwnedFd)>;
 
-/// Inputs, and what keeps them open.
+/// Inputs without data, and the descriptors that keep them open.
 pub fn idle_inputs(directory: &Directory) -> Pairs {
     let (pipe, pipe_writer) = pipe_of(65_536);
     let (fifo, fifo_writer) = directory.fifo("idle");
@@ -227,7 +227,7 @@ pub fn idle_inputs(directory: &Directory) -> Pairs {
     ]
 }
 
-/// Outputs, and what reads them.
+/// Outputs, and the descriptors to read from.
 pub fn outputs(directory: &Directory) -> Pairs {
     let nonblocking = |pair: (OwnedFd, OwnedFd)| {
         rustix::io::ioctl_fionbio(&pair.0, true).unwrap();
@@ -251,7 +251,7 @@ pub fn outputs(directory: &Directory) -> Pairs {
     ]
 }
 
-/// A relay in a thread of its own, which never calls back.
+/// Starts a relay without callbacks in its own thread.
 pub fn in_a_thread(
     input: OwnedFd,
     output: OwnedFd,

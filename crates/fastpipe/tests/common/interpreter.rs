@@ -1,8 +1,8 @@
-//! An interpreter whose programs are bytes: it drives a writer and its reader and
-//! compares them with a `Vec<u8>`. Used by the property tests and a fuzz target, so
-//! it needs only the library and `decisions.rs`.
+//! An interpreter for programs of bytes: it drives a writer and its reader and compares
+//! them with a `Vec<u8>`. Used by the property tests and a fuzz target, so it depends
+//! only on the library and `decisions.rs`.
 //!
-//! If the writer never waits, one thread does everything, in an order decided by the
+//! If the writer never waits, one thread does everything in an order decided by the
 //! program; the reader may also pass pages onward and read them much later. Otherwise
 //! the reader is a thread that reads pieces of given sizes.
 
@@ -19,13 +19,13 @@ use rustix::pipe::{SpliceFlags, splice};
 
 use super::decisions::{Decisions, fill, made};
 
-/// The most bytes that a program sends.
+/// A program sends at most about this many bytes.
 const MAX_SENT: usize = 8 << 20;
 
-/// The most operations.
+/// Maximum number of operations of a program.
 const MAX_STEPS: usize = 60;
 
-/// From nothing to about 700 KiB, mostly small, often near a page's end.
+/// A size from 0 to about 700 KiB, mostly small and often near a page boundary.
 fn size(decide: &mut Decisions<'_>) -> usize {
     let fine = decide.byte();
     match decide.byte() % 6 {
@@ -37,11 +37,11 @@ fn size(decide: &mut Decisions<'_>) -> usize {
         _ => 2777 * fine,
     }
 }
-/// The far side of the pipe, for a program in one thread.
+/// The read end of the pipe, for a program in one thread.
 struct Near {
     file: File,
     got: Vec<u8>,
-    /// Where the pages are held that were passed on, and which bytes they are.
+    /// The pipe that holds the pages passed onward; `held` are their offsets and lengths.
     onward: (OwnedFd, OwnedFd),
     held: Vec<(usize, usize)>,
 }
@@ -63,7 +63,7 @@ impl Near {
         self.file.read_exact(&mut self.got[from..]).unwrap();
     }
 
-    /// Passes some on, to be looked at in the end. Leaves a gap for it.
+    /// Splices at most `most` bytes onward, to be read later. Leaves a gap for them in `got`.
     fn hold(&mut self, most: usize) {
         let n = most.min(pipe::unread(&self.file).unwrap());
         if n == 0 {
@@ -78,7 +78,7 @@ impl Near {
         self.got.resize(self.got.len() + held, 0);
     }
 
-    /// Looks at what was held.
+    /// Reads the held bytes into their gaps.
     fn look(&mut self) {
         let mut onward = File::from(self.onward.0.try_clone().unwrap());
         for (at, len) in self.held.drain(..) {
@@ -100,8 +100,8 @@ fn assert_same(got: &[u8], sent: &[u8]) {
 /// Runs the program.
 ///
 /// # Panics
-/// If the reader did not get exactly what was sent, or the writer broke a
-/// promise on the way.
+/// If the reader did not get exactly the bytes sent, or the writer violated its
+/// documentation.
 pub fn run(program: &[u8]) {
     let mut decide = Decisions::new(program);
     let never = !decide.byte().is_multiple_of(4);
@@ -173,7 +173,7 @@ pub fn run(program: &[u8]) {
     assert_same(&reading.join().unwrap(), &sent);
 }
 
-/// Reads what is left, however the writer ends.
+/// Ends the writer by finishing or dropping it, and reads the remaining bytes.
 fn end_near(mut out: Writer, mut near: Near, sent: &[u8], finish: bool) {
     while out.queued() > 0 || pipe::unread(&near.file).unwrap() > 0 {
         near.read(usize::MAX);
@@ -192,7 +192,8 @@ fn end_near(mut out: Writer, mut near: Near, sent: &[u8], finish: bool) {
     assert_same(&near.got, sent);
 }
 
-/// What the writer answered, where it may answer that it would have to wait.
+/// Returns the writer's answer; `None` if it was `WouldBlock`, which is only allowed under
+/// [`Wait::Never`] with queued bytes.
 #[track_caller]
 fn taken<T>(answer: std::io::Result<T>, never: bool, queued: u128) -> Option<T> {
     match answer {
@@ -205,7 +206,7 @@ fn taken<T>(answer: std::io::Result<T>, never: bool, queued: u128) -> Option<T> 
     }
 }
 
-/// Does what the bytes say. Returns what the writer took.
+/// Executes the operations. Returns the bytes that the writer accepted.
 fn steps(
     out: &mut Writer,
     decide: &mut Decisions<'_>,
@@ -240,8 +241,7 @@ fn steps(
                 let mut rest = &bytes[..];
                 while !rest.is_empty() {
                     let answer = out.write(rest);
-                    // Whether something must be queued then is another test's
-                    // business.
+                    // Another test checks that bytes are queued after `WouldBlock`.
                     let Some(n) = taken(answer, never, u128::MAX) else {
                         break;
                     };
@@ -266,7 +266,7 @@ fn steps(
             }
             8 => {
                 let shift = decide.pick(&[12, 14, 16, 18, 20]);
-                // Refused where more is queued or a limit says so.
+                // Refused if more is queued, or above a limit.
                 let _ = pipe::set_capacity(&*out, 1 << shift);
             }
             9 | 10 => {

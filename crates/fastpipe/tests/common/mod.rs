@@ -153,7 +153,7 @@ impl Directory {
         let path = self.path(name);
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, Mode::RUSR | Mode::WUSR).unwrap();
         assert!(is_fifo(&path));
-        // Opened for both first, so that the ends do not wait for each other.
+        // Opened for reading and writing first, so that the ends do not wait for each other.
         let both = File::options().read(true).write(true).open(&path).unwrap();
         let reader = File::open(&path).unwrap();
         let writer = File::options().write(true).open(&path).unwrap();

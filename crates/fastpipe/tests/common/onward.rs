@@ -10,7 +10,7 @@ use rustix::pipe::SpliceFlags;
 use super::pipe_of;
 use super::writers::{KIB, MIB, check, expect_all};
 
-/// More than any region of the settings, and a pipeful.
+/// Number of bytes to read on: more than any setting's region and a pipeful.
 const ON: usize = 7 * MIB;
 
 /// Moves up to `most` bytes without waiting for room; 0 at the end.
@@ -27,7 +27,7 @@ fn moving(most: usize, mut step: impl FnMut(usize) -> Result<usize, Errno>) -> u
             Ok(0) => break,
             Ok(n) => moved += n,
             Err(Errno::INTR) => {}
-            // Nothing there yet, or no room left.
+            // No data yet, or no room left.
             Err(Errno::AGAIN) if moved > 0 => break,
             Err(Errno::AGAIN) => {
                 rustix::thread::sched_yield();
@@ -38,7 +38,7 @@ fn moving(most: usize, mut step: impl FnMut(usize) -> Result<usize, Errno>) -> u
     moved
 }
 
-/// A copy of what the pipe holds, by reference, once that is something.
+/// Duplicates at most `most` bytes of the pipe by reference, once there are any.
 fn tee(from: impl AsFd, to: impl AsFd, most: usize) -> usize {
     loop {
         match rustix::pipe::tee(&from, &to, most, SpliceFlags::empty()) {
@@ -51,19 +51,18 @@ fn tee(from: impl AsFd, to: impl AsFd, most: usize) -> usize {
 
 #[derive(Debug, Clone, Copy)]
 pub enum Onward {
-    /// Spliced to another pipe.
+    /// Splice to another pipe.
     Spliced,
-    /// Both copies are kept: one by tee, the other by splice.
+    /// Keep two copies: one by tee, the other by splice.
     Teed,
-    /// Spliced through one more pipe.
+    /// Splice to another pipe through a third one.
     Twice,
 }
 
 pub const ONWARDS: [Onward; 3] = [Onward::Spliced, Onward::Teed, Onward::Twice];
 
-/// Holds some bytes, reads on for more than a region, looks at what it held;
-/// and so on to the end. Returns how many bytes there were and how many of the
-/// held pieces were wrong.
+/// Repeatedly holds some bytes, reads more than a region, and then checks the held bytes.
+/// Returns the number of bytes read, and how many of the held pieces were wrong.
 pub fn hold_and_read_on(reader: OwnedFd, onward: Onward) -> (u64, usize) {
     let (first_out, first_in) = pipe_of(512 * KIB);
     let (second_out, second_in) = pipe_of(512 * KIB);
@@ -76,7 +75,7 @@ pub fn hold_and_read_on(reader: OwnedFd, onward: Onward) -> (u64, usize) {
         wrong += usize::from(check(&bytes[..len], at).is_err());
     };
     loop {
-        // Not the same piece of a slab each time.
+        // Varies, so that different parts of a slab are held.
         let most = 200_000 + (at % 77_777) as usize;
         let held = match onward {
             Onward::Spliced => splice(&file, &first_in, most),

@@ -1,4 +1,4 @@
-//! Tests in a process of their own: this test program again, with one test selected.
+//! Tests in their own process: it runs this test program with one test selected.
 
 use super::skip::skip;
 use std::os::fd::OwnedFd;
@@ -6,8 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 const ROLE: &str = "FASTPIPE_TEST_CHILD";
 
-/// Runs `body` in a process of its own, which runs only the calling test, named
-/// `test`.
+/// Runs `body` in its own process, which runs only the calling test, named `test`.
 pub fn in_own_process(test: &str, body: impl FnOnce()) {
     if is_child(test) {
         return body();
@@ -23,8 +22,8 @@ pub fn in_own_process(test: &str, body: impl FnOnce()) {
     );
 }
 
-/// Starts the test named `test` as a child that plays `role`, with its
-/// standard input and error as given.
+/// Starts the test named `test` as a child in `role`, with the given standard input and
+/// error.
 pub fn spawn(test: &str, role: &str, stdin: OwnedFd, stderr: Stdio) -> Child {
     command(test, role)
         .stdin(stdin)
@@ -34,7 +33,7 @@ pub fn spawn(test: &str, role: &str, stdin: OwnedFd, stderr: Stdio) -> Child {
         .unwrap()
 }
 
-/// Whether this process is a child that plays `role`.
+/// Whether this process is a child in `role`.
 pub fn is_child(role: &str) -> bool {
     std::env::var_os(ROLE).is_some_and(|value| value == role)
 }
@@ -76,7 +75,7 @@ impl Forked {
     /// Returns the result of the child's body.
     pub fn join(self) -> bool {
         let mut status = 0;
-        // SAFETY: valid for writing; a child of ours that was not reaped.
+        // SAFETY: the pointer is valid for writing.
         assert_eq!(unsafe { libc::waitpid(self.0, &mut status, 0) }, self.0);
         status == 0
     }
@@ -97,8 +96,8 @@ pub fn become_ordinary() -> bool {
     if !rustix::process::geteuid().is_root() {
         return true;
     }
-    // rustix changes the calling thread only; libc changes all of them, and
-    // with the test's harness there are two.
+    // By libc, which changes all threads; rustix changes only the calling one. The test
+    // harness has two.
     // SAFETY: no pointers but a null list of length 0.
     let groups = unsafe { libc::setgroups(0, std::ptr::null()) };
     // SAFETY: plain numbers.

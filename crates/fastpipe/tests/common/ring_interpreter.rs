@@ -1,6 +1,6 @@
-//! An interpreter whose programs are bytes: it drives both ends of a ring in one thread
-//! and compares them with a `VecDeque`. Used by the property tests and a fuzz target, so
-//! it needs only the library and `decisions.rs`.
+//! An interpreter for programs of bytes: it drives both ends of a ring in one thread and
+//! compares them with a `VecDeque`. Used by the property tests and a fuzz target, so it
+//! depends only on the library and `decisions.rs`.
 //!
 //! A program may also write anything to the shared memory, as a hostile peer could.
 //! From then on the bytes are not predicted, but no length exceeds the ring's, every
@@ -17,9 +17,8 @@ use rustix::io::pwrite;
 
 use super::decisions::{Decisions, made};
 
-/// Where the header has its words, in bytes: magic, version, capacity, head,
-/// tail, the producer's state, whether it sleeps, whether it never does, where it
-/// is bound to, what it wants and how often it was given on, the consumer's.
+/// Byte offsets of the header's words: magic, version, capacity, head, tail; then for the
+/// producer and the consumer: state, asleep, spins, bound_to, wants, generation.
 pub const WORDS: [u64; 17] = [
     0, 8, 16, 128, 256, 384, 388, 392, 396, 400, 408, 512, 516, 520, 524, 528, 536,
 ];
@@ -28,7 +27,7 @@ const TAIL: u64 = 256;
 
 const MAX_STEPS: usize = 300;
 
-/// From nothing to more than most rings hold.
+/// A size from 0 to more than the capacity of most rings.
 fn size(decisions: &mut Decisions<'_>) -> usize {
     let fine = decisions.byte();
     match decisions.byte() % 4 {
@@ -39,7 +38,7 @@ fn size(decisions: &mut Decisions<'_>) -> usize {
     }
 }
 
-/// Words that are just right, or just wrong, or any.
+/// A word near a critical value, or an arbitrary one.
 fn word(decisions: &mut Decisions<'_>) -> u64 {
     let near = decisions.pick(&[0u64, 1, 4096, 8192, 65536, 1 << 31, 1 << 32, 1 << 63]);
     let off = decisions.byte() as u64;
@@ -51,7 +50,7 @@ fn word(decisions: &mut Decisions<'_>) -> u64 {
     }
 }
 struct Machine {
-    /// `None` while an end is on its way.
+    /// `None` while the end is being passed on.
     producer: Option<Producer>,
     consumer: Option<Consumer>,
     file: OwnedFd,
@@ -88,7 +87,7 @@ impl Machine {
         pwrite(&self.file, &word.to_ne_bytes(), at).unwrap();
     }
 
-    /// False where a hostile header can't be attached to.
+    /// Returns false if a hostile header prevents attaching.
     fn attach_again(&mut self) -> bool {
         for end in 0..2 {
             let file = self.file.try_clone().unwrap();
@@ -119,7 +118,7 @@ impl Machine {
         true
     }
 
-    /// What is left to do with an error: to find that it is a documented one.
+    /// Checks that an error is a documented one.
     fn allow(&self, error: &std::io::Error, expected: Option<ErrorKind>) {
         let kinds = [
             ErrorKind::WouldBlock,
@@ -135,7 +134,7 @@ impl Machine {
         }
     }
 
-    /// What each end says of itself.
+    /// Checks the state that each end reports.
     fn look(&mut self) {
         let room = self.room();
         match self.producer.as_mut().unwrap().room() {
@@ -192,8 +191,8 @@ impl Machine {
                         }
                     }
                     _ => {
-                        // SAFETY: nobody else is at it: there is one thread, and no
-                        // other process has the memory.
+                        // SAFETY: there is one thread, and no other process has the
+                        // memory.
                         let bytes = unsafe { slot.bytes_mut() };
                         bytes[..n].copy_from_slice(&data);
                     }
@@ -234,7 +233,7 @@ impl Machine {
         }
     }
 
-    /// Takes them out of the model.
+    /// Compares `got` with the model's next bytes, and removes these.
     fn compare(&mut self, got: &[u8]) {
         let n = got.len().min(self.model.len());
         let expected: Vec<u8> = self.model.drain(..n).collect();
@@ -299,7 +298,7 @@ impl Machine {
     }
 }
 
-/// Runs the program that `bytes` are.
+/// Runs the program `bytes`.
 pub fn run(bytes: &[u8]) {
     let mut decisions = Decisions::new(bytes);
     let may_be_hostile = decisions.byte() % 2 == 1;
@@ -314,7 +313,7 @@ pub fn run(bytes: &[u8]) {
             6..9 => machine.read(size(&mut decisions)),
             9..12 => machine.peek(size(&mut decisions), decisions.byte()),
             12 => {
-                // Handed on, and with it all that is in the ring.
+                // Pass the end on, with all bytes in the ring.
                 match decisions.byte() % 2 {
                     0 => drop(machine.producer.take().unwrap().into_fd().unwrap()),
                     _ => drop(machine.consumer.take().unwrap().into_fd().unwrap()),
@@ -327,7 +326,7 @@ pub fn run(bytes: &[u8]) {
                 machine.hostile = true;
                 let at = decisions.pick(&WORDS);
                 machine.poke(at, word(&mut decisions));
-                // Any error will do, and no panic.
+                // Any error is allowed, but no panic.
                 let _ = machine.producer.as_ref().unwrap().peer_state();
                 let _ = machine.consumer.as_ref().unwrap().peer_state();
                 machine.look();

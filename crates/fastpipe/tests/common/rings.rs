@@ -17,7 +17,7 @@ use super::writers::{KIB, MIB, check, fill, stream};
 pub const CAPACITY: usize = 64 * KIB;
 pub const LEN: usize = 4 * MIB + 17;
 
-/// How the ring gets to the child, which has it as standard input.
+/// How the ring is passed to the child: in each case by its standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     Inherited,
@@ -48,7 +48,7 @@ pub fn child_consumer(way: Way) -> Consumer {
     }
 }
 
-/// A consumer here, and a child that plays `role` with the producer.
+/// A consumer in this process, and a child in `role` with the producer.
 pub fn with_child_producer(test: &str, role: &str, way: Way) -> (Consumer, Child) {
     watch();
     let spawn = |fd| spawn(test, &name(role, way), fd, Stdio::inherit());
@@ -67,7 +67,7 @@ pub fn with_child_producer(test: &str, role: &str, way: Way) -> (Consumer, Child
     }
 }
 
-/// A producer here, and a child that plays `role` with the consumer.
+/// A producer in this process, and a child in `role` with the consumer.
 pub fn with_child_consumer(test: &str, role: &str, way: Way) -> (Producer, Child) {
     watch();
     let spawn = |fd| spawn(test, &name(role, way), fd, Stdio::inherit());
@@ -86,7 +86,7 @@ pub fn with_child_consumer(test: &str, role: &str, way: Way) -> (Producer, Child
     }
 }
 
-/// Produces the stream in place and by copying, in pieces of many sizes.
+/// Produces the stream, in place and by copying, in pieces of many sizes.
 pub fn produce(producer: &mut Producer, len: usize) -> std::io::Result<()> {
     let sizes = [1, 4096, 777, 20_000, 32 * KIB, 3];
     let mut at = 0;
@@ -99,8 +99,8 @@ pub fn produce(producer: &mut Producer, len: usize) -> std::io::Result<()> {
             0 => producer.write_all(&stream(at as u64, size))?,
             1 => {
                 let mut slot = producer.lend(size)?;
-                // SAFETY: the other process is of this test, and keeps away
-                // from it.
+                // SAFETY: the other process belongs to this test, and does not access
+                // these bytes.
                 let bytes = unsafe { slot.bytes_mut() };
                 fill(&mut bytes[..size], at as u64);
                 slot.commit(size);
@@ -116,8 +116,8 @@ pub fn produce(producer: &mut Producer, len: usize) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Consumes the stream from its beginning to the end. Returns where it ended,
-/// and how.
+/// Consumes the stream from its beginning to its end. Returns the offset of the end, and
+/// the result.
 pub fn consume(consumer: &mut Consumer) -> (usize, std::io::Result<()>) {
     consume_from(0, consumer)
 }
@@ -131,8 +131,8 @@ pub fn consume_from(mut at: usize, consumer: &mut Consumer) -> (usize, std::io::
                 check(&copy[..*n], at as u64).unwrap();
             }),
             _ => consumer.peek(*size).map(|view| {
-                // SAFETY: the other process is of this test, and keeps away
-                // from it.
+                // SAFETY: the other process belongs to this test, and does not access
+                // these bytes.
                 check(unsafe { view.bytes() }, at as u64).unwrap();
                 let n = view.len().min(size * 2);
                 view.release(n);
@@ -152,7 +152,7 @@ pub fn error_of(error: &std::io::Error) -> Option<RingError> {
     error.get_ref()?.downcast_ref().copied()
 }
 
-/// Until it is killed, or its parent is gone.
+/// Waits until this process is killed or its parent has ended.
 pub fn park() -> ! {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
     loop {
@@ -160,14 +160,13 @@ pub fn park() -> ! {
     }
 }
 
-/// When a child was sent SIGKILL, and when it was found to be dead.
+/// The times when a child was sent SIGKILL, and when it was dead.
 pub struct Death {
     pub killed: Instant,
     pub dead: Instant,
 }
 
-/// Kills the child as soon as the calling thread sleeps, if it does so, or at
-/// once.
+/// Kills the child at once or, if `when_asleep`, as soon as the calling thread sleeps.
 pub fn kill(mut child: Child, when_asleep: bool) -> JoinHandle<Death> {
     let caller = rustix::thread::gettid();
     std::thread::spawn(move || {

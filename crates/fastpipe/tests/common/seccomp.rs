@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Makes these system calls fail with `errno` in the calling thread, permanently.
-/// Returns false if there are no filters.
+/// Returns false if filters can't be set.
 pub fn refuse(calls: &[libc::c_long], errno: i32) -> bool {
     set_filter(calls, libc::SECCOMP_RET_ERRNO | errno as u32, 0).is_some()
 }
@@ -29,7 +29,7 @@ impl Gate {
     pub fn close(calls: &[libc::c_long]) -> Option<Self> {
         let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
         let listener = set_filter(calls, libc::SECCOMP_RET_USER_NOTIF, flags)?;
-        // SAFETY: it is new, and nobody else's.
+        // SAFETY: a new descriptor that nothing else owns.
         Some(Gate(unsafe { OwnedFd::from_raw_fd(listener as i32) }))
     }
 
@@ -43,7 +43,7 @@ impl Gate {
             let mut ready = [PollFd::new(&self.0, PollFlags::IN)];
             poll(&mut ready, Some(&limit)).unwrap();
             assert!(ready[0].revents() == PollFlags::IN, "no call came");
-            // SAFETY: all zeroes are a seccomp_notif, as which it has to begin.
+            // SAFETY: all zeroes are a valid seccomp_notif; the call requires zeroes.
             let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
             let receive = libc::SECCOMP_IOCTL_NOTIF_RECV;
             // SAFETY: valid for writing a seccomp_notif.

@@ -38,8 +38,8 @@ pub fn sizes() -> impl Strategy<Value = Vec<usize>> {
     prop::collection::vec(size(), 1..10)
 }
 
-/// Sizes of a reader's calls, to be repeated. They include large ones, so that half
-/// a megabyte does not take long.
+/// Sizes of a reader's calls, to be repeated. They include large ones, so that reading
+/// half a megabyte is fast.
 pub fn chunks() -> impl Strategy<Value = Vec<usize>> {
     let chunk = prop_oneof![1 => 300..5000_usize, 1 => Just(4096_usize), 2 => 1..100_000_usize];
     prop::collection::vec(chunk, 1..5).prop_map(|mut chunks| {

@@ -1,5 +1,5 @@
-//! Visible reports of tests that can't run on this machine. Used by unit tests,
-//! too, so it needs nothing else.
+//! Visible reports of tests that can't run on this machine. The unit tests include this
+//! file, so it must not depend on others.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};

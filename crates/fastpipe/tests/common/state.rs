@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
-/// Yields until `reached` returns true. The time limit is a watchdog and not an
-/// expectation.
+/// Yields until `reached` returns true. The time limit is only a watchdog.
 pub fn until(what: &str, mut reached: impl FnMut() -> bool) {
     let since = Instant::now();
     while !reached() {
@@ -19,7 +18,7 @@ pub fn until(what: &str, mut reached: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until a thread of this process sleeps or is gone.
+/// Waits until a thread of this process sleeps or has ended.
 pub fn until_asleep(thread: Pid) {
     let path = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
     until("the thread sleeps", || {

@@ -8,16 +8,16 @@ use super::state::until;
 /// Signals handled.
 static HANDLED: AtomicU64 = AtomicU64::new(0);
 
-/// Held by the only active storm, since there is one count of signals.
+/// Held by the active storm: there is only one, since there is one count of signals.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 extern "C" fn count(_: libc::c_int) {
     HANDLED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Sends SIGALRM to the calling thread every 100 us, until dropped. By a timer of
-/// the thread's own, since signals of setitimer(2) go to the process, that is, to
-/// the harness's main thread. There is at most one storm at a time.
+/// Sends SIGALRM to the calling thread every 100 us, until dropped. Uses a timer for the
+/// thread, since signals of setitimer(2) go to the process, that is, to the harness's
+/// main thread. There is at most one storm at a time.
 pub struct Storm {
     timer: libc::timer_t,
     _turn: MutexGuard<'static, ()>,
@@ -36,7 +36,7 @@ impl Storm {
     }
 
     fn with_flags(flags: libc::c_int) -> Self {
-        // A test that failed must not make this one fail.
+        // A failed test poisons the mutex, but must not make this test fail.
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: all of its fields may be zero.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -52,7 +52,7 @@ impl Storm {
         event.sigev_signo = libc::SIGALRM;
         event.sigev_notify_thread_id = rustix::thread::gettid().as_raw_nonzero().get();
         let mut timer = std::ptr::null_mut();
-        // SAFETY: both pointers are to live values of the right types.
+        // SAFETY: both pointers refer to live values of the right types.
         let made = unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer) };
         assert_eq!(made, 0);
         let often = libc::timespec {
@@ -63,7 +63,7 @@ impl Storm {
             it_interval: often,
             it_value: often,
         };
-        // SAFETY: the timer was just made; `when` is valid for reading.
+        // SAFETY: the timer exists; `when` is valid for reading.
         let begun = unsafe { libc::timer_settime(timer, 0, &when, std::ptr::null_mut()) };
         assert_eq!(begun, 0);
         Storm { timer, _turn: turn }
@@ -72,7 +72,7 @@ impl Storm {
 
 impl Drop for Storm {
     fn drop(&mut self) {
-        // SAFETY: ours, and not deleted before.
+        // SAFETY: this timer was created above and not deleted before.
         unsafe { libc::timer_delete(self.timer) };
     }
 }

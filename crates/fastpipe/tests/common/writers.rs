@@ -1,5 +1,5 @@
 //! Helpers for tests of the writer: a stream in which every byte can be verified, the
-//! settings that must be right for every reader, and ways to feed a writer.
+//! settings that must be correct for every reader, and ways to feed a writer.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -152,7 +152,7 @@ impl fmt::Debug for Setting {
     }
 }
 
-/// Settings that must be right for every reader. The regions are small, so that pages
+/// Settings that must be correct for every reader. The regions are small, so that pages
 /// are reused soon.
 pub fn safe_settings() -> Vec<Setting> {
     let fresh = Writer::builder();
@@ -176,7 +176,7 @@ pub fn safe_settings() -> Vec<Setting> {
     ]
 }
 
-/// Those with [`Reuse::Drained`], for readers that copy.
+/// Settings with [`Reuse::Drained`], for readers that copy.
 pub fn drained_settings() -> Vec<Setting> {
     let drained = Writer::builder()
         .reuse(Reuse::Drained(AssertReaderCopies))
@@ -192,14 +192,14 @@ pub fn drained_settings() -> Vec<Setting> {
     ]
 }
 
-/// All of them.
+/// All settings.
 pub fn settings() -> Vec<Setting> {
     let mut all = safe_settings();
     all.extend(drained_settings());
     all
 }
 
-/// How bytes are given to a writer.
+/// How bytes are passed to a writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
     Lend,
@@ -245,8 +245,8 @@ pub fn send<F: AsFd>(out: &mut Writer<F>, how: How, at: u64, len: usize) -> Resu
     Ok(())
 }
 
-/// Whether a writer that has sent many bytes uses the policy `wish`. Reports a skipped
-/// test if the machine does not support it, and fails if there is no such excuse.
+/// Whether a writer that has sent many bytes uses the policy `wish`. Otherwise reports a
+/// skipped test if the machine does not support the policy, and panics if it does.
 pub fn uses_policy(path: Path, wish: Reuse, of: &str) -> bool {
     if path == Path::Vmsplice(wish) {
         return true;
@@ -256,7 +256,7 @@ pub fn uses_policy(path: Path, wish: Reuse, of: &str) -> bool {
     false
 }
 
-/// Whether `path` can be due to a lack of support by the machine.
+/// Whether the machine's lack of support may be the reason for `path`.
 fn is_excused(path: Path) -> bool {
     use CopyReason::{KernelCopies, NoHugePages, NoMemory, Refused};
     matches!(
@@ -274,14 +274,14 @@ pub fn own_pages(bytes: &[u8]) -> Buffer {
 /// Every [`Wait`] that may sleep.
 pub const SLEEPING: [Wait; 3] = [Wait::Block, Wait::Poll, Wait::Adaptive];
 
-/// What a thread that panicked said.
+/// Returns the message of a panic.
 pub fn said(why: &Box<dyn std::any::Any + Send>) -> &str {
     let text = why.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| why.downcast_ref::<&str>().copied())
         .unwrap_or("a panic without words")
 }
 
-/// A writer with sizes nobody means delivers all the same.
+/// Checks that a writer with absurd sizes delivers every byte.
 pub fn stays_sane(region: usize, loan: usize) {
     for reuse in [
         Reuse::Fresh,

@@ -1,4 +1,4 @@
-//! One module for each part of the library.
+//! Tests of each part of the library in several processes.
 
 mod ring;
 mod transfer;

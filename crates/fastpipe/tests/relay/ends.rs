@@ -20,7 +20,7 @@ const TECHNIQUES: [Technique; 5] = [
     Technique::Copy,
 ];
 
-/// Relays `limit` of LEN bytes and checks what came out and what was left.
+/// Relays `limit` of LEN bytes, and checks the output and the rest of the input.
 fn check(from: From, to: To, options: Options, limit: usize) -> Relayed {
     let directory = Directory::new();
     let bytes = pattern(LEN);
@@ -62,7 +62,7 @@ fn every_input_is_relayed_to_every_output_up_to_the_limit() {
 }
 
 #[test]
-fn every_technique_asked_for_between_any_two_ends_moves_every_byte() {
+fn every_requested_technique_moves_every_byte_between_any_two_ends() {
     for technique in TECHNIQUES {
         for from in FROM {
             for to in TO {
@@ -94,7 +94,7 @@ fn every_byte_arrives_under_every_wait_and_block_size() {
 }
 
 #[test]
-fn a_block_without_bounds_is_taken_for_the_largest() {
+fn an_oversized_block_is_clamped() {
     for technique in TECHNIQUES {
         for (from, to) in [(From::Pipe, To::Pipe), (From::File, To::File)] {
             let options = Options::new().technique(technique).block(usize::MAX);
@@ -104,9 +104,9 @@ fn a_block_without_bounds_is_taken_for_the_largest() {
 }
 
 #[test]
-fn without_a_limit_it_goes_on_to_the_end() {
+fn without_a_limit_a_relay_runs_to_the_end() {
     for from in FROM {
-        // A terminal has no end that loses nothing.
+        // A terminal can't end without losing bytes.
         if from == From::Terminal {
             continue;
         }
@@ -126,7 +126,7 @@ fn without_a_limit_it_goes_on_to_the_end() {
 }
 
 #[test]
-fn the_technique_is_the_one_that_fits_the_two_ends() {
+fn the_technique_depends_on_the_two_ends() {
     use Technique::{Copy, CopyFileRange, Sendfile, Splice, SpliceThroughPipe};
     for (from, to, technique) in [
         (From::File, To::File, CopyFileRange),
@@ -144,7 +144,7 @@ fn the_technique_is_the_one_that_fits_the_two_ends() {
     ] {
         let done = check(from, to, Options::new(), 100_000);
         assert_eq!(done.technique, technique, "{from:?} to {to:?}");
-        // Each of the others is accounted for, unless it would have been next.
+        // Each other technique is listed with a reason, except those that would be next.
         for other in done.passed_over {
             assert_ne!(other.technique, technique, "{other}");
         }
@@ -152,7 +152,7 @@ fn the_technique_is_the_one_that_fits_the_two_ends() {
 }
 
 #[test]
-fn a_limit_of_nothing_touches_nothing() {
+fn a_limit_of_zero_moves_nothing() {
     let (reader, mut writer) = pipe_of(65_536);
     File::from(writer.try_clone().unwrap())
         .write_all(b"kept")
@@ -182,7 +182,7 @@ fn the_holes_of_a_file_arrive_as_zeros() {
 }
 
 #[test]
-fn files_of_proc_that_say_they_are_empty_are_read_whole() {
+fn proc_files_of_length_zero_are_read_completely() {
     let asked = TECHNIQUES.map(|t| Options::new().technique(t));
     for options in asked.into_iter().chain([Options::new()]) {
         for path in ["/proc/version", "/proc/cpuinfo", "/proc/self/status"] {
@@ -193,7 +193,7 @@ fn files_of_proc_that_say_they_are_empty_are_read_whole() {
                 let done = relay(&file, &writer, &options, |_| Flow::Continue).unwrap();
                 let got = collected(to, &directory, writer, collector);
                 assert_eq!(done.given, got.len() as u64);
-                // Frequencies and the like change; the end of it does not.
+                // Values such as frequencies change, but the end of the file does not.
                 let expected = std::fs::read(path).unwrap();
                 assert!(got.len() >= expected.len() * 9 / 10 && !got.is_empty());
                 assert_eq!(got.first(), expected.first(), "{path}");
@@ -204,7 +204,7 @@ fn files_of_proc_that_say_they_are_empty_are_read_whole() {
 }
 
 #[test]
-fn zeros_without_end_end_at_the_limit() {
+fn an_endless_input_ends_at_the_limit() {
     for technique in TECHNIQUES {
         for to in [To::File, To::Pipe, To::Tcp] {
             let directory = Directory::new();
@@ -219,7 +219,7 @@ fn zeros_without_end_end_at_the_limit() {
 }
 
 #[test]
-fn everything_goes_to_dev_null() {
+fn dev_null_accepts_everything() {
     for from in FROM {
         let directory = Directory::new();
         let bytes = pattern(LEN);
@@ -233,7 +233,7 @@ fn everything_goes_to_dev_null() {
 }
 
 #[test]
-fn a_file_is_read_from_its_position_which_follows_the_relay() {
+fn a_relay_starts_at_a_files_position_and_advances_it() {
     for technique in TECHNIQUES {
         let directory = Directory::new();
         let bytes = pattern(LEN);
@@ -252,7 +252,7 @@ fn a_file_is_read_from_its_position_which_follows_the_relay() {
 }
 
 #[test]
-fn only_the_pipe_it_may_make_larger_is_made_larger() {
+fn only_pipes_that_may_be_enlarged_are_enlarged() {
     let size = |fd: &OwnedFd| fastpipe::pipe::capacity(fd).unwrap();
     for (options, input_grows, output_grows) in [
         (Options::new(), false, true),
@@ -267,7 +267,7 @@ fn only_the_pipe_it_may_make_larger_is_made_larger() {
         let after = (size(&reader), size(&out_reader));
         assert!(after.0 == before.0 || input_grows);
         assert!(after.1 == before.1 || output_grows);
-        // Where the user's pipes are at their limit, nothing grows.
+        // If the user's pipes are at their limit, no pipe can grow.
         if rustix::process::geteuid().is_root() {
             assert_eq!(after.0 > before.0, input_grows);
             assert_eq!(after.1 > before.1, output_grows);
@@ -276,7 +276,7 @@ fn only_the_pipe_it_may_make_larger_is_made_larger() {
 }
 
 #[test]
-fn a_writer_that_relies_on_the_pipes_size_is_copied_right() {
+fn a_writer_that_relies_on_the_pipes_size_is_copied_correctly() {
     for wait in WAITS {
         let (input, input_writer) = pipe_of(65_536);
         let (reader, output) = pipe_of(65_536);

@@ -30,14 +30,14 @@ fn fails(
         Flow::Continue
     })
     .unwrap_err();
-    // The last call says what the error says.
+    // The last call of the callback reports the same numbers as the error.
     assert_eq!(last, Some((error.taken, error.given, Activity::Ended)));
     assert_eq!(error.taken, error.given + error.undelivered.len() as u64);
     error
 }
 
 #[test]
-fn a_full_disk_is_the_outputs_error_and_nothing_is_claimed() {
+fn a_full_disk_is_an_output_error_with_no_bytes_given() {
     for technique in TECHNIQUES {
         let options = Options::new().technique(technique);
         let full = File::options().write(true).open("/dev/full").unwrap();
@@ -73,12 +73,12 @@ fn a_full_disk_is_the_outputs_error_and_nothing_is_claimed() {
 
 #[test]
 fn a_file_size_limit_is_an_output_error_with_the_bytes_given() {
-    // A process of its own, whose limit it is.
+    // In its own process, since the limit affects all of it.
     common::process::in_own_process(
         "a_file_size_limit_is_an_output_error_with_the_bytes_given",
         || {
             const MAX: u64 = 50_000;
-            // SAFETY: it only has the error be returned.
+            // SAFETY: no handler is replaced; the call then returns the error.
             unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
             let directory = Directory::new();
             let file = directory.file("in", &pattern(100_000));
@@ -104,7 +104,7 @@ fn a_file_size_limit_is_an_output_error_with_the_bytes_given() {
 }
 
 #[test]
-fn an_end_of_the_wrong_direction_is_the_error_of_that_side() {
+fn an_end_of_the_wrong_direction_is_an_error_of_that_side() {
     let directory = Directory::new();
     directory.file("file", &pattern(1000));
     let path = directory.path("file");
@@ -167,13 +167,12 @@ fn when_the_reader_dies_in_mid_stream_every_byte_is_accounted_for() {
                     File::from(reader).read_exact(&mut got).unwrap();
                     got
                 });
-                // Few slots: each may hold 32 KiB that came from a socket.
+                // Few slots, since each may hold 32 KiB from a socket.
                 let options = Options::new().technique(technique).raise_capacity(false);
                 let error = fails(&input, &output, &options);
                 assert!(error.reader_is_gone(), "{error}: {}", error.source);
                 assert_same(&reading.join().unwrap(), &bytes[..300_000]);
-                // What is handed back and what is still in the input are all
-                // that was not given.
+                // The undelivered bytes and the rest of the input are all bytes not given.
                 let mut rest = error.undelivered;
                 File::from(input).read_to_end(&mut rest).unwrap();
                 assert_same(&rest, &bytes[error.given as usize..]);
@@ -185,11 +184,11 @@ fn when_the_reader_dies_in_mid_stream_every_byte_is_accounted_for() {
 
 #[test]
 fn sending_to_a_socket_without_reader_is_an_error_without_signal() {
-    // A process of its own, which a SIGPIPE would kill.
+    // In its own process, which SIGPIPE would kill.
     common::process::in_own_process(
         "sending_to_a_socket_without_reader_is_an_error_without_signal",
         || {
-            // SAFETY: it only has the signal do what it does by default.
+            // SAFETY: no handler is replaced.
             unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
             let (reader, writer) = pipe_of(65_536);
             File::from(writer).write_all(b"bytes").unwrap();
@@ -203,7 +202,7 @@ fn sending_to_a_socket_without_reader_is_an_error_without_signal() {
 }
 
 #[test]
-fn never_waits_for_neither_end_and_can_be_resumed() {
+fn a_relay_that_never_waits_can_be_resumed() {
     for technique in [Technique::Splice, Technique::Copy] {
         let options = Options::new().technique(technique).wait(Wait::Never);
         let options = options.raise_capacity(false);
@@ -234,7 +233,7 @@ fn an_error_names_the_end_that_failed() {
     let (_reader, output) = pipe_of(4096);
     let error = fails(File::open("/").unwrap(), &output, &Options::new());
     assert_eq!(error.to_string(), "the input failed after 0 bytes");
-    // Reason is its source's to say.
+    // The message does not repeat the source.
     let source = std::error::Error::source(&error).unwrap();
     let source = source.downcast_ref::<std::io::Error>().unwrap();
     assert_eq!(source.kind(), ErrorKind::IsADirectory);

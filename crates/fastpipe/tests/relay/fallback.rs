@@ -27,9 +27,9 @@ fn reason(technique: Technique, passed_over: &[PassedOver]) -> Reason {
     found.expect("it was passed over").reason
 }
 
-/// Relays all of LEN bytes, calls `trouble` once when half of them were taken
-/// (and some of those not given yet, where the technique holds any), and checks
-/// that every byte arrived by reading and writing.
+/// Relays LEN bytes, and calls `trouble` once after half of them were taken, while the
+/// technique holds some if it can. Checks that every byte arrives, and that the relay
+/// fell back to copying.
 fn troubled(
     technique: Technique,
     from: From,
@@ -63,7 +63,7 @@ fn troubled(
     )
 }
 
-/// Those that move from a kind of input to a kind of output.
+/// Techniques, and inputs and outputs between which they move bytes.
 const CASES: [(Technique, From, To); 6] = [
     (Technique::Splice, From::Pipe, To::Pipe),
     (Technique::Splice, From::File, To::Pipe),
@@ -93,7 +93,7 @@ fn an_output_opened_to_append_is_written_to() {
 }
 
 #[test]
-fn an_output_that_is_made_to_append_in_mid_stream_costs_no_byte() {
+fn an_output_set_to_append_in_mid_stream_loses_no_byte() {
     for (technique, from, to) in CASES {
         if to != To::File {
             continue;
@@ -144,7 +144,7 @@ fn with_all_fast_calls_refused_every_byte_is_read_and_written() {
     }
     for (technique, from, to) in CASES {
         for errno in [libc::EPERM, libc::ENOSYS, libc::EACCES] {
-            // A thread of its own, since a filter can't be taken off again.
+            // In its own thread, since a filter can't be removed.
             let filtered = std::thread::spawn(move || {
                 let directory = Directory::new();
                 let bytes = pattern(LEN);
@@ -189,7 +189,7 @@ fn a_technique_stuck_with_both_ends_ready_is_abandoned() {
         return;
     }
     for (technique, from, to) in CASES {
-        // A file is always ready: no such call says that it would block.
+        // Files are always ready: no call between them would block.
         if (from, to) == (From::File, To::File) {
             continue;
         }
@@ -219,7 +219,7 @@ fn spinning_does_not_make_a_technique_count_as_stuck() {
     let mut calls = 0;
     let options = Options::new().wait(Wait::Spin).interval(Duration::ZERO);
     let done = relay(&input, &output, &options, |_| {
-        // One for each spin.
+        // One call per spin.
         calls += 1;
         if calls < 1000 {
             Flow::Continue
@@ -280,7 +280,7 @@ fn bytes_appended_after_an_early_end_are_relayed_too() {
         let done = relay(&file, &writer, &options, |progress: &Progress| {
             if progress.taken == LEN as u64 / 2 {
                 calls_at_the_end += 1;
-                // The first is before the technique has returned 0.
+                // The first call comes before the technique has returned 0.
                 if calls_at_the_end == 2 {
                     appending.write_all(&bytes[LEN / 2..]).unwrap();
                 }

@@ -9,7 +9,7 @@ use crate::common::pipe_of;
 use crate::common::state::until;
 use fastpipe::relay::{End, Flow, Options, Relayed, Technique, relay};
 
-/// Longer than the watchdog's patience.
+/// Longer than the watchdog waits.
 const NEVER_SEEN: Duration = Duration::from_secs(3600);
 
 /// Creates a pipe with this many bytes in it, and no writer.
@@ -19,8 +19,8 @@ fn holding(bytes: usize) -> OwnedFd {
     reader
 }
 
-/// Relays `bytes`, answered in this way call after call, and the last of them
-/// over again, with a call every hour.
+/// Relays `bytes`. The callback returns `flows` in turn and then repeats the last one; its
+/// regular interval is an hour.
 fn answered(bytes: usize, flows: Vec<Flow>) -> Relayed {
     let relaying = std::thread::spawn(move || {
         let input = holding(bytes);

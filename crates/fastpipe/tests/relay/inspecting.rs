@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 const OFTEN: Duration = Duration::from_millis(1);
 
-/// Relays all and returns what was seen.
+/// Relays all bytes, and returns the inspected ones.
 fn seen(input: OwnedFd, output: &OwnedFd, options: &Options) -> (Relayed, Vec<u8>) {
     let mut seen = Vec::new();
     let look = |bytes: &[u8]| {
@@ -39,7 +39,7 @@ proptest! {
         wait in waits(),
         block in prop::option::of(1..200_000_usize),
         limit in prop::option::of(0..300_000_u64),
-        // What the look answers, in turn and over again.
+        // The return values of the inspector, repeated.
         allowed in prop::collection::vec(prop::option::of(1..20_000_u64), 1..5),
         stop_after in prop::option::weighted(0.3, 0..20_usize),
     ) {
@@ -126,7 +126,7 @@ proptest! {
 }
 
 #[test]
-fn a_storm_of_signals_shows_no_byte_twice() {
+fn no_byte_is_inspected_twice_in_a_storm_of_signals() {
     const CAPACITY: usize = 16 * 1024;
     let bytes = pattern(12 * CAPACITY);
     let (input, feeder) = pipe_of(CAPACITY);
@@ -179,7 +179,7 @@ fn undelivered_bytes_are_not_inspected_and_go_back_into_a_file() {
 }
 
 #[test]
-fn another_technique_that_is_asked_for_is_passed_over() {
+fn a_requested_technique_other_than_copy_is_passed_over() {
     let (input, feeder) = pipe_of(65_536);
     let (_reader, output) = pipe_of(65_536);
     File::from(feeder).write_all(b"looked at").unwrap();

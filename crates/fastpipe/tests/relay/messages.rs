@@ -14,8 +14,8 @@ use fastpipe::relay::{End, Flow, Options, Relayed, relay};
 use fastpipe::wait::Wait;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, sockopt};
 
-/// To send on and to receive from. The queue of a Unix socket is short: ten
-/// messages or so.
+/// Returns a sending and a receiving socket. The queue of a Unix socket holds only about
+/// ten messages.
 fn unix(kind: SocketType) -> (OwnedFd, OwnedFd) {
     common::state::watch();
     let (family, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
@@ -67,7 +67,7 @@ fn a_message_longer_than_any_buffer_is_taken_whole() {
     let bytes = pattern(180_000);
     for kind in [SocketType::DGRAM, SocketType::SEQPACKET] {
         let (sender, receiver) = unix(kind);
-        // What is allowed without asking for more may be less.
+        // The default send buffer may be too small.
         sockopt::set_socket_send_buffer_size(&sender, 400_000).unwrap();
         if send(&sender, &bytes, SendFlags::DONTWAIT).is_err() {
             skip("no message of this length is possible here");
@@ -81,7 +81,7 @@ fn a_message_longer_than_any_buffer_is_taken_whole() {
 }
 
 #[test]
-fn a_message_without_bytes_does_not_end_the_relay() {
+fn an_empty_message_does_not_end_the_relay() {
     for (sender, receiver) in [unix(SocketType::DGRAM), unix(SocketType::SEQPACKET), udp()] {
         send_each(&sender, &[b"", b"one", b"", b"", b"two"]);
         let (done, got) = relayed(&receiver, &Options::new(), 6);
@@ -106,7 +106,7 @@ fn seqpacket_input_ends_with_its_sender_and_not_at_an_empty_packet() {
 }
 
 #[test]
-fn datagrams_end_when_receiving_is_shut_down_after_those_that_came_before() {
+fn datagrams_end_with_the_last_one_before_a_shutdown() {
     for wait in [Wait::Block, Wait::Spin] {
         let (ours, theirs) = UnixDatagram::pair().unwrap();
         for message in [&b""[..], b"one", b"", b"two"] {
@@ -119,7 +119,7 @@ fn datagrams_end_when_receiving_is_shut_down_after_those_that_came_before() {
 }
 
 #[test]
-fn messages_arrive_one_by_one_where_the_output_keeps_them_apart_too() {
+fn messages_keep_their_boundaries_between_message_sockets() {
     for kind in [SocketType::DGRAM, SocketType::SEQPACKET] {
         let (sender, input) = unix(kind);
         let (output, receiver) = unix(kind);
@@ -155,7 +155,7 @@ fn a_message_above_the_allowance_is_taken_and_deducted_later() {
     let mut got = Vec::new();
     File::from(reader).read_to_end(&mut got).unwrap();
     assert_same(&got, &bytes);
-    // Each in one, and the next not before four times as much was allowed.
+    // Each message is taken in one step, the next one after its excess was deducted.
     let at: Vec<_> = (0..taken.len()).filter(|&n| taken[n] > 0).collect();
     assert!(at.iter().all(|&n| taken[n] == 1000), "{taken:?}");
     assert!(
@@ -165,7 +165,7 @@ fn a_message_above_the_allowance_is_taken_and_deducted_later() {
 }
 
 #[test]
-fn a_message_is_cut_at_the_limit_and_the_next_one_remains() {
+fn a_message_is_truncated_at_the_limit_and_the_next_one_remains() {
     for kind in [SocketType::DGRAM, SocketType::SEQPACKET] {
         let (sender, receiver) = unix(kind);
         send_each(&sender, &[b"12345678", b"next"]);

@@ -31,7 +31,7 @@ fn techniques() -> impl Strategy<Value = Option<Technique>> {
     ])
 }
 
-/// What the callback answers, in turn and over again.
+/// The return values of the callback, repeated.
 fn flows() -> impl Strategy<Value = Vec<Flow>> {
     let some = (0..40_000_u64).prop_map(|bytes| Flow::AtMost {
         bytes,
@@ -41,7 +41,7 @@ fn flows() -> impl Strategy<Value = Vec<Flow>> {
     prop::collection::vec(flow, 1..6)
 }
 
-/// A way through, the first to read from, the second to write to.
+/// Creates a channel: the end to read from, and the end to write to.
 fn way(kind: Kind, capacity: usize) -> (OwnedFd, OwnedFd) {
     match kind {
         Kind::Pipe => pipe_of(capacity),
@@ -72,7 +72,7 @@ proptest! {
         let (input, feeder) = way(from, capacity);
         let (reader, output) = way(to, capacity);
         if nonblocking {
-            // The test's own, unlike those that a relay is lent in earnest.
+            // Only this test uses the descriptor, so it may be made non-blocking.
             rustix::io::ioctl_fionbio(&output, true).unwrap();
         }
         let writing = write_all(feeder, bytes.clone(), pieces);
@@ -93,7 +93,7 @@ proptest! {
                 Flow::AtMost { bytes, .. } => bytes,
                 _ => u64::MAX,
             };
-            // Nothing but zeros would be for ever.
+            // With allowances of 0 only, the relay would never end.
             let stuck = flows.iter().all(|flow| matches!(flow, Flow::AtMost { bytes: 0, .. }));
             let stop = stop_after.is_some_and(|after| calls > after) || stuck;
             if stop && progress.activity != Activity::Ended {

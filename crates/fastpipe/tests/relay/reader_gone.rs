@@ -25,7 +25,7 @@ fn the_death_of_the_outputs_reader_ends_an_idle_relay() {
             let (input, input_writer) = pipe_of(65_536);
             let mut input_writer = File::from(input_writer);
             let (thread, relaying) = in_a_thread(input, output, options);
-            // Something unread, so that TCP says at once that it is lost.
+            // With unread bytes, TCP reports the closed reader at once.
             input_writer.write_all(b"ten bytes.").unwrap();
             let mut waiting = [rustix::event::PollFd::new(
                 &reader,
@@ -52,7 +52,7 @@ fn the_death_of_the_outputs_reader_ends_an_idle_relay_that_spins() {
             let (input, input_writer) = pipe_of(65_536);
             let mut input_writer = File::from(input_writer);
             let (_, relaying) = in_a_thread(input, output, options.wait(Wait::Spin));
-            // Something unread, so that TCP says at once that it is lost.
+            // With unread bytes, TCP reports the closed reader at once.
             input_writer.write_all(b"ten bytes.").unwrap();
             until("they have arrived", || {
                 rustix::io::ioctl_fionread(&reader).is_ok_and(|n| n == 10)
@@ -73,9 +73,9 @@ fn noticed(socket: &OwnedFd) -> bool {
     use std::os::fd::AsRawFd;
     let (fd, on) = (socket.as_raw_fd(), 1_i32);
     let (level, name) = (libc::SOL_SOCKET, libc::SO_ZEROCOPY);
-    // SAFETY: the pointer is to a live value of the length given.
+    // SAFETY: the pointer refers to a live value of this length.
     let set = unsafe { libc::setsockopt(fd, level, name, (&raw const on).cast(), 4) };
-    // SAFETY: the data is valid for ever.
+    // SAFETY: the data is static.
     let sent = unsafe { libc::send(fd, b"!".as_ptr().cast(), 1, libc::MSG_ZEROCOPY) };
     if (set, sent) != (0, 1) {
         skip("no MSG_ZEROCOPY here");
@@ -99,14 +99,14 @@ fn a_message_in_the_outputs_error_queue_is_not_its_end() {
         let (input, input_writer) = pipe_of(65_536);
         let mut input_writer = Some(File::from(input_writer));
         let mut waiting = 0;
-        // Without end while it is spun, but that is in the number of spins.
+        // While it spins, the callback counts the spins.
         let options = Options::new().wait(wait).interval(match wait {
             Wait::Spin => Duration::ZERO,
             _ => OFTEN,
         });
         let done = relay(&input, &output, &options, |progress| {
             waiting += usize::from(progress.activity == Activity::WaitingFor(Side::Input));
-            // After some looks at the output.
+            // After some checks of the output.
             if waiting == 5000 || waiting == 5 && wait == Wait::Block {
                 input_writer.take().unwrap().write_all(b"?").unwrap();
                 waiting += 1;

@@ -17,8 +17,8 @@ const TECHNIQUES: [Option<Technique>; 5] = [
     Some(Technique::Copy),
 ];
 
-/// Bounded, since a relay that is not refused would not end: it is stopped once
-/// the file is ten times as long.
+/// Relays, and stops once the file is ten times as long: a relay that should be refused
+/// would not end.
 fn relayed(input: &File, output: &File, options: &Options) -> Result<Relayed, RelayError> {
     common::state::watch();
     let options = options.block(1000).interval(std::time::Duration::ZERO);
@@ -35,7 +35,7 @@ fn options(technique: Option<Technique>) -> Options {
     technique.map_or(Options::new(), |t| Options::new().technique(t))
 }
 
-/// The same file, opened once more.
+/// Opens the same file again: at this position, or to append.
 fn output(directory: &Directory, at: Option<u64>) -> File {
     let path = directory.path("file");
     let Some(at) = at else {

@@ -16,8 +16,8 @@ use fastpipe::wait::Wait;
 const CAPACITY: usize = 4 * 4096;
 const BYTES: usize = 12 * CAPACITY;
 
-/// Relays in a storm, between a slow writer and a slow reader, so that signals
-/// come while it waits for either.
+/// Relays under frequent signals, between a slow writer and a slow reader, so that signals
+/// arrive while the relay waits for either.
 fn relayed(input: (OwnedFd, OwnedFd), output: (OwnedFd, OwnedFd), options: &Options) {
     let storm = Storm::begin();
     let writing = std::thread::spawn(move || {
@@ -43,7 +43,7 @@ fn relayed(input: (OwnedFd, OwnedFd), output: (OwnedFd, OwnedFd), options: &Opti
     });
     let done = relay(&input.0, &output.1, options, |_| Flow::Continue).unwrap();
     drop(output.1);
-    // The reader may wait for signals yet.
+    // The reader may still wait for signals.
     let got = reading.join().unwrap();
     drop(storm);
     writing.join().unwrap();
@@ -52,7 +52,7 @@ fn relayed(input: (OwnedFd, OwnedFd), output: (OwnedFd, OwnedFd), options: &Opti
 }
 
 #[test]
-fn a_storm_of_signals_costs_a_relay_no_byte() {
+fn a_relay_loses_no_byte_in_a_storm_of_signals() {
     let nonblocking = || {
         let (reader, writer) = unix();
         rustix::io::ioctl_fionbio(&writer, true).unwrap();
@@ -71,9 +71,9 @@ fn a_storm_of_signals_costs_a_relay_no_byte() {
 }
 
 #[test]
-fn a_signal_never_makes_it_sleep_in_a_call() {
-    // A process of its own, since a relay that sleeps keeps the storm.
-    in_own_process("a_signal_never_makes_it_sleep_in_a_call", || {
+fn a_signal_never_makes_a_relay_sleep_in_a_call() {
+    // In its own process, since a sleeping relay would never end the storm.
+    in_own_process("a_signal_never_makes_a_relay_sleep_in_a_call", || {
         let directory = Directory::new();
         let (_reader, pipe) = pipe_of(CAPACITY);
         let file: OwnedFd = directory.file("out", b"").into();
@@ -86,8 +86,7 @@ fn a_signal_never_makes_it_sleep_in_a_call() {
                 let relaying = std::thread::spawn(move || {
                     let _storm = Storm::restarting();
                     let enough = handled() + 1000;
-                    // Always asking whether there is something: most signals come
-                    // while it asks.
+                    // Spinning, so that most signals arrive during a call.
                     let options = Options::new().technique(technique).wait(Wait::Spin);
                     let options = options.interval(Duration::from_millis(1));
                     relay(input, output, &options, |_| {

@@ -17,7 +17,7 @@ use fastpipe::wait::Wait;
 const OFTEN: Duration = Duration::from_millis(1);
 
 #[test]
-fn while_the_input_is_idle_the_callback_goes_on_being_called() {
+fn the_callback_is_called_while_the_input_is_idle() {
     for wait in [Wait::Block, Wait::Adaptive, Wait::Spin] {
         for options in [Options::new(), Options::new().copy()] {
             let directory = Directory::new();
@@ -46,7 +46,7 @@ fn while_the_input_is_idle_the_callback_goes_on_being_called() {
 #[test]
 fn a_blocked_output_delays_no_callback_and_stopping_loses_nothing() {
     let directory = Directory::new();
-    // More than any of them holds.
+    // More than any output can hold.
     let bytes = pattern(48 << 20);
     let file = directory.file("in", &bytes);
     let asked = [
@@ -89,12 +89,11 @@ fn a_blocked_output_delays_no_callback_and_stopping_loses_nothing() {
                 assert_eq!(done.end, End::Stopped, "{to}");
                 assert_eq!(done.taken, done.given + done.undelivered.len() as u64);
                 if !from_pipe {
-                    // The rest is in the file, after its position.
+                    // The rest follows the file's position.
                     assert_eq!(done.taken, done.given);
                     assert_eq!(rustix::fs::tell(&file).unwrap(), done.given);
                 }
-                // What was given, then what is handed back: a beginning without
-                // a gap.
+                // The given bytes and the undelivered ones are the start of the data.
                 let given = done.given as usize;
                 let mut got = vec![0; given];
                 File::from(reader).read_exact(&mut got).unwrap();
@@ -153,10 +152,10 @@ fn a_relay_sleeps_while_only_one_end_is_ready() {
         let (reader, output) = pipe_of(4096);
         let options = options.raise_capacity(false);
         let (thread, relaying) = in_a_thread(input, output, options);
-        // The output has room, the input has nothing.
+        // The output has room, the input has no data.
         until_asleep(thread);
-        // More than fits in between: the writer sleeps, the input is full, and
-        // so is the output.
+        // More bytes than both pipes can hold: the writer sleeps, and input and output
+        // are full.
         let (tell, told) = channel();
         let bytes = pattern(1 << 20);
         let writing = std::thread::spawn(move || {
@@ -175,11 +174,11 @@ fn a_relay_sleeps_while_only_one_end_is_ready() {
     }
 }
 
-/// How often this thread has gone to sleep.
+/// Returns how often this thread went to sleep.
 fn sleeps() -> i64 {
     // SAFETY: all of its fields may be zero.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is to a live value of the right type.
+    // SAFETY: the pointer refers to a live value of the right type.
     let asked = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
     assert_eq!(asked, 0);
     usage.ru_nvcsw
@@ -187,8 +186,8 @@ fn sleeps() -> i64 {
 
 #[test]
 fn an_idle_relay_wakes_up_for_its_callback_only() {
-    // A process of its own: other threads' page faults make this one wait for
-    // the locks of the address space, which counts as sleep.
+    // In its own process: page faults of other threads make this one wait for the locks of
+    // the address space, which counts as sleep.
     common::process::in_own_process("an_idle_relay_wakes_up_for_its_callback_only", || {
         for options in [Options::new(), Options::new().copy()] {
             let (input, _input_writer) = pipe_of(65_536);
@@ -226,7 +225,7 @@ fn a_stuck_relay_pauses_between_attempts() {
         let options = Options::new().copy().interval(OFTEN);
         relay(&input, &output, &options, |_| {
             calls += 1;
-            // It may have to give way now and then, too.
+            // The thread may also be preempted.
             if sleeps() - before < 500 && calls < 5000 {
                 Flow::Continue
             } else {
@@ -284,21 +283,21 @@ fn the_callback_sees_unread_bytes_and_is_called_at_start_and_end() {
 }
 
 #[test]
-fn it_goes_on_once_a_blocked_end_is_served() {
+fn a_relay_continues_once_a_blocked_end_is_ready() {
     let bytes = pattern(8 << 20);
     for (to, output, reader) in outputs(&Directory::new()) {
         let (input, input_writer) = pipe_of(65_536);
         let (thread, relaying) = in_a_thread(input, output.try_clone().unwrap(), Options::new());
         let fed = bytes.clone();
         let writing = std::thread::spawn(move || File::from(input_writer).write_all(&fed));
-        // It stands, then goes on.
+        // The relay is blocked, then continues.
         until("something arrives", || {
             rustix::io::ioctl_fionread(&reader).is_ok_and(|n| n > 0)
         });
         until_asleep(thread);
         let mut got = vec![0; bytes.len()];
-        // Open until the end: a reader that has gone is an error, even where it
-        // has had everything that came so far.
+        // Kept open until the end: a closed reader is an error even if it has read
+        // everything so far.
         let mut reader = File::from(reader);
         reader.read_exact(&mut got).unwrap();
         assert_same(&got, &bytes);

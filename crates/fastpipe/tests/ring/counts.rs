@@ -52,7 +52,7 @@ fn sleeping_and_waking_are_counted_as_system_calls() {
         (all.len() as u64, consumer.counts())
     });
     let reading = told.recv().unwrap();
-    // It sleeps for a limited time only: it may be awake for once.
+    // Sleeps are limited, so the end may be awake at the moment.
     for _ in 0..100 {
         until_asleep(reading);
         producer.write_all(&[7]).unwrap();
@@ -76,11 +76,10 @@ fn counts_start_at_zero_for_a_new_owner() {
     assert_eq!(consumer.counts().bytes, 7);
 }
 
-/// What a caller returns, with nothing but the consumer borrowed.
+/// Returns a slice that only borrows the consumer.
 fn next(consumer: &mut Consumer) -> &[u8] {
     let view = consumer.peek(1).unwrap();
-    // SAFETY: the producer is a thread's own, and writes to what was released
-    // only.
+    // SAFETY: the producer belongs to this test, and only writes to released bytes.
     unsafe { view.into_bytes() }
 }
 

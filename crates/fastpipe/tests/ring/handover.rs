@@ -1,4 +1,4 @@
-//! Passing an end on, by a socket and by a descriptor.
+//! Passing an end on, over a socket and by a descriptor.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use crate::common::state::{until_asleep, watch};
 use fastpipe::ring::{Consumer, Peer, PeerState, Producer};
 
-/// An end looks for its peer's death several times meanwhile.
+/// Long enough for an end to check for its peer's death several times.
 const LONG_ENOUGH: Duration = Duration::from_millis(700);
 
-/// A ring whose consumer's end came by a socket of which nobody but the ends
-/// has a descriptor.
+/// A ring whose consumer was received over a socket of which only the two ends have
+/// descriptors.
 fn offered_by_producer() -> (Producer, Consumer) {
     watch();
     let (here, there) = UnixStream::pair().unwrap();
@@ -84,7 +84,7 @@ fn the_next_owner_of_an_end_can_be_watched() {
     assert_eq!(producer.peer_state().unwrap(), PeerState::Running);
     drop(seconds);
     assert_eq!(producer.peer_state().unwrap(), PeerState::Died);
-    // Nor is that the death of whoever takes it now.
+    // That is not the death of the next owner either.
     let _consumer = give_on_consumer(consumer);
     assert_eq!(producer.peer_state().unwrap(), PeerState::Running);
 }

@@ -1,4 +1,4 @@
-//! Rings compared with a queue, also if somebody else writes to the shared memory.
+//! Rings compared with a queue, also with a hostile peer that writes to the shared memory.
 
 use crate::common::ring_interpreter::{WORDS, run};
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ proptest! {
 
     #[test]
     fn a_ring_is_a_queue(mut program in prop::collection::vec(any::<u8>(), 0..600)) {
-        // Nobody hostile.
+        // Without a hostile peer.
         program.insert(0, 0);
         run(&program);
     }
@@ -22,8 +22,8 @@ proptest! {
     }
 }
 
-/// Programs that a fuzzer would take a while to come to: each word of the
-/// header, set to each of a few values, between each two of a few steps.
+/// Programs that a fuzzer would take long to find: each word of the header is set to each
+/// of a few values, before each of a few steps.
 fn fixed_programs() -> Vec<Vec<u8>> {
     let mut programs = Vec::new();
     let steps: [&[u8]; 4] = [

@@ -1,4 +1,4 @@
-//! Files that are not a ring, or not one that is safe to use, are refused.
+//! Files that are no ring, or no ring that is safe to use, are refused.
 
 use std::fs::File;
 use std::io::{ErrorKind, IoSlice, Read, Write};
@@ -56,7 +56,7 @@ fn memory_that_could_be_resized_is_refused() {
     for seals in [SealFlags::empty(), SealFlags::SHRINK, SealFlags::GROW] {
         is_refused(copy_of_a_ring(2 * page_size(), seals), "not sealed");
     }
-    // What is no memfd at all.
+    // A file that is no memfd.
     let directory = common::Directory::new();
     is_refused(directory.file("f", &[0; 8192]).into(), "not sealed");
     is_refused(File::open("/dev/zero").unwrap().into(), "not sealed");
@@ -72,7 +72,7 @@ fn memory_of_another_size_is_refused() {
     for len in [0, 1, page - 1, page, 2 * page - 1, 2 * page + 1, 4 * page] {
         is_refused(copy_of_a_ring(len, BOTH), "size");
     }
-    // Of a ring's size, but not of this one's.
+    // The size of a ring, but of another capacity.
     is_refused(copy_of_a_ring(3 * page, BOTH), "header");
 }
 
@@ -101,7 +101,7 @@ fn shared_words_are_no_ring_whatever_they_hold() {
     let mut header = vec![0; page_size()];
     let ring = copy_of_a_ring(2 * page_size(), BOTH);
     assert_eq!(pread(&ring, &mut header, 0).unwrap(), page_size());
-    // Of a ring's size with the header of 128 bytes, and without one.
+    // The size of a ring, with and without the header of 128 bytes.
     for len in [2 * page_size() / 8 - 16, 2 * page_size() / 8] {
         let shared = SharedWords::create(len).unwrap();
         for (word, bytes) in shared.words().iter().zip(header.as_chunks().0) {
@@ -112,7 +112,7 @@ fn shared_words_are_no_ring_whatever_they_hold() {
 }
 
 #[test]
-fn memory_that_can_not_be_written_is_refused() {
+fn memory_that_cannot_be_written_is_refused() {
     let file = copy_of_a_ring(2 * page_size(), BOTH | SealFlags::WRITE);
     assert!(Producer::from_fd(file).is_err());
 }
@@ -132,7 +132,7 @@ fn positions_are_read_after_attaching_and_an_invalid_one_frees_the_end() {
     let file = producer.as_fd().try_clone_to_owned().unwrap();
     let attach = || Producer::from_fd(file.try_clone().unwrap());
     let set_head = |head: u64| pwrite(&file, &head.to_ne_bytes(), 128).unwrap();
-    // The owner may be moving them just now, so they say nothing to us yet.
+    // Before attaching, the owner may still move the positions, so they are not checked.
     set_head(u64::MAX);
     assert_eq!(attach().unwrap_err().kind(), ErrorKind::ResourceBusy);
     drop(producer.into_fd().unwrap());
@@ -174,8 +174,8 @@ fn an_invalid_offer_is_refused_and_the_other_side_informed() {
         here.read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"n");
     }
-    // The good one was not spoilt by any of them; more descriptors than are
-    // wanted do no harm, nor one that is no process's.
+    // A valid offer is still accepted after these. Surplus descriptors are harmless, and
+    // so is one that is no pidfd.
     let (here, there) = UnixStream::pair().unwrap();
     send(&here, b"ringget1", &[good.as_fd(); 100]);
     Consumer::accept(&there).unwrap();
@@ -200,7 +200,7 @@ fn a_hang_up_or_an_invalid_answer_is_an_error() {
     let error = Producer::accept(&here).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
 
-    // One that never answers.
+    // A peer that never answers.
     let (here, _there) = UnixStream::pair().unwrap();
     let limit = std::time::Duration::from_millis(5);
     here.set_read_timeout(Some(limit)).unwrap();

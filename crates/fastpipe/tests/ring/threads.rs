@@ -14,10 +14,10 @@ use fastpipe::ring::{self, Consumer, MAX_CAPACITY, PeerState, Producer, RingErro
 use fastpipe::wait::Wait;
 use rustix::io::pwrite;
 
-/// Where the header has the index of each end, in bytes.
+/// Byte offset of the position of each end in the header.
 const HEAD: u64 = 128;
 const TAIL: u64 = 256;
-/// And the producer's state.
+/// Byte offset of the producer's state.
 const PRODUCER: u64 = 384;
 
 fn ring() -> (Producer, Consumer) {
@@ -25,8 +25,7 @@ fn ring() -> (Producer, Consumer) {
     ring::pair(4 * KIB).unwrap()
 }
 
-/// Runs `then` as soon as the calling thread sleeps, or at once where it will
-/// not.
+/// Runs `then` as soon as the calling thread sleeps, or at once if it never sleeps.
 fn as_soon_as_we_wait<T: Send + 'static>(
     wait: Wait,
     then: impl FnOnce() -> T + Send + 'static,
@@ -157,7 +156,7 @@ fn an_invalid_position_is_permanent_corruption() {
             assert_eq!(why, Some(&RingError::Corrupt));
             assert_eq!(error.kind(), ErrorKind::InvalidData);
             let producer = poking.join().unwrap();
-            // Mending it does not help.
+            // Repairing the position does not help.
             pwrite(producer.as_fd(), &0u64.to_ne_bytes(), HEAD).unwrap();
             let again = consumer.read(&mut [0]).unwrap_err();
             assert_eq!(again.kind(), ErrorKind::InvalidData);
@@ -188,9 +187,9 @@ fn our_own_index_and_the_capacity_are_never_read_back() {
     producer.write_all(b"abc").unwrap();
     let mut got = [0; 3];
     consumer.read_exact(&mut got).unwrap();
-    // What the producer published, spoilt: it goes on from what it knows.
+    // The producer's published position is overwritten: it continues from its own copy.
     pwrite(producer.as_fd(), &999u64.to_ne_bytes(), HEAD).unwrap();
-    // And the capacity.
+    // The capacity is overwritten.
     pwrite(producer.as_fd(), &(1u64 << 40).to_ne_bytes(), 16).unwrap();
     producer.write_all(b"def").unwrap();
     consumer.read_exact(&mut got).unwrap();
@@ -199,7 +198,7 @@ fn our_own_index_and_the_capacity_are_never_read_back() {
 }
 
 #[test]
-fn bytes_that_change_while_they_are_copied_are_only_wrong() {
+fn bytes_that_change_while_they_are_copied_are_wrong_but_harmless() {
     let (mut producer, mut consumer) = ring();
     let file = producer.as_fd().try_clone_to_owned().unwrap();
     let page = fastpipe::pipe::page_size() as u64;
@@ -227,7 +226,7 @@ fn bytes_that_change_while_they_are_copied_are_only_wrong() {
     assert_eq!(got, [8; 4096], "the ring is as it was");
 }
 
-/// Only what is documented, and nothing that is not an error.
+/// Checks that the error is a documented one.
 fn is_allowed(error: &std::io::Error) {
     let kinds = [
         ErrorKind::InvalidData,
@@ -245,7 +244,7 @@ fn a_header_that_changes_all_the_time_does_no_harm() {
     ];
     for (n, wait) in WAITS.into_iter().cycle().enumerate().take(60) {
         let (mut producer, mut consumer) = ring();
-        // Long enough for the words to be written, and none is waited for longer.
+        // Long enough for the words to be written; no wait lasts longer.
         let limit = Some(Duration::from_micros(200));
         producer.set_wait(wait);
         producer.set_timeout(limit);
@@ -255,7 +254,7 @@ fn a_header_that_changes_all_the_time_does_no_harm() {
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // One kind of word at a time: an index ends it soon.
+                // One kind of word at a time, since an invalid position soon ends the ring.
                 for bytes in common::pattern(1 << 16).as_chunks::<8>().0 {
                     if done.load(Ordering::Relaxed) {
                         break;
@@ -315,7 +314,7 @@ fn requests_above_half_the_capacity_fail_and_timeouts_hold() {
         let error = consumer.peek(2 * KIB).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
     }
-    // It can go on after that.
+    // The ring remains usable after a timeout.
     producer.write_all(b"x").unwrap();
     assert_eq!(consumer.read(&mut [0; 9]).unwrap(), 1);
 }

@@ -12,7 +12,7 @@ use fastpipe::pipe::{page_size, slots};
 use fastpipe::transfer::{Input, Output};
 use fastpipe::wait::Wait;
 
-/// The entry of smaps that begins at this buffer.
+/// Returns the entry of smaps that starts at this buffer.
 fn smaps_entry(buffer: &Buffer) -> String {
     let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let head = format!("{:x}-", buffer.as_ptr().addr());
@@ -28,7 +28,7 @@ fn smaps_entry(buffer: &Buffer) -> String {
     entry
 }
 
-/// What smaps and, for root, pagemap say. They are to agree.
+/// Returns the backing by smaps and, for root, checks that pagemap agrees.
 fn backing(buffer: &Buffer) -> Backing {
     let smaps = buffer.backing_from_smaps().unwrap();
     assert_eq!(smaps.shown_by, ShownBy::Smaps);
@@ -56,7 +56,7 @@ fn words_are_the_bytes_without_an_incomplete_one() {
 }
 
 #[test]
-fn a_buffer_is_aligned_zero_and_as_long_as_asked() {
+fn a_buffer_is_aligned_zeroed_and_of_the_requested_length() {
     let page = page_size();
     for len in [1, page - 1, page, page + 1, 100_000] {
         for (pages, unit) in [(Pages::Base, page), (Pages::Huge, huge_page_size())] {
@@ -74,7 +74,7 @@ fn a_buffer_is_aligned_zero_and_as_long_as_asked() {
 }
 
 #[test]
-fn slices_are_the_parts_asked_for() {
+fn slices_contain_the_requested_bytes() {
     let bytes = pattern(10_000);
     let buffer = buffer_with(&bytes, 0);
     let parts = [
@@ -93,7 +93,7 @@ fn slices_are_the_parts_asked_for() {
 #[test]
 fn slices_beyond_the_buffer_panic() {
     type Cut = fn(&Buffer) -> usize;
-    // Beyond the length and yet within the page.
+    // Beyond the length, but within the page.
     let cuts: [Cut; 4] = [
         |b| b.slice(..101).slots(),
         |b| b.slice(101..).slots(),
@@ -139,7 +139,7 @@ fn smaps_and_pagemap_both_show_huge_pages() {
 }
 
 #[test]
-fn a_buffer_is_wiped_in_forked_children_where_that_was_asked_for() {
+fn a_wiped_on_fork_buffer_is_zero_in_forked_children() {
     for pages in [Pages::Base, Pages::Huge] {
         for wiped in [false, true] {
             let builder = Buffer::builder().len(10_000).pages(pages);
@@ -170,8 +170,8 @@ fn a_buffer_has_guard_pages() {
     }
 }
 
-/// Sends a buffer by reference, lets it go by `part_with`, and
-/// sees what the pipe holds after the memory has been used again.
+/// Sends a buffer by reference, drops or renews it with `part_with`, reuses the memory, and
+/// checks that the bytes in the pipe are unchanged.
 fn stays_in_the_pipe(mut buffer: Buffer, part_with: impl FnOnce(Buffer) -> Option<Buffer>) {
     let bytes = pattern(buffer.len());
     buffer.copy_from_slice(&bytes);
@@ -186,7 +186,7 @@ fn stays_in_the_pipe(mut buffer: Buffer, part_with: impl FnOnce(Buffer) -> Optio
     out.vmsplice(&[buffer.slice(..)], Default::default())
         .unwrap();
     let mut kept = part_with(buffer);
-    // Takes the place of what was let go, if anything does.
+    // These reuse the released memory, if anything does.
     let mut others: Vec<_> = (0..4)
         .map(|_| Buffer::builder().len(bytes.len()).map().unwrap())
         .collect();
@@ -210,7 +210,7 @@ fn a_dropped_buffer_leaves_its_bytes_in_the_pipe() {
     }
 }
 
-/// The buffer after a renewal, which must read as zero.
+/// Renews the buffer, and checks that it reads as zero.
 fn renewed(mut buffer: Buffer) -> Buffer {
     buffer.renew().unwrap();
     assert_same(&buffer, &vec![0; buffer.len()]);
@@ -226,7 +226,7 @@ fn a_renewed_buffer_reads_as_zero_and_the_pipe_keeps_the_old_bytes() {
 }
 
 #[test]
-fn a_locked_buffer_is_renewed_all_the_same_and_stays_locked() {
+fn a_renewed_locked_buffer_stays_locked() {
     let builder = Buffer::builder().len(60_000).locked(true);
     let buffer = match builder.map() {
         Ok(buffer) => buffer,
@@ -247,7 +247,7 @@ fn impossible_lengths_are_errors() {
         assert!(matches!(builder.map().unwrap_err(), BufferError::Empty));
         let error = builder.len(usize::MAX).map().unwrap_err();
         assert!(matches!(error, BufferError::TooLarge { asked: usize::MAX }));
-        // What an address can't tell apart from an error, or a slice not hold.
+        // Lengths that look like an error number, or exceed the maximum of a slice.
         for asked in [
             1 << 48,
             1 << 62,
@@ -263,7 +263,7 @@ fn impossible_lengths_are_errors() {
 }
 
 #[test]
-fn reserved_huge_pages_work_or_are_refused_for_a_reason() {
+fn reserved_huge_pages_work_or_are_refused_with_a_reason() {
     let len = 60_000;
     match Buffer::builder().len(len).pages(Pages::HugeTlb).map() {
         Ok(buffer) => {

@@ -69,7 +69,7 @@ proptest! {
     }
 
     #[test]
-    fn splice_between_pipes_moves_the_length_asked_for_or_everything(
+    fn splice_between_pipes_moves_the_requested_length_or_everything(
         capacities in (capacity(), capacity()), sizes in sizes(), steps in chunks(),
         chunks in chunks(), wait in waits(),
     ) {
@@ -123,7 +123,7 @@ proptest! {
     }
 
     #[test]
-    fn splice_from_a_file_starts_where_the_file_stands(
+    fn splice_from_a_file_starts_at_its_position(
         capacity in capacity(), len in size(), start in size(), step in size(),
         chunks in chunks(), wait in waits(),
     ) {
@@ -145,7 +145,7 @@ proptest! {
     }
 
     #[test]
-    fn splice_to_a_file_goes_on_where_the_file_stands(
+    fn splice_to_a_file_starts_at_its_position(
         capacity in capacity(), sizes in sizes(), start in 0..5000_usize, wait in waits(),
     ) {
         let directory = Directory::new();
@@ -183,7 +183,7 @@ proptest! {
         let first = relay(step as u64);
         prop_assert_eq!(first, step.min(bytes.len()) as u64);
         prop_assert_eq!(first + relay(u64::MAX), bytes.len() as u64);
-        // Each byte once to the copy and once on.
+        // Each byte counts twice: for tee and for splice.
         prop_assert_eq!(input.counts().bytes, 2 * bytes.len() as u64);
         drop((copy_writer, out_writer));
         assert_same(&copying.join().unwrap(), &bytes);
@@ -214,9 +214,9 @@ proptest! {
 }
 
 #[test]
-fn a_list_of_more_pieces_than_one_call_takes_is_sent_whole() {
+fn more_pieces_than_one_call_accepts_are_all_sent() {
     for wait in common::WAITS {
-        // With empty ones in front, between and at the end.
+        // With empty pieces at the start, in between and at the end.
         let sizes: Vec<_> = (0..3000).map(|n| [0, 3, 1, 0, 7][n % 5]).collect();
         let bytes = pattern(sizes.iter().sum());
         let pages = buffer_with(&bytes, 0);
@@ -228,7 +228,7 @@ fn a_list_of_more_pieces_than_one_call_takes_is_sent_whole() {
                 pages.slice(at - piece.len()..at)
             })
             .collect();
-        // Room for 256 of them, and for all.
+        // Neither capacity has a slot for each piece.
         for capacity in [1 << 16, 1 << 20] {
             let (reader, writer) = pipe_of(capacity);
             let reading = read_all(reader, vec![65_536]);
@@ -242,7 +242,7 @@ fn a_list_of_more_pieces_than_one_call_takes_is_sent_whole() {
 }
 
 #[test]
-fn discard_drops_what_is_asked_for_or_all_there_is() {
+fn discard_drops_the_requested_length_or_everything() {
     for wait in common::WAITS {
         let bytes = pattern(200_000);
         let (reader, writer) = pipe_of(65_536);
@@ -259,7 +259,7 @@ fn discard_drops_what_is_asked_for_or_all_there_is() {
 }
 
 #[test]
-fn splice_some_does_not_wait_for_more_than_is_there() {
+fn splice_some_does_not_wait_for_more_data() {
     let null = File::options().write(true).open("/dev/null").unwrap();
     for wait in common::ALL_WAITS {
         let (reader, writer) = pipe_of(65_536);

@@ -21,7 +21,7 @@ proptest! {
     #![proptest_config(cases(200))]
 
     #[test]
-    fn what_is_written_in_pieces_is_read_as_one(
+    fn bytes_written_in_pieces_are_read_as_one_stream(
         capacity in capacity(), sizes in sizes(), chunks in chunks(), wait in waits(),
     ) {
         let bytes = pattern(sizes.iter().sum());
@@ -85,7 +85,7 @@ proptest! {
 }
 
 #[test]
-fn read_some_does_not_wait_for_more_than_is_there() {
+fn read_some_does_not_wait_for_more_data() {
     for wait in common::ALL_WAITS {
         let (reader, writer) = pipe_of(65_536);
         rustix::io::write(&writer, b"abc").unwrap();
@@ -96,7 +96,7 @@ fn read_some_does_not_wait_for_more_than_is_there() {
 }
 
 #[test]
-fn nothing_to_move_needs_no_system_call_and_no_other_end() {
+fn an_empty_transfer_needs_no_system_call_and_no_peer() {
     for wait in common::ALL_WAITS {
         let (reader, writer) = pipe_of(65_536);
         let mut out = Output::new(&writer, wait);

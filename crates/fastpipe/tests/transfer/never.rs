@@ -11,7 +11,7 @@ use fastpipe::transfer::{Incomplete, Input, Output};
 use fastpipe::wait::Wait;
 use proptest::prelude::*;
 
-/// How much the other end takes between two attempts.
+/// Numbers of bytes that the other end reads between two attempts.
 fn amounts() -> impl Strategy<Value = Vec<usize>> {
     let amount = prop_oneof![1..40_usize, 4000..4200_usize, 1..70_000_usize];
     prop::collection::vec(amount, 1..8).prop_map(|mut amounts| {
@@ -20,7 +20,7 @@ fn amounts() -> impl Strategy<Value = Vec<usize>> {
     })
 }
 
-/// Takes at most `amount` of what is there.
+/// Reads at most `amount` of the available bytes.
 fn take(fd: BorrowedFd<'_>, amount: usize, got: &mut Vec<u8>) {
     let there = unread(fd).unwrap().min(amount);
     if there > 0 {
@@ -30,7 +30,7 @@ fn take(fd: BorrowedFd<'_>, amount: usize, got: &mut Vec<u8>) {
     }
 }
 
-/// The bytes moved, and whether that was all.
+/// Returns the number of bytes moved, and whether that was everything.
 fn progress(result: Result<(), Incomplete>, whole: usize) -> (usize, bool) {
     match result {
         Ok(()) => (whole, true),
@@ -41,8 +41,8 @@ fn progress(result: Result<(), Incomplete>, whole: usize) -> (usize, bool) {
     }
 }
 
-/// Calls `attempt` with what has been sent until it says that it is all sent;
-/// in between, the reader takes an amount.
+/// Calls `attempt` with the number of bytes sent so far until everything is sent. The
+/// reader takes an amount after each attempt.
 fn send_by_and_by(
     reader: BorrowedFd<'_>,
     amounts: &[usize],
@@ -67,7 +67,7 @@ proptest! {
     #![proptest_config(cases(250))]
 
     #[test]
-    fn write_goes_on_from_what_was_moved(
+    fn write_resumes_after_the_moved_bytes(
         capacity in capacity(), len in 1..400_000_usize, amounts in amounts(),
     ) {
         let bytes = pattern(len);
@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn vmsplice_goes_on_from_what_was_moved(
+    fn vmsplice_resumes_after_the_moved_bytes(
         capacity in capacity(), sizes in sizes(), offset in 0..5000_usize, amounts in amounts(),
     ) {
         let len = sizes.iter().sum();
@@ -106,7 +106,7 @@ proptest! {
     }
 
     #[test]
-    fn read_goes_on_from_what_was_moved(
+    fn read_resumes_after_the_moved_bytes(
         capacity in capacity(), len in 1..400_000_usize, amounts in amounts(), some in any::<bool>(),
     ) {
         let bytes = pattern(len);
@@ -134,7 +134,7 @@ proptest! {
                 break;
             }
             if let Some(fd) = &writer {
-                // Not more than fits, since this end would sleep.
+                // At most what fits into the pipe: otherwise this end would sleep.
                 let piece = (*amount).min(capacity).min(len - sent);
                 if unread(&reader).unwrap() == 0 {
                     sent += rustix::io::write(fd, &bytes[sent..sent + piece]).unwrap();
@@ -149,7 +149,7 @@ proptest! {
     }
 
     #[test]
-    fn splice_goes_on_from_what_was_moved_whichever_side_would_block(
+    fn splice_resumes_after_the_moved_bytes_whichever_side_would_block(
         capacities in (capacity(), capacity()), len in 1..200_000_usize,
         feeding in amounts(), amounts in amounts(),
     ) {

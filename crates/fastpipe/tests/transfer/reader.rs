@@ -51,7 +51,7 @@ proptest! {
         let mut reader = builder.open(reader).unwrap();
         for act in acts {
             match act {
-                // How much comes at once is not said; what comes is.
+                // The number of bytes is unspecified, but not their values.
                 Act::Read(n) => {
                     let mut got = vec![0; n];
                     let n = reader.read(&mut got).unwrap();
@@ -129,14 +129,14 @@ fn a_read_as_large_as_the_buffer_bypasses_it() {
     assert_eq!(reader.read(&mut got).unwrap(), 500);
     assert!(reader.buffer().is_empty());
     assert_eq!(reader.counts().moving_calls, 1);
-    // But not past what is buffered.
+    // Buffered bytes are returned first.
     assert_eq!(reader.fill_buf().unwrap().len(), 100);
     assert_eq!(reader.read(&mut got).unwrap(), 100);
     assert_same(&got[..100], &pattern(1000)[500..600]);
 }
 
 #[test]
-fn the_pipe_grows_only_if_asked_and_never_shrinks() {
+fn the_pipe_grows_only_on_request_and_never_shrinks() {
     let size = |fd: &OwnedFd| pipe::capacity(fd).unwrap();
     let (reader, _writer) = pipe_of(65_536);
     let before = size(&reader);
@@ -155,7 +155,7 @@ fn the_pipe_grows_only_if_asked_and_never_shrinks() {
 }
 
 #[test]
-fn a_writer_that_relies_on_the_pipes_size_is_read_right() {
+fn a_writer_that_relies_on_the_pipes_size_is_read_correctly() {
     let (reader, writer) = pipe_of(65_536);
     let (capacity, writing) = send_numbers(writer);
     let mut got = Vec::new();

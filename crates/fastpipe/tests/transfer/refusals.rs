@@ -1,4 +1,4 @@
-//! Calls that the kernel refuses, and harmful ones that the library refuses.
+//! Calls that the kernel refuses, and harmful calls that the library refuses.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -22,7 +22,7 @@ fn is_refused(result: Result<impl Sized, Incomplete>, errno: Errno) {
 #[test]
 fn vmsplice_to_a_read_end_is_refused_without_changing_the_buffer() {
     let (reader, writer) = pipe_of(65_536);
-    // There must be something that the kernel could write into the buffer.
+    // The pipe needs data that the kernel could write into the buffer.
     File::from(writer).write_all(&pattern(4096)).unwrap();
     let pages = buffer_with(&[7; 4096], 0);
     for wait in ALL_WAITS {
@@ -49,8 +49,8 @@ fn vmsplice_from_a_write_end_is_refused_and_the_pipe_stays_empty() {
 
 #[test]
 fn vmsplice_asks_for_the_descriptor_once_and_refuses_a_read_end() {
-    /// Answers the write end where a bit is set, then the next, and the read
-    /// end in the end.
+    /// Returns a different end at each call: the write end if the next bit of the number is
+    /// set, lowest bit first, else the read end.
     struct Turncoat(OwnedFd, OwnedFd, Cell<u32>);
     impl AsFd for Turncoat {
         fn as_fd(&self) -> BorrowedFd<'_> {
@@ -66,7 +66,7 @@ fn vmsplice_asks_for_the_descriptor_once_and_refuses_a_read_end() {
         let pages = buffer_with(&[7; 4096], 0);
         let turncoat = Turncoat(reader, writer, Cell::new(answers));
         let mut out = Output::new(turncoat, Wait::Never);
-        // The first answer stays the only one, once it is a write end.
+        // After the first write end, the descriptor is not queried again.
         let sent_from = answers.trailing_zeros().min(7);
         for attempt in 0..7 {
             let result = out.vmsplice(&[pages.slice(..)], Default::default());
@@ -81,7 +81,7 @@ fn vmsplice_asks_for_the_descriptor_once_and_refuses_a_read_end() {
 }
 
 #[test]
-fn vmsplice_to_what_is_no_pipe_is_refused() {
+fn vmsplice_to_anything_but_a_pipe_is_refused() {
     let directory = Directory::new();
     let file = directory.file("file", b"");
     let (socket, _peer) = UnixStream::pair().unwrap();
@@ -140,7 +140,7 @@ fn a_full_disk_is_reported_without_spinning() {
         let (reader, writer) = pipe_of(65_536);
         rustix::io::write(&writer, b"abc").unwrap();
         let mut input = Input::new(&reader, wait);
-        // EINVAL of late, since /dev/full has no splice of its own.
+        // EINVAL on newer kernels, since /dev/full does not support splice.
         let refused = input.splice(&full, u64::MAX, Default::default());
         assert_eq!(refused.unwrap_err().moved, 0);
         assert_eq!(fastpipe::pipe::unread(&reader).unwrap(), 3);
@@ -148,7 +148,7 @@ fn a_full_disk_is_reported_without_spinning() {
 }
 
 #[test]
-fn files_take_and_give_everything_however_one_waits() {
+fn files_transfer_everything_under_every_wait() {
     let directory = Directory::new();
     let bytes = pattern(300_001);
     for wait in ALL_WAITS {
@@ -164,10 +164,10 @@ fn files_take_and_give_everything_however_one_waits() {
             out.counts()
         );
         let file = out.into_inner();
-        // Not in memory, if the system lets go of it: RWF_NOWAIT would give up.
+        // Drop the file from the page cache if possible: RWF_NOWAIT would then fail.
         file.sync_all().unwrap();
         let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
-        // Written to again, in the middle of which times are to be updated.
+        // Write again, which updates the timestamps.
         let mut again = Output::new(File::options().write(true).open(&path).unwrap(), wait);
         again.write(&bytes[..10]).unwrap();
 
@@ -180,7 +180,7 @@ fn files_take_and_give_everything_however_one_waits() {
 }
 
 #[test]
-fn devices_take_and_give_everything_however_one_waits() {
+fn devices_transfer_everything_under_every_wait() {
     for wait in ALL_WAITS {
         let null = File::options().write(true).open("/dev/null").unwrap();
         Output::new(null, wait).write(&pattern(300_000)).unwrap();
@@ -194,7 +194,7 @@ fn devices_take_and_give_everything_however_one_waits() {
 }
 
 #[test]
-fn a_socket_takes_and_gives_everything_however_one_waits() {
+fn a_socket_transfers_everything_under_every_wait() {
     let bytes = pattern(1 << 20);
     for wait in WAITS {
         let (one, other) = UnixStream::pair().unwrap();

@@ -6,7 +6,7 @@ use fastpipe::transfer::{Input, Output};
 
 #[test]
 fn with_vmsplice_refused_nothing_is_moved_and_write_works() {
-    // A thread of its own, since a filter can't be taken off again.
+    // In its own thread, since a filter can't be removed.
     let filtered = std::thread::spawn(|| {
         if !refuse(&[libc::SYS_vmsplice], libc::EPERM) {
             return;

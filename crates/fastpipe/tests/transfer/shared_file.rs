@@ -16,14 +16,14 @@ use rustix::fs::OFlags;
 const CAPACITY: usize = 4 * 4096;
 const BYTES: usize = 10 * CAPACITY + 17;
 
-/// What another process that inherited the descriptor may do.
+/// Makes the open file non-blocking, as another process that shares it may do.
 fn make_nonblocking(fd: impl AsFd) {
     let stranger = fd.as_fd().try_clone_to_owned().unwrap();
     rustix::fs::fcntl_setfl(&stranger, flags(&stranger) | OFlags::NONBLOCK).unwrap();
 }
 
 #[test]
-fn writing_goes_on_where_a_stranger_made_the_pipe_non_blocking() {
+fn writing_works_on_a_pipe_made_non_blocking_by_another_process() {
     let bytes = pattern(BYTES);
     let pages = buffer_with(&bytes, 0);
     for wait in WAITS {
@@ -50,7 +50,7 @@ fn writing_goes_on_where_a_stranger_made_the_pipe_non_blocking() {
 }
 
 #[test]
-fn reading_goes_on_where_a_stranger_made_the_pipe_non_blocking() {
+fn reading_works_on_a_pipe_made_non_blocking_by_another_process() {
     let bytes = pattern(BYTES);
     for wait in WAITS {
         let (reader, writer) = pipe_of(CAPACITY);
@@ -70,7 +70,7 @@ fn reading_goes_on_where_a_stranger_made_the_pipe_non_blocking() {
 }
 
 #[test]
-fn splicing_goes_on_where_a_stranger_made_both_pipes_non_blocking() {
+fn splicing_works_on_pipes_made_non_blocking_by_another_process() {
     let bytes = pattern(BYTES);
     for wait in WAITS {
         let (reader, writer) = pipe_of(CAPACITY);
@@ -120,7 +120,7 @@ fn no_transfer_ever_changes_the_flags_of_the_open_file() {
 }
 
 #[test]
-fn a_fifo_is_written_and_read_whole_and_ends() {
+fn a_fifo_is_written_and_read_completely() {
     let directory = Directory::new();
     let bytes = pattern(BYTES);
     for wait in WAITS {
@@ -164,12 +164,12 @@ fn a_reader_of_a_fifo_sees_its_end_while_it_waits() {
 }
 
 #[test]
-fn a_writer_to_a_fifo_sees_that_its_reader_went() {
+fn a_writer_to_a_fifo_notices_that_its_reader_closed() {
     let directory = Directory::new();
     for wait in WAITS {
         let (reader, writer) = directory.fifo(&format!("{wait:?}"));
         let reading = std::thread::spawn(move || {
-            // With whatever it opened for itself.
+            // Including the file that it opened again.
             let mut input = Input::new(reader, wait);
             input.read(&mut [0; 100]).unwrap();
         });
@@ -182,7 +182,7 @@ fn a_writer_to_a_fifo_sees_that_its_reader_went() {
 }
 
 #[test]
-fn never_waits_for_a_fifo_either() {
+fn wait_never_does_not_wait_for_a_fifo() {
     let directory = Directory::new();
     let (mut reader, writer) = directory.fifo("fifo");
     let would_block = |incomplete: Incomplete| {
@@ -209,7 +209,7 @@ fn never_waits_for_a_fifo_either() {
 }
 
 #[test]
-fn a_fifo_that_is_gone_from_its_directory_works_all_the_same() {
+fn a_deleted_fifo_still_works() {
     let directory = Directory::new();
     for wait in ALL_WAITS {
         let (reader, writer) = directory.fifo("fifo");

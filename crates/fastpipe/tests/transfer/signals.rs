@@ -16,7 +16,7 @@ use rustix::process::Pid;
 const CAPACITY: usize = 4 * 4096;
 const BYTES: usize = 12 * CAPACITY;
 
-/// Waits until a thread sleeps (if it ever does) and signals went on.
+/// Waits until a thread sleeps, if it ever does, and then for more signals.
 fn until_asleep_and_interrupted(thread: Pid, sleeps: bool) {
     if sleeps {
         until_asleep(thread);
@@ -55,21 +55,21 @@ fn slow_writer(writer: OwnedFd, thread: Pid, wait: Wait) -> JoinHandle<()> {
     })
 }
 
-/// The sending test, in a storm, with a slow reader.
+/// Runs `send` under frequent signals with a slow reader, and checks the bytes.
 fn sending(mut send: impl FnMut(OwnedFd, Wait)) {
     for wait in WAITS {
         let (reader, writer) = pipe_of(CAPACITY);
         let storm = Storm::begin();
         let reading = slow_reader(reader, rustix::thread::gettid(), wait);
         send(writer, wait);
-        // The reader may wait for signals yet.
+        // The reader may still wait for signals.
         let got = reading.join().unwrap();
         drop(storm);
         assert_same(&got, &pattern(BYTES));
     }
 }
 
-/// The receiving test, in a storm, with a slow writer.
+/// Runs `receive` under frequent signals with a slow writer, and checks the bytes.
 fn receiving(mut receive: impl FnMut(OwnedFd, Wait) -> Vec<u8>) {
     for wait in WAITS {
         let (reader, writer) = pipe_of(CAPACITY);
@@ -83,13 +83,13 @@ fn receiving(mut receive: impl FnMut(OwnedFd, Wait) -> Vec<u8>) {
 }
 
 #[test]
-fn a_storm_of_signals_costs_write_no_byte() {
+fn write_loses_no_byte_in_a_storm_of_signals() {
     let bytes = pattern(BYTES);
     sending(|writer, wait| Output::new(writer, wait).write(&bytes).unwrap());
 }
 
 #[test]
-fn a_storm_of_signals_costs_vmsplice_no_byte() {
+fn vmsplice_loses_no_byte_in_a_storm_of_signals() {
     let pages = buffer_with(&pattern(BYTES), 3);
     sending(|writer, wait| {
         let pieces = [pages.slice(3..40_000), pages.slice(40_000..)];
@@ -99,7 +99,7 @@ fn a_storm_of_signals_costs_vmsplice_no_byte() {
 }
 
 #[test]
-fn a_storm_of_signals_costs_splice_from_a_file_no_byte() {
+fn splice_from_a_file_loses_no_byte_in_a_storm_of_signals() {
     let directory = common::Directory::new();
     sending(|writer, wait| {
         let mut input = Input::new(directory.file("in", &pattern(BYTES)), wait);
@@ -109,7 +109,7 @@ fn a_storm_of_signals_costs_splice_from_a_file_no_byte() {
 }
 
 #[test]
-fn a_storm_of_signals_costs_read_no_byte() {
+fn read_loses_no_byte_in_a_storm_of_signals() {
     receiving(|reader, wait| {
         let mut got = vec![0; BYTES + 1];
         let n = Input::new(reader, wait).read(&mut got).unwrap();
@@ -119,7 +119,7 @@ fn a_storm_of_signals_costs_read_no_byte() {
 }
 
 #[test]
-fn a_storm_of_signals_costs_splice_to_a_file_no_byte() {
+fn splice_to_a_file_loses_no_byte_in_a_storm_of_signals() {
     let directory = common::Directory::new();
     receiving(|reader, wait| {
         let out = directory.file("out", b"");
@@ -130,7 +130,7 @@ fn a_storm_of_signals_costs_splice_to_a_file_no_byte() {
 }
 
 #[test]
-fn a_storm_of_signals_costs_tee_and_splice_no_byte() {
+fn tee_and_splice_loses_no_byte_in_a_storm_of_signals() {
     receiving(|reader, wait| {
         let (copy_reader, copy_writer) = pipe_of(CAPACITY);
         let (out_reader, out_writer) = pipe_of(CAPACITY);

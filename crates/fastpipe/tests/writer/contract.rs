@@ -17,7 +17,7 @@ use fastpipe::wait::Wait;
 use fastpipe::writer::{COPIED_FIRST, CopyReason, Path, Writer};
 
 #[test]
-fn much_that_is_only_written_is_handed_over_too() {
+fn many_written_bytes_are_handed_over() {
     for at_once in [false, true] {
         let (reader, writer) = pipe_of(64 * KIB);
         let reading = read_all(reader, vec![256 * KIB]);
@@ -34,7 +34,7 @@ fn much_that_is_only_written_is_handed_over_too() {
     }
 }
 
-/// Each piece ends where the first, small region does, or a loan.
+/// Each piece ends at the end of the first, small region, or of a loan.
 #[test]
 fn pieces_that_fill_every_buffer_exactly_are_handed_over_too() {
     for piece in [4 * KIB, 16 * KIB, 64 * KIB, 128 * KIB, 512 * KIB] {
@@ -98,7 +98,7 @@ fn finish_returns_the_descriptor_and_a_report() {
             path.is_zero_copy(),
             "{report:?}"
         );
-        // It is the pipe still.
+        // The descriptor still refers to the pipe.
         let mut file = File::from(writer);
         drop(same);
         file.write_all(&stream(5 * MIB as u64 + 7, 9)).unwrap();
@@ -110,7 +110,7 @@ fn finish_returns_the_descriptor_and_a_report() {
 }
 
 #[test]
-fn an_error_of_finish_keeps_what_was_not_sent_and_can_be_retried() {
+fn a_failed_finish_keeps_the_unsent_bytes_and_can_be_retried() {
     for setting in settings() {
         let (reader, writer) = pipe_of(64 * KIB);
         let mut reader = File::from(reader);
@@ -155,12 +155,12 @@ fn an_error_of_finish_keeps_what_was_not_sent_and_can_be_retried() {
 }
 
 #[test]
-fn dropping_sends_what_is_queued_and_does_not_wait_until_it_is_read() {
+fn dropping_sends_queued_bytes_and_does_not_wait_for_the_reader() {
     for setting in settings() {
         let (reader, writer) = pipe_of(64 * KIB);
         let mut out = setting.builder.open(&writer).unwrap();
         out.write_all(&stream(0, 30_000)).unwrap();
-        // Nobody reads: it would hang.
+        // Would hang if it waited for the reader.
         drop(out);
         assert_eq!(pipe::unread(&reader).unwrap(), 30_000, "{setting:?}");
         expect(&mut File::from(reader), 0, 30_000);
@@ -177,7 +177,7 @@ fn dropping_while_panicking_sends_nothing() {
             common::writers::fill(&mut loan[..10], 0);
             loan.commit(10).unwrap();
             out.write_all(&[b'?'; 1000]).unwrap();
-            // Without the message.
+            // Without the message that panic! prints.
             std::panic::resume_unwind(Box::new("on purpose"));
         }));
         assert!(panicked.is_err());
@@ -226,7 +226,7 @@ fn wait_drained_reports_a_reader_that_closed_early() {
     }
 }
 
-/// The reader may read the last byte and go between two looks of the writer's.
+/// The reader may read the last byte and close between two checks of the writer.
 #[test]
 fn a_reader_that_reads_everything_and_closes_has_drained_the_pipe() {
     for _ in 0..500 {
@@ -273,7 +273,7 @@ fn a_loan_is_aligned_and_long_enough_and_sends_nothing_when_dropped() {
                 assert_eq!(out.queued(), 0);
                 let mut loan = out.lend(size).unwrap();
                 common::writers::fill(&mut loan[..size], at);
-                // Beyond what is sent; nobody must see it.
+                // Beyond the committed bytes; the reader must not see it.
                 loan[size..].fill(b'!');
                 loan.commit(size).unwrap();
                 at += size as u64;

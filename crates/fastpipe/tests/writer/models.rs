@@ -17,7 +17,7 @@ proptest! {
     }
 }
 
-/// The same programs each time.
+/// The same programs in each run.
 #[test]
 fn hundreds_of_fixed_programs_are_right() {
     common::state::watch();
@@ -27,7 +27,7 @@ fn hundreds_of_fixed_programs_are_right() {
     }
 }
 
-/// Short programs come to their end soon, where little was sent yet.
+/// Short programs end when few bytes have been sent.
 #[test]
 fn hundreds_of_short_programs_are_right() {
     for seed in 0..600_u64 {

@@ -12,7 +12,7 @@ use fastpipe::wait::Wait;
 use fastpipe::writer::{Writer, WriterBuilder};
 use rustix::event::{PollFd, PollFlags, poll};
 
-/// Until there is room.
+/// Polls until there is room.
 fn until_writable(out: &Writer<OwnedFd>) {
     let mut fds = [PollFd::new(out, PollFlags::OUT)];
     rustix::io::retry_on_intr(|| poll(&mut fds, None)).unwrap();
@@ -22,7 +22,7 @@ const SIZES: [usize; 10] = [
     1, 4096, 100_000, 3, 4097, 600_000, 65_536, 8191, 2_500_000, 0,
 ];
 
-/// Sends with nothing but polling in between.
+/// Sends `len` bytes, and only polls when it would block.
 fn drive(out: &mut Writer<OwnedFd>, lend: bool, len: usize) {
     let mut at = 0;
     for size in SIZES.iter().cycle() {
@@ -31,7 +31,7 @@ fn drive(out: &mut Writer<OwnedFd>, lend: bool, len: usize) {
             match out.lend(n) {
                 Ok(mut loan) => {
                     fill(&mut loan[..n], at as u64);
-                    // Sent or queued.
+                    // Succeeds: the bytes are sent or queued.
                     loan.commit(n).unwrap();
                     at += n;
                 }
@@ -96,7 +96,7 @@ fn an_event_loop_that_writes_loses_no_byte_at_any_size() {
 }
 
 #[test]
-fn in_a_small_pipe_and_small_loans_nothing_is_lost_either() {
+fn small_pipes_and_small_loans_lose_no_byte() {
     loses_nothing(|builder| builder.keep_capacity().loan(12 * KIB), true);
     loses_nothing(|builder| builder.keep_capacity().loan(12 * KIB), false);
 }
@@ -127,8 +127,8 @@ fn a_reader_of_single_bytes_gets_every_byte() {
     }
 }
 
-/// As the documentation says. Else "flush until all is sent, then write again"
-/// never sleeps.
+/// As documented. Otherwise a loop of "flush until all is sent, then write" would never
+/// sleep.
 #[test]
 fn a_write_is_refused_only_while_something_is_queued() {
     for setting in settings() {

@@ -21,7 +21,7 @@ fn wrong_pieces(setting: Setting, wish: Reuse, how: How, onward: Onward) -> (usi
         let reading = scope.spawn(move || hold_and_read_on(read_end, onward));
         let mut out = setting.builder.open(write_end).unwrap();
         let sent = match wish {
-            // Pages that are still unread would be replaced.
+            // Drained before each piece: unread pages would be replaced.
             Reuse::Drained(_) => (0..LEN).step_by(PIECE).try_for_each(|at| {
                 send(&mut out, how, at as u64, PIECE.min(LEN - at))?;
                 out.wait_drained()
@@ -45,7 +45,7 @@ fn wrong_pieces(setting: Setting, wish: Reuse, how: How, onward: Onward) -> (usi
 
 fn are_right(onward: Onward) {
     for setting in safe_settings() {
-        // Base pages are never checked, but replaced.
+        // Base pages are not checked, but always replaced.
         let is_checked =
             setting.name.starts_with("cow_checked") && !setting.name.ends_with("base pages");
         let wish = if is_checked {
@@ -75,9 +75,9 @@ fn bytes_spliced_onward_twice_and_read_late_are_right() {
     are_right(Onward::Twice);
 }
 
-/// The reason for [`AssertReaderCopies`].
+/// The reason why [`AssertReaderCopies`] exists.
 #[test]
-fn without_readers_that_copy_drained_pages_change_under_them() {
+fn drained_pages_change_under_readers_that_do_not_copy() {
     for setting in drained_settings() {
         for onward in ONWARDS {
             let wish = Reuse::Drained(AssertReaderCopies);

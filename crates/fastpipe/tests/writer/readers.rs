@@ -1,5 +1,5 @@
-//! Every policy with copying readers of every kind: with odd sizes, late, resizing the
-//! pipe; and with readers that splice to a file or a socket.
+//! Every policy with readers that copy (with odd sizes, late, or resizing the pipe), and
+//! with readers that splice to a file or a socket.
 
 use crate::common::skip::skip;
 use std::fs::File;
@@ -23,9 +23,8 @@ use fastpipe::wait::Wait;
 use fastpipe::writer::{FinishError, Report, Writer};
 use rustix::process::Pid;
 
-/// Sends `len` bytes while `reader` reads in another thread, which is told the
-/// number of the writing one. What it returns is the number of bytes it found
-/// to be right.
+/// Sends `len` bytes while `reader` reads in another thread. `reader` gets the id of the
+/// writing thread, and returns the number of correct bytes.
 fn stream_to(
     setting: Setting,
     how: How,
@@ -39,7 +38,7 @@ fn stream_to(
         let mut out = setting.builder.open(write_end).unwrap();
         let sent = send(&mut out, how, 0, len);
         let report = sent.and_then(|()| Ok(out.finish().map_err(FinishError::abandon)?.1));
-        // What the reader has to say comes first: it may be why.
+        // Report the reader's panic first: it may be the cause of the writer's error.
         let right = reading
             .join()
             .unwrap_or_else(|why| panic!("{setting:?}, {how:?}: {}", common::writers::said(&why)));
@@ -81,7 +80,7 @@ fn pages_reused_several_times_carry_the_right_bytes() {
     }
 }
 
-/// Slabs of several huge pages, each of which has to be looked at.
+/// Each slab has several huge pages, all of which must be checked.
 #[test]
 fn long_loans_are_cow_checked_too() {
     const LOAN: usize = 3 * MIB;
@@ -94,16 +93,16 @@ fn long_loans_are_cow_checked_too() {
         let mut loan = out.lend(LOAN).unwrap();
         fill(&mut loan[..LOAN], (n * LOAN) as u64);
         loan.commit(LOAN).unwrap();
-        // Nobody holds anything then.
+        // Now the pipe holds no pages.
         out.wait_drained().unwrap();
     }
-    // Back to pieces of the usual size.
+    // Loans of the default length again.
     send(&mut out, How::Both, 40 * LOAN as u64, 20 * MIB).unwrap();
     let report = out.finish().unwrap().1;
     let len = (40 * LOAN + 20 * MIB) as u64;
     assert_eq!(reading.join().unwrap(), len);
     if uses_policy(report.path, Reuse::CowChecked, "long loans") {
-        // A slow machine may ask the referee once and then no more.
+        // On a slow machine, further checks may be paused after the first.
         assert!(report.slabs_reused > 0, "{report:?}");
     }
 }
@@ -117,7 +116,7 @@ fn a_reader_that_waits_for_a_full_pipe_gets_every_byte() {
                 let mut file = File::from(reader);
                 let mut at = 0;
                 while at + (2 * MIB as u64) < len as u64 {
-                    // Asleep, since the pipe is full.
+                    // The writer sleeps when the pipe is full.
                     until_asleep(writing);
                     let n = pipe::unread(&file).unwrap();
                     expect(&mut file, at, n);
@@ -140,7 +139,7 @@ fn a_reader_that_keeps_resizing_the_pipe_gets_every_byte() {
                 let mut chunk = vec![0; 50_001];
                 let mut changes = 0;
                 for capacity in CAPACITIES.iter().cycle() {
-                    // EBUSY where more is queued, EPERM above a limit.
+                    // EBUSY if more is queued, EPERM above a limit.
                     if rustix::pipe::fcntl_setpipe_size(&file, *capacity).is_ok() {
                         changes += 1;
                     }
@@ -159,7 +158,7 @@ fn a_reader_that_keeps_resizing_the_pipe_gets_every_byte() {
     }
 }
 
-/// The pipe is at its largest, everything unread, when the region comes round.
+/// The region is reused while the enlarged pipe is full of unread bytes.
 #[test]
 fn a_late_reader_that_enlarges_the_pipe_beyond_the_region_gets_every_byte() {
     for setting in settings() {
@@ -187,10 +186,10 @@ fn a_late_reader_that_enlarges_the_pipe_beyond_the_region_gets_every_byte() {
     }
 }
 
-/// One loan a slab, and two of them.
+/// Two slabs, each as long as one loan.
 #[test]
 fn drained_pages_are_reused_only_after_their_last_byte_was_read() {
-    // As few pages as are handed over, rather than copied.
+    // The fewest pages that are handed over rather than copied.
     let slab = 2 * pipe::page_size();
     for read in [0, 1, slab - 1, slab, slab + 1] {
         let (reader, writer) = pipe_of(64 * KIB);
@@ -239,7 +238,7 @@ fn a_reader_that_splices_to_a_file_gets_every_byte() {
     }
 }
 
-/// A socket takes the pages themselves, and its reader comes late.
+/// A socket holds references to the pages, and its reader reads late.
 #[test]
 fn a_reader_that_splices_to_a_socket_which_is_read_late_gets_every_byte() {
     for setting in safe_settings() {
@@ -253,7 +252,7 @@ fn a_reader_that_splices_to_a_socket_which_is_read_late_gets_every_byte() {
                 if held == 0 {
                     return at;
                 }
-                // The writer goes on for more than a region.
+                // The writer sends more than a region in the meantime.
                 let next = at + held as u64;
                 let mut rest = file.by_ref().take(6 * MIB as u64);
                 let end = expect_all(&mut rest, next, &[256 * KIB]);
@@ -264,7 +263,7 @@ fn a_reader_that_splices_to_a_socket_which_is_read_late_gets_every_byte() {
     }
 }
 
-/// Splices what `to` takes at once, up to `most` bytes; 0 at the end.
+/// Splices at most `most` bytes without blocking; returns 0 at the end.
 fn splice_some(from: &File, to: &UnixStream, most: usize) -> usize {
     let mut moved = 0;
     while moved < most {

@@ -15,7 +15,7 @@ fn expected(data: &[u8], times: u64) -> Vec<u8> {
     data.repeat(times as usize)
 }
 
-/// How often, so that it is about so many bytes.
+/// Returns how often to repeat `data` for about `bytes` bytes.
 fn times(data: &[u8], bytes: usize) -> u64 {
     (bytes / data.len()) as u64 + 1
 }
@@ -41,7 +41,7 @@ fn repeated_bytes_keep_their_place_between_written_and_lent_ones() {
                 loan[..5000].copy_from_slice(&stream(99, 5000));
                 loan.commit(5000).unwrap();
                 sent.extend(stream(99, 5000));
-                // Two in a row.
+                // Two repetitions in sequence.
                 out.repeat(&frozen, 3).unwrap();
                 out.repeat(&frozen, times(&data, 5000)).unwrap();
                 sent.extend(expected(&data, 3 + times(&data, 5000)));
@@ -73,7 +73,7 @@ fn unsent_repeated_bytes_are_queued_and_nothing_else_is_accepted() {
             let mut got = Vec::new();
             let mut chunk = vec![0; 50_001];
             for turn in 0.. {
-                // Taken from nobody before all that is sent.
+                // Nothing else is accepted before everything is sent.
                 if turn < 3 {
                     let kinds = [
                         out.lend(1).map(drop).unwrap_err().kind(),
@@ -108,7 +108,7 @@ fn unsent_repeated_bytes_are_queued_and_nothing_else_is_accepted() {
 }
 
 #[test]
-fn a_repetition_without_end_ends_with_its_reader() {
+fn an_unlimited_repetition_ends_with_its_reader() {
     for wait in WAITS {
         let (reader, writer) = pipe_of(64 * KIB);
         let reading = std::thread::spawn(move || {
@@ -120,7 +120,7 @@ fn a_repetition_without_end_ends_with_its_reader() {
         let end = out.repeat(&Frozen::new(b"y\n").unwrap(), u64::MAX);
         assert_eq!(end.unwrap_err().kind(), ErrorKind::BrokenPipe);
         assert!(reading.join().unwrap().chunks(2).all(|pair| pair == b"y\n"));
-        // It stays broken, and says so each time.
+        // The pipe stays broken, and each call reports that.
         assert!(out.queued() > 1 << 60);
         for _ in 0..3 {
             assert_eq!(out.flush().unwrap_err().kind(), ErrorKind::BrokenPipe);

@@ -1,4 +1,4 @@
-//! Repetitions that are long enough for pipes to be set up for them.
+//! Repetitions long enough for the fast path with its own pipes.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -14,10 +14,10 @@ use fastpipe::writer::{Frozen, Path, Writer};
 
 const LENGTHS: [usize; 7] = [1, 2, 3, 4096, 4097, 100_000, 700_000];
 
-/// More than it takes, in bytes.
+/// Number of bytes above which the fast path is used, with a margin.
 const MUCH: usize = 130 * MIB;
 
-/// Data over and over, for comparison.
+/// The expected bytes: `data` repeated.
 struct Expected<'a> {
     data: &'a [u8],
     at: usize,
@@ -49,7 +49,7 @@ impl Expected<'_> {
 }
 
 #[test]
-fn endless_repetition_is_right_and_ends_with_its_reader() {
+fn an_endless_repetition_is_correct_and_ends_with_its_reader() {
     for length in LENGTHS {
         let data = stream(length as u64, length);
         for wait in WAITS {
@@ -81,7 +81,7 @@ fn endless_repetition_is_right_and_ends_with_its_reader() {
 }
 
 #[test]
-fn much_that_is_repeated_ends_where_it_should_and_other_bytes_follow() {
+fn a_long_repetition_ends_exactly_and_other_bytes_follow() {
     for length in LENGTHS {
         let data = stream(length as u64, length);
         let times = MUCH / length + 3;
@@ -117,7 +117,7 @@ fn much_that_is_repeated_ends_where_it_should_and_other_bytes_follow() {
 }
 
 #[test]
-fn a_writer_that_never_waits_goes_on_repeating_where_it_stopped() {
+fn a_repetition_under_wait_never_resumes_where_it_stopped() {
     for length in LENGTHS {
         let data = stream(5, length);
         let (reader, writer) = pipe_of(16 * KIB);
@@ -140,7 +140,7 @@ fn a_writer_that_never_waits_goes_on_repeating_where_it_stopped() {
     }
 }
 
-/// From the beginning, or once both calls were used.
+/// Refused from the start, or after both calls were used.
 #[test]
 fn with_splice_or_tee_refused_repeating_uses_another_technique() {
     for calls in [&[libc::SYS_tee][..], &[libc::SYS_splice]] {

@@ -4,29 +4,28 @@ use std::os::fd::OwnedFd;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::open::{Channel, cant, over_limit};
+use super::open::{Channel, open_error};
+use crate::record::NotRun;
 use crate::session::TrialError;
 
 /// Bytes of an eventfd's value (eventfd(2)).
 pub const BYTES: usize = 8;
 
-/// An eventfd for messages of its size. As a semaphore, so that each message is read
-/// by itself: otherwise one read takes all that were written (eventfd(2)).
+/// Creates an eventfd. EFD_SEMAPHORE makes each read return one message; without it,
+/// one read takes all messages written so far (eventfd(2)).
 ///
 /// # Errors
 /// [`TrialError`].
 pub fn open(message: usize) -> Result<Channel, TrialError> {
     if message != BYTES {
-        return Err(over_limit(
-            BYTES,
-            "and at least: an eventfd carries one 64-bit number, no data",
-        ));
+        let reason = format!("a message must have {BYTES} bytes: an eventfd carries one number");
+        return Err(NotRun::limit(reason).into());
     }
-    let made: OwnedFd =
-        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE).map_err(cant("an eventfd"))?;
+    let fd: OwnedFd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)
+        .map_err(open_error("an eventfd"))?;
     Ok(Channel {
-        write_end: Some(made.try_clone().map_err(cant("an eventfd"))?),
-        read_end: Some(made),
+        write_end: Some(fd.try_clone().map_err(open_error("an eventfd"))?),
+        read_end: Some(fd),
         ..Channel::default()
     })
 }

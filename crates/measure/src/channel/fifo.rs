@@ -1,4 +1,4 @@
-//! A FIFO: a pipe with a name, which is taken away once both ends are open.
+//! A FIFO: a named pipe, whose name is removed once both ends are open.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,8 +7,8 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 
 use super::name::PrivateName;
 
-/// Makes a FIFO in a private directory, opens both ends and removes it: the
-/// reading end, and the writing end.
+/// Creates a FIFO in a private directory, opens both ends and removes it. Returns the
+/// reading end and the writing end.
 ///
 /// # Errors
 /// Those of mkdir(2), mknod(2) and open(2).
@@ -17,12 +17,12 @@ pub fn open() -> io::Result<(OwnedFd, OwnedFd)> {
     let mode = Mode::RUSR | Mode::WUSR;
     mknodat(CWD, name.path(), FileType::Fifo, mode, 0)?;
     let end = |flags| rustix::fs::open(name.path(), flags | OFlags::CLOEXEC, Mode::empty());
-    // To open an end waits for the other (fifo(7)), but for this one, which is
-    // there only until both are.
-    let first = end(OFlags::RDONLY | OFlags::NONBLOCK)?;
+    // Opening an end blocks until the other end is open (fifo(7)), except for a
+    // non-blocking reader. That one is closed once both ends are open.
+    let nonblocking = end(OFlags::RDONLY | OFlags::NONBLOCK)?;
     let write_end = end(OFlags::WRONLY)?;
     let read_end = end(OFlags::RDONLY)?;
-    drop(first);
+    drop(nonblocking);
     Ok((read_end, write_end))
 }
 
@@ -31,13 +31,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ends_are_of_one_pipe_that_has_no_name_any_more() {
+    fn the_ends_belong_to_one_pipe_without_a_name() {
         let (read_end, write_end) = open().unwrap();
         rustix::io::write(&write_end, b"abc").unwrap();
         drop(write_end);
-        let mut got = [0; 8];
-        assert_eq!(rustix::io::read(&read_end, &mut got).unwrap(), 3);
-        assert_eq!(rustix::io::read(&read_end, &mut got).unwrap(), 0);
+        let mut buffer = [0; 8];
+        assert_eq!(rustix::io::read(&read_end, &mut buffer).unwrap(), 3);
+        assert_eq!(rustix::io::read(&read_end, &mut buffer).unwrap(), 0);
         let stat = rustix::fs::fstat(&read_end).unwrap();
         assert_eq!(stat.st_nlink, 0);
     }

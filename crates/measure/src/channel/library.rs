@@ -1,5 +1,5 @@
-//! Sinks that write to a pipe as programs do: by the library's `Writer`,
-//! and by the standard library's `BufWriter`.
+//! Sinks that write to a pipe like ordinary programs: through fastpipe's `Writer` or
+//! the standard library's `BufWriter`.
 
 use std::fs;
 use std::io::{self, BufWriter, StdoutLock, Write};
@@ -18,20 +18,20 @@ use crate::endpoint::spec::{Policy, SinkSpec, SinkTechnique};
 /// The writing end.
 #[derive(Debug)]
 pub struct LibrarySink {
-    way: Way,
+    writer: AnyWriter,
 }
 
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a process has one of them")]
-enum Way {
-    /// The library's. The data is made in the pages that are sent or, where there is
-    /// a buffer, there, and written.
+enum AnyWriter {
+    /// fastpipe's. The data is produced in the pages that it lends or, if there is a
+    /// buffer, in the buffer and then written.
     Writer {
         out: Writer<OwnedFd>,
         policy: Policy,
         buffer: Option<Buffer>,
     },
-    /// What every program has.
+    /// The standard library's.
     Buffered {
         out: BufWriter<StdoutLock<'static>>,
         buffer: Buffer,
@@ -40,12 +40,11 @@ enum Way {
 }
 
 impl LibrarySink {
-    /// The sink that `spec` asks for.
-    /// [`SinkTechnique::BufWriter`] writes to standard output, which `channel`
-    /// must be.
+    /// Creates the sink described by `spec`. [`SinkTechnique::BufWriter`] writes to
+    /// standard output, which must be `channel`.
     ///
     /// # Errors
-    /// When memory can't be had, or `spec` asks for a bare technique.
+    /// If memory can't be mapped, or the technique is not a library's.
     pub fn new(channel: OwnedFd, spec: &SinkSpec) -> anyhow::Result<Self> {
         let open = |policy: Policy, channel: OwnedFd| {
             let builder = Writer::builder()
@@ -64,40 +63,40 @@ impl LibrarySink {
         };
         let buffer =
             || -> io::Result<Buffer> { Ok(Buffer::builder().len(spec.buffer_bytes).map()?) };
-        let way = match spec.technique {
-            SinkTechnique::Fastpipe(policy) => Way::Writer {
+        let writer = match spec.technique {
+            SinkTechnique::Fastpipe(policy) => AnyWriter::Writer {
                 out: open(policy, channel)?,
                 policy,
                 buffer: None,
             },
-            SinkTechnique::FastpipeIo(policy) => Way::Writer {
+            SinkTechnique::FastpipeIo(policy) => AnyWriter::Writer {
                 out: open(policy, channel)?,
                 policy,
                 buffer: Some(buffer()?),
             },
-            SinkTechnique::BufWriter => Way::Buffered {
+            SinkTechnique::BufWriter => AnyWriter::Buffered {
                 out: BufWriter::with_capacity(spec.buffer_bytes, io::stdout().lock()),
                 buffer: buffer()?,
                 sent: 0,
             },
-            other => bail!("no library sends by {other}"),
+            other => bail!("{other} is not a technique of a library"),
         };
-        Ok(LibrarySink { way })
+        Ok(LibrarySink { writer })
     }
 }
 
 impl Sink for LibrarySink {
     fn send(&mut self, producer: &mut Producer) -> io::Result<()> {
-        match &mut self.way {
-            Way::Writer {
+        match &mut self.writer {
+            AnyWriter::Writer {
                 out,
                 buffer: Some(buffer),
                 ..
             } => write(out, buffer, producer),
-            Way::Writer { out, .. } => lend(out, producer),
-            Way::Buffered { out, buffer, sent } => {
-                // Counted at once: when the reader leaves within this piece, a
-                // part of it was sent, but not said how much.
+            AnyWriter::Writer { out, .. } => send_lent(out, producer),
+            AnyWriter::Buffered { out, buffer, sent } => {
+                // Counted before the call: if the reader exits during this piece, part
+                // of it was sent, but BufWriter does not show how much.
                 *sent += buffer.len() as u64;
                 write(out, buffer, producer)
             }
@@ -105,17 +104,17 @@ impl Sink for LibrarySink {
     }
 
     fn sent(&self) -> u64 {
-        match &self.way {
-            Way::Writer { out, .. } => out.report().counts.bytes,
-            Way::Buffered { sent, .. } => *sent,
+        match &self.writer {
+            AnyWriter::Writer { out, .. } => out.report().counts.bytes,
+            AnyWriter::Buffered { sent, .. } => *sent,
         }
     }
 
     fn counts(&self) -> Counts {
-        match &self.way {
-            Way::Writer { out, .. } => out.report().counts,
-            // It keeps no count; the kernel does, for the whole process.
-            Way::Buffered { sent, .. } => {
+        match &self.writer {
+            AnyWriter::Writer { out, .. } => out.report().counts,
+            // BufWriter does not count calls; the kernel does, for the whole process.
+            AnyWriter::Buffered { sent, .. } => {
                 let calls = write_calls().unwrap_or(0);
                 Counts {
                     bytes: *sent,
@@ -128,18 +127,18 @@ impl Sink for LibrarySink {
     }
 
     fn call(&self) -> &'static str {
-        match &self.way {
-            Way::Buffered { .. } => "BufWriter",
-            Way::Writer { .. } => "Writer",
+        match &self.writer {
+            AnyWriter::Buffered { .. } => "BufWriter",
+            AnyWriter::Writer { .. } => "Writer",
         }
     }
 
-    fn as_asked(&self) -> Result<(), String> {
-        let (path, policy) = match &self.way {
-            Way::Writer { out, policy, .. } => (out.path(), *policy),
-            Way::Buffered { .. } => return Ok(()),
+    fn check_technique(&self) -> Result<(), String> {
+        let (path, policy) = match &self.writer {
+            AnyWriter::Writer { out, policy, .. } => (out.path(), *policy),
+            AnyWriter::Buffered { .. } => return Ok(()),
         };
-        let does = match (path, policy) {
+        let actual = match (path, policy) {
             (Path::Write(_), Policy::Copying)
             | (Path::Vmsplice(Reuse::Fresh), Policy::Fresh)
             | (Path::Vmsplice(Reuse::Drained(_)), Policy::Drained)
@@ -147,13 +146,13 @@ impl Sink for LibrarySink {
             (path, _) => path,
         };
         Err(format!(
-            "Writer could not do as asked ({}); it does: {does}",
+            "Writer could not use the policy {}; it uses {actual}",
             policy.name()
         ))
     }
 }
 
-fn lend(out: &mut Writer<OwnedFd>, producer: &mut Producer) -> io::Result<()> {
+fn send_lent(out: &mut Writer<OwnedFd>, producer: &mut Producer) -> io::Result<()> {
     let mut loan = out.lend(0)?;
     let len = loan.len();
     if !producer.is_idle() {
@@ -169,7 +168,7 @@ fn write(out: &mut impl Write, buffer: &mut Buffer, producer: &mut Producer) -> 
     out.write_all(buffer)
 }
 
-/// The write calls of this process so far: syscw of /proc/self/io (proc(5)).
+/// The number of write calls of this process so far: syscw of /proc/self/io (proc(5)).
 fn write_calls() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/io").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("syscw:"))?;

@@ -1,5 +1,5 @@
-//! Whole messages by single system calls: the memory that messages are sent from,
-//! and a sink and a source for any transmitter and receiver.
+//! A sink and a source of whole messages for any transmitter and receiver, and the
+//! memory that messages are sent from.
 
 use std::hint;
 use std::io;
@@ -13,12 +13,12 @@ use super::{Receiver, Sink, Source, Taken, Transmitter, ZerocopyCounts};
 use crate::endpoint::data::Producer;
 use crate::endpoint::outcome::Setup;
 
-/// Memory of messages of one length that are sent in turn.
+/// Memory for messages of one length, in pieces that are sent in turn.
 #[derive(Debug)]
 pub struct Pieces {
     memory: Buffer,
     len: usize,
-    /// From the start of one piece to the next.
+    /// Bytes from the start of one piece to the start of the next.
     stride: usize,
     count: usize,
 }
@@ -27,7 +27,7 @@ impl Pieces {
     /// Maps `count` pieces of `len` bytes, one every `stride` bytes.
     ///
     /// # Errors
-    /// When the memory can't be had.
+    /// If the memory can't be mapped.
     pub fn new(len: usize, stride: usize, count: usize) -> Result<Self, BufferError> {
         Ok(Pieces {
             memory: Buffer::builder().len(stride.saturating_mul(count)).map()?,
@@ -52,13 +52,13 @@ impl Pieces {
         piece * self.stride..piece * self.stride + self.len
     }
 
-    /// Bytes of a piece, to be written.
+    /// The bytes of a piece, mutably.
     pub fn bytes_mut(&mut self, piece: usize) -> &mut [u8] {
         let range = self.range(piece);
         &mut self.memory[range]
     }
 
-    /// The message in a piece, from its byte `from` on.
+    /// The message in a piece, starting at its byte `from`.
     pub fn message(&self, piece: usize, from: usize) -> Message<'_> {
         let Range { start, end } = self.range(piece);
         Message {
@@ -69,10 +69,10 @@ impl Pieces {
     }
 }
 
-/// A message, or the rest of it, in the memory that it is sent from.
+/// A message, or the rest of one, in the memory that it is sent from.
 #[derive(Debug, Clone, Copy)]
 pub struct Message<'a> {
-    /// Index of the piece it lies in.
+    /// The index of its piece.
     pub piece: usize,
     memory: &'a Buffer,
     range: (usize, usize),
@@ -90,7 +90,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Adds a system call to the counts.
+/// Counts a system call and whether it would have blocked.
 pub(super) fn counted<T>(
     counts: &mut Counts,
     outcome: rustix::io::Result<T>,
@@ -101,9 +101,8 @@ pub(super) fn counted<T>(
     outcome
 }
 
-/// Calls again while a call was interrupted or, where it must not sleep, would
-/// have.
-fn until_done<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+/// Repeats a call while it is interrupted or would block.
+fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     loop {
         match call() {
             Err(Errno::INTR) => {}
@@ -113,8 +112,8 @@ fn until_done<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io:
     }
 }
 
-/// The bytes that a call moved; `PIPE` where the other end is gone, which has
-/// several numbers, one a kind of channel.
+/// The number of bytes that a call moved. If the peer is gone, which each kind of
+/// channel reports differently, the error is `PIPE`.
 pub(crate) fn moved(outcome: rustix::io::Result<usize>) -> rustix::io::Result<usize> {
     match outcome {
         Ok(0) => Err(Errno::PIPE),
@@ -125,7 +124,7 @@ pub(crate) fn moved(outcome: rustix::io::Result<usize>) -> rustix::io::Result<us
     }
 }
 
-/// The writing end of a trial that sends whole messages by a transmitter.
+/// A sink that sends whole messages through a transmitter.
 #[derive(Debug)]
 pub struct MessageSink<T> {
     transmitter: T,
@@ -136,10 +135,10 @@ pub struct MessageSink<T> {
 }
 
 impl<T: Transmitter> MessageSink<T> {
-    /// A sink of `count` pieces of one message each, mapped and filled.
+    /// Creates a sink of `count` pieces of one message each, mapped and filled.
     ///
     /// # Errors
-    /// When the memory can't be had.
+    /// If the memory can't be mapped.
     pub fn new(transmitter: T, message: usize, count: usize) -> anyhow::Result<Self> {
         let mut pieces = Pieces::new(message, message, count)?;
         for piece in 0..count {
@@ -158,14 +157,14 @@ impl<T: Transmitter> MessageSink<T> {
 impl<T: Transmitter> Sink for MessageSink<T> {
     fn send(&mut self, producer: &mut Producer) -> io::Result<()> {
         let (transmitter, piece) = (&mut self.transmitter, self.next);
-        until_done(|| transmitter.reclaim(piece))?;
+        retry(|| transmitter.reclaim(piece))?;
         if !producer.is_idle() {
             producer.produce(self.pieces.bytes_mut(piece));
         }
         let mut sent = 0;
         while sent < self.pieces.len() {
             let rest = self.pieces.message(piece, sent);
-            let n = moved(until_done(|| transmitter.send(rest)))?;
+            let n = moved(retry(|| transmitter.send(rest)))?;
             self.bytes += n as u64;
             self.moving_calls += 1;
             sent += n;
@@ -194,8 +193,8 @@ impl<T: Transmitter> Sink for MessageSink<T> {
         self.transmitter.call()
     }
 
-    fn expect_leaving(&mut self) {
-        self.transmitter.expect_leaving();
+    fn expect_reader_exit(&mut self) {
+        self.transmitter.expect_reader_exit();
     }
 
     fn zerocopy(&self) -> Option<ZerocopyCounts> {
@@ -203,7 +202,7 @@ impl<T: Transmitter> Sink for MessageSink<T> {
     }
 }
 
-/// The reading end of a trial that copies what a receiver gets into a buffer.
+/// A source that receives messages into a buffer.
 #[derive(Debug)]
 pub struct MessageSource<R> {
     receiver: R,
@@ -213,10 +212,10 @@ pub struct MessageSource<R> {
 }
 
 impl<R: Receiver> MessageSource<R> {
-    /// A source with its buffer mapped.
+    /// Creates a source, with its buffer mapped.
     ///
     /// # Errors
-    /// When the buffer can't be had.
+    /// If the buffer can't be mapped.
     pub fn new(receiver: R, buffer_bytes: usize) -> anyhow::Result<Self> {
         Ok(MessageSource {
             receiver,
@@ -230,8 +229,8 @@ impl<R: Receiver> MessageSource<R> {
 impl<R: Receiver> Source for MessageSource<R> {
     fn take(&mut self) -> io::Result<Taken<'_>> {
         let (receiver, buffer) = (&mut self.receiver, &mut self.buffer[..]);
-        let n = match moved(until_done(|| receiver.receive(buffer))) {
-            // A writer that has left, or was killed.
+        let n = match moved(retry(|| receiver.receive(buffer))) {
+            // The writer has exited or was killed.
             Err(Errno::PIPE) => 0,
             outcome => outcome?,
         };

@@ -1,9 +1,10 @@
-//! What lies between two processes: one file a channel.
+//! The channels between two processes, one file per channel.
 //!
-//! A transmitter and a receiver make one system call at a time, and say where it
-//! would have slept: round trips go through them. Throughput trials send whole
-//! messages by a [`Sink`] and take them from a [`Source`], which `message.rs` makes
-//! of any transmitter and receiver; some channels have sinks of their own.
+//! A [`Transmitter`] and a [`Receiver`] make one system call at a time and fail with
+//! `AGAIN` where it would have blocked; round trips use them. Throughput trials send
+//! whole messages to a [`Sink`] and take them from a [`Source`]. `message.rs` adapts
+//! any transmitter and receiver to these; some channels have sinks and sources of their
+//! own.
 
 pub mod eventfd;
 pub mod fifo;
@@ -24,7 +25,7 @@ pub mod vm_readv;
 
 pub(crate) use self::message::moved;
 pub use self::open::{Channel, Granted, open};
-pub(crate) use self::open::{cant, open_kind};
+pub(crate) use self::open::{open_error, open_kind};
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -41,14 +42,13 @@ use crate::endpoint::outcome::Setup;
 
 /// An end of a channel that moves messages one system call at a time.
 pub trait End {
-    /// The descriptor to poll; none where [`sleep`](Self::sleep) stands in for
-    /// that.
+    /// The descriptor to poll; `None` if [`sleep`](Self::sleep) must be called instead.
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Makes later calls fail with `AGAIN` instead of sleeping. The open file must
-    /// belong to this trial only.
+    /// Makes later calls fail with `AGAIN` instead of blocking. The open file
+    /// description must belong to this trial only.
     ///
     /// # Errors
     /// Those of fcntl(2).
@@ -56,36 +56,37 @@ pub trait End {
         self.fd().map_or(Ok(()), set_nonblocking)
     }
 
-    /// Sleeps until the next call would not, or the time is over. May wake up
+    /// Sleeps until the next call would not block, or until the time limit. May return
     /// early.
     ///
     /// # Errors
-    /// `PIPE` where the other end is gone.
+    /// `PIPE` if the peer is gone.
     fn sleep(&mut self, _limit: Option<Duration>) -> rustix::io::Result<()> {
         Ok(())
     }
 
-    /// System calls and would-blocks so far, where they are counted.
+    /// System calls and would-blocks so far; zeros if they are not counted.
     fn counts(&self) -> Counts {
         Counts::default()
     }
 }
 
-/// Sets O_NONBLOCK on an open file that belongs to this trial only.
+/// Sets O_NONBLOCK on an open file description that belongs to this trial only.
 fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(fcntl_setfl(fd, fcntl_getfl(fd)? | OFlags::NONBLOCK)?)
 }
 
 /// The writing end of a channel, one system call at a time.
 pub trait Transmitter: End {
-    /// Sends what there is room for of a message. Returns how many bytes.
+    /// Sends as much of a message as there is room for. Returns the number of bytes
+    /// sent.
     ///
     /// # Errors
-    /// Those of the call: `AGAIN` where it would have slept.
+    /// Those of the call; `AGAIN` if it would have blocked.
     fn send(&mut self, message: Message<'_>) -> rustix::io::Result<usize>;
 
-    /// Waits until nobody needs the memory of a piece any more, where its reader
-    /// does not say so by an answer.
+    /// Waits until the memory of a piece may be written again. Does nothing where the
+    /// peer's answer already shows that.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -93,8 +94,8 @@ pub trait Transmitter: End {
         Ok(())
     }
 
-    /// Has the next message made by `make` where the reader will find it, if the
-    /// channel can do that: [`send`](Self::send) then sends that one.
+    /// Calls `make` to produce the next message in the channel's own memory; the next
+    /// [`send`](Self::send) sends it. Returns `None` if the channel can't do that.
     ///
     /// # Errors
     /// As [`send`](Self::send), and those of `make`.
@@ -105,8 +106,8 @@ pub trait Transmitter: End {
         None
     }
 
-    /// Takes what would keep poll(2) from sleeping. Returns whether there was
-    /// anything.
+    /// Consumes pending notifications that would make poll(2) return at once. Returns
+    /// whether there were any.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -114,16 +115,16 @@ pub trait Transmitter: End {
         Ok(false)
     }
 
-    /// The system call, for messages.
+    /// The name of the system call, for error messages.
     fn call(&self) -> &'static str;
 
-    /// The capacity of the channel in bytes, where it is made by this end.
+    /// The capacity of the channel in bytes, if this end creates it.
     fn capacity(&self) -> Option<usize> {
         None
     }
 
-    /// See [`Sink::expect_leaving`].
-    fn expect_leaving(&mut self) {}
+    /// See [`Sink::expect_reader_exit`].
+    fn expect_reader_exit(&mut self) {}
 
     /// See [`Sink::zerocopy`].
     fn zerocopy(&self) -> Option<ZerocopyCounts> {
@@ -133,32 +134,31 @@ pub trait Transmitter: End {
 
 /// The reading end of a channel, one system call at a time.
 pub trait Receiver: End {
-    /// Receives what has come of a message, as far as there is room. Returns how
-    /// many bytes.
+    /// Receives the available part of a message, up to the length of `into`. Returns
+    /// the number of bytes.
     ///
     /// # Errors
-    /// Those of the call: `AGAIN` where it would have slept.
+    /// Those of the call; `AGAIN` if it would have blocked.
     fn receive(&mut self, into: &mut [u8]) -> rustix::io::Result<usize>;
 
-    /// Whether every byte that is received is to be copied, not just the first and
-    /// last ones, where that is not done anyway.
+    /// Sets whether all received bytes are copied or only the first and last ones.
+    /// Ignored by channels that always copy.
     fn copy_all(&mut self, _all: bool) {}
 
-    /// The system call, for messages.
+    /// The name of the system call, for error messages.
     fn call(&self) -> &'static str;
 }
 
-/// The writing end of a channel, as a throughput trial drives it.
+/// The writing end of a channel in a throughput trial.
 pub trait Sink {
-    /// Has the next piece made by `producer`, where it makes anything, and
-    /// sends it.
+    /// Sends the next piece, after `producer` has filled it unless it is idle.
     ///
     /// # Errors
-    /// `BrokenPipe` where the reader is gone, `TimedOut` after
-    /// [`expect_leaving`](Self::expect_leaving) where it may be.
+    /// `BrokenPipe` if the reader is gone; `TimedOut` after
+    /// [`expect_reader_exit`](Self::expect_reader_exit) if it may be gone.
     fn send(&mut self, producer: &mut Producer) -> io::Result<()>;
 
-    /// What took effect.
+    /// The actual setup.
     fn setup(&self) -> Setup {
         Setup::default()
     }
@@ -168,66 +168,66 @@ pub trait Sink {
         self.counts().bytes
     }
 
-    /// What was done so far.
+    /// Bytes and calls so far.
     fn counts(&self) -> Counts;
 
-    /// The system call in use, for messages.
+    /// The name of the system call in use, for error messages.
     fn call(&self) -> &'static str;
 
-    /// Whether the sink does what its case says.
+    /// Checks that the sink uses the technique that its case asks for.
     ///
     /// # Errors
-    /// What it does instead, and why.
-    fn as_asked(&self) -> Result<(), String> {
+    /// The technique that it uses instead.
+    fn check_technique(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// Tells the sink that the reader may leave: where the channel does not show that,
-    /// later sends wait for a bounded time.
-    fn expect_leaving(&mut self) {}
+    /// Announces that the reader may exit. If the channel does not show that the reader
+    /// is gone, later sends time out.
+    fn expect_reader_exit(&mut self) {}
 
-    /// What the completions of MSG_ZEROCOPY say; none where it is not used.
+    /// Completions of MSG_ZEROCOPY; `None` if it is not used.
     fn zerocopy(&self) -> Option<ZerocopyCounts> {
         None
     }
 }
 
-/// What the completions of sends with MSG_ZEROCOPY say.
+/// Counts of the completions of sends with MSG_ZEROCOPY.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZerocopyCounts {
     /// Sends completed.
     pub completed: u64,
-    /// Those of them that the kernel copied all the same.
+    /// Completed sends whose data the kernel copied anyway.
     pub copied: u64,
 }
 
-/// The reading end of a channel, as a throughput trial drives it.
+/// The reading end of a channel in a throughput trial.
 pub trait Source {
-    /// Takes what is there, waiting for the first byte of it; nothing at the
+    /// Takes the available data, waiting for the first byte. Returns no bytes at the
     /// end of the data.
     ///
     /// # Errors
     /// Those of the call.
     fn take(&mut self) -> io::Result<Taken<'_>>;
 
-    /// What was done so far at this end of the channel.
+    /// Bytes and calls so far at this end of the channel.
     fn counts(&self) -> Counts;
 
-    /// The system call in use, for messages.
+    /// The name of the system call in use, for error messages.
     fn call(&self) -> &'static str;
 }
 
-/// What a source took.
+/// Data taken from a source.
 #[derive(Debug)]
 pub enum Taken<'a> {
     /// Bytes in the reader's memory.
     Data(&'a [u8]),
-    /// Number of bytes that were discarded unseen.
+    /// Number of bytes that were discarded.
     Discarded(usize),
 }
 
 impl Taken<'_> {
-    /// How many bytes; 0 at the end of the data.
+    /// The number of bytes; 0 at the end of the data.
     pub fn len(&self) -> usize {
         match self {
             Taken::Data(bytes) => bytes.len(),

@@ -1,8 +1,8 @@
 //! A POSIX message queue.
 //!
-//! Nothing tells one end that the other is gone: a reader that is killed is
-//! noticed by who started the writer, and of one that leaves the shared words
-//! tell (see [`Transmitter::expect_leaving`]).
+//! A queue does not show that its other end is gone. If the reader is killed, the
+//! parent process notices it; if the reader exits, the shared words show it (see
+//! [`Transmitter::expect_reader_exit`]).
 
 use std::ffi::CString;
 use std::fs;
@@ -16,44 +16,44 @@ use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::message::{Message, counted};
-use super::open::{Channel, Granted, cant, over_limit};
+use super::open::{Channel, Granted, open_error, over_limit};
 use super::{End, Receiver, Transmitter, set_nonblocking, sys};
 use crate::record::NotRun;
 use crate::session::TrialError;
 use pipespeed_base::size;
 
 /// The default number of messages in a queue (mq_overview(7)).
-const USUAL_MESSAGES: usize = 10;
+const DEFAULT_MESSAGES: usize = 10;
 
-/// How long a send waits where the reader may have left, in nanoseconds, and
-/// how often it tries where it spins.
-const PATIENCE_NS: i64 = 10_000_000;
+/// The timeout of a send if the reader may have exited, in nanoseconds.
+const SEND_TIMEOUT_NS: i64 = 10_000_000;
+/// The number of tries of such a send if it spins.
 const MAX_TRIES: u32 = 1000;
 
-/// Makes a queue of messages of one size, and takes its name away.
+/// Creates a queue for messages of one size and removes its name.
 ///
 /// # Errors
-/// [`TrialError`]: refused where a limit is in the way.
+/// [`TrialError`]: not run if a limit is exceeded.
 pub fn open(message: usize) -> Result<Channel, TrialError> {
     let mut name = new_name();
     let mut messages = limit("msg_max")
-        .unwrap_or(USUAL_MESSAGES)
-        .clamp(1, USUAL_MESSAGES);
-    let made = libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY;
+        .unwrap_or(DEFAULT_MESSAGES)
+        .clamp(1, DEFAULT_MESSAGES);
+    let create = libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY;
     let write_end = loop {
-        match sys::mq_open(&name, made, messages, message) {
+        match sys::mq_open(&name, create, messages, message) {
             // The limit on the memory of a user's queues (mq_overview(7)).
             Err(Errno::MFILE) if messages > 1 => messages /= 2,
-            // Left by a process that had this number and was killed.
+            // Left behind by a killed process that had the same ID.
             Err(Errno::EXIST) => name = new_name(),
-            outcome => break outcome.map_err(|errno| open_error(errno, message))?,
+            outcome => break outcome.map_err(|errno| limit_error(errno, message))?,
         }
     };
     let read_end = sys::mq_open(&name, libc::O_RDONLY, 0, 0);
-    sys::mq_unlink(&name).map_err(cant("a message queue"))?;
+    sys::mq_unlink(&name).map_err(open_error("a message queue"))?;
     Ok(Channel {
         write_end: Some(write_end),
-        read_end: Some(read_end.map_err(cant("a message queue"))?),
+        read_end: Some(read_end.map_err(open_error("a message queue"))?),
         granted: Granted {
             queue_messages: Some(messages),
             ..Granted::default()
@@ -70,28 +70,28 @@ fn new_name() -> CString {
     CString::new(name).unwrap_or_default()
 }
 
-/// A limit of this system's, from /proc/sys/fs/mqueue.
+/// A system-wide limit, from /proc/sys/fs/mqueue.
 fn limit(name: &str) -> Option<usize> {
     let text = fs::read_to_string(format!("/proc/sys/fs/mqueue/{name}")).ok()?;
     text.trim().parse().ok()
 }
 
-/// Which limit is in the way.
-fn open_error(errno: Errno, message: usize) -> TrialError {
-    let most = limit("msgsize_max");
-    match (errno, most) {
-        (Errno::INVAL, Some(most)) if message > most => {
-            over_limit(most, "/proc/sys/fs/mqueue/msgsize_max")
+/// Converts an error of mq_open(2), and names the limit that was exceeded.
+fn limit_error(errno: Errno, message: usize) -> TrialError {
+    let max = limit("msgsize_max");
+    match (errno, max) {
+        (Errno::INVAL, Some(max)) if message > max => {
+            over_limit(max, "/proc/sys/fs/mqueue/msgsize_max")
         }
         (Errno::NOSPC, _) => TrialError::NotRun(NotRun::refused(format!(
-            "a message queue: there are {} already, the limit: /proc/sys/fs/mqueue/queues_max",
-            limit("queues_max").map_or("as many as may be".to_owned(), |n| n.to_string())
+            "a message queue: the system has reached its limit (/proc/sys/fs/mqueue/queues_max{})",
+            limit("queues_max").map_or(String::new(), |n| format!(", now {n}"))
         ))),
-        // The same number stands for descriptors.
+        // EMFILE also means that this process has no descriptor left.
         (Errno::MFILE, _) if rustix::io::dup(std::io::stderr()).is_ok() => {
             TrialError::NotRun(NotRun::limit(format!(
-                "a message queue for one message of {} takes more memory than a user's \
-                 queues may here (ulimit -q{})",
+                "a message queue for one message of {} exceeds the memory limit of a \
+                 user's queues here (ulimit -q{})",
                 size::format(message as u64),
                 match getrlimit(Resource::Msgqueue).current {
                     Some(bytes) => format!(", now {bytes} bytes"),
@@ -99,35 +99,36 @@ fn open_error(errno: Errno, message: usize) -> TrialError {
                 }
             )))
         }
-        _ => cant("a message queue")(errno),
+        _ => open_error("a message queue")(errno),
     }
 }
 
-/// An end of a message queue, a call at a time.
+/// An end of a message queue.
 #[derive(Debug)]
 pub struct Queue {
     fd: OwnedFd,
-    sleeps: bool,
-    /// Whether a send must not wait forever, and how often it is still tried.
-    may_be_alone: bool,
-    tries: u32,
+    blocks: bool,
+    /// Whether the reader may have exited, so that sends must time out.
+    reader_may_be_gone: bool,
+    /// The tries left of such a send if it spins.
+    tries_left: u32,
     counts: Counts,
 }
 
 impl Queue {
-    /// An end whose calls sleep, or not.
+    /// Creates an end whose calls block, or else fail with `AGAIN`.
     ///
     /// # Errors
     /// Those of fcntl(2).
-    pub fn new(fd: OwnedFd, sleeps: bool) -> io::Result<Self> {
+    pub fn new(fd: OwnedFd, blocks: bool) -> io::Result<Self> {
         let mut queue = Queue {
             fd,
-            sleeps,
-            may_be_alone: false,
-            tries: MAX_TRIES,
+            blocks,
+            reader_may_be_gone: false,
+            tries_left: MAX_TRIES,
             counts: Counts::default(),
         };
-        if !sleeps {
+        if !blocks {
             queue.never_sleep()?;
         }
         Ok(queue)
@@ -140,7 +141,7 @@ impl End for Queue {
     }
 
     fn never_sleep(&mut self) -> io::Result<()> {
-        self.sleeps = false;
+        self.blocks = false;
         set_nonblocking(self.fd.as_fd())
     }
 
@@ -152,15 +153,15 @@ impl End for Queue {
 impl Transmitter for Queue {
     fn send(&mut self, message: Message<'_>) -> rustix::io::Result<usize> {
         let bytes = message.bytes();
-        let deadline = (self.may_be_alone && self.sleeps).then(soon);
+        let deadline = (self.reader_may_be_gone && self.blocks).then(send_deadline);
         let sent = sys::mq_send(self.fd.as_fd(), bytes, deadline);
         match counted(&mut self.counts, sent) {
-            Err(Errno::AGAIN) if self.may_be_alone => {
-                self.tries -= 1;
-                if self.tries > 0 {
+            Err(Errno::AGAIN) if self.reader_may_be_gone => {
+                self.tries_left -= 1;
+                if self.tries_left > 0 {
                     return Err(Errno::AGAIN);
                 }
-                self.tries = MAX_TRIES;
+                self.tries_left = MAX_TRIES;
                 Err(Errno::TIMEDOUT)
             }
             outcome => outcome.map(|()| bytes.len()),
@@ -171,13 +172,13 @@ impl Transmitter for Queue {
         "mq_send"
     }
 
-    fn expect_leaving(&mut self) {
-        self.may_be_alone = true;
+    fn expect_reader_exit(&mut self) {
+        self.reader_may_be_gone = true;
     }
 }
 
 impl Receiver for Queue {
-    /// The room must be that of the queue's longest message.
+    /// The buffer must be at least as long as the queue's maximum message.
     fn receive(&mut self, into: &mut [u8]) -> rustix::io::Result<usize> {
         counted(&mut self.counts, sys::mq_receive(self.fd.as_fd(), into))
     }
@@ -187,11 +188,11 @@ impl Receiver for Queue {
     }
 }
 
-/// The moment at which a send that may be in vain gives up.
-fn soon() -> libc::timespec {
+/// The deadline of a send if the reader may have exited.
+fn send_deadline() -> libc::timespec {
     const SECOND: i64 = 1_000_000_000;
     let now = clock_gettime(ClockId::Realtime);
-    let ns = now.tv_nsec as i64 + PATIENCE_NS;
+    let ns = now.tv_nsec as i64 + SEND_TIMEOUT_NS;
     libc::timespec {
         tv_sec: now.tv_sec + ns / SECOND,
         tv_nsec: (ns % SECOND) as _,

@@ -1,4 +1,4 @@
-//! A name in the file system that nobody else can use.
+//! A private path in the file system.
 
 use std::fs;
 use std::io;
@@ -9,16 +9,15 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-/// The longest name of a socket, in bytes: sun_path less the 0 that ends it
+/// The maximum length of a socket's path in bytes: sun_path without its terminating NUL
 /// (unix(7)).
 const MAX_SOCKET_NAME: usize = 107;
 
-/// A name in a directory of its own, into which nobody else may look. Both are
-/// gone when this is dropped.
+/// A path in a directory of its own, which other users can't access. Both are removed
+/// on drop.
 ///
-/// They are removed by name: to look into the directory, as
-/// [`tempfile::TempDir`] does, takes a descriptor, and the want of one may be
-/// why this ends.
+/// They are removed by path. [`tempfile::TempDir`] opens the directory to remove it,
+/// which fails if this process has run out of descriptors.
 #[derive(Debug)]
 pub struct PrivateName {
     directory: PathBuf,
@@ -26,19 +25,19 @@ pub struct PrivateName {
 }
 
 impl PrivateName {
-    /// A name that stands for nothing yet.
+    /// Creates the directory, and a path in it at which nothing exists yet.
     ///
     /// # Errors
-    /// Those of mkdir(2), with the place in their text.
+    /// Those of mkdir(2), with the path in their message.
     pub fn new(name: &str) -> io::Result<Self> {
-        Self::within(&std::env::temp_dir(), name)
+        Self::new_in(&std::env::temp_dir(), name)
     }
 
-    fn within(place: &Path, name: &str) -> io::Result<Self> {
+    fn new_in(parent: &Path, name: &str) -> io::Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix("pipespeed-")
             .permissions(fs::Permissions::from_mode(0o700))
-            .tempdir_in(place)?
+            .tempdir_in(parent)?
             .keep();
         Ok(PrivateName {
             path: directory.join(name),
@@ -46,13 +45,14 @@ impl PrivateName {
         })
     }
 
-    /// The whole name.
+    /// The full path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The name, short enough for a socket's address wherever the directory is:
-    /// if need be by a descriptor of the directory, which must stay open meanwhile.
+    /// A path short enough for a socket's address. If the full path is too long, this
+    /// one goes through a descriptor of the directory, which must stay open while the
+    /// path is used.
     ///
     /// # Errors
     /// Those of open(2).
@@ -71,7 +71,7 @@ impl PrivateName {
 
 impl Drop for PrivateName {
     fn drop(&mut self) {
-        // There is nobody to tell, and nothing else to be done.
+        // Errors can't be reported here.
         let _ = fs::remove_file(&self.path);
         let _ = fs::remove_dir(&self.directory);
     }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_private_and_goes_with_whatever_it_stands_for() {
+    fn the_directory_is_private_and_removed_with_its_file() {
         for made in [false, true] {
             let name = PrivateName::new("fifo").unwrap();
             let directory = name.directory.clone();
@@ -99,12 +99,12 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_can_be_bound_however_long_the_name_of_the_directory_is() {
+    fn a_socket_can_be_bound_in_a_directory_with_a_long_path() {
         let place = tempfile::tempdir().unwrap();
         for length in [1, 100, 200] {
             let long = place.path().join("d".repeat(length));
             fs::create_dir(&long).unwrap();
-            let name = PrivateName::within(&long, "socket").unwrap();
+            let name = PrivateName::new_in(&long, "socket").unwrap();
             let (short, _open) = name.short().unwrap();
             assert!(short.as_os_str().len() <= MAX_SOCKET_NAME);
             let listener = UnixListener::bind(&short).unwrap();

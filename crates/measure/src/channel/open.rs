@@ -1,4 +1,4 @@
-//! Making a channel: its two ends, before they are handed to the processes.
+//! Creates the two ends of a channel, before they are passed to the processes.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,18 +14,18 @@ use crate::session::TrialError;
 use pipespeed_base::failure::out_of_descriptors;
 use pipespeed_base::size;
 
-/// A channel that nobody uses yet. Whatever name it had is gone already.
+/// A new channel. If it had a name, the name has been removed.
 #[derive(Debug, Default)]
 pub struct Channel {
-    /// What the writer gets; none where there is one end only.
+    /// The writer's descriptor.
     pub write_end: Option<OwnedFd>,
-    /// What the reader gets.
+    /// The reader's descriptor.
     pub read_end: Option<OwnedFd>,
-    /// What took effect.
+    /// The actual sizes and settings.
     pub granted: Granted,
 }
 
-/// The sizes that a channel got.
+/// The actual sizes and settings of a channel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Granted {
     /// The capacity of a pipe or FIFO.
@@ -36,11 +36,11 @@ pub struct Granted {
     pub receive_buffer_bytes: Option<usize>,
     /// TCP_NODELAY.
     pub nodelay: Option<bool>,
-    /// The messages a message queue holds.
+    /// The capacity of a message queue, in messages.
     pub queue_messages: Option<usize>,
 }
 
-/// Makes the channel of a case.
+/// Creates the channel of a case.
 ///
 /// # Errors
 /// [`TrialError`].
@@ -55,8 +55,8 @@ pub fn open(case: &Case) -> Result<Channel, TrialError> {
     )
 }
 
-/// Makes a channel for messages of one length, with a pipe of `pipe_bytes` where it
-/// has one.
+/// Creates a channel for messages of one length. A pipe or FIFO gets a capacity of
+/// `pipe_bytes` if given.
 ///
 /// # Errors
 /// [`TrialError`].
@@ -66,23 +66,23 @@ pub(crate) fn open_kind(
     pipe_bytes: Option<usize>,
 ) -> Result<Channel, TrialError> {
     match channel {
-        ChannelKind::Pipe => of_pipe(pipe::create().map_err(cant("a pipe"))?, pipe_bytes),
-        ChannelKind::Fifo => of_pipe(fifo::open().map_err(cant("a FIFO"))?, pipe_bytes),
+        ChannelKind::Pipe => of_pipe(pipe::create().map_err(open_error("a pipe"))?, pipe_bytes),
+        ChannelKind::Fifo => of_pipe(fifo::open().map_err(open_error("a FIFO"))?, pipe_bytes),
         ChannelKind::SocketPair | ChannelKind::SeqPacket | ChannelKind::Datagram => {
             unix::open_pair(channel, message)
         }
         ChannelKind::Unix => unix::open_named(),
         ChannelKind::Tcp => tcp::open(),
         ChannelKind::MessageQueue => mqueue::open(message),
-        ChannelKind::Memory => over_a_socket(),
+        ChannelKind::Memory => auxiliary_socket(),
         ChannelKind::Ring => ring::open(message),
         ChannelKind::Eventfd => eventfd::open(message),
     }
 }
 
-/// A socket pair by which the ends agree where the data lies; it does not go
-/// over it, so the socket's buffers are not the channel's.
-pub(super) fn over_a_socket() -> Result<Channel, TrialError> {
+/// Creates a socket pair over which the ends exchange addresses or descriptors. The
+/// data does not pass through it, so its buffer sizes are not recorded.
+pub(super) fn auxiliary_socket() -> Result<Channel, TrialError> {
     let channel = unix::open_pair(ChannelKind::SocketPair, 0)?;
     Ok(Channel {
         granted: Granted::default(),
@@ -95,7 +95,7 @@ fn of_pipe(ends: (OwnedFd, OwnedFd), bytes: Option<usize>) -> Result<Channel, Tr
     let granted = match bytes {
         Some(bytes) => pipe::set_capacity(&write_end, bytes)
             .map_err(|error| NotRun::refused(error.to_string()))?,
-        None => pipe::capacity(&write_end).map_err(cant("a pipe"))?,
+        None => pipe::capacity(&write_end).map_err(open_error("a pipe"))?,
     };
     Ok(Channel {
         write_end: Some(write_end),
@@ -107,21 +107,22 @@ fn of_pipe(ends: (OwnedFd, OwnedFd), bytes: Option<usize>) -> Result<Channel, Tr
     })
 }
 
-/// A size that a channel can't carry: not a failure, but a fact about it.
-pub(crate) fn over_limit(most: usize, why: &str) -> TrialError {
-    let reason = format!(
-        "a message has at most {} here ({why})",
-        if most < 1 << 20 && !most.is_multiple_of(1024) {
-            format!("{most} bytes")
+/// The [`NotRun`] of a message that is too long for a channel.
+pub(crate) fn over_limit(max: usize, reason: &str) -> TrialError {
+    let message = format!(
+        "a message has at most {} here ({reason})",
+        if max < 1 << 20 && !max.is_multiple_of(1024) {
+            format!("{max} bytes")
         } else {
-            size::format(most as u64)
+            size::format(max as u64)
         }
     );
-    NotRun::limit(reason).into()
+    NotRun::limit(message).into()
 }
 
-/// Distinguishes what this machine refuses from failures.
-pub(crate) fn cant<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> TrialError {
+/// Converts an error of creating `what`: [`NotRun`] if this machine refuses it, else a
+/// failure.
+pub(crate) fn open_error<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> TrialError {
     move |error| {
         let error = error.into();
         match Errno::from_io_error(&error) {
@@ -153,8 +154,8 @@ mod tests {
     use crate::record::NotRunKind;
 
     #[test]
-    fn what_a_machine_refuses_is_no_failure() {
-        let told = |errno: Errno| cant("a thing")(errno);
+    fn refused_calls_are_not_failures() {
+        let error = |errno: Errno| open_error("a thing")(errno);
         for errno in [
             Errno::PERM,
             Errno::NOSYS,
@@ -163,14 +164,14 @@ mod tests {
             Errno::NETDOWN,
             Errno::FBIG,
         ] {
-            let TrialError::NotRun(not_run) = told(errno) else {
+            let TrialError::NotRun(not_run) = error(errno) else {
                 panic!("{errno}")
             };
             assert_eq!(not_run.kind, NotRunKind::Refused);
             assert!(not_run.reason.contains("a thing"), "{not_run}");
         }
         for errno in [Errno::MFILE, Errno::NOMEM, Errno::IO] {
-            assert!(matches!(told(errno), TrialError::Failed(_)), "{errno}");
+            assert!(matches!(error(errno), TrialError::Failed(_)), "{errno}");
         }
     }
 }

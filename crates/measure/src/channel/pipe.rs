@@ -29,47 +29,46 @@ pub struct PipeSink<F> {
     gift: bool,
     offset: usize,
     buffers: Vec<Buffer>,
-    /// The parts of the buffers that are sent in turn.
+    /// The parts of the buffers, which are sent in turn.
     pieces: Vec<Piece>,
     next: usize,
     sent: u64,
-    /// System calls made to learn what is unread.
-    asked: u64,
+    /// System calls that query the unread bytes.
+    queries: u64,
 }
 
-/// A part of a buffer that is sent as one.
+/// A part of a buffer that is sent at once.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     buffer: usize,
     start: usize,
     end: usize,
-    /// The stream offset at which its last sending ended; 0 before the first.
+    /// The stream offset at the end of its last send; 0 before the first.
     sent_to: u64,
 }
 
 impl<F: AsFd> PipeSink<F> {
-    /// A sink with its buffers mapped and filled.
+    /// Creates a sink, with its buffers mapped and filled.
     ///
     /// # Errors
-    /// When the buffers can't be had as asked.
+    /// If the buffers can't be mapped as specified.
     pub fn new(fd: F, spec: &SinkSpec) -> Result<Self, BufferError> {
         let splices = spec.technique == SinkTechnique::Vmsplice;
-        let whole = spec.buffer_bytes;
         let (count, parts) = match (splices, spec.same_buffer) {
             // write copies at once, so one buffer serves.
             (false, _) => (1, 1),
             (true, true) => (1, 2),
-            (true, false) => match pieces_to_fill(&fd, spec) {
-                // The published way: two buffers of pages of their own.
+            (true, false) => match pieces_needed(&fd, spec) {
+                // As published: two separate buffers.
                 0..=2 => (2, 1),
-                // So many that huge pages of their own would take too much.
+                // Separate huge pages for each would take too much memory.
                 more => (1, more),
             },
         };
         let len = if spec.same_buffer {
-            whole
+            spec.buffer_bytes
         } else {
-            whole.saturating_mul(parts)
+            spec.buffer_bytes.saturating_mul(parts)
         };
         let mut buffers = Vec::with_capacity(count);
         for _ in 0..count {
@@ -101,11 +100,12 @@ impl<F: AsFd> PipeSink<F> {
             pieces: (0..count * parts).map(piece).collect(),
             next: 0,
             sent: 0,
-            asked: 0,
+            queries: 0,
         })
     }
 
-    /// The next piece, to be written: waits until nobody needs what it held.
+    /// Waits until the reader no longer needs the next piece, and returns it to be
+    /// filled.
     ///
     /// # Errors
     /// Those of FIONREAD and of getting new pages.
@@ -120,11 +120,10 @@ impl<F: AsFd> PipeSink<F> {
         Ok(&mut self.buffers[piece.buffer][piece.start..piece.end])
     }
 
-    /// Sends the first `n` bytes of the next piece, and goes on to the one
-    /// after it.
+    /// Sends the first `n` bytes of the next piece and advances to the following one.
     ///
     /// # Errors
-    /// [`Incomplete`], of which `moved` bytes were sent.
+    /// [`Incomplete`]; its `moved` bytes were sent.
     pub fn commit(&mut self, n: usize) -> Result<(), Incomplete> {
         let piece = self.pieces[self.next];
         let buffer = &self.buffers[piece.buffer];
@@ -150,22 +149,22 @@ impl<F: AsFd> PipeSink<F> {
         piece.end - piece.start
     }
 
-    /// How many pieces are sent in turn.
+    /// The number of pieces that are sent in turn.
     pub fn pieces(&self) -> usize {
         self.pieces.len()
     }
 
-    /// The alignment of what is sent from the buffers, in bytes.
+    /// The alignment of the pieces, in bytes.
     pub fn alignment(&self) -> usize {
         let buffers = self.buffers.iter().map(Buffer::alignment);
         let offset = (self.offset > 0).then(|| 1 << self.offset.trailing_zeros());
         buffers.chain(offset).min().unwrap_or(1)
     }
 
-    /// What the buffers are made of; see [`Buffer::backing`].
+    /// The pages behind all buffers together; see [`Buffer::backing`].
     ///
     /// # Errors
-    /// Where nothing tells.
+    /// If the kernel does not show it.
     pub fn backing(&self) -> Result<Backing, fastpipe::buffer::BackingError> {
         let mut sum = Backing {
             mapped: 0,
@@ -174,12 +173,12 @@ impl<F: AsFd> PipeSink<F> {
             shown_by: ShownBy::Smaps,
         };
         for buffer in &self.buffers {
-            let one = buffer.backing()?;
+            let backing = buffer.backing()?;
             sum = Backing {
-                mapped: sum.mapped + one.mapped,
-                resident: sum.resident + one.resident,
-                huge: sum.huge + one.huge,
-                shown_by: one.shown_by,
+                mapped: sum.mapped + backing.mapped,
+                resident: sum.resident + backing.resident,
+                huge: sum.huge + backing.huge,
+                shown_by: backing.shown_by,
             };
         }
         Ok(sum)
@@ -187,19 +186,18 @@ impl<F: AsFd> PipeSink<F> {
 
     /// Waits until all bytes before `offset` have been read from the pipe.
     ///
-    /// Counted by what is unread, never by "the other buffer has been sent
-    /// since": the reader may have made the pipe larger. While the pipe has
-    /// the size the buffers were made for this finds everything read at once;
-    /// there is no way to sleep until a pipe is drained, so where it does not
-    /// it looks again after a while.
+    /// This checks the unread bytes, not whether the other buffer has been sent since:
+    /// the reader may have enlarged the pipe. While the pipe has the capacity that the
+    /// buffers were made for, the first check succeeds. Otherwise it polls, since no
+    /// call sleeps until a pipe is drained.
     fn wait_until_read(&mut self, offset: u64) -> io::Result<()> {
         loop {
-            self.asked += 1;
+            self.queries += 1;
             let unread = pipe::unread(&self.out)? as u64;
             if self.sent - unread.min(self.sent) >= offset {
                 return Ok(());
             }
-            self.asked += 1;
+            self.queries += 1;
             if !pipe::has_reader(&self.out)? {
                 // The next commit reports it.
                 return Ok(());
@@ -237,7 +235,7 @@ impl<F: AsFd> Sink for PipeSink<F> {
 
     fn counts(&self) -> Counts {
         let mut counts = self.out.counts();
-        counts.syscalls += self.asked;
+        counts.syscalls += self.queries;
         counts
     }
 
@@ -246,10 +244,10 @@ impl<F: AsFd> Sink for PipeSink<F> {
     }
 }
 
-/// How many pieces it takes to fill the pipe and have one more in hand, where
-/// pieces are written again once they have left the pipe: the next one has
-/// then always left it, and there is nothing to wait for.
-fn pieces_to_fill(fd: impl AsFd, spec: &SinkSpec) -> usize {
+/// The number of pieces to send in turn. If pieces are written again once they have
+/// left the pipe: enough to fill the pipe plus one, so that the next piece has always
+/// left it and there is no wait. Otherwise two.
+fn pieces_needed(fd: impl AsFd, spec: &SinkSpec) -> usize {
     match (spec.rewritten, spec.reuse, pipe::capacity(fd)) {
         (true, Reuse::Drained, Ok(bytes)) => bytes.div_ceil(spec.buffer_bytes) + 1,
         _ => 2,

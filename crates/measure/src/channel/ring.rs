@@ -1,10 +1,10 @@
 //! `fastpipe::ring`: bytes in memory that both processes have mapped.
 //!
-//! In place the writer makes a message where the reader uses it; copying, each
-//! has a buffer of its own, as with write(2) and read(2). The writer makes the
-//! ring once it runs where it is to run, so that the memory is that of its own
-//! node, and hands the other end over by the socket that is the channel.
-#![allow(unsafe_code)] // Views in place: both ends are this program, and keep to the rules.
+//! In place, the writer produces a message where the reader uses it. Copying, each has
+//! a buffer of its own, as with write(2) and read(2). The writer creates the ring once
+//! it is pinned to its processor, so that the memory belongs to its NUMA node, and
+//! passes the other end over the channel's socket.
+#![allow(unsafe_code)] // Access in place: both ends are this program, and follow the ring's rules.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::message::Message;
-use super::open::{Channel, over_a_socket};
+use super::open::{Channel, auxiliary_socket};
 use super::{End, Receiver, Sink, Source, Taken, Transmitter};
 use crate::endpoint::data::Producer;
 use crate::endpoint::outcome::Setup;
@@ -27,54 +27,54 @@ use crate::record::NotRun;
 use crate::session::TrialError;
 use pipespeed_base::size;
 
-/// The least capacity of a ring, in bytes.
+/// The minimum capacity of a ring, in bytes.
 const MIN_CAPACITY: usize = 1 << 20;
 
-/// The capacity of a ring for messages of a size: a message is lent as a whole,
-/// and the next one can be made while it is used.
+/// The capacity of a ring for messages of this size: room for two, so that one can be
+/// produced while the other is used.
 fn capacity(message: usize) -> usize {
     MIN_CAPACITY.max(2 * message)
 }
 
-/// What the ends find each other by; the writer makes the ring itself.
+/// Creates the socket pair over which the writer passes the ring that it creates.
 ///
 /// # Errors
-/// [`TrialError`]: refused where so large a file may not be written.
+/// [`TrialError`]: not run if the ring would exceed RLIMIT_FSIZE.
 pub fn open(message: usize) -> Result<Channel, TrialError> {
-    within_file_limit(message, capacity(message))?;
-    over_a_socket()
+    check_file_limit(message, capacity(message))?;
+    auxiliary_socket()
 }
 
-/// Whether a ring of this capacity, for messages of that size, may be made here:
-/// its memory is a file's, which has a limit (RLIMIT_FSIZE, getrlimit(2)).
+/// Checks that a ring of this capacity, for messages of this size, does not exceed
+/// RLIMIT_FSIZE (getrlimit(2)): its memory is a file.
 ///
 /// # Errors
-/// [`TrialError::NotRun`] if it may not.
-pub(crate) fn within_file_limit(message: usize, capacity: usize) -> Result<(), TrialError> {
+/// [`TrialError::NotRun`] if it does.
+pub(crate) fn check_file_limit(message: usize, capacity: usize) -> Result<(), TrialError> {
     let limit = getrlimit(Resource::Fsize).current;
     let file = capacity.next_power_of_two().max(page_size()) + page_size();
-    if let Some(most) = limit.filter(|most| file as u64 > *most) {
+    if let Some(max) = limit.filter(|max| file as u64 > *max) {
         return Err(TrialError::NotRun(NotRun::limit(format!(
-            "a ring for messages of {} is a file of {file} bytes, and here a file may \
-             have {most} (ulimit -f)",
+            "a ring for messages of {} needs a file of {file} bytes, but files here are \
+             limited to {max} bytes (ulimit -f)",
             size::format(message as u64)
         ))));
     }
     Ok(())
 }
 
-/// The writing end, a message or a part of it at a time.
+/// The writing end: sends a message or a part of it per call.
 #[derive(Debug)]
 pub struct RingTransmitter {
     ring: ring::Producer,
     message: usize,
     /// Whether messages are sent as a whole, in a slot of the ring.
     in_place: bool,
-    /// Whether the next one is in its slot already.
+    /// Whether the next message is in its slot already.
     is_made: bool,
-    /// Whether calls wait by themselves. Else they are made only where they need
-    /// not: a ring whose way of waiting changes all the time may miss being woken.
-    waits: bool,
+    /// Whether calls may block. If not, they are made only when they need not: a ring
+    /// whose way of waiting changes between calls may miss a wake-up.
+    blocks: bool,
     moving_calls: u64,
 }
 
@@ -86,18 +86,19 @@ impl RingTransmitter {
             message,
             in_place,
             is_made: false,
-            waits: true,
+            blocks: true,
             moving_calls: 0,
         }
     }
 
-    /// Room that the next call needs.
-    fn room(&self) -> usize {
+    /// The room that the next call needs.
+    fn needed_room(&self) -> usize {
         if self.in_place { self.message } else { 1 }
     }
 
-    fn await_room(&mut self) -> rustix::io::Result<()> {
-        if self.waits || self.ring.room().map_err(errno)? >= self.room() {
+    /// Fails with `AGAIN` if the next call would block and must not.
+    fn check_room(&mut self) -> rustix::io::Result<()> {
+        if self.blocks || self.ring.room().map_err(errno)? >= self.needed_room() {
             Ok(())
         } else {
             Err(Errno::AGAIN)
@@ -107,15 +108,15 @@ impl RingTransmitter {
 
 impl End for RingTransmitter {
     fn never_sleep(&mut self) -> io::Result<()> {
-        self.waits = false;
+        self.blocks = false;
         Ok(())
     }
 
     fn sleep(&mut self, limit: Option<Duration>) -> rustix::io::Result<()> {
         self.ring.set_timeout(limit);
-        let lent = self.ring.lend(self.room()).map(|slot| slot.len());
+        let lent = self.ring.lend(self.needed_room()).map(|slot| slot.len());
         self.ring.set_timeout(None);
-        slept(lent)
+        wait_result(lent)
     }
 
     fn counts(&self) -> Counts {
@@ -125,7 +126,7 @@ impl End for RingTransmitter {
 
 impl Transmitter for RingTransmitter {
     fn send(&mut self, message: Message<'_>) -> rustix::io::Result<usize> {
-        self.await_room()?;
+        self.check_room()?;
         if !self.in_place {
             return self.ring.write(message.bytes()).map_err(errno);
         }
@@ -139,7 +140,7 @@ impl Transmitter for RingTransmitter {
 
     fn reclaim(&mut self, _piece: usize) -> rustix::io::Result<()> {
         if self.in_place {
-            self.await_room()?;
+            self.check_room()?;
         }
         Ok(())
     }
@@ -149,7 +150,7 @@ impl Transmitter for RingTransmitter {
         make: &mut dyn FnMut(&mut [u8]) -> rustix::io::Result<usize>,
     ) -> Option<rustix::io::Result<usize>> {
         self.in_place.then(|| {
-            self.await_room()?;
+            self.check_room()?;
             let mut slot = self.ring.lend(self.message).map_err(errno)?;
             // SAFETY: the other process is this program, and touches only what was
             // committed.
@@ -173,19 +174,19 @@ impl Transmitter for RingTransmitter {
     }
 }
 
-/// The reading end, a message or a part of it at a time.
+/// The reading end: receives a message or a part of it per call.
 #[derive(Debug)]
 pub struct RingReceiver {
     ring: ring::Consumer,
     message: usize,
-    /// Whether messages are received as a whole, and stay in the ring until the
-    /// next one is asked for.
+    /// Whether messages are received as a whole, and stay in the ring until the next
+    /// call.
     in_place: bool,
-    /// Bytes that were received in place and are not released yet.
+    /// Bytes received in place that are not released yet.
     held: usize,
     copies_all: bool,
-    /// As of [`RingTransmitter`].
-    waits: bool,
+    /// See [`RingTransmitter`].
+    blocks: bool,
     moving_calls: u64,
 }
 
@@ -198,13 +199,13 @@ impl RingReceiver {
             in_place,
             held: 0,
             copies_all: true,
-            waits: true,
+            blocks: true,
             moving_calls: 0,
         }
     }
 
-    /// Gives back the room of what was received last. Those bytes are still there,
-    /// so this does not wait.
+    /// Releases the bytes received last. They are still in the ring, so this does not
+    /// block.
     fn release(&mut self) -> io::Result<()> {
         let held = std::mem::take(&mut self.held);
         if held > 0 {
@@ -213,8 +214,9 @@ impl RingReceiver {
         Ok(())
     }
 
-    fn await_bytes(&mut self, bytes: usize) -> rustix::io::Result<()> {
-        if self.waits || self.ring.unread().map_err(errno)? >= bytes {
+    /// Fails with `AGAIN` if the next call would block and must not.
+    fn check_bytes(&mut self, bytes: usize) -> rustix::io::Result<()> {
+        if self.blocks || self.ring.unread().map_err(errno)? >= bytes {
             Ok(())
         } else {
             Err(Errno::AGAIN)
@@ -224,16 +226,16 @@ impl RingReceiver {
 
 impl End for RingReceiver {
     fn never_sleep(&mut self) -> io::Result<()> {
-        self.waits = false;
+        self.blocks = false;
         Ok(())
     }
 
     fn sleep(&mut self, limit: Option<Duration>) -> rustix::io::Result<()> {
         self.release().map_err(errno)?;
         self.ring.set_timeout(limit);
-        let come = self.ring.peek(1).map(|view| view.len());
+        let available = self.ring.peek(1).map(|view| view.len());
         self.ring.set_timeout(None);
-        slept(come)
+        wait_result(available)
     }
 
     fn counts(&self) -> Counts {
@@ -244,11 +246,11 @@ impl End for RingReceiver {
 impl Receiver for RingReceiver {
     fn receive(&mut self, into: &mut [u8]) -> rustix::io::Result<usize> {
         if !self.in_place {
-            self.await_bytes(1)?;
+            self.check_bytes(1)?;
             return self.ring.read(into).map_err(errno);
         }
         self.release().map_err(errno)?;
-        self.await_bytes(self.message)?;
+        self.check_bytes(self.message)?;
         let mut view = self.ring.peek(self.message).map_err(errno)?;
         if view.len() < self.message {
             return Ok(0);
@@ -277,8 +279,8 @@ impl Receiver for RingReceiver {
     }
 }
 
-/// What came of waiting for room or bytes.
-fn slept(outcome: io::Result<usize>) -> rustix::io::Result<()> {
+/// The result of waiting for room or bytes. A timeout is not an error.
+fn wait_result(outcome: io::Result<usize>) -> rustix::io::Result<()> {
     match outcome {
         Ok(0) => Err(Errno::PIPE),
         Err(error) if error.kind() == ErrorKind::TimedOut => Ok(()),
@@ -286,7 +288,8 @@ fn slept(outcome: io::Result<usize>) -> rustix::io::Result<()> {
     }
 }
 
-/// A peer that was killed is as gone as one that left.
+/// Converts an error of a ring. A peer that was killed counts as gone, like one that
+/// exited.
 fn errno(error: io::Error) -> Errno {
     match error.kind() {
         ErrorKind::WouldBlock => Errno::AGAIN,
@@ -295,28 +298,29 @@ fn errno(error: io::Error) -> Errno {
     }
 }
 
-/// The writing end of a throughput trial: makes the ring, and offers its other end
-/// over the socket that is the channel.
+/// Creates the ring of a throughput trial and passes its reading end over the channel's
+/// socket.
 ///
 /// # Errors
-/// When the memory can't be had or the reader is gone.
+/// If the memory can't be mapped or the reader is gone.
 pub fn offer(channel: OwnedFd, message: usize, wait: Waiting) -> io::Result<ring::Producer> {
     let mut ring = ring::Producer::offer(&UnixStream::from(channel), capacity(message))?;
     ring.set_wait(wait.into());
     Ok(ring)
 }
 
-/// The reading end of a throughput trial.
+/// Receives the reading end of the ring, which [`offer`] passed over the channel's
+/// socket.
 ///
 /// # Errors
-/// When the end can't be had or the writer is gone.
+/// If the ring can't be mapped or the writer is gone.
 pub fn accept(channel: OwnedFd, wait: Waiting) -> io::Result<ring::Consumer> {
     let mut ring = ring::Consumer::accept(&UnixStream::from(channel))?;
     ring.set_wait(wait.into());
     Ok(ring)
 }
 
-/// Messages are made in place.
+/// Messages are produced in place.
 impl Sink for RingTransmitter {
     fn send(&mut self, producer: &mut Producer) -> io::Result<()> {
         let mut slot = self.ring.lend(self.message).map_err(errno)?;
@@ -350,13 +354,13 @@ impl Sink for RingTransmitter {
     }
 }
 
-/// Bytes are used in place, at most a message at a time, and stay in the ring until
-/// the next ones are asked for.
+/// Bytes are used in place, at most a message at a time, and stay in the ring until the
+/// next call.
 impl Source for RingReceiver {
     fn take(&mut self) -> io::Result<Taken<'_>> {
         self.release()?;
         let view = match self.ring.peek(1) {
-            // A writer that was killed.
+            // The writer was killed.
             Err(error) if error.kind() == ErrorKind::ConnectionReset => {
                 return Ok(Taken::Discarded(0));
             }

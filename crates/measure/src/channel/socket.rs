@@ -1,4 +1,4 @@
-//! Any socket, by send(2) and recv(2).
+//! Sockets, using send(2) and recv(2).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -9,37 +9,37 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use super::message::{Message, counted};
 use super::{End, Receiver, Transmitter};
 
-/// A socket, or one of several users of it.
+/// A socket; clones share its descriptor.
 #[derive(Debug, Clone)]
 pub struct Socket {
     fd: Arc<OwnedFd>,
-    sleeps: bool,
+    blocks: bool,
     pub(super) counts: Counts,
 }
 
 impl Socket {
-    /// A socket whose calls sleep, or not.
-    pub fn new(fd: OwnedFd, sleeps: bool) -> Self {
+    /// A socket whose calls block, or else fail with `AGAIN`.
+    pub fn new(fd: OwnedFd, blocks: bool) -> Self {
         Socket {
             fd: Arc::new(fd),
-            sleeps,
+            blocks,
             counts: Counts::default(),
         }
     }
 
-    /// Whether calls sleep.
-    pub(super) fn sleeps(&self) -> bool {
-        self.sleeps
+    /// Whether calls may block.
+    pub(super) fn blocks(&self) -> bool {
+        self.blocks
     }
 
-    /// One send(2), without a signal where the reader is gone.
+    /// Makes one call of send(2), without SIGPIPE.
     pub(super) fn send_bytes(
         &mut self,
         bytes: &[u8],
         mut flags: SendFlags,
     ) -> rustix::io::Result<usize> {
         flags.insert(SendFlags::NOSIGNAL);
-        flags.set(SendFlags::DONTWAIT, !self.sleeps);
+        flags.set(SendFlags::DONTWAIT, !self.blocks);
         counted(&mut self.counts, send(&self.fd, bytes, flags))
     }
 }
@@ -56,7 +56,7 @@ impl End for Socket {
     }
 
     fn never_sleep(&mut self) -> std::io::Result<()> {
-        self.sleeps = false;
+        self.blocks = false;
         Ok(())
     }
 
@@ -65,7 +65,7 @@ impl End for Socket {
     }
 }
 
-/// An end that does more than sending and receiving bytes, over a socket.
+/// An end that adds a protocol to a socket.
 pub(super) trait OverSocket {
     fn socket(&self) -> &Socket;
     fn socket_mut(&mut self) -> &mut Socket;
@@ -98,7 +98,7 @@ impl Transmitter for Socket {
 impl Receiver for Socket {
     fn receive(&mut self, into: &mut [u8]) -> rustix::io::Result<usize> {
         let mut flags = RecvFlags::empty();
-        flags.set(RecvFlags::DONTWAIT, !self.sleeps);
+        flags.set(RecvFlags::DONTWAIT, !self.blocks);
         counted(&mut self.counts, recv(&self.fd, into, flags)).map(|(n, _)| n)
     }
 

@@ -8,9 +8,9 @@ use std::ptr;
 
 use rustix::io::Errno;
 
-/// Opens or makes a message queue for `messages` messages of `message_bytes` bytes
-/// (mq_open(2)). The kernel takes the name without the slash that begins it in
-/// C.
+/// Opens or creates a message queue for `messages` messages of `message_bytes` bytes
+/// (mq_open(2)). Unlike the C function, the system call takes the name without its
+/// leading slash.
 ///
 /// # Errors
 /// Those of mq_open(2).
@@ -36,7 +36,7 @@ pub(super) fn mq_open(
         )
     };
     let fd = checked(fd)?;
-    // SAFETY: a descriptor that the kernel has just made; nobody else has it.
+    // SAFETY: the kernel has just created this descriptor; nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
 }
 
@@ -50,8 +50,7 @@ pub(super) fn mq_unlink(name: &CStr) -> rustix::io::Result<()> {
     checked(outcome).map(drop)
 }
 
-/// Sends a message, waiting until `deadline` of CLOCK_REALTIME at most
-/// (mq_timedsend(2)).
+/// Sends a message (mq_timedsend(2)). Times out at `deadline`, on CLOCK_REALTIME.
 ///
 /// # Errors
 /// Those of mq_timedsend(2).
@@ -61,8 +60,8 @@ pub(super) fn mq_send(
     deadline: Option<libc::timespec>,
 ) -> rustix::io::Result<()> {
     let deadline = deadline.as_ref().map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: the message is as long as said, and the deadline is a timespec
-    // or null; both are only read, during the call.
+    // SAFETY: the message has the length passed, and the deadline is a timespec or
+    // null; both are only read, during the call.
     let outcome = unsafe {
         libc::syscall(
             libc::SYS_mq_timedsend,
@@ -76,8 +75,8 @@ pub(super) fn mq_send(
     checked(outcome).map(drop)
 }
 
-/// Receives a message into a buffer that is as long as the queue's longest
-/// (mq_timedreceive(2)). Returns its length.
+/// Receives a message (mq_timedreceive(2)) and returns its length. The buffer must be
+/// at least as long as the queue's maximum message.
 ///
 /// # Errors
 /// Those of mq_timedreceive(2).
@@ -103,7 +102,7 @@ pub(super) fn mq_receive(queue: BorrowedFd<'_>, buffer: &mut [u8]) -> rustix::io
 /// Those of setsockopt(2).
 pub(super) fn allow_zerocopy(socket: BorrowedFd<'_>) -> rustix::io::Result<()> {
     let on: c_int = 1;
-    // SAFETY: the value is an int, of the length said, and is only read.
+    // SAFETY: the value is an int of the length passed, and is only read.
     let outcome = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

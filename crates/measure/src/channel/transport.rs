@@ -1,4 +1,4 @@
-//! Names of channels, and the system calls that go with each.
+//! The channels that can be measured, and the system calls of their ends.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,8 +6,8 @@ use crate::endpoint::spec::{ChannelKind, Reuse, SinkTechnique, SourceTechnique};
 use crate::record::Configuration;
 use pipespeed_base::{Named, named};
 
-/// A channel as options and records name it: what connects the two ends, and what
-/// each of them calls.
+/// A channel by its name in options and records: what connects the two ends, and which
+/// calls they make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
@@ -59,7 +59,7 @@ named!(Transport {
     Tcp = "tcp": "TCP over loopback, TCP_NODELAY",
     TcpZerocopy = "tcp_zerocopy": "TCP over loopback, sent with MSG_ZEROCOPY",
     Mqueue = "mqueue": "POSIX message queue",
-    VmReadv = "vm_readv": "process_vm_readv from the writer's memory, told where over a socket pair",
+    VmReadv = "vm_readv": "process_vm_readv from the writer's memory; addresses over a socket pair",
     Uring = "uring": "pipe, write and read by io_uring, one at a time",
     Eventfd = "eventfd": "eventfd: a counter, 8 bytes",
 });
@@ -70,8 +70,7 @@ impl Transport {
         all_but(Transport::Eventfd)
     }
 
-    /// Channels whose round trips can be measured. Channels that go one way are
-    /// used in pairs.
+    /// Channels whose round trips can be measured. One-way channels are used in pairs.
     pub fn with_round_trips() -> Vec<Transport> {
         all_but(Transport::VmspliceFresh)
     }
@@ -111,7 +110,7 @@ impl Transport {
         }
     }
 
-    /// The channel of a case; none if no transport has its configuration.
+    /// The transport with this configuration, if any.
     pub fn of(configuration: &Configuration) -> Option<Transport> {
         let reuse = configuration.reuse.unwrap_or_default();
         Transport::VALUES.iter().copied().find(|transport| {
@@ -128,7 +127,8 @@ impl Transport {
         matches!(self.parts().0, ChannelKind::Pipe | ChannelKind::Fifo)
     }
 
-    /// Whether a message that was sent is still read from the sender's memory.
+    /// Whether a message is still read from the sender's memory after the send call has
+    /// returned.
     pub(crate) fn refers_to_memory(self) -> bool {
         matches!(
             self,
@@ -138,6 +138,6 @@ impl Transport {
 }
 
 fn all_but(excluded: Transport) -> Vec<Transport> {
-    let others = Transport::VALUES.iter().filter(|it| **it != excluded);
+    let others = Transport::VALUES.iter().filter(|kind| **kind != excluded);
     others.copied().collect()
 }

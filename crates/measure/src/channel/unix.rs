@@ -1,4 +1,4 @@
-//! Unix sockets: pairs of three kinds, and a stream bound to a name.
+//! Unix sockets: pairs of three types, and a stream bound to a name.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 
 use super::name::PrivateName;
-use super::open::{Channel, Granted, cant, over_limit};
+use super::open::{Channel, Granted, open_error, over_limit};
 use crate::endpoint::spec::ChannelKind;
 use crate::session::TrialError;
 
@@ -14,10 +14,10 @@ use crate::session::TrialError;
 /// much shorter (unix_dgram_sendmsg in net/unix/af_unix.c).
 const RESERVED: usize = 32;
 
-/// A pair of connected sockets.
+/// Creates a pair of connected sockets.
 ///
 /// # Errors
-/// [`TrialError`]: refused where a message does not fit the send buffer.
+/// [`TrialError`]: not run if a message does not fit into the send buffer.
 pub fn open_pair(kind: ChannelKind, message: usize) -> Result<Channel, TrialError> {
     let socket_type = match kind {
         ChannelKind::SeqPacket => SocketType::SEQPACKET,
@@ -26,33 +26,32 @@ pub fn open_pair(kind: ChannelKind, message: usize) -> Result<Channel, TrialErro
     };
     let (read_end, write_end) =
         socketpair(AddressFamily::UNIX, socket_type, SocketFlags::CLOEXEC, None)
-            .map_err(cant("a socket pair"))?;
+            .map_err(open_error("a socket pair"))?;
     let channel = of_sockets(read_end, write_end)?;
-    let most = channel.granted.send_buffer_bytes.unwrap_or(0);
-    let most = most.saturating_sub(RESERVED);
-    if socket_type != SocketType::STREAM && message > most {
+    let max = channel.granted.send_buffer_bytes.unwrap_or(0);
+    let max = max.saturating_sub(RESERVED);
+    if socket_type != SocketType::STREAM && message > max {
         let why = format!("SO_SNDBUF less {RESERVED}; /proc/sys/net/core/wmem_default");
-        return Err(over_limit(most, &why));
+        return Err(over_limit(max, &why));
     }
     Ok(channel)
 }
 
-/// A stream over a name in a private directory, which is gone when this
-/// returns.
+/// Connects a stream through a socket in a private directory, and removes both again.
 ///
 /// # Errors
 /// [`TrialError`].
 pub fn open_named() -> Result<Channel, TrialError> {
-    let cant = || cant("a unix socket with a name");
-    let name = PrivateName::new("socket").map_err(cant())?;
-    let (short, _directory) = name.short().map_err(cant())?;
-    let listener = UnixListener::bind(&short).map_err(cant())?;
-    let write_end = UnixStream::connect(&short).map_err(cant())?;
-    let (read_end, _) = listener.accept().map_err(cant())?;
+    const SOCKET: &str = "a unix socket with a name";
+    let name = PrivateName::new("socket").map_err(open_error(SOCKET))?;
+    let (short, _directory) = name.short().map_err(open_error(SOCKET))?;
+    let listener = UnixListener::bind(&short).map_err(open_error(SOCKET))?;
+    let write_end = UnixStream::connect(&short).map_err(open_error(SOCKET))?;
+    let (read_end, _) = listener.accept().map_err(open_error(SOCKET))?;
     of_sockets(read_end.into(), write_end.into())
 }
 
-/// Two sockets as a channel, with the buffers they have.
+/// Makes a channel of two sockets and records the sizes of their buffers.
 pub(super) fn of_sockets(read_end: OwnedFd, write_end: OwnedFd) -> Result<Channel, TrialError> {
     let sizes = |write_end: &OwnedFd, read_end: &OwnedFd| -> rustix::io::Result<Granted> {
         Ok(Granted {
@@ -61,7 +60,7 @@ pub(super) fn of_sockets(read_end: OwnedFd, write_end: OwnedFd) -> Result<Channe
             ..Granted::default()
         })
     };
-    let granted = sizes(&write_end, &read_end).map_err(cant("a socket's buffers"))?;
+    let granted = sizes(&write_end, &read_end).map_err(open_error("a socket's buffers"))?;
     Ok(Channel {
         write_end: Some(write_end),
         read_end: Some(read_end),
@@ -80,15 +79,15 @@ mod tests {
     fn the_limit_is_the_largest_message_that_the_kernel_takes() {
         for kind in [ChannelKind::SeqPacket, ChannelKind::Datagram] {
             let granted = open_pair(kind, 1).unwrap().granted;
-            let most = granted.send_buffer_bytes.unwrap() - RESERVED;
-            let channel = open_pair(kind, most).unwrap();
+            let max = granted.send_buffer_bytes.unwrap() - RESERVED;
+            let channel = open_pair(kind, max).unwrap();
             let end = channel.write_end.as_ref().unwrap();
-            let mut message = vec![7; most];
+            let mut message = vec![7; max];
             send(end, &message, SendFlags::DONTWAIT).unwrap();
             message.push(7);
             let refused = send(end, &message, SendFlags::DONTWAIT);
             assert_eq!(refused.unwrap_err(), Errno::MSGSIZE);
-            match open_pair(kind, most + 1) {
+            match open_pair(kind, max + 1) {
                 Err(TrialError::NotRun(not_run)) => assert_eq!(not_run.kind, NotRunKind::Limit),
                 other => panic!("{other:?}"),
             }

@@ -1,9 +1,9 @@
 //! A pipe driven by io_uring: one message at a time.
 //!
-//! One, because a pipe keeps the order of bytes only if each request is over
-//! before the next begins: of several, one that has to wait would be overtaken.
-//! So there is a system call a message, as with write(2) and read(2); an end
-//! that spins looks for the completion in memory.
+//! Only one, because a pipe keeps the order of bytes only if each request is complete
+//! before the next begins: one that has to wait could be overtaken. So each message
+//! takes a system call, as with write(2) and read(2). An end that spins polls for the
+//! completion in memory.
 #![allow(unsafe_code)]
 
 use std::hint;
@@ -19,15 +19,15 @@ use super::message::Message;
 use super::{End, Receiver, Transmitter};
 use crate::session::refusal_or_failure;
 
-/// Requests that the ring has room for; one is used.
+/// The capacity of the ring, in requests; one is used.
 const ENTRIES: u32 = 2;
 
 /// With this offset a request uses the file's own position.
 const CURRENT_POSITION: u64 = u64::MAX;
 
-/// A ring that was entered once: a filter that lets rings be made but not
-/// entered would leave a request waiting for ever.
-fn tried_ring() -> io::Result<IoUring> {
+/// Creates a ring and completes a request without effect. A seccomp filter may allow
+/// rings to be created but not entered; a request would then wait forever.
+fn tested_ring() -> io::Result<IoUring> {
     let mut ring = IoUring::new(ENTRIES)?;
     // SAFETY: the request does nothing, and refers to nothing.
     let pushed = unsafe { ring.submission().push(&opcode::Nop::new().build()) };
@@ -47,15 +47,15 @@ fn tried_ring() -> io::Result<IoUring> {
     }
 }
 
-/// Makes a ring and has it do a request without effect.
+/// Checks that a ring can be created and complete a request.
 ///
 /// # Errors
 /// Those of io_uring_setup(2), which may be refused, and of io_uring_enter(2).
 pub fn try_out() -> io::Result<()> {
-    tried_ring().map(drop)
+    tested_ring().map(drop)
 }
 
-/// An end of a pipe with a ring of requests, of which one is under way at a time.
+/// An end of a pipe with a ring of requests, one of which is in flight at a time.
 pub struct Uring {
     fd: OwnedFd,
     ring: IoUring,
@@ -66,41 +66,40 @@ pub struct Uring {
 }
 
 impl Uring {
-    /// An end with its ring. Where it spins, a request's end is looked for in
-    /// memory.
+    /// Creates an end with its ring. If it spins, it polls for completions in memory.
     ///
     /// # Errors
     /// Those of io_uring_setup(2), which may be refused.
     pub fn new(fd: OwnedFd, spins: bool) -> anyhow::Result<Self> {
         Ok(Uring {
             fd,
-            ring: tried_ring().map_err(|error| refusal_or_failure("io_uring_setup", error))?,
+            ring: tested_ring().map_err(|error| refusal_or_failure("io_uring_setup", error))?,
             spins,
             flags: 0,
             counts: Counts::default(),
         })
     }
 
-    /// Makes a request and returns when it is over, not before: until then the
-    /// kernel uses the memory that it names.
+    /// Submits a request and waits until it is complete: until then the kernel uses the
+    /// request's memory.
     ///
     /// # Safety
-    /// The request's descriptor and memory are valid, and the caller's alone
-    /// where it writes to them, until this returns.
-    unsafe fn make(&mut self, request: squeue::Entry) -> rustix::io::Result<usize> {
-        // SAFETY: as promised by the caller; `completion` returns only when the
-        // request is over.
+    /// Until this returns, the request's descriptor and memory must be valid, and
+    /// memory that it writes to must not be accessed by anything else.
+    unsafe fn complete(&mut self, request: squeue::Entry) -> rustix::io::Result<usize> {
+        // SAFETY: as promised by the caller; `submit_and_wait` returns only when the
+        // request is complete.
         let pushed = unsafe { self.ring.submission().push(&request) };
         // Never full: there is one request at a time.
         pushed.map_err(|_| Errno::BUSY)?;
-        let result = self.completion();
-        // What is below 0 is the number of an error (io_uring_enter(2)).
+        let result = self.submit_and_wait();
+        // A negative result is an error number (io_uring_enter(2)).
         usize::try_from(result).map_err(|_| Errno::from_raw_os_error(result.wrapping_neg()))
     }
 
-    /// Submits, and waits for the result. That waiting is interrupted, or that
-    /// the kernel is short of memory for a moment, is no reason to return.
-    fn completion(&mut self) -> i32 {
+    /// Submits the request and waits for its result. Continues if the wait is
+    /// interrupted or the kernel is short of memory for a moment.
+    fn submit_and_wait(&mut self) -> i32 {
         let want = usize::from(!self.spins);
         loop {
             self.counts.syscalls += 1;
@@ -129,8 +128,8 @@ impl End for Uring {
         Some(self.fd.as_fd())
     }
 
-    /// O_NONBLOCK would not bring that about: io_uring waits all the same for such
-    /// a file (io_rw_init_file in io_uring/rw.c).
+    /// Sets RWF_NOWAIT, since io_uring waits even for files with O_NONBLOCK
+    /// (io_rw_init_file in io_uring/rw.c).
     fn never_sleep(&mut self) -> io::Result<()> {
         self.flags = ReadWriteFlags::NOWAIT.bits() as i32;
         Ok(())
@@ -144,7 +143,7 @@ impl End for Uring {
 impl Transmitter for Uring {
     fn send(&mut self, message: Message<'_>) -> rustix::io::Result<usize> {
         let bytes = message.bytes();
-        // A request's length is 32 bits; the rest goes with the next one.
+        // A request's length has 32 bits; the next request sends the rest.
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let request = opcode::Write::new(Fd(self.fd.as_raw_fd()), bytes.as_ptr(), len);
         let request = request
@@ -152,7 +151,7 @@ impl Transmitter for Uring {
             .rw_flags(self.flags)
             .build();
         // SAFETY: descriptor and bytes are borrowed until this returns.
-        unsafe { self.make(request) }
+        unsafe { self.complete(request) }
     }
 
     fn call(&self) -> &'static str {
@@ -170,7 +169,7 @@ impl Receiver for Uring {
             .build();
         // SAFETY: the descriptor is borrowed until this returns, and so are the
         // bytes, mutably.
-        unsafe { self.make(request) }
+        unsafe { self.complete(request) }
     }
 
     fn call(&self) -> &'static str {

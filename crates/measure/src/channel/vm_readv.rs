@@ -1,8 +1,9 @@
-//! The writer's messages stay in its memory, and the reader copies them from
-//! there by process_vm_readv(2).
+//! Messages stay in the writer's memory, from which the reader copies them with
+//! process_vm_readv(2).
 //!
-//! Where a message lies goes over a socket pair, 16 bytes each; for every one
-//! that was read a byte comes back, which lets its memory be written again.
+//! The writer sends the address of each message over a socket pair, 8 bytes each. The
+//! reader acknowledges each message with a byte, after which the writer may reuse its
+//! memory.
 
 use std::os::fd::AsFd;
 
@@ -16,37 +17,37 @@ use super::message::{Message, counted};
 use super::socket::{OverSocket, Socket};
 use super::{Receiver, Transmitter, moved};
 
-/// At most this many messages are under way, and this many bytes of them.
+/// The maximum number of messages in flight, and of their bytes.
 const MAX_PIECES: usize = 8;
 const MAX_BYTES: usize = 8 << 20;
 
-/// Bytes of a notice: where a message lies.
+/// The size of a notice, which is the address of a message.
 const NOTICE: usize = 8;
 
-/// The number of pieces that messages of this length are sent from in turn.
+/// The number of pieces for messages of this length, which are sent in turn.
 pub(crate) fn pieces(message: usize) -> usize {
     (MAX_BYTES / message).clamp(2, MAX_PIECES)
 }
 
-/// The writing end: tells where messages lie.
+/// The writing end: sends the addresses of messages.
 #[derive(Debug)]
 pub struct Offer {
     socket: Socket,
-    /// At most this many messages may be unread; none where answers to them say
-    /// that they were read.
+    /// The maximum number of unread messages; `None` if the peer's answers show that
+    /// they were read.
     pieces: Option<usize>,
     offered: u64,
-    released: u64,
+    acknowledged: u64,
 }
 
 impl Offer {
-    /// An end over a socket on which [`introduce`] was called.
+    /// Creates an end over a socket on which [`introduce`] was called.
     pub fn new(socket: Socket, pieces: Option<usize>) -> Self {
         Offer {
             socket,
             pieces,
             offered: 0,
-            released: 0,
+            acknowledged: 0,
         }
     }
 }
@@ -65,7 +66,7 @@ impl Transmitter for Offer {
     fn send(&mut self, message: Message<'_>) -> rustix::io::Result<usize> {
         let bytes = message.bytes();
         let notice = (bytes.as_ptr().addr() as u64).to_ne_bytes();
-        // Sockets take so few bytes as a whole.
+        // A socket does not split so few bytes.
         moved(self.socket.send_bytes(&notice, SendFlags::empty()))?;
         self.offered += 1;
         Ok(bytes.len())
@@ -73,10 +74,10 @@ impl Transmitter for Offer {
 
     fn reclaim(&mut self, _piece: usize) -> rustix::io::Result<()> {
         while let Some(pieces) = self.pieces
-            && self.offered - self.released >= pieces as u64
+            && self.offered - self.acknowledged >= pieces as u64
         {
-            let mut acknowledged = [0; MAX_PIECES];
-            self.released += moved(self.socket.receive(&mut acknowledged))? as u64;
+            let mut bytes = [0; MAX_PIECES];
+            self.acknowledged += moved(self.socket.receive(&mut bytes))? as u64;
         }
         Ok(())
     }
@@ -86,45 +87,45 @@ impl Transmitter for Offer {
     }
 }
 
-/// The reading end: copies messages from where they lie.
+/// The reading end: copies messages from the writer's memory.
 #[derive(Debug)]
 pub struct Fetch {
     socket: Socket,
     writer: Pid,
-    /// Whether a byte is sent back for each message.
+    /// Whether it acknowledges each message.
     acknowledges: bool,
-    /// Notices that have come, and how far they have been used.
+    /// Received notices, the number of bytes received, and of those used.
     notices: [u8; NOTICE * MAX_PIECES],
-    come: usize,
+    received: usize,
     used: usize,
 }
 
 impl Fetch {
-    /// An end over a socket on which [`introduce`] was called, which told `writer`.
-    /// Without acknowledging there is one notice at a time.
+    /// Creates an end over a socket on which [`introduce`] was called and returned
+    /// `writer`. Without acknowledgements it reads one notice at a time.
     pub fn new(socket: Socket, writer: Pid, acknowledges: bool) -> Self {
         Fetch {
             socket,
             writer,
             acknowledges,
             notices: [0; NOTICE * MAX_PIECES],
-            come: 0,
+            received: 0,
             used: 0,
         }
     }
 
-    /// Where the next message lies.
+    /// Receives the address of the next message.
     fn notice(&mut self) -> rustix::io::Result<usize> {
-        let room = if self.acknowledges {
+        let limit = if self.acknowledges {
             self.notices.len()
         } else {
             NOTICE
         };
-        while self.come - self.used < NOTICE {
-            self.notices.copy_within(self.used..self.come, 0);
-            self.come -= self.used;
+        while self.received - self.used < NOTICE {
+            self.notices.copy_within(self.used..self.received, 0);
+            self.received -= self.used;
             self.used = 0;
-            self.come += moved(self.socket.receive(&mut self.notices[self.come..room]))?;
+            self.received += moved(self.socket.receive(&mut self.notices[self.received..limit]))?;
         }
         let mut notice = [0; NOTICE];
         notice.copy_from_slice(&self.notices[self.used..self.used + NOTICE]);
@@ -158,7 +159,7 @@ impl Receiver for Fetch {
         while self.acknowledges {
             match moved(self.socket.send_bytes(&[1], SendFlags::empty())) {
                 Err(Errno::INTR | Errno::AGAIN) => {}
-                // The writer may have gone in the meantime.
+                // The writer may have exited in the meantime.
                 Ok(_) | Err(Errno::PIPE) => break,
                 Err(errno) => return Err(errno),
             }
@@ -171,43 +172,43 @@ impl Receiver for Fetch {
     }
 }
 
-/// Tells the other process which this one is, learns which it is, and lets it
-/// look into this one.
+/// Exchanges process IDs with the peer and allows it to read this process's memory.
+/// Returns the peer's ID.
 ///
 /// # Errors
-/// Those of send(2) and recv(2); `PIPE` where it is gone.
+/// Those of send(2) and recv(2); `PIPE` if the peer is gone.
 pub fn introduce(socket: impl AsFd) -> rustix::io::Result<Pid> {
     let own = getpid().as_raw_nonzero().get().to_ne_bytes();
     send(&socket, &own, SendFlags::NOSIGNAL)?;
-    let mut other = [0; 4];
-    let other = loop {
-        match moved(recv(&socket, &mut other, RecvFlags::WAITALL).map(|(n, _)| n)) {
-            Ok(4) => break i32::from_ne_bytes(other),
+    let mut peer = [0; 4];
+    let peer = loop {
+        match moved(recv(&socket, &mut peer, RecvFlags::WAITALL).map(|(n, _)| n)) {
+            Ok(4) => break i32::from_ne_bytes(peer),
             Ok(_) => return Err(Errno::PIPE),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
     };
-    // Needed where the Yama module lets only forebears look
-    // (Documentation/admin-guide/LSM/Yama.rst), elsewhere refused.
-    if let Some(process) = rustix::process::Pid::from_raw(other) {
+    // Needed where the Yama module allows only ancestors
+    // (Documentation/admin-guide/LSM/Yama.rst); fails elsewhere.
+    if let Some(process) = rustix::process::Pid::from_raw(peer) {
         let _ = set_ptracer(PTracer::ProcessID(process));
     }
-    Ok(Pid::from_raw(other))
+    Ok(Pid::from_raw(peer))
 }
 
-/// One call: copies what lies at an address of another process to `here`. At
-/// least one byte.
+/// Copies bytes from an address of another process to `buffer`, with one call. Returns
+/// the number of bytes, at least 1.
 ///
 /// # Errors
 /// Those of process_vm_readv(2).
-fn copy_from(process: Pid, address: usize, here: &mut [u8]) -> rustix::io::Result<usize> {
-    let there = [RemoteIoVec {
+fn copy_from(process: Pid, address: usize, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+    let remote = [RemoteIoVec {
         base: address,
-        len: here.len(),
+        len: buffer.len(),
     }];
-    let mut here = [std::io::IoSliceMut::new(here)];
-    match process_vm_readv(process, &mut here, &there) {
+    let mut buffer = [std::io::IoSliceMut::new(buffer)];
+    match process_vm_readv(process, &mut buffer, &remote) {
         Ok(0) => Err(Errno::FAULT),
         Ok(n) => Ok(n),
         Err(errno) => Err(Errno::from_raw_os_error(errno as i32)),

@@ -1,4 +1,4 @@
-//! Ends without a channel: only producing, or only using the data.
+//! Ends without a channel, which only produce or only consume data.
 
 use fastpipe::buffer::Buffer;
 use fastpipe::transfer::Counts;
@@ -11,7 +11,7 @@ use super::spec::{EndSpec, SinkSpec, SourceSpec};
 use crate::record::EndCounters;
 use crate::session::Control;
 
-/// Produces into memory, over and over.
+/// Produces data in memory repeatedly.
 pub(super) fn produce(
     control: &mut Control,
     spec: &EndSpec,
@@ -37,7 +37,7 @@ pub(super) fn produce(
     })
 }
 
-/// Uses the same memory, over and over.
+/// Consumes the same memory repeatedly.
 pub(super) fn consume(
     control: &mut Control,
     spec: &EndSpec,
@@ -58,7 +58,8 @@ pub(super) fn consume(
     })
 }
 
-/// Runs `pass`, which returns the bytes it went over, for the time of a trial.
+/// Calls `pass` repeatedly for the duration of a trial. It returns the number of bytes
+/// that it processed.
 pub(super) fn timed_alone(
     spec: &EndSpec,
     mut pass: impl FnMut() -> anyhow::Result<usize>,
@@ -67,12 +68,12 @@ pub(super) fn timed_alone(
     let mut clock = Clock::new(spec);
     let mut done = 0;
     clock.restart(done);
-    while clock.look(done) < clock.warm_up {
+    while clock.update(done) < clock.warm_up {
         done += pass()? as u64;
     }
     let first = meter.read(done, Counts::default());
     clock.restart(done);
-    while clock.look(done) < clock.timed {
+    while clock.update(done) < clock.timed {
         done += pass()? as u64;
     }
     let second = meter.read(done, Counts::default());

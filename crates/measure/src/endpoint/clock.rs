@@ -1,28 +1,29 @@
-//! The time of a trial, looked at now and then.
+//! The clock of a trial.
 
 use std::time::{Duration, Instant};
 
 use super::spec::EndSpec;
 use crate::record::GIB;
 
-/// Number of parts that a timed part is divided into, to show a drift.
+/// The number of parts that a timed part is divided into, to detect drift.
 const PARTS: u64 = 8;
-/// Minimum number of parts of a volume, and the maximum bytes of one.
+/// The minimum number of parts of a volume, and the maximum size of one in bytes.
 const MIN_PARTS_OF_VOLUME: u64 = 20;
 const MAX_PART_BYTES: u64 = 256 << 20;
 
-/// Keeps the time of a trial, looking at the clock now and then.
+/// Measures the time of a trial. Reads the system's clock only after every `read_every`
+/// bytes, since a read takes time.
 pub(super) struct Clock {
     pub(super) warm_up: Duration,
     pub(super) timed: Duration,
-    /// What ends the timed part in the place of time.
+    /// The volume that ends the timed part, if time does not.
     timed_bytes: Option<u64>,
     parts: u64,
     slow_down: f64,
-    look_every: u64,
+    read_every: u64,
     started: Instant,
-    looked: Instant,
-    look_at: u64,
+    last_read: Instant,
+    next_read: u64,
     elapsed: Duration,
     /// Elapsed time and bytes at the end of each part.
     progress: Vec<(Duration, u64)>,
@@ -40,10 +41,10 @@ impl Clock {
             timed_bytes: spec.timed_bytes,
             parts,
             slow_down: spec.slow_down,
-            look_every: spec.look_every,
+            read_every: spec.look_every,
             started: now,
-            looked: now,
-            look_at: 0,
+            last_read: now,
+            next_read: 0,
             elapsed: Duration::ZERO,
             progress: Vec::with_capacity(parts as usize + 1),
         }
@@ -51,26 +52,27 @@ impl Clock {
 
     pub(super) fn restart(&mut self, bytes: u64) {
         self.started = Instant::now();
-        self.looked = self.started;
-        self.look_at = bytes + self.look_every;
+        self.last_read = self.started;
+        self.next_read = bytes + self.read_every;
         self.elapsed = Duration::ZERO;
         self.progress.clear();
         self.progress.push((Duration::ZERO, bytes));
     }
 
-    /// The time elapsed at the last look, which is now if one is due.
-    pub(super) fn look(&mut self, bytes: u64) -> Duration {
-        if bytes >= self.look_at {
-            self.look_at = bytes + self.look_every;
+    /// Reads the system's clock if a read is due at this number of bytes. Returns the
+    /// time elapsed at the last read.
+    pub(super) fn update(&mut self, bytes: u64) -> Duration {
+        if bytes >= self.next_read {
+            self.next_read = bytes + self.read_every;
             let now = Instant::now();
             if self.slow_down > 0.0 {
-                let pause = (now - self.looked).mul_f64(self.slow_down);
+                let pause = (now - self.last_read).mul_f64(self.slow_down);
                 while now.elapsed() < pause {
                     std::hint::spin_loop();
                 }
             }
-            self.looked = Instant::now();
-            self.elapsed = self.looked - self.started;
+            self.last_read = Instant::now();
+            self.elapsed = self.last_read - self.started;
             if self.part_is_over(bytes) {
                 self.progress.push((self.elapsed, bytes));
             }
@@ -78,18 +80,18 @@ impl Clock {
         self.elapsed
     }
 
-    /// The same, looking in any case: the volume is complete.
-    pub(super) fn look_now(&mut self, bytes: u64) {
-        self.look_at = bytes;
-        self.look(bytes);
+    /// As [`update`](Self::update), but always reads the system's clock.
+    pub(super) fn update_now(&mut self, bytes: u64) {
+        self.next_read = bytes;
+        self.update(bytes);
     }
 
     fn part_is_over(&self, bytes: u64) -> bool {
         let part = self.progress.len() as u64;
-        let begun = self.progress.first().map_or(0, |(_, bytes)| *bytes);
+        let start = self.progress.first().map_or(0, |(_, bytes)| *bytes);
         part <= self.parts
             && match self.timed_bytes {
-                Some(all) => (bytes - begun) * self.parts >= all * part,
+                Some(all) => (bytes - start) * self.parts >= all * part,
                 None => self.elapsed * self.parts as u32 >= self.timed * part as u32,
             }
     }

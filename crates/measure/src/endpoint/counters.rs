@@ -1,4 +1,4 @@
-//! What this process has used so far.
+//! The resource usage of a process.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,8 +9,8 @@ use nix::sys::resource::{UsageWho, getrusage};
 
 use crate::record::EndCounters;
 
-/// Reads the process's counters. Keeps the file of the scheduler's account
-/// open, so that a reading costs a few microseconds.
+/// Reads this process's counters. Keeps /proc/self/schedstat open, so that a reading
+/// takes only a few microseconds.
 #[derive(Debug)]
 pub struct Meter {
     schedstat: Option<File>,
@@ -37,7 +37,7 @@ impl Meter {
         }
     }
 
-    /// Reads, `bytes` and `counts` being what the channel's end has moved.
+    /// Reads the counters. `bytes` and `counts` are those of the channel's end.
     pub fn read(&self, bytes: u64, counts: Counts) -> Reading {
         let usage = getrusage(UsageWho::RUSAGE_SELF).ok();
         let count = |get: fn(&nix::sys::resource::Usage) -> i64| {
@@ -55,7 +55,7 @@ impl Meter {
         }
     }
 
-    /// Reads what does not depend on a channel's end.
+    /// Reads the counters that do not depend on a channel.
     pub fn used(&self) -> Reading {
         self.read(0, Counts::default())
     }
@@ -63,7 +63,7 @@ impl Meter {
     fn run_delay(&self) -> Option<Duration> {
         let mut text = [0; 96];
         let n = self.schedstat.as_ref()?.read_at(&mut text, 0).ok()?;
-        waited(std::str::from_utf8(&text[..n]).ok()?)
+        parse_run_delay(std::str::from_utf8(&text[..n]).ok()?)
     }
 }
 
@@ -71,12 +71,12 @@ impl Meter {
 /// reaped.
 pub fn run_delay_s(pid: u32) -> Option<f64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
-    Some(waited(&text)?.as_secs_f64())
+    Some(parse_run_delay(&text)?.as_secs_f64())
 }
 
 /// The second number of schedstat: nanoseconds spent runnable, but waiting
 /// (Documentation/scheduler/sched-stats.rst).
-fn waited(schedstat: &str) -> Option<Duration> {
+fn parse_run_delay(schedstat: &str) -> Option<Duration> {
     let delay = schedstat.split_ascii_whitespace().nth(1)?.parse().ok()?;
     Some(Duration::from_nanos(delay))
 }
@@ -88,13 +88,13 @@ impl Default for Meter {
 }
 
 impl Reading {
-    /// The moment of the reading as other processes see it too: nanoseconds of
-    /// CLOCK_MONOTONIC (clock_gettime(2)).
+    /// The time of the reading in nanoseconds of CLOCK_MONOTONIC, which is the same in
+    /// all processes (clock_gettime(2)).
     pub fn monotonic_ns(&self) -> u64 {
         self.monotonic_ns
     }
 
-    /// What was used since `earlier`.
+    /// The usage since `earlier`.
     pub fn since(&self, earlier: &Reading) -> EndCounters {
         EndCounters {
             bytes: self.bytes - earlier.bytes,

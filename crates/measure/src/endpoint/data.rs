@@ -1,11 +1,11 @@
-//! Producing and using the bytes of a stream.
+//! Produces and consumes the bytes of a stream.
 
 use std::hint::black_box;
 
 use super::pattern::{self, WrongByte};
 use crate::record::DataUse;
 
-/// Makes the bytes that a writer sends.
+/// Produces the bytes that a writer sends.
 #[derive(Debug)]
 pub struct Producer {
     produces: bool,
@@ -24,12 +24,12 @@ impl Producer {
         }
     }
 
-    /// Whether it writes to the buffers at all.
+    /// Whether it does nothing: the buffers are sent as they are.
     pub fn is_idle(&self) -> bool {
         !self.produces && self.work == 0
     }
 
-    /// Makes the next bytes of the stream.
+    /// Produces the next bytes of the stream.
     pub fn produce(&mut self, buffer: &mut [u8]) {
         if self.produces {
             pattern::fill(buffer, self.offset);
@@ -39,7 +39,7 @@ impl Producer {
     }
 }
 
-/// Uses the bytes that a reader got.
+/// Consumes the bytes that a reader receives.
 #[derive(Debug)]
 pub struct Consumer {
     data: DataUse,
@@ -48,7 +48,7 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// A consumer that does what `data` says.
+    /// A consumer that reads, touches or verifies the bytes, as `data` specifies.
     pub fn new(data: DataUse, work: u32) -> Self {
         Consumer {
             data,
@@ -62,7 +62,7 @@ impl Consumer {
         self.offset = 0;
     }
 
-    /// Uses the next bytes of the stream.
+    /// Consumes the next bytes of the stream.
     ///
     /// # Errors
     /// The first wrong byte, if the data is to be verified.

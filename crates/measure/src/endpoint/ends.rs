@@ -1,4 +1,4 @@
-//! Which sink or source a spec asks for: made, proven, and driven.
+//! Creates the sink or source of a specification, and runs it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,7 +26,7 @@ use crate::record::NotRun;
 use crate::session::{Control, PeerGone, refusal_or_failure};
 use pipespeed_host::Root;
 
-/// What drives an end, whichever it is.
+/// Runs one end of a trial.
 pub(super) struct Driver<'a> {
     pub(super) control: &'a mut Control,
     pub(super) spec: &'a EndSpec,
@@ -34,101 +34,101 @@ pub(super) struct Driver<'a> {
 }
 
 impl Driver<'_> {
-    fn send_by(self, mut sink: impl Sink) -> anyhow::Result<Outcome> {
+    fn run_sink(self, mut sink: impl Sink) -> anyhow::Result<Outcome> {
         self.control.wait_for_start(sink.setup())?;
         writer(self.spec, &mut sink, self.words)
     }
 
-    fn take_by(self, mut source: impl Source) -> anyhow::Result<Outcome> {
+    fn run_source(self, mut source: impl Source) -> anyhow::Result<Outcome> {
         self.control.wait_for_start(Setup::default())?;
         reader(self.spec, &mut source, self.words)
     }
 
-    /// The writer of a trial, from its setting up to its end.
+    /// Sets up and runs the writer of a trial.
     pub(super) fn write(self, sink: &SinkSpec, channel: OwnedFd) -> anyhow::Result<Outcome> {
-        let sleeps = sink.wait != Waiting::Spin;
+        let blocks = sink.wait != Waiting::Spin;
         let bytes = sink.buffer_bytes;
         match sink.technique {
             SinkTechnique::Write | SinkTechnique::Vmsplice => {
-                let made = PipeSink::new(channel, sink).map_err(no_buffer)?;
+                let pipe = PipeSink::new(channel, sink).map_err(buffer_error)?;
                 if sink.pages == PageKind::Huge && sink.touched {
-                    all_huge(made.backing()?)?;
+                    require_huge(pipe.backing()?)?;
                 }
-                self.send_by(made)
+                self.run_sink(pipe)
             }
             SinkTechnique::Fastpipe(_)
             | SinkTechnique::FastpipeIo(_)
-            | SinkTechnique::BufWriter => self.send_by(LibrarySink::new(channel, sink)?),
+            | SinkTechnique::BufWriter => self.run_sink(LibrarySink::new(channel, sink)?),
             SinkTechnique::Send => {
-                self.send_by(MessageSink::new(Socket::new(channel, sleeps), bytes, 1)?)
+                self.run_sink(MessageSink::new(Socket::new(channel, blocks), bytes, 1)?)
             }
             SinkTechnique::SendZerocopy => {
                 let pieces = tcp::pieces(bytes);
-                let made = ZerocopySends::new(Socket::new(channel, sleeps), pieces, true)?;
-                self.send_by(MessageSink::new(made, bytes, pieces)?)
+                let sends = ZerocopySends::new(Socket::new(channel, blocks), pieces, true)?;
+                self.run_sink(MessageSink::new(sends, bytes, pieces)?)
             }
             SinkTechnique::QueueSend => {
-                self.send_by(MessageSink::new(Queue::new(channel, sleeps)?, bytes, 1)?)
+                self.run_sink(MessageSink::new(Queue::new(channel, blocks)?, bytes, 1)?)
             }
             SinkTechnique::Offer => {
                 let pieces = vm_readv::pieces(bytes);
-                vm_readv::introduce(&channel).map_err(gone)?;
-                let made = Offer::new(Socket::new(channel, sleeps), Some(pieces));
-                self.send_by(MessageSink::new(made, bytes, pieces)?)
+                vm_readv::introduce(&channel).map_err(setup_error)?;
+                let offer = Offer::new(Socket::new(channel, blocks), Some(pieces));
+                self.run_sink(MessageSink::new(offer, bytes, pieces)?)
             }
             SinkTechnique::UringWrite => {
-                self.send_by(MessageSink::new(Uring::new(channel, !sleeps)?, bytes, 1)?)
+                self.run_sink(MessageSink::new(Uring::new(channel, !blocks)?, bytes, 1)?)
             }
             SinkTechnique::RingLend | SinkTechnique::RingWrite => {
-                let made = ring::offer(channel, bytes, sink.wait);
-                let made = made.map_err(|error| refusal_or_failure(A_RING, gone(error)))?;
+                let ring = ring::offer(channel, bytes, sink.wait);
+                let ring = ring.map_err(|error| refusal_or_failure(A_RING, setup_error(error)))?;
                 if sink.technique == SinkTechnique::RingLend {
-                    self.send_by(RingTransmitter::new(made, bytes, true))
+                    self.run_sink(RingTransmitter::new(ring, bytes, true))
                 } else {
-                    let made = RingTransmitter::new(made, bytes, false);
-                    self.send_by(MessageSink::new(made, bytes, 1)?)
+                    let ring = RingTransmitter::new(ring, bytes, false);
+                    self.run_sink(MessageSink::new(ring, bytes, 1)?)
                 }
             }
         }
     }
 
-    /// The reader of a trial, from its setting up to its end.
+    /// Sets up and runs the reader of a trial.
     pub(super) fn read(self, source: &SourceSpec, channel: OwnedFd) -> anyhow::Result<Outcome> {
-        let sleeps = source.wait != Waiting::Spin;
+        let blocks = source.wait != Waiting::Spin;
         let bytes = source.buffer_bytes;
         match source.technique {
             SourceTechnique::Read | SourceTechnique::Splice | SourceTechnique::SpliceThrough => {
-                let made = PipeSource::new(channel, source)?;
-                if let Some(buffer) = made.buffer()
+                let pipe = PipeSource::new(channel, source)?;
+                if let Some(buffer) = pipe.buffer()
                     && source.pages == PageKind::Huge
                     && source.touched
                 {
-                    all_huge(buffer.backing()?)?;
+                    require_huge(buffer.backing()?)?;
                 }
-                self.take_by(made)
+                self.run_source(pipe)
             }
             SourceTechnique::Recv => {
-                self.take_by(MessageSource::new(Socket::new(channel, sleeps), bytes)?)
+                self.run_source(MessageSource::new(Socket::new(channel, blocks), bytes)?)
             }
             SourceTechnique::QueueReceive => {
-                self.take_by(MessageSource::new(Queue::new(channel, sleeps)?, bytes)?)
+                self.run_source(MessageSource::new(Queue::new(channel, blocks)?, bytes)?)
             }
             SourceTechnique::Fetch => {
-                let writer = vm_readv::introduce(&channel).map_err(gone)?;
-                let made = Fetch::new(Socket::new(channel, sleeps), writer, true);
-                self.take_by(MessageSource::new(made, bytes)?)
+                let writer = vm_readv::introduce(&channel).map_err(setup_error)?;
+                let fetch = Fetch::new(Socket::new(channel, blocks), writer, true);
+                self.run_source(MessageSource::new(fetch, bytes)?)
             }
             SourceTechnique::UringRead => {
-                self.take_by(MessageSource::new(Uring::new(channel, !sleeps)?, bytes)?)
+                self.run_source(MessageSource::new(Uring::new(channel, !blocks)?, bytes)?)
             }
             SourceTechnique::RingPeek | SourceTechnique::RingRead => {
-                let made = ring::accept(channel, source.wait);
-                let made = made.map_err(|error| refusal_or_failure(A_RING, gone(error)))?;
+                let ring = ring::accept(channel, source.wait);
+                let ring = ring.map_err(|error| refusal_or_failure(A_RING, setup_error(error)))?;
                 if source.technique == SourceTechnique::RingPeek {
-                    self.take_by(RingReceiver::new(made, bytes, true))
+                    self.run_source(RingReceiver::new(ring, bytes, true))
                 } else {
-                    let made = RingReceiver::new(made, bytes, false);
-                    self.take_by(MessageSource::new(made, bytes)?)
+                    let ring = RingReceiver::new(ring, bytes, false);
+                    self.run_source(MessageSource::new(ring, bytes)?)
                 }
             }
         }
@@ -137,8 +137,8 @@ impl Driver<'_> {
 
 const A_RING: &str = "a ring in shared memory";
 
-/// That the other end has gone before the start is not this one's fault.
-fn gone(error: impl Into<io::Error>) -> anyhow::Error {
+/// Converts an error during setup: [`PeerGone`] if the peer has exited.
+fn setup_error(error: impl Into<io::Error>) -> anyhow::Error {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, UnexpectedEof};
     let error = error.into();
     match error.kind() {
@@ -149,18 +149,19 @@ fn gone(error: impl Into<io::Error>) -> anyhow::Error {
     }
 }
 
-/// Limits on memory are a refusal, with the way out.
-fn no_buffer(error: BufferError) -> anyhow::Error {
-    let way_out = match &error {
+/// Converts an error of mapping a buffer. If a limit is the cause: [`NotRun`] with a
+/// remedy.
+fn buffer_error(error: BufferError) -> anyhow::Error {
+    let remedy = match &error {
         BufferError::NoHugeTlb { .. } => "as root, `sysctl vm.nr_hugepages=8` reserves some",
         BufferError::Lock { .. } => "raise it by `ulimit -l`, or run as root",
         _ => return error.into(),
     };
-    NotRun::refused(format!("{error}; {way_out}")).into()
+    NotRun::refused(format!("{error}; {remedy}")).into()
 }
 
-/// Makes sure that memory lies in huge pages.
-pub(super) fn all_huge(backing: Backing) -> anyhow::Result<()> {
+/// Checks that memory consists of huge pages only.
+pub(super) fn require_huge(backing: Backing) -> anyhow::Result<()> {
     if !backing.all_huge() {
         bail!(NotRun::refused(huge_pages_refused(
             backing.huge,
@@ -170,7 +171,7 @@ pub(super) fn all_huge(backing: Backing) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Why a buffer is not in huge pages, in one sentence.
+/// A sentence on why a buffer does not consist of huge pages only.
 pub fn huge_pages_refused(huge: u64, mapped: u64) -> String {
     const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
     let setting = std::fs::read_to_string(SETTING).unwrap_or_default();
@@ -179,14 +180,13 @@ pub fn huge_pages_refused(huge: u64, mapped: u64) -> String {
         text if text.contains("[never]") => {
             format!("{SETTING} is 'never'; 'madvise' is enough")
         }
-        _ if forbidden_to_us() => {
-            "this process, or who started it, has turned them off (PR_SET_THP_DISABLE of prctl(2))"
-                .to_owned()
+        _ if disabled_for_this_process() => {
+            "they are turned off for this process (PR_SET_THP_DISABLE of prctl(2))".to_owned()
         }
-        _ => "memory may be too fragmented, or the process may not use them".to_owned(),
+        _ => "memory may be too fragmented, or the process is not allowed to use them".to_owned(),
     };
     format!(
-        "transparent huge pages were not given ({} of {} KiB): {why}",
+        "only {} of {} KiB are in transparent huge pages: {why}",
         huge / 1024,
         mapped / 1024
     )
@@ -194,7 +194,7 @@ pub fn huge_pages_refused(huge: u64, mapped: u64) -> String {
 
 /// Whether transparent huge pages are turned off for this process
 /// (proc_pid_status(5), `THP_enabled`).
-fn forbidden_to_us() -> bool {
+fn disabled_for_this_process() -> bool {
     let enabled = Root::default().field("proc/self/status", "THP_enabled");
     enabled.as_deref() == Some("0")
 }

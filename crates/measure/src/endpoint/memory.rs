@@ -1,10 +1,10 @@
-//! One process going over a block of memory, again and again, without a
-//! channel: the yardstick of all channels.
+//! One process that reads or writes a block of memory repeatedly, without a channel:
+//! the reference for all channels.
 //!
-//! The fast ways are those that a program gets from its libraries: a search for
-//! a byte that isn't there, which looks at every byte by the widest loads there
-//! are, memset(3) and memcpy(3). The scalar ones load or store a word of 8 bytes
-//! at a time, as `sysbench memory` does.
+//! The fast operations are those of a program's libraries: a search for a byte that
+//! does not occur, which reads every byte with the widest loads available, memset(3)
+//! and memcpy(3). The scalar operations load or store 8 bytes at a time, as `sysbench
+//! memory` does.
 
 use std::hint::black_box;
 use std::io;
@@ -15,7 +15,7 @@ use fastpipe::buffer::{Buffer, BufferError};
 use serde::{Deserialize, Serialize};
 
 use super::alone::timed_alone;
-use super::ends::all_huge;
+use super::ends::require_huge;
 use super::outcome::{Outcome, Setup};
 use super::spec::{EndSpec, PageKind};
 use crate::record::NotRun;
@@ -23,32 +23,32 @@ use crate::session::Control;
 use pipespeed_base::{named, size};
 use pipespeed_host::{Root, available_memory};
 
-/// A small block is gone over so many bytes at a time, so that looking at the
-/// clock costs nothing.
-const AT_A_TIME: usize = 256 << 10;
+/// A small block is processed repeatedly, up to this many bytes per check of the clock,
+/// so that the checks cost nothing.
+const BYTES_PER_CHECK: usize = 256 << 10;
 
-/// What stands in the block, and a byte that does not.
+/// The byte that fills the block, and one that does not occur in it.
 const PRESENT: u8 = 0x5a;
 const ABSENT: u8 = 0xa5;
 
-/// What is done with the block.
+/// An operation on a block of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Act {
-    /// Every byte is looked at, by wide loads.
+    /// Reads every byte, with wide loads.
     Read,
     /// memset(3).
     Write,
     /// memcpy(3) to another block.
     Copy,
-    /// A word of 8 bytes is loaded, then the next.
+    /// Loads one word of 8 bytes after the other.
     ReadScalar,
-    /// A word of 8 bytes is stored, then the next.
+    /// Stores one word of 8 bytes after the other.
     WriteScalar,
 }
 
 named!(Act {
-    Read = "read": "every byte looked at by wide loads, in search of one that is not there",
+    Read = "read": "every byte read by wide loads, searching for one that does not occur",
     Write = "write": "filled by memset",
     Copy = "copy": "copied to another block by memcpy; bytes copied, not moved",
     ReadScalar = "read_scalar": "read 8 bytes at a time, one load after the other",
@@ -56,7 +56,7 @@ named!(Act {
 });
 
 impl Act {
-    /// Its name for people.
+    /// The name in tables.
     pub fn title(self) -> &'static str {
         match self {
             Act::ReadScalar => "scalar read",
@@ -65,16 +65,16 @@ impl Act {
         }
     }
 
-    /// How many blocks it takes.
+    /// The number of blocks that it uses.
     pub fn blocks(self) -> usize {
         1 + usize::from(self == Act::Copy)
     }
 }
 
-/// What a process without a channel does.
+/// The specification of a process without a channel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemorySpec {
-    /// What is done.
+    /// The operation.
     pub act: Act,
     /// Bytes in the block.
     pub block_bytes: usize,
@@ -83,13 +83,13 @@ pub struct MemorySpec {
 }
 
 impl MemorySpec {
-    /// The blocks it takes.
+    /// The number of blocks.
     pub fn blocks(&self) -> usize {
         self.act.blocks()
     }
 }
 
-/// Goes over the block for the time of a trial.
+/// Applies the operation repeatedly for the duration of a trial.
 pub(super) fn run(
     control: &mut Control,
     spec: &EndSpec,
@@ -112,17 +112,17 @@ pub(super) fn run(
     };
     control.wait_for_start(setup)?;
     let (block, other) = blocks.split_at_mut(1);
-    let times = (AT_A_TIME / memory.block_bytes).max(1);
+    let times = (BYTES_PER_CHECK / memory.block_bytes).max(1);
     timed_alone(spec, || {
         for _ in 0..times {
-            once(memory.act, &mut block[0], other);
+            apply(memory.act, &mut block[0], other);
         }
         Ok(times * memory.block_bytes)
     })
 }
 
-/// Goes over the block once.
-fn once(act: Act, block: &mut Buffer, other: &mut [Buffer]) {
+/// Applies the operation to the block once.
+fn apply(act: Act, block: &mut Buffer, other: &mut [Buffer]) {
     match act {
         Act::Read => {
             black_box(memchr::memchr(ABSENT, black_box(block)));
@@ -140,8 +140,7 @@ fn once(act: Act, block: &mut Buffer, other: &mut [Buffer]) {
     }
 }
 
-// Loads and stores of atomics are made one by one: a compiler does not put
-// them together into wide ones.
+// Compilers don't merge atomic loads and stores into wider ones.
 
 fn load_each(words: &[AtomicU64]) -> u64 {
     words.iter().fold(0, |sum, word| {
@@ -155,21 +154,21 @@ fn store_each(words: &[AtomicU64], value: u64) {
     }
 }
 
-/// A block that was written before the start.
+/// Maps a block and fills it.
 fn map(memory: &MemorySpec) -> anyhow::Result<Buffer> {
     let mut block = Buffer::builder()
         .len(memory.block_bytes)
         .pages(memory.pages.into())
         .touched(false)
         .map()
-        .map_err(no_memory)?;
+        .map_err(map_error)?;
     block.fill(PRESENT);
     Ok(block)
 }
 
-/// Too little address space, or a limit on it, is a refusal; other errors are
-/// failures.
-fn no_memory(error: BufferError) -> anyhow::Error {
+/// Converts an error of mapping a block: [`NotRun`] if the address space is exhausted
+/// or limited, else a failure.
+fn map_error(error: BufferError) -> anyhow::Error {
     let reason = error.to_string();
     match io::Error::from(error).kind() {
         io::ErrorKind::OutOfMemory => NotRun::refused(reason).into(),
@@ -177,27 +176,27 @@ fn no_memory(error: BufferError) -> anyhow::Error {
     }
 }
 
-/// Shows that all of it lies in huge pages; how many bytes of them.
+/// Checks that the blocks consist of huge pages only. Returns their size in bytes.
 fn huge_bytes(blocks: &[Buffer]) -> anyhow::Result<u64> {
     let mut bytes = 0;
     for block in blocks {
-        // Page by page it would take long for large blocks.
+        // Checking each page would take long for large blocks.
         let backing = block.backing_from_smaps()?;
         bytes += backing.huge;
-        all_huge(backing)?;
+        require_huge(backing)?;
     }
     Ok(bytes)
 }
 
-/// Memory that is not there would be taken from somebody, or end in the
-/// kernel's killing a process: better not to begin.
+/// Checks that enough memory is available. Otherwise the kernel would reclaim memory of
+/// other processes, or kill one.
 fn check_room(memory: &MemorySpec) -> anyhow::Result<()> {
     let Some(room) = available_memory(&Root::default()) else {
         return Ok(());
     };
     let blocks = memory.blocks() as u64;
     let needed = blocks.saturating_mul(memory.block_bytes as u64);
-    // Something is left for page tables and everybody else.
+    // An eighth is left for page tables and other processes.
     if needed.saturating_add(needed / 8) > room.bytes {
         let what = match blocks {
             1 => "a block",
@@ -226,20 +225,20 @@ mod tests {
     }
 
     #[test]
-    fn each_act_goes_over_the_whole_block() {
+    fn each_operation_covers_the_whole_block() {
         for bytes in [64, 4096, 100_032] {
             let mut block = map(&spec(Act::Write, bytes)).unwrap();
             assert!(block.iter().all(|byte| *byte == PRESENT));
             assert_eq!(memchr::memchr(ABSENT, &block), None);
             block.fill(1);
-            once(Act::Write, &mut block, &mut []);
+            apply(Act::Write, &mut block, &mut []);
             assert!(block.iter().all(|byte| *byte == PRESENT));
-            once(Act::WriteScalar, &mut block, &mut []);
+            apply(Act::WriteScalar, &mut block, &mut []);
             assert_eq!(block.words().len() * 8, bytes);
             let sum = load_each(block.words());
             assert_eq!(sum, (bytes / 8) as u64 * u64::from(PRESENT));
             let mut copy = vec![map(&spec(Act::Copy, bytes)).unwrap()];
-            once(Act::Copy, &mut block, &mut copy);
+            apply(Act::Copy, &mut block, &mut copy);
             assert_eq!(&copy[0][..], &block[..]);
         }
     }
@@ -251,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn more_memory_than_there_is_is_refused_with_the_reason() {
+    fn blocks_larger_than_available_memory_are_refused() {
         let error = check_room(&spec(Act::Copy, 1 << 60)).unwrap_err();
         let Some(NotRun { reason, .. }) = error.downcast_ref() else {
             panic!("{error:#}");

@@ -1,10 +1,9 @@
-//! What runs inside a writing or a reading process.
+//! The processes of a throughput trial.
 //!
-//! [`spec`] says what an end is told; [`data`] produces and uses the bytes,
-//! with [`pattern`] as the stream that can be checked; [`memory`] is a process
-//! without a channel; [`counters`] reads what
-//! the process has used; [`outcome`] is what it reports, and [`process`] the whole
-//! of it.
+//! [`spec`] is the specification that an end receives; [`data`] produces and consumes
+//! the bytes of the stream that [`pattern`] defines; [`memory`] is a process without a
+//! channel; [`counters`] reads the resource usage of a process; [`outcome`] is its
+//! report; [`process`] runs an end.
 
 mod alone;
 mod clock;

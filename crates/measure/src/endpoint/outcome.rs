@@ -1,4 +1,4 @@
-//! What an end of a channel reports.
+//! The reports of an end of a channel.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,41 +6,41 @@ use super::counters::Reading;
 use crate::channel::ZerocopyCounts;
 use crate::record::EndCounters;
 
-/// What took effect at an end.
+/// The actual setup of an end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
-    /// The pieces that the writer sends in turn.
+    /// The number of pieces that the writer sends in turn.
     pub pieces: Option<usize>,
     /// The capacity of a ring in shared memory, in bytes.
     #[serde(default)]
     pub ring_bytes: Option<usize>,
     /// The alignment of the writer's buffers, in bytes.
     pub alignment: Option<usize>,
-    /// Bytes of them in huge pages.
+    /// Bytes of the buffers in huge pages.
     pub huge_bytes: Option<u64>,
-    /// How that was shown.
+    /// Where the kernel showed that.
     pub huge_shown_by: Option<String>,
 }
 
-/// What an end measured.
+/// The measurements of an end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Between the two offsets.
+    /// The usage between the two offsets.
     pub counters: EndCounters,
     /// Rates of the successive parts of the timed part, in GiB/s; the reader's
     /// only.
     pub parts_gib_per_s: Vec<f64>,
-    /// What the completions of MSG_ZEROCOPY said; a writer's that uses it.
+    /// Completions of MSG_ZEROCOPY, of a writer that uses it.
     #[serde(default)]
     pub zerocopy: Option<ZerocopyCounts>,
-    /// When the two readings were taken, in nanoseconds of CLOCK_MONOTONIC: what
-    /// a profile of this end keeps its samples of.
+    /// The times of the two readings, in nanoseconds of CLOCK_MONOTONIC. A profile of
+    /// this end keeps the samples between them.
     #[serde(default)]
     pub window_ns: (u64, u64),
 }
 
 impl Outcome {
-    /// What was used between two readings.
+    /// The usage between two readings.
     pub(super) fn between(first: &Reading, second: &Reading) -> Self {
         Outcome {
             counters: second.since(first),

@@ -1,4 +1,4 @@
-//! A stream that can be checked from any offset.
+//! A stream of bytes that can be verified from any offset.
 //!
 //! The stream is a sequence of 64-bit little-endian words; word `k`, at byte
 //! `8 k`, is `k` times an odd constant, modulo 2^64. Two words at different
@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-/// Odd, and with bits all over: 2^64 divided by the golden ratio.
+/// An odd number with well-distributed bits: 2^64 divided by the golden ratio.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The word at byte `8 * index` of the stream.
@@ -73,17 +73,17 @@ pub fn check(bytes: &[u8], offset: u64) -> Result<(), WrongByte> {
     let body = offset + head.len() as u64;
     let (words, tail) = rest.as_chunks::<8>();
     let first = body / 8;
-    // Blocks are compared as a whole: no branch a word, which lets the
-    // comparison be vectorised.
-    let whole = words.chunks(512).enumerate().all(|(block, words)| {
+    // Blocks are compared as a whole: no branch per word, so that compilers can
+    // vectorise the comparison.
+    let words_match = words.chunks(512).enumerate().all(|(block, words)| {
         let from = first + block as u64 * 512;
         let differences = (from..)
             .zip(words)
             .map(|(index, chunk)| u64::from_le_bytes(*chunk) ^ word(index));
         differences.fold(0, |all, difference| all | difference) == 0
     });
-    let edge = |bytes: &[u8], at: u64| (at..).zip(bytes).all(|(at, found)| *found == byte(at));
-    if whole && edge(head, offset) && edge(tail, body + words.len() as u64 * 8) {
+    let matches = |bytes: &[u8], at: u64| (at..).zip(bytes).all(|(at, found)| *found == byte(at));
+    if words_match && matches(head, offset) && matches(tail, body + words.len() as u64 * 8) {
         return Ok(());
     }
     match (offset..)
@@ -99,13 +99,13 @@ pub fn check(bytes: &[u8], offset: u64) -> Result<(), WrongByte> {
     }
 }
 
-/// The bytes from `offset` to the next word's first byte, `most` at most.
-fn to_word_boundary(offset: u64, most: usize) -> usize {
-    ((8 - offset % 8) % 8).min(most as u64) as usize
+/// The number of bytes from `offset` to the next word boundary, at most `max`.
+fn to_word_boundary(offset: u64, max: usize) -> usize {
+    ((8 - offset % 8) % 8).min(max as u64) as usize
 }
 
-/// Looks at every byte: the sum of the words, and of the bytes at the end that
-/// make no word.
+/// Reads every byte. Returns the sum of the words and of the bytes after the last whole
+/// word.
 pub fn sum(bytes: &[u8]) -> u64 {
     let (words, tail) = bytes.as_chunks::<8>();
     let of_words = words.iter().fold(0u64, |sum, word| {
@@ -115,8 +115,8 @@ pub fn sum(bytes: &[u8]) -> u64 {
         .fold(of_words, |sum, byte| sum.wrapping_add(u64::from(*byte)))
 }
 
-/// One pass of computing over the data: a multiplication and a rotation a
-/// word, each needing the result before it within its lane of four.
+/// One pass of computing over the data: a multiplication and a rotation per word, each
+/// of which depends on the previous one in its lane. There are four lanes.
 pub fn compute(bytes: &[u8], seed: u64) -> u64 {
     let mut lanes = [seed, !seed, seed.rotate_left(17), seed.rotate_left(41)];
     let (words, _) = bytes.as_chunks::<8>();

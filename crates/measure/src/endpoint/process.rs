@@ -1,18 +1,17 @@
 //! An endpoint process: set up, wait for the start, run, report.
 //!
-//! The two ends of a channel take their counters at the same byte offsets. The
-//! reader, who keeps the time, names each offset when the time has come, far
-//! enough ahead of what the writer says it has sent (the margin) that the writer
-//! can't be past it yet, through words of memory that both share. Each end
-//! takes its reading when it gets there.
+//! The two ends of a channel read their counters at the same byte offsets. The reader
+//! keeps the time. When the time for a reading has come, it publishes an offset in
+//! shared memory, far enough ahead of what the writer has sent (the margin) that the
+//! writer can't have passed it. Each end takes its reading when it reaches the offset.
 //!
 //! ```text
 //! reader:  warm up until the time is over
-//!          name an offset ahead; at that offset: first reading
-//!          go on until the time is over, noting the progress
-//!          name an offset ahead; at that offset: second reading, and leave
-//! writer:  send; at the named offsets take the readings
-//!          go on until the reader has left
+//!          publish an offset ahead; at that offset, take the first reading
+//!          continue until the time is over, recording the progress
+//!          publish an offset ahead; at that offset, take the second reading and exit
+//! writer:  send; take a reading at each published offset
+//!          continue until the reader has exited
 //! ```
 
 use std::io;
@@ -33,18 +32,17 @@ use crate::session::{self, Instructions, PeerGone, Role, refusal_or_failure};
 
 pub use super::ends::huge_pages_refused;
 
-/// The shared words: the offsets at which the readings are taken, 0 until
-/// they are named; what the writer has sent; and whether the reader has taken
-/// its last reading.
+/// The shared words: the offsets of the two readings, 0 until they are published; the
+/// bytes that the writer has sent; and whether the reader has taken its last reading.
 const BEGIN: usize = 0;
 const END: usize = 1;
 const SENT: usize = 2;
-const LEFT: usize = 3;
+const READER_DONE: usize = 3;
 
-/// Runs a writer or a reader, and reports to the control socket.
+/// Runs a writer or a reader and reports to the control socket.
 ///
 /// # Errors
-/// When there is nobody to report to.
+/// If the report can't be sent.
 pub(crate) fn main(role: Role) -> io::Result<()> {
     session::serve(role, |control, instructions: Instructions<EndSpec>| {
         let spec = &instructions.spec;
@@ -63,7 +61,7 @@ pub(crate) fn main(role: Role) -> io::Result<()> {
     })
 }
 
-/// Sends until the reader has left.
+/// Runs the writer: sends until the reader has exited.
 pub(super) fn writer(
     spec: &EndSpec,
     sink: &mut impl Sink,
@@ -78,8 +76,8 @@ pub(super) fn writer(
             Ok(()) => words[SENT].store(sink.sent(), Ordering::Release),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                // The reader leaves at the second offset, which may lie within
-                // the piece that was being sent.
+                // The reader exits at the second offset, which may lie within the piece
+                // that was being sent.
                 let end = words[END].load(Ordering::Acquire);
                 if first.is_some() && second.is_none() && end != 0 && sink.sent() >= end {
                     second = Some(meter.read(sink.sent(), sink.counts()));
@@ -91,7 +89,7 @@ pub(super) fn writer(
         let due = match (&first, &second) {
             (None, _) => BEGIN,
             (Some(_), None) => END,
-            (Some(_), Some(_)) if words[LEFT].load(Ordering::Acquire) != 0 => break,
+            (Some(_), Some(_)) if words[READER_DONE].load(Ordering::Acquire) != 0 => break,
             (Some(_), Some(_)) => continue,
         };
         let offset = words[due].load(Ordering::Acquire);
@@ -99,11 +97,11 @@ pub(super) fn writer(
             let reading = Some(meter.read(sink.sent(), sink.counts()));
             match due {
                 BEGIN => {
-                    sink.as_asked().map_err(NotRun::refused)?;
+                    sink.check_technique().map_err(NotRun::refused)?;
                     first = reading;
                 }
                 _ => {
-                    sink.expect_leaving();
+                    sink.expect_reader_exit();
                     second = reading;
                 }
             }
@@ -115,12 +113,13 @@ pub(super) fn writer(
             ..Outcome::between(&first, &second)
         }),
         _ => bail!(PeerGone(
-            "the reader left before the end of the trial".to_owned()
+            "the reader exited before the end of the trial".to_owned()
         )),
     }
 }
 
-/// The error of a call; once something was moved, the machine does allow the call.
+/// Converts an error of a call. It is a refusal only if nothing was moved yet: later,
+/// the call is known to be allowed.
 fn refused_or_failed(call: &str, moved: u64, error: io::Error) -> anyhow::Error {
     if moved == 0 {
         refusal_or_failure(call, error)
@@ -129,7 +128,7 @@ fn refused_or_failed(call: &str, moved: u64, error: io::Error) -> anyhow::Error 
     }
 }
 
-/// Takes, keeps the time, and names the offsets.
+/// Runs the reader: takes data, keeps the time and publishes the offsets.
 pub(super) fn reader(
     spec: &EndSpec,
     source: &mut impl Source,
@@ -139,17 +138,17 @@ pub(super) fn reader(
     let meter = Meter::new();
     let mut clock = Clock::new(spec);
     let mut received = 0;
-    // Where the writer can't be yet.
+    // An offset that the writer can't have reached yet.
     let ahead = |received: u64| received.max(words[SENT].load(Ordering::Acquire)) + spec.margin;
 
     clock.restart(received);
-    while clock.look(received) < clock.warm_up {
+    while clock.update(received) < clock.warm_up {
         received += take(received, source, &mut consumer)?;
     }
     let begin = ahead(received);
     words[BEGIN].store(begin, Ordering::Release);
     while received < begin {
-        clock.look(received);
+        clock.update(received);
         received += take(received, source, &mut consumer)?;
     }
 
@@ -158,7 +157,7 @@ pub(super) fn reader(
     let end = match spec.timed_bytes {
         Some(bytes) => ahead(received).max(received + bytes),
         None => {
-            while clock.look(received) < clock.timed {
+            while clock.update(received) < clock.timed {
                 received += take(received, source, &mut consumer)?;
             }
             ahead(received)
@@ -166,21 +165,21 @@ pub(super) fn reader(
     };
     words[END].store(end, Ordering::Release);
     while received < end {
-        clock.look(received);
+        clock.update(received);
         received += take(received, source, &mut consumer)?;
     }
     if spec.timed_bytes.is_some() {
-        clock.look_now(received);
+        clock.update_now(received);
     }
     let second = meter.read(received, source.counts());
-    words[LEFT].store(1, Ordering::Release);
+    words[READER_DONE].store(1, Ordering::Release);
     Ok(Outcome {
         parts_gib_per_s: clock.rates(),
         ..Outcome::between(&first, &second)
     })
 }
 
-/// Takes and uses what is there. Returns how many bytes.
+/// Takes and consumes the available data. Returns the number of bytes.
 fn take(received: u64, source: &mut impl Source, consumer: &mut Consumer) -> anyhow::Result<u64> {
     let call = source.call();
     let taken = source

@@ -1,5 +1,4 @@
-//! The specification of an end of a channel. Travels as JSON to the process that
-//! does it.
+//! The specification of an end of a channel, which its process receives as JSON.
 
 mod access;
 mod memory;
@@ -13,7 +12,7 @@ use super::memory::MemorySpec;
 use crate::record::DataUse;
 use pipespeed_base::named;
 
-/// What lies between the two ends.
+/// What connects the two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ChannelKind {
     /// pipe(2).
@@ -35,7 +34,7 @@ pub enum ChannelKind {
     MessageQueue,
     /// The writer's own memory, read by process_vm_readv(2).
     Memory,
-    /// `fastpipe::ring`: memory that both have mapped.
+    /// `fastpipe::ring`: memory that both ends have mapped.
     Ring,
     /// eventfd(2): a counter, no data.
     Eventfd,
@@ -56,8 +55,7 @@ words!(ChannelKind {
 });
 
 impl ChannelKind {
-    /// Whether each message arrives by itself; else they run together into a
-    /// stream.
+    /// Whether message boundaries are kept; else messages merge into a stream.
     pub fn keeps_messages(self) -> bool {
         matches!(
             self,
@@ -76,9 +74,9 @@ pub enum SinkTechnique {
     Write,
     /// vmsplice(2).
     Vmsplice,
-    /// The library's `Writer`, the data made in the memory it lends.
+    /// fastpipe's `Writer`, with the data produced in the memory that it lends.
     Fastpipe(Policy),
-    /// The same as an `io::Write`, which copies what it is given.
+    /// fastpipe's `Writer` as an `io::Write`, which copies the data.
     FastpipeIo(Policy),
     /// The standard library's `BufWriter` on standard output.
     BufWriter,
@@ -88,13 +86,13 @@ pub enum SinkTechnique {
     SendZerocopy,
     /// mq_send(3).
     QueueSend,
-    /// The message stays where it is; the reader is told where that is.
+    /// The message stays in the writer's memory; its address is sent.
     Offer,
     /// write by io_uring.
     UringWrite,
-    /// The message is made in a ring in shared memory.
+    /// The message is produced in a ring in shared memory.
     RingLend,
-    /// The message is copied into it.
+    /// The message is copied into a ring.
     RingWrite,
 }
 
@@ -119,26 +117,17 @@ words!(SinkTechnique {
     RingWrite = "write to a ring",
 });
 
-impl SinkTechnique {
-    /// Whether it is a library's, rather than a bare system call.
-    pub fn is_library(self) -> bool {
-        matches!(
-            self,
-            SinkTechnique::Fastpipe(_) | SinkTechnique::FastpipeIo(_) | SinkTechnique::BufWriter
-        )
-    }
-}
-
-/// How a `Writer` goes about it.
+/// How a `Writer` sends pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
     /// By write(2).
     Copying,
     /// Pages are never written again.
     Fresh,
-    /// Pages are written again once they left the pipe.
+    /// Pages are written again once they have left the pipe.
     Drained,
-    /// Pages are written again once the kernel finds that nobody holds them.
+    /// Pages are written again once the kernel has checked that nothing else refers to
+    /// them.
     CowChecked,
 }
 
@@ -168,7 +157,7 @@ pub enum SourceTechnique {
     UringRead,
     /// The data is used in a ring in shared memory.
     RingPeek,
-    /// The data is copied out of it.
+    /// The data is copied out of a ring.
     RingRead,
 }
 
@@ -185,7 +174,7 @@ words!(SourceTechnique {
 });
 
 impl SourceTechnique {
-    /// Whether the data goes by without coming into the reader's memory.
+    /// Whether it uses splice(2).
     pub fn splices(self) -> bool {
         matches!(
             self,
@@ -194,7 +183,7 @@ impl SourceTechnique {
     }
 }
 
-/// How an end waits: [`fastpipe::wait::Wait`] less `Never`.
+/// How an end waits: [`fastpipe::wait::Wait`] without `Never`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Waiting {
@@ -203,7 +192,7 @@ pub enum Waiting {
     Block,
     /// poll(2) before each call.
     Poll,
-    /// Again at once.
+    /// The call is repeated at once.
     Spin,
     /// Spin for a bounded time, then poll.
     Adaptive,
@@ -236,10 +225,10 @@ pub struct SinkSpec {
     pub wait: Waiting,
     /// Bytes in a buffer.
     pub buffer_bytes: usize,
-    /// The most bytes that a `Writer` lends or gathers before it sends
+    /// The maximum number of bytes that a `Writer` lends or gathers before it sends
     /// them.
     pub loan_bytes: usize,
-    /// One buffer, sent in halves, rather than two.
+    /// Whether one buffer is sent in halves, instead of two buffers in turn.
     pub same_buffer: bool,
     /// The kind of pages.
     pub pages: PageKind,
@@ -247,14 +236,13 @@ pub struct SinkSpec {
     pub touched: bool,
     /// Whether they are locked in memory.
     pub locked: bool,
-    /// SPLICE_F_GIFT.
+    /// Whether pages are gifted (SPLICE_F_GIFT).
     pub gift: bool,
-    /// Whether the pages are written again and again, rather than sent as they
-    /// are.
+    /// Whether the pages are written before each send, rather than sent as they are.
     pub rewritten: bool,
     /// When a page may be written again.
     pub reuse: Reuse,
-    /// How far behind the start of a page each buffer begins, in bytes.
+    /// The offset of each buffer from the start of a page, in bytes.
     pub offset: usize,
 }
 
@@ -276,15 +264,6 @@ impl SinkSpec {
             offset: 0,
         }
     }
-
-    /// Bytes sent at a time.
-    pub fn piece_bytes(&self) -> usize {
-        if self.same_buffer {
-            self.buffer_bytes / 2
-        } else {
-            self.buffer_bytes
-        }
-    }
 }
 
 /// The reading end.
@@ -302,7 +281,7 @@ pub struct SourceSpec {
     pub touched: bool,
     /// Whether they are locked in memory.
     pub locked: bool,
-    /// How far behind the start of a page the buffer begins, in bytes.
+    /// The offset of the buffer from the start of a page, in bytes.
     pub offset: usize,
 }
 
@@ -321,7 +300,7 @@ impl SourceSpec {
     }
 }
 
-/// Which part an endpoint process plays.
+/// The task of an endpoint process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
@@ -329,35 +308,35 @@ pub enum Part {
     Writer(SinkSpec),
     /// Its standard input is the channel.
     Reader(SourceSpec),
-    /// No channel: produces into memory, over and over.
+    /// No channel: produces data in memory repeatedly.
     ProduceAlone(SinkSpec),
-    /// No channel: uses the same memory, over and over.
+    /// No channel: consumes the same memory repeatedly.
     ConsumeAlone(SourceSpec),
-    /// No channel: goes over a block of memory, over and over.
+    /// No channel: reads or writes a block of memory repeatedly.
     Memory(MemorySpec),
 }
 
 /// The specification of an endpoint process for a trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EndSpec {
-    /// Its part.
+    /// Its task.
     pub part: Part,
-    /// What becomes of the data.
+    /// What is done with the data.
     pub data: DataUse,
     /// Passes of computing over the data.
     pub work: u32,
-    /// The least duration of the warm-up, in seconds.
+    /// The minimum duration of the warm-up, in seconds.
     pub warm_up_s: f64,
-    /// The least duration of the timed part, in seconds.
+    /// The minimum duration of the timed part, in seconds.
     pub timed_s: f64,
-    /// The volume of the timed part, in bytes; none where the time ends it.
+    /// The volume of the timed part, in bytes; `None` if time ends it.
     pub timed_bytes: Option<u64>,
-    /// How far ahead of what the writer has sent, in bytes, the reader names
-    /// an offset: more than the writer may send until it sees it.
+    /// How far ahead of the writer the reader publishes an offset, in bytes: more than
+    /// the writer may send before it sees the offset.
     pub margin: u64,
-    /// The reader looks at the clock once in so many bytes.
+    /// The number of bytes between two reads of the clock.
     pub look_every: u64,
-    /// Slows the reader down by this share of its time. Tests of the method
-    /// itself inject it, to see whether it is found; 0 otherwise.
+    /// Slows the reader down by this share of its time. Tests of the method use it to
+    /// check that a change is detected; 0 otherwise.
     pub slow_down: f64,
 }

@@ -1,13 +1,13 @@
-//! Connections that carry messages in both directions between two processes.
+//! Connections between two processes that carry messages in both directions.
 
 use std::os::fd::OwnedFd;
 
 use anyhow::Context;
 use fastpipe::ring;
 
-use crate::channel::ring::within_file_limit;
+use crate::channel::ring::check_file_limit;
 use crate::channel::transport::Transport;
-use crate::channel::{Channel, cant, open_kind, unix};
+use crate::channel::{Channel, open_error, open_kind, unix};
 use crate::endpoint::spec::ChannelKind;
 use crate::session::TrialError;
 use pipespeed_base::size;
@@ -17,10 +17,10 @@ pub use crate::channel::eventfd::BYTES as EVENTFD_BYTES;
 /// The largest message, in bytes.
 pub const MAX_BYTES: usize = 16 << 20;
 
-/// The least capacity of a ring, in bytes: that of a pipe by default.
+/// The minimum capacity of a ring, in bytes: that of a pipe by default.
 const MIN_RING_BYTES: usize = 64 << 10;
 
-/// The channels of a run that names none.
+/// The channels that are measured by default.
 pub const USUAL: [Transport; 5] = [
     Transport::Pipe,
     Transport::Socketpair,
@@ -29,25 +29,23 @@ pub const USUAL: [Transport; 5] = [
     Transport::Eventfd,
 ];
 
-/// A connection in both directions that nobody uses yet. Its name, if it had one,
-/// has been removed.
+/// A new connection in both directions. If it had a name, the name has been removed.
 #[derive(Debug)]
 pub struct Connection {
     /// The sender's end.
     pub sender: Ends,
     /// The echo's end.
     pub echo: Ends,
-    /// What one direction holds, in words.
-    pub holds: String,
+    /// The capacity of one direction, in words.
+    pub capacity: String,
 }
 
-/// What one process reads from and writes to: two descriptors, or one for
-/// both.
+/// The descriptors of one process: two, or one for both directions.
 #[derive(Debug)]
 pub struct Ends {
     /// What it reads from.
     pub input: OwnedFd,
-    /// What it writes to, unless it is the same.
+    /// What it writes to, unless it is `input`.
     pub output: Option<OwnedFd>,
 }
 
@@ -55,7 +53,7 @@ pub struct Ends {
 /// `pipe_bytes`.
 ///
 /// # Errors
-/// [`TrialError::NotRun`] where it can't carry such messages.
+/// [`TrialError::NotRun`] if the channel can't carry such messages.
 pub fn open(
     transport: Transport,
     size: usize,
@@ -68,44 +66,43 @@ pub fn open(
         return over_one(socket, "the socket holds addresses only".to_owned());
     }
     if channel == ChannelKind::Ring {
-        // Room for two messages, so that one can be made while the other is
-        // still looked at.
+        // Room for two messages, so that one can be produced while the other is used.
         let bytes = MIN_RING_BYTES.max(2 * size);
-        within_file_limit(size, bytes)?;
-        let holds = size::format(bytes.next_power_of_two() as u64);
-        let holds = format!("each ring holds {holds}");
-        return over_two(ring(bytes)?, ring(bytes)?, holds);
+        check_file_limit(size, bytes)?;
+        let capacity = size::format(bytes.next_power_of_two() as u64);
+        let capacity = format!("each ring holds {capacity}");
+        return over_two(ring(bytes)?, ring(bytes)?, capacity);
     }
     let one = open_kind(channel, size, pipe_bytes)?;
     let bytes = |granted: Option<usize>| size::format(granted.unwrap_or(0) as u64);
     if one.granted.send_buffer_bytes.is_some() {
-        let holds = format!(
+        let capacity = format!(
             "a socket's send buffer is {} (SO_SNDBUF, bookkeeping included), its receive buffer {}",
             bytes(one.granted.send_buffer_bytes),
             bytes(one.granted.receive_buffer_bytes)
         );
-        return over_one(one, holds);
+        return over_one(one, capacity);
     }
-    let holds = match one.granted.queue_messages {
+    let capacity = match one.granted.queue_messages {
         _ if channel == ChannelKind::Eventfd => "an eventfd counts to 2^64 - 2".to_owned(),
         Some(messages) => format!("a queue holds {messages} messages"),
         None => format!("each pipe holds {}", bytes(one.granted.pipe_bytes)),
     };
-    over_two(one, open_kind(channel, size, pipe_bytes)?, holds)
+    over_two(one, open_kind(channel, size, pipe_bytes)?, capacity)
 }
 
 fn ring(bytes: usize) -> Result<Channel, TrialError> {
-    let cant = || cant("a ring in shared memory");
-    let (producer, consumer) = ring::pair(bytes).map_err(cant())?;
+    const RING: &str = "a ring in shared memory";
+    let (producer, consumer) = ring::pair(bytes).map_err(open_error(RING))?;
     Ok(Channel {
-        write_end: Some(producer.into_fd().map_err(cant())?),
-        read_end: Some(consumer.into_fd().map_err(cant())?),
+        write_end: Some(producer.into_fd().map_err(open_error(RING))?),
+        read_end: Some(consumer.into_fd().map_err(open_error(RING))?),
         ..Channel::default()
     })
 }
 
 /// A connection of two channels, one in each direction.
-fn over_two(out: Channel, back: Channel, holds: String) -> Result<Connection, TrialError> {
+fn over_two(out: Channel, back: Channel, capacity: String) -> Result<Connection, TrialError> {
     let ends = |input: Option<OwnedFd>, output| {
         let input = input.context("a channel with one end")?;
         anyhow::Ok(Ends { input, output })
@@ -113,17 +110,17 @@ fn over_two(out: Channel, back: Channel, holds: String) -> Result<Connection, Tr
     Ok(Connection {
         sender: ends(back.read_end, out.write_end)?,
         echo: ends(out.read_end, back.write_end)?,
-        holds,
+        capacity,
     })
 }
 
 /// A connection of one channel that carries messages in both directions.
-fn over_one(channel: Channel, holds: String) -> Result<Connection, TrialError> {
+fn over_one(channel: Channel, capacity: String) -> Result<Connection, TrialError> {
     let half = |end| Channel {
         read_end: end,
         ..Channel::default()
     };
-    over_two(half(channel.read_end), half(channel.write_end), holds)
+    over_two(half(channel.read_end), half(channel.write_end), capacity)
 }
 
 #[cfg(test)]
@@ -151,12 +148,12 @@ mod tests {
             .copied()
             .filter(|kind| kind.is_pipe())
         {
-            let way = open(kind, 8, Some(16 << 10)).unwrap();
-            assert_eq!(way.holds, "each pipe holds 16KiB");
-            assert_eq!(pipe::capacity(&way.sender.input).unwrap(), 16 << 10);
-            assert_eq!(pipe::capacity(&way.echo.input).unwrap(), 16 << 10);
+            let connection = open(kind, 8, Some(16 << 10)).unwrap();
+            assert_eq!(connection.capacity, "each pipe holds 16KiB");
+            assert_eq!(pipe::capacity(&connection.sender.input).unwrap(), 16 << 10);
+            assert_eq!(pipe::capacity(&connection.echo.input).unwrap(), 16 << 10);
         }
-        let way = open(Transport::Ring, 100_000, None).unwrap();
-        assert_eq!(way.holds, "each ring holds 256KiB");
+        let connection = open(Transport::Ring, 100_000, None).unwrap();
+        assert_eq!(connection.capacity, "each ring holds 256KiB");
     }
 }

@@ -1,6 +1,6 @@
-//! The closed loop: the next message leaves when the last has come back. Each
-//! end sends only when the other one reads, so that messages of any size get
-//! through, whatever the channel holds.
+//! The closed loop: the next message is sent when the previous one has come back. Each
+//! end sends only while the other one reads, so messages may be larger than the
+//! channel's capacity.
 
 use anyhow::ensure;
 
@@ -19,8 +19,8 @@ pub(super) fn send(port: &mut Port, spec: &Spec) -> anyhow::Result<Outcome> {
     timed(port, spec, &mut number)
 }
 
-/// One round trip. Returns its nanoseconds.
-pub(super) fn trip(port: &mut Port, number: u64) -> anyhow::Result<u64> {
+/// Makes one round trip. Returns its duration in nanoseconds.
+pub(super) fn round_trip(port: &mut Port, number: u64) -> anyhow::Result<u64> {
     port.make(number)?;
     let started = now_ns();
     port.send()?;
@@ -28,25 +28,25 @@ pub(super) fn trip(port: &mut Port, number: u64) -> anyhow::Result<u64> {
     Ok(now_ns() - started)
 }
 
-/// Runs trips that are not timed and compares every byte. Returns how many.
+/// Makes round trips that are not timed, and verifies every byte. Returns their number.
 pub(super) fn warm_up(port: &mut Port) -> anyhow::Result<u64> {
     let started = now_ns();
     let mut number = 0;
     port.copy_all(true);
-    // Large messages need no more than three.
+    // Three are enough for large messages.
     while number < 3 || number < WARM_UP_TRIPS && now_ns() - started < WARM_UP_NS {
-        trip(port, number)?;
-        ensure!(port.is_intact(number), "{WRONG}");
+        round_trip(port, number)?;
+        ensure!(port.is_intact(number), "{WRONG_MESSAGE}");
         number += 1;
     }
     port.copy_all(false);
     Ok(number)
 }
 
-/// What is wrong where a message is not what was sent.
-pub(super) const WRONG: &str = "a message came back with other bytes than it had";
+/// The error for a message that differs from the one sent.
+pub(super) const WRONG_MESSAGE: &str = "a message came back with different bytes";
 
-/// Runs the timed trips.
+/// Makes the timed round trips.
 fn timed(port: &mut Port, spec: &Spec, number: &mut u64) -> anyhow::Result<Outcome> {
     let mut latencies = Latencies::default();
     let meter = Meter::new();
@@ -57,10 +57,10 @@ fn timed(port: &mut Port, spec: &Spec, number: &mut u64) -> anyhow::Result<Outco
         Length::Time(ns) => now - started < ns,
     };
     let mut now = started;
-    // One at least, so that there is something to tell.
+    // At least one, so that there is a result.
     while latencies.is_empty() || goes_on(latencies.len(), now) {
-        latencies.record(trip(port, *number)?);
-        ensure!(port.has_same_ends(*number), "{WRONG}");
+        latencies.record(round_trip(port, *number)?);
+        ensure!(port.has_same_ends(*number), "{WRONG_MESSAGE}");
         *number += 1;
         now = now_ns();
     }

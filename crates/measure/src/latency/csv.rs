@@ -1,5 +1,5 @@
-//! A run of round trips as CSV: a row for each launch, and one for each case
-//! that has none or that ended early: not run, deadlocked, failed.
+//! A run of round trips as CSV: one row per launch, and one for each case that has no
+//! launches, was not run or deadlocked.
 
 use serde::Serialize;
 
@@ -74,19 +74,19 @@ impl<'a> Row<'a> {
 }
 
 impl Record {
-    /// The launches as CSV, a row each, and a row for each case without any or
-    /// that was not run or deadlocked.
+    /// The launches as CSV, one row each, and a row for each case that has no launches,
+    /// was not run or deadlocked.
     ///
     /// # Errors
-    /// None in memory.
+    /// None, since it is written to memory.
     pub fn csv(&self) -> anyhow::Result<String> {
         let mut out = csv::Writer::from_writer(Vec::new());
         for case in &self.cases {
             for launch in &case.launches {
                 out.serialize(Row::new(case, &self.settings, Some(launch)))?;
             }
-            let none = case.launches.is_empty();
-            if none || case.not_run.is_some() || case.deadlock.is_some() {
+            let is_empty = case.launches.is_empty();
+            if is_empty || case.not_run.is_some() || case.deadlock.is_some() {
                 out.serialize(Row {
                     not_run: case.not_run.as_ref().map(|not_run| not_run.kind),
                     reason: case.not_run.as_ref().map(|not_run| &*not_run.reason),
@@ -124,8 +124,8 @@ mod tests {
         }
         let (deadlock, limit) = (&rows[14], &rows[15]);
         assert_eq!(of(deadlock, "deadlock"), "deadlock: both sleep");
-        let told = ["not_run", "reason"].map(|name| of(limit, name));
-        assert_eq!(told, ["limit", "a message has at most 8 bytes"]);
+        let fields = ["not_run", "reason"].map(|name| of(limit, name));
+        assert_eq!(fields, ["limit", "a message has at most 8 bytes"]);
         for row in [deadlock, limit] {
             assert_eq!(
                 ["round", "p50_us", "failed"].map(|name| of(row, name)),

@@ -1,21 +1,21 @@
-//! The distribution that is drawn: at each percentage the median over launches,
-//! as the table has it. Each launch counts once, however many round trips it
-//! made: a fast one makes fifty times as many as a slow one in the same time.
+//! The distribution in the chart: at each percentage the median over launches, as in
+//! the table. All launches have the same weight, however many round trips they made: a
+//! fast one makes fifty times as many as a slow one in the same time.
 
 use super::histogram::Latencies;
 use pipespeed_stats::median;
 
-/// The percentages of round trips that are drawn: 50, and from there on points
-/// by rarity, 90 and 99 being one step apart. Those that are named in the table
-/// are among them.
+/// Points per step in the chart. Each step divides the share of longer round trips
+/// by 10, such as from 90 % to 99 %; the table's percentages are among the points.
 const PER_STEP: i32 = 30;
+/// The number of steps after 99 %.
 const STEPS: i32 = 2;
-/// Of all launches together so many round trips must have been longer, and one
-/// of each, for a percentile to be told.
-const BEYOND: f64 = 5.0;
+/// A percentile is shown if at least this many round trips of all launches together,
+/// and one of each launch, took longer.
+const MIN_LONGER: f64 = 5.0;
 
-/// Percentages, each with the median over launches of the microseconds within
-/// which so many round trips came back.
+/// Percentages, each with the time in microseconds within which this percentage of
+/// round trips came back: the median over launches.
 pub type Curve = Vec<(f64, f64)>;
 
 /// The percentages, in ascending order.
@@ -32,20 +32,21 @@ pub(super) fn times_us(latencies: &Latencies) -> Vec<f64> {
         .collect()
 }
 
-/// The highest percentage that launches can tell of which the shortest made so
-/// many round trips.
-fn highest(min_count: u64, launches: usize) -> f64 {
-    let beyond = (BEYOND / launches.max(1) as f64).max(1.0);
-    (100.0 - 100.0 * beyond / min_count.max(1) as f64).max(50.0)
+/// The highest percentage to show for launches of at least `min_count` round trips
+/// each.
+fn max_percentage(min_count: u64, launches: usize) -> f64 {
+    let longer = (MIN_LONGER / launches.max(1) as f64).max(1.0);
+    (100.0 - 100.0 * longer / min_count.max(1) as f64).max(50.0)
 }
 
-/// The curve of launches whose [`times_us`] and fewest round trips are these.
+/// The curve of launches with these [`times_us`] and at least `min_count` round trips
+/// each.
 pub(super) fn curve(launches: &[&[f64]], min_count: u64) -> Curve {
-    let highest = highest(min_count, launches.len());
+    let limit = max_percentage(min_count, launches.len());
     percentages()
         .enumerate()
-        // Sums of tenths are not exact.
-        .take_while(|(_, percent)| *percent <= highest + 1e-9)
+        // The percentages have rounding errors.
+        .take_while(|(_, percent)| *percent <= limit + 1e-9)
         .filter_map(|(at, percent)| {
             let times: Vec<f64> = launches.iter().map(|times| times[at]).collect();
             Some((percent, median(&times)?))
@@ -58,20 +59,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_table_names_is_drawn_too() {
+    fn the_curve_has_the_percentages_of_the_table() {
         let drawn: Vec<f64> = percentages().collect();
         assert!(drawn.is_sorted());
-        for named in [50.0, 90.0, 99.0, 99.9, 99.99] {
-            assert!(drawn.contains(&named), "{named}: {drawn:?}");
+        for percent in [50.0, 90.0, 99.0, 99.9, 99.99] {
+            assert!(drawn.contains(&percent), "{percent}: {drawn:?}");
         }
         assert_eq!(drawn.last(), Some(&99.99));
     }
 
     #[test]
-    fn a_percentile_is_drawn_only_where_some_were_longer() {
-        assert_eq!(highest(3, 1), 50.0);
-        assert!((highest(1000, 1) - 99.5).abs() < 1e-9);
-        assert!((highest(1000, 9) - 99.9).abs() < 1e-9);
+    fn percentiles_without_longer_round_trips_are_left_out() {
+        assert_eq!(max_percentage(3, 1), 50.0);
+        assert!((max_percentage(1000, 1) - 99.5).abs() < 1e-9);
+        assert!((max_percentage(1000, 9) - 99.9).abs() < 1e-9);
         let times = times_us(&Latencies::of(&vec![(1000, 1000)]));
         let drawn = curve(&[times.as_slice(); 9], 1000);
         assert_eq!(drawn.last().map(|(percent, _)| *percent), Some(99.9));

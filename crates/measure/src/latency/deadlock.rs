@@ -1,9 +1,9 @@
-//! Watches both processes of a trial, and tells a deadlock from slowness by what
-//! the kernel says of them.
+//! Watches both processes of a trial and distinguishes a deadlock from slowness by
+//! their state in the kernel.
 //!
-//! Both have said that they write, both are asleep (state S or D of
-//! proc_pid_stat(5)), and neither has moved a byte, at every look for as long as
-//! the limit: then each waits for the other to read.
+//! They are deadlocked if during the whole limit, at every check, both report that they
+//! are writing, both are asleep (state S or D of proc_pid_stat(5)), and neither has
+//! moved a byte: then each waits for the other to read.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 
 use super::port::WRITING;
 use super::spec::{Mode, Spec};
-use super::trial::PATIENCE;
+use super::trial::HANG_TIMEOUT;
 use crate::session::{Role, TrialError, Watch};
 use pipespeed_base::size;
 
-/// How often both processes are looked at where they may deadlock.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// The time between two checks of processes that may deadlock.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Looks at the processes of a trial: whether anything moves and, in the naive
-/// exchange, whether they are deadlocked.
+/// Checks whether the processes of a trial move data and, in the naive exchange,
+/// whether they are deadlocked.
 #[derive(Debug)]
 pub(super) struct Watcher {
     /// The sender and the echo.
@@ -28,42 +28,42 @@ pub(super) struct Watcher {
     detector: Option<Detector>,
     limit: Duration,
     size: usize,
-    /// What one direction holds, in words.
-    holds: String,
+    /// The capacity of one direction, in words.
+    capacity: String,
 }
 
 impl Watcher {
-    /// Calls it a deadlock when it has lasted for `limit`.
-    pub(super) fn new(pids: [u32; 2], spec: &Spec, limit: Duration, holds: String) -> Self {
+    /// Creates a watcher that reports a deadlock once it has lasted for `limit`.
+    pub(super) fn new(pids: [u32; 2], spec: &Spec, limit: Duration, capacity: String) -> Self {
         Watcher {
             pids,
             moved: 0,
             detector: (spec.mode == Mode::Naive).then(Detector::default),
             limit,
             size: spec.size,
-            holds,
+            capacity,
         }
     }
 
-    /// A deadlock in words.
-    fn explain(&self, looks: &[Look; 2]) -> String {
+    /// Describes a deadlock.
+    fn explain(&self, states: &[State; 2]) -> String {
         let place = |role: Role| {
-            let look = &looks[role.index()];
+            let state = &states[role.index()];
             format!(
                 "the {role} (process {}) sleeps {}, state {}",
                 self.pids[role.index()],
-                look.place(),
-                look.state.unwrap_or('?')
+                state.place(),
+                state.letter.unwrap_or('?')
             )
         };
         format!(
-            "deadlock: {}; {}. Neither has moved a byte for {:.1} s: each writes its message of {} first and reads \
-             only then, but {}; what is beyond waits for a reader, who is writing too. Both were ended.",
+            "deadlock: {}; {}. Neither has moved a byte for {:.1} s: each writes its message of {} before it \
+             reads, but {}: the rest of the message waits for the other process to read. Both were ended.",
             place(Role::Sender),
             place(Role::Echo),
             self.limit.as_secs_f64(),
             size::exact(self.size as u64),
-            self.holds,
+            self.capacity,
         )
     }
 }
@@ -71,58 +71,58 @@ impl Watcher {
 impl Watch for Watcher {
     fn interval(&self) -> Duration {
         match self.detector {
-            Some(_) => LOOK_INTERVAL,
+            Some(_) => CHECK_INTERVAL,
             // At the deadline only.
-            None => PATIENCE,
+            None => HANG_TIMEOUT,
         }
     }
 
-    fn look(&mut self, words: &[AtomicU64], now: Instant) -> Result<bool, TrialError> {
-        let looks = [0, 1].map(|at| {
+    fn check(&mut self, words: &[AtomicU64], now: Instant) -> Result<bool, TrialError> {
+        let states = [0, 1].map(|at| {
             let word = |offset: usize| words[at * 2 + offset].load(Ordering::Relaxed);
-            Look::at(self.pids[at], word(0), word(1) == WRITING)
+            State::read(self.pids[at], word(0), word(1) == WRITING)
         });
-        let moved = looks.iter().map(|look| look.moved).sum();
+        let moved = states.iter().map(|state| state.moved).sum();
         let moves = std::mem::replace(&mut self.moved, moved) != moved;
         let stuck = self
             .detector
             .as_mut()
-            .and_then(|detector| detector.look(&looks, now));
+            .and_then(|detector| detector.update(&states, now));
         if stuck.is_some_and(|time| time >= self.limit) {
-            return Err(TrialError::Deadlock(self.explain(&looks)));
+            return Err(TrialError::Deadlock(self.explain(&states)));
         }
         Ok(moves)
     }
 }
 
-/// One process, at one look.
+/// The state of a process at one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Look {
-    /// The letter of its state; none if it can't be read.
-    state: Option<char>,
-    /// Where in the kernel it sleeps; none if that can't be read.
+struct State {
+    /// The letter of its state in /proc/PID/stat; `None` if it can't be read.
+    letter: Option<char>,
+    /// The kernel function in which it sleeps; `None` if it can't be read.
     wait_channel: Option<String>,
     /// Bytes it has moved so far.
     moved: u64,
     /// Whether it is in the middle of writing a message.
-    writes: bool,
+    is_writing: bool,
 }
 
-impl Look {
-    /// Looks at a process. What it has moved and whether it writes it says
-    /// itself.
-    fn at(pid: u32, moved: u64, writes: bool) -> Look {
+impl State {
+    /// Reads the state of a process. The process itself reports `moved` and
+    /// `is_writing`.
+    fn read(pid: u32, moved: u64, is_writing: bool) -> State {
         let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
-        Look {
-            state: read("stat").as_deref().and_then(state),
+        State {
+            letter: read("stat").as_deref().and_then(state_letter),
             wait_channel: read("wchan").as_deref().and_then(wait_channel),
             moved,
-            writes,
+            is_writing,
         }
     }
 
     fn is_asleep(&self) -> bool {
-        matches!(self.state, Some('S' | 'D'))
+        matches!(self.letter, Some('S' | 'D'))
     }
 
     /// Where it sleeps, in words.
@@ -134,35 +134,35 @@ impl Look {
     }
 }
 
-/// The state of /proc/PID/stat: behind the name, which is in parentheses and
-/// may have some of its own.
-fn state(stat: &str) -> Option<char> {
+/// Parses the state in /proc/PID/stat. It follows the name, which is in parentheses and
+/// may contain some.
+fn state_letter(stat: &str) -> Option<char> {
     let (_, rest) = stat.rsplit_once(')')?;
     rest.trim_start().chars().next()
 }
 
-/// A name of /proc/PID/wchan. It is 0 for a process that runs, and for all
-/// where they may not be seen (ptrace(2), kptr_restrict).
+/// Parses /proc/PID/wchan. It is 0 for a running process, and for all processes if
+/// access is not allowed (ptrace(2), kptr_restrict).
 fn wait_channel(wchan: &str) -> Option<String> {
     let name = wchan.trim();
     (!name.is_empty() && name != "0").then(|| name.to_owned())
 }
 
-/// Looks again and again.
+/// Detects a deadlock from successive states.
 #[derive(Debug, Default)]
 struct Detector {
-    /// Bytes that each had moved at the last look.
+    /// Bytes that each had moved at the last check.
     moved: Option<[u64; 2]>,
-    /// When both were first seen as they still are.
+    /// The check since which both have been writing and asleep without moving data.
     since: Option<Instant>,
 }
 
 impl Detector {
-    /// Takes a look at both into account. Returns for how long they have been
-    /// deadlocked.
-    fn look(&mut self, looks: &[Look; 2], now: Instant) -> Option<Duration> {
-        let stuck = looks.iter().all(|look| look.is_asleep() && look.writes);
-        let moved = Some(looks.each_ref().map(|look| look.moved));
+    /// Updates the detector with the states of both. Returns for how long they have
+    /// been deadlocked.
+    fn update(&mut self, states: &[State; 2], now: Instant) -> Option<Duration> {
+        let stuck = states.iter().all(|one| one.is_asleep() && one.is_writing);
+        let moved = Some(states.each_ref().map(|state| state.moved));
         let same = std::mem::replace(&mut self.moved, moved) == moved;
         self.since = match self.since {
             _ if !stuck => None,
@@ -177,63 +177,63 @@ impl Detector {
 mod tests {
     use super::*;
 
-    fn look(state: char, moved: u64, writes: bool) -> Look {
-        Look {
-            state: Some(state),
+    fn state(letter: char, moved: u64, is_writing: bool) -> State {
+        State {
+            letter: Some(letter),
             wait_channel: None,
             moved,
-            writes,
+            is_writing,
         }
     }
 
-    /// For how long the detector sees a deadlock after looks 100 ms apart.
-    fn after(looks: &[[Look; 2]]) -> Option<u128> {
+    /// The duration of the deadlock, in ms, after checks 100 ms apart.
+    fn stuck_ms(checks: &[[State; 2]]) -> Option<u128> {
         let started = Instant::now();
         let mut detector = Detector::default();
         let mut seen = None;
-        for (at, looks) in (0..).zip(looks) {
+        for (at, states) in (0..).zip(checks) {
             let now = started + Duration::from_millis(100) * at;
-            seen = detector.look(looks, now);
+            seen = detector.update(states, now);
         }
         seen.map(|time| time.as_millis())
     }
 
     #[test]
-    fn two_that_sleep_in_their_writes_without_moving_anything_are_deadlocked() {
-        let stuck = [look('S', 65_536, true), look('S', 0, true)];
-        assert_eq!(after(&[stuck.clone(), stuck.clone(), stuck]), Some(200));
+    fn processes_asleep_in_writes_without_progress_are_deadlocked() {
+        let stuck = [state('S', 65_536, true), state('S', 0, true)];
+        assert_eq!(stuck_ms(&[stuck.clone(), stuck.clone(), stuck]), Some(200));
     }
 
     #[test]
-    fn whoever_runs_reads_or_moves_is_not() {
-        let stuck = [look('S', 7, true), look('S', 7, true)];
+    fn running_reading_or_progress_is_no_deadlock() {
+        let stuck = [state('S', 7, true), state('S', 7, true)];
         let cases = [
-            ([look('R', 7, true), look('S', 7, true)], None),
-            ([look('S', 7, true), look('S', 7, false)], None),
-            ([look('Z', 7, true), look('S', 7, true)], None),
-            ([look('S', 8, true), look('S', 7, true)], Some(0)),
+            ([state('R', 7, true), state('S', 7, true)], None),
+            ([state('S', 7, true), state('S', 7, false)], None),
+            ([state('Z', 7, true), state('S', 7, true)], None),
+            ([state('S', 8, true), state('S', 7, true)], Some(0)),
         ];
         for (other, expected) in cases {
-            let looks = [stuck.clone(), stuck.clone(), other.clone()];
-            assert_eq!(after(&looks), expected, "{other:?}");
-            // Seen anew only from then on.
-            let looks = [stuck.clone(), other, stuck.clone()];
-            assert_eq!(after(&looks), Some(0));
+            let checks = [stuck.clone(), stuck.clone(), other.clone()];
+            assert_eq!(stuck_ms(&checks), expected, "{other:?}");
+            // A later deadlock begins anew.
+            let checks = [stuck.clone(), other, stuck.clone()];
+            assert_eq!(stuck_ms(&checks), Some(0));
         }
     }
 
     #[test]
-    fn the_state_stands_behind_the_last_parenthesis() {
+    fn the_state_follows_the_last_parenthesis() {
         let stat = "4242 (a b) R) S 1 4242 4242 0 -1 4194304 120 0";
-        assert_eq!(state(stat), Some('S'));
-        assert_eq!(state("4242 (pipespeed) D 1 4242"), Some('D'));
-        assert_eq!(state(""), None);
+        assert_eq!(state_letter(stat), Some('S'));
+        assert_eq!(state_letter("4242 (pipespeed) D 1 4242"), Some('D'));
+        assert_eq!(state_letter(""), None);
     }
 
     #[test]
-    fn a_wait_channel_that_may_not_be_seen_is_said_to_be_unreadable() {
+    fn an_unreadable_wait_channel_is_reported() {
         assert_eq!(wait_channel("pipe_write"), Some("pipe_write".to_owned()));
         assert_eq!(wait_channel("0"), None);
-        assert!(look('S', 0, true).place().contains("not readable"));
+        assert!(state('S', 0, true).place().contains("not readable"));
     }
 }

@@ -1,4 +1,4 @@
-//! Round trips by how long they took.
+//! Histograms of round-trip times.
 
 use hdrhistogram::Histogram;
 
@@ -7,23 +7,23 @@ const DIGITS: u8 = 3;
 /// Longer round trips are recorded as this: an hour, in nanoseconds.
 const MAX_NS: u64 = 3_600_000_000_000;
 
-/// The values of a histogram in ascending order, in nanoseconds, each with how
-/// often it came: how a histogram travels and is saved.
+/// The values of a histogram in nanoseconds, ascending, each with its count. Histograms
+/// are sent and saved in this form.
 pub type Counts = Vec<(u64, u64)>;
 
-/// How long round trips took, in nanoseconds, to three digits.
+/// Round-trip times in nanoseconds, to three significant digits.
 #[derive(Debug, Clone)]
 pub struct Latencies(Histogram<u64>);
 
 impl Default for Latencies {
     fn default() -> Self {
-        let made = Histogram::new_with_bounds(1, MAX_NS, DIGITS);
-        Latencies(made.expect("these bounds are valid"))
+        let histogram = Histogram::new_with_bounds(1, MAX_NS, DIGITS);
+        Latencies(histogram.expect("these bounds are valid"))
     }
 }
 
 impl Latencies {
-    /// Those that travelled here.
+    /// The histogram with these counts.
     pub fn of(counts: &Counts) -> Self {
         let mut all = Latencies::default();
         all.add(counts);
@@ -35,24 +35,24 @@ impl Latencies {
         self.0.saturating_record(ns);
     }
 
-    /// Adds those of another histogram.
+    /// Adds the counts of another histogram.
     pub fn add(&mut self, counts: &Counts) {
         for (ns, count) in counts {
             self.0.saturating_record_n(*ns, *count);
         }
     }
 
-    /// How many there are.
+    /// The number of round trips.
     pub fn len(&self) -> u64 {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no round trips.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The time within which this percentage came back, in microseconds.
+    /// The time within which this percentage of messages came back, in microseconds.
     pub fn percentile_us(&self, percent: f64) -> f64 {
         self.0.value_at_percentile(percent) as f64 / 1e3
     }
@@ -62,7 +62,7 @@ impl Latencies {
         self.0.max() as f64 / 1e3
     }
 
-    /// To send or save them.
+    /// The counts, to send or save them.
     pub fn counts(&self) -> Counts {
         self.0
             .iter_recorded()
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn histograms_that_travelled_add_up_to_one_of_all_values() {
+    fn histograms_merge_into_one_of_all_values() {
         let (mut all, mut low, mut high) = <(Latencies, Latencies, Latencies)>::default();
         for ns in 1..=20_000_u64 {
             all.record(ns * 7);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_than_can_be_told_counts_as_the_longest() {
+    fn times_above_the_maximum_count_as_the_maximum() {
         let mut one = Latencies::default();
         one.record(u64::MAX);
         one.record(0);

@@ -1,11 +1,11 @@
-//! Messages, and the memory that they are sent from: what they hold lets a
-//! lost, torn or mixed-up one be noticed.
+//! Messages, and the memory that they are sent from. Their contents reveal lost, torn
+//! and mixed-up messages.
 //!
-//! Some channels don't copy a message when it is sent: the receiver, or the
-//! kernel, takes it from the sender's memory later on. So messages have places
-//! in turn. Who sends message n has received all answers up to that to
-//! n - turns: the message that was there before, and the answer that the other
-//! end had in the same place, have been copied by their readers.
+//! Some channels don't copy a message when it is sent: the receiver or the kernel takes
+//! it from the sender's memory later. So messages use several slots in turn. Before
+//! message n is sent, all answers up to number n - slots have arrived: the previous
+//! message in this slot, and the answer in the same slot of the other end, have been
+//! copied by their readers.
 
 use fastpipe::buffer::BufferError;
 use fastpipe::pipe::page_size;
@@ -19,8 +19,8 @@ use crate::channel::transport::Transport;
 const MAX_SLOTS: usize = 64;
 const MAX_BYTES: usize = 8 << 20;
 
-/// Messages in pages of their own. One holds its number, as far as it has
-/// room, and after it bytes that depend on their place.
+/// Messages, each in pages of its own. A message contains its number, as far as there
+/// is room, followed by bytes that depend on their position.
 #[derive(Debug)]
 pub(super) struct Messages {
     pieces: Pieces,
@@ -28,24 +28,24 @@ pub(super) struct Messages {
     size: usize,
 }
 
-/// Number of slots that a channel needs.
+/// The number of slots that a channel needs.
 pub(super) fn slots(kind: Transport, size: usize, mode: Mode) -> usize {
     match mode {
         _ if !kind.refers_to_memory() => 1,
-        // The answer says that the message was read.
+        // The answer shows that the message was read.
         Mode::Closed => 1,
-        // Each end writes before it reads: the other one's message n says that
-        // it has read ours up to n - 1.
+        // Each end writes before it reads: the peer's message n shows that it has read
+        // ours up to n - 1.
         Mode::Naive => 2,
         Mode::Open(_) => (MAX_BYTES / size).clamp(2, MAX_SLOTS),
     }
 }
 
 impl Messages {
-    /// Mapped and filled.
+    /// Maps and fills the slots.
     ///
     /// # Errors
-    /// When the memory can't be had.
+    /// If the memory can't be mapped.
     pub(super) fn new(kind: Transport, size: usize, slots: usize) -> Result<Self, BufferError> {
         let stride = size.next_multiple_of(page_size());
         let mut pieces = Pieces::new(size, stride, slots)?;
@@ -56,7 +56,7 @@ impl Messages {
         }
         let mut messages = Messages { pieces, kind, size };
         if kind == Transport::Eventfd {
-            // Adds 1 to a counter.
+            // The value is added to the counter.
             messages.bytes_mut(0).copy_from_slice(&1_u64.to_ne_bytes());
         }
         Ok(messages)
@@ -72,7 +72,7 @@ impl Messages {
         (number % self.slots() as u64) as usize
     }
 
-    /// Makes a message.
+    /// Produces a message in its slot.
     pub(super) fn make(&mut self, number: u64) {
         if self.kind == Transport::Eventfd {
             return;
@@ -82,7 +82,7 @@ impl Messages {
         self.bytes_mut(slot)[..len].copy_from_slice(&number.to_le_bytes()[..len]);
     }
 
-    /// What lies in a place, from its byte `from` on.
+    /// The message in a slot, starting at its byte `from`.
     pub(super) fn message(&self, slot: usize, from: usize) -> Message<'_> {
         self.pieces.message(slot, from)
     }
@@ -91,12 +91,12 @@ impl Messages {
         self.message(slot, 0).bytes()
     }
 
-    /// The same, to be written.
+    /// The bytes of a slot, mutably.
     pub(super) fn bytes_mut(&mut self, slot: usize) -> &mut [u8] {
         self.pieces.bytes_mut(slot)
     }
 
-    /// Whether the number and the last byte received are those of a message.
+    /// Whether the number and the last byte received are those of the message `number`.
     pub(super) fn has_same_ends(&self, number: u64, received: &[u8]) -> bool {
         if self.kind == Transport::Eventfd {
             return received == self.bytes(0);
@@ -111,7 +111,7 @@ impl Messages {
             && received.last() == Some(&last)
     }
 
-    /// Whether every byte is.
+    /// Whether all bytes received are those of the message `number`.
     pub(super) fn is_intact(&self, number: u64, received: &[u8]) -> bool {
         let rest = self.size.min(8)..;
         self.has_same_ends(number, received) && received[rest.clone()] == self.bytes(0)[rest]
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_number_a_torn_end_and_a_wrong_byte_are_noticed() {
+    fn wrong_numbers_lengths_and_bytes_are_detected() {
         for (size, slots) in [(1, 1), (7, 3), (8, 2), (9, 1), (70_000, 3)] {
             let mut messages = Messages::new(Transport::Pipe, size, slots).unwrap();
             messages.make(5);
@@ -144,20 +144,20 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_left_alone_until_its_turn_comes_again() {
+    fn a_message_is_kept_until_its_slot_is_used_again() {
         let mut messages = Messages::new(Transport::Vmsplice, 9, 3).unwrap();
         for number in 0..3 {
             messages.make(number);
         }
         for number in 0..3 {
-            let lies = messages.bytes(messages.slot(number));
-            assert!(messages.is_intact(number, lies));
+            let bytes = messages.bytes(messages.slot(number));
+            assert!(messages.is_intact(number, bytes));
         }
         assert_eq!(messages.slot(3), messages.slot(0));
     }
 
     #[test]
-    fn only_channels_that_refer_to_memory_need_more_than_one_place() {
+    fn only_channels_that_refer_to_memory_need_several_slots() {
         let open = Mode::Open(10.0);
         for mode in [Mode::Closed, Mode::Naive, open] {
             assert_eq!(slots(Transport::Pipe, 8, mode), 1);

@@ -1,13 +1,12 @@
 //! Round trips: a message goes to another process and comes back.
 //!
 //! `channels.rs` opens a connection in both directions; `port.rs` is one end of it,
-//! whose transmitter and receiver move the messages that `memory.rs` holds.
-//! `process.rs` runs at each end: `closed.rs` sends one message at a time,
-//! `open_loop.rs` at a fixed rate, and `naive.rs` is the exchange that deadlocks.
-//! `trial.rs` runs both ends, `deadlock.rs` watches them and distinguishes a
-//! deadlock from slowness, `rounds.rs` makes a run of trials, `histogram.rs` keeps what
-//! came of it, `curve.rs` what is drawn of it; `record.rs` is what is saved, and `csv.rs`
-//! the same as CSV.
+//! which moves the messages that `memory.rs` holds. `process.rs` runs an end:
+//! `closed.rs` sends one message at a time, `open_loop.rs` sends at a fixed rate, and
+//! `naive.rs` is the exchange that deadlocks. `trial.rs` runs both ends, `deadlock.rs`
+//! watches them, and `rounds.rs` runs trials in rounds. `histogram.rs` stores latencies
+//! and `curve.rs` computes the curve of the chart; `record.rs` is the saved record, and
+//! `csv.rs` writes it as CSV.
 
 pub mod channels;
 mod closed;

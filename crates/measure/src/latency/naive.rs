@@ -1,9 +1,9 @@
-//! The exchange as it is written at first: each end sends its message, then
-//! reads the other's. Beyond what the channel holds both sleep in their write,
-//! and neither gets to reading. The sender does what it does in the closed loop;
-//! only the other end does not wait for the message before it answers.
+//! The naive exchange: each end sends its message, then reads the other's. If a message
+//! is larger than the channel's capacity, both ends block in their write and neither
+//! reads. The sender is that of the closed loop. Only the echo differs: it sends
+//! without waiting for a message.
 
-use super::closed::trip;
+use super::closed::round_trip;
 use super::port::Port;
 use super::spec::Outcome;
 
@@ -11,7 +11,7 @@ use super::spec::Outcome;
 pub(super) fn echo(port: &mut Port) -> anyhow::Result<Outcome> {
     let mut number = 0;
     loop {
-        trip(port, number)?;
+        round_trip(port, number)?;
         number += 1;
     }
 }

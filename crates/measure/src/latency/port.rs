@@ -28,8 +28,8 @@ use crate::endpoint::spec::Waiting;
 use crate::record::NotRun;
 use crate::session::{PeerGone, Role, refusal_or_failure};
 
-// The first two words that the processes share are the sender's, the others the
-// echo's: the bytes it has moved, and what it does.
+// Each process has two of the shared words, the sender the first two: the bytes it has
+// moved, and whether it is writing.
 
 /// The process is writing a message.
 pub(super) const WRITING: u64 = 1;
@@ -39,40 +39,41 @@ const IDLE: u64 = 0;
 /// Outcome of one attempt to move a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moved {
-    /// A part of it.
+    /// Part of the message was moved.
     Part,
-    /// The rest of it.
+    /// The rest of the message was moved.
     All,
 }
 
-/// The end, with its messages and its way of waiting.
+/// One end of a connection, with its messages and its way of waiting.
 pub(super) struct Port {
     kind: Transport,
     transmitter: Box<dyn Transmitter>,
     receiver: Box<dyn Receiver>,
-    /// What is sent.
+    /// The messages that are sent.
     messages: Messages,
-    /// What is received; in `messages` where it is sent back.
-    back: Option<Buffer>,
-    /// The number of the message being sent and how far it is; of the one being
-    /// received likewise.
+    /// The buffer of received messages; `None` if they are received into `messages` to
+    /// be sent back.
+    received: Option<Buffer>,
+    /// The number of the message being sent, and the bytes of it that have been sent.
     outgoing: (u64, usize),
+    /// The same of the message being received.
     incoming: (u64, usize),
     size: usize,
     backoff: Backoff,
     apart: bool,
     words: SharedWords,
-    /// Where this process's words begin.
-    at: usize,
+    /// The index of this process's first word.
+    first_word: usize,
     moved: u64,
 }
 
 impl Port {
-    /// The end that `role` needs.
+    /// Creates the end of a process with this role.
     ///
     /// # Errors
-    /// When memory can't be had; [`NotRun`] where the machine does not allow
-    /// what it takes.
+    /// If memory can't be mapped; [`NotRun`] if this machine does not allow a call that
+    /// is needed.
     pub(super) fn new(
         role: Role,
         spec: &Spec,
@@ -87,7 +88,7 @@ impl Port {
             transmitter,
             receiver,
             messages: Messages::new(spec.transport, spec.size, slots)?,
-            back: if answers {
+            received: if answers {
                 None
             } else {
                 Some(Buffer::builder().len(spec.size).map()?)
@@ -98,11 +99,11 @@ impl Port {
             backoff: Backoff::with_peer(spec.wait.into(), spec.apart),
             apart: spec.apart,
             words,
-            at: role.index() * 2,
+            first_word: role.index() * 2,
             moved: 0,
         };
         port.copy_all(answers);
-        // These look at memory, and make no call until something is there.
+        // These poll memory, and make no system call while nothing is available.
         let in_memory = matches!(
             spec.transport,
             Transport::Uring | Transport::Ring | Transport::RingCopy
@@ -113,7 +114,7 @@ impl Port {
         Ok(port)
     }
 
-    /// Keeps all later calls but [`sleep`](Self::sleep) from sleeping.
+    /// Makes all later calls but [`sleep`](Self::sleep) fail instead of blocking.
     ///
     /// # Errors
     /// Those of fcntl(2).
@@ -122,14 +123,13 @@ impl Port {
         self.receiver.never_sleep()
     }
 
-    /// Whether all bytes of what is received will be looked at, or only the
-    /// first and last ones.
+    /// Sets whether all received bytes are copied or only the first and last ones.
     pub(super) fn copy_all(&mut self, all: bool) {
         self.receiver.copy_all(all);
     }
 
     fn word(&self, offset: usize) -> &AtomicU64 {
-        &self.words.words()[self.at + offset]
+        &self.words.words()[self.first_word + offset]
     }
 
     fn count_moved(&mut self, moved: usize) {
@@ -137,7 +137,7 @@ impl Port {
         self.word(0).store(self.moved, Ordering::Relaxed);
     }
 
-    /// Maximum number of messages in flight, where their memory limits it; otherwise
+    /// The maximum number of messages in flight, if their memory limits it; otherwise
     /// the channel does.
     pub(super) fn max_in_flight(&self) -> Option<u64> {
         self.kind
@@ -145,7 +145,7 @@ impl Port {
             .then_some(self.messages.slots() as u64)
     }
 
-    /// Makes the next message to be sent, which has this number.
+    /// Produces the next message to send, which has this number.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -156,8 +156,8 @@ impl Port {
         Ok(())
     }
 
-    /// The same, unless its place is not free yet and to wait means to sleep.
-    /// Returns whether it was made.
+    /// As [`make`](Self::make), but does not wait if the message's slot is in use.
+    /// Returns whether the message was produced.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -179,11 +179,11 @@ impl Port {
     /// Sends all of the message.
     ///
     /// # Errors
-    /// [`PeerGone`] where the other process is gone, [`NotRun`] where the machine
-    /// does not allow the call, and other errors of it.
+    /// [`PeerGone`] if the peer is gone, [`NotRun`] if this machine does not allow the
+    /// call, and other errors of it.
     pub(super) fn send(&mut self) -> anyhow::Result<()> {
         self.word(1).store(WRITING, Ordering::Relaxed);
-        while self.retry(PollFlags::OUT, Self::send_some)? != Moved::All {}
+        while self.retry(PollFlags::OUT, Self::send_part)? != Moved::All {}
         self.word(1).store(IDLE, Ordering::Relaxed);
         Ok(())
     }
@@ -193,30 +193,30 @@ impl Port {
     /// # Errors
     /// As [`send`](Self::send).
     pub(super) fn receive(&mut self) -> anyhow::Result<()> {
-        if self.back.is_none() {
-            // Into what is sent back.
+        if self.received.is_none() {
+            // Received into the slot from which it is sent back.
             self.reclaim(self.incoming.0)?;
             self.outgoing.0 = self.incoming.0;
         }
-        while self.retry(PollFlags::IN, Self::receive_some)? != Moved::All {}
+        while self.retry(PollFlags::IN, Self::receive_part)? != Moved::All {}
         Ok(())
     }
 
-    /// Makes one call that sends; none where it would have slept.
+    /// Makes one call that sends; `None` if it would have blocked.
     ///
     /// # Errors
     /// As [`send`](Self::send).
     pub(super) fn try_send(&mut self) -> anyhow::Result<Option<Moved>> {
-        let moved = self.send_some();
+        let moved = self.send_part();
         self.unless_blocked(moved)
     }
 
-    /// Makes one call that receives; none where it would have slept.
+    /// Makes one call that receives; `None` if it would have blocked.
     ///
     /// # Errors
     /// As [`send`](Self::send).
     pub(super) fn try_receive(&mut self) -> anyhow::Result<Option<Moved>> {
-        let moved = self.receive_some();
+        let moved = self.receive_part();
         self.unless_blocked(moved)
     }
 
@@ -227,7 +227,7 @@ impl Port {
         }
     }
 
-    fn send_some(&mut self) -> Result<Moved, Errno> {
+    fn send_part(&mut self) -> Result<Moved, Errno> {
         let slot = self.messages.slot(self.outgoing.0);
         let message = self.messages.message(slot, self.outgoing.1);
         let moved = moved(self.transmitter.send(message))?;
@@ -235,11 +235,11 @@ impl Port {
         Ok(advance(&mut self.outgoing, moved, self.size))
     }
 
-    fn receive_some(&mut self) -> Result<Moved, Errno> {
+    fn receive_part(&mut self) -> Result<Moved, Errno> {
         let (number, at) = self.incoming;
         let receiver = &mut self.receiver;
-        let outcome = match &mut self.back {
-            Some(back) => receiver.receive(&mut back[at..]),
+        let outcome = match &mut self.received {
+            Some(received) => receiver.receive(&mut received[at..]),
             None => {
                 let made = self
                     .transmitter
@@ -258,20 +258,21 @@ impl Port {
     /// Whether the first and last bytes of the last message received are those of the
     /// message with this number.
     pub(super) fn has_same_ends(&self, number: u64) -> bool {
-        let back = self.back.as_ref().map_or(&[][..], |back| &back[..]);
-        self.messages.has_same_ends(number, back)
+        let received = self.received.as_ref().map_or(&[][..], |bytes| &bytes[..]);
+        self.messages.has_same_ends(number, received)
     }
 
-    /// Whether all its bytes are. Clears the buffer.
+    /// Whether all bytes of the last message received are those of the message with
+    /// this number. Clears the buffer.
     pub(super) fn is_intact(&mut self, number: u64) -> bool {
-        let back = self.back.as_mut();
-        let back = back.map_or(&mut [][..], |back| &mut back[..]);
-        let is_intact = self.messages.is_intact(number, back);
-        back.fill(0);
+        let received = self.received.as_mut();
+        let received = received.map_or(&mut [][..], |bytes| &mut bytes[..]);
+        let is_intact = self.messages.is_intact(number, received);
+        received.fill(0);
         is_intact
     }
 
-    /// Repeats a call until it succeeds or fails, and waits in between.
+    /// Repeats a call that would block or is interrupted, and waits in between.
     fn retry<T>(
         &mut self,
         event: PollFlags,
@@ -294,8 +295,8 @@ impl Port {
         }
     }
 
-    /// Sleeps until there is something to read, room to write where `events`
-    /// says so, or the nanoseconds are over. May wake up early.
+    /// Sleeps until one of `events` occurs, at most for `ns` nanoseconds. May return
+    /// early.
     ///
     /// # Errors
     /// Those of poll(2).
@@ -329,18 +330,18 @@ impl Port {
         }
     }
 
-    /// Whether the other process has a processor of its own.
+    /// Whether the peer has a processor of its own.
     pub(super) fn apart(&self) -> bool {
         self.apart
     }
 
-    /// What the completions of MSG_ZEROCOPY say; none where it is not used.
+    /// Completions of MSG_ZEROCOPY; `None` if it is not used.
     pub(super) fn zerocopy(&self) -> Option<ZerocopyCounts> {
         self.transmitter.zerocopy()
     }
 
-    /// The error of a call. Before anything has moved, the machine may not allow the
-    /// call, as with a seccomp filter.
+    /// Converts an error of a call. If nothing has been moved yet, it may be a refusal,
+    /// for example by a seccomp filter.
     fn error_of(&self, errno: Errno) -> anyhow::Error {
         let error = error_of(errno);
         if error.is::<std::io::Error>() && self.moved == 0 {
@@ -351,10 +352,10 @@ impl Port {
     }
 }
 
-/// The transmitter and the receiver over these descriptors.
+/// Creates the transmitter and the receiver over these descriptors.
 ///
 /// # Errors
-/// [`NotRun`] where the machine does not allow it.
+/// [`NotRun`] if this machine does not allow it.
 fn halves(
     spec: &Spec,
     input: OwnedFd,
@@ -413,7 +414,7 @@ fn halves(
     })
 }
 
-/// Goes on by `moved` bytes, to the next message after the last one.
+/// Advances by `moved` bytes; at the end of a message, to the next one.
 fn advance((number, at): &mut (u64, usize), moved: usize, size: usize) -> Moved {
     *at += moved;
     if *at < size {
@@ -424,11 +425,12 @@ fn advance((number, at): &mut (u64, usize), moved: usize, size: usize) -> Moved 
     Moved::All
 }
 
-/// The error of a call: [`PeerGone`] and [`NotRun`] where they apply.
+/// Converts an error of a call: [`PeerGone`] if the peer is gone, [`NotRun`] if the
+/// message is too long.
 pub(super) fn error_of(errno: Errno) -> anyhow::Error {
     match errno {
-        Errno::PIPE => PeerGone("the other process has left".to_owned()).into(),
-        Errno::MSGSIZE => NotRun::limit("the message is longer than may be here").into(),
+        Errno::PIPE => PeerGone("the other process is gone".to_owned()).into(),
+        Errno::MSGSIZE => NotRun::limit("the message is too long for this channel").into(),
         other => std::io::Error::from(other).into(),
     }
 }

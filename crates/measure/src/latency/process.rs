@@ -10,10 +10,10 @@ use super::spec::{Mode, Outcome, Spec};
 use super::{closed, naive, open_loop};
 use crate::session::{self, Control, Instructions, Role, not_allowed};
 
-/// Runs a sender or an echo, and reports to the control socket.
+/// Runs a sender or an echo and reports to the control socket.
 ///
 /// # Errors
-/// When there is nobody to report to.
+/// If the report can't be sent.
 pub(crate) fn main(role: Role) -> io::Result<()> {
     session::serve(role, |control, instructions| {
         run(role, control, instructions)
@@ -25,7 +25,7 @@ fn run(
     control: &mut Control,
     mut instructions: Instructions<Spec>,
 ) -> anyhow::Result<Outcome> {
-    let input = instructions.fds.next().context("no descriptors came")?;
+    let input = instructions.fds.next().context("no descriptors received")?;
     let spec = &instructions.spec;
     let mut port = Port::new(
         role,
@@ -34,7 +34,8 @@ fn run(
         instructions.words,
     )?;
     if let Mode::Open(_) = spec.mode {
-        // Else timers are late by 50 us on purpose (prctl(2), PR_SET_TIMERSLACK).
+        // By default, the kernel delays timers by up to 50 us (prctl(2),
+        // PR_SET_TIMERSLACK).
         rustix::thread::set_current_timer_slack(Some(std::num::NonZeroU64::MIN))
             .map_err(|errno| not_allowed("prctl (PR_SET_TIMERSLACK)", &errno.into()))?;
     }

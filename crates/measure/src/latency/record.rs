@@ -1,4 +1,4 @@
-//! What is saved of a run of round trips.
+//! The record of a run of round trips.
 
 use serde::Serialize;
 
@@ -15,45 +15,44 @@ use pipespeed_base::size;
 use pipespeed_host::Warning;
 use pipespeed_stats::Estimate;
 
-/// What a wake-up takes by itself of the time between waking and running: not
-/// what something else does to it.
+/// The usual delay between a wake-up and running, in seconds; a longer one is caused by
+/// other processes.
 const WAKE_UP_S: f64 = 5e-6;
 
 /// A run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Record {
-    /// What every record begins with.
+    /// The header of all records.
     #[serde(flatten)]
     pub header: Header,
-    /// The signal that ended it before its last round; null when it was
-    /// completed.
+    /// The signal that ended it before its last round; null if it was completed.
     pub interrupted: Option<String>,
     /// What was asked for.
     pub settings: Settings,
     /// The cases in the order of the options.
     pub cases: Vec<CaseRecord>,
-    /// What limits what the figures say.
+    /// Possible disturbances and limitations.
     pub warnings: Vec<Warning>,
 }
 
 /// How it was measured.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Settings {
-    /// Which exchange.
+    /// The kind of exchange.
     pub mode: Mode,
-    /// How long each launch was measured for.
+    /// The length of each launch.
     pub length: Length,
     /// How both processes wait.
     pub wait: Waiting,
     /// The sender's processor, and the echo's.
     pub cpus: [Option<usize>; 2],
-    /// How they lie to each other.
+    /// The relation of the two processors, in words.
     pub relation: String,
-    /// The capacity of pipes that was asked for.
+    /// The requested capacity of pipes.
     pub pipe_bytes: Option<usize>,
-    /// Launches of each case that were asked for.
+    /// The requested number of launches of each case.
     pub rounds: usize,
-    /// Of the order of the cases.
+    /// The seed of the order of the cases.
     pub seed: u64,
 }
 
@@ -64,25 +63,24 @@ pub struct CaseRecord {
     pub channel: Transport,
     /// Bytes of a message.
     pub size: usize,
-    /// Why it was not measured: what is not allowed here, or too long.
+    /// Why it was not measured: something is not allowed here, or the message is too
+    /// long.
     pub not_run: Option<NotRun>,
-    /// How it deadlocked.
+    /// The description of its deadlock, if there was one.
     pub deadlock: Option<String>,
-    /// What the completions of MSG_ZEROCOPY said, all launches together; none
-    /// where it was not used.
+    /// Completions of MSG_ZEROCOPY of all launches; null if it was not used.
     pub zerocopy: Option<ZerocopyCounts>,
     /// Launches that failed, the pilot's too.
     pub failed: usize,
     /// The launches.
     pub launches: Vec<Launch>,
-    /// All of them together; none without any.
+    /// The summary of all launches; null without any.
     pub summary: Option<Summary>,
-    /// Percentages of round trips, each with the microseconds within which they
-    /// came back: the median over launches, which count alike. What the chart
-    /// draws.
+    /// The curve of the chart: percentages, each with the time in microseconds within
+    /// which this percentage of round trips came back. It is the median over launches.
     pub curve: Curve,
-    /// All round trips of all launches by their nanoseconds: whoever made more
-    /// of them counts for more.
+    /// The histogram of all launches together: a launch with more round trips has more
+    /// weight.
     pub histogram: Counts,
 }
 
@@ -91,37 +89,38 @@ pub struct CaseRecord {
 pub struct Launch {
     /// The round, from 0.
     pub round: usize,
-    /// Round trips.
+    /// The number of round trips.
     pub count: u64,
-    /// Half of the round trips took at most so many microseconds.
+    /// The median of the round trips, in microseconds.
     pub p50_us: f64,
-    /// 90 of 100.
+    /// The 90th percentile, in microseconds.
     pub p90_us: f64,
-    /// 99 of 100.
+    /// The 99th percentile, in microseconds.
     pub p99_us: f64,
-    /// 999 of 1000.
+    /// The 99.9th percentile, in microseconds.
     pub p999_us: f64,
-    /// The longest.
+    /// The longest round trip, in microseconds.
     pub max_us: f64,
     /// Round trips times the size, in MiB/s: each message counted once,
     /// though it travels twice.
     pub mib_per_s: f64,
-    /// Round trips a second.
+    /// Round trips per second.
     pub per_s: f64,
     /// Messages that had not come back when an open loop gave up.
     pub unanswered: u64,
-    /// The longest that one of the processes was woken but not running yet, as
-    /// a share of the time; null where the kernel does not tell.
+    /// The longer of the times that the two processes waited for a processor, as a
+    /// share of the duration; null if the kernel does not show it.
     pub waited_share: Option<f64>,
-    /// What disturbed it.
+    /// Its disturbances.
     pub flags: Vec<Flag>,
-    /// Its share of the case's curve.
+    /// Its times for the case's curve.
     #[serde(skip)]
     times_us: Vec<f64>,
 }
 
 impl Launch {
-    /// What a trial brought; `apart`: each process had a processor of its own.
+    /// Makes the launch of a trial's results. `apart`: whether each process had a
+    /// processor of its own.
     pub fn of(round: usize, size: usize, measured: &Measured, apart: bool) -> Launch {
         let outcome = &measured.outcome;
         let latencies = Latencies::of(&outcome.counts);
@@ -148,7 +147,7 @@ impl Launch {
     }
 }
 
-/// A case: medians over its launches with their 95 % intervals.
+/// The summary of a case: medians over its launches with their 95 % intervals.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Summary {
     /// See [`Launch`].
@@ -165,7 +164,7 @@ pub struct Summary {
     pub mib_per_s: Estimate,
     /// See [`Launch`].
     pub per_s: Estimate,
-    /// The fewest round trips of a launch.
+    /// The smallest number of round trips of a launch.
     pub min_count: u64,
     /// Messages of all launches that had not come back.
     pub unanswered: u64,
@@ -209,27 +208,27 @@ impl CaseRecord {
         self.histogram = all.counts();
         self.summary = summary(&self.launches);
         let times: Vec<&[f64]> = self.launches.iter().map(|one| &*one.times_us).collect();
-        let least = self.summary.map_or(0, |summary| summary.min_count);
-        self.curve = curve::curve(&times, least);
+        let min_count = self.summary.map_or(0, |summary| summary.min_count);
+        self.curve = curve::curve(&times, min_count);
     }
 }
 
 fn summary(launches: &[Launch]) -> Option<Summary> {
-    let middle = |value: fn(&Launch) -> f64| {
+    let estimate = |value: fn(&Launch) -> f64| {
         let values: Vec<f64> = launches.iter().map(value).collect();
         Estimate::of(&values, 0.95)
     };
     Some(Summary {
-        p50_us: middle(|launch| launch.p50_us)?,
-        p90_us: middle(|launch| launch.p90_us)?,
-        p99_us: middle(|launch| launch.p99_us)?,
-        p999_us: middle(|launch| launch.p999_us)?,
+        p50_us: estimate(|launch| launch.p50_us)?,
+        p90_us: estimate(|launch| launch.p90_us)?,
+        p99_us: estimate(|launch| launch.p99_us)?,
+        p999_us: estimate(|launch| launch.p999_us)?,
         max_us: launches
             .iter()
             .map(|launch| launch.max_us)
             .fold(0.0, f64::max),
-        mib_per_s: middle(|launch| launch.mib_per_s)?,
-        per_s: middle(|launch| launch.per_s)?,
+        mib_per_s: estimate(|launch| launch.mib_per_s)?,
+        per_s: estimate(|launch| launch.per_s)?,
         min_count: launches.iter().map(|launch| launch.count).min()?,
         unanswered: launches.iter().map(|launch| launch.unanswered).sum(),
     })
@@ -279,9 +278,9 @@ mod tests {
         for round in 1..3 {
             case.add(round, &measured(&[30_000; 1000], 1.0), true);
         }
-        let middle = case.summary.unwrap().p50_us.median;
-        assert!((middle - 30.0).abs() < 0.1, "{middle}");
-        assert_eq!(case.curve[0], (50.0, middle));
+        let estimate = case.summary.unwrap().p50_us.median;
+        assert!((estimate - 30.0).abs() < 0.1, "{estimate}");
+        assert_eq!(case.curve[0], (50.0, estimate));
         assert!(case.curve.iter().all(|(_, us)| (us - 30.0).abs() < 0.1));
         assert!(case.curve.last().unwrap().0 > 99.0);
     }

@@ -15,7 +15,7 @@ use pipespeed_host::{NoiseDelta, Warning, WarningKind, warnings};
 pub const MIN_TIMED_S: f64 = 0.02;
 const MAX_TIMED_S: f64 = 30.0;
 
-/// An open loop with fewer messages a launch is warned of.
+/// An open loop with fewer messages per launch causes a warning.
 const MIN_MESSAGES: f64 = 10.0;
 
 /// The cases of a run of round trips; `T` runs a launch.
@@ -26,7 +26,7 @@ pub struct RoundTrips<T> {
     apart: bool,
     launch: T,
     noise: Vec<NoiseDelta>,
-    /// The time of a launch besides its timed part, by case, in seconds.
+    /// The time of a launch outside its timed part, by case, in seconds.
     overhead_s: Vec<f64>,
 }
 
@@ -121,7 +121,7 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Work for RoundTrips<T> {
 }
 
 impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Rounds<RoundTrips<T>> {
-    /// A run of the cases of `record`, as its settings say. `apart`: each
+    /// Creates a run of the cases of `record` with its settings. `apart`: whether each
     /// process has a processor of its own.
     pub fn of_round_trips(record: Record, apart: bool, launch: T) -> Self {
         Rounds::of(RoundTrips {
@@ -133,11 +133,11 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Rounds<RoundTrips<T>> {
         })
     }
 
-    /// Runs all rounds; the timed parts of launches share the time of `budget`,
-    /// unless they have a number of round trips each.
+    /// Runs all rounds. The timed parts of launches share the time of `budget`, unless
+    /// their length is a number of round trips.
     ///
     /// # Errors
-    /// On a signal, or where the time asked for is too short.
+    /// On a signal, or if the given time is too short.
     pub fn measure(
         &mut self,
         budget: &Budget,
@@ -176,7 +176,8 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Rounds<RoundTrips<T>> {
         Ok(())
     }
 
-    /// Ends the run: what was measured, and the signal that ended it early.
+    /// Ends the run and returns its record. `interrupted` is the signal that ended it
+    /// early, if any.
     pub fn finish(self, interrupted: Option<i32>) -> Record {
         let missing = self.missing();
         let RoundTrips {
@@ -187,14 +188,14 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Rounds<RoundTrips<T>> {
         record.warnings.extend(missing);
         record.warnings.extend(warnings::of_noise(&noise));
         let measured = record.cases.iter().filter(|case| !case.launches.is_empty());
-        let flags = measured.map(|case| (case.name(), case.launches.iter().map(|it| &*it.flags)));
+        let flags = measured.map(|case| (case.name(), case.launches.iter().map(|one| &*one.flags)));
         let waiting = waiting_for_processor(&by_case(flags));
         record.warnings.extend(waiting);
         record
     }
 }
 
-/// Checks that this many launches fit into a time that was asked for.
+/// Checks that this many launches fit into the time, if it is given.
 ///
 /// # Errors
 /// Bad usage, with the time needed.
@@ -203,7 +204,7 @@ pub fn require(budget: &Budget, launches: usize, needed_s: f64) -> anyhow::Resul
     budget.require(needed_s, &what, "take fewer channels, sizes or --rounds")
 }
 
-/// Warns of a rate at which a launch has hardly any messages.
+/// Warns about a rate at which a launch has too few messages.
 fn few_messages(record: &Record) -> Option<Warning> {
     let (Mode::Open(rate), Length::Time(ns)) = (record.settings.mode, record.settings.length)
     else {
@@ -213,8 +214,8 @@ fn few_messages(record: &Record) -> Option<Warning> {
     let messages = (rate * launch_s).round().max(1.0);
     (messages < MIN_MESSAGES).then(|| {
         let message = format!(
-            "--rate {rate}: a launch of {launch_s:.2} s has {}, which is too few for percentiles; more --time, fewer \
-             --rounds, or --count give it more",
+            "--rate {rate}: a launch of {launch_s:.2} s has {}, too few for percentiles: allow more --time, use \
+             fewer --rounds, or set --count",
             pluralize(messages as usize, "message")
         );
         Warning::new(WarningKind::Quick, message)
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn cases_are_launched_once_a_round_but_those_refused_or_deadlocked() {
+    fn refused_and_deadlocked_cases_are_launched_only_once() {
         let mut refusals = 0;
         let launch = |spec: &Spec| match spec.transport {
             Transport::Eventfd => {
@@ -305,7 +306,7 @@ mod tests {
         };
         // 24 launches; the pilot is over at once.
         assert!((3_500_000_000..4_170_000_000).contains(&ns), "{ns}");
-        // 24 of 20 ms at least, but more rounds than there is time for.
+        // 24 launches of at least 20 ms fit, but not 400.
         let budget = Budget::new(1e-3, true);
         assert!(require(&budget, 24, 0.48).is_ok());
         let error = require(&budget, 400, 8.0).unwrap_err().to_string();
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_too_low_for_the_length_of_a_launch_is_warned_of() {
+    fn a_rate_too_low_for_the_launch_length_gives_a_warning() {
         let warning = |mode, length| {
             let mut record = record(length);
             record.settings.mode = mode;

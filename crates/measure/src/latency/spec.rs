@@ -1,4 +1,4 @@
-//! What the two processes of a trial are told, and what they answer.
+//! The specification that both processes of a trial receive, and the sender's outcome.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,34 +11,34 @@ use crate::endpoint::spec::Waiting;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Length {
-    /// So many round trips.
+    /// A number of round trips.
     Count(u64),
-    /// Round trips for so many nanoseconds.
+    /// A duration in nanoseconds.
     Time(u64),
 }
 
-/// Which exchange.
+/// The kind of exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// The next message is sent when the last has come back.
+    /// The next message is sent when the previous one has come back.
     Closed,
-    /// So many messages a second are sent, whether or not any came back.
+    /// Messages are sent at this rate per second, whether or not any came back.
     Open(f64),
     /// Both ends write first, then read.
     Naive,
 }
 
-/// What one process is told.
+/// The specification of a process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
     /// The channel that the descriptors belong to.
     pub transport: Transport,
     /// Bytes of a message.
     pub size: usize,
-    /// The capacity of pipes; none: as it comes.
+    /// The capacity of pipes; `None` for the default.
     pub pipe_bytes: Option<usize>,
-    /// Which exchange.
+    /// The kind of exchange.
     pub mode: Mode,
     /// How long the timed part lasts.
     pub length: Length,
@@ -52,7 +52,7 @@ pub struct Spec {
 /// What the sender measured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Round trips by how long they took.
+    /// The histogram of round trips.
     pub counts: Counts,
     /// Seconds from the first message to the last answer; in an open loop to
     /// when the message after the last one would have been due, if that is
@@ -61,9 +61,9 @@ pub struct Outcome {
     /// Messages that had not come back when an open loop gave up; they are in
     /// `counts` with the time they had waited until then.
     pub unanswered: u64,
-    /// For how long the sender waited for its processor; none where the kernel
-    /// does not tell.
+    /// How long the sender waited for its processor, in seconds; `None` if the kernel
+    /// does not show it.
     pub run_delay_s: Option<f64>,
-    /// What the completions of the sender's MSG_ZEROCOPY said.
+    /// Completions of MSG_ZEROCOPY at the sender; `None` if it is not used.
     pub zerocopy: Option<ZerocopyCounts>,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::channels;
+use super::channels::{self, Connection};
 use super::deadlock::Watcher;
 use super::spec::{Outcome, Spec};
 use crate::endpoint::counters::run_delay_s;
@@ -16,20 +16,20 @@ use pipespeed_base::interrupt::Interrupt;
 use pipespeed_host::{NoiseDelta, NoiseProbe};
 
 /// A trial fails if nothing moves for this long.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs trials of round trips in real processes.
 #[derive(Debug)]
 pub struct Trials {
-    /// The program that knows the hidden subcommand: this one.
+    /// The program to start with the hidden subcommand: this one.
     pub program: PathBuf,
     /// The sender's processor, and the echo's.
     pub cpus: [Option<usize>; 2],
-    /// The least duration of a deadlock.
+    /// The minimum duration of a deadlock.
     pub limit: Duration,
-    /// What ends a run early.
+    /// The signals that interrupt a run.
     pub interrupt: Interrupt,
-    /// What tells of disturbances.
+    /// The probe for disturbances.
     pub noise: NoiseProbe,
 }
 
@@ -38,15 +38,15 @@ pub struct Trials {
 pub struct Measured {
     /// What the sender measured.
     pub outcome: Outcome,
-    /// For how many seconds each process waited for its processor: the sender
-    /// in the timed part, the echo from the start on.
+    /// How long each process waited for its processor, in seconds: the sender in the
+    /// timed part, the echo from the start on.
     pub waited_s: [Option<f64>; 2],
-    /// What else went on.
+    /// Disturbances during the trial.
     pub noise: NoiseDelta,
 }
 
 impl Trials {
-    /// Runs one trial. Neither process is left.
+    /// Runs one trial and reaps both processes.
     ///
     /// # Errors
     /// [`TrialError`].
@@ -60,14 +60,19 @@ impl Trials {
         })
     }
 
-    /// Returns with both processes reaped, and with the seconds for which the
-    /// echo waited for its processor.
+    /// Runs both processes and reaps them. Returns the sender's outcome, and the
+    /// seconds for which the echo waited for its processor.
     fn exchange(&self, spec: &Spec) -> Result<(Outcome, Option<f64>), TrialError> {
-        let way = channels::open(spec.transport, spec.size, spec.pipe_bytes)?;
+        let Connection {
+            sender,
+            echo,
+            capacity,
+        } = channels::open(spec.transport, spec.size, spec.pipe_bytes)?;
         let mut session: Session<'_, (), Outcome> =
-            Session::new(&self.program, &self.interrupt, PATIENCE)?;
-        // What nobody but a process holds is closed when it ends.
-        for (role, ends) in [(Role::Sender, way.sender), (Role::Echo, way.echo)] {
+            Session::new(&self.program, &self.interrupt, HANG_TIMEOUT)?;
+        // The ends are dropped here: only the processes hold them, so a process that
+        // exits closes its own.
+        for (role, ends) in [(Role::Sender, sender), (Role::Echo, echo)] {
             let mut fds: Vec<BorrowedFd<'_>> = vec![ends.input.as_fd()];
             fds.extend(ends.output.as_ref().map(AsFd::as_fd));
             session.spawn(role, self.cpus[role.index()], None, spec, &fds)?;
@@ -77,10 +82,10 @@ impl Trials {
         let [_, echo] = pids;
         let waited_before = run_delay_s(echo);
         session.start()?;
-        let mut watcher = Watcher::new(pids, spec, self.limit, way.holds);
+        let mut watcher = Watcher::new(pids, spec, self.limit, capacity);
         let outcomes = session.collect(Some(&mut watcher))?.into_iter();
         let (_, outcome) = outcomes.last().context("no outcome")?;
-        // Readable until it is reaped.
+        // Readable until the process is reaped.
         let waited = run_delay_s(echo).zip(waited_before);
         Ok((outcome, waited.map(|(now, then)| now - then)))
     }

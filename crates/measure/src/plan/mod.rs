@@ -200,7 +200,8 @@ impl Plan {
                 pluralize(rounds, "round"),
                 in_words(search_s + self.lengths.estimate_s(rounds, trials))
             ),
-            (_, None) => format!("at most {:.0} s", self.budget.time_s),
+            // The minimum number of rounds may take longer.
+            (_, None) => format!("about {:.0} s", self.budget.time_s),
         };
         format!(
             "pipespeed: {}, {cases}, {time}; {}",

@@ -21,11 +21,11 @@ pub struct Configuration {
     /// When vmspliced pages are written again; null where the writer does not
     /// use vmsplice itself.
     pub reuse: Option<Reuse>,
-    /// What is done with a block of memory; null where there is none.
+    /// The operation on a block of memory; null without one.
     pub act: Option<Act>,
-    /// The size of the messages; null where a case is not about messages.
+    /// The size of the messages; null if the case is not about messages.
     pub message_bytes: Option<usize>,
-    /// The volume that ends a trial's timed part; null where time ends it.
+    /// The volume that ends a trial's timed part; null if time ends it.
     pub volume_bytes: Option<u64>,
     /// How the writer's memory differs from the default: `untouched`, `locked`, `gift`,
     /// `same buffer`, `16 bytes off`.
@@ -35,8 +35,8 @@ pub struct Configuration {
     /// `none` where there is no channel.
     #[serde(with = "WaitingOrNone")]
     pub wait: Option<Waiting>,
-    /// The writer's processor, where the case has one of its own; else see the
-    /// run's settings.
+    /// The writer's processor, if the case has one of its own; else see the run's
+    /// settings.
     pub writer_cpu: Option<usize>,
     /// The same of the reader.
     pub reader_cpu: Option<usize>,
@@ -50,7 +50,7 @@ pub struct Configuration {
     pub pages: PageKind,
     /// Bytes of the writer's buffers shown to be in huge pages.
     pub huge_bytes: Option<u64>,
-    /// How that was shown: `smaps` or `pagemap`.
+    /// Where the kernel showed that: `smaps` or `pagemap`.
     pub huge_shown_by: Option<String>,
     /// The alignment of the writer's buffer in bytes (a power of two).
     pub alignment: Option<usize>,
@@ -66,16 +66,16 @@ pub struct Configuration {
     pub receive_buffer_bytes: Option<usize>,
     /// Whether TCP_NODELAY is set.
     pub nodelay: Option<bool>,
-    /// The messages that a message queue holds.
+    /// The capacity of a message queue, in messages.
     pub queue_messages: Option<usize>,
     /// The capacity of a ring in shared memory.
     pub ring_bytes: Option<usize>,
     /// Sends whose completion MSG_ZEROCOPY has reported, over all samples.
     pub zerocopy_sends: Option<u64>,
-    /// Those of them that the kernel reports as copied.
+    /// Completed sends that the kernel reports as copied.
     pub zerocopy_copied: Option<u64>,
-    /// Bytes a system call of the writer moved, over all samples; with a ring in
-    /// shared memory, a call of the library.
+    /// Mean number of bytes per moving system call of the writer, over all samples; for
+    /// a ring in shared memory, per call of the library.
     pub writer_bytes_per_call: Option<f64>,
     /// The same of the reader.
     pub reader_bytes_per_call: Option<f64>,
@@ -88,7 +88,7 @@ impl Configuration {
     }
 }
 
-/// How a way of waiting is saved: `none` where there is none.
+/// The saved form of a way of waiting: `none` without a channel.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Option<Waiting>", rename_all = "snake_case")]
 enum WaitingOrNone {
@@ -112,7 +112,9 @@ mod tests {
             },
             ..Overrides::default()
         };
-        let cases = Suite::VALUES.iter().flat_map(|it| it.cases(&overrides));
+        let cases = Suite::VALUES
+            .iter()
+            .flat_map(|suite| suite.cases(&overrides));
         for case in cases {
             let saved = serde_json::to_value(case.configuration()).unwrap();
             let loaded: Configuration = serde_json::from_value(saved).unwrap();
@@ -123,8 +125,8 @@ mod tests {
     #[test]
     fn values_are_saved_as_the_words_that_are_shown() {
         let saved = |case: &str, field: &str| {
-            let mut cases = Suite::VALUES.iter().flat_map(|it| {
-                it.cases(&Overrides {
+            let mut cases = Suite::VALUES.iter().flat_map(|suite| {
+                suite.cases(&Overrides {
                     selection: Selection {
                         all: true,
                         ..Selection::default()
@@ -132,7 +134,7 @@ mod tests {
                     ..Overrides::default()
                 })
             });
-            let case = cases.find(|it| it.name == case).unwrap();
+            let case = cases.find(|one| one.name == case).unwrap();
             serde_json::to_value(case.configuration()).unwrap()[field].clone()
         };
         for (case, field, word) in [

@@ -1,4 +1,4 @@
-//! A run as CSV: one row a sample, for spreadsheets and data frames.
+//! A run as CSV: one row per sample, for spreadsheets and data frames.
 
 use std::io::Write;
 
@@ -66,9 +66,9 @@ const SAMPLE: [&str; 9] = [
     "flags",
 ];
 
-/// Writes a header and a row for every sample of every case, in the suite's
-/// order. A case that was not run has no sample, hence no row. What was not measured is
-/// an empty field; several flags stand in one field with spaces between.
+/// Writes a header and a row for every sample of every case, in the suite's order. A
+/// case that was not run has no sample, hence no row. A value that was not measured is
+/// an empty field. Several flags share a field, separated by spaces.
 ///
 /// # Errors
 ///

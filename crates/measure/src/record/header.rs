@@ -1,15 +1,14 @@
-//! What every saved record begins with.
+//! The header of all saved records.
 
 use serde::{Deserialize, Serialize};
 
 use pipespeed_host::Machine;
 
-/// The version of the shape of all saved records. It grows by one whenever a
-/// field of any of them changes its meaning or goes away; new fields alone
-/// leave it as it is.
+/// The version of the format of all saved records. It is incremented when a field of
+/// any record changes its meaning or is removed, but not when fields are added.
 pub const SCHEMA_VERSION: u32 = 2;
 
-/// What a record is about: mostly the command that saved it.
+/// The kind of a record, mostly named after the command that saved it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -33,11 +32,10 @@ pub enum Kind {
     Pages,
 }
 
-/// The beginning of every saved record, whose fields stand beside the record's
-/// own.
+/// The header of a saved record. Its fields are saved at the level of the record's own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// What the record is about.
+    /// The kind of the record.
     pub kind: Kind,
     /// [`SCHEMA_VERSION`] of the program that wrote the record.
     pub schema_version: u32,
@@ -47,8 +45,8 @@ pub struct Header {
     pub command: Vec<String>,
     /// When the command began, RFC 3339 in UTC.
     pub started_at: String,
-    /// What was measured or looked at; of a comparison, the machine of the
-    /// older run.
+    /// The machine that was measured or examined; for a comparison, that of the older
+    /// run.
     pub machine: Machine,
 }
 

@@ -1,4 +1,4 @@
-//! A run as JSON: written for people and programs, read back for comparing.
+//! A run as JSON, which is saved, and loaded again for comparisons.
 
 use std::fs;
 use std::io::{self, Read};
@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Kind, Run, SCHEMA_VERSION};
 
-/// Why a saved run could not be loaded: one line that names the file and the way
-/// out.
+/// Why a saved run could not be loaded: one line with the file and a remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {problem}", shown(.path))]
 pub struct LoadError {
@@ -26,7 +25,7 @@ pub enum Problem {
     /// Reading it failed.
     #[error("cannot be read: {0}; give a file made by --json")]
     Unreadable(io::Error),
-    /// Nothing is in it: most often a run that was never finished.
+    /// It is empty, most often because the run never finished.
     #[error("empty: the run that should have written it saved no round; run it again")]
     Empty,
     /// It is not JSON.
@@ -42,16 +41,16 @@ pub enum Problem {
     OtherKind(String),
     /// It has another schema version, so its fields may mean something else.
     #[error(
-        "has schema_version {0}, this pipespeed reads {SCHEMA_VERSION}: {way_out}",
-        way_out = way_out(*.0)
+        "has schema_version {0}, this pipespeed reads {SCHEMA_VERSION}: {remedy}",
+        remedy = remedy(*.0)
     )]
     OtherVersion(u64),
     /// A field is missing or has the wrong type.
-    #[error("a damaged record ({0}): it lacks something, or was changed; run it again")]
+    #[error("a damaged record ({0}): it is incomplete or was edited; run it again")]
     Damaged(serde_json::Error),
 }
 
-fn way_out(version: u64) -> &'static str {
+fn remedy(version: u64) -> &'static str {
     if version > u64::from(SCHEMA_VERSION) {
         "use a newer pipespeed"
     } else {
@@ -59,7 +58,7 @@ fn way_out(version: u64) -> &'static str {
     }
 }
 
-/// The path as messages name it.
+/// The path as shown in messages.
 fn shown(path: &Path) -> String {
     if path == Path::new("-") {
         "standard input".to_owned()
@@ -70,8 +69,7 @@ fn shown(path: &Path) -> String {
 
 /// A record as indented JSON with a newline at the end.
 pub fn to_json(record: &impl Serialize) -> String {
-    // A record has string keys and plain values only, so there is nothing the
-    // serialiser could refuse.
+    // A record has only string keys and plain values, so serialising it can't fail.
     let mut text = serde_json::to_string_pretty(record).expect("a record is always valid JSON");
     text.push('\n');
     text
@@ -155,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_of_a_later_minor_program_is_passed_over() {
+    fn unknown_fields_are_ignored() {
         let text = to_json(&ladder()).replacen('{', "{ \"added_later\": [1],", 1);
         assert!(parse(text.as_bytes()).unwrap() == ladder());
     }
@@ -221,9 +219,9 @@ mod tests {
 
     #[test]
     fn another_version_is_named_beside_ours() {
-        for (version, way_out) in [(1, "measure again"), (9, "use a newer pipespeed")] {
+        for (version, remedy) in [(1, "measure again"), (9, "use a newer pipespeed")] {
             let message = problem(&format!("{{\"schema_version\": {version}}}")).to_string();
-            let named = format!("schema_version {version}, this pipespeed reads 2: {way_out}");
+            let named = format!("schema_version {version}, this pipespeed reads 2: {remedy}");
             assert!(message.contains(&named), "{message}");
         }
     }

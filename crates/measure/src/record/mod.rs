@@ -32,7 +32,7 @@ pub const GIB: f64 = (1u64 << 30) as f64;
 /// One run of a suite.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// What every record begins with.
+    /// The header of all records.
     #[serde(flatten)]
     pub header: Header,
     /// The suite.
@@ -41,15 +41,15 @@ pub struct Run {
     pub interrupted: Option<String>,
     /// How it was measured.
     pub settings: Settings,
-    /// What may have disturbed it.
+    /// Possible disturbances and limitations.
     pub warnings: Vec<Warning>,
     /// One case measured twice under two names.
     pub null_control: Option<NullControl>,
     /// The cases, in the suite's order.
     pub cases: Vec<CaseResult>,
-    /// What mattered most here, as sentences drawn from this run's numbers.
+    /// The most important results, as sentences derived from this run's numbers.
     pub findings: Vec<String>,
-    /// The search that found the cases; null where nothing was searched for.
+    /// The search that found the cases; null without a search.
     pub search: Option<Search>,
 }
 
@@ -58,16 +58,15 @@ pub struct Run {
 pub struct Settings {
     /// The seed of the order of the trials.
     pub seed: u64,
-    /// How many rounds were planned before the run began.
+    /// The number of rounds planned before the run began.
     pub rounds_planned: usize,
-    /// How many rounds were completed.
+    /// The number of rounds completed.
     pub rounds_done: usize,
-    /// How the order of the cases within a round was made.
+    /// The design of the order of the cases within a round.
     pub order: String,
-    /// The least duration of a trial's timed part, in seconds; 0 where a volume
-    /// ends it.
+    /// The minimum duration of a trial's timed part, in seconds; 0 if a volume ends it.
     pub timed_s: f64,
-    /// The least duration of a trial's warm-up, in seconds.
+    /// The minimum duration of a trial's warm-up, in seconds.
     pub warm_up_s: f64,
     /// The placement asked for: `different`, `same` or `free`.
     pub placement: String,
@@ -77,12 +76,11 @@ pub struct Settings {
     pub reader_cpu: Option<usize>,
     /// How the two processors are related, in words.
     pub cpu_relation: String,
-    /// The pipe size in place of the suite's own, in bytes: what the kernel makes
-    /// of the one asked for.
+    /// The pipe size that replaces the suite's own, in bytes, as rounded by the kernel.
     pub pipe_size: Option<usize>,
-    /// The buffer size asked for in place of the suite's own, in bytes.
+    /// The buffer size that replaces the suite's own, in bytes.
     pub buffer_size: Option<usize>,
-    /// What was asked to become of the data, in place of the suite's own.
+    /// The use of the data that replaces the suite's own.
     pub data: Option<String>,
     /// Passes of computing over the data at each end.
     pub work: u32,
@@ -104,25 +102,25 @@ pub struct NullControl {
     pub ratio: Option<Ratio>,
 }
 
-/// What was measured of one case.
+/// The results of one case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CaseResult {
-    /// The name, as in the data.
+    /// The name, as in tables and records.
     pub name: String,
     /// One line on what the case does.
     pub description: String,
-    /// What became of the data.
+    /// The use of the data.
     pub data: DataUse,
     /// The configuration that took effect.
     pub configuration: Configuration,
     /// Why the case was not run; null when it was.
     pub not_run: Option<NotRun>,
-    /// Bytes compared with what they have to be, in a trial of its own before
-    /// the first round; null where there was none.
+    /// The number of bytes verified in a trial before the first round; null without
+    /// such a trial.
     pub verified_bytes: Option<u64>,
     /// The trials, in the order of their rounds.
     pub samples: Vec<Sample>,
-    /// What the samples say; null without any.
+    /// The summary of the samples; null without any.
     pub summary: Option<Summary>,
     /// The case that differs from this one in one factor.
     pub compared_with: Option<String>,
@@ -132,29 +130,29 @@ pub struct CaseResult {
     pub ratio: Option<Ratio>,
 }
 
-/// What becomes of the data at the two ends.
+/// What the two ends do with the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DataUse {
-    /// The same bytes again and again, spliced to /dev/null: nobody looks.
+    /// The same bytes repeatedly, spliced to /dev/null without being read.
     Discard,
-    /// The same bytes again and again, copied into the reader's memory.
+    /// The same bytes repeatedly, copied into the reader's memory.
     Read,
-    /// Every byte produced anew by the writer and used by the reader.
+    /// Every byte newly produced by the writer and used by the reader.
     Touch,
-    /// As touch, and every byte compared with what it has to be.
+    /// As touch, and every byte compared with its expected value.
     Verify,
 }
 
 pipespeed_base::named!(DataUse {
-    Discard = "discard": "spliced to /dev/null: nobody looks",
+    Discard = "discard": "spliced to /dev/null, never read",
     Read = "read": "copied into the reader's memory",
     Touch = "touch": "produced by the writer and used by the reader",
-    Verify = "verify": "as touch, and every byte compared with what it has to be",
+    Verify = "verify": "as touch, and every byte compared with its expected value",
 });
 
 impl DataUse {
-    /// What became of the data, for a table.
+    /// What was done with the data, for tables.
     pub fn outcome(self) -> &'static str {
         match self {
             DataUse::Discard => "discarded",
@@ -178,17 +176,17 @@ pub struct Sample {
     pub seconds: f64,
     /// The rate.
     pub gib_per_s: f64,
-    /// What may have disturbed this trial. It is kept all the same.
+    /// Possible disturbances of this trial, which is kept anyway.
     pub flags: Vec<Flag>,
     /// Rate of each successive part of the timed part, to show a drift.
     pub parts_gib_per_s: Vec<f64>,
-    /// What the writer used, in the same bytes; null where there was none.
+    /// The writer's resource usage for the same bytes; null without a writer.
     pub writer: Option<EndCounters>,
-    /// What the reader used, in the same bytes; null where there was none.
+    /// The reader's resource usage for the same bytes; null without a reader.
     pub reader: Option<EndCounters>,
 }
 
-/// What may have disturbed a trial.
+/// A possible disturbance of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Flag {
@@ -198,15 +196,16 @@ pub enum Flag {
     RunDelay,
     /// The control group's quota stopped the trial.
     Throttled,
-    /// The timed part took over twice its time: the trial was stopped and went
-    /// on, or is too slow for its time.
+    /// The timed part took over twice the planned time: the trial was suspended, or is
+    /// too slow.
     Overlong,
-    /// The second half ran at a rate over 20 % off the first, every part of it.
+    /// The rates of the halves differ by over 20 %, and all parts of one half are
+    /// faster than all of the other.
     Drift,
 }
 
 impl Flag {
-    /// The word for it in records.
+    /// The name in records.
     pub fn name(self) -> String {
         match serde_json::to_value(self) {
             Ok(serde_json::Value::String(name)) => name,
@@ -215,7 +214,7 @@ impl Flag {
     }
 }
 
-/// What one end used between two byte offsets.
+/// The resource usage of one end between two byte offsets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct EndCounters {
     /// Bytes that passed this end between its two readings.
@@ -230,8 +229,8 @@ pub struct EndCounters {
     pub involuntary_switches: u64,
     /// System calls made to move data or to wait.
     pub syscalls: u64,
-    /// Those of them that moved at least a byte; with a ring in shared memory,
-    /// calls of the library, which make none for that.
+    /// System calls that moved at least a byte; for a ring in shared memory, calls of
+    /// the library.
     pub moving_calls: u64,
     /// Calls that found the pipe full or empty.
     pub would_blocks: u64,
@@ -262,6 +261,6 @@ pub struct Summary {
     pub syscalls_per_gib: Option<f64>,
     /// Would-blocks of both ends per GiB.
     pub would_blocks_per_gib: Option<f64>,
-    /// Mean KiB a moving call of the end with the smaller calls moved.
+    /// Mean KiB per moving call, of the end with the smaller calls.
     pub kib_per_call: Option<f64>,
 }

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{kind}: {reason}")]
 pub struct NotRun {
-    /// What stood in the way.
+    /// What kept the case from being run.
     pub kind: NotRunKind,
-    /// The reason in a sentence, which does not repeat the kind.
+    /// The reason in a sentence, without the kind.
     pub reason: String,
 }
 

@@ -1,12 +1,12 @@
-//! Saving a report so that a reader never sees half of it: a run is saved
-//! after every round, and may be stopped in the middle of that.
+//! Saves reports atomically: a run is saved after every round, and may be interrupted
+//! while saving.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Puts `bytes` at `path`; `-` is standard output.
+/// Writes `bytes` to `path`; `-` is standard output.
 ///
 /// A regular file is replaced in one step: the bytes go to a temporary file
 /// beside it, which is then renamed. A symbolic link stays one, and an existing
@@ -15,8 +15,8 @@ use std::path::Path;
 ///
 /// # Errors
 ///
-/// The system's error, with the path in its text. Whatever was at `path` is
-/// then as it was, and no temporary file is left.
+/// The system's error, with the path in its message. A file at `path` is then
+/// unchanged, and no temporary file is left.
 pub fn save(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
     let path = path.as_ref();
     let outcome = if is_stdout(path) {
@@ -41,11 +41,11 @@ fn directory_of(path: &Path) -> &Path {
     }
 }
 
-/// Checks that something can be saved there, before the measuring begins.
+/// Checks before a measurement that its record can be saved at this path.
 ///
 /// # Errors
-/// What [`save`] would say of a directory, or of one that is missing or may not
-/// be written.
+/// Those of [`save`] if the path is a directory, or its directory is missing or not
+/// writable.
 pub fn check_place(path: &Path) -> io::Result<()> {
     if is_stdout(path) {
         return Ok(());
@@ -60,8 +60,8 @@ pub fn check_place(path: &Path) -> io::Result<()> {
         .map_err(|errno| cannot_write(path, &errno.into()))
 }
 
-/// Whether [`save`] replaces what is there, so that a later version takes an
-/// earlier one's place: regular files, and those yet to be made.
+/// Whether [`save`] replaces the file, so that it can be called repeatedly: true for
+/// regular files and for files that don't exist yet.
 pub fn is_replaceable(path: impl AsRef<Path>) -> bool {
     let path = path.as_ref();
     !is_stdout(path)
@@ -69,8 +69,9 @@ pub fn is_replaceable(path: impl AsRef<Path>) -> bool {
         && fs::metadata(path).map_or(true, |found| found.is_file())
 }
 
-/// `/dev/stdout` is written through our own standard output: opened anew, it
-/// would start over at the beginning of a file that was redirected to.
+/// Whether the path means standard output, as `-` and `/dev/stdout` do. Opening
+/// `/dev/stdout` would start at the beginning of a file to which standard output is
+/// redirected.
 pub fn is_stdout(path: &Path) -> bool {
     path == Path::new("-") || path == Path::new("/dev/stdout")
 }
@@ -82,11 +83,11 @@ fn save_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Err(error) => return Err(error),
     };
     if is_descriptor(path) || existing.as_ref().is_some_and(|found| !found.is_file()) {
-        // Appending: behind a descriptor may be a file with something in it.
+        // Append, since a descriptor may refer to a file with contents.
         return OpenOptions::new().append(true).open(path)?.write_all(bytes);
     }
     if existing.is_none() && path.is_symlink() {
-        // A link to a file yet to be made. There is nothing to protect.
+        // A link to a file that does not exist yet: there is nothing to protect.
         return File::create(path)?.write_all(bytes);
     }
     let target = match existing {
@@ -94,8 +95,7 @@ fn save_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
         None => path.to_owned(),
     };
     match replace(&target, existing.as_ref(), |file| file.write_all(bytes)) {
-        // A file we may write in a directory we may not: better written in
-        // place than not at all.
+        // The file is writable but its directory is not: write in place.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && existing.is_some() => {
             let mut file = OpenOptions::new()
                 .write(true)
@@ -113,15 +113,15 @@ fn is_descriptor(path: &Path) -> bool {
         .any(|prefix| path.starts_with(prefix))
 }
 
-/// Fills a temporary file beside `target` and renames it there. It is removed
-/// when anything on the way fails, for it goes out of scope.
+/// Fills a temporary file beside `target` and renames it there. If anything fails, the
+/// temporary file is removed on drop.
 fn replace(
     target: &Path,
     existing: Option<&Metadata>,
     fill: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
-    // What open(2) would give a new file: all that the umask leaves. The
-    // default of a temporary file is the owner's eyes only.
+    // The mode that open(2) gives a new file, less the umask. By default, temporary
+    // files are readable only by their owner.
     let mut temporary = tempfile::Builder::new()
         .prefix(".pipespeed-")
         .permissions(Permissions::from_mode(0o666))
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_holds_the_bytes_and_nothing_lies_beside_it() {
+    fn a_new_file_has_the_bytes_and_no_temporary_file_is_left() {
         let dir = tempfile::tempdir().unwrap();
         save(dir.path().join("a.json"), b"one").unwrap();
         save(dir.path().join("a.json"), b"two").unwrap();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_on_the_way_leaves_the_old_file_and_no_other() {
+    fn a_failure_leaves_the_old_file_and_no_other() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.json");
         fs::write(&path, "old").unwrap();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_will_not_do_is_known_beforehand() {
+    fn an_unwritable_path_is_rejected_beforehand() {
         let directory = tempfile::tempdir().unwrap();
         let there = directory.path();
         assert!(check_place(&there.join("new")).is_ok());

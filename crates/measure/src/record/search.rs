@@ -8,13 +8,13 @@ use pipespeed_stats as stats;
 /// A search over sizes of buffer and pipe.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Search {
-    /// The least duration of a trial's warm-up, in seconds.
+    /// The minimum duration of a trial's warm-up, in seconds.
     pub warm_up_s: f64,
-    /// The least duration of a trial's timed part, in seconds.
+    /// The minimum duration of a trial's timed part, in seconds.
     pub timed_s: f64,
     /// The duration of the search, in seconds.
     pub took_s: f64,
-    /// The number of trials that were flagged as disturbed. They count.
+    /// The number of trials that were flagged as disturbed. They are kept.
     pub flagged: usize,
     /// The buffer sizes that were tried, ascending.
     pub buffers: Vec<usize>,
@@ -40,7 +40,7 @@ pub struct PanelResult {
 /// A size of the buffer and one of the pipe, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizes {
-    /// The size of each buffer: what one call is asked to move.
+    /// The size of each buffer: the bytes that one call should move.
     pub buffer_bytes: usize,
     /// The pipe's capacity.
     pub pipe_bytes: usize,
@@ -70,7 +70,7 @@ pub struct BestSizes {
     pub sizes: Sizes,
     /// The case with these sizes, which is measured in the rounds.
     pub case: String,
-    /// The command line that does the same.
+    /// A command line with the same effect.
     pub command: Option<String>,
 }
 

@@ -17,7 +17,7 @@ use pipespeed_host::warnings;
 /// A trial is flagged if its timed part exceeds the plan by this factor.
 const OVERRUN_FACTOR: f64 = 2.0;
 
-/// A run of a suite in the making.
+/// A run of a suite in progress.
 pub type Measurement<R> = Rounds<Bench<R>>;
 
 /// The cases of a suite.
@@ -116,7 +116,7 @@ impl<R: Runner> Work for Bench<R> {
         let Some(trials) = self.limited.get(&self.cases[case].name) else {
             return true;
         };
-        // The middle of each of as many equal stretches of rounds.
+        // Evenly spread: in the middle of each of `trials` equal parts of the rounds.
         let due = |round: usize| (2 * round * trials + rounds) / (2 * rounds);
         due(round + 1) > due(round)
     }
@@ -173,8 +173,8 @@ impl<R: Runner> Work for Bench<R> {
 }
 
 impl<R: Runner> Measurement<R> {
-    /// A run of `cases`, of which `run` holds everything but the cases. A case
-    /// named in `refused` is not run.
+    /// Creates a run of `cases`. `run` has everything except the cases. A case named in
+    /// `refused` is not run.
     pub fn new(
         runner: R,
         cases: Vec<Case>,
@@ -185,7 +185,7 @@ impl<R: Runner> Measurement<R> {
         Rounds::of(Bench::new(runner, cases, null_control, run, refused))
     }
 
-    /// Runs each case once with every byte compared with what it has to be.
+    /// Runs each case once and verifies every byte.
     ///
     /// # Errors
     /// On a signal.
@@ -201,12 +201,12 @@ impl<R: Runner> Measurement<R> {
         })
     }
 
-    /// The runner, to change how later trials are run.
+    /// The runner of later trials, mutably.
     pub fn runner_mut(&mut self) -> &mut R {
         &mut self.work.runner
     }
 
-    /// The record, with how it is measured.
+    /// The record, mutably.
     pub fn run_mut(&mut self) -> &mut Run {
         &mut self.work.run
     }
@@ -224,7 +224,8 @@ impl<R: Runner> Measurement<R> {
         }
     }
 
-    /// Ends the run: what was measured, and the error that ended it early.
+    /// Ends the run and returns its record. `stopped` is the error that ended it early,
+    /// if any.
     pub fn finish(mut self, stopped: Option<&anyhow::Error>) -> Run {
         self.work.run.interrupted = stopped.map(|error| match error.downcast_ref() {
             Some(Interrupted(signal)) => pipespeed_base::signal_name(*signal),
@@ -265,7 +266,7 @@ pub(crate) fn unmeasured(case: &Case) -> CaseResult {
     }
 }
 
-/// Records what took effect in a trial.
+/// Records the actual setup of a trial.
 fn record_setup(configuration: &mut Configuration, trial: &Trial) {
     configuration.buffers = trial.setup.pieces;
     configuration.alignment = trial.setup.alignment;
@@ -281,7 +282,7 @@ fn record_setup(configuration: &mut Configuration, trial: &Trial) {
     configuration.nodelay = granted.nodelay;
     configuration.queue_messages = granted.queue_messages;
     if let Some(counts) = trial.writer.as_ref().and_then(|end| end.zerocopy) {
-        let add = |sum: &mut Option<u64>, more| *sum = Some(sum.unwrap_or(0) + more);
+        let add = |sum: &mut Option<u64>, count| *sum = Some(sum.unwrap_or(0) + count);
         add(&mut configuration.zerocopy_sends, counts.completed);
         add(&mut configuration.zerocopy_copied, counts.copied);
     }

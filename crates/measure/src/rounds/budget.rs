@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use pipespeed_base::failure::usage;
 
-/// Kept for the report, and for trials that take longer than those of the
-/// pilot: a share and a constant, in seconds.
+/// Time reserved for the report, and for trials that take longer than those of the
+/// pilot: a share of the time, and a constant in seconds.
 const RESERVE: f64 = 0.04;
 const RESERVE_S: f64 = 0.3;
 
-/// A run keeps its time within this share or constant, whichever is more.
+/// A run may exceed its time by this share or this constant, whichever is more.
 const TOLERANCE: f64 = 0.1;
 const TOLERANCE_S: f64 = 1.0;
 
@@ -18,13 +18,13 @@ const TOLERANCE_S: f64 = 1.0;
 pub struct Budget {
     /// In seconds.
     pub time_s: f64,
-    /// Whether it was asked for: then it must be kept.
+    /// Whether the user set it. Then the run must keep it.
     pub is_given: bool,
     started: Instant,
 }
 
 impl Budget {
-    /// A run that starts now.
+    /// The budget of a run that starts now.
     pub fn new(time_s: f64, is_given: bool) -> Self {
         Budget {
             time_s,
@@ -48,19 +48,19 @@ impl Budget {
         self.elapsed_s() + needed_s <= self.latest_s()
     }
 
-    /// Checks that trials of `needed_s` seconds still fit, if a time was asked
-    /// for. `what` names them in the plural; `way_out` says what takes less.
+    /// Checks that trials of `needed_s` seconds still fit, if the user set the time.
+    /// `what` names the trials in the plural; `remedy` says what takes less time.
     ///
     /// # Errors
     /// Bad usage, with the time needed.
-    pub fn require(&self, needed_s: f64, what: &str, way_out: &str) -> anyhow::Result<()> {
+    pub fn require(&self, needed_s: f64, what: &str, remedy: &str) -> anyhow::Result<()> {
         if !self.is_given || self.allows(needed_s) {
             return Ok(());
         }
         let needed_s = (self.elapsed_s() + needed_s + RESERVE_S) / (1.0 - RESERVE);
         let needed_s = needed_s.ceil();
         Err(usage(format!(
-            "--time {}: {what} take about {needed_s} s: allow --time {needed_s}, or {way_out}",
+            "--time {}: {what} take about {needed_s} s: allow --time {needed_s}, or {remedy}",
             self.time_s
         )))
     }
@@ -80,13 +80,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_time_that_was_asked_for_is_refused_with_what_is_needed() {
+    fn a_time_that_is_too_short_is_refused_if_given() {
         let given = Budget::new(10.0, true);
         assert!(given.require(10.5, "9 rounds", "name fewer").is_ok());
         let error = given.require(30.0, "9 rounds", "name fewer").unwrap_err();
-        let said = "--time 10: 9 rounds take about 32 s: allow --time 32, or name fewer";
-        assert_eq!(error.to_string(), said);
-        let usual = Budget::new(10.0, false);
-        assert!(usual.require(30.0, "9 rounds", "name fewer").is_ok());
+        let expected = "--time 10: 9 rounds take about 32 s: allow --time 32, or name fewer";
+        assert_eq!(error.to_string(), expected);
+        let default = Budget::new(10.0, false);
+        assert!(default.require(30.0, "9 rounds", "name fewer").is_ok());
     }
 }

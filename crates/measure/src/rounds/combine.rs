@@ -1,5 +1,4 @@
-//! The last case of the suite changes: a combination chosen before the first
-//! round.
+//! Chooses the combination that the suite `changes` measures as its last case.
 
 use super::bench::unmeasured;
 use super::sample::sample_of;
@@ -16,13 +15,13 @@ use pipespeed_stats::EQUIVALENCE;
 const TRIALS: usize = 3;
 
 impl<R: Runner> Measurement<R> {
-    /// Fixes the case [`COMBINED`] after the pilot.
+    /// Chooses the changes of the case [`COMBINED`], after the pilot.
     ///
-    /// The safe changes that are faster than the baseline by more than 5 % are
-    /// added one by one, the fastest first; one stays if the rate rises by more
-    /// than 5 % again. Where both one processor and spinning are faster, which
-    /// exclude each other, that is done once with each. What is measured is not
-    /// kept. Where fewer than two changes stay the case is not run.
+    /// The safe changes that are faster than the baseline by more than 5 % are added
+    /// one by one, the fastest first. A change is kept if it raises the rate by more
+    /// than 5 % again. One processor and spinning exclude each other: if both are
+    /// faster, this is done once without each. These trials are not recorded. The case
+    /// is not run if fewer than two changes are kept.
     ///
     /// # Errors
     /// On a signal.
@@ -71,8 +70,8 @@ impl<R: Runner> Measurement<R> {
         for without in without {
             let mut chosen = Vec::new();
             let mut rate = base;
-            for (change, alone) in faster.iter().filter(|(it, _)| Some(*it) != without) {
-                if chosen.iter().any(|it: &Change| it.excludes(*change)) {
+            for (change, alone) in faster.iter().filter(|(one, _)| Some(*one) != without) {
+                if chosen.iter().any(|one: &Change| one.excludes(*change)) {
                     continue;
                 }
                 let more = [&chosen[..], &[*change]].concat();
@@ -97,7 +96,7 @@ impl<R: Runner> Measurement<R> {
             }
             few => {
                 let why = match few {
-                    [one] => format!("nothing added to {} in the pilot", one.name()),
+                    [one] => format!("no change made {} faster in the pilot", one.name()),
                     _ if tried.len() < 2 => "no change is measured here".to_owned(),
                     _ => "no change that may be combined was faster in the pilot".to_owned(),
                 };
@@ -108,14 +107,14 @@ impl<R: Runner> Measurement<R> {
         Ok(())
     }
 
-    /// The index of a case that is run.
+    /// The index of the case with this name, if it is run.
     fn runs(&self, name: &str) -> Option<usize> {
         let at = self.work.cases.iter().position(|case| case.name == name)?;
         self.work.run.cases[at].not_run.is_none().then_some(at)
     }
 
-    /// The median rate of each case in GiB/s, from trials in turns; none where
-    /// it is not run.
+    /// The median rate of each case in GiB/s, from trials in turn; `None` if it was not
+    /// run.
     fn try_out(
         &mut self,
         cases: &[Case],
@@ -147,7 +146,7 @@ impl<R: Runner> Measurement<R> {
     }
 }
 
-/// By more than what counts as the same.
+/// Whether a rate is higher by more than what counts as the same.
 fn is_faster(rate: f64, than: f64) -> bool {
     rate > than * (1.0 + EQUIVALENCE)
 }

@@ -1,4 +1,4 @@
-//! The comparisons of a run: each pair of cases once, all of them together.
+//! The comparisons of a run, which form one family.
 
 use crate::record::{Ratio, Run};
 use pipespeed_stats as stats;
@@ -27,8 +27,8 @@ pub(super) fn compare(run: &mut Run) {
 /// Number of comparisons without the null control: what their intervals are
 /// corrected for.
 pub fn count(run: &Run) -> usize {
-    let known = |(case, _): &Pair| run.cases[*case].ratio.is_some() && !is_twin(run, *case);
-    pairs(run).filter(known).count()
+    let is_counted = |(case, _): &Pair| run.cases[*case].ratio.is_some() && !is_twin(run, *case);
+    pairs(run).filter(is_counted).count()
 }
 
 fn is_twin(run: &Run, case: usize) -> bool {

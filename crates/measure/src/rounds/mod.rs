@@ -68,12 +68,12 @@ pub trait Work {
         true
     }
 
-    /// Whether the time for trials is over, be it within a round.
+    /// Whether the time for trials is over. This is checked before each trial.
     fn is_over(&self) -> bool {
         false
     }
 
-    /// Runs a trial before the first round, whose sample is not kept.
+    /// Runs a trial before the first round. Its sample is not kept.
     ///
     /// # Errors
     /// [`TrialError`].
@@ -93,12 +93,12 @@ pub trait Work {
     /// Records the planned number of rounds and a description of their order.
     fn record_plan(&mut self, _rounds: usize, _order: String) {}
 
-    /// Brings the record up to date after a round; `complete` rounds lack no
-    /// sample.
+    /// Updates the record after a round. `complete` is the number of rounds without a
+    /// missing sample.
     fn summarise(&mut self, complete: usize);
 }
 
-/// Follows a run.
+/// Receives the progress of a run.
 pub trait Observer<R> {
     /// A trial is about to begin: number `done` (from 0) of `all`.
     fn before_trial(&mut self, case: &str, done: usize, all: usize);
@@ -110,18 +110,18 @@ pub trait Observer<R> {
     fn after_round(&mut self, record: &R);
 }
 
-/// Follows nothing.
+/// Ignores the progress.
 impl<R> Observer<R> for () {
     fn before_trial(&mut self, _: &str, _: usize, _: usize) {}
 
     fn after_round(&mut self, _: &R) {}
 }
 
-/// A run in the making.
+/// A run in progress.
 #[derive(Debug)]
 pub struct Rounds<W> {
     work: W,
-    /// By case.
+    /// The trials of each case.
     trials: Vec<Trials>,
 }
 
@@ -130,32 +130,32 @@ pub struct Rounds<W> {
 struct Trials {
     succeeded: bool,
     failed: usize,
-    /// Refused after one had succeeded: huge pages may have run short.
+    /// Trials refused after one had succeeded, for example because huge pages ran out.
     refused: usize,
-    /// Why the first of those failed or was refused.
+    /// Why the first of these failed or was refused.
     reason: String,
     /// The rounds that lack its sample.
     missing_rounds: Vec<usize>,
 }
 
 impl<W: Work> Rounds<W> {
-    /// A run of which nothing is measured yet.
+    /// A run without any trial yet.
     pub fn of(work: W) -> Self {
         let trials = vec![Trials::default(); work.cases()];
         Rounds { work, trials }
     }
 
-    /// What is measured.
+    /// The cases and their record.
     pub fn work(&self) -> &W {
         &self.work
     }
 
-    /// What is measured, to change how.
+    /// The cases and their record, mutably.
     pub fn work_mut(&mut self) -> &mut W {
         &mut self.work
     }
 
-    /// What was measured.
+    /// Ends the run and returns the cases and their record.
     pub fn into_work(self) -> W {
         self.work
     }
@@ -174,8 +174,8 @@ impl<W: Work> Rounds<W> {
         self.work.is_open(case) && trials.failed + trials.refused < MAX_FAILURES
     }
 
-    /// Runs each case once, which shows what is refused here and warms the
-    /// machine up. No sample is kept.
+    /// Runs each case once, to find which cases are refused and to warm up the machine.
+    /// No sample is kept.
     ///
     /// # Errors
     /// On a signal.
@@ -200,8 +200,8 @@ impl<W: Work> Rounds<W> {
         Ok(())
     }
 
-    /// Runs `rounds` rounds of all cases that can be run, and those added in
-    /// place of incomplete ones, as far as `budget` allows.
+    /// Runs `rounds` rounds of all cases that can be run, and as many additional ones
+    /// in place of incomplete ones as `budget` allows.
     ///
     /// # Errors
     /// On a signal.
@@ -216,7 +216,7 @@ impl<W: Work> Rounds<W> {
         let order = Schedule::new(open.len(), rounds, seed).description();
         self.work.record_plan(rounds, order);
         let schedule = Schedule::new(open.len(), rounds + MAX_EXTRA_ROUNDS, seed);
-        // An added round has the cases of the one that it replaces.
+        // An additional round has the cases of the round that it replaces.
         let row = |work: &W, round: usize, replaced: usize| -> Vec<usize> {
             let cases = schedule.orders()[round].iter().map(|at| open[*at]);
             let cases = cases.filter(|case| work.takes_part(*case, replaced, rounds));
@@ -263,8 +263,8 @@ impl<W: Work> Rounds<W> {
             .any(|case| self.trials[case].missing_rounds.contains(&round))
     }
 
-    /// Runs a trial, and returns whether it succeeded. One that failed is
-    /// counted, and the last one allowed closes a case that has no sample.
+    /// Runs a trial and returns whether it succeeded. Failures are counted; the last
+    /// one allowed closes a case that has no sample.
     fn attempt(
         &mut self,
         case: usize,
@@ -309,7 +309,7 @@ impl<W: Work> Rounds<W> {
 
     /// Warnings about the trials that failed or were refused.
     pub fn missing(&self) -> Vec<Warning> {
-        let named = self.trials.iter().enumerate();
+        let by_case = self.trials.iter().enumerate();
         let warning = |(case, trials): (usize, &Trials)| {
             let Trials {
                 failed,
@@ -321,9 +321,7 @@ impl<W: Work> Rounds<W> {
                 (0, 0) => return None,
                 (0, refused) => (
                     WarningKind::Configuration,
-                    format!(
-                        "refused in {refused} trials after the pilot, which are missing: {reason}"
-                    ),
+                    format!("{refused} trials after the pilot were refused: {reason}"),
                 ),
                 (failed, _) => (
                     WarningKind::Failed,
@@ -332,7 +330,7 @@ impl<W: Work> Rounds<W> {
             };
             Some(Warning::for_case(kind, &self.work.name(case), message))
         };
-        named.filter_map(warning).collect()
+        by_case.filter_map(warning).collect()
     }
 }
 
@@ -523,9 +521,9 @@ mod tests {
         // With no case left the run ends.
         assert_eq!((notes.len(), run.work.complete.len()), (2, 3));
         let error = check(&run.missing(), false).unwrap_err().to_string();
-        let said = "nothing was measured: case 1: 3 trials failed: it broke; trials of 1 other case \
+        let expected = "nothing was measured: case 1: 3 trials failed: it broke; trials of 1 other case \
                     failed too";
-        assert_eq!(error, said);
+        assert_eq!(error, expected);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A trial as a sample, and what the samples of a case say.
+//! Makes samples of trials, and summaries of samples.
 
 use super::Place;
 use crate::record::{EndCounters, Estimate, Flag, GIB, Sample, Summary};
@@ -13,8 +13,8 @@ pub(crate) const RUN_DELAY: f64 = 0.02;
 /// A change of rate within a trial above this share flags it.
 const DRIFT: f64 = 0.20;
 
-/// What disturbed a trial from outside; `waited`: an end waited for a processor
-/// of its own.
+/// The disturbances of a trial from outside. `waited`: whether an end waited for a
+/// processor of its own.
 pub(crate) fn from_outside(noise: &NoiseDelta, waited: bool) -> Vec<Flag> {
     let stolen = noise.steal_share.is_some_and(|share| share > STEAL);
     let throttled = noise.throttled_s.is_some_and(|seconds| seconds > 0.0);
@@ -27,8 +27,9 @@ pub(crate) fn from_outside(noise: &NoiseDelta, waited: bool) -> Vec<Flag> {
     found.map(|(flag, _)| flag).collect()
 }
 
+/// The sample of a trial; `None` without a process.
 pub(crate) fn sample_of(trial: &Trial, place: Place, own_processors: bool) -> Option<Sample> {
-    // The reader keeps the time; a writer on its own does it itself.
+    // The reader keeps the time or, if there is none, the writer.
     let timed = trial.reader.as_ref().or(trial.writer.as_ref())?;
     let seconds = timed.counters.seconds;
     let bytes = timed.counters.bytes;
@@ -53,6 +54,7 @@ pub(crate) fn sample_of(trial: &Trial, place: Place, own_processors: bool) -> Op
     })
 }
 
+/// The summary of the samples of a case; `None` without samples.
 pub(super) fn summary(
     samples: &[Sample],
     confidence: f64,

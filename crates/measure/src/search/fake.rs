@@ -21,7 +21,7 @@ pub struct Fake {
     pub signal_at: Option<usize>,
     /// A pipe size that is refused when it is tried.
     pub refused_pipe: Option<usize>,
-    /// The time of a trial besides its parts.
+    /// The time of a trial outside its parts.
     pub overhead_s: f64,
     /// The sum of the time of all trials.
     pub now_s: f64,

@@ -24,16 +24,16 @@ fn a_run_keeps_its_time_however_slow_trials_are() {
                 ..Fake::default()
             };
             let (run, took_s) = whole_run(ladder(), &plan(time_s), runner);
-            let said = format!("{overhead_s} s a trial: {took_s} of {time_s} s");
-            assert!(took_s <= time_s, "{said}");
+            let context = format!("{overhead_s} s a trial: {took_s} of {time_s} s");
+            assert!(took_s <= time_s, "{context}");
             if let Some(reason) = &run.interrupted {
                 assert!(reason.contains("trials take too long"), "{reason}");
             }
             let confirmed = run.settings.rounds_done > 0;
-            let skipped = |it: &Warning| it.message.contains("no time was left");
+            let skipped = |warning: &Warning| warning.message.contains("no time was left");
             let explained = run.warnings.iter().any(skipped) || run.interrupted.is_some();
-            assert_ne!(confirmed, explained, "{said}");
-            assert!(confirmed || overhead_s >= 0.5, "{said}");
+            assert_ne!(confirmed, explained, "{context}");
+            assert!(confirmed || overhead_s >= 0.5, "{context}");
         }
     }
 }
@@ -77,7 +77,11 @@ fn the_fastest_sizes_are_found_and_confirmed() {
         let highest = allowed.map(|cell| of(cell.sizes)).fold(0.0, f64::max);
         let best = panel.best.as_ref().unwrap();
         assert!(of(best.sizes) > 0.98 * highest, "{}", panel.case);
-        let measured = run.cases.iter().find(|it| it.name == best.case).unwrap();
+        let measured = run
+            .cases
+            .iter()
+            .find(|case| case.name == best.case)
+            .unwrap();
         assert_eq!(measured.compared_with.as_ref(), Some(&panel.case));
         assert_eq!(measured.ratio.unwrap().verdict, Verdict::Faster);
     }
@@ -110,7 +114,7 @@ fn refused_pairs_are_recorded_and_the_others_go_on() {
     let best = searched(&run)
         .panels
         .iter()
-        .filter_map(|it| it.best.as_ref());
+        .filter_map(|panel| panel.best.as_ref());
     assert!(best.clone().all(|best| best.sizes.pipe_bytes < 1 << 20));
     assert_eq!(best.count(), 9);
 }
@@ -140,5 +144,10 @@ fn an_interrupted_search_keeps_its_trials_and_chooses_nothing() {
     let run = run_of(60.0, runner);
     assert_eq!(run.interrupted.as_deref(), Some("SIGINT"));
     assert_eq!(searched(&run).trials(), 200);
-    assert!(searched(&run).panels.iter().all(|it| it.best.is_none()));
+    assert!(
+        searched(&run)
+            .panels
+            .iter()
+            .all(|panel| panel.best.is_none())
+    );
 }

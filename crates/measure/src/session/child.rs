@@ -1,5 +1,5 @@
-//! What a process of a trial does: it receives its instructions, pins itself,
-//! runs and reports.
+//! The side of a trial's process: it receives its instructions, pins itself, runs and
+//! reports.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -36,7 +36,7 @@ pub(crate) struct PeerGone(pub(crate) String);
 /// calls `run` and reports the outcome.
 ///
 /// # Errors
-/// When there is nobody to report to.
+/// If the report can't be sent.
 pub(crate) fn serve<T: DeserializeOwned, O: Serialize>(
     role: Role,
     run: impl FnOnce(&mut Control, Instructions<T>) -> anyhow::Result<O>,
@@ -80,13 +80,13 @@ fn receive_and_pin<T: DeserializeOwned>(
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .map_err(|errno| not_allowed("prctl (PR_SET_PDEATHSIG)", &errno.into()))?;
     let mut fds = fds.into_iter();
-    let words = fds.next().context("no shared words came")?;
+    let words = fds.next().context("no shared words received")?;
     let words = SharedWords::open(words, SHARED_WORDS)?;
     if let Some(cpu) = cpu {
         let mut set = rustix::thread::CpuSet::new();
         set.set(cpu);
         rustix::thread::sched_setaffinity(None, &set)
-            .map_err(|errno| NotRun::refused(format!("can't stay on processor {cpu}: {errno}")))?;
+            .map_err(|errno| NotRun::refused(format!("can't pin to processor {cpu}: {errno}")))?;
     }
     Ok(Instructions {
         spec,
@@ -96,7 +96,7 @@ fn receive_and_pin<T: DeserializeOwned>(
     })
 }
 
-/// A system call that this machine does not allow, with who refuses it.
+/// The [`NotRun`] of a system call that this machine refuses, with the cause.
 pub(crate) fn not_allowed(call: &str, error: &io::Error) -> NotRun {
     let refusal = refusals::of(call, error);
     NotRun::refused(
@@ -104,8 +104,8 @@ pub(crate) fn not_allowed(call: &str, error: &io::Error) -> NotRun {
     )
 }
 
-/// The error of a call that has not moved anything yet: a refusal if the machine
-/// does not allow the call (a seccomp filter, say), else a failure.
+/// Converts an error of a call that has not moved anything yet: a refusal if this
+/// machine does not allow the call (by a seccomp filter, for example), else a failure.
 pub(crate) fn refusal_or_failure(call: &str, error: impl Into<anyhow::Error>) -> anyhow::Error {
     let error = error.into();
     match os_error(&error) {

@@ -1,6 +1,6 @@
-//! The conversation between a session and its processes.
+//! The protocol between a session and its processes.
 //!
-//! Over a unix socket, a JSON message a line:
+//! JSON messages over a unix socket, one per line:
 //!
 //! ```text
 //! session                             process
@@ -33,8 +33,7 @@ pub(super) enum Report<S, O> {
     Ready(S),
     /// The machine does not provide what the case needs.
     NotRun(NotRun),
-    /// It found the other process gone before the trial was over: how that one
-    /// ended is the reason.
+    /// Its peer was gone before the trial was over. The peer's failure is the cause.
     PeerGone(String),
     /// Something went wrong.
     Failed(String),
@@ -42,27 +41,27 @@ pub(super) enum Report<S, O> {
     Done(Box<O>),
 }
 
-/// The word that starts a trial.
+/// The message that starts a trial.
 pub(super) const GO: &str = "go";
 
 /// A message carries at most this many descriptors.
 const MAX_DESCRIPTORS: usize = 3;
 
-/// One side of the conversation.
+/// One end of the control socket.
 #[derive(Debug)]
 pub(crate) struct Control {
     socket: BufReader<UnixStream>,
 }
 
 impl Control {
-    /// Over a socket.
+    /// An end that uses this socket.
     pub(super) fn new(socket: UnixStream) -> Self {
         Control {
             socket: BufReader::new(socket),
         }
     }
 
-    /// Sends a message and, with it, descriptors: [`MAX_DESCRIPTORS`] at most.
+    /// Sends a message with at most [`MAX_DESCRIPTORS`] descriptors.
     ///
     /// # Errors
     /// Those of sendmsg(2).
@@ -87,12 +86,12 @@ impl Control {
         self.socket.get_mut().write_all(&line[sent..])
     }
 
-    /// Receives what [`send_with`](Self::send_with) sent, before anything else
-    /// is received.
+    /// Receives the message that [`send_with`](Self::send_with) sent, which must be the
+    /// first one received.
     ///
     /// # Errors
-    /// Those of recvmsg(2); `InvalidData` for any other message; EMFILE where this
-    /// process may not have the descriptors that came.
+    /// Those of recvmsg(2); `InvalidData` for any other message; EMFILE if the
+    /// descriptors exceed this process's limit.
     pub(super) fn receive_with<T: DeserializeOwned>(&mut self) -> io::Result<(T, Vec<OwnedFd>)> {
         let mut line = vec![0; 16 * 1024];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
@@ -104,8 +103,8 @@ impl Control {
             RecvFlags::CMSG_CLOEXEC,
         )?;
         line.truncate(message.bytes);
-        // There is space for all, so what was cut off is what is over the limit
-        // (unix(7)).
+        // There is space for all descriptors, so if some are missing, the limit was
+        // reached (unix(7)).
         if message.flags.contains(ReturnFlags::CTRUNC) {
             return Err(Errno::MFILE.into());
         }
@@ -129,22 +128,21 @@ impl Control {
         self.send_with(message, &[])
     }
 
-    /// Reports that everything is set up, and waits for the word that starts the
-    /// trial.
+    /// Reports that this process is ready, and waits for the start of the trial.
     ///
     /// # Errors
     /// `UnexpectedEof` if the session is gone; those of the socket.
     pub(crate) fn wait_for_start(&mut self, setup: impl Serialize) -> anyhow::Result<()> {
         self.send(&Report::<_, ()>::Ready(setup))?;
-        let _: String = self.receive().context("the trial is gone")?;
+        let _: String = self.receive().context("the session is gone")?;
         Ok(())
     }
 
     /// Receives a message.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the other side is no more; `InvalidData` for what is
-    /// no message.
+    /// `UnexpectedEof` if the other side is gone; `InvalidData` for a malformed
+    /// message.
     pub(super) fn receive<T: DeserializeOwned>(&mut self) -> io::Result<T> {
         let mut line = Vec::new();
         self.socket.read_until(b'\n', &mut line)?;

@@ -1,4 +1,4 @@
-//! Who is to blame, where one end goes and the other only notices.
+//! Which process is blamed when one exits and the other reports it gone.
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -6,10 +6,10 @@ use super::*;
 
 type Reports = Report<(), ()>;
 
-/// A process that is there, and its side of the conversation.
+/// A live process and its end of the control socket.
 fn end(role: Role) -> (End, Control) {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    // Waits for ever: nobody writes to it as long as it lives.
+    // Waits forever: nothing is written to it.
     let child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
     let end = End {
         role,
@@ -23,10 +23,10 @@ fn end(role: Role) -> (End, Control) {
 
 /// The error of a trial whose writer found the reader gone, after the reader
 /// reported this and was killed by `signal`.
-fn error_after(last_words: &[Reports], signal: Signal) -> TrialError {
+fn error_after(reports: &[Reports], signal: Signal) -> TrialError {
     let (writer, mut from_writer) = end(Role::Writer);
     let (mut reader, mut from_reader) = end(Role::Reader);
-    for report in last_words {
+    for report in reports {
         from_reader.send(report).unwrap();
     }
     kill_process(Pid::from_child(&reader.child), signal).unwrap();
@@ -41,31 +41,31 @@ fn error_after(last_words: &[Reports], signal: Signal) -> TrialError {
     session.wait_ready().unwrap_err()
 }
 
-fn told(last_words: &[Reports]) -> String {
-    match error_after(last_words, Signal::PIPE) {
+fn failure_after(reports: &[Reports]) -> String {
+    match error_after(reports, Signal::PIPE) {
         TrialError::Failed(error) => error.to_string(),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn an_end_that_was_killed_is_to_blame_whatever_it_said_before() {
+fn an_end_that_was_killed_is_blamed_whatever_it_reported() {
     let killed = "the reader was killed by SIGPIPE";
-    assert!(told(&[]).starts_with(killed));
-    assert!(told(&[Reports::Ready(())]).starts_with(killed));
+    assert!(failure_after(&[]).starts_with(killed));
+    assert!(failure_after(&[Reports::Ready(())]).starts_with(killed));
 }
 
 #[test]
-fn an_end_that_says_what_went_wrong_is_to_blame() {
+fn an_end_that_reports_a_failure_is_blamed() {
     let wrong = Reports::Failed("out of memory".to_owned());
     let words = [Reports::Ready(()), wrong];
-    assert_eq!(told(&words), "the reader: out of memory");
+    assert_eq!(failure_after(&words), "the reader: out of memory");
 }
 
 #[test]
-fn where_both_found_the_other_gone_the_first_complaint_stands() {
+fn if_both_report_the_peer_gone_the_first_report_is_the_error() {
     let left = Reports::PeerGone("the data ended early".to_owned());
-    assert_eq!(told(&[left]), "the writer: the other end is gone");
+    assert_eq!(failure_after(&[left]), "the writer: the other end is gone");
 }
 
 #[test]

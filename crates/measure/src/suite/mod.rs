@@ -169,7 +169,7 @@ impl Suite {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::endpoint::spec::SinkTechnique;
+    use crate::endpoint::spec::{SinkSpec, SinkTechnique};
     use pipespeed_base::Named;
     use std::collections::HashSet;
 
@@ -229,6 +229,10 @@ mod tests {
                     | SinkTechnique::BufWriter
             )
         };
+        let piece_bytes = |sink: &SinkSpec| {
+            let pieces = if sink.same_buffer { 2 } else { 1 };
+            sink.buffer_bytes / pieces
+        };
         let of_one_channel = |(suite, _): &(Suite, _)| *suite != Suite::Channels;
         let overrides = Overrides {
             one_cpu: Some(0),
@@ -249,7 +253,7 @@ mod tests {
                 };
                 let chosen = usize::from(s1.pages != s2.pages)
                     + usize::from(case.subject.pipe_bytes() != other.subject.pipe_bytes())
-                    + usize::from(s1.piece_bytes() != s2.piece_bytes());
+                    + usize::from(piece_bytes(s1) != piece_bytes(s2));
                 let options = usize::from(s1.same_buffer != s2.same_buffer)
                     + usize::from(s1.touched != s2.touched)
                     + usize::from(s1.locked != s2.locked)

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use fastpipe::buffer::{Buffer, Pages};
-use pipespeed_tools::fizzbuzz::{FizzBuzz, Path, naive};
+use pipespeed_tools::fizzbuzz::{CodePath, FizzBuzz, naive};
 
 /// Stays in the second-level cache.
 const BUFFER: usize = 128 << 10;
@@ -20,7 +20,7 @@ pub fn print(rounds: usize) -> anyhow::Result<()> {
         BUFFER >> 10
     );
     let mut buffer = Buffer::builder().len(BUFFER).pages(Pages::Huge).map()?;
-    for path in Path::ALL {
+    for path in CodePath::ALL {
         if !path.is_supported() {
             println!("  {:10} skipped: not known to this processor", path.name());
             continue;
@@ -28,7 +28,7 @@ pub fn print(rounds: usize) -> anyhow::Result<()> {
         for digits in [7, 10, 13, 18] {
             let mut rates = Vec::new();
             for _ in 0..rounds {
-                let mut lines = FizzBuzz::by(path, 10u64.pow(digits - 1), u64::MAX);
+                let mut lines = FizzBuzz::with_path(path, 10u64.pow(digits - 1), u64::MAX);
                 let started = Instant::now();
                 let mut bytes = 0;
                 while started.elapsed() < TIMED {
@@ -53,13 +53,13 @@ pub fn print(rounds: usize) -> anyhow::Result<()> {
 
 /// Compares much with the naive lines.
 pub fn check() -> anyhow::Result<()> {
-    let path = Path::fastest();
+    let path = CodePath::fastest();
     let started = Instant::now();
     let mut checked = 0;
     let mut buffer = vec![0; BUFFER];
     // From 1 on, and around changes of the digit count.
     for from in [1, 9_990_000_000, 999_990_000_000, 99_999_999_990_000_000] {
-        let mut lines = FizzBuzz::by(path, from, u64::MAX);
+        let mut lines = FizzBuzz::with_path(path, from, u64::MAX);
         let mut expected = Naive::new(from);
         let mut left = CHECKED / 4;
         while left > 0 {

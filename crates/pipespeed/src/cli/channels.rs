@@ -11,7 +11,7 @@ use super::named::named_among;
 pub struct ChannelsArgs {
     /// Measure only these channels.
     ///
-    /// Each is compared with the pipe if that is measured, else with the first channel.
+    /// Each is compared with the pipe if it is measured, else with the first channel.
     /// `bench channels --all --list` lists them.
     #[arg(
         long,

@@ -30,7 +30,7 @@ pub struct CheckArgs {
     pub only: Vec<String>,
     /// Also test the limit on the total size of a user's pipes.
     ///
-    /// Creates pipes until pipe-user-pages-soft keeps new ones small, which briefly
+    /// Creates pipes until the limit pipe-user-pages-soft keeps new ones small, which briefly
     /// affects all new pipes of this user.
     #[arg(long, conflicts_with = "explain")]
     pub soft_limit: bool,

@@ -59,7 +59,7 @@ pub struct CostsArgs {
 impl CostsArgs {
     /// Returns the number of rounds to measure if --time was not given.
     pub fn rounds(&self) -> usize {
-        let usual = if self.quick { QUICK_ROUNDS } else { ROUNDS };
-        self.rounds.map_or(usual, |rounds| rounds as usize)
+        let default = if self.quick { QUICK_ROUNDS } else { ROUNDS };
+        self.rounds.map_or(default, |rounds| rounds as usize)
     }
 }

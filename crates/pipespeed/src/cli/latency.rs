@@ -77,7 +77,7 @@ pub struct LatencyArgs {
     /// Processor numbers of sender and echo, such as 2,3.
     #[arg(long, value_name = "S,E", value_parser = parse_cpus, conflicts_with = "placement")]
     pub cpus: Option<(usize, usize)>,
-    /// Where results go.
+    /// Output options.
     #[command(flatten)]
     pub output: OutputArgs,
 }

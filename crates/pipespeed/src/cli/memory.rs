@@ -3,7 +3,7 @@
 use super::named::named;
 use pipespeed_measure::endpoint::spec::PageKind;
 
-/// The blocks to measure.
+/// The memory blocks to measure.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Suite memory")]
 pub struct MemoryArgs {

@@ -15,13 +15,13 @@ use pipespeed_tools::meter::{Format, Target};
     after_help = "\
 Nothing is drawn if standard error is not a terminal (unless -f is given) or if \
 pipespeed runs in the background. The bar is coloured unless NO_COLOR is set. Bytes \
-are counted when the consumer has taken them from the output pipe.
+are counted once the consumer has read them from the output pipe.
 
 Formats (-F): %p bar, %t elapsed time, %e remaining time, %I expected end, %r rate, \
 %a average rate, %b count, %T fill level of the output pipe, %N name, %% percent \
 sign.
 
-Fields of --json: bytes (taken by the consumer) or lines, unread_bytes (in the output \
+Fields of --json: bytes (read by the consumer) or lines, unread_bytes (in the output \
 pipe), rate_bytes_per_second (over the last seconds), average_bytes_per_second, \
 elapsed_seconds, eta_seconds, size_bytes, name, technique; unknown values are null. The \
 last object also has summary (true), end (end of data, size reached, consumer gone, \
@@ -100,7 +100,7 @@ pub struct MeterArgs {
     #[arg(short = 'W', long, help_heading = HOW)]
     pub wait: bool,
     /// Show nothing for the first SECONDS.
-    #[arg(short = 'D', long, value_name = "SECONDS", default_value = "0", value_parser = delay, allow_negative_numbers = true, hide_default_value = true, help_heading = HOW)]
+    #[arg(short = 'D', long, value_name = "SECONDS", default_value = "0", value_parser = seconds, allow_negative_numbers = true, hide_default_value = true, help_heading = HOW)]
     pub delay_start: Duration,
     /// Width of the display in columns [default: the terminal's].
     #[arg(short, long, value_name = "COLUMNS", allow_negative_numbers = true, help_heading = HOW)]
@@ -109,7 +109,7 @@ pub struct MeterArgs {
     #[arg(short = 'H', long, value_name = "ROWS", allow_negative_numbers = true, help_heading = HOW)]
     pub height: Option<u32>,
 
-    /// Expected total size, such as 3G; 0: unknown [default: that of the files].
+    /// Expected total size, such as 3G; 0: unknown [default: the files' total].
     ///
     /// If the size of the input is unknown and the output is a block device, its
     /// size is used, and the transfer stops there.
@@ -149,7 +149,7 @@ pub struct MeterArgs {
     /// Wrong if the producer relies on the pipe's size to know what has been read.
     #[arg(long, help_heading = DATA)]
     pub resize_input: bool,
-    /// Watch a process's positions in its open files, or in one; copy nothing.
+    /// Watch the file positions of a process, or of one descriptor; copy nothing.
     #[arg(short = 'd', long, value_name = "PID[:FD]", value_parser = target, help_heading = DATA, conflicts_with_all = ["files", "stop_at_size", "line_mode", "null", "rate_limit", "buffer_size", "no_splice", "skip_errors", "resize_input", "wait", "cursor"])]
     pub watchfd: Option<Target>,
 
@@ -169,17 +169,13 @@ const HOW: &str = "How to show it";
 const DATA: &str = "What to do with the data";
 
 fn interval(text: &str) -> Result<Duration, String> {
-    Ok(seconds(text, 0.0)?.max(Duration::from_millis(10)))
+    Ok(seconds(text)?.max(Duration::from_millis(10)))
 }
 
-fn delay(text: &str) -> Result<Duration, String> {
-    seconds(text, 0.0)
-}
-
-fn seconds(text: &str, least: f64) -> Result<Duration, String> {
+fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
-        Ok(seconds) if (least..=1e6).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        Ok(_) => Err(format!("seconds must be from {least} to 1000000")),
+        Ok(seconds) if (0.0..=1e6).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        Ok(_) => Err("seconds must be from 0 to 1000000".to_owned()),
         Err(_) => Err(format!("'{text}' is not a number of seconds")),
     }
 }

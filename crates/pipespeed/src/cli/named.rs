@@ -34,8 +34,8 @@ impl<T: Named> TypedValueParser for NamedParser<T> {
 
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<T, Error> {
         let word = PossibleValuesParser::new(self.possible()).parse_ref(command, arg, value)?;
-        let is_meant = |value: &&T| value.name() == word || value.aliases().contains(&&*word);
-        let found = self.0.iter().find(is_meant);
+        let matches = |value: &&T| value.name() == word || value.aliases().contains(&&*word);
+        let found = self.0.iter().find(matches);
         match found {
             Some(value) => Ok(*value),
             None => unreachable!("the word is one of the possible values"),

@@ -58,7 +58,7 @@ pub struct PagesArgs {
     /// Base page size: 4K; on aarch64 also 16K, 64K [default: this machine's].
     #[arg(long, value_name = "SIZE", value_parser = page, conflicts_with_all = ["buffer", "pid"], allow_hyphen_values = true)]
     pub page_size: Option<u64>,
-    /// Bits of an address, such as 48 or 52 [default: from the levels].
+    /// Number of address bits, such as 48 or 52 [default: from the levels].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(36..=57), conflicts_with_all = ["buffer", "pid"], allow_negative_numbers = true)]
     pub address_bits: Option<u32>,
     /// Save the result as JSON ('-': standard output).
@@ -66,7 +66,7 @@ pub struct PagesArgs {
     pub json: Option<PathBuf>,
 }
 
-/// Largest range to show; more would be a long list and fill the memory.
+/// Largest range to show; the list of a larger one would be long and take much memory.
 const MAX_RANGE: usize = 1 << 30;
 
 fn range(text: &str) -> Result<u64, String> {
@@ -79,19 +79,19 @@ fn range(text: &str) -> Result<u64, String> {
 fn page(text: &str) -> Result<u64, String> {
     match size::parse(text)? {
         bytes @ (4096 | 16_384 | 65_536) => Ok(bytes as u64),
-        _ => Err("base pages have 4K, 16K or 64K".to_owned()),
+        _ => Err("the size of a base page must be 4K, 16K or 64K".to_owned()),
     }
 }
 
 fn address(text: &str) -> Result<u64, String> {
-    const HOW: &str = "write the address in hexadecimal, such as 0x7f0012345678";
+    const HINT: &str = "write the address in hexadecimal, such as 0x7f0012345678";
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     let Some(digits) = digits.filter(|digits| !digits.is_empty()) else {
-        return Err(HOW.to_owned());
+        return Err(HINT.to_owned());
     };
     // from_str_radix would accept a sign.
     if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return Err(HOW.to_owned());
+        return Err(HINT.to_owned());
     }
     u64::from_str_radix(digits, 16).map_err(|_| "an address has at most 64 bits".to_owned())
 }
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_hexadecimal_and_say_so() {
+    fn addresses_are_hexadecimal_and_errors_show_the_format() {
         assert_eq!(address("0x0000f2705af953c0"), Ok(0xf270_5af9_53c0));
         assert_eq!(address("0XFF"), Ok(255));
         assert_eq!(address("0xffffffffffffffff"), Ok(u64::MAX));

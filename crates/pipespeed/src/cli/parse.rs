@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use pipespeed_base::failure::{exit_code, usage};
 
-/// Parses the command line. Wrong usage is reported in one line, like every
-/// error; clap prints help and version.
+/// Parses the command line. Prints wrong usage in one line, like every error; clap
+/// prints help and version.
 ///
 /// # Errors
 /// The exit status to end with.
@@ -33,7 +33,7 @@ fn parse_command<P: clap::Parser>(
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            // A closed pipe is no reason to fail.
+            // A closed standard output is not a failure.
             let _ = error.print();
             ExitCode::from(error.exit_code() as u8)
         }
@@ -41,17 +41,18 @@ fn parse_command<P: clap::Parser>(
     })
 }
 
-/// The first paragraph of clap's message, with its tip, in one line.
+/// Joins clap's message and its tip in one line, without the usage.
 fn one_line(message: &str) -> String {
     let mut line = String::new();
     for part in message.lines().map(str::trim) {
-        let usage = part.starts_with("Usage:") || part.starts_with("For more information");
-        if part.is_empty() || usage {
+        let is_usage = part.starts_with("Usage:") || part.starts_with("For more information");
+        if part.is_empty() || is_usage {
             continue;
         }
         if !line.is_empty() {
-            let joined = part.starts_with("tip:") || part.starts_with('[') || line.ends_with(':');
-            line.push_str(if joined { " " } else { ", " });
+            let continues =
+                part.starts_with("tip:") || part.starts_with('[') || line.ends_with(':');
+            line.push_str(if continues { " " } else { ", " });
         }
         line.push_str(part);
     }

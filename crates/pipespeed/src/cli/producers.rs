@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use clap::Args;
 
 use super::ReuseArg;
-use pipespeed_tools::fizzbuzz::{LAST, Path};
+use pipespeed_tools::fizzbuzz::{CodePath, LAST};
 
 /// `pipespeed fizzbuzz`.
 #[derive(Debug, Args)]
@@ -35,8 +35,8 @@ pub struct FizzbuzzArgs {
     #[arg(long, alias = "busy_loop")]
     pub busy_loop: bool,
     /// Implementation [default: the fastest on this machine].
-    #[arg(long, value_parser = named::<Path>(), value_name = "WAY")]
-    pub by: Option<Path>,
+    #[arg(long, value_parser = named::<CodePath>(), value_name = "NAME")]
+    pub by: Option<CodePath>,
     /// Print the method and its statistics on standard error.
     #[arg(long)]
     pub verbose: bool,

@@ -47,7 +47,7 @@ pub struct ProfileArgs {
     /// Your own pipeline, quoted: 'COMMAND | COMMAND'.
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["case", "all", "suite", "placement", "cpus", "pipe_size", "buffer_size"])]
     pub command: Vec<String>,
-    /// Sampling time of a case, or time limit of a pipeline [default: 2, 10].
+    /// Sampling time of a case [default: 2], or time limit of a pipeline [default: 10].
     ///
     /// A case also runs for the same time without sampling, to show the cost of
     /// sampling. A pipeline that runs longer is terminated.

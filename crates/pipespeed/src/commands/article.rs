@@ -1,4 +1,4 @@
-//! The published programs: the same code under their names.
+//! The published programs: the subcommands under the programs' names and rules.
 
 use std::process::ExitCode;
 

@@ -81,7 +81,7 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
     progress.finish();
     let mut run = measurement.finish(outcome.as_ref().err());
     run.findings = report::findings(&run);
-    let searched = run.search.as_ref().is_some_and(|it| it.trials() > 0);
+    let searched = run.search.as_ref().is_some_and(|found| found.trials() > 0);
     let is_any_measured = searched || run.cases.iter().any(|case| !case.samples.is_empty());
     let failed = check(&run.warnings, is_any_measured);
     if !is_any_measured {
@@ -121,8 +121,8 @@ fn measure<S: FnMut(&Run)>(
         measurement.choose_combination(progress)?;
         if let Some(case) = measurement.run_mut().cases.last() {
             let not_run = case.not_run.as_ref();
-            let made = not_run.map_or(&case.description, |not_run| &not_run.reason);
-            progress.say(&format!("pipespeed: {}: {made}", case.name));
+            let text = not_run.map_or(&case.description, |not_run| &not_run.reason);
+            progress.say(&format!("pipespeed: {}: {text}", case.name));
         }
     }
     if measurement.runnable() == 0 {

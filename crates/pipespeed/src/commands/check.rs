@@ -23,13 +23,13 @@ use pipespeed_report::{self as report, Style};
 pub fn run(args: &CheckArgs) -> anyhow::Result<()> {
     let style = Style::for_terminal(io::stdout().is_terminal(), args.verbose);
     if !args.explain.is_empty() {
-        let named = args.explain.iter();
-        let texts: Vec<String> = named
-            .map(|name| Ok(report::check_explanation(explained(name)?, style)))
+        let names = args.explain.iter();
+        let texts: Vec<String> = names
+            .map(|name| Ok(report::check_explanation(find_check(name)?, style)))
             .collect::<anyhow::Result<_>>()?;
         return to_stdout(io::stdout().write_all(texts.join("\n").as_bytes()));
     }
-    let checks = selected(args)?;
+    let checks = select_checks(args)?;
     if args.list {
         let list = report::check_list(&checks, style);
         return to_stdout(io::stdout().write_all(list.as_bytes()));
@@ -49,8 +49,8 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Runs checks until a signal arrives. Looks for signals between checks, when no
-/// child process of a check is running.
+/// Runs checks until a signal arrives. Tests for signals between checks, when no child
+/// process of a check is running.
 fn run_all(checks: &[&Check]) -> anyhow::Result<Vec<Checked>> {
     let signals = SignalFlag::install()?;
     let mut checked = Vec::with_capacity(checks.len());
@@ -64,26 +64,28 @@ fn run_all(checks: &[&Check]) -> anyhow::Result<Vec<Checked>> {
 }
 
 /// Returns all checks, including the one that only runs on request.
-fn known() -> impl Iterator<Item = &'static Check> {
+fn all_checks() -> impl Iterator<Item = &'static Check> {
     check::all().chain([&SOFT_LIMIT])
 }
 
 fn names() -> String {
-    let names: Vec<&str> = known().map(|check| check.name).collect();
+    let names: Vec<&str> = all_checks().map(|check| check.name).collect();
     names.join(", ")
 }
 
-fn explained(name: &str) -> anyhow::Result<&'static Check> {
-    known().find(|check| check.name == name).ok_or_else(|| {
-        usage(format!(
-            "--explain {name}: no such check; the checks are {}",
-            names()
-        ))
-    })
+fn find_check(name: &str) -> anyhow::Result<&'static Check> {
+    all_checks()
+        .find(|check| check.name == name)
+        .ok_or_else(|| {
+            usage(format!(
+                "--explain {name}: no such check; the checks are {}",
+                names()
+            ))
+        })
 }
 
 /// Returns the requested checks in the order of the report.
-fn selected(args: &CheckArgs) -> anyhow::Result<Vec<&'static Check>> {
+fn select_checks(args: &CheckArgs) -> anyhow::Result<Vec<&'static Check>> {
     for name in &args.only {
         if name == SOFT_LIMIT.name && !args.soft_limit {
             return Err(usage(format!(
@@ -91,8 +93,8 @@ fn selected(args: &CheckArgs) -> anyhow::Result<Vec<&'static Check>> {
                  new pipes small"
             )));
         }
-        let group = Group::ALL.into_iter().any(|group| group.name() == name);
-        if !group && !known().any(|check| check.name == name) {
+        let is_group = Group::ALL.into_iter().any(|group| group.name() == name);
+        if !is_group && !all_checks().any(|check| check.name == name) {
             return Err(usage(format!(
                 "--only {name}: no such check or group; the checks are {}; the groups are {}",
                 names(),
@@ -100,13 +102,13 @@ fn selected(args: &CheckArgs) -> anyhow::Result<Vec<&'static Check>> {
             )));
         }
     }
-    let wanted = |check: &&Check| {
-        let named = |name: &String| name == check.name || name == check.group.name();
-        args.only.is_empty() || args.only.iter().any(named)
+    let is_selected = |check: &&Check| {
+        let has_name = |name: &String| name == check.name || name == check.group.name();
+        args.only.is_empty() || args.only.iter().any(has_name)
     };
-    let mut checks: Vec<&Check> = check::all().filter(wanted).collect();
-    // It has an option of its own, and is always listed.
-    if args.soft_limit || args.list && wanted(&&SOFT_LIMIT) {
+    let mut checks: Vec<&Check> = check::all().filter(is_selected).collect();
+    // This check needs its own option to run, but is always listed.
+    if args.soft_limit || args.list && is_selected(&&SOFT_LIMIT) {
         checks.push(&SOFT_LIMIT);
         checks.sort_by_key(|check| check.group);
     }

@@ -15,7 +15,8 @@ use pipespeed_report::{self as report, Style};
 /// Compares saved runs.
 ///
 /// # Errors
-/// What went wrong; and, with `--fail-on`, that a case got slower.
+/// A file can't be read or saved, runs can't be compared or, with `--fail-on`, a case got
+/// slower or has no verdict.
 pub fn run(args: CompareArgs) -> anyhow::Result<()> {
     if args.files.iter().filter(|file| is_stdout(file)).count() > 1 {
         return Err(usage("only one file can be '-' (standard input)"));
@@ -33,9 +34,9 @@ pub fn run(args: CompareArgs) -> anyhow::Result<()> {
         .iter()
         .map(|(file, new)| compare(old_file, old, file, new))
         .collect();
-    refuse_senseless(&comparisons, args.force)?;
+    check_comparable(&comparisons, args.force)?;
 
-    show(&comparisons, files.take_stdout(), args.verbose)?;
+    show(&comparisons, files.use_stdout(), args.verbose)?;
     let record = Record {
         header: header(Kind::Comparison, old.header.machine.clone()),
         comparisons: comparisons.clone(),
@@ -51,19 +52,19 @@ pub fn run(args: CompareArgs) -> anyhow::Result<()> {
     first_error([saved, verdict])
 }
 
-fn refuse_senseless(comparisons: &[Comparison], force: bool) -> anyhow::Result<()> {
+fn check_comparable(comparisons: &[Comparison], force: bool) -> anyhow::Result<()> {
     for comparison in comparisons {
-        let nothing = comparison.cases.iter().all(|case| case.ratio.is_none());
+        let has_no_ratio = comparison.cases.iter().all(|case| case.ratio.is_none());
         if let Some(reason) = comparison.incomparable.first()
-            && (nothing || !force)
+            && (has_no_ratio || !force)
         {
-            let way_out = if nothing {
+            let hint = if has_no_ratio {
                 ""
             } else {
                 "; --force compares them anyway"
             };
             bail!(
-                "{} and {} can't be compared: {reason}{way_out}",
+                "{} and {} can't be compared: {reason}{hint}",
                 comparison.old.file,
                 comparison.new.file
             );
@@ -72,15 +73,15 @@ fn refuse_senseless(comparisons: &[Comparison], force: bool) -> anyhow::Result<(
     Ok(())
 }
 
-fn show(comparisons: &[Comparison], stdout_taken: bool, verbose: bool) -> anyhow::Result<()> {
-    let terminal = if stdout_taken {
+fn show(comparisons: &[Comparison], stdout_is_used: bool, verbose: bool) -> anyhow::Result<()> {
+    let terminal = if stdout_is_used {
         io::stderr().is_terminal()
     } else {
         io::stdout().is_terminal()
     };
     let text = report::comparison_table(comparisons, Style::for_terminal(terminal, verbose));
-    if stdout_taken {
-        // Like all that is said there: see `failure::say`.
+    if stdout_is_used {
+        // A failure is ignored, as in `failure::say`.
         let _ = write!(io::stderr(), "{text}");
         Ok(())
     } else {
@@ -89,8 +90,8 @@ fn show(comparisons: &[Comparison], stdout_taken: bool, verbose: bool) -> anyhow
 }
 
 fn fail_on_slower(comparisons: &[Comparison], slower_by: f64) -> anyhow::Result<()> {
-    // A gate that can't close is no gate.
-    let unsure: Vec<&str> = comparisons
+    // Without an interval the condition could never be met: fail rather than pass.
+    let undecided: Vec<&str> = comparisons
         .iter()
         .flat_map(|comparison| &comparison.cases)
         .filter(|case| case.old.is_some())
@@ -100,11 +101,10 @@ fn fail_on_slower(comparisons: &[Comparison], slower_by: f64) -> anyhow::Result<
         })
         .map(|case| &*case.name)
         .collect();
-    if !unsure.is_empty() {
+    if !undecided.is_empty() {
         return Err(anyhow!(
-            "--fail-on: no verdict is possible, since rounds are too few or the case is missing in the newer \
-             run, on {}",
-            unsure.join(", ")
+            "--fail-on: no verdict is possible (too few rounds, or missing in the newer run) for {}",
+            undecided.join(", ")
         ));
     }
     let slower: Vec<String> = comparisons

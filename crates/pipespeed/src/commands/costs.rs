@@ -23,7 +23,7 @@ use pipespeed_stats::schedule::rounds_for_budget;
 /// rounds.
 ///
 /// # Errors
-/// When a trial failed or the record can't be saved; the signal.
+/// A trial failed, the record can't be saved, or a signal arrived.
 pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     if args.pinning.pinning {
         return super::pinning::run(args);
@@ -68,7 +68,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     progress.finish();
     let missing = probes.missing();
     record.costs_ns = probes.work().costs(&places);
-    // This reaps the processes of the wake-ups, whose time counts as ours.
+    // Reaps the processes of the wake-up probes, so that their CPU time counts as ours.
     drop(probes);
     let used = own_processor_time().saturating_sub(used_before);
     let disturbed = noise.take().since(&before, &cpus, used.as_secs_f64());
@@ -78,7 +78,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
         return check(&missing, false);
     }
     record.interrupted = interrupted_by(&outcome).map(signal_name);
-    record.warnings = found(costs, record.settings.rounds, disturbed);
+    record.warnings = warnings_of(costs, record.settings.rounds, disturbed);
     record.warnings.extend(missing);
     let saved = files.save(|_| Ok(to_json(&record)));
     let table = |style| report::costs_table(costs, &record.warnings, style);
@@ -86,13 +86,13 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     first_error([outcome, saved, check(&record.warnings, true)])
 }
 
-/// Returns the time budget of the run, if --time is given.
+/// Returns the time budget of the run, which is binding only if --time is given.
 pub(super) fn budget(args: &CostsArgs) -> Budget {
     Budget::new(args.time.unwrap_or(0.0), args.time.is_some())
 }
 
-/// Runs the pilot and the requested rounds, or those that fit into the time. Stores
-/// their number in `planned`.
+/// Runs the pilot, and the requested rounds or those that fit into the time. Stores the
+/// number of rounds in `planned`.
 pub(super) fn measure<W: Work>(
     probes: &mut Rounds<W>,
     args: &CostsArgs,
@@ -126,8 +126,8 @@ fn places(args: &CostsArgs) -> anyhow::Result<Places> {
     Ok(Places::of(&place(args.cpus, placement, &topology)?))
 }
 
-/// Returns warnings that limit the meaning of the figures.
-fn found(costs: &Costs, planned: usize, disturbed: NoiseDelta) -> Vec<Warning> {
+/// Returns warnings about the validity of the results.
+fn warnings_of(costs: &Costs, planned: usize, disturbed: NoiseDelta) -> Vec<Warning> {
     let mut found = Vec::new();
     if costs.rounds < planned {
         let rounds = report::pluralize(costs.rounds, "round");

@@ -22,7 +22,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Checks the files of these options before anything is measured.
+    /// Collects the files of these options, and checks that they can be written.
     ///
     /// # Errors
     /// Wrong usage: two options name the same file, or a file can't be written.
@@ -38,11 +38,11 @@ impl Files {
             let is_same = |other: &Path| other == path || is_stdout(other) && is_stdout(path);
             if let Some((other, _)) = earlier.iter().find(|(_, other)| is_same(other)) {
                 let what = if is_stdout(path) {
-                    "the same place, standard output".to_owned()
+                    "standard output".to_owned()
                 } else {
                     format!("the same file, {}", path.display())
                 };
-                return Err(usage(format!("{other} and {option} name {what}")));
+                return Err(usage(format!("both {other} and {option} name {what}")));
             }
             check_place(path).map_err(|error| usage(format!("{option}: {error}")))?;
         }
@@ -75,18 +75,18 @@ impl Files {
         }
     }
 
-    /// Whether an option saves to standard output.
-    pub(super) fn take_stdout(&self) -> bool {
+    /// Whether any file is saved to standard output.
+    pub(super) fn use_stdout(&self) -> bool {
         self.files.iter().any(|(_, path)| is_stdout(path))
     }
 
-    /// Prints a text on standard output, unless a file is saved there.
+    /// Prints text on standard output, unless a file is saved there.
     pub(super) fn print(
         &self,
         verbose: bool,
         text: impl FnOnce(Style) -> String,
     ) -> anyhow::Result<()> {
-        if self.take_stdout() {
+        if self.use_stdout() {
             return Ok(());
         }
         let style = Style::for_terminal(io::stdout().is_terminal(), verbose);
@@ -101,14 +101,14 @@ impl Files {
         table: impl FnOnce(Style) -> String,
         instead: impl FnOnce(Style) -> String,
     ) -> anyhow::Result<()> {
-        if self.take_stdout() && !output.quiet {
+        if self.use_stdout() && !output.quiet {
             let style = Style::for_terminal(io::stderr().is_terminal(), output.verbose);
             say(instead(style).trim_end());
         }
         self.print(output.verbose, table)
     }
 
-    /// Lists the files in one line, or returns none if there are none.
+    /// Returns the files in one line, without standard output; `None` if there are none.
     pub(super) fn names(&self) -> Option<String> {
         let files = self.files.iter().filter(|(_, path)| !is_stdout(path));
         let names: Vec<String> = files.map(|(_, path)| path.display().to_string()).collect();
@@ -123,7 +123,7 @@ impl Files {
         let _ = self.save_all(self.files.iter().filter(replaceable), text);
     }
 
-    /// Saves the text of each option, and continues after a failure.
+    /// Saves the text of each option. Continues after a failure.
     ///
     /// # Errors
     /// The files that can't be saved, with the reasons.
@@ -145,7 +145,7 @@ impl Files {
         for (option, path) in files {
             match save(path, text(option)?.as_bytes()) {
                 Ok(()) => {}
-                // A reader of standard output may have had enough.
+                // The reader of standard output may close it early.
                 Err(error) if is_stdout(path) && error.kind() == io::ErrorKind::BrokenPipe => {
                     is_closed = true;
                 }

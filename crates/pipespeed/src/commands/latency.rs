@@ -38,7 +38,7 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     let topology = Topology::read(&Root::default());
     let chosen = place(args.cpus, args.placement, &topology)?;
     let no_spinning = spinning_refused(&chosen, &topology);
-    if let (Some(wait), Some(reason)) = (spins(args.wait), &no_spinning) {
+    if let (Some(wait), Some(reason)) = (spinning_name(args.wait), &no_spinning) {
         return Err(usage(format!("--wait {wait}: {reason}")));
     }
     let mut record = plan::record(args, &chosen)?;
@@ -67,7 +67,7 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     }
     let record = measured.finish(interrupted);
     let saved = files.save(|option| text(option, &record));
-    // Of a single case that is not run the error says all.
+    // If the only case was not run, the error says everything.
     if !matches!(record.cases.as_slice(), [only] if only.not_run.is_some()) {
         let table = |style| report::latency_table(&record, style);
         files.show(&args.output, table, |style| {
@@ -78,8 +78,8 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
     first_error([verdict, saved])
 }
 
-/// Returns the name of a way of waiting that needs one processor per process.
-fn spins(wait: Waiting) -> Option<&'static str> {
+/// Returns the name of `wait` if it spins, which needs one processor per process.
+fn spinning_name(wait: Waiting) -> Option<&'static str> {
     match wait {
         Waiting::Block | Waiting::Poll => None,
         Waiting::Spin => Some("spin"),
@@ -96,13 +96,13 @@ fn text(option: &str, record: &Record) -> anyhow::Result<String> {
     })
 }
 
-/// Returns an error if a trial failed or deadlocked.
+/// Returns an error if a trial failed or deadlocked, or no case could be run.
 fn verdict(record: &Record) -> anyhow::Result<()> {
     let cases = &record.cases;
     let deadlocks = cases.iter().filter(|case| case.deadlock.is_some()).count();
     if deadlocks > 0 {
-        let of = cases.len();
-        return Err(anyhow!("--naive: {deadlocks} of {of} cases deadlocked"));
+        let all = cases.len();
+        return Err(anyhow!("--naive: {deadlocks} of {all} cases deadlocked"));
     }
     let is_any_measured = cases.iter().any(|case| !case.launches.is_empty());
     check(&record.warnings, is_any_measured)?;

@@ -10,13 +10,13 @@ use pipespeed_tools::meter::{self, Format, Item, Options, Show, Unit};
 /// Wrong usage; or [`AlreadyReported`] with pv's exit status: each failure was printed
 /// when it happened.
 pub fn run(args: MeterArgs) -> anyhow::Result<()> {
-    let left_out = [
+    let unsupported = [
         (args.last_written.is_some(), "--last-written (-A)"),
         (args.remote.is_some(), "--remote (-R)"),
         (args.pidfile.is_some(), "--pidfile (-P)"),
     ];
-    for (given, option) in left_out {
-        if given {
+    for (is_given, option) in unsupported {
+        if is_given {
             return Err(usage(format!(
                 "pipespeed meter does not support {option} of pv"
             )));
@@ -39,16 +39,16 @@ fn options(args: MeterArgs) -> Options {
             (false, true) => Unit::Lines { end: b'\n' },
             (false, false) => Unit::Bytes,
         },
-        size: set(args.size),
+        size: nonzero(args.size),
         stop_at_size: args.stop_at_size,
-        rate_limit: set(args.rate_limit),
+        rate_limit: nonzero(args.rate_limit),
         interval: args.interval,
         delay: args.delay_start,
         wait: args.wait,
         width: columns(args.width),
         height: columns(args.height),
         cursor: args.cursor,
-        block: set(args.buffer_size).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
+        block: nonzero(args.buffer_size).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
         copy: args.no_splice,
         skip_errors: args.skip_errors > 0,
         resize_input: args.resize_input,
@@ -57,7 +57,7 @@ fn options(args: MeterArgs) -> Options {
 }
 
 /// Treats 0 as an option that was not given, as pv does.
-fn set(number: Option<u64>) -> Option<u64> {
+fn nonzero(number: Option<u64>) -> Option<u64> {
     number.filter(|number| *number > 0)
 }
 
@@ -81,7 +81,7 @@ fn show(args: &MeterArgs) -> Show {
         return Show::Line(format.clone());
     }
     // In the order of the line.
-    let asked = [
+    let fields = [
         (args.bytes, Item::Count),
         (args.buffer_percent, Item::Fill),
         (args.timer, Item::Timer),
@@ -91,9 +91,9 @@ fn show(args: &MeterArgs) -> Show {
         (args.eta, Item::TimeLeft),
         (args.fineta, Item::Arrival),
     ];
-    let items: Vec<Item> = asked
+    let items: Vec<Item> = fields
         .into_iter()
-        .filter_map(|(asked, item)| asked.then_some(item))
+        .filter_map(|(is_shown, item)| is_shown.then_some(item))
         .collect();
     if items.is_empty() {
         Show::Line(Format::default())

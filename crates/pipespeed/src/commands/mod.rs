@@ -32,7 +32,7 @@ use pipespeed_measure::record::{Header, Kind};
 /// Runs the subcommand of the command line.
 ///
 /// # Errors
-/// What went wrong, in one line.
+/// The failure of the subcommand, which is printed in one line.
 pub fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Bench(args) => bench::run(args),
@@ -41,11 +41,11 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Pages(args) => pages::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Write(args) => {
-            published(&args.end)?;
+            check_published(&args.end)?;
             write::run(&args)
         }
         Command::Read(args) => {
-            published(&args.end)?;
+            check_published(&args.end)?;
             read::run(&args.end, args.data)
         }
         Command::Costs(args) => costs::run(&args),
@@ -58,9 +58,9 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
     }
 }
 
-/// Returns how a producer waits for room in the pipe. It sleeps only if there is no
-/// room for a while, since waking it takes longer than draining a pipe.
-fn waiting(busy_loop: bool) -> Wait {
+/// Returns how a producer waits for room in the pipe. By default it spins before it
+/// sleeps, since waking it takes longer than draining a pipe.
+fn producer_wait(busy_loop: bool) -> Wait {
     if busy_loop {
         Wait::Spin
     } else {
@@ -68,7 +68,7 @@ fn waiting(busy_loop: bool) -> Wait {
     }
 }
 
-/// Checks that pipes can have the size of --pipe-size.
+/// Checks that the limit allows the size of --pipe-size.
 fn pipe_size_allowed(bytes: usize) -> anyhow::Result<()> {
     let limit = fastpipe::pipe::Limits::read().max_size;
     if let Some(limit) = limit
@@ -96,7 +96,7 @@ fn command_line() -> Vec<String> {
     std::env::args_os()
         .map(|word| word.to_string_lossy().into_owned())
         .enumerate()
-        // Where the program lies is nobody's business.
+        // Without the program's directory, since records may be published.
         .map(|(at, word)| match (at, word.rsplit('/').next()) {
             (0, Some(name)) => name.to_owned(),
             _ => word,
@@ -123,11 +123,11 @@ fn interrupted_by(outcome: &anyhow::Result<()>) -> Option<i32> {
     interrupted.map(|interrupted| interrupted.0)
 }
 
-/// Returns the seed of --seed, or one from the clock. It is recorded, only has to
-/// differ between runs, and has few digits so that it is easy to type.
-fn seed(asked: Option<u64>) -> u64 {
+/// Returns the seed of --seed, or one from the clock: it only has to differ between
+/// runs. It has few digits, so that it is easy to type.
+fn seed(requested: Option<u64>) -> u64 {
     let now = jiff::Timestamp::now().as_nanosecond() as u64;
-    asked.unwrap_or(now / 1000 % 1_000_000_000)
+    requested.unwrap_or(now / 1000 % 1_000_000_000)
 }
 
 /// Returns the first of these errors and prints the others.
@@ -145,28 +145,28 @@ fn first_error(outcomes: impl IntoIterator<Item = anyhow::Result<()>>) -> anyhow
 /// Replaces the value of --pipe-size by the size that the kernel grants, and warns
 /// if they differ: a capacity is a power of two of pages (round_pipe_size() in
 /// fs/pipe.c). Does nothing if the kernel refuses the size.
-fn settle_pipe_size(asked: &mut Option<usize>) -> Option<Warning> {
-    let bytes = (*asked)?;
+fn settle_pipe_size(requested: &mut Option<usize>) -> Option<Warning> {
+    let bytes = (*requested)?;
     let (_, end) = fastpipe::pipe::create().ok()?;
     let granted = fastpipe::pipe::set_capacity(end, bytes).ok()?;
-    *asked = Some(granted);
-    rounded(bytes, granted)
+    *requested = Some(granted);
+    rounding_warning(bytes, granted)
 }
 
-/// Warning that the kernel rounded --pipe-size.
-fn rounded(asked: usize, granted: usize) -> Option<Warning> {
-    (granted != asked).then(|| {
+/// Returns a warning if the kernel rounded --pipe-size.
+fn rounding_warning(requested: usize, granted: usize) -> Option<Warning> {
+    (granted != requested).then(|| {
         let message = format!(
             "--pipe-size {}: the kernel rounds the size to {}, a power of two of pages",
-            size::exact(asked as u64),
+            size::exact(requested as u64),
             size::format(granted as u64)
         );
         Warning::new(WarningKind::Configuration, message)
     })
 }
 
-/// Rejects a combination that the published programs silently accept.
-fn published(end: &EndArgs) -> anyhow::Result<()> {
+/// Rejects a combination of options that the published programs silently accept.
+fn check_published(end: &EndArgs) -> anyhow::Result<()> {
     if end.check_huge_page && !end.huge_page {
         return Err(usage("--check-huge-page requires --huge-page"));
     }
@@ -196,10 +196,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pipe_size_that_was_rounded_is_repeated_to_the_byte() {
-        let told = rounded(100_000, 131_072).unwrap();
-        assert!(told.message.starts_with("--pipe-size 100000B: "), "{told}");
-        assert!(told.message.contains("128KiB"), "{told}");
-        assert_eq!(rounded(131_072, 131_072), None);
+    fn the_rounding_warning_shows_the_exact_requested_size() {
+        let warning = rounding_warning(100_000, 131_072).unwrap();
+        assert!(
+            warning.message.starts_with("--pipe-size 100000B: "),
+            "{warning}"
+        );
+        assert!(warning.message.contains("128KiB"), "{warning}");
+        assert_eq!(rounding_warning(131_072, 131_072), None);
     }
 }

@@ -19,14 +19,14 @@ use pipespeed_measure::record::{Kind, to_json};
 /// Shows the pages and page tables of an address or buffer.
 ///
 /// # Errors
-/// What went wrong, in one line.
+/// Wrong usage, the memory can't be examined, or the record can't be saved.
 pub fn run(args: &PagesArgs) -> anyhow::Result<()> {
     let files = Files::new([("--json", &args.json)])?;
     let (heading, report) = match (args.buffer, args.address) {
-        (Some(bytes), _) => buffer(args, bytes)?,
+        (Some(bytes), _) => show_buffer(args, bytes)?,
         (None, Some(address)) => match args.pid {
-            Some(pid) => process(args, pid, address)?,
-            None => decoded(args, address)?,
+            Some(pid) => show_process(args, pid, address)?,
+            None => decode(args, address)?,
         },
         (None, None) => return Err(usage("--address or --buffer is required")),
     };
@@ -36,7 +36,7 @@ pub fn run(args: &PagesArgs) -> anyhow::Result<()> {
         text.push('\n');
         text += &table(memory);
     }
-    if files.take_stdout() {
+    if files.use_stdout() {
         say(text.trim_end());
     }
     files.print(false, |_| text)?;
@@ -46,7 +46,7 @@ pub fn run(args: &PagesArgs) -> anyhow::Result<()> {
 }
 
 /// Shows how an address is translated, without examining memory.
-fn decoded(args: &PagesArgs, address: u64) -> anyhow::Result<(String, Report)> {
+fn decode(args: &PagesArgs, address: u64) -> anyhow::Result<(String, Report)> {
     let wanted = Wanted {
         page_bytes: args.page_size,
         levels: args.levels,
@@ -55,9 +55,8 @@ fn decoded(args: &PagesArgs, address: u64) -> anyhow::Result<(String, Report)> {
     let scheme = match (args.arch, own_architecture()) {
         (None, Some(own)) if wanted == Wanted::default() => machine_scheme(own),
         (None, Some(own)) => Scheme::find(own, with_own_pages(own, wanted))
-            // Pages that this machine has not are another's: of those known,
-            // aarch64's.
-            .or_else(|error| elsewhere(wanted).ok_or(error)),
+            // Only aarch64 has pages above 4K.
+            .or_else(|error| large_page_scheme(wanted).ok_or(error)),
         (Some(architecture), _) => Scheme::find(architecture, wanted),
         (None, None) => {
             return Err(usage(
@@ -73,8 +72,7 @@ fn decoded(args: &PagesArgs, address: u64) -> anyhow::Result<(String, Report)> {
     Ok((String::new(), report))
 }
 
-/// Returns this machine's page tables, if the options choose no others and the
-/// architecture is known.
+/// Fills in this machine's page size, unless there is no such scheme.
 fn with_own_pages(own: Architecture, wanted: Wanted) -> Wanted {
     let pages = Wanted {
         page_bytes: wanted
@@ -88,14 +86,14 @@ fn with_own_pages(own: Architecture, wanted: Wanted) -> Wanted {
     }
 }
 
-fn elsewhere(wanted: Wanted) -> Option<Scheme> {
+fn large_page_scheme(wanted: Wanted) -> Option<Scheme> {
     let larger = wanted.page_bytes.is_some_and(|bytes| bytes > 4096);
     let scheme = larger.then(|| Scheme::find(Architecture::Aarch64, wanted).ok());
     scheme.flatten()
 }
 
 /// Allocates a buffer and shows its pages.
-fn buffer(args: &PagesArgs, bytes: u64) -> anyhow::Result<(String, Report)> {
+fn show_buffer(args: &PagesArgs, bytes: u64) -> anyhow::Result<(String, Report)> {
     let scheme = own_scheme()?;
     let (pages, kind) = match (args.huge, args.hugetlb) {
         (true, _) => (
@@ -105,12 +103,12 @@ fn buffer(args: &PagesArgs, bytes: u64) -> anyhow::Result<(String, Report)> {
         (_, true) => (Pages::HugeTlb, "reserved huge pages"),
         _ => (Pages::Base, "base pages"),
     };
-    let made = Buffer::builder()
+    let mapped = Buffer::builder()
         .len(usize::try_from(bytes)?)
         .pages(pages)
         .touched(!args.untouched)
         .map();
-    let buffer = made.map_err(|error| anyhow!("--buffer: {error}"))?;
+    let buffer = mapped.map_err(|error| anyhow!("--buffer: {error}"))?;
     let address = buffer.as_ptr().addr() as u64;
     let memory = look(Process::Own, address, bytes)?;
     let touched = if args.untouched {
@@ -131,13 +129,12 @@ fn buffer(args: &PagesArgs, bytes: u64) -> anyhow::Result<(String, Report)> {
 }
 
 /// Shows the memory of another process.
-fn process(args: &PagesArgs, pid: u32, address: u64) -> anyhow::Result<(String, Report)> {
+fn show_process(args: &PagesArgs, pid: u32, address: u64) -> anyhow::Result<(String, Report)> {
     let walk = Walk::of(address, own_scheme()?);
     match walk.half {
-        Half::User => {}
-        // One page of the upper half is mapped for processes on x86-64: the
-        // old vsyscall's. So it is left to the list of mappings.
-        Half::Kernel => {}
+        // On x86-64 one page of the upper half is mapped for processes, for the old
+        // vsyscall: the list of mappings decides.
+        Half::User | Half::Kernel => {}
         Half::NonCanonical => {
             return Err(anyhow!(
                 "--address {address:#x}: not an address on this machine ({}): its top bits \
@@ -146,13 +143,13 @@ fn process(args: &PagesArgs, pid: u32, address: u64) -> anyhow::Result<(String, 
             ));
         }
     }
-    // The kernel's lists have no tags.
-    let plain = match walk.tag {
+    // Addresses in /proc have no tags.
+    let untagged = match walk.tag {
         Some(_) => address & (u64::MAX >> 8),
         None => address,
     };
     let length = args.length.unwrap_or(1);
-    let memory = look(Process::Other(pid), plain, length)?;
+    let memory = look(Process::Other(pid), untagged, length)?;
     let heading = format!("Memory of process {pid}.\n\n");
     let report = Report {
         walk,
@@ -170,9 +167,9 @@ fn own_scheme() -> anyhow::Result<Scheme> {
     Ok(machine_scheme(own)?)
 }
 
-/// Returns the size of the huge page that holds the first page, if that is certain.
-/// A compound page may be mapped page by page, but not if smaps reports the
-/// whole mapping as mapped by large entries.
+/// Returns the size of the huge page that holds the first page, if it is certainly
+/// mapped by one entry: a compound page may also be mapped page by page, but not if
+/// smaps counts the whole mapping as huge.
 fn huge_page_of(memory: Option<&Memory>) -> Option<u64> {
     let memory = memory?;
     let first = memory.pages.first()?;

@@ -21,7 +21,7 @@ use pipespeed_measure::rounds::{Rounds, check};
 use pipespeed_report as report;
 
 /// Default memory that a call of the kernel's benchmark pins, in bytes.
-const USUAL_SIZE: usize = 256 << 20;
+const DEFAULT_SIZE: usize = 256 << 20;
 
 const TWO_MIB: usize = 2 << 20;
 
@@ -32,7 +32,7 @@ const MIN_SIZE: usize = 1 << 20;
 /// Measures and shows the cost of pinning; after a signal, the results so far.
 ///
 /// # Errors
-/// When a trial failed or the record can't be saved; the signal.
+/// A trial failed, the record can't be saved, or a signal arrived.
 pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let budget = costs::budget(args);
     let files = Files::new([("--json", &args.json)])?;
@@ -109,7 +109,7 @@ fn plan(args: &CostsArgs) -> anyhow::Result<Plan> {
         }
         Some(bytes) if !pinning.untouched && share.is_some_and(|share| bytes > share) => {
             return Err(usage(format!(
-                "--size {}: only {} of memory are available{}",
+                "--size {}: only {} of memory is available{}",
                 size::format(bytes as u64),
                 size::format(share.unwrap_or(0) as u64),
                 if pages.len() > 1 {
@@ -120,7 +120,7 @@ fn plan(args: &CostsArgs) -> anyhow::Result<Plan> {
             )));
         }
         Some(bytes) => bytes,
-        None => usual_size(share),
+        None => default_size(share),
     };
     Ok(Plan {
         pages_per_call: pinning.pages_per_call,
@@ -131,10 +131,10 @@ fn plan(args: &CostsArgs) -> anyhow::Result<Plan> {
 }
 
 /// Returns the default size, limited to a quarter of the available memory.
-fn usual_size(available: Option<usize>) -> usize {
-    let bound = available.map_or(USUAL_SIZE, |bytes| bytes / 4);
-    // In whole huge pages of the usual size, so that both kinds get the same.
-    USUAL_SIZE.min((bound / TWO_MIB * TWO_MIB).max(MIN_SIZE))
+fn default_size(available: Option<usize>) -> usize {
+    let bound = available.map_or(DEFAULT_SIZE, |bytes| bytes / 4);
+    // Whole huge pages of 2 MiB, so that both kinds of pages get the same size.
+    DEFAULT_SIZE.min((bound / TWO_MIB * TWO_MIB).max(MIN_SIZE))
 }
 
 /// Returns the memory available without swapping, in bytes (proc_meminfo(5)).
@@ -147,8 +147,8 @@ fn available() -> Option<usize> {
     kib.checked_mul(1024)
 }
 
-/// The published `get-user-pages`: pins half a buffer's pages at a time until
-/// --bytes_to_pipe are pinned, in calls of many MiB.
+/// The published `get-user-pages`: pins --bytes_to_pipe in total, half a buffer at a
+/// time. Each run of the kernel's benchmark covers many MiB.
 ///
 /// # Errors
 /// The kernel has no such benchmark, or the benchmark fails.
@@ -159,10 +159,10 @@ pub(super) fn get_user_pages(end: &EndArgs) -> anyhow::Result<()> {
     let page = page_size();
     let pages_per_call = u32::try_from((end.buf_size / 2 / page).max(1))
         .map_err(|_| usage("--buf_size: half a buffer has too many pages for one call"))?;
-    let all = end.bytes_to_pipe.checked_next_multiple_of(page);
-    let all = all.ok_or_else(|| usage("--bytes_to_pipe: the number is too large"))?;
+    let total = end.bytes_to_pipe.checked_next_multiple_of(page);
+    let total = total.ok_or_else(|| usage("--bytes_to_pipe: the number is too large"))?;
     let range = Buffer::builder()
-        .len(usual_size(available()).max(page).min(all))
+        .len(default_size(available()).max(page).min(total))
         .pages(end.pages().into())
         .touched(!end.dont_touch_pages)
         .locked(end.lock_memory)
@@ -173,18 +173,18 @@ pub(super) fn get_user_pages(end: &EndArgs) -> anyhow::Result<()> {
             "{}: {pages_per_call} pages at a time, {} per call, {} in total",
             kernel.file.display(),
             size::format(range.len() as u64),
-            size::format(all as u64)
+            size::format(total as u64)
         ));
     }
-    let (mut left, mut total_us) = (all, 0);
-    while left > 0 {
-        let asked = left.min(range.len());
-        let pinned = kernel.pin(&range[..asked], pages_per_call)?;
-        if pinned.bytes != asked as u64 {
-            bail!("the kernel pinned {} of {asked} bytes", pinned.bytes);
+    let (mut remaining, mut total_us) = (total, 0);
+    while remaining > 0 {
+        let len = remaining.min(range.len());
+        let pinned = kernel.pin(&range[..len], pages_per_call)?;
+        if pinned.bytes != len as u64 {
+            bail!("the kernel pinned {} of {len} bytes", pinned.bytes);
         }
         total_us += pinned.get_us;
-        left -= asked;
+        remaining -= len;
     }
     let line = format!("total get_user_pages_fast time: {total_us}\n");
     to_stdout(io::stdout().write_all(line.as_bytes()))
@@ -195,10 +195,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_usual_size_is_bounded_by_the_memory_there_is() {
-        assert_eq!(usual_size(None), 256 << 20);
-        assert_eq!(usual_size(Some(64 << 30)), 256 << 20);
-        assert_eq!(usual_size(Some(400 << 20)), 100 << 20);
-        assert_eq!(usual_size(Some(0)), 1 << 20);
+    fn the_default_size_is_limited_by_the_available_memory() {
+        assert_eq!(default_size(None), 256 << 20);
+        assert_eq!(default_size(Some(64 << 30)), 256 << 20);
+        assert_eq!(default_size(Some(400 << 20)), 100 << 20);
+        assert_eq!(default_size(Some(0)), 1 << 20);
     }
 }

@@ -1,4 +1,4 @@
-//! `pipespeed profile`: sample, attribute, show.
+//! `pipespeed profile`: samples cases or a pipeline, and shows where the time goes.
 
 mod counted;
 
@@ -41,7 +41,7 @@ const PIPELINE_S: f64 = 10.0;
 /// Profiles a case, the ladder or a pipeline.
 ///
 /// # Errors
-/// What went wrong, or why sampling is refused.
+/// Wrong usage, sampling is refused, a trial failed, or a file can't be saved.
 pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     let output = &args.output;
     let files = Files::new([
@@ -53,25 +53,25 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     let mut args = args.clone();
     let rounded = settle_pipe_size(&mut args.setup.pipe_size);
     let args = &args;
-    let what = What::of(args)?;
+    let subject = Subject::of(args)?;
     let topology = Topology::read(&Root::default());
-    let chosen = place(args.setup.cpus, what.placement(args), &topology)?;
+    let chosen = place(args.setup.cpus, subject.placement(args), &topology)?;
     let setting = Setting {
         args,
         chosen: &chosen,
         topology: &topology,
     };
-    let sampling = match (Sampling::find(), &what) {
+    let sampling = match (Sampling::find(), &subject) {
         (Ok(sampling), _) => sampling,
-        (Err(error), What::Pipeline(_)) => return Err(error.into()),
-        (Err(error), What::Cases(cases)) => {
+        (Err(error), Subject::Pipeline(_)) => return Err(error.into()),
+        (Err(error), Subject::Cases(cases)) => {
             let warnings = rounded.into_iter().collect();
             return counted::run(&setting, cases, error, &files, warnings);
         }
     };
     let event = sampling.event;
     let machine = Machine::read(chosen.writer, chosen.reader);
-    let mut made = Profile {
+    let mut record = Profile {
         warnings: notes::of_setup(&machine, event, sampling.scope),
         header: header(Kind::Profile, machine),
         settings: Settings {
@@ -83,60 +83,60 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
         cases: Vec::new(),
         pipeline: None,
     };
-    match &what {
-        What::Cases(cases) => {
+    match &subject {
+        Subject::Cases(cases) => {
             let cpus = [chosen.writer, chosen.reader].map(|cpu| match cpu {
                 Some(cpu) => vec![cpu],
                 None => topology.allowed.as_slice().to_vec(),
             });
             let interrupt = Interrupt::install()?;
             let not_run = CaseProfile::not_run;
-            made.cases =
+            record.cases =
                 setting.each_case(cases, interrupt, "sampling", not_run, |runner, case| {
-                    profile(runner, case, &sampling, &cpus, trials(args))
+                    profile(runner, case, &sampling, &cpus, trial_count(args))
                 })?;
         }
-        What::Pipeline(pipeline) => {
+        Subject::Pipeline(pipeline) => {
             let sampled = sample_pipeline(args, pipeline, &sampling, &topology);
-            made.pipeline = Some(sampled.map_err(SamplingError::or_too_few_descriptors)?);
+            record.pipeline = Some(sampled.map_err(SamplingError::or_too_few_descriptors)?);
         }
     }
-    made.warnings.extend(rounded);
-    made.warnings.extend(notes::of_samples(&made));
+    record.warnings.extend(rounded);
+    record.warnings.extend(notes::of_samples(&record));
     files.save(|option| {
         Ok(match option {
-            "--json" => to_json(&made),
-            "--folded" => flame::folded(&made),
-            "--flame" => String::from_utf8(flame::flame(&made)?)?,
-            _ => report::profile_chart(&made),
+            "--json" => to_json(&record),
+            "--folded" => flame::folded(&record),
+            "--flame" => String::from_utf8(flame::flame(&record)?)?,
+            _ => report::profile_chart(&record),
         })
     })?;
     let threshold = args.threshold / 100.0;
-    files.print(output.verbose, |style| match &made.pipeline {
-        Some(pipeline) => report::profile_pipeline(&made, pipeline, threshold, style),
-        None if args.all => report::profile_ladder(&made, style),
-        None => report::profile_case(&made, threshold, style),
+    files.print(output.verbose, |style| match &record.pipeline {
+        Some(pipeline) => report::profile_pipeline(&record, pipeline, threshold, style),
+        None if args.all => report::profile_ladder(&record, style),
+        None => report::profile_case(&record, threshold, style),
     })?;
-    // What was seen until then has been shown.
-    match made.pipeline.and_then(|pipeline| pipeline.interrupted) {
+    // The results up to the signal have been shown.
+    match record.pipeline.and_then(|pipeline| pipeline.interrupted) {
         Some(signal) => Err(Interrupted(signal).into()),
         None => Ok(()),
     }
 }
 
 /// The subject of a profile.
-enum What {
+enum Subject {
     Cases(Vec<Case>),
     Pipeline(Pipeline),
 }
 
-impl What {
+impl Subject {
     fn of(args: &ProfileArgs) -> anyhow::Result<Self> {
         if args.command.is_empty() {
-            return Ok(What::Cases(cases(args)?));
+            return Ok(Subject::Cases(cases(args)?));
         }
         Pipeline::new(&args.command)
-            .map(What::Pipeline)
+            .map(Subject::Pipeline)
             .map_err(|error| {
                 usage(format!(
                     "-- {}: {error}",
@@ -147,8 +147,8 @@ impl What {
 
     fn placement(&self, args: &ProfileArgs) -> Placement {
         match self {
-            What::Cases(_) => args.setup.placement.unwrap_or_default(),
-            What::Pipeline(_) => Placement::Free,
+            Subject::Cases(_) => args.setup.placement.unwrap_or_default(),
+            Subject::Pipeline(_) => Placement::Free,
         }
     }
 }
@@ -168,16 +168,16 @@ fn sample_pipeline(
     }
     let limit = Duration::from_secs_f64(args.time.unwrap_or(PIPELINE_S));
     let cpus = topology.allowed.as_slice();
-    let made = pipeline::profile(pipeline, sampling, cpus, limit, &interrupt);
-    let made = made.map_err(|error| match interrupt.signal() {
-        // A terminal sends Ctrl-C to a stage as well, which may be gone before it began.
+    let profile = pipeline::profile(pipeline, sampling, cpus, limit, &interrupt);
+    let profile = profile.map_err(|error| match interrupt.signal() {
+        // A terminal sends Ctrl-C also to the stages, and one may end before its command starts.
         Some(signal) => Interrupted(signal).into(),
         None => error,
     })?;
-    let not_run = made.stages.iter().find(|stage| !stage.ran);
+    let not_run = profile.stages.iter().find(|stage| !stage.ran);
     match not_run {
         Some(stage) => anyhow::bail!("{} is not an executable command", stage.end.role),
-        None => Ok(made),
+        None => Ok(profile),
     }
 }
 
@@ -189,7 +189,8 @@ struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    /// Runs `profile` for each case that can be run; `verb` announces it.
+    /// Runs `profile` for each case that can be run, and `not_run` for the others if the whole
+    /// ladder is profiled. `verb` is shown before each case.
     fn each_case<T>(
         &self,
         cases: &[Case],
@@ -215,7 +216,7 @@ impl Setting<'_> {
                 _ => profile(&mut runner, case),
             };
             match outcome {
-                Ok(made) => Ok(made),
+                Ok(profiled) => Ok(profiled),
                 Err(TrialError::NotRun(why)) if self.args.all => Ok(not_run(case, why)),
                 Err(TrialError::NotRun(why)) => anyhow::bail!("{}: {why}", case.name),
                 Err(TrialError::Interrupted(signal)) => Err(Interrupted(signal).into()),
@@ -226,8 +227,8 @@ impl Setting<'_> {
     }
 }
 
-/// Trials of a case that are sampled, or counted.
-fn trials(args: &ProfileArgs) -> usize {
+/// Returns the number of trials of a case.
+fn trial_count(args: &ProfileArgs) -> usize {
     let seconds = args.time.unwrap_or(CASE_S);
     (seconds / TRIAL.timed_s).ceil().max(1.0) as usize
 }
@@ -245,24 +246,24 @@ fn cases(args: &ProfileArgs) -> anyhow::Result<Vec<Case>> {
         Some(suite) => std::slice::from_ref(suite),
         None => Suite::VALUES,
     };
-    // A channel or a size that is not among the usual ones.
+    // Channels and sizes beyond the default cases of the suite channels.
     let id = CaseId::parse(name).filter(|_| suites.contains(&Suite::Channels));
-    let named = id.into_iter().flat_map(|id| {
+    let requested = id.into_iter().flat_map(|id| {
         Suite::Channels.cases(&Overrides {
             selection: id.selection(),
             ..overrides.clone()
         })
     });
-    let usual = suites.iter().flat_map(|suite| suite.cases(&overrides));
-    match usual.chain(named).find(|case| case.name == *name) {
+    let default = suites.iter().flat_map(|suite| suite.cases(&overrides));
+    match default.chain(requested).find(|case| case.name == *name) {
         Some(case) => Ok(vec![case]),
-        None => Err(usage(unknown(name, args.suite, &overrides))),
+        None => Err(usage(unknown_case(name, args.suite, &overrides))),
     }
 }
 
-/// Error for an unknown case, with a list of the known ones.
-fn unknown(name: &str, suite: Option<Suite>, overrides: &Overrides) -> String {
-    let named = |suite: Suite| {
+/// Returns the message for an unknown case, with a list of the known ones.
+fn unknown_case(name: &str, suite: Option<Suite>, overrides: &Overrides) -> String {
+    let cases_of = |suite: Suite| {
         let mut names: Vec<String> = suite
             .cases(overrides)
             .into_iter()
@@ -275,16 +276,16 @@ fn unknown(name: &str, suite: Option<Suite>, overrides: &Overrides) -> String {
         Some(suite) => format!(
             "the suite {} has no case {name:?}; its cases are {}{}",
             suite.name(),
-            named(suite),
+            cases_of(suite),
             match suite {
                 Suite::Channels => ", and those of bench channels --list --all",
                 _ => "",
             }
         ),
         None => format!(
-            "no suite has a case {name:?}; the ladder has {}; those of another suite are listed \
-             with --suite",
-            named(Suite::Ladder)
+            "no suite has a case {name:?}; the ladder has {}; add --suite for a list of \
+             another suite's cases",
+            cases_of(Suite::Ladder)
         ),
     }
 }

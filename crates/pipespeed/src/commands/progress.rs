@@ -39,11 +39,12 @@ impl<R, S: FnMut(&R)> Observer<R> for Progress<S> {
 }
 
 impl<S> Progress<S> {
+    /// Starts in the pilot. `save` is called with the record after each round.
     pub(super) fn new(quiet: bool, save: S) -> Self {
         let target = if quiet {
             ProgressDrawTarget::hidden()
         } else {
-            // Hidden by itself where standard error is no terminal.
+            // indicatif hides it if standard error is not a terminal.
             ProgressDrawTarget::stderr()
         };
         let bar = ProgressBar::with_draw_target(None, target);
@@ -81,6 +82,7 @@ impl<S> Progress<S> {
         self.long = long;
     }
 
+    /// Removes the bar.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -22,12 +22,11 @@ use pipespeed_measure::record::{DataUse, GIB};
 /// Reads from standard input and prints the rate.
 ///
 /// # Errors
-/// What went wrong, naming the option or the limit.
-pub fn run(end: &EndArgs, data: Option<DataUse>) -> anyhow::Result<()> {
-    let asked = data;
+/// A message that names the wrong option or the limit, or the failed transfer.
+pub fn run(end: &EndArgs, requested: Option<DataUse>) -> anyhow::Result<()> {
     let stdin = io::stdin();
     let input = stdin.as_fd();
-    let data = data.unwrap_or(if end.read_with_splice {
+    let data = requested.unwrap_or(if end.read_with_splice {
         DataUse::Discard
     } else {
         DataUse::Read
@@ -50,7 +49,7 @@ pub fn run(end: &EndArgs, data: Option<DataUse>) -> anyhow::Result<()> {
         }
         let granted = pipe::set_capacity(input, bytes);
         let granted = granted.map_err(|error| anyhow!("--pipe-size: {error}"))?;
-        if let Some(rounded) = super::rounded(bytes, granted) {
+        if let Some(rounded) = super::rounding_warning(bytes, granted) {
             say(&format!("read: {rounded}"));
         }
         pipe_size = Some(granted);
@@ -77,7 +76,7 @@ pub fn run(end: &EndArgs, data: Option<DataUse>) -> anyhow::Result<()> {
     .map_err(|error| {
         use fastpipe::buffer::BufferError;
         match error.downcast::<BufferError>() {
-            Ok(error) => super::write::buffer_refused(end, error),
+            Ok(error) => super::write::buffer_error(end, error),
             Err(error) => error,
         }
     })?;
@@ -105,7 +104,7 @@ pub fn run(end: &EndArgs, data: Option<DataUse>) -> anyhow::Result<()> {
     if end.verbose {
         let used = meter.read(received, source.counts()).since(&before);
         say(&format!(
-            "read: {} got in {:.3} s, {} system calls, {} would-blocks, {} page faults",
+            "read: {} received in {:.3} s, {} system calls, {} would-blocks, {} page faults",
             size::format(used.bytes),
             used.seconds,
             used.syscalls,
@@ -118,8 +117,8 @@ pub fn run(end: &EndArgs, data: Option<DataUse>) -> anyhow::Result<()> {
     } else {
         result_line(end, received as f64 / GIB / seconds)
     };
-    // The published line says nothing of the data.
-    if let (Some(data), false) = (asked, end.csv) {
+    // The published line does not mention the use of the data.
+    if let (Some(data), false) = (requested, end.csv) {
         line.push_str(&format!(", {}", data.outcome()));
     }
     to_stdout(writeln!(io::stdout(), "{line}"))
@@ -140,13 +139,13 @@ fn receive(
     let mut consumer = Consumer::new(data, 0);
     let mut received = 0;
     while received < end.bytes_to_pipe as u64 {
-        let left = end.bytes_to_pipe as u64 - received;
-        let taken = source.take(left.min(usize::MAX as u64) as usize).map_err(
-            |Incomplete { source, .. }| {
+        let remaining = end.bytes_to_pipe as u64 - received;
+        let taken = source
+            .take(remaining.min(usize::MAX as u64) as usize)
+            .map_err(|Incomplete { source, .. }| {
                 let so_far = size::format(received);
                 anyhow::Error::new(source).context(format!("standard input, after {so_far}"))
-            },
-        )?;
+            })?;
         if taken.is_empty() {
             return Err(anyhow!(
                 "the stream ended early: got {received} bytes, expected {} (--bytes-to-pipe)",
@@ -173,8 +172,8 @@ fn result_line(end: &EndArgs, gib_per_s: f64) -> String {
 /// The published columns: gigabytes_per_second (which are GiB/s),
 /// bytes_to_pipe, buf_size, pipe_size, busy_loop, poll, huge_page,
 /// check_huge_page, write_with_vmsplice, read_with_splice, gift, lock_memory,
-/// dont_touch_pages, same_buffer. The pipe size is the granted one if one was
-/// requested.
+/// dont_touch_pages, same_buffer. The pipe size is the granted one if --pipe-size is
+/// given.
 fn csv_line(end: &EndArgs, pipe_size: Option<usize>, gib_per_s: f64) -> String {
     let flags = [
         end.busy_loop,

@@ -20,7 +20,7 @@ use pipespeed_measure::record::DataUse;
 /// Writes to standard output.
 ///
 /// # Errors
-/// What went wrong, naming the option or the limit.
+/// A message that names the wrong option or the limit, or the failed transfer.
 pub fn run(args: &WriteArgs) -> anyhow::Result<()> {
     let stdout = io::stdout();
     let out = stdout.as_fd();
@@ -69,7 +69,7 @@ pub fn run(args: &WriteArgs) -> anyhow::Result<()> {
             offset: 0,
         },
     )
-    .map_err(|error| buffer_refused(&args.end, error))?;
+    .map_err(|error| buffer_error(&args.end, error))?;
     check_huge_pages(&args.end, || sink.backing())?;
 
     if args.end.verbose {
@@ -113,9 +113,9 @@ fn send(args: &WriteArgs, sink: &mut PipeSink<BorrowedFd<'_>>) -> anyhow::Result
         Sent::Pattern => DataUse::Touch,
     };
     let mut producer = Producer::new(data, 0);
-    let mut left = args.bytes.map_or(u64::MAX, |bytes| bytes as u64);
-    while left > 0 {
-        let n = (sink.piece_len() as u64).min(left) as usize;
+    let mut remaining = args.bytes.map_or(u64::MAX, |bytes| bytes as u64);
+    while remaining > 0 {
+        let n = (sink.piece_len() as u64).min(remaining) as usize;
         if !producer.is_idle() {
             producer.produce(&mut sink.lend()?[..n]);
         }
@@ -129,17 +129,16 @@ fn send(args: &WriteArgs, sink: &mut PipeSink<BorrowedFd<'_>>) -> anyhow::Result
             }
         }
         if args.bytes.is_some() {
-            left -= n as u64;
+            remaining -= n as u64;
         }
     }
     Ok(())
 }
 
-/// Checks the buffer size for vmsplice, which sends whole pages; each piece fills
-/// the pipe unless --pipe-size is given.
+/// Checks the buffer size for vmsplice, which sends whole pages. Each piece fills the
+/// pipe unless --pipe-size is given.
 fn check_buffer(end: &EndArgs) -> anyhow::Result<()> {
-    // Whole pages; two where the pipe gets half of the buffer, or the buffer is
-    // halved.
+    // Two pages if the pipe gets half of the buffer, or the buffer is used in halves.
     let halved = end.pipe_size.is_none() || end.same_buffer;
     let unit = pipe::page_size() * if halved { 2 } else { 1 };
     if end.write_with_vmsplice && !end.buf_size.is_multiple_of(unit) {
@@ -160,16 +159,16 @@ fn set_pipe_size(end: &EndArgs, out: BorrowedFd<'_>) -> anyhow::Result<()> {
         (None, false) => return Ok(()),
     };
     let granted = pipe::set_capacity(out, bytes).map_err(|error| anyhow!("{option}: {error}"))?;
-    // Half of a buffer is nobody's wish for a pipe.
-    let wished = end.pipe_size.is_some();
-    if let Some(rounded) = super::rounded(bytes, granted).filter(|_| wished) {
+    // The rounding of half a buffer is not reported, since nobody requested that size.
+    let is_requested = end.pipe_size.is_some();
+    if let Some(rounded) = super::rounding_warning(bytes, granted).filter(|_| is_requested) {
         say(&format!("write: {rounded}"));
     }
     Ok(())
 }
 
-/// Adds the name of the wrong option to an error.
-pub(super) fn buffer_refused(end: &EndArgs, error: fastpipe::buffer::BufferError) -> anyhow::Error {
+/// Adds the name of the wrong option to an error of a buffer.
+pub(super) fn buffer_error(end: &EndArgs, error: fastpipe::buffer::BufferError) -> anyhow::Error {
     use fastpipe::buffer::BufferError;
     match &error {
         BufferError::Lock { .. } => anyhow!("--lock-memory: {error}"),
@@ -177,8 +176,7 @@ pub(super) fn buffer_refused(end: &EndArgs, error: fastpipe::buffer::BufferError
     }
 }
 
-/// Fails if --check-huge-page is given and the buffer is not in huge pages, or that
-/// can't be proven.
+/// Fails if --check-huge-page is given and the buffer is not known to be in huge pages.
 pub(super) fn check_huge_pages(
     end: &EndArgs,
     backing: impl FnOnce() -> Result<fastpipe::buffer::Backing, fastpipe::buffer::BackingError>,

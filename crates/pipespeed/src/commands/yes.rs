@@ -6,17 +6,17 @@ use anyhow::Context;
 use fastpipe::writer::{Frozen, Writer};
 
 use crate::cli::YesArgs;
-use crate::commands::waiting;
+use crate::commands::producer_wait;
 use pipespeed_base::failure::to_stdout;
 
 /// Prints the line until the reader closes the pipe.
 ///
 /// # Errors
-/// What went wrong with standard output.
+/// Standard output can't be written.
 pub fn run(args: &YesArgs) -> anyhow::Result<()> {
     let line = Frozen::new(&line(args)).context("not enough memory for the line")?;
     let mut out = Writer::builder()
-        .wait(waiting(args.busy_loop))
+        .wait(producer_wait(args.busy_loop))
         .stdout()
         .context("standard output")?;
     loop {

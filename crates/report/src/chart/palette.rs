@@ -8,14 +8,14 @@ use pipespeed_stats::Verdict;
 
 use super::svg::Colour;
 
-/// The colour of a bar by the use of its data. Any colour vision can distinguish
-/// them, and white text can be read on each.
-pub(crate) fn of_data(data: DataUse) -> Colour {
+/// The colour of a bar by the use of its data, and its text in the legend. Any colour
+/// vision can distinguish them, and white text can be read on each.
+pub(crate) fn of_data(data: DataUse) -> (Colour, &'static str) {
     match data {
-        DataUse::Discard => Colour(178, 84, 10),
-        DataUse::Read => Colour(11, 105, 168),
-        DataUse::Touch => Colour(10, 122, 88),
-        DataUse::Verify => Colour(122, 79, 163),
+        DataUse::Discard => (Colour(178, 84, 10), "data discarded unread"),
+        DataUse::Read => (Colour(11, 105, 168), "read into memory"),
+        DataUse::Touch => (Colour(10, 122, 88), "touched: produced and consumed"),
+        DataUse::Verify => (Colour(122, 79, 163), "verified: every byte compared"),
     }
 }
 

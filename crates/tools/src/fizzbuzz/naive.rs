@@ -1,5 +1,5 @@
-//! FizzBuzz line by line: the reference for the fast paths, also used between
-//! segments.
+//! FizzBuzz line by line: the reference for the fast paths, which also use it for lines
+//! outside complete segments.
 
 use std::io::Write;
 

@@ -1,12 +1,12 @@
-//! Filling in without special instructions: copies the template's literals, then
-//! the digits of each line.
+//! Fills in templates without special instructions: copies the literals, then the digits
+//! of each line.
 
 use super::Run;
 use super::template::{MAX_FILLED, SLACK, Template};
 
-/// See [`Path::fill`](super::Path::fill).
+/// See [`CodePath::fill`](super::CodePath::fill).
 pub(super) fn fill(run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
-    // Constants let the compiler generate copies of a fixed length.
+    // A constant length lets the compiler copy the digits with a few moves.
     match run.templates[0].filled() {
         1 => fill_digits::<1>(run, out),
         2 => fill_digits::<2>(run, out),
@@ -30,13 +30,13 @@ pub(super) fn fill(run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
 fn fill_digits<const N: usize>(run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
     let literals = run.templates.each_ref().map(literals);
     let mut digits = [0; N];
-    let mut left = run.hundreds;
+    let mut rest = run.hundreds;
     for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (left % 10) as u8;
-        left /= 10;
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
     }
     let (mut count, mut at) = (0, 0);
-    while count < run.most {
+    while count < run.max_count {
         let third = ((run.hundreds + count) % 3) as usize;
         let template = &run.templates[third];
         if out.len() - at < template.len() + SLACK {
@@ -44,8 +44,8 @@ fn fill_digits<const N: usize>(run: Run<'_>, out: &mut [u8]) -> (u64, usize) {
         }
         let segment = &mut out[at..at + template.len()];
         segment.copy_from_slice(&literals[third]);
-        for &place in template.places() {
-            segment[usize::from(place)..][..N].copy_from_slice(&digits);
+        for &offset in template.digit_offsets() {
+            segment[usize::from(offset)..][..N].copy_from_slice(&digits);
         }
         at += template.len();
         count += 1;

@@ -2,15 +2,15 @@
 
 use super::naive::word;
 
-/// Lines of a segment.
+/// Number of lines of a segment.
 pub(super) const LINES: u64 = 100;
 
 /// Maximum length of a segment in bytes: 54 numbers of 19 digits with their line
 /// ends, and 46 words.
 pub(super) const MAX_SEGMENT: usize = 54 * 20 + 46 * 9;
 
-/// Up to this many bytes beyond a segment may be written, to be overwritten by the
-/// next one, and beyond a template read.
+/// Bytes that may be written beyond a segment, where the next one overwrites them, and
+/// read beyond a template.
 pub(super) const SLACK: usize = 128;
 
 /// Maximum number of digits filled in. The last lines have 19 digits, of which the
@@ -24,12 +24,12 @@ pub(super) struct Template {
     /// For each byte, the index of the digit to fill in (0 for the hundreds, 1 for
     /// the thousands ...), or 256 minus a literal character.
     ///
-    /// `shuffle` yields 0 for an index above 127, so the byte is
-    /// `shuffle(digits, code) - code`, if its index was added to each digit.
+    /// The byte is `shuffle(digits, code) - code`, if its index was added to each digit:
+    /// `shuffle` yields 0 for an index above 127.
     code: [u8; MAX_SEGMENT + SLACK],
-    /// Offsets of the digits to fill in, one per line that has them.
-    places: Vec<u16>,
-    /// Number of digits to fill in.
+    /// Offset of the first digit to fill in, for each line with a number.
+    digit_offsets: Vec<u16>,
+    /// Number of digits to fill in on such a line.
     filled: usize,
 }
 
@@ -43,9 +43,9 @@ pub(super) fn era_end(n: u64) -> u64 {
 }
 
 impl Template {
-    /// The templates for `n` and the lines after it. The segment that begins at
+    /// The templates for the lines from `n` to [`era_end`]. The segment that begins at line
     /// `n` has the template with index `n / 100 % 3`.
-    pub(super) fn three(n: u64) -> [Template; 3] {
+    pub(super) fn triple(n: u64) -> [Template; 3] {
         [0, 1, 2].map(|third| Template::new(n, third))
     }
 
@@ -55,7 +55,7 @@ impl Template {
         let mut template = Template {
             len: 0,
             code: [0; MAX_SEGMENT + SLACK],
-            places: Vec::new(),
+            digit_offsets: Vec::new(),
             filled,
         };
         let first = n / 10u64.pow(18);
@@ -67,7 +67,7 @@ impl Template {
                     if digits - 2 > filled {
                         template.push_literally(&first.to_string());
                     }
-                    template.places.push(template.len as u16);
+                    template.digit_offsets.push(template.len as u16);
                     for digit in (0..filled).rev() {
                         template.push(digit as u8);
                     }
@@ -97,8 +97,8 @@ impl Template {
         &self.code
     }
 
-    pub(super) fn places(&self) -> &[u16] {
-        &self.places
+    pub(super) fn digit_offsets(&self) -> &[u16] {
+        &self.digit_offsets
     }
 
     pub(super) fn filled(&self) -> usize {

@@ -1,25 +1,25 @@
-//! Every path compared with the naive one.
+//! Compares every code path with the naive one.
 
 use proptest::prelude::*;
 
 use super::naive::lines;
-use super::{FizzBuzz, LAST, Path};
+use super::{CodePath, FizzBuzz, LAST};
 
-/// The paths that this machine supports.
-fn paths() -> impl Iterator<Item = Path> {
-    Path::ALL.into_iter().filter(|path| {
+/// The paths that this processor supports; prints a skip for the others.
+fn paths() -> impl Iterator<Item = CodePath> {
+    CodePath::ALL.into_iter().filter(|path| {
         let supported = path.is_supported();
         if !supported {
-            pipespeed_testing::skip(format_args!("no {} here", path.name()));
+            pipespeed_testing::skip(format_args!("this processor has no {}", path.name()));
         }
         supported
     })
 }
 
 /// Generates the lines in pieces of these sizes, repeatedly.
-fn generate(path: Path, from: u64, last: u64, sizes: &[usize]) -> Vec<u8> {
+fn generate(path: CodePath, from: u64, last: u64, sizes: &[usize]) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut fizzbuzz = FizzBuzz::by(path, from, last);
+    let mut fizzbuzz = FizzBuzz::with_path(path, from, last);
     for size in sizes.iter().cycle() {
         let mut piece = vec![b'?'; *size];
         let n = fizzbuzz.fill(&mut piece);
@@ -33,7 +33,7 @@ fn generate(path: Path, from: u64, last: u64, sizes: &[usize]) -> Vec<u8> {
 }
 
 #[track_caller]
-fn is_right(path: Path, from: u64, last: u64, sizes: &[usize]) {
+fn assert_like_naive(path: CodePath, from: u64, last: u64, sizes: &[usize]) {
     let (got, expected) = (generate(path, from, last, sizes), lines(from, last));
     let differ = got.iter().zip(&expected).position(|(a, b)| a != b);
     assert!(
@@ -61,14 +61,14 @@ fn every_power_of_ten_and_its_neighbours_are_right() {
             let power = 10u64.pow(exponent);
             for around in [0, 1, 99, 100, 101, 300, 5000] {
                 let from = power.saturating_sub(around).max(1);
-                is_right(path, from, power + around, &[4096]);
-                is_right(path, from, power, &[100_000]);
+                assert_like_naive(path, from, power + around, &[4096]);
+                assert_like_naive(path, from, power, &[100_000]);
             }
         }
     }
 }
 
-/// A carry runs through many digits, without a change of their number.
+/// A carry runs through many digits, but does not add one.
 #[test]
 fn multiples_of_powers_of_ten_and_their_neighbours_are_right() {
     for path in paths() {
@@ -76,7 +76,7 @@ fn multiples_of_powers_of_ten_and_their_neighbours_are_right() {
             for factor in [2, 3, 7, 10, 11, 20, 47, 99] {
                 let at = factor * 10u64.pow(exponent);
                 if at < LAST - 1000 {
-                    is_right(path, at - 500, at + 500, &[100_000]);
+                    assert_like_naive(path, at - 500, at + 500, &[100_000]);
                 }
             }
         }
@@ -86,11 +86,11 @@ fn multiples_of_powers_of_ten_and_their_neighbours_are_right() {
 #[test]
 fn the_last_lines_are_right() {
     for path in paths() {
-        is_right(path, LAST - 3000, LAST, &[8192]);
-        // The first of 19 digits changes.
+        assert_like_naive(path, LAST - 3000, LAST, &[8192]);
+        // The first of 19 digits is part of the template.
         for first in 2..=9 {
             let change = first * 10u64.pow(18);
-            is_right(path, change - 700, change + 700, &[4096]);
+            assert_like_naive(path, change - 700, change + 700, &[4096]);
         }
     }
 }
@@ -101,7 +101,7 @@ fn short_and_empty_ranges_are_right() {
         for from in [1, 2, 14, 15, 99, 100, 101, 12_300, 12_345, LAST - 1, LAST] {
             for len in [0, 1, 2, 15, 99, 100, 101] {
                 let last = from.saturating_add(len).min(LAST);
-                is_right(path, from, last, &[10_000]);
+                assert_like_naive(path, from, last, &[10_000]);
             }
         }
         assert_eq!(generate(path, 10, 9, &[100]), b"");
@@ -111,7 +111,7 @@ fn short_and_empty_ranges_are_right() {
 #[test]
 fn lines_beyond_the_last_are_not_generated() {
     assert_eq!(
-        generate(Path::Portable, LAST, u64::MAX, &[100]),
+        generate(CodePath::Portable, LAST, u64::MAX, &[100]),
         lines(LAST, LAST)
     );
 }
@@ -120,18 +120,18 @@ fn lines_beyond_the_last_are_not_generated() {
 fn pieces_of_any_size_join_correctly() {
     for path in paths() {
         for size in 1..300 {
-            is_right(path, 9_999_000, 10_001_234, &[size]);
+            assert_like_naive(path, 9_999_000, 10_001_234, &[size]);
         }
-        is_right(path, 1, 200_000, &[1, 65_536, 3, 4096, 1500]);
+        assert_like_naive(path, 1, 200_000, &[1, 65_536, 3, 4096, 1500]);
     }
 }
 
-/// All the carries of four digits.
+/// Covers all carries of four digits.
 #[test]
 fn a_million_lines_are_right() {
     for path in paths() {
-        is_right(path, 1, 1_100_000, &[65_536]);
-        is_right(path, 99_999_500_000, 100_000_500_000, &[262_144]);
+        assert_like_naive(path, 1, 1_100_000, &[65_536]);
+        assert_like_naive(path, 99_999_500_000, 100_000_500_000, &[262_144]);
     }
 }
 
@@ -152,7 +152,7 @@ proptest! {
     ) {
         let from = ((1 << exponent) + within % (1 << exponent)).min(LAST);
         for path in paths() {
-            is_right(path, from, from.saturating_add(len).min(LAST), &sizes);
+            assert_like_naive(path, from, from.saturating_add(len).min(LAST), &sizes);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Filling in 32 or 64 bytes at a time.
+//! Fills in templates, 32 or 64 bytes at a time.
 //!
 //! ```text
 //! x = the digits, one per byte, beginning with the hundreds; 246 is added to
@@ -12,9 +12,9 @@
 //!     x = max(x + 1, 246)                          repairs bytes that carried, which are 0
 //! ```
 //!
-//! That is four instructions for 32 or 64 bytes. All stores but a segment's first
-//! are aligned; its last one extends beyond its end and is overwritten by the next
-//! segment.
+//! That is four instructions for 32 or 64 bytes. All stores except the first of a segment
+//! are aligned. The last one extends beyond the segment, where the next segment
+//! overwrites it.
 #![allow(unsafe_code)]
 
 use super::Run;
@@ -23,10 +23,10 @@ use super::Run;
 pub(super) use self::x86_64::{fill_avx2, fill_avx512, has_avx2, has_avx512};
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) use self::elsewhere::{fill_avx2, fill_avx512, has_avx2, has_avx512};
+pub(super) use self::other::{fill_avx2, fill_avx512, has_avx2, has_avx512};
 
 #[cfg(not(target_arch = "x86_64"))]
-mod elsewhere {
+mod other {
     use super::Run;
 
     pub(crate) fn has_avx2() -> bool {
@@ -78,10 +78,10 @@ mod x86_64 {
 
     /// The digits of the hundreds, biased.
     fn biased(hundreds: u64) -> u128 {
-        let mut left = hundreds;
+        let mut rest = hundreds;
         let bytes = [0; 16].map(|_: u8| {
-            let digit = (left % 10) as u8;
-            left /= 10;
+            let digit = (rest % 10) as u8;
+            rest /= 10;
             digit + BIAS
         });
         u128::from_le_bytes(bytes)
@@ -110,7 +110,7 @@ mod x86_64 {
             let mut x = biased($run.hundreds);
             let mut third = ($run.hundreds % 3) as usize;
             let (mut count, mut at) = (0, 0);
-            while count < $run.most {
+            while count < $run.max_count {
                 let template = &$run.templates[third];
                 let len = template.len();
                 let Some(room) = $out.get_mut(at..at + len + SLACK) else {
@@ -135,8 +135,8 @@ mod x86_64 {
         fill!(run, out, segment_by_64)
     }
 
-    /// Writes a segment: `$put` at its beginning, then four at a time from the
-    /// first aligned address.
+    /// Writes a segment: calls `$put` at its beginning, then up to four times per iteration
+    /// from the first aligned address.
     macro_rules! segment {
         ($name:ident, $put:ident, $features:literal, $bytes:literal, $broadcast:ident) => {
             #[target_feature(enable = $features)]
@@ -190,11 +190,11 @@ mod x86_64 {
     #[target_feature(enable = "avx2")]
     #[inline]
     unsafe fn put_32(digits: __m256i, from: *const u8, to: *mut u8) {
-        // SAFETY: as said above.
+        // SAFETY: guaranteed by the caller.
         let code = unsafe { _mm256_loadu_si256(from.cast()) };
-        let made = _mm256_sub_epi8(_mm256_shuffle_epi8(digits, code), code);
-        // SAFETY: as said above.
-        unsafe { _mm256_storeu_si256(to.cast(), made) };
+        let bytes = _mm256_sub_epi8(_mm256_shuffle_epi8(digits, code), code);
+        // SAFETY: guaranteed by the caller.
+        unsafe { _mm256_storeu_si256(to.cast(), bytes) };
     }
 
     /// # Safety
@@ -202,10 +202,10 @@ mod x86_64 {
     #[target_feature(enable = "avx512bw")]
     #[inline]
     unsafe fn put_64(digits: __m512i, from: *const u8, to: *mut u8) {
-        // SAFETY: as said above.
+        // SAFETY: guaranteed by the caller.
         let code = unsafe { _mm512_loadu_si512(from.cast()) };
-        let made = _mm512_sub_epi8(_mm512_shuffle_epi8(digits, code), code);
-        // SAFETY: as said above.
-        unsafe { _mm512_storeu_si512(to.cast(), made) };
+        let bytes = _mm512_sub_epi8(_mm512_shuffle_epi8(digits, code), code);
+        // SAFETY: guaranteed by the caller.
+        unsafe { _mm512_storeu_si512(to.cast(), bytes) };
     }
 }

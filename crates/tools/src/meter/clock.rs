@@ -14,19 +14,19 @@ pub struct Clock {
     last_read: Instant,
     /// The next reading is expected within this time of the last one.
     within: Duration,
-    /// Whether SIGCONT was received.
+    /// Whether SIGCONT was received since the last reading.
     continued: Arc<AtomicBool>,
 }
 
 impl Clock {
-    /// Starts now if `starts`, else by [`start`](Self::start).
-    pub fn new(starts: bool) -> Self {
+    /// Starts now if `starts_now`, else with [`start`](Self::start).
+    pub fn new(starts_now: bool) -> Self {
         let continued = Arc::new(AtomicBool::new(false));
-        // On failure, stopped time counts as elapsed.
+        // If that fails, stopped time counts as elapsed.
         let _ = signal_hook::flag::register(SIGCONT, Arc::clone(&continued));
         let now = Instant::now();
         Clock {
-            started: starts.then_some(now),
+            started: starts_now.then_some(now),
             stopped: Duration::ZERO,
             last_read: now,
             within: Duration::MAX,
@@ -45,8 +45,8 @@ impl Clock {
         self.within = within.unwrap_or(Duration::MAX);
     }
 
-    /// The elapsed time; `None` before the start. If the process was stopped since
-    /// the last reading, the time in excess of the expected does not count.
+    /// The elapsed time; `None` before the start. If the process was stopped since the last
+    /// reading, time beyond the expected interval does not count.
     pub fn now(&mut self) -> Option<Duration> {
         let now = Instant::now();
         let since = now - self.last_read;
@@ -73,7 +73,7 @@ mod tests {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_millis(2) {}
         clock.continued.store(true, Ordering::Relaxed);
-        // All of it was more than expected.
+        // The expected interval is 0.
         assert_eq!(clock.now().unwrap(), before);
         assert_eq!(Clock::new(false).now(), None);
     }

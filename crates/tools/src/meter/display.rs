@@ -44,7 +44,8 @@ pub struct Display<'o> {
 }
 
 impl<'o> Display<'o> {
-    /// Prepares the display for the options and the kind of standard error.
+    /// Prepares the display: what is shown depends on the options, and on whether standard
+    /// error is a terminal.
     pub fn new(options: &'o Options) -> Self {
         let screen = Screen::new();
         let is_line = matches!(options.show, Show::Line(_));
@@ -56,7 +57,7 @@ impl<'o> Display<'o> {
         let shared = options.cursor && is_line && screen.is_terminal();
         let in_line = Arc::new(AtomicBool::new(false));
         if shows && is_line && screen.is_terminal() {
-            // On failure, the shell's next prompt begins in our line.
+            // If that fails, the shell's next prompt begins in the drawn line.
             let _ = end_line_on_signal(&in_line);
         }
         Display {
@@ -69,7 +70,7 @@ impl<'o> Display<'o> {
             columns: 0,
             drawn_rows: 0,
             in_line,
-            // On failure, a line of our own.
+            // If that fails, this meter draws a single line.
             rows: shared.then(|| Rows::new().ok()).flatten(),
             screen,
         }
@@ -90,7 +91,7 @@ impl<'o> Display<'o> {
         if !self.shows || now < self.next {
             return false;
         }
-        // At whole intervals; missed ones are skipped.
+        // At multiples of the interval; missed ones are skipped.
         let late = (now - self.next).as_nanos() % self.options.interval.as_nanos().max(1);
         let late = Duration::from_nanos(u64::try_from(late).unwrap_or(0));
         self.next = (now - late).saturating_add(self.options.interval);
@@ -105,7 +106,7 @@ impl<'o> Display<'o> {
         let is_last = snapshot.ending.is_some();
         let text = match &self.options.show {
             Show::Nothing => return,
-            // Ended before the first drawing.
+            // The stream ended before the first drawing was due.
             Show::Line(_) if is_last && snapshot.elapsed < self.options.delay => return,
             Show::Line(format) => {
                 self.draw(format, snapshot);
@@ -124,7 +125,7 @@ impl<'o> Display<'o> {
         }
     }
 
-    /// Shows several files: lines in rows of their own.
+    /// Shows several files, each in its own row.
     pub fn show_all(&mut self, snapshots: &[Snapshot]) {
         let Show::Line(format) = &self.options.show else {
             snapshots.iter().for_each(|snapshot| self.show(snapshot));
@@ -143,7 +144,7 @@ impl<'o> Display<'o> {
         }
     }
 
-    /// Prints an error in a line of its own.
+    /// Prints an error on a separate line.
     pub fn print_error(&mut self, message: &str) {
         self.end_line();
         let text = match self.options.show {

@@ -1,4 +1,4 @@
-//! Lines of the display, made from a format and a snapshot for a given width.
+//! Formats a snapshot as a line of a given width.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use super::options::Unit;
 use super::progress::Snapshot;
 
-/// Fewer columns show the percentage without a bar.
+/// Minimum width of a bar with its percentage; in fewer columns only the percentage is
+/// shown.
 const MIN_BAR_COLUMNS: usize = 12;
 
 /// An element of the display.
@@ -18,7 +19,7 @@ const MIN_BAR_COLUMNS: usize = 12;
 pub enum Item {
     /// Literal text.
     Text(String),
-    /// A space between two non-empty elements.
+    /// A space, if there is a non-empty element on both sides.
     Gap,
     /// The name.
     Name,
@@ -58,7 +59,7 @@ impl Default for Format {
 }
 
 impl Format {
-    /// The items, after the name, with gaps between them.
+    /// The name and these items, with gaps between them.
     pub fn of(items: impl IntoIterator<Item = Item>) -> Self {
         let mut all = vec![Item::Name];
         for item in items {
@@ -77,7 +78,7 @@ impl Format {
         let mut letters = text.chars();
         while let Some(letter) = letters.next() {
             if letter != '%' {
-                plain.push(visible(letter));
+                plain.push(sanitize(letter));
                 continue;
             }
             let item = match letters.next() {
@@ -126,15 +127,15 @@ pub struct Line {
 }
 
 impl Format {
-    /// Makes a line at the time of day `now`. If the width is too small, the bar is
-    /// left out first, then the end of the line.
+    /// Formats a line. If the width is too small, omits the bar first, then the end of the
+    /// line. `now` is the current time of day.
     pub fn line(&self, snapshot: &Snapshot, unit: Unit, width: usize, now: &Zoned) -> Line {
-        // A bar of one column, to measure the rest with its gaps.
+        // A bar of one column stands in to measure the other elements with their gaps.
         let rest = self.join("=", snapshot, unit, now).text.width();
-        let width_of_bar = (width + 1).saturating_sub(rest);
+        let bar_width = (width + 1).saturating_sub(rest);
         let bar = match (snapshot.share(), snapshot.percent()) {
-            (Some(share), Some(percent)) => progress_bar(share, percent, width_of_bar),
-            _ => indicator(snapshot.beats, width_of_bar),
+            (Some(share), Some(percent)) => progress_bar(share, percent, bar_width),
+            _ => indicator(snapshot.beats, bar_width),
         };
         let mut line = self.join(&bar, snapshot, unit, now);
         truncate(&mut line.text, width);
@@ -172,12 +173,12 @@ impl Format {
 
 fn text(item: &Item, snapshot: &Snapshot, unit: Unit, now: &Zoned) -> String {
     let rate = |rate: Option<f64>| format!("[{:>9}]", amount(rate.unwrap_or(0.0), unit) + "/s");
-    // The last line shows no time left.
-    let expected = snapshot.size.is_some() && snapshot.ending.is_none();
+    // The last line shows no remaining time.
+    let shows_remaining = snapshot.size.is_some() && snapshot.ending.is_none();
     match item {
         Item::Text(text) => text.clone(),
         Item::Name => match &snapshot.name {
-            Some(name) => format!("{:>9}:", name.chars().map(visible).collect::<String>()),
+            Some(name) => format!("{:>9}:", name.chars().map(sanitize).collect::<String>()),
             None => String::new(),
         },
         Item::Count => format!("{:>7}", amount(snapshot.done as f64, unit)),
@@ -188,7 +189,7 @@ fn text(item: &Item, snapshot: &Snapshot, unit: Unit, now: &Zoned) -> String {
             Some(fill) => format!("{{{:3.0}%}}", fill * 100.0),
             None => "{----}".to_owned(),
         },
-        Item::TimeLeft | Item::Arrival if !expected => String::new(),
+        Item::TimeLeft | Item::Arrival if !shows_remaining => String::new(),
         Item::TimeLeft => match snapshot.time_left() {
             Some(left) => format!("ETA {}", time(left)),
             None => "ETA -:--:--".to_owned(),
@@ -201,8 +202,8 @@ fn text(item: &Item, snapshot: &Snapshot, unit: Unit, now: &Zoned) -> String {
     }
 }
 
-/// A bar with its percentage in exactly `width` columns. If they are too few, only
-/// the percentage, or nothing.
+/// Formats a bar with its percentage in exactly `width` columns: only the percentage if
+/// they are too few, or nothing.
 fn progress_bar(share: f64, percent: u64, width: usize) -> String {
     let percent = format!("{percent:3}%");
     if width < MIN_BAR_COLUMNS.max(percent.len() + 4) {
@@ -221,7 +222,7 @@ fn progress_bar(share: f64, percent: u64, width: usize) -> String {
     format!("[{bar:<inner$}] {percent}")
 }
 
-/// A mark that moves back and forth, one step per beat, in exactly `width`
+/// Formats a mark that moves back and forth, one step per beat, in exactly `width`
 /// columns; nothing if they are too few.
 fn indicator(beats: u64, width: usize) -> String {
     const MARK: &str = "<=>";
@@ -258,7 +259,8 @@ fn amount(value: f64, unit: Unit) -> String {
     format!("{value:.decimals$}{}", names[power])
 }
 
-/// Formats hours, minutes and seconds, after days if any: `0:00:05`, `2:03:04:05`.
+/// Formats hours, minutes and seconds, with days before them if any: `0:00:05`,
+/// `2:03:04:05`.
 fn time(time: Duration) -> String {
     let seconds = time.as_secs();
     let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
@@ -270,11 +272,11 @@ fn time(time: Duration) -> String {
     format!("{hours}:{:02}:{:02}", seconds / 60 % 60, seconds % 60)
 }
 
-/// The time of day after `left`, with the date if that is far away.
-fn arrival(now: &Zoned, left: Duration) -> Option<String> {
+/// Formats the time of day in `remaining` from now, with the date if that is far away.
+fn arrival(now: &Zoned, remaining: Duration) -> Option<String> {
     const FAR: Duration = Duration::from_secs(6 * 3600);
-    let when = now.checked_add(left).ok()?;
-    let format = if left > FAR {
+    let when = now.checked_add(remaining).ok()?;
+    let format = if remaining > FAR {
         "%Y-%m-%d %H:%M:%S"
     } else {
         "%H:%M:%S"
@@ -283,7 +285,7 @@ fn arrival(now: &Zoned, left: Duration) -> Option<String> {
 }
 
 /// Replaces characters that move the cursor or change the text direction by '?'.
-pub(super) fn visible(letter: char) -> char {
+pub(super) fn sanitize(letter: char) -> char {
     let directional = matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     if letter.is_control() || directional {
         '?'

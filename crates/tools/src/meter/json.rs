@@ -6,7 +6,7 @@ use serde_json::json;
 use super::options::Unit;
 use super::progress::Snapshot;
 
-/// A line with its newline; a summary if the snapshot is the last.
+/// Formats a snapshot as a line with its newline; with a summary if it is the last.
 pub fn line(snapshot: &Snapshot, unit: Unit) -> String {
     let what = match unit {
         Unit::Bytes => "bytes",
@@ -34,7 +34,7 @@ pub fn line(snapshot: &Snapshot, unit: Unit) -> String {
     format!("{object}\n")
 }
 
-/// An error as a line.
+/// Formats an error as a line.
 pub fn error(message: &str) -> String {
     json!({ "error": message }).to_string() + "\n"
 }

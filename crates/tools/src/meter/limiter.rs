@@ -1,13 +1,13 @@
-//! Rate limit.
+//! Limits the rate of a stream.
 
 use std::time::Duration;
 
-/// Units that pass at once, as time at the full rate: large enough to limit the
-/// number of wake-ups, too small for a burst.
+/// A piece, which passes at once, is the units of this time at the full rate: long enough
+/// for few wake-ups, too short for a noticeable burst.
 const PIECE: Duration = Duration::from_millis(50);
 
-/// Tokens kept in addition to a piece, as time at the full rate: makes up for late
-/// wake-ups, and limits what is caught up after an idle time.
+/// The tokens of at most this time are saved in addition to a piece. They make up for late
+/// wake-ups, but limit the burst after an idle time.
 const MAX_SAVED: Duration = Duration::from_millis(100);
 
 /// A token bucket that limits the rate, in pieces.
@@ -18,17 +18,17 @@ pub struct Limiter {
     updated: Duration,
 }
 
-/// Answer of a [`Limiter`].
+/// What a [`Limiter`] allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Allowance {
-    /// This many units may pass, at least 1; ask again after that.
+    /// This many units may pass, at least 1; update again after that.
     Pass(u64),
-    /// No unit may pass; ask again after this time.
+    /// No unit may pass; update again after this time.
     Wait(Duration),
 }
 
 impl Limiter {
-    /// `rate` units a second.
+    /// Limits to `rate` units per second.
     pub fn new(rate: u64) -> Self {
         let rate = rate.max(1) as f64;
         let mut limiter = Limiter {
@@ -47,18 +47,18 @@ impl Limiter {
     /// Charges the units that `passed` since the last call, and returns how many
     /// may pass at `now`.
     pub fn update(&mut self, now: Duration, passed: u64) -> Allowance {
-        let most = self.piece() + self.rate * MAX_SAVED.as_secs_f64();
+        let max_tokens = self.piece() + self.rate * MAX_SAVED.as_secs_f64();
         let time = now.saturating_sub(self.updated);
         self.updated = now;
-        // Filled before it is charged, since the units had been allowed before.
-        let filled = (self.tokens + time.as_secs_f64() * self.rate).min(most);
+        // Refill before charging: the units that passed were allowed earlier.
+        let filled = (self.tokens + time.as_secs_f64() * self.rate).min(max_tokens);
         self.tokens = filled - passed as f64;
         let piece = self.piece();
         if self.tokens >= piece {
             return Allowance::Pass(self.tokens as u64);
         }
         let wait = (piece - self.tokens) / self.rate;
-        // Not 0, or the caller would ask again in a loop.
+        // At least 100 us, so that the caller does not loop.
         Allowance::Wait(Duration::from_secs_f64(wait).max(Duration::from_micros(100)))
     }
 }
@@ -68,21 +68,21 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Simulates a stream that passes all allowed units at once, until `end`; each
-    /// wait is `late`. Returns the units passed, in total and at most at once.
+    /// Simulates a stream until `end` that passes all allowed units at once, and whose
+    /// waits last longer by `late`. Returns the units passed, in total and at most at once.
     fn run_greedily(
         limiter: &mut Limiter,
         start: Duration,
         end: Duration,
         late: Duration,
     ) -> (u64, u64) {
-        let (mut now, mut passed, mut total, mut most) = (start, 0, 0, 0);
+        let (mut now, mut passed, mut total, mut largest) = (start, 0, 0, 0);
         while now < end {
             match limiter.update(now, passed) {
                 Allowance::Pass(units) => {
                     passed = units;
                     total += units;
-                    most = most.max(units);
+                    largest = largest.max(units);
                 }
                 Allowance::Wait(time) => {
                     passed = 0;
@@ -90,7 +90,7 @@ mod tests {
                 }
             }
         }
-        (total, most)
+        (total, largest)
     }
 
     proptest! {
@@ -101,24 +101,24 @@ mod tests {
         ) {
             let mut limiter = Limiter::new(rate);
             let end = Duration::from_secs(10);
-            let (total, most) = run_greedily(&mut limiter, Duration::ZERO, end, Duration::from_millis(late));
+            let (total, largest) = run_greedily(&mut limiter, Duration::ZERO, end, Duration::from_millis(late));
             let expected = rate as f64 * 10.0;
             let off = (total as f64 - expected).abs();
             prop_assert!(off <= expected * 0.02 + 2.0, "{total} of {expected}");
-            prop_assert!(most as f64 <= rate as f64 * 0.15 + 1.0);
+            prop_assert!(largest as f64 <= rate as f64 * 0.15 + 1.0);
         }
 
         #[test]
         fn little_is_caught_up_after_an_idle_time(
             rate in 1000..1_000_000_000_u64,
-            still in 1..10_000_u64,
+            idle_s in 1..10_000_u64,
         ) {
             let mut limiter = Limiter::new(rate);
             let one = Duration::from_secs(1);
             run_greedily(&mut limiter, Duration::ZERO, one, Duration::ZERO);
-            let begin = one + Duration::from_secs(still);
-            let (total, most) = run_greedily(&mut limiter, begin, begin + one, Duration::ZERO);
-            prop_assert!(most as f64 <= rate as f64 * 0.15 + 1.0);
+            let begin = one + Duration::from_secs(idle_s);
+            let (total, largest) = run_greedily(&mut limiter, begin, begin + one, Duration::ZERO);
+            prop_assert!(largest as f64 <= rate as f64 * 0.15 + 1.0);
             prop_assert!(total as f64 <= rate as f64 * 1.2 + 2.0);
         }
 

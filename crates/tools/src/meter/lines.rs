@@ -1,15 +1,15 @@
-//! Counting of lines in a stream of bytes.
+//! Counts lines in a stream of bytes.
 
 use super::progress::Trail;
 
-/// Minimum distance of the marks, in bytes: a page.
+/// Minimum distance between marks, in bytes: a page.
 const MIN_DISTANCE: u64 = 4096;
 
-/// Marks are kept for this many bytes: more than the capacity of our pipes.
-const MAX_BACK: u64 = 4 << 20;
+/// Marks cover this many of the last bytes: more than the usual capacity of a pipe.
+const MARKED_BYTES: u64 = 4 << 20;
 
-/// Counts lines, with marks at their approximate positions in those bytes that
-/// may still be unread.
+/// Counts lines. Marks record the count at positions in the last bytes, which may still
+/// be unread in the output pipe.
 #[derive(Debug, Clone)]
 pub struct LineCounter {
     end: u8,
@@ -26,7 +26,7 @@ impl LineCounter {
             end,
             bytes: 0,
             lines: 0,
-            marks: Trail::new((0, 0), MIN_DISTANCE, MAX_BACK),
+            marks: Trail::new((0, 0), MIN_DISTANCE, MARKED_BYTES),
         }
     }
 
@@ -49,9 +49,9 @@ impl LineCounter {
         self.lines
     }
 
-    /// The number of lines in all but the last `unread` bytes: exact for 0, else
-    /// interpolated between marks.
-    pub fn without(&self, unread: u64) -> u64 {
+    /// The number of lines before the last `unread` bytes: exact for 0, else interpolated
+    /// between marks.
+    pub fn lines_before(&self, unread: u64) -> u64 {
         let place = self.bytes.saturating_sub(unread);
         let marks = &self.marks.points;
         let after = marks.partition_point(|mark| mark.0 < place);
@@ -86,11 +86,11 @@ mod tests {
             let all: Vec<u8> = pieces.concat();
             let naive = all.iter().filter(|byte| **byte == end).count() as u64;
             prop_assert_eq!(counter.lines(), naive);
-            prop_assert_eq!(counter.without(0), naive);
-            prop_assert_eq!(counter.without(all.len() as u64), 0);
+            prop_assert_eq!(counter.lines_before(0), naive);
+            prop_assert_eq!(counter.lines_before(all.len() as u64), 0);
             let mut before = naive;
             for unread in (0..all.len() + 100).step_by(977) {
-                let now = counter.without(unread as u64);
+                let now = counter.lines_before(unread as u64);
                 prop_assert!(now <= before);
                 before = now;
             }
@@ -104,9 +104,9 @@ mod tests {
         for _ in 0..100 {
             counter.count(&block);
         }
-        assert_eq!(counter.without(0), 1_638_400);
-        assert_eq!(counter.without(8), 1_638_399);
-        assert_eq!(counter.without(1 << 20), 1_638_400 - (1 << 17));
+        assert_eq!(counter.lines_before(0), 1_638_400);
+        assert_eq!(counter.lines_before(8), 1_638_399);
+        assert_eq!(counter.lines_before(1 << 20), 1_638_400 - (1 << 17));
         assert!(counter.marks.points.len() < 50);
     }
 
@@ -121,6 +121,6 @@ mod tests {
             "{}",
             counter.marks.points.len()
         );
-        assert_eq!(counter.without(50_000), 50_000);
+        assert_eq!(counter.lines_before(50_000), 50_000);
     }
 }

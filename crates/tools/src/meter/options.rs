@@ -28,9 +28,9 @@ pub enum Show {
     Line(Format),
     /// A number in a new line each time.
     Number {
-        /// The count instead of the percentage.
+        /// Show the count instead of the percentage.
         count: bool,
-        /// The elapsed seconds before it.
+        /// Show the elapsed seconds before the number.
         timer: bool,
     },
     /// A JSON object in a new line each time.
@@ -61,9 +61,9 @@ pub struct Options {
     pub name: Option<String>,
     /// The unit of counts.
     pub unit: Unit,
-    /// Expected size in units; by default that of the inputs.
+    /// Expected size in units; by default the total of the inputs.
     pub size: Option<u64>,
-    /// Stop at the size.
+    /// Stop when the size is reached.
     pub stop_at_size: bool,
     /// Maximum rate in units per second.
     pub rate_limit: Option<u64>,
@@ -71,7 +71,7 @@ pub struct Options {
     pub interval: Duration,
     /// Time before the first drawing.
     pub delay: Duration,
-    /// Start display and clock with the first byte.
+    /// Start the display and the clock at the first byte.
     pub wait: bool,
     /// Columns, instead of the terminal's.
     pub width: Option<u16>,

@@ -1,4 +1,4 @@
-//! Rates and remaining times, as pure functions of samples.
+//! Computes rates and remaining times from samples.
 
 use std::collections::VecDeque;
 use std::ops::Sub;
@@ -10,7 +10,7 @@ pub const WINDOW: Duration = Duration::from_secs(4);
 /// Maximum number of samples in a window.
 const MAX_SAMPLES: u32 = 64;
 
-/// Points of a growing count over time or bytes: thinned out, and only the newest.
+/// The latest points of a growing count over time or bytes, at a minimum spacing.
 #[derive(Debug, Clone)]
 pub struct Trail<X> {
     /// Positions and the counts there, oldest first.
@@ -20,8 +20,8 @@ pub struct Trail<X> {
 }
 
 impl<X: Copy + Ord + Sub<Output = X>> Trail<X> {
-    /// Begins with one point. Points closer than `spacing` are thinned out, and those
-    /// more than `span` behind the newest are dropped except the last of them.
+    /// Starts with one point. Points closer than `spacing` are thinned out. Of the points
+    /// `span` or more behind the newest, only the last is kept.
     pub fn new(first: (X, u64), spacing: X, span: X) -> Self {
         Trail {
             points: VecDeque::from([first]),
@@ -30,10 +30,11 @@ impl<X: Copy + Ord + Sub<Output = X>> Trail<X> {
         }
     }
 
-    /// Adds a point, not before the last one.
+    /// Adds a point. An `x` before the last one counts as equal.
     pub fn add(&mut self, x: X, count: u64) {
         let x = self.points.back().map_or(x, |newest| x.max(newest.0));
-        // Compared with the last but one, or the last would always be replaced.
+        // Measured from the second to last point: measured from the last one, each new
+        // point of a dense series would replace it.
         let before = self.points.iter().nth_back(1);
         if before.is_some_and(|before| x - before.0 < self.spacing) {
             self.points.pop_back();
@@ -50,7 +51,7 @@ impl<X: Copy + Ord + Sub<Output = X>> Trail<X> {
 pub type History = Trail<Duration>;
 
 impl History {
-    /// Begins with `count` at `at`.
+    /// Starts with `count` at `at`.
     pub fn begin(at: Duration, count: u64) -> Self {
         Trail::new((at, count), WINDOW / MAX_SAMPLES, WINDOW)
     }
@@ -67,7 +68,7 @@ pub fn per_second(count: u64, time: Duration) -> Option<f64> {
     (!time.is_zero()).then(|| count as f64 / time.as_secs_f64())
 }
 
-/// The progress at one moment. Counts are in units unless they are said to be bytes.
+/// The progress at one moment. Counts are in units unless stated otherwise.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Snapshot {
     /// The name of the stream or file.
@@ -121,13 +122,13 @@ impl Snapshot {
         }
     }
 
-    /// The count as a share of the size, which it may exceed.
+    /// The count divided by the size; may exceed 1.
     pub fn share(&self) -> Option<f64> {
         let size = self.size.filter(|size| *size > 0)?;
         Some(self.done as f64 / size as f64)
     }
 
-    /// The percentage, rounded down, so that 100 means all.
+    /// The percentage, rounded down: 100 means complete.
     pub fn percent(&self) -> Option<u64> {
         let size = self.size.filter(|size| *size > 0)?;
         u64::try_from(u128::from(self.done) * 100 / u128::from(size)).ok()

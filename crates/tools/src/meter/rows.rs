@@ -1,14 +1,13 @@
 //! Several meters in one terminal, each in its own row.
 //!
-//! The rows are kept in a small file per terminal and user, which a meter locks to
-//! draw. Between drawings the cursor is below the rows: a drawing moves it up by
-//! the number of rows drawn last, and draws all rows. So the terminal need not be
-//! asked for its cursor, whose answer would mix with the user's input, and it may
-//! scroll.
+//! The rows are kept in a small file per terminal and user. A meter locks the file while
+//! it draws. Between drawings the cursor is below the rows: a drawing moves it up by
+//! the number of rows drawn last, and draws all rows. So the terminal may scroll, and
+//! no meter has to query the cursor position, whose answer would mix with the user's
+//! input.
 //!
-//! No meter waits for the lock, since its holder may be stopped. The row of a
-//! killed meter remains until the last of the others ends, or until a new meter
-//! finds all others ended.
+//! No meter waits for the lock, since its holder may be stopped. The row of a killed
+//! meter remains until all other meters have ended.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -78,8 +77,8 @@ impl Rows {
         })
     }
 
-    /// Draws all rows, with a new text for this meter's. Drops the drawing if another
-    /// meter has the lock or the terminal accepts no output; retries the last one.
+    /// Draws all rows, with `text` as this meter's. Skips the drawing if another meter has
+    /// the lock or the terminal accepts no output, but retries the last one.
     ///
     /// # Errors
     /// Those of opening, reading and writing the file.
@@ -111,7 +110,7 @@ impl Rows {
             return Ok(false);
         };
         let mut shared = Shared::read(&mut file);
-        shared.clear_if_all(Row::is_over);
+        shared.clear_if_all(Row::has_ended);
         shared.set(Row {
             pid: self.pid,
             start: self.start,
@@ -122,7 +121,7 @@ impl Rows {
             return Ok(false);
         }
         shared.drawn = shared.rows.len();
-        if ended && shared.rows.iter().all(Row::is_over) {
+        if ended && shared.rows.iter().all(Row::has_ended) {
             std::fs::remove_file(&self.path)?;
         } else {
             shared.write(&mut file)?;
@@ -130,14 +129,14 @@ impl Rows {
         Ok(true)
     }
 
-    /// Prints permanent lines; the rows continue below them.
+    /// Prints lines that remain; the rows continue below them.
     pub fn print_above(&self, screen: &mut Screen, text: &str) {
         let file = self.lock().ok().flatten();
         screen.write_last(text);
         if let Some(mut file) = file {
             let mut shared = Shared::read(&mut file);
             shared.drawn = 0;
-            // On failure the rows overwrite the lines.
+            // If that fails, the rows overwrite the lines.
             let _ = shared.write(&mut file);
         }
     }
@@ -151,7 +150,7 @@ impl Rows {
                 .create(true)
                 .truncate(false)
                 .mode(0o600)
-                // The directory may be writable by others.
+                // Other users may be able to write to the directory.
                 .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32)
                 .open(&self.path)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -163,7 +162,7 @@ impl Rows {
             if about.uid() != geteuid().as_raw() || !about.is_file() {
                 return Err(io::ErrorKind::PermissionDenied.into());
             }
-            // Without a link it was removed before we locked it.
+            // Without links, another meter removed the file before it was locked here.
             if about.nlink() > 0 {
                 return Ok(Some(file));
             }
@@ -173,8 +172,8 @@ impl Rows {
 }
 
 impl Row {
-    /// Whether its meter has ended.
-    fn is_over(&self) -> bool {
+    /// Whether the meter of this row has ended.
+    fn has_ended(&self) -> bool {
         self.ended || start_time(self.pid) != Some(self.start)
     }
 }
@@ -200,8 +199,8 @@ impl Shared {
         file.write_all(&content)
     }
 
-    fn clear_if_all(&mut self, is_over: impl Fn(&Row) -> bool) {
-        if self.rows.iter().all(is_over) {
+    fn clear_if_all(&mut self, has_ended: impl Fn(&Row) -> bool) {
+        if self.rows.iter().all(has_ended) {
             *self = Shared::default();
         }
     }
@@ -215,8 +214,8 @@ impl Shared {
     }
 }
 
-/// The output that draws `rows` over the `drawn` rows above the cursor, and leaves
-/// the cursor below. If the terminal is too low, the first rows are left out.
+/// Returns the output that draws `rows` over the `drawn` rows above the cursor, and
+/// leaves the cursor below them. Omits the first rows if the terminal is too short.
 pub fn drawing(drawn: usize, rows: &[impl AsRef<str>], height: usize) -> String {
     let room = height.saturating_sub(1).max(1);
     let up = drawn.min(room);
@@ -239,8 +238,8 @@ pub fn drawing(drawn: usize, rows: &[impl AsRef<str>], height: usize) -> String 
 /// Start time of a process in ticks since boot; `None` if it does not exist.
 fn start_time(pid: i32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may contain spaces and parentheses. It is followed by the third
-    // field; the start time is the 22nd (proc_pid_stat(5)).
+    // The name, field 2, may contain spaces and parentheses. The start time is field 22
+    // (proc_pid_stat(5)).
     let fields = stat.rsplit_once(')')?.1;
     fields.split_whitespace().nth(19)?.parse().ok()
 }
@@ -273,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_low_terminal_the_last_rows_are_drawn() {
+    fn a_short_terminal_shows_the_last_rows() {
         assert_eq!(drawing(0, &["a", "b", "c"], 3), "\rb\x1b[K\n\rc\x1b[K\n");
         assert_eq!(
             drawing(3, &["a", "b", "c"], 3),

@@ -11,8 +11,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::getpgrp;
 use rustix::termios::{isatty, tcgetpgrp, tcgetwinsize};
 
-/// Timeout of the last line, for a terminal stopped by Ctrl-S or a reader that
-/// does not read.
+/// Timeout for writing the last line: the terminal may be stopped by Ctrl-S, or the
+/// reader may not read.
 const LAST_TIMEOUT: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
@@ -37,8 +37,8 @@ impl Screen {
         let is_terminal = isatty(&stderr);
         let own = is_terminal.then(reopen).flatten();
         if is_terminal {
-            // Keeps a write from stopping the process if it goes to the background
-            // after the check. Blocking a valid set can't fail (sigprocmask(2)).
+            // A write must not stop the process if it goes to the background after the
+            // check. Blocking a valid set can't fail (sigprocmask(2)).
             let _ = SigSet::from(Signal::SIGTTOU).thread_block();
         }
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -72,8 +72,8 @@ impl Screen {
         }
     }
 
-    /// Whether this process is in the terminal's foreground, or the terminal does
-    /// not control it.
+    /// Whether this process is in the terminal's foreground, or the terminal is not its
+    /// controlling terminal.
     pub fn is_in_foreground(&self) -> bool {
         tcgetpgrp(self.plain.get_ref()).map_or(true, |group| group == getpgrp())
     }
@@ -90,7 +90,7 @@ impl Screen {
     pub fn write_last(&mut self, text: &str) {
         let stderr = self.plain.get_ref().as_fd();
         let mut fds = [PollFd::from_borrowed_fd(stderr, PollFlags::OUT)];
-        // If poll fails, the write is tried nonetheless.
+        // If poll fails, try to write anyway.
         let _ = poll(&mut fds, Some(&LAST_TIMEOUT));
         self.write(text);
     }

@@ -15,7 +15,8 @@ use super::progress::{Ending, History, Snapshot};
 /// Reason for the end: the reader of the output is gone.
 pub const CONSUMER_GONE: &str = "consumer gone";
 
-/// Maximum number of bytes passed at once based on the expected length of lines.
+/// With a rate limit in lines, at most this many bytes pass at once, unless more lines
+/// are allowed.
 const MAX_EXPECTED_BYTES: u64 = 16 << 10;
 
 /// A stream in progress.
@@ -41,25 +42,25 @@ pub struct Session<'o> {
 /// Counts in bytes, except for `lines` and `shown`.
 #[derive(Debug, Default)]
 struct Counts {
-    /// Given to the output from earlier inputs.
+    /// Written to the output from earlier inputs.
     before: u64,
-    /// Given to the output from this input.
+    /// Written to the output from this input.
     given: u64,
-    /// Given and unread.
+    /// Written to the output and not yet read there.
     unread: Option<u64>,
-    /// Taken from this input and charged to the limiter.
+    /// Read from this input and charged to the limiter.
     taken: u64,
     /// Lines charged to the limiter.
     lines: u64,
-    /// Maximum of the count shown, in units: it never decreases, even if another
-    /// writer adds unread bytes to the same pipe.
+    /// The highest count shown so far, in units: the count shown never decreases, even if
+    /// another writer adds unread bytes to the same pipe.
     shown: u64,
     /// The same in bytes.
     shown_bytes: u64,
 }
 
 impl<'o> Session<'o> {
-    /// Begins now, or with the first byte if the options say so.
+    /// Starts the clock now, or at the first byte if the options say so.
     pub fn new(options: &'o Options, size: Option<u64>) -> Self {
         Session {
             options,
@@ -101,7 +102,7 @@ impl<'o> Session<'o> {
         }
     }
 
-    /// Begins the next input.
+    /// Starts the next input.
     pub fn next_input(&mut self) {
         self.counts.before += self.counts.given;
         self.counts.given = 0;
@@ -119,7 +120,7 @@ impl<'o> Session<'o> {
         Some(size.saturating_sub(self.passed()))
     }
 
-    /// The number of units given to the output.
+    /// The number of units written to the output.
     fn passed(&self) -> u64 {
         match &self.lines {
             Some(lines) => lines.lines(),
@@ -133,7 +134,8 @@ impl<'o> Session<'o> {
         self.counts.unread = progress.unread.map(|bytes| bytes as u64);
         self.technique = Some(progress.technique.name());
         if progress.activity == Activity::Ended {
-            // The answer is ignored, and bytes taken may have been put back.
+            // Relay ignores the answer. The limiter is not updated, since `taken` may have
+            // decreased: bytes not written are put back.
             return Flow::Continue;
         }
         let Some(now) = self.clock.now() else {
@@ -168,7 +170,8 @@ impl<'o> Session<'o> {
         within
     }
 
-    /// Charges the bytes taken to the limiter, and returns how many may follow.
+    /// Charges the bytes or lines read to the limiter, and returns how many bytes may
+    /// follow.
     fn flow(&mut self, now: Duration, taken: u64) -> Flow {
         let within = self.display.until_next(now);
         self.clock.expect(within);
@@ -198,33 +201,32 @@ impl<'o> Session<'o> {
         }
     }
 
-    /// The number of bytes that may pass in line mode. To stop at a number of
-    /// lines, as many bytes as lines remain, since they can't contain more lines.
-    /// To limit the rate, the expected length of the lines; a surplus is charged
-    /// to the limiter later.
+    /// Returns how many bytes may pass in line mode. To stop at a number of lines: as many
+    /// bytes as lines remain, since they can't contain more lines. To limit the rate:
+    /// the expected length of the allowed lines; a surplus is charged to the limiter later.
     fn flow_of_lines(&self, within: Option<Duration>) -> Flow {
-        let wanted = self.remaining().unwrap_or(u64::MAX);
+        let until_size = self.remaining().unwrap_or(u64::MAX);
         let length = self.lines.as_ref().map_or(1, LineCounter::likely_length);
         let expected = self.lines_allowed.saturating_mul(length);
-        let most = self.lines_allowed.max(MAX_EXPECTED_BYTES);
+        let max_bytes = self.lines_allowed.max(MAX_EXPECTED_BYTES);
         Flow::CallAfter {
-            bytes: wanted.min(expected.clamp(self.lines_allowed, most)),
+            bytes: until_size.min(expected.clamp(self.lines_allowed, max_bytes)),
             within,
         }
     }
 
-    /// Callback of relay in line mode: counts the lines in the bytes given.
+    /// Callback of relay in line mode: counts the lines in the bytes that pass.
     pub fn on_bytes(&mut self, bytes: &[u8]) -> Flow {
         let Some(lines) = &mut self.lines else {
             return Flow::Continue;
         };
-        let more = lines.count(bytes);
+        let counted = lines.count(bytes);
         let stops = self.options.stop_at_size && self.size.is_some();
         if !stops && self.limiter.is_none() {
             return Flow::Continue;
         }
         if self.limiter.is_some() {
-            self.lines_allowed = self.lines_allowed.saturating_sub(more);
+            self.lines_allowed = self.lines_allowed.saturating_sub(counted);
         }
         if self.remaining() == Some(0) {
             return Flow::Stop;
@@ -243,7 +245,7 @@ impl<'o> Session<'o> {
             .is_some_and(|last| last.end != CONSUMER_GONE);
         let unread = counts.unread.filter(|_| !delivered).unwrap_or(0);
         let done = match &self.lines {
-            Some(lines) => lines.without(unread),
+            Some(lines) => lines.lines_before(unread),
             None => given.saturating_sub(unread),
         };
         counts.shown_bytes = counts.shown_bytes.max(given.saturating_sub(unread));
@@ -271,7 +273,7 @@ impl<'o> Session<'o> {
     /// Shows the final state. Returns the exit status.
     pub fn finish(&mut self, end: &'static str) -> u8 {
         let now = self.clock.now();
-        // Without the first byte no line was drawn.
+        // No line was drawn before the first byte.
         if now.is_some() || !matches!(self.options.show, Show::Line(_)) {
             let ending = Ending {
                 end,

@@ -1,4 +1,4 @@
-//! Passing all inputs on, one after another, by relay.
+//! Passes all inputs on, one after another, by relay.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -15,12 +15,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom, Stat, fstat, seek, stat, tell};
 use rustix::io::Errno;
 
-use super::format::visible;
+use super::format::sanitize;
 use super::options::{Options, Unit};
 use super::session::{CONSUMER_GONE, Session};
 use super::{ACCESS, SAME_FILE, TRANSFER};
 
-/// After a read error, the rest of the sector of this many bytes is skipped.
+/// Size of a sector in bytes. After a read error, the rest of the sector is skipped.
 const SECTOR: u64 = 512;
 
 /// Reason for the end: the size to stop at was reached.
@@ -105,12 +105,12 @@ fn pass_file(
     }
 }
 
-/// Passes at most `most` bytes of `input` on to `output`. Returns whether the size to
+/// Passes `input`, or its first `max_bytes`, on to `output`. Returns whether the size to
 /// stop at was reached.
 fn pass(
     input: BorrowedFd<'_>,
     output: BorrowedFd<'_>,
-    most: Option<u64>,
+    max_bytes: Option<u64>,
     session: &mut Session<'_>,
 ) -> Result<bool, RelayError> {
     session.next_input();
@@ -127,12 +127,12 @@ fn pass(
         options = options.block(bytes);
     }
     if requested.rate_limit.is_none() {
-        // Saves most wake-ups if writer and reader are equally fast.
+        // Avoids most wake-ups if writer and reader are equally fast.
         options = options.wait(Wait::Adaptive);
     }
     let in_bytes = requested.unit == Unit::Bytes;
     let remaining = session.remaining().filter(|_| in_bytes);
-    if let Some(limit) = most.into_iter().chain(remaining).min() {
+    if let Some(limit) = max_bytes.into_iter().chain(remaining).min() {
         options = options.limit(limit);
     }
     let result = if in_bytes {
@@ -170,17 +170,17 @@ fn open(path: &Path, session: &mut Session<'_>) -> io::Result<File> {
     }
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    // No event before the first writer has opened the FIFO.
+    // There is no event until the first writer has opened the FIFO.
     while !wait_until_readable(&file, session.draw_idle())? {}
     Ok(file)
 }
 
-/// Waits for an event of a descriptor. False after the time or a signal.
+/// Waits until a descriptor is readable or at its end. False after the time or a signal.
 ///
 /// # Errors
 /// Those of poll(2).
 pub(super) fn wait_until_readable(fd: impl AsFd, within: Option<Duration>) -> io::Result<bool> {
-    // Times out of range mean no timeout.
+    // A time out of range means no timeout.
     let within = within.and_then(|time| Timespec::try_from(time).ok());
     match poll(&mut [PollFd::new(&fd, PollFlags::IN)], within.as_ref()) {
         Err(Errno::INTR) => Ok(false),
@@ -188,8 +188,8 @@ pub(super) fn wait_until_readable(fd: impl AsFd, within: Option<Duration>) -> io
     }
 }
 
-/// Skips to the next sector of a file or block device. Returns zeros to pass instead and
-/// their number; `None` on failure.
+/// Skips to the next sector of a file or block device. Returns a source of zeros to pass
+/// instead and their number; `None` on failure.
 fn skip_sector(input: &File) -> Option<(File, u64)> {
     let about = fstat(input).ok()?;
     if !has_type(&about, FileType::RegularFile) && !has_type(&about, FileType::BlockDevice) {
@@ -204,7 +204,7 @@ fn skip_sector(input: &File) -> Option<(File, u64)> {
 fn printable(path: &Path) -> String {
     match path.to_str() {
         Some("-") => "standard input".to_owned(),
-        _ => path.display().to_string().chars().map(visible).collect(),
+        _ => path.display().to_string().chars().map(sanitize).collect(),
     }
 }
 
@@ -215,7 +215,7 @@ fn total(files: &[PathBuf]) -> Option<u64> {
     for path in files {
         let bytes = if path == Path::new("-") {
             let stdin = io::stdin();
-            // What was read before doesn't count.
+            // Without the part that was read before.
             size_of(&fstat(&stdin).ok()?)?.saturating_sub(tell(&stdin).ok()?)
         } else {
             match stat(path) {
@@ -225,7 +225,7 @@ fn total(files: &[PathBuf]) -> Option<u64> {
         };
         total = total.checked_add(bytes)?;
     }
-    // 0 is unknown: files of /proc have this size.
+    // 0 may also mean unknown: files in /proc have this size.
     (total > 0).then_some(total)
 }
 
@@ -248,8 +248,7 @@ pub(super) fn size_of(about: &Stat) -> Option<u64> {
     sectors.trim().parse::<u64>().ok()?.checked_mul(SECTOR)
 }
 
-/// Whether both are the same regular file: reading what is being written would
-/// never end.
+/// Whether both are the same regular file: reading it would never end, since it grows.
 fn is_same_file(input: &File, output: BorrowedFd<'_>) -> io::Result<bool> {
     let (input, output) = (fstat(input)?, fstat(output)?);
     Ok(has_type(&input, FileType::RegularFile)

@@ -1,5 +1,5 @@
-//! Watching the positions of another process in its files, as /proc shows them
-//! (proc_pid_fd(5), proc_pid_fdinfo(5)).
+//! Watches the file positions of another process in /proc (proc_pid_fd(5),
+//! proc_pid_fdinfo(5)).
 
 use std::fs;
 use std::io;
@@ -17,7 +17,7 @@ use super::options::{Options, Target};
 use super::progress::{Ending, History, Snapshot};
 use super::stream::{size_of, wait_until_readable};
 
-/// Paths are shortened to their last characters.
+/// Longer paths are shortened to their end.
 const MAX_PATH_CHARS: usize = 30;
 
 /// Watches until the process ends or the chosen descriptor no longer refers to
@@ -52,7 +52,7 @@ struct Watch<'o> {
 struct Watched {
     fd: i32,
     state: FileState,
-    /// Time and position when it was first seen.
+    /// Time when the file was first seen, and the position then.
     since: Duration,
     begun_at: u64,
     history: History,
@@ -88,11 +88,11 @@ impl<'o> Watch<'o> {
         Ok(watch)
     }
 
-    /// Draws until the end of the process or descriptor. Returns the reason.
+    /// Draws until the process ends or the chosen descriptor is closed. Returns the reason.
     fn run(&mut self, display: &mut Display<'_>) -> &'static str {
         loop {
             let within = display.until_next(self.begun.elapsed());
-            // If poll fails, the end could not be detected later.
+            // A failed poll counts as the end, since the end could not be detected later.
             if wait_until_readable(&self.process, within).unwrap_or(true) {
                 return "process ended";
             }
@@ -113,7 +113,7 @@ impl<'o> Watch<'o> {
         let mut before = std::mem::take(&mut self.files);
         let fds = match self.target.fd {
             Some(fd) => vec![fd],
-            // The list is unreadable while the process ends.
+            // The list can't be read while the process ends.
             None => list(self.target.pid).unwrap_or_default(),
         };
         for fd in fds {
@@ -138,7 +138,7 @@ impl<'o> Watch<'o> {
         true
     }
 
-    /// Shows all files, for the last time if there is a reason for the end.
+    /// Shows all files; for the last time if `end`, the reason for the end, is given.
     fn show(&self, display: &mut Display<'_>, end: Option<&'static str>) {
         let now = self.begun.elapsed();
         let chosen = self.target.fd.is_some();
@@ -185,7 +185,7 @@ impl Watched {
     fn update(&mut self, state: FileState, now: Duration) {
         let since = now.saturating_sub(self.since);
         if state.position < self.state.position {
-            // A seek backwards gives no rate.
+            // After a backward seek, the rate starts anew.
             self.history = History::begin(since, state.position);
             self.begun_at = self.begun_at.min(state.position);
         } else {
@@ -246,7 +246,7 @@ fn list(pid: i32) -> io::Result<Vec<i32>> {
 /// Those of reading /proc: the descriptor or the process does not exist.
 fn read(pid: i32, fd: i32) -> io::Result<Option<FileState>> {
     let link = format!("/proc/{pid}/fd/{fd}");
-    // Follows the link, which also works for deleted files.
+    // Following the link also works for deleted files.
     let about = fs::metadata(&link)?;
     if !about.is_file() && !about.file_type().is_block_device() {
         return Ok(None);
@@ -296,7 +296,7 @@ mod tests {
         let seen = read(pid, reading.as_raw_fd()).unwrap().unwrap();
         assert_eq!((seen.position, seen.size), (1234, Some(5000)));
         assert_eq!(seen.path, file.path().to_str().unwrap());
-        // Open for reading and writing: it may grow.
+        // No size, since a file that is open for writing may grow.
         let written = read(pid, file.as_raw_fd()).unwrap().unwrap();
         assert_eq!((written.position, written.size), (5000, None));
         assert_ne!(written.identity, seen.identity);

@@ -8,8 +8,8 @@ use super::account::Account;
 use super::running::{Ran, Seen};
 use crate::profile::account::Usage;
 use crate::profile::gathered::{Chains, end_profile};
-use crate::profile::record::{Function, PipelineProfile, StageProfile, Status};
 use crate::profile::perf::{Sampling, Scope};
+use crate::profile::record::{Function, PipelineProfile, StageProfile, Status};
 
 /// A stage's role contains at most this many characters of its command.
 const MAX_ROLE: usize = 40;

@@ -10,10 +10,10 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
 
+use super::Pipeline;
 use super::account::{Account, children, signal_descendants};
 use super::process::{Ended, Process, kill, reap};
 use super::watch::Watch;
-use super::Pipeline;
 use crate::profile::gathered::Chains;
 use crate::profile::perf::{Probe, Sampling, shared_ring_bytes};
 use pipespeed_base::interrupt::Interrupt;

@@ -98,10 +98,10 @@ fn a_stopped_peer_is_distinguished_from_a_dead_one() {
 }
 
 #[test]
-fn a_child_knows_its_parent() {
-    const NAME: &str = "a_child_knows_its_parent";
+fn a_child_notices_its_parents_death() {
+    const NAME: &str = "a_child_notices_its_parents_death";
     if is_child("parent") {
-        // Between the test and its grandchild: hands the ring on and is killed.
+        // The process between the test and its grandchild: passes the ring on, and is killed.
         #[expect(clippy::zombie_processes, reason = "its parent is killed first")]
         let _child = spawn(NAME, "child", stdin(), Stdio::inherit());
         park();
@@ -112,7 +112,7 @@ fn a_child_knows_its_parent() {
         let (at, end) = consume(&mut consumer);
         assert_eq!(at, 1000);
         assert_eq!(error_of(&end.unwrap_err()), Some(RingError::PeerDied));
-        // Dropping it reports success.
+        // Dropping the end tells the test that this succeeded.
         return;
     }
     watch();
@@ -123,7 +123,7 @@ fn a_child_knows_its_parent() {
     until("the grandchild took it all", || {
         producer.room().unwrap() == CAPACITY
     });
-    // It read what there was, so it watches already.
+    // The grandchild has read the available bytes, so it already watches its parent.
     parent.kill().unwrap();
     parent.wait().unwrap();
     until("the grandchild is done", || {

@@ -16,8 +16,8 @@ use crate::common::state::{until, watch};
 use fastpipe::ring::{Consumer, PeerState, Producer, RingError};
 use fastpipe::wait::Wait;
 
-/// Tries every way and wait, those of one wait in a thread: a death is looked
-/// for every quarter of a second, which need not be waited for one by one.
+/// Calls `try_out` for each way and wait, with a thread for each wait: an end checks for
+/// deaths every quarter of a second, and these times should overlap.
 fn at_once(try_out: impl Fn(Way, Wait) + Sync) {
     std::thread::scope(|scope| {
         for wait in WAITS {
@@ -39,7 +39,7 @@ fn a_killed_producer_leaves_its_bytes_followed_by_an_error() {
         if is_child(&name("little, kept", way)) {
             let mut producer = child_producer(way);
             produce(&mut producer, LITTLE).unwrap();
-            // Neither committed nor given back.
+            // Lent, but not committed.
             producer.lend(1000).unwrap().fill(0..1000, b'?');
             park();
         }
@@ -49,10 +49,10 @@ fn a_killed_producer_leaves_its_bytes_followed_by_an_error() {
         }
     }
     at_once(|way, wait| {
-        // While we wait for more.
+        // Killed while the consumer waits for more.
         let (mut consumer, child) = with_child_producer(NAME, "little, kept", way);
         consumer.set_wait(wait);
-        // All is committed.
+        // Killed after everything is committed.
         assert_eq!(consumer.peek(LITTLE).unwrap().len(), LITTLE);
         let killing = kill(child, wait != Wait::Spin);
         let (at, end) = consume(&mut consumer);
@@ -61,12 +61,12 @@ fn a_killed_producer_leaves_its_bytes_followed_by_an_error() {
         let error = end.unwrap_err();
         assert_eq!(error_of(&error), Some(RingError::PeerDied));
         assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-        // And so it stays.
+        // The error is permanent.
         let again = consumer.read(&mut [0]).unwrap_err();
         assert_eq!(again.kind(), ErrorKind::ConnectionReset);
         assert_eq!(consumer.peer_state().unwrap(), PeerState::Died);
 
-        // In the middle of its work.
+        // Killed while it produces.
         let (mut consumer, child) = with_child_producer(NAME, "without end", way);
         consumer.set_wait(wait);
         consumer.peek(1).unwrap().release(0);
@@ -146,9 +146,8 @@ fn a_process_that_exits_without_closing_its_end_counts_as_dead() {
     }
 }
 
-/// For how long this thread was to run and had no processor to: the second
-/// number of schedstat, in nanoseconds (proc(5)). Nothing where the kernel does
-/// not count that.
+/// Time that this thread was runnable but did not run: the second number of schedstat, in
+/// nanoseconds (proc(5)). Zero if the kernel does not count it.
 fn kept_waiting() -> Duration {
     std::fs::read_to_string("/proc/thread-self/schedstat")
         .ok()
@@ -156,12 +155,11 @@ fn kept_waiting() -> Duration {
         .map_or(Duration::ZERO, Duration::from_nanos)
 }
 
-/// What the library promises: waiting ends within a second after the peer was
-/// killed. It looks every quarter of a second, so that half of that second is
-/// left for a machine that is slow.
+/// Checks that waiting ends within a second after the peer was killed, as documented. The
+/// library checks every quarter of a second, which leaves a margin for slow machines.
 ///
-/// How long a busy machine takes to let the peer die, and keeps us off the
-/// processor, is no doing of the library's, and not counted.
+/// Two times that a busy machine may add do not count: from the signal to the peer's
+/// death, and while this thread is runnable but not running.
 fn ends_within_a_second<T>(child: Child, wait: Wait, waiting: impl FnOnce() -> Result<T, Error>) {
     let killing = kill(child, wait != Wait::Spin);
     let kept_before = kept_waiting();
@@ -223,7 +221,7 @@ fn a_living_peer_that_closes_the_socket_counts_as_dead_after_its_bytes() {
         let error = consumer.read_to_end(&mut got).unwrap_err();
         assert_eq!(error_of(&error), Some(RingError::PeerDied));
         assert_eq!(got, b"before");
-        // What it commits after that still comes.
+        // Bytes that it commits later still arrive.
         producer.write_all(b"after").unwrap();
         assert_eq!(consumer.read(&mut [0; 9]).unwrap(), 5);
         assert_eq!(consumer.peer_state().unwrap(), PeerState::Died);

@@ -1,5 +1,5 @@
-//! Rings leave no mappings and descriptors behind. In a process of its own, since
-//! it counts those of the whole process.
+//! Rings leave no mappings and descriptors behind. The test counts those of the whole
+//! process, so it has its own.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -28,7 +28,7 @@ fn use_up(commits: usize, rings: usize) {
     for n in 0..rings {
         let (here, there) = UnixStream::pair().unwrap();
         let accepting = std::thread::spawn(move || match n % 3 {
-            // One that hangs up instead.
+            // A peer that hangs up instead of accepting.
             0 => drop(there),
             _ => {
                 let mut got = [0; 3];
@@ -53,7 +53,7 @@ fn rings_leave_no_mapping_and_no_descriptor_behind() {
         use_up(1_000_000, 300);
         let after = mappings_and_descriptors();
         assert_eq!(after.1, before.1, "descriptors");
-        // The allocator may have taken a few for itself and for threads' stacks.
+        // The allocator and thread stacks may have added a few.
         assert!(
             after.0 < before.0 + 30,
             "{} mappings, then {}",

@@ -1,5 +1,5 @@
-//! A sleeping end of a ring is woken when it has what it waits for, and not before.
-//! In a process of its own, whose threads do not contend for its memory map.
+//! A sleeping end of a ring is woken when it has what it waits for, and not before. Each
+//! test has its own process, without other threads that contend for its memory map.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -11,7 +11,7 @@ use fastpipe::ring;
 use fastpipe::wait::Wait;
 use rustix::io::pwrite;
 
-/// How many times this thread went to sleep.
+/// Returns how often this thread went to sleep.
 fn times_asleep() -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
     let count = status
@@ -20,8 +20,9 @@ fn times_asleep() -> u64 {
     count.unwrap().trim().parse().unwrap()
 }
 
-/// It may look for its peer now and then, but sleeps on through each of these.
+/// Number of small commits or releases through which an end sleeps.
 const STEPS: usize = 400;
+/// An end wakes less often than this in the meantime, to check its peer.
 const FEW: u64 = 100;
 
 #[test]
@@ -105,7 +106,7 @@ fn a_waiting_end_is_woken_by_a_close_across_a_position_overflow() {
                 let view = consumer.peek(100).unwrap();
                 assert_eq!(view.len(), 100);
                 view.release(100);
-                // Fewer, since it ends.
+                // Fewer than requested, since the data ends.
                 assert_eq!(consumer.peek(100).unwrap().len(), 4);
                 producing.join().unwrap();
             }

@@ -39,13 +39,13 @@ fn a_lock_beyond_the_limit_names_the_limit() {
         for word in ["65536", "RLIMIT_MEMLOCK"] {
             assert!(text.contains(word), "{text}");
         }
-        // What failed holds nothing.
+        // Failed buffers release their memory.
         for _ in 0..10 {
             builder.len(48 * 1024).map().unwrap();
         }
 
-        // Renewing needs old and new side by side; where that is too much the
-        // old pages stay.
+        // Renewing needs old and new pages at the same time. If the limit forbids that,
+        // the old pages stay.
         let mut buffer = builder.len(48 * 1024).map().unwrap();
         buffer.fill(5);
         buffer.renew().unwrap_err();
@@ -71,7 +71,7 @@ fn renewing_works_under_mlockall_of_future_memory() {
             let mut out = Output::new(&writer, Wait::Block);
             out.vmsplice(&[buffer.slice(..)], Default::default())
                 .unwrap();
-            // Old and new are locked side by side.
+            // Old and new pages are locked at the same time.
             if let Err(error) = buffer.renew() {
                 assert_same(&buffer, &bytes);
                 return skip(format_args!("{pages:?}: {error}"));
@@ -100,16 +100,16 @@ fn ten_thousand_buffers_leave_no_mapping_behind() {
         let round = |n: usize| {
             let pages = [Pages::Base, Pages::Huge, Pages::HugeTlb][n % 3];
             let builder = Buffer::builder().len(1 + n % 9000).pages(pages);
-            // Some are refused, which is not to leave anything either.
+            // Some are refused, which must leave nothing behind either.
             if let Ok(mut buffer) = builder.touched(n % 8 < 1).locked(n % 5 < 1).map() {
-                // So may this be, where there is not enough to have both.
+                // May be refused if there is not enough memory for old and new pages.
                 let _ = buffer.renew();
             }
         };
         (0..100).for_each(round);
         let before = mappings();
         (0..10_000).for_each(round);
-        // The heap may have grown by one or two of its own.
+        // The heap may have added one or two mappings.
         let after = mappings();
         assert!(after <= before + 4, "{before} mappings, then {after}");
     });
@@ -121,7 +121,7 @@ fn transfers_leave_no_descriptor_behind() {
         let directory = common::Directory::new();
         let pages = buffer_with(b"abcdef", 0);
         let round = |n: usize, wait: Wait| {
-            // A FIFO is opened a second time, by both ends.
+            // Both ends open a FIFO a second time.
             let (fifo_reader, fifo_writer) = directory.fifo(&n.to_string());
             Output::new(&fifo_writer, wait).write(b"abc").unwrap();
             Input::new(&fifo_reader, wait).read(&mut [0; 3]).unwrap();

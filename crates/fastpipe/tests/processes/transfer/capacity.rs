@@ -16,7 +16,7 @@ use fastpipe::transfer::{Input, Output};
 use fastpipe::wait::Wait;
 use proptest::prelude::*;
 
-/// The largest that anybody may ask for.
+/// The largest capacity without privileges.
 fn largest() -> usize {
     Limits::read().max_size.unwrap_or(1 << 20)
 }
@@ -38,10 +38,10 @@ proptest! {
     }
 
     #[test]
-    fn a_slice_knows_its_number_of_slots(
+    fn a_slice_returns_its_number_of_slots(
         pieces in prop::collection::vec((0..40_000_usize, 1..40_000_usize), 1..4),
     ) {
-        // From an aligned base, so that the offset alone decides.
+        // The base is aligned, so only the offset determines the number.
         let pages = Buffer::builder().len(80_000).map().unwrap();
         let (reader, writer) = pipe_of(64 * page_size());
         let capacity = pipe::slots(&writer).unwrap();
@@ -56,7 +56,7 @@ proptest! {
             used += piece.slots();
             out.vmsplice(&[piece], Default::default()).unwrap();
         }
-        // Exactly as many more pieces of one byte fit.
+        // Each remaining slot takes one more piece of one byte.
         let byte = pages.slice(..1);
         prop_assert_eq!(byte.slots(), 1);
         for _ in used..capacity {
@@ -95,7 +95,7 @@ fn sixteen_single_bytes_fill_a_pipe_of_sixteen_slots() {
 }
 
 #[test]
-fn unread_counts_from_either_end_and_follows_what_is_read() {
+fn unread_is_the_same_at_both_ends_and_decreases_by_reads() {
     let (reader, writer) = pipe_of(65_536);
     assert_eq!(pipe::unread(&reader).unwrap(), 0);
     rustix::io::write(&writer, &[0; 5000]).unwrap();
@@ -108,7 +108,7 @@ fn unread_counts_from_either_end_and_follows_what_is_read() {
 }
 
 #[test]
-fn a_pipe_and_a_fifo_are_pipes_and_nothing_else_is() {
+fn only_pipes_and_fifos_count_as_pipes() {
     let directory = Directory::new();
     let (reader, writer) = pipe::create().unwrap();
     let fifo = directory.fifo("fifo");
@@ -142,7 +142,7 @@ fn pipes_are_closed_on_exec() {
 }
 
 #[test]
-fn a_capacity_of_nothing_or_of_more_than_an_int_is_refused() {
+fn a_capacity_of_zero_or_above_int_max_is_refused() {
     let (_reader, writer) = pipe::create().unwrap();
     let before = pipe::capacity(&writer).unwrap();
     for asked in [0, i32::MAX as usize + 1, usize::MAX] {
@@ -150,15 +150,15 @@ fn a_capacity_of_nothing_or_of_more_than_an_int_is_refused() {
         assert_eq!(error.asked, asked);
         assert_eq!(error.source.kind(), ErrorKind::InvalidInput);
     }
-    // The greatest int rounds up to more than one.
+    // Rounding up the largest int exceeds an int.
     let _ = pipe::set_capacity(&writer, i32::MAX as usize);
     pipe::set_capacity(&writer, before).unwrap();
     assert_eq!(pipe::set_capacity_up_to(&writer, 0).unwrap(), before);
 }
 
 #[test]
-fn more_than_the_limit_names_the_limit() {
-    in_own_process("more_than_the_limit_names_the_limit", || {
+fn an_error_above_the_limit_names_the_limit() {
+    in_own_process("an_error_above_the_limit_names_the_limit", || {
         let Some(limit) = Limits::read().max_size else {
             return skip("the limit can't be read");
         };
@@ -177,7 +177,7 @@ fn more_than_the_limit_names_the_limit() {
         assert_eq!(general.kind(), ErrorKind::PermissionDenied);
         assert_eq!(pipe::capacity(&writer).unwrap(), before);
 
-        // Halving gets there, from whatever wish.
+        // Halving arrives at the limit from any request.
         for wish in [limit + 1, 3 * limit, 1 << 40, usize::MAX] {
             let (_reader, writer) = pipe::create().unwrap();
             let granted = pipe::set_capacity_up_to(&writer, wish).unwrap();
@@ -188,28 +188,25 @@ fn more_than_the_limit_names_the_limit() {
 }
 
 #[test]
-fn asking_for_more_never_shrinks_and_asking_for_less_does() {
-    in_own_process(
-        "asking_for_more_never_shrinks_and_asking_for_less_does",
-        || {
-            if !become_ordinary() {
-                return;
-            }
-            let largest = largest();
-            let (_reader, writer) = pipe::create().unwrap();
-            pipe::set_capacity(&writer, largest).unwrap();
-            for wish in [largest + 1, largest + largest / 2, 5 * largest, usize::MAX] {
-                let granted = pipe::set_capacity_up_to(&writer, wish).unwrap();
-                assert_eq!(granted, largest, "{wish}");
-            }
-            let granted = pipe::set_capacity_up_to(&writer, 2 * page_size()).unwrap();
-            assert_eq!(granted, 2 * page_size());
-        },
-    );
+fn only_a_smaller_request_shrinks_a_pipe() {
+    in_own_process("only_a_smaller_request_shrinks_a_pipe", || {
+        if !become_ordinary() {
+            return;
+        }
+        let largest = largest();
+        let (_reader, writer) = pipe::create().unwrap();
+        pipe::set_capacity(&writer, largest).unwrap();
+        for wish in [largest + 1, largest + largest / 2, 5 * largest, usize::MAX] {
+            let granted = pipe::set_capacity_up_to(&writer, wish).unwrap();
+            assert_eq!(granted, largest, "{wish}");
+        }
+        let granted = pipe::set_capacity_up_to(&writer, 2 * page_size()).unwrap();
+        assert_eq!(granted, 2 * page_size());
+    });
 }
 
 #[test]
-fn shrinking_below_what_is_queued_is_refused_and_loses_nothing() {
+fn shrinking_below_the_queued_bytes_is_refused_without_loss() {
     let (reader, writer) = pipe_of(65_536);
     let before = pipe::capacity(&writer).unwrap();
     let bytes = common::pattern(5 * page_size());
@@ -219,7 +216,7 @@ fn shrinking_below_what_is_queued_is_refused_and_loses_nothing() {
     let error = pipe::set_capacity(&writer, page_size()).unwrap_err();
     assert_eq!(error.source.kind(), ErrorKind::ResourceBusy);
     assert!(error.to_string().contains("queued"), "{error}");
-    // It says so by the capacity that resulted.
+    // The result shows that the capacity is unchanged.
     let granted = pipe::set_capacity_up_to(&writer, page_size()).unwrap();
     assert_eq!(granted, before);
     let mut got = vec![0; bytes.len()];

@@ -17,7 +17,7 @@ use proptest::prelude::*;
 
 const CAPACITY: usize = 16 * 4096;
 
-/// What is sent: more than fits.
+/// Number of bytes sent: more than fit into the pipe.
 const SENT: usize = 3 * CAPACITY;
 
 #[derive(Debug, Clone, Copy)]
@@ -49,9 +49,9 @@ fn send(technique: Technique, writer: OwnedFd, wait: Wait) -> Incomplete {
         }
         SpliceFromPipe => {
             let (inner, feeder) = pipe_of(CAPACITY);
-            // It dies with the splice.
+            // This thread ends when the splice fails.
             std::thread::spawn(move || File::from(feeder).write_all(&bytes));
-            // An empty one would block before it is seen who reads.
+            // An empty inner pipe would block before the missing reader is noticed.
             until_unread(&inner, 1);
             let spliced = Input::new(inner, wait).splice(writer, SENT as u64, Default::default());
             spliced.map(drop)
@@ -63,7 +63,7 @@ fn send(technique: Technique, writer: OwnedFd, wait: Wait) -> Incomplete {
 fn is_a_broken_pipe_after(end: &Incomplete, read: usize) {
     assert_eq!(end.kind(), ErrorKind::BrokenPipe, "{end}");
     let moved = end.moved as usize;
-    // What was read was moved, and no more than that and a pipeful.
+    // At least the bytes read were moved, and at most a pipeful more.
     assert!((read..=read + CAPACITY).contains(&moved), "{read}: {end}");
 }
 
@@ -78,7 +78,7 @@ proptest! {
         let (reader, writer) = pipe_of(CAPACITY);
         let reading = std::thread::spawn(move || {
             let mut got = vec![0; read];
-            // Begun, or it would be the same as never having been there.
+            // The transfer has started, so this differs from a reader that never existed.
             until_unread(&reader, 1);
             File::from(reader).read_exact(&mut got).unwrap();
             got
@@ -90,7 +90,7 @@ proptest! {
 }
 
 #[test]
-fn a_reader_that_was_never_there_ends_the_writer_with_nothing_moved() {
+fn without_a_reader_a_transfer_fails_with_nothing_moved() {
     for wait in common::ALL_WAITS {
         for technique in TECHNIQUES {
             let (reader, writer) = pipe_of(CAPACITY);
@@ -103,7 +103,7 @@ fn a_reader_that_was_never_there_ends_the_writer_with_nothing_moved() {
 }
 
 #[test]
-fn a_copy_that_nobody_reads_ends_tee_with_a_broken_pipe() {
+fn tee_to_a_pipe_without_reader_fails_with_a_broken_pipe() {
     for wait in common::ALL_WAITS {
         let (reader, writer) = pipe_of(CAPACITY);
         let (copy_reader, copy_writer) = pipe_of(CAPACITY);
@@ -121,8 +121,8 @@ fn a_copy_that_nobody_reads_ends_tee_with_a_broken_pipe() {
     }
 }
 
-/// The part that the tests below play in a child process: it does its share
-/// with its standard input, says so, and waits to be killed.
+/// Child process of the tests below: does its part with its standard input, reports that,
+/// and waits to be killed.
 #[test]
 fn child_that_is_killed() {
     let stdin = || std::io::stdin().as_fd().try_clone_to_owned().unwrap();
@@ -140,7 +140,7 @@ fn child_that_is_killed() {
     }
 }
 
-/// Starts that child, waits for its word and kills it by SIGKILL.
+/// Starts that child, waits for its report, and kills it with SIGKILL.
 fn kill_a_child_that(role: &'static str, end: OwnedFd) {
     let (told, tell) = fastpipe::pipe::create().unwrap();
     let mut child = spawn("child_that_is_killed", role, end, Stdio::from(tell));

@@ -14,10 +14,10 @@ use crate::common::writers::{HOWS, How, KIB, MIB, SLEEPING, expect, expect_all, 
 use fastpipe::writer::{Frozen, Writer};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-/// After the reader's death.
+/// Checks a writer after its reader's death.
 fn is_sane_and_broken(mut out: Writer<OwnedFd>) {
     if out.queued() == 0 {
-        // A long write was refused as a whole.
+        // A long write was refused completely.
         let kind = out.lend(10).unwrap().commit(10).unwrap_err().kind();
         assert_eq!(kind, ErrorKind::BrokenPipe);
     }
@@ -46,11 +46,11 @@ fn is_sane_and_broken(mut out: Writer<OwnedFd>) {
     );
     let failed = out.finish().unwrap_err();
     assert_eq!(failed.error().kind(), ErrorKind::BrokenPipe);
-    // Dropping it tries once more, in vain.
+    // Dropping the writer tries to send again, and fails.
     assert_eq!(failed.abandon().kind(), ErrorKind::BrokenPipe);
 }
 
-/// Sends until that fails.
+/// Sends until an error occurs, and returns its kind.
 fn send_to_the_end(out: &mut Writer<OwnedFd>, how: How) -> ErrorKind {
     loop {
         let at = u64::try_from(u128::from(out.report().counts.bytes) + out.queued()).unwrap();
@@ -91,7 +91,7 @@ fn a_reader_that_closes_at_any_byte_ends_the_writer_with_a_broken_pipe() {
     }
 }
 
-/// The child: reads and compares this number of bytes, then waits to be killed.
+/// Child process: reads and checks this number of bytes, then waits to be killed.
 fn reader_to_be_killed(bytes: usize) -> ! {
     expect(&mut std::io::stdin().lock(), 0, bytes);
     loop {
@@ -114,7 +114,7 @@ fn a_killed_reader_breaks_the_pipe_of_a_writer() {
         let mut child = spawn(NAME, &end.to_string(), reader, Stdio::inherit());
         let writing = rustix::thread::gettid();
         let killing = std::thread::spawn(move || {
-            // It has read its share, or waits for more of it.
+            // The child has read its bytes or waits for more.
             let stat = format!("/proc/{}/stat", child.id());
             common::state::until("both sleep", || {
                 until_asleep(writing);
@@ -133,10 +133,9 @@ fn a_killed_reader_breaks_the_pipe_of_a_writer() {
 }
 
 #[test]
-fn a_reader_that_is_stopped_and_goes_on_gets_every_byte() {
-    const NAME: &str = "a_reader_that_is_stopped_and_goes_on_gets_every_byte";
+fn a_reader_that_stops_and_continues_gets_every_byte() {
+    const NAME: &str = "a_reader_that_stops_and_continues_gets_every_byte";
     if is_child(NAME) {
-        // Else a difference would not show: its standard output is lost.
         let mut input = std::io::stdin().lock();
         expect_all(&mut input, 0, &[50_000, 4097]);
         assert_eq!(input.read(&mut [0]).unwrap(), 0);

@@ -21,9 +21,9 @@ use rustix::event::epoll;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::stdio::dup2_stdout;
 
-/// Runs `body` with standard output on a file that nobody needs, to be
-/// replaced. For a process of its own, which ends if the output goes where it
-/// should not and so is never read.
+/// Runs `body`, which may replace standard output, and restores it. Only for tests in
+/// their own process: a watchdog kills it if output goes to the wrong place and is never
+/// read.
 fn with_stdout_of_its_own(body: impl FnOnce()) {
     end_if_it_hangs();
     stdout().flush().unwrap();
@@ -32,7 +32,7 @@ fn with_stdout_of_its_own(body: impl FnOnce()) {
     dup2_stdout(usual).unwrap();
 }
 
-/// A pipe with bytes in it, of which standard output becomes the read end.
+/// Creates a pipe with bytes in it, and makes standard output its read end.
 fn become_a_read_end() -> (OwnedFd, OwnedFd) {
     let (reader, writer) = pipe_of(64 * KIB);
     rustix::io::write(&writer, &[b'?'; 5000]).unwrap();
@@ -41,9 +41,8 @@ fn become_a_read_end() -> (OwnedFd, OwnedFd) {
 }
 
 #[test]
-fn stdout_replaced_while_vmsplice_sleeps_changes_neither_stream_nor_frozen_bytes() {
-    const NAME: &str =
-        "stdout_replaced_while_vmsplice_sleeps_changes_neither_stream_nor_frozen_bytes";
+fn replacing_stdout_during_vmsplice_changes_no_sent_bytes() {
+    const NAME: &str = "replacing_stdout_during_vmsplice_changes_no_sent_bytes";
     const LEN: usize = MIB;
     in_own_process(NAME, || {
         with_stdout_of_its_own(|| {
@@ -65,22 +64,22 @@ fn stdout_replaced_while_vmsplice_sleeps_changes_neither_stream_nor_frozen_bytes
             until_unread(&reader, capacity);
             until_asleep(writer);
             let replaced = become_a_read_end();
-            // It goes on with the rest of the piece.
+            // The writer continues with the rest of the piece.
             let mut reader = File::from(reader);
             expect(&mut reader, 0, LEN);
             let report = writing.join().unwrap();
             assert_eq!(report.counts.bytes, LEN as u64);
             assert!(frozen.as_bytes() == stream(0, LEN), "written to");
             assert_eq!(pipe::unread(&replaced.0).unwrap(), 5000);
-            // Everything that was open for writing is closed.
+            // All write ends are closed.
             assert_eq!(expect_all(&mut reader, LEN as u64, &[1]), LEN as u64);
         });
     });
 }
 
 #[test]
-fn drained_asks_the_pipe_it_writes_to_after_stdout_was_replaced() {
-    const NAME: &str = "drained_asks_the_pipe_it_writes_to_after_stdout_was_replaced";
+fn drained_queries_its_own_pipe_after_stdout_was_replaced() {
+    const NAME: &str = "drained_queries_its_own_pipe_after_stdout_was_replaced";
     const LOAN: usize = 64 * KIB;
     const LEN: usize = 24 * MIB;
     in_own_process(NAME, || {
@@ -88,7 +87,7 @@ fn drained_asks_the_pipe_it_writes_to_after_stdout_was_replaced() {
             let (reader, writer) = pipe_of(MIB);
             dup2_stdout(&writer).unwrap();
             drop(writer);
-            // The pipe holds more than the slabs do.
+            // The pipe can hold more than the slabs.
             let drained = Writer::builder()
                 .reuse(Reuse::Drained(AssertReaderCopies))
                 .pages(Pages::Base)
@@ -105,7 +104,7 @@ fn drained_asks_the_pipe_it_writes_to_after_stdout_was_replaced() {
             dup2_stdout(&other).unwrap();
             let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
             (LOAN..LEN).step_by(LOAN).for_each(lend);
-            // By write(2).
+            // Sent by write(2).
             out.write_all(&stream(LEN as u64, 100)).unwrap();
             drop(out);
             assert_eq!(reading.join().unwrap(), LEN as u64 + 100);
@@ -114,8 +113,8 @@ fn drained_asks_the_pipe_it_writes_to_after_stdout_was_replaced() {
 }
 
 #[test]
-fn wait_drained_waits_for_the_pipe_it_wrote_to_after_stdout_was_replaced() {
-    const NAME: &str = "wait_drained_waits_for_the_pipe_it_wrote_to_after_stdout_was_replaced";
+fn wait_drained_waits_for_its_own_pipe_after_stdout_was_replaced() {
+    const NAME: &str = "wait_drained_waits_for_its_own_pipe_after_stdout_was_replaced";
     in_own_process(NAME, || {
         with_stdout_of_its_own(|| {
             let (reader, writer) = pipe_of(64 * KIB);
@@ -143,8 +142,8 @@ fn wait_drained_waits_for_the_pipe_it_wrote_to_after_stdout_was_replaced() {
 }
 
 #[test]
-fn stdout_replaced_in_a_long_repetition_changes_no_stream() {
-    const NAME: &str = "stdout_replaced_in_a_long_repetition_changes_no_stream";
+fn replacing_stdout_in_a_long_repetition_changes_no_stream() {
+    const NAME: &str = "replacing_stdout_in_a_long_repetition_changes_no_stream";
     const COPY: usize = 64 * KIB;
     const TIMES: usize = 160 * MIB / COPY;
     in_own_process(NAME, || {
@@ -177,10 +176,10 @@ fn stdout_replaced_in_a_long_repetition_changes_no_stream() {
     });
 }
 
-/// Where RWF_NOWAIT is refused there is another open file of the same pipe.
+/// Also if RWF_NOWAIT is refused and the writer uses another open file of the pipe.
 #[test]
-fn stdout_replaced_before_it_was_duplicated_gets_all_that_follows() {
-    const NAME: &str = "stdout_replaced_before_it_was_duplicated_gets_all_that_follows";
+fn the_output_follows_stdout_until_it_is_duplicated() {
+    const NAME: &str = "the_output_follows_stdout_until_it_is_duplicated";
     in_own_process(NAME, || {
         with_stdout_of_its_own(|| {
             let (first, writer) = pipe_of(64 * KIB);
@@ -196,8 +195,8 @@ fn stdout_replaced_before_it_was_duplicated_gets_all_that_follows() {
             let (second, writer) = pipe_of(64 * KIB);
             dup2_stdout(&writer).unwrap();
             drop(writer);
-            // Much is asked for. What is sent fits in, and ends with a part of
-            // a page, which is copied.
+            // A long loan. The committed part fits into the pipe, and ends with a partial
+            // page, which is copied.
             let mut loan = out.lend(100_000).unwrap();
             fill(&mut loan[..50_001], 10_000);
             loan.commit(50_001).unwrap();
@@ -255,10 +254,10 @@ fn a_read_end_is_refused_and_not_read_from() {
 fn without_a_descriptor_for_a_duplicate_everything_is_copied() {
     const NAME: &str = "without_a_descriptor_for_a_duplicate_everything_is_copied";
     in_own_process(NAME, || {
-        // What the kernel does is found out once, with pipes of its own.
+        // The probe of the kernel runs once, and needs descriptors.
         fastpipe::writer::vmsplice_refers().unwrap();
         let all = getrlimit(Resource::Nofile);
-        // With the lower limit the number asked for is not valid.
+        // With a limit of 3, F_DUPFD fails with EINVAL rather than EMFILE.
         for limit in [64, 3] {
             let (reader, writer) = pipe_of(64 * KIB);
             let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
@@ -322,7 +321,7 @@ fn the_duplicate_is_no_standard_descriptor_and_closed_by_finish() {
         let (reader, writer) = pipe_of(64 * KIB);
         let ours = format!("/proc/self/fd/{}", writer.as_raw_fd());
         let pipe = std::fs::read_link(ours).unwrap();
-        // Of the pipe, by number.
+        // The numbers of the descriptors of the pipe.
         let open = || {
             let mut numbers = Vec::new();
             for entry in std::fs::read_dir("/proc/self/fd").unwrap() {

@@ -15,13 +15,13 @@ use fastpipe::writer::{Frozen, Writer, WriterBuilder};
 
 const LEN: usize = 3 * MIB + 17;
 
-/// Whether the error says that there is no room.
+/// Whether the error is a lack of space.
 fn is_no_room(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EFBIG))
 }
 
-/// Sends the stream to `path`, and makes room when there is none. Nothing may
-/// be taken twice or forgotten.
+/// Sends the stream to `path`, and calls `make_room` when there is no space. No byte may be
+/// accepted twice or lost.
 fn send(builder: WriterBuilder, path: &Path, lend: bool, mut make_room: impl FnMut()) {
     let file = File::create(path).unwrap();
     let mut out = builder.open(file).unwrap();
@@ -29,7 +29,7 @@ fn send(builder: WriterBuilder, path: &Path, lend: bool, mut make_room: impl FnM
     let mut room = |out: &Writer<File>, at: usize, error: &io::Error| {
         assert!(is_no_room(error), "{error}");
         let there = std::fs::metadata(path).unwrap().len();
-        // What was given to it is in the file or is queued.
+        // All accepted bytes are in the file or queued.
         assert_eq!(u128::from(there) + out.queued(), at as u128);
         assert_eq!(out.report().counts.bytes, there);
         failures += 1;
@@ -77,10 +77,10 @@ fn each(mut test: impl FnMut(WriterBuilder, bool)) {
     }
 }
 
-/// A file system of 4 MiB of its own, that nobody else sees. False where this
-/// process may not have one.
+/// Mounts a file system of 4 MiB that only this thread sees. Returns false if that is not
+/// permitted.
 fn mount_a_small_one(at: &Path) -> bool {
-    // SAFETY: plain numbers; it concerns this thread only.
+    // SAFETY: a plain number; affects only this thread.
     let apart = unsafe { libc::unshare(libc::CLONE_NEWNS) };
     if apart != 0 {
         return false;
@@ -109,13 +109,13 @@ fn mount_a_small_one(at: &Path) -> bool {
 }
 
 #[test]
-fn a_disk_that_was_full_gets_every_byte_once_room_is_made() {
-    const NAME: &str = "a_disk_that_was_full_gets_every_byte_once_room_is_made";
+fn a_full_disk_gets_every_byte_once_it_has_space() {
+    const NAME: &str = "a_full_disk_gets_every_byte_once_it_has_space";
     in_own_process(NAME, || {
         let directory = Directory::new();
         let mount = directory.path("small");
         std::fs::create_dir(&mount).unwrap();
-        // Seen by this thread only, so gone with it.
+        // Only this thread sees the mount, so it ends with the thread.
         let test = || {
             if !mount_a_small_one(&mount) {
                 return skip("no file system may be mounted here");
@@ -169,8 +169,8 @@ fn a_file_gets_every_byte_after_its_size_limit_is_raised() {
 }
 
 #[test]
-fn a_repetition_that_meets_a_limit_goes_on_where_it_ended() {
-    const NAME: &str = "a_repetition_that_meets_a_limit_goes_on_where_it_ended";
+fn a_repetition_resumes_after_its_size_limit_is_raised() {
+    const NAME: &str = "a_repetition_resumes_after_its_size_limit_is_raised";
     in_own_process(NAME, || {
         // SAFETY: no handler.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };

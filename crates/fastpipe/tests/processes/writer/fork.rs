@@ -15,8 +15,8 @@ use fastpipe::buffer::Buffer;
 use fastpipe::reader::Reader;
 use fastpipe::writer::{CopyReason, Frozen, Path, Writer, vmsplice_refers};
 
-/// Whether every call of the parent's writer fails that lends, takes or sends
-/// bytes, and nothing is sent by dropping it. For use in a child.
+/// Whether, in a child, every call of the parent's writer that lends, accepts or sends
+/// bytes fails, and dropping the writer sends nothing.
 fn is_unusable(out: &mut Option<Writer<OwnedFd>>) -> bool {
     let Some(mut parents) = out.take() else {
         return false;
@@ -39,7 +39,7 @@ fn uses_vmsplice(setting: &Setting) -> bool {
 fn a_writer_fails_in_a_forked_child_which_sends_nothing() {
     const NAME: &str = "a_writer_fails_in_a_forked_child_which_sends_nothing";
     in_own_process(NAME, || {
-        // With little sent so far, and much.
+        // With few and with many bytes sent so far.
         for before in [10_000, 3 * MIB + 10_000] {
             for setting in settings().into_iter().filter(uses_vmsplice) {
                 let (reader, writer) = pipe_of(64 * KIB);
@@ -91,8 +91,8 @@ fn a_forked_child_sends_through_a_writer_of_its_own() {
 }
 
 #[test]
-fn a_copying_writer_is_inherited_with_what_it_has_gathered() {
-    const NAME: &str = "a_copying_writer_is_inherited_with_what_it_has_gathered";
+fn a_copying_writer_is_inherited_with_its_buffered_bytes() {
+    const NAME: &str = "a_copying_writer_is_inherited_with_its_buffered_bytes";
     in_own_process(NAME, || {
         let (mut reader, writer) = std::io::pipe().unwrap();
         let mut out = Writer::builder().copying().open(writer).unwrap();
@@ -109,8 +109,8 @@ fn a_copying_writer_is_inherited_with_what_it_has_gathered() {
 }
 
 #[test]
-fn a_reader_in_a_forked_child_returns_what_the_parent_had_buffered() {
-    const NAME: &str = "a_reader_in_a_forked_child_returns_what_the_parent_had_buffered";
+fn a_reader_in_a_forked_child_returns_the_parents_buffered_bytes() {
+    const NAME: &str = "a_reader_in_a_forked_child_returns_the_parents_buffered_bytes";
     in_own_process(NAME, || {
         let (reader, mut writer) = std::io::pipe().unwrap();
         writer.write_all(b"one\ntwo\nthree\n").unwrap();
@@ -144,7 +144,7 @@ fn without_wipe_on_fork_the_writer_copies_and_reports_it() {
             let path = out.as_ref().unwrap().path();
             if uses_vmsplice(&setting) {
                 assert_eq!(path, Path::Write(CopyReason::NoWipeOnFork), "{setting:?}");
-                // Found out by the process id.
+                // Detected by the process id.
                 assert!(in_child(|| is_unusable(&mut out)), "{setting:?}");
             } else {
                 assert_eq!(path, Path::Write(CopyReason::Asked), "{setting:?}");
@@ -176,7 +176,7 @@ fn a_childs_own_writer_does_not_make_its_parents_usable() {
 fn a_child_that_drops_the_writer_does_not_keep_the_pipe_open() {
     const NAME: &str = "a_child_that_drops_the_writer_does_not_keep_the_pipe_open";
     in_own_process(NAME, || {
-        // Until the child has ended, the reader waits for what keeps it open.
+        // If the child kept the pipe open, the reader would wait until the child ends.
         end_if_it_hangs();
         let (reader, writer) = pipe_of(64 * KIB);
         let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
@@ -203,8 +203,8 @@ fn write_to_null() -> bool {
 }
 
 #[test]
-fn a_child_forked_while_the_first_writer_is_made_makes_its_own() {
-    const NAME: &str = "a_child_forked_while_the_first_writer_is_made_makes_its_own";
+fn a_child_forked_while_the_first_writer_is_created_creates_its_own() {
+    const NAME: &str = "a_child_forked_while_the_first_writer_is_created_creates_its_own";
     in_own_process(NAME, || {
         let (tell, told) = channel();
         let first = thread::spawn(move || {
@@ -216,7 +216,7 @@ fn a_child_forked_while_the_first_writer_is_made_makes_its_own() {
         };
         let call = gate.pass_until(|arguments| arguments[2] == libc::MADV_WIPEONFORK as u64);
         assert!(in_child(write_to_null));
-        // It is made here, too, before that thread has made it.
+        // This thread creates one too, before the delayed thread has done so.
         assert!(write_to_null());
         gate.pass_last(call);
         assert!(first.join().unwrap());
@@ -228,7 +228,7 @@ fn a_child_forked_while_copies_are_laid_out_repeats_the_same_bytes() {
     const NAME: &str = "a_child_forked_while_copies_are_laid_out_repeats_the_same_bytes";
     in_own_process(NAME, || {
         let frozen = Frozen::new(b"again").unwrap();
-        // Copying: no other memory of it is to be of huge pages.
+        // Copying, so that only the copies laid out use huge pages.
         let repeat = |frozen: &Frozen| {
             let null = File::create("/dev/null").unwrap();
             let mut out = Writer::builder().copying().open(null).unwrap();
@@ -267,7 +267,7 @@ fn a_fork_by_another_thread_does_not_affect_the_vmsplice_probe() {
         let mut parents = Some(until);
         let child = Forked::running(|| {
             parents.take();
-            // Alone, it finds out what is so.
+            // Without interference, the probe gives the correct answer.
             stay.read(&mut [0]).is_ok() && vmsplice_refers().is_ok_and(|refers| refers)
         });
         gate.pass_last(call);
@@ -277,7 +277,7 @@ fn a_fork_by_another_thread_does_not_affect_the_vmsplice_probe() {
     });
 }
 
-/// A writer that goes by the process id asks for it before each write.
+/// A writer that relies on the process id queries it before each write.
 #[test]
 fn a_failure_to_mark_the_process_is_forgotten_with_its_writer() {
     const NAME: &str = "a_failure_to_mark_the_process_is_forgotten_with_its_writer";

@@ -1,5 +1,5 @@
-//! Writers leave no mappings and descriptors behind. In a process of its own, since
-//! it counts those of the whole process.
+//! Writers leave no mappings and descriptors behind. The test counts those of the whole
+//! process, so it has its own.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -17,14 +17,14 @@ fn mappings_and_descriptors() -> (usize, usize) {
     (maps.lines().count(), descriptors.count())
 }
 
-/// Reads whatever there is, and looks at none of it.
+/// Reads and discards the available bytes.
 fn drain(reader: &mut File, chunk: &mut [u8]) {
     while fastpipe::pipe::unread(&*reader).unwrap() > 0 {
         let _ = reader.read(chunk).unwrap();
     }
 }
 
-/// `loans` loans, and `writers` writers opened, used and dropped.
+/// Makes `loans` loans, and opens, uses and drops `writers` writers.
 fn use_up(loans: usize, writers: usize) {
     let mut chunk = vec![0; 1 << 20];
     let all = settings();
@@ -69,7 +69,7 @@ fn use_up(loans: usize, writers: usize) {
     }
 }
 
-/// On a FIFO a writer that never waits opens the file once more.
+/// As `use_up`, with a FIFO: a writer that never waits opens it a second time.
 fn use_up_fifos(fifo: &(File, OwnedFd), writers: usize) {
     let mut reader = fifo.0.try_clone().unwrap();
     let mut chunk = vec![0; 1 << 16];
@@ -88,7 +88,7 @@ fn writers_leave_no_mapping_and_no_descriptor_behind() {
         let directory = Directory::new();
         let (reader, writer) = directory.fifo("fifo");
         let fifo = (reader, OwnedFd::from(writer));
-        // What is found out once, and what the harness does at first.
+        // One-time probes, and allocations of the harness.
         use_up(10_000, 200);
         use_up_fifos(&fifo, 10);
         let before = mappings_and_descriptors();

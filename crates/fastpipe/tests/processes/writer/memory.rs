@@ -1,4 +1,4 @@
-//! Memory use of a writer, also if memory is locked or huge pages run out.
+//! Memory use of a writer, including locked memory and a lack of huge pages.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -17,12 +17,12 @@ use fastpipe::writer::{CopyReason, Path, Writer};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// As little as is handed over rather than copied.
+/// The shortest length that is handed over rather than copied.
 const PIECE: usize = 8 * KIB;
 
-/// Sends `pieces` of [`PIECE`], each by a loan of `ask` bytes of its own, to a
-/// reader that splices them onward and holds them all. Returns the most huge
-/// pages that can be held for that; `None` if none of it was handed over.
+/// Sends `pieces` pieces of [`PIECE`] bytes, each from a loan of `ask` bytes, to a reader
+/// that splices them onward and holds them all. Returns the maximum number of huge
+/// pages held; `None` if nothing was handed over.
 fn hold_pieces(builder: fastpipe::writer::WriterBuilder, ask: usize, pieces: usize) -> Option<u64> {
     let (reader, writer) = pipe_of(64 * KIB);
     let mut out = builder.at_once().open(writer).unwrap();
@@ -61,7 +61,7 @@ fn hundreds_of_small_held_pieces_pin_little_memory() {
     const PIECES: usize = 1000;
     for ask in [0, PIECE, 64 * KIB, MIB] {
         let bytes = match ask {
-            // The last of a slab does not fit.
+            // The end of a slab, where another loan does not fit, remains unused.
             MIB => 2 * PIECES * PIECE,
             _ => PIECES * PIECE,
         };
@@ -72,7 +72,7 @@ fn hundreds_of_small_held_pieces_pin_little_memory() {
     }
 }
 
-/// Each would need a huge page of its own.
+/// Each would pin a whole huge page.
 #[test]
 fn small_pieces_of_long_loans_are_copied() {
     for ask in [MIB + 1, 2 * MIB - 4096, 2 * MIB, 3 * MIB] {
@@ -108,7 +108,7 @@ fn memory_stays_within_the_region_during_a_long_stream() {
             let during = kib("VmRSS:");
             out.finish().unwrap();
             assert_eq!(reading.join().unwrap(), 48 * MIB as u64);
-            // A region of 4 MiB and pieces of up to 1 MiB, generously.
+            // A region of 4 MiB, pieces of up to 1 MiB, and a margin.
             assert!(
                 during < before + 10 * 1024,
                 "{setting:?}: {before} to {during} KiB"
@@ -117,7 +117,7 @@ fn memory_stays_within_the_region_during_a_long_stream() {
     });
 }
 
-/// MADV_DONTNEED fails there (EINVAL), and the old bytes stay.
+/// MADV_DONTNEED fails with EINVAL under mlockall, and the old bytes would stay.
 #[test]
 fn under_mlockall_pages_are_replaced_by_new_mappings() {
     const NAME: &str = "under_mlockall_pages_are_replaced_by_new_mappings";
@@ -140,8 +140,8 @@ fn under_mlockall_pages_are_replaced_by_new_mappings() {
     });
 }
 
-/// As in a container with the usual limit of 8 MiB, and around it: there is no
-/// room for a region, or for the old one's successor.
+/// With limits around the usual 8 MiB of containers: there is no memory for a region, or
+/// for its replacement.
 #[test]
 fn without_lockable_memory_the_rest_is_copied() {
     const NAME: &str = "without_lockable_memory_the_rest_is_copied";
@@ -193,7 +193,7 @@ fn losing_huge_pages_shortens_no_loan_and_loses_no_byte() {
     const NAME: &str = "losing_huge_pages_shortens_no_loan_and_loses_no_byte";
     in_own_process(NAME, || {
         let switch = |off: libc::c_ulong| {
-            // SAFETY: plain numbers; it changes how later pages are made.
+            // SAFETY: plain numbers; affects only pages allocated later.
             unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, off, 0, 0, 0) == 0 }
         };
         for setting in settings() {
@@ -231,8 +231,7 @@ fn losing_huge_pages_shortens_no_loan_and_loses_no_byte() {
     });
 }
 
-/// A page that somebody holds is not back in the pool when the writer lets it
-/// go.
+/// A released page does not return to the pool while a pipe holds it.
 #[test]
 fn reserved_huge_pages_that_run_out_do_not_kill_the_process() {
     const NAME: &str = "reserved_huge_pages_that_run_out_do_not_kill_the_process";
@@ -271,7 +270,7 @@ fn reserved_huge_pages_that_run_out_do_not_kill_the_process() {
 
 #[test]
 fn an_impossibly_large_region_does_no_harm() {
-    // It may end the process.
+    // In its own process, which it may end.
     in_own_process("an_impossibly_large_region_does_no_harm", || {
         stays_sane(usize::MAX, 64 * KIB)
     });

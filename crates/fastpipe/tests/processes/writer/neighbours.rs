@@ -1,5 +1,4 @@
-//! Writers while other things happen: a second writer to the pipe, forked children,
-//! signals.
+//! Writers with concurrent events: a second writer to the pipe, forked children, signals.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -81,15 +80,14 @@ fn two_writers_to_one_pipe_each_send_every_byte_in_order() {
     );
 }
 
-/// A child that holds whatever it got of the parent's memory until `gate` is
-/// closed.
+/// Forks a child that keeps its copy of the parent's memory until `gate` is closed.
 fn fork_and_hold(gate: &OwnedFd, closed: &OwnedFd) -> libc::pid_t {
-    // SAFETY: the child calls only what is safe after a fork: close, read and
+    // SAFETY: the child only calls functions that are safe after a fork: close, read and
     // _exit.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
-        // SAFETY: its own copy of a descriptor that it does not use.
+        // SAFETY: the child's copy of a descriptor, which it does not use.
         unsafe { libc::close(closed.as_raw_fd()) };
         let mut byte = 0_u8;
         // SAFETY: valid for writing one byte.
@@ -102,7 +100,7 @@ fn fork_and_hold(gate: &OwnedFd, closed: &OwnedFd) -> libc::pid_t {
 
 fn reap(child: libc::pid_t) {
     let mut status = 0;
-    // SAFETY: valid for writing; a child of ours that was not reaped.
+    // SAFETY: the pointer is valid for writing.
     let reaped = unsafe { libc::waitpid(child, &mut status, 0) };
     assert_eq!((reaped, status), (child, 0));
 }
@@ -121,7 +119,7 @@ fn children_forked_while_pages_are_in_flight_change_nothing() {
                 for n in 0..24 {
                     send(&mut out, How::Both, n * MIB as u64, MIB).unwrap();
                     match n % 4 {
-                        // With a loan half filled.
+                        // Fork while a loan is half filled.
                         0 => {
                             let mut loan = out.lend(8192).unwrap();
                             loan[..100].fill(b'?');
@@ -130,7 +128,7 @@ fn children_forked_while_pages_are_in_flight_change_nothing() {
                         1 => {
                             let mut exec = Command::new("true");
                             exec.stdout(Stdio::null());
-                            // SAFETY: it does nothing; with it there is a real fork.
+                            // SAFETY: the closure does nothing; it makes the library fork.
                             let exec = unsafe { exec.pre_exec(|| Ok(())) };
                             assert!(exec.status().unwrap().success());
                         }
@@ -159,8 +157,8 @@ fn children_forked_while_pages_are_in_flight_change_nothing() {
     );
 }
 
-/// No hole is left in which the child's allocator could put something that the
-/// child's copy of the writer would then take for its own.
+/// The child has no hole in which its allocator could place memory that its copy of the
+/// writer would then mistake for its own.
 #[test]
 fn a_forked_child_sees_wiped_loans_and_intact_frozen_bytes() {
     in_own_process(
@@ -174,7 +172,7 @@ fn a_forked_child_sees_wiped_loans_and_intact_frozen_bytes() {
                 let reading = std::thread::spawn(move || {
                     let mut reader = File::from(reader);
                     crate::common::writers::expect(&mut reader, 0, LEN);
-                    // Open until the writer is gone.
+                    // Keeps the pipe open until the writer has ended.
                     reader
                 });
                 let mut out = setting.builder.open(writer).unwrap();
@@ -196,8 +194,8 @@ fn a_forked_child_sees_wiped_loans_and_intact_frozen_bytes() {
 }
 
 #[test]
-fn a_storm_of_signals_costs_no_byte() {
-    in_own_process("a_storm_of_signals_costs_no_byte", || {
+fn a_storm_of_signals_loses_no_byte() {
+    in_own_process("a_storm_of_signals_loses_no_byte", || {
         const LEN: usize = 3 * MIB;
         const REPEATED: usize = 100_000;
         for wait in SLEEPING {
@@ -211,7 +209,8 @@ fn a_storm_of_signals_costs_no_byte() {
                         let mut at = 0;
                         let mut chunk = vec![0; 20_001];
                         for n in 0.. {
-                            // Asleep in a call, or wherever it may be.
+                            // The first signals come while the writer sleeps, later ones at
+                            // any time.
                             if n < 40 {
                                 until_asleep(writing);
                             }

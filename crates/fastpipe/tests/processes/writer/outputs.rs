@@ -14,7 +14,7 @@ use crate::common::{ALL_WAITS, Directory, WAITS, pipe_of};
 use fastpipe::wait::Wait;
 use fastpipe::writer::{CopyReason, FinishError, OutputKind, Path, Report, Writer};
 
-/// Sends, and finishes.
+/// Sends `len` bytes and finishes.
 fn send_all<F: AsFd>(setting: Setting, wait: Wait, fd: F, len: usize) -> Report {
     let mut out = setting.builder.wait(wait).open(fd).unwrap();
     send(&mut out, How::Both, 0, len).unwrap();
@@ -86,7 +86,7 @@ fn block_waits_even_if_somebody_made_the_pipe_non_blocking() {
         let reading = std::thread::spawn(move || expect_all(&mut File::from(reader), 0, &[10_000]));
         for wait in WAITS {
             let mut out = setting.builder.wait(wait).open(&writer).unwrap();
-            // The same again, so that the stream goes on where it ended.
+            // The same file each time, so the stream continues at its end.
             let at = WAITS.iter().position(|w| *w == wait).unwrap() * MIB;
             send(&mut out, How::Both, at as u64, MIB).unwrap();
         }
@@ -109,7 +109,7 @@ fn a_socket_gets_every_byte() {
     }
 }
 
-/// Both ends of a terminal that changes no byte.
+/// Opens a pseudo-terminal in raw mode.
 fn terminal() -> Option<(OwnedFd, OwnedFd)> {
     let (mut master, mut slave) = (-1, -1);
     let null = std::ptr::null_mut();
@@ -119,7 +119,7 @@ fn terminal() -> Option<(OwnedFd, OwnedFd)> {
         skip("no terminal is available");
         return None;
     }
-    // SAFETY: just opened, and nobody else's.
+    // SAFETY: just opened; nothing else owns it.
     let master = unsafe { OwnedFd::from_raw_fd(master) };
     // SAFETY: as above.
     let slave_fd = unsafe { OwnedFd::from_raw_fd(slave) };
@@ -148,7 +148,7 @@ fn a_terminal_gets_every_byte() {
             send(&mut out, How::Both, 0, 300_000).unwrap();
             let (slave, report) = out.finish().unwrap();
             is_copied(report, CopyReason::NotAPipe(OutputKind::CharacterDevice));
-            // What is not read when the last one closes it is lost.
+            // Closing the last descriptor would lose unread bytes.
             reading.join().unwrap();
             drop(slave);
         }
@@ -216,7 +216,7 @@ fn a_standard_output_that_is_closed_is_an_error() {
             assert_eq!(error.raw_os_error(), Some(libc::EBADF), "{setting:?}");
             assert_eq!(out.queued(), 9);
         }
-        // SAFETY: both are descriptors of ours.
+        // SAFETY: this process owns both descriptors.
         assert_eq!(unsafe { libc::dup2(kept.as_raw_fd(), 1) }, 1);
     });
 }
@@ -237,7 +237,7 @@ fn earlier_printed_bytes_come_first() {
     let mut got = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut got).unwrap();
     assert!(child.wait().unwrap().success());
-    // The harness has its say before and after that.
+    // The harness prints before and after the mark.
     let begin = got.windows(MARK.len()).position(|w| w == MARK.as_bytes());
     let got = &got[begin.unwrap() + MARK.len()..];
     check(&got[..3 * MIB], 0).unwrap();

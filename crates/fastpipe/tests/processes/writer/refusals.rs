@@ -1,6 +1,6 @@
 //! Writers under filters that refuse system calls, from the start or in mid-stream. A
-//! filter can't be removed, so each test has a thread of its own. Probes of the kernel
-//! are remembered by the process, so filters from the start have a process of their own.
+//! filter can't be removed, so each test has its own thread. The process remembers
+//! probes of the kernel, so tests with a filter from the start have their own process.
 
 use std::fs::File;
 use std::io::Write;
@@ -20,7 +20,7 @@ use fastpipe::reuse::Reuse;
 use fastpipe::wait::Wait;
 use fastpipe::writer::{CopyReason, Frozen, Path, Writer};
 
-/// Runs `body` in a thread of its own.
+/// Runs `body` in its own thread.
 fn in_own_thread<T: Send>(body: impl FnOnce() -> T + Send) -> T {
     scope(|scope| scope.spawn(body).join().unwrap())
 }
@@ -37,7 +37,7 @@ fn refused_from_the_start(errno: i32) {
             send(&mut out, how, 0, 3 * MIB).unwrap();
             out.repeat(&Frozen::new(b"again").unwrap(), 100_000)
                 .unwrap();
-            // What is only written may not get so far.
+            // Written bytes alone may be too few for vmsplice.
             if how != How::Write && !setting.name.starts_with("copying") {
                 assert_eq!(out.path(), Path::Write(CopyReason::Refused(errno)));
             }
@@ -92,11 +92,10 @@ fn vmsplice_refused_in_mid_stream_loses_and_repeats_nothing() {
     }
 }
 
-/// The call that is refused is the second one for the same piece, of which the
-/// first took a part.
+/// The first call sends a part of a piece; the second one, for the rest, is refused.
 #[test]
-fn vmsplice_refused_while_the_writer_sleeps_in_it_loses_and_repeats_nothing() {
-    const NAME: &str = "vmsplice_refused_while_the_writer_sleeps_in_it_loses_and_repeats_nothing";
+fn vmsplice_refused_on_its_second_call_loses_and_repeats_nothing() {
+    const NAME: &str = "vmsplice_refused_on_its_second_call_loses_and_repeats_nothing";
     in_own_process(NAME, || {
         let (reader, writer) = pipe_of(64 * KIB);
         let (repeating_reader, repeating_writer) = pipe_of(64 * KIB);
@@ -127,7 +126,7 @@ fn vmsplice_refused_while_the_writer_sleeps_in_it_loses_and_repeats_nothing() {
                 sender(repeating_writer, Some(frozen))
             });
             let threads = [told.recv().unwrap(), told.recv().unwrap()];
-            // Both pipes are full, and both writers asleep for the rest.
+            // Both pipes are full, and both writers sleep with bytes left to send.
             for pipe in [&reader, &repeating_reader] {
                 until_unread(pipe, 64 * KIB);
             }
@@ -146,7 +145,7 @@ fn vmsplice_refused_while_the_writer_sleeps_in_it_loses_and_repeats_nothing() {
     });
 }
 
-/// A loan is half sent, at a page boundary or off it.
+/// The loan is half sent, up to a page boundary or not.
 #[test]
 fn vmsplice_refused_with_a_loan_half_sent_loses_and_repeats_nothing() {
     for setting in safe_settings() {
@@ -167,7 +166,7 @@ fn vmsplice_refused_with_a_loan_half_sent_loses_and_repeats_nothing() {
                 if !refuse(&[libc::SYS_vmsplice], libc::EPERM) {
                     return;
                 }
-                // What was sent is passed on, and looked at in the end.
+                // The sent bytes are passed onward, and checked at the end.
                 let (late, onward) = pipe_of(64 * KIB);
                 let n = pipe::unread(&reader).unwrap();
                 let held = splice(&reader, &onward, n);
@@ -197,7 +196,7 @@ fn vmsplice_refused_with_a_loan_half_sent_loses_and_repeats_nothing() {
 }
 
 #[test]
-fn vmsplice_refused_while_something_is_repeated_loses_and_repeats_nothing() {
+fn vmsplice_refused_during_a_repetition_loses_and_repeats_nothing() {
     for length in [2, 3, 4097, 100_000] {
         let data = common::writers::stream(3, length);
         let frozen = Frozen::new(&data).unwrap();
@@ -233,7 +232,7 @@ fn a_cow_check_refused_in_mid_stream_loses_no_byte() {
         .reuse(Reuse::CowChecked)
         .region(4 * MIB)
         .at_once();
-    // What the kernel can do is found out here, before any filter.
+    // The probe of the kernel must run before the filter is set.
     let (_reader, writer) = pipe_of(64 * KIB);
     let mut out = builder.open(writer).unwrap();
     drop(out.lend(1).unwrap());

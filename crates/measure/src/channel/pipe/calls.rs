@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::channel::message::Message;
 use crate::channel::{End, Receiver, Transmitter};
 
-/// An end of a pipe, or of anything like it, by write(2) and read(2).
+/// An end of a pipe or similar file, using write(2) and read(2).
 #[derive(Debug)]
 pub(crate) struct Plain(pub(crate) OwnedFd);
 
@@ -42,7 +42,7 @@ impl Receiver for Plain {
     }
 }
 
-/// The writing end of a pipe by vmsplice(2): the pipe refers to the message's pages
+/// The writing end of a pipe, using vmsplice(2): the pipe refers to the message's pages
 /// until the reader has copied them.
 #[derive(Debug)]
 pub(crate) struct Vmsplice {

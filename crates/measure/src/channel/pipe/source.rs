@@ -1,4 +1,4 @@
-//! The reading end of a pipe: reads, or splices on.
+//! The reading end of a pipe, using read(2) or splice(2).
 
 use std::fs::File;
 use std::io;
@@ -18,17 +18,17 @@ pub struct PipeSource<F> {
     technique: SourceTechnique,
     input: Input<F>,
     piece: usize,
-    /// Where in its buffer it begins to read into.
+    /// Offset in the buffer at which it stores data.
     offset: usize,
-    way: Way,
+    method: Method,
 }
 
 #[derive(Debug)]
-enum Way {
+enum Method {
     Read(Buffer),
     SpliceToNull(File),
-    /// Spliced into a pipe of this process and read from there: shows what a
-    /// reader finds that splices onward.
+    /// Splices into a pipe of this process and reads from that, to check the data that
+    /// a reader gets if it splices onward.
     SpliceThrough {
         into: OwnedFd,
         room: usize,
@@ -38,10 +38,10 @@ enum Way {
 }
 
 impl<F: AsFd> PipeSource<F> {
-    /// A source with its buffer mapped.
+    /// Creates a source, with its buffer mapped.
     ///
     /// # Errors
-    /// When the buffer or a second pipe can't be had.
+    /// If the buffer can't be mapped or the second pipe created.
     pub fn new(fd: F, spec: &SourceSpec) -> anyhow::Result<Self> {
         let buffer = || {
             Buffer::builder()
@@ -51,52 +51,52 @@ impl<F: AsFd> PipeSource<F> {
                 .locked(spec.locked)
                 .map()
         };
-        let way = match spec.technique {
+        let method = match spec.technique {
             SourceTechnique::Splice => {
-                Way::SpliceToNull(File::options().write(true).open("/dev/null")?)
+                Method::SpliceToNull(File::options().write(true).open("/dev/null")?)
             }
             SourceTechnique::SpliceThrough => {
                 let (from, into) = pipe::create()?;
                 let room = pipe::set_capacity_up_to(&into, spec.buffer_bytes)?;
-                Way::SpliceThrough {
+                Method::SpliceThrough {
                     into,
                     room,
                     from: Input::new(from, Wait::Block),
                     buffer: buffer()?,
                 }
             }
-            // The others are of other channels.
-            _ => Way::Read(buffer()?),
+            // The other techniques belong to other channels.
+            _ => Method::Read(buffer()?),
         };
         Ok(PipeSource {
             technique: spec.technique,
             input: Input::new(fd, spec.wait.into()),
             piece: spec.buffer_bytes,
             offset: spec.offset,
-            way,
+            method,
         })
     }
 
-    /// Takes what is there, a buffer or `most` bytes at most; nothing at the
-    /// end of the data.
+    /// Takes the available data, at max a buffer and at max `max` bytes. Returns no
+    /// bytes at the end of the data.
     ///
     /// # Errors
     /// [`Incomplete`].
-    pub fn take(&mut self, most: usize) -> Result<Taken<'_>, Incomplete> {
-        let want = most.min(self.piece);
-        match &mut self.way {
-            Way::Read(buffer) => {
+    pub fn take(&mut self, max: usize) -> Result<Taken<'_>, Incomplete> {
+        let want = max.min(self.piece);
+        match &mut self.method {
+            Method::Read(buffer) => {
                 let room = &mut buffer[self.offset..][..want];
                 let n = self.input.read_some(room)?;
                 Ok(Taken::Data(&room[..n]))
             }
-            Way::SpliceToNull(null) => {
+            Method::SpliceToNull(null) => {
                 let n = self
                     .input
                     .splice(&*null, want as u64, SpliceOptions::default())?;
                 Ok(Taken::Discarded(n as usize))
             }
-            Way::SpliceThrough {
+            Method::SpliceThrough {
                 into,
                 room,
                 from,
@@ -105,17 +105,17 @@ impl<F: AsFd> PipeSource<F> {
                 let n =
                     self.input
                         .splice_some(&*into, want.min(*room), SpliceOptions::default())?;
-                let got = from.read(&mut buffer[..n])?;
-                Ok(Taken::Data(&buffer[..got]))
+                let n = from.read(&mut buffer[..n])?;
+                Ok(Taken::Data(&buffer[..n]))
             }
         }
     }
 
-    /// The memory that data is read into, where there is some.
+    /// The buffer that data is read into, if any.
     pub fn buffer(&self) -> Option<&Buffer> {
-        match &self.way {
-            Way::Read(buffer) | Way::SpliceThrough { buffer, .. } => Some(buffer),
-            Way::SpliceToNull(_) => None,
+        match &self.method {
+            Method::Read(buffer) | Method::SpliceThrough { buffer, .. } => Some(buffer),
+            Method::SpliceToNull(_) => None,
         }
     }
 }
@@ -127,7 +127,7 @@ impl<F: AsFd> Source for PipeSource<F> {
 
     fn counts(&self) -> Counts {
         let mut counts = self.input.counts();
-        if let Way::SpliceThrough { from, .. } = &self.way {
+        if let Method::SpliceThrough { from, .. } = &self.method {
             counts.syscalls += from.counts().syscalls;
         }
         counts

@@ -15,40 +15,40 @@ use crate::channel::socket::{OverSocket, Socket};
 use crate::channel::{Transmitter, ZerocopyCounts, sys};
 use crate::session::refusal_or_failure;
 
-/// The flag of send(2) that sends pages instead of copying them.
+/// The flag of send(2) for sending pages without copying them.
 const MSG_ZEROCOPY: SendFlags = SendFlags::from_bits_retain(0x400_0000);
 
-/// At most this many messages are under way, and this many bytes of them.
+/// The maximum number of messages in flight, and of their bytes.
 const MAX_PIECES: usize = 64;
 const MAX_BYTES: usize = 8 << 20;
 
-/// The number of pieces that messages of this length are sent from in turn.
+/// The number of pieces for messages of this length, which are sent in turn.
 pub(crate) fn pieces(message: usize) -> usize {
     (MAX_BYTES / message).clamp(2, MAX_PIECES)
 }
 
-/// A socket's sends with MSG_ZEROCOPY, by the piece of memory each sends from. A
-/// piece is not written again before the kernel has said that it is done with it
-/// (Linux, Documentation/networking/msg_zerocopy.rst).
+/// Sends with MSG_ZEROCOPY on a socket, and tracks which pieces of memory are in use. A
+/// piece is not written again before the kernel has reported that its sends are
+/// complete (Linux, Documentation/networking/msg_zerocopy.rst).
 #[derive(Debug)]
 pub struct ZerocopySends {
     socket: Socket,
-    /// Whether all completions that have come are taken at a time, and the peer's
-    /// end is looked for while none has.
+    /// Whether all available completions are taken at a time, and a hang-up is checked
+    /// for while there are none.
     drains: bool,
-    /// Of each piece, the sends that are not completed.
+    /// The number of incomplete sends of each piece.
     pending: Vec<u32>,
     completions: Completions,
-    /// Where control messages are put.
+    /// The buffer for control messages.
     control: Vec<u8>,
 }
 
 impl ZerocopySends {
-    /// Sends from `pieces` pieces. `drains`: takes all completions that have come
-    /// at a time, else one.
+    /// Allows MSG_ZEROCOPY on a socket, to send from `pieces` pieces. With `drains`,
+    /// takes all available completions at a time, else one.
     ///
     /// # Errors
-    /// Those of setsockopt(2): the kernel refuses SO_ZEROCOPY.
+    /// If the kernel refuses SO_ZEROCOPY (setsockopt(2)).
     pub fn new(socket: Socket, pieces: usize, drains: bool) -> anyhow::Result<Self> {
         sys::allow_zerocopy(socket.as_fd())
             .map_err(|errno| refusal_or_failure("SO_ZEROCOPY", errno))?;
@@ -61,36 +61,37 @@ impl ZerocopySends {
         })
     }
 
-    /// Waits until a completion has come.
+    /// Waits for a completion.
     fn await_completion(&mut self) -> rustix::io::Result<()> {
         loop {
             if self.take_completions()? {
                 return Ok(());
             }
-            let sleeps = self.socket.sleeps();
-            if !sleeps {
+            let blocks = self.socket.blocks();
+            if !blocks {
                 if !self.drains {
                     return Err(Errno::AGAIN);
                 }
                 self.socket.counts.would_blocks += 1;
             }
-            // Errors are always asked for (poll(2)), and nothing else is here.
+            // poll(2) always reports errors, and a completion is one.
             let mut fds = [PollFd::new(&self.socket, PollFlags::empty())];
-            let at_once = Timespec::default();
-            let polled = poll(&mut fds, (!sleeps).then_some(&at_once));
-            let gone = fds[0].revents().contains(PollFlags::HUP);
+            let no_wait = Timespec::default();
+            let polled = poll(&mut fds, (!blocks).then_some(&no_wait));
+            let hung_up = fds[0].revents().contains(PollFlags::HUP);
             self.socket.counts.syscalls += 1;
             polled?;
-            if gone && !self.take_completions()? {
+            if hung_up && !self.take_completions()? {
                 return Err(Errno::PIPE);
             }
-            if !sleeps {
+            if !blocks {
                 return Err(Errno::AGAIN);
             }
         }
     }
 
-    /// Takes completions that have come. Returns whether there were any.
+    /// Takes available completions: all with `drains`, else one. Returns whether there
+    /// were any.
     fn take_completions(&mut self) -> rustix::io::Result<bool> {
         let mut any = false;
         loop {
@@ -106,7 +107,7 @@ impl ZerocopySends {
         }
     }
 
-    /// Takes a completion that has come. Returns whether there was any.
+    /// Takes a completion if one is available. Returns whether there was one.
     fn take_completion(&mut self) -> rustix::io::Result<bool> {
         self.socket.counts.syscalls += 1;
         let fd = self.socket.as_fd().as_raw_fd();
@@ -121,7 +122,7 @@ impl ZerocopySends {
             {
                 let pending = &mut self.pending;
                 self.completions
-                    .note(&completion, |piece| pending[piece] -= 1);
+                    .record(&completion, |piece| pending[piece] -= 1);
             }
         }
         Ok(true)
@@ -142,14 +143,14 @@ impl Transmitter for ZerocopySends {
     fn send(&mut self, message: Message<'_>) -> rustix::io::Result<usize> {
         loop {
             match self.socket.send_bytes(message.bytes(), MSG_ZEROCOPY) {
-                // The completions that wait to be taken use up net.core.optmem_max.
-                Err(Errno::NOBUFS) if !self.completions.under_way.is_empty() => {
+                // Completions that have not been taken use up net.core.optmem_max.
+                Err(Errno::NOBUFS) if !self.completions.in_flight.is_empty() => {
                     self.await_completion()?;
                 }
                 outcome => {
                     if outcome.is_ok() {
                         self.pending[message.piece] += 1;
-                        self.completions.sent_of(message.piece);
+                        self.completions.record_send(message.piece);
                     }
                     return outcome;
                 }
@@ -164,8 +165,8 @@ impl Transmitter for ZerocopySends {
         Ok(())
     }
 
-    /// A completion that waits to be taken would not let poll sleep, and may be what
-    /// is waited for.
+    /// A pending completion makes poll(2) return at once, and may be the event that is
+    /// waited for.
     fn take_notices(&mut self) -> rustix::io::Result<bool> {
         self.take_completion()
     }
@@ -179,45 +180,46 @@ impl Transmitter for ZerocopySends {
     }
 }
 
-/// Sends are numbered from 0 by the kernel; a completion tells of a range of
-/// them, and ranges may come in any order.
+/// The sends in flight. The kernel numbers sends from 0; a completion covers a range of
+/// them, and ranges may arrive in any order.
 #[derive(Debug, Default)]
 struct Completions {
-    /// The piece of each send since number `first`; none once completed.
-    under_way: VecDeque<Option<usize>>,
+    /// The piece of each send from number `first` on; `None` once completed.
+    in_flight: VecDeque<Option<usize>>,
     first: u32,
     counts: ZerocopyCounts,
 }
 
 impl Completions {
-    fn sent_of(&mut self, piece: usize) {
-        self.under_way.push_back(Some(piece));
+    fn record_send(&mut self, piece: usize) {
+        self.in_flight.push_back(Some(piece));
     }
 
-    /// Takes note of a completion: that of the sends from `ee_info` to `ee_data`.
-    fn note(&mut self, completion: &sock_extended_err, mut done: impl FnMut(usize)) {
+    /// Records the completion of the sends from `ee_info` to `ee_data`. Calls `done`
+    /// with the piece of each.
+    fn record(&mut self, completion: &sock_extended_err, mut done: impl FnMut(usize)) {
         let count = completion
             .ee_data
             .wrapping_sub(completion.ee_info)
             .wrapping_add(1);
         for at in 0..count {
             let index = completion.ee_info.wrapping_add(at).wrapping_sub(self.first) as usize;
-            let Some(piece) = self.under_way.get_mut(index).and_then(Option::take) else {
+            let Some(piece) = self.in_flight.get_mut(index).and_then(Option::take) else {
                 continue;
             };
             done(piece);
             self.counts.completed += 1;
             self.counts.copied += u64::from(completion.ee_code & CODE_COPIED != 0);
         }
-        while self.under_way.front() == Some(&None) {
-            self.under_way.pop_front();
+        while self.in_flight.front() == Some(&None) {
+            self.in_flight.pop_front();
             self.first = self.first.wrapping_add(1);
         }
     }
 }
 
 /// SO_EE_ORIGIN_ZEROCOPY: a completion. SO_EE_CODE_ZEROCOPY_COPIED: the kernel copied
-/// the data all the same (linux/errqueue.h).
+/// the data anyway (linux/errqueue.h).
 const ORIGIN_ZEROCOPY: u8 = 5;
 const CODE_COPIED: u8 = 1;
 
@@ -226,16 +228,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn completions_are_counted_once_in_whatever_order_they_come() {
+    fn completions_are_counted_once_in_any_order() {
         let mut completions = Completions {
             first: u32::MAX - 1,
             ..Completions::default()
         };
         for piece in [0, 1, 0, 1, 0] {
-            completions.sent_of(piece);
+            completions.record_send(piece);
         }
         let mut pending = [3, 2];
-        let mut note = |first, last, copied| {
+        let mut complete = |first, last, copied| {
             let completion = sock_extended_err {
                 ee_errno: 0,
                 ee_origin: ORIGIN_ZEROCOPY,
@@ -245,17 +247,17 @@ mod tests {
                 ee_info: first,
                 ee_data: last,
             };
-            completions.note(&completion, |piece| pending[piece] -= 1);
-            // Told twice: the second time says nothing.
-            completions.note(&completion, |piece| pending[piece] -= 1);
+            completions.record(&completion, |piece| pending[piece] -= 1);
+            // A repeated completion has no effect.
+            completions.record(&completion, |piece| pending[piece] -= 1);
         };
-        note(0, 1, true);
-        note(u32::MAX - 1, u32::MAX, false);
-        note(2, 2, true);
+        complete(0, 1, true);
+        complete(u32::MAX - 1, u32::MAX, false);
+        complete(2, 2, true);
         assert_eq!(pending, [0, 0]);
         let counts = completions.counts;
         assert_eq!((counts.completed, counts.copied), (5, 3));
-        assert!(completions.under_way.is_empty());
+        assert!(completions.in_flight.is_empty());
         assert_eq!(completions.first, 3);
     }
 }

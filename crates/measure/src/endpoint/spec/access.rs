@@ -1,4 +1,4 @@
-//! Techniques as words of records.
+//! The names of techniques in records.
 
 use std::fmt;
 
@@ -43,7 +43,7 @@ macro_rules! words {
 }
 pub(super) use words;
 
-/// How an end gets at the data: by a technique of its channel or, without one,
+/// How an end accesses the data: by a technique of its channel or, without a channel,
 /// in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

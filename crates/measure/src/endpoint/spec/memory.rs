@@ -1,4 +1,4 @@
-//! What buffers are made of, and when they are written again.
+//! The pages of buffers, and when they may be written again.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,8 @@ pub enum PageKind {
     Base,
     /// Transparent huge pages.
     Huge,
-    /// Huge pages of the pool that the administrator reserved. A case of its own, no choice of the command line.
+    /// Huge pages of the pool that the administrator reserved. No option selects it;
+    /// one case uses it.
     HugeTlb,
 }
 
@@ -35,9 +36,9 @@ impl From<PageKind> for fastpipe::buffer::Pages {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reuse {
-    /// Once it has left the pipe. Right for a reader that copies.
+    /// Once it has left the pipe. Correct if the reader copies.
     #[default]
     Drained,
-    /// Never: new pages take its place. Right for every reader.
+    /// Never: new pages replace it. Correct for every reader.
     Fresh,
 }

@@ -12,23 +12,23 @@ use pipespeed_measure::latency::spec::{Length, Mode};
 use pipespeed_measure::record::Kind as RecordKind;
 
 /// Default message sizes.
-const USUAL_SIZES: [usize; 3] = [8, 1 << 10, 64 << 10];
+const DEFAULT_SIZES: [usize; 3] = [8, 1 << 10, 64 << 10];
 
-/// Returns each channel with each size; an eventfd has only one size.
+/// Returns a case for each channel and size. The default for an eventfd is one size.
 fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
-    let named = || args.channels.iter().chain(&args.channel);
-    let mut kinds: Vec<Transport> = match (args.all, named().next()) {
+    let requested = || args.channels.iter().chain(&args.channel);
+    let mut channels: Vec<Transport> = match (args.all, requested().next()) {
         (true, _) => Transport::with_round_trips(),
         (false, None) => USUAL.to_vec(),
         (false, Some(_)) => Vec::new(),
     };
-    for kind in named() {
-        if !kinds.contains(kind) {
-            kinds.push(*kind);
+    for channel in requested() {
+        if !channels.contains(channel) {
+            channels.push(*channel);
         }
     }
     if let Some(bytes) = args.pipe_size {
-        if !kinds.iter().any(|kind| kind.is_pipe()) {
+        if !channels.iter().any(|channel| channel.is_pipe()) {
             return Err(usage(
                 "--pipe-size: none of these channels uses pipes; pipe, vmsplice, uring and fifo do",
             ));
@@ -38,17 +38,17 @@ fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
     let mut sizes = args.size.clone();
     sizes.sort_unstable();
     sizes.dedup();
-    let of = |kind: Transport| match (kind, sizes.is_empty()) {
+    let sizes_of = |channel: Transport| match (channel, sizes.is_empty()) {
         (Transport::Eventfd, true) => vec![EVENTFD_BYTES],
-        (_, true) => USUAL_SIZES.to_vec(),
+        (_, true) => DEFAULT_SIZES.to_vec(),
         (_, false) => sizes.clone(),
     };
-    Ok(kinds
+    Ok(channels
         .iter()
-        .flat_map(|kind| {
-            of(*kind)
+        .flat_map(|channel| {
+            sizes_of(*channel)
                 .into_iter()
-                .map(|size| CaseRecord::new(*kind, size))
+                .map(|size| CaseRecord::new(*channel, size))
         })
         .collect())
 }
@@ -57,8 +57,8 @@ fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
 pub(super) fn record(args: &LatencyArgs, chosen: &Chosen) -> anyhow::Result<Record> {
     let machine = Machine::read(chosen.writer, chosen.reader);
     let mut warnings = warnings::of_machine(&machine);
-    let otherwise = chosen.warning.iter();
-    warnings.extend(otherwise.map(|message| Warning::new(WarningKind::Placement, message)));
+    let placement = chosen.warning.iter();
+    warnings.extend(placement.map(|message| Warning::new(WarningKind::Placement, message)));
     Ok(Record {
         header: header(RecordKind::Latency, machine),
         interrupted: None,
@@ -68,7 +68,7 @@ pub(super) fn record(args: &LatencyArgs, chosen: &Chosen) -> anyhow::Result<Reco
                 (false, Some(rate)) => Mode::Open(rate),
                 (false, None) => Mode::Closed,
             },
-            // A time is set after the pilot.
+            // The pilot determines the time.
             length: args.count.map_or(Length::Time(0), Length::Count),
             wait: args.wait,
             cpus: [chosen.writer, chosen.reader],

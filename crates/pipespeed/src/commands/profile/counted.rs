@@ -1,6 +1,6 @@
-//! `pipespeed profile` by counts and costs, used if sampling is refused.
+//! `pipespeed profile` from counts and costs, used if sampling is refused.
 
-use super::{Setting, trials};
+use super::{Setting, trial_count};
 use crate::commands::files::Files;
 use crate::commands::header;
 use pipespeed_base::interrupt::Interrupt;
@@ -12,13 +12,14 @@ use pipespeed_measure::case::Case;
 use pipespeed_measure::record::{Kind, to_json};
 use pipespeed_report as report;
 
-/// Rounds in which the elementary costs are measured: less than a second.
+/// Number of rounds to measure the elementary costs: less than a second.
 const COST_ROUNDS: usize = 7;
 
 /// Explains the time of cases by counts and costs.
 ///
 /// # Errors
-/// What went wrong; the refusal of sampling, if a requested file needs samples.
+/// `refusal`, if a requested file needs samples; or a trial failed, a file can't be
+/// saved, or a signal arrived.
 pub(super) fn run(
     setting: &Setting<'_>,
     cases: &[Case],
@@ -27,21 +28,21 @@ pub(super) fn run(
     mut warnings: Vec<Warning>,
 ) -> anyhow::Result<()> {
     let (output, chosen) = (&setting.args.output, setting.chosen);
-    let takes_samples = [&output.folded, &output.flame, &output.chart];
+    let files_of_samples = [&output.folded, &output.flame, &output.chart];
     let is_missing_descriptors = matches!(refusal, SamplingError::Descriptors(_));
-    if is_missing_descriptors || takes_samples.into_iter().any(Option::is_some) {
+    if is_missing_descriptors || files_of_samples.into_iter().any(Option::is_some) {
         return Err(refusal.into());
     }
     let machine = Machine::read(chosen.writer, chosen.reader);
     let header = header(Kind::ProfileCounted, machine);
     let interrupt = Interrupt::install_without_thread()?;
-    let costs_places = match chosen.writer.zip(chosen.reader) {
+    let places = match chosen.writer.zip(chosen.reader) {
         Some(_) => Places::of(chosen),
         None => Places::choose(setting.topology),
     };
-    let costs = measure(costs_places, COST_ROUNDS, || interrupt.signal())?;
+    let costs = measure(places, COST_ROUNDS, || interrupt.signal())?;
     let on_one_processor = chosen.writer.is_some() && chosen.writer == chosen.reader;
-    let trials = trials(setting.args);
+    let trials = trial_count(setting.args);
     let not_run = CaseAccount::not_run;
     let accounts = setting.each_case(cases, interrupt, "counting", not_run, |runner, case| {
         count(runner, case, &costs, on_one_processor, trials)

@@ -179,7 +179,7 @@ fn what_is_refused_is_not_combined() {
 #[test]
 fn with_nothing_to_combine_no_trial_is_spent_on_it() {
     for (rates, why) in [
-        (vec![("pipe_1m", 3.0)], "nothing added to pipe_1m"),
+        (vec![("pipe_1m", 3.0)], "no change made pipe_1m faster"),
         (vec![("drained", 3.0)], "no change that may be combined"),
     ] {
         let (run, made) = combined(&[], by_factors(&rates));

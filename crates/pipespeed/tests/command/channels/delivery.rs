@@ -238,7 +238,12 @@ fn a_channel_that_a_filter_refuses_is_shown_as_refused() {
 fn a_queue_or_a_ring_over_a_limit_of_the_users_names_the_limit() {
     for (channel, limit, most, word) in [
         ("mqueue", Resource::Msgqueue, 3000, "ulimit -q, now 3000"),
-        ("ring", Resource::Fsize, 100_000, "have 100000 (ulimit -f)"),
+        (
+            "ring",
+            Resource::Fsize,
+            100_000,
+            "limited to 100000 bytes (ulimit -f)",
+        ),
     ] {
         let args = format!("{SHORT} --channel pipe,{channel} --size 4K --json -");
         let Some(program) = ForAll::new(PIPESPEED) else {

@@ -124,15 +124,16 @@ fn one_case_that_deadlocks_does_not_keep_others_from_being_measured() {
 }
 
 /// Kills a process of one trial of three and sees what comes of it. One that was
-/// about to go, its work done, is no loss to anybody: then once more.
+/// about to go, its work done, is no loss to anybody, and a busy machine refuses
+/// too short a time: then once more with a longer one.
 fn killed(channel: &str, role: &str) -> Outcome {
-    for _ in 0..5 {
-        let args = format!("{channel} --size 8 --time 0.6 --rounds 3 --placement free");
+    for time_s in [0.6, 1.2, 2.4, 4.8, 9.6] {
+        let args = format!("{channel} --size 8 --time {time_s} --rounds 3 --placement free");
         let run = Marked::start(&args);
         let killed = eventually(|| kill_process(run.exchanging(role)?, Signal::KILL).ok());
         assert!(killed.is_some(), "no {role}");
         let outcome = run.finish();
-        if outcome.code != Some(0) {
+        if !matches!(outcome.code, Some(0 | 2)) {
             return outcome;
         }
     }

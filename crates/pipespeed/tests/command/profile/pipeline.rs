@@ -1,9 +1,10 @@
-//! Profiles of somebody's own pipeline: for real where sampling is allowed.
+//! Profiles of a user's pipeline, if sampling is allowed.
 
 use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use super::{is_only_for_root, is_refused, number};
 use crate::common::conditions::{self, ForAll};
 use crate::common::procs::{Mark, eventually};
 use crate::common::{Outcome, PIPESPEED, pipespeed, run_alone, skip, start};
@@ -17,22 +18,9 @@ fn profile(options: &str, pipeline: &str) -> Command {
     command
 }
 
-/// Whether the kernel can be sampled here; a skip if not.
-fn sampling() -> bool {
-    let outcome = run_alone(profile("--time 1", "true"));
-    let refused = ["refused", "hidden", "no names", "perf events"];
-    let is_refused =
-        outcome.code == Some(1) && refused.iter().any(|words| outcome.err.contains(words));
-    if is_refused {
-        skip(outcome.err);
-    }
-    !is_refused
-}
-
-fn number(value: &Value) -> f64 {
-    value
-        .as_f64()
-        .unwrap_or_else(|| panic!("no number: {value}"))
+/// Whether this process may sample the kernel; a skip if not.
+fn can_sample() -> bool {
+    !is_refused(&run_alone(profile("--time 1", "true")))
 }
 
 fn pipeline_of(outcome: &Outcome) -> Value {
@@ -56,7 +44,7 @@ fn assert_adds_up(pipeline: &Value) {
 
 #[test]
 fn each_stages_costs_add_up_to_its_wall_time_and_bytes_are_counted() {
-    if !sampling() {
+    if !can_sample() {
         return;
     }
     let command = profile("--json -", "yes | head -c 200M | cat > /dev/null");
@@ -64,7 +52,7 @@ fn each_stages_costs_add_up_to_its_wall_time_and_bytes_are_counted() {
     assert_adds_up(&pipeline);
     let stages = pipeline["stages"].as_array().unwrap();
     assert_eq!(stages.len(), 3, "{pipeline:#}");
-    // `head` and `cat` also load a library or two.
+    // `head` and `cat` also read a few shared libraries.
     let passed = stages[2]["taken_bytes"].as_u64().unwrap();
     let expected = 200 << 20;
     assert!(
@@ -81,8 +69,8 @@ fn each_stages_costs_add_up_to_its_wall_time_and_bytes_are_counted() {
 }
 
 #[test]
-fn what_a_stage_starts_is_sampled_and_counted_as_its_own() {
-    if !sampling() {
+fn child_processes_count_as_their_stage() {
+    if !can_sample() {
         return;
     }
     let dd = "dd if=/dev/zero bs=64k count=2000 2>/dev/null";
@@ -104,11 +92,11 @@ fn what_a_stage_starts_is_sampled_and_counted_as_its_own() {
 }
 
 #[test]
-fn a_pipeline_that_goes_on_is_ended_in_time_with_all_that_it_started() {
-    if !sampling() {
+fn a_long_pipeline_is_terminated_with_all_its_processes() {
+    if !can_sample() {
         return;
     }
-    // Some don't care to be asked, and some left their parents.
+    // Processes that ignore SIGTERM, or whose parent has ended.
     let stubborn = "sh -c 'trap \"\" TERM; (sleep 1000 &) ; while :; do sleep 1000; done'";
     let mut command = profile(
         "--time 0.3 --json -",
@@ -124,8 +112,8 @@ fn a_pipeline_that_goes_on_is_ended_in_time_with_all_that_it_started() {
 }
 
 #[test]
-fn an_interrupted_pipeline_is_shown_and_leaves_nobody() {
-    if !sampling() {
+fn an_interrupted_pipeline_is_shown_and_leaves_no_process() {
+    if !can_sample() {
         return;
     }
     for signal in [Signal::INT, Signal::TERM, Signal::QUIT] {
@@ -151,8 +139,8 @@ fn an_interrupted_pipeline_is_shown_and_leaves_nobody() {
 }
 
 #[test]
-fn a_pipeline_goes_on_as_a_whole_when_its_profile_is_killed() {
-    if !sampling() {
+fn a_pipeline_keeps_running_when_its_profile_is_killed() {
+    if !can_sample() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -165,7 +153,7 @@ fn a_pipeline_goes_on_as_a_whole_when_its_profile_is_killed() {
     command.current_dir(&directory);
     let mark = Mark::on(&mut command);
     let running = start(command);
-    // Opened on both sides, so the first command runs; and the others do, too.
+    // Opening succeeds once the first command runs; the files show that the others do.
     let mut input = fs::File::options().write(true).open(&fifo).unwrap();
     let out = directory.path().join("out");
     let second = directory.path().join("second");
@@ -184,8 +172,8 @@ fn a_pipeline_goes_on_as_a_whole_when_its_profile_is_killed() {
 }
 
 #[test]
-fn what_a_finished_pipeline_left_in_the_background_is_ended() {
-    if !sampling() {
+fn background_processes_of_a_finished_pipeline_are_ended() {
+    if !can_sample() {
         return;
     }
     let mut command = profile("--json -", "(sleep 1000 & true)");
@@ -197,10 +185,10 @@ fn what_a_finished_pipeline_left_in_the_background_is_ended() {
 
 #[test]
 fn the_report_names_stages_and_what_they_wait_for() {
-    if !sampling() {
+    if !can_sample() {
         return;
     }
-    // Whatever else the machine does: one never sleeps, the other never wakes.
+    // On any machine, the first stage never sleeps and the second never wakes.
     let outcome = run_alone(profile("--time 0.5", "(while :; do :; done) | cat")).succeeded();
     for words in [
         "1: (while :; do :; done)",
@@ -216,7 +204,7 @@ fn the_report_names_stages_and_what_they_wait_for() {
 
 #[test]
 fn a_pipeline_that_sleeps_names_what_it_waits_for() {
-    if !sampling() {
+    if !can_sample() {
         return;
     }
     let outcome = run_alone(profile("--time 0.5", "sleep 1000 | cat | cat")).succeeded();
@@ -227,18 +215,18 @@ fn a_pipeline_that_sleeps_names_what_it_waits_for() {
     for words in ["by turns", "other end"] {
         assert!(!text.contains(words), "{words}: {text}");
     }
-    // What a stage left in the background holds the pipe open.
+    // A background process of a stage holds the pipe open.
     let outcome = run_alone(profile("--time 0.5", "(sleep 1000 & true) | cat")).succeeded();
     assert!(outcome.unwrapped().contains("left behind"), "{outcome:#?}");
 }
 
 #[test]
-fn who_has_too_few_descriptors_hears_so_at_once() {
-    if !sampling() {
+fn too_few_descriptors_are_reported_at_once() {
+    if !can_sample() {
         return;
     }
-    // What it would wait for processes that can't be ended.
-    let in_vain = Duration::from_secs(5);
+    // The time that it would wait for processes that can't be ended.
+    let wait_time = Duration::from_secs(5);
     let refused = |limit: u32| {
         let mut command = Command::new("sh");
         let script = format!(
@@ -250,15 +238,15 @@ fn who_has_too_few_descriptors_hears_so_at_once() {
         began.elapsed()
     };
     for limit in 10..16 {
-        // A busy machine may take as long by itself, but not each time.
-        let at_once = (0..10).any(|_| refused(limit) < in_vain);
+        // A busy machine may be that slow, but not each time.
+        let at_once = (0..10).any(|_| refused(limit) < wait_time);
         assert!(at_once, "{limit}");
     }
 }
 
 #[test]
-fn a_stopped_stage_ends_when_it_is_asked_to() {
-    if !sampling() {
+fn a_stopped_stage_ends_by_sigterm() {
+    if !can_sample() {
         return;
     }
     let pipeline = "sh -c 'kill -STOP $$; :' | cat";
@@ -271,8 +259,8 @@ fn a_stopped_stage_ends_when_it_is_asked_to() {
 }
 
 #[test]
-fn the_files_hold_any_command() {
-    if !sampling() {
+fn special_characters_of_a_command_are_escaped_in_files() {
+    if !can_sample() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -302,20 +290,20 @@ fn the_files_hold_any_command() {
 }
 
 #[test]
-fn a_command_that_is_not_there_or_fails_is_named() {
-    if !sampling() {
+fn a_command_that_is_missing_or_fails_is_named() {
+    if !can_sample() {
         return;
     }
     let outcome = run_alone(profile("", "no_such_command_at_all 7 | cat"));
     assert_eq!((outcome.code, &*outcome.out), (Some(1), ""), "{outcome:#?}");
-    // The shell has complained too.
+    // The shell prints a message of its own.
     assert!(
         outcome
             .err
             .contains("1: no_such_command_at_all 7 is not an executable command"),
         "{outcome:#?}"
     );
-    // Others use the same statuses: of something that they were to run.
+    // Commands may exit with status 127 themselves, such as env(1).
     for command in [
         "env no_such_command_at_all",
         "sh -c 'exit 127'",
@@ -323,15 +311,15 @@ fn a_command_that_is_not_there_or_fails_is_named() {
     ] {
         let pipeline = format!("{command} | cat");
         let outcome = run_alone(profile("", &pipeline)).succeeded();
-        let said = format!("1: {command} exited with status 127, which shells");
-        assert!(outcome.out.contains(&said), "{outcome:#?}");
+        let expected = format!("1: {command} exited with status 127, which shells");
+        assert!(outcome.out.contains(&expected), "{outcome:#?}");
     }
     let outcome = run_alone(profile("", "(exit 3) | cat")).succeeded();
     assert!(
         outcome.out.contains("1: (exit 3) exited with status 3."),
         "{outcome:#?}"
     );
-    // Several words are a program and its arguments, whatever they hold.
+    // Several words are a program and its arguments, even with a | in them.
     let mut command = pipespeed("profile --quiet --json - -- sh -c");
     command.arg("test \"$1\" = 'a | b'").arg("sh").arg("a | b");
     let pipeline = pipeline_of(&run_alone(command).succeeded());
@@ -357,11 +345,8 @@ fn what_makes_no_sense_is_bad_usage() {
 }
 
 #[test]
-fn an_ordinary_user_hears_which_setting_refuses_him_and_nothing_runs() {
-    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
-    let paranoid: Option<i64> = paranoid.ok().and_then(|text| text.trim().parse().ok());
-    if paranoid.is_none_or(|level| level < 2) {
-        skip("ordinary users may sample the kernel here");
+fn an_ordinary_user_sees_the_setting_that_refuses_and_nothing_runs() {
+    if !is_only_for_root() {
         return;
     }
     let Some(program) = ForAll::new(PIPESPEED) else {
@@ -384,7 +369,7 @@ fn a_filter_that_refuses_the_call_is_named_and_nothing_runs() {
         return;
     }
     let outcome = run_alone(command);
-    // The level comes first where both refuse.
+    // If both refuse, the level is named.
     if outcome.err.contains("perf_event_paranoid is") {
         return skip("refused without a filter too");
     }

@@ -1,9 +1,10 @@
-//! Sampling for real where it is allowed, and what is said where it is not.
+//! Profiles of cases: sampled if that is allowed, else counted.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use super::{is_only_for_root, is_refused, number};
 use crate::common::conditions::{self, ForAll};
 use crate::common::procs::{Mark, eventually};
 use crate::common::{Outcome, PIPESPEED, json, pipespeed, run_alone, skip, start};
@@ -13,28 +14,23 @@ use serde_json::Value;
 /// Runs a profile. `None`, with a skip, if sampling is refused.
 fn sampled(args: &str) -> Option<Outcome> {
     let outcome = run_alone(pipespeed(&format!("profile {args} --quiet")));
-    let refused = [
-        "sampling the kernel is refused",
-        "hidden",
-        "no names",
-        "perf events",
-    ];
-    let is_refused =
-        outcome.code == Some(1) && refused.iter().any(|words| outcome.err.contains(words));
-    if is_refused || is_counted(&outcome) {
-        skip(format_args!("{}{}", outcome.err, outcome.out));
+    if is_refused(&outcome) {
+        return None;
+    }
+    if is_counted(&outcome) {
+        skip(&outcome.out);
         return None;
     }
     Some(outcome.succeeded())
 }
 
-/// Whether it shows or saved an account in place of samples.
+/// Whether the profile is counted instead of sampled.
 fn is_counted(outcome: &Outcome) -> bool {
     outcome.out.contains("counted, not sampled") || outcome.out.contains("profile_counted")
 }
 
-/// Checks that a case is accounted for, with these words of the refusal, which
-/// may go over several lines.
+/// Checks that the profile is counted, and contains these words of the refusal, which may
+/// be wrapped.
 #[track_caller]
 fn assert_counted(outcome: Outcome, words: &[&str]) {
     let outcome = outcome.succeeded();
@@ -46,10 +42,6 @@ fn assert_counted(outcome: Outcome, words: &[&str]) {
     for word in words {
         assert!(text.contains(word), "{word}: {outcome:#?}");
     }
-}
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap()
 }
 
 #[test]
@@ -68,13 +60,13 @@ fn each_ends_costs_add_up_to_its_wall_time() {
         assert!((sum / wall - 1.0).abs() < 0.05, "{sum} of {wall}: {end:#}");
         assert!(end["samples"].as_u64().unwrap() > 0, "{end:#}");
     }
-    // Whatever else: a writer copies.
+    // A writer copies in any case.
     let copies = |cost: &Value| cost["group"] == "copy_to_kernel";
     assert!(ends[0]["costs"].as_array().unwrap().iter().any(copies));
 }
 
 #[test]
-fn a_case_is_found_in_whatever_suite_it_is() {
+fn a_case_is_found_in_any_suite() {
     let Some(outcome) = sampled("gift_huge --time 0.2") else {
         return;
     };
@@ -82,7 +74,7 @@ fn a_case_is_found_in_whatever_suite_it_is() {
 }
 
 #[test]
-fn the_files_are_what_they_are_called() {
+fn each_file_has_the_format_of_its_option() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
     let args = format!(
@@ -111,11 +103,8 @@ fn the_files_are_what_they_are_called() {
 }
 
 #[test]
-fn an_ordinary_user_gets_an_account_and_hears_which_setting_refuses() {
-    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
-    let paranoid: Option<i64> = paranoid.ok().and_then(|text| text.trim().parse().ok());
-    if paranoid.is_none_or(|level| level < 2) {
-        skip("ordinary users may sample the kernel here");
+fn an_ordinary_user_gets_counts_and_the_setting_that_refuses() {
+    if !is_only_for_root() {
         return;
     }
     let Some(program) = ForAll::new(PIPESPEED) else {
@@ -128,13 +117,13 @@ fn an_ordinary_user_gets_an_account_and_hears_which_setting_refuses() {
     ];
     let profile = |options: &str| program.command(&format!("profile {options} --quiet"));
     assert_counted(run_alone(profile("write_read --time 0.2")), &words);
-    // These take samples.
+    // These need samples.
     run_alone(profile("write_read --folded -")).refused(1, &words);
     run_alone(profile("-- true")).refused(1, &words);
 }
 
 #[test]
-fn an_account_adds_up_to_the_wall_time_and_is_saved_with_its_costs() {
+fn counted_times_add_up_to_the_wall_time_and_are_saved() {
     let mut command = pipespeed(SAVED);
     if !conditions::without_call(&mut command, libc::SYS_perf_event_open) {
         return;
@@ -158,7 +147,7 @@ fn an_account_adds_up_to_the_wall_time_and_is_saved_with_its_costs() {
 }
 
 #[test]
-fn a_case_without_a_known_cost_of_pages_is_accounted_for_too() {
+fn a_case_with_an_unknown_cost_of_pages_is_counted() {
     let mut command = pipespeed("profile unix_64k --time 0.2 --quiet");
     if conditions::without_call(&mut command, libc::SYS_perf_event_open) {
         assert_counted(run_alone(command), &["unknown"]);
@@ -167,7 +156,7 @@ fn a_case_without_a_known_cost_of_pages_is_accounted_for_too() {
 
 const SAVED: &str = "profile write_read --time 0.2 --quiet --json -";
 
-/// Why nothing was sampled; none where something was.
+/// The reason why a profile was not sampled; `None` if it was.
 fn refusal(command: Command) -> Option<String> {
     let record = json(&run_alone(command).succeeded().out);
     record["refusal"].as_str().map(str::to_owned)
@@ -180,7 +169,7 @@ fn a_filter_that_refuses_the_call_is_named() {
         return;
     }
     let why = refusal(command).unwrap();
-    // The level comes first where both refuse.
+    // If both refuse, the level is named.
     let is_named = why.contains("a seccomp filter") && why.contains("may be the cause");
     assert!(is_named || why.contains("perf_event_paranoid is"), "{why}");
 }
@@ -199,14 +188,14 @@ fn a_filter_that_lets_the_call_pass_is_not_named() {
     let mut command = program.command(SAVED);
     conditions::without_call(&mut command, libc::SYS_acct);
     assert!(!is_named(command));
-    // It may be the second to refuse where the level is the first.
+    // If the level refuses too, the filter is named as a second cause.
     let mut command = program.command(SAVED);
     conditions::without_call(&mut command, libc::SYS_perf_event_open);
     assert!(is_named(command));
 }
 
 #[test]
-fn root_of_a_user_namespace_hears_that_its_capabilities_do_not_count() {
+fn the_refusal_mentions_a_user_namespace() {
     let Some(command) = conditions::in_user_namespace(PIPESPEED, SAVED) else {
         return;
     };
@@ -219,13 +208,13 @@ fn root_of_a_user_namespace_hears_that_its_capabilities_do_not_count() {
 }
 
 #[test]
-fn a_signal_ends_a_profile_and_its_ends() {
+fn a_signal_ends_a_profile_and_its_processes() {
     if sampled("write_read --time 0.2").is_none() {
         return;
     }
     for (signal, name) in [(Signal::QUIT, "SIGQUIT"), (Signal::TERM, "SIGTERM")] {
         let mut command = pipespeed("profile write_read --time 1000 --quiet");
-        // A terminal sends it to all of them.
+        // A terminal sends the signal to the whole process group.
         command.process_group(0);
         let mark = Mark::on(&mut command);
         let running = start(command);
@@ -238,7 +227,7 @@ fn a_signal_ends_a_profile_and_its_ends() {
 }
 
 #[test]
-fn the_ends_of_a_profile_that_is_killed_die_with_it() {
+fn the_processes_of_a_killed_profile_die_with_it() {
     if sampled("write_read --time 0.2").is_none() {
         return;
     }
@@ -252,7 +241,7 @@ fn the_ends_of_a_profile_that_is_killed_die_with_it() {
 }
 
 #[test]
-fn a_file_that_can_not_be_made_is_named() {
+fn a_file_that_cannot_be_written_is_named() {
     run_alone(pipespeed("profile write_read --json /nonexistent/a"))
         .refused(2, &["/nonexistent/a"]);
 }

@@ -17,7 +17,7 @@ fn half_way() -> Snapshot {
     }
 }
 
-fn shown(format: &Format, snapshot: &Snapshot, width: usize, name: Option<&str>) -> String {
+fn line_of(format: &Format, snapshot: &Snapshot, width: usize, name: Option<&str>) -> String {
     let now = Timestamp::UNIX_EPOCH.to_zoned(TimeZone::UTC);
     let snapshot = Snapshot {
         name: name.map(str::to_owned),
@@ -26,14 +26,14 @@ fn shown(format: &Format, snapshot: &Snapshot, width: usize, name: Option<&str>)
     format.line(&snapshot, Unit::Bytes, width, &now).text
 }
 
-fn by(text: &str, snapshot: &Snapshot) -> String {
-    shown(&Format::parse(text).unwrap(), snapshot, 60, Some("disk"))
+fn formatted(text: &str, snapshot: &Snapshot) -> String {
+    line_of(&Format::parse(text).unwrap(), snapshot, 60, Some("disk"))
 }
 
 #[test]
 fn the_default_line_is_drawn_at_any_width() {
     let format = Format::default();
-    let line = |width| shown(&format, &half_way(), width, None);
+    let line = |width| line_of(&format, &half_way(), width, None);
     insta::assert_snapshot!(line(80), @"3.00MiB 0:00:03 [1.00MiB/s] [================>                ]  50% ETA 0:00:03");
     insta::assert_snapshot!(line(60), @"3.00MiB 0:00:03 [1.00MiB/s] [======>      ]  50% ETA 0:00:03");
     insta::assert_snapshot!(line(48), @"3.00MiB 0:00:03 [1.00MiB/s]      50% ETA 0:00:03");
@@ -46,7 +46,7 @@ fn the_default_line_is_drawn_at_any_width() {
 fn without_a_size_an_indicator_replaces_the_bar() {
     let mut snapshot = half_way();
     snapshot.size = None;
-    let line = shown(&Format::default(), &snapshot, 50, Some("disk"));
+    let line = line_of(&Format::default(), &snapshot, 50, Some("disk"));
     insta::assert_snapshot!(line, @"     disk: 3.00MiB 0:00:03 [1.00MiB/s] [   <=>   ]");
 }
 
@@ -55,25 +55,25 @@ fn the_last_line_has_the_average_and_no_time_left() {
     let mut snapshot = half_way();
     snapshot.rate = Some(5.0);
     snapshot.ending = Some(Ending::default());
-    let line = shown(&Format::default(), &snapshot, 50, None);
+    let line = line_of(&Format::default(), &snapshot, 50, None);
     insta::assert_snapshot!(line, @"3.00MiB 0:00:03 [1.00MiB/s] [=======>       ]  50%");
 }
 
 #[test]
 fn a_format_is_text_and_letters() {
-    assert_eq!(by("%t|%b|%%", &half_way()), "0:00:03|3.00MiB|%");
-    assert_eq!(by("%r%a", &half_way()), "[1.00MiB/s][1.00MiB/s]");
-    assert_eq!(by("%T %N", &half_way()), "{ 50%}      disk:");
-    assert_eq!(by("%I", &half_way()), "ETA 00:00:03");
-    assert_eq!(by("in %p", &half_way()).len(), 60);
-    assert_eq!(by("", &half_way()), "");
+    assert_eq!(formatted("%t|%b|%%", &half_way()), "0:00:03|3.00MiB|%");
+    assert_eq!(formatted("%r%a", &half_way()), "[1.00MiB/s][1.00MiB/s]");
+    assert_eq!(formatted("%T %N", &half_way()), "{ 50%}      disk:");
+    assert_eq!(formatted("%I", &half_way()), "ETA 00:00:03");
+    assert_eq!(formatted("in %p", &half_way()).len(), 60);
+    assert_eq!(formatted("", &half_way()), "");
     let mut slow = half_way();
     slow.rate = Some(100.0);
-    assert_eq!(by("%I", &slow), "ETA 1970-01-01 08:44:17");
+    assert_eq!(formatted("%I", &slow), "ETA 1970-01-01 08:44:17");
     slow.rate = Some(1e-9);
-    assert_eq!(by("%I", &slow), "ETA --:--:--");
+    assert_eq!(formatted("%I", &slow), "ETA --:--:--");
     slow.rate = None;
-    assert_eq!(by("%e", &slow), "ETA -:--:--");
+    assert_eq!(formatted("%e", &slow), "ETA -:--:--");
 }
 
 #[test]
@@ -85,15 +85,15 @@ fn malformed_formats_are_refused() {
 
 #[test]
 fn control_characters_never_reach_the_terminal() {
-    assert_eq!(by("a\u{1b}[2J\n%t\r", &half_way()), "a?[2J?0:00:03?");
-    let name = shown(&Format::default(), &half_way(), 20, Some("x\u{1b}y\n"));
+    assert_eq!(formatted("a\u{1b}[2J\n%t\r", &half_way()), "a?[2J?0:00:03?");
+    let name = line_of(&Format::default(), &half_way(), 20, Some("x\u{1b}y\n"));
     assert!(name.starts_with("     x?y?:"), "{name:?}");
 }
 
 #[test]
 fn wide_characters_take_two_columns() {
     let format = Format::parse("%N").unwrap();
-    let line = shown(&format, &half_way(), 7, Some("漢字漢字漢字"));
+    let line = line_of(&format, &half_way(), 7, Some("漢字漢字漢字"));
     assert_eq!(line, "   漢字");
 }
 
