@@ -113,18 +113,21 @@ pub fn start_into(command: Command, stdout: impl Into<Stdio>) -> Running {
     spawn(command, stdout.into(), tempfile::tempfile().unwrap())
 }
 
-/// Resets SIGINT to its default. It is ignored if the tests were started in the
-/// background, and child processes inherit that.
-fn reset_sigint() {
+/// Resets the signals that end a command to their defaults. They are ignored if the
+/// tests were started in the background or by nohup(1), and child processes inherit that.
+fn reset_signals() {
+    use nix::sys::signal::Signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: no handler is replaced, since the test harness installs none.
-        unsafe { signal(nix::sys::signal::Signal::SIGINT, SigHandler::SigDfl) }.unwrap();
+        for number in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
+            // SAFETY: no handler is replaced, since the test harness installs none.
+            unsafe { signal(number, SigHandler::SigDfl) }.unwrap();
+        }
     });
 }
 
 fn spawn(mut command: Command, stdout: Stdio, out: File) -> Running {
-    reset_sigint();
+    reset_signals();
     let err = tempfile::tempfile().unwrap();
     command.stdout(stdout).stderr(err.try_clone().unwrap());
     let what = format!("{command:?}");

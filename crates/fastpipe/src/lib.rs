@@ -147,6 +147,7 @@
 #![deny(unsafe_code)]
 
 pub mod buffer;
+mod counts;
 mod fork;
 pub mod memory;
 pub mod pipe;

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::thread::CpuSet;
 
-use crate::transfer::Counts;
+use crate::counts::Counts;
 
 /// How to wait for the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -233,7 +233,7 @@ impl Case {
 
     /// Sets what becomes of the data.
     ///
-    /// A reader that splices sees no data, so to look at it all the same it
+    /// A reader that splices sees no data, so to examine it, it
     /// splices through a second pipe and reads from that. Pages may then wait
     /// in the second pipe after they left the first, so a writer that produces
     /// must never write to a sent page again.
@@ -253,7 +253,7 @@ impl Case {
         if let Some(writer) = self.subject.writer_mut() {
             writer.rewritten = matches!(data, DataUse::Touch | DataUse::Verify);
         }
-        // A reader that reads has the data in its memory, asked for or not.
+        // A reader that reads always has the data in its memory.
         let reads = self.subject.reader().is_some_and(|reader| !splices(reader));
         self.data = match data {
             DataUse::Discard if reads => DataUse::Read,

@@ -4,6 +4,7 @@
 pub mod case;
 pub mod channel;
 pub mod comparison;
+mod data_use;
 pub mod endpoint;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;

@@ -93,15 +93,15 @@ fn pipe_size_share(steps: &[Step<'_>], tolerance: f64) -> Option<String> {
     let product = times(gains[0] * gains[1]);
     match (gained(size), gained(technique)) {
         (true, true) => Some(format!(
-            "The published gain of vmsplice (write_read to vmsplice_read, here about {product}) is \
-             {by_size} by the larger pipe and {by_technique} by vmsplice itself."
+            "The published gain of vmsplice (write_read to vmsplice_read, here about {product}) \
+             consists of {by_size} from the larger pipe and {by_technique} from vmsplice itself."
         )),
         (true, false) if technique.ratio.verdict == Verdict::Same => Some(format!(
-            "The gain from write_read to vmsplice_read is by the larger pipe alone ({by_size}): \
+            "The gain from write_read to vmsplice_read comes from the larger pipe alone ({by_size}): \
              vmsplice adds nothing to it."
         )),
         (false, true) if size.ratio.verdict == Verdict::Same => Some(format!(
-            "The gain from write_read to vmsplice_read is by vmsplice alone ({by_technique}): the \
+            "The gain from write_read to vmsplice_read comes from vmsplice alone ({by_technique}): the \
              larger pipe adds nothing to it."
         )),
         _ => None,
@@ -123,7 +123,7 @@ fn data_in_use(run: &Run) -> Option<String> {
     let (best, best_rate) = fastest(used())?;
     let (plain_name, plain_shown) = (&plain.name, significant(plain_rate.median));
     let gain = if best.name == plain.name {
-        "more than any other case".to_owned()
+        "and no case was faster".to_owned()
     } else if is_below(plain_rate, best_rate, 0.0) {
         let gain = times(best_rate.median / plain_rate.median);
         format!("{gain} the rate of {plain_name} ({plain_shown})")

@@ -15,6 +15,7 @@ mod write;
 
 pub use self::splice::SpliceOptions;
 pub use self::vmsplice::VmspliceOptions;
+pub use crate::counts::Counts;
 
 use std::fmt;
 use std::io;
@@ -33,21 +34,6 @@ const MAX_PIECES: usize = 1024;
 /// Maximum number of bytes that one system call moves (write(2)). splice(2)
 /// refuses lengths of 2^63 and more, and so u64::MAX for "everything".
 const MAX_BYTES: u64 = 0x7fff_f000;
-
-/// Numbers of bytes and system calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
-    /// Bytes moved.
-    pub bytes: u64,
-    /// System calls made, to move data or to wait.
-    pub syscalls: u64,
-    /// System calls that moved at least one byte.
-    pub moving_calls: u64,
-    /// System calls that found the pipe full or empty.
-    pub would_blocks: u64,
-    /// System calls that were poll(2).
-    pub polls: u64,
-}
 
 /// Error of a transfer that ended before everything was moved.
 #[derive(Debug)]

@@ -9,9 +9,10 @@ use fastpipe::buffer::{Buffer, BufferError, PageSlice};
 use fastpipe::transfer::Counts;
 use rustix::io::Errno;
 
-use super::{Receiver, Sink, Source, Taken, Transmitter, ZerocopyCounts};
+use super::{Receiver, Sink, Source, Taken, Transmitter};
 use crate::endpoint::data::Producer;
 use crate::endpoint::outcome::Setup;
+use crate::endpoint::outcome::ZerocopyCounts;
 
 /// Memory for messages of one length, in pieces that are sent in turn.
 #[derive(Debug)]

@@ -33,12 +33,11 @@ use std::time::Duration;
 
 use fastpipe::transfer::Counts;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use serde::{Deserialize, Serialize};
 
 use self::message::Message;
 
 use crate::endpoint::data::Producer;
-use crate::endpoint::outcome::Setup;
+use crate::endpoint::outcome::{Setup, ZerocopyCounts};
 
 /// An end of a channel that moves messages one system call at a time.
 pub trait End {
@@ -190,15 +189,6 @@ pub trait Sink {
     fn zerocopy(&self) -> Option<ZerocopyCounts> {
         None
     }
-}
-
-/// Counts of the completions of sends with MSG_ZEROCOPY.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ZerocopyCounts {
-    /// Sends completed.
-    pub completed: u64,
-    /// Completed sends whose data the kernel copied anyway.
-    pub copied: u64,
 }
 
 /// The reading end of a channel in a throughput trial.

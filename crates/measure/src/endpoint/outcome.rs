@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::counters::Reading;
-use crate::channel::ZerocopyCounts;
 use crate::record::EndCounters;
 
 /// The actual setup of an end.
@@ -49,4 +48,13 @@ impl Outcome {
             window_ns: (first.monotonic_ns(), second.monotonic_ns()),
         }
     }
+}
+
+/// Counts of the completions of sends with MSG_ZEROCOPY.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ZerocopyCounts {
+    /// Sends completed.
+    pub completed: u64,
+    /// Completed sends whose data the kernel copied anyway.
+    pub copied: u64,
 }

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::histogram::Counts;
-use crate::channel::ZerocopyCounts;
 use crate::channel::transport::Transport;
+use crate::endpoint::outcome::ZerocopyCounts;
 use crate::endpoint::spec::Waiting;
 
 /// How long a trial lasts.

@@ -45,7 +45,9 @@ pub(super) fn check(
     preparation: &Preparation,
 ) -> anyhow::Result<()> {
     let discards = |case: &&Case| case.data == DataUse::Discard;
-    if let (true, Some(case)) = (overrides.work > 0, cases.iter().find(discards)) {
+    if overrides.work > 0
+        && let Some(case) = cases.iter().find(discards)
+    {
         return Err(usage(format!(
             "--work: the reader of {} splices the data without reading it, so it can't compute \
              over it: add --data touch, or use the suite touched",

@@ -45,7 +45,7 @@ impl Lengths {
             // As many cases as the ladder, and trials before the first round.
             (Changes, false) => (0.015, 0.120, 60.0, ROUNDS),
             (Changes, true) => (0.010, 0.030, 10.0, FEW_ROUNDS),
-            // Twice as many cases, which spin: that makes for little noise.
+            // Twice as many cases. They spin, so they are less noisy.
             (Options, false) => (0.015, 0.150, 60.0, OPTIONS_ROUNDS),
             (Options, true) => (0.006, 0.030, 14.0, OPTIONS_ROUNDS),
             // A volume ends a trial, not a time.
@@ -54,11 +54,11 @@ impl Lengths {
             // Nine times as many cases.
             (Channels, false) => (0.010, 0.100, 170.0, FEW_ROUNDS),
             (Channels, true) => (0.004, 0.020, 26.0, stats::MIN_SAMPLES),
-            // To set up a large block takes longer than to go over it.
+            // Setting up a large block takes longer than a pass over it.
             (Memory, false) => (0.010, 0.060, 85.0, FEW_ROUNDS),
             (Memory, true) => (0.004, 0.020, 25.0, FEW_ROUNDS),
-            // The parts are those of the rounds after the search, the time is
-            // that of both.
+            // The time includes the search; the parts are those of the rounds
+            // after it.
             (Sizes, false) => (0.015, 0.100, 120.0, FEW_ROUNDS),
             (Sizes, true) => (0.005, 0.030, 30.0, FEW_ROUNDS),
         };

@@ -12,8 +12,8 @@ mod volumes;
 pub use self::channels::Selection;
 pub use self::volumes::shown;
 use crate::case::Case;
+use crate::data_use::DataUse;
 use crate::endpoint::spec::PageKind;
-use crate::record::DataUse;
 use serde::{Deserialize, Serialize};
 
 use Suite::{Changes, Channels, Ladder, Memory, Options, Sizes, Touched, Volumes};

@@ -77,7 +77,7 @@ impl<F: AsFd> PipeSource<F> {
         })
     }
 
-    /// Takes the available data, at max a buffer and at max `max` bytes. Returns no
+    /// Takes the available data, at most one buffer and at most `max` bytes. Returns no
     /// bytes at the end of the data.
     ///
     /// # Errors

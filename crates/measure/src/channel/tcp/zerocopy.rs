@@ -12,7 +12,8 @@ use rustix::net::SendFlags;
 
 use crate::channel::message::Message;
 use crate::channel::socket::{OverSocket, Socket};
-use crate::channel::{Transmitter, ZerocopyCounts, sys};
+use crate::channel::{Transmitter, sys};
+use crate::endpoint::outcome::ZerocopyCounts;
 use crate::session::refusal_or_failure;
 
 /// The flag of send(2) for sending pages without copying them.

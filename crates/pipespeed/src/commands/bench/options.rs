@@ -46,26 +46,28 @@ pub(super) fn request(args: &BenchArgs, rounded: Option<Warning>) -> Request {
 /// Rejects options that don't apply to the suite, and sizes that it can't have.
 pub(super) fn check(args: &BenchArgs) -> anyhow::Result<()> {
     let suite = args.suite.name();
-    let [has_volumes, has_pages, has_channels, has_sizes] = match args.suite {
-        Volumes => [true, false, false, false],
-        Memory => [false, true, false, true],
-        Channels => [false, false, true, true],
-        Ladder | Touched | Changes | Sizes | Options => [false; 4],
-    };
-    if !has_volumes && !args.volumes.volume.is_empty() {
+    if args.suite != Volumes && !args.volumes.volume.is_empty() {
         return Err(usage(format!(
             "--volume: trials of the suite {suite} end by time, not by volume: use `bench volumes`"
         )));
     }
-    if !has_pages && args.memory.pages.is_some() {
+    if args.suite != Memory && args.memory.pages.is_some() {
         return Err(usage(format!(
             "--pages: the cases of the suite {suite} fix the kind of pages: use `bench memory`"
         )));
     }
     let given = [
-        ("--channel", has_channels, !args.channels.channel.is_empty()),
-        ("--all", has_channels, args.channels.all),
-        ("--size", has_sizes, !args.channels.size.is_empty()),
+        (
+            "--channel",
+            args.suite == Channels,
+            !args.channels.channel.is_empty(),
+        ),
+        ("--all", args.suite == Channels, args.channels.all),
+        (
+            "--size",
+            matches!(args.suite, Channels | Memory),
+            !args.channels.size.is_empty(),
+        ),
     ];
     if let Some((option, ..)) = given.iter().find(|(_, has, is_given)| *is_given && !has) {
         return Err(usage(format!(

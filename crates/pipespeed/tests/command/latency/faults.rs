@@ -288,7 +288,9 @@ fn missing_memory_is_reported_in_one_line() {
         }
         let word = "no memory for a buffer of 16777216 bytes: Cannot allocate memory";
         let lines: Vec<&str> = outcome.err.lines().collect();
-        assert_eq!((outcome.code, lines.len()), (Some(1), 2), "{outcome:#?}");
+        assert_eq!(outcome.code, Some(1), "{outcome:#?}");
+        // One line for each end that failed, and one for the case.
+        assert!((2..=3).contains(&lines.len()), "{outcome:#?}");
         assert!(lines[0].contains(word), "{outcome:#?}");
         assert_eq!(lines[0].matches("os error 12").count(), 1, "{outcome:#?}");
         failures += 1;
