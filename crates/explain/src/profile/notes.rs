@@ -252,11 +252,12 @@ mod tests {
         let tasks = of_setup(&machine, Event::CpuClock, Scope::Tasks);
         assert_eq!(tasks[1..], clock);
         let text = format!("{}\n{}\n{}", tasks[0], cycles[0], joined(&clock));
-        insta::assert_snapshot!(text, @r"
+        insta::assert_snapshot!(text, @r#"
+        sampled by process, since events of whole processors are refused (they need CAP_PERFMON or /proc/sys/kernel/perf_event_paranoid at 0 or below): where ends sleep, "waking and scheduling" includes the cost of starting and stopping the event at every context switch, so it is at most what is shown, and the shares of the other costs are at least that
         sampled 1999 times per second of running time by processor cycles
         sampled 1999 times per second of running time by the kernel's cpu-clock, as there are no cycle counters: code with interrupts off is attributed to where they are enabled again
         mitigations that make system calls and switches slower are on: mds
         a seccomp filter checks every system call
-        ");
+        "#);
     }
 }
