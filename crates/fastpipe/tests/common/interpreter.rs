@@ -17,6 +17,7 @@ use fastpipe::wait::Wait;
 use fastpipe::writer::{Frozen, Writer};
 use rustix::pipe::{SpliceFlags, splice};
 
+use super::assert_same;
 use super::decisions::{Decisions, fill, made};
 
 /// A program sends at most about this many bytes.
@@ -85,16 +86,6 @@ impl Near {
             onward.read_exact(&mut self.got[at..at + len]).unwrap();
         }
     }
-}
-
-fn assert_same(got: &[u8], sent: &[u8]) {
-    let differ = got.iter().zip(sent).position(|(a, b)| a != b);
-    assert!(
-        differ.is_none() && got.len() == sent.len(),
-        "{} bytes for {}, the first difference at {differ:?}",
-        got.len(),
-        sent.len()
-    );
 }
 
 /// Runs the program.

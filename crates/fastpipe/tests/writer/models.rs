@@ -7,7 +7,7 @@ use crate::common::shapes::cases;
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(cases(400))]
+    #![proptest_config(cases(250))]
 
     #[test]
     fn the_reader_gets_exactly_what_any_program_of_calls_sends(
@@ -21,7 +21,7 @@ proptest! {
 #[test]
 fn hundreds_of_fixed_programs_are_right() {
     common::state::watch();
-    for seed in 0..400_u64 {
+    for seed in 0..250_u64 {
         let len = 40 + seed as usize % 260;
         run(&common::writers::stream(seed << 20, len));
     }

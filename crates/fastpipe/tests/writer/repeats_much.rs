@@ -17,13 +17,21 @@ const LENGTHS: [usize; 7] = [1, 2, 3, 4096, 4097, 100_000, 700_000];
 /// Number of bytes above which the fast path is used, with a margin.
 const MUCH: usize = 130 * MIB;
 
-/// The expected bytes: `data` repeated.
-struct Expected<'a> {
-    data: &'a [u8],
+/// The expected bytes: some data repeated.
+struct Expected {
+    /// Whole repetitions, long enough to compare many bytes at once.
+    data: Vec<u8>,
     at: usize,
 }
 
-impl Expected<'_> {
+impl Expected {
+    fn new(data: &[u8]) -> Self {
+        Expected {
+            data: data.repeat((64 * KIB).div_ceil(data.len())),
+            at: 0,
+        }
+    }
+
     #[track_caller]
     fn is(&mut self, mut got: &[u8]) {
         while !got.is_empty() {
@@ -63,7 +71,7 @@ fn an_endless_repetition_is_correct_and_ends_with_its_reader() {
                         let mut first = [0; 777];
                         file.read_exact(&mut first).unwrap();
                         assert!(first[..] == stream(9, 777));
-                        Expected { data, at: 0 }.read(&mut file, read, 30_001);
+                        Expected::new(data).read(&mut file, read, 30_001);
                     });
                     let mut out = Writer::builder().wait(wait).open(writer).unwrap();
                     out.write_all(&stream(9, 777)).unwrap();
@@ -91,7 +99,7 @@ fn a_long_repetition_ends_exactly_and_other_bytes_follow() {
             scope.spawn(move || {
                 let mut file = File::from(reader);
                 for _ in 0..2 {
-                    Expected { data, at: 0 }.read(&mut file, times * length, 256 * KIB);
+                    Expected::new(data).read(&mut file, times * length, 256 * KIB);
                     let mut after = [0; 10];
                     file.read_exact(&mut after).unwrap();
                     assert!(after[..] == stream(1, 10));
@@ -127,7 +135,7 @@ fn a_repetition_under_wait_never_resumes_where_it_stopped() {
         let times = MUCH.div_ceil(length);
         out.repeat(&Frozen::new(&data).unwrap(), times as u64)
             .unwrap();
-        let mut expected = Expected { data: &data, at: 0 };
+        let mut expected = Expected::new(&data);
         let mut read = 0;
         for take in [1, 5000, 16_384, 4095].into_iter().cycle().take(2000) {
             let n = take.min(pipe::unread(&file).unwrap());
@@ -153,7 +161,7 @@ fn with_splice_or_tee_refused_repeating_uses_another_technique() {
                 let filtered = move || {
                     let builder = Writer::builder().wait(Wait::Never);
                     let mut out = builder.keep_capacity().open(writer).unwrap();
-                    let mut expected = Expected { data, at: 0 };
+                    let mut expected = Expected::new(data);
                     let mut refused = before == 0;
                     if refused && !refuse(calls, libc::EPERM) {
                         return;

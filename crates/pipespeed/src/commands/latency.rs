@@ -13,7 +13,7 @@ use pipespeed_base::interrupt::Interrupt;
 use pipespeed_host::topology::Topology;
 use pipespeed_host::{NoiseProbe, Root, spinning_refused};
 use pipespeed_measure::endpoint::spec::Waiting;
-use pipespeed_measure::latency::record::{CaseRecord, Record};
+use pipespeed_measure::latency::record::Record;
 use pipespeed_measure::latency::rounds::{self, MIN_TIMED_S};
 use pipespeed_measure::latency::spec::Spec;
 use pipespeed_measure::latency::trial::Trials;
@@ -106,17 +106,12 @@ fn verdict(record: &Record) -> anyhow::Result<()> {
     }
     let is_any_measured = cases.iter().any(|case| !case.launches.is_empty());
     check(&record.warnings, is_any_measured)?;
-    if is_any_measured {
-        return Ok(());
+    let only = cases.first().filter(|_| cases.len() == 1);
+    match only.and_then(|case| Some((case, case.not_run.as_ref()?))) {
+        _ if is_any_measured => Ok(()),
+        Some((case, not_run)) => Err(anyhow!("{}: {not_run}", case.channel.name())),
+        None => Err(anyhow!(
+            "no case could be run (the reasons are listed above)"
+        )),
     }
-    Err(match cases.as_slice() {
-        [
-            CaseRecord {
-                not_run: Some(not_run),
-                channel,
-                ..
-            },
-        ] => anyhow!("{}: {not_run}", channel.name()),
-        _ => anyhow!("no case could be run (the reasons are listed above)"),
-    })
 }

@@ -56,6 +56,7 @@ pub(super) fn check(args: &BenchArgs) -> anyhow::Result<()> {
             "--pages: the cases of the suite {suite} fix the kind of pages: use `bench memory`"
         )));
     }
+    let has_sizes = matches!(args.suite, Channels | Memory);
     let given = [
         (
             "--channel",
@@ -63,11 +64,7 @@ pub(super) fn check(args: &BenchArgs) -> anyhow::Result<()> {
             !args.channels.channel.is_empty(),
         ),
         ("--all", args.suite == Channels, args.channels.all),
-        (
-            "--size",
-            matches!(args.suite, Channels | Memory),
-            !args.channels.size.is_empty(),
-        ),
+        ("--size", has_sizes, !args.channels.size.is_empty()),
     ];
     if let Some((option, ..)) = given.iter().find(|(_, has, is_given)| *is_given && !has) {
         return Err(usage(format!(

@@ -41,7 +41,7 @@ fn a_trial_ends_when_its_volume_went_over_at_both_ends() {
     }
     let findings = record["findings"].to_string();
     assert!(
-        findings.contains("From 16MiB to 64MiB") && findings.contains("for an interval"),
+        findings.contains("From 16MiB to 64MiB") && findings.contains("for an interval)"),
         "{findings}"
     );
 }

@@ -33,8 +33,10 @@ impl Expected {
     fn is(&mut self, got: &[u8]) {
         let mut expected = vec![0; got.len()];
         self.0.fill(&mut expected);
-        let differ = got.iter().zip(&expected).position(|(a, b)| a != b);
-        assert_eq!(differ, None, "the first wrong byte of {}", got.len());
+        if got != expected {
+            let differ = got.iter().zip(&expected).position(|(a, b)| a != b);
+            panic!("byte {differ:?} of {} is wrong", got.len());
+        }
     }
 
     /// Reads and compares so many bytes.
