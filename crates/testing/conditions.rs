@@ -183,28 +183,55 @@ pub fn without_call(command: &mut Command, number: libc::c_long) -> bool {
 /// As [`no_vmsplice`], for any system call and error. The filter also sets
 /// `no_new_privs`, and compares only the number of the system call.
 pub fn failing_call(command: &mut Command, number: libc::c_long, errno: i32) -> bool {
+    filter(command, number, None, errno)
+}
+
+/// As [`failing_call`], if the lower half of an argument has this value.
+pub fn failing_call_with(
+    command: &mut Command,
+    number: libc::c_long,
+    argument: (u32, u32),
+    errno: i32,
+) -> bool {
+    filter(command, number, Some(argument), errno)
+}
+
+fn filter(
+    command: &mut Command,
+    number: libc::c_long,
+    argument: Option<(u32, u32)>,
+    errno: i32,
+) -> bool {
+    /// Offset of the arguments in struct seccomp_data.
+    const ARGUMENTS: u32 = 16;
     let code = |code: u32| code as u16;
-    // Load the number of the system call; skip the next return if it differs.
+    let load = |offset| {
+        (
+            code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS),
+            0,
+            0,
+            offset,
+        )
+    };
+    // Skips as many steps if the loaded value differs.
+    let equals = |value, skipped| {
+        let compare = code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K);
+        (compare, 0, skipped, value)
+    };
+    let end = |action| (code(libc::BPF_RET | libc::BPF_K), 0, 0, action);
+    // Without an argument to compare, the number is compared twice.
+    let (offset, value) = match argument {
+        Some((at, value)) if cfg!(target_endian = "little") => (ARGUMENTS + 8 * at, value),
+        Some((at, value)) => (ARGUMENTS + 8 * at + 4, value),
+        None => (0, number as u32),
+    };
     let program = [
-        (code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS), 0, 0, 0),
-        (
-            code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K),
-            0,
-            1,
-            number as u32,
-        ),
-        (
-            code(libc::BPF_RET | libc::BPF_K),
-            0,
-            0,
-            libc::SECCOMP_RET_ERRNO | errno as u32,
-        ),
-        (
-            code(libc::BPF_RET | libc::BPF_K),
-            0,
-            0,
-            libc::SECCOMP_RET_ALLOW,
-        ),
+        load(0),
+        equals(number as u32, 3),
+        load(offset),
+        equals(value, 1),
+        end(libc::SECCOMP_RET_ERRNO | errno as u32),
+        end(libc::SECCOMP_RET_ALLOW),
     ]
     .map(|(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k });
     let install = move || {

@@ -371,7 +371,7 @@ mod tests {
     mod bottleneck {
         use super::super::*;
         use pipespeed_explain::profile::fixtures;
-        use pipespeed_explain::profile::record::{Cost, Function};
+        use pipespeed_explain::profile::record::{Bound, Cost, Function};
 
         /// The sentence if all stages sleep, the first least, for these reasons.
         fn all_asleep(waits: [&str; 3], change: impl FnOnce(&mut PipelineProfile)) -> String {
@@ -384,6 +384,7 @@ mod tests {
                     seconds: stage.end.usage.wall_s,
                     ns_per_page: None,
                     share,
+                    bound: Bound::Exact,
                 }];
                 stage.waits = vec![Function {
                     name: wait.to_owned(),

@@ -4,7 +4,7 @@ use itertools::Itertools as _;
 use pipespeed_explain::profile::account::{FEW_BYTES, PAGE};
 use pipespeed_explain::profile::groups::Group;
 use pipespeed_explain::profile::pipeline::in_short;
-use pipespeed_explain::profile::record::{CaseProfile, EndProfile, Profile};
+use pipespeed_explain::profile::record::{Bound, CaseProfile, EndProfile, Profile};
 use pipespeed_explain::profile::tree::tree;
 use pipespeed_measure::record::GIB;
 
@@ -141,7 +141,7 @@ pub(super) fn bars(
         table.row([
             name(cost.group).to_owned(),
             significant(figure.unwrap_or(cost.seconds)),
-            percent(cost.share),
+            format!("{}{}", bound_sign(cost.bound), percent(cost.share)),
             "#".repeat((cost.share * room as f64).round() as usize),
         ]);
     }
@@ -163,6 +163,15 @@ pub(super) fn bars(
         text += &format!("\n{}", style.note(&others, DIM));
     }
     text
+}
+
+/// The sign before a figure that is a bound.
+fn bound_sign(bound: Bound) -> &'static str {
+    match bound {
+        Bound::Exact => "",
+        Bound::AtLeast => ">",
+        Bound::AtMost => "<",
+    }
 }
 
 fn others(end: &EndProfile) -> String {
@@ -211,9 +220,13 @@ fn side_by_side(ends: &[(&str, &EndProfile)], style: Style) -> String {
     };
     let is_present = |group: &Group| ends.iter().any(|(_, end)| end.ns_per_page(*group) != 0.0);
     for group in Group::all().filter(is_present) {
-        row(group.name(), &|end| match end.ns_per_page(group) {
-            0.0 => "-".to_owned(),
-            ns => tenths(ns),
+        row(group.name(), &|end| match end.cost(group) {
+            Some(cost) => format!(
+                "{}{}",
+                bound_sign(cost.bound),
+                tenths(cost.ns_per_page.unwrap_or(0.0))
+            ),
+            None => "-".to_owned(),
         });
     }
     row("sum", &|end| tenths(end.sum_ns_per_page()));

@@ -243,7 +243,7 @@ fn may_see_frames() -> anyhow::Result<Outcome> {
 fn may_sample() -> anyhow::Result<Outcome> {
     let cpus = [sched_getcpu()];
     let sampled = Sampling::find().and_then(|sampling| {
-        Probe::attach(sampling.event, std::process::id(), &cpus, ring_bytes(1))?;
+        Probe::new(&sampling).add(0, std::process::id(), &cpus, ring_bytes(1))?;
         Ok(sampling.event)
     });
     Ok(match sampled {

@@ -32,27 +32,26 @@ pub fn profile(
     let (mut sampled, mut unsampled) = (Vec::new(), Vec::new());
     let mut noise = Vec::new();
     for _ in 0..trials {
-        let mut probes: Vec<(Role, Probe)> = Vec::new();
+        let mut probe = Probe::new(sampling);
         let trial = runner.run_watched(case, &mut |role, pid| {
             let cpus = &cpus[role.index()];
             let bytes = ring_bytes(cpus.len());
-            let probe = Probe::attach(sampling.event, pid, cpus, bytes)?;
-            probes.push((role, probe));
-            Ok(())
+            Ok(probe.add(role.index(), pid, cpus, bytes)?)
         })?;
         sampled.extend(rate(&trial));
-        for (role, mut probe) in probes {
-            let outcome = match role {
-                Role::Writer => &trial.writer,
-                _ => &trial.reader,
+        let outcomes = [&trial.writer, &trial.reader];
+        let mut targets = Vec::new();
+        for (tally, outcome) in tallies.iter_mut().zip(outcomes) {
+            let window = match outcome {
+                Some(outcome) => {
+                    tally.usage_sampled.add(&outcome.counters);
+                    outcome.window_ns.0..outcome.window_ns.1
+                }
+                None => 0..0,
             };
-            if let Some(outcome) = outcome {
-                let tally = &mut tallies[role.index()];
-                tally.usage_sampled.add(&outcome.counters);
-                let (start, end) = outcome.window_ns;
-                probe.drain(start..end, &mut tally.chains);
-            }
+            targets.push((window, &mut tally.chains));
         }
+        probe.drain(&mut targets);
         let trial = runner.run(case)?;
         unsampled.extend(rate(&trial));
         noise.push(trial.noise);
@@ -74,6 +73,7 @@ pub fn profile(
                 let chains = tally.chains.named(&sampling.symbols);
                 end_profile(
                     role.name(),
+                    sampling.scope,
                     tally.usage_unsampled,
                     tally.usage_sampled,
                     chains,

@@ -2,7 +2,7 @@
 
 use super::account::Usage;
 use super::gathered::{Chains, end_profile};
-use super::perf::Event;
+use super::perf::{Event, Scope};
 use super::pipeline::OUTPUT;
 use super::record::{
     CaseProfile, EndProfile, Function, PipelineProfile, Profile, Settings, StageProfile, Status,
@@ -30,7 +30,7 @@ pub fn end(role: &str, ns: f64, asleep: f64, chains: &[(&str, u64)]) -> EndProfi
             .insert(frames.rev().map(str::to_owned).collect(), *weight);
         all.samples += weight;
     }
-    end_profile(role, usage, usage, all)
+    end_profile(role, Scope::Processors, usage, usage, all)
 }
 
 const WRITE: &str = "do_syscall_64 ksys_write vfs_write anon_pipe_write";
@@ -76,6 +76,7 @@ fn profile() -> Profile {
         header,
         settings: Settings {
             event: Event::CpuClock,
+            scope: Scope::Processors,
             frequency: 1999,
             placement: "writer on processor 0, reader on 1 (different cores)".to_owned(),
         },

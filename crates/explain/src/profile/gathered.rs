@@ -5,7 +5,8 @@ use std::hash::Hash;
 
 use super::account::{Usage, split};
 use super::groups::{Group, Table};
-use super::record::{Cost, EndProfile, Function, Stack};
+use super::perf::Scope;
+use super::record::{Bound, Cost, EndProfile, Function, Stack};
 use super::symbols::Symbols;
 
 /// The name of the only frame of a sample in a process's own code.
@@ -61,9 +62,14 @@ impl Chains<u64> {
     }
 }
 
-/// The record of an end, from its usage without and with sampling and its samples.
+/// Minimum share of its wall time that an end sleeps if events of tasks distort its costs.
+const MIN_ASLEEP: f64 = 0.02;
+
+/// The record of an end, from its usage without and with sampling and its samples by
+/// events of this scope.
 pub fn end_profile(
     role: &str,
+    scope: Scope,
     usage: Usage,
     usage_sampled: Usage,
     chains: Chains<String>,
@@ -92,9 +98,18 @@ pub fn end_profile(
     stacks.sort_by(|a, b| a.frames.cmp(&b.frames));
     let mut others = Function::shares(others, weights.values().sum());
     others.truncate(MAX_OTHERS);
-    let costs = split(&usage, &weights)
+    let costs = split(&usage, &weights);
+    let asleep = costs.get(&Group::Asleep).unwrap_or(&0.0) / usage.wall_s;
+    let is_distorted = scope == Scope::Tasks && asleep >= MIN_ASLEEP;
+    let costs = costs
         .into_iter()
         .map(|(group, seconds)| Cost {
+            bound: match group {
+                _ if !is_distorted => Bound::Exact,
+                Group::Asleep | Group::RunDelay => Bound::Exact,
+                Group::Scheduling => Bound::AtMost,
+                _ => Bound::AtLeast,
+            },
             group,
             seconds,
             ns_per_page: usage.ns_per_page(seconds),

@@ -3,7 +3,7 @@
 use itertools::Itertools;
 
 use super::account::FEW_BYTES;
-use super::perf::{Event, FREQUENCY};
+use super::perf::{Event, FREQUENCY, Scope};
 use super::record::{EndProfile, PipelineProfile, Profile};
 use pipespeed_host::{Machine, Warning, WarningKind, warnings};
 
@@ -27,7 +27,7 @@ const MAX_SLOWDOWN: f64 = 0.05;
 const MAX_DIFFERENCE: f64 = 0.05;
 
 /// Warnings about the machine and the event.
-pub fn of_setup(machine: &Machine, event: Event) -> Vec<Warning> {
+pub fn of_setup(machine: &Machine, event: Event, scope: Scope) -> Vec<Warning> {
     let by = match event {
         Event::Cycles => "processor cycles",
         Event::CpuClock => {
@@ -36,7 +36,15 @@ pub fn of_setup(machine: &Machine, event: Event) -> Vec<Warning> {
         }
     };
     let by = format!("sampled {FREQUENCY} times per second of running time by {by}");
-    let mut found = vec![Warning::new(WarningKind::Sampling, by)];
+    let mut found = Vec::new();
+    if scope == Scope::Tasks {
+        let message = "sampled by process, since events of whole processors are refused (they need CAP_PERFMON or \
+                       /proc/sys/kernel/perf_event_paranoid at 0 or below): where ends sleep, \"waking and scheduling\" \
+                       includes the cost of starting and stopping the event at every context switch, so it is at most \
+                       what is shown, and the shares of the other costs are at least that";
+        found.push(Warning::new(WarningKind::Sampling, message));
+    }
+    found.push(Warning::new(WarningKind::Sampling, by));
     found.extend(warnings::of_machine(machine));
     let is_on = |name: &&&str| {
         let state = machine.kernel.mitigations.get(**name);
@@ -238,15 +246,18 @@ mod tests {
             let mitigations = &mut machine.kernel.mitigations;
             mitigations.insert(name.to_owned(), state.to_owned());
         }
-        let [cycles, clock] =
-            [Event::Cycles, Event::CpuClock].map(|event| of_setup(&machine, event));
+        let [cycles, clock] = [Event::Cycles, Event::CpuClock]
+            .map(|event| of_setup(&machine, event, Scope::Processors));
         assert_eq!(cycles[1..], clock[1..]);
-        let text = format!("{}\n{}", cycles[0], joined(&clock));
-        insta::assert_snapshot!(text, @r"
+        let tasks = of_setup(&machine, Event::CpuClock, Scope::Tasks);
+        assert_eq!(tasks[1..], clock);
+        let text = format!("{}\n{}\n{}", tasks[0], cycles[0], joined(&clock));
+        insta::assert_snapshot!(text, @r#"
+        sampled by process, since events of whole processors are refused (they need CAP_PERFMON or /proc/sys/kernel/perf_event_paranoid at 0 or below): where ends sleep, "waking and scheduling" includes the cost of starting and stopping the event at every context switch, so it is at most what is shown, and the shares of the other costs are at least that
         sampled 1999 times per second of running time by processor cycles
         sampled 1999 times per second of running time by the kernel's cpu-clock, as there are no cycle counters: code with interrupts off is attributed to where they are enabled again
         mitigations that make system calls and switches slower are on: mds
         a seccomp filter checks every system call
-        ");
+        "#);
     }
 }

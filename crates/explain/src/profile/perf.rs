@@ -1,9 +1,10 @@
-//! Samples of a running process, by perf_event_open(2).
+//! Samples of running processes, by perf_event_open(2).
 //!
 //! The kernel writes samples to shared memory. Those of a trial are read after its end, so
 //! that only the interrupts disturb it; those of a pipeline, which may take any time, are
 //! read while it runs. Samples that don't fit are counted as lost.
 
+use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 
@@ -33,6 +34,20 @@ pipespeed_base::named!(Event {
     Cycles = "cycles": "processor cycles",
     CpuClock = "cpu-clock": "a timer of the running time",
 });
+
+/// What an event is bound to.
+///
+/// An event of a task is stopped and started at each of its context switches. The kernel
+/// spends that time in the scheduler, so such samples overstate scheduling where a task
+/// sleeps often. An event of a processor goes on whatever runs there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Processors. Samples of other processes are discarded.
+    Processors,
+    /// Tasks.
+    Tasks,
+}
 
 /// Samples per second of running time. Twice as many slow down spinning ends in a guest by
 /// a fifth. It is no multiple of the kernel's tick rate, to avoid sampling in step with it.
@@ -64,9 +79,21 @@ pub fn shared_ring_bytes(processes: usize) -> usize {
     power.clamp(MIN, RING_BYTES_PER_CPU)
 }
 
-/// Samples one process and the threads and children that it starts.
+/// Samples processes, and the threads and children that they start.
 pub struct Probe {
-    rings: Vec<Sampler>,
+    event: Event,
+    scope: Scope,
+    rings: Vec<Ring>,
+    /// The index of each sampled process, children included.
+    owners: HashMap<u32, usize>,
+}
+
+/// The samples of one event.
+struct Ring {
+    sampler: Sampler,
+    cpu: usize,
+    /// The process for which it was opened.
+    owner: usize,
 }
 
 /// How to sample the kernel of this machine.
@@ -74,6 +101,8 @@ pub struct Probe {
 pub struct Sampling {
     /// The event that triggers samples.
     pub event: Event,
+    /// What it is bound to.
+    pub scope: Scope,
     /// The names of the kernel's functions.
     pub symbols: Symbols,
 }
@@ -85,12 +114,21 @@ impl Sampling {
     /// [`SamplingError`].
     pub fn find() -> Result<Self, SamplingError> {
         // Tries the event on this process.
-        let is_allowed = |event| open(event, None, None).map(|_| event);
+        let is_allowed = |event| open(event, Target::Itself).map(|_| event);
         let event = is_allowed(Event::Cycles)
             .or_else(|_| is_allowed(Event::CpuClock))
             .map_err(|error| SamplingError::of(Call::PerfEventOpen, error))?;
         let symbols = Symbols::read(&Root::default().path("proc/kallsyms"))?;
-        Ok(Sampling { event, symbols })
+        let cpu = rustix::thread::sched_getcpu();
+        let scope = match open(event, Target::Processor(cpu)) {
+            Ok(_) => Scope::Processors,
+            Err(_) => Scope::Tasks,
+        };
+        Ok(Sampling {
+            event,
+            scope,
+            symbols,
+        })
     }
 }
 
@@ -153,11 +191,24 @@ fn has_too_few_descriptors(error: &io::Error) -> bool {
     matches!(errno_of(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
-fn open(
-    event: Event,
-    pid: Option<u32>,
-    cpu: Option<usize>,
-) -> std::io::Result<perf_event::Counter> {
+/// What an event is opened for.
+#[derive(Clone, Copy)]
+enum Target {
+    /// This process.
+    Itself,
+    /// A process and all it starts, while on a processor.
+    Task(u32, usize),
+    /// Whatever runs on a processor.
+    Processor(usize),
+}
+
+impl Target {
+    fn new(pid: Option<u32>, cpu: usize) -> Self {
+        pid.map_or(Target::Processor(cpu), |pid| Target::Task(pid, cpu))
+    }
+}
+
+fn open(event: Event, target: Target) -> io::Result<perf_event::Counter> {
     let mut builder = match event {
         Event::Cycles => Builder::new(Hardware::CPU_CYCLES),
         Event::CpuClock => Builder::new(Software::CPU_CLOCK),
@@ -177,40 +228,65 @@ fn open(
         .exclude_kernel(false)
         .exclude_callchain_user(true)
         .clockid(Clock::MONOTONIC);
-    if let Some(pid) = pid {
-        builder.observe_pid(pid as i32).inherit(true);
-    }
-    if let Some(cpu) = cpu {
-        builder.one_cpu(cpu);
+    match target {
+        Target::Itself => {}
+        Target::Task(pid, cpu) => {
+            builder.observe_pid(pid as i32).one_cpu(cpu).inherit(true);
+        }
+        // Forks show whose child a sampled process is.
+        Target::Processor(cpu) => {
+            builder.any_pid().one_cpu(cpu).exclude_idle(true).task(true);
+        }
     }
     builder.build()
 }
 
 impl Probe {
-    /// Starts to sample a process on `cpus`, with `ring_bytes` of memory on each.
+    /// Samples nothing yet.
+    pub fn new(sampling: &Sampling) -> Self {
+        Probe {
+            event: sampling.event,
+            scope: sampling.scope,
+            rings: Vec::new(),
+            owners: HashMap::new(),
+        }
+    }
+
+    /// Starts to sample a process on `cpus`, with `ring_bytes` of memory on each. `owner`
+    /// is its index in [`drain`](Self::drain).
     ///
-    /// The kernel passes an event on to threads and children only if it is bound to
-    /// a processor (kernel/events/core.c, `perf_mmap`).
+    /// The kernel passes a task's event on to threads and children only if it is bound to
+    /// a processor, too (kernel/events/core.c, `perf_mmap`).
     ///
     /// # Errors
     /// [`SamplingError`].
-    pub fn attach(
-        event: Event,
+    pub fn add(
+        &mut self,
+        owner: usize,
         pid: u32,
         cpus: &[usize],
         ring_bytes: usize,
-    ) -> Result<Self, SamplingError> {
-        let mut rings = Vec::with_capacity(cpus.len());
-        for cpu in cpus {
-            let counter = open(event, Some(pid), Some(*cpu))
+    ) -> Result<(), SamplingError> {
+        self.owners.insert(pid, owner);
+        for &cpu in cpus {
+            let is_sampled = self.rings.iter().any(|ring| ring.cpu == cpu);
+            let pid = match self.scope {
+                Scope::Processors if is_sampled => continue,
+                Scope::Processors => None,
+                Scope::Tasks => Some(pid),
+            };
+            let counter = open(self.event, Target::new(pid, cpu))
                 .map_err(|error| SamplingError::of(Call::PerfEventOpen, error))?;
-            let ring = counter.sampled(ring_bytes);
-            rings.push(ring.map_err(|error| SamplingError::of(Call::PerfMmap, error))?);
+            let sampler = counter.sampled(ring_bytes);
+            let mut sampler = sampler.map_err(|error| SamplingError::of(Call::PerfMmap, error))?;
+            sampler.enable().map_err(SamplingError::Failed)?;
+            self.rings.push(Ring {
+                sampler,
+                cpu,
+                owner,
+            });
         }
-        for ring in &mut rings {
-            ring.enable().map_err(SamplingError::Failed)?;
-        }
-        Ok(Probe { rings })
+        Ok(())
     }
 
     /// Enables or disables sampling, also of all children.
@@ -218,29 +294,45 @@ impl Probe {
     /// # Errors
     /// Those of ioctl(2).
     pub fn enable(&mut self, on: bool) -> std::io::Result<()> {
-        for ring in &mut self.rings {
-            if on { ring.enable()? } else { ring.disable()? }
+        for Ring { sampler, .. } in &mut self.rings {
+            if on {
+                sampler.enable()?
+            } else {
+                sampler.disable()?
+            }
         }
         Ok(())
     }
 
-    /// Adds the samples taken since the last call to `chains`, if their time lies in
-    /// `window`, in nanoseconds of CLOCK_MONOTONIC.
-    pub fn drain(&mut self, window: Range<u64>, chains: &mut Chains<u64>) {
+    /// Adds the samples taken since the last call to the chains of their processes, if
+    /// their time lies in the process's window, in nanoseconds of CLOCK_MONOTONIC.
+    ///
+    /// `targets` has a window and chains for each owner.
+    pub fn drain(&mut self, targets: &mut [(Range<u64>, &mut Chains<u64>)]) {
+        let mut samples = Vec::new();
         for ring in &mut self.rings {
-            while let Some(record) = ring.next_record() {
+            let chains = &mut *targets[ring.owner].1;
+            while let Some(record) = ring.sampler.next_record() {
                 let in_kernel = record.misc() & CPU_MODE == IN_KERNEL;
                 match record.parse_record() {
                     Ok(Record::Sample(sample)) => {
-                        if !window.contains(&sample.time().unwrap_or(0)) {
-                            continue;
-                        }
                         let mut chain = sample.callchain().map(kernel_part).unwrap_or_default();
                         // The kernel could not walk its own stack.
                         if in_kernel && chain.is_empty() {
                             chain.extend(sample.ip());
                         }
-                        chains.add(chain, sample.period().unwrap_or(1));
+                        samples.push(Sample {
+                            pid: sample.pid().unwrap_or(0),
+                            owner: ring.owner,
+                            time: sample.time().unwrap_or(0),
+                            period: sample.period().unwrap_or(1),
+                            chain,
+                        });
+                    }
+                    Ok(Record::Fork(fork)) => {
+                        if let Some(owner) = self.owners.get(&fork.ppid) {
+                            self.owners.insert(fork.pid, *owner);
+                        }
                     }
                     Ok(Record::Lost(lost)) => chains.lost += lost.lost,
                     Ok(Record::Throttle(_)) => chains.throttled += 1,
@@ -249,7 +341,30 @@ impl Probe {
                 }
             }
         }
+        // Only now: a child may run on another processor than the one that it was forked on.
+        for sample in samples {
+            let owner = match self.scope {
+                Scope::Processors => self.owners.get(&sample.pid).copied(),
+                Scope::Tasks => Some(sample.owner),
+            };
+            let target = owner.map(|owner| &mut targets[owner]);
+            if let Some((window, chains)) = target
+                && window.contains(&sample.time)
+            {
+                chains.add(sample.chain, sample.period);
+            }
+        }
     }
+}
+
+/// A sample whose process is not yet known.
+struct Sample {
+    pid: u32,
+    /// The process for which its event was opened.
+    owner: usize,
+    time: u64,
+    period: u64,
+    chain: Vec<u64>,
 }
 
 /// The bits of a record that say where the processor was

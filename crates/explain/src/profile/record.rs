@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::account::Usage;
 use super::groups::Group;
-use super::perf::Event;
+use super::perf::{Event, Scope};
 use pipespeed_host::Warning;
 use pipespeed_measure::case::Case;
 use pipespeed_measure::record::{Header, NotRun};
@@ -32,6 +32,8 @@ pub struct Profile {
 pub struct Settings {
     /// The event that triggered samples.
     pub event: Event,
+    /// What the event was bound to.
+    pub scope: Scope,
     /// Requested samples per second of running time.
     pub frequency: u64,
     /// Where the ends ran, in words.
@@ -178,6 +180,21 @@ pub struct Cost {
     pub ns_per_page: Option<f64>,
     /// Share of the end's wall time.
     pub share: f64,
+    /// Whether the figures are exact.
+    pub bound: Bound,
+}
+
+/// What the figure of a cost is. It is distorted if events of tasks sample an end that
+/// sleeps: see [`Scope`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// The figure itself.
+    Exact,
+    /// A lower bound.
+    AtLeast,
+    /// An upper bound: it includes switching the events.
+    AtMost,
 }
 
 /// A function and its share of an end's samples.
@@ -234,7 +251,8 @@ impl CaseProfile {
 }
 
 impl EndProfile {
-    fn cost(&self, group: Group) -> Option<&Cost> {
+    /// The cost of a group, if the end has it.
+    pub fn cost(&self, group: Group) -> Option<&Cost> {
         self.costs.iter().find(|cost| cost.group == group)
     }
 

@@ -72,10 +72,11 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     let event = sampling.event;
     let machine = Machine::read(chosen.writer, chosen.reader);
     let mut record = Profile {
-        warnings: notes::of_setup(&machine, event),
+        warnings: notes::of_setup(&machine, event, sampling.scope),
         header: header(Kind::Profile, machine),
         settings: Settings {
             event,
+            scope: sampling.scope,
             frequency: FREQUENCY,
             placement: chosen.to_string(),
         },

@@ -8,17 +8,17 @@ use super::account::Account;
 use super::running::{Ran, Seen};
 use crate::profile::account::Usage;
 use crate::profile::gathered::{Chains, end_profile};
+use crate::profile::perf::{Sampling, Scope};
 use crate::profile::record::{Function, PipelineProfile, StageProfile, Status};
-use crate::profile::symbols::Symbols;
 
 /// A stage's role contains at most this many characters of its command.
 const MAX_ROLE: usize = 40;
 
 /// Makes the record.
-pub fn record(pipeline: &Pipeline, ran: Ran, symbols: &Symbols) -> PipelineProfile {
+pub fn record(pipeline: &Pipeline, ran: Ran, sampling: &Sampling) -> PipelineProfile {
     let mut stages: Vec<(Seen, Chains<String>)> = Vec::new();
     for mut seen in ran.stages {
-        let chains = std::mem::take(&mut seen.chains).named(symbols);
+        let chains = std::mem::take(&mut seen.chains).named(&sampling.symbols);
         stages.push((seen, chains));
     }
     let all = accounts(&stages, Seen::account);
@@ -27,7 +27,7 @@ pub fn record(pipeline: &Pipeline, ran: Ran, symbols: &Symbols) -> PipelineProfi
     let stages = stages.into_iter().zip(&pipeline.stages).enumerate();
     let stages = stages.map(|(at, ((seen, chains), stage))| {
         let accounts = [all[at], unsampled[at], sampled[at]];
-        stage_profile(at + 1, &stage.text, seen, chains, accounts)
+        stage_profile(at + 1, &stage.text, sampling.scope, seen, chains, accounts)
     });
     PipelineProfile {
         command: pipeline.text.clone(),
@@ -51,6 +51,7 @@ const MIN_SEEN: f64 = 0.9;
 fn stage_profile(
     number: usize,
     command: &str,
+    scope: Scope,
     seen: Seen,
     chains: Chains<String>,
     accounts: [Account; 3],
@@ -75,7 +76,7 @@ fn stage_profile(
         (all, all)
     };
     let role = format!("{number}: {}", in_short(command, MAX_ROLE));
-    let mut end = end_profile(&role, unsampled.within_wall_time(), sampled, chains);
+    let mut end = end_profile(&role, scope, unsampled.within_wall_time(), sampled, chains);
     end.usage = unsampled;
     let seen_asleep: u64 = seen.watch.waits.values().sum();
     let status = seen

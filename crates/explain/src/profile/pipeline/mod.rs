@@ -96,5 +96,5 @@ pub fn profile(
 ) -> anyhow::Result<PipelineProfile> {
     let mut running = Running::start(pipeline, sampling, cpus)?;
     let ran = running.run(limit, interrupt).context("the pipeline")?;
-    Ok(finish::record(pipeline, ran, &sampling.symbols))
+    Ok(finish::record(pipeline, ran, sampling))
 }

@@ -10,10 +10,10 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
 
+use super::Pipeline;
 use super::account::{Account, children, signal_descendants};
 use super::process::{Ended, Process, kill, reap};
 use super::watch::Watch;
-use super::{Pipeline, Stage};
 use crate::profile::gathered::Chains;
 use crate::profile::perf::{Probe, Sampling, shared_ring_bytes};
 use pipespeed_base::interrupt::Interrupt;
@@ -36,12 +36,12 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Started stages. They are killed when this is dropped.
 pub struct Running {
     stages: Vec<RunningStage>,
+    probe: Probe,
 }
 
 struct RunningStage {
     process: Process,
     replaces_shell: bool,
-    probe: Probe,
     seen: Seen,
 }
 
@@ -96,7 +96,10 @@ impl Running {
     pub fn start(pipeline: &Pipeline, sampling: &Sampling, cpus: &[usize]) -> anyhow::Result<Self> {
         // Orphans of a stage become children of this process.
         set_child_subreaper(Some(getpid())).context("PR_SET_CHILD_SUBREAPER")?;
-        let mut running = Running { stages: Vec::new() };
+        let mut running = Running {
+            stages: Vec::new(),
+            probe: Probe::new(sampling),
+        };
         let bytes = shared_ring_bytes(pipeline.stages.len());
         let mut input: Option<OwnedFd> = None;
         for (at, stage) in pipeline.stages.iter().enumerate() {
@@ -109,9 +112,16 @@ impl Running {
             };
             let stdin = input.take().map_or_else(Stdio::inherit, Stdio::from);
             input = next;
-            running
-                .stages
-                .push(start(stage, stdin, output, sampling, cpus, bytes)?);
+            let process = Process::start(&stage.words, stdin, output)
+                .with_context(|| format!("can't start {}", stage.text))?;
+            let pid = process.pid.as_raw_pid() as u32;
+            let added = running.probe.add(at, pid, cpus, bytes);
+            added.inspect_err(|_| kill(process.pid))?;
+            running.stages.push(RunningStage {
+                process,
+                replaces_shell: stage.replaces_shell,
+                seen: Seen::default(),
+            });
         }
         Ok(running)
     }
@@ -138,9 +148,10 @@ impl Running {
             intervals += 1;
             for stage in &mut self.stages {
                 stage.look();
-                if intervals % PHASE_INTERVALS == 0 {
-                    stage.end_phase(sampled)?;
-                }
+            }
+            self.drain();
+            if intervals % PHASE_INTERVALS == 0 {
+                self.end_phase(sampled)?;
             }
             sampled ^= intervals % PHASE_INTERVALS == 0;
             // A terminal sends Ctrl-C to all processes, and the stages may end first.
@@ -162,11 +173,9 @@ impl Running {
         if self.is_any_running() {
             return Err(io::Error::other("a process can't be killed"));
         }
+        self.drain();
         let stages = std::mem::take(&mut self.stages).into_iter();
-        let stages = stages.map(|mut stage| {
-            stage.look();
-            stage.seen
-        });
+        let stages = stages.map(|stage| stage.seen);
         Ok(Ran {
             wall,
             out_of_time,
@@ -174,6 +183,23 @@ impl Running {
             left,
             stages: stages.collect(),
         })
+    }
+
+    /// Ends a phase and starts one of the other kind.
+    fn end_phase(&mut self, sampled: bool) -> io::Result<()> {
+        for stage in &mut self.stages {
+            if stage.seen.ended.is_none() {
+                stage.account(sampled);
+            }
+        }
+        self.probe.enable(!sampled)
+    }
+
+    /// Takes the samples since the last call.
+    fn drain(&mut self) {
+        let chains = self.stages.iter_mut().map(|stage| &mut stage.seen.chains);
+        let mut targets: Vec<_> = chains.map(|chains| (0..u64::MAX, chains)).collect();
+        self.probe.drain(&mut targets);
     }
 
     fn is_any_running(&self) -> bool {
@@ -260,33 +286,11 @@ impl Running {
     }
 }
 
-fn start(
-    stage: &Stage,
-    stdin: Stdio,
-    stdout: Stdio,
-    sampling: &Sampling,
-    cpus: &[usize],
-    ring_bytes: usize,
-) -> anyhow::Result<RunningStage> {
-    let process = Process::start(&stage.words, stdin, stdout)
-        .with_context(|| format!("can't start {}", stage.text))?;
-    let pid = process.pid.as_raw_pid() as u32;
-    let probe = Probe::attach(sampling.event, pid, cpus, ring_bytes);
-    let probe = probe.inspect_err(|_| kill(process.pid))?;
-    Ok(RunningStage {
-        process,
-        replaces_shell: stage.replaces_shell,
-        probe,
-        seen: Seen::default(),
-    })
-}
-
 impl RunningStage {
     fn look(&mut self) {
         if self.seen.ended.is_none() {
             self.seen.watch.look(self.process.pid);
         }
-        self.probe.drain(0..u64::MAX, &mut self.seen.chains);
     }
 
     /// Adds the usage since the start of the phase to its kind of phase.
@@ -300,15 +304,6 @@ impl RunningStage {
         };
         *sum = sum.and(&used);
         self.seen.before = now;
-    }
-
-    /// Ends a phase and starts one of the other kind.
-    fn end_phase(&mut self, sampled: bool) -> io::Result<()> {
-        if self.seen.ended.is_none() {
-            self.account(sampled);
-            self.probe.enable(!sampled)?;
-        }
-        Ok(())
     }
 }
 

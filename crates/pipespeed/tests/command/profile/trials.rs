@@ -1,5 +1,6 @@
 //! Profiles of cases: sampled if that is allowed, else counted.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -63,6 +64,63 @@ fn each_ends_costs_add_up_to_its_wall_time() {
     // A writer copies in any case.
     let copies = |cost: &Value| cost["group"] == "copy_to_kernel";
     assert!(ends[0]["costs"].as_array().unwrap().iter().any(copies));
+}
+
+/// The bounds of the writer's costs, by group.
+fn bounds(outcome: &Outcome) -> BTreeMap<String, String> {
+    let profile = json(&outcome.out);
+    let costs = profile["cases"][0]["ends"][0]["costs"].as_array().unwrap();
+    let word = |value: &Value| value.as_str().unwrap().to_owned();
+    let costs = costs.iter();
+    costs
+        .map(|cost| (word(&cost["group"]), word(&cost["bound"])))
+        .collect()
+}
+
+#[test]
+fn without_events_of_processors_scheduling_is_an_upper_bound() {
+    const ARGS: &str = "write_read --time 0.5 --json -";
+    let mut command = pipespeed(&format!("profile {ARGS} --quiet"));
+    // perf_event_open(attr, pid, cpu, group, flags): every process of a processor.
+    let every = (1, -1_i32 as u32);
+    if sampled(ARGS).is_none()
+        || !conditions::failing_call_with(
+            &mut command,
+            libc::SYS_perf_event_open,
+            every,
+            libc::EACCES,
+        )
+    {
+        return;
+    }
+    let outcome = run_alone(command).succeeded();
+    let profile = json(&outcome.out);
+    assert_eq!(profile["settings"]["scope"], "tasks", "{outcome:#?}");
+    let warning = &profile["warnings"][0]["message"];
+    assert!(
+        warning.as_str().unwrap().contains("CAP_PERFMON"),
+        "{warning}"
+    );
+    for (group, bound) in bounds(&outcome) {
+        let expected = match group.as_str() {
+            "asleep" | "run_delay" => "exact",
+            "scheduling" => "at_most",
+            _ => "at_least",
+        };
+        assert_eq!(bound, expected, "{group}");
+    }
+}
+
+#[test]
+fn events_of_processors_have_no_bounds() {
+    let Some(outcome) = sampled("write_read --time 0.5 --json -") else {
+        return;
+    };
+    if json(&outcome.out)["settings"]["scope"] != "processors" {
+        skip("events of processors are refused here");
+        return;
+    }
+    assert!(bounds(&outcome).values().all(|bound| bound == "exact"));
 }
 
 #[test]
