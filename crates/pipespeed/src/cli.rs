@@ -300,8 +300,8 @@ pub struct EndArgs {
     pub gift: bool,
     /// Bytes to read [default: up to 10G].
     ///
-    /// If the stream is shorter, the rate of what came is printed, and the exit status is 1
-    /// if this option was given. It has no effect on the writer.
+    /// If the stream ends earlier, the rate so far is printed, and the exit status is 1 if
+    /// this option was given. It has no effect on the writer.
     #[arg(long, alias = "bytes_to_pipe", value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     pub bytes_to_pipe: Option<usize>,
     /// Set the pipe's size.

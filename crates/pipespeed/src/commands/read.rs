@@ -114,9 +114,8 @@ pub fn run(end: &EndArgs, requested: Option<DataUse>, rules: Rules) -> anyhow::R
             used.page_faults,
         ));
     }
-    let complete = check_length(end, received);
-    if received == 0 && complete.is_err() {
-        return complete;
+    if received == 0 && end.bytes_to_pipe() > 0 {
+        return check_length(end, received);
     }
     let gib_per_s = received as f64 / GIB / seconds;
     let mut line = if end.csv {
@@ -129,7 +128,7 @@ pub fn run(end: &EndArgs, requested: Option<DataUse>, rules: Rules) -> anyhow::R
         line.push_str(&format!(", {}", data.outcome()));
     }
     let printed = to_stdout(writeln!(io::stdout(), "{line}"));
-    super::first_error([complete, printed])
+    super::first_error([check_length(end, received), printed])
 }
 
 /// Fails if the stream was shorter than --bytes-to-pipe, or empty. A stream shorter than

@@ -168,8 +168,8 @@ fn set_pipe_size(end: &EndArgs, out: BorrowedFd<'_>, rules: Rules) -> anyhow::Re
     let granted = pipe::set_capacity(out, bytes).map_err(|error| anyhow!("{option}: {error}"))?;
     if rules == Rules::Published && granted != bytes {
         return Err(usage(format!(
-            "{option}: the kernel rounds the pipe's size from {} to {}: give a size that is a \
-             power of two of pages (pipespeed write allows others)",
+            "{option}: the pipe's size would be {}, which the kernel rounds to {}: it must be a \
+             power of two of pages (pipespeed write allows any size)",
             size::exact(bytes as u64),
             size::exact(granted as u64),
         )));
