@@ -41,7 +41,7 @@ pub fn parse_or_zero(text: &str) -> Result<u64, String> {
 pub const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
 /// Formats a size in its largest unit up to TiB, with two decimals unless it is a
-/// whole number, as the published programs do: `256KiB`, `10GiB`, `1.50MiB`.
+/// whole number: `256KiB`, `10GiB`, `1.50MiB`.
 pub fn format(bytes: u64) -> String {
     let power = (bytes.max(1).ilog2() / 10).min(4);
     let (unit, name) = (1 << (10 * power), UNITS[power as usize]);
@@ -52,14 +52,12 @@ pub fn format(bytes: u64) -> String {
     }
 }
 
-/// As [`format()`], but in bytes where that would round: `65537B`.
+/// Formats a size in the largest unit up to GiB that divides it, else in bytes:
+/// `1536KiB`, `65537B`. The published programs print sizes by this rule, 0 as `0GiB`.
 pub fn exact(bytes: u64) -> String {
-    let text = format(bytes);
-    if text.contains('.') {
-        format!("{bytes}B")
-    } else {
-        text
-    }
+    let divides = |power: &usize| bytes.is_multiple_of(1 << (10 * power));
+    let power = (1..=3).rev().find(divides).unwrap_or(0);
+    format!("{}{}", bytes >> (10 * power), UNITS[power])
 }
 
 /// Formats a size as used in names of cases: `128k`.
@@ -78,8 +76,11 @@ mod tests {
 
     #[test]
     fn an_exact_size_is_not_rounded() {
-        let sizes = [7, 1024, 65_537, 3 << 20].map(exact);
-        assert_eq!(sizes, ["7B", "1KiB", "65537B", "3MiB"]);
+        let sizes = [0, 7, 1024, 1536, 65_537, 3 << 19, 3 << 20, 5 << 30, 1 << 40].map(exact);
+        let expected = [
+            "0GiB", "7B", "1KiB", "1536B", "65537B", "1536KiB", "3MiB", "5GiB", "1024GiB",
+        ];
+        assert_eq!(sizes, expected);
     }
 
     #[test]

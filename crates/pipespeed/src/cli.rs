@@ -298,11 +298,12 @@ pub struct EndArgs {
     /// Gift the pages to the kernel (SPLICE_F_GIFT).
     #[arg(long)]
     pub gift: bool,
-    /// Bytes to read.
+    /// Bytes to read [default: up to 10G].
     ///
-    /// The writer accepts the option and writes until the reader closes the pipe.
-    #[arg(long, alias = "bytes_to_pipe", value_name = "SIZE", default_value = "10G", value_parser = size::parse, allow_hyphen_values = true)]
-    pub bytes_to_pipe: usize,
+    /// If the stream ends earlier, the rate so far is printed, and the exit status is 1 if
+    /// this option was given. It has no effect on the writer.
+    #[arg(long, alias = "bytes_to_pipe", value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
+    pub bytes_to_pipe: Option<usize>,
     /// Set the pipe's size.
     #[arg(long, alias = "pipe_size", value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     pub pipe_size: Option<usize>,
@@ -318,6 +319,13 @@ pub struct EndArgs {
     /// Print the result and the options as one CSV line.
     #[arg(long)]
     pub csv: bool,
+}
+
+impl EndArgs {
+    /// Returns the bytes to read.
+    pub fn bytes_to_pipe(&self) -> u64 {
+        self.bytes_to_pipe.map_or(10 << 30, |bytes| bytes as u64)
+    }
 }
 
 /// Data that a writer sends.

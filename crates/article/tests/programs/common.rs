@@ -25,3 +25,15 @@ fn alone(program: &str, args: &str) -> Command {
     command.stdin(Stdio::null());
     command
 }
+
+/// Checks that the output is a line such as `3.7GiB/s, 256KiB buffer, 40960
+/// iterations (10GiB piped)`: a rate with one decimal, then exactly `settings`.
+#[track_caller]
+pub fn assert_result_line(outcome: &Outcome, settings: &str) {
+    let line = outcome.out.strip_suffix('\n').unwrap();
+    let (rate, rest) = line.split_once("GiB/s, ").unwrap();
+    let (integer, decimal) = rate.split_once('.').unwrap();
+    assert!(integer.parse::<u32>().is_ok(), "{outcome:#?}");
+    assert!(decimal.len() == 1 && decimal.parse::<u32>().is_ok());
+    assert_eq!(rest, settings, "{outcome:#?}");
+}

@@ -30,8 +30,8 @@ fn it_prints_the_published_line_or_names_what_is_missing() {
 fn it_accepts_only_the_options_of_the_other_programs() {
     let outcome = start(get_user_pages("--pages base")).finish();
     outcome.refused(2, &["--pages"]);
-    let outcome = start(get_user_pages("--bytes_to_pipe 0")).finish();
-    outcome.refused(2, &["--bytes-to-pipe"]);
+    let outcome = start(get_user_pages("--buf_size 0")).finish();
+    outcome.refused(2, &["--buf-size"]);
     let outcome = start(get_user_pages("--dont_touch_pages --check_huge_page")).finish();
     outcome.refused(2, &["check", "dont"]);
 }

@@ -5,3 +5,4 @@ mod common;
 mod endings;
 mod get_user_pages;
 mod published;
+mod rules;

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use pipespeed_base::failure::{exit_code, usage};
+use pipespeed_base::size;
 
 /// Parses the command line. Prints wrong usage in one line, like every error; clap
 /// prints help and version.
@@ -13,13 +14,21 @@ pub fn parse<P: clap::Parser>(program: &'static str) -> Result<P, ExitCode> {
     parse_command(program, P::command())
 }
 
-/// Parses the arguments of one of the published programs.
+/// Parses the arguments of one of the published programs, which accept a pipe size of 0
+/// (the size is not set) and 0 bytes to pipe.
 pub fn parse_published(program: &'static str) -> Result<super::Published, ExitCode> {
     let about = format!("The published {program}, with its options and output");
-    parse_command(
-        program,
-        <super::Published as clap::CommandFactory>::command().about(about),
-    )
+    let size_or_zero = |text: &str| -> Result<usize, String> {
+        match size::parse_or_zero(text)? {
+            0 => Ok(0),
+            _ => size::parse(text),
+        }
+    };
+    let command = <super::Published as clap::CommandFactory>::command()
+        .about(about)
+        .mut_arg("pipe_size", |arg| arg.value_parser(size_or_zero))
+        .mut_arg("bytes_to_pipe", |arg| arg.value_parser(size_or_zero));
+    parse_command(program, command)
 }
 
 fn parse_command<P: clap::Parser>(

@@ -5,6 +5,16 @@ use std::process::ExitCode;
 use crate::cli::{EndArgs, ReuseArg, Sent, WriteArgs, parse_published};
 use pipespeed_base::failure::{exit_code, usage};
 
+/// Whose rules an end follows where they differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rules {
+    /// The published programs': only the writer sets the pipe's size, and the kernel must
+    /// grant it exactly.
+    Published,
+    /// The subcommands': either end sets the pipe's size, and warns if the kernel rounds it.
+    Subcommand,
+}
+
 /// The published `write`.
 pub fn write() -> ExitCode {
     published("write", |end| {
@@ -14,26 +24,19 @@ pub fn write() -> ExitCode {
                  pipe gets half the buffer's size (pipespeed write allows both)",
             ));
         }
-        super::write::run(&WriteArgs {
+        let args = WriteArgs {
             end,
             data: Sent::Constant,
             reuse: ReuseArg::Fresh,
             bytes: None,
-        })
+        };
+        super::write::run(&args, Rules::Published)
     })
 }
 
 /// The published `read`.
 pub fn read() -> ExitCode {
-    published("read", |end| {
-        if end.write_with_vmsplice && end.pipe_size.is_some() {
-            return Err(usage(
-                "--pipe_size and --write_with_vmsplice exclude each other: with vmsplice the \
-                 pipe gets half the buffer's size",
-            ));
-        }
-        super::read::run(&end, None)
-    })
+    published("read", |end| super::read::run(&end, None, Rules::Published))
 }
 
 /// The published `get-user-pages`.
@@ -44,7 +47,11 @@ pub fn get_user_pages() -> ExitCode {
 /// Runs a program with the published options.
 fn published(program: &'static str, run: impl FnOnce(EndArgs) -> anyhow::Result<()>) -> ExitCode {
     match parse_published(program) {
-        Ok(args) => exit_code(program, run(args.end)),
+        Ok(args) => {
+            let mut end = args.end;
+            end.pipe_size = end.pipe_size.filter(|&bytes| bytes > 0);
+            exit_code(program, run(end))
+        }
         Err(code) => code,
     }
 }

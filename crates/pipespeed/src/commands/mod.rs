@@ -20,6 +20,7 @@ pub mod yes;
 
 use fastpipe::wait::Wait;
 
+use self::article::Rules;
 use crate::cli::{Cli, Command, EndArgs};
 use pipespeed_base::failure::{Closed, Interrupted, full_message, say, usage};
 use pipespeed_base::size;
@@ -42,11 +43,11 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Profile(args) => profile::run(&args),
         Command::Write(args) => {
             check_published(&args.end)?;
-            write::run(&args)
+            write::run(&args, Rules::Subcommand)
         }
         Command::Read(args) => {
             check_published(&args.end)?;
-            read::run(&args.end, args.data)
+            read::run(&args.end, args.data, Rules::Subcommand)
         }
         Command::Costs(args) => costs::run(&args),
         Command::Check(args) => check::run(&args),

@@ -159,10 +159,11 @@ pub(super) fn get_user_pages(end: &EndArgs) -> anyhow::Result<()> {
     let page = page_size();
     let pages_per_call = u32::try_from((end.buf_size / 2 / page).max(1))
         .map_err(|_| usage("--buf_size: half a buffer has too many pages for one call"))?;
-    let total = end.bytes_to_pipe.checked_next_multiple_of(page);
+    let total = usize::try_from(end.bytes_to_pipe()).ok();
+    let total = total.and_then(|bytes| bytes.checked_next_multiple_of(page));
     let total = total.ok_or_else(|| usage("--bytes_to_pipe: the number is too large"))?;
     let range = Buffer::builder()
-        .len(default_size(available()).max(page).min(total))
+        .len(default_size(available()).min(total).max(page))
         .pages(end.pages().into())
         .touched(!end.dont_touch_pages)
         .locked(end.lock_memory)

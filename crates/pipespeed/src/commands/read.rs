@@ -9,6 +9,7 @@ use fastpipe::pipe;
 use fastpipe::transfer::Incomplete;
 use rustix::event::{PollFd, PollFlags, poll};
 
+use super::article::Rules;
 use crate::cli::EndArgs;
 use pipespeed_base::failure::{say, to_stdout, usage};
 use pipespeed_base::size;
@@ -22,8 +23,9 @@ use pipespeed_measure::record::{DataUse, GIB};
 /// Reads from standard input and prints the rate.
 ///
 /// # Errors
-/// A message that names the wrong option or the limit, or the failed transfer.
-pub fn run(end: &EndArgs, requested: Option<DataUse>) -> anyhow::Result<()> {
+/// A message that names the wrong option or the limit, or the failed transfer; a stream
+/// shorter than --bytes-to-pipe.
+pub fn run(end: &EndArgs, requested: Option<DataUse>, rules: Rules) -> anyhow::Result<()> {
     let stdin = io::stdin();
     let input = stdin.as_fd();
     let data = requested.unwrap_or(if end.read_with_splice {
@@ -42,8 +44,7 @@ pub fn run(end: &EndArgs, requested: Option<DataUse>) -> anyhow::Result<()> {
         }
         (false, _) => SourceTechnique::Read,
     };
-    let mut pipe_size = None;
-    if let Some(bytes) = end.pipe_size {
+    if let (Some(bytes), Rules::Subcommand) = (end.pipe_size, rules) {
         if !pipe::is_pipe(input).context("standard input")? {
             return Err(usage("--pipe-size: standard input is not a pipe"));
         }
@@ -52,7 +53,6 @@ pub fn run(end: &EndArgs, requested: Option<DataUse>) -> anyhow::Result<()> {
         if let Some(rounded) = super::rounding_warning(bytes, granted) {
             say(&format!("read: {rounded}"));
         }
-        pipe_size = Some(granted);
     }
     if end.read_with_splice && !pipe::is_pipe(input).context("standard input")? {
         return Err(usage(
@@ -95,7 +95,9 @@ pub fn run(end: &EndArgs, requested: Option<DataUse>) -> anyhow::Result<()> {
             size::format(end.buf_size as u64)
         ));
     }
-    wait_for_data(input)?;
+    if end.bytes_to_pipe() > 0 {
+        wait_for_data(input)?;
+    }
     let meter = Meter::new();
     let before = meter.read(0, source.counts());
     let started = Instant::now();
@@ -112,16 +114,41 @@ pub fn run(end: &EndArgs, requested: Option<DataUse>) -> anyhow::Result<()> {
             used.page_faults,
         ));
     }
+    if received == 0 && end.bytes_to_pipe() > 0 {
+        return check_length(end, received);
+    }
+    let gib_per_s = received as f64 / GIB / seconds;
     let mut line = if end.csv {
-        csv_line(end, pipe_size, received as f64 / GIB / seconds)
+        csv_line(end, received, gib_per_s)
     } else {
-        result_line(end, received as f64 / GIB / seconds)
+        result_line(end, received, gib_per_s)
     };
     // The published line does not mention the use of the data.
     if let (Some(data), false) = (requested, end.csv) {
         line.push_str(&format!(", {}", data.outcome()));
     }
-    to_stdout(writeln!(io::stdout(), "{line}"))
+    let printed = to_stdout(writeln!(io::stdout(), "{line}"));
+    super::first_error([check_length(end, received), printed])
+}
+
+/// Fails if the stream was shorter than --bytes-to-pipe, or empty. A stream shorter than
+/// the default is reported only.
+fn check_length(end: &EndArgs, received: u64) -> anyhow::Result<()> {
+    let expected = end.bytes_to_pipe();
+    if received >= expected {
+        return Ok(());
+    }
+    if received == 0 || end.bytes_to_pipe.is_some() {
+        return Err(anyhow!(
+            "the stream ended early: got {received} bytes, expected {expected} (--bytes-to-pipe)"
+        ));
+    }
+    say(&format!(
+        "read: the stream ended after {}, before the default of {} (--bytes-to-pipe)",
+        size::exact(received),
+        size::exact(expected)
+    ));
+    Ok(())
 }
 
 /// Sleeps until the first byte arrives, so that the writer's start is not timed.
@@ -131,6 +158,8 @@ fn wait_for_data(input: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
+/// Receives --bytes-to-pipe, or the whole stream if it is shorter. Returns the number of
+/// bytes.
 fn receive(
     end: &EndArgs,
     data: DataUse,
@@ -138,8 +167,8 @@ fn receive(
 ) -> anyhow::Result<u64> {
     let mut consumer = Consumer::new(data, 0);
     let mut received = 0;
-    while received < end.bytes_to_pipe as u64 {
-        let remaining = end.bytes_to_pipe as u64 - received;
+    while received < end.bytes_to_pipe() {
+        let remaining = end.bytes_to_pipe() - received;
         let taken = source
             .take(remaining.min(usize::MAX as u64) as usize)
             .map_err(|Incomplete { source, .. }| {
@@ -147,10 +176,7 @@ fn receive(
                 anyhow::Error::new(source).context(format!("standard input, after {so_far}"))
             })?;
         if taken.is_empty() {
-            return Err(anyhow!(
-                "the stream ended early: got {received} bytes, expected {} (--bytes-to-pipe)",
-                end.bytes_to_pipe
-            ));
+            break;
         }
         received += taken.len() as u64;
         if let Taken::Data(bytes) = taken {
@@ -160,21 +186,22 @@ fn receive(
     Ok(received)
 }
 
-fn result_line(end: &EndArgs, gib_per_s: f64) -> String {
-    let iterations = end.bytes_to_pipe.div_ceil(end.buf_size);
+/// The published result. Iterations are whole buffers.
+fn result_line(end: &EndArgs, received: u64, gib_per_s: f64) -> String {
+    let iterations = received / end.buf_size as u64;
     format!(
         "{gib_per_s:.1}GiB/s, {} buffer, {iterations} iterations ({} piped)",
-        size::format(end.buf_size as u64),
-        size::format(end.bytes_to_pipe as u64),
+        size::exact(end.buf_size as u64),
+        size::exact(received),
     )
 }
 
 /// The published columns: gigabytes_per_second (which are GiB/s),
 /// bytes_to_pipe, buf_size, pipe_size, busy_loop, poll, huge_page,
 /// check_huge_page, write_with_vmsplice, read_with_splice, gift, lock_memory,
-/// dont_touch_pages, same_buffer. The pipe size is the granted one if --pipe-size is
-/// given.
-fn csv_line(end: &EndArgs, pipe_size: Option<usize>, gib_per_s: f64) -> String {
+/// dont_touch_pages, same_buffer. The options stand as given to this program, a pipe size
+/// that was not given as 0; the bytes are those received.
+fn csv_line(end: &EndArgs, received: u64, gib_per_s: f64) -> String {
     let flags = [
         end.busy_loop,
         end.poll,
@@ -190,13 +217,8 @@ fn csv_line(end: &EndArgs, pipe_size: Option<usize>, gib_per_s: f64) -> String {
     .map(|flag| if flag { "1" } else { "0" })
     .join(",");
     format!(
-        "{gib_per_s:.6},{},{},{},{flags}",
-        end.bytes_to_pipe,
+        "{gib_per_s:.6},{received},{},{},{flags}",
         end.buf_size,
-        pipe_size.unwrap_or(if end.write_with_vmsplice {
-            end.buf_size / 2
-        } else {
-            0
-        }),
+        end.pipe_size.unwrap_or(0),
     )
 }

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use anyhow::{Context, anyhow};
 use fastpipe::pipe;
 
+use super::article::Rules;
 use crate::cli::{EndArgs, ReuseArg, Sent, WriteArgs};
 use pipespeed_base::failure::{say, usage};
 use pipespeed_base::size;
@@ -21,7 +22,7 @@ use pipespeed_measure::record::DataUse;
 ///
 /// # Errors
 /// A message that names the wrong option or the limit, or the failed transfer.
-pub fn run(args: &WriteArgs) -> anyhow::Result<()> {
+pub fn run(args: &WriteArgs, rules: Rules) -> anyhow::Result<()> {
     let stdout = io::stdout();
     let out = stdout.as_fd();
     let is_pipe = pipe::is_pipe(out).context("standard output")?;
@@ -42,7 +43,7 @@ pub fn run(args: &WriteArgs) -> anyhow::Result<()> {
     }
     check_buffer(&args.end)?;
     if is_pipe {
-        set_pipe_size(&args.end, out)?;
+        set_pipe_size(&args.end, out, rules)?;
     }
 
     let mut sink = PipeSink::new(
@@ -88,6 +89,12 @@ pub fn run(args: &WriteArgs) -> anyhow::Result<()> {
                 Err(_) => "no pipe".to_owned(),
             },
         ));
+    }
+    if args.end.bytes_to_pipe.is_some() && rules == Rules::Subcommand {
+        say(
+            "write: --bytes-to-pipe has no effect on the writer: it ends when the reader closes \
+             the pipe, or after --bytes SIZE",
+        );
     }
     let meter = Meter::new();
     let before = meter.read(0, sink.counts());
@@ -152,13 +159,21 @@ fn check_buffer(end: &EndArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn set_pipe_size(end: &EndArgs, out: BorrowedFd<'_>) -> anyhow::Result<()> {
+fn set_pipe_size(end: &EndArgs, out: BorrowedFd<'_>, rules: Rules) -> anyhow::Result<()> {
     let (bytes, option) = match (end.pipe_size, end.write_with_vmsplice) {
         (Some(bytes), _) => (bytes, "--pipe-size"),
         (None, true) => (end.buf_size / 2, "--buf-size (the pipe gets half of it)"),
         (None, false) => return Ok(()),
     };
     let granted = pipe::set_capacity(out, bytes).map_err(|error| anyhow!("{option}: {error}"))?;
+    if rules == Rules::Published && granted != bytes {
+        return Err(usage(format!(
+            "{option}: the pipe's size would be {}, which the kernel rounds to {}: it must be a \
+             power of two of pages (pipespeed write allows any size)",
+            size::exact(bytes as u64),
+            size::exact(granted as u64),
+        )));
+    }
     // The rounding of half a buffer is not reported, since nobody requested that size.
     let is_requested = end.pipe_size.is_some();
     if let Some(rounded) = super::rounding_warning(bytes, granted).filter(|_| is_requested) {

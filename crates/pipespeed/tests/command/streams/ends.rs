@@ -75,7 +75,7 @@ fn every_way_of_writing_delivers_the_stream_to_every_way_of_reading() {
             let (writer, reader) = pipeline(writer(options), reader(reading, BYTES));
             let (writer, reader) = (writer.succeeded(), reader.succeeded());
             assert_eq!((&*writer.err, &*reader.err), ("", ""), "{reader:#?}");
-            assert!(reader.out.contains("(976.57KiB piped)"), "{reader:#?}");
+            assert!(reader.out.contains("(1000003B piped)"), "{reader:#?}");
         }
     }
 }
@@ -125,8 +125,37 @@ fn a_reader_that_wants_one_byte_more_says_how_many_it_got() {
         let (writer, reader) = pipeline(writer(""), reader(options, BYTES + 1));
         writer.succeeded();
         let (got, expected) = (format!("got {BYTES} "), format!("expected {}", BYTES + 1));
-        reader.refused(1, &["early", &got, &expected]);
+        assert!(reader.out.contains("(1000003B piped)"), "{reader:#?}");
+        reader.failed(1, &["early", &got, &expected]);
     }
+}
+
+#[test]
+fn a_stream_shorter_than_the_default_is_measured_and_reported() {
+    for options in ["", "--csv"] {
+        let reader = pipespeed(&format!("read {options}"));
+        let (writer, reader) = pipeline(pipespeed("write --bytes 3M"), reader);
+        writer.succeeded_in_silence();
+        let printed = match options {
+            "--csv" => ",3145728,262144,0,0,0,0,0,0,0,0,0,0,0\n",
+            _ => "GiB/s, 256KiB buffer, 12 iterations (3MiB piped)\n",
+        };
+        assert!(reader.out.ends_with(printed), "{reader:#?}");
+        reader.failed(0, &["after 3MiB", "default of 10GiB", "--bytes-to-pipe"]);
+    }
+}
+
+#[test]
+fn bytes_to_pipe_has_no_effect_on_the_writer_and_says_so() {
+    let writer = pipespeed("write --bytes-to-pipe 1K");
+    let (writer, reader) = pipeline(writer, pipespeed("read --bytes-to-pipe 1M"));
+    reader.succeeded_in_silence();
+    let words = [
+        "--bytes-to-pipe has no effect",
+        "closes the pipe",
+        "--bytes SIZE",
+    ];
+    writer.failed(0, &words);
 }
 
 #[test]
@@ -230,7 +259,7 @@ fn a_pipe_size_with_vmsplice_takes_effect() {
 }
 
 #[test]
-fn csv_tells_the_pipe_size_that_the_kernel_made_of_the_one_asked_for() {
+fn csv_has_the_pipe_size_as_given_and_a_warning_the_rounded_one() {
     let command = pipespeed("read --csv --pipe-size 100K --bytes-to-pipe 1M");
     let (writer, reader) = pipeline(pipespeed("write --bytes 1M --pipe-size 100000"), command);
     let writer = writer.succeeded();
@@ -238,7 +267,7 @@ fn csv_tells_the_pipe_size_that_the_kernel_made_of_the_one_asked_for() {
     assert_eq!(writer.err.matches(expected).count(), 1, "{writer:#?}");
     let reader = reader.succeeded();
     let line = reader.out;
-    assert_eq!(line.split(',').nth(3), Some("131072"), "{line}");
+    assert_eq!(line.split(',').nth(3), Some("102400"), "{line}");
     let expected = "read: --pipe-size 100KiB: the kernel rounds the size to 128KiB";
     assert_eq!(reader.err.matches(expected).count(), 1, "{}", reader.err);
 }
