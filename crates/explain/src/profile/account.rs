@@ -102,7 +102,8 @@ pub fn split(usage: &Usage, weights: &BTreeMap<Group, u64>) -> BTreeMap<Group, f
     let asleep = usage.wall_s - usage.cpu_s - usage.run_delay_s;
     costs.insert(Group::Asleep, asleep.max(0.0));
     costs.insert(Group::RunDelay, usage.run_delay_s);
-    costs.retain(|_, cost| *cost > 0.0);
+    // Less than this is the rounding error of a sum.
+    costs.retain(|_, cost| *cost > usage.wall_s * 1e-12);
     costs
 }
 
