@@ -159,6 +159,19 @@ mod tests {
     }
 
     #[test]
+    fn a_rounding_error_is_no_sleep() {
+        let busy = Usage {
+            wall_s: 0.8,
+            cpu_s: 0.7,
+            run_delay_s: 0.1,
+            ..usage()
+        };
+        assert!(busy.wall_s - busy.cpu_s - busy.run_delay_s > 0.0);
+        let costs = split(&busy, &BTreeMap::from([(Group::UserCode, 1)]));
+        assert_eq!(costs.get(&Group::Asleep), None, "{costs:?}");
+    }
+
+    #[test]
     fn time_on_several_processors_is_scaled_to_the_wall_time() {
         let parallel = Usage {
             cpu_s: 1.5,

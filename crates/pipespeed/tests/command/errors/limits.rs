@@ -225,7 +225,7 @@ fn every_measurement_can_be_quick() {
 
 #[test]
 fn a_file_that_cannot_be_saved_is_named_after_the_figures_were_shown() {
-    for run in SHORT.into_iter().chain([PROFILE]) {
+    for run in SHORT.into_iter().chain([PROFILE, "check --only semantics"]) {
         for option in ["--json", "--csv", "--chart"] {
             let has_all = run.starts_with("bench") || run.starts_with("latency");
             if option == "--json" || has_all {
