@@ -7,6 +7,9 @@ use std::process::ExitCode;
 use anyhow::anyhow;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
+use rustix::termios::tcgetwinsize;
+
+use crate::text::wrap;
 
 /// The command line is wrong or incomplete: exit status 2.
 #[derive(Debug, thiserror::Error)]
@@ -39,10 +42,14 @@ pub fn to_stdout(written: io::Result<()>) -> anyhow::Result<()> {
     })
 }
 
-/// Prints a line on standard error. A failure to do so is ignored: it could not
-/// be reported anywhere.
+/// Prints a line on standard error; on a terminal, breaks it at spaces. A failure to do so
+/// is ignored: it could not be reported anywhere.
 pub fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
+    let columns = tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col));
+    let _ = match columns {
+        Ok(columns @ 1..) => writeln!(io::stderr(), "{}", wrap(line, columns, "  ")),
+        _ => writeln!(io::stderr(), "{line}"),
+    };
 }
 
 /// Formats an error with its causes, separated by `: `. Omits a cause that the text

@@ -1,11 +1,12 @@
-//! State inherited from the parent process: closed standard descriptors and an
-//! ignored SIGCHLD.
+//! State inherited from the parent process: closed standard descriptors, an ignored
+//! SIGCHLD, and what the environment says of the terminal.
 //!
 //! Before `main` the standard library opens /dev/null in place of a closed
 //! standard descriptor. Writing there succeeds though the data is lost, so closed
 //! ones are detected earlier.
 #![allow(unsafe_code)]
 
+use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -42,4 +43,20 @@ pub fn reset_sigchld() {
 /// Whether standard input (0), output (1) or error (2) was closed.
 pub fn is_closed(fd: u8) -> bool {
     CLOSED.load(Ordering::Relaxed) & (1 << fd) != 0
+}
+
+/// Whether terminals understand escape sequences: TERM is set, and not to `dumb`
+/// (terminfo(5)).
+pub fn has_escapes() -> bool {
+    variable("TERM").is_some_and(|term| term != "dumb")
+}
+
+/// Whether text on a terminal may be coloured: [`has_escapes`], and NO_COLOR is unset or
+/// empty (no-color.org).
+pub fn has_colours() -> bool {
+    has_escapes() && variable("NO_COLOR").is_none()
+}
+
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
 }

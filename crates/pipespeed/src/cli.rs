@@ -7,6 +7,7 @@ mod latency;
 mod memory;
 mod meter;
 mod named;
+mod number;
 mod pages;
 mod parse;
 mod pinning;
@@ -16,7 +17,7 @@ mod volumes;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub use self::channels::ChannelsArgs;
 pub use self::check::CheckArgs;
@@ -25,6 +26,7 @@ pub use self::latency::LatencyArgs;
 pub use self::memory::MemoryArgs;
 pub use self::meter::MeterArgs;
 use self::named::named;
+use self::number::{percent, seconds, whole};
 pub use self::pages::PagesArgs;
 pub use self::parse::{parse, parse_published};
 pub use self::pinning::{PinnedPages, PinningArgs};
@@ -42,7 +44,15 @@ use pipespeed_measure::suite::Suite;
     name = "pipespeed",
     version,
     infer_long_args = true,
-    arg_required_else_help = true
+    arg_required_else_help = true,
+    after_help = "\
+Try first:
+  pipespeed bench --quick       the published experiment, in 10 seconds
+  pipespeed profile --all       where each of its steps spends the time
+  pipespeed bench --help        options and examples, as for every command
+
+The experiment is Francesco Mazzoli's: \"How fast are Linux pipes anyway?\",
+https://mazzo.li/posts/fast-pipes.html"
 )]
 pub struct Cli {
     /// The subcommand.
@@ -55,35 +65,61 @@ pub struct Cli {
 pub enum Command {
     /// Measure throughput: the published experiment, and other suites.
     Bench(BenchArgs),
+    /// Show where a case, or your own pipeline, spends its time.
+    Profile(ProfileArgs),
+    /// Test the limits, semantics and permissions of pipes on this system.
+    Check(CheckArgs),
+    /// Measure elementary costs: a call, a page, a page fault, a wake-up.
+    Costs(CostsArgs),
     /// Measure round trips: a message to another process and back.
     Latency(Box<LatencyArgs>),
     /// Compare saved runs, with a verdict for each case.
     Compare(CompareArgs),
     /// Show the page tables and the pages of an address or a buffer.
     Pages(PagesArgs),
-    /// Show where a case, or your own pipeline, spends its time.
-    Profile(ProfileArgs),
+    /// Watch or limit a stream, with pv's options.
+    Meter(Box<MeterArgs>),
     /// Write to a pipe at standard output, with the published options.
     Write(WriteArgs),
     /// Read from standard input and print the rate.
     Read(ReadArgs),
-    /// Measure elementary costs: a call, a page, a page fault, a wake-up.
-    Costs(CostsArgs),
-    /// Test the limits, semantics and permissions of pipes on this system.
-    Check(CheckArgs),
-    /// Watch or limit a stream, with pv's options.
-    Meter(Box<MeterArgs>),
     /// Print FizzBuzz at pipe speed.
     Fizzbuzz(FizzbuzzArgs),
     /// Print a line repeatedly, as yes does, at pipe speed.
     Yes(YesArgs),
     /// Print completions for a shell.
+    #[command(after_help = "\
+Example:
+  pipespeed completions fish > ~/.config/fish/completions/pipespeed.fish")]
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
     },
     /// Print the manual page, in roff.
+    #[command(after_help = "\
+Example:
+  pipespeed man | man -l -")]
     Man,
+}
+
+/// Returns the definition of the command line. Commands that share options list only those
+/// that change what they do; both ends accept all published ones.
+pub fn command() -> clap::Command {
+    let hide = |command: clap::Command, names: &[&'static str]| {
+        let hidden = |command: clap::Command, name: &&'static str| {
+            command.mut_arg(*name, |arg| arg.hide(true))
+        };
+        names.iter().fold(command, hidden)
+    };
+    let of_writer = ["write_with_vmsplice", "gift", "same_buffer"];
+    let of_reader = ["read_with_splice", "bytes_to_pipe", "csv"];
+    let without_long_help = |arg: clap::Arg| arg.long_help(None::<&str>);
+    Cli::command()
+        .mut_subcommand("write", |it| hide(it, &of_reader))
+        .mut_subcommand("read", |it| {
+            hide(it, &of_writer).mut_arg("bytes_to_pipe", without_long_help)
+        })
+        .mut_subcommand("profile", |it| it.mut_arg("placement", without_long_help))
 }
 
 /// Processors, pipe size and buffer size of a case, for every command that
@@ -120,10 +156,10 @@ pub struct MeasureArgs {
     ///
     /// The default is at least 30; 9 in the suites channels, volumes and memory, 10
     /// in options.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true, conflicts_with = "time")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=100_000), allow_negative_numbers = true, conflicts_with = "time")]
     pub rounds: Option<u32>,
     /// Seed for the order of the trials [default: random, recorded].
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0..=u64::MAX), allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// Run fewer and shorter trials, with wider intervals.
     #[arg(long)]
@@ -151,6 +187,9 @@ pub struct OutputArgs {
     /// Save the chart as SVG ('-': standard output).
     #[arg(long, value_name = "FILE")]
     pub chart: Option<PathBuf>,
+    /// Save no files except those of --json, --csv and --chart.
+    #[arg(long)]
+    pub no_save: bool,
     /// Print neither progress nor notes on standard error.
     #[arg(long, short)]
     pub quiet: bool,
@@ -197,16 +236,13 @@ pub struct BenchArgs {
         long,
         value_name = "N",
         default_value_t = 0,
-        value_parser = clap::value_parser!(u32).range(..=1000),
+        value_parser = whole::<u32>(0..=1000),
         allow_negative_numbers = true
     )]
     pub work: u32,
     /// List the suite's cases and exit.
     #[arg(long)]
     pub list: bool,
-    /// Save no files except those of --json, --csv and --chart.
-    #[arg(long)]
-    pub no_save: bool,
     /// Channels and message sizes.
     #[command(flatten)]
     pub channels: ChannelsArgs,
@@ -352,9 +388,11 @@ pub enum ReuseArg {
 /// `pipespeed write`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example:
+Examples:
+  pipespeed write | pipespeed read
   pipespeed write --write-with-vmsplice --huge-page --busy-loop |
-    pipespeed read --read-with-splice --busy-loop")]
+    pipespeed read --read-with-splice --busy-loop
+  pipespeed write --data pattern | pipespeed read --data verify")]
 pub struct WriteArgs {
     /// What to send.
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
@@ -372,6 +410,12 @@ pub struct WriteArgs {
 
 /// `pipespeed read`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+The options of write are accepted as well, since --csv prints them.
+
+Examples:
+  producer | pipespeed read --bytes-to-pipe 1G
+  pipespeed write | pipespeed read --pipe-size 1M --busy-loop")]
 pub struct ReadArgs {
     /// What to do with the data [default: read].
     ///
@@ -393,25 +437,15 @@ pub struct Published {
     pub end: EndArgs,
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(seconds),
-        Ok(_) => Err("seconds must be above 0 and at most 86400".to_owned()),
-        Err(_) => Err(format!("'{text}' is not a number of seconds")),
-    }
-}
-
 fn fail_on(text: &str) -> Result<FailOn, String> {
     let percent = match text.split_once(':') {
         None if text == "slower" => 0.0,
-        Some(("slower", percent)) => percent
-            .trim_end_matches('%')
-            .parse::<f64>()
-            .ok()
-            .filter(|percent| (0.0..100.0).contains(percent))
-            .ok_or_else(|| format!("'{percent}' is not a percentage from 0 to 100"))?,
+        Some(("slower", percentage)) => percent(percentage)?,
         _ => return Err("write 'slower' or 'slower:PERCENT'".to_owned()),
     };
+    if percent >= 100.0 {
+        return Err("write a percentage below 100: nothing gets slower by more".to_owned());
+    }
     Ok(FailOn {
         slower_by: percent / 100.0,
     })

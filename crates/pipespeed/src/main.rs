@@ -3,7 +3,6 @@
 
 use std::process::ExitCode;
 
-use pipespeed::cli::Cli;
 use pipespeed::cli::parse;
 use pipespeed_base::failure::exit_code;
 use pipespeed_base::interrupt::survive_sigxfsz;
@@ -42,7 +41,7 @@ fn main() -> ExitCode {
             Err(anyhow::anyhow!("standard output is closed")),
         );
     }
-    match parse::<Cli>("pipespeed") {
+    match parse("pipespeed") {
         Ok(cli) => exit_code("pipespeed", pipespeed::commands::run(cli)),
         Err(code) => code,
     }

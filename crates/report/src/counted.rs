@@ -1,7 +1,8 @@
 //! Accounts of cases that could not be sampled, as text: counts and their costs.
 
-use super::format::significant;
+use super::format::{at_least, significant};
 use super::notes::{Note, notes};
+use super::profile::MIN_NS;
 use super::style::{DIM, Style};
 use super::table::{Cell, Column, Table};
 use pipespeed_explain::profile::account::PAGE;
@@ -55,7 +56,8 @@ fn table(end: &EndAccount, style: Style) -> String {
         Column::right("  share"),
     ]);
     let wall_s = end.counters.seconds;
-    let per_page = |seconds: f64| significant(seconds * 1e9 * PAGE / end.counters.bytes as f64);
+    let per_page =
+        |seconds: f64| at_least(seconds * 1e9 * PAGE / end.counters.bytes as f64, MIN_NS);
     for row in &end.rows {
         let share = |seconds: f64| format!("{:.1} %", 100.0 * seconds / wall_s);
         let count = row.count.map(|count| format!("{count:.0}"));

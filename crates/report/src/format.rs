@@ -41,6 +41,18 @@ pub fn ratio(estimate: Estimate) -> String {
         .to_owned()
 }
 
+/// A time of at least `least`, the smallest that means anything here; a shorter one is
+/// `<0.1`, or `0` if it is negative by a rounding error.
+pub(super) fn at_least(value: f64, least: f64) -> String {
+    if value.abs() >= least {
+        significant(value)
+    } else if value > 0.0 {
+        format!("<{least}")
+    } else {
+        "0".to_owned()
+    }
+}
+
 /// Groups the items by key, in the order of their first items.
 pub(super) fn grouped<K: PartialEq, V>(
     items: impl IntoIterator<Item = (K, V)>,
@@ -75,6 +87,16 @@ mod tests {
         assert_eq!(interval(Some(ends)), "[4.05, 4.40]");
         assert_eq!(ratio_interval(Some(ends)), "[4.05, 4.40]");
         assert_eq!(interval(None), "");
+    }
+
+    #[test]
+    fn times_that_mean_nothing_are_not_spelled_out() {
+        let shown = |value| at_least(value, 0.1);
+        assert_eq!(shown(2.83e-11), "<0.1");
+        assert_eq!(shown(0.0999), "<0.1");
+        assert_eq!((&*shown(0.0), &*shown(-2.83e-11)), ("0", "0"));
+        assert_eq!((&*shown(0.1), &*shown(-0.25)), ("0.100", "-0.250"));
+        assert_eq!(at_least(0.00003, 0.0001), "<0.0001");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use pipespeed_measure::record::GIB;
 
 use super::chart::bars::{Bar, BarChart, Part, Row};
 use super::chart::palette;
-use super::format::{significant, wrap};
+use super::format::{at_least, significant, wrap};
 use super::notes::{Note, notes};
 use super::style::{DIM, Style};
 use super::table::{Cell, Column, Table};
@@ -27,6 +27,10 @@ const MAX_CHANGES: usize = 3;
 const MAX_OTHERS: usize = 5;
 /// Minimum size of a listed change, as a share of the earlier wall time.
 const MIN_CHANGE: f64 = 0.02;
+/// Shorter times per page are not spelled out: no sample is that precise.
+pub(super) const MIN_NS: f64 = 0.1;
+/// Shorter times in seconds are not spelled out.
+const MIN_S: f64 = 0.0001;
 /// Minimum share of a cost in the chart.
 const MIN_CHARTED: f64 = 0.005;
 
@@ -137,10 +141,13 @@ pub(super) fn bars(
     let mut costs = end.costs.clone();
     costs.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     for cost in costs {
-        let figure = cost.ns_per_page.filter(|_| in_pages);
+        let figure = match cost.ns_per_page.filter(|_| in_pages) {
+            Some(ns) => at_least(ns, MIN_NS),
+            None => at_least(cost.seconds, MIN_S),
+        };
         table.row([
             name(cost.group).to_owned(),
-            significant(figure.unwrap_or(cost.seconds)),
+            figure,
             format!("{}{}", bound_sign(cost.bound), percent(cost.share)),
             "#".repeat((cost.share * room as f64).round() as usize),
         ]);

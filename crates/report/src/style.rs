@@ -1,6 +1,7 @@
 //! The width and the colours of text.
 
 use super::format::wrap;
+use pipespeed_base::standard::has_colours;
 
 /// How a table is drawn.
 #[derive(Debug, Clone, Copy, Default)]
@@ -32,7 +33,7 @@ pub(super) const GREEN: &str = "32";
 pub(super) const YELLOW: &str = "33";
 
 impl Style {
-    /// The style of output to a terminal, or to anything else. NO_COLOR disables colours.
+    /// The style of output to a terminal, or to anything else. See [`has_colours`].
     pub fn for_terminal(is_terminal: bool, verbose: bool) -> Style {
         if !is_terminal {
             return Style {
@@ -40,11 +41,9 @@ impl Style {
                 ..Style::default()
             };
         }
-        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        let plain = is_set("NO_COLOR") || std::env::var_os("TERM").is_some_and(|t| t == "dumb");
         Style {
             width: terminal_width(),
-            colour: !plain,
+            colour: has_colours(),
             verbose,
         }
     }

@@ -102,7 +102,8 @@ pub fn split(usage: &Usage, weights: &BTreeMap<Group, u64>) -> BTreeMap<Group, f
     let asleep = usage.wall_s - usage.cpu_s - usage.run_delay_s;
     costs.insert(Group::Asleep, asleep.max(0.0));
     costs.insert(Group::RunDelay, usage.run_delay_s);
-    costs.retain(|_, cost| *cost > 0.0);
+    // Less than this is the rounding error of a sum.
+    costs.retain(|_, cost| *cost > usage.wall_s * 1e-12);
     costs
 }
 
@@ -155,6 +156,19 @@ mod tests {
     fn running_time_without_samples_is_other() {
         let costs = split(&usage(), &BTreeMap::new());
         assert!((costs[&Group::Other] - 0.4).abs() < 1e-6, "{costs:?}");
+    }
+
+    #[test]
+    fn a_rounding_error_is_no_sleep() {
+        let busy = Usage {
+            wall_s: 0.8,
+            cpu_s: 0.7,
+            run_delay_s: 0.1,
+            ..usage()
+        };
+        assert!(busy.wall_s - busy.cpu_s - busy.run_delay_s > 0.0);
+        let costs = split(&busy, &BTreeMap::from([(Group::UserCode, 1)]));
+        assert_eq!(costs.get(&Group::Asleep), None, "{costs:?}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::record::CaseProfile;
 use pipespeed_host::{NoiseDelta, Warning, warnings};
 use pipespeed_measure::case::Case;
 use pipespeed_measure::record::GIB;
-use pipespeed_measure::runner::{Runner, Trial, TrialError};
+use pipespeed_measure::runner::{Runner, TrialError};
 use pipespeed_measure::session::Role;
 use pipespeed_measure::trial::ProcessRunner;
 
@@ -29,7 +29,6 @@ pub fn profile(
     trials: usize,
 ) -> Result<CaseProfile, TrialError> {
     let mut tallies = [Tally::default(), Tally::default()];
-    let (mut sampled, mut unsampled) = (Vec::new(), Vec::new());
     let mut noise = Vec::new();
     for _ in 0..trials {
         let mut probe = Probe::new(sampling);
@@ -38,7 +37,6 @@ pub fn profile(
             let bytes = ring_bytes(cpus.len());
             Ok(probe.add(role.index(), pid, cpus, bytes)?)
         })?;
-        sampled.extend(rate(&trial));
         let outcomes = [&trial.writer, &trial.reader];
         let mut targets = Vec::new();
         for (tally, outcome) in tallies.iter_mut().zip(outcomes) {
@@ -53,7 +51,6 @@ pub fn profile(
         }
         probe.drain(&mut targets);
         let trial = runner.run(case)?;
-        unsampled.extend(rate(&trial));
         noise.push(trial.noise);
         for (tally, outcome) in tallies.iter_mut().zip([&trial.writer, &trial.reader]) {
             if let Some(outcome) = outcome {
@@ -61,12 +58,14 @@ pub fn profile(
             }
         }
     }
+    let sampled = rate(tallies.each_ref().map(|tally| &tally.usage_sampled));
+    let unsampled = rate(tallies.each_ref().map(|tally| &tally.usage_unsampled));
     let ends = [Role::Writer, Role::Reader].into_iter().zip(tallies);
     let ends = ends.filter(|(_, tally)| tally.usage_unsampled.bytes > 0);
     Ok(CaseProfile {
         trials,
-        gib_per_s: pipespeed_stats::median(&sampled).unwrap_or(0.0),
-        gib_per_s_unsampled: pipespeed_stats::median(&unsampled).unwrap_or(0.0),
+        gib_per_s: sampled,
+        gib_per_s_unsampled: unsampled,
         disturbances: disturbances(case, &noise),
         ends: ends
             .map(|(role, tally)| {
@@ -84,10 +83,15 @@ pub fn profile(
     })
 }
 
-/// The rate of a trial in GiB/s, by the end that keeps the time.
-pub(super) fn rate(trial: &Trial) -> Option<f64> {
-    let counters = &trial.reader.as_ref().or(trial.writer.as_ref())?.counters;
-    Some(counters.bytes as f64 / GIB / counters.seconds)
+/// The rate of all trials together in GiB/s, by the end that keeps the time: the reader, if
+/// there is one; 0 without bytes. Costs are sums over trials as well, so they add up to the
+/// time at this rate, which they would not at the median.
+fn rate([writer, reader]: [&Usage; 2]) -> f64 {
+    let timed = if reader.bytes > 0 { reader } else { writer };
+    match timed.bytes {
+        0 => 0.0,
+        bytes => bytes as f64 / GIB / timed.wall_s,
+    }
 }
 
 /// Warnings about what disturbed a case's trials.
@@ -104,4 +108,27 @@ struct Tally {
     usage_unsampled: Usage,
     usage_sampled: Usage,
     chains: Chains<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_that_of_the_readers_total_time() {
+        // Two trials of a second: 1 GiB, then 3 GiB.
+        let usage = |bytes: u64, wall_s| Usage {
+            bytes,
+            wall_s,
+            ..Usage::default()
+        };
+        let (writer, reader) = (usage(4 << 30, 1.9), usage(4 << 30, 2.0));
+        assert_eq!(rate([&writer, &reader]), 2.0);
+        let alone = [&writer, &Usage::default()];
+        assert_eq!(rate(alone), 4.0 / 1.9);
+        assert_eq!(rate([&Usage::default(); 2]), 0.0);
+        // What the heading derives from it is what the sum is of.
+        let wall = super::super::account::PAGE / (rate([&writer, &reader]) * GIB) * 1e9;
+        assert!((wall - reader.wall_ns_per_page()).abs() < 1e-9 * wall);
+    }
 }

@@ -8,14 +8,14 @@
 use serde::Serialize;
 
 use super::account::PAGE;
-use super::collect::{disturbances, rate};
+use super::collect::disturbances;
 use crate::costs::{Cost, Costs, PIECE};
 use pipespeed_host::Warning;
 use pipespeed_measure::case::{Case, Subject};
 use pipespeed_measure::endpoint::spec::{
     ChannelKind, PageKind, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique,
 };
-use pipespeed_measure::record::{EndCounters, Header, NotRun};
+use pipespeed_measure::record::{EndCounters, GIB, Header, NotRun};
 use pipespeed_measure::runner::{Runner, TrialError};
 
 /// One use of wall time.
@@ -146,7 +146,7 @@ pub struct CaseAccount {
     pub description: String,
     /// Why it was not run.
     pub not_run: Option<NotRun>,
-    /// The median rate of the trials, in GiB/s.
+    /// The rate of all trials together, in GiB/s.
     pub gib_per_s: Option<f64>,
     /// What disturbed the trials.
     pub disturbances: Vec<Warning>,
@@ -203,10 +203,9 @@ pub fn count(
     trials: usize,
 ) -> Result<CaseAccount, TrialError> {
     let [mut writer, mut reader] = [EndCounters::default(), EndCounters::default()];
-    let (mut rates, mut noise) = (Vec::new(), Vec::new());
+    let mut noise = Vec::new();
     for _ in 0..trials {
         let trial = runner.run(case)?;
-        rates.extend(rate(&trial));
         noise.push(trial.noise);
         for (sum, outcome) in [(&mut writer, &trial.writer), (&mut reader, &trial.reader)] {
             if let Some(outcome) = outcome {
@@ -224,11 +223,14 @@ pub fn count(
         end("reader", &reader, &writer, page_out(case, costs)),
     ];
     ends.retain(|end| end.counters.bytes > 0);
+    // The reader keeps the time, if there is one.
+    let timed = ends.last().map(|end| &end.counters);
+    let gib_per_s = timed.map(|end| end.bytes as f64 / GIB / end.seconds);
     Ok(CaseAccount {
         name: case.name.clone(),
         description: case.description.clone(),
         not_run: None,
-        gib_per_s: pipespeed_stats::median(&rates),
+        gib_per_s,
         disturbances: disturbances(case, &noise),
         ends,
     })

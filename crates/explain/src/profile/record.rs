@@ -136,9 +136,9 @@ pub struct CaseProfile {
     pub not_run: Option<NotRun>,
     /// Sampled trials.
     pub trials: usize,
-    /// The median rate of trials with sampling, in GiB/s.
+    /// The rate of all trials with sampling together, in GiB/s.
     pub gib_per_s: f64,
-    /// The median rate of as many trials without sampling, in GiB/s.
+    /// The rate of as many trials without sampling, in GiB/s.
     pub gib_per_s_unsampled: f64,
     /// What disturbed the trials without sampling.
     pub disturbances: Vec<Warning>,

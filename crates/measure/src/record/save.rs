@@ -29,7 +29,12 @@ pub fn save(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> io::Error {
-    let message = format!("cannot write {}: {error}", path.display());
+    let name = if is_stdout(path) {
+        "to standard output".to_owned()
+    } else {
+        path.display().to_string()
+    };
+    let message = format!("cannot write {name}: {error}");
     io::Error::new(error.kind(), message)
 }
 

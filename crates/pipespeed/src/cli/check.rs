@@ -15,7 +15,7 @@ Examples:
   pipespeed check
   pipespeed check --explain torn-writes
   pipespeed check --only limits,end-of-file
-  pipespeed check --only limits --soft-limit    also test the limit on a user's pipes
+  pipespeed check --only limits --soft-limit    and a user's limit
   pipespeed check --json - | jq '.checks[] | select(.verdict != \"pass\")'")]
 pub struct CheckArgs {
     /// Run only these checks or groups.

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{PinningArgs, named, seconds};
+use super::number::{seconds, whole};
+use super::{PinningArgs, named};
 use pipespeed_host::placement::{Placement, parse_cpus};
 
 /// Number of rounds of a default run.
@@ -15,7 +16,8 @@ const QUICK_ROUNDS: usize = 7;
 /// `pipespeed costs`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Needs no privileges and takes a few seconds. Each cost is the median over the rounds; \
+Without --json the record is saved in ./pipespeed-results/. Needs no privileges and \
+takes a few seconds. Each cost is the median over the rounds; \
 with 6 or more rounds it has a 95 % interval. Ctrl-C ends the run and shows the \
 results so far.
 
@@ -28,13 +30,13 @@ pub struct CostsArgs {
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, conflicts_with_all = ["rounds", "quick"])]
     pub time: Option<f64>,
     /// Number of rounds; each measures every cost once [default: 31].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=10_000), allow_negative_numbers = true)]
     pub rounds: Option<u32>,
     /// Measure only 7 rounds.
     #[arg(long, conflicts_with = "rounds")]
     pub quick: bool,
     /// Seed for the order of measurement [default: random, recorded].
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0..=u64::MAX), allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// Processors of waker and sleeper [default: different, then same].
     #[arg(long, value_parser = named::<Placement>(), conflicts_with = "pinning")]
@@ -45,7 +47,10 @@ pub struct CostsArgs {
     /// Save the costs as JSON ('-': standard output).
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Print no progress on standard error.
+    /// Save no file except that of --json.
+    #[arg(long)]
+    pub no_save: bool,
+    /// Print neither progress nor notes on standard error.
     #[arg(long, short)]
     pub quiet: bool,
     /// Print all notes below the table, not only the most important.

@@ -4,7 +4,8 @@ use super::named::{named, named_among};
 
 use clap::Args;
 
-use super::{OutputArgs, seconds};
+use super::OutputArgs;
+use super::number::{seconds, whole};
 use pipespeed_base::size;
 use pipespeed_host::placement::{Placement, parse_cpus};
 use pipespeed_measure::channel::transport::Transport;
@@ -14,6 +15,8 @@ use pipespeed_measure::latency::channels::MAX_BYTES;
 /// `pipespeed latency`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
+Without --json, --csv and --chart all three are saved in ./pipespeed-results/.
+
 A round trip lasts from just before a message is sent until all of it has come back \
 from the other process; the time is not halved. With --rate it starts when the message \
 was scheduled, so a stall delays every message scheduled during it.
@@ -48,16 +51,19 @@ pub struct LatencyArgs {
     #[arg(long, alias = "pipe_size", value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     pub pipe_size: Option<usize>,
     /// Round trips per launch [default: as many as fit into --time].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000), allow_negative_numbers = true, conflicts_with = "time")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(1..=100_000_000), allow_negative_numbers = true, conflicts_with = "time")]
     pub count: Option<u64>,
-    /// Duration of the whole run [default: 20].
+    /// Duration of the whole run [default: 20; --quick: 5].
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub time: Option<f64>,
-    /// Launches per case; fewer than 6 give no intervals.
-    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
-    pub rounds: u32,
+    /// Launches per case; fewer than 6 give no intervals [default: 9; --quick: 6].
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=10_000), allow_negative_numbers = true)]
+    pub rounds: Option<u32>,
+    /// Run fewer and shorter launches, with wider intervals.
+    #[arg(long)]
+    pub quick: bool,
     /// Seed for the order of the cases [default: random, recorded].
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0..=u64::MAX), allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// Send at a fixed rate, without waiting for replies.
     #[arg(long, value_name = "PER_SECOND", value_parser = rate, allow_negative_numbers = true, conflicts_with = "naive")]
@@ -85,7 +91,14 @@ pub struct LatencyArgs {
 impl LatencyArgs {
     /// Returns the duration of the whole run, in seconds.
     pub fn time_s(&self) -> f64 {
-        self.time.unwrap_or(20.0)
+        let default = if self.quick { 5.0 } else { 20.0 };
+        self.time.unwrap_or(default)
+    }
+
+    /// Returns the number of launches per case.
+    pub fn rounds(&self) -> usize {
+        let default = if self.quick { 6 } else { 9 };
+        self.rounds.unwrap_or(default) as usize
     }
 }
 

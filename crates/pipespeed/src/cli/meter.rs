@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::number::whole;
 use pipespeed_base::size;
 use pipespeed_tools::meter::{Format, Target};
 
@@ -103,10 +104,10 @@ pub struct MeterArgs {
     #[arg(short = 'D', long, value_name = "SECONDS", default_value = "0", value_parser = seconds, allow_negative_numbers = true, hide_default_value = true, help_heading = HOW)]
     pub delay_start: Duration,
     /// Width of the display in columns [default: the terminal's].
-    #[arg(short, long, value_name = "COLUMNS", allow_negative_numbers = true, help_heading = HOW)]
+    #[arg(short, long, value_name = "COLUMNS", value_parser = whole(0..=u32::MAX), allow_negative_numbers = true, help_heading = HOW)]
     pub width: Option<u32>,
     /// Height of the display in rows, for -c and -d [default: the terminal's].
-    #[arg(short = 'H', long, value_name = "ROWS", allow_negative_numbers = true, help_heading = HOW)]
+    #[arg(short = 'H', long, value_name = "ROWS", value_parser = whole(0..=u32::MAX), allow_negative_numbers = true, help_heading = HOW)]
     pub height: Option<u32>,
 
     /// Expected total size, such as 3G; 0: unknown [default: the files' total].
@@ -142,6 +143,9 @@ pub struct MeterArgs {
     #[arg(short = 'C', long, help_heading = DATA)]
     pub no_splice: bool,
     /// Replace unreadable parts of a file with zeros, and continue.
+    ///
+    /// Prints the offset and length of each part; given twice, only the first error of each
+    /// file.
     #[arg(short = 'E', long, action = clap::ArgAction::Count, help_heading = DATA)]
     pub skip_errors: u8,
     /// Enlarge the pipe at standard input, which is faster.
@@ -175,8 +179,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=1e6).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        Ok(_) => Err("seconds must be from 0 to 1000000".to_owned()),
-        Err(_) => Err(format!("'{text}' is not a number of seconds")),
+        _ => Err("write a number of seconds from 0 to 1000000".to_owned()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The options of `pipespeed pages`.
 
 use super::named::named;
+use super::number::whole;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
@@ -31,7 +32,7 @@ pub struct PagesArgs {
     #[arg(long, value_name = "SIZE", value_parser = range, allow_hyphen_values = true)]
     pub buffer: Option<u64>,
     /// Process that the address belongs to.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)), requires = "address", conflicts_with = "buffer", allow_negative_numbers = true)]
+    #[arg(long, value_parser = whole::<u32>(1..=i32::MAX.unsigned_abs()), requires = "address", conflicts_with = "buffer", allow_negative_numbers = true)]
     pub pid: Option<u32>,
     /// Number of bytes to show from the address [default: one page].
     #[arg(long, value_name = "SIZE", value_parser = range, requires = "pid", conflicts_with = "buffer", allow_hyphen_values = true)]
@@ -53,13 +54,13 @@ pub struct PagesArgs {
     /// Number of page-table levels [default: this machine's].
     ///
     /// 4 or 5 on x86-64, 2 to 5 elsewhere.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=5), conflicts_with_all = ["buffer", "pid"], allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(2..=5), conflicts_with_all = ["buffer", "pid"], allow_negative_numbers = true)]
     pub levels: Option<u32>,
     /// Base page size: 4K; on aarch64 also 16K, 64K [default: this machine's].
     #[arg(long, value_name = "SIZE", value_parser = page, conflicts_with_all = ["buffer", "pid"], allow_hyphen_values = true)]
     pub page_size: Option<u64>,
     /// Number of address bits, such as 48 or 52 [default: from the levels].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(36..=57), conflicts_with_all = ["buffer", "pid"], allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(36..=57), conflicts_with_all = ["buffer", "pid"], allow_negative_numbers = true)]
     pub address_bits: Option<u32>,
     /// Save the result as JSON ('-': standard output).
     #[arg(long, value_name = "FILE")]

@@ -1,17 +1,19 @@
 //! Parses the command line and reports wrong usage in one line.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
-use pipespeed_base::failure::{exit_code, usage};
+use pipespeed_base::failure::{exit_code, to_stdout, usage};
 use pipespeed_base::size;
+use pipespeed_base::standard::has_colours;
 
 /// Parses the command line. Prints wrong usage in one line, like every error; clap
 /// prints help and version.
 ///
 /// # Errors
 /// The exit status to end with.
-pub fn parse<P: clap::Parser>(program: &'static str) -> Result<P, ExitCode> {
-    parse_command(program, P::command())
+pub fn parse(program: &'static str) -> Result<super::Cli, ExitCode> {
+    parse_command(program, super::command())
 }
 
 /// Parses the arguments of one of the published programs, which accept a pipe size of 0
@@ -36,15 +38,22 @@ fn parse_command<P: clap::Parser>(
     command: clap::Command,
 ) -> Result<P, ExitCode> {
     use clap::error::ErrorKind;
-    let matches = command.name(program).try_get_matches();
+    let colour = if has_colours() {
+        clap::ColorChoice::Auto
+    } else {
+        clap::ColorChoice::Never
+    };
+    let matches = command.name(program).color(colour).try_get_matches();
     let parsed = matches.and_then(|matches| P::from_arg_matches(&matches));
     parsed.map_err(|error| match error.kind() {
-        ErrorKind::DisplayHelp
-        | ErrorKind::DisplayVersion
-        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            // A closed standard output is not a failure.
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let printed = error.print().and_then(|()| io::stdout().flush());
+            exit_code(program, to_stdout(printed))
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            // On standard error, where a failure can't be reported.
             let _ = error.print();
-            ExitCode::from(error.exit_code() as u8)
+            ExitCode::from(2)
         }
         _ => exit_code(program, Err(usage(one_line(&error.to_string())))),
     })

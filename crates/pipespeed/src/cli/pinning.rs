@@ -1,5 +1,6 @@
 //! The options of `pipespeed costs --pinning`.
 
+use super::number::whole;
 use clap::{Args, ValueEnum};
 use pipespeed_base::size;
 
@@ -26,7 +27,7 @@ pub struct PinningArgs {
     #[arg(long)]
     pub pinning: bool,
     /// Pages per call in the kernel's benchmark; vmsplice pins 16.
-    #[arg(long, value_name = "N", default_value_t = pipespeed_explain::costs::pinning::PIPE_PAGES_PER_CALL, value_parser = clap::value_parser!(u32).range(1..=1 << 20), allow_negative_numbers = true, requires = "pinning")]
+    #[arg(long, value_name = "N", default_value_t = pipespeed_explain::costs::pinning::PIPE_PAGES_PER_CALL, value_parser = whole::<u32>(1..=1 << 20), allow_negative_numbers = true, requires = "pinning")]
     pub pages_per_call: u32,
     /// Memory that the kernel's benchmark pins [default: 256M].
     ///

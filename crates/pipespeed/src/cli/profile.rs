@@ -5,12 +5,26 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{SetupArgs, seconds};
+use super::SetupArgs;
+use super::number::{percent, seconds};
 use pipespeed_measure::suite::Suite;
 
 /// `pipespeed profile`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Without --json, --folded, --flame and --chart the record is saved in \
+./pipespeed-results/.
+
+Examples:
+  pipespeed profile write_read                       bars and the call tree
+  pipespeed profile --all --chart rungs.svg          the ladder side by side
+  pipespeed profile vmsplice_splice --flame f.svg    a flame graph
+  pipespeed profile -- 'zcat big.gz | wc -l'         which stage is slow
+  pipespeed profile --time 5 -- 'yes | pv > /dev/null'")]
 #[command(after_long_help = "\
+Without --json, --folded, --flame and --chart the record is saved in \
+./pipespeed-results/.
+
 Each end's costs add up to its wall time. Sampling the kernel needs root, or \
 CAP_PERFMON and CAP_SYSLOG, or /proc/sys/kernel/perf_event_paranoid at 1 and \
 kptr_restrict at 0; the perf program is not needed. If sampling is refused, the time \
@@ -32,7 +46,7 @@ Examples:
   pipespeed profile write_read                       bars and the call tree
   pipespeed profile --all --chart rungs.svg          the ladder side by side
   pipespeed profile vmsplice_splice --flame f.svg    a flame graph
-  pipespeed profile -- 'zcat big.gz | wc -l'         which stage is slow, and why
+  pipespeed profile -- 'zcat big.gz | wc -l'         which stage is slow
   pipespeed profile --time 5 -- 'yes | pv > /dev/null'")]
 pub struct ProfileArgs {
     /// A case of `pipespeed bench`, such as write_read.
@@ -49,10 +63,13 @@ pub struct ProfileArgs {
     pub command: Vec<String>,
     /// Sampling time of a case [default: 2], or time limit of a pipeline [default: 10].
     ///
-    /// A case also runs for the same time without sampling, to show the cost of
+    /// The defaults with --quick are 0.8 and 2. A case also runs for the same time without sampling, to show the cost of
     /// sampling. A pipeline that runs longer is terminated.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub time: Option<f64>,
+    /// Run fewer trials of a case, or end a pipeline sooner.
+    #[arg(long)]
+    pub quick: bool,
     /// Hide branches of the call tree below this share of samples.
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent, allow_negative_numbers = true)]
     pub threshold: f64,
@@ -80,17 +97,13 @@ pub struct ProfileOutput {
     /// Save a chart of stacked bars as SVG ('-': standard output).
     #[arg(long, value_name = "FILE")]
     pub chart: Option<PathBuf>,
+    /// Save no files except those of the options above.
+    #[arg(long)]
+    pub no_save: bool,
     /// Print neither progress nor notes on standard error.
     #[arg(long, short)]
     pub quiet: bool,
     /// Print all notes below the table, not only the most important.
     #[arg(long, short)]
     pub verbose: bool,
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    let number = text.trim_end_matches('%').trim_end().parse::<f64>().ok();
-    number
-        .filter(|percent| (0.0..=100.0).contains(percent))
-        .ok_or_else(|| format!("'{text}' is not a percentage from 0 to 100"))
 }

@@ -2,16 +2,17 @@
 
 mod options;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::time::Instant;
 
 use crate::cli::BenchArgs;
-use crate::commands::files::Files;
+use crate::commands::files::{Files, RECORD_SAMPLES_CHART};
 use crate::commands::progress::Progress;
 use crate::commands::{first_error, header, pipe_size_allowed, place, settle_pipe_size};
-use pipespeed_base::failure::{say, to_stdout};
+use pipespeed_base::failure::to_stdout;
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::size;
+use pipespeed_base::text::wrap;
 use pipespeed_host::Root;
 use pipespeed_host::topology::Topology;
 use pipespeed_measure::plan::{Plan, Preparation};
@@ -20,7 +21,7 @@ use pipespeed_measure::rounds::{Measurement, check};
 use pipespeed_measure::runner::Timed as _;
 use pipespeed_measure::search;
 use pipespeed_measure::trial::ProcessRunner;
-use pipespeed_report as report;
+use pipespeed_report::{self as report, Style};
 
 /// Measures a suite.
 ///
@@ -40,7 +41,11 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
         return list(&plan);
     }
     plan.check_time()?;
-    let files = files(&args)?;
+    let files = Files::new(args.output.files())?.or_by_default(
+        args.output.no_save,
+        args.suite.name(),
+        RECORD_SAMPLES_CHART,
+    );
     let mut runner = ProcessRunner::new(
         ProcessRunner::this_program(),
         plan.chosen.writer,
@@ -91,9 +96,7 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
     let saved = files.save(|option| text(option, &run));
     let table = |style| report::table(&run, style) + "\n";
     let shown = files.show(&args.output, table, table);
-    if let (false, true, Some(names)) = (args.output.quiet, saved.is_ok(), files.names()) {
-        say(&format!("saved: {names}"));
-    }
+    files.say_saved(args.output.quiet || saved.is_err());
     shown?;
     first_error([outcome, saved, failed])
 }
@@ -159,16 +162,6 @@ fn timed_pilot<S: FnMut(&Run)>(
     Ok(started.elapsed().as_secs_f64())
 }
 
-/// Returns the files to save.
-fn files(args: &BenchArgs) -> anyhow::Result<Files> {
-    let options = args.output.files();
-    if args.no_save || options.iter().any(|(_, path)| path.is_some()) {
-        return Files::new(options);
-    }
-    let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
-    Ok(Files::by_default(&format!("{}-{now}", args.suite.name())))
-}
-
 /// Returns the text to save for an option.
 fn text(option: &str, run: &Run) -> anyhow::Result<String> {
     match option {
@@ -185,7 +178,10 @@ fn text(option: &str, run: &Run) -> anyhow::Result<String> {
 fn list(plan: &Plan) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     let widths = plan.cases.iter().map(|case| case.name.len());
-    let width = widths.max().unwrap_or(0);
+    let names = widths.max().unwrap_or(0);
+    // In a file lines are not wrapped, so that they can be searched for.
+    let style = Style::for_terminal(io::stdout().is_terminal(), false);
+    let columns = style.width.unwrap_or(usize::MAX);
     for case in &plan.cases {
         let size = match (case.subject.pipe_bytes(), case.subject.message_bytes()) {
             (Some(bytes), None) => format!("pipe {}", size::format(bytes as u64)),
@@ -196,11 +192,9 @@ fn list(plan: &Plan) -> anyhow::Result<()> {
                 if case.spins() { "spinning" } else { "blocking" }
             ),
         };
-        to_stdout(writeln!(
-            out,
-            "{:width$}  {} ({size})",
-            case.name, case.description
-        ))?;
+        let line = format!("{:names$}  {} ({size})", case.name, case.description);
+        let line = wrap(&line, columns, &" ".repeat(names + 2));
+        to_stdout(writeln!(out, "{line}"))?;
     }
     Ok(())
 }

@@ -3,11 +3,11 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::Instant;
 
-use anyhow::bail;
+use anyhow::anyhow;
 
 use crate::cli::CheckArgs;
 use crate::commands::files::Files;
-use crate::commands::header;
+use crate::commands::{first_error, header};
 use pipespeed_base::failure::{Interrupted, to_stdout, usage};
 use pipespeed_base::interrupt::SignalFlag;
 use pipespeed_explain::check::{self, CHECK_TIMEOUT, Check, Checked, Group, Record, SOFT_LIMIT};
@@ -39,14 +39,15 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<()> {
     let header = header(Kind::Check, Machine::read(None, None));
     let checked = run_all(&checks)?;
     let record = Record::new(header, checked, start.elapsed().as_secs_f64());
-    files.save(|_| Ok(to_json(&record)))?;
+    let saved = files.save(|_| Ok(to_json(&record)));
     if !args.quiet {
         files.print(args.verbose, |style| report::checks(&record, style))?;
     }
-    match record.failure() {
-        Some(failure) => bail!(failure),
-        None => Ok(()),
-    }
+    let failed = record.failure();
+    first_error([
+        failed.map_or(Ok(()), |failure| Err(anyhow!(failure))),
+        saved,
+    ])
 }
 
 /// Runs checks until a signal arrives. Tests for signals between checks, when no child

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::cli::CostsArgs;
-use crate::commands::files::Files;
+use crate::commands::files::{Files, RECORD};
 use crate::commands::progress::Progress;
 use crate::commands::{first_error, header, interrupted_by, place, seed};
 use pipespeed_base::interrupt::Interrupt;
@@ -32,6 +32,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let files = Files::new([("--json", &args.json)])?;
     let interrupt = Interrupt::install_without_thread()?;
     let places = places(args)?;
+    let files = files.or_by_default(args.no_save, "costs", RECORD);
     let cpus: Vec<usize> = match places.other {
         Some((waker, sleeper)) => vec![waker, sleeper],
         None => places.same.into_iter().collect(),
@@ -83,6 +84,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let saved = files.save(|_| Ok(to_json(&record)));
     let table = |style| report::costs_table(costs, &record.warnings, style);
     files.print(args.verbose, table)?;
+    files.say_saved(args.quiet || saved.is_err());
     first_error([outcome, saved, check(&record.warnings, true)])
 }
 

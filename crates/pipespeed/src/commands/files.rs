@@ -13,6 +13,11 @@ use crate::cli::OutputArgs;
 /// Default directory of saved results.
 const DIRECTORY: &str = "pipespeed-results";
 
+/// The options of a record, its samples and its chart.
+pub(super) const RECORD_SAMPLES_CHART: &[&str] = &["--json", "--csv", "--chart"];
+/// The option of a record.
+pub(super) const RECORD: &[&str] = &["--json"];
+
 /// Files to save to.
 pub(super) struct Files {
     /// The option and path of each file.
@@ -52,19 +57,35 @@ impl Files {
         })
     }
 
+    /// Returns these files; if there are none, and unless `no_save`, those of `defaults` in
+    /// the default directory, named after `stem` and the time.
+    pub(super) fn or_by_default(
+        self,
+        no_save: bool,
+        stem: &str,
+        defaults: &[&'static str],
+    ) -> Self {
+        if no_save || !self.files.is_empty() {
+            return self;
+        }
+        let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
+        Files::by_default(&format!("{stem}-{now}"), defaults)
+    }
+
     /// Returns files named after `stem` in the default directory, or none if it can't
     /// be written.
-    pub(super) fn by_default(stem: &str) -> Self {
+    fn by_default(stem: &str, options: &[&'static str]) -> Self {
         let here = Path::new(DIRECTORY);
         let place = if here.exists() { here } else { Path::new(".") };
         let mut files = Vec::new();
         match rustix::fs::access(place, rustix::fs::Access::WRITE_OK) {
-            Ok(()) => {
-                let file = |kind: &str| here.join(format!("{stem}.{kind}"));
-                files.push(("--json", file("json")));
-                files.push(("--csv", file("csv")));
-                files.push(("--chart", file("svg")));
-            }
+            Ok(()) => files.extend(options.iter().map(|option| {
+                let kind = match *option {
+                    "--chart" => "svg",
+                    option => option.trim_start_matches('-'),
+                };
+                (*option, here.join(format!("{stem}.{kind}")))
+            })),
             Err(error) => say(&format!(
                 "pipespeed: results will not be saved: ./{DIRECTORY}: {error}"
             )),
@@ -103,16 +124,19 @@ impl Files {
     ) -> anyhow::Result<()> {
         if self.use_stdout() && !output.quiet {
             let style = Style::for_terminal(io::stderr().is_terminal(), output.verbose);
-            say(instead(style).trim_end());
+            // Not `say`, which would wrap it again.
+            let _ = writeln!(io::stderr(), "{}", instead(style).trim_end());
         }
         self.print(output.verbose, table)
     }
 
-    /// Returns the files in one line, without standard output; `None` if there are none.
-    pub(super) fn names(&self) -> Option<String> {
+    /// Prints the names of the saved files on standard error, unless --quiet is given.
+    pub(super) fn say_saved(&self, quiet: bool) {
         let files = self.files.iter().filter(|(_, path)| !is_stdout(path));
         let names: Vec<String> = files.map(|(_, path)| path.display().to_string()).collect();
-        (!names.is_empty()).then(|| names.join(" "))
+        if !quiet && !names.is_empty() {
+            say(&format!("saved: {}", names.join(" ")));
+        }
     }
 
     /// Saves the files that can be replaced later, except charts. Ignores failures:

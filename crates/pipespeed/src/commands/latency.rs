@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 
 use crate::cli::LatencyArgs;
-use crate::commands::files::Files;
+use crate::commands::files::{Files, RECORD_SAMPLES_CHART};
 use crate::commands::progress::Progress;
 use crate::commands::{first_error, interrupted_by, place, settle_pipe_size};
 use pipespeed_base::failure::usage;
@@ -54,6 +54,7 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
         interrupt: Interrupt::install()?,
         noise: NoiseProbe::new(),
     };
+    let files = files.or_by_default(args.output.no_save, "latency", RECORD_SAMPLES_CHART);
     let save = |record: &Record| files.save_round(|option| text(option, record));
     let mut progress = Progress::new(args.output.quiet, save);
     progress.start();
@@ -74,6 +75,7 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
             report::latency_notes(&record, style)
         })?;
     }
+    files.say_saved(args.output.quiet || saved.is_err());
     let verdict = outcome.and_then(|()| verdict(&record));
     first_error([verdict, saved])
 }

@@ -2,9 +2,7 @@
 
 use std::io::{self, Write};
 
-use clap::CommandFactory;
-
-use crate::cli::Cli;
+use crate::cli;
 use pipespeed_base::failure::to_stdout;
 
 /// Prints completions for a shell.
@@ -13,7 +11,7 @@ use pipespeed_base::failure::to_stdout;
 /// Standard output can't be written.
 pub fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "pipespeed", &mut script);
+    clap_complete::generate(shell, &mut cli::command(), "pipespeed", &mut script);
     to_stdout(io::stdout().write_all(&script))
 }
 
@@ -23,7 +21,7 @@ pub fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {
 /// Standard output can't be written.
 pub fn man() -> anyhow::Result<()> {
     let mut page = Vec::new();
-    let mut command = Cli::command();
+    let mut command = cli::command();
     command.build();
     clap_mangen::Man::new(command.clone()).render(&mut page)?;
     for subcommand in command.get_subcommands().filter(|c| !c.is_hide_set()) {

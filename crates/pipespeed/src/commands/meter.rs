@@ -51,6 +51,7 @@ fn options(args: MeterArgs) -> Options {
         block: nonzero(args.buffer_size).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
         copy: args.no_splice,
         skip_errors: args.skip_errors > 0,
+        list_skipped: args.skip_errors == 1,
         resize_input: args.resize_input,
         files: args.files,
     }

@@ -37,10 +37,13 @@ use pipespeed_measure::record::{Header, Kind};
 pub fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Bench(args) => bench::run(args),
+        Command::Profile(args) => profile::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Costs(args) => costs::run(&args),
         Command::Latency(args) => latency::run(&args),
         Command::Compare(args) => compare::run(args),
         Command::Pages(args) => pages::run(&args),
-        Command::Profile(args) => profile::run(&args),
+        Command::Meter(args) => meter::run(*args),
         Command::Write(args) => {
             check_published(&args.end)?;
             write::run(&args, Rules::Subcommand)
@@ -49,9 +52,6 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
             check_published(&args.end)?;
             read::run(&args.end, args.data, Rules::Subcommand)
         }
-        Command::Costs(args) => costs::run(&args),
-        Command::Check(args) => check::run(&args),
-        Command::Meter(args) => meter::run(*args),
         Command::Fizzbuzz(args) => fizzbuzz::run(&args),
         Command::Yes(args) => yes::run(&args),
         Command::Completions { shell } => meta::completions(shell),

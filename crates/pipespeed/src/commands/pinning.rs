@@ -7,7 +7,7 @@ use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::pipe::page_size;
 
 use crate::cli::{CostsArgs, EndArgs, PinnedPages};
-use crate::commands::files::Files;
+use crate::commands::files::{Files, RECORD};
 use crate::commands::progress::Progress;
 use crate::commands::{costs, first_error, header, interrupted_by, seed};
 use pipespeed_base::failure::{say, to_stdout, usage};
@@ -37,6 +37,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     let budget = costs::budget(args);
     let files = Files::new([("--json", &args.json)])?;
     let plan = plan(args)?;
+    let files = files.or_by_default(args.no_save, "pinning", RECORD);
     let (kernel, missing) = match Kernel::find() {
         Ok(kernel) => (Some(kernel), None),
         Err(missing) => (None, Some(missing.to_string())),
@@ -88,6 +89,7 @@ pub fn run(args: &CostsArgs) -> anyhow::Result<()> {
     files.print(args.verbose, |style| {
         report::pinning(source, &plan, &figures, &warnings, style)
     })?;
+    files.say_saved(args.quiet || saved.is_err());
     first_error([outcome, saved, failed])
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use pipespeed_base::Named;
 
 use crate::cli::ProfileArgs;
-use crate::commands::files::Files;
-use crate::commands::{header, place, settle_pipe_size};
+use crate::commands::files::{Files, RECORD};
+use crate::commands::{first_error, header, place, settle_pipe_size};
 use pipespeed_base::failure::{Interrupted, say, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_explain::profile::collect::profile;
@@ -34,9 +34,10 @@ const TRIAL: Durations = Durations {
     timed_s: 0.4,
 };
 
-/// Default sampling time of a case, and time limit of a pipeline, in seconds.
-const CASE_S: f64 = 2.0;
-const PIPELINE_S: f64 = 10.0;
+/// Default sampling time of a case, and time limit of a pipeline, in seconds; the second
+/// with --quick.
+const CASE_S: [f64; 2] = [2.0, 0.8];
+const PIPELINE_S: [f64; 2] = [10.0, 2.0];
 
 /// Profiles a case, the ladder or a pipeline.
 ///
@@ -61,14 +62,17 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
         chosen: &chosen,
         topology: &topology,
     };
+    let by_default = |files: Files| files.or_by_default(output.no_save, "profile", RECORD);
     let sampling = match (Sampling::find(), &subject) {
         (Ok(sampling), _) => sampling,
         (Err(error), Subject::Pipeline(_)) => return Err(error.into()),
         (Err(error), Subject::Cases(cases)) => {
+            let files = by_default(files);
             let warnings = rounded.into_iter().collect();
             return counted::run(&setting, cases, error, &files, warnings);
         }
     };
+    let files = by_default(files);
     let event = sampling.event;
     let machine = Machine::read(chosen.writer, chosen.reader);
     let mut record = Profile {
@@ -103,25 +107,25 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     }
     record.warnings.extend(rounded);
     record.warnings.extend(notes::of_samples(&record));
-    files.save(|option| {
+    let saved = files.save(|option| {
         Ok(match option {
             "--json" => to_json(&record),
             "--folded" => flame::folded(&record),
             "--flame" => String::from_utf8(flame::flame(&record)?)?,
             _ => report::profile_chart(&record),
         })
-    })?;
+    });
     let threshold = args.threshold / 100.0;
     files.print(output.verbose, |style| match &record.pipeline {
         Some(pipeline) => report::profile_pipeline(&record, pipeline, threshold, style),
         None if args.all => report::profile_ladder(&record, style),
         None => report::profile_case(&record, threshold, style),
     })?;
+    files.say_saved(output.quiet || saved.is_err());
     // The results up to the signal have been shown.
-    match record.pipeline.and_then(|pipeline| pipeline.interrupted) {
-        Some(signal) => Err(Interrupted(signal).into()),
-        None => Ok(()),
-    }
+    let signal = record.pipeline.and_then(|pipeline| pipeline.interrupted);
+    let interrupted = signal.map_or(Ok(()), |signal| Err(Interrupted(signal).into()));
+    first_error([interrupted, saved])
 }
 
 /// The subject of a profile.
@@ -166,7 +170,8 @@ fn sample_pipeline(
             in_short(&pipeline.text, 60)
         ));
     }
-    let limit = Duration::from_secs_f64(args.time.unwrap_or(PIPELINE_S));
+    let limit = args.time.unwrap_or(PIPELINE_S[usize::from(args.quick)]);
+    let limit = Duration::from_secs_f64(limit);
     let cpus = topology.allowed.as_slice();
     let profile = pipeline::profile(pipeline, sampling, cpus, limit, &interrupt);
     let profile = profile.map_err(|error| match interrupt.signal() {
@@ -229,7 +234,7 @@ impl Setting<'_> {
 
 /// Returns the number of trials of a case.
 fn trial_count(args: &ProfileArgs) -> usize {
-    let seconds = args.time.unwrap_or(CASE_S);
+    let seconds = args.time.unwrap_or(CASE_S[usize::from(args.quick)]);
     (seconds / TRIAL.timed_s).ceil().max(1.0) as usize
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pipespeed_base::failure::say;
+use pipespeed_base::standard::has_escapes;
 use pipespeed_measure::rounds::Observer;
 
 /// Progress display, with a function that saves the record after each round.
@@ -41,7 +42,7 @@ impl<R, S: FnMut(&R)> Observer<R> for Progress<S> {
 impl<S> Progress<S> {
     /// Starts in the pilot. `save` is called with the record after each round.
     pub(super) fn new(quiet: bool, save: S) -> Self {
-        let target = if quiet {
+        let target = if quiet || !has_escapes() {
             ProgressDrawTarget::hidden()
         } else {
             // indicatif hides it if standard error is not a terminal.

@@ -17,6 +17,7 @@ use super::progress::Snapshot;
 use super::rows::{self, Rows};
 use super::screen::Screen;
 use pipespeed_base::interrupt::is_ignored;
+use pipespeed_base::standard::has_escapes;
 
 /// Columns and rows if the terminal's size is unknown.
 const WIDTH: u16 = 80;
@@ -54,7 +55,7 @@ impl<'o> Display<'o> {
             Show::Line(_) => screen.is_terminal() || options.force,
             Show::Number { .. } | Show::Json => true,
         };
-        let shared = options.cursor && is_line && screen.is_terminal();
+        let shared = options.cursor && is_line && screen.is_terminal() && has_escapes();
         let in_line = Arc::new(AtomicBool::new(false));
         if shows && is_line && screen.is_terminal() {
             // If that fails, the shell's next prompt begins in the drawn line.
@@ -138,6 +139,10 @@ impl<'o> Display<'o> {
             .iter()
             .map(|snapshot| self.line(format, snapshot).0);
         let lines: Vec<String> = lines.collect();
+        if !has_escapes() {
+            self.screen.write(&(lines.join("\n") + "\n"));
+            return;
+        }
         let drawing = rows::drawing(self.drawn_rows, &lines, self.size().1);
         if self.screen.write(&drawing) {
             self.drawn_rows = lines.len();

@@ -85,6 +85,8 @@ pub struct Options {
     pub copy: bool,
     /// Replace unreadable bytes by zeros.
     pub skip_errors: bool,
+    /// Report the offset and length of each unreadable part.
+    pub list_skipped: bool,
     /// Allow enlarging the pipe at the input.
     pub resize_input: bool,
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Sub;
 use std::time::Duration;
 
-/// The current rate is the average over this time.
+/// The current rate is the average over this time, unless the stream stalls.
 pub const WINDOW: Duration = Duration::from_secs(4);
 
 /// Maximum number of samples in a window.
@@ -54,6 +54,24 @@ impl History {
     /// Starts with `count` at `at`.
     pub fn begin(at: Duration, count: u64) -> Self {
         Trail::new((at, count), WINDOW / MAX_SAMPLES, WINDOW)
+    }
+
+    /// Adds the count at a drawing. Without progress since the last one the rate is 0, as
+    /// with pv, and once the count grows again it is measured from there.
+    pub fn sample(&mut self, at: Duration, count: u64) {
+        let last = self.points.back().copied();
+        let stalled = |(first, second): (&(Duration, u64), &(Duration, u64))| first.1 == second.1;
+        if let Some(last) = last.filter(|last| last.1 == count) {
+            self.points = VecDeque::from([last]);
+        } else if self
+            .points
+            .front()
+            .zip(self.points.get(1))
+            .is_some_and(stalled)
+        {
+            self.points.pop_front();
+        }
+        self.add(at, count);
     }
 
     /// Units per second over the window, or since the beginning. `None` at time 0.
@@ -159,33 +177,45 @@ mod tests {
     fn the_rate_covers_the_window() {
         let mut history = History::begin(Duration::ZERO, 0);
         for second in 1..=100_u64 {
-            history.add(seconds(second as f64), second * 1000);
+            history.sample(seconds(second as f64), second * 1000);
         }
         assert_eq!(history.rate(), Some(1000.0));
-        // No progress for a second, a quarter of the window.
-        history.add(seconds(101.0), 100_000);
-        assert_eq!(history.rate(), Some(750.0));
-        for second in 102..=104 {
-            history.add(seconds(f64::from(second)), 100_000);
+        // Slower, for a quarter of the window.
+        history.sample(seconds(101.0), 100_200);
+        assert_eq!(history.rate(), Some(800.0));
+    }
+
+    #[test]
+    fn without_progress_the_rate_is_zero_and_then_begins_anew() {
+        let mut history = History::begin(Duration::ZERO, 0);
+        for (at, count) in [(1.0, 0), (2.0, 1000), (3.0, 2000)] {
+            history.sample(seconds(at), count);
         }
-        assert_eq!(history.rate(), Some(0.0));
+        // The second before the first byte does not count.
+        assert_eq!(history.rate(), Some(1000.0));
+        for at in [4.0, 5.0, 12.0] {
+            history.sample(seconds(at), 2000);
+            assert_eq!(history.rate(), Some(0.0));
+        }
+        history.sample(seconds(13.0), 2700);
+        assert_eq!(history.rate(), Some(700.0));
     }
 
     #[test]
     fn a_rate_needs_time() {
         let mut history = History::begin(Duration::ZERO, 0);
         assert_eq!(history.rate(), None);
-        history.add(Duration::ZERO, 10);
+        history.sample(Duration::ZERO, 10);
         assert_eq!(history.rate(), None);
-        history.add(seconds(0.5), 10);
-        assert_eq!(history.rate(), Some(20.0));
+        history.sample(seconds(0.5), 20);
+        assert_eq!(history.rate(), Some(40.0));
     }
 
     #[test]
     fn intervals_longer_than_the_window_extend_it() {
         let mut history = History::begin(Duration::ZERO, 0);
-        history.add(seconds(60.0), 600);
-        history.add(seconds(120.0), 6600);
+        history.sample(seconds(60.0), 600);
+        history.sample(seconds(120.0), 6600);
         assert_eq!(history.rate(), Some(100.0));
     }
 
@@ -223,7 +253,7 @@ mod tests {
             for (time, more) in steps {
                 at += time;
                 count += more;
-                history.add(seconds(at), count);
+                history.sample(seconds(at), count);
                 low = low.min(more as f64 / time);
                 high = high.max(more as f64 / time);
                 prop_assert!(history.points.len() <= MAX_SAMPLES as usize * 2 + 3);
@@ -236,13 +266,14 @@ mod tests {
 
         #[test]
         fn a_steady_stream_has_its_rate_at_any_interval(
-            rate in 1..1_000_000_000_u64,
+            // Some units in every interval.
+            rate in 200..1_000_000_000_u64,
             interval in 0.01..20.0_f64,
         ) {
             let mut history = History::begin(Duration::ZERO, 0);
             for step in 1..200 {
                 let at = seconds(interval * f64::from(step));
-                history.add(at, (at.as_secs_f64() * rate as f64) as u64);
+                history.sample(at, (at.as_secs_f64() * rate as f64) as u64);
             }
             let found = history.rate().unwrap();
             prop_assert!((found - rate as f64).abs() <= rate as f64 * 0.01 + 1.0);

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use fastpipe::transfer::Output;
 use fastpipe::wait::Wait;
 use nix::sys::signal::{SigSet, Signal};
+use pipespeed_base::standard::has_colours;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::getpgrp;
@@ -41,13 +42,11 @@ impl Screen {
             // check. Blocking a valid set can't fail (sigprocmask(2)).
             let _ = SigSet::from(Signal::SIGTTOU).thread_block();
         }
-        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        let dumb = variable("TERM").is_none_or(|term| term == "dumb");
         Screen {
             own,
             plain: Output::new(stderr, Wait::Never),
             is_terminal,
-            coloured: is_terminal && !dumb && variable("NO_COLOR").is_none(),
+            coloured: is_terminal && has_colours(),
         }
     }
 

@@ -120,6 +120,11 @@ impl<'o> Session<'o> {
         Some(size.saturating_sub(self.passed()))
     }
 
+    /// Bytes that may still pass if the stream stops at a size in bytes.
+    pub fn remaining_bytes(&self) -> Option<u64> {
+        self.remaining().filter(|_| self.lines.is_none())
+    }
+
     /// The number of units written to the output.
     fn passed(&self) -> u64 {
         match &self.lines {
@@ -253,7 +258,9 @@ impl<'o> Session<'o> {
             counts.shown = done;
             self.beats += 1;
         }
-        self.history.add(now, counts.shown);
+        if ending.is_none() {
+            self.history.sample(now, counts.shown);
+        }
         Snapshot {
             name: self.options.name.clone(),
             done: counts.shown,

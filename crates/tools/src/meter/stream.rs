@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -77,21 +78,22 @@ fn pass_file(
     let mut reported = false;
     // Zeros to pass instead of an unreadable sector, and their number.
     let mut zeros: Option<(File, u64)> = None;
-    loop {
+    // Consecutive bytes replaced by zeros, to be reported.
+    let mut replaced = 0..0;
+    let end = loop {
         let result = match &zeros {
             None => pass(input.as_fd(), output, None, session),
             Some((zeros, bytes)) => pass(zeros.as_fd(), output, Some(*bytes), session),
         };
         match result {
-            Ok(true) => return Some(SIZE_REACHED),
-            Ok(false) => {
-                // After zeros the input continues.
-                zeros.take()?;
-            }
-            Err(error) if error.reader_is_gone() => return Some(CONSUMER_GONE),
+            Ok(true) => break Some(SIZE_REACHED),
+            // After zeros the input continues.
+            Ok(false) if zeros.take().is_some() => {}
+            Ok(false) => break None,
+            Err(error) if error.reader_is_gone() => break Some(CONSUMER_GONE),
             Err(error) if error.side == Side::Output => {
                 session.fail(TRANSFER, &format!("standard output: {}", error.source));
-                return Some("output failed");
+                break Some("output failed");
             }
             Err(error) => {
                 if !reported {
@@ -99,9 +101,35 @@ fn pass_file(
                 }
                 reported = true;
                 let skips = session.options().skip_errors && zeros.is_none();
-                zeros = Some(skips.then(|| skip_sector(&input))??);
+                let Some(skipped) = skips.then(|| skip_sector(&input)).flatten() else {
+                    break None;
+                };
+                if skipped.start != replaced.end {
+                    report_replaced(&name, &replaced, session);
+                    replaced.start = skipped.start;
+                }
+                let bytes = skipped.end - skipped.start;
+                let passed = session
+                    .remaining_bytes()
+                    .map_or(bytes, |most| most.min(bytes));
+                replaced.end = skipped.start + passed;
+                let Ok(source) = File::open("/dev/zero") else {
+                    break None;
+                };
+                zeros = Some((source, bytes));
             }
         }
+    };
+    report_replaced(&name, &replaced, session);
+    end
+}
+
+/// Reports consecutive bytes of an input that were replaced by zeros, if any.
+fn report_replaced(name: &str, replaced: &Range<u64>, session: &mut Session<'_>) {
+    if !replaced.is_empty() && session.options().list_skipped {
+        let (bytes, place) = (replaced.end - replaced.start, replaced.start);
+        let message = format!("{name}: {bytes} bytes at offset {place} replaced with zeros");
+        session.fail(TRANSFER, &message);
     }
 }
 
@@ -131,7 +159,7 @@ fn pass(
         options = options.wait(Wait::Adaptive);
     }
     let in_bytes = requested.unit == Unit::Bytes;
-    let remaining = session.remaining().filter(|_| in_bytes);
+    let remaining = session.remaining_bytes();
     if let Some(limit) = max_bytes.into_iter().chain(remaining).min() {
         options = options.limit(limit);
     }
@@ -188,17 +216,20 @@ pub(super) fn wait_until_readable(fd: impl AsFd, within: Option<Duration>) -> io
     }
 }
 
-/// Skips to the next sector of a file or block device. Returns a source of zeros to pass
-/// instead and their number; `None` on failure.
-fn skip_sector(input: &File) -> Option<(File, u64)> {
+/// Skips to the next sector of a file or block device, or to its end. Returns the skipped
+/// bytes; `None` on failure.
+fn skip_sector(input: &File) -> Option<Range<u64>> {
     let about = fstat(input).ok()?;
     if !has_type(&about, FileType::RegularFile) && !has_type(&about, FileType::BlockDevice) {
         return None;
     }
     let place = tell(input).ok()?;
-    let bytes = SECTOR - place % SECTOR;
-    seek(input, SeekFrom::Start(place + bytes)).ok()?;
-    Some((File::open("/dev/zero").ok()?, bytes))
+    let next = place - place % SECTOR + SECTOR;
+    // Files in /proc have the size 0.
+    let end = size_of(&about).filter(|size| *size > place).unwrap_or(next);
+    let next = next.min(end);
+    seek(input, SeekFrom::Start(next)).ok()?;
+    Some(place..next)
 }
 
 fn printable(path: &Path) -> String {

@@ -189,7 +189,7 @@ impl Watched {
             self.history = History::begin(since, state.position);
             self.begun_at = self.begun_at.min(state.position);
         } else {
-            self.history.add(since, state.position);
+            self.history.sample(since, state.position);
         }
         self.beats += u64::from(state.position != self.state.position);
         self.state = state;

@@ -74,7 +74,7 @@ pub(super) fn record(args: &LatencyArgs, chosen: &Chosen) -> anyhow::Result<Reco
             cpus: [chosen.writer, chosen.reader],
             relation: chosen.relation.clone(),
             pipe_bytes: args.pipe_size,
-            rounds: args.rounds as usize,
+            rounds: args.rounds(),
             seed: seed(args.seed),
         },
         cases: cases(args)?,

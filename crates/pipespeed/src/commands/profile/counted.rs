@@ -60,8 +60,10 @@ pub(super) fn run(
         costs_ns: costs,
         cases: accounts,
     };
-    files.save(|_| Ok(to_json(&record)))?;
+    let saved = files.save(|_| Ok(to_json(&record)));
     files.print(output.verbose, |style| {
         report::counted_cases(&record, style)
-    })
+    })?;
+    files.say_saved(output.quiet || saved.is_err());
+    saved
 }

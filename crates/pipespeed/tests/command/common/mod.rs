@@ -11,9 +11,12 @@ pub use pipespeed_testing::*;
 /// The path of the command.
 pub const PIPESPEED: &str = env!("CARGO_BIN_EXE_pipespeed");
 
-/// The command with arguments separated by blanks.
+/// The command with arguments separated by blanks, in a directory where measurements may
+/// be saved.
 pub fn pipespeed(args: &str) -> Command {
-    command(PIPESPEED, args)
+    let mut command = command(PIPESPEED, args);
+    command.current_dir(env!("CARGO_TARGET_TMPDIR"));
+    command
 }
 
 /// Runs the command without standard input for each of these arguments. Checks

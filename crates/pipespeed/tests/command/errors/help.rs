@@ -1,12 +1,35 @@
 //! Help, version, manual page and completions, all made from one definition.
 
+use crate::common::terminal::Terminal;
 use crate::common::{pipespeed, run_alone};
 
+/// All commands, in the order of the help.
+const COMMANDS: [&str; 14] = [
+    "bench",
+    "profile",
+    "check",
+    "costs",
+    "latency",
+    "compare",
+    "pages",
+    "meter",
+    "write",
+    "read",
+    "fizzbuzz",
+    "yes",
+    "completions",
+    "man",
+];
+
 /// Standard output of a command that succeeds and prints nothing else, as if on a
-/// terminal of 100 columns.
+/// terminal of 80 columns.
 fn output(args: &str) -> String {
+    output_in(args, "80")
+}
+
+fn output_in(args: &str, columns: &str) -> String {
     let mut command = pipespeed(args);
-    command.env("COLUMNS", "100");
+    command.env("COLUMNS", columns);
     run_alone(command).succeeded_in_silence().out
 }
 
@@ -14,20 +37,122 @@ fn output(args: &str) -> String {
 fn help_is_printed_for_the_command_and_its_subcommands() {
     let help = output("--help");
     assert_eq!(output("help"), help);
-    for subcommand in [
-        "bench", "latency", "compare", "profile", "costs", "pages", "check", "write", "read",
-        "meter", "fizzbuzz",
-    ] {
+    for subcommand in COMMANDS.into_iter().filter(|name| *name != "completions") {
         let help = output(&format!("{subcommand} --help"));
         insta::assert_snapshot!(format!("help_{subcommand}"), help);
     }
     insta::assert_snapshot!("help", help);
+    let mut places = COMMANDS.map(|name| help.find(&format!("\n  {name} ")).unwrap());
+    assert!(places.is_sorted(), "{help}");
+    places.reverse();
+    assert!(!places.is_sorted());
     // Without anything to do the help is shown, but as an error.
     let nothing = run_alone(pipespeed(""));
     assert_eq!((nothing.code, &*nothing.out), (Some(2), ""));
     assert_eq!(
         nothing.err.lines().next(),
         run_alone(pipespeed("-h")).out.lines().next()
+    );
+    for words in [
+        "Try first:\n  pipespeed bench --quick ",
+        "https://mazzo.li/",
+    ] {
+        assert!(nothing.err.contains(words), "{nothing:#?}");
+    }
+}
+
+#[test]
+fn every_commands_help_has_an_example_and_fits_into_80_columns() {
+    for name in COMMANDS {
+        for help in ["-h", "--help"] {
+            let text = output(&format!("{name} {help}"));
+            let example = format!("\n  pipespeed {name}");
+            let piped = format!("| pipespeed {name}");
+            assert!(text.contains(&example) || text.contains(&piped), "{text}");
+            // A wrapped example could not be pasted.
+            let examples = |text: &str| text[text.find("\nExample").unwrap()..].to_owned();
+            let wide = output_in(&format!("{name} {help}"), "200");
+            assert_eq!(examples(&text), examples(&wide));
+            let fits = |line: &str| line.chars().count() <= 80;
+            assert!(text.lines().all(fits), "{text}");
+        }
+    }
+}
+
+#[test]
+fn each_end_lists_only_the_options_that_concern_it() {
+    let (write, read) = (output("write --help"), output("read --help"));
+    for (option, of_writer, of_reader) in [
+        ("--write-with-vmsplice\n", true, false),
+        ("--gift\n", true, false),
+        ("--same-buffer\n", true, false),
+        ("--read-with-splice\n", false, true),
+        ("--bytes-to-pipe <SIZE>\n", false, true),
+        ("--csv\n", false, true),
+        ("--pipe-size <SIZE>\n", true, true),
+    ] {
+        let listed = (write.contains(option), read.contains(option));
+        assert_eq!(listed, (of_writer, of_reader), "{option}");
+    }
+    assert!(!read.contains("The writer"), "{read}");
+}
+
+/// What a command prints on a terminal of this type and width.
+fn on_terminal(columns: u16, term: &str, args: &str) -> String {
+    let mut terminal = Terminal::new(columns);
+    let mut command = pipespeed(args);
+    command.env("TERM", term).env_remove("NO_COLOR");
+    command.env_remove("COLUMNS").stdout(terminal.input());
+    command.stdin(std::process::Stdio::null());
+    terminal.start(command).finish();
+    terminal.text().replace("\r\n", "\n")
+}
+
+#[test]
+fn a_terminal_without_escapes_gets_none() {
+    for args in [
+        "--help",
+        "",
+        "check --only limits",
+        "bench --quick --rounds 1 --case write_read --no-save",
+    ] {
+        for term in ["", "dumb"] {
+            let text = on_terminal(80, term, args);
+            assert!(text.len() > 100 && !text.contains('\x1b'), "{text:?}");
+        }
+        assert!(on_terminal(80, "xterm", args).contains('\x1b'), "{args}");
+    }
+}
+
+#[test]
+fn errors_are_broken_between_words() {
+    for columns in [40, 80] {
+        let text = on_terminal(columns, "xterm", "bench --case nonsense");
+        let lines: Vec<&str> = text.lines().collect();
+        let fits = |line: &&str| line.chars().count() <= usize::from(columns);
+        assert!(lines.len() > 2 && lines.iter().all(fits), "{text}");
+        assert!(
+            lines[1..].iter().all(|line| line.starts_with("  ")),
+            "{text}"
+        );
+        let unbroken = run_alone(pipespeed("bench --case nonsense")).err;
+        assert!(
+            text.split_whitespace().eq(unbroken.split_whitespace()),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_list_of_cases_is_broken_between_words() {
+    let text = on_terminal(60, "xterm", "bench touched --list");
+    let fits = |line: &str| line.chars().count() <= 60;
+    assert!(text.lines().all(fits), "{text}");
+    let unbroken = output("bench touched --list");
+    assert!(unbroken.lines().count() < text.lines().count(), "{text}");
+    assert!(
+        text.split_whitespace().eq(unbroken.split_whitespace()),
+        "{text}"
     );
 }
 

@@ -7,7 +7,8 @@ use std::process::Command;
 
 use crate::common::conditions::{self, ForAll};
 use crate::common::{
-    Outcome, PIPESPEED, names_in, pipeline, pipespeed, run, run_alone, skip, start, start_into,
+    Outcome, PIPESPEED, json_file, names_in, pipeline, pipespeed, run, run_alone, skip, start,
+    start_into,
 };
 use rustix::process::Resource;
 
@@ -176,11 +177,58 @@ const SHORT: [&str; 4] = [
     "costs --pinning --pages base --size 1M --rounds 2 -q",
 ];
 
+/// Sampled if that is allowed, else counted.
+const PROFILE: &str = "profile write_read --time 0.4 -q";
+
+#[test]
+fn every_measurement_is_saved_unless_that_is_not_wanted() {
+    let all = SHORT.into_iter().chain([PROFILE]);
+    for (run, stem) in all.zip(["ladder-", "latency-", "costs-", "pinning-", "profile-"]) {
+        let directory = tempfile::tempdir().unwrap();
+        let in_directory = |options: &str| {
+            let mut command = pipespeed(&format!("{} {options}", run.replace(" -q", "")));
+            command.current_dir(&directory);
+            run_alone(command).succeeded()
+        };
+        in_directory("--no-save");
+        in_directory("-q --json -");
+        assert!(names_in(directory.path()).is_empty(), "{run}");
+        let outcome = in_directory("");
+        assert_eq!(names_in(directory.path()), ["pipespeed-results"]);
+        let results = directory.path().join("pipespeed-results");
+        let names = names_in(&results);
+        assert!(names.iter().any(|name| name.ends_with(".json")), "{run}");
+        for name in &names {
+            assert!(name.starts_with(stem), "{name}");
+            assert!(outcome.err.contains(&**name), "{outcome:#?}");
+            if name.ends_with(".json") {
+                assert_eq!(json_file(&results.join(name))["command"][0], "pipespeed");
+            }
+        }
+        let quiet = in_directory("-q");
+        assert_eq!(quiet.err, "");
+    }
+}
+
+#[test]
+fn every_measurement_can_be_quick() {
+    for run in [
+        "bench --case write_read --rounds 2",
+        "latency pipe --size 8 --time 1",
+        "costs",
+        "costs --pinning --pages base --size 1M",
+        "profile write_read",
+    ] {
+        run_alone(pipespeed(&format!("{run} --quick -q --no-save"))).succeeded();
+    }
+}
+
 #[test]
 fn a_file_that_cannot_be_saved_is_named_after_the_figures_were_shown() {
-    for run in SHORT {
+    for run in SHORT.into_iter().chain([PROFILE, "check --only semantics"]) {
         for option in ["--json", "--csv", "--chart"] {
-            if option == "--json" || !run.starts_with("costs") {
+            let has_all = run.starts_with("bench") || run.starts_with("latency");
+            if option == "--json" || has_all {
                 let outcome = run_alone(pipespeed(&format!("{run} {option} /dev/full")));
                 assert!(outcome.out.lines().count() > 2, "{outcome:#?}");
                 outcome.failed(1, &["cannot write /dev/full", "No space left"]);
@@ -200,9 +248,21 @@ fn a_file_that_cannot_be_saved_is_named_after_the_figures_were_shown() {
 #[test]
 fn a_full_device_as_standard_output_is_an_error() {
     let full = || fs::File::options().write(true).open("/dev/full").unwrap();
-    for args in ["bench --list", "man", "completions bash"] {
+    for args in [
+        "bench --list",
+        "man",
+        "completions bash",
+        "--help",
+        "bench -h",
+        "help read",
+        "--version",
+    ] {
         let outcome = start_into(pipespeed(args), full()).finish();
-        outcome.failed(1, &["No space left"]);
+        outcome.failed(1, &["standard output", "No space left"]);
+    }
+    for run in SHORT {
+        let outcome = start_into(pipespeed(&format!("{run} --json -")), full()).finish();
+        outcome.failed(1, &["cannot write to standard output: No space left"]);
     }
     let writer = start_into(pipespeed("write --bytes 1K"), full());
     writer
@@ -268,7 +328,8 @@ fn where_no_file_may_grow_the_command_says_so_and_still_shows_what_it_measured()
     assert!(text.contains("Measured: 1 round"), "{outcome:#?}");
     assert!(text.contains("(ulimit -f)"), "{outcome:#?}");
     assert!(outcome.err.contains("File too large"), "{outcome:#?}");
-    let outcome = limited("latency ring pipe --size 64 --count 100 --rounds 1 -v").succeeded();
+    let outcome =
+        limited("latency ring pipe --size 64 --count 100 --rounds 1 -v --no-save").succeeded();
     assert!(outcome.unwrapped().contains("(ulimit -f)"), "{outcome:#?}");
 }
 

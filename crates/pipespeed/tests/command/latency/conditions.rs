@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::common::{PIPESPEED, conditions, pipespeed, run_alone};
 
-const ONE: &str = "--size 8 --count 1 --rounds 1 --placement free";
+const ONE: &str = "--size 8 --count 1 --rounds 1 --placement free --no-save";
 
 fn latency(channel: &str) -> Command {
     pipespeed(&format!("latency {channel} {ONE}"))

@@ -17,7 +17,7 @@ struct Marked {
 impl Marked {
     fn start(args: &str) -> Self {
         let private = tempfile::tempdir().unwrap();
-        let mut command = pipespeed(&format!("latency {args} --verbose"));
+        let mut command = pipespeed(&format!("latency {args} --no-save --verbose"));
         command.env("TMPDIR", private.path());
         let mark = Mark::on(&mut command);
         Marked {
@@ -269,7 +269,7 @@ fn what_was_measured_is_saved_after_each_round_and_says_what_ended_it() {
 fn missing_memory_is_reported_in_one_line() {
     let run = |size: &str, limit: u64| {
         let mut command = pipespeed(&format!(
-            "latency pipe --size {size} --count 1 --rounds 1 --placement free"
+            "latency pipe --size {size} --count 1 --rounds 1 --placement free --no-save"
         ));
         conditions::limit(&mut command, Resource::As, limit);
         start(command).finish()

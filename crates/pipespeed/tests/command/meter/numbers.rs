@@ -144,6 +144,33 @@ fn what_waits_in_the_output_pipe_has_not_left_yet() {
 }
 
 #[test]
+fn the_rate_is_zero_one_interval_after_a_stall() {
+    let (from, mut into) = std::io::pipe().unwrap();
+    let (said, err) = std::io::pipe().unwrap();
+    let mut command = meter("--json -i 0.05");
+    command.stdin(from).stdout(Stdio::null()).stderr(err);
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let lines = BufReader::new(said).lines();
+    let mut lines = lines.map(|line| json(&line.unwrap()));
+    let rate = |line: &Value| line["rate_bytes_per_second"].as_f64().unwrap();
+    let mut sent = 0;
+    for _ in 0..3 {
+        // Growth in several intervals, so that the window holds it.
+        for _ in 0..4 {
+            into.write_all(&[0; 50_000]).unwrap();
+            sent += 50_000;
+            let grown = lines.find(|line| line["bytes"] == sent).unwrap();
+            assert!(rate(&grown) > 0.0, "{grown:#}");
+        }
+        let stalled = lines.next().unwrap();
+        assert_eq!((&stalled["bytes"], rate(&stalled)), (&sent.into(), 0.0));
+    }
+    drop(into);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
 fn standard_error_that_nobody_reads_stalls_nothing() {
     // A pipe that is full from the beginning.
     let (_nobody, err) = std::io::pipe().unwrap();

@@ -134,7 +134,18 @@ fn the_bar_is_coloured_unless_that_is_not_wanted() {
     };
     assert!(drawn("NO_COLOR", "").contains("\x1b[36m["));
     assert!(!drawn("NO_COLOR", "1").contains('\x1b'));
-    assert!(!drawn("TERM", "dumb").contains('\x1b'));
+}
+
+#[test]
+fn a_terminal_without_escapes_gets_none_even_with_several_meters() {
+    for (args, term) in [("", "dumb"), ("-c", "dumb"), ("-c", "")] {
+        let mut terminal = Terminal::new(80);
+        let mut command = meter(&format!("-i 0.02 {args}"));
+        command.env("TERM", term);
+        let _metered = start(&terminal, command);
+        let text = terminal.until("drawn", |text| drawings(text).len() >= 2);
+        assert!(!text.contains('\x1b'), "{args} {term}: {text:?}");
+    }
 }
 
 #[test]

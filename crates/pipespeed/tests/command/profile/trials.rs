@@ -53,6 +53,11 @@ fn each_ends_costs_add_up_to_its_wall_time() {
     let profile: Value = serde_json::from_str(&outcome.out).unwrap();
     let ends = profile["cases"][0]["ends"].as_array().unwrap();
     assert_eq!(ends.len(), 2);
+    // The heading's rate is that of the reader's wall time.
+    let reader = &ends[1]["usage"];
+    let rate = number(&reader["bytes"]) / number(&reader["wall_s"]) / f64::from(1 << 30);
+    let shown = number(&profile["cases"][0]["gib_per_s_unsampled"]);
+    assert!((shown / rate - 1.0).abs() < 1e-9, "{shown} {rate}");
     for end in ends {
         let usage = &end["usage"];
         let wall = number(&usage["wall_s"]) * 1e9 * 4096.0 / number(&usage["bytes"]);

@@ -1,0 +1,64 @@
+//! Options whose values are numbers.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// Parses a whole number in this range.
+pub(super) fn whole<N>(
+    range: RangeInclusive<N>,
+) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync
+where
+    N: FromStr + PartialOrd + Display + Clone + Send + Sync,
+{
+    move |text| {
+        let number = text.parse().ok();
+        number.filter(|n| range.contains(n)).ok_or_else(|| {
+            let (least, most) = (range.start(), range.end());
+            format!("write a whole number from {least} to {most}")
+        })
+    }
+}
+
+/// Parses a duration in seconds.
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok();
+    seconds
+        .filter(|seconds| *seconds > 0.0 && *seconds <= 86_400.0)
+        .ok_or_else(|| "write a number of seconds above 0, at most 86400 (a day)".to_owned())
+}
+
+/// Parses a percentage, with or without the sign.
+pub(super) fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').trim_end().parse::<f64>().ok();
+    number
+        .filter(|percent| (0.0..=100.0).contains(percent))
+        .ok_or_else(|| "write a percentage from 0 to 100".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_are_within_the_range() {
+        let parse = whole(1..=100_000_u32);
+        assert_eq!((parse("1"), parse("100000")), (Ok(1), Ok(100_000)));
+        for text in ["", "0", "-1", "1.5", "x", "100001", "4294967296", "1e3"] {
+            let expected = Err("write a whole number from 1 to 100000".to_owned());
+            assert_eq!(parse(text), expected, "{text}");
+        }
+        assert_eq!(whole(0..=u64::MAX)("18446744073709551615"), Ok(u64::MAX));
+    }
+
+    #[test]
+    fn numbers_that_are_none_are_refused() {
+        for text in ["nan", "inf", "-1", "0", "soon", "", "86401"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+        assert_eq!((seconds("0.5"), percent("2 %")), (Ok(0.5), Ok(2.0)));
+        for text in ["nan", "-1", "101", "x"] {
+            assert!(percent(text).is_err(), "{text}");
+        }
+    }
+}
