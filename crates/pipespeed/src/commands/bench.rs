@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::cli::BenchArgs;
 use crate::commands::files::Files;
 use crate::commands::progress::Progress;
-use crate::commands::{first_error, header, pipe_size_allowed, place, settle_pipe_size};
+use crate::commands::{cases_fit, first_error, header, pipe_size_allowed, place, settle_pipe_size};
 use pipespeed_base::failure::{say, to_stdout};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::size;
@@ -39,6 +39,13 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
     if args.list {
         return list(&plan);
     }
+    let largest = args.channels.size.iter().max().copied();
+    let sizes = [
+        ("--size", largest),
+        ("--buffer-size", setup.buffer_size),
+        ("--pipe-size", setup.pipe_size),
+    ];
+    cases_fit(&plan.sized_cases(), &sizes)?;
     plan.check_time()?;
     let files = files(&args)?;
     let mut runner = ProcessRunner::new(

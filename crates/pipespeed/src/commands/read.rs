@@ -42,6 +42,7 @@ pub fn run(end: &EndArgs, requested: Option<DataUse>) -> anyhow::Result<()> {
         }
         (false, _) => SourceTechnique::Read,
     };
+    end.buffers_fit()?;
     let mut pipe_size = None;
     if let Some(bytes) = end.pipe_size {
         if !pipe::is_pipe(input).context("standard input")? {

@@ -41,6 +41,7 @@ pub fn run(args: &WriteArgs) -> anyhow::Result<()> {
         return Err(usage("--pipe-size: standard output is not a pipe"));
     }
     check_buffer(&args.end)?;
+    args.end.buffers_fit()?;
     if is_pipe {
         set_pipe_size(&args.end, out)?;
     }
