@@ -108,6 +108,11 @@ impl Plan {
             time_s: self.budget.trials_s(),
             budget: self.limit(),
             rounds: self.rounds,
+            min_rounds: if self.budget.is_given {
+                1
+            } else {
+                self.lengths.min_rounds
+            },
             durations: self.lengths.durations,
         };
         (!plan.cases.is_empty()).then_some(plan)
