@@ -86,10 +86,31 @@ pub fn start_error(role: &str, program: &Path, error: io::Error) -> anyhow::Erro
 pub fn out_of_descriptors(error: &io::Error) -> Option<String> {
     let too_many = Errno::from_io_error(error) == Some(Errno::MFILE);
     too_many.then(|| {
-        let limit = getrlimit(Resource::Nofile).current;
-        let now = limit.map_or_else(String::new, |limit| format!(", now {limit}"));
-        format!("no file descriptor is left: {error}; raise the limit (ulimit -n{now})")
+        format!(
+            "no file descriptor is left: {error}; {}",
+            descriptor_remedy()
+        )
     })
+}
+
+fn descriptor_remedy() -> String {
+    let limit = getrlimit(Resource::Nofile).current;
+    let now = limit.map_or_else(String::new, |limit| format!(", now {limit}"));
+    format!("raise the limit (ulimit -n{now})")
+}
+
+/// Formats an error as [`full_message`] does. Adds the limit to raise to one about too many
+/// open files that does not name it.
+fn message_with_remedy(error: &anyhow::Error) -> String {
+    let mut text = full_message(error);
+    let is_too_many = |cause: &(dyn std::error::Error + 'static)| {
+        let io = cause.downcast_ref().and_then(Errno::from_io_error);
+        io.or(cause.downcast_ref().copied()) == Some(Errno::MFILE)
+    };
+    if error.chain().any(is_too_many) && !text.contains("ulimit -n") {
+        text = format!("{text}; {}", descriptor_remedy());
+    }
+    text
 }
 
 /// Returns a [`Usage`] error.
@@ -109,7 +130,7 @@ pub fn exit_code(program: &str, outcome: anyhow::Result<()>) -> ExitCode {
     if let Some(AlreadyReported(code)) = error.downcast_ref() {
         return ExitCode::from(*code);
     }
-    say(&format!("{program}: {}", full_message(&error)));
+    say(&format!("{program}: {}", message_with_remedy(&error)));
     if error.is::<Usage>() {
         ExitCode::from(2)
     } else if let Some(Interrupted(signal)) = error.downcast_ref() {
@@ -130,6 +151,25 @@ mod tests {
         assert_eq!(full_message(&plain), format!("mmap: {}", cause()));
         let repeated = anyhow::Error::new(cause()).context(format!("no memory: {}", cause()));
         assert_eq!(full_message(&repeated), format!("no memory: {}", cause()));
+    }
+
+    #[test]
+    fn too_many_open_files_name_the_limit_once() {
+        let plain = anyhow::Error::new(io::Error::from(Errno::MFILE));
+        let errno = anyhow::Error::new(Errno::MFILE).context("pipe");
+        for error in [plain, errno] {
+            let text = message_with_remedy(&error);
+            assert!(
+                text.contains("; raise the limit (ulimit -n, now "),
+                "{text}"
+            );
+        }
+        let cause = io::Error::from(Errno::MFILE);
+        let hint = out_of_descriptors(&cause).unwrap();
+        let text = message_with_remedy(&anyhow::Error::new(cause).context(hint));
+        assert_eq!(text.matches("ulimit -n").count(), 1, "{text}");
+        let other = anyhow::Error::new(io::Error::from(Errno::NFILE));
+        assert!(!message_with_remedy(&other).contains("ulimit"));
     }
 
     #[test]

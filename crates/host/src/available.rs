@@ -7,9 +7,26 @@
 
 use std::path::Path;
 
+use pipespeed_base::size;
+
 use super::cgroup::{has_controller, own_groups, up_to_mount};
 use super::memory::meminfo;
 use super::root::Root;
+
+/// Requests may take at most this share of the available memory, in percent. The rest is left
+/// for page tables and other processes.
+const MAX_PERCENT: u64 = 80;
+
+/// A request takes too much of the available memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{} of memory needed, but at most {} may be used, {MAX_PERCENT} % of what is available ({})",
+    size::format(*.needed), size::format(.available.usable()), .available.limit
+)]
+pub struct TooMuchMemory {
+    needed: u64,
+    available: Available,
+}
 
 /// Available memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +35,25 @@ pub struct Available {
     pub bytes: u64,
     /// The name of the limit.
     pub limit: &'static str,
+}
+
+impl Available {
+    /// The bytes that a request may take.
+    fn usable(self) -> u64 {
+        self.bytes / 100 * MAX_PERCENT
+    }
+}
+
+/// Checks that requested memory leaves enough for others. Otherwise the kernel would reclaim
+/// memory of other processes, or kill one. Passes if the available memory is unknown.
+///
+/// # Errors
+/// [`TooMuchMemory`], if `needed` bytes are more than a request may take.
+pub fn check_memory(root: &Root, needed: u64) -> Result<(), TooMuchMemory> {
+    match available_memory(root) {
+        Some(available) if needed > available.usable() => Err(TooMuchMemory { needed, available }),
+        _ => Ok(()),
+    }
 }
 
 /// Names of a cgroup version's files for the limit and the usage, and of the
@@ -127,6 +163,19 @@ mod tests {
                 limit: "the limit of a control group",
             })
         );
+    }
+
+    #[test]
+    fn a_request_may_take_four_fifths_of_the_available_memory() {
+        let fixture = machine(100 << 10);
+        assert_eq!(check_memory(&fixture.root, 80 * MIB), Ok(()));
+        let refused = check_memory(&fixture.root, 80 * MIB + 1).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "80.00MiB of memory needed, but at most 80MiB may be used, 80 % of what is available \
+             (MemAvailable of /proc/meminfo)"
+        );
+        assert_eq!(check_memory(&Fixture::empty().root, u64::MAX), Ok(()));
     }
 
     #[test]

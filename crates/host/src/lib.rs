@@ -37,7 +37,7 @@ mod placement_tests;
 #[cfg(test)]
 mod tests;
 
-pub use self::available::{Available, available_memory};
+pub use self::available::{Available, TooMuchMemory, available_memory, check_memory};
 pub use self::cgroup::Cgroup;
 pub use self::cpu_list::CpuList;
 pub use self::differences::Difference;

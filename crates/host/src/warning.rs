@@ -74,6 +74,8 @@ pub enum WarningKind {
     PressureStall,
     /// A quick run is less precise than a full one.
     Quick,
+    /// Too few rounds for verdicts on all comparisons.
+    FewRounds,
     /// Leaving out flagged trials changes the median.
     Flagged,
     /// The actual configuration differs from the requested one.
@@ -100,6 +102,7 @@ impl WarningKind {
             | Self::Placement
             | Self::PressureStall
             | Self::Quick
+            | Self::FewRounds
             | Self::Flagged
             | Self::Configuration
             | Self::Failed

@@ -9,14 +9,14 @@
 use crate::suite::Suite;
 use serde::Serialize;
 
-use crate::record::{CaseResult, Header, Ratio, Run, Verdict};
+use crate::record::{CaseResult, Header, Interval, Ratio, Run, Verdict, Warning};
 use pipespeed_base::size;
 use pipespeed_host::Difference;
 use pipespeed_stats::{self as stats, EQUIVALENCE};
 
-/// The rounds of a run are grouped into this many blocks, the fewest for which
+/// The rounds of a run are grouped into at least this many blocks, the fewest for which
 /// a median has an interval.
-const BLOCKS: usize = 6;
+const MIN_BLOCKS: usize = 6;
 
 /// Above this lag-1 autocorrelation the intervals are too narrow, even with
 /// blocks.
@@ -47,6 +47,43 @@ pub struct Comparison {
     pub notes: Vec<String>,
     /// The cases of either run.
     pub cases: Vec<ComparedCase>,
+    /// The confidence level of the intervals, for all cases together.
+    #[serde(skip)]
+    confidence: f64,
+}
+
+impl Comparison {
+    /// The runs that were disturbed, in words; `None` if neither was.
+    pub fn disturbed(&self) -> Option<&'static str> {
+        match (self.old.disturbed, self.new.disturbed) {
+            (false, false) => None,
+            (true, false) => Some("the older run was disturbed"),
+            (false, true) => Some("the newer run was disturbed"),
+            (true, true) => Some("both runs were disturbed"),
+        }
+    }
+
+    /// The cases of the older run for which no verdict is possible: they have no ratio, or too
+    /// few rounds.
+    pub fn undecidable(&self) -> impl Iterator<Item = &ComparedCase> {
+        let intervals = self
+            .cases
+            .iter()
+            .filter_map(|case| case.ratio?.estimate.interval);
+        let allowed = 1.0 - self.confidence;
+        let strictest = 1.0 - allowed / intervals.clone().count().max(1) as f64;
+        let excludes_1 = |interval: &Interval| interval.low > 1.0 || interval.high < 1.0;
+        // The levels become less strict only after a first claim at the strictest.
+        let has_claim = { intervals }.any(|it| it.coverage >= strictest && excludes_1(&it));
+        let level = if has_claim {
+            self.confidence
+        } else {
+            strictest
+        };
+        let interval = |case: &ComparedCase| case.ratio?.estimate.interval;
+        let old = self.cases.iter().filter(|case| case.old.is_some());
+        old.filter(move |case| interval(case).is_none_or(|it| it.coverage < level))
+    }
 }
 
 /// One of the runs.
@@ -60,6 +97,8 @@ pub struct Side {
     pub started_at: String,
     /// The number of its rounds.
     pub rounds: usize,
+    /// Whether something else used the machine during the run.
+    pub disturbed: bool,
 }
 
 /// One case in two runs.
@@ -110,6 +149,7 @@ pub fn compare<'a>(old_file: &str, old: &'a Run, new_file: &str, new: &'a Run) -
         incomparable: incomparable(old, new, &cases),
         notes: notes(old, new, &cases),
         cases,
+        confidence: old.settings.confidence,
     }
 }
 
@@ -119,11 +159,25 @@ fn ratios(samples: &[(Vec<f64>, Vec<f64>)], confidence: f64) -> Vec<Option<Ratio
         .map(|(old, new)| old.len().min(new.len()))
         .max()
         .unwrap_or(0);
-    let block = (rounds / BLOCKS).max(1);
+    let block = (rounds / blocks(samples.len(), confidence)).max(1);
     stats::holm_unpaired(samples, block, confidence)
         .into_iter()
         .map(|ratio| ratio.map(beyond_equivalence))
         .collect()
+}
+
+/// The number of blocks in which verdicts on so many comparisons are possible: all of n blocks
+/// of one run lie above all of the other by chance with a probability of 2 / C(2n, n), which
+/// must not exceed the error allowed for each comparison.
+fn blocks(comparisons: usize, confidence: f64) -> usize {
+    let allowed = (1.0 - confidence) / comparisons.max(1) as f64;
+    // C(12, 6), then C(2n + 2, n + 1) from C(2n, n).
+    let (mut n, mut ways) = (MIN_BLOCKS, 924.0);
+    while 2.0 / ways > allowed {
+        ways *= 2.0 * (2 * n + 1) as f64 / (n + 1) as f64;
+        n += 1;
+    }
+    n
 }
 
 /// Withholds the verdict unless the whole interval lies beyond 5 %.
@@ -143,7 +197,14 @@ fn side(file: &str, run: &Run) -> Side {
         suite: run.suite,
         started_at: run.header.started_at.clone(),
         rounds: run.settings.rounds_done,
+        disturbed: disturbances(run).next().is_some(),
     }
+}
+
+/// The warnings about disturbances of a run.
+fn disturbances(run: &Run) -> impl Iterator<Item = &Warning> {
+    let warnings = run.warnings.iter();
+    warnings.filter(|warning| warning.kind.is_disturbance())
 }
 
 fn median(case: Option<&CaseResult>) -> Option<f64> {
@@ -291,7 +352,7 @@ fn notes(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
         if let Some(why) = &run.interrupted {
             notes.push(format!("the {which} run ended early: {why}"));
         }
-        for warning in run.warnings.iter().filter(|one| one.kind.is_disturbance()) {
+        for warning in disturbances(run) {
             notes.push(format!(
                 "the {which} run was disturbed: {}",
                 warning.message
@@ -350,4 +411,15 @@ fn common_shift(cases: &[ComparedCase]) -> Option<f64> {
     let one_sided = ratios.iter().all(|r| *r > 1.0) || ratios.iter().all(|r| *r < 1.0);
     let median = stats::median(&ratios)?;
     (ratios.len() >= 3 && one_sided && (median - 1.0).abs() > EQUIVALENCE).then_some(median)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_comparisons_need_more_blocks() {
+        let needed = [1, 23, 24, 60, 85, 86, 300].map(|comparisons| blocks(comparisons, 0.95));
+        assert_eq!(needed, [6, 6, 7, 7, 7, 8, 8]);
+    }
 }

@@ -44,6 +44,8 @@ pub struct SearchPlan {
     pub budget: Option<Budget>,
     /// The number of rounds, if it is given.
     pub rounds: Option<usize>,
+    /// The minimum number of rounds otherwise, even if they take longer than the time.
+    pub min_rounds: usize,
     /// The durations of a trial in the rounds.
     pub durations: Durations,
 }
@@ -316,7 +318,7 @@ pub fn confirm<R: Timed, O: Observer<Run>>(
     measurement.pilot(observer)?;
     let pilot_s = measurement.runner_mut().now_s() - start_s;
     let cases = measurement.runnable();
-    let fitting = || rounds_for_budget(pilot_s, remaining_s - pilot_s, cases, 1);
+    let fitting = || rounds_for_budget(pilot_s, remaining_s - pilot_s, cases, plan.min_rounds);
     let rounds = plan.rounds.unwrap_or_else(fitting);
     begin(observer);
     measurement.rounds(rounds, plan.budget.as_ref(), observer)

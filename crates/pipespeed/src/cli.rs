@@ -155,7 +155,7 @@ pub struct MeasureArgs {
     /// Number of rounds; each runs every case once [default: to fit --time].
     ///
     /// The default is at least 30; 9 in the suites channels, volumes and memory, 10
-    /// in options.
+    /// in options; more if verdicts on all comparisons need more.
     #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=100_000), allow_negative_numbers = true, conflicts_with = "time")]
     pub rounds: Option<u32>,
     /// Seed for the order of the trials [default: random, recorded].
@@ -267,6 +267,9 @@ The samples of two runs are not paired: a change of the machine between the runs
 also counts as a difference. The intervals account for slow drift within each run, \
 but not for changes between the runs.
 
+Exit status: 0; 1 if --fail-on found a slower case; 2 if the runs can't be compared, or \
+anything else failed.
+
 Examples:
   pipespeed compare before.json after.json
   pipespeed compare base.json new.json --fail-on slower:10    for use in CI
@@ -277,7 +280,7 @@ pub struct CompareArgs {
     pub files: Vec<PathBuf>,
     /// Exit with status 1 if a case got slower by PERCENT or more.
     ///
-    /// Also exits with 1 if no verdict is possible. Differences below 5 % never count.
+    /// Exits with 2 if no verdict is possible for a case. Differences below 5 % never count.
     #[arg(long, value_name = "slower[:PERCENT]", value_parser = fail_on)]
     pub fail_on: Option<FailOn>,
     /// Compare runs even if their settings or machines differ too much.

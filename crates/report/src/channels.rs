@@ -4,7 +4,8 @@
 use itertools::Itertools as _;
 use pipespeed_base::{Named, size};
 use pipespeed_measure::endpoint::spec::{ChannelKind, Waiting};
-use pipespeed_measure::record::{CaseResult, Estimate, Run};
+use pipespeed_measure::record::{CaseResult, Estimate, Run, Verdict};
+use pipespeed_measure::rounds::{comparisons, rounds_for_verdicts};
 use pipespeed_measure::suite::channels::Transport;
 
 use super::chart::lines::{Line, LineChart, Panel};
@@ -13,7 +14,7 @@ use super::conditions::{self, has_intervals, subtitle};
 use super::findings::is_below;
 use super::format::{grouped, interval, pluralize, ratio, significant};
 use super::run::{cpu_ms, level, number, reason};
-use super::steps::{cases_without_twin, measured};
+use super::steps::{cases_without_twin, fastest, measured};
 use super::style::Style;
 use super::table::{Column, Table};
 
@@ -142,15 +143,21 @@ fn sizes(run: &Run) -> Vec<usize> {
 /// The best channels for one size of messages.
 fn recommendation(run: &Run, bytes: usize) -> Option<String> {
     let of_size = |wait| waiting(run, wait).filter(move |case| message(case) == bytes);
-    let highest = |wait| of_size(wait).filter_map(rate).max_by(f64::total_cmp);
-    let blocking = best(of_size(Waiting::Block)).map(|best| format!("{best} if the ends sleep"));
+    let block = || of_size(Waiting::Block);
+    let blocking = best(run, block()).map(|best| format!("{best} if the ends sleep"));
     // Ends that may spin may also sleep instead.
-    let any = match (highest(Waiting::Block), highest(Waiting::Spin)) {
+    let spinning = fastest(of_size(Waiting::Spin).filter_map(measured));
+    let any = match (fastest(block().filter_map(measured)), spinning) {
         (_, None) => None,
-        (Some(blocking), Some(spinning)) if blocking >= spinning => {
-            Some("spinning is no faster".to_owned())
-        }
-        _ => best(of_size(Waiting::Block).chain(of_size(Waiting::Spin)))
+        (Some(blocking), Some(spinning)) if blocking.1.median >= spinning.1.median => Some(
+            if is_certain(run, blocking, spinning) {
+                "spinning is no faster"
+            } else {
+                "spinning had no higher median"
+            }
+            .to_owned(),
+        ),
+        _ => best(run, block().chain(of_size(Waiting::Spin)))
             .map(|best| format!("{best} if they may spin")),
     };
     let parts = [blocking, any].into_iter().flatten().join("; ");
@@ -158,15 +165,33 @@ fn recommendation(run: &Run, bytes: usize) -> Option<String> {
     (!parts.is_empty()).then(|| format!("Fastest for messages of {size}: {parts}."))
 }
 
-fn rate(case: &CaseResult) -> Option<f64> {
-    Some(measured(case)?.1.median)
+/// A case and its rate.
+type Measured<'a> = (&'a CaseResult, &'a Estimate);
+
+/// Whether the run shows that `fast` is the faster one: its interval lies above, and the
+/// verdict agrees if the two were compared. Nothing is certain if verdicts are withheld.
+fn is_certain(run: &Run, fast: Measured<'_>, slow: Measured<'_>) -> bool {
+    let verdict_against = |case: &CaseResult, other: &CaseResult| {
+        let is_compared = case.compared_with.as_ref() == Some(&other.name);
+        is_compared.then_some(case.ratio?.verdict)
+    };
+    let agrees = match (
+        verdict_against(fast.0, slow.0),
+        verdict_against(slow.0, fast.0),
+    ) {
+        (Some(verdict), _) => verdict == Verdict::Faster,
+        (None, Some(verdict)) => verdict == Verdict::Slower,
+        (None, None) => true,
+    };
+    let needed = rounds_for_verdicts(comparisons::count(run), run.settings.confidence);
+    agrees && run.settings.rounds_done >= needed && is_below(slow.1, fast.1, 0.0)
 }
 
-/// The case with the highest median, and those whose intervals overlap its own.
-fn best<'a>(cases: impl Iterator<Item = &'a CaseResult>) -> Option<String> {
-    let mut found: Vec<(&CaseResult, &Estimate)> = cases.filter_map(measured).collect();
+/// The case with the highest median, or those between which the run does not decide.
+fn best<'a>(run: &Run, cases: impl Iterator<Item = &'a CaseResult>) -> Option<String> {
+    let mut found: Vec<Measured<'_>> = cases.filter_map(measured).collect();
     found.sort_by(|a, b| b.1.median.total_cmp(&a.1.median));
-    let ((case, highest), others) = found.split_first()?;
+    let (first, others) = found.split_first()?;
     let name = |case: &CaseResult| {
         if case.configuration.wait == Some(Waiting::Spin) {
             format!("{} spinning", channel(case))
@@ -174,19 +199,21 @@ fn best<'a>(cases: impl Iterator<Item = &'a CaseResult>) -> Option<String> {
             channel(case).to_owned()
         }
     };
-    let alike: Vec<String> = others
+    let alike = others
         .iter()
-        // Without intervals no case can be distinguished.
-        .filter(|(_, other)| !is_below(other, highest, 0.0))
-        .map(|(case, _)| name(case))
-        .collect();
-    let alike = match alike.len() {
-        0 => String::new(),
-        n if n == others.len() && n > 1 => "; no other differs with certainty".to_owned(),
-        _ => format!("; no certain difference to {}", alike.join(", ")),
-    };
-    let rate = significant(highest.median);
-    Some(format!("{} ({rate} GiB/s{alike})", name(case)))
+        .filter(|other| !is_certain(run, *first, **other));
+    let alike: Vec<String> = alike.map(|(case, _)| name(case)).collect();
+    let best = format!("{} ({} GiB/s)", name(first.0), significant(first.1.median));
+    Some(match alike.split_last() {
+        None => best,
+        Some(_) if alike.len() == others.len() && alike.len() > 1 => {
+            format!("undecided, no other differs with certainty from {best}")
+        }
+        Some((last, [])) => format!("undecided between {best} and {last}"),
+        Some((last, middle)) => {
+            format!("undecided between {best}, {} and {last}", middle.join(", "))
+        }
+    })
 }
 
 fn zerocopy(run: &Run) -> Option<String> {

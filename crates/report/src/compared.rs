@@ -50,7 +50,7 @@ pub fn comparison_chart(comparisons: &[Comparison]) -> String {
         },
         bars: match case.ratio {
             Some(ratio) => Ok(vec![bar(&ratio)]),
-            None => Err(format!("no ratio: {}", outcome(case))),
+            None => Err(format!("no ratio: {}", outcome(comparison, case))),
         },
     };
     let rows = comparisons.iter().flat_map(|comparison| {
@@ -129,7 +129,7 @@ fn single(comparison: &Comparison, style: Style) -> String {
             cells.push(times(found.estimate.median));
             cells.push(ratio_interval(found.estimate.interval));
         }
-        table.row_with_text(cells, outcome_cell(case, outcome(case)));
+        table.row_with_text(cells, outcome_cell(case, outcome(comparison, case)));
     }
     table.render(style)
 }
@@ -152,7 +152,7 @@ fn matrix(comparisons: &[Comparison], style: Style) -> String {
             Some(case) => {
                 let shown = case
                     .ratio
-                    .map(|it| format!("{} {}", ratio(it.estimate), it.verdict.name()));
+                    .map(|found| format!("{} {}", ratio(found.estimate), verdict(it, &found)));
                 outcome_cell(&case, shown.unwrap_or_else(|| "-".to_owned()))
             }
             None => "-".into(),
@@ -171,10 +171,19 @@ fn outcome_cell(case: &ComparedCase, text: String) -> Cell {
     }
 }
 
-fn outcome(case: &ComparedCase) -> String {
+/// A verdict. That of a disturbed run has a mark.
+fn verdict(comparison: &Comparison, found: &Ratio) -> String {
+    let name = found.verdict.name();
+    match comparison.disturbed() {
+        Some(_) => format!("{name} (disturbed)"),
+        None => name.to_owned(),
+    }
+}
+
+fn outcome(comparison: &Comparison, case: &ComparedCase) -> String {
     match (&case.ratio, &case.note) {
-        (Some(ratio), None) => ratio.verdict.name().to_owned(),
-        (Some(ratio), Some(note)) => format!("{} ({note})", ratio.verdict.name()),
+        (Some(ratio), None) => verdict(comparison, ratio),
+        (Some(ratio), Some(note)) => format!("{} ({note})", verdict(comparison, ratio)),
         (None, Some(note)) => note.clone(),
         (None, None) => "no samples".to_owned(),
     }

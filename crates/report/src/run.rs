@@ -28,7 +28,12 @@ pub fn table(run: &Run, style: Style) -> String {
     let found: Vec<String> = found.iter().map(|text| style.sentence(text)).collect();
     blocks.push(found.join("\n"));
     let mut warnings: Vec<_> = run.warnings.iter().collect();
-    warnings.sort_by_key(|warning| warning.kind != WarningKind::Failed);
+    // The first notes are never hidden.
+    warnings.sort_by_key(|warning| match warning.kind {
+        WarningKind::Failed => 0,
+        WarningKind::FewRounds => 1,
+        _ => 2,
+    });
     let interrupted = run.interrupted.iter();
     let mut all: Vec<Note> = interrupted
         .map(|reason| Note::Alarm(format!("interrupted: {reason}")))

@@ -24,10 +24,8 @@ pub(super) fn blocks(run: &Run, style: Style) -> Vec<String> {
     let mut blocks = vec![table(run, search, style)];
     for panel in best_of_kinds(search) {
         let mut lines = vec![style.sentence(&sentence(run, panel))];
-        let outcome = Outcome::of(run, panel);
-        let is_recommended = matches!(outcome, Outcome::Published | Outcome::Confirmed);
         let command = panel.best.as_ref().and_then(|best| best.command.as_deref());
-        if let Some(command) = command.filter(|_| is_recommended) {
+        if let Some(command) = command.filter(|_| is_recommended(run, panel)) {
             // A line may end in `|`, so both lines can be pasted as they are.
             let command = command.replace(" | ", " |\n      ");
             lines.push(style.paint(&format!("    {command}"), BOLD));
@@ -129,6 +127,25 @@ impl Outcome {
     }
 }
 
+/// Sizes are recommended only if the ends of the rate's interval differ by less than this
+/// factor.
+const MAX_SPREAD: f64 = 2.0;
+
+/// Whether the rate of a panel's best sizes is too uncertain for a recommendation.
+fn is_uncertain(run: &Run, panel: &PanelResult) -> bool {
+    let interval = measured_rate(run, panel).and_then(|rate| rate.interval);
+    interval.is_none_or(|ends| ends.high >= MAX_SPREAD * ends.low)
+}
+
+/// Whether the best sizes are confirmed, or the published ones, by figures that are certain
+/// enough to be used.
+fn is_recommended(run: &Run, panel: &PanelResult) -> bool {
+    match Outcome::of(run, panel) {
+        Outcome::Published | Outcome::Confirmed => !is_uncertain(run, panel),
+        Outcome::Unconfirmed(_) | Outcome::NoRounds => false,
+    }
+}
+
 fn table(run: &Run, search: &Search, style: Style) -> String {
     let mut table = Table::new([
         Column::left("case"),
@@ -163,6 +180,10 @@ pub(super) fn not_run(run: &Run) -> impl Iterator<Item = (&str, &NotRun)> {
     cases.filter_map(|case| Some((&*case.name, case.not_run.as_ref()?)))
 }
 
+/// Why sizes are not recommended, though their verdict would allow it.
+const UNCERTAIN: &str = "the rate is too uncertain for a recommendation: use more --time or a \
+                        quieter machine.";
+
 /// The best case for a kind of reader, in words.
 fn sentence(run: &Run, panel: &PanelResult) -> String {
     let configuration = &panel.configuration;
@@ -181,8 +202,13 @@ fn sentence(run: &Run, panel: &PanelResult) -> String {
         best_size(panel, |sizes| sizes.buffer_bytes),
         best_size(panel, |sizes| sizes.pipe_bytes)
     );
+    let best = if is_recommended(run, panel) {
+        "Best"
+    } else {
+        "Fastest found"
+    };
     let mut line = format!(
-        "Best if the reader {reader} and {ends}: {}, {}, {sizes}",
+        "{best} if the reader {reader} and {ends}: {}, {}, {sizes}",
         technique(panel),
         place(panel)
     );
@@ -196,7 +222,13 @@ fn sentence(run: &Run, panel: &PanelResult) -> String {
     }
     let ratio = ratio_to_published(run, panel);
     line += &match Outcome::of(run, panel) {
+        Outcome::Published if is_uncertain(run, panel) => {
+            format!(". These are the published sizes, but {UNCERTAIN}")
+        }
         Outcome::Published => ". These are the published sizes.".to_owned(),
+        Outcome::Confirmed if is_uncertain(run, panel) => {
+            format!(", {ratio} faster than the published sizes there, but {UNCERTAIN}")
+        }
         Outcome::Confirmed => {
             format!(", {ratio} faster than the published sizes there. Confirmed.")
         }
@@ -331,6 +363,33 @@ mod tests {
             assert!(sentence(&run, &panel).ends_with(end));
             let text = shown(&run, 1000);
             assert_eq!(text.contains(command), found == Verdict::Faster, "{text}");
+        }
+    }
+
+    #[test]
+    fn uncertain_rates_have_no_command_line_to_paste() {
+        let mut run = fixtures::sizes();
+        let panel = run.search.as_ref().unwrap().panels[8].clone();
+        let name = panel.best.as_ref().unwrap().case.clone();
+        let command = panel.best.as_ref().unwrap().command.clone().unwrap();
+        let reader = command.split(" | ").nth(1).unwrap();
+        assert!(sentence(&run, &panel).starts_with("Best if the reader"));
+        assert!(shown(&run, 1000).contains(reader));
+        let case = run.cases.iter_mut().find(|case| case.name == name).unwrap();
+        case.summary.as_mut().unwrap().gib_per_s = fixtures::estimate(0.01, 22.7, 46.4);
+        for published in [false, true] {
+            let mut panel = panel.clone();
+            if published {
+                panel.best.as_mut().unwrap().sizes = panel.published();
+            }
+            run.search.as_mut().unwrap().panels[8] = panel.clone();
+            let line = sentence(&run, &panel);
+            assert!(line.starts_with("Fastest found if the reader"), "{line}");
+            assert!(
+                line.contains("too uncertain for a recommendation"),
+                "{line}"
+            );
+            assert!(!shown(&run, 1000).contains(reader), "{line}");
         }
     }
 

@@ -106,6 +106,27 @@ impl Subject {
         }
     }
 
+    /// The memory of the buffers of both ends, and of the pipe, in bytes: an upper limit.
+    pub fn memory_bytes(&self) -> u64 {
+        match self {
+            Subject::Channel {
+                writer,
+                reader,
+                pipe_bytes,
+                ..
+            } => {
+                let others = [reader.buffer_bytes, pipe_bytes.unwrap_or(0)];
+                others
+                    .into_iter()
+                    .fold(writer.memory_bytes(), |sum, bytes| {
+                        sum.saturating_add(bytes as u64)
+                    })
+            }
+            Subject::Memory(memory) => memory.memory_bytes(),
+            Subject::Produce(_) | Subject::Consume(_) => self.buffer_bytes() as u64,
+        }
+    }
+
     /// How the writer waits for the reader; the reader may do otherwise.
     pub fn wait(&self) -> Option<Waiting> {
         self.channel().and(self.writer()).map(|writer| writer.wait)

@@ -10,7 +10,6 @@ use std::hint::black_box;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::bail;
 use fastpipe::buffer::{Buffer, BufferError};
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +20,7 @@ use super::spec::{EndSpec, PageKind};
 use crate::record::NotRun;
 use crate::session::Control;
 use pipespeed_base::{named, size};
-use pipespeed_host::{Root, available_memory};
+use pipespeed_host::{Root, check_memory};
 
 /// A small block is processed repeatedly, up to this many bytes per check of the clock,
 /// so that the checks cost nothing.
@@ -86,6 +85,11 @@ impl MemorySpec {
     /// The number of blocks.
     pub fn blocks(&self) -> usize {
         self.act.blocks()
+    }
+
+    /// The memory of all blocks in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        (self.blocks() as u64).saturating_mul(self.block_bytes as u64)
     }
 }
 
@@ -188,28 +192,16 @@ fn huge_bytes(blocks: &[Buffer]) -> anyhow::Result<u64> {
     Ok(bytes)
 }
 
-/// Checks that enough memory is available. Otherwise the kernel would reclaim memory of
-/// other processes, or kill one.
+/// Checks that enough memory is available.
 fn check_room(memory: &MemorySpec) -> anyhow::Result<()> {
-    let Some(room) = available_memory(&Root::default()) else {
-        return Ok(());
-    };
-    let blocks = memory.blocks() as u64;
-    let needed = blocks.saturating_mul(memory.block_bytes as u64);
-    // An eighth is left for page tables and other processes.
-    if needed.saturating_add(needed / 8) > room.bytes {
-        let what = match blocks {
+    check_memory(&Root::default(), memory.memory_bytes()).map_err(|error| {
+        let what = match memory.blocks() {
             1 => "a block",
             _ => "two blocks",
         };
-        bail!(NotRun::refused(format!(
-            "{what} of {} and an eighth more are needed, but only {} of memory are available here ({})",
-            size::format(memory.block_bytes as u64),
-            size::format(room.bytes),
-            room.limit
-        )));
-    }
-    Ok(())
+        let bytes = size::format(memory.block_bytes as u64);
+        NotRun::refused(format!("{what} of {bytes}: {error}")).into()
+    })
 }
 
 #[cfg(test)]
@@ -256,7 +248,7 @@ mod tests {
             panic!("{error:#}");
         };
         assert!(reason.starts_with("two blocks of 1048576TiB"), "{reason}");
-        assert!(reason.contains("are available here ("), "{reason}");
+        assert!(reason.contains("80 % of what is available"), "{reason}");
         let error = map(&spec(Act::Read, usize::MAX - 5000)).unwrap_err();
         assert!(error.downcast_ref::<NotRun>().is_some(), "{error:#}");
     }

@@ -264,6 +264,17 @@ impl SinkSpec {
             offset: 0,
         }
     }
+
+    /// The memory of its buffers in bytes: an upper limit. write(2) needs one buffer,
+    /// everything that sends memory by reference at least two.
+    pub fn memory_bytes(&self) -> u64 {
+        let buffers = match (self.technique, self.same_buffer) {
+            (SinkTechnique::Write, _) | (_, true) => 1,
+            _ => 2,
+        };
+        let bytes = self.buffer_bytes.max(self.loan_bytes) as u64;
+        bytes.saturating_mul(buffers)
+    }
 }
 
 /// The reading end.

@@ -102,6 +102,27 @@ pub(super) fn refusals(
     cases.iter().filter_map(refusal).collect()
 }
 
+/// Returns the number of comparisons of the run, or an upper limit: the pilot may find
+/// that more cases can't be run. The null control is not counted.
+pub(super) fn comparisons(
+    cases: &[Case],
+    refused: &BTreeMap<String, String>,
+    preparation: &Preparation,
+) -> usize {
+    let runs = |name: &str| {
+        let is_known = cases.iter().any(|case| case.name == name);
+        is_known && !refused.contains_key(name)
+    };
+    let is_compared = |case: &&Case| match (&case.compared_with, preparation) {
+        // The best sizes are compared with the published ones.
+        (None, Preparation::Search(_)) => true,
+        (None, _) => false,
+        (Some((reference, _)), _) => runs(reference),
+    };
+    let runnable = cases.iter().filter(|case| runs(&case.name));
+    runnable.filter(is_compared).count()
+}
+
 /// Returns the case that is measured twice: the suite's own if it can be run, else
 /// the first that can, which is the smallest of volumes.
 pub(super) fn null_control(

@@ -3,6 +3,7 @@
 use super::Request;
 use crate::case::Durations;
 use crate::record::{Warning, WarningKind};
+use crate::rounds::rounds_for_verdicts;
 use crate::suite::Suite::{
     self, Changes, Channels, Ladder, Memory, Options, Sizes, Touched, Volumes,
 };
@@ -53,7 +54,8 @@ impl Lengths {
             (Volumes, true) => (0.010, 0.0, 12.0, VOLUMES_ROUNDS),
             // Nine times as many cases.
             (Channels, false) => (0.010, 0.100, 170.0, FEW_ROUNDS),
-            (Channels, true) => (0.004, 0.020, 26.0, stats::MIN_SAMPLES),
+            // A third fewer cases than a full run.
+            (Channels, true) => (0.004, 0.020, 26.0, FEW_ROUNDS),
             // Setting up a large block takes longer than a pass over it.
             (Memory, false) => (0.010, 0.060, 85.0, FEW_ROUNDS),
             (Memory, true) => (0.004, 0.020, 25.0, FEW_ROUNDS),
@@ -77,6 +79,16 @@ impl Lengths {
                 Channels | Memory if quick => stats::MIN_SAMPLES,
                 Ladder | Touched | Channels | Changes | Sizes | Volumes | Memory => FEW_ROUNDS,
             },
+        }
+    }
+
+    /// Raises the minimum numbers of rounds to what verdicts on these comparisons need.
+    pub(super) fn for_verdicts_on(self, comparisons: usize, confidence: f64) -> Self {
+        let needed = rounds_for_verdicts(comparisons, confidence);
+        Lengths {
+            min_rounds: self.min_rounds.max(needed),
+            min_rounds_in_time: self.min_rounds_in_time.max(needed),
+            ..self
         }
     }
 
@@ -109,6 +121,9 @@ pub(super) fn quick_note(request: &Request, quick: &Lengths) -> Option<Warning> 
         Memory if overrides.selection.sizes.is_empty() => {
             vec![shorter, "no blocks of more than 64MiB".to_owned()]
         }
+        Channels if overrides.selection.sizes.is_empty() && !overrides.selection.all => {
+            vec![shorter, "fewer message sizes".to_owned()]
+        }
         Ladder | Touched | Channels | Changes | Sizes | Options | Memory => vec![shorter],
     };
     if request.rounds.is_none() && request.time_s.is_none() && !overrides.selection.all {
@@ -130,7 +145,7 @@ pub(super) fn quick_note(request: &Request, quick: &Lengths) -> Option<Warning> 
 mod tests {
     use super::*;
     use crate::fixtures::sizes;
-    use crate::rounds::{comparisons, rounds_for_verdicts};
+    use crate::rounds::{Budget, comparisons, rounds_for_verdicts};
     use crate::suite::Overrides;
 
     #[test]
@@ -139,6 +154,25 @@ mod tests {
         for quick in [false, true] {
             let lengths = Lengths::new(Sizes, quick);
             assert!(lengths.min_rounds_in_time >= needed, "{needed}");
+        }
+    }
+
+    #[test]
+    fn the_time_of_a_run_of_channels_suffices_for_verdicts() {
+        for quick in [false, true] {
+            let cases = Channels.cases(&Overrides {
+                quick,
+                ..Overrides::default()
+            });
+            let compared = cases.iter().filter(|case| case.compared_with.is_some());
+            let comparisons = compared.count();
+            let lengths = Lengths::new(Channels, quick).for_verdicts_on(comparisons, 0.95);
+            assert!(lengths.min_rounds >= rounds_for_verdicts(comparisons, 0.95));
+            assert_eq!(lengths.min_rounds_in_time, lengths.min_rounds);
+            // With the null control and a second pilot.
+            let needed_s = lengths.estimate_s(lengths.min_rounds + 1, cases.len() + 1);
+            let time_s = Budget::new(lengths.budget_s, false).trials_s();
+            assert!(needed_s <= time_s, "{needed_s} of {time_s} s");
         }
     }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::case::Case;
 use crate::record::{Header, Run, Settings, Warning, WarningKind};
-use crate::rounds::{Budget, rounds_for_verdicts};
+use crate::rounds::Budget;
 use crate::search::SEARCH_END;
 use crate::suite::Suite::{
     self, Changes, Channels, Ladder, Memory, Options, Sizes, Touched, Volumes,
@@ -134,13 +134,11 @@ impl Plan {
         {
             warnings.push(Warning::new(WarningKind::Placement, message));
         }
+        let comparisons = cases::comparisons(&cases, &refused, &preparation);
+        let lengths = lengths.for_verdicts_on(comparisons, CONFIDENCE);
         // All channels and sizes take as long as verdicts need.
         let rounds = match (request.rounds, request.time_s) {
-            (None, None) if overrides.selection.all => Some(if overrides.quick {
-                lengths.min_rounds
-            } else {
-                rounds_for_verdicts(cases.len(), CONFIDENCE)
-            }),
+            (None, None) if overrides.selection.all => Some(lengths.min_rounds),
             (rounds, _) => rounds,
         };
         warnings.extend_from_slice(&request.warnings);

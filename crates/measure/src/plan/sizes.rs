@@ -5,10 +5,10 @@ use super::lengths::trial_s;
 use super::{Plan, Preparation, Request};
 use crate::case::Case;
 use crate::endpoint::spec::PageKind;
-use crate::record::{Warning, WarningKind};
+use crate::record::{Sizes, Warning, WarningKind};
 use crate::search::{GRID_END, SearchPlan};
 use crate::suite::Overrides;
-use crate::suite::sizes::{Grid, with_one_processor};
+use crate::suite::sizes::{Grid, with_one_processor, with_sizes};
 use fastpipe::buffer::{Buffer, Pages};
 use fastpipe::pipe;
 use pipespeed_base::size;
@@ -77,6 +77,23 @@ pub(super) fn warnings(grid: &Grid, pages: Option<PageKind>) -> Vec<Warning> {
 }
 
 impl Plan {
+    /// Returns the cases with their largest sizes: those of the grid, in a search.
+    pub fn sized_cases(&self) -> Vec<Case> {
+        let Preparation::Search(grid) = &self.preparation else {
+            return self.cases.clone();
+        };
+        let (buffer, pipe) = (grid.buffers.iter().max(), grid.pipes.iter().max());
+        let Some((&buffer_bytes, &pipe_bytes)) = buffer.zip(pipe) else {
+            return self.cases.clone();
+        };
+        let largest = Sizes {
+            buffer_bytes,
+            pipe_bytes,
+        };
+        let cases = self.cases.iter();
+        cases.map(|case| with_sizes(case, largest)).collect()
+    }
+
     /// Returns the plan of the search; none in other suites, or if every case is refused.
     pub fn search(&self) -> Option<SearchPlan> {
         let Preparation::Search(grid) = &self.preparation else {
@@ -91,6 +108,11 @@ impl Plan {
             time_s: self.budget.trials_s(),
             budget: self.limit(),
             rounds: self.rounds,
+            min_rounds: if self.budget.is_given {
+                1
+            } else {
+                self.lengths.min_rounds
+            },
             durations: self.lengths.durations,
         };
         (!plan.cases.is_empty()).then_some(plan)

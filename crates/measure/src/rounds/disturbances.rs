@@ -71,7 +71,7 @@ pub(super) fn too_few_rounds(run: &Run) -> Option<Warning> {
             },
             pluralize(comparisons, "simultaneous comparison")
         );
-        Warning::new(WarningKind::Quick, message)
+        Warning::new(WarningKind::FewRounds, message)
     })
 }
 

@@ -123,6 +123,7 @@ pub fn plan(time_s: f64) -> SearchPlan {
         time_s,
         budget: None,
         rounds: None,
+        min_rounds: 1,
         durations: Durations {
             warm_up_s: 0.015,
             timed_s: 0.1,

@@ -88,6 +88,21 @@ fn the_fastest_sizes_are_found_and_confirmed() {
 }
 
 #[test]
+fn rounds_that_verdicts_need_may_exceed_the_time() {
+    let rounds = |time_s, min_rounds| {
+        let plan = SearchPlan {
+            min_rounds,
+            ..plan(time_s)
+        };
+        let (run, _) = whole_run(ladder(), &plan, Fake::default());
+        run.settings.rounds_done
+    };
+    let mut times_s = (5..60).map(f64::from);
+    let time_s = times_s.find(|time_s| (1..9).contains(&rounds(*time_s, 1)));
+    assert_eq!(rounds(time_s.unwrap(), 9), 9);
+}
+
+#[test]
 fn published_sizes_that_win_are_measured_once() {
     let grid = Grid::new(4096, Some(256 << 10), Some(128 << 10), |_| None);
     let plan = SearchPlan { grid, ..plan(60.0) };

@@ -90,6 +90,8 @@ impl CaseId {
 pub const MAX_BYTES: usize = 4 << 20;
 
 const USUAL_SIZES: [usize; 6] = [64, 1 << 10, 4 << 10, 64 << 10, 256 << 10, 1 << 20];
+/// Fewer comparisons need fewer rounds for verdicts.
+const QUICK_SIZES: [usize; 4] = [64, 4 << 10, 64 << 10, 1 << 20];
 const ALL_SIZES: [usize; 11] = [
     1,
     16,
@@ -117,6 +119,7 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     transports.retain(chosen);
     let mut sizes = match (selection.sizes.is_empty(), selection.all) {
         (false, _) => selection.sizes.clone(),
+        (true, false) if overrides.quick => QUICK_SIZES.to_vec(),
         (true, false) => USUAL_SIZES.to_vec(),
         (true, true) => ALL_SIZES.to_vec(),
     };

@@ -43,7 +43,8 @@ pub struct Overrides {
     /// The processor that both ends share in a case of their sharing one; such
     /// a case is left out where none is named.
     pub one_cpu: Option<usize>,
-    /// Whether volumes and blocks of memory are smaller if none are named.
+    /// Whether volumes and blocks of memory are smaller, and sizes of messages fewer, if none
+    /// are named.
     pub quick: bool,
 }
 

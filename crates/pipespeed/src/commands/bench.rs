@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::cli::BenchArgs;
 use crate::commands::files::{Files, RECORD_SAMPLES_CHART};
 use crate::commands::progress::Progress;
-use crate::commands::{first_error, header, pipe_size_allowed, place, settle_pipe_size};
+use crate::commands::{cases_fit, first_error, header, pipe_size_allowed, place, settle_pipe_size};
 use pipespeed_base::failure::to_stdout;
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::size;
@@ -40,6 +40,13 @@ pub fn run(mut args: BenchArgs) -> anyhow::Result<()> {
     if args.list {
         return list(&plan);
     }
+    let largest = args.channels.size.iter().max().copied();
+    let sizes = [
+        ("--size", largest),
+        ("--buffer-size", setup.buffer_size),
+        ("--pipe-size", setup.pipe_size),
+    ];
+    cases_fit(&plan.sized_cases(), &sizes)?;
     plan.check_time()?;
     let files = Files::new(args.output.files())?.or_by_default(
         args.output.no_save,

@@ -7,7 +7,7 @@ use anyhow::{anyhow, bail};
 use crate::cli::CompareArgs;
 use crate::commands::files::Files;
 use crate::commands::{first_error, header};
-use pipespeed_base::failure::{to_stdout, usage};
+use pipespeed_base::failure::{Closed, full_message, say, to_stdout, usage};
 use pipespeed_measure::comparison::{Comparison, Record, compare};
 use pipespeed_measure::record::{Kind, Run, Verdict, is_stdout, load, to_json};
 use pipespeed_report::{self as report, Style};
@@ -16,8 +16,14 @@ use pipespeed_report::{self as report, Style};
 ///
 /// # Errors
 /// A file can't be read or saved, runs can't be compared or, with `--fail-on`, a case got
-/// slower or has no verdict.
+/// slower or can have no verdict. A slower case is a failure (status 1), everything else counts
+/// as wrong usage (status 2), as in diff(1).
 pub fn run(args: CompareArgs) -> anyhow::Result<()> {
+    compare_all(&args).map_err(|error| usage(full_message(&error)))?
+}
+
+/// Compares, shows and saves. Returns the cases that got slower, as an error.
+fn compare_all(args: &CompareArgs) -> anyhow::Result<anyhow::Result<()>> {
     if args.files.iter().filter(|file| is_stdout(file)).count() > 1 {
         return Err(usage("only one file can be '-' (standard input)"));
     }
@@ -36,7 +42,7 @@ pub fn run(args: CompareArgs) -> anyhow::Result<()> {
         .collect();
     check_comparable(&comparisons, args.force)?;
 
-    show(&comparisons, files.use_stdout(), args.verbose)?;
+    unless_closed(show(&comparisons, files.use_stdout(), args.verbose))?;
     let record = Record {
         header: header(Kind::Comparison, old.header.machine.clone()),
         comparisons: comparisons.clone(),
@@ -45,11 +51,37 @@ pub fn run(args: CompareArgs) -> anyhow::Result<()> {
         "--json" => Ok(to_json(&record)),
         _ => Ok(report::comparison_chart(&comparisons)),
     });
-    let verdict = match args.fail_on {
-        Some(limit) => fail_on_slower(&comparisons, limit.slower_by),
-        None => Ok(()),
+    let saved = unless_closed(saved);
+    let Some(limit) = args.fail_on else {
+        return saved.map(Ok);
     };
-    first_error([saved, verdict])
+    let slower = slower(&comparisons, limit.slower_by);
+    let disturbed = disturbed(&comparisons);
+    if slower.is_empty() {
+        first_error([saved, decidable(&comparisons)])?;
+        if !disturbed.is_empty() {
+            say(&format!(
+                "pipespeed: --fail-on: no case is slower{disturbed}"
+            ));
+        }
+        return Ok(Ok(()));
+    }
+    let slower = anyhow!("--fail-on: slower: {}{disturbed}", slower.join(", "));
+    match saved {
+        Ok(()) => Ok(Err(slower)),
+        failed => first_error([failed, Err(slower)]).map(Ok),
+    }
+}
+
+/// Ignores that the reader of standard output has closed it: the exit status still counts.
+fn unless_closed(outcome: anyhow::Result<()>) -> anyhow::Result<()> {
+    outcome.or_else(|error| {
+        if error.is::<Closed>() {
+            Ok(())
+        } else {
+            Err(error)
+        }
+    })
 }
 
 fn check_comparable(comparisons: &[Comparison], force: bool) -> anyhow::Result<()> {
@@ -89,36 +121,40 @@ fn show(comparisons: &[Comparison], stdout_is_used: bool, verbose: bool) -> anyh
     }
 }
 
-fn fail_on_slower(comparisons: &[Comparison], slower_by: f64) -> anyhow::Result<()> {
-    // Without an interval the condition could never be met: fail rather than pass.
-    let undecided: Vec<&str> = comparisons
-        .iter()
-        .flat_map(|comparison| &comparison.cases)
-        .filter(|case| case.old.is_some())
-        .filter(|case| {
-            case.ratio
-                .is_none_or(|ratio| ratio.estimate.interval.is_none())
-        })
-        .map(|case| &*case.name)
-        .collect();
-    if !undecided.is_empty() {
-        return Err(anyhow!(
-            "--fail-on: no verdict is possible (too few rounds, or missing in the newer run) for {}",
-            undecided.join(", ")
-        ));
+/// Returns an error if a verdict is impossible for a case: a limit that can't be exceeded must
+/// not pass.
+fn decidable(comparisons: &[Comparison]) -> anyhow::Result<()> {
+    let undecidable = comparisons.iter().flat_map(Comparison::undecidable);
+    let names: Vec<&str> = undecidable.map(|case| &*case.name).collect();
+    if names.is_empty() {
+        return Ok(());
     }
-    let slower: Vec<String> = comparisons
+    Err(anyhow!(
+        "--fail-on: no verdict is possible (too few rounds, or missing in the newer run) for {}",
+        names.join(", ")
+    ))
+}
+
+/// Returns the cases that got slower by this fraction or more, with their ratios.
+fn slower(comparisons: &[Comparison], slower_by: f64) -> Vec<String> {
+    let cases = comparisons.iter().flat_map(|comparison| &comparison.cases);
+    let slower = cases.filter_map(|case| {
+        let ratio = case.ratio?;
+        (ratio.verdict == Verdict::Slower && 1.0 - ratio.estimate.median >= slower_by)
+            .then(|| format!("{} ({})", case.name, report::times(ratio.estimate.median)))
+    });
+    slower.collect()
+}
+
+/// Returns an addition to a verdict that names the disturbed runs.
+fn disturbed(comparisons: &[Comparison]) -> String {
+    let mut disturbed: Vec<&str> = comparisons
         .iter()
-        .flat_map(|comparison| &comparison.cases)
-        .filter_map(|case| {
-            let ratio = case.ratio?;
-            (ratio.verdict == Verdict::Slower && 1.0 - ratio.estimate.median >= slower_by)
-                .then(|| format!("{} ({})", case.name, report::times(ratio.estimate.median)))
-        })
+        .filter_map(Comparison::disturbed)
         .collect();
-    if slower.is_empty() {
-        Ok(())
-    } else {
-        Err(anyhow!("--fail-on: slower: {}", slower.join(", ")))
-    }
+    disturbed.dedup();
+    let additions = disturbed
+        .iter()
+        .map(|what| format!("; {what}: measure again"));
+    additions.collect()
 }

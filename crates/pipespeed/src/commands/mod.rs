@@ -26,7 +26,8 @@ use pipespeed_base::failure::{Closed, Interrupted, full_message, say, usage};
 use pipespeed_base::size;
 use pipespeed_host::placement::{self, Chosen, Placement};
 use pipespeed_host::topology::Topology;
-use pipespeed_host::{Machine, Warning, WarningKind};
+use pipespeed_host::{Machine, Root, Warning, WarningKind, check_memory};
+use pipespeed_measure::case::Case;
 use pipespeed_measure::endpoint::spec::{PageKind, Waiting};
 use pipespeed_measure::record::{Header, Kind};
 
@@ -85,6 +86,28 @@ fn pipe_size_allowed(bytes: usize) -> anyhow::Result<()> {
         )));
     }
     Ok(())
+}
+
+/// Checks that a requested size leaves memory for other processes. `needed` is the memory of
+/// all buffers of that size, those of the other end included.
+fn memory_suffices(option: &str, bytes: usize, needed: u64) -> anyhow::Result<()> {
+    check_memory(&Root::default(), needed).map_err(|error| {
+        let bytes = size::exact(bytes as u64);
+        usage(format!("{option} {bytes}: {error}: choose a smaller size"))
+    })
+}
+
+/// Checks that cases leave memory for other processes, if a size is requested by one of
+/// these options.
+fn cases_fit(cases: &[Case], requested: &[(&str, Option<usize>)]) -> anyhow::Result<()> {
+    let given = requested
+        .iter()
+        .filter_map(|(option, bytes)| Some((option, (*bytes)?)));
+    let needed = cases.iter().map(|case| case.subject.memory_bytes()).max();
+    match given.max_by_key(|(_, bytes)| *bytes).zip(needed) {
+        Some(((option, bytes), needed)) => memory_suffices(option, bytes, needed),
+        None => Ok(()),
+    }
 }
 
 /// Returns the header of a new record.
@@ -175,6 +198,13 @@ fn check_published(end: &EndArgs) -> anyhow::Result<()> {
 }
 
 impl EndArgs {
+    /// Checks that the buffers of both ends leave memory for other processes. The other end is
+    /// assumed to have buffers of the same size: a writer has at most two, a reader one.
+    fn buffers_fit(&self) -> anyhow::Result<()> {
+        let needed = (self.buf_size as u64).saturating_mul(3);
+        memory_suffices("--buf-size", self.buf_size, needed)
+    }
+
     fn waiting(&self) -> Waiting {
         match (self.poll, self.busy_loop) {
             (true, _) => Waiting::Poll,

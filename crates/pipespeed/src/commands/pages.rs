@@ -6,7 +6,7 @@ use fastpipe::memory::Process;
 
 use crate::cli::PagesArgs;
 use crate::commands::files::Files;
-use crate::commands::header;
+use crate::commands::{header, memory_suffices};
 use pipespeed_base::failure::{say, usage};
 use pipespeed_base::text::wrap;
 use pipespeed_explain::pages::{
@@ -103,6 +103,9 @@ fn show_buffer(args: &PagesArgs, bytes: u64) -> anyhow::Result<(String, Report)>
         (_, true) => (Pages::HugeTlb, "reserved huge pages"),
         _ => (Pages::Base, "base pages"),
     };
+    if !args.untouched {
+        memory_suffices("--buffer", usize::try_from(bytes)?, bytes)?;
+    }
     let mapped = Buffer::builder()
         .len(usize::try_from(bytes)?)
         .pages(pages)

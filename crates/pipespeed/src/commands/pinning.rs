@@ -9,13 +9,13 @@ use fastpipe::pipe::page_size;
 use crate::cli::{CostsArgs, EndArgs, PinnedPages};
 use crate::commands::files::{Files, RECORD};
 use crate::commands::progress::Progress;
-use crate::commands::{costs, first_error, header, interrupted_by, seed};
+use crate::commands::{costs, first_error, header, interrupted_by, memory_suffices, seed};
 use pipespeed_base::failure::{say, to_stdout, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_base::{signal_name, size};
 use pipespeed_explain::costs::Probes;
 use pipespeed_explain::costs::pinning::{Figure, Kernel, Missing, Plan, Record, Settings};
-use pipespeed_host::{Machine, Warning};
+use pipespeed_host::{Machine, Root, Warning, available_memory};
 use pipespeed_measure::record::{Kind, to_json};
 use pipespeed_measure::rounds::{Rounds, check};
 use pipespeed_report as report;
@@ -100,7 +100,6 @@ fn plan(args: &CostsArgs) -> anyhow::Result<Plan> {
         PinnedPages::Base => vec![Pages::Base],
         PinnedPages::Huge => vec![Pages::Huge],
     };
-    let share = available().map(|bytes| bytes / pages.len());
     let size = match pinning.size {
         Some(bytes) if bytes < MIN_SIZE => {
             return Err(usage(format!(
@@ -109,20 +108,14 @@ fn plan(args: &CostsArgs) -> anyhow::Result<Plan> {
                 size::format(bytes as u64)
             )));
         }
-        Some(bytes) if !pinning.untouched && share.is_some_and(|share| bytes > share) => {
-            return Err(usage(format!(
-                "--size {}: only {} of memory is available{}",
-                size::format(bytes as u64),
-                size::format(share.unwrap_or(0) as u64),
-                if pages.len() > 1 {
-                    " for each kind of pages"
-                } else {
-                    ""
-                },
-            )));
+        Some(bytes) => {
+            if !pinning.untouched {
+                let needed = (bytes as u64).saturating_mul(pages.len() as u64);
+                memory_suffices("--size", bytes, needed)?;
+            }
+            bytes
         }
-        Some(bytes) => bytes,
-        None => default_size(share),
+        None => default_size(available().map(|bytes| bytes / pages.len() as u64)),
     };
     Ok(Plan {
         pages_per_call: pinning.pages_per_call,
@@ -133,20 +126,17 @@ fn plan(args: &CostsArgs) -> anyhow::Result<Plan> {
 }
 
 /// Returns the default size, limited to a quarter of the available memory.
-fn default_size(available: Option<usize>) -> usize {
-    let bound = available.map_or(DEFAULT_SIZE, |bytes| bytes / 4);
+fn default_size(available: Option<u64>) -> usize {
+    let bound = available.map_or(DEFAULT_SIZE, |bytes| {
+        usize::try_from(bytes / 4).unwrap_or(DEFAULT_SIZE)
+    });
     // Whole huge pages of 2 MiB, so that both kinds of pages get the same size.
     DEFAULT_SIZE.min((bound / TWO_MIB * TWO_MIB).max(MIN_SIZE))
 }
 
-/// Returns the memory available without swapping, in bytes (proc_meminfo(5)).
-fn available() -> Option<usize> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
+/// Returns the available memory in bytes.
+fn available() -> Option<u64> {
+    Some(available_memory(&Root::default())?.bytes)
 }
 
 /// The published `get-user-pages`: pins --bytes_to_pipe in total, half a buffer at a

@@ -2,13 +2,14 @@
 
 mod counted;
 
+use std::path::Path;
 use std::time::Duration;
 
 use pipespeed_base::Named;
 
 use crate::cli::ProfileArgs;
 use crate::commands::files::{Files, RECORD};
-use crate::commands::{first_error, header, place, settle_pipe_size};
+use crate::commands::{cases_fit, first_error, header, place, settle_pipe_size};
 use pipespeed_base::failure::{Interrupted, say, usage};
 use pipespeed_base::interrupt::Interrupt;
 use pipespeed_explain::profile::collect::profile;
@@ -139,6 +140,16 @@ impl Subject {
         if args.command.is_empty() {
             return Ok(Subject::Cases(cases(args)?));
         }
+        if let [first, _, ..] = &args.command[..]
+            && first.contains(|c: char| c == '|' || c.is_whitespace())
+            && !Path::new(first).exists()
+        {
+            return Err(usage(format!(
+                "-- {}: a pipeline is one quoted string after '--', and pipespeed's options, such \
+                 as --time, go before '--'",
+                in_short(&args.command.join(" "), 60)
+            )));
+        }
         Pipeline::new(&args.command)
             .map(Subject::Pipeline)
             .map_err(|error| {
@@ -244,8 +255,19 @@ fn cases(args: &ProfileArgs) -> anyhow::Result<Vec<Case>> {
         buffer_bytes: args.setup.buffer_size,
         ..Overrides::default()
     };
+    let cases = named_cases(args, &overrides)?;
+    let sizes = [
+        ("--buffer-size", args.setup.buffer_size),
+        ("--pipe-size", args.setup.pipe_size),
+    ];
+    cases_fit(&cases, &sizes)?;
+    Ok(cases)
+}
+
+/// Returns the requested case, or the rungs of the ladder.
+fn named_cases(args: &ProfileArgs, overrides: &Overrides) -> anyhow::Result<Vec<Case>> {
     let Some(name) = &args.case else {
-        return Ok(Suite::rungs(&overrides));
+        return Ok(Suite::rungs(overrides));
     };
     let suites = match &args.suite {
         Some(suite) => std::slice::from_ref(suite),
@@ -259,10 +281,10 @@ fn cases(args: &ProfileArgs) -> anyhow::Result<Vec<Case>> {
             ..overrides.clone()
         })
     });
-    let default = suites.iter().flat_map(|suite| suite.cases(&overrides));
+    let default = suites.iter().flat_map(|suite| suite.cases(overrides));
     match default.chain(requested).find(|case| case.name == *name) {
         Some(case) => Ok(vec![case]),
-        None => Err(usage(unknown_case(name, args.suite, &overrides))),
+        None => Err(usage(unknown_case(name, args.suite, overrides))),
     }
 }
 

@@ -44,6 +44,7 @@ pub fn run(end: &EndArgs, requested: Option<DataUse>, rules: Rules) -> anyhow::R
         }
         (false, _) => SourceTechnique::Read,
     };
+    end.buffers_fit()?;
     if let (Some(bytes), Rules::Subcommand) = (end.pipe_size, rules) {
         if !pipe::is_pipe(input).context("standard input")? {
             return Err(usage("--pipe-size: standard input is not a pipe"));

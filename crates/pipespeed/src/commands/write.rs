@@ -42,6 +42,7 @@ pub fn run(args: &WriteArgs, rules: Rules) -> anyhow::Result<()> {
         return Err(usage("--pipe-size: standard output is not a pipe"));
     }
     check_buffer(&args.end)?;
+    args.end.buffers_fit()?;
     if is_pipe {
         set_pipe_size(&args.end, out, rules)?;
     }

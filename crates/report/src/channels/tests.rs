@@ -3,7 +3,7 @@
 use super::*;
 use crate::table;
 use pipespeed_measure::fixtures::{channels, estimate, leave_out, refuse};
-use pipespeed_measure::record::{NotRun, WarningKind};
+use pipespeed_measure::record::{NotRun, Ratio, Warning, WarningKind};
 
 fn shown(run: &Run, width: usize) -> String {
     let style = Style {
@@ -109,17 +109,7 @@ fn a_long_reason_takes_lines_and_no_column() {
 
 #[test]
 fn the_best_channel_is_named_with_those_whose_intervals_overlap() {
-    let mut run = channels(false);
-    let set = |run: &mut Run, name: &str, low: f64, median: f64, high: f64| {
-        let case = run.cases.iter_mut().find(|case| case.name == name).unwrap();
-        let summary = case.summary.as_mut().unwrap();
-        summary.gib_per_s = estimate(low, median, high);
-    };
-    for case in &mut run.cases {
-        if let Some(summary) = &mut case.summary {
-            summary.gib_per_s = estimate(0.9, 1.0, 1.1);
-        }
-    }
+    let mut run = alike();
     set(&mut run, "tcp_64k", 4.0, 5.0, 6.0);
     set(&mut run, "seqpacket_64k", 3.0, 3.5, 4.5);
     set(&mut run, "pipe_64k_spin", 8.0, 9.0, 10.0);
@@ -127,7 +117,7 @@ fn the_best_channel_is_named_with_those_whose_intervals_overlap() {
     let found = findings(&run);
     assert_eq!(
         found[3],
-        "Fastest for messages of 64KiB: tcp (5.00 GiB/s; no certain difference to seqpacket) if the \
+        "Fastest for messages of 64KiB: undecided between tcp (5.00 GiB/s) and seqpacket if the \
          ends sleep; pipe spinning (9.00 GiB/s) if they may spin."
     );
     assert_eq!(
@@ -135,9 +125,76 @@ fn the_best_channel_is_named_with_those_whose_intervals_overlap() {
         "Fastest for messages of 1KiB: pipe (2.00 GiB/s) if the ends sleep; spinning is no faster."
     );
     assert!(
-        found[0].contains("no other differs with certainty"),
+        found[0].contains("undecided, no other differs with certainty from "),
         "{}",
         found[0]
+    );
+    assert!(
+        found[0].ends_with("spinning had no higher median."),
+        "{}",
+        found[0]
+    );
+}
+
+/// A run of enough rounds whose cases all have the same rate, without comparisons.
+fn alike() -> Run {
+    let mut run = channels(false);
+    for case in &mut run.cases {
+        case.ratio = None;
+        if let Some(summary) = &mut case.summary {
+            summary.gib_per_s = estimate(0.9, 1.0, 1.1);
+        }
+    }
+    run
+}
+
+fn set(run: &mut Run, name: &str, low: f64, median: f64, high: f64) {
+    let case = run.cases.iter_mut().find(|case| case.name == name).unwrap();
+    let summary = case.summary.as_mut().unwrap();
+    summary.gib_per_s = estimate(low, median, high);
+}
+
+#[test]
+fn no_channel_is_recommended_against_its_verdict() {
+    let mut run = alike();
+    set(&mut run, "tcp_64k", 4.0, 5.0, 6.0);
+    let of_64k = |run: &Run| findings(run)[3].clone();
+    let certain = "Fastest for messages of 64KiB: tcp (5.00 GiB/s) if the ends sleep;";
+    assert!(of_64k(&run).starts_with(certain), "{}", of_64k(&run));
+
+    // Its interval lies above the pipe's, but the comparison by rounds is undecided.
+    let tcp = run.cases.iter().position(|case| case.name == "tcp_64k");
+    let ratio = |verdict| Ratio {
+        estimate: estimate(0.9, 5.0, 6.0),
+        verdict,
+    };
+    run.cases[tcp.unwrap()].ratio = Some(ratio(Verdict::Undecided));
+    let doubt = "64KiB: undecided between tcp (5.00 GiB/s) and pipe if the ends sleep;";
+    assert!(of_64k(&run).contains(doubt), "{}", of_64k(&run));
+    run.cases[tcp.unwrap()].ratio = Some(ratio(Verdict::Faster));
+    assert!(of_64k(&run).starts_with(certain), "{}", of_64k(&run));
+
+    // Verdicts are withheld.
+    run.settings.rounds_done = 5;
+    let doubt = "undecided, no other differs with certainty from tcp (5.00 GiB/s)";
+    assert!(of_64k(&run).contains(doubt), "{}", of_64k(&run));
+}
+
+#[test]
+fn too_few_rounds_for_verdicts_are_noted_without_verbose() {
+    let mut run = channels(false);
+    for at in 0..9 {
+        let message = format!("something else, number {at}");
+        run.warnings
+            .push(Warning::new(WarningKind::OtherLoad, message));
+    }
+    let message = "6 rounds are too few for 60 simultaneous comparisons (12 needed)";
+    run.warnings
+        .push(Warning::new(WarningKind::FewRounds, message));
+    let text = table(&run, Style::of_width(120));
+    assert!(
+        text.contains(message) && text.contains("more notes"),
+        "{text}"
     );
 }
 

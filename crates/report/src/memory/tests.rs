@@ -84,8 +84,7 @@ fn no_line_is_wider_than_the_terminal() {
 #[test]
 fn a_common_reason_is_stated_once() {
     let mut run = memory();
-    let reason =
-        "a block of 1GiB and an eighth more are needed, but only 600MiB are available here";
+    let reason = "a block of 1GiB: 1GiB of memory needed, but at most 480MiB may be used";
     for way in ["read", "write"] {
         refuse(&mut run, &format!("mem_{way}_1g"), reason);
     }

@@ -1,7 +1,7 @@
 //! Plans the cases of a latency run from the options.
 
 use crate::cli::LatencyArgs;
-use crate::commands::{header, pipe_size_allowed, seed};
+use crate::commands::{header, memory_suffices, pipe_size_allowed, seed};
 use pipespeed_base::failure::usage;
 use pipespeed_host::placement::Chosen;
 use pipespeed_host::{Machine, Warning, WarningKind, warnings};
@@ -38,6 +38,10 @@ fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
     let mut sizes = args.size.clone();
     sizes.sort_unstable();
     sizes.dedup();
+    if let Some(&largest) = sizes.last() {
+        // Each process has a message to send and one to receive.
+        memory_suffices("--size", largest, (largest as u64).saturating_mul(4))?;
+    }
     let sizes_of = |channel: Transport| match (channel, sizes.is_empty()) {
         (Transport::Eventfd, true) => vec![EVENTFD_BYTES],
         (_, true) => DEFAULT_SIZES.to_vec(),

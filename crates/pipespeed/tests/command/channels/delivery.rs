@@ -307,9 +307,9 @@ fn without_descriptors_every_line_names_the_limit_and_nothing_is_left() {
 #[test]
 fn bad_input_names_what_there_is() {
     let too_short = run_alone(pipespeed("bench channels --time 3"));
-    too_short.refused(2, &["--time 3", "9 rounds", "--channel", "--quick"]);
+    too_short.refused(2, &["--time 3", "12 rounds", "--channel", "--quick"]);
     let too_short = run_alone(pipespeed("bench channels --time 1 --quick"));
-    too_short.refused(2, &["--time 1", "6 rounds", "--size, or use --rounds"]);
+    too_short.refused(2, &["--time 1", "11 rounds", "--size, or use --rounds"]);
     insta::assert_snapshot!(usage_errors([
         "bench channels --channel nonsense",
         "bench channels --channel pipe,nonsense",
@@ -340,6 +340,8 @@ fn all_of_it_says_first_how_long_it_takes() {
     assert!(all >= 15 * 11 * 2, "{all}");
     let usual = run(pipespeed("bench channels --list")).succeeded();
     assert_eq!(usual.out.lines().count(), 6 * 6 * 2);
+    let quick = run(pipespeed("bench channels --list --quick")).succeeded();
+    assert_eq!(quick.out.lines().count(), 6 * 4 * 2);
     // Interrupted as soon as it has said so.
     let directory = tempfile::tempdir().unwrap();
     let mut command = pipespeed("bench channels --all");

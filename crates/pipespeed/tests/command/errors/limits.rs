@@ -54,12 +54,12 @@ fn a_pipe_over_the_limit_is_refused_with_the_limit() {
 #[test]
 fn a_buffer_larger_than_the_memory_allowed_is_refused() {
     for (args, writes) in [
-        ("write --buf-size 4G", true),
+        ("write --buf-size 1G", true),
         (
-            "write --buf-size 4G --write-with-vmsplice --pipe-size 64K",
+            "write --buf-size 1G --write-with-vmsplice --pipe-size 64K",
             true,
         ),
-        ("read --buf-size 4G", false),
+        ("read --buf-size 1G", false),
     ] {
         let mut command = pipespeed(args);
         conditions::limit(&mut command, Resource::As, 1 << 30);
@@ -68,7 +68,82 @@ fn a_buffer_larger_than_the_memory_allowed_is_refused() {
         } else {
             from_a_pipe(command)
         };
-        outcome.refused(1, &["--buf-size 4294967296", "memory"]);
+        outcome.refused(1, &["--buf-size 1073741824", "memory"]);
+    }
+}
+
+#[test]
+fn sizes_that_would_exhaust_the_memory_are_refused_before_anything_runs() {
+    // No machine has as much; should a size be accepted after all, it can't be mapped.
+    let limited = |args: &str| {
+        let mut command = pipespeed(args);
+        conditions::limit(&mut command, Resource::As, 4 << 30);
+        command
+    };
+    for (args, option) in [
+        (
+            "bench --no-save --buffer-size 1024T",
+            "--buffer-size 1024TiB",
+        ),
+        (
+            "bench --no-save --rounds 1 --buffer-size 1024T",
+            "--buffer-size",
+        ),
+        (
+            "bench touched --no-save --buffer-size 1024T",
+            "--buffer-size",
+        ),
+        (
+            "bench changes --no-save --buffer-size 1024T",
+            "--buffer-size",
+        ),
+        (
+            "bench options --no-save --buffer-size 1024T",
+            "--buffer-size",
+        ),
+        (
+            "bench volumes --no-save --buffer-size 1024T",
+            "--buffer-size",
+        ),
+        ("bench sizes --no-save --buffer-size 1024T", "--buffer-size"),
+        ("bench memory --no-save --size 4K,1024T", "--size 1024TiB"),
+        ("profile write_read --buffer-size 1024T", "--buffer-size"),
+        ("profile --all --buffer-size 1024T", "--buffer-size"),
+        ("costs --pinning --size 1024T", "--size 1024TiB"),
+    ] {
+        let words = [
+            option,
+            "memory needed",
+            "80 % of what is available (",
+            "smaller",
+        ];
+        run_alone(limited(args)).refused(2, &words);
+    }
+    for (args, writes) in [
+        ("write --buf-size 1024T", true),
+        (
+            "write --buf-size 1024T --write-with-vmsplice --pipe-size 64K",
+            true,
+        ),
+        ("read --buf-size 1024T", false),
+        ("read --buf-size 1024T --data touch", false),
+    ] {
+        let outcome = if writes {
+            into_a_pipe(limited(args))
+        } else {
+            from_a_pipe(limited(args))
+        };
+        let words = ["--buf-size 1024TiB", "3072TiB of memory needed", "smaller"];
+        outcome.refused(2, &words);
+    }
+}
+
+#[test]
+fn too_few_descriptors_to_start_name_the_limit() {
+    for args in ["bench --quick --no-save", "latency pipe --time 5"] {
+        let mut command = pipespeed(args);
+        conditions::few_descriptors(&mut command, 8);
+        run_alone(command).refused(1, &["(ulimit -n, now 8)"]);
     }
 }
 

@@ -290,6 +290,16 @@ fn special_characters_of_a_command_are_escaped_in_files() {
 }
 
 #[test]
+fn options_after_a_quoted_pipeline_are_refused_with_the_way_out() {
+    for pipeline in ["yes | head -1", "yes|head"] {
+        let mut command = profile("", pipeline);
+        command.args(["--time", "3"]);
+        let words = [pipeline, "such as --time, go before '--'"];
+        run_alone(command).refused(2, &words);
+    }
+}
+
+#[test]
 fn a_command_that_is_missing_or_fails_is_named() {
     if !can_sample() {
         return;

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Stdio;
 
 use crate::common::records::{ROUNDS, Records, case, run};
-use crate::common::{json, json_file, names_in, pipespeed, start};
+use crate::common::{json, json_file, names_in, pipespeed, start, start_into};
 use pipespeed_measure::suite::Suite;
 
 #[test]
@@ -69,6 +69,18 @@ fn fail_on_slower_fails_from_the_percentage_on_and_not_below() {
     // Among several files one is enough.
     let outcome = records.compare("old.json old.json new.json --fail-on slower");
     outcome.failed(1, &["vmsplice_read"]);
+    // A case that is slower counts more than one that is missing.
+    records.changed("short.json", |run| {
+        run.cases.retain(|case| case.name != "vmsplice_splice");
+    });
+    let outcome = records.compare("old.json new.json short.json --fail-on slower");
+    outcome.failed(1, &["vmsplice_read"]);
+    // A reader that leaves early changes nothing.
+    let mut command = pipespeed("compare old.json new.json --json - --fail-on slower");
+    command.current_dir(&records.0);
+    let unread = std::io::pipe().unwrap().1;
+    let outcome = start_into(command, unread).finish();
+    assert_eq!(outcome.code, Some(1), "{outcome:#?}");
 }
 
 #[test]
@@ -118,7 +130,7 @@ fn json_and_chart_are_saved_where_asked_and_the_table_is_shown() {
 
     // Which is no run itself.
     let words = ["c.json", "kind comparison, not bench"];
-    records.compare("old.json c.json").refused(1, &words);
+    records.compare("old.json c.json").refused(2, &words);
 
     // To standard output one of them; then the table goes to standard error.
     let outcome = records.compare("old.json new.json --chart -").succeeded();
@@ -136,7 +148,7 @@ fn json_and_chart_are_saved_where_asked_and_the_table_is_shown() {
     let args = "old.json new.json --json /dev/full";
     let outcome = records.compare(args);
     assert!(outcome.out.contains("vmsplice_read"), "{outcome:#?}");
-    outcome.failed(1, &["cannot write /dev/full"]);
+    outcome.failed(2, &["cannot write /dev/full"]);
 }
 
 #[test]
@@ -157,5 +169,5 @@ fn one_of_the_runs_comes_from_standard_input() {
     command.current_dir(&records.0).stdin(Stdio::null());
     start(command)
         .finish()
-        .refused(1, &["standard input", "empty"]);
+        .refused(2, &["standard input", "empty"]);
 }

@@ -6,6 +6,7 @@ use std::fs;
 use crate::common::fake::{FakeRunner, whole_run};
 use crate::common::json;
 use crate::common::records::{ROUNDS, Records, case, run};
+use pipespeed_measure::record::{Run, Warning, WarningKind};
 use pipespeed_measure::suite::Suite;
 use serde_json::Value;
 
@@ -20,7 +21,7 @@ fn runs_of_different_suites_have_nothing_to_compare_or_are_refused() {
         "ladder",
         "touched",
     ];
-    records.compare("old.json touched.json").refused(1, &words);
+    records.compare("old.json touched.json").refused(2, &words);
     let other = records.compare("old.json touched.json --force");
     // Some of the names are common to both: that is compared if one insists.
     insta::assert_snapshot!(other.succeeded().out);
@@ -54,14 +55,14 @@ fn other_work_or_other_use_of_the_data_makes_no_sense_to_compare() {
     records.changed("work.json", |run| run.settings.work = 3);
     records
         .compare("old.json work.json")
-        .refused(1, &["passes over the data"]);
+        .refused(2, &["passes over the data"]);
     records.compare("old.json work.json --force").succeeded();
     records.changed("data.json", |run| {
         run.cases[0].data = pipespeed_measure::record::DataUse::Verify;
     });
     records
         .compare("old.json data.json")
-        .refused(1, &["write_read", "verified"]);
+        .refused(2, &["write_read", "verified"]);
 }
 
 #[test]
@@ -93,7 +94,7 @@ fn a_case_that_is_missing_or_refused_is_named_and_the_rest_compared() {
     insta::assert_snapshot!(table.out);
     // A gate can't be passed by losing the case.
     let gate = records.compare("old.json refused.json --fail-on slower");
-    insta::assert_snapshot!(gate.failed(1, &[]).err);
+    insta::assert_snapshot!(gate.failed(2, &[]).err);
     let reverse = records.compare("new.json old.json --json -").succeeded();
     let reverse = &json(&reverse.out)["comparisons"][0];
     assert_eq!(
@@ -113,7 +114,7 @@ fn runs_without_a_measured_case_in_common_are_refused_even_by_force() {
     ] {
         records
             .compare(args)
-            .refused(1, &["no measured case in common"]);
+            .refused(2, &["no measured case in common"]);
     }
 }
 
@@ -189,7 +190,59 @@ fn what_is_no_record_is_refused_in_one_line_with_the_way_out() {
         let first = format!("{name} old.json");
         let last = format!("old.json {name}");
         for args in [first, last] {
-            records.compare(&args).refused(1, &[name, expected]);
+            records.compare(&args).refused(2, &[name, expected]);
         }
     }
+}
+
+#[test]
+fn a_gate_that_nothing_can_exceed_does_not_pass() {
+    let records = Records::new();
+    let save = |name: &str, rounds: usize, factor: f64| {
+        let runner = FakeRunner {
+            factors: BTreeMap::from([("tcp_4k".to_owned(), factor)]),
+            ..FakeRunner::default()
+        };
+        records.save(name, &whole_run(Suite::Channels, runner, rounds));
+    };
+    for rounds in [6, ROUNDS] {
+        save(&format!("old{rounds}.json"), rounds, 1.0);
+        save(&format!("slow{rounds}.json"), rounds, 0.5);
+    }
+    // Six rounds have intervals, but are too few for verdicts on so many cases.
+    let gate = records.compare("old6.json slow6.json --fail-on slower");
+    gate.failed(2, &["--fail-on: no verdict is possible", "tcp_4k"]);
+    records.compare("old6.json slow6.json").succeeded();
+    let gate = records.compare("old12.json slow12.json --fail-on slower");
+    gate.failed(1, &["--fail-on: slower: tcp_4k (x0.50)"]);
+    let gate = records.compare("old12.json old12.json --fail-on slower");
+    gate.succeeded();
+}
+
+#[test]
+fn a_verdict_on_a_disturbed_run_is_marked() {
+    let records = Records::new();
+    let disturb = |run: &mut Run| {
+        let warning = Warning::new(WarningKind::Steal, "the hypervisor took 20 % of the time");
+        run.warnings.push(warning);
+    };
+    records.changed("disturbed.json", disturb);
+    let mut slow = run(Suite::Ladder, &[("vmsplice_read", 0.8)]);
+    disturb(&mut slow);
+    records.save("slow.json", &slow);
+    let gate = "--fail-on slower";
+
+    let passed = records.compare(&format!("old.json disturbed.json {gate}"));
+    let passed = passed.succeeded();
+    assert!(passed.out.contains("same (disturbed)"), "{passed:#?}");
+    let line = "no case is slower; the newer run was disturbed: measure again";
+    assert!(passed.err.contains(line), "{passed:#?}");
+
+    let failed = records.compare(&format!("disturbed.json slow.json {gate}"));
+    assert!(failed.out.contains("slower (disturbed)"), "{failed:#?}");
+    let line = "slower: vmsplice_read (x0.80); both runs were disturbed: measure again";
+    failed.failed(1, &[line]);
+    let comparison = records.comparison("slow.json");
+    assert_eq!(comparison["old"]["disturbed"], false);
+    assert_eq!(comparison["new"]["disturbed"], true);
 }
