@@ -169,6 +169,7 @@ pub fn ladder() -> Run {
         (0.652, None),
         (1.05, Some(ratio(1.61))),
         (0.658, Some(within(0.98, 1.01, 1.03))),
+        (0.913, Some(ratio(1.4))),
         (2.86, Some(ratio(2.72))),
         (2.95, Some(within(0.96, 1.03, 1.11))),
         (5.61, Some(ratio(1.96))),
