@@ -90,7 +90,7 @@ pub enum TrialError {
     NotRun(#[from] NotRun),
     /// Both processes wait for each other.
     #[error("deadlock after {}", pluralize(.0.round_trips as usize, "round trip"))]
-    Deadlock(Deadlock),
+    Deadlock(Box<Deadlock>),
     /// The run was interrupted by a signal.
     #[error("interrupted by {}", signal_name(*.0))]
     Interrupted(i32),

@@ -69,12 +69,13 @@ impl Watch for Watcher {
             .as_mut()
             .and_then(|detector| detector.update(&states, now));
         if stuck.is_some_and(|time| time >= self.limit) {
-            return Err(TrialError::Deadlock(Deadlock {
+            let deadlock = Deadlock {
                 round_trips: states[Role::Sender.index()].read / self.size as u64,
                 seconds: self.limit.as_secs_f64(),
                 capacity: self.capacity.clone(),
                 processes: states,
-            }));
+            };
+            return Err(TrialError::Deadlock(Box::new(deadlock)));
         }
         Ok(moves)
     }

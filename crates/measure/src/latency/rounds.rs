@@ -51,7 +51,7 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> RoundTrips<T> {
         match (self.launch)(&spec) {
             Ok(measured) => Ok(Some(measured)),
             Err(TrialError::Deadlock(deadlock)) => {
-                case.deadlock = Some(deadlock);
+                case.deadlock = Some(*deadlock);
                 Ok(None)
             }
             Err(error) => {
@@ -265,7 +265,7 @@ mod tests {
                 refusals += 1;
                 Err(NotRun::limit("too long").into())
             }
-            Transport::Unix => Err(TrialError::Deadlock(deadlock())),
+            Transport::Unix => Err(TrialError::Deadlock(Box::new(deadlock()))),
             _ => Ok(measured()),
         };
         let mut run = Rounds::of_round_trips(record(Length::Count(3)), true, launch);
