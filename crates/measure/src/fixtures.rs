@@ -3,6 +3,7 @@
 use crate::case::Case;
 use crate::endpoint::memory::Act;
 use crate::endpoint::spec::{ChannelKind, Waiting};
+use crate::latency::deadlock::{Deadlock, State};
 use crate::latency::record::{self as round_trips, CaseRecord, Record};
 use crate::latency::spec::{Length, Mode, Outcome};
 use crate::latency::trial::Measured;
@@ -169,6 +170,7 @@ pub fn ladder() -> Run {
         (0.652, None),
         (1.05, Some(ratio(1.61))),
         (0.658, Some(within(0.98, 1.01, 1.03))),
+        (0.913, Some(ratio(1.4))),
         (2.86, Some(ratio(2.72))),
         (2.95, Some(within(0.96, 1.03, 1.11))),
         (5.61, Some(ratio(1.96))),
@@ -326,6 +328,24 @@ pub fn leave_out(run: &mut Run, name: &str, not_run: NotRun) {
     case.ratio = None;
 }
 
+/// An invented deadlock of messages of 128 KiB.
+pub fn deadlock() -> Deadlock {
+    let state = |pid, written, read| State {
+        pid,
+        letter: Some('S'),
+        wait_channel: Some("pipe_write".to_owned()),
+        written,
+        read,
+        is_writing: true,
+    };
+    Deadlock {
+        round_trips: 1,
+        seconds: 2.0,
+        capacity: "each pipe holds 64KiB".to_owned(),
+        processes: [state(11, 262_144, 131_072), state(12, 196_608, 262_144)],
+    }
+}
+
 /// Plausible results of round trips.
 pub fn latency_record(mode: Mode) -> Record {
     let mut cases: Vec<CaseRecord> = [
@@ -334,7 +354,7 @@ pub fn latency_record(mode: Mode) -> Record {
         (Transport::Pipe, 1 << 17),
     ]
     .into_iter()
-    .map(|(kind, size)| CaseRecord::new(kind, size))
+    .map(|(kind, size)| CaseRecord::new(kind, size, mode))
     .collect();
     for case in &mut cases[..2] {
         let slow = if case.channel == Transport::Tcp { 3 } else { 1 };
@@ -354,15 +374,17 @@ pub fn latency_record(mode: Mode) -> Record {
             case.add(round as usize, &measured, true);
         }
     }
-    cases[2].deadlock = Some("deadlock: both sleep".to_owned());
-    let mut eventfd = CaseRecord::new(Transport::Eventfd, 1024);
+    match mode {
+        Mode::Closed | Mode::Open(_) => cases[2].failed = 3,
+        Mode::Naive(_) => cases[2].deadlock = Some(deadlock()),
+    }
+    let mut eventfd = CaseRecord::new(Transport::Eventfd, 1024, mode);
     eventfd.not_run = Some(NotRun::limit("a message has at most 8 bytes"));
     cases.push(eventfd);
     Record {
         header: header(RecordKind::Latency),
         interrupted: None,
         settings: round_trips::Settings {
-            mode,
             length: Length::Count(2000),
             wait: Waiting::Block,
             cpus: [Some(0), Some(1)],

@@ -25,10 +25,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::endpoint::counters::process_time;
+use crate::latency::deadlock::Deadlock;
 use crate::record::NotRun;
 use pipespeed_base::failure::{out_of_descriptors, start_error};
 use pipespeed_base::interrupt::{INTERRUPTING, Interrupt};
-use pipespeed_base::signal_name;
+use pipespeed_base::{signal_name, text::pluralize};
 use pipespeed_host::{NoiseDelta, NoiseProbe};
 
 pub(crate) use self::child::{Instructions, PeerGone, not_allowed, refusal_or_failure, serve};
@@ -39,7 +40,7 @@ use self::control::{GO, Report};
 pub const SUBCOMMAND: &str = "__endpoint";
 
 /// Number of words of memory that the processes of a trial share.
-const SHARED_WORDS: usize = 4;
+const SHARED_WORDS: usize = 6;
 
 /// The timeout for a process to report its failure, after its peer has reported it
 /// gone.
@@ -88,8 +89,8 @@ pub enum TrialError {
     #[error(transparent)]
     NotRun(#[from] NotRun),
     /// Both processes wait for each other.
-    #[error("{0}")]
-    Deadlock(String),
+    #[error("deadlock after {}", pluralize(.0.round_trips as usize, "round trip"))]
+    Deadlock(Box<Deadlock>),
     /// The run was interrupted by a signal.
     #[error("interrupted by {}", signal_name(*.0))]
     Interrupted(i32),

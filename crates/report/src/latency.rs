@@ -10,11 +10,11 @@ use super::format::{interval, pluralize, significant};
 use super::notes::{Note, notes};
 use super::style::Style;
 use super::table::{Column, Table};
-use pipespeed_base::size;
+use pipespeed_base::{Named, size};
 use pipespeed_measure::channel::transport::Transport;
 use pipespeed_measure::endpoint::spec::Waiting;
 use pipespeed_measure::latency::record::{CaseRecord, Record, Summary};
-use pipespeed_measure::latency::spec::{Length, Mode};
+use pipespeed_measure::latency::spec::{Length, Mode, Naive};
 use pipespeed_stats::Estimate;
 
 /// With fewer round trips in a launch, its p99.9 is its maximum.
@@ -26,11 +26,13 @@ const LABELLED: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
 /// The table, with notes.
 pub fn latency_table(record: &Record, style: Style) -> String {
-    let title = match record.settings.mode {
-        Mode::Open(_) => "Round trip from when the message was due, in us",
-        Mode::Closed | Mode::Naive => "Round trip, in us",
+    let title = match record.rate() {
+        Some(_) => "Round trip from when the message was due, in us",
+        None => "Round trip, in us",
     };
-    let mut table = Table::new([
+    let is_naive = record.cases.iter().any(|case| case.naive().is_some());
+    let exchange = is_naive.then(|| Column::left("exchange"));
+    let columns = exchange.into_iter().chain([
         Column::left("channel"),
         Column::right("size"),
         Column::right("p50"),
@@ -41,13 +43,14 @@ pub fn latency_table(record: &Record, style: Style) -> String {
         Column::right("max").optional(2),
         Column::right("MiB/s").optional(4),
     ]);
+    let mut table = Table::new(columns);
     for case in &record.cases {
+        let exchange = case.naive().map(|naive| naive.name().to_owned());
         let name = case.channel.name().to_owned();
         let size = size::exact(case.size as u64);
+        let first = exchange.into_iter().chain([name, size]);
         match &case.summary {
-            Some(summary) => table.row([
-                name,
-                size,
+            Some(summary) => table.row(first.chain([
                 significant(summary.p50_us.median),
                 interval(summary.p50_us.interval),
                 significant(summary.p90_us.median),
@@ -55,12 +58,8 @@ pub fn latency_table(record: &Record, style: Style) -> String {
                 significant(summary.p999_us.median),
                 significant(summary.max_us),
                 significant(summary.mib_per_s.median),
-            ]),
-            None => {
-                let reason = case.not_run.as_ref().map(ToString::to_string);
-                let reason = reason.unwrap_or_else(|| missing_kind(case).to_owned());
-                table.row_with_text([name, size], reason);
-            }
+            ])),
+            None => table.row_with_text(first, missing_reason(case)),
         }
     }
     format!(
@@ -69,6 +68,18 @@ pub fn latency_table(record: &Record, style: Style) -> String {
         table.render(style),
         latency_notes(record, style)
     )
+}
+
+/// Why a case has no figures.
+fn missing_reason(case: &CaseRecord) -> String {
+    match (&case.not_run, &case.deadlock) {
+        (Some(not_run), _) => not_run.to_string(),
+        (None, Some(deadlock)) => {
+            let trips = pluralize(deadlock.round_trips as usize, "round trip");
+            format!("{} after {trips}", missing_kind(case))
+        }
+        (None, None) => missing_kind(case).to_owned(),
+    }
 }
 
 /// Why a case has no figures, in one or two words.
@@ -89,12 +100,10 @@ pub fn latency_notes(record: &Record, style: Style) -> String {
     }
     for case in &record.cases {
         let name = case.name();
-        if let Some(how) = &case.deadlock {
-            all.push(Note::Alarm(format!("{name}: {how}")));
-        }
-        if let (Mode::Open(rate), Some(summary)) = (record.settings.mode, &case.summary) {
+        if let (Mode::Open(rate), Some(summary)) = (case.mode, &case.summary) {
             all.extend(rate_notes(&name, rate, summary));
         }
+        all.extend(short_reads(case).map(Note::Caution));
     }
     let summaries = record.cases.iter().filter_map(|case| case.summary);
     let least = summaries.map(|summary| summary.min_count).min();
@@ -108,7 +117,23 @@ pub fn latency_notes(record: &Record, style: Style) -> String {
     all.extend(zerocopy(record).map(Note::Method));
     all.extend(method(record).into_iter().map(Note::Method));
     all.extend(rings_block(record).then(|| Note::Method(format!("note: {RING_POLLS}"))));
-    notes(all, style) + "\n"
+    // A deadlock is what the naive exchanges are run for: the first of each is explained
+    // in any case, the others as far as there is room.
+    let deadlocks = record.cases.iter().filter_map(|case| {
+        let how = case.explain_deadlock()?;
+        Some((case.naive(), Note::Alarm(format!("{}: {how}", case.name()))))
+    });
+    let mut explained = Vec::new();
+    let mut text = String::new();
+    for (exchange, note) in deadlocks {
+        if explained.contains(&exchange) {
+            all.push(note);
+        } else {
+            explained.push(exchange);
+            text += &(note.lines(style) + "\n");
+        }
+    }
+    text + &notes(all, style) + "\n"
 }
 
 /// The share of sends with MSG_ZEROCOPY that the kernel copied.
@@ -140,6 +165,20 @@ fn rate_notes(name: &str, rate: f64, summary: &Summary) -> Vec<Note> {
     notes
 }
 
+/// Notes if reads returned only parts of messages.
+fn short_reads(case: &CaseRecord) -> Option<String> {
+    let short = case.summary?.short_reads;
+    let reads: u64 = case.launches.iter().map(|launch| launch.count).sum();
+    (short > 0).then(|| {
+        format!(
+            "{}: {short} of {} returned only a part of a message: such a round trip is timed, but \
+             does not count in MiB/s",
+            case.name(),
+            pluralize(reads as usize, "read")
+        )
+    })
+}
+
 /// The number of launches per case, and the planned number if it is larger.
 fn launches(record: &Record) -> String {
     let planned = record.settings.rounds;
@@ -162,6 +201,12 @@ fn rings_block(record: &Record) -> bool {
     record.settings.wait == Waiting::Block && measured(record).any(is_ring)
 }
 
+/// The kinds of exchange of a run.
+fn exchanges(record: &Record) -> String {
+    let modes = record.cases.iter().map(|case| case.mode).dedup();
+    modes.map(exchange).join("; ")
+}
+
 fn exchange(mode: Mode) -> String {
     match mode {
         Mode::Closed => "one message at a time, sent after the reply to the last".to_owned(),
@@ -169,7 +214,7 @@ fn exchange(mode: Mode) -> String {
             "{} messages per second on a fixed schedule, each timed from when it was due",
             significant(rate)
         ),
-        Mode::Naive => "both processes write, then read".to_owned(),
+        Mode::Naive(naive) => format!("{naive}: {}", naive.about()),
     }
 }
 
@@ -208,7 +253,7 @@ fn method(record: &Record) -> [String; 2] {
     [
         format!(
             "Measured: {}; round-trip times, not halved; {}{pipes}; {place}; {} of {length}.",
-            exchange(settings.mode),
+            exchanges(record),
             waiting(settings.wait),
             launches(record)
         ),
@@ -225,12 +270,13 @@ fn method(record: &Record) -> [String; 2] {
 /// over launches for each channel. Each step to the right is ten times rarer, to show the
 /// slowest.
 pub fn latency_chart(record: &Record) -> String {
-    let sizes = measured(record).map(|case| case.size).sorted().dedup();
+    let groups = measured(record).map(|case| (case.naive(), case.size));
+    let groups = groups.sorted_by_key(|(_, size)| *size).dedup();
     let mut subtitle = vec![
         of_record(&record.header),
         format!(
             "round-trip times, not halved; {}; {} ({})",
-            exchange(record.settings.mode),
+            exchanges(record),
             waiting(record.settings.wait),
             record.settings.relation
         ),
@@ -243,10 +289,11 @@ pub fn latency_chart(record: &Record) -> String {
     let interrupted = record.interrupted.iter();
     subtitle.extend(interrupted.map(|signal| format!("interrupted: {signal}")));
     subtitle.extend(missing(record).map(|missing| format!("not shown: {missing}")));
-    let panel = |bytes: usize| {
-        let cases = measured(record).filter(|case| case.size == bytes);
+    let panel = |(naive, bytes): (Option<Naive>, usize)| {
+        let cases = measured(record).filter(|case| (case.naive(), case.size) == (naive, bytes));
+        let exchange = naive.map_or_else(String::new, |naive| format!(", {naive}"));
         Panel {
-            title: format!("Messages of {}", size::exact(bytes as u64)),
+            title: format!("Messages of {}{exchange}", size::exact(bytes as u64)),
             lines: cases.map(line).collect(),
             ..Panel::default()
         }
@@ -254,7 +301,7 @@ pub fn latency_chart(record: &Record) -> String {
     let chart = LineChart {
         title: "pipespeed: round trips",
         subtitle,
-        panels: sizes.map(panel).collect(),
+        panels: groups.map(panel).collect(),
         height: 250,
         ticks: LABELLED
             .map(|percent| (rarity(percent), percent.to_string()))
@@ -290,9 +337,14 @@ fn measured(record: &Record) -> impl Iterator<Item = &CaseRecord> {
 
 /// The cases without a line, with reasons.
 fn missing(record: &Record) -> Option<String> {
-    let cases = record.cases.iter().map(|case| {
+    let names = record.cases.iter().map(|case| match case.naive() {
+        Some(naive) => format!("{} with {naive}", case.channel),
+        None => case.channel.name().to_owned(),
+    });
+    let names: Vec<String> = names.collect();
+    let cases = record.cases.iter().zip(&names).map(|(case, name)| {
         let why = case.summary.is_none().then(|| missing_kind(case));
-        (case.channel.name(), case.size, why)
+        (&**name, case.size, why)
     });
     not_shown(&cases.collect::<Vec<_>>())
 }

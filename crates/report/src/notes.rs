@@ -29,7 +29,8 @@ impl Note {
         }
     }
 
-    fn lines(&self, style: Style) -> String {
+    /// The note, wrapped and coloured.
+    pub fn lines(&self, style: Style) -> String {
         match self {
             Note::Alarm(text) => style.note(text, RED),
             Note::Caution(text) => style.note(text, YELLOW),

@@ -85,6 +85,15 @@ impl<'a> Message<'a> {
         &self.memory[self.range.0..self.range.1]
     }
 
+    /// Its first `len` bytes.
+    pub fn first(self, len: usize) -> Message<'a> {
+        let (start, end) = self.range;
+        Message {
+            range: (start, end.min(start + len)),
+            ..self
+        }
+    }
+
     /// Its bytes as pages.
     pub fn pages(&self) -> PageSlice<'a> {
         self.memory.slice(self.range.0..self.range.1)

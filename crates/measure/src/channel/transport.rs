@@ -122,6 +122,31 @@ impl Transport {
         })
     }
 
+    /// Channels whose calls move bytes by copying them, so that one call may receive less
+    /// than a message. The others deliver complete messages or refer to memory.
+    pub fn with_short_reads() -> Vec<Transport> {
+        let all = Transport::VALUES.iter().copied();
+        all.filter(|transport| match transport {
+            Transport::Pipe
+            | Transport::Fifo
+            | Transport::Socketpair
+            | Transport::Unix
+            | Transport::Tcp => true,
+            Transport::Vmsplice
+            | Transport::VmspliceFresh
+            | Transport::Ring
+            | Transport::RingCopy
+            | Transport::Seqpacket
+            | Transport::Datagram
+            | Transport::TcpZerocopy
+            | Transport::Mqueue
+            | Transport::VmReadv
+            | Transport::Uring
+            | Transport::Eventfd => false,
+        })
+        .collect()
+    }
+
     /// Whether it is a pipe or FIFO, whose capacity can be set.
     pub fn is_pipe(self) -> bool {
         matches!(self.parts().0, ChannelKind::Pipe | ChannelKind::Fifo)

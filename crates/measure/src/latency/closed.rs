@@ -15,8 +15,12 @@ const WARM_UP_NS: u64 = 10_000_000;
 
 /// Runs the sender.
 pub(super) fn send(port: &mut Port, spec: &Spec) -> anyhow::Result<Outcome> {
-    let mut number = warm_up(port)?;
-    timed(port, spec, &mut number)
+    let first = warm_up(port)?;
+    timed(port, spec, first, |port, number| {
+        let ns = round_trip(port, number)?;
+        ensure!(port.has_same_ends(number), "{WRONG_MESSAGE}");
+        Ok(ns)
+    })
 }
 
 /// Makes one round trip. Returns its duration in nanoseconds.
@@ -30,24 +34,42 @@ pub(super) fn round_trip(port: &mut Port, number: u64) -> anyhow::Result<u64> {
 
 /// Makes round trips that are not timed, and verifies every byte. Returns their number.
 pub(super) fn warm_up(port: &mut Port) -> anyhow::Result<u64> {
-    let started = now_ns();
-    let mut number = 0;
     port.copy_all(true);
-    // Three are enough for large messages.
-    while number < 3 || number < WARM_UP_TRIPS && now_ns() - started < WARM_UP_NS {
+    let number = warm_up_with(port, |port, number| {
         round_trip(port, number)?;
         ensure!(port.is_intact(number), "{WRONG_MESSAGE}");
+        Ok(())
+    })?;
+    port.copy_all(false);
+    Ok(number)
+}
+
+/// Makes round trips that are not timed. Returns their number.
+pub(super) fn warm_up_with(
+    port: &mut Port,
+    mut trip: impl FnMut(&mut Port, u64) -> anyhow::Result<()>,
+) -> anyhow::Result<u64> {
+    let started = now_ns();
+    let mut number = 0;
+    // Three are enough for large messages.
+    while number < 3 || number < WARM_UP_TRIPS && now_ns() - started < WARM_UP_NS {
+        trip(port, number)?;
         number += 1;
     }
-    port.copy_all(false);
     Ok(number)
 }
 
 /// The error for a message that differs from the one sent.
 pub(super) const WRONG_MESSAGE: &str = "a message came back with different bytes";
 
-/// Makes the timed round trips.
-fn timed(port: &mut Port, spec: &Spec, number: &mut u64) -> anyhow::Result<Outcome> {
+/// Makes the timed round trips. `trip` makes one and returns its nanoseconds; the first
+/// has the number `number`.
+pub(super) fn timed(
+    port: &mut Port,
+    spec: &Spec,
+    mut number: u64,
+    mut trip: impl FnMut(&mut Port, u64) -> anyhow::Result<u64>,
+) -> anyhow::Result<Outcome> {
     let mut latencies = Latencies::default();
     let meter = Meter::new();
     let before = meter.used();
@@ -59,15 +81,15 @@ fn timed(port: &mut Port, spec: &Spec, number: &mut u64) -> anyhow::Result<Outco
     let mut now = started;
     // At least one, so that there is a result.
     while latencies.is_empty() || goes_on(latencies.len(), now) {
-        latencies.record(round_trip(port, *number)?);
-        ensure!(port.has_same_ends(*number), "{WRONG_MESSAGE}");
-        *number += 1;
+        latencies.record(trip(port, number)?);
+        number += 1;
         now = now_ns();
     }
     Ok(Outcome {
         counts: latencies.counts(),
         seconds: (now - started) as f64 / 1e9,
         unanswered: 0,
+        short_reads: 0,
         run_delay_s: meter.used().since(&before).run_delay_s,
         zerocopy: port.zerocopy(),
     })

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::record::{CaseRecord, Launch, Record, Settings};
-use super::spec::Mode;
+use super::spec::{Mode, Naive};
 use crate::endpoint::spec::Waiting;
 use crate::record::NotRunKind;
 
@@ -23,16 +23,18 @@ struct Row<'a> {
     mib_per_s: Option<f64>,
     per_s: Option<f64>,
     unanswered: Option<u64>,
+    short_reads: Option<u64>,
     waited_share: Option<f64>,
     flags: String,
     mode: &'static str,
     rate: Option<f64>,
+    naive: Option<Naive>,
     wait: Waiting,
     /// What kept the case from being run.
     not_run: Option<NotRunKind>,
     /// Why, in a sentence.
     reason: Option<&'a str>,
-    deadlock: Option<&'a str>,
+    deadlock: Option<String>,
     /// Launches of the case that failed; not in the rows of launches.
     failed: Option<usize>,
 }
@@ -40,10 +42,10 @@ struct Row<'a> {
 impl<'a> Row<'a> {
     fn new(case: &CaseRecord, settings: &Settings, launch: Option<&Launch>) -> Row<'a> {
         let of = |value: fn(&Launch) -> f64| launch.map(value);
-        let (mode, rate) = match settings.mode {
+        let (mode, rate) = match case.mode {
             Mode::Closed => ("closed", None),
             Mode::Open(rate) => ("open", Some(rate)),
-            Mode::Naive => ("naive", None),
+            Mode::Naive(_) => ("naive", None),
         };
         let flags = launch.map_or(&[][..], |launch| &launch.flags);
         let flags: Vec<String> = flags.iter().map(|flag| flag.name()).collect();
@@ -60,10 +62,12 @@ impl<'a> Row<'a> {
             mib_per_s: of(|launch| launch.mib_per_s),
             per_s: of(|launch| launch.per_s),
             unanswered: launch.map(|launch| launch.unanswered),
+            short_reads: launch.map(|launch| launch.short_reads),
             waited_share: launch.and_then(|launch| launch.waited_share),
             flags: flags.join(" "),
             mode,
             rate,
+            naive: case.naive(),
             wait: settings.wait,
             not_run: None,
             reason: None,
@@ -90,7 +94,7 @@ impl Record {
                 out.serialize(Row {
                     not_run: case.not_run.as_ref().map(|not_run| not_run.kind),
                     reason: case.not_run.as_ref().map(|not_run| &*not_run.reason),
-                    deadlock: case.deadlock.as_deref(),
+                    deadlock: case.explain_deadlock(),
                     failed: Some(case.failed),
                     ..Row::new(case, &self.settings, None)
                 })?;
@@ -103,11 +107,13 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use crate::fixtures::latency_record;
-    use crate::latency::spec::Mode;
+    use crate::latency::spec::{Mode, Naive};
 
     #[test]
     fn what_was_not_measured_has_a_row_with_the_reason() {
-        let text = latency_record(Mode::Open(2000.0)).csv().unwrap();
+        let text = latency_record(Mode::Naive(Naive::ShortReads))
+            .csv()
+            .unwrap();
         let mut rows = csv::Reader::from_reader(text.as_bytes());
         let columns = rows.headers().unwrap().clone();
         let rows: Vec<csv::StringRecord> = rows.records().map(Result::unwrap).collect();
@@ -118,12 +124,16 @@ mod tests {
         assert_eq!(rows.len(), 7 + 7 + 1 + 1, "{text}");
         for row in &rows {
             assert_eq!(
-                ["mode", "rate", "wait"].map(|name| of(row, name)),
-                ["open", "2000.0", "block"]
+                ["mode", "rate", "naive", "wait"].map(|name| of(row, name)),
+                ["naive", "", "short-reads", "block"]
             );
         }
         let (deadlock, limit) = (&rows[14], &rows[15]);
-        assert_eq!(of(deadlock, "deadlock"), "deadlock: both sleep");
+        let how = of(deadlock, "deadlock");
+        assert!(
+            how.starts_with("deadlock after 1 round trip: the sender"),
+            "{how}"
+        );
         let fields = ["not_run", "reason"].map(|name| of(limit, name));
         assert_eq!(fields, ["limit", "a message has at most 8 bytes"]);
         for row in [deadlock, limit] {
@@ -132,5 +142,16 @@ mod tests {
                 ["", "", "0"]
             );
         }
+    }
+
+    #[test]
+    fn the_rate_of_an_open_loop_is_in_every_row() {
+        let text = latency_record(Mode::Open(2000.0)).csv().unwrap();
+        let rows = text.lines().skip(1);
+        assert!(
+            rows.clone().all(|row| row.contains(",open,2000.0,,block,")),
+            "{text}"
+        );
+        assert_eq!(rows.count(), 7 + 7 + 1 + 1);
     }
 }

@@ -9,11 +9,13 @@ use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::port::WRITING;
-use super::spec::{Mode, Spec};
+use serde::Serialize;
+
+use super::port::{WORDS, WRITING};
+use super::spec::{Mode, Naive, Spec};
 use super::trial::HANG_TIMEOUT;
 use crate::session::{Role, TrialError, Watch};
-use pipespeed_base::size;
+use pipespeed_base::{size, text::pluralize};
 
 /// The time between two checks of processes that may deadlock.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -38,33 +40,11 @@ impl Watcher {
         Watcher {
             pids,
             moved: 0,
-            detector: (spec.mode == Mode::Naive).then(Detector::default),
+            detector: matches!(spec.mode, Mode::Naive(_)).then(Detector::default),
             limit,
             size: spec.size,
             capacity,
         }
-    }
-
-    /// Describes a deadlock.
-    fn explain(&self, states: &[State; 2]) -> String {
-        let place = |role: Role| {
-            let state = &states[role.index()];
-            format!(
-                "the {role} (process {}) sleeps {}, state {}",
-                self.pids[role.index()],
-                state.place(),
-                state.letter.unwrap_or('?')
-            )
-        };
-        format!(
-            "deadlock: {}; {}. Neither has moved a byte for {:.1} s: each writes its message of {} before it \
-             reads, but {}: the rest of the message waits for the other process to read. Both were ended.",
-            place(Role::Sender),
-            place(Role::Echo),
-            self.limit.as_secs_f64(),
-            size::exact(self.size as u64),
-            self.capacity,
-        )
     }
 }
 
@@ -79,46 +59,113 @@ impl Watch for Watcher {
 
     fn check(&mut self, words: &[AtomicU64], now: Instant) -> Result<bool, TrialError> {
         let states = [0, 1].map(|at| {
-            let word = |offset: usize| words[at * 2 + offset].load(Ordering::Relaxed);
-            State::read(self.pids[at], word(0), word(1) == WRITING)
+            let word = |offset: usize| words[at * WORDS + offset].load(Ordering::Relaxed);
+            State::read(self.pids[at], word(0), word(1), word(2) == WRITING)
         });
-        let moved = states.iter().map(|state| state.moved).sum();
+        let moved = states.iter().map(State::moved).sum();
         let moves = std::mem::replace(&mut self.moved, moved) != moved;
         let stuck = self
             .detector
             .as_mut()
             .and_then(|detector| detector.update(&states, now));
         if stuck.is_some_and(|time| time >= self.limit) {
-            return Err(TrialError::Deadlock(self.explain(&states)));
+            let deadlock = Deadlock {
+                round_trips: states[Role::Sender.index()].read / self.size as u64,
+                seconds: self.limit.as_secs_f64(),
+                capacity: self.capacity.clone(),
+                processes: states,
+            };
+            return Err(TrialError::Deadlock(Box::new(deadlock)));
         }
         Ok(moves)
     }
 }
 
+/// A deadlock: both processes sleep in a write.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Deadlock {
+    /// Messages whose bytes had all come back.
+    pub round_trips: u64,
+    /// For how long no byte had been moved when the processes were ended.
+    pub seconds: f64,
+    /// The capacity of one direction, in words.
+    pub capacity: String,
+    /// The sender and the echo.
+    pub processes: [State; 2],
+}
+
+impl Deadlock {
+    /// Describes the deadlock of an exchange of messages of `size` bytes.
+    pub fn explain(&self, naive: Naive, size: usize) -> String {
+        let process = |role: Role| {
+            let state = &self.processes[role.index()];
+            format!(
+                "the {role} (process {}) has finished writing {} bytes and reading {}, and sleeps {}, \
+                 state {}",
+                state.pid,
+                state.written,
+                state.read,
+                state.place(),
+                state.letter.unwrap_or('?')
+            )
+        };
+        let (size, capacity) = (size::exact(size as u64), &self.capacity);
+        let reason = match naive {
+            Naive::ShortReads => format!(
+                "{capacity}, so one read returns less than the message of {size}. Neither reads \
+                 again for the rest, which adds up until each waits in its write for the other \
+                 to read"
+            ),
+            Naive::WriteFirst => format!(
+                "each writes its message of {size} before it reads, but {capacity}: the rest of \
+                 the message waits for the other process to read"
+            ),
+        };
+        format!(
+            "deadlock after {}: {}; {}. Neither has moved a byte for {:.1} s: {reason}. Both were \
+             ended.",
+            pluralize(self.round_trips as usize, "round trip"),
+            process(Role::Sender),
+            process(Role::Echo),
+            self.seconds,
+        )
+    }
+}
+
 /// The state of a process at one check.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct State {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct State {
+    /// The process.
+    pub pid: u32,
     /// The letter of its state in /proc/PID/stat; `None` if it can't be read.
-    letter: Option<char>,
+    #[serde(rename = "state")]
+    pub letter: Option<char>,
     /// The kernel function in which it sleeps; `None` if it can't be read.
-    wait_channel: Option<String>,
-    /// Bytes it has moved so far.
-    moved: u64,
+    pub wait_channel: Option<String>,
+    /// Bytes it has written so far. A call is counted when it returns.
+    pub written: u64,
+    /// Bytes it has read so far.
+    pub read: u64,
     /// Whether it is in the middle of writing a message.
-    is_writing: bool,
+    pub is_writing: bool,
 }
 
 impl State {
-    /// Reads the state of a process. The process itself reports `moved` and
-    /// `is_writing`.
-    fn read(pid: u32, moved: u64, is_writing: bool) -> State {
-        let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
+    /// Reads the state of a process. The process itself reports the other values.
+    fn read(pid: u32, written: u64, read: u64, is_writing: bool) -> State {
+        let file = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
         State {
-            letter: read("stat").as_deref().and_then(state_letter),
-            wait_channel: read("wchan").as_deref().and_then(wait_channel),
-            moved,
+            pid,
+            letter: file("stat").as_deref().and_then(state_letter),
+            wait_channel: file("wchan").as_deref().and_then(wait_channel),
+            written,
+            read,
             is_writing,
         }
+    }
+
+    fn moved(&self) -> u64 {
+        self.written + self.read
     }
 
     fn is_asleep(&self) -> bool {
@@ -162,7 +209,7 @@ impl Detector {
     /// been deadlocked.
     fn update(&mut self, states: &[State; 2], now: Instant) -> Option<Duration> {
         let stuck = states.iter().all(|one| one.is_asleep() && one.is_writing);
-        let moved = Some(states.each_ref().map(|state| state.moved));
+        let moved = Some(states.each_ref().map(State::moved));
         let same = std::mem::replace(&mut self.moved, moved) == moved;
         self.since = match self.since {
             _ if !stuck => None,
@@ -179,9 +226,11 @@ mod tests {
 
     fn state(letter: char, moved: u64, is_writing: bool) -> State {
         State {
+            pid: 7,
             letter: Some(letter),
             wait_channel: None,
-            moved,
+            written: moved,
+            read: 0,
             is_writing,
         }
     }
@@ -202,6 +251,24 @@ mod tests {
     fn processes_asleep_in_writes_without_progress_are_deadlocked() {
         let stuck = [state('S', 65_536, true), state('S', 0, true)];
         assert_eq!(stuck_ms(&[stuck.clone(), stuck.clone(), stuck]), Some(200));
+    }
+
+    #[test]
+    fn a_deadlock_is_explained_by_its_exchange() {
+        let deadlock = crate::fixtures::deadlock();
+        let text = deadlock.explain(Naive::ShortReads, 1 << 17);
+        assert!(text.starts_with("deadlock after 1 round trip: the sender (process 11)"));
+        for words in [
+            "the sender (process 11) has finished writing 262144 bytes and reading 131072, and sleeps \
+             in pipe_write, state S",
+            "for 2.0 s: each pipe holds 64KiB, so one read returns less than the message of 128KiB",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        let text = deadlock.explain(Naive::WriteFirst, 1 << 17);
+        let words =
+            "for 2.0 s: each writes its message of 128KiB before it reads, but each pipe holds";
+        assert!(text.contains(words), "{text}");
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub(super) fn slots(kind: Transport, size: usize, mode: Mode) -> usize {
         Mode::Closed => 1,
         // Each end writes before it reads: the peer's message n shows that it has read
         // ours up to n - 1.
-        Mode::Naive => 2,
+        Mode::Naive(_) => 2,
         Mode::Open(_) => (MAX_BYTES / size).clamp(2, MAX_SLOTS),
     }
 }
@@ -125,6 +125,7 @@ fn filling(at: usize) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::latency::spec::Naive;
 
     #[test]
     fn wrong_numbers_lengths_and_bytes_are_detected() {
@@ -158,13 +159,12 @@ mod tests {
 
     #[test]
     fn only_channels_that_refer_to_memory_need_several_slots() {
-        let open = Mode::Open(10.0);
-        for mode in [Mode::Closed, Mode::Naive, open] {
+        let (open, naive) = (Mode::Open(10.0), Mode::Naive(Naive::WriteFirst));
+        for mode in [Mode::Closed, naive, open] {
             assert_eq!(slots(Transport::Pipe, 8, mode), 1);
         }
-        let of = |size| {
-            [Mode::Closed, Mode::Naive, open].map(|mode| slots(Transport::VmReadv, size, mode))
-        };
+        let of =
+            |size| [Mode::Closed, naive, open].map(|mode| slots(Transport::VmReadv, size, mode));
         assert_eq!(of(8), [1, 2, 64]);
         assert_eq!(of(16 << 20), [1, 2, 2]);
     }

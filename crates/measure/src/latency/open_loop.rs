@@ -127,6 +127,7 @@ pub(super) fn send(port: &mut Port, spec: &Spec, rate: f64) -> anyhow::Result<Ou
         counts: traffic.times.latencies.counts(),
         seconds: traffic.times.seconds(now),
         unanswered,
+        short_reads: 0,
         run_delay_s: meter.used().since(&before).run_delay_s,
         zerocopy: port.zerocopy(),
     })

@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::memory::{Messages, slots};
-use super::spec::{Mode, Spec};
+use super::spec::{Mode, Naive, Spec};
 use crate::channel::mqueue::Queue;
 use crate::channel::pipe::{Plain, Vmsplice};
 use crate::channel::ring::{RingReceiver, RingTransmitter};
@@ -29,8 +29,11 @@ use crate::endpoint::spec::Waiting;
 use crate::record::NotRun;
 use crate::session::{PeerGone, Role, refusal_or_failure};
 
-// Each process has two of the shared words, the sender the first two: the bytes it has
-// moved, and whether it is writing.
+// Each process has some of the shared words, the sender the first ones: the bytes it
+// has written, the bytes it has read, and whether it is writing.
+
+/// The number of words of a process.
+pub(super) const WORDS: usize = 3;
 
 /// The process is writing a message.
 pub(super) const WRITING: u64 = 1;
@@ -60,13 +63,16 @@ pub(super) struct Port {
     outgoing: (u64, usize),
     /// The same of the message being received.
     incoming: (u64, usize),
+    /// The number of bytes of the outgoing message that are sent.
+    outgoing_bytes: usize,
     size: usize,
     backoff: Backoff,
     apart: bool,
     words: SharedWords,
     /// The index of this process's first word.
     first_word: usize,
-    moved: u64,
+    written: u64,
+    read: u64,
 }
 
 impl Port {
@@ -82,7 +88,10 @@ impl Port {
         words: SharedWords,
     ) -> anyhow::Result<Self> {
         let slots = slots(spec.transport, spec.size, spec.mode);
-        let answers = role == Role::Echo && spec.mode != Mode::Naive;
+        let answers = match spec.mode {
+            Mode::Closed | Mode::Open(_) | Mode::Naive(Naive::ShortReads) => role == Role::Echo,
+            Mode::Naive(Naive::WriteFirst) => false,
+        };
         let (transmitter, receiver) = halves(spec, input, output, slots)?;
         let mut port = Port {
             kind: spec.transport,
@@ -95,13 +104,15 @@ impl Port {
                 Some(Buffer::builder().len(spec.size).map()?)
             },
             outgoing: (0, 0),
+            outgoing_bytes: spec.size,
             incoming: (0, 0),
             size: spec.size,
             backoff: Backoff::with_peer(spec.wait.into(), spec.apart),
             apart: spec.apart,
             words,
-            first_word: role.index() * 2,
-            moved: 0,
+            first_word: role.index() * WORDS,
+            written: 0,
+            read: 0,
         };
         port.copy_all(answers);
         // These poll memory, and make no system call while nothing is available.
@@ -133,9 +144,14 @@ impl Port {
         &self.words.words()[self.first_word + offset]
     }
 
-    fn count_moved(&mut self, moved: usize) {
-        self.moved += moved as u64;
-        self.word(0).store(self.moved, Ordering::Relaxed);
+    fn count_written(&mut self, moved: usize) {
+        self.written += moved as u64;
+        self.word(0).store(self.written, Ordering::Relaxed);
+    }
+
+    fn count_read(&mut self, moved: usize) {
+        self.read += moved as u64;
+        self.word(1).store(self.read, Ordering::Relaxed);
     }
 
     /// The maximum number of messages in flight, if their memory limits it; otherwise
@@ -183,10 +199,39 @@ impl Port {
     /// [`PeerGone`] if the peer is gone, [`NotRun`] if this machine does not allow the
     /// call, and other errors of it.
     pub(super) fn send(&mut self) -> anyhow::Result<()> {
-        self.word(1).store(WRITING, Ordering::Relaxed);
+        self.word(2).store(WRITING, Ordering::Relaxed);
         while self.retry(PollFlags::OUT, Self::send_part)? != Moved::All {}
-        self.word(1).store(IDLE, Ordering::Relaxed);
+        self.word(2).store(IDLE, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Sends the first bytes of the message.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub(super) fn send_first(&mut self, bytes: usize) -> anyhow::Result<()> {
+        self.outgoing_bytes = bytes;
+        self.send()?;
+        self.outgoing_bytes = self.size;
+        Ok(())
+    }
+
+    /// Receives with one call, which may return only a part of a message. The next call
+    /// counts as another message. Returns the number of bytes.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub(super) fn receive_once(&mut self) -> anyhow::Result<usize> {
+        let number = self.incoming.0;
+        let bytes = match self.retry(PollFlags::IN, Self::receive_part)? {
+            Moved::All => self.size,
+            Moved::Part => self.incoming.1,
+        };
+        self.incoming = (number + 1, 0);
+        if self.received.is_none() {
+            self.outgoing.0 = number;
+        }
+        Ok(bytes)
     }
 
     /// Receives a complete message.
@@ -230,10 +275,11 @@ impl Port {
 
     fn send_part(&mut self) -> Result<Moved, Errno> {
         let slot = self.messages.slot(self.outgoing.0);
-        let message = self.messages.message(slot, self.outgoing.1);
+        let (at, bytes) = (self.outgoing.1, self.outgoing_bytes);
+        let message = self.messages.message(slot, at).first(bytes - at);
         let moved = moved(self.transmitter.send(message))?;
-        self.count_moved(moved);
-        Ok(advance(&mut self.outgoing, moved, self.size))
+        self.count_written(moved);
+        Ok(advance(&mut self.outgoing, moved, bytes))
     }
 
     fn receive_part(&mut self) -> Result<Moved, Errno> {
@@ -252,7 +298,7 @@ impl Port {
             }
         };
         let moved = moved(outcome)?;
-        self.count_moved(moved);
+        self.count_read(moved);
         Ok(advance(&mut self.incoming, moved, self.size))
     }
 
@@ -345,7 +391,7 @@ impl Port {
     /// for example by a seccomp filter.
     fn error_of(&self, errno: Errno) -> anyhow::Error {
         let error = error_of(errno);
-        if error.is::<std::io::Error>() && self.moved == 0 {
+        if error.is::<std::io::Error>() && self.written + self.read == 0 {
             refusal_or_failure(self.transmitter.call(), errno)
         } else {
             error

@@ -6,7 +6,7 @@ use std::io;
 use anyhow::Context;
 
 use super::port::Port;
-use super::spec::{Mode, Outcome, Spec};
+use super::spec::{Mode, Naive, Outcome, Spec};
 use super::{closed, naive, open_loop};
 use crate::session::{self, Control, Instructions, Role, not_allowed};
 
@@ -42,8 +42,10 @@ fn run(
     control.wait_for_start(())?;
     match (role, spec.mode) {
         (Role::Echo, Mode::Closed | Mode::Open(_)) => closed::echo(&mut port),
-        (Role::Echo, Mode::Naive) => naive::echo(&mut port),
-        (_, Mode::Closed | Mode::Naive) => closed::send(&mut port, spec),
+        (Role::Echo, Mode::Naive(Naive::ShortReads)) => naive::echo_with_short_reads(&mut port),
+        (Role::Echo, Mode::Naive(Naive::WriteFirst)) => naive::echo_writing_first(&mut port),
+        (_, Mode::Closed | Mode::Naive(Naive::WriteFirst)) => closed::send(&mut port, spec),
+        (_, Mode::Naive(Naive::ShortReads)) => naive::send_with_short_reads(&mut port, spec),
         (_, Mode::Open(rate)) => open_loop::send(&mut port, spec, rate),
     }
 }

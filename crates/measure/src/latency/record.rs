@@ -3,8 +3,9 @@
 use serde::Serialize;
 
 use super::curve::{self, Curve};
+use super::deadlock::Deadlock;
 use super::histogram::{Counts, Latencies};
-use super::spec::{Length, Mode};
+use super::spec::{Length, Mode, Naive};
 use super::trial::Measured;
 use crate::channel::transport::Transport;
 use crate::endpoint::outcome::ZerocopyCounts;
@@ -35,11 +36,19 @@ pub struct Record {
     pub warnings: Vec<Warning>,
 }
 
+impl Record {
+    /// The rate of the open loop per second, if it is one.
+    pub fn rate(&self) -> Option<f64> {
+        self.cases.iter().find_map(|case| match case.mode {
+            Mode::Open(rate) => Some(rate),
+            Mode::Closed | Mode::Naive(_) => None,
+        })
+    }
+}
+
 /// How it was measured.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Settings {
-    /// The kind of exchange.
-    pub mode: Mode,
     /// The length of each launch.
     pub length: Length,
     /// How both processes wait.
@@ -56,18 +65,20 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// A channel and a size.
+/// A channel, a size and an exchange.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CaseRecord {
     /// The channel.
     pub channel: Transport,
     /// Bytes of a message.
     pub size: usize,
+    /// The kind of exchange.
+    pub mode: Mode,
     /// Why it was not measured: something is not allowed here, or the message is too
     /// long.
     pub not_run: Option<NotRun>,
-    /// The description of its deadlock, if there was one.
-    pub deadlock: Option<String>,
+    /// Its deadlock, if there was one.
+    pub deadlock: Option<Deadlock>,
     /// Completions of MSG_ZEROCOPY of all launches; null if it was not used.
     pub zerocopy: Option<ZerocopyCounts>,
     /// Launches that failed, the pilot's too.
@@ -108,6 +119,9 @@ pub struct Launch {
     pub per_s: f64,
     /// Messages that had not come back when an open loop gave up.
     pub unanswered: u64,
+    /// Reads that returned only a part of a message; such round trips don't count in
+    /// `per_s` and `mib_per_s`.
+    pub short_reads: u64,
     /// The longer of the times that the two processes waited for a processor, as a
     /// share of the duration; null if the kernel does not show it.
     pub waited_share: Option<f64>,
@@ -124,7 +138,8 @@ impl Launch {
     pub fn of(round: usize, size: usize, measured: &Measured, apart: bool) -> Launch {
         let outcome = &measured.outcome;
         let latencies = Latencies::of(&outcome.counts);
-        let answered = latencies.len() - outcome.unanswered.min(latencies.len());
+        let incomplete = outcome.unanswered + outcome.short_reads;
+        let answered = latencies.len().saturating_sub(incomplete);
         let per_s = answered as f64 / outcome.seconds.max(1e-9);
         let longest = measured.waited_s.into_iter().flatten().reduce(f64::max);
         let woken_s = WAKE_UP_S * latencies.len() as f64;
@@ -140,6 +155,7 @@ impl Launch {
             mib_per_s: per_s * size as f64 / f64::from(1 << 20),
             per_s,
             unanswered: outcome.unanswered,
+            short_reads: outcome.short_reads,
             waited_share: longest.map(|s| s / outcome.seconds.max(1e-9)),
             flags: from_outside(&measured.noise, apart && waited),
             times_us: curve::times_us(&latencies),
@@ -168,14 +184,17 @@ pub struct Summary {
     pub min_count: u64,
     /// Messages of all launches that had not come back.
     pub unanswered: u64,
+    /// Reads of all launches that returned only a part of a message.
+    pub short_reads: u64,
 }
 
 impl CaseRecord {
     /// A case without launches.
-    pub fn new(channel: Transport, size: usize) -> Self {
+    pub fn new(channel: Transport, size: usize, mode: Mode) -> Self {
         CaseRecord {
             channel,
             size,
+            mode,
             not_run: None,
             deadlock: None,
             zerocopy: None,
@@ -187,10 +206,28 @@ impl CaseRecord {
         }
     }
 
-    /// The channel and the size, in words.
+    /// The channel, the size and the naive exchange, in words.
     pub fn name(&self) -> String {
         let size = size::exact(self.size as u64);
-        format!("{} of {size}", self.channel.name())
+        let name = format!("{} of {size}", self.channel.name());
+        match self.naive() {
+            Some(naive) => format!("{name}, {naive}"),
+            None => name,
+        }
+    }
+
+    /// The naive exchange, if it is one.
+    pub fn naive(&self) -> Option<Naive> {
+        match self.mode {
+            Mode::Closed | Mode::Open(_) => None,
+            Mode::Naive(naive) => Some(naive),
+        }
+    }
+
+    /// The description of its deadlock, if there was one.
+    pub fn explain_deadlock(&self) -> Option<String> {
+        let deadlock = self.deadlock.as_ref()?;
+        Some(deadlock.explain(self.naive()?, self.size))
     }
 
     /// Adds a launch.
@@ -231,6 +268,7 @@ fn summary(launches: &[Launch]) -> Option<Summary> {
         per_s: estimate(|launch| launch.per_s)?,
         min_count: launches.iter().map(|launch| launch.count).min()?,
         unanswered: launches.iter().map(|launch| launch.unanswered).sum(),
+        short_reads: launches.iter().map(|launch| launch.short_reads).sum(),
     })
 }
 
@@ -260,8 +298,21 @@ mod tests {
     }
 
     #[test]
+    fn a_short_read_is_no_complete_round_trip() {
+        let mut measured = measured(&[1000; 10], 2.0);
+        measured.outcome.short_reads = 8;
+        let launch = Launch::of(0, 1 << 20, &measured, true);
+        assert_eq!(
+            (launch.count, launch.per_s, launch.mib_per_s),
+            (10, 1.0, 1.0)
+        );
+        measured.outcome.short_reads = 10;
+        assert_eq!(Launch::of(0, 8, &measured, true).per_s, 0.0);
+    }
+
+    #[test]
     fn a_case_has_medians_of_its_launches_and_the_longest_of_all() {
-        let mut case = CaseRecord::new(Transport::Pipe, 8);
+        let mut case = CaseRecord::new(Transport::Pipe, 8, Mode::Closed);
         for (round, us) in [10, 30, 20, 10, 30, 20, 500].into_iter().enumerate() {
             case.add(round, &measured(&[us * 1000, us * 1000], 1.0), true);
         }
@@ -273,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_launch_that_made_more_trips_counts_as_much_as_the_others() {
-        let mut case = CaseRecord::new(Transport::Ring, 8);
+        let mut case = CaseRecord::new(Transport::Ring, 8, Mode::Closed);
         case.add(0, &measured(&[210; 50_000], 1.0), true);
         for round in 1..3 {
             case.add(round, &measured(&[30_000; 1000], 1.0), true);
@@ -303,7 +354,7 @@ mod tests {
 
     #[test]
     fn completions_of_all_launches_add_up() {
-        let mut case = CaseRecord::new(Transport::TcpZerocopy, 8);
+        let mut case = CaseRecord::new(Transport::TcpZerocopy, 8, Mode::Closed);
         let mut launch = measured(&[1000], 1.0);
         launch.outcome.zerocopy = Some(ZerocopyCounts {
             completed: 3,

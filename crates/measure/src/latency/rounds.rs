@@ -50,8 +50,8 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> RoundTrips<T> {
         };
         match (self.launch)(&spec) {
             Ok(measured) => Ok(Some(measured)),
-            Err(TrialError::Deadlock(how)) => {
-                case.deadlock = Some(how);
+            Err(TrialError::Deadlock(deadlock)) => {
+                case.deadlock = Some(*deadlock);
                 Ok(None)
             }
             Err(error) => {
@@ -88,7 +88,7 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Work for RoundTrips<T> {
 
     fn pilot(&mut self, case: usize) -> Result<(), TrialError> {
         // At a low rate one message would take long.
-        let mode = match self.record.settings.mode {
+        let mode = match self.record.cases[case].mode {
             Mode::Open(_) => Mode::Closed,
             mode => mode,
         };
@@ -103,7 +103,7 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Work for RoundTrips<T> {
     }
 
     fn trial(&mut self, case: usize, place: Place) -> Result<(), TrialError> {
-        let (mode, length) = (self.record.settings.mode, self.record.settings.length);
+        let (mode, length) = (self.record.cases[case].mode, self.record.settings.length);
         if let Some(measured) = self.launch(case, mode, length)? {
             self.record.cases[case].add(place.round, &measured, self.apart);
             self.noise.push(measured.noise);
@@ -164,10 +164,8 @@ impl<T: FnMut(&Spec) -> Result<Measured, TrialError>> Rounds<RoundTrips<T>> {
                 sum + rounds as f64 * self.work().overhead_s[case],
             )
         });
-        let min_s = match self.work().record.settings.mode {
-            Mode::Open(rate) => MIN_TIMED_S.max(1.0 / rate),
-            _ => MIN_TIMED_S,
-        };
+        let rate = self.work().record.rate();
+        let min_s = rate.map_or(MIN_TIMED_S, |rate| MIN_TIMED_S.max(1.0 / rate));
         let needed_s = launches as f64 * min_s + overhead_s;
         require(budget, launches, needed_s)?;
         let timed_s = (budget.remaining_s() - overhead_s) / launches.max(1) as f64;
@@ -206,8 +204,7 @@ pub fn require(budget: &Budget, launches: usize, needed_s: f64) -> anyhow::Resul
 
 /// Warns about a rate at which a launch has too few messages.
 fn few_messages(record: &Record) -> Option<Warning> {
-    let (Mode::Open(rate), Length::Time(ns)) = (record.settings.mode, record.settings.length)
-    else {
+    let (Some(rate), Length::Time(ns)) = (record.rate(), record.settings.length) else {
         return None;
     };
     let launch_s = ns as f64 / 1e9;
@@ -226,7 +223,7 @@ fn few_messages(record: &Record) -> Option<Warning> {
 mod tests {
     use super::*;
     use crate::channel::transport::Transport;
-    use crate::fixtures::latency_record;
+    use crate::fixtures::{deadlock, latency_record};
     use crate::latency::record::CaseRecord;
     use crate::latency::spec::Outcome;
     use crate::record::Flag;
@@ -239,7 +236,9 @@ mod tests {
             Transport::Eventfd,
             Transport::Unix,
         ];
-        record.cases = kinds.map(|kind| CaseRecord::new(kind, 9)).to_vec();
+        record.cases = kinds
+            .map(|kind| CaseRecord::new(kind, 9, Mode::Closed))
+            .to_vec();
         record.warnings.clear();
         record.settings.length = length;
         record.settings.rounds = 6;
@@ -266,7 +265,7 @@ mod tests {
                 refusals += 1;
                 Err(NotRun::limit("too long").into())
             }
-            Transport::Unix => Err(TrialError::Deadlock("both wait".to_owned())),
+            Transport::Unix => Err(TrialError::Deadlock(Box::new(deadlock()))),
             _ => Ok(measured()),
         };
         let mut run = Rounds::of_round_trips(record(Length::Count(3)), true, launch);
@@ -279,7 +278,7 @@ mod tests {
             .collect();
         assert_eq!((launches, refusals), (vec![6, 6, 0, 0], 1));
         assert_eq!(record.cases[2].not_run, Some(NotRun::limit("too long")));
-        assert_eq!(record.cases[3].deadlock.as_deref(), Some("both wait"));
+        assert_eq!(record.cases[3].deadlock, Some(deadlock()));
         assert_eq!(record.interrupted.as_deref(), Some("SIGTERM"));
         assert_eq!(record.cases[0].launches[0].flags, [Flag::RunDelay]);
         let [waiting] = &record.warnings[..] else {
@@ -321,7 +320,7 @@ mod tests {
     fn a_rate_too_low_for_the_launch_length_gives_a_warning() {
         let warning = |mode, length| {
             let mut record = record(length);
-            record.settings.mode = mode;
+            record.cases.iter_mut().for_each(|case| case.mode = mode);
             few_messages(&record)
         };
         let launch = Length::Time(420_000_000);

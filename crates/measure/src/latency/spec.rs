@@ -25,9 +25,25 @@ pub enum Mode {
     Closed,
     /// Messages are sent at this rate per second, whether or not any came back.
     Open(f64),
-    /// Both ends write first, then read.
-    Naive,
+    /// An exchange that can deadlock.
+    Naive(Naive),
 }
+
+/// The exchanges that deadlock if a message is larger than the channel's capacity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Naive {
+    /// The sender writes, then reads; the echo reads and answers with what it has read.
+    /// Each reads with one call, whether or not that returns the whole message.
+    ShortReads,
+    /// Both ends write a message, then read the other's completely.
+    WriteFirst,
+}
+
+pipespeed_base::named!(Naive {
+    ShortReads = "short-reads": "each end reads once, and takes a part for the whole message",
+    WriteFirst = "write-first": "both ends write before they read",
+});
 
 /// The specification of a process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -61,6 +77,9 @@ pub struct Outcome {
     /// Messages that had not come back when an open loop gave up; they are in
     /// `counts` with the time they had waited until then.
     pub unanswered: u64,
+    /// Reads that returned only a part of a message, and ended the round trip all the
+    /// same; only with [`Naive::ShortReads`].
+    pub short_reads: u64,
     /// How long the sender waited for its processor, in seconds; `None` if the kernel
     /// does not show it.
     pub run_delay_s: Option<f64>,

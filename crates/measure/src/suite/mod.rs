@@ -122,7 +122,7 @@ impl Suite {
         self.with_requested(cases, overrides)
     }
 
-    /// The cases of the ladder without its control of the pipe size.
+    /// The cases of the ladder without its controls.
     pub fn rungs(overrides: &Overrides) -> Vec<Case> {
         Ladder.with_requested(ladder::rungs(overrides), overrides)
     }

@@ -6,11 +6,12 @@ use clap::Args;
 
 use super::OutputArgs;
 use super::number::{seconds, whole};
-use pipespeed_base::size;
+use pipespeed_base::{Named, size};
 use pipespeed_host::placement::{Placement, parse_cpus};
 use pipespeed_measure::channel::transport::Transport;
 use pipespeed_measure::endpoint::spec::Waiting;
 use pipespeed_measure::latency::channels::MAX_BYTES;
+use pipespeed_measure::latency::spec::{Mode, Naive};
 
 /// `pipespeed latency`.
 #[derive(Debug, Clone, Args)]
@@ -26,7 +27,7 @@ Examples:
   pipespeed latency --all --size 64
   pipespeed latency pipe eventfd --wait spin
   pipespeed latency tcp --size 1K --rate 2000        at a fixed rate
-  pipespeed latency pipe --size 64K,128K --naive     an exchange that deadlocks
+  pipespeed latency pipe --size 64K,65537 --naive    two exchanges that deadlock
   pipespeed latency --json latency.json --chart latency.svg")]
 pub struct LatencyArgs {
     /// Channels to measure [default: pipe socketpair tcp ring eventfd].
@@ -71,9 +72,9 @@ pub struct LatencyArgs {
     /// How both processes wait for a message.
     #[arg(long, value_parser = named_among(vec![Waiting::Block, Waiting::Spin, Waiting::Adaptive]), default_value_t, conflicts_with = "naive")]
     pub wait: Waiting,
-    /// Make both processes write before they read, which can deadlock.
-    #[arg(long)]
-    pub naive: bool,
+    /// Run exchanges that deadlock if a message exceeds the capacity [default: both].
+    #[arg(long, value_name = "EXCHANGE", value_parser = named::<Naive>(), num_args = 0..=1, require_equals = true)]
+    pub naive: Option<Option<Naive>>,
     /// Time without progress after which --naive reports a deadlock.
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = limit, allow_negative_numbers = true, requires = "naive")]
     pub limit: f64,
@@ -99,6 +100,16 @@ impl LatencyArgs {
     pub fn rounds(&self) -> usize {
         let default = if self.quick { 6 } else { 9 };
         self.rounds.unwrap_or(default) as usize
+    }
+
+    /// Returns the kinds of exchange to measure.
+    pub fn modes(&self) -> Vec<Mode> {
+        match (self.naive, self.rate) {
+            (Some(Some(naive)), _) => vec![Mode::Naive(naive)],
+            (Some(None), _) => Naive::VALUES.iter().copied().map(Mode::Naive).collect(),
+            (None, Some(rate)) => vec![Mode::Open(rate)],
+            (None, None) => vec![Mode::Closed],
+        }
     }
 }
 

@@ -40,6 +40,46 @@ fn a_rate_that_was_not_kept_is_noted() {
 }
 
 #[test]
+fn the_first_deadlock_of_each_exchange_is_always_explained() {
+    let mut record = record(Mode::Naive(Naive::ShortReads));
+    let first = record.cases[2].clone();
+    for size in [1 << 18, 1 << 19] {
+        record.cases.push(CaseRecord {
+            size,
+            ..first.clone()
+        });
+    }
+    record.cases.push(CaseRecord {
+        mode: Mode::Naive(Naive::WriteFirst),
+        ..first
+    });
+    insta::assert_snapshot!(latency_table(&record, Style::of_width(80)));
+    let all = shown(&record);
+    assert_eq!(all.matches("Both were ended").count(), 4, "{all}");
+}
+
+#[test]
+fn short_reads_are_noted() {
+    let mut record = record(Mode::Naive(Naive::ShortReads));
+    assert!(!shown(&record).contains("only a part"));
+    record.cases[1].summary.as_mut().unwrap().short_reads = 3;
+    let text = shown(&record);
+    let note = "tcp of 8B, short-reads: 3 of 14000 reads returned only a part";
+    assert!(text.contains(note), "{text}");
+}
+
+#[test]
+fn the_chart_has_a_panel_for_each_exchange() {
+    let mut record = record(Mode::Naive(Naive::ShortReads));
+    record.cases[1].mode = Mode::Naive(Naive::WriteFirst);
+    let svg = latency_chart(&record);
+    for title in ["8B, short-reads", "8B, write-first"] {
+        assert!(svg.contains(&format!("Messages of {title}")), "{title}");
+    }
+    assert!(svg.contains("pipe with short-reads of 128KiB (deadlock)"));
+}
+
+#[test]
 fn launches_are_counted_as_measured() {
     let launches = |record: &Record| {
         let text = shown(record);

@@ -8,13 +8,14 @@ use pipespeed_host::{Machine, Warning, WarningKind, warnings};
 use pipespeed_measure::channel::transport::Transport;
 use pipespeed_measure::latency::channels::{EVENTFD_BYTES, USUAL};
 use pipespeed_measure::latency::record::{CaseRecord, Record, Settings};
-use pipespeed_measure::latency::spec::{Length, Mode};
+use pipespeed_measure::latency::spec::{Length, Mode, Naive};
 use pipespeed_measure::record::Kind as RecordKind;
 
 /// Default message sizes.
 const DEFAULT_SIZES: [usize; 3] = [8, 1 << 10, 64 << 10];
 
-/// Returns a case for each channel and size. The default for an eventfd is one size.
+/// Returns a case for each exchange, channel and size. The default for an eventfd is one
+/// size. Channels without short reads have no such exchange.
 fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
     let requested = || args.channels.iter().chain(&args.channel);
     let mut channels: Vec<Transport> = match (args.all, requested().next()) {
@@ -47,14 +48,27 @@ fn cases(args: &LatencyArgs) -> anyhow::Result<Vec<CaseRecord>> {
         (_, true) => DEFAULT_SIZES.to_vec(),
         (_, false) => sizes.clone(),
     };
-    Ok(channels
-        .iter()
-        .flat_map(|channel| {
-            sizes_of(*channel)
-                .into_iter()
-                .map(|size| CaseRecord::new(*channel, size))
-        })
-        .collect())
+    let short = Transport::with_short_reads();
+    if args.naive == Some(Some(Naive::ShortReads))
+        && let Some(channel) = requested().find(|channel| !short.contains(channel))
+    {
+        let names: Vec<&str> = short.iter().map(|channel| channel.name()).collect();
+        return Err(usage(format!(
+            "--naive=short-reads: not available over {channel}: take {}, or --naive=write-first",
+            names.join(", ")
+        )));
+    }
+    let mut cases = Vec::new();
+    for mode in args.modes() {
+        let is_possible = |channel: &&Transport| {
+            mode != Mode::Naive(Naive::ShortReads) || short.contains(channel)
+        };
+        for &channel in channels.iter().filter(is_possible) {
+            let sizes = sizes_of(channel).into_iter();
+            cases.extend(sizes.map(|size| CaseRecord::new(channel, size, mode)));
+        }
+    }
+    Ok(cases)
 }
 
 /// Returns the record before the first measurement.
@@ -67,11 +81,6 @@ pub(super) fn record(args: &LatencyArgs, chosen: &Chosen) -> anyhow::Result<Reco
         header: header(RecordKind::Latency, machine),
         interrupted: None,
         settings: Settings {
-            mode: match (args.naive, args.rate) {
-                (true, _) => Mode::Naive,
-                (false, Some(rate)) => Mode::Open(rate),
-                (false, None) => Mode::Closed,
-            },
             // The pilot determines the time.
             length: args.count.map_or(Length::Time(0), Length::Count),
             wait: args.wait,
@@ -117,5 +126,31 @@ mod tests {
         assert_eq!(sizes("pipe --channel pipe,tcp --size 64").len(), 2);
         assert_eq!(sizes("eventfd"), [8]);
         assert_eq!(sizes("eventfd eventfd --size 1K,8"), [8, 1024]);
+    }
+
+    #[test]
+    fn naive_runs_both_exchanges_where_reads_can_be_short() {
+        let names = |words: &str| -> Vec<String> {
+            let cases = cases(&args(words)).unwrap().into_iter();
+            cases.map(|case| case.name()).collect()
+        };
+        assert_eq!(
+            names("pipe ring --size 8 --naive"),
+            [
+                "pipe of 8B, short-reads",
+                "pipe of 8B, write-first",
+                "ring of 8B, write-first"
+            ]
+        );
+        assert_eq!(names("--size 8 --naive=short-reads").len(), 3);
+        assert_eq!(
+            names("ring --size 8 --naive=write-first"),
+            ["ring of 8B, write-first"]
+        );
+        let error = cases(&args("pipe ring --naive=short-reads")).unwrap_err();
+        assert!(
+            error.to_string().contains("not available over ring"),
+            "{error}"
+        );
     }
 }

@@ -43,7 +43,7 @@ impl Marked {
 
 /// Sizes beyond what is held, and the functions that the kernel may sleep in.
 #[test]
-fn the_naive_exchange_above_the_capacity_is_detected_explained_and_ended() {
+fn writing_first_above_the_capacity_is_detected_explained_and_ended() {
     let tcp = ["sk_stream_wait_memory", "wait_woken"];
     for (channel, size, functions) in [
         ("pipe", "128K", &["pipe_write"][..]),
@@ -52,7 +52,8 @@ fn the_naive_exchange_above_the_capacity_is_detected_explained_and_ended() {
         ("socketpair", "4M", &["sock_alloc_send_pskb"]),
         ("tcp", "16M", &tcp),
     ] {
-        let args = format!("{channel} --size {size} --naive --limit 0.3 --count 3 --rounds 6");
+        let args =
+            format!("{channel} --size {size} --naive=write-first --limit 0.3 --count 3 --rounds 6");
         let outcome = Marked::start(&args).finish();
         if outcome.err.contains("vmsplice is refused") {
             skip(outcome.err.trim());
@@ -61,7 +62,7 @@ fn the_naive_exchange_above_the_capacity_is_detected_explained_and_ended() {
         let outcome = outcome.failed(1, &["1 of 1 cases deadlocked"]);
         let text = outcome.unwrapped();
         for word in [
-            "deadlock: the sender (process",
+            "write-first: deadlock after 0 round trips: the sender (process",
             "the echo (process",
             "state S",
             "Neither has moved a byte for 0.3 s",
@@ -84,8 +85,77 @@ fn the_naive_exchange_above_the_capacity_is_detected_explained_and_ended() {
     }
 }
 
+/// One byte too many deadlocks only after some round trips, since the rests of single
+/// bytes add up; twice the capacity after one.
 #[test]
-fn the_naive_exchange_below_the_capacity_works() {
+fn short_reads_above_the_capacity_deadlock_after_some_round_trips() {
+    let sizes = "pipe fifo --size 65537,128K --pipe-size 64K";
+    let args = format!("{sizes} --naive=short-reads --limit 0.3 --count 1000000 --rounds 1");
+    let outcome = Marked::start(&format!("{args} --json - -q")).finish();
+    let outcome = outcome.failed(1, &["4 of 4 cases deadlocked"]);
+    for case in json(&outcome.out)["cases"].as_array().unwrap() {
+        let (size, deadlock) = (case["size"].as_u64().unwrap(), &case["deadlock"]);
+        assert_eq!(case["mode"]["naive"], "short-reads");
+        let trips = deadlock["round_trips"].as_u64().unwrap();
+        if size == 128 << 10 {
+            assert_eq!(trips, 1, "{case:#}");
+        }
+        let [sender, echo] = [0, 1].map(|at| {
+            let process = &deadlock["processes"][at];
+            assert!(process["is_writing"].as_bool().unwrap(), "{case:#}");
+            assert_eq!(process["state"], "S", "{case:#}");
+            ["written", "read"].map(|name| process[name].as_u64().unwrap())
+        });
+        assert_eq!(trips, sender[1] / size, "{case:#}");
+        // Calls are counted when they return, so each end is in the middle of a write.
+        assert!(sender[0] + size > echo[1], "{case:#}");
+        assert!(echo[0] - sender[1] <= 64 << 10, "{case:#}");
+        assert!(sender[0] > sender[1] && echo[1] > echo[0], "{case:#}");
+    }
+}
+
+/// In the closed loop, in which each read is repeated until the message is complete, the
+/// same sizes arrive.
+#[test]
+fn repeated_reads_above_the_capacity_do_not_deadlock() {
+    let args = "pipe --size 65537,128K --pipe-size 64K --count 300 --rounds 1 --json - -q";
+    let outcome = Marked::start(args).finish().succeeded();
+    for case in json(&outcome.out)["cases"].as_array().unwrap() {
+        assert_eq!(case["launches"][0]["count"], 300, "{case:#}");
+        assert_eq!(case["mode"], "closed");
+    }
+}
+
+#[test]
+fn short_reads_up_to_the_capacity_work() {
+    let args = "pipe fifo --size 8,64K --pipe-size 64K --naive=short-reads";
+    let args = format!("{args} --count 300 --rounds 1 --json - -q");
+    let outcome = Marked::start(&args).finish().succeeded();
+    for case in json(&outcome.out)["cases"].as_array().unwrap() {
+        let launch = &case["launches"][0];
+        assert_eq!(launch["count"], 300, "{case:#}");
+        assert_eq!(launch["short_reads"], 0, "{case:#}");
+    }
+}
+
+#[test]
+fn naive_runs_both_exchanges_and_explains_each() {
+    let args = "pipe --size 128K --pipe-size 64K --naive --limit 0.2 --count 3 --rounds 1";
+    let outcome = Marked::start(args).finish();
+    let outcome = outcome.failed(1, &["2 of 2 cases deadlocked"]);
+    let text = outcome.unwrapped();
+    for words in [
+        "pipe of 128KiB, short-reads: deadlock after 1 round trip",
+        "pipe of 128KiB, write-first: deadlock after 0 round trips",
+        "one read returns less than the message of 128KiB",
+        "each writes its message of 128KiB before it reads",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+#[test]
+fn the_naive_exchanges_below_the_capacity_work() {
     let args = "pipe socketpair eventfd --size 8,32K --naive --count 20 --rounds 1 --json - -q";
     let outcome = Marked::start(args).finish().succeeded();
     let record = json(&outcome.out);
@@ -112,13 +182,18 @@ fn a_channel_that_never_blocks_does_not_deadlock() {
 
 #[test]
 fn one_case_that_deadlocks_does_not_keep_others_from_being_measured() {
-    let args = "pipe --size 8,65537 --naive --limit 0.2 --count 20 --rounds 2";
+    let args = "pipe --size 8,65537 --naive=write-first --limit 0.2 --count 20 --rounds 2";
     let outcome = Marked::start(args).finish();
     let outcome = outcome.failed(1, &["1 of 2 cases deadlocked"]);
-    let row = outcome.out.lines().find(|line| line.starts_with("pipe  "));
+    let row = outcome
+        .out
+        .lines()
+        .find(|line| line.starts_with("write-first  pipe  "));
     assert!(row.is_some_and(|row| row.contains("8B")), "{outcome:#?}");
     assert!(
-        outcome.out.contains("pipe of 65537B: deadlock"),
+        outcome
+            .out
+            .contains("pipe of 65537B, write-first: deadlock"),
         "{outcome:#?}"
     );
 }

@@ -101,7 +101,7 @@ fn msg_zerocopy_says_whether_the_kernel_copied() {
 
 #[test]
 fn pipes_have_the_size_that_is_asked_for() {
-    let args = "pipe fifo --size 20000 --naive --limit 0.2 --count 3 --rounds 1 --placement free";
+    let args = "pipe fifo --size 20000 --naive=write-first --limit 0.2 --count 3 --rounds 1 --placement free";
     for (size, outcome) in [("16K", 1), ("32K", 0)] {
         let outcome_of = latency(&format!("{args} --pipe-size {size}"));
         assert_eq!(outcome_of.code, Some(outcome), "{outcome_of:#?}");
@@ -224,9 +224,11 @@ fn what_makes_no_sense_names_the_option_and_the_way_out() {
         "pipe --rate 0",
         "pipe --count 0",
         "pipe --naive --wait spin",
+        "pipe --naive=foo",
         "pipe --limit 1",
     ];
     insta::assert_snapshot!(usage_errors(all_args.map(|args| format!("latency {args}"))));
+    latency("pipe ring --naive=short-reads").refused(2, &["not available over ring", "socketpair"]);
     latency("pipe --cpus 0,99999").refused(2, &["99999", "--cpus"]);
     let long = "--all --time 2 --rounds 100";
     latency(long).refused(2, &["--time 2", "allow --time", "fewer channels"]);

@@ -16,7 +16,7 @@ fn a_run_and_itself_are_the_same_in_every_case() {
     assert_eq!(outcome.err, "");
     let comparison = records.comparison("old.json");
     let cases = comparison["cases"].as_array().unwrap();
-    assert_eq!(cases.len(), 9);
+    assert_eq!(cases.len(), 10);
     for case in cases {
         assert_eq!(case["ratio"]["verdict"], "same", "{case:#}");
         assert_eq!(case["ratio"]["median"], 1.0, "{case:#}");
