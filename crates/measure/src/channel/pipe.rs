@@ -203,7 +203,7 @@ impl<F: AsFd> PipeSink<F> {
                 return Ok(());
             }
             match self.out.wait() {
-                Wait::Spin => std::hint::spin_loop(),
+                Wait::Spin | Wait::Pause | Wait::Backoff => std::hint::spin_loop(),
                 _ => thread::sleep(Duration::from_micros(20)),
             }
         }

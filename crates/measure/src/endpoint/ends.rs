@@ -9,9 +9,7 @@ use fastpipe::buffer::{Backing, BufferError};
 
 use super::outcome::{Outcome, Setup};
 use super::process::{reader, writer};
-use super::spec::{
-    EndSpec, PageKind, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique, Waiting,
-};
+use super::spec::{EndSpec, PageKind, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique};
 use crate::channel::library::LibrarySink;
 use crate::channel::message::{MessageSink, MessageSource};
 use crate::channel::mqueue::Queue;
@@ -46,7 +44,7 @@ impl Driver<'_> {
 
     /// Sets up and runs the writer of a trial.
     pub(super) fn write(self, sink: &SinkSpec, channel: OwnedFd) -> anyhow::Result<Outcome> {
-        let blocks = sink.wait != Waiting::Spin;
+        let blocks = !sink.wait.spins();
         let bytes = sink.buffer_bytes;
         match sink.technique {
             SinkTechnique::Write | SinkTechnique::Vmsplice => {
@@ -94,7 +92,7 @@ impl Driver<'_> {
 
     /// Sets up and runs the reader of a trial.
     pub(super) fn read(self, source: &SourceSpec, channel: OwnedFd) -> anyhow::Result<Outcome> {
-        let blocks = source.wait != Waiting::Spin;
+        let blocks = !source.wait.spins();
         let bytes = source.buffer_bytes;
         match source.technique {
             SourceTechnique::Read | SourceTechnique::Splice | SourceTechnique::SpliceThrough => {
