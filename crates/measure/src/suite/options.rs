@@ -10,7 +10,7 @@
 
 use super::{BUFFER, Overrides};
 use crate::case::Case;
-use crate::endpoint::spec::Waiting;
+use crate::endpoint::spec::{PageKind, Waiting};
 
 /// The offset from a page boundary of large blocks from glibc's malloc(3), in
 /// bytes.
@@ -33,7 +33,7 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     cases.extend([
         base("hugetlb")
             .spin()
-            .hugetlb()
+            .pages(PageKind::HugeTlb)
             .described("reserved huge pages (hugetlb)")
             .against(
                 "busy_loop_huge",
