@@ -275,7 +275,7 @@ impl Case {
     pub fn spins(&self) -> bool {
         let writer = self.subject.writer().map(|writer| writer.wait);
         let reader = self.subject.reader().map(|reader| reader.wait);
-        writer == Some(Waiting::Spin) || reader == Some(Waiting::Spin)
+        [writer, reader].into_iter().flatten().any(Waiting::spins)
     }
 
     /// Whether an end of a channel spins, so that each end needs a processor of its own.

@@ -148,14 +148,14 @@ pub struct SetupArgs {
 pub struct MeasureArgs {
     /// Duration of the whole run [default: by suite, mostly 60; --quick: 10].
     ///
-    /// Defaults by suite, with --quick in brackets: ladder, touched and changes 60 (10), options 60
-    /// (14), memory 85 (25), sizes 120 (30), channels 170 (26), volumes 170 (12).
+    /// Defaults by suite, with --quick in brackets: ladder, touched and changes 60 (10), options
+    /// and pages 60 (14), memory 85 (25), sizes 120 (30), channels 170 (26), volumes 170 (12).
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub time: Option<f64>,
     /// Number of rounds; each runs every case once [default: to fit --time].
     ///
     /// The default is at least 30; 9 in the suites channels, volumes and memory, 10
-    /// in options; more if verdicts on all comparisons need more.
+    /// in options and pages; more if verdicts on all comparisons need more.
     #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=100_000), allow_negative_numbers = true, conflicts_with = "time")]
     pub rounds: Option<u32>,
     /// Seed for the order of the trials [default: random, recorded].

@@ -221,7 +221,7 @@ fn exchange(mode: Mode) -> String {
 fn waiting(wait: Waiting) -> &'static str {
     match wait {
         Waiting::Block | Waiting::Poll => "sleeping",
-        Waiting::Spin => "spinning",
+        Waiting::Spin | Waiting::Pause | Waiting::Backoff => "spinning",
         Waiting::Adaptive => "spinning for 50 us, then sleeping",
     }
 }

@@ -36,7 +36,7 @@ const OF_CASES: View = View {
 /// The view of a run's suite.
 pub(super) fn of(run: &Run) -> View {
     match run.suite {
-        Suite::Ladder | Suite::Touched => OF_CASES,
+        Suite::Ladder | Suite::Touched | Suite::Pages => OF_CASES,
         Suite::Options => View {
             findings: published::options,
             ..OF_CASES

@@ -5,6 +5,7 @@
 //! | `scheme`, `walk` | page-table formats; an address as indices into the tables |
 //! | `here` | the format of this machine |
 //! | `look`, `huge` | the pages of a range of memory, from /proc |
+//! | `ring` | the ring of a pipe, stepped through system calls |
 //! | `record` | the saved record |
 //! | `drawing`, `table` | the same as text |
 
@@ -13,6 +14,7 @@ mod here;
 mod huge;
 mod look;
 mod record;
+mod ring;
 mod scheme;
 mod table;
 mod walk;
@@ -21,6 +23,7 @@ pub use self::drawing::drawing;
 pub use self::here::{machine_scheme, own_architecture};
 pub use self::look::{LookError, look};
 pub use self::record::{Hidden, Huge, Mapping, Memory, Page, Record, Report, Source, State};
+pub use self::ring::{RingRecord, ring_drawing, ring_steps};
 pub use self::scheme::{Architecture, Scheme, SchemeError, Wanted};
 pub use self::table::table;
 pub use self::walk::{Half, Level, Walk};

@@ -105,6 +105,52 @@ fn from_pagemap(address: usize, len: usize) -> io::Result<Option<Backing>> {
     Ok(Some(backing))
 }
 
+/// Returns the size of the pages that the kernel manages as one, if all are of the
+/// same size and the range consists of them, else `None`. Pages of more than one
+/// base page are contiguous in memory.
+pub(super) fn page_bytes(address: usize, len: usize) -> Result<Option<usize>, BackingError> {
+    let failed = |file| move |source| BackingError { file, source };
+    let pagemap = failed("/proc/self/pagemap");
+    let map = Pagemap::open(Process::Own).map_err(pagemap)?;
+    let entries = map.entries(address as u64, len / page_size());
+    let entries = entries.map_err(pagemap)?;
+    if entries.iter().any(|entry| !entry.is_present()) {
+        return Ok(None);
+    }
+    let frames: Option<Vec<u64>> = entries.iter().map(|entry| entry.frame()).collect();
+    let hidden = || pagemap(io::ErrorKind::PermissionDenied.into());
+    let frames = frames.ok_or_else(hidden)?;
+    let flags = FrameFlags::open()
+        .and_then(|flags| {
+            let of = |&frame: &u64| flags.of_run(frame, 2);
+            frames.iter().map(of).collect::<io::Result<Vec<_>>>()
+        })
+        .map_err(failed("/proc/kpageflags"))?;
+    let is_tail = |frame: usize, next: usize| {
+        let flags = flags[frame].get(next);
+        flags.is_some_and(|flags| flags.is_compound_tail())
+    };
+    let mut sizes = Vec::new();
+    let mut start = 0;
+    while start < frames.len() {
+        let belongs = |at: &usize| frames[*at] == frames[*at - 1] + 1 && is_tail(*at, 0);
+        let others = (start + 1..frames.len()).take_while(belongs).count();
+        let last = start + others;
+        if is_tail(start, 0) || is_tail(last, 1) {
+            // The rest of the page is elsewhere.
+            return Ok(None);
+        }
+        sizes.push((1 + others) * page_size());
+        start = last + 1;
+    }
+    sizes.dedup();
+    Ok(if let [size] = sizes[..] {
+        Some(size)
+    } else {
+        None
+    })
+}
+
 pub(super) fn from_smaps(address: usize, len: usize) -> Result<Backing, BackingError> {
     let fail = |source| BackingError {
         file: "/proc/self/smaps",

@@ -26,6 +26,8 @@ pub(super) struct Mapping {
     start: NonNull<u8>,
     mapped_len: usize,
     pages: Pages,
+    /// Size of huge pages, where it was asked for.
+    page_bytes: Option<usize>,
     wiped_on_fork: bool,
 }
 
@@ -39,13 +41,17 @@ impl Mapping {
     pub(super) fn new(
         asked: usize,
         pages: Pages,
+        page_bytes: Option<usize>,
         wiped_on_fork: bool,
     ) -> Result<Self, BufferError> {
         let unit = match pages {
             Pages::Base => page_size(),
-            Pages::Huge => huge_page_size(),
-            Pages::HugeTlb => hugetlb_size(),
+            Pages::Huge => page_bytes.unwrap_or_else(huge_page_size),
+            Pages::HugeTlb => page_bytes.unwrap_or_else(hugetlb_size),
         };
+        if !unit.is_power_of_two() || unit < page_size() {
+            return Err(BufferError::PageSize { asked: unit });
+        }
         let too_large = BufferError::TooLarge { asked };
         let Some(mapped_len) = asked.checked_next_multiple_of(unit) else {
             return Err(too_large);
@@ -53,7 +59,7 @@ impl Mapping {
         let hugetlb = pages == Pages::HugeTlb;
         let (margin, protection, flags) = if hugetlb {
             let protection = ProtFlags::READ | ProtFlags::WRITE;
-            (0, protection, MapFlags::HUGETLB)
+            (0, protection, MapFlags::HUGETLB | hugetlb_flags(page_bytes))
         } else {
             // Space for alignment, and a guard on each side.
             let margin = unit + 2 * page_size();
@@ -92,6 +98,7 @@ impl Mapping {
             start: NonNull::new(start).ok_or(BufferError::TooLarge { asked })?,
             mapped_len,
             pages,
+            page_bytes,
             wiped_on_fork,
         };
         mapping.open().map_err(failed)?;
@@ -144,15 +151,39 @@ impl Mapping {
             // EINVAL: a kernel without transparent huge pages, which `backing`
             // will show.
             Pages::Base => drop(self.madvise(Advice::LinuxNoHugepage)),
+            // `touch` advises huge pages of a certain size, one by one.
+            Pages::Huge if self.page_bytes.is_some() => drop(self.madvise(Advice::LinuxNoHugepage)),
             Pages::Huge => drop(self.madvise(Advice::LinuxHugepage)),
             Pages::HugeTlb => {}
         }
     }
 
     fn madvise(&self, advice: Advice) -> io::Result<()> {
+        self.madvise_part(0, self.mapped_len, advice)
+    }
+
+    fn madvise_part(&self, offset: usize, len: usize, advice: Advice) -> io::Result<()> {
+        assert!(offset + len <= self.mapped_len);
+        // SAFETY: within the mapping.
+        let start = unsafe { self.start.as_ptr().add(offset) };
         // SAFETY: the range is ours. Of the advices used here only DONTNEED
         // changes the contents, and `renew` has exclusive access.
-        Ok(unsafe { rustix::mm::madvise(self.pointer(), self.mapped_len, advice) }?)
+        Ok(unsafe { rustix::mm::madvise(start.cast(), len, advice) }?)
+    }
+
+    /// Maps huge pages by one page-table entry per base page, without moving them.
+    ///
+    /// A mapping that ends within a huge page can't be mapped by the entry of the
+    /// whole page (vma_adjust_trans_huge in mm/huge_memory.c). The first base page
+    /// becomes a mapping of its own for a moment, by an advice that only concerns
+    /// core dumps.
+    pub(super) fn split_entries(&self) -> io::Result<()> {
+        // khugepaged would join them again.
+        self.madvise(Advice::LinuxNoHugepage)?;
+        for offset in (0..self.mapped_len).step_by(huge_page_size()) {
+            self.madvise_part(offset, page_size(), Advice::LinuxDontDump)?;
+        }
+        self.madvise(Advice::LinuxDoDump)
     }
 
     pub(super) fn lock(&self) -> Result<(), BufferError> {
@@ -169,7 +200,28 @@ impl Mapping {
     /// Writes a zero to every base page. Reading would only map the shared zero
     /// page.
     pub(super) fn touch(&mut self) {
-        for offset in (0..self.mapped_len).step_by(page_size()) {
+        match self.page_bytes {
+            Some(bytes) if self.pages == Pages::Huge => self.touch_each(bytes),
+            _ => self.touch_part(0, self.mapped_len),
+        }
+    }
+
+    /// Populates the memory with transparent huge pages of one size: the kernel
+    /// takes the largest one that is enabled and fits into the mapping, and while
+    /// only one piece is advised, it is a mapping of its own.
+    fn touch_each(&mut self, bytes: usize) {
+        for offset in (0..self.mapped_len).step_by(bytes) {
+            // Without transparent huge pages (EINVAL) the pages are base pages, as
+            // `Buffer::page_bytes` will show.
+            drop(self.madvise_part(offset, bytes, Advice::LinuxHugepage));
+            self.touch_part(offset, bytes);
+            drop(self.madvise_part(offset, bytes, Advice::LinuxNoHugepage));
+        }
+    }
+
+    fn touch_part(&mut self, start: usize, len: usize) {
+        assert!(start + len <= self.mapped_len);
+        for offset in (start..start + len).step_by(page_size()) {
             // SAFETY: within the mapping.
             let at = unsafe { self.start.as_ptr().add(offset) };
             // SAFETY: valid for writes, and exclusive by `&mut self`.
@@ -232,7 +284,12 @@ impl Mapping {
         }
         // EINVAL: the memory is locked, by us or by mlockall(MCL_FUTURE). Map the
         // new memory before the old is released, so that a failure loses nothing.
-        let new = Mapping::new(self.mapped_len, self.pages, self.wiped_on_fork)?;
+        let new = Mapping::new(
+            self.mapped_len,
+            self.pages,
+            self.page_bytes,
+            self.wiped_on_fork,
+        )?;
         if locked {
             new.lock()?;
         }
@@ -246,6 +303,14 @@ impl Drop for Mapping {
         // SAFETY: the reservation is ours and there is no borrow of it.
         let _ = unsafe { rustix::mm::munmap(self.reserved.as_ptr().cast(), self.reserved_len) };
     }
+}
+
+/// Returns the flags of mmap(2) that choose a size of reserved huge pages: its
+/// logarithm, from bit 26 on (MAP_HUGE_SHIFT).
+fn hugetlb_flags(page_bytes: Option<usize>) -> MapFlags {
+    const MAP_HUGE_SHIFT: u32 = 26;
+    let size = page_bytes.map_or(0, usize::trailing_zeros);
+    MapFlags::from_bits_retain(size << MAP_HUGE_SHIFT)
 }
 
 /// Returns the default size of reserved huge pages: Hugepagesize in

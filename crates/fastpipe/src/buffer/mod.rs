@@ -62,6 +62,8 @@ pub enum Pages {
 pub struct BufferBuilder {
     len: usize,
     pages: Pages,
+    page_bytes: Option<usize>,
+    split: bool,
     touched: bool,
     locked: bool,
     wiped_on_fork: bool,
@@ -77,6 +79,26 @@ impl BufferBuilder {
     /// Sets the kind of pages; default [`Pages::Base`].
     pub fn pages(mut self, pages: Pages) -> Self {
         self.pages = pages;
+        self
+    }
+
+    /// Sets the size of huge pages in bytes, a power of two; default
+    /// [`huge_page_size`], and for reserved ones the system's default.
+    ///
+    /// [`Pages::Huge`] of other sizes take Linux 6.8, where the administrator enabled
+    /// them (/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled). They are
+    /// mapped only if the buffer is [touched](Self::touched); pages populated later
+    /// are base pages. [`Buffer::page_bytes`] shows what was granted.
+    pub fn page_bytes(mut self, bytes: usize) -> Self {
+        self.page_bytes = Some(bytes);
+        self
+    }
+
+    /// Sets whether [`Pages::Huge`] are mapped by one page-table entry per base page,
+    /// for experiments: the memory remains contiguous; default false. Only if the
+    /// buffer is [touched](Self::touched).
+    pub fn split(mut self, split: bool) -> Self {
+        self.split = split;
         self
     }
 
@@ -112,7 +134,7 @@ impl BufferBuilder {
         if self.len == 0 {
             return Err(BufferError::Empty);
         }
-        let mapping = Mapping::new(self.len, self.pages, self.wiped_on_fork)?;
+        let mapping = Mapping::new(self.len, self.pages, self.page_bytes, self.wiped_on_fork)?;
         let mut buffer = Buffer {
             mapping,
             len: self.len,
@@ -123,6 +145,11 @@ impl BufferBuilder {
         }
         if self.touched {
             buffer.mapping.touch();
+        }
+        if self.split && self.touched && self.pages == Pages::Huge {
+            let asked = self.len;
+            let failed = |source| BufferError::Map { asked, source };
+            buffer.mapping.split_entries().map_err(failed)?;
         }
         Ok(buffer)
     }
@@ -142,6 +169,8 @@ impl Buffer {
         BufferBuilder {
             len: 0,
             pages: Pages::Base,
+            page_bytes: None,
+            split: false,
             touched: true,
             locked: false,
             wiped_on_fork: false,
@@ -235,6 +264,19 @@ impl Buffer {
         backing::examine(self.mapping.address(), self.mapping.mapped_len())
     }
 
+    /// Determines the size of the pages that the kernel manages as one, in bytes:
+    /// `None` if the buffer consists of several sizes or is not resident. A page of
+    /// more than one base page is contiguous in memory.
+    ///
+    /// Unlike [`backing`](Self::backing) this shows transparent huge pages of all
+    /// sizes, however they are mapped.
+    ///
+    /// # Errors
+    /// [`BackingError`] without CAP_SYS_ADMIN.
+    pub fn page_bytes(&self) -> Result<Option<usize>, BackingError> {
+        backing::page_bytes(self.mapping.address(), self.mapping.mapped_len())
+    }
+
     /// As [`backing`](Self::backing), but only from smaps, which needs no
     /// privilege.
     ///
@@ -302,6 +344,11 @@ pub enum BufferError {
         /// Length asked for, in bytes.
         asked: usize,
     },
+    /// The size of a huge page is no power of two, or below a base page.
+    PageSize {
+        /// Size asked for, in bytes.
+        asked: usize,
+    },
     /// mmap(2) or mprotect(2) failed.
     Map {
         /// Length asked for, in bytes.
@@ -339,6 +386,9 @@ impl fmt::Display for BufferError {
             BufferError::TooLarge { asked } => {
                 write!(f, "a buffer of {asked} bytes is beyond the address space")
             }
+            BufferError::PageSize { asked } => {
+                write!(f, "there are no pages of {asked} bytes")
+            }
             BufferError::Map { asked, source } => {
                 write!(f, "no memory for a buffer of {asked} bytes: {source}")
             }
@@ -370,7 +420,9 @@ impl fmt::Display for BufferError {
 impl std::error::Error for BufferError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            BufferError::Empty | BufferError::TooLarge { .. } => None,
+            BufferError::Empty | BufferError::TooLarge { .. } | BufferError::PageSize { .. } => {
+                None
+            }
             BufferError::Map { source, .. }
             | BufferError::NoHugeTlb { source, .. }
             | BufferError::NoWipe { source }
@@ -382,7 +434,7 @@ impl std::error::Error for BufferError {
 impl From<BufferError> for io::Error {
     fn from(error: BufferError) -> Self {
         let kind = match &error {
-            BufferError::Empty => io::ErrorKind::InvalidInput,
+            BufferError::Empty | BufferError::PageSize { .. } => io::ErrorKind::InvalidInput,
             BufferError::TooLarge { .. } => io::ErrorKind::OutOfMemory,
             // EAGAIN of mmap(2) means RLIMIT_MEMLOCK under
             // mlockall(MCL_FUTURE), so retrying does not help.

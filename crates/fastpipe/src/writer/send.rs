@@ -349,7 +349,7 @@ impl<F: AsFd> Writer<F> {
             }
             match wait {
                 Wait::Never => return Err(io::ErrorKind::WouldBlock.into()),
-                Wait::Spin => std::hint::spin_loop(),
+                Wait::Spin | Wait::Pause | Wait::Backoff => std::hint::spin_loop(),
                 Wait::Block | Wait::Poll | Wait::Adaptive => {
                     thread::sleep(pause);
                     pause = (pause * 2).min(LONGEST);

@@ -138,6 +138,85 @@ fn smaps_and_pagemap_both_show_huge_pages() {
     assert_eq!(backing.all_huge(), backing.huge == len as u64);
 }
 
+/// Returns the size of the pages, if this process may know it.
+fn page_bytes(buffer: &Buffer) -> Option<usize> {
+    match buffer.page_bytes() {
+        Ok(bytes) => Some(bytes.expect("pages of one size")),
+        Err(error) => {
+            skip(error);
+            None
+        }
+    }
+}
+
+#[test]
+fn split_huge_pages_stay_whole_in_memory_but_not_in_the_page_table() {
+    let len = 2 * huge_page_size();
+    let builder = Buffer::builder().len(len).pages(Pages::Huge);
+    let whole = builder.map().unwrap();
+    if whole.backing_from_smaps().unwrap().huge == 0 {
+        return skip("this system grants no huge pages");
+    }
+    let mut split = builder.split(true).map().unwrap();
+    split.fill(b'X');
+    assert_eq!(split.backing_from_smaps().unwrap().huge, 0);
+    assert_eq!(split.backing_from_smaps().unwrap().resident, len as u64);
+    for (buffer, expected) in [
+        (&whole, huge_page_size()),
+        (&split, huge_page_size()),
+        (&Buffer::builder().len(len).map().unwrap(), page_size()),
+    ] {
+        let Some(bytes) = page_bytes(buffer) else {
+            return;
+        };
+        assert_eq!(bytes, expected);
+    }
+}
+
+/// Whether transparent huge pages of this size are granted to those who ask.
+fn is_enabled(bytes: usize) -> bool {
+    const DIRECTORY: &str = "/sys/kernel/mm/transparent_hugepage";
+    let read = |file: String| std::fs::read_to_string(file).unwrap_or_default();
+    let own = read(format!("{DIRECTORY}/hugepages-{}kB/enabled", bytes / 1024));
+    let setting = if own.contains("[inherit]") {
+        read(format!("{DIRECTORY}/enabled"))
+    } else {
+        own
+    };
+    setting.contains("[always]") || setting.contains("[madvise]")
+}
+
+#[test]
+fn huge_pages_have_the_requested_size_where_it_is_enabled() {
+    // The usual size is granted in the same way as the smaller ones.
+    for bytes in (14..=20).map(|bits| 1 << bits).chain([huge_page_size()]) {
+        let builder = Buffer::builder().len(2 * bytes + 1).pages(Pages::Huge);
+        let buffer = builder.page_bytes(bytes).map().unwrap();
+        assert_eq!(buffer.as_ptr().addr() % bytes, 0);
+        let backing = buffer.backing_from_smaps().unwrap();
+        assert_eq!(backing.resident, 3 * bytes as u64);
+        if !is_enabled(bytes) {
+            skip(format_args!("pages of {bytes} bytes are not enabled"));
+            assert_eq!(backing.huge, 0);
+        } else if bytes == huge_page_size() {
+            assert!(backing.all_huge(), "{backing:?}");
+        }
+        match page_bytes(&buffer) {
+            Some(found) => assert_eq!(found == bytes, is_enabled(bytes), "{bytes}"),
+            None => return,
+        }
+    }
+}
+
+#[test]
+fn pages_of_impossible_sizes_are_errors() {
+    for bytes in [0, 1, page_size() / 2, 3 * page_size()] {
+        let builder = Buffer::builder().len(1).pages(Pages::Huge);
+        let error = builder.page_bytes(bytes).map().unwrap_err();
+        assert!(matches!(error, BufferError::PageSize { asked } if asked == bytes));
+    }
+}
+
 #[test]
 fn a_wiped_on_fork_buffer_is_zero_in_forked_children() {
     for pages in [Pages::Base, Pages::Huge] {

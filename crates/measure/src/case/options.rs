@@ -20,9 +20,9 @@ impl Case {
         self.change_writer(|writer| writer.gift = true)
     }
 
-    /// The writer's buffers are reserved huge pages.
-    pub fn hugetlb(self) -> Self {
-        self.change_writer(|writer| writer.pages = PageKind::HugeTlb)
+    /// Sets the pages of the writer's buffers.
+    pub fn pages(self, pages: PageKind) -> Self {
+        self.change_writer(|writer| writer.pages = pages)
     }
 
     /// The writer's buffers are half as large.

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
-use fastpipe::buffer::{Backing, Buffer, BufferError, ShownBy};
+use fastpipe::buffer::{Backing, BackingError, Buffer, BufferError, ShownBy};
 use fastpipe::pipe;
 use fastpipe::transfer::{Counts, Incomplete, Output, VmspliceOptions};
 use fastpipe::wait::Wait;
@@ -72,9 +72,10 @@ impl<F: AsFd> PipeSink<F> {
         };
         let mut buffers = Vec::with_capacity(count);
         for _ in 0..count {
-            let mut buffer = Buffer::builder()
+            let mut buffer = spec
+                .pages
+                .buffer()
                 .len(len.saturating_add(spec.offset))
-                .pages(spec.pages.into())
                 .touched(spec.touched)
                 .locked(spec.locked)
                 .map()?;
@@ -165,7 +166,22 @@ impl<F: AsFd> PipeSink<F> {
     ///
     /// # Errors
     /// If the kernel does not show it.
-    pub fn backing(&self) -> Result<Backing, fastpipe::buffer::BackingError> {
+    pub fn backing(&self) -> Result<Backing, BackingError> {
+        self.sum_backing(Buffer::backing)
+    }
+
+    /// The same by smaps, which counts only huge pages that one entry maps.
+    ///
+    /// # Errors
+    /// If the kernel does not show it.
+    pub fn backing_from_smaps(&self) -> Result<Backing, BackingError> {
+        self.sum_backing(Buffer::backing_from_smaps)
+    }
+
+    fn sum_backing(
+        &self,
+        examine: impl Fn(&Buffer) -> Result<Backing, BackingError>,
+    ) -> Result<Backing, BackingError> {
         let mut sum = Backing {
             mapped: 0,
             resident: 0,
@@ -173,7 +189,7 @@ impl<F: AsFd> PipeSink<F> {
             shown_by: ShownBy::Smaps,
         };
         for buffer in &self.buffers {
-            let backing = buffer.backing()?;
+            let backing = examine(buffer)?;
             sum = Backing {
                 mapped: sum.mapped + backing.mapped,
                 resident: sum.resident + backing.resident,
@@ -182,6 +198,19 @@ impl<F: AsFd> PipeSink<F> {
             };
         }
         Ok(sum)
+    }
+
+    /// The size of the pages behind all buffers; see [`Buffer::page_bytes`].
+    ///
+    /// # Errors
+    /// If the kernel does not show it.
+    pub fn page_bytes(&self) -> Result<Option<usize>, BackingError> {
+        let mut sizes = Vec::new();
+        for buffer in &self.buffers {
+            sizes.push(buffer.page_bytes()?);
+        }
+        sizes.dedup();
+        Ok(if let [size] = sizes[..] { size } else { None })
     }
 
     /// Waits until all bytes before `offset` have been read from the pipe.
@@ -203,7 +232,7 @@ impl<F: AsFd> PipeSink<F> {
                 return Ok(());
             }
             match self.out.wait() {
-                Wait::Spin => std::hint::spin_loop(),
+                Wait::Spin | Wait::Pause | Wait::Backoff => std::hint::spin_loop(),
                 _ => thread::sleep(Duration::from_micros(20)),
             }
         }

@@ -1,17 +1,15 @@
 //! Creates the sink or source of a specification, and runs it.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 
 use anyhow::bail;
-use fastpipe::buffer::{Backing, BufferError};
+use fastpipe::buffer::{Backing, BufferError, huge_page_size};
 
 use super::outcome::{Outcome, Setup};
 use super::process::{reader, writer};
-use super::spec::{
-    EndSpec, PageKind, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique, Waiting,
-};
+use super::spec::{EndSpec, PageKind, SinkSpec, SinkTechnique, SourceSpec, SourceTechnique};
 use crate::channel::library::LibrarySink;
 use crate::channel::message::{MessageSink, MessageSource};
 use crate::channel::mqueue::Queue;
@@ -46,13 +44,20 @@ impl Driver<'_> {
 
     /// Sets up and runs the writer of a trial.
     pub(super) fn write(self, sink: &SinkSpec, channel: OwnedFd) -> anyhow::Result<Outcome> {
-        let blocks = sink.wait != Waiting::Spin;
+        let blocks = !sink.wait.spins();
         let bytes = sink.buffer_bytes;
         match sink.technique {
             SinkTechnique::Write | SinkTechnique::Vmsplice => {
-                let pipe = PipeSink::new(channel, sink).map_err(buffer_error)?;
+                if sink.pages.is_thp() {
+                    require_enabled(sink.pages)?;
+                }
+                let pipe = PipeSink::new(channel, sink);
+                let pipe = pipe.map_err(|error| buffer_error(sink.pages, error))?;
                 if sink.pages == PageKind::Huge && sink.touched {
                     require_huge(pipe.backing()?)?;
+                }
+                if sink.pages.is_thp() || sink.pages == PageKind::Split {
+                    require_size(sink.pages, &pipe)?;
                 }
                 self.run_sink(pipe)
             }
@@ -94,7 +99,7 @@ impl Driver<'_> {
 
     /// Sets up and runs the reader of a trial.
     pub(super) fn read(self, source: &SourceSpec, channel: OwnedFd) -> anyhow::Result<Outcome> {
-        let blocks = source.wait != Waiting::Spin;
+        let blocks = !source.wait.spins();
         let bytes = source.buffer_bytes;
         match source.technique {
             SourceTechnique::Read | SourceTechnique::Splice | SourceTechnique::SpliceThrough => {
@@ -151,8 +156,14 @@ fn setup_error(error: impl Into<io::Error>) -> anyhow::Error {
 
 /// Converts an error of mapping a buffer. If a limit is the cause: [`NotRun`] with a
 /// remedy.
-fn buffer_error(error: BufferError) -> anyhow::Error {
+fn buffer_error(pages: PageKind, error: BufferError) -> anyhow::Error {
     let remedy = match &error {
+        BufferError::NoHugeTlb { .. } if pages == PageKind::HugeTlb1G => {
+            let reason = "not enough reserved huge pages of 1 GiB; as root, `echo 2 > \
+                          /sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages` reserves \
+                          two, if the processor has them and memory is not fragmented";
+            return NotRun::refused(reason).into();
+        }
         BufferError::NoHugeTlb { .. } => "as root, `sysctl vm.nr_hugepages=8` reserves some",
         BufferError::Lock { .. } => "raise it by `ulimit -l`, or run as root",
         _ => return error.into(),
@@ -166,6 +177,68 @@ pub(super) fn require_huge(backing: Backing) -> anyhow::Result<()> {
         bail!(NotRun::refused(huge_pages_refused(
             backing.huge,
             backing.mapped
+        )));
+    }
+    Ok(())
+}
+
+const THP: &str = "/sys/kernel/mm/transparent_hugepage";
+
+/// Checks that transparent huge pages of this size are enabled.
+fn require_enabled(pages: PageKind) -> anyhow::Result<()> {
+    let kib = pages.bytes().unwrap_or_default() / 1024;
+    let own = format!("{THP}/hugepages-{kib}kB/enabled");
+    let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
+    let (file, setting) = match read(&own) {
+        setting if setting.contains("[inherit]") => {
+            let file = format!("{THP}/enabled");
+            let setting = read(&file);
+            (file, setting)
+        }
+        setting => (own, setting),
+    };
+    if setting.is_empty() {
+        bail!(NotRun::refused(format!(
+            "this kernel has no transparent huge pages of {kib} KiB (Linux 6.8 has some)"
+        )));
+    }
+    if setting.contains("[never]") {
+        bail!(NotRun::refused(format!(
+            "transparent huge pages of {kib} KiB are turned off; as root, `echo madvise > {file}` \
+             enables them"
+        )));
+    }
+    Ok(())
+}
+
+/// Checks that the writer's buffers consist of pages of this size and, if they are to
+/// be split, that no page-table entry maps a whole one.
+fn require_size<F: AsFd>(pages: PageKind, pipe: &PipeSink<F>) -> anyhow::Result<()> {
+    let wanted = pages.bytes().unwrap_or_else(huge_page_size);
+    let kib = |bytes: usize| bytes / 1024;
+    let found = match pipe.page_bytes() {
+        Ok(found) => found,
+        Err(error) => bail!(NotRun::refused(format!(
+            "whether the pages are of {} KiB can't be proven without root ({error})",
+            kib(wanted)
+        ))),
+    };
+    if found != Some(wanted) {
+        let found = found.map_or_else(
+            || "are of several sizes".to_owned(),
+            |bytes| format!("are of {} KiB", kib(bytes)),
+        );
+        bail!(NotRun::refused(format!(
+            "the pages {found} instead of {} KiB: memory may be too fragmented, or the process \
+             is not allowed to use them",
+            kib(wanted)
+        )));
+    }
+    let whole = pipe.backing_from_smaps()?.huge;
+    if pages == PageKind::Split && whole > 0 {
+        bail!(NotRun::refused(format!(
+            "{} KiB are still mapped by entries of whole huge pages",
+            whole / 1024
         )));
     }
     Ok(())

@@ -105,7 +105,7 @@ pub(super) fn run(
         .collect::<anyhow::Result<Vec<Buffer>>>()?;
     let huge = match memory.pages {
         PageKind::Base => None,
-        PageKind::Huge | PageKind::HugeTlb => Some(huge_bytes(&blocks)?),
+        _ => Some(huge_bytes(&blocks)?),
     };
     let setup = Setup {
         pieces: Some(blocks.len()),
@@ -160,9 +160,10 @@ fn store_each(words: &[AtomicU64], value: u64) {
 
 /// Maps a block and fills it.
 fn map(memory: &MemorySpec) -> anyhow::Result<Buffer> {
-    let mut block = Buffer::builder()
+    let mut block = memory
+        .pages
+        .buffer()
         .len(memory.block_bytes)
-        .pages(memory.pages.into())
         .touched(false)
         .map()
         .map_err(map_error)?;

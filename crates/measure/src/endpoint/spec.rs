@@ -194,6 +194,10 @@ pub enum Waiting {
     Poll,
     /// The call is repeated at once.
     Spin,
+    /// The call is repeated after a pause instruction.
+    Pause,
+    /// The call is repeated after pauses that double.
+    Backoff,
     /// Spin for a bounded time, then poll.
     Adaptive,
 }
@@ -202,8 +206,20 @@ named!(Waiting {
     Block = "block": "it sleeps in the call",
     Poll = "poll": "it sleeps in poll(2) before each call",
     Spin = "spin": "it tries again at once",
+    Pause = "pause": "it tries again after a pause instruction",
+    Backoff = "backoff": "it tries again after pauses that double, up to 4 us",
     Adaptive = "adaptive": "it tries again for up to 50 us while that pays, then sleeps",
 });
+
+impl Waiting {
+    /// Whether an end that waits never sleeps.
+    pub fn spins(self) -> bool {
+        match self {
+            Waiting::Spin | Waiting::Pause | Waiting::Backoff => true,
+            Waiting::Block | Waiting::Poll | Waiting::Adaptive => false,
+        }
+    }
+}
 
 impl From<Waiting> for fastpipe::wait::Wait {
     fn from(waiting: Waiting) -> Self {
@@ -211,6 +227,8 @@ impl From<Waiting> for fastpipe::wait::Wait {
             Waiting::Block => Self::Block,
             Waiting::Poll => Self::Poll,
             Waiting::Spin => Self::Spin,
+            Waiting::Pause => Self::Pause,
+            Waiting::Backoff => Self::Backoff,
             Waiting::Adaptive => Self::Adaptive,
         }
     }

@@ -5,7 +5,7 @@ use crate::case::Durations;
 use crate::record::{Warning, WarningKind};
 use crate::rounds::rounds_for_verdicts;
 use crate::suite::Suite::{
-    self, Changes, Channels, Ladder, Memory, Options, Sizes, Touched, Volumes,
+    self, Changes, Channels, Ladder, Memory, Options, Pages, Sizes, Touched, Volumes,
 };
 use pipespeed_stats as stats;
 
@@ -47,8 +47,8 @@ impl Lengths {
             (Changes, false) => (0.015, 0.120, 60.0, ROUNDS),
             (Changes, true) => (0.010, 0.030, 10.0, FEW_ROUNDS),
             // Twice as many cases. They spin, so they are less noisy.
-            (Options, false) => (0.015, 0.150, 60.0, OPTIONS_ROUNDS),
-            (Options, true) => (0.006, 0.030, 14.0, OPTIONS_ROUNDS),
+            (Options | Pages, false) => (0.015, 0.150, 60.0, OPTIONS_ROUNDS),
+            (Options | Pages, true) => (0.006, 0.030, 14.0, OPTIONS_ROUNDS),
             // A volume ends a trial, not a time.
             (Volumes, false) => (0.015, 0.0, 170.0, FEW_ROUNDS),
             (Volumes, true) => (0.010, 0.0, 12.0, VOLUMES_ROUNDS),
@@ -70,12 +70,12 @@ impl Lengths {
             verifying: match suite {
                 Channels if quick => Some(lasting(0.001, 0.004)),
                 Channels => Some(lasting(0.002, 0.010)),
-                Ladder | Touched | Changes | Sizes | Options | Volumes | Memory => None,
+                Ladder | Touched | Changes | Sizes | Options | Pages | Volumes | Memory => None,
             },
             budget_s,
             min_rounds,
             min_rounds_in_time: match suite {
-                Options => OPTIONS_ROUNDS,
+                Options | Pages => OPTIONS_ROUNDS,
                 Channels | Memory if quick => stats::MIN_SAMPLES,
                 Ladder | Touched | Channels | Changes | Sizes | Volumes | Memory => FEW_ROUNDS,
             },
@@ -124,7 +124,7 @@ pub(super) fn quick_note(request: &Request, quick: &Lengths) -> Option<Warning> 
         Channels if overrides.selection.sizes.is_empty() && !overrides.selection.all => {
             vec![shorter, "fewer message sizes".to_owned()]
         }
-        Ladder | Touched | Channels | Changes | Sizes | Options | Memory => vec![shorter],
+        Ladder | Touched | Channels | Changes | Sizes | Options | Pages | Memory => vec![shorter],
     };
     if request.rounds.is_none() && request.time_s.is_none() && !overrides.selection.all {
         omitted.push(format!(

@@ -12,7 +12,7 @@ use crate::record::{Header, Run, Settings, Warning, WarningKind};
 use crate::rounds::Budget;
 use crate::search::SEARCH_END;
 use crate::suite::Suite::{
-    self, Changes, Channels, Ladder, Memory, Options, Sizes, Touched, Volumes,
+    self, Changes, Channels, Ladder, Memory, Options, Pages, Sizes, Touched, Volumes,
 };
 use crate::suite::sizes::Grid;
 use crate::suite::{Overrides, changes};
@@ -105,7 +105,7 @@ impl Plan {
         let same = || placement::choose(Placement::Same, topology).ok()?.writer;
         overrides.one_cpu = chosen.writer.or_else(same);
         let preparation = match suite {
-            Ladder | Touched | Channels | Options | Memory => Preparation::Pilot,
+            Ladder | Touched | Channels | Options | Pages | Memory => Preparation::Pilot,
             Changes => Preparation::Combination,
             Volumes => Preparation::Volumes,
             Sizes => {
@@ -278,7 +278,7 @@ impl Plan {
     fn require(&self, needed_s: f64, cases: usize) -> anyhow::Result<()> {
         let fewer = match self.suite {
             Channels => "--channel or --size",
-            Ladder | Touched | Changes | Sizes | Options | Volumes | Memory => "--case",
+            Ladder | Touched | Changes | Sizes | Options | Pages | Volumes | Memory => "--case",
         };
         let quick = self.settings.quick;
         let quicker = if quick { "" } else { ", add --quick" };

@@ -5,6 +5,7 @@ pub mod channels;
 mod ladder;
 pub mod memory;
 mod options;
+mod pages;
 pub mod sizes;
 mod touched;
 mod volumes;
@@ -16,7 +17,7 @@ use crate::data_use::DataUse;
 use crate::endpoint::spec::PageKind;
 use serde::{Deserialize, Serialize};
 
-use Suite::{Changes, Channels, Ladder, Memory, Options, Sizes, Touched, Volumes};
+use Suite::{Changes, Channels, Ladder, Memory, Options, Pages, Sizes, Touched, Volumes};
 
 /// The published buffer, in bytes.
 const BUFFER: usize = 256 << 10;
@@ -72,6 +73,9 @@ pub enum Suite {
     /// untouched, gifted, locked, shared and unaligned buffers, reserved huge
     /// pages, poll.
     Options,
+    /// The spinning vmsplice and splice with pages of every size: why do huge pages
+    /// help?
+    Pages,
     /// Write and read over growing volumes: does the rate depend on them?
     Volumes,
     /// Reading, writing and copying memory by the size of the block, through
@@ -86,6 +90,7 @@ pipespeed_base::named!(Suite {
     Changes = "changes": "a typical pipe and each single change to it: what would help most here?",
     Sizes = "sizes": "the fastest sizes of buffer and pipe here, searched for and confirmed",
     Options = "options": "the published side experiments, each beside the case without it",
+    Pages = "pages": "pages of every size: why do huge pages help?",
     Volumes = "volumes": "write and read over growing volumes: does the rate depend on them?",
     Memory = "memory": "reading, writing and copying memory by block size, through the caches",
 });
@@ -116,6 +121,7 @@ impl Suite {
             Changes => changes::cases(overrides),
             Sizes => sizes::cases(overrides),
             Options => options::cases(overrides),
+            Pages => pages::cases(overrides),
             Volumes => volumes::cases(overrides),
             Memory => memory::cases(overrides),
         };
@@ -153,14 +159,14 @@ impl Suite {
             Changes => DataRule::UsedByDefault,
             Ladder | Options | Volumes => DataRule::Free,
             Memory => DataRule::OfCases,
-            Sizes => DataRule::Constant,
+            Sizes | Pages => DataRule::Constant,
         }
     }
 
     /// The case that is measured twice, if not the first.
     pub fn null_control(self) -> Option<&'static str> {
         match self {
-            Ladder | Touched | Changes | Sizes | Options | Volumes => None,
+            Ladder | Touched | Changes | Sizes | Options | Pages | Volumes => None,
             Channels => Some("pipe_64k"),
             Memory => Some("mem_copy_256k"),
         }

@@ -10,6 +10,7 @@
 
 use super::{BUFFER, Overrides};
 use crate::case::Case;
+use crate::endpoint::spec::{PageKind, Waiting};
 
 /// The offset from a page boundary of large blocks from glibc's malloc(3), in
 /// bytes.
@@ -32,12 +33,22 @@ pub(super) fn cases(overrides: &Overrides) -> Vec<Case> {
     cases.extend([
         base("hugetlb")
             .spin()
-            .hugetlb()
+            .pages(PageKind::HugeTlb)
             .described("reserved huge pages (hugetlb)")
             .against(
                 "busy_loop_huge",
                 "reserved instead of transparent huge pages",
             ),
+        base("pause_huge")
+            .huge()
+            .waiting(Waiting::Pause)
+            .described("huge pages, a pause instruction between attempts")
+            .against("busy_loop_huge", "a pause between attempts"),
+        base("backoff_huge")
+            .huge()
+            .waiting(Waiting::Backoff)
+            .described("huge pages, pauses of 125 ns to 4 us between attempts, each twice as long")
+            .against("busy_loop_huge", "backoff between attempts"),
         base("vmsplice_splice_huge")
             .huge()
             .described("vmsplice(2) and splice(2), huge pages, the ends sleeping in them")

@@ -1,6 +1,6 @@
 //! Options of the suite memory, besides --size.
 
-use super::named::named;
+use super::named::named_among;
 use pipespeed_measure::endpoint::spec::PageKind;
 
 /// The memory blocks to measure.
@@ -8,6 +8,6 @@ use pipespeed_measure::endpoint::spec::PageKind;
 #[command(next_help_heading = "Suite memory")]
 pub struct MemoryArgs {
     /// Page kind of the blocks [default: base].
-    #[arg(long, value_parser = named::<PageKind>())]
+    #[arg(long, value_parser = named_among(vec![PageKind::Base, PageKind::Huge, PageKind::HugeTlb]))]
     pub pages: Option<PageKind>,
 }

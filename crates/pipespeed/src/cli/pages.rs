@@ -12,7 +12,7 @@ use pipespeed_explain::pages::Architecture;
 /// `pipespeed pages`.
 #[derive(Debug, Args)]
 #[command(
-    group = ArgGroup::new("what").args(["address", "buffer"]).required(true),
+    group = ArgGroup::new("what").args(["address", "buffer", "pipe"]).required(true),
     after_help = "\
 With --address alone no memory is examined: the output shows which page-table entries \
 translate the address. Only frame numbers and flags need root (CAP_SYS_ADMIN).
@@ -22,6 +22,7 @@ Examples:
   pipespeed pages --address 0x0000f2705af953c0 --page-size 64K
   pipespeed pages --buffer 10000            three pages: are they contiguous?
   pipespeed pages --buffer 4M --huge
+  pipespeed pages --pipe                    the slots of a pipe, step by step
   pipespeed pages --pid 1234 --address 0x7ffd1c3e2000 --length 16K"
 )]
 pub struct PagesArgs {
@@ -31,36 +32,39 @@ pub struct PagesArgs {
     /// Allocate a buffer of this size and show its pages.
     #[arg(long, value_name = "SIZE", value_parser = range, allow_hyphen_values = true)]
     pub buffer: Option<u64>,
+    /// Step a pipe through write, read, vmsplice and splice, and draw its slots.
+    #[arg(long)]
+    pub pipe: bool,
     /// Process that the address belongs to.
-    #[arg(long, value_parser = whole::<u32>(1..=i32::MAX.unsigned_abs()), requires = "address", conflicts_with = "buffer", allow_negative_numbers = true)]
+    #[arg(long, value_parser = whole::<u32>(1..=i32::MAX.unsigned_abs()), requires = "address", conflicts_with_all = ["buffer", "pipe"], allow_negative_numbers = true)]
     pub pid: Option<u32>,
     /// Number of bytes to show from the address [default: one page].
-    #[arg(long, value_name = "SIZE", value_parser = range, requires = "pid", conflicts_with = "buffer", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", value_parser = range, requires = "pid", conflicts_with_all = ["buffer", "pipe"], allow_hyphen_values = true)]
     pub length: Option<u64>,
     // clap drops a requirement when another given option conflicts with the
     // required one, so the conflict with --address is stated here as well.
     /// Use transparent huge pages for the buffer.
-    #[arg(long, requires = "buffer", conflicts_with = "address")]
+    #[arg(long, requires = "buffer", conflicts_with_all = ["address", "pipe"])]
     pub huge: bool,
     /// Use reserved huge pages for the buffer.
-    #[arg(long, requires = "buffer", conflicts_with_all = ["huge", "address"])]
+    #[arg(long, requires = "buffer", conflicts_with_all = ["huge", "address", "pipe"])]
     pub hugetlb: bool,
     /// Don't write to the buffer before examining it.
-    #[arg(long, requires = "buffer", conflicts_with = "address")]
+    #[arg(long, requires = "buffer", conflicts_with_all = ["address", "pipe"])]
     pub untouched: bool,
     /// Architecture of the page tables [default: this machine's].
-    #[arg(long, value_parser = named::<Architecture>(), conflicts_with_all = ["buffer", "pid"])]
+    #[arg(long, value_parser = named::<Architecture>(), conflicts_with_all = ["buffer", "pid", "pipe"])]
     pub arch: Option<Architecture>,
     /// Number of page-table levels [default: this machine's].
     ///
     /// 4 or 5 on x86-64, 2 to 5 elsewhere.
-    #[arg(long, value_name = "N", value_parser = whole::<u32>(2..=5), conflicts_with_all = ["buffer", "pid"], allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(2..=5), conflicts_with_all = ["buffer", "pid", "pipe"], allow_negative_numbers = true)]
     pub levels: Option<u32>,
     /// Base page size: 4K; on aarch64 also 16K, 64K [default: this machine's].
-    #[arg(long, value_name = "SIZE", value_parser = page, conflicts_with_all = ["buffer", "pid"], allow_hyphen_values = true)]
+    #[arg(long, value_name = "SIZE", value_parser = page, conflicts_with_all = ["buffer", "pid", "pipe"], allow_hyphen_values = true)]
     pub page_size: Option<u64>,
     /// Number of address bits, such as 48 or 52 [default: from the levels].
-    #[arg(long, value_name = "N", value_parser = whole::<u32>(36..=57), conflicts_with_all = ["buffer", "pid"], allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>(36..=57), conflicts_with_all = ["buffer", "pid", "pipe"], allow_negative_numbers = true)]
     pub address_bits: Option<u32>,
     /// Save the result as JSON ('-': standard output).
     #[arg(long, value_name = "FILE")]

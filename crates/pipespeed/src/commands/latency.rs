@@ -84,7 +84,7 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<()> {
 fn spinning_name(wait: Waiting) -> Option<&'static str> {
     match wait {
         Waiting::Block | Waiting::Poll => None,
-        Waiting::Spin => Some("spin"),
+        Waiting::Spin | Waiting::Pause | Waiting::Backoff => Some("spin"),
         Waiting::Adaptive => Some("adaptive"),
     }
 }

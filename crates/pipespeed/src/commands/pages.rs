@@ -3,6 +3,7 @@
 use anyhow::anyhow;
 use fastpipe::buffer::{Buffer, Pages, huge_page_size};
 use fastpipe::memory::Process;
+use fastpipe::pipe::page_size;
 
 use crate::cli::PagesArgs;
 use crate::commands::files::Files;
@@ -10,11 +11,12 @@ use crate::commands::{header, memory_suffices};
 use pipespeed_base::failure::{say, usage};
 use pipespeed_base::text::wrap;
 use pipespeed_explain::pages::{
-    Architecture, Half, Memory, Record, Report, Scheme, SchemeError, Walk, Wanted, drawing, look,
-    machine_scheme, own_architecture, table,
+    Architecture, Half, Memory, Record, Report, RingRecord, Scheme, SchemeError, Walk, Wanted,
+    drawing, look, machine_scheme, own_architecture, ring_drawing, ring_steps, table,
 };
 use pipespeed_host::Machine;
-use pipespeed_measure::record::{Kind, to_json};
+use pipespeed_measure::record::{Header, Kind, to_json};
+use serde::Serialize;
 
 /// Shows the pages and page tables of an address or buffer.
 ///
@@ -22,13 +24,16 @@ use pipespeed_measure::record::{Kind, to_json};
 /// Wrong usage, the memory can't be examined, or the record can't be saved.
 pub fn run(args: &PagesArgs) -> anyhow::Result<()> {
     let files = Files::new([("--json", &args.json)])?;
+    if args.pipe {
+        return show_pipe(&files);
+    }
     let (heading, report) = match (args.buffer, args.address) {
         (Some(bytes), _) => show_buffer(args, bytes)?,
         (None, Some(address)) => match args.pid {
             Some(pid) => show_process(args, pid, address)?,
             None => decode(args, address)?,
         },
-        (None, None) => return Err(usage("--address or --buffer is required")),
+        (None, None) => return Err(usage("--address, --buffer or --pipe is required")),
     };
     let mut text = heading;
     text += &drawing(&report.walk, huge_page_of(report.memory.as_ref()));
@@ -36,14 +41,44 @@ pub fn run(args: &PagesArgs) -> anyhow::Result<()> {
         text.push('\n');
         text += &table(memory);
     }
+    let record = |header| Record { header, report };
+    show(&files, text, record)
+}
+
+/// Prints the text and saves the record.
+fn show<R: Serialize>(
+    files: &Files,
+    text: String,
+    record: impl FnOnce(Header) -> R,
+) -> anyhow::Result<()> {
     if files.use_stdout() {
         say(text.trim_end());
     }
     files.print(false, |_| text)?;
-    let header = header(Kind::Pages, Machine::read(None, None));
-    let record = Record { header, report };
+    let record = record(header(Kind::Pages, Machine::read(None, None)));
     files.save(|_| Ok(to_json(&record)))
 }
+
+/// Steps a pipe through system calls and shows its slots.
+fn show_pipe(files: &Files) -> anyhow::Result<()> {
+    let steps = ring_steps().map_err(|error| anyhow!("--pipe: {error}"))?;
+    let heading = wrap(HOW_OBSERVED, 80, "  ") + "\n\n";
+    let text = heading + &ring_drawing(&steps);
+    let record = |header| RingRecord {
+        header,
+        page_bytes: page_size(),
+        steps,
+    };
+    show(files, text, record)
+}
+
+/// What of a pipe's ring is observed, and what is derived.
+const HOW_OBSERVED: &str = "\
+A pipe is a ring of slots, each of which refers to a part of a page. Observed on a real pipe: the \
+bytes moved and unread, and the number, lengths and data of the slots (tee(2) duplicates the pipe; \
+splice(2) into a pipe of one slot takes the duplicate apart). Derived by the rules of the kernel, \
+since user space can't see them: head, tail, offsets and pages. Each step is checked: the derived \
+slots must be the observed ones. \"own 2\" is page 2 of the memory that the call sent.";
 
 /// Shows how an address is translated, without examining memory.
 fn decode(args: &PagesArgs, address: u64) -> anyhow::Result<(String, Report)> {

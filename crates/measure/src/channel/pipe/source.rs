@@ -44,9 +44,9 @@ impl<F: AsFd> PipeSource<F> {
     /// If the buffer can't be mapped or the second pipe created.
     pub fn new(fd: F, spec: &SourceSpec) -> anyhow::Result<Self> {
         let buffer = || {
-            Buffer::builder()
+            spec.pages
+                .buffer()
                 .len(spec.buffer_bytes.saturating_add(spec.offset))
-                .pages(spec.pages.into())
                 .touched(spec.touched)
                 .locked(spec.locked)
                 .map()

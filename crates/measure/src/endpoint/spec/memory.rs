@@ -1,5 +1,6 @@
 //! The pages of buffers, and when they may be written again.
 
+use fastpipe::buffer::{Buffer, BufferBuilder, Pages};
 use serde::{Deserialize, Serialize};
 
 /// The kind of pages of a buffer.
@@ -11,23 +12,101 @@ pub enum PageKind {
     Base,
     /// Transparent huge pages.
     Huge,
-    /// Huge pages of the pool that the administrator reserved. No option selects it;
-    /// one case uses it.
+    /// Huge pages of the pool that the administrator reserved.
     HugeTlb,
+    /// Reserved huge pages of 1 GiB.
+    HugeTlb1G,
+    /// Transparent huge pages, mapped by one page-table entry per base page.
+    Split,
+    /// Transparent huge pages of 16 KiB.
+    Thp16K,
+    /// Transparent huge pages of 32 KiB.
+    Thp32K,
+    /// Transparent huge pages of 64 KiB.
+    Thp64K,
+    /// Transparent huge pages of 128 KiB.
+    Thp128K,
+    /// Transparent huge pages of 256 KiB.
+    Thp256K,
+    /// Transparent huge pages of 512 KiB.
+    Thp512K,
+    /// Transparent huge pages of 1 MiB.
+    Thp1M,
 }
 
 pipespeed_base::named!(PageKind {
     Base = "base": "base pages",
     Huge = "huge": "transparent huge pages",
     HugeTlb = "hugetlb": "reserved huge pages",
+    HugeTlb1G = "hugetlb1g": "reserved huge pages of 1 GiB",
+    Split = "split": "transparent huge pages, mapped by an entry per base page",
+    Thp16K = "thp16k": "transparent huge pages of 16 KiB",
+    Thp32K = "thp32k": "transparent huge pages of 32 KiB",
+    Thp64K = "thp64k": "transparent huge pages of 64 KiB",
+    Thp128K = "thp128k": "transparent huge pages of 128 KiB",
+    Thp256K = "thp256k": "transparent huge pages of 256 KiB",
+    Thp512K = "thp512k": "transparent huge pages of 512 KiB",
+    Thp1M = "thp1m": "transparent huge pages of 1 MiB",
 });
 
-impl From<PageKind> for fastpipe::buffer::Pages {
+impl PageKind {
+    /// The transparent huge pages below the usual size.
+    pub const THP: [Self; 7] = [
+        Self::Thp16K,
+        Self::Thp32K,
+        Self::Thp64K,
+        Self::Thp128K,
+        Self::Thp256K,
+        Self::Thp512K,
+        Self::Thp1M,
+    ];
+
+    /// The size of the pages in bytes, unless it is a default of the system.
+    pub fn bytes(self) -> Option<usize> {
+        match self {
+            PageKind::Base | PageKind::Huge | PageKind::HugeTlb | PageKind::Split => None,
+            PageKind::HugeTlb1G => Some(1 << 30),
+            PageKind::Thp16K => Some(16 << 10),
+            PageKind::Thp32K => Some(32 << 10),
+            PageKind::Thp64K => Some(64 << 10),
+            PageKind::Thp128K => Some(128 << 10),
+            PageKind::Thp256K => Some(256 << 10),
+            PageKind::Thp512K => Some(512 << 10),
+            PageKind::Thp1M => Some(1 << 20),
+        }
+    }
+
+    /// Whether it is a transparent huge page below the usual size.
+    pub fn is_thp(self) -> bool {
+        Self::THP.contains(&self)
+    }
+
+    /// A buffer of such pages, without a length.
+    pub fn buffer(self) -> BufferBuilder {
+        let builder = Buffer::builder()
+            .pages(self.into())
+            .split(self == PageKind::Split);
+        match self.bytes() {
+            Some(bytes) => builder.page_bytes(bytes),
+            None => builder,
+        }
+    }
+}
+
+impl From<PageKind> for Pages {
     fn from(kind: PageKind) -> Self {
         match kind {
             PageKind::Base => Self::Base,
-            PageKind::Huge => Self::Huge,
-            PageKind::HugeTlb => Self::HugeTlb,
+            PageKind::HugeTlb | PageKind::HugeTlb1G => Self::HugeTlb,
+            PageKind::Huge
+            | PageKind::Split
+            | PageKind::Thp16K
+            | PageKind::Thp32K
+            | PageKind::Thp64K
+            | PageKind::Thp128K
+            | PageKind::Thp256K
+            | PageKind::Thp512K
+            | PageKind::Thp1M => Self::Huge,
         }
     }
 }

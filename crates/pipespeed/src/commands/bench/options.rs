@@ -8,7 +8,7 @@ use pipespeed_base::size;
 use pipespeed_measure::plan::Request;
 use pipespeed_measure::record::{DataUse, Warning};
 use pipespeed_measure::suite::Suite::{
-    Changes, Channels, Ladder, Memory, Options, Sizes, Touched, Volumes,
+    Changes, Channels, Ladder, Memory, Options, Pages, Sizes, Touched, Volumes,
 };
 use pipespeed_measure::suite::channels::MAX_BYTES;
 use pipespeed_measure::suite::{DataRule, Overrides, Selection, memory};
@@ -74,7 +74,7 @@ pub(super) fn check(args: &BenchArgs) -> anyhow::Result<()> {
     match args.suite {
         Channels => check_messages(args)?,
         Memory => check_blocks(args)?,
-        Ladder | Touched | Changes | Sizes | Options | Volumes => {}
+        Ladder | Touched | Changes | Sizes | Options | Pages | Volumes => {}
     }
     check_data(args)
 }

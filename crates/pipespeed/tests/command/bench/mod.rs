@@ -6,5 +6,6 @@ mod interrupted;
 mod ladder;
 mod memory;
 mod options;
+mod pages;
 mod sizes;
 mod volumes;

@@ -27,6 +27,8 @@ fn every_option_takes_effect_in_its_case_and_in_no_other() {
         ("unaligned", vec!["16 bytes off"]),
         ("half_pieces", vec![]),
         ("same_buffer", vec!["same buffer"]),
+        ("pause_huge", vec![]),
+        ("backoff_huge", vec![]),
         ("poll_huge", vec![]),
         ("unaligned_write_read", vec!["16 bytes off"]),
     ];
@@ -46,7 +48,10 @@ fn every_option_takes_effect_in_its_case_and_in_no_other() {
             assert!(alignment >= 4096, "{name}")
         }
     }
-    assert_eq!(case(&record, "poll_huge")["configuration"]["wait"], "poll");
+    for wait in ["pause", "backoff", "poll"] {
+        let case = case(&record, &format!("{wait}_huge"));
+        assert_eq!(case["configuration"]["wait"], wait);
+    }
     let half = &case(&record, "half_pieces")["configuration"];
     assert_eq!(half["buffer_bytes"], 128 << 10);
     let hugetlb = case(&record, "hugetlb");
@@ -108,7 +113,8 @@ fn with_both_ends_on_one_processor_only_the_pair_that_sleeps_is_measured() {
     let command = pipespeed(&format!("{SHORT} --placement same"));
     let record = json(&run_alone(command).succeeded().out);
     for case in record["cases"].as_array().unwrap() {
-        let sleeps = case["configuration"]["wait"] != "spin";
+        let sleeps = ["block", "poll"].map(Value::from);
+        let sleeps = sleeps.contains(&case["configuration"]["wait"]);
         let reason = case["not_run"]["reason"].as_str();
         assert!(sleeps || reason.is_some(), "{case:#}");
         if let (true, Some(reason)) = (sleeps, reason) {

@@ -121,8 +121,8 @@ fn trial(case: &Case, gib_per_s: f64) -> Trial {
         })
     };
     let huge = case.subject.writer().map(|writer| match writer.pages {
-        PageKind::Huge | PageKind::HugeTlb => 512 << 10,
         PageKind::Base => 0,
+        _ => 512 << 10,
     });
     Trial {
         setup: Setup {

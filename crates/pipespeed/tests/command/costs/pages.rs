@@ -157,6 +157,27 @@ fn a_buffer_of_10000_bytes_is_made_of_three_pages() {
 }
 
 #[test]
+fn the_slots_of_a_pipe_are_drawn_step_by_step_as_observed() {
+    let outcome = run_alone(pipespeed("pages --pipe")).succeeded();
+    if fastpipe::pipe::page_size() == 4096 {
+        insta::assert_snapshot!(outcome.out);
+    }
+    let outcome = run_alone(pipespeed("pages --pipe --json -")).succeeded();
+    let record = json(&outcome.out);
+    let steps = record["steps"].as_array().unwrap();
+    assert!(
+        steps.iter().all(|step| step["agrees"] == true),
+        "{record:#}"
+    );
+    // An ordinary user sees as much.
+    let Some(program) = ForAll::new(PIPESPEED) else {
+        return;
+    };
+    let outcome = run_alone(program.command("pages --pipe --json -")).succeeded();
+    assert_eq!(json(&outcome.out)["steps"], record["steps"]);
+}
+
+#[test]
 fn a_buffer_that_nobody_touched_has_no_pages_yet() {
     let outcome = run_alone(pipespeed("pages --buffer 1M --untouched --json -")).succeeded();
     let record = json(&outcome.out);
@@ -311,6 +332,8 @@ fn what_makes_no_sense_is_bad_usage() {
         "--buffer 0",
         "--buffer 2G",
         "--buffer 1K --address 0x1",
+        "--buffer 1K --pipe",
+        "--pipe --huge",
         "--buffer 1K --huge --hugetlb",
         "--address 0x1 --huge",
         "--huge",
