@@ -1,5 +1,7 @@
 //! Profiles of cases, as text and as a chart.
 
+mod published;
+
 use itertools::Itertools as _;
 use pipespeed_explain::profile::account::{FEW_BYTES, PAGE};
 use pipespeed_explain::profile::groups::Group;
@@ -95,6 +97,10 @@ pub fn profile_ladder(profile: &Profile, style: Style) -> String {
     let mut changes = vec![style.heading("Changes at each step, in ns per 4 KiB")];
     changes.extend(steps(profile).map(|step| style.sentence(&step)));
     blocks.push(changes.join("\n"));
+    if let Some(table) = published::table(profile, style) {
+        let title = "Shares of the writer's samples, as published (Linux 5.17) and here";
+        blocks.push(format!("{}\n{table}", style.heading(title)));
+    }
     let unknown = unknown(profile);
     if !unknown.is_empty() {
         let text = format!("other kernel, the largest shares of an end's samples: {unknown}");
