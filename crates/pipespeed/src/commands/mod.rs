@@ -92,7 +92,7 @@ fn pipe_size_allowed(bytes: usize) -> anyhow::Result<()> {
 /// all buffers of that size, those of the other end included.
 fn memory_suffices(option: &str, bytes: usize, needed: u64) -> anyhow::Result<()> {
     check_memory(&Root::default(), needed).map_err(|error| {
-        let bytes = size::exact(bytes as u64);
+        let bytes = size::format(bytes as u64);
         usage(format!("{option} {bytes}: {error}: choose a smaller size"))
     })
 }

@@ -177,7 +177,7 @@ fn percentiles_ascend_and_files_hold_all_launches() {
     assert!(record["interrupted"].is_null());
     let mut compare = pipespeed("compare a.json a.json");
     compare.current_dir(&directory);
-    run_alone(compare).refused(1, &["a.json", "a record of kind latency", "bench"]);
+    run_alone(compare).refused(2, &["a.json", "a record of kind latency", "bench"]);
     let csv = std::fs::read_to_string(directory.path().join("a.csv")).unwrap();
     assert_eq!(csv.lines().count(), 1 + 2 * 7, "{csv}");
     assert!(csv.starts_with("channel,size,round,count,p50_us"), "{csv}");
