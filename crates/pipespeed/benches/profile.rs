@@ -91,23 +91,27 @@ fn rounds() -> anyhow::Result<usize> {
     options::each(|word, value| {
         ensure!(word == "--rounds", "unknown option {word}");
         rounds = value()?.parse().context("--rounds")?;
+        ensure!(rounds > 0, "--rounds: at least 1");
         Ok(())
     })?;
     Ok(rounds)
 }
 
-/// Prints the groups of an end that have at least one percent in either.
+/// Prints the groups of an end that have at least one percent in either, with the
+/// smallest and the largest share of all runs.
 fn compare(role: &str, end: usize, ours: &[[Shares; 2]], perfs: &[[Shares; 2]], limit: f64) {
-    let centre = |all: &[[Shares; 2]], group| {
-        let shares: Vec<f64> = all
-            .iter()
-            .map(|run| run[end].get(&group).copied().unwrap_or(0.0))
-            .collect();
-        median(&shares).unwrap_or(f64::NAN)
+    let summary = |all: &[[Shares; 2]], group| {
+        let share = |run: &[Shares; 2]| run[end].get(&group).copied().unwrap_or(0.0);
+        let mut shares: Vec<f64> = all.iter().map(share).collect();
+        shares.sort_by(f64::total_cmp);
+        let median = median(&shares).unwrap_or(f64::NAN);
+        let (min, max) = (shares[0], shares[shares.len() - 1]);
+        (median, format!("{median:.1} [{min:.1}, {max:.1}]"))
     };
-    println!("  {role:33}  profile     perf  difference");
+    println!("  {role:31}  {:18}  {:18}  difference", "profile", "perf");
     for group in Group::all() {
-        let (ours, perfs) = (centre(ours, group), centre(perfs, group));
+        let ((ours, our_range), (perfs, perf_range)) =
+            (summary(ours, group), summary(perfs, group));
         if ours.max(perfs) < 1.0 {
             continue;
         }
@@ -118,7 +122,7 @@ fn compare(role: &str, end: usize, ours: &[[Shares; 2]], perfs: &[[Shares; 2]], 
         };
         let name = group.name();
         println!(
-            "  {name:33}  {ours:7.1}  {perfs:7.1}  {:+10.1}{verdict}",
+            "  {name:31}  {our_range:18}  {perf_range:18}  {:+10.1}{verdict}",
             ours - perfs
         );
     }
