@@ -14,8 +14,8 @@ where
     move |text| {
         let number = text.parse().ok();
         number.filter(|n| range.contains(n)).ok_or_else(|| {
-            let (least, most) = (range.start(), range.end());
-            format!("write a whole number from {least} to {most}")
+            let (min, max) = (range.start(), range.end());
+            format!("write a whole number from {min} to {max}")
         })
     }
 }
