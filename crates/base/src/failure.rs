@@ -42,13 +42,17 @@ pub fn to_stdout(written: io::Result<()>) -> anyhow::Result<()> {
     })
 }
 
-/// Prints a line on standard error; on a terminal, breaks it at spaces. A failure to do so
-/// is ignored: it could not be reported anywhere.
-pub fn say(line: &str) {
+/// Prints text on standard error; on a terminal, breaks its long lines at spaces. A failure
+/// to do so is ignored: it could not be reported anywhere.
+pub fn say(text: &str) {
     let columns = tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col));
     let _ = match columns {
-        Ok(columns @ 1..) => writeln!(io::stderr(), "{}", wrap(line, columns, "  ")),
-        _ => writeln!(io::stderr(), "{line}"),
+        Ok(columns @ 1..) => text.split('\n').try_for_each(|line| {
+            let is_long = line.chars().count() > columns;
+            let wrapped = is_long.then(|| wrap(line, columns, "  "));
+            writeln!(io::stderr(), "{}", wrapped.as_deref().unwrap_or(line))
+        }),
+        _ => writeln!(io::stderr(), "{text}"),
     };
 }
 

@@ -289,6 +289,11 @@ impl Probe {
         Ok(())
     }
 
+    /// Assigns the samples of a process to an owner.
+    pub fn adopt(&mut self, owner: usize, pid: u32) {
+        self.owners.insert(pid, owner);
+    }
+
     /// Enables or disables sampling, also of all children.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! `pipespeed compare`.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 
 use anyhow::{anyhow, bail};
 
@@ -28,6 +29,16 @@ fn compare_all(args: &CompareArgs) -> anyhow::Result<anyhow::Result<()>> {
         return Err(usage("only one file can be '-' (standard input)"));
     }
     let files = Files::new([("--json", &args.json), ("--chart", &args.chart)])?;
+    for (option, path) in [("--json", &args.json), ("--chart", &args.chart)] {
+        let place = path.as_ref().and_then(|path| path.canonicalize().ok());
+        let is_input = |file: &&PathBuf| place.is_some() && file.canonicalize().ok() == place;
+        if let Some(file) = args.files.iter().find(is_input) {
+            let file = file.display();
+            return Err(usage(format!(
+                "{option}: {file} is a run to compare: name another file"
+            )));
+        }
+    }
     let runs: Vec<(String, Run)> = args
         .files
         .iter()

@@ -58,7 +58,8 @@ impl Files {
     }
 
     /// Returns these files; if there are none, and unless `no_save`, those of `defaults` in
-    /// the default directory, named after `stem` and the time.
+    /// the default directory, named after `stem`, the time and this process, so that no run
+    /// replaces the files of another.
     pub(super) fn or_by_default(
         self,
         no_save: bool,
@@ -69,7 +70,8 @@ impl Files {
             return self;
         }
         let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
-        Files::by_default(&format!("{stem}-{now}"), defaults)
+        let id = std::process::id();
+        Files::by_default(&format!("{stem}-{now}-{id}"), defaults)
     }
 
     /// Returns files named after `stem` in the default directory, or none if it can't

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
 
 use super::Pipeline;
-use super::account::{Account, children, signal_descendants};
+use super::account::{Account, children, signal_descendants, tree};
 use super::process::{Ended, Process, kill, reap};
 use super::watch::Watch;
 use crate::profile::gathered::Chains;
@@ -192,7 +192,16 @@ impl Running {
                 stage.account(sampled);
             }
         }
-        self.probe.enable(!sampled)
+        self.probe.enable(!sampled)?;
+        if !sampled {
+            // No forks are reported while the events are disabled.
+            for (at, stage) in self.stages.iter().enumerate() {
+                for pid in tree(stage.process.pid.as_raw_pid(), &children) {
+                    self.probe.adopt(at, pid as u32);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Takes the samples since the last call.

@@ -91,6 +91,23 @@ fn child_processes_count_as_their_stage() {
     );
 }
 
+/// The first phase, of 38 ms, is sampled and the second is not.
+#[test]
+fn children_that_start_in_a_phase_without_sampling_are_sampled_later() {
+    if !can_sample() {
+        return;
+    }
+    let dd = "dd if=/dev/zero bs=64k count=20000 2>/dev/null";
+    for delay in ["0.05", "0.06"] {
+        let command = profile("--json -", &format!("sh -c 'sleep {delay}; {dd}; :' | cat"));
+        let pipeline = pipeline_of(&run_alone(command).succeeded());
+        let first = &pipeline["stages"][0];
+        let expected = number(&first["usage_sampled"]["cpu_s"]) * 1999.0;
+        let samples = number(&first["samples"]);
+        assert!(samples > expected / 4.0, "{samples} of {expected}");
+    }
+}
+
 #[test]
 fn a_long_pipeline_is_terminated_with_all_its_processes() {
     if !can_sample() {

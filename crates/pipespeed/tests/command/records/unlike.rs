@@ -28,6 +28,18 @@ fn runs_of_different_suites_have_nothing_to_compare_or_are_refused() {
 }
 
 #[test]
+fn a_run_to_compare_is_not_replaced_by_the_comparison() {
+    let records = Records::new();
+    records.save("new.json", &run(Suite::Ladder, &[]));
+    for output in ["--json new.json", "--json ./old.json", "--chart new.json"] {
+        let option = output.split(' ').next().unwrap();
+        let outcome = records.compare(&format!("old.json new.json {output}"));
+        outcome.refused(2, &[option, "is a run to compare"]);
+    }
+    records.compare("old.json new.json").succeeded();
+}
+
+#[test]
 fn another_machine_is_said_first() {
     let records = Records::new();
     records.changed("new.json", |run| {
