@@ -166,9 +166,9 @@ fn ratios(samples: &[(Vec<f64>, Vec<f64>)], confidence: f64) -> Vec<Option<Ratio
         .collect()
 }
 
-/// The number of blocks in which verdicts on so many comparisons are possible: all of n blocks
-/// of one run lie above all of the other by chance with a probability of 2 / C(2n, n), which
-/// must not exceed the error allowed for each comparison.
+/// The smallest number of blocks that allows verdicts on all comparisons. The n blocks of one
+/// run lie all above, or all below, those of the other by chance with a probability of
+/// 2 / C(2n, n). This must not exceed the error allowed for each comparison.
 fn blocks(comparisons: usize, confidence: f64) -> usize {
     let allowed = (1.0 - confidence) / comparisons.max(1) as f64;
     // C(12, 6), then C(2n + 2, n + 1) from C(2n, n).

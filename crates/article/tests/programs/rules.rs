@@ -194,7 +194,7 @@ fn may_lock() -> bool {
 }
 
 /// Runs the reader with each combination of options on a pipe that holds what it wants,
-/// and checks the rest of its line after a rate of so many decimals.
+/// and checks the rest of its line after a rate with this number of decimals.
 fn check_the_reader(more: &str, decimals: usize, expected: impl Fn(&Given) -> String) {
     let buf_sizes = ["", "64K", "1000000", "1536", "3M", "4097", "777"];
     let pipe_sizes = ["", "0", "100000", "64K", "1G"];

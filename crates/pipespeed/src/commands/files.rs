@@ -26,6 +26,17 @@ pub(super) struct Files {
     directory: Option<&'static Path>,
 }
 
+/// A file's path without links and dots, whether or not the file exists.
+fn place(path: &Path) -> Option<PathBuf> {
+    path.canonicalize().ok().or_else(|| {
+        let directory = match path.parent()? {
+            here if here.as_os_str().is_empty() => Path::new("."),
+            directory => directory,
+        };
+        Some(directory.canonicalize().ok()?.join(path.file_name()?))
+    })
+}
+
 impl Files {
     /// Collects the files of these options, and checks that they can be written.
     ///
@@ -40,7 +51,10 @@ impl Files {
             .collect();
         for (at, (option, path)) in files.iter().enumerate() {
             let earlier = &files[..at];
-            let is_same = |other: &Path| other == path || is_stdout(other) && is_stdout(path);
+            let is_same = |other: &Path| match (is_stdout(other), is_stdout(path)) {
+                (false, false) => place(other) == place(path),
+                (other, path) => other && path,
+            };
             if let Some((other, _)) = earlier.iter().find(|(_, other)| is_same(other)) {
                 let what = if is_stdout(path) {
                     "standard output".to_owned()

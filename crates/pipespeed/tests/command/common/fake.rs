@@ -190,7 +190,7 @@ pub fn measurement(suite: Suite, runner: FakeRunner) -> Measurement<FakeRunner> 
     )
 }
 
-/// A whole run of so many rounds.
+/// A whole run with this number of rounds.
 pub fn whole_run(suite: Suite, runner: FakeRunner, rounds: usize) -> Run {
     let mut measurement = measurement(suite, runner);
     measurement.pilot(&mut Watch::default()).unwrap();

@@ -214,6 +214,19 @@ fn files_that_cant_be_written_are_found_before_anything_is_measured() {
 }
 
 #[test]
+fn one_file_by_two_names_is_refused_before_anything_is_measured() {
+    let directory = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("run", directory.path().join("link")).unwrap();
+    fs::write(directory.path().join("run"), "kept").unwrap();
+    for names in ["--json new --csv ./new", "--json link --csv run"] {
+        let mut command = pipespeed(&format!("bench --quick {names}"));
+        command.current_dir(&directory);
+        run_alone(command).refused(2, &["--json", "--csv", "the same file"]);
+    }
+    assert_eq!(fs::read(directory.path().join("run")).unwrap(), b"kept");
+}
+
+#[test]
 fn a_directory_that_is_closed_to_us_is_named() {
     let Some(program) = ForAll::new(PIPESPEED) else {
         return;

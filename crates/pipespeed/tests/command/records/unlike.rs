@@ -221,7 +221,7 @@ fn a_gate_that_nothing_can_exceed_does_not_pass() {
         save(&format!("old{rounds}.json"), rounds, 1.0);
         save(&format!("slow{rounds}.json"), rounds, 0.5);
     }
-    // Six rounds have intervals, but are too few for verdicts on so many cases.
+    // Six rounds are enough for intervals, but too few for verdicts on all these cases.
     let gate = records.compare("old6.json slow6.json --fail-on slower");
     gate.failed(2, &["--fail-on: no verdict is possible", "tcp_4k"]);
     records.compare("old6.json slow6.json").succeeded();

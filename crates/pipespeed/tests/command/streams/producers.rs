@@ -39,7 +39,7 @@ impl Expected {
         }
     }
 
-    /// Reads and compares so many bytes.
+    /// Reads and compares this number of bytes.
     #[track_caller]
     fn read(&mut self, from: &mut impl Read, bytes: usize) {
         let mut piece = vec![0; 100_003];
@@ -229,7 +229,7 @@ fn fizzbuzz_says_how_it_was_done_if_asked() {
     }
 }
 
-/// What `yes` has to print, so many bytes of it.
+/// The first bytes of what `yes` has to print.
 fn lines(line: &str, bytes: usize) -> Vec<u8> {
     let mut all = format!("{line}\n").repeat(bytes / (line.len() + 1) + 1);
     all.truncate(bytes);
