@@ -150,10 +150,10 @@ pub mod buffer;
 mod counts;
 mod fork;
 pub mod memory;
+pub mod method;
 pub mod pipe;
 pub mod reader;
 pub mod relay;
-pub mod reuse;
 pub mod ring;
 mod sealed;
 pub mod shared;
@@ -165,8 +165,8 @@ pub mod writer;
 #[doc(inline)]
 pub use self::{
     buffer::{Buffer, BufferBuilder, Pages},
+    method::{AssertReaderCopies, Method},
     reader::{Reader, ReaderBuilder},
-    reuse::{AssertReaderCopies, Reuse},
     wait::Wait,
     writer::{FinishError, Frozen, Loan, Writer, WriterBuilder},
 };

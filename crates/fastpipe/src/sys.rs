@@ -88,6 +88,14 @@ fn reap(child: libc::pid_t) -> io::Result<Duplicated> {
     }
 }
 
+/// Whether this process has no other thread. False if /proc can't be read.
+///
+/// The link count of /proc/self/task is 2 plus the number of threads
+/// (proc_task_getattr in fs/proc/base.c).
+pub(crate) fn is_single_threaded() -> bool {
+    rustix::fs::stat("/proc/self/task").is_ok_and(|stat| stat.st_nlink == 3)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

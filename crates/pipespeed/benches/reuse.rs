@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p pipespeed --bench reuse [-- --rounds N]`
 //!
-//! Makes data in place and sends it to `pipespeed read`, under each policy of
+//! Makes data in place and sends it to `pipespeed read`, with each kind of
 //! reuse, with several sizes of region, in a process that has nothing else in
 //! memory and in ones that have. `CowChecked` has the kernel duplicate the page
 //! tables of the whole process now and then: the more memory it has, the more
@@ -14,7 +14,7 @@ mod writers;
 
 use std::time::{Duration, Instant};
 
-use fastpipe::reuse::{AssertReaderCopies, Reuse};
+use fastpipe::method::{AssertReaderCopies, Method, Reuse};
 use fastpipe::wait::Wait;
 use fastpipe::writer::{FinishError, Path, Writer};
 use pipespeed_measure::endpoint::pattern;
@@ -22,19 +22,19 @@ use pipespeed_measure::endpoint::pattern;
 const MIB: usize = 1 << 20;
 const WARM_UP: Duration = Duration::from_millis(20);
 const TIMED: Duration = Duration::from_millis(100);
-const DRAINED: Reuse = Reuse::Drained(AssertReaderCopies);
+const DRAINED: Method = Method::Drained(AssertReaderCopies);
 
 /// Policy and region in MiB.
-const ARMS: [(Reuse, usize); 9] = [
-    (Reuse::Fresh, 2),
-    (Reuse::Fresh, 8),
+const ARMS: [(Method, usize); 9] = [
+    (Method::Fresh, 2),
+    (Method::Fresh, 8),
     (DRAINED, 4),
     (DRAINED, 16),
-    (Reuse::CowChecked, 4),
-    (Reuse::CowChecked, 8),
-    (Reuse::CowChecked, 16),
-    (Reuse::CowChecked, 32),
-    (Reuse::CowChecked, 64),
+    (Method::CowChecked, 4),
+    (Method::CowChecked, 8),
+    (Method::CowChecked, 16),
+    (Method::CowChecked, 32),
+    (Method::CowChecked, 64),
 ];
 
 /// Other memory of the process, in MiB of base pages.
@@ -53,11 +53,11 @@ fn main() -> anyhow::Result<()> {
             }
         }
         println!("process of {mib} MiB besides, GiB/s:");
-        for ((policy, region), theirs) in ARMS.iter().zip(&rates) {
+        for ((method, region), theirs) in ARMS.iter().zip(&rates) {
             let ratios: Vec<f64> = theirs.iter().zip(&rates[0]).map(|(a, b)| a / b).collect();
             println!(
-                "  {:8} {region:3} MiB  {}   x{} of fresh",
-                policy.name(),
+                "  {:11} {region:3} MiB  {}   x{} of fresh",
+                reuse(*method).name(),
                 writers::summary(theirs)?,
                 writers::summary(&ratios)?
             );
@@ -66,11 +66,20 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// When `method` writes to a page again.
+fn reuse(method: Method) -> Reuse {
+    match method {
+        Method::Drained(_) => Reuse::Drained,
+        Method::CowChecked => Reuse::CowChecked,
+        _ => Reuse::Fresh,
+    }
+}
+
 /// GiB per second.
-fn trial((policy, mib): (Reuse, usize), cpus: writers::Processors) -> anyhow::Result<f64> {
+fn trial((method, mib): (Method, usize), cpus: writers::Processors) -> anyhow::Result<f64> {
     let (to, mut reader) = writers::reader(cpus)?;
     let mut out = Writer::builder()
-        .reuse(policy)
+        .method(method)
         .region(mib * MIB)
         .wait(Wait::Spin)
         .at_once()
@@ -93,9 +102,8 @@ fn trial((policy, mib): (Reuse, usize), cpus: writers::Processors) -> anyhow::Re
     send_for(WARM_UP, 3 * (mib * MIB) as u64)?;
     let rate = send_for(TIMED, 0)?;
     anyhow::ensure!(
-        out.path() == Path::Vmsplice(policy),
-        "{} can't be had here: {}",
-        policy.name(),
+        out.path() == Path::Vmsplice(reuse(method)),
+        "{method:?} is not available here: {}",
         out.path()
     );
     out.finish().map_err(FinishError::abandon)?;

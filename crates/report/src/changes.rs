@@ -133,13 +133,15 @@ fn advice(change: Change, case: &CaseResult) -> String {
                 .to_owned()
         }
         Change::FreshBase => {
-            "fastpipe::Writer::builder().pages(Pages::Base) in the writer".to_owned()
+            "fastpipe::Writer::builder().method(Method::Fresh).pages(Pages::Base) in the writer".to_owned()
         }
         Change::FreshHuge => {
-            "fastpipe::Writer::builder() in the writer; huge pages are its default".to_owned()
+            "fastpipe::Writer::builder().method(Method::Fresh) in the writer; huge pages are its \
+                default"
+                .to_owned()
         }
         Change::Drained => {
-            "fastpipe::WriterBuilder::reuse(Reuse::Drained(AssertReaderCopies)), only \
+            "fastpipe::WriterBuilder::method(Method::Drained(AssertReaderCopies)), only \
                             if every reader is known to copy (no splice(2), no tee(2))"
                 .to_owned()
         }

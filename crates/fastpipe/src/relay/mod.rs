@@ -65,7 +65,7 @@
 //! after one more pipeful was sent; behind a relay this is wrong for every pipe
 //! size, since the pages may be unread in the output. Use [`Options::copy`] for
 //! such inputs. A [`Writer`](crate::writer::Writer) is safe, except with
-//! [`Reuse::Drained`](crate::reuse::Reuse::Drained), which asserts that its reader
+//! [`Method::Drained`](crate::Method::Drained), which asserts that its reader
 //! copies.
 //!
 //! # Undelivered bytes

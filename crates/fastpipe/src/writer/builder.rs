@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use super::Writer;
 use crate::buffer::Pages;
-use crate::reuse::Reuse;
+use crate::method::Method;
 use crate::wait::Wait;
 
 /// Default capacity of the pipe, in bytes.
@@ -22,33 +22,31 @@ pub(super) const MAX_REGION: usize = 1 << 30;
 #[derive(Debug, Clone, Copy)]
 #[must_use]
 pub struct WriterBuilder {
-    pub(super) reuse: Reuse,
+    pub(super) method: Method,
     pub(super) wait: Wait,
     pub(super) capacity: Option<usize>,
     pub(super) pages: Pages,
     pub(super) region: Option<usize>,
     pub(super) loan: Option<usize>,
-    pub(super) copying: bool,
     pub(super) at_once: bool,
 }
 
 impl WriterBuilder {
     pub(super) fn new() -> Self {
         WriterBuilder {
-            reuse: Reuse::Fresh,
+            method: Method::Auto,
             wait: Wait::Block,
             capacity: Some(DEFAULT_CAPACITY),
             pages: Pages::Huge,
             region: None,
             loan: None,
-            copying: false,
             at_once: false,
         }
     }
 
-    /// Sets when a page may be written again; default [`Reuse::Fresh`].
-    pub fn reuse(mut self, reuse: Reuse) -> Self {
-        self.reuse = reuse;
+    /// Sets how bytes are sent; default [`Method::Auto`].
+    pub fn method(mut self, method: Method) -> Self {
+        self.method = method;
         self
     }
 
@@ -93,19 +91,15 @@ impl WriterBuilder {
 
     /// Sets the usual length of a loan, which is also the number of bytes that
     /// [`Write`] gathers, in bytes, rounded up to whole pages; at most 64 MiB.
-    /// Default: half the pipe's capacity, between 64 KiB and 512 KiB.
+    /// Default: one piece where bytes are copied into a pipe (see
+    /// [`Method::Copy`]); otherwise half the pipe's capacity, between 64 KiB and
+    /// 512 KiB.
     pub fn loan(mut self, bytes: usize) -> Self {
         self.loan = Some(bytes);
         self
     }
 
-    /// Always copies, by write(2).
-    pub fn copying(mut self) -> Self {
-        self.copying = true;
-        self
-    }
-
-    /// Prepares for zero copy immediately, rather than after the first
+    /// Enlarges the pipe and prepares for zero copy immediately, rather than after the first
     /// [128 KiB](super::COPIED_FIRST). For callers that will write much more.
     pub fn at_once(mut self) -> Self {
         self.at_once = true;

@@ -4,11 +4,11 @@ use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 
-use super::{Path, Writer};
+use super::{Path, Trial, Writer};
 use crate::transfer::Counts;
 
 /// Statistics of a writer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Report {
     /// Technique in use at the end.
@@ -21,6 +21,11 @@ pub struct Report {
     pub slabs_renewed: u64,
     /// Number of used-up slabs whose pages were written again.
     pub slabs_reused: u64,
+    /// The latest trials of [`Method::Auto`](crate::Method::Auto), oldest first.
+    pub trials: Vec<Trial>,
+    /// Recent rate of the way in use under [`Method::Auto`](crate::Method::Auto), in
+    /// bytes per second.
+    pub rate: Option<f64>,
 }
 
 impl Report {
@@ -33,6 +38,11 @@ impl Report {
             zero_copy_bytes: writer.spliced,
             slabs_renewed: slabs.renewed,
             slabs_reused: slabs.reused,
+            trials: writer
+                .auto
+                .as_ref()
+                .map_or_else(Vec::new, |auto| auto.trials().to_vec()),
+            rate: writer.auto.as_ref().and_then(|auto| auto.rate()),
         }
     }
 }

@@ -1,5 +1,6 @@
-//! [`Writer`]: zero-copy output whose data is always correct.
+//! [`Writer`]: the fastest safe output for whatever reads it.
 
+mod auto;
 mod builder;
 mod finish;
 mod frozen;
@@ -11,6 +12,7 @@ mod repeater;
 mod repeating;
 mod send;
 
+pub use self::auto::{Trial, Way};
 pub use self::builder::{DEFAULT_CAPACITY, WriterBuilder};
 pub use self::finish::{FinishError, Report};
 pub use self::frozen::Frozen;
@@ -21,23 +23,26 @@ pub use self::probe::{cow_check_works, vmsplice_refers};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
+use std::time::Instant;
 
+use self::auto::Auto;
 use self::region::{Region, SlabCounts};
 use self::repeating::Repeating;
-use self::send::Stage;
+use self::send::{COPIED_REGION, Stage};
 use crate::fork::Origin;
-use crate::pipe::page_size;
-use crate::transfer::Output;
+use crate::method::Method;
+use crate::pipe::{is_pipe, page_size};
+use crate::transfer::{Counts, Output};
 
 /// Number of bytes that a writer copies by write(2) before it considers
 /// vmsplice(2). Below that, enlarging the pipe, probing the kernel and preparing
 /// huge pages would cost more than copying.
 pub const COPIED_FIRST: u64 = 128 << 10;
 
-/// Size of the slab that these first bytes are copied from.
+/// Upper bound of the memory that these first bytes are copied from.
 const FIRST_REGION: usize = 64 << 10;
 
-/// Zero-copy output to a pipe; plain write(2) to anything else.
+/// Output by the fastest safe [`Method`] for whatever reads it.
 ///
 /// A program can produce its bytes directly in memory lent by the writer
 /// ([`lend`](Self::lend), [`Loan::commit`]), or write them as to any
@@ -72,7 +77,9 @@ const FIRST_REGION: usize = 64 << 10;
 /// [`finish`](Self::finish) to see them. If the thread is panicking nothing is
 /// flushed, and up to one loan of buffered bytes is lost.
 ///
-/// Whole pages are sent by vmsplice(2), the rest by write(2).
+/// Copied bytes go into a pipe in pieces of two pages (see [`Method::Copy`]), and
+/// to anything else whole. Where pages are handed over, whole pages are sent by
+/// vmsplice(2), the rest by write(2).
 ///
 /// # Errors can be retried
 /// After an error the bytes that were not sent remain queued, in order, and the
@@ -94,6 +101,9 @@ const FIRST_REGION: usize = 64 << 10;
 /// and never given to an allocator, so a pipe or another process that refers to
 /// them keeps valid memory, also after a panic.
 ///
+/// While bytes are copied, the writer needs one buffer of a piece or the longest
+/// loan. What follows is about pages that are handed over.
+///
 /// Loans follow one another page by page, and pieces of less than two pages are
 /// copied. A part of the stream that is held by pipes therefore pins at most
 /// twice its length, plus one page (2 MiB for huge pages) at each end. If a loan
@@ -110,7 +120,7 @@ const FIRST_REGION: usize = 64 << 10;
 /// pages ([`Pages::HugeTlb`](crate::buffer::Pages::HugeTlb)), for which Linux
 /// does not support that. The child creates a writer of its own.
 ///
-/// A writer that only copies ([`WriterBuilder::copying`]) is inherited like any
+/// A writer that only copies ([`Method::Copy`]) is inherited like any
 /// buffer: bytes queued at the time of the fork are sent by both processes,
 /// unless one of them never uses the writer again.
 ///
@@ -134,6 +144,14 @@ pub struct Writer<F: AsFd = OwnedFd> {
     origin: Option<Origin>,
     plan: WriterBuilder,
     stage: Stage,
+    /// Compares ways under [`Method::Auto`], from the end of the first stage on.
+    auto: Option<Auto>,
+    /// Origin of the times that `auto` is told.
+    started: Instant,
+    /// What stands against vmsplice(2), once that was found out.
+    obstacle: Option<Option<CopyReason>>,
+    /// Maximum length of a write(2), in bytes.
+    piece: usize,
     region: Region,
     /// Offsets in the current slab, in ascending order. Pages before `held` may
     /// be in use by the pipe; `sent..filled` is to be sent; up to `end` may be
@@ -167,12 +185,22 @@ impl Writer {
 
 impl<F: AsFd> Writer<F> {
     fn new(fd: F, plan: WriterBuilder) -> io::Result<Self> {
-        let region = Region::for_copying(FIRST_REGION)?;
+        let piece = match plan.method {
+            _ if !is_pipe(&fd).unwrap_or(false) => usize::MAX,
+            Method::Copy { piece } => piece.max(1),
+            _ => 2 * page_size(),
+        };
+        let window = copying_window(&plan, piece).min(FIRST_REGION);
+        let region = Region::for_copying(window)?;
         Ok(Writer {
             out: Some(Output::new(fd, plan.wait)),
-            origin: (!plan.copying).then(Origin::this_process),
+            origin: (!matches!(plan.method, Method::Copy { .. })).then(Origin::this_process),
             plan,
             stage: Stage::First,
+            auto: None,
+            started: Instant::now(),
+            obstacle: None,
+            piece,
             window: region.slab_len(),
             usual_slab: region.slab_len(),
             end: region.slab_len(),
@@ -253,6 +281,11 @@ impl<F: AsFd> Writer<F> {
         }
     }
 
+    /// Returns the number of bytes and system calls so far.
+    pub fn counts(&self) -> Counts {
+        self.out_ref().counts()
+    }
+
     /// Returns what the writer has done so far.
     pub fn report(&self) -> Report {
         Report::new(self)
@@ -300,16 +333,14 @@ impl<F: AsFd> Writer<F> {
             self.open_window(1)?;
         }
         // Do not copy into the buffer what can be written directly.
-        if self.filled == self.sent
-            && data.len() >= self.window
-            && matches!(self.stage, Stage::Copying(_))
-        {
-            match self.out().write(data) {
-                Ok(()) => return Ok(data.len()),
-                Err(incomplete) if incomplete.moved > 0 => return Ok(incomplete.moved as usize),
-                // Queue the bytes, so that there is something to flush.
-                Err(incomplete) if incomplete.source.kind() == io::ErrorKind::WouldBlock => {}
-                Err(incomplete) => return Err(incomplete.source),
+        if self.filled == self.sent && data.len() >= self.window {
+            self.prepare(0);
+            if self.stage != Stage::ZeroCopy && data.len() >= self.window {
+                match self.write_directly(data) {
+                    // Queue the bytes, so that there is something to flush.
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    outcome => return outcome,
+                }
             }
         }
         let n = data.len().min(self.end - self.filled);
@@ -322,6 +353,34 @@ impl<F: AsFd> Writer<F> {
             }
         }
         Ok(n)
+    }
+
+    /// Writes whole pieces of `data`, up to 1 MiB, and returns their length.
+    fn write_directly(&mut self, data: &[u8]) -> io::Result<usize> {
+        /// The way to send is reconsidered in between.
+        const MAX: usize = 1 << 20;
+        let piece = self.piece.min(data.len());
+        let whole = match data.len().min(MAX.max(piece)) {
+            len if self.piece == usize::MAX => len,
+            len => len / piece * piece,
+        };
+        let mut written = 0;
+        while written < whole {
+            match self
+                .out()
+                .write(&data[written..][..piece.min(whole - written)])
+            {
+                Ok(()) => written += piece.min(whole - written),
+                Err(incomplete) => {
+                    written += incomplete.moved as usize;
+                    if written == 0 {
+                        return Err(incomplete.source);
+                    }
+                    break;
+                }
+            }
+        }
+        Ok(written)
     }
 
     #[inline]
@@ -376,6 +435,12 @@ fn ignore_would_block(sent: io::Result<()>) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
         sent => sent,
     }
+}
+
+/// Usual length of a loan that is copied, in bytes.
+fn copying_window(plan: &WriterBuilder, piece: usize) -> usize {
+    let window = plan.loan.unwrap_or(piece);
+    round_up_to_pages(window.clamp(1, COPIED_REGION))
 }
 
 /// Rounds up to whole base pages.

@@ -6,13 +6,13 @@ use std::io;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use crate::reuse::Reuse;
+use crate::method::Reuse;
 
 /// Technique that a writer uses at the moment, and the reason for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Path {
-    /// vmsplice(2), with the policy in effect: the requested one, or a safer one.
+    /// vmsplice(2), with the reuse of pages in effect: as requested, or safer.
     Vmsplice(Reuse),
     /// write(2), for this reason.
     Write(CopyReason),
@@ -24,8 +24,10 @@ pub enum Path {
 pub enum CopyReason {
     /// Few bytes have been written so far.
     FewBytes,
-    /// The caller asked for it.
+    /// The caller asked for it ([`Method::Copy`](crate::Method::Copy)).
     Asked,
+    /// No faster way was found so far ([`Method::Auto`](crate::Method::Auto)).
+    NothingFaster,
     /// The output is not a pipe.
     NotAPipe(OutputKind),
     /// The output was opened with O_APPEND.
@@ -98,6 +100,7 @@ impl fmt::Display for CopyReason {
         f.write_str(match self {
             CopyReason::FewBytes => "few bytes have been written so far",
             CopyReason::Asked => "as requested",
+            CopyReason::NothingFaster => "no faster way was found",
             CopyReason::NotAPipe(OutputKind::File) => "the output is a regular file",
             CopyReason::NotAPipe(OutputKind::Socket) => "the output is a socket",
             CopyReason::NotAPipe(OutputKind::CharacterDevice) => "the output is a character device",

@@ -32,7 +32,7 @@ fn probe_vmsplice() -> io::Result<bool> {
 }
 
 /// Whether the copy-on-write check works that
-/// [`Reuse::CowChecked`](crate::reuse::Reuse::CowChecked) relies on.
+/// [`Method::CowChecked`](crate::Method::CowChecked) relies on.
 ///
 /// That is, whether the kernel copies a huge page that it treats as shared at
 /// the next write if a pipe refers to it. Uses a base page if there is no huge

@@ -13,8 +13,8 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crate::buffer::{Buffer, PageSlice, Pages, huge_page_size};
+use crate::method::Reuse;
 use crate::pipe::page_size;
-use crate::reuse::{AssertReaderCopies, Reuse};
 use crate::sys::duplicate_memory;
 
 /// Numbers of used-up slabs, by what was done with their pages.
@@ -207,7 +207,7 @@ impl Region {
         };
         let may_be_reused = match self.policy {
             Reuse::Fresh => false,
-            Reuse::Drained(AssertReaderCopies) => drained()? >= sent_to,
+            Reuse::Drained => drained()? >= sent_to,
             Reuse::CowChecked => {
                 if next == 0 {
                     self.start_cow_round();

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use super::path::refusal_reason;
 use super::repeater::Repeater;
 use super::send::{MIN_SPLICED, Stage};
-use super::{Frozen, Writer};
+use super::{CopyReason, Frozen, Writer};
 use crate::transfer::{Incomplete, VmspliceOptions};
 
 /// Repeating at least this many bytes is worth setting up pipes ([`Repeater`]).
@@ -60,18 +60,26 @@ impl<F: AsFd> Writer<F> {
     /// Sends some of the repeated bytes. Nothing else is queued.
     pub(super) fn repeat_some(&mut self) -> io::Result<()> {
         self.prepare(0);
+        // Frozen pages are by far the fastest way, which needs no trial.
+        let by_reference = match self.stage {
+            Stage::ZeroCopy => true,
+            Stage::Copying(CopyReason::NothingFaster) => self.find_obstacle().is_none(),
+            Stage::First | Stage::Copying(_) => false,
+        };
+        let sent = self.out_ref().counts().bytes;
+        if let Some(auto) = &mut self.auto {
+            auto.interrupt(sent);
+        }
         let Some(repeating) = &mut self.repeating else {
             return Ok(());
         };
         let Some(out) = &mut self.out else {
             return Ok(());
         };
-        if self.stage == Stage::ZeroCopy {
+        if by_reference {
             repeating.prepare();
         }
-        if self.stage == Stage::ZeroCopy
-            && let Some(repeater) = &mut repeating.repeater
-        {
+        if by_reference && let Some(repeater) = &mut repeating.repeater {
             let sent = repeater.send(out, repeating.left);
             let moved = sent.as_ref().map_or_else(|error| error.moved, |n| *n);
             self.spliced += moved;
@@ -81,7 +89,7 @@ impl<F: AsFd> Writer<F> {
         let layout = repeating.data.layout(repeating.left);
         let from = repeating.at;
         let len = ((layout.len() - from) as u128).min(repeating.left) as usize;
-        let outcome = if self.stage == Stage::ZeroCopy && len >= MIN_SPLICED {
+        let outcome = if by_reference && len >= MIN_SPLICED {
             let piece = layout.slice(from..from + len);
             let outcome = out.vmsplice(&[piece], VmspliceOptions::default());
             let moved = outcome.as_ref().map_or_else(|e| e.moved, |()| len as u64);
@@ -120,8 +128,9 @@ impl<F: AsFd> Writer<F> {
             return Ok(());
         }
         match (self.stage, refusal_reason(&source)) {
-            (Stage::ZeroCopy, Some(reason)) => {
+            (Stage::ZeroCopy | Stage::Copying(CopyReason::NothingFaster), Some(reason)) => {
                 self.stage = Stage::Copying(reason);
+                self.stop_auto();
                 Ok(())
             }
             _ => Err(source),

@@ -8,13 +8,17 @@ use std::time::Duration;
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
+use super::auto::Auto;
 use super::builder::{MAX_LOAN, MAX_REGION};
 use super::path::refusal_reason;
 use super::region::Region;
-use super::{COPIED_FIRST, CopyReason, Writer, probe, round_up_to_pages};
+use super::{
+    COPIED_FIRST, CopyReason, FIRST_REGION, Way, Writer, copying_window, probe, round_up_to_pages,
+};
 use crate::buffer::{BufferError, Pages, huge_page_size};
+use crate::method::{AssertReaderCopies, Method, Reuse};
 use crate::pipe::{self, page_size};
-use crate::reuse::Reuse;
+use crate::sys::is_single_threaded;
 use crate::transfer::VmspliceOptions;
 use crate::wait::Wait;
 
@@ -23,10 +27,11 @@ use crate::wait::Wait;
 /// measured; two pages 1.13 and 0.88), and copying it pins no memory.
 pub(super) const MIN_SPLICED: usize = 8 << 10;
 
-/// Length of the slab that a copying writer writes from.
-const COPIED_REGION: usize = 128 << 10;
+/// Upper bound of the usual memory that a copying writer writes from, in bytes:
+/// it should stay in the second-level cache.
+pub(super) const COPIED_REGION: usize = 128 << 10;
 
-/// Default region for [`Reuse::CowChecked`], in bytes. One check costs about as
+/// Default region for [`Method::CowChecked`], in bytes. One check costs about as
 /// much as zeroing two huge pages, so it should cover many; all of them should
 /// fit in the last-level cache.
 const COW_CHECKED_REGION: usize = 16 << 20;
@@ -120,6 +125,7 @@ impl<F: AsFd> Writer<F> {
             Some(error) => match refusal_reason(&error) {
                 Some(reason) => {
                     self.stage = Stage::Copying(reason);
+                    self.stop_auto();
                     Ok(())
                 }
                 None => Err(error),
@@ -127,8 +133,9 @@ impl<F: AsFd> Writer<F> {
         }
     }
 
-    /// Copies `sent..to` to the output.
+    /// Copies the first piece of `sent..to` to the output.
     fn copy(&mut self, to: usize) -> io::Result<()> {
+        let to = to.min(self.sent.saturating_add(self.piece));
         let Some(out) = &mut self.out else {
             return Ok(());
         };
@@ -172,8 +179,10 @@ impl<F: AsFd> Writer<F> {
             match instead {
                 None => self.reset(0),
                 Some(reason) => {
-                    self.stage = Stage::Copying(reason);
-                    self.replace_region(at_least)?;
+                    self.switch_to_copying(reason)?;
+                    if self.region.slab_len() < at_least {
+                        self.replace_region(at_least)?;
+                    }
                 }
             }
         }
@@ -207,7 +216,7 @@ impl<F: AsFd> Writer<F> {
         match self.stage {
             Stage::First => {
                 let much = self.plan.at_once
-                    || at_least > self.region.slab_len()
+                    || at_least > FIRST_REGION
                     || self.out_ref().counts().bytes >= COPIED_FIRST
                     || self
                         .repeating
@@ -223,26 +232,91 @@ impl<F: AsFd> Writer<F> {
             }
             _ => {}
         }
+        self.tune();
     }
 
+    /// Ends the first stage.
     fn choose_technique(&mut self) {
-        let reason = match self.find_obstacle() {
-            Some(reason) => reason,
-            None => {
-                self.stage = Stage::ZeroCopy;
-                match self.replace_region(0) {
-                    Ok(()) if self.is_worthwhile() => return,
-                    Ok(()) => CopyReason::NoHugePages,
-                    Err(error) => mapping_failure(&error),
-                }
+        let reason = match (self.prepare_pipe(), self.plan.method) {
+            (Some(reason), _) => Some(reason),
+            (None, Method::Copy { .. }) => Some(CopyReason::Asked),
+            (None, Method::Auto) => {
+                self.start_auto();
+                Some(CopyReason::NothingFaster)
             }
+            (None, _) => self.start_zero_copy(),
         };
-        // If there is no memory for another region the small one will do.
-        let _ = self.switch_to_copying(reason);
+        if let Some(reason) = reason {
+            // If there is no memory for another region the small one will do.
+            let _ = self.switch_to_copying(reason);
+        }
     }
 
-    /// Returns the reason not to hand pages over, if any. Enlarges the pipe.
-    fn find_obstacle(&mut self) -> Option<CopyReason> {
+    /// Hands pages over from now on, or returns the reason not to.
+    fn start_zero_copy(&mut self) -> Option<CopyReason> {
+        if let Some(reason) = self.find_obstacle() {
+            return Some(reason);
+        }
+        self.stage = Stage::ZeroCopy;
+        match self.replace_region(0) {
+            Ok(()) if self.is_worthwhile() => None,
+            Ok(()) => Some(CopyReason::NoHugePages),
+            Err(error) => Some(mapping_failure(&error)),
+        }
+    }
+
+    fn start_auto(&mut self) {
+        if matches!(self.plan.wait, Wait::Never | Wait::Poll) {
+            return;
+        }
+        let ways = match self.plan.pages {
+            Pages::Base | Pages::HugeTlb => vec![Way::Copy, Way::Fresh],
+            Pages::Huge => vec![Way::Copy, Way::CowChecked, Way::Fresh],
+        };
+        let out = self.out_ref();
+        let capacity = pipe::capacity(out.target()).unwrap_or(64 << 10);
+        let region = self
+            .plan
+            .region
+            .unwrap_or(COW_CHECKED_REGION)
+            .min(MAX_REGION);
+        self.auto = Some(Auto::new(
+            ways,
+            capacity as u64,
+            region as u64,
+            out.counts().bytes,
+        ));
+    }
+
+    /// Lets [`Method::Auto`] reconsider the way to send, if that is due.
+    fn tune(&mut self) {
+        let sent = self.out_ref().counts().bytes;
+        let Some(auto) = &mut self.auto else {
+            return;
+        };
+        if sent < auto.due() {
+            return;
+        }
+        let before = auto.way();
+        let mut way = auto.advance(sent, self.started.elapsed());
+        if way == Way::CowChecked && !is_cow_check_advisable() {
+            auto.remove(way, sent);
+            way = auto.way();
+        }
+        if way == before {
+            return;
+        }
+        let reason = match way {
+            Way::Copy => Some(CopyReason::NothingFaster),
+            Way::Fresh | Way::CowChecked => self.start_zero_copy(),
+        };
+        if let Some(reason) = reason {
+            let _ = self.switch_to_copying(reason);
+        }
+    }
+
+    /// Enlarges the pipe, or returns the reason why the output can only be written to.
+    fn prepare_pipe(&mut self) -> Option<CopyReason> {
         let fd = self.out_ref().target();
         let kind = rustix::fs::fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode));
         match kind {
@@ -256,9 +330,19 @@ impl<F: AsFd> Writer<F> {
             // Best effort: a smaller pipe works too.
             let _ = pipe::set_capacity_up_to(fd, wish);
         }
-        if self.plan.copying {
-            return Some(CopyReason::Asked);
+        None
+    }
+
+    /// Returns the reason not to hand pages over, if any.
+    pub(super) fn find_obstacle(&mut self) -> Option<CopyReason> {
+        if self.obstacle.is_none() {
+            self.obstacle = Some(self.look_for_obstacle());
         }
+        self.obstacle.flatten()
+    }
+
+    fn look_for_obstacle(&mut self) -> Option<CopyReason> {
+        let fd = self.out_ref().target();
         if rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::APPEND)) {
             return Some(CopyReason::Append);
         }
@@ -280,9 +364,10 @@ impl<F: AsFd> Writer<F> {
     /// to copy from.
     fn make_region(&mut self, at_least: usize) -> io::Result<Region> {
         if self.stage != Stage::ZeroCopy {
-            let mut region = Region::for_copying(at_least.max(COPIED_REGION))?;
-            self.window = region.slab_len();
-            self.usual_slab = COPIED_REGION;
+            let window = copying_window(&self.plan, self.piece);
+            let mut region = Region::for_copying(at_least.max(window))?;
+            self.window = window;
+            self.usual_slab = window;
             region.populate_start();
             return Ok(region);
         }
@@ -291,7 +376,7 @@ impl<F: AsFd> Writer<F> {
             Some(bytes) => round_up_to_pages(bytes.clamp(1, MAX_LOAN)),
             None => round_up_to_pages((capacity / 2).clamp(64 << 10, 512 << 10)),
         };
-        let policy = match (self.plan.reuse, self.plan.pages) {
+        let policy = match (self.wanted_reuse(), self.plan.pages) {
             // Probed with huge pages only. Base pages would have to be checked
             // one by one. For reserved huge pages the kernel counts mappings,
             // not references, and would reuse a page that a pipe holds
@@ -317,8 +402,8 @@ impl<F: AsFd> Writer<F> {
         };
         let count = match (policy, wish) {
             (Reuse::Fresh, _) => 1,
-            (Reuse::Drained(_), None) => capacity.div_ceil(slab) + 1,
-            (Reuse::Drained(_), Some(bytes)) => bytes.div_ceil(slab).max(2),
+            (Reuse::Drained, None) => capacity.div_ceil(slab) + 1,
+            (Reuse::Drained, Some(bytes)) => bytes.div_ceil(slab).max(2),
             (Reuse::CowChecked, wish) => (wish.unwrap_or(COW_CHECKED_REGION) / slab).max(1),
         };
         let mut region = Region::new(slab, count, self.plan.pages, policy)?;
@@ -326,9 +411,31 @@ impl<F: AsFd> Writer<F> {
         Ok(region)
     }
 
+    /// When pages are to be written again, as requested or as `auto` has found.
+    fn wanted_reuse(&self) -> Reuse {
+        match self.plan.method {
+            Method::Drained(AssertReaderCopies) => Reuse::Drained,
+            Method::CowChecked => Reuse::CowChecked,
+            Method::Auto if self.auto.as_ref().map(Auto::way) == Some(Way::CowChecked) => {
+                Reuse::CowChecked
+            }
+            Method::Auto | Method::Fresh | Method::Copy { .. } => Reuse::Fresh,
+        }
+    }
+
     fn switch_to_copying(&mut self, reason: CopyReason) -> io::Result<()> {
         self.stage = Stage::Copying(reason);
+        if reason != CopyReason::NothingFaster {
+            self.stop_auto();
+        }
         self.replace_region(0)
+    }
+
+    /// Ends the trials of [`Method::Auto`]: pages can't be handed over.
+    pub(super) fn stop_auto(&mut self) {
+        if let Some(auto) = &mut self.auto {
+            auto.stop();
+        }
     }
 
     /// Waits until the pipe is empty.
@@ -358,6 +465,12 @@ impl<F: AsFd> Writer<F> {
         }
         Ok(())
     }
+}
+
+/// Whether [`Way::CowChecked`] may be tried: the kernel supports it, and there is
+/// no other thread, for which each page would fault again and again.
+fn is_cow_check_advisable() -> bool {
+    is_single_threaded() && probe::cow_check_works().unwrap_or(false)
 }
 
 /// Returns why a region could not be mapped.

@@ -11,8 +11,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
 use fastpipe::buffer::Pages;
+use fastpipe::method::{AssertReaderCopies, Method};
 use fastpipe::pipe;
-use fastpipe::reuse::{AssertReaderCopies, Reuse};
 use fastpipe::wait::Wait;
 use fastpipe::writer::{Frozen, Writer};
 use rustix::pipe::{SpliceFlags, splice};
@@ -99,10 +99,12 @@ pub fn run(program: &[u8]) {
     let (reader, writer) = pipe::create().unwrap();
     let capacity = decide.pick(&[65_536, 4096, 16_384, 262_144]);
     let _ = pipe::set_capacity_up_to(&writer, capacity);
-    let reuse = decide.pick(&[
-        Reuse::Fresh,
-        Reuse::CowChecked,
-        Reuse::Drained(AssertReaderCopies),
+    let method = decide.pick(&[
+        Method::Fresh,
+        Method::CowChecked,
+        Method::Drained(AssertReaderCopies),
+        Method::Copy { piece: 5000 },
+        Method::Auto,
     ]);
     let waits = [Wait::Block, Wait::Poll, Wait::Adaptive, Wait::Spin];
     let wait = if never {
@@ -110,7 +112,10 @@ pub fn run(program: &[u8]) {
     } else {
         decide.pick(&waits)
     };
-    let mut builder = Writer::builder().reuse(reuse).wait(wait);
+    let mut builder = Writer::builder()
+        .method(Method::Fresh)
+        .method(method)
+        .wait(wait);
     builder = builder.pages(decide.pick(&[Pages::Base, Pages::Huge, Pages::HugeTlb]));
     builder = match decide.byte() % 3 {
         0 => builder,
@@ -127,15 +132,12 @@ pub fn run(program: &[u8]) {
         1 => builder.capacity(1 << decide.pick(&[12, 16, 18, 20])),
         _ => builder,
     };
-    if decide.byte() % 8 == 7 {
-        builder = builder.copying();
-    }
     if !decide.byte().is_multiple_of(4) {
         builder = builder.at_once();
     }
     let mut out = builder.open(writer).unwrap();
     if never {
-        let copies = matches!(reuse, Reuse::Drained(_));
+        let copies = matches!(method, Method::Drained(_));
         let mut near = Near::new(reader);
         let sent = steps(&mut out, &mut decide, Some((&mut near, copies)));
         end_near(out, near, &sent, decide.byte().is_multiple_of(2));

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::skip::skip;
 use fastpipe::buffer::{Buffer, Pages};
-use fastpipe::reuse::{AssertReaderCopies, Reuse};
+use fastpipe::method::{AssertReaderCopies, Method, Reuse};
 use fastpipe::wait::Wait;
 use fastpipe::writer::{CopyReason, Path, Writer, WriterBuilder};
 
@@ -155,10 +155,14 @@ impl fmt::Debug for Setting {
 /// Settings that must be correct for every reader. The regions are small, so that pages
 /// are reused soon.
 pub fn safe_settings() -> Vec<Setting> {
-    let fresh = Writer::builder();
-    let cow_checked = fresh.reuse(Reuse::CowChecked).region(4 * MIB);
+    let fresh = Writer::builder().method(Method::Fresh);
+    let cow_checked = fresh.method(Method::CowChecked).region(4 * MIB);
+    let copying = fresh.method(Method::Copy { piece: 8 * KIB });
+    let auto = fresh.method(Method::Auto);
     let setting = |name, builder| Setting { name, builder };
     vec![
+        setting("auto", auto),
+        setting("auto, at once", auto.at_once()),
         setting("fresh", fresh),
         setting("fresh, at once", fresh.at_once()),
         setting(
@@ -171,15 +175,15 @@ pub fn safe_settings() -> Vec<Setting> {
             "cow_checked, base pages",
             cow_checked.at_once().pages(Pages::Base).region(MIB),
         ),
-        setting("copying", fresh.copying()),
-        setting("copying, at once", fresh.copying().at_once()),
+        setting("copying", copying),
+        setting("copying, at once", copying.at_once()),
     ]
 }
 
-/// Settings with [`Reuse::Drained`], for readers that copy.
+/// Settings with [`Method::Drained`], for readers that copy.
 pub fn drained_settings() -> Vec<Setting> {
     let drained = Writer::builder()
-        .reuse(Reuse::Drained(AssertReaderCopies))
+        .method(Method::Drained(AssertReaderCopies))
         .region(4 * MIB);
     let setting = |name, builder| Setting { name, builder };
     vec![
@@ -283,20 +287,26 @@ pub fn said(why: &Box<dyn std::any::Any + Send>) -> &str {
 
 /// Checks that a writer with absurd sizes delivers every byte.
 pub fn stays_sane(region: usize, loan: usize) {
-    for reuse in [
-        Reuse::Fresh,
-        Reuse::Drained(AssertReaderCopies),
-        Reuse::CowChecked,
+    for method in [
+        Method::Auto,
+        Method::Copy { piece: loan },
+        Method::Fresh,
+        Method::Drained(AssertReaderCopies),
+        Method::CowChecked,
     ] {
         let (reader, writer) = super::pipe_of(64 * KIB);
         let reading = super::read_all(reader, vec![256 * KIB]);
-        let builder = Writer::builder().reuse(reuse).region(region).loan(loan);
+        let builder = Writer::builder()
+            .method(Method::Fresh)
+            .method(method)
+            .region(region)
+            .loan(loan);
         let sane = catch_unwind(AssertUnwindSafe(|| {
             let mut out = builder.at_once().open(writer).unwrap();
             send(&mut out, How::Both, 0, 4 * MIB).unwrap();
         }));
         let said = sane.err().map(|why| said(&why).to_owned());
-        assert_eq!(said, None, "{reuse:?}, region {region}, loan {loan}");
+        assert_eq!(said, None, "{method:?}, region {region}, loan {loan}");
         let got = reading.join().unwrap();
         assert_eq!(got.len(), 4 * MIB);
         check(&got, 0).unwrap();

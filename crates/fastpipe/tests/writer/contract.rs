@@ -11,8 +11,8 @@ use crate::common::writers::{
     stays_sane, stream, uses_policy,
 };
 use crate::common::{ALL_WAITS, assert_same, pipe_of, read_all};
+use fastpipe::method::{Method, Reuse};
 use fastpipe::pipe::{self, page_size};
-use fastpipe::reuse::Reuse;
 use fastpipe::wait::Wait;
 use fastpipe::writer::{COPIED_FIRST, CopyReason, Path, Writer};
 
@@ -21,7 +21,7 @@ fn many_written_bytes_are_handed_over() {
     for at_once in [false, true] {
         let (reader, writer) = pipe_of(64 * KIB);
         let reading = read_all(reader, vec![256 * KIB]);
-        let builder = Writer::builder();
+        let builder = Writer::builder().method(Method::Fresh);
         let builder = if at_once { builder.at_once() } else { builder };
         let mut out = builder.open(writer).unwrap();
         send(&mut out, How::Write, 0, 8 * MIB).unwrap();
@@ -41,7 +41,10 @@ fn pieces_that_fill_every_buffer_exactly_are_handed_over_too() {
         for how in [How::Lend, How::Write] {
             let (reader, writer) = pipe_of(64 * KIB);
             let reading = read_all(reader, vec![256 * KIB]);
-            let mut out = Writer::builder().open(writer).unwrap();
+            let mut out = Writer::builder()
+                .method(Method::Fresh)
+                .open(writer)
+                .unwrap();
             for n in 0..6 * MIB / piece {
                 let bytes = stream((n * piece) as u64, piece);
                 match how {
@@ -66,7 +69,10 @@ fn pieces_that_fill_every_buffer_exactly_are_handed_over_too() {
 fn few_bytes_are_copied_and_leave_the_pipe_unchanged() {
     let (reader, writer) = pipe_of(64 * KIB);
     let capacity = pipe::capacity(&writer).unwrap();
-    let mut out = Writer::builder().open(writer).unwrap();
+    let mut out = Writer::builder()
+        .method(Method::Fresh)
+        .open(writer)
+        .unwrap();
     out.write_all(b"hello ").unwrap();
     let mut loan = out.lend(0).unwrap();
     loan[..5].copy_from_slice(b"world");
@@ -210,7 +216,11 @@ fn wait_drained_returns_when_nothing_is_unread() {
 fn wait_drained_reports_a_reader_that_closed_early() {
     for wait in ALL_WAITS {
         let (reader, writer) = pipe_of(64 * KIB);
-        let mut out = Writer::builder().wait(wait).open(writer).unwrap();
+        let mut out = Writer::builder()
+            .method(Method::Fresh)
+            .wait(wait)
+            .open(writer)
+            .unwrap();
         out.write_all(b"unread").unwrap();
         out.flush().unwrap();
         let before = match wait {
@@ -231,7 +241,11 @@ fn wait_drained_reports_a_reader_that_closed_early() {
 fn a_reader_that_reads_everything_and_closes_has_drained_the_pipe() {
     for _ in 0..500 {
         let (reader, writer) = pipe_of(4096);
-        let mut out = Writer::builder().wait(Wait::Spin).open(writer).unwrap();
+        let mut out = Writer::builder()
+            .method(Method::Fresh)
+            .wait(Wait::Spin)
+            .open(writer)
+            .unwrap();
         out.write_all(b"x").unwrap();
         out.flush().unwrap();
         let reading = std::thread::spawn(move || {
@@ -294,7 +308,10 @@ fn a_loan_is_aligned_and_long_enough_and_sends_nothing_when_dropped() {
 #[test]
 fn committing_more_than_the_loan_panics_and_sends_nothing() {
     let (reader, writer) = pipe_of(64 * KIB);
-    let mut out = Writer::builder().open(&writer).unwrap();
+    let mut out = Writer::builder()
+        .method(Method::Fresh)
+        .open(&writer)
+        .unwrap();
     let loan = out.lend(10).unwrap();
     let too_many = loan.len() + 1;
     let panicked = catch_unwind(AssertUnwindSafe(|| loan.commit(too_many)));

@@ -8,7 +8,7 @@ use crate::common::pipe_of;
 use crate::common::writers::{
     HOWS, How, KIB, MIB, Setting, drained_settings, safe_settings, said, send, uses_policy,
 };
-use fastpipe::reuse::{AssertReaderCopies, Reuse};
+use fastpipe::method::Reuse;
 use fastpipe::writer::FinishError;
 
 /// Returns how many of the held pieces were wrong, and whether the policy asked for
@@ -22,7 +22,7 @@ fn wrong_pieces(setting: Setting, wish: Reuse, how: How, onward: Onward) -> (usi
         let mut out = setting.builder.open(write_end).unwrap();
         let sent = match wish {
             // Drained before each piece: unread pages would be replaced.
-            Reuse::Drained(_) => (0..LEN).step_by(PIECE).try_for_each(|at| {
+            Reuse::Drained => (0..LEN).step_by(PIECE).try_for_each(|at| {
                 send(&mut out, how, at as u64, PIECE.min(LEN - at))?;
                 out.wait_drained()
             }),
@@ -80,7 +80,7 @@ fn bytes_spliced_onward_twice_and_read_late_are_right() {
 fn drained_pages_change_under_readers_that_do_not_copy() {
     for setting in drained_settings() {
         for onward in ONWARDS {
-            let wish = Reuse::Drained(AssertReaderCopies);
+            let wish = Reuse::Drained;
             let (wrong, as_asked) = wrong_pieces(setting, wish, How::Lend, onward);
             if as_asked {
                 assert!(wrong > 0, "{setting:?}, {onward:?}: nothing went wrong");

@@ -16,8 +16,8 @@ use crate::common::writers::{
 };
 use crate::common::{Directory, pipe_of};
 use fastpipe::buffer::Pages;
+use fastpipe::method::{AssertReaderCopies, Method, Reuse};
 use fastpipe::pipe;
-use fastpipe::reuse::{AssertReaderCopies, Reuse};
 use fastpipe::transfer::Input;
 use fastpipe::wait::Wait;
 use fastpipe::writer::{FinishError, Report, Writer};
@@ -87,7 +87,7 @@ fn long_loans_are_cow_checked_too() {
     let (reader, writer) = pipe_of(64 * KIB);
     let reading =
         std::thread::spawn(move || expect_all(&mut File::from(reader), 0, &[256 * KIB, 7]));
-    let builder = Writer::builder().reuse(Reuse::CowChecked);
+    let builder = Writer::builder().method(Method::CowChecked);
     let mut out = builder.open(writer).unwrap();
     for n in 0..40 {
         let mut loan = out.lend(LOAN).unwrap();
@@ -194,7 +194,7 @@ fn drained_pages_are_reused_only_after_their_last_byte_was_read() {
     for read in [0, 1, slab - 1, slab, slab + 1] {
         let (reader, writer) = pipe_of(64 * KIB);
         let builder = Writer::builder()
-            .reuse(Reuse::Drained(AssertReaderCopies))
+            .method(Method::Drained(AssertReaderCopies))
             .pages(Pages::Base)
             .loan(slab)
             .region(2 * slab);

@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 
 use crate::common::writers::{KIB, MIB, safe_settings, settings, stream};
 use crate::common::{ALL_WAITS, WAITS, assert_same, pipe_of, read_all};
+use fastpipe::method::Method;
 use fastpipe::pipe;
 use fastpipe::wait::Wait;
 use fastpipe::writer::{Frozen, Writer};
@@ -116,7 +117,11 @@ fn an_unlimited_repetition_ends_with_its_reader() {
             File::from(reader).read_exact(&mut got).unwrap();
             got
         });
-        let mut out = Writer::builder().wait(wait).open(writer).unwrap();
+        let mut out = Writer::builder()
+            .method(Method::Fresh)
+            .wait(wait)
+            .open(writer)
+            .unwrap();
         let end = out.repeat(&Frozen::new(b"y\n").unwrap(), u64::MAX);
         assert_eq!(end.unwrap_err().kind(), ErrorKind::BrokenPipe);
         assert!(reading.join().unwrap().chunks(2).all(|pair| pair == b"y\n"));
@@ -133,7 +138,11 @@ fn repeating_zero_times_sends_only_earlier_bytes() {
     let frozen = Frozen::new(b"abc").unwrap();
     for wait in ALL_WAITS {
         let (reader, writer) = pipe_of(64 * KIB);
-        let mut out = Writer::builder().wait(wait).open(&writer).unwrap();
+        let mut out = Writer::builder()
+            .method(Method::Fresh)
+            .wait(wait)
+            .open(&writer)
+            .unwrap();
         out.repeat(&frozen, 0).unwrap();
         out.write_all(b"x").unwrap();
         out.repeat(&frozen, 0).unwrap();

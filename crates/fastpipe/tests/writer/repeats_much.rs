@@ -7,8 +7,8 @@ use std::thread::scope;
 use crate::common::seccomp::refuse;
 use crate::common::writers::{KIB, MIB, stream};
 use crate::common::{WAITS, pipe_of};
+use fastpipe::method::{Method, Reuse};
 use fastpipe::pipe;
-use fastpipe::reuse::Reuse;
 use fastpipe::wait::Wait;
 use fastpipe::writer::{Frozen, Path, Writer};
 
@@ -73,7 +73,11 @@ fn an_endless_repetition_is_correct_and_ends_with_its_reader() {
                         assert!(first[..] == stream(9, 777));
                         Expected::new(data).read(&mut file, read, 30_001);
                     });
-                    let mut out = Writer::builder().wait(wait).open(writer).unwrap();
+                    let mut out = Writer::builder()
+                        .method(Method::Fresh)
+                        .wait(wait)
+                        .open(writer)
+                        .unwrap();
                     out.write_all(&stream(9, 777)).unwrap();
                     let end = out.repeat(&Frozen::new(data).unwrap(), u64::MAX);
                     assert_eq!(end.unwrap_err().kind(), ErrorKind::BrokenPipe);
@@ -107,7 +111,10 @@ fn a_long_repetition_ends_exactly_and_other_bytes_follow() {
                 assert_eq!(file.read(&mut [0]).unwrap(), 0);
             });
             let frozen = Frozen::new(data).unwrap();
-            let mut out = Writer::builder().open(writer).unwrap();
+            let mut out = Writer::builder()
+                .method(Method::Fresh)
+                .open(writer)
+                .unwrap();
             for _ in 0..2 {
                 out.repeat(&frozen, times as u64).unwrap();
                 assert_eq!(out.queued(), 0);
@@ -130,7 +137,10 @@ fn a_repetition_under_wait_never_resumes_where_it_stopped() {
         let data = stream(5, length);
         let (reader, writer) = pipe_of(16 * KIB);
         let mut file = File::from(reader);
-        let builder = Writer::builder().wait(Wait::Never).keep_capacity();
+        let builder = Writer::builder()
+            .method(Method::Fresh)
+            .wait(Wait::Never)
+            .keep_capacity();
         let mut out = builder.open(writer).unwrap();
         let times = MUCH.div_ceil(length);
         out.repeat(&Frozen::new(&data).unwrap(), times as u64)
@@ -159,7 +169,7 @@ fn with_splice_or_tee_refused_repeating_uses_another_technique() {
                 let mut file = File::from(reader);
                 let data = &data;
                 let filtered = move || {
-                    let builder = Writer::builder().wait(Wait::Never);
+                    let builder = Writer::builder().method(Method::Fresh).wait(Wait::Never);
                     let mut out = builder.keep_capacity().open(writer).unwrap();
                     let mut expected = Expected::new(data);
                     let mut refused = before == 0;

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 
 use anyhow::bail;
 use fastpipe::buffer::Buffer;
-use fastpipe::reuse::{AssertReaderCopies, Reuse};
+use fastpipe::method::{AssertReaderCopies, Method, Reuse};
 use fastpipe::transfer::Counts;
 use fastpipe::writer::{Path, Writer};
 
@@ -50,14 +50,17 @@ impl LibrarySink {
             let builder = Writer::builder()
                 .wait(spec.wait.into())
                 .pages(spec.pages.into())
-                .loan(spec.loan_bytes)
                 .keep_capacity()
                 .at_once();
             let builder = match policy {
-                Policy::Copying => builder.copying(),
-                Policy::Fresh => builder.reuse(Reuse::Fresh),
-                Policy::Drained => builder.reuse(Reuse::Drained(AssertReaderCopies)),
-                Policy::CowChecked => builder.reuse(Reuse::CowChecked),
+                // The loans of a copying writer are as long as its pieces.
+                Policy::Auto => builder.method(Method::Auto),
+                Policy::Copying => builder.method(Method::copy()),
+                Policy::Fresh => builder.method(Method::Fresh).loan(spec.loan_bytes),
+                Policy::Drained => builder
+                    .method(Method::Drained(AssertReaderCopies))
+                    .loan(spec.loan_bytes),
+                Policy::CowChecked => builder.method(Method::CowChecked).loan(spec.loan_bytes),
             };
             builder.open(channel)
         };
@@ -105,14 +108,14 @@ impl Sink for LibrarySink {
 
     fn sent(&self) -> u64 {
         match &self.writer {
-            AnyWriter::Writer { out, .. } => out.report().counts.bytes,
+            AnyWriter::Writer { out, .. } => out.counts().bytes,
             AnyWriter::Buffered { sent, .. } => *sent,
         }
     }
 
     fn counts(&self) -> Counts {
         match &self.writer {
-            AnyWriter::Writer { out, .. } => out.report().counts,
+            AnyWriter::Writer { out, .. } => out.counts(),
             // BufWriter does not count calls; the kernel does, for the whole process.
             AnyWriter::Buffered { sent, .. } => {
                 let calls = write_calls().unwrap_or(0);
@@ -139,9 +142,10 @@ impl Sink for LibrarySink {
             AnyWriter::Buffered { .. } => return Ok(()),
         };
         let actual = match (path, policy) {
-            (Path::Write(_), Policy::Copying)
+            (_, Policy::Auto)
+            | (Path::Write(_), Policy::Copying)
             | (Path::Vmsplice(Reuse::Fresh), Policy::Fresh)
-            | (Path::Vmsplice(Reuse::Drained(_)), Policy::Drained)
+            | (Path::Vmsplice(Reuse::Drained), Policy::Drained)
             | (Path::Vmsplice(Reuse::CowChecked), Policy::CowChecked) => return Ok(()),
             (path, _) => path,
         };

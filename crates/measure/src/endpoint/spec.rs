@@ -99,10 +99,12 @@ pub enum SinkTechnique {
 words!(SinkTechnique {
     Write = "write",
     Vmsplice = "vmsplice",
+    Fastpipe(Policy::Auto) = "fastpipe, auto",
     Fastpipe(Policy::Copying) = "fastpipe, copying",
     Fastpipe(Policy::Fresh) = "fastpipe, fresh",
     Fastpipe(Policy::Drained) = "fastpipe, drained",
     Fastpipe(Policy::CowChecked) = "fastpipe, cow_checked",
+    FastpipeIo(Policy::Auto) = "fastpipe as io::Write, auto",
     FastpipeIo(Policy::Copying) = "fastpipe as io::Write, copying",
     FastpipeIo(Policy::Fresh) = "fastpipe as io::Write, fresh",
     FastpipeIo(Policy::Drained) = "fastpipe as io::Write, drained",
@@ -120,6 +122,8 @@ words!(SinkTechnique {
 /// How a `Writer` sends pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
+    /// By the fastest safe method, found while sending.
+    Auto,
     /// By write(2).
     Copying,
     /// Pages are never written again.
@@ -132,6 +136,7 @@ pub enum Policy {
 }
 
 words!(Policy {
+    Auto = "auto",
     Copying = "copying",
     Fresh = "fresh",
     Drained = "drained",

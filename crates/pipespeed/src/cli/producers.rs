@@ -5,21 +5,44 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::ReuseArg;
+use pipespeed_base::named;
 use pipespeed_tools::fizzbuzz::{CodePath, LAST};
+
+/// How fizzbuzz sends its lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MethodArg {
+    /// [`Method::Auto`](fastpipe::Method::Auto).
+    Auto,
+    /// [`Method::copy`](fastpipe::Method::copy).
+    Copy,
+    /// [`Method::Fresh`](fastpipe::Method::Fresh).
+    Fresh,
+    /// [`Method::CowChecked`](fastpipe::Method::CowChecked).
+    CowChecked,
+    /// [`Method::Drained`](fastpipe::Method::Drained).
+    Drained,
+}
+
+named!(MethodArg {
+    Auto = "auto": "The fastest of copy, fresh and cow-checked, found while sending",
+    Copy = "copy": "write(2), two pages at a time",
+    Fresh = "fresh": "vmsplice(2); pages are never written again",
+    CowChecked = "cow-checked": "vmsplice(2); pages are written again once nobody refers to them",
+    Drained = "drained": "vmsplice(2); pages are written again after they have left the pipe",
+});
 
 /// `pipespeed fizzbuzz`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-By default pages are not reused after sending, so the output is correct for every \
-reader. --reuse drained reuses pages after they have left the pipe: faster, but wrong \
-if the reader splices or tees them onward, as pv does.
+By default the fastest method that is correct for every reader is found while \
+sending. --method drained reuses pages after they have left the pipe: faster, but \
+wrong if the reader splices or tees them onward, as pv does.
 
 Examples:
   pipespeed fizzbuzz | head -20
   pipespeed fizzbuzz --to 1000000 > fizzbuzz.txt
   pipespeed fizzbuzz | pv > /dev/null
-  pipespeed fizzbuzz --reuse drained --busy-loop |
+  pipespeed fizzbuzz --method drained --busy-loop |
     pipespeed read --read-with-splice --busy-loop")]
 pub struct FizzbuzzArgs {
     /// First number.
@@ -28,9 +51,9 @@ pub struct FizzbuzzArgs {
     /// Last number, up to 9223372036854775808 (2^63) [default: no end].
     #[arg(long, value_name = "N", value_parser = line_number, allow_negative_numbers = true)]
     pub to: Option<u64>,
-    /// When to reuse pages that were sent.
-    #[arg(long, value_enum, default_value_t)]
-    pub reuse: ReuseArg,
+    /// How to send [default: auto].
+    #[arg(long, value_parser = named::<MethodArg>(), value_name = "METHOD")]
+    pub method: Option<MethodArg>,
     /// Never sleep: retry at once while the pipe is full.
     #[arg(long, alias = "busy_loop")]
     pub busy_loop: bool,

@@ -12,8 +12,8 @@ use crate::common::skip::skip;
 use crate::common::state::{until_asleep, until_unread};
 use crate::common::writers::{How, KIB, MIB, expect, expect_all, fill, own_pages, send, stream};
 use fastpipe::buffer::Pages;
+use fastpipe::method::{AssertReaderCopies, Method};
 use fastpipe::pipe;
-use fastpipe::reuse::{AssertReaderCopies, Reuse};
 use fastpipe::transfer::{Output, VmspliceOptions};
 use fastpipe::wait::Wait;
 use fastpipe::writer::{CopyReason, FinishError, Frozen, Path, Writer};
@@ -55,7 +55,10 @@ fn replacing_stdout_during_vmsplice_changes_no_sent_bytes() {
             let (tell, told) = std::sync::mpsc::channel();
             let writing = thread::spawn(move || {
                 tell.send(rustix::thread::gettid()).unwrap();
-                let builder = Writer::builder().at_once().keep_capacity();
+                let builder = Writer::builder()
+                    .method(Method::Fresh)
+                    .at_once()
+                    .keep_capacity();
                 let mut out = builder.stdout().unwrap();
                 out.repeat(&sent, 1).unwrap();
                 out.finish().map_err(FinishError::abandon).unwrap().1
@@ -89,7 +92,7 @@ fn drained_queries_its_own_pipe_after_stdout_was_replaced() {
             drop(writer);
             // The pipe can hold more than the slabs.
             let drained = Writer::builder()
-                .reuse(Reuse::Drained(AssertReaderCopies))
+                .method(Method::Drained(AssertReaderCopies))
                 .pages(Pages::Base)
                 .loan(LOAN)
                 .region(2 * LOAN);
@@ -120,7 +123,10 @@ fn wait_drained_waits_for_its_own_pipe_after_stdout_was_replaced() {
             let (reader, writer) = pipe_of(64 * KIB);
             dup2_stdout(&writer).unwrap();
             drop(writer);
-            let builder = Writer::builder().wait(Wait::Never).at_once();
+            let builder = Writer::builder()
+                .method(Method::Fresh)
+                .wait(Wait::Never)
+                .at_once();
             let mut out = builder.stdout().unwrap();
             send(&mut out, How::Lend, 0, 16 * KIB).unwrap();
             let path = out.path();
@@ -156,7 +162,10 @@ fn replacing_stdout_in_a_long_repetition_changes_no_stream() {
             let writing = thread::spawn(move || {
                 let frozen = Frozen::new(&stream(0, COPY)).unwrap();
                 tell.send(rustix::thread::gettid()).unwrap();
-                let builder = Writer::builder().at_once().keep_capacity();
+                let builder = Writer::builder()
+                    .method(Method::Fresh)
+                    .at_once()
+                    .keep_capacity();
                 let mut out = builder.stdout().unwrap();
                 out.repeat(&frozen, TIMES as u64).unwrap();
                 out.finish().map_err(FinishError::abandon).unwrap().1
@@ -188,7 +197,10 @@ fn the_output_follows_stdout_until_it_is_duplicated() {
             if !refuse(&[libc::SYS_pwritev2], libc::EPERM) {
                 return;
             }
-            let builder = Writer::builder().wait(Wait::Never).keep_capacity();
+            let builder = Writer::builder()
+                .method(Method::Fresh)
+                .wait(Wait::Never)
+                .keep_capacity();
             let mut out = builder.stdout().unwrap();
             out.write_all(&stream(0, 10_000)).unwrap();
             out.flush().unwrap();
@@ -217,7 +229,10 @@ fn the_registered_descriptor_stays_the_same() {
     let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
     let poller = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
     let flags = epoll::EventFlags::OUT;
-    let mut out = Writer::builder().open(writer).unwrap();
+    let mut out = Writer::builder()
+        .method(Method::Fresh)
+        .open(writer)
+        .unwrap();
     epoll::add(&poller, &out, epoll::EventData::new_u64(1), flags).unwrap();
     send(&mut out, How::Both, 0, MIB).unwrap();
     epoll::modify(&poller, &out, epoll::EventData::new_u64(2), flags).unwrap();
@@ -243,7 +258,11 @@ fn a_read_end_is_refused_and_not_read_from() {
     let frozen = Frozen::new(&[b'.'; 300_000]).unwrap();
     let (reader, writer) = pipe_of(64 * KIB);
     rustix::io::write(&writer, &[b'?'; 5000]).unwrap();
-    let mut out = Writer::builder().at_once().open(&reader).unwrap();
+    let mut out = Writer::builder()
+        .method(Method::Fresh)
+        .at_once()
+        .open(&reader)
+        .unwrap();
     let error = out.repeat(&frozen, 1).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EBADF));
     assert_eq!(pipe::unread(&reader).unwrap(), 5000);
@@ -267,7 +286,11 @@ fn without_a_descriptor_for_a_duplicate_everything_is_copied() {
             while let Ok(one) = writer.try_clone() {
                 taken.push(one);
             }
-            let mut out = Writer::builder().at_once().open(&writer).unwrap();
+            let mut out = Writer::builder()
+                .method(Method::Fresh)
+                .at_once()
+                .open(&writer)
+                .unwrap();
             send(&mut out, How::Both, 0, 3 * MIB).unwrap();
             assert_eq!(out.path(), Path::Write(CopyReason::NoDescriptor));
             drop(out);
@@ -288,7 +311,11 @@ fn with_duplicating_refused_everything_is_copied() {
         if !refuse(&[libc::SYS_fcntl], libc::EPERM) {
             return;
         }
-        let mut out = Writer::builder().at_once().open(writer).unwrap();
+        let mut out = Writer::builder()
+            .method(Method::Fresh)
+            .at_once()
+            .open(writer)
+            .unwrap();
         send(&mut out, How::Both, 0, 3 * MIB).unwrap();
         assert_eq!(
             out.path(),
@@ -336,7 +363,11 @@ fn the_duplicate_is_no_standard_descriptor_and_closed_by_finish() {
         let before = open().len();
         // SAFETY: nothing here reads from standard input.
         unsafe { libc::close(0) };
-        let mut out = Writer::builder().at_once().open(writer).unwrap();
+        let mut out = Writer::builder()
+            .method(Method::Fresh)
+            .at_once()
+            .open(writer)
+            .unwrap();
         send(&mut out, How::Lend, 0, 16 * KIB).unwrap();
         let path = out.path();
         if !path.is_zero_copy() {

@@ -10,6 +10,7 @@ use crate::common::process::in_own_process;
 use crate::common::skip::skip;
 use crate::common::writers::{KIB, MIB, check, fill, settings, stream};
 use crate::common::{ALL_WAITS, assert_same};
+use fastpipe::method::Method;
 use fastpipe::wait::Wait;
 use fastpipe::writer::{Frozen, Writer, WriterBuilder};
 
@@ -181,7 +182,7 @@ fn a_repetition_resumes_after_its_size_limit_is_raised() {
             let times = (MIB / length) as u64;
             let mut limit = 100_001;
             limit_files_to(limit);
-            let builder = Writer::builder().wait(Wait::Block);
+            let builder = Writer::builder().method(Method::Fresh).wait(Wait::Block);
             let mut out = builder.open(File::create(&path).unwrap()).unwrap();
             let mut sent = out.repeat(&Frozen::new(&data).unwrap(), times);
             while let Err(error) = sent {

@@ -12,6 +12,7 @@ use crate::common::seccomp::{Gate, refuse};
 use crate::common::skip::skip;
 use crate::common::writers::{How, KIB, MIB, Setting, expect_all, send, settings, stream};
 use fastpipe::buffer::Buffer;
+use fastpipe::method::Method;
 use fastpipe::reader::Reader;
 use fastpipe::writer::{CopyReason, Frozen, Path, Writer, vmsplice_refers};
 
@@ -95,7 +96,10 @@ fn a_copying_writer_is_inherited_with_its_buffered_bytes() {
     const NAME: &str = "a_copying_writer_is_inherited_with_its_buffered_bytes";
     in_own_process(NAME, || {
         let (mut reader, writer) = std::io::pipe().unwrap();
-        let mut out = Writer::builder().copying().open(writer).unwrap();
+        let mut out = Writer::builder()
+            .method(Method::Copy { piece: 8 << 10 })
+            .open(writer)
+            .unwrap();
         out.write_all(b"gathered ").unwrap();
         assert!(in_child(|| {
             out.write_all(b"in the child, ").is_ok() && out.flush().is_ok()
@@ -163,10 +167,18 @@ fn a_childs_own_writer_does_not_make_its_parents_usable() {
     const NAME: &str = "a_childs_own_writer_does_not_make_its_parents_usable";
     in_own_process(NAME, || {
         let (_reader, writer) = pipe_of(64 * KIB);
-        let mut out = Some(Writer::builder().open(writer).unwrap());
+        let mut out = Some(
+            Writer::builder()
+                .method(Method::Fresh)
+                .open(writer)
+                .unwrap(),
+        );
         assert!(in_child(|| {
             let (_reader, writer) = pipe_of(64 * KIB);
-            let mut own = Writer::builder().open(writer).unwrap();
+            let mut own = Writer::builder()
+                .method(Method::Fresh)
+                .open(writer)
+                .unwrap();
             own.write_all(b"own").is_ok() && own.flush().is_ok() && is_unusable(&mut out)
         }));
     });
@@ -180,7 +192,13 @@ fn a_child_that_drops_the_writer_does_not_keep_the_pipe_open() {
         end_if_it_hangs();
         let (reader, writer) = pipe_of(64 * KIB);
         let reading = thread::spawn(move || expect_all(&mut File::from(reader), 0, &[9000]));
-        let mut out = Some(Writer::builder().at_once().open(writer).unwrap());
+        let mut out = Some(
+            Writer::builder()
+                .method(Method::Fresh)
+                .at_once()
+                .open(writer)
+                .unwrap(),
+        );
         send(out.as_mut().unwrap(), How::Lend, 0, MIB).unwrap();
         let (mut stay, until) = std::io::pipe().unwrap();
         let mut parents = Some(until);
@@ -198,7 +216,7 @@ fn a_child_that_drops_the_writer_does_not_keep_the_pipe_open() {
 
 fn write_to_null() -> bool {
     let null = File::create("/dev/null").unwrap();
-    let mut out = Writer::builder().open(null).unwrap();
+    let mut out = Writer::builder().method(Method::Fresh).open(null).unwrap();
     out.write_all(b"x").is_ok() && out.finish().is_ok()
 }
 
@@ -231,7 +249,10 @@ fn a_child_forked_while_copies_are_laid_out_repeats_the_same_bytes() {
         // Copying, so that only the copies laid out use huge pages.
         let repeat = |frozen: &Frozen| {
             let null = File::create("/dev/null").unwrap();
-            let mut out = Writer::builder().copying().open(null).unwrap();
+            let mut out = Writer::builder()
+                .method(Method::Copy { piece: 8 << 10 })
+                .open(null)
+                .unwrap();
             out.repeat(frozen, 100_000).is_ok() && out.finish().is_ok()
         };
         let (tell, told) = channel();
@@ -292,7 +313,7 @@ fn a_failure_to_mark_the_process_is_forgotten_with_its_writer() {
         });
         failing.join().unwrap();
         let null = File::create("/dev/null").unwrap();
-        let mut out = Writer::builder().open(null).unwrap();
+        let mut out = Writer::builder().method(Method::Fresh).open(null).unwrap();
         refuse(&[libc::SYS_getpid], libc::EPERM);
         out.write_all(b"x").unwrap();
     });

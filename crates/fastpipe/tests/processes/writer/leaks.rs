@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use crate::common::Directory;
 use crate::common::process::in_own_process;
 use crate::common::writers::settings;
+use fastpipe::method::Method;
 use fastpipe::wait::Wait;
 use fastpipe::writer::Frozen;
 
@@ -74,7 +75,9 @@ fn use_up_fifos(fifo: &(File, OwnedFd), writers: usize) {
     let mut reader = fifo.0.try_clone().unwrap();
     let mut chunk = vec![0; 1 << 16];
     for _ in 0..writers {
-        let builder = fastpipe::writer::Writer::builder().wait(Wait::Never);
+        let builder = fastpipe::writer::Writer::builder()
+            .method(Method::Fresh)
+            .wait(Wait::Never);
         let mut out = builder.open(&fifo.1).unwrap();
         out.write_all(&[b'x'; 5000]).unwrap();
         drop(out);

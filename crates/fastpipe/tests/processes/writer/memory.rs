@@ -12,7 +12,7 @@ use crate::common::writers::{
 };
 use crate::common::{pipe_of, read_all};
 use fastpipe::buffer::{Pages, huge_page_size};
-use fastpipe::reuse::Reuse;
+use fastpipe::method::Method;
 use fastpipe::writer::{CopyReason, Path, Writer};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -66,7 +66,7 @@ fn hundreds_of_small_held_pieces_pin_little_memory() {
             _ => PIECES * PIECE,
         };
         let bound = bytes.div_ceil(huge_page_size()) as u64 + 1;
-        if let Some(slabs) = hold_pieces(Writer::builder(), ask, PIECES) {
+        if let Some(slabs) = hold_pieces(Writer::builder().method(Method::Fresh), ask, PIECES) {
             assert!(slabs <= bound, "{slabs} huge pages for loans of {ask}");
         }
     }
@@ -77,7 +77,7 @@ fn hundreds_of_small_held_pieces_pin_little_memory() {
 fn small_pieces_of_long_loans_are_copied() {
     for ask in [MIB + 1, 2 * MIB - 4096, 2 * MIB, 3 * MIB] {
         assert_eq!(
-            hold_pieces(Writer::builder(), ask, 300),
+            hold_pieces(Writer::builder().method(Method::Fresh), ask, 300),
             None,
             "loans of {ask}"
         );
@@ -249,10 +249,12 @@ fn reserved_huge_pages_that_run_out_do_not_kill_the_process() {
         if !(1..=32).contains(&free()) {
             return skip("no small pool of reserved huge pages here");
         }
-        for reuse in [Reuse::Fresh, Reuse::CowChecked] {
+        for method in [Method::Fresh, Method::CowChecked] {
             let (reader, writer) = pipe_of(64 * KIB);
             let (late, onward) = pipe_of(MIB);
-            let builder = Writer::builder().pages(Pages::HugeTlb).reuse(reuse);
+            let builder = Writer::builder()
+                .method(method)
+                .pages(Pages::HugeTlb);
             let mut out = builder.region(2).at_once().open(writer).unwrap();
             let pieces = free() + 4;
             for n in 0..pieces {

@@ -11,6 +11,7 @@ use crate::common::process::{command, in_own_process, is_child};
 use crate::common::skip::skip;
 use crate::common::writers::{How, KIB, MIB, Setting, check, expect_all, send, settings, stream};
 use crate::common::{ALL_WAITS, Directory, WAITS, pipe_of};
+use fastpipe::method::Method;
 use fastpipe::wait::Wait;
 use fastpipe::writer::{CopyReason, FinishError, OutputKind, Path, Report, Writer};
 
@@ -227,7 +228,7 @@ fn earlier_printed_bytes_come_first() {
     const MARK: &str = "<printed, and not yet sent>";
     if is_child(NAME) {
         print!("{MARK}");
-        let mut out = Writer::builder().stdout().unwrap();
+        let mut out = Writer::builder().method(Method::Fresh).stdout().unwrap();
         send(&mut out, How::Both, 0, 3 * MIB).unwrap();
         drop(out);
         println!("{MARK}");

@@ -15,8 +15,8 @@ use crate::common::writers::{
     HOWS, How, KIB, MIB, check, expect, expect_all, fill, safe_settings, send, stream, uses_policy,
 };
 use crate::common::{pipe_of, read_all};
+use fastpipe::method::{Method, Reuse};
 use fastpipe::pipe;
-use fastpipe::reuse::Reuse;
 use fastpipe::wait::Wait;
 use fastpipe::writer::{CopyReason, Frozen, Path, Writer};
 
@@ -101,7 +101,10 @@ fn vmsplice_refused_on_its_second_call_loses_and_repeats_nothing() {
         let (repeating_reader, repeating_writer) = pipe_of(64 * KIB);
         let frozen = Frozen::new(&stream(3, 100_000)).unwrap();
         let sender = |writer, repeated: Option<&Frozen>| {
-            let builder = Writer::builder().keep_capacity().at_once();
+            let builder = Writer::builder()
+                .method(Method::Fresh)
+                .keep_capacity()
+                .at_once();
             let mut out = builder.open(writer).unwrap();
             match repeated {
                 Some(frozen) => out.repeat(frozen, 5).unwrap(),
@@ -204,7 +207,7 @@ fn vmsplice_refused_during_a_repetition_loses_and_repeats_nothing() {
         let (reader, writer) = pipe_of(64 * KIB);
         let mut reader = File::from(reader);
         in_own_thread(|| {
-            let builder = Writer::builder().wait(Wait::Never);
+            let builder = Writer::builder().method(Method::Fresh).wait(Wait::Never);
             let mut out = builder.keep_capacity().open(writer).unwrap();
             out.repeat(&frozen, times).unwrap();
             if !refuse(&[libc::SYS_vmsplice], libc::EPERM) {
@@ -229,7 +232,7 @@ fn vmsplice_refused_during_a_repetition_loses_and_repeats_nothing() {
 #[test]
 fn a_cow_check_refused_in_mid_stream_loses_no_byte() {
     let builder = Writer::builder()
-        .reuse(Reuse::CowChecked)
+        .method(Method::CowChecked)
         .region(4 * MIB)
         .at_once();
     // The probe of the kernel must run before the filter is set.

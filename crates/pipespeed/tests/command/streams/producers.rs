@@ -56,11 +56,11 @@ impl Expected {
 /// All settings, which a reader that copies can't tell from one another.
 const SETTINGS: [&str; 6] = [
     "",
-    "--reuse drained",
+    "--method drained",
     "--busy-loop",
-    "--reuse drained --busy-loop",
+    "--method drained --busy-loop",
     "--by portable",
-    "--by avx2 --reuse drained",
+    "--by avx2 --method drained",
 ];
 
 fn is_supported(args: &str) -> bool {
@@ -209,7 +209,7 @@ fn fizzbuzz_is_right_behind_tee_and_in_its_file() {
 
 #[test]
 fn what_fizzbuzz_can_not_do_is_said_in_one_line() {
-    insta::assert_snapshot!(usage_errors(["fizzbuzz --reuse never"]));
+    insta::assert_snapshot!(usage_errors(["fizzbuzz --method never"]));
     let file = tempfile::tempfile().unwrap();
     let endless = start_into(pipespeed("fizzbuzz"), file).finish();
     endless.refused(2, &["file", "--to"]);

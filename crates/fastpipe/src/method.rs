@@ -1,0 +1,151 @@
+//! [`Method`]: how a [`Writer`](crate::Writer) sends its bytes.
+//!
+//! vmsplice(2) puts references to pages into a pipe, not copies. If the writer
+//! changes such a page before its last reader has finished, that reader sees
+//! the change. The last reader need not be at the other end of the pipe: the
+//! process there may splice(2) the pages into a second pipe, tee(2) them, or
+//! hold them for any time, while the first pipe is empty. No system call
+//! reports that a page is free. The methods differ in when they write to a page
+//! again:
+//!
+//! | the reader ... | [`Auto`](Method::Auto), [`Copy`](Method::Copy) | [`Fresh`](Method::Fresh) | [`CowChecked`](Method::CowChecked) | [`Drained`](Method::Drained) |
+//! |---|---|---|---|---|
+//! | copies by read(2), as most programs do | correct | correct | correct | correct |
+//! | resizes the pipe | correct | correct | correct | correct |
+//! | stops, dies, is slow | correct | correct | correct | correct |
+//! | splices to a file on disk | correct | correct | correct | correct only if the file system copies |
+//! | splices or tees to another pipe, as pv and cat may | correct | correct | correct | **wrong data** |
+//! | splices to a socket | correct | correct | correct | **wrong data** |
+//!
+//! A wrong choice corrupts data, never memory.
+
+use crate::pipe::page_size;
+
+/// How a [`Writer`](crate::Writer) sends its bytes.
+///
+/// The [module](self) shows which method is correct for which reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Method {
+    /// The fastest of `Copy`, `CowChecked` and `Fresh` for this stream and its
+    /// reader, found by trials on the stream itself. Correct for every reader.
+    ///
+    /// The writer copies at first. After 32 MiB, and then at doubling distances,
+    /// it compares the wall time per byte with that of another method, over 8 MiB
+    /// at a time. It changes the method if the other one is faster by more than 5
+    /// % in each of four pairs, or by half in two. Apart from the first trial of
+    /// each method, trials take at most 2 % of the stream.
+    ///
+    /// There are no trials below 200 MiB/s, where they would not matter; under
+    /// [`Wait::Never`](crate::Wait::Never) and [`Wait::Poll`](crate::Wait::Poll),
+    /// where the time says little about the writer; and on anything but a pipe.
+    /// `CowChecked` is tried only while the process has a single thread, since
+    /// its cost to other threads could not be seen. [`Report::trials`] lists what
+    /// was found.
+    ///
+    /// [`Report::trials`]: crate::writer::Report::trials
+    #[default]
+    Auto,
+    /// write(2), in pieces of at most `piece` bytes if the output is a pipe.
+    ///
+    /// Pieces of two pages are usually the fastest. A pipe keeps the last two pages
+    /// that were read for the next write (`tmp_page` in fs/pipe.c), so nothing is
+    /// allocated, and the bytes stay in the first-level cache. Bytes of several
+    /// writers to one pipe may mix between two pieces.
+    Copy {
+        /// Maximum length of a write, in bytes.
+        piece: usize,
+    },
+    /// vmsplice(2), from pages that are never written again. After a region has
+    /// been sent, its pages are released (MADV_DONTNEED) and replaced by new ones.
+    /// A pipe or process that still refers to an old page keeps it unchanged.
+    /// Correct for every reader.
+    ///
+    /// The cost is that the kernel zeroes each new page. Only huge pages make up
+    /// for that, since a fault for each base page costs more than copying it;
+    /// without huge pages the writer falls back to write(2).
+    ///
+    /// # Held pages
+    /// A reader that passes a few bytes of each huge page onward and keeps them
+    /// makes the kernel keep whole huge pages: 373 MiB were seen for 800 KiB in
+    /// pipes. No system call shows this to the writer. Where the reader is not
+    /// trusted with memory, use `Copy`.
+    Fresh,
+    /// vmsplice(2), from pages that are written again when their bytes have left
+    /// the pipe, determined by the number of unread bytes (FIONREAD). This does not
+    /// depend on the pipe's capacity, so a reader may change it. Pages that are
+    /// still unread when they are needed are replaced by new ones, as under `Fresh`.
+    Drained(AssertReaderCopies),
+    /// vmsplice(2), from pages that are written again when no pipe and no other
+    /// process refers to them, determined by the kernel's copy-on-write. The
+    /// process's memory is duplicated, as by fork(2), and the duplicate dropped, so
+    /// that the kernel treats every page as possibly shared. At the next write to a
+    /// page it makes a copy if a pipe or another process refers to it, and keeps
+    /// the page otherwise. Correct for every reader, like `Fresh`, without its
+    /// zeroing.
+    ///
+    /// The cost is outside the writer: each time the region has been sent, *all*
+    /// private memory of the process is marked as shared, and each of its pages
+    /// faults at the next write. This pays off in a small process that mainly
+    /// produces data, but not in a large one, or one whose other threads write much:
+    /// with 64 MiB of base pages the duplication takes 3 ms (measured). While it
+    /// takes longer than zeroing new pages, checks are paused and pages are
+    /// replaced as under `Fresh`.
+    ///
+    /// No manual documents this behaviour of the kernel (seen on Linux 6.18;
+    /// according to its source, 5.19 and later). It is therefore probed on a
+    /// private pipe before it is used, and verified for every region; if that
+    /// fails, pages are replaced as under `Fresh`.
+    CowChecked,
+}
+
+impl Method {
+    /// `Copy` in pieces of two pages.
+    pub fn copy() -> Self {
+        Method::Copy {
+            piece: 2 * page_size(),
+        }
+    }
+}
+
+/// When a page that was handed to a pipe is written again, as
+/// [in effect](crate::writer::Path).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reuse {
+    /// Never, as under [`Method::Fresh`].
+    Fresh,
+    /// When its bytes have left the pipe, as under [`Method::Drained`].
+    Drained,
+    /// When nothing refers to it, as under [`Method::CowChecked`].
+    CowChecked,
+}
+
+/// The caller's assertion that [`Method::Drained`] is safe: all readers copy.
+///
+/// By writing this name you assert that, while the writer is in use,
+///
+/// * the process at the other end takes the data by read(2) or another call
+///   that copies;
+/// * nobody passes the pages on by splice(2) or tee(2): neither that process nor
+///   one that inherits or opens the read end.
+///
+/// Some versions of `cat`, `pv` and `tee` use splice or tee. Make this assertion
+/// for readers that you wrote or know, not for an arbitrary shell pipeline.
+///
+/// If it is false, a reader may find newer bytes in place of older ones. That is
+/// wrong data but not undefined behaviour, so the assertion is a name to be
+/// written out rather than `unsafe`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AssertReaderCopies;
+
+impl Reuse {
+    /// Returns the name used in records: `fresh`, `drained` or `cow_checked`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reuse::Fresh => "fresh",
+            Reuse::Drained => "drained",
+            Reuse::CowChecked => "cow_checked",
+        }
+    }
+}

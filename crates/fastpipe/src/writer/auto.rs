@@ -1,0 +1,514 @@
+//! [`Auto`]: finds the fastest way to send a stream, on the stream itself.
+//!
+//! A pure state machine over bytes sent and time, so that it can be tested
+//! without a pipe. It compares the wall time per byte of the whole program,
+//! between the same points of its loop: the page faults of [`Way::Fresh`] occur
+//! where the program produces its data, and timing only the writer's calls would
+//! miss them.
+//!
+//! ```text
+//! watch the incumbent, window by window
+//! at 32 MiB, and then at doubling distances, try a challenger:
+//!     incumbent, challenger, challenger, incumbent: two pairs of windows
+//!     dropped    at the first pair that is not above 1.05
+//!     adopted    after two pairs above 1.5
+//!     otherwise  two more pairs; adopted after four above 1.05
+//! ```
+
+use std::time::Duration;
+
+/// Shortest window that is timed, in bytes.
+const MIN_WINDOW: u64 = 8 << 20;
+/// Length of a window, in capacities of the pipe.
+const WINDOW_CAPACITIES: u64 = 8;
+/// Part of the stream after a change that is not timed, in capacities: the pipe
+/// still holds bytes of the way before.
+const SETTLING_CAPACITIES: u64 = 2;
+/// Distance to the first trial, in bytes. Doubles with each trial.
+const FIRST_DISTANCE: u64 = 32 << 20;
+/// Below this rate, in bytes per second, how bytes are sent hardly matters.
+const MIN_RATE: f64 = (200 << 20) as f64;
+/// Apart from the first trial of each way, challengers send at most one in this
+/// many bytes.
+const MAX_CHALLENGED: u64 = 50;
+
+/// Ratios of a pair, challenger to incumbent.
+const ADOPTED_EARLY: f64 = 1.5;
+const ADOPTED: f64 = 1.05;
+/// Pairs that decide a trial.
+const MAX_PAIRS: usize = 4;
+
+/// A change of the incumbent's own rate by this factor starts the search anew.
+const CHANGED_RATE: f64 = 2.0;
+/// Number of windows over which the incumbent's rate is averaged for that.
+const RECENT_WINDOWS: usize = 4;
+
+/// The report keeps this many of the latest trials.
+const MAX_TRIALS: usize = 16;
+
+/// Ways to send among which [`Method::Auto`](crate::method::Method::Auto) chooses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Way {
+    /// write(2), in pieces of two pages.
+    Copy,
+    /// [`Method::Fresh`](crate::method::Method::Fresh).
+    Fresh,
+    /// [`Method::CowChecked`](crate::method::Method::CowChecked).
+    CowChecked,
+}
+
+/// A comparison of two ways on the stream itself.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Trial {
+    /// Stream offset at which it ended, in bytes.
+    pub ended_at: u64,
+    /// Way in use until then.
+    pub incumbent: Way,
+    /// Way compared with it.
+    pub challenger: Way,
+    /// Mean rate of the incumbent's windows, in bytes per second.
+    pub incumbent_rate: f64,
+    /// Mean rate of the challenger's windows, in bytes per second.
+    pub challenger_rate: f64,
+    /// Whether the challenger replaced the incumbent.
+    pub adopted: bool,
+}
+
+/// One timed part of the stream.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    bytes: u64,
+    seconds: f64,
+}
+
+impl Window {
+    fn rate(self) -> f64 {
+        self.bytes as f64 / self.seconds.max(1e-9)
+    }
+}
+
+#[derive(Debug)]
+enum Phase {
+    Watching,
+    Trying {
+        challenger: Way,
+        /// The windows so far, in [the order](sends_challenger) of a trial.
+        windows: Vec<Window>,
+    },
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Auto {
+    /// Available ways, in the order in which they are tried.
+    ways: Vec<Way>,
+    incumbent: Way,
+    phase: Phase,
+    window: u64,
+    settling: u64,
+    /// Bytes that `CowChecked` sends from new pages before it can reuse any.
+    cow_checked_region: u64,
+    /// Offset and time at which the current window began; `None` while settling.
+    window_start: Option<(u64, Duration)>,
+    /// Offset from which [`advance`](Self::advance) is due.
+    due: u64,
+    next_trial: u64,
+    distance: u64,
+    /// Ways that have been tried before.
+    tried: Vec<Way>,
+    /// Offset at which the challenger in use began to send.
+    challenger_start: Option<u64>,
+    /// Number of bytes sent by challengers.
+    challenged: u64,
+    /// The incumbent's rate in the latest trial.
+    rate_at_trial: Option<f64>,
+    recent: Vec<Window>,
+    trials: Vec<Trial>,
+}
+
+impl Auto {
+    /// Starts at offset `sent` of the stream with [`Way::Copy`], which must be one
+    /// of the `ways`.
+    pub(super) fn new(ways: Vec<Way>, capacity: u64, cow_checked_region: u64, sent: u64) -> Self {
+        debug_assert!(ways.contains(&Way::Copy));
+        let settling = SETTLING_CAPACITIES * capacity;
+        Auto {
+            ways,
+            incumbent: Way::Copy,
+            phase: Phase::Watching,
+            window: MIN_WINDOW.max(WINDOW_CAPACITIES * capacity),
+            settling,
+            cow_checked_region,
+            window_start: None,
+            due: sent + settling,
+            next_trial: FIRST_DISTANCE,
+            distance: FIRST_DISTANCE,
+            tried: Vec::new(),
+            challenger_start: None,
+            challenged: 0,
+            rate_at_trial: None,
+            recent: Vec::new(),
+            trials: Vec::new(),
+        }
+    }
+
+    /// Offset of the stream from which [`advance`](Self::advance) is due.
+    pub(super) fn due(&self) -> u64 {
+        self.due
+    }
+
+    /// The way in use.
+    pub(super) fn way(&self) -> Way {
+        match &self.phase {
+            Phase::Trying {
+                challenger,
+                windows,
+            } if sends_challenger(windows.len()) => *challenger,
+            _ => self.incumbent,
+        }
+    }
+
+    /// The latest trials.
+    pub(super) fn trials(&self) -> &[Trial] {
+        &self.trials
+    }
+
+    /// Mean rate of the latest windows of the incumbent, in bytes per second.
+    pub(super) fn rate(&self) -> Option<f64> {
+        mean(&self.recent)
+    }
+
+    /// Tells that `sent` bytes of the stream have been given to the kernel at the
+    /// time `now`. Returns the way to use from here.
+    pub(super) fn advance(&mut self, sent: u64, now: Duration) -> Way {
+        let before = self.way();
+        if let Some((from, started)) = self.window_start {
+            let window = Window {
+                bytes: sent - from,
+                seconds: now.saturating_sub(started).as_secs_f64(),
+            };
+            match &mut self.phase {
+                Phase::Watching => self.watch(sent, window),
+                Phase::Trying { windows, .. } => {
+                    windows.push(window);
+                    self.judge(sent);
+                }
+            }
+        }
+        if self.way() == before {
+            self.window_start = Some((sent, now));
+            self.due = sent + self.window;
+        } else {
+            self.settle(sent);
+        }
+        self.way()
+    }
+
+    /// Ends the current window untimed: something else was sent in between.
+    pub(super) fn interrupt(&mut self, sent: u64) {
+        self.window_start = None;
+        self.due = sent + self.settling;
+    }
+
+    /// Removes `way`, which turned out not to be available.
+    pub(super) fn remove(&mut self, way: Way, sent: u64) {
+        self.ways.retain(|other| *other != way);
+        if self.incumbent == way {
+            self.incumbent = Way::Copy;
+        }
+        self.phase = Phase::Watching;
+        self.recent.clear();
+        self.settle(sent);
+    }
+
+    /// Ends all trials: nothing but [`Way::Copy`] works.
+    pub(super) fn stop(&mut self) {
+        self.ways.retain(|way| *way == Way::Copy);
+        self.incumbent = Way::Copy;
+        self.phase = Phase::Watching;
+        self.due = u64::MAX;
+    }
+
+    fn settle(&mut self, sent: u64) {
+        if let Some(from) = self.challenger_start.take() {
+            self.challenged += sent - from;
+        }
+        if self.way() != self.incumbent {
+            self.challenger_start = Some(sent);
+        }
+        self.window_start = None;
+        self.due = sent + self.settling_of(self.way());
+    }
+
+    fn settling_of(&self, way: Way) -> u64 {
+        match way {
+            Way::Copy | Way::Fresh => self.settling,
+            Way::CowChecked => self.settling + self.cow_checked_region,
+        }
+    }
+
+    fn watch(&mut self, sent: u64, window: Window) {
+        if self.recent.len() == RECENT_WINDOWS {
+            self.recent.remove(0);
+        }
+        self.recent.push(window);
+        if self.recent.len() == RECENT_WINDOWS
+            && let (Some(now), Some(then)) = (self.rate(), self.rate_at_trial)
+            && !(1.0 / CHANGED_RATE..CHANGED_RATE).contains(&(now / then))
+        {
+            self.start_anew(sent);
+        }
+        if sent < self.next_trial || window.rate() < MIN_RATE {
+            return;
+        }
+        if let Some(challenger) = self.next_challenger(sent) {
+            self.tried.push(challenger);
+            self.phase = Phase::Trying {
+                challenger,
+                windows: Vec::new(),
+            };
+        }
+    }
+
+    fn start_anew(&mut self, sent: u64) {
+        self.rate_at_trial = None;
+        self.distance = FIRST_DISTANCE;
+        self.next_trial = sent;
+    }
+
+    /// The way that was tried least, unless its trial would make challengers send
+    /// too much.
+    fn next_challenger(&self, sent: u64) -> Option<Way> {
+        let times_tried = |way| self.tried.iter().filter(|tried| **tried == way).count();
+        let challengers = self.ways.iter().filter(|way| **way != self.incumbent);
+        let way = *challengers.min_by_key(|way| times_tried(**way))?;
+        let expected = self.settling_of(way) + 2 * self.window;
+        let is_affordable = (self.challenged + expected) * MAX_CHALLENGED <= sent;
+        (is_affordable || times_tried(way) == 0).then_some(way)
+    }
+
+    /// Ends the trial if its windows so far decide it.
+    fn judge(&mut self, sent: u64) {
+        let Phase::Trying {
+            challenger,
+            windows,
+        } = &self.phase
+        else {
+            return;
+        };
+        let ratios: Vec<f64> = windows
+            .chunks_exact(2)
+            .enumerate()
+            .map(|(pair, windows)| {
+                let ratio = windows[1].rate() / windows[0].rate();
+                if sends_challenger(2 * pair) {
+                    1.0 / ratio
+                } else {
+                    ratio
+                }
+            })
+            .collect();
+        let all_above = |limit| ratios.iter().all(|ratio| *ratio > limit);
+        let adopted = ratios.len() >= 2 && all_above(ADOPTED_EARLY) || ratios.len() == MAX_PAIRS;
+        let adopted = adopted && all_above(ADOPTED);
+        if !adopted && all_above(ADOPTED) {
+            return;
+        }
+        let of = |challengers: bool| {
+            let theirs = windows.iter().enumerate();
+            let theirs = theirs.filter(|(at, _)| sends_challenger(*at) == challengers);
+            mean(&theirs.map(|(_, window)| *window).collect::<Vec<_>>())
+        };
+        let trial = Trial {
+            ended_at: sent,
+            incumbent: self.incumbent,
+            challenger: *challenger,
+            incumbent_rate: of(false).unwrap_or(0.0),
+            challenger_rate: of(true).unwrap_or(0.0),
+            adopted,
+        };
+        self.end_trial(trial);
+    }
+
+    fn end_trial(&mut self, trial: Trial) {
+        self.phase = Phase::Watching;
+        if trial.adopted {
+            self.incumbent = trial.challenger;
+            self.rate_at_trial = Some(trial.challenger_rate);
+            self.distance = FIRST_DISTANCE;
+            self.recent.clear();
+        } else {
+            self.rate_at_trial = Some(trial.incumbent_rate);
+            self.distance *= 2;
+        }
+        self.next_trial = trial.ended_at + self.distance;
+        if self.trials.len() == MAX_TRIALS {
+            self.trials.remove(0);
+        }
+        self.trials.push(trial);
+    }
+}
+
+/// Whether window number `at` of a trial is the challenger's: incumbent,
+/// challenger, challenger, incumbent, and so on.
+fn sends_challenger(at: usize) -> bool {
+    matches!(at % 4, 1 | 2)
+}
+
+fn mean(windows: &[Window]) -> Option<f64> {
+    let bytes: u64 = windows.iter().map(|window| window.bytes).sum();
+    let seconds: f64 = windows.iter().map(|window| window.seconds).sum();
+    (seconds > 0.0).then(|| bytes as f64 / seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MIB: u64 = 1 << 20;
+    const GIB: u64 = 1 << 30;
+    const CAPACITY: u64 = MIB;
+    const REGION: u64 = 16 * MIB;
+    const ALL: [Way; 3] = [Way::Copy, Way::CowChecked, Way::Fresh];
+
+    /// What a simulated stream sent by each way, and the state at its end.
+    struct Sent {
+        by_way: Vec<(Way, u64)>,
+        auto: Auto,
+    }
+
+    impl Sent {
+        fn by(&self, way: Way) -> u64 {
+            let theirs = self.by_way.iter().filter(|(by, _)| *by == way);
+            theirs.map(|(_, bytes)| bytes).sum()
+        }
+    }
+
+    /// Sends `total` bytes in loans of 256 KiB, at a rate in MiB/s that depends on
+    /// the way and the offset.
+    fn simulate(ways: &[Way], total: u64, mib_per_s: impl Fn(Way, u64) -> f64) -> Sent {
+        let mut auto = Auto::new(ways.to_vec(), CAPACITY, REGION, 0);
+        let (mut sent, mut now) = (0, 0.0);
+        let mut by_way = Vec::new();
+        while sent < total {
+            let way = auto.way();
+            let loan = 256 << 10;
+            now += loan as f64 / MIB as f64 / mib_per_s(way, sent);
+            sent += loan;
+            by_way.push((way, loan));
+            if sent >= auto.due() {
+                auto.advance(sent, Duration::from_secs_f64(now));
+            }
+        }
+        Sent { by_way, auto }
+    }
+
+    fn fixed(copy: f64, fresh: f64, cow_checked: f64) -> impl Fn(Way, u64) -> f64 {
+        move |way, _| match way {
+            Way::Copy => copy,
+            Way::Fresh => fresh,
+            Way::CowChecked => cow_checked,
+        }
+    }
+
+    #[test]
+    fn a_much_faster_way_is_adopted_within_128_mib() {
+        let sent = simulate(&ALL, 128 * MIB, fixed(4000.0, 3000.0, 9000.0));
+        assert_eq!(sent.auto.incumbent, Way::CowChecked);
+        let sent = simulate(
+            &[Way::Copy, Way::Fresh],
+            128 * MIB,
+            fixed(2000.0, 6000.0, 0.0),
+        );
+        assert_eq!(sent.auto.incumbent, Way::Fresh);
+    }
+
+    #[test]
+    fn a_slightly_faster_way_takes_four_pairs() {
+        let sent = simulate(&ALL[..2], GIB, fixed(4000.0, 0.0, 4400.0));
+        assert_eq!(sent.auto.incumbent, Way::CowChecked);
+        let trial = sent.auto.trials()[0];
+        assert!(trial.adopted);
+        // Five settling phases and eight windows.
+        assert!(trial.ended_at > 32 * MIB + 8 * MIN_WINDOW);
+    }
+
+    #[test]
+    fn equal_ways_change_nothing() {
+        let sent = simulate(&ALL, 20 * GIB, fixed(4000.0, 4000.0, 4100.0));
+        assert_eq!(sent.auto.incumbent, Way::Copy);
+        assert!(sent.auto.trials().len() > 3);
+        assert!(sent.auto.trials().iter().all(|trial| !trial.adopted));
+    }
+
+    #[test]
+    fn a_slow_stream_has_no_trials() {
+        let sent = simulate(&ALL, 4 * GIB, fixed(199.0, 9000.0, 9000.0));
+        assert_eq!(sent.by(Way::Copy), 4 * GIB);
+    }
+
+    #[test]
+    fn another_reader_starts_the_search_anew() {
+        let sent = simulate(&ALL, 40 * GIB, |way, at| match (way, at < 20 * GIB) {
+            (Way::CowChecked, true) => 9000.0,
+            (Way::CowChecked, false) => 2000.0,
+            (Way::Fresh, _) => 1000.0,
+            _ => 4000.0,
+        });
+        assert_eq!(sent.auto.incumbent, Way::Copy);
+        let late = sent
+            .auto
+            .trials()
+            .iter()
+            .find(|trial| trial.ended_at > 20 * GIB);
+        assert!(late.unwrap().ended_at < 20 * GIB + 128 * MIB);
+    }
+
+    #[test]
+    fn a_way_that_is_not_available_is_never_used_again() {
+        let mut auto = Auto::new(ALL.to_vec(), CAPACITY, REGION, 0);
+        let (mut sent, mut now) = (0, 0.0);
+        while sent < 4 * GIB {
+            sent += MIB;
+            now += 1.0 / 4000.0;
+            if sent >= auto.due() && auto.advance(sent, Duration::from_secs_f64(now)) != Way::Copy {
+                auto.remove(auto.way(), sent);
+                assert_eq!(auto.way(), Way::Copy);
+            }
+        }
+        assert_eq!(auto.ways, [Way::Copy]);
+    }
+
+    proptest! {
+        #[test]
+        fn challengers_send_little(copy in 250.0..9000.0, fresh in 100.0..9000.0,
+                                   cow in 100.0..9000.0, noise in 0.0..0.6) {
+            let rates = fixed(copy, fresh, cow);
+            // A cheap hash of the offset serves as noise.
+            let sent = simulate(&ALL, 8 * GIB, |way, at| {
+                let random = (at >> 18).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+                rates(way, at) * (1.0 + noise * (random as f64 / (1 << 24) as f64 - 0.5))
+            });
+            let incumbents: u64 = 8 * GIB - sent.auto.challenged;
+            // The first trials of two ways, four pairs each, come on top.
+            let first = 2 * (4 * MIN_WINDOW + 3 * (REGION + 2 * CAPACITY)) + 64 * MIB;
+            prop_assert!(sent.auto.challenged <= 8 * GIB / MAX_CHALLENGED + first);
+            prop_assert!(incumbents > 7 * GIB);
+        }
+
+        #[test]
+        fn the_clearly_fastest_way_prevails(copy in 250.0..9000.0, fresh in 250.0..9000.0,
+                                            cow in 250.0..9000.0) {
+            let mut rates = [copy, fresh, cow];
+            rates.sort_by(f64::total_cmp);
+            prop_assume!(rates[2] > 1.2 * rates[1]);
+            let sent = simulate(&ALL, 16 * GIB, fixed(copy, fresh, cow));
+            let best = [(Way::Copy, copy), (Way::Fresh, fresh), (Way::CowChecked, cow)];
+            let best = best.iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap().0;
+            prop_assert_eq!(sent.auto.incumbent, best);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The producing process: makes lines of text and sends them through a
+//! `fastpipe::Writer` on standard output.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use fastpipe::method::{AssertReaderCopies, Method};
+use fastpipe::writer::{FinishError, Writer, WriterBuilder};
+use serde::{Deserialize, Serialize};
+
+/// How a producer sends its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Way {
+    Auto,
+    Copy { piece: usize },
+    Fresh,
+    Drained,
+    CowChecked,
+}
+
+/// What one producing process does.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Plan {
+    pub way: Way,
+    /// Capacity of the pipe, in bytes.
+    pub capacity: usize,
+    pub speed: Speed,
+    pub seconds: f64,
+}
+
+/// How much work each byte is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Speed {
+    /// As fast as memory allows.
+    Fast,
+    /// About 300 MiB/s.
+    Slow,
+}
+
+/// What a producing process reports on standard error.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Produced {
+    pub bytes: u64,
+    pub seconds: f64,
+    /// Nanoseconds of each [`WINDOW`] of bytes, one after the other.
+    pub windows_ns: Vec<u64>,
+    pub path: String,
+}
+
+/// Granularity of the recorded times, in bytes.
+pub const WINDOW: u64 = 2 << 20;
+
+/// Multiplications per 8 bytes at [`Speed::Slow`]: each depends on the one
+/// before, which takes about a nanosecond.
+const SLOW_STEPS: u32 = 20;
+
+pub fn run(plan: &str) -> anyhow::Result<()> {
+    let plan: Plan = serde_json::from_str(plan).context("the producer's plan")?;
+    let method = match plan.way {
+        Way::Auto => Method::Auto,
+        Way::Copy { piece } => Method::Copy { piece },
+        Way::Fresh => Method::Fresh,
+        Way::Drained => Method::Drained(AssertReaderCopies),
+        Way::CowChecked => Method::CowChecked,
+    };
+    let builder = Writer::builder().capacity(plan.capacity).method(method);
+    let produced = produce(plan, builder)?;
+    serde_json::to_writer(io::stderr(), &produced)?;
+    Ok(())
+}
+
+fn produce(plan: Plan, builder: WriterBuilder) -> anyhow::Result<Produced> {
+    let mut out = builder.stdout()?;
+    let limit = Duration::from_secs_f64(plan.seconds);
+    let mut lines = Lines::default();
+    let mut windows_ns = Vec::with_capacity(1 << 20);
+    let (mut bytes, mut window_end) = (0, WINDOW);
+    let started = Instant::now();
+    let mut before = started;
+    loop {
+        let mut loan = out.lend(0)?;
+        let len = loan.len();
+        match plan.speed {
+            Speed::Fast => lines.fill::<0>(&mut loan[..len]),
+            Speed::Slow => lines.fill::<SLOW_STEPS>(&mut loan[..len]),
+        }
+        loan.commit(len)?;
+        bytes += len as u64;
+        if bytes >= window_end {
+            let now = Instant::now();
+            windows_ns.push((now - before).as_nanos() as u64);
+            before = now;
+            window_end = bytes + WINDOW;
+            if now - started > limit {
+                break;
+            }
+        }
+    }
+    let path = out.path().to_string();
+    let _ = out.finish().map_err(FinishError::abandon)?;
+    Ok(Produced {
+        bytes,
+        seconds: started.elapsed().as_secs_f64(),
+        windows_ns,
+        path,
+    })
+}
+
+/// Lines of 63 digits each.
+#[derive(Default)]
+struct Lines {
+    next: u64,
+}
+
+impl Lines {
+    fn fill<const STEPS: u32>(&mut self, to: &mut [u8]) {
+        for line in to.chunks_exact_mut(64) {
+            for word in line.chunks_exact_mut(8) {
+                let mut value = self.next;
+                for _ in 0..STEPS {
+                    value = value.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ self.next;
+                }
+                let digits = (value ^ value << 29) & 0x0707_0707_0707_0707 | 0x3030_3030_3030_3030;
+                word.copy_from_slice(&digits.to_le_bytes());
+                self.next = self.next.wrapping_add(0x1235_6789_abcd);
+            }
+            line[63] = b'\n';
+        }
+    }
+}
