@@ -133,7 +133,8 @@ fn advice(change: Change, case: &CaseResult) -> String {
                 .to_owned()
         }
         Change::FreshBase => {
-            "fastpipe::Writer::builder().method(Method::Fresh).pages(Pages::Base) in the writer".to_owned()
+            "fastpipe::Writer::builder().method(Method::Fresh).pages(Pages::Base) in the writer"
+                .to_owned()
         }
         Change::FreshHuge => {
             "fastpipe::Writer::builder().method(Method::Fresh) in the writer; huge pages are its \

@@ -144,6 +144,8 @@ pub fn expect_all(from: &mut impl Read, at: u64, sizes: &[usize]) -> u64 {
 pub struct Setting {
     pub name: &'static str,
     pub builder: WriterBuilder,
+    /// When pages are reused once much was lent; `None` if they may be copied.
+    pub reuse: Option<Reuse>,
 }
 
 impl fmt::Debug for Setting {
@@ -152,31 +154,36 @@ impl fmt::Debug for Setting {
     }
 }
 
+fn setting(name: &'static str, reuse: Option<Reuse>, builder: WriterBuilder) -> Setting {
+    Setting {
+        name,
+        builder,
+        reuse,
+    }
+}
+
 /// Settings that must be correct for every reader. The regions are small, so that pages
 /// are reused soon.
 pub fn safe_settings() -> Vec<Setting> {
-    let fresh = Writer::builder().method(Method::Fresh);
-    let cow_checked = fresh.method(Method::CowChecked).region(4 * MIB);
-    let copying = fresh.method(Method::Copy { piece: 8 * KIB });
-    let auto = fresh.method(Method::Auto);
-    let setting = |name, builder| Setting { name, builder };
+    let auto = Writer::builder();
+    let copying = auto.method(Method::Copy { piece: 8 * KIB });
+    let fresh = auto.method(Method::Fresh);
+    let cow_checked = auto.method(Method::CowChecked).region(4 * MIB);
+    let base_pages = |builder: WriterBuilder| builder.at_once().pages(Pages::Base).region(MIB);
+    let never = Some(Reuse::Fresh);
+    let checked = Some(Reuse::CowChecked);
     vec![
-        setting("auto", auto),
-        setting("auto, at once", auto.at_once()),
-        setting("fresh", fresh),
-        setting("fresh, at once", fresh.at_once()),
-        setting(
-            "fresh, base pages",
-            fresh.at_once().pages(Pages::Base).region(MIB),
-        ),
-        setting("cow_checked", cow_checked),
-        setting("cow_checked, at once", cow_checked.at_once()),
-        setting(
-            "cow_checked, base pages",
-            cow_checked.at_once().pages(Pages::Base).region(MIB),
-        ),
-        setting("copying", copying),
-        setting("copying, at once", copying.at_once()),
+        setting("auto", None, auto),
+        setting("auto, at once", None, auto.at_once()),
+        setting("copying", None, copying),
+        setting("copying, at once", None, copying.at_once()),
+        setting("fresh", never, fresh),
+        setting("fresh, at once", never, fresh.at_once()),
+        setting("fresh, base pages", never, base_pages(fresh)),
+        setting("cow_checked", checked, cow_checked),
+        setting("cow_checked, at once", checked, cow_checked.at_once()),
+        // Base pages are not checked, but always replaced.
+        setting("cow_checked, base pages", never, base_pages(cow_checked)),
     ]
 }
 
@@ -185,12 +192,13 @@ pub fn drained_settings() -> Vec<Setting> {
     let drained = Writer::builder()
         .method(Method::Drained(AssertReaderCopies))
         .region(4 * MIB);
-    let setting = |name, builder| Setting { name, builder };
+    let reuse = Some(Reuse::Drained);
     vec![
-        setting("drained", drained),
-        setting("drained, at once", drained.at_once()),
+        setting("drained", reuse, drained),
+        setting("drained, at once", reuse, drained.at_once()),
         setting(
             "drained, base pages",
+            reuse,
             drained.at_once().pages(Pages::Base).region(MIB),
         ),
     ]

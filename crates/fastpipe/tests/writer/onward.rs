@@ -13,16 +13,16 @@ use fastpipe::writer::FinishError;
 
 /// Returns how many of the held pieces were wrong, and whether the policy asked for
 /// was in use.
-fn wrong_pieces(setting: Setting, wish: Reuse, how: How, onward: Onward) -> (usize, bool) {
+fn wrong_pieces(setting: Setting, how: How, onward: Onward) -> (usize, bool) {
     const LEN: usize = 30 * MIB + 4321;
     const PIECE: usize = 300_000;
     let (read_end, write_end) = pipe_of(64 * KIB);
     scope(|scope| {
         let reading = scope.spawn(move || hold_and_read_on(read_end, onward));
         let mut out = setting.builder.open(write_end).unwrap();
-        let sent = match wish {
+        let sent = match setting.reuse {
             // Drained before each piece: unread pages would be replaced.
-            Reuse::Drained => (0..LEN).step_by(PIECE).try_for_each(|at| {
+            Some(Reuse::Drained) => (0..LEN).step_by(PIECE).try_for_each(|at| {
                 send(&mut out, how, at as u64, PIECE.min(LEN - at))?;
                 out.wait_drained()
             }),
@@ -36,25 +36,18 @@ fn wrong_pieces(setting: Setting, wish: Reuse, how: How, onward: Onward) -> (usi
         assert_eq!(bytes, LEN as u64, "{setting:?}, {how:?}, {onward:?}");
         assert_eq!(report.unwrap().counts.bytes, LEN as u64);
         // Written bytes alone may be too few for vmsplice.
-        let as_asked = setting.name.starts_with("copying")
-            || how == How::Write
-            || uses_policy(path, wish, &format!("{setting:?}, {how:?}, {onward:?}"));
+        let as_asked = how == How::Write
+            || setting.reuse.is_none_or(|wish| {
+                uses_policy(path, wish, &format!("{setting:?}, {how:?}, {onward:?}"))
+            });
         (wrong, as_asked)
     })
 }
 
 fn are_right(onward: Onward) {
     for setting in safe_settings() {
-        // Base pages are not checked, but always replaced.
-        let is_checked =
-            setting.name.starts_with("cow_checked") && !setting.name.ends_with("base pages");
-        let wish = if is_checked {
-            Reuse::CowChecked
-        } else {
-            Reuse::Fresh
-        };
         for how in HOWS {
-            let (wrong, _) = wrong_pieces(setting, wish, how, onward);
+            let (wrong, _) = wrong_pieces(setting, how, onward);
             assert_eq!(wrong, 0, "{setting:?}, {how:?}, {onward:?}");
         }
     }
@@ -80,8 +73,7 @@ fn bytes_spliced_onward_twice_and_read_late_are_right() {
 fn drained_pages_change_under_readers_that_do_not_copy() {
     for setting in drained_settings() {
         for onward in ONWARDS {
-            let wish = Reuse::Drained;
-            let (wrong, as_asked) = wrong_pieces(setting, wish, How::Lend, onward);
+            let (wrong, as_asked) = wrong_pieces(setting, How::Lend, onward);
             if as_asked {
                 assert!(wrong > 0, "{setting:?}, {onward:?}: nothing went wrong");
             }

@@ -26,12 +26,18 @@ use producer::{Plan, Produced, Speed, Way};
 const READERS: [(&str, &str); 9] = [
     ("wc", "wc -c"),
     ("cat", "cat"),
-    ("python", "python3 -c 'import os\nwhile os.read(0, 65536): pass'"),
+    (
+        "python",
+        "python3 -c 'import os\nwhile os.read(0, 65536): pass'",
+    ),
     ("grep", "LC_ALL=C grep -c 77777"),
     ("sha256sum", "sha256sum"),
     ("pv", "pv -q"),
     ("meter", "$PIPESPEED meter -q"),
-    ("splice", "$PIPESPEED read --read-with-splice --bytes-to-pipe 1T"),
+    (
+        "splice",
+        "$PIPESPEED read --read-with-splice --bytes-to-pipe 1T",
+    ),
     ("gzip", "gzip -1"),
 ];
 
@@ -70,7 +76,11 @@ fn run() -> anyhow::Result<()> {
     let plans = plans(options.speed, options.seconds);
     for round in 0..options.rounds {
         for (at, (name, command)) in READERS.iter().enumerate() {
-            if options.readers.as_ref().is_some_and(|only| !only.split(',').any(|o| o == *name)) {
+            if options
+                .readers
+                .as_ref()
+                .is_some_and(|only| !only.split(',').any(|o| o == *name))
+            {
                 continue;
             }
             for turn in 0..plans.len() {
@@ -91,7 +101,9 @@ fn run() -> anyhow::Result<()> {
 /// Every way of sending, in every capacity.
 fn plans(speed: Speed, seconds: f64) -> Vec<Plan> {
     let copies = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10].map(|piece| Way::Copy { piece });
-    let copies = copies.into_iter().flat_map(|way| [64 << 10, 256 << 10, 1 << 20].map(|c| (way, c)));
+    let copies = copies
+        .into_iter()
+        .flat_map(|way| [64 << 10, 256 << 10, 1 << 20].map(|c| (way, c)));
     let handing_over = [Way::Fresh, Way::Drained, Way::CowChecked]
         .into_iter()
         .flat_map(|way| [256 << 10, 1 << 20].map(|c| (way, c)));
@@ -109,7 +121,10 @@ fn plans(speed: Speed, seconds: f64) -> Vec<Plan> {
 fn trial<'a>(round: usize, name: &'a str, command: &str, plan: Plan) -> anyhow::Result<Trial<'a>> {
     let (from, to) = io::pipe()?;
     let mut reader = Command::new("sh")
-        .args(["-c", &format!("exec {command}").replace("exec LC_ALL=C", "LC_ALL=C exec")])
+        .args([
+            "-c",
+            &format!("exec {command}").replace("exec LC_ALL=C", "LC_ALL=C exec"),
+        ])
         .env("PIPESPEED", env!("CARGO_BIN_EXE_pipespeed"))
         .stdin(from)
         .stdout(File::create("/dev/null")?)
@@ -126,7 +141,11 @@ fn trial<'a>(round: usize, name: &'a str, command: &str, plan: Plan) -> anyhow::
     let ended = reader.wait()?;
     let seconds = started.elapsed().as_secs_f64();
     ensure!(ended.success() || name == "grep", "{name}: {ended}");
-    ensure!(out.status.success(), "producer: {}", String::from_utf8_lossy(&out.stderr));
+    ensure!(
+        out.status.success(),
+        "producer: {}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     let produced: Produced = serde_json::from_slice(&out.stderr)?;
     Ok(Trial {
         round,

@@ -252,9 +252,7 @@ fn reserved_huge_pages_that_run_out_do_not_kill_the_process() {
         for method in [Method::Fresh, Method::CowChecked] {
             let (reader, writer) = pipe_of(64 * KIB);
             let (late, onward) = pipe_of(MIB);
-            let builder = Writer::builder()
-                .method(method)
-                .pages(Pages::HugeTlb);
+            let builder = Writer::builder().method(method).pages(Pages::HugeTlb);
             let mut out = builder.region(2).at_once().open(writer).unwrap();
             let pieces = free() + 4;
             for n in 0..pieces {
