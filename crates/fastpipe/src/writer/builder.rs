@@ -14,6 +14,9 @@ use crate::wait::Wait;
 /// unprivileged process. A larger pipe means fewer waits and fewer wake-ups.
 pub const DEFAULT_CAPACITY: usize = 1 << 20;
 
+/// Default of [`WriterBuilder::max_held`], in bytes.
+pub const DEFAULT_MAX_HELD: u64 = 256 << 20;
+
 /// Larger settings are reduced to these, in bytes.
 pub(super) const MAX_LOAN: usize = 64 << 20;
 pub(super) const MAX_REGION: usize = 1 << 30;
@@ -28,6 +31,7 @@ pub struct WriterBuilder {
     pub(super) pages: Pages,
     pub(super) region: Option<usize>,
     pub(super) loan: Option<usize>,
+    pub(super) max_held: u64,
     pub(super) at_once: bool,
 }
 
@@ -40,6 +44,7 @@ impl WriterBuilder {
             pages: Pages::Huge,
             region: None,
             loan: None,
+            max_held: DEFAULT_MAX_HELD,
             at_once: false,
         }
     }
@@ -96,6 +101,17 @@ impl WriterBuilder {
     /// 512 KiB.
     pub fn loan(mut self, bytes: usize) -> Self {
         self.loan = Some(bytes);
+        self
+    }
+
+    /// Sets how many bytes of pages readers may have held before the writer copies,
+    /// in bytes; default [`DEFAULT_MAX_HELD`]. What was held counts in the end too,
+    /// since no system call shows when it was released.
+    ///
+    /// Only `CowChecked` notices held pages, and so `Auto` where it uses it: see
+    /// [`Method::Fresh`].
+    pub fn max_held(mut self, bytes: u64) -> Self {
+        self.max_held = bytes;
         self
     }
 

@@ -21,6 +21,10 @@ pub struct Report {
     pub slabs_renewed: u64,
     /// Number of used-up slabs whose pages were written again.
     pub slabs_reused: u64,
+    /// Length of the slabs that a pipe or process still referred to when their turn
+    /// came, in bytes. Known under [`Method::CowChecked`](crate::Method::CowChecked)
+    /// only.
+    pub held_bytes: u64,
     /// The latest trials of [`Method::Auto`](crate::Method::Auto), oldest first.
     pub trials: Vec<Trial>,
     /// Recent rate of the way in use under [`Method::Auto`](crate::Method::Auto), in
@@ -38,6 +42,7 @@ impl Report {
             zero_copy_bytes: writer.spliced,
             slabs_renewed: slabs.renewed,
             slabs_reused: slabs.reused,
+            held_bytes: slabs.held_bytes,
             trials: writer
                 .auto
                 .as_ref()

@@ -13,7 +13,7 @@ mod repeating;
 mod send;
 
 pub use self::auto::{Trial, Way};
-pub use self::builder::{DEFAULT_CAPACITY, WriterBuilder};
+pub use self::builder::{DEFAULT_CAPACITY, DEFAULT_MAX_HELD, WriterBuilder};
 pub use self::finish::{FinishError, Report};
 pub use self::frozen::Frozen;
 pub use self::loan::Loan;

@@ -41,6 +41,9 @@ pub enum CopyReason {
     NoHugePages,
     /// Not enough memory for pages to hand over.
     NoMemory,
+    /// Readers hold more pages than
+    /// [`WriterBuilder::max_held`](crate::WriterBuilder::max_held) allows.
+    PagesHeld,
     /// Memory can't be wiped in forked children (MADV_WIPEONFORK).
     NoWipeOnFork,
     /// No file descriptor is available for a private duplicate of the output.
@@ -116,6 +119,7 @@ impl fmt::Display for CopyReason {
             }
             CopyReason::KernelCopies => "this kernel's vmsplice copies too",
             CopyReason::NoHugePages => "no huge pages are available",
+            CopyReason::PagesHeld => "readers hold too many pages",
             CopyReason::NoMemory => "not enough memory for pages to hand over",
             CopyReason::NoWipeOnFork => {
                 "memory can't be wiped in forked children (MADV_WIPEONFORK)"

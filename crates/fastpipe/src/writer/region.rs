@@ -24,6 +24,9 @@ pub(super) struct SlabCounts {
     pub renewed: u64,
     /// Slabs whose pages were written again.
     pub reused: u64,
+    /// Length of the slabs that something still referred to when their turn came,
+    /// in bytes; while the check is paused for that reason, of all slabs.
+    pub held_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -61,6 +64,8 @@ struct CowCheck {
     last_pause: u32,
     /// [`SlabCounts::reused`] at the start of this round.
     reused_before: u64,
+    /// Whether the latest check found every slab to be referred to.
+    found_all_held: bool,
 }
 
 /// Lower bound of the cost of zeroing new pages, in bytes per microsecond: 48 to
@@ -100,6 +105,7 @@ impl std::ops::AddAssign for SlabCounts {
     fn add_assign(&mut self, more: SlabCounts) {
         self.renewed += more.renewed;
         self.reused += more.reused;
+        self.held_bytes += more.held_bytes;
     }
 }
 
@@ -212,7 +218,11 @@ impl Region {
                 if next == 0 {
                     self.start_cow_round();
                 }
-                self.cow_check.is_armed && self.is_unreferenced(next)
+                let is_free = self.cow_check.is_armed && self.is_unreferenced(next);
+                if !is_free && (self.cow_check.is_armed || self.cow_check.found_all_held) {
+                    self.counts.held_bytes += self.slabs[next].buffer.len() as u64;
+                }
+                is_free
             }
         };
         if may_be_reused {
@@ -246,10 +256,12 @@ impl Region {
     /// paused.
     fn start_cow_round(&mut self) {
         let check = &mut self.cow_check;
-        if check.is_armed && self.counts.reused == check.reused_before {
-            // The last round reused no slab: all of them were still referred to,
-            // or their pages are not huge.
-            check.pause();
+        if check.is_armed {
+            check.found_all_held = self.counts.reused == check.reused_before;
+            if check.found_all_held {
+                // Or their pages are not huge.
+                check.pause();
+            }
         }
         check.reused_before = self.counts.reused;
         check.is_armed = false;

@@ -63,7 +63,13 @@ impl<F: AsFd> Writer<F> {
         // Frozen pages are by far the fastest way, which needs no trial.
         let by_reference = match self.stage {
             Stage::ZeroCopy => true,
-            Stage::Copying(CopyReason::NothingFaster) => self.find_obstacle().is_none(),
+            Stage::Copying(CopyReason::NothingFaster) => match self.find_obstacle() {
+                None => true,
+                Some(reason) => {
+                    let _ = self.switch_to_copying(reason);
+                    false
+                }
+            },
             Stage::First | Stage::Copying(_) => false,
         };
         let sent = self.out_ref().counts().bytes;

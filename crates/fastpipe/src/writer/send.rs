@@ -174,6 +174,7 @@ impl<F: AsFd> Writer<F> {
             let instead = match turned {
                 Err(error) => Some(mapping_failure(&error)),
                 Ok(()) if !self.is_worthwhile() => Some(CopyReason::NoHugePages),
+                Ok(()) if self.held_bytes() > self.plan.max_held => Some(CopyReason::PagesHeld),
                 Ok(()) => None,
             };
             match instead {
@@ -423,12 +424,17 @@ impl<F: AsFd> Writer<F> {
         }
     }
 
-    fn switch_to_copying(&mut self, reason: CopyReason) -> io::Result<()> {
+    pub(super) fn switch_to_copying(&mut self, reason: CopyReason) -> io::Result<()> {
         self.stage = Stage::Copying(reason);
         if reason != CopyReason::NothingFaster {
             self.stop_auto();
         }
         self.replace_region(0)
+    }
+
+    /// Length of the slabs that were found to be held by readers, in bytes.
+    fn held_bytes(&self) -> u64 {
+        self.slab_counts.held_bytes + self.region.counts().held_bytes
     }
 
     /// Ends the trials of [`Method::Auto`]: pages can't be handed over.

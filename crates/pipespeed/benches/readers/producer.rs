@@ -1,11 +1,12 @@
 //! The producing process: makes lines of text and sends them through a
 //! `fastpipe::Writer` on standard output.
 
+use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use fastpipe::method::{AssertReaderCopies, Method};
+use fastpipe::method::Method;
 use fastpipe::writer::{FinishError, Writer, WriterBuilder};
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +16,18 @@ pub enum Way {
     Auto,
     Copy { piece: usize },
     Fresh,
-    Drained,
     CowChecked,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Way::Auto => f.write_str("Auto"),
+            Way::Copy { piece } => write!(f, "Copy {} KiB", piece >> 10),
+            Way::Fresh => f.write_str("Fresh"),
+            Way::CowChecked => f.write_str("CowChecked"),
+        }
+    }
 }
 
 /// What one producing process does.
@@ -42,14 +53,12 @@ pub enum Speed {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Produced {
     pub bytes: u64,
-    pub seconds: f64,
-    /// Nanoseconds of each [`WINDOW`] of bytes, one after the other.
-    pub windows_ns: Vec<u64>,
+    /// How the bytes were sent at the end.
     pub path: String,
 }
 
-/// Granularity of the recorded times, in bytes.
-pub const WINDOW: u64 = 2 << 20;
+/// The clock is looked at after this many bytes.
+const CLOCK_DISTANCE: u64 = 2 << 20;
 
 /// Multiplications per 8 bytes at [`Speed::Slow`]: each depends on the one
 /// before, which takes about a nanosecond.
@@ -61,7 +70,6 @@ pub fn run(plan: &str) -> anyhow::Result<()> {
         Way::Auto => Method::Auto,
         Way::Copy { piece } => Method::Copy { piece },
         Way::Fresh => Method::Fresh,
-        Way::Drained => Method::Drained(AssertReaderCopies),
         Way::CowChecked => Method::CowChecked,
     };
     let builder = Writer::builder().capacity(plan.capacity).method(method);
@@ -74,37 +82,27 @@ fn produce(plan: Plan, builder: WriterBuilder) -> anyhow::Result<Produced> {
     let mut out = builder.stdout()?;
     let limit = Duration::from_secs_f64(plan.seconds);
     let mut lines = Lines::default();
-    let mut windows_ns = Vec::with_capacity(1 << 20);
-    let (mut bytes, mut window_end) = (0, WINDOW);
+    let (mut bytes, mut next_look) = (0, CLOCK_DISTANCE);
     let started = Instant::now();
-    let mut before = started;
     loop {
         let mut loan = out.lend(0)?;
         let len = loan.len();
         match plan.speed {
-            Speed::Fast => lines.fill::<0>(&mut loan[..len]),
-            Speed::Slow => lines.fill::<SLOW_STEPS>(&mut loan[..len]),
+            Speed::Fast => lines.fill::<0>(&mut loan),
+            Speed::Slow => lines.fill::<SLOW_STEPS>(&mut loan),
         }
         loan.commit(len)?;
         bytes += len as u64;
-        if bytes >= window_end {
-            let now = Instant::now();
-            windows_ns.push((now - before).as_nanos() as u64);
-            before = now;
-            window_end = bytes + WINDOW;
-            if now - started > limit {
+        if bytes >= next_look {
+            next_look = bytes + CLOCK_DISTANCE;
+            if started.elapsed() > limit {
                 break;
             }
         }
     }
     let path = out.path().to_string();
     let _ = out.finish().map_err(FinishError::abandon)?;
-    Ok(Produced {
-        bytes,
-        seconds: started.elapsed().as_secs_f64(),
-        windows_ns,
-        path,
-    })
+    Ok(Produced { bytes, path })
 }
 
 /// Lines of 63 digits each.

@@ -8,11 +8,12 @@ use crate::common::onward::{Onward, hold_and_read_on, splice};
 use crate::common::process::{become_ordinary, in_own_process};
 use crate::common::skip::skip;
 use crate::common::writers::{
-    How, KIB, MIB, check, expect_all, fill, safe_settings, send, settings, stays_sane,
+    How, KIB, MIB, check, expect, expect_all, fill, safe_settings, send, settings, stays_sane,
+    uses_policy,
 };
 use crate::common::{pipe_of, read_all};
 use fastpipe::buffer::{Pages, huge_page_size};
-use fastpipe::method::Method;
+use fastpipe::method::{Method, Reuse};
 use fastpipe::writer::{CopyReason, Path, Writer};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -81,6 +82,42 @@ fn small_pieces_of_long_loans_are_copied() {
             None,
             "loans of {ask}"
         );
+    }
+}
+
+/// A slot that refers to one base page keeps its huge page in memory.
+#[test]
+fn a_reader_that_holds_many_huge_pages_makes_the_writer_copy() {
+    const MAX_HELD: u64 = 16 << 20;
+    let (reader, writer) = pipe_of(64 * KIB);
+    let (held, onward) = pipe_of(MIB);
+    let builder = Writer::builder().method(Method::CowChecked).region(8 * MIB);
+    let builder = builder.max_held(MAX_HELD).at_once();
+    let mut out = builder.open(writer).unwrap();
+    let mut file = File::from(reader);
+    let mut paths = Vec::new();
+    for at in (0..64 * MIB as u64).step_by(64 * KIB) {
+        let mut loan = out.lend(64 * KIB).unwrap();
+        fill(&mut loan[..64 * KIB], at);
+        loan.commit(64 * KIB).unwrap();
+        paths.push(out.path());
+        let mut len = 64 * KIB;
+        if at.is_multiple_of(2 * MIB as u64) {
+            assert_eq!(splice(&file, &onward, PIECE), PIECE);
+            len -= PIECE;
+        }
+        expect(&mut file, at + (64 * KIB - len) as u64, len);
+    }
+    drop(onward);
+    let mut held = File::from(held);
+    for at in (0..64 * MIB as u64).step_by(2 * MIB) {
+        expect(&mut held, at, PIECE);
+    }
+    if uses_policy(paths[0], Reuse::CowChecked, "one huge page in each held") {
+        assert_eq!(out.path(), Path::Write(CopyReason::PagesHeld));
+        let held_bytes = out.report().held_bytes;
+        let last = huge_page_size() as u64;
+        assert!(held_bytes <= MAX_HELD + last, "{held_bytes}");
     }
 }
 
@@ -176,7 +213,7 @@ fn without_lockable_memory_the_rest_is_copied() {
                 let report = out.finish().unwrap().1;
                 assert_eq!(report.counts.bytes, LEN as u64);
                 assert_eq!(reading.join().unwrap(), LEN as u64, "{setting:?}");
-                if !setting.name.starts_with("copying") && !setting.name.contains("base") {
+                if setting.reuse.is_some() && !setting.name.contains("base") {
                     assert_eq!(
                         report.path,
                         Path::Write(CopyReason::NoMemory),
