@@ -35,11 +35,11 @@ pub fn profile_pipeline(
             "{}: {} s{}",
             in_short(&pipeline.command, MAX_COMMAND),
             significant(pipeline.wall_s),
-            how_it_ended(pipeline)
+            how_it_ended(profile, pipeline)
         )),
         table(pipeline, style),
     ];
-    let sentences = std::iter::once(bottleneck(pipeline)).chain(failures(pipeline));
+    let sentences = std::iter::once(bottleneck(pipeline)).chain(failures(profile, pipeline));
     blocks.extend(sentences.map(|text| style.sentence(&text)));
     for stage in &pipeline.stages {
         let mut block = style.heading(&stage.end.role);
@@ -68,10 +68,10 @@ pub fn profile_pipeline(
     blocks.join("\n\n") + "\n"
 }
 
-fn how_it_ended(pipeline: &PipelineProfile) -> String {
-    match (pipeline.out_of_time, pipeline.interrupted) {
+fn how_it_ended(profile: &Profile, pipeline: &PipelineProfile) -> String {
+    match (pipeline.out_of_time, &profile.interrupted) {
         (true, _) => ", then ended at the limit (--time)".to_owned(),
-        (false, Some(signal)) => format!(", then interrupted by {}", signal_name(signal)),
+        (false, Some(signal)) => format!(", then interrupted by {signal}"),
         (false, None) => ", completed".to_owned(),
     }
 }
@@ -149,9 +149,9 @@ fn waits(stage: &StageProfile) -> String {
 
 /// A sentence for each stage that failed. SIGPIPE is normal for a stage whose reader
 /// has ended, and so is any status after the pipeline was stopped.
-fn failures(pipeline: &PipelineProfile) -> Vec<String> {
+fn failures(profile: &Profile, pipeline: &PipelineProfile) -> Vec<String> {
     const SIGPIPE: i32 = 13;
-    let ended = pipeline.out_of_time || pipeline.interrupted.is_some();
+    let ended = pipeline.out_of_time || profile.interrupted.is_some();
     let stages = pipeline.stages.iter().enumerate();
     stages
         .filter_map(|(at, stage)| {
@@ -366,6 +366,15 @@ mod tests {
         );
         let text = changed(|pipeline| pipeline.stages[2].status = Status::Signal(13));
         assert!(text.contains("3: sink was killed by SIGPIPE."), "{text}");
+    }
+
+    #[test]
+    fn an_interrupted_pipeline_names_the_signal() {
+        let mut profile = fixtures::pipeline();
+        profile.interrupted = Some("SIGTERM".to_owned());
+        let text = shown(&profile);
+        assert!(text.contains(", then interrupted by SIGTERM"), "{text}");
+        assert!(!text.contains("status 3"), "{text}");
     }
 
     mod bottleneck {
