@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::termios::tcgetwinsize;
 
-use crate::text::wrap;
+use crate::text::{escape, wrap};
 
 /// The command line is wrong or incomplete: exit status 2.
 #[derive(Debug, thiserror::Error)]
@@ -42,9 +42,11 @@ pub fn to_stdout(written: io::Result<()>) -> anyhow::Result<()> {
     })
 }
 
-/// Prints text on standard error; on a terminal, breaks its long lines at spaces. A failure
-/// to do so is ignored: it could not be reported anywhere.
+/// Prints text on standard error, [escaped](escape), since it may contain names of files and
+/// commands; on a terminal, breaks its long lines at spaces. A failure to do so is ignored: it
+/// could not be reported anywhere.
 pub fn say(text: &str) {
+    let text = &*escape(text);
     let columns = tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col));
     let _ = match columns {
         Ok(columns @ 1..) => text.split('\n').try_for_each(|line| {

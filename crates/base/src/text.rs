@@ -1,7 +1,14 @@
 //! Formatting of numbers and paragraphs.
 
-/// Formats with three significant digits, without an exponent: `0.652`, `4.21`,
-/// `64.2`, `1230`. No measurement here is more precise than that.
+use std::borrow::Cow;
+
+/// Numbers of this magnitude and above are formatted with an exponent.
+const MAX_PLAIN: f64 = 1e10;
+/// Numbers below this magnitude, but 0, are formatted with an exponent.
+const MIN_PLAIN: f64 = 1e-6;
+
+/// Formats with three significant digits: `0.652`, `4.21`, `64.2`, `1230`, `1.20e300`. No
+/// measurement here is more precise than that.
 pub fn significant(value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();
@@ -16,8 +23,46 @@ pub fn significant(value: f64) -> String {
         .and_then(|(_, exponent)| exponent.parse().ok())
         .unwrap_or(0);
     let number: f64 = rounded.parse().unwrap_or(value);
+    if !(MIN_PLAIN..MAX_PLAIN).contains(&number.abs()) {
+        return rounded;
+    }
     let decimals = usize::try_from(2 - exponent).unwrap_or(0);
     format!("{number:.decimals$}")
+}
+
+/// Formats with this number of decimals; as [`significant`] does if the number is too large for
+/// that.
+pub fn fixed(value: f64, decimals: usize) -> String {
+    if value.abs() < MAX_PLAIN / 10_f64.powi(decimals as i32 + 1) {
+        format!("{value:.decimals$}")
+    } else {
+        significant(value)
+    }
+}
+
+/// Whether a character is safe to print: it neither controls a terminal nor changes the
+/// direction of text.
+pub fn is_printable(letter: char) -> bool {
+    let is_directional = matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    !letter.is_control() && !is_directional
+}
+
+/// Escapes the characters of names of others (files, commands, cases of a record) that are not
+/// [printable](is_printable): `\u{1b}`. Keeps line breaks.
+pub fn escape(text: &str) -> Cow<'_, str> {
+    let is_kept = |letter: char| letter == '\n' || is_printable(letter);
+    if text.chars().all(is_kept) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if is_kept(letter) {
+            escaped.push(letter);
+        } else {
+            escaped.extend(letter.escape_default());
+        }
+    }
+    Cow::Owned(escaped)
 }
 
 /// `1 round`, `30 rounds`.
@@ -68,6 +113,22 @@ mod tests {
             ]
         );
         assert_eq!(significant(f64::NAN), "-");
+        let texts = [1e300, -9.996e9, 9.994e9, 1e-5, 9.99e-7].map(significant);
+        let expected = ["1.00e300", "-1.00e10", "9990000000", "0.0000100", "9.99e-7"];
+        assert_eq!(texts, expected);
+    }
+
+    #[test]
+    fn large_numbers_lose_their_decimals() {
+        let texts = [0.25, -12.34, 12_345.67, 1e300, f64::NAN].map(|value| fixed(value, 1));
+        assert_eq!(texts, ["0.2", "-12.3", "12345.7", "1.00e300", "-"]);
+    }
+
+    #[test]
+    fn characters_that_control_a_terminal_are_escaped() {
+        assert_eq!(escape("é a\nb"), "é a\nb");
+        assert_eq!(escape("\u{1b}[31m\t\r"), "\\u{1b}[31m\\t\\r");
+        assert_eq!(escape("\u{9b}x\u{202e}"), "\\u{9b}x\\u{202e}");
     }
 
     #[test]
@@ -80,6 +141,22 @@ mod tests {
         fn three_digits_are_within_half_a_percent(value in 1e-6..1e9_f64) {
             let shown: f64 = significant(value).parse().unwrap();
             prop_assert!((shown / value - 1.0).abs() <= 0.005001, "{value} {shown}");
+        }
+
+        #[test]
+        fn no_number_takes_more_than_12_characters(
+            value in prop_oneof![prop::num::f64::ANY, -1e12..1e12_f64],
+            decimals in 0..4_usize,
+        ) {
+            for text in [significant(value), fixed(value, decimals)] {
+                prop_assert!(text.len() <= 12, "{text}");
+            }
+        }
+
+        #[test]
+        fn escaped_text_is_printable(text in any::<String>()) {
+            let escaped = escape(&text);
+            prop_assert!(escaped.chars().all(|c| c == '\n' || is_printable(c)), "{escaped}");
         }
 
         #[test]

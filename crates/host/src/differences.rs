@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{CacheKind, Machine};
+use pipespeed_base::text::fixed;
 
 /// A property in which two machines differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,7 +136,7 @@ impl Facts {
         self.add_or_none("speculative store bypass", kernel.store_bypass.as_ref());
         self.add("security modules", kernel.security_modules.as_ref());
         let quota = machine.cgroup.cpu_quota;
-        let quota = quota.map(|quota| format!("{quota:.2} processors"));
+        let quota = quota.map(|quota| format!("{} processors", fixed(quota, 2)));
         self.add_or_none("quota of the control group", quota);
     }
 

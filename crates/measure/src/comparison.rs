@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::record::{CaseResult, Header, Interval, Ratio, Run, Verdict, Warning};
 use pipespeed_base::size;
+use pipespeed_base::text::{fixed, significant};
 use pipespeed_host::Difference;
 use pipespeed_stats::{self as stats, EQUIVALENCE};
 
@@ -263,7 +264,9 @@ const RUN: [Property<Run>; 10] = [
         run.settings.data.clone().unwrap_or(OF_SUITE.to_owned())
     }),
     ("work", |run| run.settings.work.to_string()),
-    ("timed part", |run| format!("{} s", run.settings.timed_s)),
+    ("timed part", |run| {
+        format!("{} s", significant(run.settings.timed_s))
+    }),
     ("pipespeed", |run| run.header.pipespeed_version.clone()),
 ];
 
@@ -393,9 +396,10 @@ fn notes(old: &Run, new: &Run, cases: &[ComparedCase]) -> Vec<String> {
     }
     if let Some(shift) = common_shift(cases) {
         notes.push(format!(
-            "all cases moved in the same direction, by {:+.0} % (median): the cause is probably the machine \
+            "all cases moved in the same direction, by {}{} % (median): the cause is probably the machine \
              or its settings, not a case",
-            (shift - 1.0) * 100.0
+            if shift > 1.0 { "+" } else { "" },
+            fixed((shift - 1.0) * 100.0, 0)
         ));
     }
     notes

@@ -5,7 +5,7 @@
 //!
 //! perf samples whole processors; its samples are assigned to the two ends by process, and
 //! to groups by the same table. The two alternate. A group's share is its share of an end's
-//! samples, i.e. of its running time.
+//! samples, i.e. of its running time. The exit status is 1 if any differs by more than allowed.
 
 mod options;
 
@@ -62,6 +62,7 @@ fn run() -> anyhow::Result<()> {
         eprintln!("skipped: perf record -a can't be run here: {error:#}");
         return Ok(());
     }
+    let mut excesses = 0;
     for pipeline in &PIPELINES {
         let (mut ours, mut perfs) = (Vec::new(), Vec::new());
         for round in 0..rounds {
@@ -79,10 +80,14 @@ fn run() -> anyhow::Result<()> {
             pipeline.writer, pipeline.reader
         );
         for (end, role) in ["writer", "reader"].into_iter().enumerate() {
-            compare(role, end, &ours, &perfs, pipeline.limit);
+            excesses += compare(role, end, &ours, &perfs, pipeline.limit);
         }
         println!();
     }
+    ensure!(
+        excesses == 0,
+        "{excesses} groups differ by more than allowed"
+    );
     Ok(())
 }
 
@@ -98,8 +103,14 @@ fn rounds() -> anyhow::Result<usize> {
 }
 
 /// Prints the groups of an end that have at least one percent in either, with the
-/// smallest and the largest share of all runs.
-fn compare(role: &str, end: usize, ours: &[[Shares; 2]], perfs: &[[Shares; 2]], limit: f64) {
+/// smallest and the largest share of all runs. Returns how many differ by more than `limit`.
+fn compare(
+    role: &str,
+    end: usize,
+    ours: &[[Shares; 2]],
+    perfs: &[[Shares; 2]],
+    limit: f64,
+) -> usize {
     let summary = |all: &[[Shares; 2]], group| {
         let share = |run: &[Shares; 2]| run[end].get(&group).copied().unwrap_or(0.0);
         let mut shares: Vec<f64> = all.iter().map(share).collect();
@@ -108,6 +119,7 @@ fn compare(role: &str, end: usize, ours: &[[Shares; 2]], perfs: &[[Shares; 2]], 
         let (min, max) = (shares[0], shares[shares.len() - 1]);
         (median, format!("{median:.1} [{min:.1}, {max:.1}]"))
     };
+    let mut excesses = 0;
     println!("  {role:31}  {:18}  {:18}  difference", "profile", "perf");
     for group in Group::all() {
         let ((ours, our_range), (perfs, perf_range)) =
@@ -115,17 +127,16 @@ fn compare(role: &str, end: usize, ours: &[[Shares; 2]], perfs: &[[Shares; 2]], 
         if ours.max(perfs) < 1.0 {
             continue;
         }
-        let verdict = if (ours - perfs).abs() > limit {
-            "  MORE THAN ALLOWED"
-        } else {
-            ""
-        };
+        let is_excess = (ours - perfs).abs() > limit;
+        excesses += usize::from(is_excess);
+        let verdict = if is_excess { "  MORE THAN ALLOWED" } else { "" };
         let name = group.name();
         println!(
             "  {name:31}  {our_range:18}  {perf_range:18}  {:+10.1}{verdict}",
             ours - perfs
         );
     }
+    excesses
 }
 
 /// The shares of both ends by `pipespeed profile`.

@@ -12,7 +12,7 @@ use super::chart::lines::{Line, LineChart, Panel};
 use super::chart::palette;
 use super::conditions::{self, has_intervals, subtitle};
 use super::findings::is_below;
-use super::format::{grouped, interval, pluralize, ratio, significant};
+use super::format::{grouped, interval, percent, pluralize, ratio, significant};
 use super::run::{cpu_ms, level, number, reason};
 use super::steps::{cases_without_twin, fastest, measured};
 use super::style::Style;
@@ -226,9 +226,9 @@ fn zerocopy(run: &Run) -> Option<String> {
 /// The share of sends with MSG_ZEROCOPY that the kernel copied.
 pub(super) fn copied_share(copied: u64, sends: u64) -> String {
     format!(
-        "MSG_ZEROCOPY: the kernel copied {:.1} % of the sends anyway, according to their \
+        "MSG_ZEROCOPY: the kernel copied {} of the sends anyway, according to their \
          completions.",
-        100.0 * copied as f64 / sends as f64
+        percent(copied as f64 / sends as f64, 1)
     )
 }
 

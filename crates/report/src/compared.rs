@@ -1,6 +1,7 @@
 //! Comparisons of saved runs, as text and as a chart.
 
 use itertools::Itertools as _;
+use pipespeed_base::text::escape;
 use pipespeed_measure::comparison::{ComparedCase, Comparison};
 use pipespeed_measure::record::{Ratio, Verdict};
 
@@ -94,10 +95,11 @@ fn origin(comparison: &Comparison, many: bool, style: Style) -> String {
     let (old, new) = (&comparison.old, &comparison.new);
     let mut lines = Vec::new();
     for (which, side) in [("old", old), ("new", new)] {
-        lines.push(format!(
+        let line = format!(
             "{which}: {} ({}, {}, {} rounds)",
             side.file, side.suite, side.started_at, side.rounds
-        ));
+        );
+        lines.push(escape(&line).into_owned());
     }
     if many {
         lines.remove(0);

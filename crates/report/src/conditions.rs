@@ -4,7 +4,7 @@ use itertools::Itertools as _;
 use pipespeed_measure::record::{CaseResult, Header, Interval, NullControl, Run, Verdict};
 use pipespeed_measure::rounds::comparisons;
 
-use super::format::{percent, pluralize, ratio};
+use super::format::{level, pluralize, ratio};
 use super::notes::Note;
 
 /// The processor's model, the kernel and the date of a run, to show beside its figures.
@@ -102,7 +102,7 @@ pub(super) fn subtitle(run: &Run) -> Vec<String> {
 /// for one.
 fn medians(run: &Run) -> String {
     if has_intervals(run) {
-        let level = percent(run.settings.confidence);
+        let level = level(run.settings.confidence);
         format!("medians with {level} intervals")
     } else {
         "medians (too few rounds for intervals)".to_owned()

@@ -1,6 +1,6 @@
 //! Accounts of cases that could not be sampled, as text: counts and their costs.
 
-use super::format::{at_least, significant};
+use super::format::{fixed, percent, resolved, significant};
 use super::notes::{Note, notes};
 use super::profile::MIN_NS;
 use super::style::{DIM, Style};
@@ -57,10 +57,10 @@ fn table(end: &EndAccount, style: Style) -> String {
     ]);
     let wall_s = end.counters.seconds;
     let per_page =
-        |seconds: f64| at_least(seconds * 1e9 * PAGE / end.counters.bytes as f64, MIN_NS);
+        |seconds: f64| resolved(seconds * 1e9 * PAGE / end.counters.bytes as f64, MIN_NS);
     for row in &end.rows {
-        let share = |seconds: f64| format!("{:.1} %", 100.0 * seconds / wall_s);
-        let count = row.count.map(|count| format!("{count:.0}"));
+        let share = |seconds: f64| percent(seconds / wall_s, 1);
+        let count = row.count.map(|count| fixed(count, 0));
         table.row([
             name(row.item).to_owned(),
             count.unwrap_or_default(),

@@ -1,6 +1,6 @@
 //! Numbers and paragraphs in print.
 
-pub use pipespeed_base::text::{pluralize, significant, wrap};
+pub use pipespeed_base::text::{fixed, pluralize, significant, wrap};
 use pipespeed_stats::{Estimate, Interval};
 
 /// An interval: `[4.05, 4.40]`; empty if there were too few rounds for one.
@@ -27,7 +27,7 @@ fn ends(interval: Option<Interval>, shown: fn(f64) -> String) -> String {
 /// Ratios near 1 have two decimals, above and below it.
 fn hundredths(ratio: f64) -> String {
     if (0.1..9.995).contains(&ratio) {
-        format!("{ratio:.2}")
+        fixed(ratio, 2)
     } else {
         significant(ratio)
     }
@@ -41,13 +41,13 @@ pub fn ratio(estimate: Estimate) -> String {
         .to_owned()
 }
 
-/// A time of at least `least`, the smallest that means anything here; a shorter one is
-/// `<0.1`, or `0` if it is negative by a rounding error.
-pub(super) fn at_least(value: f64, least: f64) -> String {
-    if value.abs() >= least {
+/// A time as a number or, if it is below the resolution of the method, as `<0.1`; `0` if it is
+/// negative by a rounding error.
+pub(super) fn resolved(value: f64, resolution: f64) -> String {
+    if value.abs() >= resolution {
         significant(value)
     } else if value > 0.0 {
-        format!("<{least}")
+        format!("<{resolution}")
     } else {
         "0".to_owned()
     }
@@ -67,10 +67,15 @@ pub(super) fn grouped<K: PartialEq, V>(
     groups
 }
 
+/// A share in percent with this number of decimals: `12 %`, `12.5 %`.
+pub(super) fn percent(share: f64, decimals: usize) -> String {
+    format!("{} %", fixed(share * 100.0, decimals))
+}
+
 /// A confidence level: `95 %`, `99.5 %`.
-pub(super) fn percent(share: f64) -> String {
-    // Rounded to a tenth: 0.95 would be shown as 95.00000000000001.
-    format!("{} %", (share * 1000.0).round() / 10.0)
+pub(super) fn level(share: f64) -> String {
+    let tenths = fixed(share * 100.0, 1);
+    format!("{} %", tenths.trim_end_matches(".0"))
 }
 
 #[cfg(test)]
@@ -91,17 +96,17 @@ mod tests {
 
     #[test]
     fn times_that_mean_nothing_are_not_spelled_out() {
-        let shown = |value| at_least(value, 0.1);
+        let shown = |value| resolved(value, 0.1);
         assert_eq!(shown(2.83e-11), "<0.1");
         assert_eq!(shown(0.0999), "<0.1");
         assert_eq!((&*shown(0.0), &*shown(-2.83e-11)), ("0", "0"));
         assert_eq!((&*shown(0.1), &*shown(-0.25)), ("0.100", "-0.250"));
-        assert_eq!(at_least(0.00003, 0.0001), "<0.0001");
+        assert_eq!(resolved(0.00003, 0.0001), "<0.0001");
     }
 
     #[test]
     fn levels_are_shown_as_requested() {
-        assert_eq!(percent(0.95), "95 %");
-        assert_eq!(percent(0.995), "99.5 %");
+        assert_eq!(level(0.95), "95 %");
+        assert_eq!(level(0.995), "99.5 %");
     }
 }

@@ -1,11 +1,13 @@
 //! The cost of pinning, as text.
 
-use super::format::{interval, pluralize};
+use super::format::{fixed, interval, pluralize};
 use super::notes::{Note, notes};
 use super::style::Style;
 use super::table::{Column, Table};
 use pipespeed_base::size;
-use pipespeed_explain::costs::pinning::{Figure, Kernel, PIPE_PAGES_PER_CALL, Plan, Scope, Step};
+use pipespeed_explain::costs::pinning::{
+    Figure, FigurePages, Kernel, PIPE_PAGES_PER_CALL, Plan, Step,
+};
 use pipespeed_host::Warning;
 
 /// Maximum rounding error without a note, in percent.
@@ -70,9 +72,9 @@ pub fn pinning(
 /// The row's name.
 fn name(figure: &Figure) -> String {
     let pages = match figure.of {
-        Scope::Base => "base",
-        Scope::Huge => "huge",
-        Scope::Difference => return "base minus huge pages".to_owned(),
+        FigurePages::Base => "base",
+        FigurePages::Huge => "huge",
+        FigurePages::Difference => return "base minus huge pages".to_owned(),
     };
     match figure.step {
         Step::Get => format!("pin {pages} pages"),
@@ -91,7 +93,7 @@ fn table(title: String, figures: &[&Figure], style: Style) -> String {
         match figure.estimate_ns {
             Some(found) => table.row([
                 name(figure),
-                format!("{:.1}", found.median),
+                fixed(found.median, 1),
                 interval(found.interval),
             ]),
             None => {
@@ -119,8 +121,9 @@ fn note(figure: &Figure) -> Option<String> {
     let rounding = calls.rounding_percent[at];
     (rounding > MAX_ROUNDING).then(|| {
         format!(
-            "{name}: the kernel reports whole microseconds, so the error may be {rounding:.0} % \
-             (each sample is {}); use a larger --size.",
+            "{name}: the kernel reports whole microseconds, so the error may be {} % (each \
+             sample is {}); use a larger --size.",
+            fixed(rounding, 0),
             pluralize(calls.calls as usize, "call")
         )
     })

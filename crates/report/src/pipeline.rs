@@ -9,7 +9,7 @@ use pipespeed_explain::profile::pipeline::{INPUT, OUTPUT, PHASE_MS, in_short};
 use pipespeed_explain::profile::record::{PipelineProfile, Profile, StageProfile, Status};
 use pipespeed_measure::record::GIB;
 
-use super::format::significant;
+use super::format::{fixed, percent, significant};
 use super::profile::{bars, call_tree, profile_notes};
 use super::style::Style;
 use super::table::{Column, Table};
@@ -35,11 +35,11 @@ pub fn profile_pipeline(
             "{}: {} s{}",
             in_short(&pipeline.command, MAX_COMMAND),
             significant(pipeline.wall_s),
-            how_it_ended(pipeline)
+            how_it_ended(profile, pipeline)
         )),
         table(pipeline, style),
     ];
-    let sentences = std::iter::once(bottleneck(pipeline)).chain(failures(pipeline));
+    let sentences = std::iter::once(bottleneck(pipeline)).chain(failures(profile, pipeline));
     blocks.extend(sentences.map(|text| style.sentence(&text)));
     for stage in &pipeline.stages {
         let mut block = style.heading(&stage.end.role);
@@ -68,10 +68,10 @@ pub fn profile_pipeline(
     blocks.join("\n\n") + "\n"
 }
 
-fn how_it_ended(pipeline: &PipelineProfile) -> String {
-    match (pipeline.out_of_time, pipeline.interrupted) {
+fn how_it_ended(profile: &Profile, pipeline: &PipelineProfile) -> String {
+    match (pipeline.out_of_time, &profile.interrupted) {
         (true, _) => ", then ended at the limit (--time)".to_owned(),
-        (false, Some(signal)) => format!(", then interrupted by {}", signal_name(signal)),
+        (false, Some(signal)) => format!(", then interrupted by {signal}"),
         (false, None) => ", completed".to_owned(),
     }
 }
@@ -107,19 +107,19 @@ fn table(pipeline: &PipelineProfile, style: Style) -> String {
             None => "-".to_owned(),
         };
         // A difference of two measurements may be slightly negative.
-        let percent = |share: f64| format!("{:.0} %", share.max(0.0) * 100.0);
+        let whole = |share: f64| percent(share.max(0.0), 0);
         let delayed = stage.end.share(Group::RunDelay);
         let asleep = stage.end.share(Group::Asleep);
         let running = match stage.processors() {
-            many if many > 1.05 => format!("x{many:.1}"),
-            _ => percent(1.0 - asleep - delayed),
+            many if many > 1.05 => format!("x{}", fixed(many, 1)),
+            _ => whole(1.0 - asleep - delayed),
         };
         table.row([
             stage.end.role.clone(),
             significant(stage.wall_s),
             running,
-            percent(delayed),
-            percent(asleep),
+            whole(delayed),
+            whole(asleep),
             rate(stage.taken_bytes),
             rate(stage.given_bytes),
             main_costs(stage),
@@ -136,22 +136,22 @@ fn main_costs(stage: &StageProfile) -> String {
         .filter(|cost| cost.share >= MIN_LISTED)
         .sorted_by(|a, b| b.share.total_cmp(&a.share))
         .take(MAX_COSTS)
-        .map(|cost| format!("{} {:.0} %", cost.group.name(), cost.share * 100.0))
+        .map(|cost| format!("{} {}", cost.group.name(), percent(cost.share, 0)))
         .join(", ")
 }
 
 fn waits(stage: &StageProfile) -> String {
     let waits = stage.waits.iter().take(MAX_WAITS);
     waits
-        .map(|wait| format!("{} {:.0} %", wait.name, wait.share * 100.0))
+        .map(|wait| format!("{} {}", wait.name, percent(wait.share, 0)))
         .join(", ")
 }
 
 /// A sentence for each stage that failed. SIGPIPE is normal for a stage whose reader
 /// has ended, and so is any status after the pipeline was stopped.
-fn failures(pipeline: &PipelineProfile) -> Vec<String> {
+fn failures(profile: &Profile, pipeline: &PipelineProfile) -> Vec<String> {
     const SIGPIPE: i32 = 13;
-    let ended = pipeline.out_of_time || pipeline.interrupted.is_some();
+    let ended = pipeline.out_of_time || profile.interrupted.is_some();
     let stages = pipeline.stages.iter().enumerate();
     stages
         .filter_map(|(at, stage)| {
@@ -208,14 +208,14 @@ fn bottleneck(pipeline: &PipelineProfile) -> String {
             final_wait(pipeline, least)
         ),
         [only] => format!(
-            "{} {only}: it sleeps {:.0} % of its time{}, and runs mostly {}.",
+            "{} {only}: it sleeps {} of its time{}, and runs mostly {}.",
             match pipeline.stages.len() {
                 1 => "The only stage is",
                 _ => "The pipeline is as fast as",
             },
-            asleep(least) * 100.0,
+            percent(asleep(least), 0),
             if delayed >= MAX_ASLEEP {
-                format!(", waits for a processor for {:.0} % of it", delayed * 100.0)
+                format!(", waits for a processor for {} of it", percent(delayed, 0))
             } else {
                 String::new()
             },
@@ -253,9 +253,9 @@ fn final_wait(pipeline: &PipelineProfile, least: &StageProfile) -> String {
         if from == Some(next) {
             let (one, other) = (&stages[at.min(next)], &stages[at.max(next)]);
             return format!(
-                "even {} sleeps {:.0} % of it; {} and {} wait for each other by turns",
+                "even {} sleeps {} of it; {} and {} wait for each other by turns",
                 least.end.role,
-                asleep(least) * 100.0,
+                percent(asleep(least), 0),
                 one.end.role,
                 other.end.role
             );
@@ -282,7 +282,7 @@ fn final_wait(pipeline: &PipelineProfile, least: &StageProfile) -> String {
         Some(wait) => format!(", mostly waiting for {}", wait.name),
         None => String::new(),
     };
-    format!("{who} {:.0} % of it{wait}", asleep(last) * 100.0)
+    format!("{who} {} of it{wait}", percent(asleep(last), 0))
 }
 
 /// The neighbour that a stage mostly waits for.
@@ -366,6 +366,15 @@ mod tests {
         );
         let text = changed(|pipeline| pipeline.stages[2].status = Status::Signal(13));
         assert!(text.contains("3: sink was killed by SIGPIPE."), "{text}");
+    }
+
+    #[test]
+    fn an_interrupted_pipeline_names_the_signal() {
+        let mut profile = fixtures::pipeline();
+        profile.interrupted = Some("SIGTERM".to_owned());
+        let text = shown(&profile);
+        assert!(text.contains(", then interrupted by SIGTERM"), "{text}");
+        assert!(!text.contains("status 3"), "{text}");
     }
 
     mod bottleneck {

@@ -12,7 +12,7 @@ use pipespeed_measure::record::GIB;
 
 use super::chart::bars::{Bar, BarChart, Part, Row};
 use super::chart::palette;
-use super::format::{at_least, significant, wrap};
+use super::format::{fixed, percent, resolved, significant, wrap};
 use super::notes::{Note, notes};
 use super::style::{DIM, Style};
 use super::table::{Cell, Column, Table};
@@ -70,10 +70,10 @@ pub(super) fn profile_notes(profile: &Profile, method: &[&str], style: Style) ->
 /// The call chains of an end below the system call.
 pub(super) fn call_tree(end: &EndProfile, threshold: f64, style: Style) -> String {
     let title = format!(
-        "{}: running time by call chains ({} samples, below {:.1} % left out)",
+        "{}: running time by call chains ({} samples, below {} left out)",
         end.role,
         end.samples,
-        threshold * 100.0
+        percent(threshold, 1)
     );
     let mut lines = vec![style.heading(&title)];
     for branch in tree(&end.stacks).lines(threshold) {
@@ -136,7 +136,6 @@ pub(super) fn bars(
     style: Style,
 ) -> String {
     let in_pages = end.usage.bytes >= FEW_BYTES;
-    let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let mut table = Table::new([
         Column::left(format!("{title:NAME_WIDTH$}")),
         Column::right(if in_pages { "ns/page" } else { "seconds" }),
@@ -148,13 +147,13 @@ pub(super) fn bars(
     costs.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     for cost in costs {
         let figure = match cost.ns_per_page.filter(|_| in_pages) {
-            Some(ns) => at_least(ns, MIN_NS),
-            None => at_least(cost.seconds, MIN_S),
+            Some(ns) => resolved(ns, MIN_NS),
+            None => resolved(cost.seconds, MIN_S),
         };
         table.row([
             name(cost.group).to_owned(),
             figure,
-            format!("{}{}", bound_sign(cost.bound), percent(cost.share)),
+            format!("{}{}", bound_sign(cost.bound), percent(cost.share, 1)),
             "#".repeat((cost.share * room as f64).round() as usize),
         ]);
     }
@@ -164,14 +163,14 @@ pub(super) fn bars(
         None => (wall_s, "s"),
     };
     let sum = end.sum_of_shares();
-    let cells = ["sum".to_owned(), significant(wall * sum), percent(sum)];
+    let cells = ["sum".to_owned(), significant(wall * sum), percent(sum, 1)];
     table.row_with_text(
         cells.map(|text| Cell::painted(text, DIM)),
         Cell::painted(format!("of {} {unit} wall time", significant(wall)), DIM),
     );
     let mut text = table.render(style);
     if !end.others.is_empty() {
-        let of_samples = percent(end.other_share_of_samples());
+        let of_samples = percent(end.other_share_of_samples(), 1);
         let others = format!("other kernel ({of_samples} of samples): {}", others(end));
         text += &format!("\n{}", style.note(&others, DIM));
     }
@@ -189,7 +188,7 @@ fn bound_sign(bound: Bound) -> &'static str {
 
 fn others(end: &EndProfile) -> String {
     let others = end.others.iter();
-    let mut others = others.map(|it| format!("{} {:.1} %", it.name, it.share * 100.0));
+    let mut others = others.map(|it| format!("{} {}", it.name, percent(it.share, 1)));
     others.join(", ")
 }
 
@@ -207,8 +206,8 @@ fn unknown(profile: &Profile) -> String {
         .sorted_by(|a, b| b.0.share.total_cmp(&a.0.share))
         .take(MAX_OTHERS)
         .map(|(function, case, role)| {
-            let share = function.share * 100.0;
-            format!("{} {share:.1} % ({case}, {role})", function.name)
+            let share = percent(function.share, 1);
+            format!("{} {share} ({case}, {role})", function.name)
         })
         .join(", ")
 }
@@ -245,7 +244,7 @@ fn side_by_side(ends: &[(&str, &EndProfile)], style: Style) -> String {
     row("sum", &|end| tenths(end.sum_ns_per_page()));
     row("wall time", &|end| tenths(end.usage.wall_ns_per_page()));
     row("other, of the samples", &|end| {
-        format!("{:.1} %", end.other_share_of_samples() * 100.0)
+        percent(end.other_share_of_samples(), 1)
     });
     table.render(style)
 }
@@ -255,7 +254,7 @@ fn tenths(ns: f64) -> String {
     if ns < 0.05 {
         "0.0".to_owned()
     } else {
-        format!("{ns:.1}")
+        fixed(ns, 1)
     }
 }
 
@@ -355,7 +354,7 @@ fn stacked_bar(end: &EndProfile) -> Bar {
     let part = |group: Group| Part {
         length: end.share(group) / all * 100.0,
         colour: palette::of_cost(group),
-        label: format!("{:.0} %", end.share(group) * 100.0),
+        label: percent(end.share(group), 0),
     };
     let wall_s = end.usage.wall_s;
     Bar {

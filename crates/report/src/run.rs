@@ -8,7 +8,7 @@ use super::chart::bars::{Bar, BarChart, Row};
 use super::chart::palette;
 use super::conditions::{null_control, subtitle};
 use super::findings::findings;
-use super::format::{interval, percent, ratio_interval, significant, times};
+use super::format::{self, interval, ratio_interval, significant, times};
 use super::notes::{Note, notes};
 use super::steps::{cases_without_twin, phrase, step, steps};
 use super::style::{DIM, GREEN, RED, Style, YELLOW};
@@ -55,7 +55,7 @@ pub fn chart(run: &Run) -> String {
 
 /// The header of a column of intervals.
 pub(super) fn level(run: &Run) -> String {
-    format!("{}\ninterval", percent(run.settings.confidence))
+    format!("{}\ninterval", format::level(run.settings.confidence))
 }
 
 /// A row for each case, or the reason why it was not run.

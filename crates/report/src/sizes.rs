@@ -10,7 +10,7 @@ use pipespeed_measure::search::FINALISTS;
 use super::chart::heat;
 use super::conditions;
 use super::findings::null_tolerance;
-use super::format::{grouped, interval, pluralize, ratio, significant};
+use super::format::{fixed, grouped, interval, pluralize, ratio, significant};
 use super::run::{level, number};
 use super::steps::{measured, widened_verdict};
 use super::style::{BOLD, Style, YELLOW};
@@ -298,13 +298,13 @@ pub(super) fn method(run: &Run) -> Vec<String> {
     }
     notes.push(format!(
         "Searched: {} of sizes of {} in random order, then the best {FINALISTS} of each case again, \
-         of which the highest median is taken; {} of {:.0} ms, {} of them disturbed; {:.0} s in all.",
+         of which the highest median is taken; {} of {} ms, {} of them disturbed; {} s in all.",
         pluralize(tried, "pair"),
         pluralize(search.panels.len(), "case"),
         pluralize(search.trials(), "trial"),
-        search.timed_s * 1e3,
+        fixed(search.timed_s * 1e3, 0),
         search.flagged,
-        search.took_s,
+        fixed(search.took_s, 0),
     ));
     notes
 }

@@ -2,6 +2,7 @@
 
 use super::format::wrap;
 use pipespeed_base::standard::has_colours;
+use pipespeed_base::text::escape;
 
 /// How a table is drawn.
 #[derive(Debug, Clone, Copy, Default)]
@@ -62,9 +63,9 @@ impl Style {
         self.width.unwrap_or(FILE_WIDTH)
     }
 
-    /// A sentence, wrapped with indented further lines.
+    /// A sentence, escaped and wrapped with indented further lines.
     pub(super) fn sentence(self, text: &str) -> String {
-        wrap(text, self.width(), "  ")
+        wrap(&escape(text), self.width(), "  ")
     }
 
     /// A sentence whose lines are coloured.

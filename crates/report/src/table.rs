@@ -5,6 +5,7 @@ use itertools::Itertools as _;
 
 use super::format::wrap;
 use super::style::{BOLD, DIM, Style};
+use pipespeed_base::text::escape;
 
 /// The gap between two columns.
 const GAP: usize = 2;
@@ -26,7 +27,7 @@ impl Column {
     /// A column aligned to the left.
     pub fn left(header: impl Into<String>) -> Self {
         Column {
-            header: header.into(),
+            header: escaped(header),
             is_right: false,
             priority: 0,
         }
@@ -46,6 +47,11 @@ impl Column {
     }
 }
 
+/// A text without characters that control a terminal: names come from saved records.
+fn escaped(text: impl Into<String>) -> String {
+    escape(&text.into()).into_owned()
+}
+
 /// The text of a cell and its colour.
 pub(super) struct Cell {
     text: String,
@@ -56,7 +62,7 @@ impl Cell {
     /// A text in a colour.
     pub fn painted(text: impl Into<String>, code: &'static str) -> Self {
         Cell {
-            text: text.into(),
+            text: escaped(text),
             code: Some(code),
         }
     }
@@ -76,7 +82,7 @@ impl Cell {
 impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Self {
         Cell {
-            text: text.into(),
+            text: escaped(text),
             code: None,
         }
     }
@@ -314,6 +320,15 @@ mod tests {
         table.row(["getppid", "80"]);
         table.heading("pages (ns)");
         table.row(["write", "1400"]);
+        insta::assert_snapshot!(table.render(Style::of_width(40)));
+    }
+
+    #[test]
+    fn control_characters_are_escaped_and_aligned() {
+        let mut table = Table::new([Column::left("\u{1b}c"), Column::right("n")]);
+        table.row(["\u{1b}[2J", "1"]);
+        table.heading("\u{7}");
+        table.row_with_text(["x"], Cell::painted("\u{202e}", RED));
         insta::assert_snapshot!(table.render(Style::of_width(40)));
     }
 

@@ -16,7 +16,7 @@ use rustix::thread::{CapabilitySet, sched_getcpu};
 use super::pipes::{Pipe, Process, at, frame, page};
 use super::{Group, Outcome};
 use crate::costs::echo;
-use crate::profile::perf::{Probe, Sampling, SamplingError, ring_bytes};
+use crate::profile::perf::{Probe, Sampling, SamplingError};
 use pipespeed_base::size;
 use pipespeed_host::Root;
 use pipespeed_host::refusals::{self, Call, Process as Privileges};
@@ -243,7 +243,7 @@ fn may_see_frames() -> anyhow::Result<Outcome> {
 fn may_sample() -> anyhow::Result<Outcome> {
     let cpus = [sched_getcpu()];
     let sampled = Sampling::find().and_then(|sampling| {
-        Probe::new(&sampling).add(0, std::process::id(), &cpus, ring_bytes(1))?;
+        Probe::new(&sampling, &[&cpus]).add(0, std::process::id(), &cpus)?;
         Ok(sampling.event)
     });
     Ok(match sampled {

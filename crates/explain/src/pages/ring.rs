@@ -37,7 +37,7 @@ pub struct RingRecord {
 /// A system call on the pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "call")]
-pub enum Call {
+pub enum PipeCall {
     /// write(2).
     Write {
         /// Bytes to be written.
@@ -107,7 +107,7 @@ impl Slot {
 /// The ring as derived. Head and tail count slots from the start of the pipe on; the
 /// remainder by the number of slots is the place in the ring.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Ring {
+pub struct PipeRing {
     /// The next slot to be filled.
     pub head: usize,
     /// The first slot to be read.
@@ -116,9 +116,9 @@ pub struct Ring {
     pub slots: Vec<Option<Slot>>,
 }
 
-impl Ring {
+impl PipeRing {
     fn new() -> Self {
-        Ring {
+        PipeRing {
             head: 0,
             tail: 0,
             slots: vec![None; SLOTS],
@@ -141,11 +141,11 @@ impl Ring {
     }
 
     /// Applies a call. Returns the number of bytes moved.
-    fn apply(&mut self, call: Call, letter: char, page: usize) -> usize {
+    fn apply(&mut self, call: PipeCall, letter: char, page: usize) -> usize {
         match call {
-            Call::Write { bytes } => self.write(bytes, letter, page),
-            Call::Vmsplice { offset, bytes } => self.vmsplice(offset, bytes, letter, page),
-            Call::Read { bytes } | Call::Splice { bytes } => self.consume(bytes),
+            PipeCall::Write { bytes } => self.write(bytes, letter, page),
+            PipeCall::Vmsplice { offset, bytes } => self.vmsplice(offset, bytes, letter, page),
+            PipeCall::Read { bytes } | PipeCall::Splice { bytes } => self.consume(bytes),
         }
     }
 
@@ -216,7 +216,7 @@ impl Ring {
 pub struct Step {
     /// The system call.
     #[serde(flatten)]
-    pub call: Call,
+    pub call: PipeCall,
     /// The letter that its data consists of.
     pub letter: Option<char>,
     /// What it shows.
@@ -228,58 +228,58 @@ pub struct Step {
     /// Observed: the data of each slot, from tail to head.
     pub observed: Vec<Vec<Part>>,
     /// Derived: the ring.
-    pub derived: Ring,
+    pub derived: PipeRing,
     /// Whether the ring leads to what was observed.
     pub agrees: bool,
 }
 
 /// The calls, each with what it shows.
-fn script(page: usize) -> [(Call, &'static str); 10] {
+fn script(page: usize) -> [(PipeCall, &'static str); 10] {
     [
         (
-            Call::Write { bytes: 100 },
+            PipeCall::Write { bytes: 100 },
             "the kernel allocates a page and copies the data to its start",
         ),
         (
-            Call::Write { bytes: 50 },
+            PipeCall::Write { bytes: 50 },
             "there is room in the last page, so it is topped up",
         ),
         (
-            Call::Write { bytes: page + 904 },
+            PipeCall::Write { bytes: page + 904 },
             "what exceeds whole pages tops up the last page; the rest takes a new one",
         ),
         (
-            Call::Read { bytes: 1000 },
+            PipeCall::Read { bytes: 1000 },
             "the offset of the tail's slot advances; its page stays",
         ),
         (
-            Call::Vmsplice {
+            PipeCall::Vmsplice {
                 offset: 100,
                 bytes: 2 * page + 1808,
             },
             "slots refer to the caller's pages: three, since the data begins within one",
         ),
         (
-            Call::Write { bytes: 10 },
+            PipeCall::Write { bytes: 10 },
             "a page of the caller is never topped up, so this takes a slot",
         ),
         (
-            Call::Splice { bytes: page + 1904 },
+            PipeCall::Splice { bytes: page + 1904 },
             "slots that are used up are free again: the tail advances",
         ),
         (
-            Call::Vmsplice {
+            PipeCall::Vmsplice {
                 offset: 0,
                 bytes: 5 * page,
             },
             "the ring wraps around; only four slots are free, so four pages are sent",
         ),
         (
-            Call::Write { bytes: 20 },
+            PipeCall::Write { bytes: 20 },
             "refused (EAGAIN; else it would sleep): all slots are in use, full or not",
         ),
         (
-            Call::Read { bytes: 8 * page },
+            PipeCall::Read { bytes: 8 * page },
             "the pipe is empty: the tail has reached the head",
         ),
     ]
@@ -316,13 +316,13 @@ impl Observed {
     }
 
     /// Makes a call. Returns the number of bytes moved.
-    fn call(&self, call: Call, letter: char) -> io::Result<usize> {
+    fn call(&self, call: PipeCall, letter: char) -> io::Result<usize> {
         let mut output = Output::new(&self.write, Wait::Never);
         let mut input = Input::new(&self.read, Wait::Never);
         let sent = |outcome: Result<(), Incomplete>, bytes| moved(outcome.map(|()| bytes));
         match call {
-            Call::Write { bytes } => sent(output.write(&vec![letter as u8; bytes]), bytes),
-            Call::Vmsplice { offset, bytes } => {
+            PipeCall::Write { bytes } => sent(output.write(&vec![letter as u8; bytes]), bytes),
+            PipeCall::Vmsplice { offset, bytes } => {
                 let mut buffer = Buffer::builder().len(offset + bytes).map()?;
                 buffer.fill(letter as u8);
                 let piece = buffer.slice(offset..offset + bytes);
@@ -330,8 +330,8 @@ impl Observed {
                 let outcome = output.vmsplice(&[piece], VmspliceOptions::default());
                 sent(outcome, bytes)
             }
-            Call::Read { bytes } => moved(input.read(&mut vec![0; bytes])),
-            Call::Splice { bytes } => {
+            PipeCall::Read { bytes } => moved(input.read(&mut vec![0; bytes])),
+            PipeCall::Splice { bytes } => {
                 let null = File::options().write(true).open("/dev/null")?;
                 let spliced = input.splice(&null, bytes as u64, SpliceOptions::default());
                 moved(spliced.map(|bytes| bytes as usize))
@@ -381,11 +381,11 @@ fn moved(outcome: Result<usize, Incomplete>) -> io::Result<usize> {
 pub fn ring_steps() -> io::Result<Vec<Step>> {
     let page = page_size();
     let pipe = Observed::new()?;
-    let mut ring = Ring::new();
+    let mut ring = PipeRing::new();
     let mut steps = Vec::new();
     let mut letters = 'A'..;
     for (call, shows) in script(page) {
-        let is_sent = matches!(call, Call::Write { .. } | Call::Vmsplice { .. });
+        let is_sent = matches!(call, PipeCall::Write { .. } | PipeCall::Vmsplice { .. });
         let letter = is_sent.then(|| letters.next()).flatten();
         let moved = pipe.call(call, letter.unwrap_or_default())?;
         let unread = pipe::unread(&pipe.read)?;
@@ -415,13 +415,13 @@ fn draw(number: usize, step: &Step) -> String {
     let data = step.letter.map(|letter| format!(" of {letter}"));
     let data = data.unwrap_or_default();
     let call = match step.call {
-        Call::Write { bytes } => format!("write(2), {bytes} bytes{data}"),
-        Call::Vmsplice { offset: 0, bytes } => format!("vmsplice(2), {bytes} bytes{data}"),
-        Call::Vmsplice { offset, bytes } => {
+        PipeCall::Write { bytes } => format!("write(2), {bytes} bytes{data}"),
+        PipeCall::Vmsplice { offset: 0, bytes } => format!("vmsplice(2), {bytes} bytes{data}"),
+        PipeCall::Vmsplice { offset, bytes } => {
             format!("vmsplice(2), {bytes} bytes{data}, from byte {offset} of a page on")
         }
-        Call::Read { bytes } => format!("read(2), up to {bytes} bytes"),
-        Call::Splice { bytes } => format!("splice(2) to /dev/null, up to {bytes} bytes"),
+        PipeCall::Read { bytes } => format!("read(2), up to {bytes} bytes"),
+        PipeCall::Splice { bytes } => format!("splice(2) to /dev/null, up to {bytes} bytes"),
     };
     let ring = &step.derived;
     let mut text = format!("{number}. {call}: {} moved\n", step.moved);

@@ -6,8 +6,8 @@
 
 use super::account::Usage;
 use super::gathered::{Chains, end_profile};
-use super::perf::{Probe, Sampling, ring_bytes};
-use super::record::CaseProfile;
+use super::perf::{Probe, Sampling, SamplingError};
+use super::record::{CaseProfile, Losses};
 use pipespeed_host::{NoiseDelta, Warning, warnings};
 use pipespeed_measure::case::Case;
 use pipespeed_measure::record::GIB;
@@ -30,12 +30,11 @@ pub fn profile(
 ) -> Result<CaseProfile, TrialError> {
     let mut tallies = [Tally::default(), Tally::default()];
     let mut noise = Vec::new();
+    let mut losses = Losses::default();
     for _ in 0..trials {
-        let mut probe = Probe::new(sampling);
+        let mut probe = Probe::new(sampling, &cpus.each_ref().map(Vec::as_slice));
         let trial = runner.run_watched(case, &mut |role, pid| {
-            let cpus = &cpus[role.index()];
-            let bytes = ring_bytes(cpus.len());
-            Ok(probe.add(role.index(), pid, cpus, bytes)?)
+            Ok(probe.add(role.index(), pid, &cpus[role.index()])?)
         })?;
         let outcomes = [&trial.writer, &trial.reader];
         let mut targets = Vec::new();
@@ -49,7 +48,9 @@ pub fn profile(
             };
             targets.push((window, &mut tally.chains));
         }
-        probe.drain(&mut targets);
+        let stopped = probe.stop(&mut targets);
+        stopped.map_err(|error| TrialError::Failed(SamplingError::Failed(error).into()))?;
+        losses += probe.losses();
         let trial = runner.run(case)?;
         noise.push(trial.noise);
         for (tally, outcome) in tallies.iter_mut().zip([&trial.writer, &trial.reader]) {
@@ -66,6 +67,7 @@ pub fn profile(
         trials,
         gib_per_s: sampled,
         gib_per_s_unsampled: unsampled,
+        losses,
         disturbances: disturbances(case, &noise),
         ends: ends
             .map(|(role, tally)| {

@@ -2,10 +2,11 @@
 
 use super::account::Usage;
 use super::gathered::{Chains, end_profile};
-use super::perf::{Event, Scope};
+use super::perf::{Event, EventScope};
 use super::pipeline::OUTPUT;
 use super::record::{
-    CaseProfile, EndProfile, Function, PipelineProfile, Profile, Settings, StageProfile, Status,
+    CaseProfile, EndProfile, Function, Losses, PipelineProfile, Profile, Settings, StageProfile,
+    Status,
 };
 use pipespeed_host::{Machine, Warning, WarningKind};
 use pipespeed_measure::record::{Header, Kind};
@@ -30,7 +31,7 @@ pub fn end(role: &str, ns: f64, asleep: f64, chains: &[(&str, u64)]) -> EndProfi
             .insert(frames.rev().map(str::to_owned).collect(), *weight);
         all.samples += weight;
     }
-    end_profile(role, Scope::Processors, usage, usage, all)
+    end_profile(role, EventScope::Processors, usage, usage, all)
 }
 
 const WRITE: &str = "do_syscall_64 ksys_write vfs_write anon_pipe_write";
@@ -62,6 +63,7 @@ fn case(name: &str, from: Option<(&str, &str)>, ends: Vec<EndProfile>) -> CasePr
         trials: 5,
         gib_per_s: rate * 0.9,
         gib_per_s_unsampled: rate,
+        losses: Losses::default(),
         disturbances: Vec::new(),
         ends,
     }
@@ -74,9 +76,10 @@ fn profile() -> Profile {
     let header = Header::new(Kind::Profile, Vec::new(), started_at, machine);
     Profile {
         header,
+        interrupted: None,
         settings: Settings {
             event: Event::CpuClock,
-            scope: Scope::Processors,
+            scope: EventScope::Processors,
             frequency: 1999,
             placement: "writer on processor 0, reader on 1 (different cores)".to_owned(),
         },
@@ -151,8 +154,8 @@ pub fn pipeline() -> Profile {
             command: "produce | filter | sink".to_owned(),
             wall_s: first.wall_s,
             out_of_time: false,
-            interrupted: None,
             left: 0,
+            losses: Losses::default(),
             stages: vec![first, second, last],
         }),
         ..profile()

@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use super::account::{Usage, split};
 use super::groups::{Group, Table};
-use super::perf::Scope;
+use super::perf::EventScope;
 use super::record::{Bound, Cost, EndProfile, Function, Stack};
 use super::symbols::Symbols;
 
@@ -25,10 +25,6 @@ pub struct Chains<F> {
     pub weights: HashMap<Vec<F>, u64>,
     /// The number of samples.
     pub samples: u64,
-    /// The number of samples lost for lack of memory.
-    pub lost: u64,
-    /// How often the kernel stopped sampling for a while.
-    pub throttled: u64,
 }
 
 impl<F: Eq + Hash> Chains<F> {
@@ -45,8 +41,6 @@ impl Chains<u64> {
         let mut named = Chains {
             weights: HashMap::new(),
             samples: self.samples,
-            lost: self.lost,
-            throttled: self.throttled,
         };
         for (chain, weight) in self.weights {
             // All addresses but the innermost are return addresses. They may lie after the
@@ -69,7 +63,7 @@ const MIN_ASLEEP: f64 = 0.02;
 /// events of this scope.
 pub fn end_profile(
     role: &str,
-    scope: Scope,
+    scope: EventScope,
     usage: Usage,
     usage_sampled: Usage,
     chains: Chains<String>,
@@ -100,7 +94,7 @@ pub fn end_profile(
     others.truncate(MAX_OTHERS);
     let costs = split(&usage, &weights);
     let asleep = costs.get(&Group::Asleep).unwrap_or(&0.0) / usage.wall_s;
-    let is_distorted = scope == Scope::Tasks && asleep >= MIN_ASLEEP;
+    let is_distorted = scope == EventScope::Tasks && asleep >= MIN_ASLEEP;
     let costs = costs
         .into_iter()
         .map(|(group, seconds)| Cost {
@@ -121,8 +115,6 @@ pub fn end_profile(
         usage,
         usage_sampled,
         samples: chains.samples,
-        lost: chains.lost,
-        throttled: chains.throttled,
         costs,
         others,
         stacks,

@@ -3,8 +3,8 @@
 use itertools::Itertools;
 
 use super::account::FEW_BYTES;
-use super::perf::{Event, FREQUENCY, Scope};
-use super::record::{EndProfile, PipelineProfile, Profile};
+use super::perf::{Event, EventScope, FREQUENCY};
+use super::record::{EndProfile, Losses, PipelineProfile, Profile};
 use pipespeed_host::{Machine, Warning, WarningKind, warnings};
 
 /// The mitigations that slow down every system call, page or switch
@@ -27,7 +27,7 @@ const MAX_SLOWDOWN: f64 = 0.05;
 const MAX_DIFFERENCE: f64 = 0.05;
 
 /// Warnings about the machine and the event.
-pub fn of_setup(machine: &Machine, event: Event, scope: Scope) -> Vec<Warning> {
+pub fn of_setup(machine: &Machine, event: Event, scope: EventScope) -> Vec<Warning> {
     let by = match event {
         Event::Cycles => "processor cycles",
         Event::CpuClock => {
@@ -37,11 +37,11 @@ pub fn of_setup(machine: &Machine, event: Event, scope: Scope) -> Vec<Warning> {
     };
     let by = format!("sampled {FREQUENCY} times per second of running time by {by}");
     let mut found = Vec::new();
-    if scope == Scope::Tasks {
-        let message = "sampled by process, since events of whole processors are refused (they need CAP_PERFMON or \
-                       /proc/sys/kernel/perf_event_paranoid at 0 or below): where ends sleep, \"waking and scheduling\" \
-                       includes the cost of starting and stopping the event at every context switch, so it is at most \
-                       what is shown, and the shares of the other costs are at least that";
+    if scope == EventScope::Tasks {
+        let message = "sampled by process: events of whole processors need CAP_PERFMON, or \
+                       /proc/sys/kernel/perf_event_paranoid at 0 or below. The event is started and stopped at every \
+                       context switch, which counts as \"waking and scheduling\". Where an end sleeps, that cost is an \
+                       upper bound (<), and the other costs of running are lower bounds (>).";
         found.push(Warning::new(WarningKind::Sampling, message));
     }
     found.push(Warning::new(WarningKind::Sampling, by));
@@ -78,6 +78,7 @@ pub fn of_samples(profile: &Profile) -> Vec<Warning> {
                 pipespeed_base::text::significant(case.gib_per_s_unsampled)
             ));
         }
+        of_losses(case.losses, &case.ends, &mut notes);
         for end in &case.ends {
             of_end(&end.role, end, &mut notes);
         }
@@ -86,6 +87,8 @@ pub fn of_samples(profile: &Profile) -> Vec<Warning> {
     }
     if let Some(pipeline) = &profile.pipeline {
         let mut notes = Vec::new();
+        let stages = pipeline.stages.iter().map(|stage| &stage.end);
+        of_losses(pipeline.losses, stages, &mut notes);
         for stage in &pipeline.stages {
             of_end(
                 &format!("pipeline, {}", stage.end.role),
@@ -100,21 +103,30 @@ pub fn of_samples(profile: &Profile) -> Vec<Warning> {
     found
 }
 
+/// Adds notes about samples missing from these ends.
+fn of_losses<'a>(
+    losses: Losses,
+    ends: impl IntoIterator<Item = &'a EndProfile>,
+    notes: &mut Vec<String>,
+) {
+    if losses.lost > 0 {
+        let kept: u64 = ends.into_iter().map(|end| end.samples).sum();
+        notes.push(format!(
+            "{} samples lost for lack of memory, {kept} kept",
+            losses.lost
+        ));
+    }
+    if losses.throttled > 0 {
+        notes.push(format!(
+            "the kernel suspended sampling {} times \
+             (/proc/sys/kernel/perf_event_max_sample_rate, perf_cpu_time_max_percent)",
+            losses.throttled
+        ));
+    }
+}
+
 /// Adds notes about the samples of one end.
 fn of_end(whose: &str, end: &EndProfile, notes: &mut Vec<String>) {
-    if end.lost > 0 {
-        notes.push(format!(
-            "{whose}: {} samples lost for lack of memory, {} kept",
-            end.lost, end.samples
-        ));
-    }
-    if end.throttled > 0 {
-        notes.push(format!(
-            "{whose}: the kernel suspended sampling {} times \
-             (/proc/sys/kernel/perf_event_max_sample_rate, perf_cpu_time_max_percent)",
-            end.throttled
-        ));
-    }
     let other = end.other_share_of_samples();
     if other > MAX_OTHER {
         notes.push(format!(
@@ -207,15 +219,17 @@ mod tests {
             "write_read",
             "stolen time",
         )];
-        case.ends[1].lost = 7;
-        case.ends[1].throttled = 2;
+        case.losses = Losses {
+            lost: 7,
+            throttled: 2,
+        };
         case.ends[1].costs.remove(0);
         insta::assert_snapshot!(joined(&of_samples(&profile)), @r"
         write_read: stolen time
         write_read: 10 % slower with sampling than without (3.43 and 3.81 GiB/s)
+        write_read: 7 samples lost for lack of memory, 200 kept
+        write_read: the kernel suspended sampling 2 times (/proc/sys/kernel/perf_event_max_sample_rate, perf_cpu_time_max_percent)
         write_read: writer: 15 % of the samples are in functions that the table of costs does not know
-        write_read: reader: 7 samples lost for lack of memory, 100 kept
-        write_read: reader: the kernel suspended sampling 2 times (/proc/sys/kernel/perf_event_max_sample_rate, perf_cpu_time_max_percent)
         write_read: reader: the sum of the costs differs from the wall time by -50 %, as the scheduler's times do
         ");
     }
@@ -225,11 +239,13 @@ mod tests {
         let mut profile = fixtures::pipeline();
         let pipeline = profile.pipeline.as_mut().unwrap();
         pipeline.left = 2;
+        pipeline.losses.lost = 7;
         pipeline.stages[0].by_phases = false;
         let usage = &mut pipeline.stages[1].end.usage;
         usage.cpu_s = 3.0 * usage.wall_s;
         pipeline.stages[1].cpu_s = 3.0 * pipeline.stages[1].wall_s;
         insta::assert_snapshot!(joined(&of_samples(&profile)), @r"
+        7 samples lost for lack of memory, 300 kept
         pipeline, 1: produce: 15 % of the samples are in functions that the table of costs does not know
         bytes from stage 2 to stage 3 are unknown: both splice, which the kernel does not count, or it does not count or show any bytes (CONFIG_TASK_IO_ACCOUNTING)
         1: produce: too short, or its processes too short-lived, to distinguish phases with sampling from phases without: its figures include both
@@ -247,13 +263,13 @@ mod tests {
             mitigations.insert(name.to_owned(), state.to_owned());
         }
         let [cycles, clock] = [Event::Cycles, Event::CpuClock]
-            .map(|event| of_setup(&machine, event, Scope::Processors));
+            .map(|event| of_setup(&machine, event, EventScope::Processors));
         assert_eq!(cycles[1..], clock[1..]);
-        let tasks = of_setup(&machine, Event::CpuClock, Scope::Tasks);
+        let tasks = of_setup(&machine, Event::CpuClock, EventScope::Tasks);
         assert_eq!(tasks[1..], clock);
         let text = format!("{}\n{}\n{}", tasks[0], cycles[0], joined(&clock));
         insta::assert_snapshot!(text, @r#"
-        sampled by process, since events of whole processors are refused (they need CAP_PERFMON or /proc/sys/kernel/perf_event_paranoid at 0 or below): where ends sleep, "waking and scheduling" includes the cost of starting and stopping the event at every context switch, so it is at most what is shown, and the shares of the other costs are at least that
+        sampled by process: events of whole processors need CAP_PERFMON, or /proc/sys/kernel/perf_event_paranoid at 0 or below. The event is started and stopped at every context switch, which counts as "waking and scheduling". Where an end sleeps, that cost is an upper bound (<), and the other costs of running are lower bounds (>).
         sampled 1999 times per second of running time by processor cycles
         sampled 1999 times per second of running time by the kernel's cpu-clock, as there are no cycle counters: code with interrupts off is attributed to where they are enabled again
         mitigations that make system calls and switches slower are on: mds

@@ -4,17 +4,20 @@
 //! that only the interrupts disturb it; those of a pipeline, which may take any time, are
 //! read while it runs. Samples that don't fit are counted as lost.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 
-use perf_event::data::Record;
+use perf_event::data::{Lost, Record};
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Clock, SampleFlag, Sampler};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
+use super::attribution::{Owners, PerfRecord, SampleOrigin, StackSample, TimedRecord, attribute};
 use super::gathered::Chains;
+use super::record::Losses;
 use super::symbols::{Symbols, SymbolsError};
 use pipespeed_host::Root;
 use pipespeed_host::refusals::{self, Call, Refusal, errno_of, hidden_symbols};
@@ -42,7 +45,7 @@ pipespeed_base::named!(Event {
 /// sleeps often. An event of a processor goes on whatever runs there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Scope {
+pub enum EventScope {
     /// Processors. Samples of other processes are discarded.
     Processors,
     /// Tasks.
@@ -53,47 +56,60 @@ pub enum Scope {
 /// a fifth. It is no multiple of the kernel's tick rate, to avoid sampling in step with it.
 pub const FREQUENCY: u64 = 1999;
 
-/// Memory for the samples of an end on one processor: almost a second's, at 300 bytes for a
-/// sample with thirty frames.
-const RING_BYTES: usize = 512 << 10;
-/// Memory for samples on each of several processors. Two ends stay below the limit without
-/// privileges (/proc/sys/kernel/perf_event_mlock_kb: 516 per processor).
-const RING_BYTES_PER_CPU: usize = 256 << 10;
+/// Maximum memory of a ring: almost a second's samples, at 300 bytes for a sample with thirty
+/// frames.
+const MAX_RING_BYTES: usize = 512 << 10;
+/// Minimum memory of a ring: the samples of an interval at which those of a pipeline are read.
+const MIN_RING_BYTES: usize = 16 << 10;
 
-/// Memory for samples on each of `cpus` processors, for an end whose samples are read after
-/// its end.
-pub fn ring_bytes(cpus: usize) -> usize {
-    match cpus {
-        1 => RING_BYTES,
-        _ => RING_BYTES_PER_CPU,
+/// Number of rings for processes that run on these processors.
+fn ring_count(scope: EventScope, cpus: &[&[usize]]) -> usize {
+    let all = cpus.iter().copied().flatten();
+    match scope {
+        EventScope::Processors => all.collect::<BTreeSet<_>>().len(),
+        EventScope::Tasks => all.count(),
     }
 }
 
-/// Memory for samples of each of `processes`, which are read while they run. Together they
-/// stay below the limit without privileges; each ring takes an additional page.
-pub fn shared_ring_bytes(processes: usize) -> usize {
-    const LIMIT: usize = 516 << 10;
-    const MIN: usize = 16 << 10;
-    let each = (LIMIT / processes.max(1)).saturating_sub(rustix::param::page_size());
+/// Memory for each of `rings`, which together stay within `limit` if possible. A ring takes
+/// an additional page, and its size is a power of two.
+fn ring_bytes(rings: usize, limit: usize) -> usize {
+    let each = (limit / rings.max(1)).saturating_sub(rustix::param::page_size());
     let power = each.checked_ilog2().map_or(0, |log| 1 << log);
-    power.clamp(MIN, RING_BYTES_PER_CPU)
+    power.clamp(MIN_RING_BYTES, MAX_RING_BYTES)
+}
+
+/// The memory for samples that a process without privileges gets on this number of
+/// processors: perf_event_mlock_kb for each that is online, and beyond that RLIMIT_MEMLOCK
+/// (kernel/events/core.c, `perf_mmap`).
+fn max_memory(cpus: usize) -> usize {
+    // The kernel's default, with pages of 4 KiB.
+    const DEFAULT_KB: usize = 516;
+    let kb = Root::default().number("proc/sys/kernel/perf_event_mlock_kb");
+    let of_cpus = kb.unwrap_or(DEFAULT_KB).saturating_mul(cpus << 10);
+    let locked = getrlimit(Resource::Memlock).current.unwrap_or(u64::MAX);
+    of_cpus.saturating_add(usize::try_from(locked).unwrap_or(usize::MAX))
 }
 
 /// Samples processes, and the threads and children that they start.
 pub struct Probe {
     event: Event,
-    scope: Scope,
-    rings: Vec<Ring>,
-    /// The index of each sampled process, children included.
-    owners: HashMap<u32, usize>,
+    scope: EventScope,
+    rings: Vec<SampleRing>,
+    /// Memory of a ring.
+    ring_bytes: usize,
+    owners: Owners,
+    /// Records that were read and are not yet attributed.
+    records: Vec<TimedRecord>,
+    losses: Losses,
 }
 
 /// The samples of one event.
-struct Ring {
+struct SampleRing {
     sampler: Sampler,
     cpu: usize,
-    /// The process for which it was opened.
-    owner: usize,
+    /// The owner of the task whose event it is; `None` for an event of a processor.
+    owner: Option<usize>,
 }
 
 /// How to sample the kernel of this machine.
@@ -102,7 +118,7 @@ pub struct Sampling {
     /// The event that triggers samples.
     pub event: Event,
     /// What it is bound to.
-    pub scope: Scope,
+    pub scope: EventScope,
     /// The names of the kernel's functions.
     pub symbols: Symbols,
 }
@@ -121,8 +137,8 @@ impl Sampling {
         let symbols = Symbols::read(&Root::default().path("proc/kallsyms"))?;
         let cpu = rustix::thread::sched_getcpu();
         let scope = match open(event, Target::Processor(cpu)) {
-            Ok(_) => Scope::Processors,
-            Err(_) => Scope::Tasks,
+            Ok(_) => EventScope::Processors,
+            Err(_) => EventScope::Tasks,
         };
         Ok(Sampling {
             event,
@@ -202,12 +218,6 @@ enum Target {
     Processor(usize),
 }
 
-impl Target {
-    fn new(pid: Option<u32>, cpu: usize) -> Self {
-        pid.map_or(Target::Processor(cpu), |pid| Target::Task(pid, cpu))
-    }
-}
-
 fn open(event: Event, target: Target) -> io::Result<perf_event::Counter> {
     let mut builder = match event {
         Event::Cycles => Builder::new(Hardware::CPU_CYCLES),
@@ -233,7 +243,7 @@ fn open(event: Event, target: Target) -> io::Result<perf_event::Counter> {
         Target::Task(pid, cpu) => {
             builder.observe_pid(pid as i32).one_cpu(cpu).inherit(true);
         }
-        // Forks show whose child a sampled process is.
+        // Forks and exits show whose child a sampled process is.
         Target::Processor(cpu) => {
             builder.any_pid().one_cpu(cpu).exclude_idle(true).task(true);
         }
@@ -242,45 +252,42 @@ fn open(event: Event, target: Target) -> io::Result<perf_event::Counter> {
 }
 
 impl Probe {
-    /// Samples nothing yet.
-    pub fn new(sampling: &Sampling) -> Self {
+    /// Samples nothing yet. `cpus` are the processors of each process that will be added.
+    pub fn new(sampling: &Sampling, cpus: &[&[usize]]) -> Self {
+        let limit = max_memory(ring_count(EventScope::Processors, cpus));
         Probe {
             event: sampling.event,
             scope: sampling.scope,
             rings: Vec::new(),
-            owners: HashMap::new(),
+            ring_bytes: ring_bytes(ring_count(sampling.scope, cpus), limit),
+            owners: Owners::default(),
+            records: Vec::new(),
+            losses: Losses::default(),
         }
     }
 
-    /// Starts to sample a process on `cpus`, with `ring_bytes` of memory on each. `owner`
-    /// is its index in [`drain`](Self::drain).
+    /// Starts to sample a process on `cpus`. `owner` is its index in [`stop`](Self::stop).
     ///
     /// The kernel passes a task's event on to threads and children only if it is bound to
     /// a processor, too (kernel/events/core.c, `perf_mmap`).
     ///
     /// # Errors
     /// [`SamplingError`].
-    pub fn add(
-        &mut self,
-        owner: usize,
-        pid: u32,
-        cpus: &[usize],
-        ring_bytes: usize,
-    ) -> Result<(), SamplingError> {
-        self.owners.insert(pid, owner);
+    pub fn add(&mut self, owner: usize, pid: u32, cpus: &[usize]) -> Result<(), SamplingError> {
+        self.owners.adopt(owner, pid, []);
         for &cpu in cpus {
             let is_sampled = self.rings.iter().any(|ring| ring.cpu == cpu);
-            let pid = match self.scope {
-                Scope::Processors if is_sampled => continue,
-                Scope::Processors => None,
-                Scope::Tasks => Some(pid),
+            let (target, owner) = match self.scope {
+                EventScope::Processors if is_sampled => continue,
+                EventScope::Processors => (Target::Processor(cpu), None),
+                EventScope::Tasks => (Target::Task(pid, cpu), Some(owner)),
             };
-            let counter = open(self.event, Target::new(pid, cpu))
+            let counter = open(self.event, target)
                 .map_err(|error| SamplingError::of(Call::PerfEventOpen, error))?;
-            let sampler = counter.sampled(ring_bytes);
+            let sampler = counter.sampled(self.ring_bytes);
             let mut sampler = sampler.map_err(|error| SamplingError::of(Call::PerfMmap, error))?;
             sampler.enable().map_err(SamplingError::Failed)?;
-            self.rings.push(Ring {
+            self.rings.push(SampleRing {
                 sampler,
                 cpu,
                 owner,
@@ -289,87 +296,94 @@ impl Probe {
         Ok(())
     }
 
-    /// Assigns the samples of a process to an owner.
-    pub fn adopt(&mut self, owner: usize, pid: u32) {
-        self.owners.insert(pid, owner);
+    /// The processes whose samples are attributed. While sampling is stopped, no forks and
+    /// exits are recorded.
+    pub fn owners(&mut self) -> &mut Owners {
+        &mut self.owners
     }
 
-    /// Enables or disables sampling, also of all children.
+    /// Continues to sample.
     ///
     /// # Errors
     /// Those of ioctl(2).
-    pub fn enable(&mut self, on: bool) -> std::io::Result<()> {
-        for Ring { sampler, .. } in &mut self.rings {
-            if on {
-                sampler.enable()?
-            } else {
-                sampler.disable()?
+    pub fn resume(&mut self) -> io::Result<()> {
+        let mut rings = self.rings.iter_mut();
+        rings.try_for_each(|ring| ring.sampler.enable())
+    }
+
+    /// Makes room in the rings while sampling goes on.
+    pub fn read(&mut self) {
+        for ring in &mut self.rings {
+            while let Some(raw) = ring.sampler.next_record() {
+                self.records.extend(parsed(&raw, ring.owner));
+            }
+        }
+    }
+
+    /// Stops sampling, and adds all samples since the last call to the chains of their
+    /// owners, if their time lies in the owner's window, in nanoseconds of CLOCK_MONOTONIC.
+    /// `targets` has a window and chains for each owner.
+    ///
+    /// Records can only be put in order once all rings are complete.
+    ///
+    /// # Errors
+    /// Those of ioctl(2).
+    pub fn stop(&mut self, targets: &mut [(Range<u64>, &mut Chains<u64>)]) -> io::Result<()> {
+        let mut rings = self.rings.iter_mut();
+        rings.try_for_each(|ring| ring.sampler.disable())?;
+        self.read();
+        let records = std::mem::take(&mut self.records);
+        for (time, owner, sample) in attribute(records, &mut self.owners, &mut self.losses) {
+            let (window, chains) = &mut targets[owner];
+            if window.contains(&time) {
+                chains.add(sample.chain, sample.weight);
             }
         }
         Ok(())
     }
 
-    /// Adds the samples taken since the last call to the chains of their processes, if
-    /// their time lies in the process's window, in nanoseconds of CLOCK_MONOTONIC.
-    ///
-    /// `targets` has a window and chains for each owner.
-    pub fn drain(&mut self, targets: &mut [(Range<u64>, &mut Chains<u64>)]) {
-        let mut samples = Vec::new();
-        for ring in &mut self.rings {
-            let chains = &mut *targets[ring.owner].1;
-            while let Some(record) = ring.sampler.next_record() {
-                let in_kernel = record.misc() & CPU_MODE == IN_KERNEL;
-                match record.parse_record() {
-                    Ok(Record::Sample(sample)) => {
-                        let mut chain = sample.callchain().map(kernel_part).unwrap_or_default();
-                        // The kernel could not walk its own stack.
-                        if in_kernel && chain.is_empty() {
-                            chain.extend(sample.ip());
-                        }
-                        samples.push(Sample {
-                            pid: sample.pid().unwrap_or(0),
-                            owner: ring.owner,
-                            time: sample.time().unwrap_or(0),
-                            period: sample.period().unwrap_or(1),
-                            chain,
-                        });
-                    }
-                    Ok(Record::Fork(fork)) => {
-                        if let Some(owner) = self.owners.get(&fork.ppid) {
-                            self.owners.insert(fork.pid, *owner);
-                        }
-                    }
-                    Ok(Record::Lost(lost)) => chains.lost += lost.lost,
-                    Ok(Record::Throttle(_)) => chains.throttled += 1,
-                    Ok(_) => {}
-                    Err(_) => chains.lost += 1,
-                }
-            }
-        }
-        // Only now: a child may run on another processor than the one that it was forked on.
-        for sample in samples {
-            let owner = match self.scope {
-                Scope::Processors => self.owners.get(&sample.pid).copied(),
-                Scope::Tasks => Some(sample.owner),
-            };
-            let target = owner.map(|owner| &mut targets[owner]);
-            if let Some((window, chains)) = target
-                && window.contains(&sample.time)
-            {
-                chains.add(sample.chain, sample.period);
-            }
-        }
+    /// Samples that are missing so far.
+    pub fn losses(&self) -> Losses {
+        self.losses
     }
 }
 
-/// A sample whose process is not yet known.
-struct Sample {
-    pid: u32,
-    /// The process for which its event was opened.
-    owner: usize,
-    time: u64,
-    period: u64,
-    chain: Vec<u64>,
+/// The record, if it is of use. `owner` is that of its ring.
+fn parsed(raw: &perf_event::Record<'_>, owner: Option<usize>) -> Option<TimedRecord> {
+    let in_kernel = raw.misc() & CPU_MODE == IN_KERNEL;
+    // A record that can't be parsed is as good as lost.
+    let record = raw
+        .parse_record()
+        .unwrap_or(Record::Lost(Lost { id: 0, lost: 1 }));
+    let (time_ns, record) = match record {
+        Record::Sample(sample) => {
+            let mut chain = sample.callchain().map(kernel_part).unwrap_or_default();
+            // The kernel could not walk its own stack.
+            if in_kernel && chain.is_empty() {
+                chain.extend(sample.ip());
+            }
+            let process = SampleOrigin::Process(sample.pid().unwrap_or(0));
+            let sampled = StackSample {
+                origin: owner.map_or(process, SampleOrigin::Owner),
+                weight: sample.period().unwrap_or(1),
+                chain,
+            };
+            (sample.time().unwrap_or(0), PerfRecord::Sample(sampled))
+        }
+        Record::Fork(fork) => {
+            let (pid, tid, parent) = (fork.pid, fork.tid, fork.ppid);
+            (fork.time, PerfRecord::Fork { pid, tid, parent })
+        }
+        Record::Exit(exit) => {
+            let (pid, tid) = (exit.pid, exit.tid);
+            (exit.time, PerfRecord::Exit { pid, tid })
+        }
+        Record::Lost(lost) => (0, PerfRecord::Lost(lost.lost)),
+        Record::LostSamples(lost) => (0, PerfRecord::Lost(lost.lost)),
+        Record::Throttle(throttle) => (throttle.time, PerfRecord::Throttled),
+        _ => return None,
+    };
+    Some(TimedRecord { time_ns, record })
 }
 
 /// The bits of a record that say where the processor was
@@ -402,16 +416,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rings_of_any_number_of_processes_stay_below_the_limit() {
-        for processes in 1..=20 {
-            let bytes = shared_ring_bytes(processes);
-            assert!(bytes.is_power_of_two());
-            assert!(
-                processes * (bytes + 4096) <= 516 << 10,
-                "{processes}: {bytes}"
-            );
+    fn memory_is_shared_by_the_rings_that_are_opened() {
+        let (all, first): (&[usize], &[usize]) = (&[0, 1, 2, 3], &[0]);
+        let processes = [all, first, all];
+        assert_eq!(ring_count(EventScope::Processors, &processes), 4);
+        assert_eq!(ring_count(EventScope::Tasks, &processes), 9);
+        // A ring for each processor is as large for many processes as for one.
+        let limit = 516 << 12;
+        for stages in 1..40 {
+            let rings = ring_count(EventScope::Processors, &vec![all; stages]);
+            assert_eq!(ring_bytes(rings, limit), MAX_RING_BYTES, "{stages}");
         }
-        assert_eq!(shared_ring_bytes(2), 128 << 10);
+    }
+
+    #[test]
+    fn rings_of_any_number_stay_within_the_limit() {
+        let page = rustix::param::page_size();
+        for limit in [516 << 10, 1032 << 10, 64 << 20] {
+            for rings in 1..=limit / (MIN_RING_BYTES + page) {
+                let bytes = ring_bytes(rings, limit);
+                assert!(bytes.is_power_of_two());
+                assert!(rings * (bytes + page) <= limit, "{rings}: {bytes}");
+                let is_largest = rings * (2 * bytes + page) > limit;
+                assert!(is_largest || bytes == MAX_RING_BYTES, "{rings}: {bytes}");
+            }
+        }
+        assert_eq!(ring_bytes(10_000, 516 << 10), MIN_RING_BYTES);
     }
 
     #[test]

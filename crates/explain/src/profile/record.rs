@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::account::Usage;
 use super::groups::Group;
-use super::perf::{Event, Scope};
+use super::perf::{Event, EventScope};
 use pipespeed_host::Warning;
 use pipespeed_measure::case::Case;
 use pipespeed_measure::record::{Header, NotRun};
@@ -17,6 +17,8 @@ pub struct Profile {
     /// The header of every record.
     #[serde(flatten)]
     pub header: Header,
+    /// The signal that ended the pipeline early; null without one.
+    pub interrupted: Option<String>,
     /// How it was sampled.
     pub settings: Settings,
     /// What affects the figures.
@@ -33,7 +35,7 @@ pub struct Settings {
     /// The event that triggered samples.
     pub event: Event,
     /// What the event was bound to.
-    pub scope: Scope,
+    pub scope: EventScope,
     /// Requested samples per second of running time.
     pub frequency: u64,
     /// Where the ends ran, in words.
@@ -49,10 +51,11 @@ pub struct PipelineProfile {
     pub wall_s: f64,
     /// Whether it was ended at the time limit (--time).
     pub out_of_time: bool,
-    /// The signal that interrupted it, if any.
-    pub interrupted: Option<i32>,
     /// Processes still running at its end, which were ended.
     pub left: usize,
+    /// Samples of any stage that are missing.
+    #[serde(flatten)]
+    pub losses: Losses,
     /// Its stages, in order.
     pub stages: Vec<StageProfile>,
 }
@@ -140,10 +143,29 @@ pub struct CaseProfile {
     pub gib_per_s: f64,
     /// The rate of as many trials without sampling, in GiB/s.
     pub gib_per_s_unsampled: f64,
+    /// Samples of either end that are missing.
+    #[serde(flatten)]
+    pub losses: Losses,
     /// What disturbed the trials without sampling.
     pub disturbances: Vec<Warning>,
     /// The writer's, then the reader's.
     pub ends: Vec<EndProfile>,
+}
+
+/// Missing samples. They belong to no end or stage: a processor's samples are those of all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Losses {
+    /// Samples lost for lack of memory.
+    pub lost: u64,
+    /// How often the kernel stopped sampling for a while.
+    pub throttled: u64,
+}
+
+impl std::ops::AddAssign for Losses {
+    fn add_assign(&mut self, more: Losses) {
+        self.lost += more.lost;
+        self.throttled += more.throttled;
+    }
 }
 
 /// One end of a case.
@@ -157,10 +179,6 @@ pub struct EndProfile {
     pub usage_sampled: Usage,
     /// Samples within the timed parts.
     pub samples: u64,
-    /// Samples lost for lack of memory.
-    pub lost: u64,
-    /// How often the kernel stopped sampling for a while.
-    pub throttled: u64,
     /// The parts of the wall time without sampling.
     pub costs: Vec<Cost>,
     /// The functions of "other kernel", the largest first.
@@ -185,7 +203,7 @@ pub struct Cost {
 }
 
 /// What the figure of a cost is. It is distorted if events of tasks sample an end that
-/// sleeps: see [`Scope`].
+/// sleeps: see [`EventScope`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {

@@ -9,9 +9,8 @@ use super::SetupArgs;
 use super::number::{percent, seconds};
 use pipespeed_measure::suite::Suite;
 
-/// `pipespeed profile`.
-#[derive(Debug, Clone, Args)]
-#[command(after_help = "\
+/// The end of the short help.
+const EXAMPLES: &str = "\
 Without --json, --folded, --flame and --chart the record is saved in \
 ./pipespeed-results/.
 
@@ -20,11 +19,10 @@ Examples:
   pipespeed profile --all --chart rungs.svg          the ladder side by side
   pipespeed profile vmsplice_splice --flame f.svg    a flame graph
   pipespeed profile -- 'zcat big.gz | wc -l'         which stage is slow
-  pipespeed profile --time 5 -- 'yes | pv > /dev/null'")]
-#[command(after_long_help = "\
-Without --json, --folded, --flame and --chart the record is saved in \
-./pipespeed-results/.
+  pipespeed profile --time 5 -- 'yes | pv > /dev/null'";
 
+/// The long help has this before the examples.
+const METHOD: &str = "\
 Each end's costs add up to its wall time. Sampling the kernel needs root, or \
 CAP_PERFMON and CAP_SYSLOG, or /proc/sys/kernel/perf_event_paranoid at 1 and \
 kptr_restrict at 0; the perf program is not needed. If sampling is refused, the time \
@@ -33,21 +31,17 @@ their costs on this machine (see pipespeed costs); the rest is shown as unexplai
 
 Your own pipeline is one quoted string for sh after '--'; several words are one \
 program and its arguments. Every stage and its child processes are sampled from start \
-to end; a pipeline that runs longer than --time is terminated. It uses pipespeed's \
-standard input and standard error. Its standard output is discarded unless \
-redirected; with a file or another program as output it may be slower than with \
-/dev/null. The scheduler places the stages; use taskset in the command to bind one.
+to end. The pipeline uses pipespeed's standard input and standard error. Its standard \
+output is discarded unless redirected. The scheduler places the stages; use taskset in \
+the command to bind one.
 
 Ctrl-C, Ctrl-\\, SIGTERM and SIGHUP end a profile and all processes that it started: a \
 pipeline gets SIGTERM, then SIGKILL a second later. If pipespeed itself is killed by \
-SIGKILL, the pipeline keeps running.
+SIGKILL, the pipeline keeps running.";
 
-Examples:
-  pipespeed profile write_read                       bars and the call tree
-  pipespeed profile --all --chart rungs.svg          the ladder side by side
-  pipespeed profile vmsplice_splice --flame f.svg    a flame graph
-  pipespeed profile -- 'zcat big.gz | wc -l'         which stage is slow
-  pipespeed profile --time 5 -- 'yes | pv > /dev/null'")]
+/// `pipespeed profile`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{METHOD}\n\n{EXAMPLES}"))]
 pub struct ProfileArgs {
     /// A case of `pipespeed bench`, such as write_read.
     #[arg(value_name = "CASE", required_unless_present_any = ["all", "command"])]

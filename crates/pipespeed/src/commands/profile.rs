@@ -5,7 +5,7 @@ mod counted;
 use std::path::Path;
 use std::time::Duration;
 
-use pipespeed_base::Named;
+use pipespeed_base::{Named, signal_name};
 
 use crate::cli::ProfileArgs;
 use crate::commands::files::{Files, RECORD};
@@ -85,9 +85,11 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
             frequency: FREQUENCY,
             placement: chosen.to_string(),
         },
+        interrupted: None,
         cases: Vec::new(),
         pipeline: None,
     };
+    let mut interrupted = None;
     match &subject {
         Subject::Cases(cases) => {
             let cpus = [chosen.writer, chosen.reader].map(|cpu| match cpu {
@@ -103,7 +105,10 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
         }
         Subject::Pipeline(pipeline) => {
             let sampled = sample_pipeline(args, pipeline, &sampling, &topology);
-            record.pipeline = Some(sampled.map_err(SamplingError::or_too_few_descriptors)?);
+            let (profile, signal) = sampled.map_err(SamplingError::or_too_few_descriptors)?;
+            record.pipeline = Some(profile);
+            record.interrupted = signal.as_ref().map(|signal| signal_name(signal.0));
+            interrupted = signal;
         }
     }
     record.warnings.extend(rounded);
@@ -124,9 +129,10 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<()> {
     })?;
     files.say_saved(output.quiet || saved.is_err());
     // The results up to the signal have been shown.
-    let signal = record.pipeline.and_then(|pipeline| pipeline.interrupted);
-    let interrupted = signal.map_or(Ok(()), |signal| Err(Interrupted(signal).into()));
-    first_error([interrupted, saved])
+    first_error([
+        interrupted.map_or(Ok(()), |signal| Err(signal.into())),
+        saved,
+    ])
 }
 
 /// The subject of a profile.
@@ -173,7 +179,7 @@ fn sample_pipeline(
     pipeline: &Pipeline,
     sampling: &Sampling,
     topology: &Topology,
-) -> anyhow::Result<PipelineProfile> {
+) -> anyhow::Result<(PipelineProfile, Option<Interrupted>)> {
     let interrupt = Interrupt::install()?;
     if !args.output.quiet {
         say(&format!(
@@ -185,7 +191,7 @@ fn sample_pipeline(
     let limit = Duration::from_secs_f64(limit);
     let cpus = topology.allowed.as_slice();
     let profile = pipeline::profile(pipeline, sampling, cpus, limit, &interrupt);
-    let profile = profile.map_err(|error| match interrupt.signal() {
+    let (profile, interrupted) = profile.map_err(|error| match interrupt.signal() {
         // A terminal sends Ctrl-C also to the stages, and one may end before its command starts.
         Some(signal) => Interrupted(signal).into(),
         None => error,
@@ -193,7 +199,7 @@ fn sample_pipeline(
     let not_run = profile.stages.iter().find(|stage| !stage.ran);
     match not_run {
         Some(stage) => anyhow::bail!("{} is not an executable command", stage.end.role),
-        None => Ok(profile),
+        None => Ok((profile, interrupted)),
     }
 }
 

@@ -4,6 +4,7 @@
 use itertools::Itertools as _;
 
 use crate::conditions::origin;
+use crate::format::fixed;
 use crate::sizes::{best_sizes, not_run, place, technique};
 use pipespeed_base::size;
 use pipespeed_measure::endpoint::spec::Waiting;
@@ -186,8 +187,8 @@ fn colour(depth: f64) -> Colour {
 /// Two digits: `64`, `4.2`, `.76`.
 fn figure(rate: f64) -> String {
     match rate {
-        _ if rate >= 9.95 => format!("{rate:.0}"),
-        _ if rate >= 0.995 => format!("{rate:.1}"),
+        _ if rate >= 9.95 => fixed(rate, 0),
+        _ if rate >= 0.995 => fixed(rate, 1),
         _ => format!("{rate:.2}").trim_start_matches('0').to_owned(),
     }
 }

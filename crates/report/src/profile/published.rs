@@ -5,6 +5,7 @@
 
 use pipespeed_explain::profile::record::{EndProfile, Profile};
 
+use crate::format::percent;
 use crate::style::Style;
 use crate::table::{Column, Table};
 
@@ -96,13 +97,13 @@ pub(super) fn table(profile: &Profile, style: Style) -> Option<String> {
     for share in &SHARES {
         let case = profile.cases.iter().find(|case| case.name == share.case);
         let writer = case.and_then(|case| case.ends.iter().find(|end| end.role == "writer"));
-        if let Some(percent) = writer.and_then(|writer| share.of(writer)) {
+        if let Some(here) = writer.and_then(|writer| share.of(writer)) {
             is_empty = false;
             table.row([
                 share.case.to_owned(),
                 share.what.to_owned(),
-                format!("{:.0} %", share.percent),
-                format!("{percent:.1} %"),
+                percent(share.percent / 100.0, 0),
+                percent(here / 100.0, 1),
             ]);
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Zoned;
 use pipespeed_base::size;
+use pipespeed_base::text::is_printable;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::options::Unit;
@@ -284,14 +285,9 @@ fn arrival(now: &Zoned, remaining: Duration) -> Option<String> {
     Some(when.strftime(format).to_string())
 }
 
-/// Replaces characters that move the cursor or change the text direction by '?'.
+/// Replaces characters that are not printable by '?', which keeps the width.
 pub(super) fn sanitize(letter: char) -> char {
-    let directional = matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    if letter.is_control() || directional {
-        '?'
-    } else {
-        letter
-    }
+    if is_printable(letter) { letter } else { '?' }
 }
 
 /// Truncates a text to `width` columns.

@@ -29,7 +29,7 @@ const FILLS: u32 = 48;
 pub const PIPE_PAGES_PER_CALL: u32 = 16;
 
 /// Nanoseconds per page.
-pub(in crate::costs) struct Sample {
+pub(in crate::costs) struct PageTimes {
     pub(super) vmsplice_ns: f64,
     pub(in crate::costs) splice_ns: f64,
     /// The difference of the two.
@@ -78,7 +78,7 @@ impl Pipes {
         Ok(())
     }
 
-    pub(in crate::costs) fn sample(&self) -> io::Result<Sample> {
+    pub(in crate::costs) fn sample(&self) -> io::Result<PageTimes> {
         let (mut vmsplicing, mut splicing) = (Duration::ZERO, Duration::ZERO);
         for _ in 0..FILLS {
             vmsplicing += self.vmsplice(&self.writer)?;
@@ -89,7 +89,7 @@ impl Pipes {
         }
         let pages = f64::from(FILLS) * (PIECE / page_size()) as f64;
         let [vmsplice_ns, splice_ns] = [vmsplicing, splicing].map(|time| ns_per(time, pages));
-        Ok(Sample {
+        Ok(PageTimes {
             vmsplice_ns,
             splice_ns,
             estimate_ns: vmsplice_ns - splice_ns,

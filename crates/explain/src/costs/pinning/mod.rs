@@ -116,7 +116,7 @@ pub enum Step {
 /// The pages that a figure applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Scope {
+pub enum FigurePages {
     /// Base pages.
     Base,
     /// Huge pages; the time of a base page's share.
@@ -133,7 +133,7 @@ named!(Step {
     Estimate = "estimate": "the difference of vmsplice and splice",
 });
 
-named!(Scope {
+named!(FigurePages {
     Base = "base": "base pages",
     Huge = "huge": "huge pages",
     Difference = "difference": "base pages minus huge pages",
@@ -147,7 +147,7 @@ pub struct Figure {
     /// The operation.
     pub step: Step,
     /// The pages.
-    pub of: Scope,
+    pub of: FigurePages,
     /// The median of the samples, with its 95 % interval.
     pub estimate_ns: Option<Estimate>,
     /// Why there is none.
@@ -159,7 +159,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    fn new(step: Step, of: Scope, samples_ns: Vec<f64>) -> Figure {
+    fn new(step: Step, of: FigurePages, samples_ns: Vec<f64>) -> Figure {
         Figure {
             name: Figure::name(step, of),
             step,
@@ -171,7 +171,7 @@ impl Figure {
         }
     }
 
-    fn name(step: Step, of: Scope) -> String {
+    fn name(step: Step, of: FigurePages) -> String {
         format!("{}_{}", step.name(), of.name())
     }
 }
@@ -190,7 +190,7 @@ impl Probe for Pipes {
 /// The figures that a probe's values belong to, with the steps in the order of the values.
 #[derive(Debug, Clone, Copy)]
 pub struct FigureTargets {
-    of: Scope,
+    of: FigurePages,
     steps: &'static [Step],
 }
 
@@ -201,8 +201,8 @@ impl Case<FigureTargets> {
         probe: io::Result<impl Probe + 'static>,
     ) -> Self {
         let of = match pages {
-            Pages::Base => Scope::Base,
-            _ => Scope::Huge,
+            Pages::Base => FigurePages::Base,
+            _ => FigurePages::Huge,
         };
         let step = *steps.last().unwrap_or(&Step::Estimate);
         Case::new(Figure::name(step, of), probe, FigureTargets { of, steps })
@@ -267,11 +267,11 @@ impl<S: FnMut() -> Option<i32>> Probes<FigureTargets, S> {
             let at = case.targets.steps.iter().position(|it| *it == step)?;
             case.probe.is_ok().then_some((&case.samples, at))
         };
-        let ((base, at), (huge, _)) = (values(Scope::Base)?, values(Scope::Huge)?);
+        let ((base, at), (huge, _)) = (values(FigurePages::Base)?, values(FigurePages::Huge)?);
         let pairs = base
             .iter()
             .filter_map(|(round, base)| Some((base, huge.get(round)?)));
         let samples = pairs.map(|(base, huge)| base[at] - huge[at]).collect();
-        Some(Figure::new(step, Scope::Difference, samples))
+        Some(Figure::new(step, FigurePages::Difference, samples))
     }
 }

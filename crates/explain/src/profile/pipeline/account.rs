@@ -146,6 +146,15 @@ pub fn signal_descendants(signal: Signal) {
     }
 }
 
+/// Whether a process exists and descends from this one.
+pub fn is_descendant(pid: i32) -> bool {
+    // The parents may change meanwhile, so the walk is bounded.
+    const MAX_DEPTH: usize = 4096;
+    let own = getpid().as_raw_pid();
+    let parents = std::iter::successors(parent(pid), |pid| parent(*pid));
+    parents.take(MAX_DEPTH).any(|pid| pid == own)
+}
+
 fn parent(pid: i32) -> Option<i32> {
     stat_field(&format!("/proc/{pid}"), 4)?.parse().ok()
 }
@@ -179,6 +188,21 @@ mod tests {
             _ => Vec::new(),
         };
         assert_eq!(tree(1, &children), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn only_a_living_child_is_a_descendant() {
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = child.id() as i32;
+        assert!(is_descendant(pid));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(!is_descendant(pid));
+        assert!(!is_descendant(getpid().as_raw_pid()));
+        assert!(!is_descendant(1));
     }
 
     #[test]

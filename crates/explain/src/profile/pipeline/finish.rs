@@ -8,8 +8,9 @@ use super::account::Account;
 use super::running::{Ran, Seen};
 use crate::profile::account::Usage;
 use crate::profile::gathered::{Chains, end_profile};
-use crate::profile::perf::{Sampling, Scope};
+use crate::profile::perf::{EventScope, Sampling};
 use crate::profile::record::{Function, PipelineProfile, StageProfile, Status};
+use pipespeed_base::text::escape;
 
 /// A stage's role contains at most this many characters of its command.
 const MAX_ROLE: usize = 40;
@@ -33,8 +34,8 @@ pub fn record(pipeline: &Pipeline, ran: Ran, sampling: &Sampling) -> PipelinePro
         command: pipeline.text.clone(),
         wall_s: ran.wall.as_secs_f64(),
         out_of_time: ran.out_of_time,
-        interrupted: ran.interrupted,
         left: ran.left,
+        losses: ran.losses,
         stages: stages.collect(),
     }
 }
@@ -51,7 +52,7 @@ const MIN_SEEN: f64 = 0.9;
 fn stage_profile(
     number: usize,
     command: &str,
-    scope: Scope,
+    scope: EventScope,
     seen: Seen,
     chains: Chains<String>,
     accounts: [Account; 3],
@@ -157,10 +158,9 @@ fn status_of(status: WaitStatus) -> Status {
     }
 }
 
-/// A command on one line of at most `max` characters.
+/// A command on one line of at most `max` characters, [escaped](escape).
 pub fn in_short(command: &str, max: usize) -> String {
-    let words = command.split(|c: char| c.is_whitespace() || c.is_control());
-    let line = words.filter(|word| !word.is_empty()).join(" ");
+    let line = escape(&command.split_whitespace().join(" ")).into_owned();
     match line.char_indices().nth(max) {
         None => line,
         Some(_) => {
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_long_command_gets_short_and_stays_on_its_line() {
-        assert_eq!(in_short(" a\n\tb\u{1b}[0m ", 40), "a b [0m");
+        assert_eq!(in_short(" a\n\tb\u{1b}[0m ", 40), r"a b\u{1b}[0m");
         assert_eq!(
             in_short(&"é".repeat(50), 40),
             format!("{}…", "é".repeat(39))

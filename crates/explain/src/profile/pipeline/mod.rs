@@ -21,6 +21,7 @@ use self::running::Running;
 pub use self::watch::{INPUT, OUTPUT};
 use super::perf::Sampling;
 use super::record::PipelineProfile;
+use pipespeed_base::failure::Interrupted;
 use pipespeed_base::interrupt::Interrupt;
 
 /// A pipeline to run.
@@ -82,7 +83,8 @@ impl Pipeline {
     }
 }
 
-/// Runs a pipeline for at most `limit`, and samples it.
+/// Runs a pipeline for at most `limit`, and samples it. Also returns the signal that
+/// interrupted it, if any.
 ///
 /// # Errors
 /// Errors of starting and observing it. A refusal to sample is a
@@ -93,8 +95,9 @@ pub fn profile(
     cpus: &[usize],
     limit: Duration,
     interrupt: &Interrupt,
-) -> anyhow::Result<PipelineProfile> {
+) -> anyhow::Result<(PipelineProfile, Option<Interrupted>)> {
     let mut running = Running::start(pipeline, sampling, cpus)?;
     let ran = running.run(limit, interrupt).context("the pipeline")?;
-    Ok(finish::record(pipeline, ran, sampling))
+    let interrupted = ran.interrupted.map(Interrupted);
+    Ok((finish::record(pipeline, ran, sampling), interrupted))
 }

@@ -11,11 +11,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
 
 use super::Pipeline;
-use super::account::{Account, children, signal_descendants, tree};
+use super::account::{Account, children, is_descendant, numbers_in, signal_descendants, tree};
 use super::process::{Ended, Process, kill, reap};
 use super::watch::Watch;
 use crate::profile::gathered::Chains;
-use crate::profile::perf::{Probe, Sampling, shared_ring_bytes};
+use crate::profile::perf::{Probe, Sampling};
+use crate::profile::record::Losses;
 use pipespeed_base::interrupt::Interrupt;
 
 /// Interval at which the stages are examined and their samples read. Common intervals of
@@ -82,6 +83,8 @@ pub struct Ran {
     pub out_of_time: bool,
     /// The signal that interrupted it.
     pub interrupted: Option<i32>,
+    /// Missing samples.
+    pub losses: Losses,
     /// Number of processes that were left at its end and had to be ended.
     pub left: usize,
     /// Its stages.
@@ -98,9 +101,8 @@ impl Running {
         set_child_subreaper(Some(getpid())).context("PR_SET_CHILD_SUBREAPER")?;
         let mut running = Running {
             stages: Vec::new(),
-            probe: Probe::new(sampling),
+            probe: Probe::new(sampling, &vec![cpus; pipeline.stages.len()]),
         };
-        let bytes = shared_ring_bytes(pipeline.stages.len());
         let mut input: Option<OwnedFd> = None;
         for (at, stage) in pipeline.stages.iter().enumerate() {
             let last = at + 1 == pipeline.stages.len();
@@ -115,7 +117,7 @@ impl Running {
             let process = Process::start(&stage.words, stdin, output)
                 .with_context(|| format!("can't start {}", stage.text))?;
             let pid = process.pid.as_raw_pid() as u32;
-            let added = running.probe.add(at, pid, cpus, bytes);
+            let added = running.probe.add(at, pid, cpus);
             added.inspect_err(|_| kill(process.pid))?;
             running.stages.push(RunningStage {
                 process,
@@ -149,7 +151,7 @@ impl Running {
             for stage in &mut self.stages {
                 stage.look();
             }
-            self.drain();
+            self.probe.read();
             if intervals % PHASE_INTERVALS == 0 {
                 self.end_phase(sampled)?;
             }
@@ -173,7 +175,7 @@ impl Running {
         if self.is_any_running() {
             return Err(io::Error::other("a process can't be killed"));
         }
-        self.drain();
+        self.stop_sampling()?;
         let stages = std::mem::take(&mut self.stages).into_iter();
         let stages = stages.map(|stage| stage.seen);
         Ok(Ran {
@@ -181,6 +183,7 @@ impl Running {
             out_of_time,
             interrupted,
             left,
+            losses: self.probe.losses(),
             stages: stages.collect(),
         })
     }
@@ -192,23 +195,27 @@ impl Running {
                 stage.account(sampled);
             }
         }
-        self.probe.enable(!sampled)?;
-        if !sampled {
-            // No forks are reported while the events are disabled.
-            for (at, stage) in self.stages.iter().enumerate() {
-                for pid in tree(stage.process.pid.as_raw_pid(), &children) {
-                    self.probe.adopt(at, pid as u32);
-                }
+        if sampled {
+            return self.stop_sampling();
+        }
+        // No forks and exits are recorded while the events are disabled.
+        self.probe.owners().retain(|pid| is_descendant(pid as i32));
+        self.probe.resume()?;
+        for (at, stage) in self.stages.iter().enumerate() {
+            for pid in tree(stage.process.pid.as_raw_pid(), &children) {
+                let threads = numbers_in(&format!("/proc/{pid}/task"));
+                let threads = threads.into_iter().map(|tid| tid as u32);
+                self.probe.owners().adopt(at, pid as u32, threads);
             }
         }
         Ok(())
     }
 
-    /// Takes the samples since the last call.
-    fn drain(&mut self) {
+    /// Stops sampling, and takes the samples since the last call.
+    fn stop_sampling(&mut self) -> io::Result<()> {
         let chains = self.stages.iter_mut().map(|stage| &mut stage.seen.chains);
         let mut targets: Vec<_> = chains.map(|chains| (0..u64::MAX, chains)).collect();
-        self.probe.drain(&mut targets);
+        self.probe.stop(&mut targets)
     }
 
     fn is_any_running(&self) -> bool {

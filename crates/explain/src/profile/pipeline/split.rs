@@ -1,9 +1,9 @@
 //! Splits a command line into the stages of its pipeline.
 //!
 //! This parses only as much of the shell's grammar as is needed to find each `|` between
-//! stages (POSIX.1-2024, Shell Command Language, 2.2 and 2.9.2): quotes, substitutions,
-//! parentheses and braces are skipped; operators that join several pipelines are errors.
-//! sh parses the stages.
+//! stages (POSIX.1-2024, Shell Command Language, 2.2 and 2.9): quotes, substitutions,
+//! parentheses and compound commands are skipped; operators that join several pipelines are
+//! errors. sh parses the stages.
 
 use std::process::Command;
 
@@ -16,13 +16,13 @@ pub enum BadCommand {
     /// A quote or a parenthesis is never closed.
     #[error("a {0} is never closed")]
     Open(char),
+    /// A compound command has no end.
+    #[error("'{}' has no '{}'", .0.begin, .0.end)]
+    Unfinished(&'static Compound),
     /// A parenthesis was never opened.
-    #[error(
-        "a ')' has no '('; for a 'case', use a script, or write both parentheses of its patterns \
-         and put it into parentheses, as in '(case x in (x) a;; esac) | b'"
-    )]
+    #[error("a ')' has no '('")]
     Closed,
-    /// Quotes and parentheses are nested too deeply.
+    /// Quotes, parentheses and compound commands are nested too deeply.
     #[error("quotes and parentheses are nested more than {MAX_DEPTH} deep; use a script")]
     Deep,
     /// A here-document.
@@ -35,6 +35,27 @@ pub enum BadCommand {
     )]
     Joined(&'static str),
 }
+
+/// The words around a compound command (POSIX.1-2024, Shell Command Language, 2.9.4).
+#[derive(Debug, PartialEq, Eq)]
+pub struct Compound {
+    begin: &'static str,
+    end: &'static str,
+}
+
+#[rustfmt::skip]
+static COMPOUNDS: [Compound; 7] = [
+    Compound { begin: "(", end: ")" },
+    Compound { begin: "{", end: "}" },
+    Compound { begin: "for", end: "done" },
+    Compound { begin: "while", end: "done" },
+    Compound { begin: "until", end: "done" },
+    Compound { begin: "if", end: "fi" },
+    Compound { begin: "case", end: "esac" },
+];
+
+/// Other reserved words after which a command begins.
+const OTHER_WORDS: [&str; 5] = ["!", "do", "then", "else", "elif"];
 
 /// Maximum nesting of quotes and parentheses: each level takes some stack.
 const MAX_DEPTH: usize = 100;
@@ -74,7 +95,7 @@ pub fn stages(command: &str) -> Result<Vec<String>, BadCommand> {
             .iter()
             .all(|c| matches!(c, b'!' | b' ' | b'\t' | b'\n'));
         match c {
-            b'#' if before.is_ascii_whitespace() => scanner.skip_line(),
+            b'#' if before.is_ascii_whitespace() => scanner.skip_while(|c| c != b'\n'),
             // `>|` overwrites a file.
             b'|' if before == b'>' => {}
             b'|' if scanner.peek() == Some(b'|') => return Err(BadCommand::Joined("'||'")),
@@ -108,9 +129,7 @@ pub fn stages(command: &str) -> Result<Vec<String>, BadCommand> {
             b';' => return Err(BadCommand::Joined("';'")),
             b'\n' if !so_far.is_empty() => return Err(BadCommand::Joined("a new line")),
             b')' => return Err(BadCommand::Closed),
-            b'{' if nothing_yet && scanner.peek().is_some_and(|c| c.is_ascii_whitespace()) => {
-                scanner.skip_group()?;
-            }
+            _ if nothing_yet && scanner.skip_compound(end)? => {}
             c => scanner.skip(c)?,
         }
         // A skipped part is not an operator.
@@ -134,7 +153,7 @@ struct Scanner<'a> {
     depth: usize,
 }
 
-impl Scanner<'_> {
+impl<'a> Scanner<'a> {
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
@@ -145,8 +164,8 @@ impl Scanner<'_> {
         Some(c)
     }
 
-    fn skip_line(&mut self) {
-        while self.peek().is_some_and(|c| c != b'\n') {
+    fn skip_while(&mut self, is_skipped: impl Fn(u8) -> bool) {
+        while self.peek().is_some_and(&is_skipped) {
             self.at += 1;
         }
     }
@@ -167,10 +186,7 @@ impl Scanner<'_> {
                 self.at += 1;
                 self.skip_to(b'{', b'}', |_| true)
             }
-            b'$' if self.peek() == Some(b'(') => {
-                self.at += 1;
-                self.skip(b'(')
-            }
+            b'$' if self.peek() == Some(b'(') => self.skip_compound(self.at).map(drop),
             _ => Ok(()),
         }
     }
@@ -178,10 +194,7 @@ impl Scanner<'_> {
     /// Skips up to and including `close`; bytes for which `nests` holds may start
     /// nested parts.
     fn skip_to(&mut self, open: u8, close: u8, nests: fn(u8) -> bool) -> Result<(), BadCommand> {
-        self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return Err(BadCommand::Deep);
-        }
+        self.enter()?;
         while let Some(c) = self.next() {
             if c == close {
                 self.depth -= 1;
@@ -194,30 +207,100 @@ impl Scanner<'_> {
         Err(BadCommand::Open(open.into()))
     }
 
-    /// Skips a group in braces, which are special only where a command may start.
-    fn skip_group(&mut self) -> Result<(), BadCommand> {
-        let mut depth = 1;
-        let mut may_begin = true;
-        while let Some(c) = self.next() {
-            let alone = self
-                .peek()
-                .is_none_or(|c| c.is_ascii_whitespace() || b";|&)<>".contains(&c));
-            match c {
-                b'}' if may_begin && alone => depth -= 1,
-                b'{' if may_begin && alone => depth += 1,
-                _ => {}
-            }
-            if depth == 0 {
-                return Ok(());
-            }
-            self.skip(c)?;
-            may_begin = match c {
-                b';' | b'\n' | b'|' | b'&' | b')' | b'{' | b'}' => true,
-                b' ' | b'\t' => may_begin,
-                _ => false,
-            };
+    fn enter(&mut self) -> Result<(), BadCommand> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(BadCommand::Deep);
         }
-        Err(BadCommand::Open('{'))
+        Ok(())
+    }
+
+    /// Skips the compound command that starts at `begin`. Returns whether there is one.
+    fn skip_compound(&mut self, begin: usize) -> Result<bool, BadCommand> {
+        let begun_by = |word: &str| COMPOUNDS.iter().find(|compound| compound.begin == word);
+        if begun_by(self.word(begin)).is_none() {
+            return Ok(false);
+        }
+        self.at = begin;
+        let mut open: Vec<&'static Compound> = Vec::new();
+        let mut may_begin = true;
+        loop {
+            let end = open.last().map_or("", |compound| compound.end);
+            // Words are special only where a command may begin.
+            let word = match self.peek() {
+                Some(b')') => ")",
+                Some(_) if may_begin => self.word(self.at),
+                _ => "",
+            };
+            // `done)` is a pattern of a `case`.
+            let is_pattern = end == "esac" && word != end && self.is_pattern(word);
+            let word = if is_pattern { "" } else { word };
+            let length = word.len();
+            let is_for = word == "for";
+            if let Some(compound) = begun_by(word) {
+                self.enter()?;
+                open.push(compound);
+            } else if word == end {
+                self.depth -= 1;
+                open.pop();
+            } else if !OTHER_WORDS.contains(&word) {
+                may_begin = match (self.next(), open.last()) {
+                    (Some(c), _) => self.skip_in_compound(c, may_begin)?,
+                    (None, Some(compound)) => return Err(BadCommand::Unfinished(compound)),
+                    (None, None) => return Ok(true),
+                };
+                continue;
+            }
+            self.at += length;
+            if is_for {
+                // A `do` may follow the name.
+                self.skip_while(|c| c.is_ascii_whitespace());
+                self.skip_while(|c| c.is_ascii_alphanumeric() || c == b'_');
+            }
+            if open.is_empty() {
+                return Ok(true);
+            }
+            may_begin = true;
+        }
+    }
+
+    /// Whether the word at `at` ends a pattern of a `case`.
+    fn is_pattern(&self, word: &str) -> bool {
+        self.text.get(self.at + word.len()) == Some(&b')')
+    }
+
+    /// Skips what starts with `c` within a compound command. Returns whether a command may
+    /// begin after it.
+    fn skip_in_compound(&mut self, c: u8, may_begin: bool) -> Result<bool, BadCommand> {
+        let before = self.text[self.at - 2];
+        if c == b'#' && before.is_ascii_whitespace() {
+            self.skip_while(|c| c != b'\n');
+            return Ok(may_begin);
+        }
+        self.skip(c)?;
+        Ok(match c {
+            b';' | b'\n' | b'|' | b'&' | b'(' | b')' => true,
+            b' ' | b'\t' => may_begin,
+            _ => false,
+        })
+    }
+
+    /// The word at `begin` if it may be a reserved one or a parenthesis, else an empty one.
+    fn word(&self, begin: usize) -> &'a str {
+        let rest = &self.text[begin..];
+        let is_letter = |c: &u8| c.is_ascii_lowercase() || b"{}!".contains(c);
+        let length = match rest.first() {
+            Some(b'(' | b')') => 1,
+            _ => rest.iter().take_while(|c| is_letter(c)).count(),
+        };
+        let is_alone = |c: &u8| c.is_ascii_whitespace() || b";|&<>()".contains(c);
+        let ends = rest.first().is_some_and(|c| b"()".contains(c));
+        let word = if ends || rest.get(length).is_none_or(is_alone) {
+            &rest[..length]
+        } else {
+            &[]
+        };
+        std::str::from_utf8(word).unwrap_or_default()
     }
 }
 

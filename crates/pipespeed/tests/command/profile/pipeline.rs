@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::{is_only_for_root, is_refused, number};
 use crate::common::conditions::{self, ForAll};
 use crate::common::procs::{Mark, eventually};
-use crate::common::{Outcome, PIPESPEED, pipespeed, run_alone, skip, start};
+use crate::common::{Outcome, PIPESPEED, json_file, pipespeed, run_alone, skip, start};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -66,6 +66,10 @@ fn each_stages_costs_add_up_to_its_wall_time_and_bytes_are_counted() {
         assert!(stage["samples"].as_u64().unwrap() > 0, "{stage:#}");
     }
     assert_eq!(pipeline["out_of_time"], false);
+    for missing in ["lost", "throttled"] {
+        assert!(pipeline[missing].is_u64(), "{pipeline:#}");
+        assert_eq!(stages[0][missing], Value::Null);
+    }
 }
 
 #[test]
@@ -133,8 +137,15 @@ fn an_interrupted_pipeline_is_shown_and_leaves_no_process() {
     if !can_sample() {
         return;
     }
-    for signal in [Signal::INT, Signal::TERM, Signal::QUIT] {
-        let mut command = profile("--time 1000", "yes | (cat; sleep 1000) | cat > /dev/null");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("profile.json");
+    let options = format!("--time 1000 --json {}", path.display());
+    for (signal, name) in [
+        (Signal::INT, "SIGINT"),
+        (Signal::TERM, "SIGTERM"),
+        (Signal::QUIT, "SIGQUIT"),
+    ] {
+        let mut command = profile(&options, "yes | (cat; sleep 1000) | cat > /dev/null");
         let mark = Mark::on(&mut command);
         let running = start(command);
         let under_way = || {
@@ -147,10 +158,9 @@ fn an_interrupted_pipeline_is_shown_and_leaves_no_process() {
         let outcome = running.finish();
         mark.nobody_left();
         let outcome = outcome.failed(128 + signal.as_raw(), &["interrupted by SIG"]);
-        assert!(
-            outcome.out.contains("then interrupted by SIG"),
-            "{outcome:#?}"
-        );
+        let shown = format!("then interrupted by {name}");
+        assert!(outcome.out.contains(&shown), "{outcome:#?}");
+        assert_eq!(json_file(&path)["interrupted"], name);
         assert!(outcome.out.contains("sum "), "{outcome:#?}");
     }
 }
@@ -317,6 +327,19 @@ fn options_after_a_quoted_pipeline_are_refused_with_the_way_out() {
 }
 
 #[test]
+fn a_loop_is_a_stage() {
+    if !can_sample() {
+        return;
+    }
+    let pipeline = "for x in a b; do echo $x; done | wc -l";
+    let pipeline = pipeline_of(&run_alone(profile("--json -", pipeline)).succeeded());
+    let stages = pipeline["stages"].as_array().unwrap();
+    let commands: Vec<&Value> = stages.iter().map(|stage| &stage["command"]).collect();
+    assert_eq!(commands, ["for x in a b; do echo $x; done", "wc -l"]);
+    assert_eq!(stages[0]["given_bytes"], 4, "{pipeline:#}");
+}
+
+#[test]
 fn a_command_that_is_missing_or_fails_is_named() {
     if !can_sample() {
         return;
@@ -360,7 +383,8 @@ fn what_makes_no_sense_is_bad_usage() {
         "a; b | c",
         "a 'b | c",
         "cat << E | b",
-        "case x in x) a;; esac",
+        "for x in a; do b | c",
+        "a) | b",
     ];
     let errors = pipelines.map(|pipeline| {
         let outcome = run_alone(profile("", pipeline)).refused(2, &[]);

@@ -140,6 +140,40 @@ fn an_interrupted_run_is_compared_and_said_to_be_one() {
 }
 
 #[test]
+fn edited_names_and_numbers_are_shown_safely() {
+    let records = Records::new();
+    records.changed("odd.json", |run| {
+        run.settings.timed_s = 1e300;
+        run.header.machine.cgroup.cpu_quota = Some(1e300);
+        run.header.machine.processors.model = Some("\u{1b}[2J".to_owned());
+        for case in &mut run.cases {
+            for sample in &mut case.samples {
+                sample.gib_per_s *= 1e200;
+            }
+            if let Some(summary) = &mut case.summary {
+                summary.gib_per_s.median = 1e300;
+            }
+        }
+        run.cases[0].name = "\u{202e}odd\u{7}".to_owned();
+    });
+    for args in ["old.json odd.json", "odd.json old.json"] {
+        let outcome = records
+            .compare(&format!("{args} --force --verbose"))
+            .succeeded();
+        for text in [&outcome.out, &outcome.err] {
+            let is_safe = |c: char| c == '\n' || pipespeed_base::text::is_printable(c);
+            assert!(text.chars().all(is_safe), "{outcome:#?}");
+            assert!(!text.contains("0000000000"), "{outcome:#?}");
+        }
+        for word in [r"\u{202e}odd\u{7}", r"\u{1b}[2J", "1.00e300"] {
+            assert!(outcome.out.contains(word), "{word}: {outcome:#?}");
+        }
+    }
+    let missing = records.compare("old.json \u{1b}c.json");
+    missing.refused(2, &[r"\u{1b}c.json"]);
+}
+
+#[test]
 fn what_is_no_record_is_refused_in_one_line_with_the_way_out() {
     let records = Records::new();
     let path = |name: &str| records.0.path().join(name);

@@ -1,6 +1,7 @@
 //! Tests of splitting command lines.
 
 use super::*;
+use proptest::prelude::*;
 
 #[track_caller]
 fn splits(command: &str, expected: &[&str]) {
@@ -44,6 +45,47 @@ fn a_quoted_or_nested_pipe_separates_no_stages() {
 }
 
 #[test]
+fn a_compound_command_is_one_stage() {
+    for alone in [
+        "for x in a b; do echo $x | c; done",
+        "for x do a; done",
+        "for x\ndo a; done",
+        "for ((i = 0; i < 3; i++)); do a | b; done",
+        "for do in done for; do a; done",
+        "while read x; do a | b; done",
+        "until a; do for x in b; do c; done; done",
+        "if a | b; then c; elif d; then e; else { f; }; fi",
+        "while ! { a; b; }; do c; done < file",
+        "case $x in a|b) c | d;; (e) if f; then g; fi;; done) h;; esac",
+        "while a; do # it isn't | done\n b; done",
+        "! if a; then echo fi done; fi",
+        "(case x in x) a | b;; (y) c;; esac)",
+        "echo $(for x in a; do b | c; done) \"$(case x in x) a | b;; esac)\"",
+        "(a # it isn't )\n b)",
+    ] {
+        splits(alone, &[alone]);
+        splits(&format!("{alone} | wc"), &[alone, "wc"]);
+        splits(&format!("a | {alone}|wc"), &["a", alone, "wc"]);
+    }
+    // Elsewhere these words are not reserved.
+    splits("echo for | b if", &["echo for", "b if"]);
+}
+
+#[test]
+fn an_unfinished_compound_command_names_its_end() {
+    for (command, message) in [
+        ("for x in a; do b | c", "'for' has no 'done'"),
+        ("while a; do if b; then c; done", "'if' has no 'fi'"),
+        ("case x in a) b;; | c", "'case' has no 'esac'"),
+        ("{ a | b", "'{' has no '}'"),
+        ("(a | b", "'(' has no ')'"),
+        ("echo $(a | b", "'(' has no ')'"),
+    ] {
+        assert_eq!(stages(command).unwrap_err().to_string(), message);
+    }
+}
+
+#[test]
 fn joined_pipelines_are_refused_with_advice() {
     for (command, joint) in [
         ("a; b | c", "';'"),
@@ -51,7 +93,8 @@ fn joined_pipelines_are_refused_with_advice() {
         ("a || b", "'||'"),
         ("a | b &", "'&'"),
         ("a\nb", "a new line"),
-        ("while read x; do a | b; done", "';'"),
+        ("for x in a b; do c; done; d | e", "';'"),
+        ("do a; done", "';'"),
     ] {
         let error = stages(command).unwrap_err();
         assert_eq!(error, BadCommand::Joined(joint), "{command}");
@@ -65,13 +108,7 @@ fn incomplete_commands_are_refused() {
         assert_eq!(stages(command), Err(BadCommand::Empty), "{command:?}");
     }
     assert_eq!(stages("a 'b | c"), Err(BadCommand::Open('\'')));
-    assert_eq!(stages("(a | b"), Err(BadCommand::Open('(')));
-    assert_eq!(stages("{ a | b"), Err(BadCommand::Open('{')));
     assert_eq!(stages("a) | b"), Err(BadCommand::Closed));
-    let case = BadCommand::Closed.to_string();
-    let advised = case.split('\'').rev().nth(1).unwrap();
-    let expected = ["(case x in (x) a;; esac)", "b"];
-    splits(advised, &expected);
     for command in ["cat << EOF\n| a\nEOF", "cat <<-X | b"] {
         assert_eq!(stages(command), Err(BadCommand::HereDocument), "{command}");
     }
@@ -106,14 +143,11 @@ fn too_deep_nesting_is_refused_without_a_stack_overflow() {
     assert_eq!(nested("$(", ")", 131_000), Err(BadCommand::Deep));
     assert_eq!(nested("${", "}", 131_000), Err(BadCommand::Deep));
     assert_eq!(nested("\"$(", ")\"", 131_000), Err(BadCommand::Deep));
-    assert_eq!(
-        nested("{ ", ";}", 131_000).map(|stages| stages.len()),
-        Ok(1)
-    );
-    assert_eq!(
-        nested("(", ")", MAX_DEPTH).map(|stages| stages.len()),
-        Ok(1)
-    );
+    assert_eq!(nested("{ ", ";}", 131_000), Err(BadCommand::Deep));
+    for (open, close) in [("(", ")"), ("{ ", ";}"), ("$(", ")")] {
+        let deepest = nested(open, close, MAX_DEPTH);
+        assert_eq!(deepest.map(|stages| stages.len()), Ok(1));
+    }
     // A sequence of groups is not nested.
     splits(
         &"(a)".repeat(MAX_DEPTH + 1),
@@ -142,11 +176,48 @@ fn only_a_plain_program_replaces_the_shell() {
     }
 }
 
-proptest::proptest! {
+/// Commands with compound commands in them.
+fn any_command() -> impl Strategy<Value = String> {
+    let simple = prop::sample::select(vec!["a", "b 'x;|' fi", "c $(d | e) done", "f > g"]);
+    simple
+        .prop_map(str::to_owned)
+        .prop_recursive(4, 24, 3, |of| {
+            (of.clone(), of.clone(), of, 0..9).prop_map(|(a, b, c, form)| match form {
+                0 => format!("{{ {a}; {b} | {c}; }}"),
+                1 => format!("for x in if do; do {a} && {b}; {c}; done"),
+                2 => format!("for x do {a}\ndone"),
+                3 => format!("while {a}; do\n{b}; {c}; done"),
+                4 => format!("until ! {a} | {b}; do {c}; done 2>&1"),
+                5 => format!("if {a}; then {b}; else {c}; fi"),
+                6 => format!("if {a} || {b}\nthen {c} &\nfi"),
+                7 => format!("case $x in y|z) {a};; (done) {b}; {c} ;; esac"),
+                _ => format!("({a} | {b}; {c})"),
+            })
+        })
+}
+
+proptest! {
     #[test]
     fn any_text_is_split_or_refused(text in "[a|&;(){}'\"`$#\\\\ \n>é]{0,30}") {
         if let Ok(stages) = stages(&text) {
-            proptest::prop_assert!(stages.iter().all(|stage| !stage.is_empty()));
+            prop_assert!(stages.iter().all(|stage| !stage.is_empty()));
         }
+    }
+
+    #[test]
+    fn any_words_are_split_or_refused(
+        words in prop::collection::vec("for|in|do|done|case|esac|if|fi|\\{|\\}|[a;|()#!&]| |\n", 0..20),
+    ) {
+        if let Ok(stages) = stages(&words.concat()) {
+            prop_assert!(stages.iter().all(|stage| !stage.is_empty()));
+        }
+    }
+
+    #[test]
+    fn nested_compound_commands_keep_their_pipes(
+        commands in prop::collection::vec(any_command(), 1..4),
+    ) {
+        let expected: Vec<&str> = commands.iter().map(String::as_str).collect();
+        prop_assert_eq!(stages(&commands.join(" | ")).unwrap(), expected);
     }
 }

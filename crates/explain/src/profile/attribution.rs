@@ -1,0 +1,325 @@
+//! Attribution of samples to the processes that are profiled.
+//!
+//! Events of processors have a ring each and also see strangers. A process may be forked on
+//! one processor and sampled on another, so the records of all rings are sorted by time
+//! before any of them is applied.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::record::Losses;
+
+/// A record of a ring, with its time in nanoseconds of CLOCK_MONOTONIC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimedRecord {
+    /// When it was written; any for records whose order does not matter.
+    pub time_ns: u64,
+    /// Its content.
+    pub record: PerfRecord,
+}
+
+/// The content of a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PerfRecord {
+    /// A process or, if it is its own parent, a thread was started.
+    Fork {
+        /// The process.
+        pid: u32,
+        /// Its new thread.
+        tid: u32,
+        /// The process that called clone(2).
+        parent: u32,
+    },
+    /// A thread ended.
+    Exit {
+        /// Its process.
+        pid: u32,
+        /// The thread.
+        tid: u32,
+    },
+    /// A sample.
+    Sample(StackSample),
+    /// This many records did not fit into the ring.
+    Lost(u64),
+    /// The kernel stopped sampling for a while.
+    Throttled,
+}
+
+/// A sampled call chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StackSample {
+    /// What it was taken of.
+    pub origin: SampleOrigin,
+    /// Its weight in the event's unit.
+    pub weight: u64,
+    /// Addresses in the kernel, the innermost first.
+    pub chain: Vec<u64>,
+}
+
+/// What a sample was taken of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SampleOrigin {
+    /// This process, by an event of a processor.
+    Process(u32),
+    /// A process of this owner, by an event of a task.
+    Owner(usize),
+}
+
+impl PerfRecord {
+    /// The order of records of the same time: a child is known before its first sample, and
+    /// until after its last.
+    fn rank(&self) -> u8 {
+        match self {
+            PerfRecord::Fork { .. } => 0,
+            PerfRecord::Sample(_) | PerfRecord::Lost(_) | PerfRecord::Throttled => 1,
+            PerfRecord::Exit { .. } => 2,
+        }
+    }
+}
+
+/// The living processes of each owner. An owner is an end of a case, or a stage of a
+/// pipeline with its descendants.
+#[derive(Debug, Clone, Default)]
+pub struct Owners {
+    processes: HashMap<u32, OwnedProcess>,
+}
+
+#[derive(Debug, Clone)]
+struct OwnedProcess {
+    owner: usize,
+    /// It lives as long as one of these, not as long as the first.
+    threads: BTreeSet<u32>,
+}
+
+impl Owners {
+    /// Assigns a process and its threads to an owner.
+    pub fn adopt(&mut self, owner: usize, pid: u32, threads: impl IntoIterator<Item = u32>) {
+        let threads = threads.into_iter().chain([pid]).collect();
+        self.processes.insert(pid, OwnedProcess { owner, threads });
+    }
+
+    /// Forgets the processes for which `is_alive` is false.
+    pub fn retain(&mut self, is_alive: impl Fn(u32) -> bool) {
+        self.processes.retain(|pid, _| is_alive(*pid));
+    }
+
+    fn owner(&self, pid: u32) -> Option<usize> {
+        self.processes.get(&pid).map(|process| process.owner)
+    }
+
+    fn fork(&mut self, pid: u32, tid: u32, parent: u32) {
+        if pid == parent {
+            if let Some(process) = self.processes.get_mut(&pid) {
+                process.threads.insert(tid);
+            }
+        } else if let Some(owner) = self.owner(parent) {
+            self.adopt(owner, pid, [tid]);
+        } else {
+            // A stranger that got the number of an earlier process.
+            self.processes.remove(&pid);
+        }
+    }
+
+    fn exit(&mut self, pid: u32, tid: u32) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.threads.remove(&tid);
+            if process.threads.is_empty() {
+                self.processes.remove(&pid);
+            }
+        }
+    }
+}
+
+/// Applies the records of all rings in the order of their times, and returns the samples of
+/// owned processes with their times and owners. Adds what is missing to `losses`, which
+/// belong to no owner: a ring may be shared by all.
+pub fn attribute(
+    mut records: Vec<TimedRecord>,
+    owners: &mut Owners,
+    losses: &mut Losses,
+) -> Vec<(u64, usize, StackSample)> {
+    records.sort_by_key(|timed| (timed.time_ns, timed.record.rank()));
+    let mut samples = Vec::new();
+    for TimedRecord { time_ns, record } in records {
+        match record {
+            PerfRecord::Fork { pid, tid, parent } => owners.fork(pid, tid, parent),
+            PerfRecord::Exit { pid, tid } => owners.exit(pid, tid),
+            PerfRecord::Lost(count) => losses.lost += count,
+            PerfRecord::Throttled => losses.throttled += 1,
+            PerfRecord::Sample(sample) => {
+                let owner = match sample.origin {
+                    SampleOrigin::Process(pid) => owners.owner(pid),
+                    SampleOrigin::Owner(owner) => Some(owner),
+                };
+                samples.extend(owner.map(|owner| (time_ns, owner, sample)));
+            }
+        }
+    }
+    samples
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at(time_ns: u64, record: PerfRecord) -> TimedRecord {
+        TimedRecord { time_ns, record }
+    }
+
+    fn sample(origin: SampleOrigin) -> PerfRecord {
+        PerfRecord::Sample(StackSample {
+            origin,
+            weight: 1,
+            chain: Vec::new(),
+        })
+    }
+
+    fn of(pid: u32) -> PerfRecord {
+        sample(SampleOrigin::Process(pid))
+    }
+
+    fn fork(pid: u32, parent: u32) -> PerfRecord {
+        let tid = pid;
+        PerfRecord::Fork { pid, tid, parent }
+    }
+
+    fn exit(pid: u32, tid: u32) -> PerfRecord {
+        PerfRecord::Exit { pid, tid }
+    }
+
+    /// Processes 10 and 20 of the owners 0 and 1.
+    fn two() -> Owners {
+        let mut owners = Owners::default();
+        owners.adopt(0, 10, []);
+        owners.adopt(1, 20, []);
+        owners
+    }
+
+    /// The times of the samples and their owners.
+    fn attributed(rings: &[&[TimedRecord]]) -> Vec<(u64, usize)> {
+        let samples = attribute(rings.concat(), &mut two(), &mut Losses::default());
+        let samples = samples.into_iter();
+        samples.map(|(time, owner, _)| (time, owner)).collect()
+    }
+
+    #[test]
+    fn a_fork_on_another_processor_precedes_the_childs_samples() {
+        let child = [at(2, of(11)), at(4, of(12))];
+        // The grandchild is forked on a third processor.
+        let parents = [at(1, fork(11, 10))];
+        let grandchild = [at(3, fork(12, 11))];
+        let expected = [(2, 0), (4, 0)];
+        assert_eq!(attributed(&[&child, &parents, &grandchild]), expected);
+        assert_eq!(attributed(&[&grandchild, &parents, &child]), expected);
+    }
+
+    #[test]
+    fn a_recycled_number_belongs_to_its_new_process() {
+        let first = [at(1, fork(11, 10)), at(5, fork(11, 20)), at(9, of(11))];
+        let second = [at(2, of(11)), at(3, exit(11, 11)), at(4, of(11))];
+        let third = [at(6, of(11)), at(7, exit(11, 11)), at(8, fork(11, 99))];
+        let expected = [(2, 0), (6, 1)];
+        assert_eq!(attributed(&[&first, &second, &third]), expected);
+        // Also if the end was not recorded.
+        let stranger = [at(2, fork(10, 99)), at(3, of(10))];
+        assert_eq!(attributed(&[&stranger, &[at(1, of(10))]]), [(1, 0)]);
+    }
+
+    #[test]
+    fn a_process_lives_as_long_as_its_last_thread() {
+        let thread = PerfRecord::Fork {
+            pid: 10,
+            tid: 15,
+            parent: 10,
+        };
+        let ring = [at(1, thread), at(3, of(10)), at(5, of(10))];
+        let other = [at(2, exit(10, 10)), at(4, exit(10, 15))];
+        assert_eq!(attributed(&[&ring, &other]), [(3, 0)]);
+    }
+
+    #[test]
+    fn samples_of_a_tasks_event_need_no_fork() {
+        let ring = [at(1, sample(SampleOrigin::Owner(1))), at(2, of(77))];
+        assert_eq!(attributed(&[&ring]), [(1, 1)]);
+    }
+
+    #[test]
+    fn losses_are_those_of_all_rings() {
+        let rings = [at(0, PerfRecord::Lost(3)), at(7, PerfRecord::Throttled)];
+        let more = [at(0, PerfRecord::Lost(4))];
+        let mut losses = Losses::default();
+        attribute([&rings[..], &more].concat(), &mut two(), &mut losses);
+        assert_eq!((losses.lost, losses.throttled), (7, 1));
+    }
+
+    /// The owner of a process after the first `now` records of a history: that of its parent
+    /// when it was forked, unless all of its threads have ended since.
+    fn naive_owner(history: &[PerfRecord], now: usize, pid: u32) -> Option<usize> {
+        let is_start = |record: &PerfRecord| matches!(record, PerfRecord::Fork { pid: child, parent, .. } if *child == pid && *parent != pid);
+        let (owner, begin) = match history[..now].iter().rposition(is_start) {
+            Some(at) => match history[at] {
+                PerfRecord::Fork { parent, .. } => (naive_owner(history, at, parent)?, at + 1),
+                _ => return None,
+            },
+            None => match pid {
+                10 => (0, 0),
+                20 => (1, 0),
+                _ => return None,
+            },
+        };
+        let mut threads = vec![pid];
+        for record in &history[begin..now] {
+            match *record {
+                PerfRecord::Fork { pid: of, tid, .. } if of == pid => threads.push(tid),
+                PerfRecord::Exit { pid: of, tid } if of == pid => threads.retain(|it| *it != tid),
+                _ => {}
+            }
+            if threads.is_empty() {
+                return None;
+            }
+        }
+        Some(owner)
+    }
+
+    /// Any record of a few processes, which need not make sense.
+    fn any_record() -> impl Strategy<Value = PerfRecord> {
+        let pid = || prop::sample::select(vec![10_u32, 11, 12, 20, 21, 99]);
+        prop_oneof![
+            3 => pid().prop_map(of),
+            2 => (pid(), pid()).prop_filter_map("a process", |(pid, parent)| {
+                (pid != parent).then(|| fork(pid, parent))
+            }),
+            1 => (pid(), 1..4_u32).prop_map(|(pid, thread)| PerfRecord::Fork {
+                pid,
+                tid: pid + 100 * thread,
+                parent: pid,
+            }),
+            2 => (pid(), 0..4_u32).prop_map(|(pid, thread)| exit(pid, pid + 100 * thread)),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn rings_in_any_order_agree_with_the_naive_model(
+            history in prop::collection::vec((any_record(), 0..4_usize), 0..60),
+            first in 0..4_usize,
+        ) {
+            let (history, ring_of): (Vec<PerfRecord>, Vec<usize>) = history.into_iter().unzip();
+            let mut rings = vec![Vec::new(); 4];
+            for (time, record) in history.iter().enumerate() {
+                rings[ring_of[time]].push(at(time as u64, record.clone()));
+            }
+            rings.rotate_left(first);
+            let rings: Vec<&[TimedRecord]> = rings.iter().map(Vec::as_slice).collect();
+            let expected: Vec<(u64, usize)> = (0..history.len())
+                .filter_map(|time| match &history[time] {
+                    PerfRecord::Sample(StackSample { origin: SampleOrigin::Process(pid), .. }) => {
+                        Some((time as u64, naive_owner(&history, time, *pid)?))
+                    }
+                    _ => None,
+                })
+                .collect();
+            prop_assert_eq!(attributed(&rings), expected);
+        }
+    }
+}
